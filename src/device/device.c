@@ -13,8 +13,8 @@
 #include "base/thread.h"
 
 // "cuda:1" -> "cuda", 1. Ordinals of devices that have one are 0 if not given.
-static rabbet_status_t rabbet_device_parse(const char* name, char out_kind[8],
-                                           int* out_ordinal) {
+static rabbet_status_t device_parse(const char* name, char out_kind[8],
+                                    int* out_ordinal) {
   *out_ordinal = 0;
   const char* colon = strchr(name, ':');
   size_t size = colon ? (size_t)(colon - name) : strlen(name);
@@ -43,7 +43,7 @@ static rabbet_status_t rabbet_device_parse(const char* name, char out_kind[8],
 }
 
 // Folder of the library that holds this code; "" if the loader cannot tell.
-static void rabbet_library_folder(char folder[PATH_MAX]) {
+static void library_folder(char folder[PATH_MAX]) {
   Dl_info info;
   folder[0] = 0;
   if (!dladdr((const void*)(uintptr_t)&rabbet_device_create, &info) ||
@@ -57,8 +57,8 @@ static void rabbet_library_folder(char folder[PATH_MAX]) {
 }
 
 // Never unloaded: a device library may own threads that outlive its devices.
-static void* rabbet_library_open(const char* folder, const char* kind,
-                                 char path[PATH_MAX]) {
+static void* library_open(const char* folder, const char* kind,
+                          char path[PATH_MAX]) {
   int size = snprintf(path, PATH_MAX, "%s%slibrabbet_%s.so", folder,
                       *folder ? "/" : "", kind);
   if (size < 0 || size >= PATH_MAX) return NULL;
@@ -72,8 +72,7 @@ _Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");
 _Static_assert(sizeof(rabbet_device_t) == 80, "another device");
 
 // Libraries that do not say are of version 0.
-static rabbet_status_t rabbet_library_check_abi(void* library,
-                                                const char* path) {
+static rabbet_status_t library_check_abi(void* library, const char* path) {
   uint32_t (*abi)(void) = NULL;
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_symbol_function(library, "rabbet_device_abi", (void**)&abi),
@@ -90,7 +89,7 @@ static rabbet_status_t rabbet_library_check_abi(void* library,
 
 // Checks the tables of a library whose ABI number is right but whose headers
 // were not.
-static rabbet_status_t rabbet_device_check_tables(rabbet_device_t* device) {
+static rabbet_status_t device_check_tables(rabbet_device_t* device) {
   size_t count = 0;
   if (device->vtable->struct_size != sizeof(*device->vtable))
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
@@ -111,15 +110,15 @@ static rabbet_status_t rabbet_device_check_tables(rabbet_device_t* device) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_library_find(const char* kind,
-                                           rabbet_device_open_fn_t* out_open) {
+static rabbet_status_t library_find(const char* kind,
+                                    rabbet_device_open_fn_t* out_open) {
   char path[PATH_MAX], folder[PATH_MAX];
   const char* asked = getenv("RABBET_LIBRARY_PATH");
   void* library = NULL;
-  if (asked && *asked) library = rabbet_library_open(asked, kind, path);
+  if (asked && *asked) library = library_open(asked, kind, path);
   if (!library) {
-    rabbet_library_folder(folder);
-    library = rabbet_library_open(folder, kind, path);
+    library_folder(folder);
+    library = library_open(folder, kind, path);
   }
   if (!library) {
     const char* reason = dlerror();
@@ -133,21 +132,21 @@ static rabbet_status_t rabbet_library_find(const char* kind,
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_symbol_function(library, "rabbet_device_open", (void**)out_open),
       "device library '%s'", path));
-  if (*out_open) return rabbet_library_check_abi(library, path);
+  if (*out_open) return library_check_abi(library, path);
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                        "'%s' does not export rabbet_device_open: it is no "
                        "device library of this version",
                        path);
 }
 
-static rabbet_status_t rabbet_device_open_kind(const char* kind, int ordinal,
-                                               rabbet_allocator_t allocator,
-                                               rabbet_device_t** out_device) {
+static rabbet_status_t device_open_kind(const char* kind, int ordinal,
+                                        rabbet_allocator_t allocator,
+                                        rabbet_device_t** out_device) {
   rabbet_device_open_fn_t open = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_library_find(kind, &open));
+  RABBET_RETURN_IF_ERROR(library_find(kind, &open));
   rabbet_status_t status = open(ordinal, allocator, out_device);
   if (rabbet_is_ok(status)) {
-    status = rabbet_device_check_tables(*out_device);
+    status = device_check_tables(*out_device);
     if (!rabbet_is_ok(status)) {
       rabbet_device_release(*out_device);
       *out_device = NULL;
@@ -164,14 +163,13 @@ rabbet_status_t rabbet_device_create(const char* name,
   if (name && *name) {
     char kind[8];
     int ordinal = 0;
-    RABBET_RETURN_IF_ERROR(rabbet_device_parse(name, kind, &ordinal));
-    return rabbet_device_open_kind(kind, ordinal, allocator, out_device);
+    RABBET_RETURN_IF_ERROR(device_parse(name, kind, &ordinal));
+    return device_open_kind(kind, ordinal, allocator, out_device);
   }
-  rabbet_status_t gpu =
-      rabbet_device_open_kind("cuda", 0, allocator, out_device);
+  rabbet_status_t gpu = device_open_kind("cuda", 0, allocator, out_device);
   if (rabbet_status_code(gpu) != RABBET_STATUS_UNAVAILABLE) return gpu;
   rabbet_status_ignore(gpu);
-  return rabbet_device_open_kind("cpu", 0, allocator, out_device);
+  return device_open_kind("cpu", 0, allocator, out_device);
 }
 
 void rabbet_device_release(rabbet_device_t* device) {

@@ -1,14 +1,13 @@
 #include "device/empty_kernel.h"
 
-typedef struct rabbet_empty_kernel_t {
+typedef struct empty_kernel_t {
   rabbet_kernel_t base;
   rabbet_allocator_t allocator;
   const rabbet_group_t* group;
-} rabbet_empty_kernel_t;
+} empty_kernel_t;
 
-static bool rabbet_empty_propose_one(const rabbet_propose_t* propose,
-                                     size_t index,
-                                     rabbet_type_format_t* tensor) {
+static bool empty_propose_one(const rabbet_propose_t* propose, size_t index,
+                              rabbet_type_format_t* tensor) {
   const rabbet_group_t* group = propose->group;
   int32_t v = rabbet_group_boundary(group, index);
   *tensor =
@@ -17,8 +16,8 @@ static bool rabbet_empty_propose_one(const rabbet_propose_t* propose,
                              propose->fixed[index].format == tensor->format);
 }
 
-static rabbet_status_t rabbet_empty_propose(const rabbet_propose_t* propose,
-                                            rabbet_candidate_sink_t sink) {
+static rabbet_status_t empty_propose(const rabbet_propose_t* propose,
+                                     rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   size_t count = group->input_count + group->output_count;
   rabbet_type_format_t* tensors = NULL;
@@ -27,7 +26,7 @@ static rabbet_status_t rabbet_empty_propose(const rabbet_propose_t* propose,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       propose->allocator, count * sizeof(*tensors), (void**)&tensors));
   for (size_t i = 0; i < count; ++i)
-    fits &= rabbet_empty_propose_one(propose, i, &tensors[i]);
+    fits &= empty_propose_one(propose, i, &tensors[i]);
   rabbet_candidate_t candidate = {.kernel = &rabbet_empty_kernel_class,
                                   .tactic_name = "nothing",
                                   .tensors = tensors};
@@ -37,9 +36,9 @@ static rabbet_status_t rabbet_empty_propose(const rabbet_propose_t* propose,
   return status;
 }
 
-static rabbet_status_t rabbet_empty_create(const rabbet_kernel_spec_t* spec,
-                                           rabbet_kernel_t** out_kernel) {
-  rabbet_empty_kernel_t* kernel = NULL;
+static rabbet_status_t empty_create(const rabbet_kernel_spec_t* spec,
+                                    rabbet_kernel_t** out_kernel) {
+  empty_kernel_t* kernel = NULL;
   *out_kernel = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
@@ -50,14 +49,15 @@ static rabbet_status_t rabbet_empty_create(const rabbet_kernel_spec_t* spec,
   return rabbet_ok();
 }
 
-static void rabbet_empty_destroy(rabbet_kernel_t* base) {
-  if (base) rabbet_free(((rabbet_empty_kernel_t*)base)->allocator, base);
+static void empty_destroy(rabbet_kernel_t* base) {
+  if (base) rabbet_free(((empty_kernel_t*)base)->allocator, base);
 }
 
-static rabbet_status_t rabbet_empty_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_group_t* group = ((const rabbet_empty_kernel_t*)base)->group;
+static rabbet_status_t empty_prepare(rabbet_kernel_t* base,
+                                     const rabbet_kernel_shapes_t* shapes,
+                                     rabbet_kernel_state_t** out_state,
+                                     size_t* out_workspace) {
+  const rabbet_group_t* group = ((const empty_kernel_t*)base)->group;
   *out_state = NULL;
   *out_workspace = 0;
   for (size_t i = 0; i < group->output_count; ++i) {
@@ -75,15 +75,15 @@ static rabbet_status_t rabbet_empty_prepare(
   return rabbet_ok();
 }
 
-static void rabbet_empty_destroy_state(rabbet_kernel_t* base,
-                                       rabbet_kernel_state_t* state) {
+static void empty_destroy_state(rabbet_kernel_t* base,
+                                rabbet_kernel_state_t* state) {
   (void)base;
   (void)state;
 }
 
-static rabbet_status_t rabbet_empty_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
-                                            const rabbet_kernel_call_t* call) {
+static rabbet_status_t empty_enqueue(rabbet_kernel_t* base,
+                                     rabbet_kernel_state_t* state,
+                                     const rabbet_kernel_call_t* call) {
   (void)base;
   (void)state;
   (void)call;
@@ -95,10 +95,10 @@ const rabbet_kernel_class_t rabbet_empty_kernel_class = {
     .name = "empty",
     .version = 1,
     .flags = RABBET_KERNEL_FALLBACK,
-    .propose = rabbet_empty_propose,
-    .create = rabbet_empty_create,
-    .destroy = rabbet_empty_destroy,
-    .prepare = rabbet_empty_prepare,
-    .destroy_state = rabbet_empty_destroy_state,
-    .enqueue = rabbet_empty_enqueue,
+    .propose = empty_propose,
+    .create = empty_create,
+    .destroy = empty_destroy,
+    .prepare = empty_prepare,
+    .destroy_state = empty_destroy_state,
+    .enqueue = empty_enqueue,
 };

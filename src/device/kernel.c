@@ -2,9 +2,8 @@
 
 #include "base/strbuf.h"
 
-static rabbet_status_t rabbet_kernel_refuse(
-    const rabbet_kernel_class_t* kernel_class,
-    const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t kernel_refuse(const rabbet_kernel_class_t* kernel_class,
+                                     const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(spec->allocator, &text);
@@ -33,6 +32,6 @@ rabbet_status_t rabbet_kernel_create(const rabbet_kernel_class_t* kernel_class,
                                      rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
   if (kernel_class->takes && !kernel_class->takes(spec))
-    return rabbet_kernel_refuse(kernel_class, spec);
+    return kernel_refuse(kernel_class, spec);
   return kernel_class->create(spec, out_kernel);
 }

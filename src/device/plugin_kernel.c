@@ -8,20 +8,20 @@
 #include "device/plugin_kernel.h"
 
 // A node input by name of the group's boundary.
-typedef struct rabbet_plugin_operand_t {
+typedef struct plugin_operand_t {
   int32_t boundary;  // index of the boundary input; -1: omitted
   int32_t value;     // group value; -1: omitted
-} rabbet_plugin_operand_t;
+} plugin_operand_t;
 
-typedef struct rabbet_plugin_kernel_t {
+typedef struct plugin_kernel_t {
   rabbet_kernel_t base;
   rabbet_allocator_t allocator;
   rabbet_device_t* device;  // borrowed from the spec
   const rabbet_group_t* group;
   const rabbet_group_node_t* node;
   int32_t tactic;
-  rabbet_plugin_operand_t operands[];  // node inputs
-} rabbet_plugin_kernel_t;
+  plugin_operand_t operands[];  // node inputs
+} plugin_kernel_t;
 
 struct rabbet_kernel_state_t {
   rabbet_plugin_t* plugin;  // this context's instance
@@ -31,14 +31,13 @@ struct rabbet_kernel_state_t {
   rabbet_plugin_view_t views[];  // inputs, then outputs
 };
 
-static const rabbet_group_node_t* rabbet_plugin_node(
-    const rabbet_group_t* group) {
+static const rabbet_group_node_t* plugin_node(const rabbet_group_t* group) {
   if (group->node_count != 1 || !group->nodes[0].plugin) return NULL;
   return &group->nodes[0];
 }
 
-static int32_t rabbet_boundary_index(const int32_t* boundary, size_t count,
-                                     int32_t value) {
+static int32_t boundary_index(const int32_t* boundary, size_t count,
+                              int32_t value) {
   for (size_t i = 0; i < count; ++i) {
     if (boundary[i] == value) return (int32_t)i;
   }
@@ -47,7 +46,7 @@ static int32_t rabbet_boundary_index(const int32_t* boundary, size_t count,
 
 // ---- Proposing -------------------------------------------------------------
 
-typedef struct rabbet_plugin_proposal_t {
+typedef struct plugin_proposal_t {
   const rabbet_propose_t* propose;
   const rabbet_kernel_class_t* kernel;  // that is offered
   const rabbet_group_node_t* node;
@@ -59,16 +58,16 @@ typedef struct rabbet_plugin_proposal_t {
   size_t offered, accepted;
   size_t apart;  // give inputs that outputs overwrite another type or format
   bool cannot;   // run in any way
-} rabbet_plugin_proposal_t;
+} plugin_proposal_t;
 
 // Value of the query's tensor i, or -1.
-static int32_t rabbet_query_value(const rabbet_group_node_t* node, size_t i) {
+static int32_t query_value(const rabbet_group_node_t* node, size_t i) {
   return i < node->input_count ? node->inputs[i]
                                : node->outputs[i - node->input_count];
 }
 
-static void rabbet_query_tensor(const rabbet_group_t* group, int32_t value,
-                                rabbet_plugin_tensor_t* out_tensor) {
+static void query_tensor(const rabbet_group_t* group, int32_t value,
+                         rabbet_plugin_tensor_t* out_tensor) {
   *out_tensor = (rabbet_plugin_tensor_t){.dtype = RABBET_DTYPE_NONE,
                                          .format = RABBET_FORMAT_LINEAR};
   if (value < 0) return;
@@ -90,7 +89,7 @@ void rabbet_plugin_query_node(const rabbet_group_t* group,
                               rabbet_plugin_tensor_t* tensors,
                               rabbet_plugin_query_t* out_query) {
   for (size_t i = 0; i < node->input_count + node->output_count; ++i)
-    rabbet_query_tensor(group, rabbet_query_value(node, i), &tensors[i]);
+    query_tensor(group, query_value(node, i), &tensors[i]);
   *out_query = (rabbet_plugin_query_t){.struct_size = sizeof(*out_query),
                                        .layer_name = node->name,
                                        .device = device,
@@ -101,18 +100,16 @@ void rabbet_plugin_query_node(const rabbet_group_t* group,
 
 // The builder may give a tensor another type only where the network is weakly
 // typed, and then only one that the user allowed.
-static bool rabbet_dtype_allowed(const rabbet_propose_t* propose,
-                                 rabbet_dtype_t network,
-                                 rabbet_dtype_t wanted) {
+static bool dtype_allowed(const rabbet_propose_t* propose,
+                          rabbet_dtype_t network, rabbet_dtype_t wanted) {
   if (network == wanted) return true;
   return (propose->extra_dtypes >> wanted & 1) &&
          (network == RABBET_DTYPE_FLOAT || network == RABBET_DTYPE_HALF ||
           network == RABBET_DTYPE_BF16);
 }
 
-static rabbet_status_t rabbet_proposal_add_tactic(void* context,
-                                                  int32_t tactic) {
-  rabbet_plugin_proposal_t* proposal = context;
+static rabbet_status_t proposal_add_tactic(void* context, int32_t tactic) {
+  plugin_proposal_t* proposal = context;
   rabbet_candidate_t candidate = {.kernel = proposal->kernel,
                                   .tactic = tactic,
                                   .tensors = proposal->boundary,
@@ -129,18 +126,17 @@ static rabbet_status_t rabbet_proposal_add_tactic(void* context,
 
 // Writes one tensor's choice to the boundary; false if the same value was
 // given two choices, or one that is not allowed.
-static bool rabbet_proposal_place(rabbet_plugin_proposal_t* proposal, size_t i,
-                                  rabbet_plugin_type_format_t choice) {
+static bool proposal_place(plugin_proposal_t* proposal, size_t i,
+                           rabbet_plugin_type_format_t choice) {
   const rabbet_group_t* group = proposal->propose->group;
-  int32_t value = rabbet_query_value(proposal->node, i);
+  int32_t value = query_value(proposal->node, i);
   if (value < 0) return true;
   bool is_input = i < proposal->node->input_count;
-  int32_t at =
-      is_input
-          ? rabbet_boundary_index(group->inputs, group->input_count, value)
-          : rabbet_boundary_index(group->outputs, group->output_count, value);
-  if (!rabbet_dtype_allowed(proposal->propose, group->values[value].dtype,
-                            choice.dtype)) {
+  int32_t at = is_input
+                   ? boundary_index(group->inputs, group->input_count, value)
+                   : boundary_index(group->outputs, group->output_count, value);
+  if (!dtype_allowed(proposal->propose, group->values[value].dtype,
+                     choice.dtype)) {
     return false;
   }
   rabbet_type_format_t* slot =
@@ -155,7 +151,7 @@ static bool rabbet_proposal_place(rabbet_plugin_proposal_t* proposal, size_t i,
 }
 
 // Tensors that share memory in place have one type and one format.
-static bool rabbet_proposal_in_place(const rabbet_plugin_proposal_t* proposal) {
+static bool proposal_in_place(const plugin_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   for (size_t i = 0; i < group->output_count; ++i) {
     if (proposal->aliased[i] < 0) continue;
@@ -169,9 +165,9 @@ static bool rabbet_proposal_in_place(const rabbet_plugin_proposal_t* proposal) {
   return true;
 }
 
-static rabbet_status_t rabbet_proposal_add_combination(
+static rabbet_status_t proposal_add_combination(
     void* context, const rabbet_plugin_type_format_t* choices) {
-  rabbet_plugin_proposal_t* proposal = context;
+  plugin_proposal_t* proposal = context;
   if (proposal->cannot)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': plugin '%s' cannot run on device '%s' in "
@@ -188,37 +184,36 @@ static rabbet_status_t rabbet_proposal_add_combination(
         (rabbet_type_format_t){RABBET_DTYPE_NONE, RABBET_FORMAT_NONE};
   }
   for (size_t i = 0; i < count; ++i) {
-    if (!rabbet_proposal_place(proposal, i, choices[i])) return rabbet_ok();
+    if (!proposal_place(proposal, i, choices[i])) return rabbet_ok();
     proposal->tensors[i].dtype = choices[i].dtype;
     proposal->tensors[i].format = choices[i].format;
   }
-  if (!rabbet_proposal_in_place(proposal)) {
+  if (!proposal_in_place(proposal)) {
     ++proposal->apart;
     return rabbet_ok();
   }
   return rabbet_plugin_tactics(
       proposal->node->plugin, &proposal->query,
-      (rabbet_plugin_tactic_sink_t){proposal, rabbet_proposal_add_tactic});
+      (rabbet_plugin_tactic_sink_t){proposal, proposal_add_tactic});
 }
 
 // Aliases of the candidate count boundary inputs and outputs.
-static void rabbet_proposal_aliases(rabbet_plugin_proposal_t* proposal) {
+static void proposal_aliases(plugin_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   for (size_t i = 0; i < group->output_count; ++i)
     proposal->aliased[i] = -1;
   for (size_t i = 0; node->aliased && i < node->output_count; ++i) {
-    int32_t at = rabbet_boundary_index(group->outputs, group->output_count,
-                                       node->outputs[i]);
+    int32_t at =
+        boundary_index(group->outputs, group->output_count, node->outputs[i]);
     if (node->aliased[i] < 0) continue;
-    proposal->aliased[at] = rabbet_boundary_index(
-        group->inputs, group->input_count, node->inputs[node->aliased[i]]);
+    proposal->aliased[at] = boundary_index(group->inputs, group->input_count,
+                                           node->inputs[node->aliased[i]]);
   }
 }
 
 // No combination was taken.
-static rabbet_status_t rabbet_proposal_refuse(
-    const rabbet_plugin_proposal_t* proposal) {
+static rabbet_status_t proposal_refuse(const plugin_proposal_t* proposal) {
   const char* name = rabbet_plugin_creator(proposal->node->plugin)->name;
   if (proposal->apart > 0)
     return RABBET_STATUS(
@@ -239,7 +234,7 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
                                            const rabbet_kernel_class_t* kernel,
                                            uint32_t kind) {
   const rabbet_group_t* group = propose->group;
-  const rabbet_group_node_t* node = rabbet_plugin_node(group);
+  const rabbet_group_node_t* node = plugin_node(group);
   if (!node) return rabbet_ok();
   uint32_t kinds = rabbet_plugin_kinds(node->plugin, propose->device->kind);
   // A plugin without a usable kind is called all the same: its own error tells
@@ -247,11 +242,11 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
   if (kinds != 0 && !(kinds & kind)) return rabbet_ok();
   size_t tensors = node->input_count + node->output_count;
   size_t boundary = group->input_count + group->output_count;
-  rabbet_plugin_proposal_t proposal = {.propose = propose,
-                                       .kernel = kernel,
-                                       .node = node,
-                                       .sink = sink,
-                                       .cannot = kinds == 0};
+  plugin_proposal_t proposal = {.propose = propose,
+                                .kernel = kernel,
+                                .node = node,
+                                .sink = sink,
+                                .cannot = kinds == 0};
   rabbet_arena_t arena;
   rabbet_arena_initialize(propose->allocator, &arena);
   rabbet_status_t status = rabbet_arena_allocate_array(
@@ -271,38 +266,38 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
                              proposal.tensors, &proposal.query);
     for (size_t i = 0; i < tensors; ++i)
       proposal.tensors[i].format = RABBET_FORMAT_LINEAR;
-    rabbet_proposal_aliases(&proposal);
-    status = rabbet_plugin_combinations(
-        node->plugin, &proposal.query,
-        (rabbet_plugin_combination_sink_t){&proposal,
-                                           rabbet_proposal_add_combination});
+    proposal_aliases(&proposal);
+    status =
+        rabbet_plugin_combinations(node->plugin, &proposal.query,
+                                   (rabbet_plugin_combination_sink_t){
+                                       &proposal, proposal_add_combination});
   }
   if (rabbet_is_ok(status) && proposal.accepted == 0) {
-    status = rabbet_proposal_refuse(&proposal);
+    status = proposal_refuse(&proposal);
   }
   rabbet_arena_deinitialize(&arena);
   return status;
 }
-static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
-                                             rabbet_candidate_sink_t sink) {
+static rabbet_status_t plugin_propose(const rabbet_propose_t* propose,
+                                      rabbet_candidate_sink_t sink) {
   return rabbet_plugin_propose_kind(propose, sink, &rabbet_plugin_kernel_class,
                                     RABBET_PLUGIN_RUNS);
 }
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_plugin_kernel_create(
-    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+static rabbet_status_t plugin_kernel_create(const rabbet_kernel_spec_t* spec,
+                                            rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
   const rabbet_group_t* group = spec->group;
-  const rabbet_group_node_t* node = rabbet_plugin_node(group);
+  const rabbet_group_node_t* node = plugin_node(group);
   if (!node) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "a plugin step must hold one plugin layer, not %zu "
                          "layers",
                          group->node_count);
   }
-  rabbet_plugin_kernel_t* kernel = NULL;
+  plugin_kernel_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       spec->allocator,
       sizeof(*kernel) + node->input_count * sizeof(kernel->operands[0]),
@@ -315,30 +310,30 @@ static rabbet_status_t rabbet_plugin_kernel_create(
   kernel->tactic = spec->tactic;
   for (size_t i = 0; i < node->input_count; ++i) {
     kernel->operands[i].value = node->inputs[i];
-    kernel->operands[i].boundary = rabbet_boundary_index(
-        group->inputs, group->input_count, node->inputs[i]);
+    kernel->operands[i].boundary =
+        boundary_index(group->inputs, group->input_count, node->inputs[i]);
   }
   *out_kernel = &kernel->base;
   return rabbet_ok();
 }
 
-static void rabbet_plugin_kernel_destroy(rabbet_kernel_t* base) {
+static void plugin_kernel_destroy(rabbet_kernel_t* base) {
   if (!base) return;
-  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  plugin_kernel_t* kernel = (plugin_kernel_t*)base;
   rabbet_free(kernel->allocator, kernel);
 }
 
-static bool rabbet_is_shape_input(const rabbet_plugin_kernel_t* kernel,
-                                  size_t input) {
+static bool plugin_kernel_is_shape_input(const plugin_kernel_t* kernel,
+                                         size_t input) {
   uint64_t mask = rabbet_plugin_shape_inputs(kernel->node->plugin);
   return input < 64 && (mask >> input & 1);
 }
 
 // Writes the host's values of each shape input, in its own type, behind one
 // another; sets the views to them.
-static rabbet_status_t rabbet_state_host_values(
-    const rabbet_plugin_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t* state) {
+static rabbet_status_t state_host_values(const plugin_kernel_t* kernel,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t* state) {
   size_t total = 0;
   for (size_t i = 0; i < kernel->node->input_count; ++i) {
     if (!state->views[i].is_shape_input) continue;
@@ -374,12 +369,12 @@ static rabbet_status_t rabbet_state_host_values(
   return rabbet_ok();
 }
 
-static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
-                               const rabbet_kernel_shapes_t* shapes,
-                               rabbet_kernel_state_t* state) {
+static void state_views(const plugin_kernel_t* kernel,
+                        const rabbet_kernel_shapes_t* shapes,
+                        rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* node = kernel->node;
   for (size_t i = 0; i < node->input_count + node->output_count; ++i) {
-    int32_t value = rabbet_query_value(node, i);
+    int32_t value = query_value(node, i);
     rabbet_plugin_view_t* view = &state->views[i];
     *view =
         (rabbet_plugin_view_t){.dtype = RABBET_DTYPE_NONE, .aliased_input = -1};
@@ -393,7 +388,7 @@ static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
     if (open && shapes->bytes && shapes->bytes[value] != SIZE_MAX)
       view->bytes = shapes->bytes[value];
     if (i < node->input_count) {
-      view->is_shape_input = rabbet_is_shape_input(kernel, i);
+      view->is_shape_input = plugin_kernel_is_shape_input(kernel, i);
     } else if (node->aliased) {
       view->aliased_input = node->aliased[i - node->input_count];
     }
@@ -402,8 +397,7 @@ static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
 
 // Outputs that may be size tensors: numbers beside an output whose extent is
 // data-dependent. Kernels count in them, from zero.
-static uint64_t rabbet_state_sizes(const rabbet_plugin_view_t* outputs,
-                                   size_t count) {
+static uint64_t state_sizes(const rabbet_plugin_view_t* outputs, size_t count) {
   uint64_t numbers = 0;
   bool open = false;
   for (size_t i = 0; i < count && i < 64; ++i) {
@@ -420,55 +414,55 @@ static uint64_t rabbet_state_sizes(const rabbet_plugin_view_t* outputs,
 
 // Plugins allocate, compile and free when they are prepared: with a GPU's
 // context current, as in enqueue.
-static rabbet_status_t rabbet_plugin_enter(rabbet_device_t* device,
-                                           void** out_token) {
+static rabbet_status_t plugin_enter(rabbet_device_t* device, void** out_token) {
   *out_token = NULL;
   if (device->host_memory || !device->vtable->begin_run) return rabbet_ok();
   return device->vtable->begin_run(device, 1, out_token);
 }
 
-static void rabbet_plugin_leave(rabbet_device_t* device, void* token) {
+static void plugin_leave(rabbet_device_t* device, void* token) {
   if (!device->host_memory && device->vtable->end_run)
     device->vtable->end_run(device, token);
 }
 
-static rabbet_status_t rabbet_plugin_state_prepare(
-    rabbet_plugin_kernel_t* kernel, rabbet_kernel_state_t* state,
-    size_t* out_workspace) {
+static rabbet_status_t plugin_state_prepare(plugin_kernel_t* kernel,
+                                            rabbet_kernel_state_t* state,
+                                            size_t* out_workspace) {
   void* token = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_enter(kernel->device, &token));
+  RABBET_RETURN_IF_ERROR(plugin_enter(kernel->device, &token));
   rabbet_status_t status = rabbet_plugin_prepare(
       state->plugin, &state->call, out_workspace, &state->call.state);
-  rabbet_plugin_leave(kernel->device, token);
+  plugin_leave(kernel->device, token);
   return status;
 }
 
-static void rabbet_plugin_state_unprepare(rabbet_plugin_kernel_t* kernel,
-                                          rabbet_kernel_state_t* state) {
+static void plugin_state_unprepare(plugin_kernel_t* kernel,
+                                   rabbet_kernel_state_t* state) {
   if (!state->call.state) return;
   void* token = NULL;
-  rabbet_status_t status = rabbet_plugin_enter(kernel->device, &token);
+  rabbet_status_t status = plugin_enter(kernel->device, &token);
   rabbet_plugin_destroy_state(state->plugin, state->call.state);
-  if (rabbet_is_ok(status)) rabbet_plugin_leave(kernel->device, token);
+  if (rabbet_is_ok(status)) plugin_leave(kernel->device, token);
   rabbet_status_ignore(status);  // the memory of Python is given back anyhow
 }
 
-static void rabbet_plugin_state_destroy(rabbet_kernel_t* base,
-                                        rabbet_kernel_state_t* state) {
+static void plugin_state_destroy(rabbet_kernel_t* base,
+                                 rabbet_kernel_state_t* state) {
   if (!state) return;
-  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  plugin_kernel_t* kernel = (plugin_kernel_t*)base;
   if (state->plugin) {
-    rabbet_plugin_state_unprepare(kernel, state);
+    plugin_state_unprepare(kernel, state);
     rabbet_plugin_release(state->plugin);
   }
   rabbet_free(kernel->allocator, state->host_values);
   rabbet_free(kernel->allocator, state);
 }
 
-static rabbet_status_t rabbet_plugin_state_create(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+static rabbet_status_t plugin_state_create(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
+  plugin_kernel_t* kernel = (plugin_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   *out_state = NULL;
   *out_workspace = 0;
@@ -478,10 +472,10 @@ static rabbet_status_t rabbet_plugin_state_create(
       sizeof(*state) +
           (node->input_count + node->output_count) * sizeof(state->views[0]),
       (void**)&state));
-  rabbet_state_views(kernel, shapes, state);
+  state_views(kernel, shapes, state);
   state->sizes =
-      rabbet_state_sizes(state->views + node->input_count, node->output_count);
-  rabbet_status_t status = rabbet_state_host_values(kernel, shapes, state);
+      state_sizes(state->views + node->input_count, node->output_count);
+  rabbet_status_t status = state_host_values(kernel, shapes, state);
   if (rabbet_is_ok(status)) {
     status = rabbet_plugin_clone(node->plugin, &state->plugin);
   }
@@ -495,19 +489,19 @@ static rabbet_status_t rabbet_plugin_state_create(
                                .output_count = node->output_count,
                                .tactic = kernel->tactic,
                                .threads = shapes->threads};
-    status = rabbet_plugin_state_prepare(kernel, state, out_workspace);
+    status = plugin_state_prepare(kernel, state, out_workspace);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_plugin_state_destroy(base, state);
+    plugin_state_destroy(base, state);
     return status;
   }
   *out_state = state;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
-                                          rabbet_kernel_state_t* state,
-                                          const rabbet_kernel_call_t* call) {
+static rabbet_status_t plugin_bind(const plugin_kernel_t* kernel,
+                                   rabbet_kernel_state_t* state,
+                                   const rabbet_kernel_call_t* call) {
   const rabbet_group_node_t* node = kernel->node;
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t at = kernel->operands[i].boundary;
@@ -533,7 +527,7 @@ static rabbet_status_t rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
 
 // Plugins may leave anything in padding, also NaN; host libraries multiply it
 // by 0.
-static void rabbet_plugin_clear(const rabbet_plugin_view_t* view) {
+static void plugin_clear(const rabbet_plugin_view_t* view) {
   rabbet_dims_t dims = view->dims;
   const rabbet_format_info_t* info = rabbet_format_info(view->format);
   if (info->block == 1 || dims.rank < 2 || dims.d[1] % info->block == 0) return;
@@ -551,21 +545,21 @@ static void rabbet_plugin_clear(const rabbet_plugin_view_t* view) {
   rabbet_clear_padding(view->dtype, view->format, &dims, view->data);
 }
 
-static rabbet_status_t rabbet_plugin_kernel_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_bind(kernel, state, call));
+static rabbet_status_t plugin_kernel_enqueue(rabbet_kernel_t* base,
+                                             rabbet_kernel_state_t* state,
+                                             const rabbet_kernel_call_t* call) {
+  const plugin_kernel_t* kernel = (plugin_kernel_t*)base;
+  RABBET_RETURN_IF_ERROR(plugin_bind(kernel, state, call));
   RABBET_RETURN_IF_ERROR(rabbet_plugin_enqueue(state->plugin, &state->call));
   for (size_t i = 0;
        kernel->device->host_memory && i < state->call.output_count; ++i)
-    rabbet_plugin_clear(&state->call.outputs[i]);
+    plugin_clear(&state->call.outputs[i]);
   return rabbet_ok();
 }
 
 // ---- Graphs ----------------------------------------------------------------
 
-static rabbet_recordable_t rabbet_plugin_kernel_recordable(
+static rabbet_recordable_t plugin_kernel_recordable(
     rabbet_kernel_t* kernel, rabbet_kernel_state_t* state) {
   (void)kernel;
   switch (rabbet_plugin_capture(state->plugin, &state->call)) {
@@ -578,18 +572,18 @@ static rabbet_recordable_t rabbet_plugin_kernel_recordable(
   }
 }
 
-static rabbet_status_t rabbet_plugin_kernel_record(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call, void** out_kept) {
+static rabbet_status_t plugin_kernel_record(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call,
+                                            void** out_kept) {
   *out_kept = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call));
+  RABBET_RETURN_IF_ERROR(plugin_bind((plugin_kernel_t*)base, state, call));
   return rabbet_plugin_enqueue_captured(state->plugin, &state->call, out_kept);
 }
 
-static void rabbet_plugin_kernel_release_recorded(rabbet_kernel_t* kernel,
-                                                  rabbet_kernel_state_t* state,
-                                                  void* kept) {
+static void plugin_kernel_release_recorded(rabbet_kernel_t* kernel,
+                                           rabbet_kernel_state_t* state,
+                                           void* kept) {
   (void)kernel;
   rabbet_plugin_release_captured(state->plugin, kept);
 }
@@ -598,13 +592,13 @@ const rabbet_kernel_class_t rabbet_plugin_kernel_class = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "plugin",
     .version = 1,
-    .propose = rabbet_plugin_propose,
-    .create = rabbet_plugin_kernel_create,
-    .destroy = rabbet_plugin_kernel_destroy,
-    .prepare = rabbet_plugin_state_create,
-    .destroy_state = rabbet_plugin_state_destroy,
-    .enqueue = rabbet_plugin_kernel_enqueue,
-    .recordable = rabbet_plugin_kernel_recordable,
-    .record = rabbet_plugin_kernel_record,
-    .release_recorded = rabbet_plugin_kernel_release_recorded,
+    .propose = plugin_propose,
+    .create = plugin_kernel_create,
+    .destroy = plugin_kernel_destroy,
+    .prepare = plugin_state_create,
+    .destroy_state = plugin_state_destroy,
+    .enqueue = plugin_kernel_enqueue,
+    .recordable = plugin_kernel_recordable,
+    .record = plugin_kernel_record,
+    .release_recorded = plugin_kernel_release_recorded,
 };

@@ -4,45 +4,45 @@
 
 #include "base/math.h"
 
-typedef struct rabbet_reference_kernel_t {
+typedef struct reference_kernel_t {
   rabbet_kernel_t base;
   rabbet_allocator_t allocator;
   const rabbet_group_t* group;
-} rabbet_reference_kernel_t;
+} reference_kernel_t;
 
 // Where a value's memory is found in a call.
-typedef enum rabbet_reference_place_t {
+typedef enum reference_place_t {
   RABBET_REFERENCE_WORKSPACE = 0,  // at `offset`
   RABBET_REFERENCE_INPUT = 1,      // boundary input number `offset`
   RABBET_REFERENCE_OUTPUT = 2,
-} rabbet_reference_place_t;
+} reference_place_t;
 
-typedef struct rabbet_reference_value_t {
+typedef struct reference_value_t {
   rabbet_view_t view;
-  rabbet_reference_place_t place;
+  reference_place_t place;
   size_t offset;
-} rabbet_reference_value_t;
+} reference_value_t;
 
 struct rabbet_kernel_state_t {
   rabbet_allocator_t allocator;
-  rabbet_reference_value_t* values;  // [group value]
-  rabbet_view_t* operands;           // of one node
+  reference_value_t* values;  // [group value]
+  rabbet_view_t* operands;    // of one node
 };
 
 // ---- Proposing
 
-static bool rabbet_reference_can(const rabbet_group_t* group) {
+static bool reference_can(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->node_count; ++i) {
     if (!group->nodes[i].op->reference) return false;
   }
   return group->node_count > 0;
 }
 
-static rabbet_status_t rabbet_reference_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
+static rabbet_status_t reference_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   size_t count = group->input_count + group->output_count;
-  if (!rabbet_reference_can(group)) return rabbet_ok();
+  if (!reference_can(group)) return rabbet_ok();
   rabbet_type_format_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       propose->allocator, count * sizeof(*tensors), (void**)&tensors));
@@ -67,18 +67,18 @@ static rabbet_status_t rabbet_reference_propose(const rabbet_propose_t* propose,
 // ---- The kernel
 
 // Operators that move elements copy as many bytes as the output's have.
-static bool rabbet_reference_takes(const rabbet_kernel_spec_t* spec) {
+static bool reference_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
-  if (!rabbet_reference_can(group)) return false;
+  if (!reference_can(group)) return false;
   for (size_t i = 0; i < group->node_count; ++i)
     if (!rabbet_group_types_fit(group, &group->nodes[i])) return false;
   return true;
 }
 
-static rabbet_status_t rabbet_reference_create(const rabbet_kernel_spec_t* spec,
-                                               rabbet_kernel_t** out_kernel) {
+static rabbet_status_t reference_create(const rabbet_kernel_spec_t* spec,
+                                        rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
-  if (!rabbet_reference_can(spec->group))
+  if (!reference_can(spec->group))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the catalogue has no kernel for this group");
   for (size_t i = 0; i < spec->group->value_count; ++i) {
@@ -87,7 +87,7 @@ static rabbet_status_t rabbet_reference_create(const rabbet_kernel_spec_t* spec,
                            "a tensor has format %s; expected LINEAR",
                            rabbet_format_name(spec->group->values[i].format));
   }
-  rabbet_reference_kernel_t* kernel = NULL;
+  reference_kernel_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
   kernel->base.kernel_class = &rabbet_reference_kernel_class;
@@ -97,15 +97,16 @@ static rabbet_status_t rabbet_reference_create(const rabbet_kernel_spec_t* spec,
   return rabbet_ok();
 }
 
-static void rabbet_reference_destroy(rabbet_kernel_t* base) {
-  if (base) rabbet_free(((rabbet_reference_kernel_t*)base)->allocator, base);
+static void reference_destroy(rabbet_kernel_t* base) {
+  if (base) rabbet_free(((reference_kernel_t*)base)->allocator, base);
 }
 
 // ---- Preparing
 
-static rabbet_status_t rabbet_reference_place_values(
-    const rabbet_group_t* group, const rabbet_dims_t* dims,
-    rabbet_reference_value_t* values, size_t* out_workspace) {
+static rabbet_status_t reference_place_values(const rabbet_group_t* group,
+                                              const rabbet_dims_t* dims,
+                                              reference_value_t* values,
+                                              size_t* out_workspace) {
   for (size_t i = 0; i < group->input_count; ++i) {
     values[group->inputs[i]].place = RABBET_REFERENCE_INPUT;
     values[group->inputs[i]].offset = i;
@@ -134,8 +135,8 @@ static rabbet_status_t rabbet_reference_place_values(
   return rabbet_ok();
 }
 
-static void rabbet_reference_destroy_state(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state) {
+static void reference_destroy_state(rabbet_kernel_t* base,
+                                    rabbet_kernel_state_t* state) {
   (void)base;
   if (!state) return;
   rabbet_free(state->allocator, state->values);
@@ -143,11 +144,11 @@ static void rabbet_reference_destroy_state(rabbet_kernel_t* base,
   rabbet_free(state->allocator, state);
 }
 
-static rabbet_status_t rabbet_reference_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_reference_kernel_t* kernel =
-      (const rabbet_reference_kernel_t*)base;
+static rabbet_status_t reference_prepare(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t** out_state,
+                                         size_t* out_workspace) {
+  const reference_kernel_t* kernel = (const reference_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
   rabbet_kernel_state_t* state = NULL;
   size_t operands = 1;
@@ -167,10 +168,10 @@ static rabbet_status_t rabbet_reference_prepare(
         rabbet_allocate(kernel->allocator, operands * sizeof(*state->operands),
                         (void**)&state->operands);
   if (rabbet_is_ok(status))
-    status = rabbet_reference_place_values(group, shapes->dims, state->values,
-                                           out_workspace);
+    status = reference_place_values(group, shapes->dims, state->values,
+                                    out_workspace);
   if (!rabbet_is_ok(status)) {
-    rabbet_reference_destroy_state(base, state);
+    reference_destroy_state(base, state);
     return status;
   }
   *out_state = state;
@@ -179,8 +180,8 @@ static rabbet_status_t rabbet_reference_prepare(
 
 // ---- Running
 
-static void* rabbet_reference_address(const rabbet_reference_value_t* value,
-                                      const rabbet_kernel_call_t* call) {
+static void* reference_address(const reference_value_t* value,
+                               const rabbet_kernel_call_t* call) {
   switch (value->place) {
     case RABBET_REFERENCE_INPUT:
       return call->inputs[value->offset];
@@ -191,9 +192,9 @@ static void* rabbet_reference_address(const rabbet_reference_value_t* value,
   }
 }
 
-static rabbet_status_t rabbet_reference_run_node(
-    const rabbet_reference_kernel_t* kernel, const rabbet_group_node_t* node,
-    rabbet_kernel_state_t* state) {
+static rabbet_status_t reference_run_node(const reference_kernel_t* kernel,
+                                          const rabbet_group_node_t* node,
+                                          rabbet_kernel_state_t* state) {
   size_t inputs = node->input_count;
   for (size_t i = 0; i < inputs + node->output_count; ++i) {
     int32_t v = i < inputs ? node->inputs[i] : node->outputs[i - inputs];
@@ -211,19 +212,17 @@ static rabbet_status_t rabbet_reference_run_node(
   return node->op->reference(&eval);
 }
 
-static rabbet_status_t rabbet_reference_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_reference_kernel_t* kernel =
-      (const rabbet_reference_kernel_t*)base;
+static rabbet_status_t reference_enqueue(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call) {
+  const reference_kernel_t* kernel = (const reference_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
   for (size_t i = 0; i < group->value_count; ++i)
-    state->values[i].view.data =
-        rabbet_reference_address(&state->values[i], call);
+    state->values[i].view.data = reference_address(&state->values[i], call);
   for (size_t i = 0; i < group->node_count; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_reference_run_node(kernel, &group->nodes[i], state),
-        "layer '%s'", group->nodes[i].name));
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(reference_run_node(kernel, &group->nodes[i], state),
+                        "layer '%s'", group->nodes[i].name));
   return rabbet_ok();
 }
 
@@ -232,11 +231,11 @@ const rabbet_kernel_class_t rabbet_reference_kernel_class = {
     .name = "reference",
     .version = 1,
     .flags = RABBET_KERNEL_FALLBACK,
-    .propose = rabbet_reference_propose,
-    .create = rabbet_reference_create,
-    .destroy = rabbet_reference_destroy,
-    .prepare = rabbet_reference_prepare,
-    .destroy_state = rabbet_reference_destroy_state,
-    .enqueue = rabbet_reference_enqueue,
-    .takes = rabbet_reference_takes,
+    .propose = reference_propose,
+    .create = reference_create,
+    .destroy = reference_destroy,
+    .prepare = reference_prepare,
+    .destroy_state = reference_destroy_state,
+    .enqueue = reference_enqueue,
+    .takes = reference_takes,
 };

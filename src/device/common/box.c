@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-static void rabbet_box_add(rabbet_box_t* box, int32_t axis, int64_t extent,
-                           int64_t stride) {
+static void box_add(rabbet_box_t* box, int32_t axis, int64_t extent,
+                    int64_t stride) {
   box->axis[box->rank] = axis;
   box->extent[box->rank] = extent;
   box->stride[box->rank++] = stride;
@@ -27,10 +27,10 @@ bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
   out_box->rank = 0;
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (i == 1 && blocked) {
-      rabbet_box_add(out_box, i, dims->d[i] / block, strides[i]);
-      rabbet_box_add(out_box, i, block, 1);
+      box_add(out_box, i, dims->d[i] / block, strides[i]);
+      box_add(out_box, i, block, 1);
     } else {
-      rabbet_box_add(out_box, i, dims->d[i], strides[i]);
+      box_add(out_box, i, dims->d[i], strides[i]);
     }
   }
   return true;
@@ -39,7 +39,7 @@ bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
 // ---- Moves -----------------------------------------------------------------
 
 // By falling target stride, so that writing goes forward.
-static void rabbet_strided_sort(rabbet_strided_t* move) {
+static void strided_sort(rabbet_strided_t* move) {
   for (int32_t i = 1; i < move->rank; ++i) {
     int64_t extent = move->extent[i], source = move->source[i],
             target = move->target[i];
@@ -55,7 +55,7 @@ static void rabbet_strided_sort(rabbet_strided_t* move) {
   }
 }
 
-static void rabbet_strided_merge(rabbet_strided_t* move) {
+static void strided_merge(rabbet_strided_t* move) {
   int32_t kept = 0;
   for (int32_t i = 1; i < move->rank; ++i) {
     if (move->target[kept] == move->target[i] * move->extent[i] &&
@@ -85,8 +85,8 @@ void rabbet_strided_plan(int32_t rank, const int64_t* extents,
     move->source[move->rank] = sources[i] * size;
     move->target[move->rank++] = targets[i] * size;
   }
-  rabbet_strided_sort(move);
-  rabbet_strided_merge(move);
+  strided_sort(move);
+  strided_merge(move);
   int32_t last = move->rank - 1;
   if (last >= 0 && move->source[last] == size && move->target[last] == size) {
     move->unit = size * move->extent[last];

@@ -29,9 +29,11 @@ bool rabbet_concatenation_fits(const rabbet_group_t* group,
   return true;
 }
 
-static rabbet_status_t rabbet_concatenation_check(
-    const rabbet_group_node_t* node, const rabbet_dims_t* in,
-    const rabbet_dims_t* out, int64_t axis, int64_t sum, bool is_last) {
+static rabbet_status_t concatenation_check(const rabbet_group_node_t* node,
+                                           const rabbet_dims_t* in,
+                                           const rabbet_dims_t* out,
+                                           int64_t axis, int64_t sum,
+                                           bool is_last) {
   bool fits = in->rank == out->rank;
   for (int32_t i = 0; fits && i < in->rank; ++i) {
     fits = i == axis || in->d[i] == out->d[i];
@@ -45,9 +47,10 @@ static rabbet_status_t rabbet_concatenation_check(
                        rabbet_dims_print(out, b, sizeof(b)), (long long)axis);
 }
 
-static rabbet_status_t rabbet_concatenation_add(
-    const rabbet_node_kernel_t* kernel, const rabbet_dims_t* dims,
-    rabbet_format_t format, int32_t axis, bool is_last, int64_t* out_bytes) {
+static rabbet_status_t concatenation_add(const rabbet_node_kernel_t* kernel,
+                                         const rabbet_dims_t* dims,
+                                         rabbet_format_t format, int32_t axis,
+                                         bool is_last, int64_t* out_bytes) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
   rabbet_dims_t physical;
   *out_bytes = 0;
@@ -85,9 +88,9 @@ rabbet_status_t rabbet_concatenation_begins(const rabbet_node_kernel_t* kernel,
     bool is_last = i + 1 == node->input_count;
     if (axis < in->rank) sum += in->d[axis];
     RABBET_RETURN_IF_ERROR(
-        rabbet_concatenation_check(node, in, out, axis, sum, is_last));
+        concatenation_check(node, in, out, axis, sum, is_last));
     RABBET_RETURN_IF_ERROR(
-        rabbet_concatenation_add(kernel, in, format, axis, is_last, &bytes));
+        concatenation_add(kernel, in, format, axis, is_last, &bytes));
     out_begins[i + 1] = out_begins[i] + bytes;
   }
   RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(

@@ -2,8 +2,7 @@
 
 #include "ops/blocks.h"
 
-static rabbet_status_t rabbet_dynamic_quantize_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t dynamic_quantize_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "blocks", -1);
 }
 
@@ -13,7 +12,7 @@ rabbet_status_t rabbet_dynamic_quantize_propose(
   if (!rabbet_node_is(propose->group, RABBET_OP_DYNAMIC_QUANTIZE))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, kernel, NULL,
-                              rabbet_dynamic_quantize_body);
+                              dynamic_quantize_body);
 }
 
 static bool boxes_is_real(rabbet_dtype_t dtype) {

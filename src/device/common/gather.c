@@ -2,9 +2,9 @@
 
 #include "ops/enums.h"
 
-static bool rabbet_gather_agrees(const rabbet_dims_t* data,
-                                 const rabbet_dims_t* indices, int64_t mode,
-                                 int32_t axis, int32_t batch) {
+static bool gather_agrees(const rabbet_dims_t* data,
+                          const rabbet_dims_t* indices, int64_t mode,
+                          int32_t axis, int32_t batch) {
   bool fits = true;
   for (int32_t i = 0; mode != RABBET_GATHER_ELEMENT && i < batch; ++i) {
     fits = fits && data->d[i] == indices->d[i];
@@ -22,7 +22,7 @@ rabbet_status_t rabbet_gather_check(const rabbet_group_node_t* node,
   int32_t batch = (int32_t)rabbet_node_int(node, "num_elementwise_dims");
   int32_t axis = (int32_t)rabbet_node_int(node, "axis");
   if (axis < 0) axis += data->rank;
-  if (!rabbet_gather_agrees(data, indices, mode, axis, batch)) {
+  if (!gather_agrees(data, indices, mode, axis, batch)) {
     char a[128], b[128];
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "layer '%s': input 'indices' of shape %s does not fit "

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-static rabbet_status_t rabbet_kv_cache_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t kv_cache_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const int32_t aliased =
       rabbet_group_input_of(group, proposal->node->inputs[0]);
@@ -18,8 +18,7 @@ rabbet_status_t rabbet_kv_cache_propose(const rabbet_propose_t* propose,
                                         const rabbet_kernel_class_t* kernel) {
   if (!rabbet_node_is(propose->group, RABBET_OP_KV_CACHE_UPDATE))
     return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, kernel, NULL,
-                              rabbet_kv_cache_body);
+  return rabbet_proposal_make(propose, sink, kernel, NULL, kv_cache_body);
 }
 
 rabbet_status_t rabbet_kv_cache_check_types(const rabbet_group_t* group,

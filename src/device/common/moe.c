@@ -1,6 +1,6 @@
 #include "device/common/moe.h"
 
-static rabbet_status_t rabbet_moe_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t moe_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "chosen", -1);
 }
 
@@ -8,7 +8,7 @@ rabbet_status_t rabbet_moe_propose(const rabbet_propose_t* propose,
                                    rabbet_candidate_sink_t sink,
                                    const rabbet_kernel_class_t* kernel) {
   if (!rabbet_node_is(propose->group, RABBET_OP_MOE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, kernel, NULL, rabbet_moe_body);
+  return rabbet_proposal_make(propose, sink, kernel, NULL, moe_body);
 }
 
 rabbet_status_t rabbet_moe_resolve_node(const rabbet_group_node_t* node,

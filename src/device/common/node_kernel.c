@@ -124,7 +124,7 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
 }
 
 // How many of the node's operands the value is.
-static int rabbet_node_reads(const rabbet_group_node_t* node, int32_t value) {
+static int node_reads(const rabbet_group_node_t* node, int32_t value) {
   int reads = 0;
   for (size_t i = 0; i < node->input_count; ++i) {
     reads += node->inputs[i] == value;
@@ -132,7 +132,7 @@ static int rabbet_node_reads(const rabbet_group_node_t* node, int32_t value) {
   return reads;
 }
 
-static bool rabbet_proposal_is_filled(const rabbet_proposal_t* proposal) {
+static bool proposal_is_filled(const rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t value = rabbet_group_boundary(group, i);
@@ -147,11 +147,11 @@ rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place) {
   const rabbet_group_t* group = proposal->propose->group;
-  if (!proposal->keeps_padding && !rabbet_proposal_is_filled(proposal))
+  if (!proposal->keeps_padding && !proposal_is_filled(proposal))
     return rabbet_ok();
   if (in_place >= 0 &&
       (group->values[group->inputs[in_place]].constant ||
-       rabbet_node_reads(proposal->node, group->inputs[in_place]) > 1)) {
+       node_reads(proposal->node, group->inputs[in_place]) > 1)) {
     in_place = -1;
   }
   rabbet_candidate_t candidate = {.kernel = proposal->kernel,

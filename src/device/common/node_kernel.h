@@ -114,24 +114,24 @@ rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
                                          rabbet_status_t status,
                                          rabbet_kernel_state_t** out_state);
 
-// Defines the class `symbol` from symbol_propose, symbol_takes, symbol_prepare
-// and symbol_enqueue.
-#define RABBET_NODE_CLASS(symbol, class_name, class_version)               \
-  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
-                                         rabbet_kernel_t** out_kernel) {   \
-    return rabbet_node_kernel_create(spec, &symbol, out_kernel);           \
-  }                                                                        \
-  const rabbet_kernel_class_t symbol = {                                   \
-      .struct_size = sizeof(rabbet_kernel_class_t),                        \
-      .name = class_name,                                                  \
-      .version = class_version,                                            \
-      .propose = symbol##_propose,                                         \
-      .create = symbol##_create,                                           \
-      .destroy = rabbet_node_kernel_destroy,                               \
-      .prepare = symbol##_prepare,                                         \
-      .destroy_state = rabbet_node_state_destroy,                          \
-      .enqueue = symbol##_enqueue,                                         \
-      .takes = symbol##_takes,                                             \
+// Defines the class rabbet_<id> from id_propose, id_takes, id_prepare
+// and id_enqueue.
+#define RABBET_NODE_CLASS(id, class_name, class_version)               \
+  static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec, \
+                                     rabbet_kernel_t** out_kernel) {   \
+    return rabbet_node_kernel_create(spec, &rabbet_##id, out_kernel);  \
+  }                                                                    \
+  const rabbet_kernel_class_t rabbet_##id = {                          \
+      .struct_size = sizeof(rabbet_kernel_class_t),                    \
+      .name = class_name,                                              \
+      .version = class_version,                                        \
+      .propose = id##_propose,                                         \
+      .create = id##_create,                                           \
+      .destroy = rabbet_node_kernel_destroy,                           \
+      .prepare = id##_prepare,                                         \
+      .destroy_state = rabbet_node_state_destroy,                      \
+      .enqueue = id##_enqueue,                                         \
+      .takes = id##_takes,                                             \
   }
 
 #endif  // RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_

@@ -10,15 +10,15 @@
 
 // Axes of the memory of a tensor of `dims` in `format`: extents, and for each
 // the logical axis that it walks and by how many logical steps.
-typedef struct rabbet_pw_axes_t {
+typedef struct pw_axes_t {
   int rank;
   int64_t extent[RABBET_PW_MAX_AXES];
   int logical[RABBET_PW_MAX_AXES];
   int64_t step[RABBET_PW_MAX_AXES];
-} rabbet_pw_axes_t;
+} pw_axes_t;
 
-static void rabbet_pw_axes_add(rabbet_pw_axes_t* axes, int64_t extent,
-                               int logical, int64_t step) {
+static void pw_axes_add(pw_axes_t* axes, int64_t extent, int logical,
+                        int64_t step) {
   axes->extent[axes->rank] = extent;
   axes->logical[axes->rank] = logical;
   axes->step[axes->rank++] = step;
@@ -26,8 +26,8 @@ static void rabbet_pw_axes_add(rabbet_pw_axes_t* axes, int64_t extent,
 
 // False where the format pads: the padding must stay zero, which computing on
 // it would not ensure.
-static bool rabbet_pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
-                           rabbet_pw_axes_t* out) {
+static bool pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
+                    pw_axes_t* out) {
   out->rank = 0;
   const rabbet_format_info_t* info = rabbet_format_info(format);
   int64_t block = info->block;
@@ -37,14 +37,14 @@ static bool rabbet_pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
   for (int axis = 0; axis < dims->rank; ++axis) {
     if (axis == 1 && has_channels) {
       if (!info->channels_last) {
-        rabbet_pw_axes_add(out, dims->d[1] / block, 1, block);
+        pw_axes_add(out, dims->d[1] / block, 1, block);
       }
     } else {
-      rabbet_pw_axes_add(out, dims->d[axis], axis, 1);
+      pw_axes_add(out, dims->d[axis], axis, 1);
     }
   }
   if (has_channels) {
-    rabbet_pw_axes_add(out, info->channels_last ? dims->d[1] : block, 1, 1);
+    pw_axes_add(out, info->channels_last ? dims->d[1] : block, 1, 1);
   }
   return true;
 }
@@ -52,10 +52,9 @@ static bool rabbet_pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
 // Strides of one operand over the axes; false if its shape does not fit. It has
 // the space's format, as operands do that have the full shape at opt (and no
 // need to in a run), or is LINEAR.
-static bool rabbet_pw_strides(const rabbet_pw_axes_t* axes,
-                              const rabbet_dims_t* full,
-                              const rabbet_dims_t* dims, bool has_format,
-                              int64_t* out_strides) {
+static bool pw_strides(const pw_axes_t* axes, const rabbet_dims_t* full,
+                       const rabbet_dims_t* dims, bool has_format,
+                       int64_t* out_strides) {
   if (dims->rank != full->rank) return false;
   int64_t linear[RABBET_MAX_RANK];
   int64_t next = 1;
@@ -80,8 +79,7 @@ static bool rabbet_pw_strides(const rabbet_pw_axes_t* axes,
   return true;
 }
 
-static bool rabbet_pw_mergeable(const rabbet_pw_space_t* space, int outer,
-                                int inner) {
+static bool pw_mergeable(const rabbet_pw_space_t* space, int outer, int inner) {
   for (int i = 0; i < space->operand_count; ++i) {
     if (space->stride[i][outer] !=
         space->stride[i][inner] * space->extent[inner]) {
@@ -92,12 +90,12 @@ static bool rabbet_pw_mergeable(const rabbet_pw_space_t* space, int outer,
 }
 
 // Drops axes of extent 1 and merges neighbours, from the last to the first.
-static void rabbet_pw_merge(rabbet_pw_space_t* space) {
+static void pw_merge(rabbet_pw_space_t* space) {
   rabbet_pw_space_t from = *space;
   int kept[RABBET_PW_MAX_AXES], count = 0;  // innermost first
   for (int axis = from.rank - 1; axis >= 0; --axis) {
     if (from.extent[axis] == 1 && from.rank > 1) continue;
-    if (count > 0 && rabbet_pw_mergeable(&from, axis, kept[count - 1])) {
+    if (count > 0 && pw_mergeable(&from, axis, kept[count - 1])) {
       from.extent[kept[count - 1]] *= from.extent[axis];
       continue;
     }
@@ -126,12 +124,12 @@ int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
 // The space of the group with these shapes (by value) and this format; false if
 // the kernel cannot walk it. Before formats are chosen, all that has the full
 // shape will have this one.
-static bool rabbet_pw_space(const rabbet_group_t* group,
-                            const rabbet_dims_t* dims, rabbet_format_t format,
-                            bool chosen, rabbet_pw_space_t* out_space) {
+static bool pw_space(const rabbet_group_t* group, const rabbet_dims_t* dims,
+                     rabbet_format_t format, bool chosen,
+                     rabbet_pw_space_t* out_space) {
   const rabbet_dims_t* full = &dims[group->outputs[0]];
-  rabbet_pw_axes_t axes;
-  if (full->rank < 0 || !rabbet_pw_axes(full, format, &axes)) return false;
+  pw_axes_t axes;
+  if (full->rank < 0 || !pw_axes(full, format, &axes)) return false;
   out_space->rank = axes.rank;
   memcpy(out_space->extent, axes.extent, sizeof(axes.extent));
   out_space->operand_count = (int)(group->input_count + group->output_count);
@@ -140,12 +138,12 @@ static bool rabbet_pw_space(const rabbet_group_t* group,
     bool is_full = rabbet_dims_equal(&dims[value], full);
     bool has_format = chosen ? group->values[value].format == format : is_full;
     if (!is_full && i >= (int)group->input_count) return false;
-    if (!rabbet_pw_strides(&axes, full, &dims[value], has_format,
-                           out_space->stride[i])) {
+    if (!pw_strides(&axes, full, &dims[value], has_format,
+                    out_space->stride[i])) {
       return false;
     }
   }
-  rabbet_pw_merge(out_space);
+  pw_merge(out_space);
   for (int i = 0; i < out_space->operand_count; ++i) {
     if (out_space->stride[i][out_space->rank - 1] > 1) return false;
   }
@@ -154,8 +152,8 @@ static bool rabbet_pw_space(const rabbet_group_t* group,
 
 // Every node's output is the whole space: values inside the group must have the
 // full shape too, or be computed from broadcast values.
-static bool rabbet_pw_inner_shapes_fit(const rabbet_group_t* group,
-                                       const rabbet_dims_t* dims) {
+static bool pw_inner_shapes_fit(const rabbet_group_t* group,
+                                const rabbet_dims_t* dims) {
   const rabbet_dims_t* full = &dims[group->outputs[0]];
   for (size_t i = 0; i < group->node_count; ++i) {
     for (size_t k = 0; k < group->nodes[i].output_count; ++k) {
@@ -171,8 +169,8 @@ rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
                                rabbet_pw_space_t* out_space) {
   rabbet_format_t format = group->values[group->outputs[0]].format;
-  if (rabbet_pw_inner_shapes_fit(group, dims) &&
-      rabbet_pw_space(group, dims, format, true, out_space)) {
+  if (pw_inner_shapes_fit(group, dims) &&
+      pw_space(group, dims, format, true, out_space)) {
     return rabbet_ok();
   }
   char text[128];
@@ -197,19 +195,19 @@ bool rabbet_pw_is_pointwise(const rabbet_group_t* group) {
   return true;
 }
 
-typedef struct rabbet_pw_proposal_t {
+typedef struct pw_proposal_t {
   const rabbet_propose_t* propose;
   const rabbet_pw_offers_t* offers;
   rabbet_candidate_sink_t sink;
   const rabbet_dims_t* dims;
   rabbet_type_format_t* tensors;
   int32_t* in_place;
-} rabbet_pw_proposal_t;
+} pw_proposal_t;
 
 // An output may be written over an input that is read at the same place by the
 // same step: same shape, and elements of the same size.
-static int32_t rabbet_pw_in_place(const rabbet_pw_proposal_t* proposal,
-                                  size_t output, uint64_t* taken) {
+static int32_t pw_in_place(const pw_proposal_t* proposal, size_t output,
+                           uint64_t* taken) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_type_format_t* own =
       &proposal->tensors[group->input_count + output];
@@ -230,8 +228,8 @@ static int32_t rabbet_pw_in_place(const rabbet_pw_proposal_t* proposal,
 // Whether an operand that is broadcast at opt, and therefore LINEAR, can be
 // walked in the format's order for any shape. Channels are innermost there:
 // there must be one, or they must be contiguous.
-static bool rabbet_pw_keeps_up(const rabbet_group_value_t* value,
-                               rabbet_format_t format) {
+static bool pw_keeps_up(const rabbet_group_value_t* value,
+                        rabbet_format_t format) {
   if (format == RABBET_FORMAT_LINEAR || value->max.rank < 2 ||
       value->max.d[1] == 1)
     return true;
@@ -240,12 +238,12 @@ static bool rabbet_pw_keeps_up(const rabbet_group_value_t* value,
   return true;
 }
 
-static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
-                                           rabbet_format_t format,
-                                           rabbet_dtype_t dtype) {
+static rabbet_status_t pw_offer_one(pw_proposal_t* proposal,
+                                    rabbet_format_t format,
+                                    rabbet_dtype_t dtype) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_pw_space_t space;
-  if (!rabbet_pw_space(group, proposal->dims, format, false, &space)) {
+  if (!pw_space(group, proposal->dims, format, false, &space)) {
     return rabbet_ok();
   }
   const rabbet_dims_t* full = &proposal->dims[group->outputs[0]];
@@ -254,7 +252,7 @@ static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
     rabbet_type_format_t* tensor = &proposal->tensors[i];
     bool is_full = rabbet_dims_equal(&proposal->dims[value], full);
     if (is_full ? !rabbet_format_is_filled(&group->values[value], format)
-                : !rabbet_pw_keeps_up(&group->values[value], format))
+                : !pw_keeps_up(&group->values[value], format))
       return rabbet_ok();
     tensor->dtype = group->values[value].dtype;
     tensor->format = is_full ? format : RABBET_FORMAT_LINEAR;
@@ -265,7 +263,7 @@ static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
   }
   uint64_t taken = 0;
   for (size_t i = 0; i < group->output_count; ++i) {
-    proposal->in_place[i] = rabbet_pw_in_place(proposal, i, &taken);
+    proposal->in_place[i] = pw_in_place(proposal, i, &taken);
   }
   for (size_t i = 0; i < proposal->offers->tactic_count; ++i) {
     rabbet_candidate_t candidate = {.kernel = proposal->offers->kernel,
@@ -280,22 +278,22 @@ static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_pw_offer_formats(rabbet_pw_proposal_t* proposal,
-                                               rabbet_dtype_t dtype) {
+static rabbet_status_t pw_offer_formats(pw_proposal_t* proposal,
+                                        rabbet_dtype_t dtype) {
   for (size_t i = 0; i < proposal->offers->format_count; ++i) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_pw_offer_one(proposal, proposal->offers->formats[i], dtype));
+        pw_offer_one(proposal, proposal->offers->formats[i], dtype));
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_pw_offer_all(rabbet_pw_proposal_t* proposal) {
-  RABBET_RETURN_IF_ERROR(rabbet_pw_offer_formats(proposal, RABBET_DTYPE_NONE));
+static rabbet_status_t pw_offer_all(pw_proposal_t* proposal) {
+  RABBET_RETURN_IF_ERROR(pw_offer_formats(proposal, RABBET_DTYPE_NONE));
   static const rabbet_dtype_t others[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
                                           RABBET_DTYPE_BF16};
   for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
     if (proposal->propose->extra_dtypes >> others[i] & 1) {
-      RABBET_RETURN_IF_ERROR(rabbet_pw_offer_formats(proposal, others[i]));
+      RABBET_RETURN_IF_ERROR(pw_offer_formats(proposal, others[i]));
     }
   }
   return rabbet_ok();
@@ -307,8 +305,7 @@ rabbet_status_t rabbet_pw_offer(const rabbet_propose_t* propose,
   const rabbet_group_t* group = propose->group;
   rabbet_arena_t arena;
   rabbet_arena_initialize(propose->allocator, &arena);
-  rabbet_pw_proposal_t proposal = {
-      .propose = propose, .offers = offers, .sink = sink};
+  pw_proposal_t proposal = {.propose = propose, .offers = offers, .sink = sink};
   rabbet_dims_t* dims = NULL;
   rabbet_status_t status = rabbet_arena_allocate_array(
       &arena, group->value_count, sizeof(*dims), (void**)&dims);
@@ -327,8 +324,8 @@ rabbet_status_t rabbet_pw_offer(const rabbet_propose_t* propose,
       dims[i] = group->values[i].dims;
     }
     proposal.dims = dims;
-    if (rabbet_pw_inner_shapes_fit(group, dims)) {
-      status = rabbet_pw_offer_all(&proposal);
+    if (pw_inner_shapes_fit(group, dims)) {
+      status = pw_offer_all(&proposal);
     }
   }
   rabbet_arena_deinitialize(&arena);

@@ -12,8 +12,8 @@ void rabbet_network_tensors(const rabbet_group_t* group,
         group->values[group->outputs[i]].dtype, RABBET_FORMAT_LINEAR};
 }
 
-static bool rabbet_ranks_fit(const rabbet_group_t* group,
-                             const rabbet_type_format_t* tensors) {
+static bool ranks_fit(const rabbet_group_t* group,
+                      const rabbet_type_format_t* tensors) {
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t value = rabbet_group_boundary(group, i);
     const rabbet_format_info_t* info = rabbet_format_info(tensors[i].format);
@@ -27,7 +27,7 @@ rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
                              const rabbet_candidate_t* candidate) {
   const rabbet_group_t* group = propose->group;
   size_t count = group->input_count + group->output_count;
-  if (!rabbet_ranks_fit(group, candidate->tensors)) return rabbet_ok();
+  if (!ranks_fit(group, candidate->tensors)) return rabbet_ok();
   for (size_t i = 0; propose->fixed && i < count; ++i) {
     if (propose->fixed[i].dtype != candidate->tensors[i].dtype ||
         propose->fixed[i].format != candidate->tensors[i].format) {
@@ -45,10 +45,9 @@ bool rabbet_format_is_filled(const rabbet_group_value_t* value,
           value->dims.d[1] % block == 0);
 }
 
-static rabbet_status_t rabbet_group_all_dims(const rabbet_group_t* group,
-                                             bool largest,
-                                             rabbet_allocator_t allocator,
-                                             rabbet_dims_t** out_dims) {
+static rabbet_status_t group_all_dims(const rabbet_group_t* group, bool largest,
+                                      rabbet_allocator_t allocator,
+                                      rabbet_dims_t** out_dims) {
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       allocator, sizeof(rabbet_dims_t) * group->value_count, (void**)out_dims));
   for (size_t i = 0; i < group->value_count; ++i)
@@ -59,13 +58,13 @@ static rabbet_status_t rabbet_group_all_dims(const rabbet_group_t* group,
 rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
                                       rabbet_allocator_t allocator,
                                       rabbet_dims_t** out_dims) {
-  return rabbet_group_all_dims(group, false, allocator, out_dims);
+  return group_all_dims(group, false, allocator, out_dims);
 }
 
 rabbet_status_t rabbet_group_max_dims(const rabbet_group_t* group,
                                       rabbet_allocator_t allocator,
                                       rabbet_dims_t** out_dims) {
-  return rabbet_group_all_dims(group, true, allocator, out_dims);
+  return group_all_dims(group, true, allocator, out_dims);
 }
 
 bool rabbet_group_is_empty(const rabbet_group_t* group) {

@@ -9,11 +9,9 @@ enum { RABBET_RESIZE_OPERANDS = 4 };
 
 // Axes of the memory, outermost first. False where the format pads, or a
 // channel changes in it.
-static bool rabbet_resize_steps(const rabbet_resize_t* resize,
-                                const rabbet_dims_t* in,
-                                const rabbet_dims_t* out,
-                                rabbet_format_t format,
-                                rabbet_resize_plan_t* plan) {
+static bool resize_steps(const rabbet_resize_t* resize, const rabbet_dims_t* in,
+                         const rabbet_dims_t* out, rabbet_format_t format,
+                         rabbet_resize_plan_t* plan) {
   rabbet_box_t source, target;
   if (!rabbet_box(in, format, &source) || !rabbet_box(out, format, &target) ||
       source.rank != target.rank)
@@ -35,17 +33,16 @@ static bool rabbet_resize_steps(const rabbet_resize_t* resize,
   return true;
 }
 
-static bool rabbet_resize_is_same(const rabbet_resize_plan_t* plan,
-                                  int32_t step) {
+static bool resize_is_same(const rabbet_resize_plan_t* plan, int32_t step) {
   return plan->resize.axes[plan->steps[step].logical].is_same;
 }
 
-static void rabbet_resize_merge(rabbet_resize_plan_t* plan) {
+static void resize_merge(rabbet_resize_plan_t* plan) {
   int32_t first = 0;
   plan->outer = plan->inner = 1;
-  while (plan->rank > 1 && rabbet_resize_is_same(plan, plan->rank - 1))
+  while (plan->rank > 1 && resize_is_same(plan, plan->rank - 1))
     plan->inner *= plan->steps[--plan->rank].in;
-  while (first + 1 < plan->rank && rabbet_resize_is_same(plan, first))
+  while (first + 1 < plan->rank && resize_is_same(plan, first))
     plan->outer *= plan->steps[first++].in;
   plan->rank -= first;
   memmove(plan->steps, plan->steps + first,
@@ -60,10 +57,10 @@ static void rabbet_resize_merge(rabbet_resize_plan_t* plan) {
   }
 }
 
-static rabbet_status_t rabbet_resize_refuse(const rabbet_group_node_t* node,
-                                            const rabbet_dims_t* in,
-                                            const rabbet_dims_t* out,
-                                            rabbet_format_t format) {
+static rabbet_status_t resize_refuse(const rabbet_group_node_t* node,
+                                     const rabbet_dims_t* in,
+                                     const rabbet_dims_t* out,
+                                     rabbet_format_t format) {
   char a[128], b[128];
   return RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,
@@ -94,7 +91,7 @@ rabbet_status_t rabbet_resize_plan(const rabbet_node_kernel_t* kernel,
   if (plan->is_empty) return rabbet_ok();
   for (int32_t i = 0; i < in->rank; ++i)
     if (in->d[i] > INT32_MAX || out->d[i] > INT32_MAX / RABBET_RESIZE_TAPS)
-      return rabbet_resize_refuse(node, in, out, x->format);
+      return resize_refuse(node, in, out, x->format);
   if (in->rank == 0) {
     plan->outer = plan->inner = plan->in_plane = plan->out_plane = 1;
     plan->entries = plan->rank = 1;
@@ -103,9 +100,9 @@ rabbet_status_t rabbet_resize_plan(const rabbet_node_kernel_t* kernel,
     return rabbet_ok();
   }
   if (x->format != y->format || x->dtype != y->dtype ||
-      !rabbet_resize_steps(&plan->resize, in, out, x->format, plan))
-    return rabbet_resize_refuse(node, in, out, x->format);
-  rabbet_resize_merge(plan);
+      !resize_steps(&plan->resize, in, out, x->format, plan))
+    return resize_refuse(node, in, out, x->format);
+  resize_merge(plan);
   return rabbet_ok();
 }
 

@@ -2,10 +2,10 @@
 
 #include "ops/enums.h"
 
-static bool rabbet_scatter_elements(const rabbet_dims_t* data,
-                                    const rabbet_dims_t* indices,
-                                    const rabbet_dims_t* updates, int32_t axis,
-                                    rabbet_scatter_t* s) {
+static bool scatter_elements(const rabbet_dims_t* data,
+                             const rabbet_dims_t* indices,
+                             const rabbet_dims_t* updates, int32_t axis,
+                             rabbet_scatter_t* s) {
   int64_t stride = 1;
   bool fits = indices->rank == data->rank && updates->rank == data->rank;
   s->rank = fits ? data->rank : 0;
@@ -25,10 +25,9 @@ static bool rabbet_scatter_elements(const rabbet_dims_t* data,
   return fits;
 }
 
-static bool rabbet_scatter_rows(const rabbet_dims_t* data,
-                                const rabbet_dims_t* indices,
-                                const rabbet_dims_t* updates,
-                                rabbet_scatter_t* s) {
+static bool scatter_rows(const rabbet_dims_t* data,
+                         const rabbet_dims_t* indices,
+                         const rabbet_dims_t* updates, rabbet_scatter_t* s) {
   s->rows = s->row = 1;
   if (indices->rank < 1 || indices->d[indices->rank - 1] < 1 ||
       indices->d[indices->rank - 1] > data->rank)
@@ -62,11 +61,11 @@ rabbet_status_t rabbet_scatter_resolve(const rabbet_group_node_t* node,
   *out_scatter = (rabbet_scatter_t){.elements = 1};
   for (int32_t i = 0; i < data->rank; ++i)
     out_scatter->elements *= data->d[i];
-  bool fits = rabbet_node_int(node, "mode") == RABBET_SCATTER_ND
-                  ? rabbet_scatter_rows(data, indices, updates, out_scatter)
-                  : rabbet_scatter_elements(data, indices, updates,
-                                            axis < 0 ? axis + data->rank : axis,
-                                            out_scatter);
+  bool fits =
+      rabbet_node_int(node, "mode") == RABBET_SCATTER_ND
+          ? scatter_rows(data, indices, updates, out_scatter)
+          : scatter_elements(data, indices, updates,
+                             axis < 0 ? axis + data->rank : axis, out_scatter);
   if (fits) return rabbet_ok();
   char a[128], b[128], c[128];
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

@@ -14,9 +14,8 @@ bool rabbet_shuffle_is_reshape(const rabbet_group_node_t* node,
 }
 
 // The box with its logical axes in another order, or moved back from it.
-static void rabbet_shuffle_permute(const rabbet_group_node_t* node,
-                                   const char* name, bool inverse,
-                                   rabbet_box_t* box) {
+static void shuffle_permute(const rabbet_group_node_t* node, const char* name,
+                            bool inverse, rabbet_box_t* box) {
   size_t count = 0;
   const int64_t* axes =
       rabbet_attr_ints(node->attrs, node->op->attr_count, name, &count);
@@ -42,7 +41,7 @@ static void rabbet_shuffle_permute(const rabbet_group_node_t* node,
   }
 }
 
-static bool rabbet_shuffle_is_row_major(const rabbet_box_t* box) {
+static bool shuffle_is_row_major(const rabbet_box_t* box) {
   int64_t next = 1;
   for (int32_t i = box->rank - 1; i >= 0; --i) {
     if (box->extent[i] != 1 && box->stride[i] != next) return false;
@@ -51,7 +50,7 @@ static bool rabbet_shuffle_is_row_major(const rabbet_box_t* box) {
   return true;
 }
 
-static void rabbet_shuffle_row_major(rabbet_box_t* box) {
+static void shuffle_row_major(rabbet_box_t* box) {
   int64_t next = 1;
   for (int32_t i = box->rank - 1; i >= 0; --i) {
     box->stride[i] = next;
@@ -62,9 +61,9 @@ static void rabbet_shuffle_row_major(rabbet_box_t* box) {
 // Splits axes of both boxes, which hold the same elements in the same order,
 // so that they have the same extents. False where an axis of one would have to
 // be cut at a place that is no divisor.
-static bool rabbet_shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
-                                  int64_t* extents, int64_t* sources,
-                                  int64_t* targets, int32_t* out_rank) {
+static bool shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
+                           int64_t* extents, int64_t* sources, int64_t* targets,
+                           int32_t* out_rank) {
   int32_t i = a->rank - 1, k = b->rank - 1, rank = 0;
   int64_t in_a = 1, in_b = 1;  // elements already split off the current axes
   while (i >= 0 && k >= 0 && rank < RABBET_BOX_AXES) {
@@ -90,11 +89,11 @@ static bool rabbet_shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
   return i < 0 && k < 0;
 }
 
-static rabbet_status_t rabbet_shuffle_boxes(const rabbet_node_kernel_t* kernel,
-                                            const rabbet_dims_t* in,
-                                            const rabbet_dims_t* out,
-                                            rabbet_box_t* source,
-                                            rabbet_box_t* target) {
+static rabbet_status_t shuffle_boxes(const rabbet_node_kernel_t* kernel,
+                                     const rabbet_dims_t* in,
+                                     const rabbet_dims_t* out,
+                                     rabbet_box_t* source,
+                                     rabbet_box_t* target) {
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
   int64_t in_count = 0, out_count = 0;
@@ -116,16 +115,13 @@ static rabbet_status_t rabbet_shuffle_boxes(const rabbet_node_kernel_t* kernel,
                          rabbet_dims_print(in, a, sizeof(a)),
                          rabbet_dims_print(out, b, sizeof(b)));
   }
-  if (source->rank > 0)
-    rabbet_shuffle_permute(node, "first_transpose", false, source);
-  if (target->rank > 0)
-    rabbet_shuffle_permute(node, "second_transpose", true, target);
+  if (source->rank > 0) shuffle_permute(node, "first_transpose", false, source);
+  if (target->rank > 0) shuffle_permute(node, "second_transpose", true, target);
   return rabbet_ok();
 }
 
-static void rabbet_shuffle_step(const rabbet_box_t* source,
-                                const rabbet_box_t* target,
-                                rabbet_shuffle_t* shuffle) {
+static void shuffle_step(const rabbet_box_t* source, const rabbet_box_t* target,
+                         rabbet_shuffle_t* shuffle) {
   rabbet_shuffle_step_t* step = &shuffle->steps[shuffle->step_count++];
   step->rank = source->rank;
   memcpy(step->extents, source->extent, sizeof(step->extents));
@@ -133,29 +129,29 @@ static void rabbet_shuffle_step(const rabbet_box_t* source,
   memcpy(step->targets, target->stride, sizeof(step->targets));
 }
 
-static void rabbet_shuffle_steps(const rabbet_box_t* source,
-                                 const rabbet_box_t* target, int64_t count,
-                                 rabbet_shuffle_t* shuffle) {
+static void shuffle_steps(const rabbet_box_t* source,
+                          const rabbet_box_t* target, int64_t count,
+                          rabbet_shuffle_t* shuffle) {
   rabbet_shuffle_step_t* step = &shuffle->steps[0];
   rabbet_box_t between;
-  if (rabbet_shuffle_is_row_major(source)) {
+  if (shuffle_is_row_major(source)) {
     between = *target;
-    rabbet_shuffle_row_major(&between);
-    rabbet_shuffle_step(&between, target, shuffle);
-  } else if (rabbet_shuffle_is_row_major(target)) {
+    shuffle_row_major(&between);
+    shuffle_step(&between, target, shuffle);
+  } else if (shuffle_is_row_major(target)) {
     between = *source;
-    rabbet_shuffle_row_major(&between);
-    rabbet_shuffle_step(source, &between, shuffle);
-  } else if (rabbet_shuffle_refine(source, target, step->extents, step->sources,
-                                   step->targets, &step->rank)) {
+    shuffle_row_major(&between);
+    shuffle_step(source, &between, shuffle);
+  } else if (shuffle_refine(source, target, step->extents, step->sources,
+                            step->targets, &step->rank)) {
     shuffle->step_count = 1;
   } else {
     between = *source;
-    rabbet_shuffle_row_major(&between);
-    rabbet_shuffle_step(source, &between, shuffle);
+    shuffle_row_major(&between);
+    shuffle_step(source, &between, shuffle);
     between = *target;
-    rabbet_shuffle_row_major(&between);
-    rabbet_shuffle_step(&between, target, shuffle);
+    shuffle_row_major(&between);
+    shuffle_step(&between, target, shuffle);
     shuffle->workspace = (size_t)(count * shuffle->size);
   }
 }
@@ -170,9 +166,8 @@ rabbet_status_t rabbet_shuffle_resolve(const rabbet_node_kernel_t* kernel,
   int64_t count = 0;
   memset(out_shuffle, 0, sizeof(*out_shuffle));
   out_shuffle->size = rabbet_dtype_bits(dtype) / 8;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_shuffle_boxes(kernel, in, out, &source, &target));
+  RABBET_RETURN_IF_ERROR(shuffle_boxes(kernel, in, out, &source, &target));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(in, &count));
-  if (count > 0) rabbet_shuffle_steps(&source, &target, count, out_shuffle);
+  if (count > 0) shuffle_steps(&source, &target, count, out_shuffle);
   return rabbet_ok();
 }

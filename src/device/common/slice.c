@@ -4,23 +4,23 @@
 
 enum { FILL = 4 };
 
-static bool rabbet_slice_is_whole(const rabbet_slice_axis_t* axis) {
+static bool slice_is_whole(const rabbet_slice_axis_t* axis) {
   return axis->start == 0 && axis->stride == 1 && axis->in == axis->out;
 }
 
 // Whether axis a belongs inside of b. An axis of one element may have the
 // stride of the one inside of it: then the input tells.
-static bool rabbet_slice_is_inside_of(const rabbet_slice_axis_t* a,
-                                      const rabbet_slice_axis_t* b) {
+static bool slice_is_inside_of(const rabbet_slice_axis_t* a,
+                               const rabbet_slice_axis_t* b) {
   return a->target != b->target ? a->target < b->target : a->source < b->source;
 }
 
 // The axes in the order of the output's memory. False where the formats pad, or
 // a blocked channel is not taken whole.
-static bool rabbet_slice_axes(const rabbet_slice_t* slice,
-                              const rabbet_dims_t* in, const rabbet_dims_t* out,
-                              rabbet_format_t format, int64_t size,
-                              rabbet_slice_axis_t* axes, int32_t* out_rank) {
+static bool slice_axes(const rabbet_slice_t* slice, const rabbet_dims_t* in,
+                       const rabbet_dims_t* out, rabbet_format_t format,
+                       int64_t size, rabbet_slice_axis_t* axes,
+                       int32_t* out_rank) {
   rabbet_box_t source, target;
   if (!rabbet_box(in, format, &source) || !rabbet_box(out, format, &target)) {
     return false;
@@ -43,7 +43,7 @@ static bool rabbet_slice_axes(const rabbet_slice_t* slice,
   for (int32_t i = 1; i < source.rank; ++i) {
     rabbet_slice_axis_t axis = axes[i];
     int32_t k = i;
-    for (; k > 0 && rabbet_slice_is_inside_of(&axes[k - 1], &axis); --k)
+    for (; k > 0 && slice_is_inside_of(&axes[k - 1], &axis); --k)
       axes[k] = axes[k - 1];
     axes[k] = axis;
   }
@@ -53,11 +53,11 @@ static bool rabbet_slice_axes(const rabbet_slice_t* slice,
 
 // Drops the innermost axes that are taken whole, and merges others of them into
 // the axis outside, if that is whole too.
-static void rabbet_slice_merge(rabbet_slice_window_t* window) {
+static void slice_merge(rabbet_slice_window_t* window) {
   window->unit = window->size;
   while (window->rank > 0) {
     const rabbet_slice_axis_t* last = &window->axes[window->rank - 1];
-    if (!rabbet_slice_is_whole(last) || last->source != window->unit ||
+    if (!slice_is_whole(last) || last->source != window->unit ||
         last->target != window->unit) {
       break;
     }
@@ -68,7 +68,7 @@ static void rabbet_slice_merge(rabbet_slice_window_t* window) {
   for (int32_t i = 1; i < window->rank; ++i) {
     rabbet_slice_axis_t* outer = &window->axes[kept];
     const rabbet_slice_axis_t* inner = &window->axes[i];
-    if (rabbet_slice_is_whole(outer) && rabbet_slice_is_whole(inner) &&
+    if (slice_is_whole(outer) && slice_is_whole(inner) &&
         outer->source == inner->source * inner->in &&
         outer->target == inner->target * inner->in) {
       int64_t extent = outer->in * inner->in;
@@ -82,7 +82,7 @@ static void rabbet_slice_merge(rabbet_slice_window_t* window) {
 }
 
 // Whether positions are those of the input without wrapping or the like.
-static bool rabbet_slice_is_inside(const rabbet_slice_axis_t* axis) {
+static bool slice_is_inside(const rabbet_slice_axis_t* axis) {
   int64_t last = axis->start + (axis->out - 1) * axis->stride;
   return axis->out == 0 || (axis->start >= 0 && axis->start < axis->in &&
                             last >= 0 && last < axis->in);
@@ -90,10 +90,11 @@ static bool rabbet_slice_is_inside(const rabbet_slice_axis_t* axis) {
 
 // Start and stride for these dims; OUT_OF_RANGE as the catalogue's kernel has
 // it.
-static rabbet_status_t rabbet_slice_parameters(
-    const rabbet_group_t* group, const rabbet_dims_t* dims,
-    const int64_t* const* host_values, rabbet_allocator_t allocator,
-    rabbet_slice_t* out_slice) {
+static rabbet_status_t slice_parameters(const rabbet_group_t* group,
+                                        const rabbet_dims_t* dims,
+                                        const int64_t* const* host_values,
+                                        rabbet_allocator_t allocator,
+                                        rabbet_slice_t* out_slice) {
   rabbet_view_t views[8];
   rabbet_op_eval_t eval;
   rabbet_node_eval(group, dims, host_values, allocator, views, &eval);
@@ -147,7 +148,7 @@ bool rabbet_slice_fits(const rabbet_propose_t* propose,
     rabbet_status_free(status);
     return false;
   }
-  return rabbet_slice_axes(&slice, in, out, format, 1, axes, &rank);
+  return slice_axes(&slice, in, out, format, 1, axes, &rank);
 }
 
 rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
@@ -162,11 +163,11 @@ rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
   int64_t count = 0;
   memset(window, 0, sizeof(*window));
   window->size = rabbet_dtype_bits(value->dtype) / 8;
-  RABBET_RETURN_IF_ERROR(rabbet_slice_parameters(
+  RABBET_RETURN_IF_ERROR(slice_parameters(
       group, shapes->dims, shapes->host_values, kernel->allocator, &slice));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &count));
-  if (!rabbet_slice_axes(&slice, in, out, value->format, window->size,
-                         window->axes, &window->rank)) {
+  if (!slice_axes(&slice, in, out, value->format, window->size, window->axes,
+                  &window->rank)) {
     char a[128], b[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': shape %s cannot be sliced to %s in "
@@ -178,10 +179,9 @@ rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
   }
   window->mode = slice.mode;
   window->is_empty = count == 0;
-  rabbet_slice_merge(window);
+  slice_merge(window);
   window->is_inside = true;
   for (int32_t i = 0; i < window->rank; ++i)
-    window->is_inside =
-        window->is_inside && rabbet_slice_is_inside(&window->axes[i]);
+    window->is_inside = window->is_inside && slice_is_inside(&window->axes[i]);
   return rabbet_ok();
 }

@@ -31,9 +31,9 @@ bool rabbet_takes_linear(const rabbet_group_t* group);
 // Whether the boundary's tensors are numbers of FLOAT, HALF or BF16.
 bool rabbet_takes_reals(const rabbet_group_t* group);
 
-// Defines symbol_takes.
-#define RABBET_TAKES_NODE(symbol, op, rules)                      \
-  static bool symbol##_takes(const rabbet_kernel_spec_t* spec) {  \
+// Defines id_takes.
+#define RABBET_TAKES_NODE(id, op, rules)                          \
+  static bool id##_takes(const rabbet_kernel_spec_t* spec) {      \
     return rabbet_takes_node(spec->group, RABBET_OP_##op, rules); \
   }
 

@@ -23,7 +23,7 @@
 // ---- Signature -------------------------------------------------------------
 
 // The processor's name as it tells it, without runs of blanks.
-static void rabbet_cpu_model(char out_text[64]) {
+static void cpu_model(char out_text[64]) {
   snprintf(out_text, 64, "unknown processor");
 #if defined(__x86_64__)
   unsigned registers[12] = {0};
@@ -50,9 +50,9 @@ static void rabbet_cpu_model(char out_text[64]) {
 #endif
 }
 
-static void rabbet_cpu_write_signature(rabbet_cpu_device_t* device) {
+static void cpu_write_signature(rabbet_cpu_device_t* device) {
   char model[64], version[32];
-  rabbet_cpu_model(model);
+  cpu_model(model);
   rabbet_dnnl_version(version);
   snprintf(device->signature, sizeof(device->signature),
            "cpu; %s; %s; oneDNN %s; rabbet %s", model, rabbet_dnnl_isa(),
@@ -61,33 +61,33 @@ static void rabbet_cpu_write_signature(rabbet_cpu_device_t* device) {
 
 // ---- The interface ---------------------------------------------------------
 
-static void rabbet_cpu_destroy(rabbet_device_t* base) {
+static void cpu_destroy(rabbet_device_t* base) {
   rabbet_cpu_device_t* device = (rabbet_cpu_device_t*)base;
   rabbet_dnnl_destroy(device->dnnl);
   rabbet_free(base->allocator, device);
 }
 
-static const char* rabbet_cpu_signature(rabbet_device_t* base) {
+static const char* cpu_signature(rabbet_device_t* base) {
   return ((rabbet_cpu_device_t*)base)->signature;
 }
 
-static const rabbet_kernel_class_t* const rabbet_cpu_classes[] = {
+static const rabbet_kernel_class_t* const cpu_classes[] = {
 #define RABBET_CPU_KERNEL(name) &name,
 #include "device/cpu/kernels.def"
 #undef RABBET_CPU_KERNEL
 };
 
-static const rabbet_kernel_class_t* const* rabbet_cpu_kernel_classes(
+static const rabbet_kernel_class_t* const* cpu_kernel_classes(
     rabbet_device_t* device, size_t* out_count) {
   (void)device;
-  *out_count = sizeof(rabbet_cpu_classes) / sizeof(rabbet_cpu_classes[0]);
-  return rabbet_cpu_classes;
+  *out_count = sizeof(cpu_classes) / sizeof(cpu_classes[0]);
+  return cpu_classes;
 }
 
 // Large memory in large pages where the system leaves that to programs: packed
 // weights are read once in each run, which takes 1 to 3 % less time with fewer
 // page misses.
-static void rabbet_cpu_use_large_pages(void* memory, size_t size) {
+static void cpu_use_large_pages(void* memory, size_t size) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   const uintptr_t page = RABBET_CPU_LARGE_PAGE;
   uintptr_t begin = ((uintptr_t)memory + page - 1) & ~(page - 1);
@@ -99,44 +99,40 @@ static void rabbet_cpu_use_large_pages(void* memory, size_t size) {
 #endif
 }
 
-static rabbet_status_t rabbet_cpu_allocate(rabbet_device_t* device, size_t size,
-                                           void** out_memory) {
+static rabbet_status_t cpu_allocate(rabbet_device_t* device, size_t size,
+                                    void** out_memory) {
   RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
       device->allocator, size, RABBET_CPU_ALIGNMENT, out_memory));
-  if (size >= 2 * RABBET_CPU_LARGE_PAGE)
-    rabbet_cpu_use_large_pages(*out_memory, size);
+  if (size >= 2 * RABBET_CPU_LARGE_PAGE) cpu_use_large_pages(*out_memory, size);
   return rabbet_ok();
 }
 
-static void rabbet_cpu_free(rabbet_device_t* device, void* memory) {
+static void cpu_free(rabbet_device_t* device, void* memory) {
   rabbet_free_aligned(device->allocator, memory, RABBET_CPU_ALIGNMENT);
 }
 
-static rabbet_status_t rabbet_cpu_copy(rabbet_device_t* device, void* target,
-                                       const void* source, size_t size,
-                                       void* stream) {
+static rabbet_status_t cpu_copy(rabbet_device_t* device, void* target,
+                                const void* source, size_t size, void* stream) {
   (void)device, (void)stream;
   if (size > 0 && target != source) memcpy(target, source, size);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_fill(rabbet_device_t* device, void* target,
-                                       uint8_t byte, size_t size,
-                                       void* stream) {
+static rabbet_status_t cpu_fill(rabbet_device_t* device, void* target,
+                                uint8_t byte, size_t size, void* stream) {
   (void)device, (void)stream;
   if (size > 0) memset(target, byte, size);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_synchronize(rabbet_device_t* device,
-                                              void* stream) {
+static rabbet_status_t cpu_synchronize(rabbet_device_t* device, void* stream) {
   (void)device, (void)stream;
   return rabbet_ok();
 }
 
 // The token is the thread count to go back to.
-static rabbet_status_t rabbet_cpu_begin_run(rabbet_device_t* device,
-                                            int threads, void** out_token) {
+static rabbet_status_t cpu_begin_run(rabbet_device_t* device, int threads,
+                                     void** out_token) {
   (void)device;
   *out_token = NULL;
   int before = 0;
@@ -145,20 +141,20 @@ static rabbet_status_t rabbet_cpu_begin_run(rabbet_device_t* device,
   return rabbet_ok();
 }
 
-static void rabbet_cpu_end_run(rabbet_device_t* device, void* token) {
+static void cpu_end_run(rabbet_device_t* device, void* token) {
   (void)device;
   rabbet_cpu_end_threads((int)(intptr_t)token);
 }
 
-static void rabbet_cpu_let_threads_go(rabbet_device_t* device) {
+static void cpu_let_threads_go(rabbet_device_t* device) {
   (void)device;
   rabbet_cpu_release_threads();
 }
 
-static rabbet_status_t rabbet_cpu_time(rabbet_device_t* device, void* stream,
-                                       int count,
-                                       rabbet_status_t (*body)(void* context),
-                                       void* context, int64_t* out_ns) {
+static rabbet_status_t cpu_time(rabbet_device_t* device, void* stream,
+                                int count,
+                                rabbet_status_t (*body)(void* context),
+                                void* context, int64_t* out_ns) {
   (void)device, (void)stream;
   *out_ns = 0;
   int64_t begin = rabbet_time_ns();
@@ -169,14 +165,14 @@ static rabbet_status_t rabbet_cpu_time(rabbet_device_t* device, void* stream,
 }
 
 // Loops on several threads wait for the slowest of their helpers.
-static uint64_t rabbet_cpu_interruptions(rabbet_device_t* device) {
+static uint64_t cpu_interruptions(rabbet_device_t* device) {
   (void)device;
   return rabbet_interruptions(rabbet_cpu_threads() > 1);
 }
 
 // Independent multiplications, which keep the processor's units busy: they show
 // a lower clock, and a neighbour on the same core.
-static uint64_t rabbet_cpu_work(uint64_t seed) {
+static uint64_t cpu_work(uint64_t seed) {
   uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3;
   for (int i = 0; i < 2000; ++i) {
     a = a * 0x9e3779b97f4a7c15u + 1;
@@ -187,36 +183,36 @@ static uint64_t rabbet_cpu_work(uint64_t seed) {
   return a ^ b ^ c ^ d;
 }
 
-static int64_t rabbet_cpu_pace(rabbet_device_t* device) {
+static int64_t cpu_pace(rabbet_device_t* device) {
   (void)device;
   int64_t least = INT64_MAX;
   for (int i = 0; i < 3; ++i) {
     int64_t begin = rabbet_time_ns();
-    uint64_t result = rabbet_cpu_work((uint64_t)begin);
+    uint64_t result = cpu_work((uint64_t)begin);
     __asm__ volatile("" : : "r"(result));  // the compiler must compute it
     least = rabbet_min_i64(least, rabbet_time_ns() - begin);
   }
   return least;
 }
 
-static const rabbet_device_vtable_t rabbet_cpu_vtable = {
+static const rabbet_device_vtable_t cpu_vtable = {
     .struct_size = sizeof(rabbet_device_vtable_t),
-    .destroy = rabbet_cpu_destroy,
-    .signature = rabbet_cpu_signature,
-    .kernel_classes = rabbet_cpu_kernel_classes,
-    .allocate = rabbet_cpu_allocate,
-    .free = rabbet_cpu_free,
-    .copy_to_device = rabbet_cpu_copy,
-    .copy_to_host = rabbet_cpu_copy,
-    .copy = rabbet_cpu_copy,
-    .fill = rabbet_cpu_fill,
-    .synchronize = rabbet_cpu_synchronize,
-    .begin_run = rabbet_cpu_begin_run,
-    .end_run = rabbet_cpu_end_run,
-    .time = rabbet_cpu_time,
-    .release_threads = rabbet_cpu_let_threads_go,
-    .interruptions = rabbet_cpu_interruptions,
-    .pace = rabbet_cpu_pace,
+    .destroy = cpu_destroy,
+    .signature = cpu_signature,
+    .kernel_classes = cpu_kernel_classes,
+    .allocate = cpu_allocate,
+    .free = cpu_free,
+    .copy_to_device = cpu_copy,
+    .copy_to_host = cpu_copy,
+    .copy = cpu_copy,
+    .fill = cpu_fill,
+    .synchronize = cpu_synchronize,
+    .begin_run = cpu_begin_run,
+    .end_run = cpu_end_run,
+    .time = cpu_time,
+    .release_threads = cpu_let_threads_go,
+    .interruptions = cpu_interruptions,
+    .pace = cpu_pace,
 };
 
 uint32_t rabbet_device_abi(void) {
@@ -234,7 +230,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   RABBET_RETURN_IF_ERROR(rabbet_cpu_check_thread_room(rabbet_cpu_threads()));
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*device), (void**)&device));
-  device->base.vtable = &rabbet_cpu_vtable;
+  device->base.vtable = &cpu_vtable;
   device->base.allocator = allocator;
   rabbet_refcount_initialize(&device->base.references);
   snprintf(device->base.name, sizeof(device->base.name), "cpu");
@@ -245,7 +241,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
     rabbet_free(allocator, device);
     return status;
   }
-  rabbet_cpu_write_signature(device);
+  cpu_write_signature(device);
   *out_device = &device->base;
   return rabbet_ok();
 }

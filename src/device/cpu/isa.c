@@ -6,15 +6,15 @@
 #include <cpuid.h>
 
 // Conversions of HALF; not every compiler's __builtin_cpu_supports knows it.
-static bool rabbet_cpu_has_f16c(void) {
+static bool cpu_has_f16c(void) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
 }
 
-static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
+static rabbet_cpu_isa_t cpu_isa_of_processor(void) {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !rabbet_cpu_has_f16c()) {
+      !cpu_has_f16c()) {
     return RABBET_CPU_BASELINE;
   }
   if (!__builtin_cpu_supports("avx512f") ||
@@ -28,14 +28,14 @@ static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
   return bf16 ? RABBET_CPU_AVX512_BF16 : RABBET_CPU_AVX512;
 }
 #else
-static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
+static rabbet_cpu_isa_t cpu_isa_of_processor(void) {
   return RABBET_CPU_BASELINE;
 }
 #endif
 
 // oneDNN's choice is an upper bound, so that its environment variable
 // ONEDNN_MAX_CPU_ISA restricts our own kernels too.
-static rabbet_cpu_isa_t rabbet_cpu_isa_of_dnnl(void) {
+static rabbet_cpu_isa_t cpu_isa_of_dnnl(void) {
   const char* name = rabbet_dnnl_isa();
   if (strcmp(name, "avx512_core_bf16") == 0 ||
       strcmp(name, "avx512_core_amx") == 0) {
@@ -50,8 +50,8 @@ rabbet_cpu_isa_t rabbet_cpu_isa(void) {
   static atomic_int known = -1;
   int isa = atomic_load_explicit(&known, memory_order_relaxed);
   if (isa < 0) {
-    rabbet_cpu_isa_t processor = rabbet_cpu_isa_of_processor();
-    rabbet_cpu_isa_t library = rabbet_cpu_isa_of_dnnl();
+    rabbet_cpu_isa_t processor = cpu_isa_of_processor();
+    rabbet_cpu_isa_t library = cpu_isa_of_dnnl();
     isa = processor < library ? (int)processor : (int)library;
     atomic_store_explicit(&known, isa, memory_order_relaxed);
   }

@@ -41,16 +41,16 @@ int rabbet_cpu_slot(void) {
   return slot_in_team;
 }
 
-typedef struct rabbet_cpu_loop_t {
+typedef struct cpu_loop_t {
   int64_t count, grain, grains;
   void (*body)(void* context, int64_t begin, int64_t end);
   void* context;
-} rabbet_cpu_loop_t;
+} cpu_loop_t;
 
 // The share of each thread of a team; a team may be smaller than asked for.
-static void rabbet_cpu_loop_share(void* data) {
+static void cpu_loop_share(void* data) {
   RABBET_TEAM_ENTER(data);
-  const rabbet_cpu_loop_t* loop = data;
+  const cpu_loop_t* loop = data;
   int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
   int64_t begin = loop->grains * me / team * loop->grain;
   int64_t end =
@@ -67,8 +67,7 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
                          void* context) {
   if (count <= 0) return;
   if (grain < 1) grain = 1;
-  rabbet_cpu_loop_t loop = {count, grain, rabbet_ceildiv(count, grain), body,
-                            context};
+  cpu_loop_t loop = {count, grain, rabbet_ceildiv(count, grain), body, context};
   int64_t threads = rabbet_min_i64(
       loop.grains, omp_in_parallel() ? 1 : omp_get_max_threads());
   if (threads <= 1) {
@@ -76,7 +75,7 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
     return;
   }
   RABBET_TEAM_LEAVE(&loop);
-  GOMP_parallel(rabbet_cpu_loop_share, &loop, (unsigned)threads, 0);
+  GOMP_parallel(cpu_loop_share, &loop, (unsigned)threads, 0);
   RABBET_TEAM_ENTER(&loop);
 }
 
@@ -88,15 +87,15 @@ static _Thread_local bool lost_team;
 static _Thread_local int team_threads;
 static _Thread_local int run_depth, runs_on_team;
 
-static void rabbet_cpu_after_fork(void) {
+static void cpu_after_fork(void) {
   if (team_threads > 0) lost_team = true;
 }
 
-static void rabbet_cpu_watch_forks(void) {
-  pthread_atfork(NULL, NULL, rabbet_cpu_after_fork);
+static void cpu_watch_forks(void) {
+  pthread_atfork(NULL, NULL, cpu_after_fork);
 }
 
-static rabbet_status_t rabbet_cpu_claim_threads(int threads) {
+static rabbet_status_t cpu_claim_threads(int threads) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (threads <= 1) return rabbet_ok();
   if (lost_team)
@@ -110,7 +109,7 @@ static rabbet_status_t rabbet_cpu_claim_threads(int threads) {
   if (threads <= team_threads) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_cpu_check_thread_room(
       threads - (team_threads > 1 ? team_threads : 1)));
-  if (team_threads == 0) pthread_once(&once, rabbet_cpu_watch_forks);
+  if (team_threads == 0) pthread_once(&once, cpu_watch_forks);
   team_threads = threads;
   return rabbet_ok();
 }
@@ -125,7 +124,7 @@ int rabbet_cpu_set_threads(int threads) {
   return before;
 }
 
-static void rabbet_cpu_end_team(void) {
+static void cpu_end_team(void) {
   enum { PAUSE_SOFT = 1 };
   if (run_depth > 0 || lost_team) return;
   // Refused in a team of the caller's own. Not omp_pause_resource, which looks
@@ -134,7 +133,7 @@ static void rabbet_cpu_end_team(void) {
 }
 
 rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
-  RABBET_RETURN_IF_ERROR(rabbet_cpu_claim_threads(threads));
+  RABBET_RETURN_IF_ERROR(cpu_claim_threads(threads));
   if (threads > 1 && run_depth == 0 && runs_on_team < RABBET_CPU_TRIAL_RUNS)
     ++runs_on_team;
   ++run_depth;
@@ -145,12 +144,11 @@ rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
 void rabbet_cpu_end_threads(int before) {
   rabbet_cpu_set_threads(before);
   --run_depth;
-  if (team_threads > 0 && runs_on_team < RABBET_CPU_TRIAL_RUNS)
-    rabbet_cpu_end_team();
+  if (team_threads > 0 && runs_on_team < RABBET_CPU_TRIAL_RUNS) cpu_end_team();
 }
 
 void rabbet_cpu_release_threads(void) {
   if (run_depth > 0) return;
-  rabbet_cpu_end_team();
+  cpu_end_team();
   runs_on_team = 0;
 }

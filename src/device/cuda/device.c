@@ -82,8 +82,8 @@ static rabbet_status_t cuda_allocate_inside(rabbet_cuda_device_t* device,
   return rabbet_cuda_driver_check(device->driver, result, "cuMemAlloc");
 }
 
-static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
-                                            void** out_memory) {
+static rabbet_status_t cuda_allocate(rabbet_device_t* base, size_t size,
+                                     void** out_memory) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   CUcontext before = NULL;
   CUdeviceptr memory = 0;
@@ -99,35 +99,33 @@ static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
   return rabbet_ok();
 }
 
-static void rabbet_cuda_free(rabbet_device_t* base, void* memory) {
+static void cuda_free(rabbet_device_t* base, void* memory) {
   if (!memory) return;
   rabbet_status_ignore(RABBET_CUDA_INSIDE(rabbet_cuda(base), cuMemFree,
                                           ((CUdeviceptr)(uintptr_t)memory)));
 }
 
-static rabbet_status_t rabbet_cuda_copy_to_device(rabbet_device_t* device,
-                                                  void* target,
-                                                  const void* source,
-                                                  size_t size, void* stream) {
+static rabbet_status_t cuda_copy_to_device(rabbet_device_t* device,
+                                           void* target, const void* source,
+                                           size_t size, void* stream) {
   if (size == 0) return rabbet_ok();
   return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemcpyHtoDAsync,
       ((CUdeviceptr)(uintptr_t)target, source, size, (CUstream)stream));
 }
 
-static rabbet_status_t rabbet_cuda_copy_to_host(rabbet_device_t* device,
-                                                void* target,
-                                                const void* source, size_t size,
-                                                void* stream) {
+static rabbet_status_t cuda_copy_to_host(rabbet_device_t* device, void* target,
+                                         const void* source, size_t size,
+                                         void* stream) {
   if (size == 0) return rabbet_ok();
   return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemcpyDtoHAsync,
       (target, (CUdeviceptr)(uintptr_t)source, size, (CUstream)stream));
 }
 
-static rabbet_status_t rabbet_cuda_copy(rabbet_device_t* device, void* target,
-                                        const void* source, size_t size,
-                                        void* stream) {
+static rabbet_status_t cuda_copy(rabbet_device_t* device, void* target,
+                                 const void* source, size_t size,
+                                 void* stream) {
   if (size == 0 || target == source) return rabbet_ok();
   return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemcpyDtoDAsync,
@@ -135,30 +133,28 @@ static rabbet_status_t rabbet_cuda_copy(rabbet_device_t* device, void* target,
        (CUstream)stream));
 }
 
-static rabbet_status_t rabbet_cuda_fill(rabbet_device_t* device, void* target,
-                                        uint8_t byte, size_t size,
-                                        void* stream) {
+static rabbet_status_t cuda_fill(rabbet_device_t* device, void* target,
+                                 uint8_t byte, size_t size, void* stream) {
   if (size == 0) return rabbet_ok();
   return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemsetD8Async,
       ((CUdeviceptr)(uintptr_t)target, byte, size, (CUstream)stream));
 }
 
-static rabbet_status_t rabbet_cuda_synchronize(rabbet_device_t* device,
-                                               void* stream) {
+static rabbet_status_t cuda_synchronize(rabbet_device_t* device, void* stream) {
   return RABBET_CUDA_INSIDE(rabbet_cuda(device), cuStreamSynchronize,
                             ((CUstream)stream));
 }
 
-static rabbet_status_t rabbet_cuda_synchronize_all(rabbet_device_t* device) {
+static rabbet_status_t cuda_synchronize_all(rabbet_device_t* device) {
   return RABBET_CUDA_INSIDE(rabbet_cuda(device), cuCtxSynchronize, ());
 }
 
 // ---- Runs ------------------------------------------------------------------
 
 // The token is the context to go back to.
-static rabbet_status_t rabbet_cuda_begin_run(rabbet_device_t* base, int threads,
-                                             void** out_token) {
+static rabbet_status_t cuda_begin_run(rabbet_device_t* base, int threads,
+                                      void** out_token) {
   (void)threads;
   CUcontext before = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(rabbet_cuda(base), &before));
@@ -167,13 +163,14 @@ static rabbet_status_t rabbet_cuda_begin_run(rabbet_device_t* base, int threads,
   return rabbet_ok();
 }
 
-static void rabbet_cuda_end_run(rabbet_device_t* base, void* token) {
+static void cuda_end_run(rabbet_device_t* base, void* token) {
   rabbet_cuda_leave(rabbet_cuda(base), token);
 }
 
-static rabbet_status_t rabbet_cuda_time_body(
-    rabbet_cuda_device_t* device, void* stream, int count,
-    rabbet_status_t (*body)(void* context), void* context, int64_t* out_ns) {
+static rabbet_status_t cuda_time_body(rabbet_cuda_device_t* device,
+                                      void* stream, int count,
+                                      rabbet_status_t (*body)(void* context),
+                                      void* context, int64_t* out_ns) {
   const rabbet_cuda_driver_t* driver = device->driver;
   float milliseconds = 0;
   RABBET_RETURN_IF_ERROR(
@@ -190,40 +187,39 @@ static rabbet_status_t rabbet_cuda_time_body(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_time(rabbet_device_t* base, void* stream,
-                                        int count,
-                                        rabbet_status_t (*body)(void* context),
-                                        void* context, int64_t* out_ns) {
+static rabbet_status_t cuda_time(rabbet_device_t* base, void* stream, int count,
+                                 rabbet_status_t (*body)(void* context),
+                                 void* context, int64_t* out_ns) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   CUcontext before = NULL;
   *out_ns = 0;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
   rabbet_status_t status =
-      rabbet_cuda_time_body(device, stream, count, body, context, out_ns);
+      cuda_time_body(device, stream, count, body, context, out_ns);
   rabbet_cuda_leave(device, before);
   return status;
 }
 
 // ---- The interface ---------------------------------------------------------
 
-static const char* rabbet_cuda_signature(rabbet_device_t* base) {
+static const char* cuda_signature(rabbet_device_t* base) {
   return rabbet_cuda(base)->signature;
 }
 
-static const rabbet_kernel_class_t* const rabbet_cuda_classes[] = {
+static const rabbet_kernel_class_t* const cuda_classes[] = {
 #define RABBET_CUDA_KERNEL(name) &name,
 #include "device/cuda/kernels.def"
 #undef RABBET_CUDA_KERNEL
 };
 
-static const rabbet_kernel_class_t* const* rabbet_cuda_kernel_classes(
+static const rabbet_kernel_class_t* const* cuda_kernel_classes(
     rabbet_device_t* device, size_t* out_count) {
   (void)device;
-  *out_count = sizeof(rabbet_cuda_classes) / sizeof(rabbet_cuda_classes[0]);
-  return rabbet_cuda_classes;
+  *out_count = sizeof(cuda_classes) / sizeof(cuda_classes[0]);
+  return cuda_classes;
 }
 
-static void rabbet_cuda_destroy(rabbet_device_t* base) {
+static void cuda_destroy(rabbet_device_t* base) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   CUcontext before = NULL;
   if (device->context) {
@@ -247,8 +243,8 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
   rabbet_free(base->allocator, device);
 }
 
-static rabbet_status_t rabbet_cuda_settings(rabbet_device_t* base,
-                                            rabbet_strbuf_t* out_settings) {
+static rabbet_status_t cuda_settings(rabbet_device_t* base,
+                                     rabbet_strbuf_t* out_settings) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   pthread_mutex_lock(&device->libraries);
   if (device->cublaslt)
@@ -264,21 +260,21 @@ static rabbet_status_t rabbet_cuda_settings(rabbet_device_t* base,
   return rabbet_strbuf_status(out_settings);
 }
 
-static const rabbet_device_vtable_t rabbet_cuda_vtable = {
+static const rabbet_device_vtable_t cuda_vtable = {
     .struct_size = sizeof(rabbet_device_vtable_t),
-    .destroy = rabbet_cuda_destroy,
-    .signature = rabbet_cuda_signature,
-    .kernel_classes = rabbet_cuda_kernel_classes,
-    .allocate = rabbet_cuda_allocate,
-    .free = rabbet_cuda_free,
-    .copy_to_device = rabbet_cuda_copy_to_device,
-    .copy_to_host = rabbet_cuda_copy_to_host,
-    .copy = rabbet_cuda_copy,
-    .fill = rabbet_cuda_fill,
-    .synchronize = rabbet_cuda_synchronize,
-    .begin_run = rabbet_cuda_begin_run,
-    .end_run = rabbet_cuda_end_run,
-    .time = rabbet_cuda_time,
+    .destroy = cuda_destroy,
+    .signature = cuda_signature,
+    .kernel_classes = cuda_kernel_classes,
+    .allocate = cuda_allocate,
+    .free = cuda_free,
+    .copy_to_device = cuda_copy_to_device,
+    .copy_to_host = cuda_copy_to_host,
+    .copy = cuda_copy,
+    .fill = cuda_fill,
+    .synchronize = cuda_synchronize,
+    .begin_run = cuda_begin_run,
+    .end_run = cuda_end_run,
+    .time = cuda_time,
     .allocate_host = rabbet_cuda_allocate_host,
     .free_host = rabbet_cuda_free_host,
     .create_stream = rabbet_cuda_create_stream,
@@ -292,11 +288,11 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .record_end = rabbet_cuda_record_end,
     .launch_graph = rabbet_cuda_launch_graph,
     .destroy_graph = rabbet_cuda_destroy_graph,
-    .synchronize_all = rabbet_cuda_synchronize_all,
+    .synchronize_all = cuda_synchronize_all,
     .allocate_async = rabbet_cuda_allocate_async,
     .free_async = rabbet_cuda_free_async,
     .retire = rabbet_cuda_retire,
-    .settings = rabbet_cuda_settings,
+    .settings = cuda_settings,
 };
 
 // ---- Opening ---------------------------------------------------------------
@@ -439,7 +435,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   RABBET_RETURN_IF_ERROR(rabbet_cuda_driver_get(&driver));
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*device), (void**)&device));
-  device->base.vtable = &rabbet_cuda_vtable;
+  device->base.vtable = &cuda_vtable;
   device->base.allocator = allocator;
   rabbet_refcount_initialize(&device->base.references);
   snprintf(device->base.kind, sizeof(device->base.kind), "cuda");
@@ -449,7 +445,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   device->ordinal = ordinal;
   rabbet_status_t status = cuda_open(device);
   if (!rabbet_is_ok(status)) {
-    rabbet_cuda_destroy(&device->base);
+    cuda_destroy(&device->base);
     return status;
   }
   *out_device = &device->base;

@@ -11,64 +11,62 @@
 
 #define RABBET_NULL_ALIGNMENT 256
 
-static const rabbet_kernel_class_t* const rabbet_null_kernels[] = {
+static const rabbet_kernel_class_t* const null_kernels[] = {
     &rabbet_reference_kernel_class,
     &rabbet_plugin_kernel_class,
 };
 
-static void rabbet_null_destroy(rabbet_device_t* device) {
+static void null_destroy(rabbet_device_t* device) {
   rabbet_free(device->allocator, device);
 }
 
-static const char* rabbet_null_signature(rabbet_device_t* device) {
+static const char* null_signature(rabbet_device_t* device) {
   (void)device;
   return "null";
 }
 
-static const rabbet_kernel_class_t* const* rabbet_null_kernel_classes(
+static const rabbet_kernel_class_t* const* null_kernel_classes(
     rabbet_device_t* device, size_t* out_count) {
   (void)device;
-  *out_count = sizeof(rabbet_null_kernels) / sizeof(rabbet_null_kernels[0]);
-  return rabbet_null_kernels;
+  *out_count = sizeof(null_kernels) / sizeof(null_kernels[0]);
+  return null_kernels;
 }
 
-static rabbet_status_t rabbet_null_allocate(rabbet_device_t* device,
-                                            size_t size, void** out_memory) {
+static rabbet_status_t null_allocate(rabbet_device_t* device, size_t size,
+                                     void** out_memory) {
   return rabbet_allocate_aligned(device->allocator, size, RABBET_NULL_ALIGNMENT,
                                  out_memory);
 }
 
-static void rabbet_null_free(rabbet_device_t* device, void* memory) {
+static void null_free(rabbet_device_t* device, void* memory) {
   rabbet_free_aligned(device->allocator, memory, RABBET_NULL_ALIGNMENT);
 }
 
 // The three directions of copying are one here.
-static rabbet_status_t rabbet_null_copy(rabbet_device_t* device, void* target,
-                                        const void* source, size_t size,
-                                        void* stream) {
+static rabbet_status_t null_copy(rabbet_device_t* device, void* target,
+                                 const void* source, size_t size,
+                                 void* stream) {
   (void)device, (void)stream;
   if (size > 0) memmove(target, source, size);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_null_fill(rabbet_device_t* device, void* target,
-                                        uint8_t byte, size_t size,
-                                        void* stream) {
+static rabbet_status_t null_fill(rabbet_device_t* device, void* target,
+                                 uint8_t byte, size_t size, void* stream) {
   (void)device, (void)stream;
   if (size > 0) memset(target, byte, size);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_null_synchronize(rabbet_device_t* device,
-                                               void* stream) {
+static rabbet_status_t null_synchronize(rabbet_device_t* device, void* stream) {
   (void)device, (void)stream;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_null_time(rabbet_device_t* device, void* stream,
-                                        int count,
-                                        rabbet_status_t (*body)(void* context),
-                                        void* context, int64_t* out_ns) {
+static rabbet_status_t null_time(rabbet_device_t* device, void* stream,
+                                 int count,
+                                 rabbet_status_t (*body)(void* context),
+                                 void* context, int64_t* out_ns) {
   (void)device, (void)stream;
   int64_t begin = rabbet_time_ns();
   for (int i = 0; i < count; ++i)
@@ -77,19 +75,19 @@ static rabbet_status_t rabbet_null_time(rabbet_device_t* device, void* stream,
   return rabbet_ok();
 }
 
-static const rabbet_device_vtable_t rabbet_null_vtable = {
+static const rabbet_device_vtable_t null_vtable = {
     .struct_size = sizeof(rabbet_device_vtable_t),
-    .destroy = rabbet_null_destroy,
-    .signature = rabbet_null_signature,
-    .kernel_classes = rabbet_null_kernel_classes,
-    .allocate = rabbet_null_allocate,
-    .free = rabbet_null_free,
-    .copy_to_device = rabbet_null_copy,
-    .copy_to_host = rabbet_null_copy,
-    .copy = rabbet_null_copy,
-    .fill = rabbet_null_fill,
-    .synchronize = rabbet_null_synchronize,
-    .time = rabbet_null_time,
+    .destroy = null_destroy,
+    .signature = null_signature,
+    .kernel_classes = null_kernel_classes,
+    .allocate = null_allocate,
+    .free = null_free,
+    .copy_to_device = null_copy,
+    .copy_to_host = null_copy,
+    .copy = null_copy,
+    .fill = null_fill,
+    .synchronize = null_synchronize,
+    .time = null_time,
 };
 
 uint32_t rabbet_device_abi(void) {
@@ -105,7 +103,7 @@ rabbet_status_t rabbet_device_open(int ordinal, rabbet_allocator_t allocator,
   rabbet_device_t* device = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*device), (void**)&device));
-  device->vtable = &rabbet_null_vtable;
+  device->vtable = &null_vtable;
   device->allocator = allocator;
   rabbet_refcount_initialize(&device->references);
   strcpy(device->name, "null");

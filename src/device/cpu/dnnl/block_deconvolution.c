@@ -10,14 +10,14 @@
 #include "device/cpu/dnnl/fused.h"
 #include "ops/window.h"
 
-typedef struct rabbet_blocks_case_t {
+typedef struct blocks_case_t {
   const rabbet_group_t* group;
   const rabbet_dims_t* dims;
   rabbet_format_t format;  // of input and output
   rabbet_dtype_t compute;
-} rabbet_blocks_case_t;
+} blocks_case_t;
 
-static bool rabbet_blocks_match(const rabbet_group_t* group) {
+static bool blocks_match(const rabbet_group_t* group) {
   if (group->node_count == 0 ||
       !rabbet_op_is(group->nodes[0].op, RABBET_OP_DECONVOLUTION))
     return false;
@@ -28,7 +28,7 @@ static bool rabbet_blocks_match(const rabbet_group_t* group) {
 }
 
 // Whether the output is made of blocks of the window's extent.
-static bool rabbet_blocks_window(const rabbet_blocks_case_t* c) {
+static bool blocks_window(const blocks_case_t* c) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   const rabbet_dims_t* x = &c->dims[node->inputs[0]];
   const rabbet_dims_t* kernel = &c->dims[node->inputs[1]];
@@ -49,8 +49,8 @@ static bool rabbet_blocks_window(const rabbet_blocks_case_t* c) {
 }
 
 // Operands of items are the same for all elements of a block.
-static bool rabbet_blocks_operands(const rabbet_blocks_case_t* c,
-                                   rabbet_dnnl_fused_t* fused) {
+static bool blocks_operands(const blocks_case_t* c,
+                            rabbet_dnnl_fused_t* fused) {
   const rabbet_epilogue_t* e = &fused->epilogue;
   for (int i = 0; i < e->count; ++i) {
     if (!e->items[i].is_binary) continue;
@@ -65,8 +65,8 @@ static bool rabbet_blocks_operands(const rabbet_blocks_case_t* c,
 }
 
 // The 1x1 convolution of one tap, which reads every taps-th weight.
-static void rabbet_blocks_spec(const rabbet_blocks_case_t* c, int64_t tap,
-                               rabbet_dnnl_fused_t* fused) {
+static void blocks_spec(const blocks_case_t* c, int64_t tap,
+                        rabbet_dnnl_fused_t* fused) {
   const rabbet_dims_t* x = &c->dims[fused->src];
   const rabbet_dims_t* kernel = &c->dims[fused->weights];
   rabbet_dnnl_spec_t* spec = &fused->spec;
@@ -98,12 +98,12 @@ static void rabbet_blocks_spec(const rabbet_blocks_case_t* c, int64_t tap,
       rabbet_dnnl_layout(RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, &maps);
 }
 
-static bool rabbet_blocks_describe(const rabbet_blocks_case_t* c, int64_t tap,
-                                   rabbet_dnnl_fused_t* fused) {
+static bool blocks_describe(const blocks_case_t* c, int64_t tap,
+                            rabbet_dnnl_fused_t* fused) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   int32_t y = node->outputs[0];
   memset(fused, 0, sizeof(*fused));
-  if (!rabbet_blocks_window(c) ||
+  if (!blocks_window(c) ||
       !rabbet_epilogue_parse(c->group, c->dims, 1, y, &fused->epilogue))
     return false;
   fused->src = node->inputs[0];
@@ -114,25 +114,25 @@ static bool rabbet_blocks_describe(const rabbet_blocks_case_t* c, int64_t tap,
   for (int i = 0; i < per_channel.rank; ++i)
     per_channel.d[i] = i == 1 ? c->dims[y].d[1] : 1;
   rabbet_dnnl_fused_take_bias(fused, c->group, c->dims, &per_channel);
-  if (!rabbet_blocks_operands(c, fused)) return false;
-  rabbet_blocks_spec(c, tap, fused);
+  if (!blocks_operands(c, fused)) return false;
+  blocks_spec(c, tap, fused);
   return true;
 }
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_blocks_offer(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink,
-                                           const rabbet_dims_t* dims,
-                                           rabbet_dtype_t dtype,
-                                           rabbet_type_format_t* tensors) {
+static rabbet_status_t blocks_offer(const rabbet_propose_t* propose,
+                                    rabbet_candidate_sink_t sink,
+                                    const rabbet_dims_t* dims,
+                                    rabbet_dtype_t dtype,
+                                    rabbet_type_format_t* tensors) {
   const rabbet_format_t formats[] = {rabbet_cpu_blocked_format(),
                                      RABBET_FORMAT_HWC, RABBET_FORMAT_LINEAR};
   for (size_t i = 0; i < 3; ++i) {
-    const rabbet_blocks_case_t c = {propose->group, dims, formats[i],
-                                    rabbet_dnnl_compute_type(dtype)};
+    const blocks_case_t c = {propose->group, dims, formats[i],
+                             rabbet_dnnl_compute_type(dtype)};
     rabbet_dnnl_fused_t fused;
-    if (!rabbet_blocks_describe(&c, 0, &fused)) return rabbet_ok();
+    if (!blocks_describe(&c, 0, &fused)) return rabbet_ok();
     rabbet_dnnl_fused_tensors(&fused, c.group, c.dims, dtype, c.format,
                               c.format, tensors);
     RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_propose(
@@ -150,10 +150,10 @@ static rabbet_status_t rabbet_blocks_offer(const rabbet_propose_t* propose,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_blocks_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_dnnl_blocks_propose(const rabbet_propose_t* propose,
+                                               rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  if (!rabbet_blocks_match(group)) return rabbet_ok();
+  if (!blocks_match(group)) return rabbet_ok();
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
       propose, group->values[group->nodes[0].inputs[0]].dtype, types);
@@ -167,7 +167,7 @@ static rabbet_status_t rabbet_cpu_dnnl_blocks_propose(
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i)
-    status = rabbet_blocks_offer(propose, sink, dims, types[i], tensors);
+    status = blocks_offer(propose, sink, dims, types[i], tensors);
   rabbet_free(propose->allocator, tensors);
   rabbet_free(propose->allocator, dims);
   return status;
@@ -175,17 +175,16 @@ static rabbet_status_t rabbet_cpu_dnnl_blocks_propose(
 
 // ---- Compiling -------------------------------------------------------------
 
-static void rabbet_blocks_axis(rabbet_dnnl_layout_t* layout, int64_t extent,
-                               int64_t stride) {
+static void blocks_axis(rabbet_dnnl_layout_t* layout, int64_t extent,
+                        int64_t stride) {
   layout->dims[layout->rank] = extent;
   layout->strides[layout->rank++] = stride;
 }
 
 // How elements lie: in `from` the taps' tensors one after another, in `to` the
 // output. Channels are in blocks of `block`; `last`: they are innermost.
-static void rabbet_blocks_layouts(const rabbet_blocks_case_t* c,
-                                  rabbet_dnnl_layout_t* from,
-                                  rabbet_dnnl_layout_t* to) {
+static void blocks_layouts(const blocks_case_t* c, rabbet_dnnl_layout_t* from,
+                           rabbet_dnnl_layout_t* to) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   const rabbet_dims_t* x = &c->dims[node->inputs[0]];
   const rabbet_dims_t* kernel = &c->dims[node->inputs[1]];
@@ -199,27 +198,27 @@ static void rabbet_blocks_layouts(const rabbet_blocks_case_t* c,
   for (int i = 2; i < x->rank; ++i)
     size *= x->d[i];
   for (int i = x->rank - 1; i >= 2; --i) {
-    rabbet_blocks_axis(from, kernel->d[i], tap * size);
-    rabbet_blocks_axis(to, kernel->d[i], out);
-    rabbet_blocks_axis(from, x->d[i], in);
-    rabbet_blocks_axis(to, x->d[i], out * kernel->d[i]);
+    blocks_axis(from, kernel->d[i], tap * size);
+    blocks_axis(to, kernel->d[i], out);
+    blocks_axis(from, x->d[i], in);
+    blocks_axis(to, x->d[i], out * kernel->d[i]);
     tap *= kernel->d[i];
     in *= x->d[i];
     out *= x->d[i] * kernel->d[i];
   }
-  rabbet_blocks_axis(from, x->d[0] * blocks, in);
-  rabbet_blocks_axis(to, x->d[0] * blocks, out);
-  rabbet_blocks_axis(from, block, 1);
-  rabbet_blocks_axis(to, block, 1);
+  blocks_axis(from, x->d[0] * blocks, in);
+  blocks_axis(to, x->d[0] * blocks, out);
+  blocks_axis(from, block, 1);
+  blocks_axis(to, block, 1);
 }
 
-static rabbet_status_t rabbet_blocks_reorder(const rabbet_blocks_case_t* c,
-                                             rabbet_dnnl_program_t* program,
-                                             const rabbet_dnnl_ref_t* from,
-                                             const rabbet_dnnl_ref_t* to) {
+static rabbet_status_t blocks_reorder(const blocks_case_t* c,
+                                      rabbet_dnnl_program_t* program,
+                                      const rabbet_dnnl_ref_t* from,
+                                      const rabbet_dnnl_ref_t* to) {
   rabbet_dnnl_spec_t spec = {.kind = RABBET_DNNL_REORDER};
   rabbet_dnnl_primitive_t* primitive = NULL;
-  rabbet_blocks_layouts(c, &spec.src, &spec.dst);
+  blocks_layouts(c, &spec.src, &spec.dst);
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_make(program, &spec, 0, &primitive));
   const rabbet_dnnl_binding_t bindings[] = {{RABBET_DNNL_SRC, *from},
                                             {RABBET_DNNL_DST, *to}};
@@ -228,11 +227,11 @@ static rabbet_status_t rabbet_blocks_reorder(const rabbet_blocks_case_t* c,
                          primitive, bindings, 2);
 }
 
-static rabbet_status_t rabbet_blocks_taps(const rabbet_blocks_case_t* c,
-                                          rabbet_dnnl_program_t* program,
-                                          const rabbet_dnnl_ref_t* src,
-                                          int32_t* out_result,
-                                          rabbet_dnnl_ref_t* out_parts) {
+static rabbet_status_t blocks_taps(const blocks_case_t* c,
+                                   rabbet_dnnl_program_t* program,
+                                   const rabbet_dnnl_ref_t* src,
+                                   int32_t* out_result,
+                                   rabbet_dnnl_ref_t* out_parts) {
   const rabbet_dims_t* kernel = &c->dims[c->group->nodes[0].inputs[1]];
   int64_t taps = 1, count = 0;
   size_t size = (size_t)(rabbet_dtype_bits(c->compute) / 8);
@@ -245,7 +244,7 @@ static rabbet_status_t rabbet_blocks_taps(const rabbet_blocks_case_t* c,
     rabbet_dnnl_fused_t fused;
     rabbet_dnnl_ref_t part = *out_parts;
     part.offset += (size_t)(count / taps * tap) * size;
-    if (!rabbet_blocks_describe(c, tap, &fused))
+    if (!blocks_describe(c, tap, &fused))
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                            "deconvolution '%s' makes no blocks at these shapes",
                            c->group->nodes[0].name);
@@ -256,16 +255,15 @@ static rabbet_status_t rabbet_blocks_taps(const rabbet_blocks_case_t* c,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_blocks_compile(
-    rabbet_dnnl_program_t* program) {
+static rabbet_status_t cpu_dnnl_blocks_compile(rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   const rabbet_group_value_t* y = &group->values[group->outputs[0]];
-  if (!rabbet_blocks_match(group) ||
+  if (!blocks_match(group) ||
       group->values[group->nodes[0].inputs[0]].format != y->format)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the group is no deconvolution without groups from "
                          "one format to the same");
-  const rabbet_blocks_case_t c = {
+  const blocks_case_t c = {
       .group = group,
       .dims = program->shapes->dims,
       .format = y->format,
@@ -277,18 +275,17 @@ static rabbet_status_t rabbet_cpu_dnnl_blocks_compile(
   int32_t result = -1;
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_input(program, group->nodes[0].inputs[0], c.compute, &src));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_blocks_taps(&c, program, &src, &result, &parts));
+  RABBET_RETURN_IF_ERROR(blocks_taps(&c, program, &src, &result, &parts));
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_begin_output(program, result, c.compute, &dst));
-  RABBET_RETURN_IF_ERROR(rabbet_blocks_reorder(&c, program, &parts, &dst));
+  RABBET_RETURN_IF_ERROR(blocks_reorder(&c, program, &parts, &dst));
   return rabbet_dnnl_end_output(program, result, c.compute, &dst);
 }
 
-static bool rabbet_cpu_dnnl_blocks_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_dnnl_blocks_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
-  return rabbet_blocks_match(group) && group->output_count == 1 &&
+  return blocks_match(group) && group->output_count == 1 &&
          rabbet_takes_reals(group) && rabbet_dnnl_takes_weights(group);
 }
 
-RABBET_DNNL_CLASS(rabbet_cpu_dnnl_blocks, "dnnl.deconvolution_blocks", 1);
+RABBET_DNNL_CLASS(cpu_dnnl_blocks, "dnnl.deconvolution_blocks", 1);

@@ -5,7 +5,7 @@
 #include "device/common/concatenation.h"
 #include "device/cpu/dnnl/simple.h"
 
-static rabbet_dtype_t rabbet_concat_type(rabbet_dtype_t dtype) {
+static rabbet_dtype_t concat_type(rabbet_dtype_t dtype) {
   switch (rabbet_dtype_bits(dtype)) {
     case 8:
       return RABBET_DTYPE_UINT8;
@@ -18,14 +18,14 @@ static rabbet_dtype_t rabbet_concat_type(rabbet_dtype_t dtype) {
   }
 }
 
-static int rabbet_concat_axis(const rabbet_group_node_t* node, int32_t rank) {
+static int concat_axis(const rabbet_group_node_t* node, int32_t rank) {
   int64_t axis = rabbet_attr_int(node->attrs, node->op->attr_count, "axis", 0);
   return (int)(axis < 0 ? axis + rank : axis);
 }
 
 // Blocks of channels must not be torn apart.
-static bool rabbet_concat_keeps_blocks(const rabbet_group_t* group,
-                                       rabbet_format_t format, int axis) {
+static bool concat_keeps_blocks(const rabbet_group_t* group,
+                                rabbet_format_t format, int axis) {
   const rabbet_group_node_t* node = &group->nodes[0];
   for (size_t i = 0; axis == 1 && i < node->input_count; ++i) {
     if (!rabbet_format_is_filled(&group->values[node->inputs[i]], format))
@@ -35,55 +35,53 @@ static bool rabbet_concat_keeps_blocks(const rabbet_group_t* group,
 }
 
 // Inputs without elements are left out: oneDNN refuses them.
-static bool rabbet_concat_takes(const rabbet_dims_t* dims) {
+static bool concat_takes(const rabbet_dims_t* dims) {
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (dims->d[i] == 0) return false;
   }
   return true;
 }
 
-static void rabbet_concat_spec(const rabbet_group_t* group,
-                               const rabbet_dims_t* dims,
-                               rabbet_format_t format,
-                               rabbet_dnnl_layout_t* sources,
-                               rabbet_dnnl_spec_t* spec) {
+static void concat_spec(const rabbet_group_t* group, const rabbet_dims_t* dims,
+                        rabbet_format_t format, rabbet_dnnl_layout_t* sources,
+                        rabbet_dnnl_spec_t* spec) {
   const rabbet_group_node_t* node = &group->nodes[0];
   int32_t y = node->outputs[0];
-  rabbet_dtype_t as = rabbet_concat_type(group->values[y].dtype);
+  rabbet_dtype_t as = concat_type(group->values[y].dtype);
   int count = 0;
   for (size_t i = 0; i < node->input_count; ++i) {
-    if (!rabbet_concat_takes(&dims[node->inputs[i]])) continue;
+    if (!concat_takes(&dims[node->inputs[i]])) continue;
     sources[count++] = rabbet_dnnl_layout(as, format, &dims[node->inputs[i]]);
   }
   *spec = (rabbet_dnnl_spec_t){
       .kind = RABBET_DNNL_CONCAT,
-      .axis = rabbet_concat_axis(node, dims[y].rank),
+      .axis = concat_axis(node, dims[y].rank),
       .dst = rabbet_dnnl_layout(as, format, &dims[y]),
       .sources = sources,
       .source_count = count,
   };
 }
 
-static bool rabbet_concat_matches(const rabbet_group_t* group) {
+static bool concat_matches(const rabbet_group_t* group) {
   if (group->node_count != 1 || group->output_count != 1 ||
       !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONCATENATION) ||
       group->nodes[0].input_count > RABBET_DNNL_MAX_SOURCES) {
     return false;
   }
-  return rabbet_concat_type(group->values[group->outputs[0]].dtype) !=
+  return concat_type(group->values[group->outputs[0]].dtype) !=
          RABBET_DTYPE_NONE;
 }
 
-static rabbet_status_t rabbet_concat_offer(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink,
-                                           const rabbet_dims_t* dims,
-                                           rabbet_dtype_t dtype,
-                                           rabbet_format_t format) {
+static rabbet_status_t concat_offer(const rabbet_propose_t* propose,
+                                    rabbet_candidate_sink_t sink,
+                                    const rabbet_dims_t* dims,
+                                    rabbet_dtype_t dtype,
+                                    rabbet_format_t format) {
   const rabbet_group_t* group = propose->group;
   int32_t rank = dims[group->outputs[0]].rank;
-  int axis = rabbet_concat_axis(&group->nodes[0], rank);
+  int axis = concat_axis(&group->nodes[0], rank);
   if (!rabbet_dnnl_has_format(format, rank) ||
-      !rabbet_concat_keeps_blocks(group, format, axis)) {
+      !concat_keeps_blocks(group, format, axis)) {
     return rabbet_ok();
   }
   rabbet_type_format_t tensors[RABBET_DNNL_MAX_SOURCES + 1];
@@ -91,10 +89,10 @@ static rabbet_status_t rabbet_concat_offer(const rabbet_propose_t* propose,
   rabbet_dnnl_spec_t spec;
   for (size_t i = 0; i <= group->input_count; ++i)
     tensors[i] = (rabbet_type_format_t){dtype, format};
-  rabbet_concat_spec(group, dims, format, sources, &spec);
+  concat_spec(group, dims, format, sources, &spec);
   if (spec.source_count == 0) return rabbet_ok();
   // Its type is that of the network; another has another size.
-  rabbet_dtype_t as = rabbet_concat_type(dtype);
+  rabbet_dtype_t as = concat_type(dtype);
   for (int i = 0; i < spec.source_count; ++i)
     sources[i].dtype = as;
   spec.dst.dtype = as;
@@ -103,20 +101,20 @@ static rabbet_status_t rabbet_concat_offer(const rabbet_propose_t* propose,
 }
 
 // Constants stay as they are: LINEAR, of the network's type.
-static bool rabbet_concat_has_constant(const rabbet_group_t* group) {
+static bool concat_has_constant(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->input_count; ++i) {
     if (group->values[group->inputs[i]].constant) return true;
   }
   return false;
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_concat_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_dnnl_concat_propose(const rabbet_propose_t* propose,
+                                               rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  if (!rabbet_concat_matches(group)) return rabbet_ok();
+  if (!concat_matches(group)) return rabbet_ok();
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
-  bool constant = rabbet_concat_has_constant(group);
+  bool constant = concat_has_constant(group);
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
       propose, group->values[group->outputs[0]].dtype, types);
@@ -126,14 +124,13 @@ static rabbet_status_t rabbet_cpu_dnnl_concat_propose(
   rabbet_status_t status = rabbet_ok();
   for (int i = 0; i < (constant ? 1 : count); ++i) {
     for (size_t f = 0; f < (constant ? 1 : 3) && rabbet_is_ok(status); ++f)
-      status = rabbet_concat_offer(propose, sink, dims, types[i], formats[f]);
+      status = concat_offer(propose, sink, dims, types[i], formats[f]);
   }
   rabbet_free(propose->allocator, dims);
   return status;
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_concat_compile(
-    rabbet_dnnl_program_t* program) {
+static rabbet_status_t cpu_dnnl_concat_compile(rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   const rabbet_group_node_t* node = &group->nodes[0];
   int32_t y = group->outputs[0];
@@ -142,11 +139,11 @@ static rabbet_status_t rabbet_cpu_dnnl_concat_compile(
   rabbet_dnnl_binding_t bindings[RABBET_DNNL_MAX_SOURCES + 1];
   rabbet_dnnl_spec_t spec;
   rabbet_dnnl_primitive_t* primitive = NULL;
-  rabbet_concat_spec(group, program->shapes->dims, group->values[y].format,
-                     sources, &spec);
+  concat_spec(group, program->shapes->dims, group->values[y].format, sources,
+              &spec);
   int count = 0;
   for (size_t i = 0; i < node->input_count; ++i) {
-    if (!rabbet_concat_takes(&program->shapes->dims[node->inputs[i]])) continue;
+    if (!concat_takes(&program->shapes->dims[node->inputs[i]])) continue;
     bindings[count].arg = RABBET_DNNL_SOURCE(count);
     RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(program, node->inputs[i], dtype,
                                              &bindings[count++].ref));
@@ -161,9 +158,8 @@ static rabbet_status_t rabbet_cpu_dnnl_concat_compile(
                          primitive, bindings, count + 1);
 }
 
-static bool rabbet_cpu_dnnl_concat_takes(const rabbet_kernel_spec_t* spec) {
-  return rabbet_concatenation_takes(spec->group) &&
-         rabbet_concat_matches(spec->group);
+static bool cpu_dnnl_concat_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_concatenation_takes(spec->group) && concat_matches(spec->group);
 }
 
-RABBET_DNNL_CLASS(rabbet_cpu_dnnl_concat, "dnnl.concat", 1);
+RABBET_DNNL_CLASS(cpu_dnnl_concat, "dnnl.concat", 1);

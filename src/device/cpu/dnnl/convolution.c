@@ -9,7 +9,7 @@
 
 enum { METHOD_DIRECT = 0, METHOD_WINOGRAD = 1 };
 
-typedef struct rabbet_convolution_case_t {
+typedef struct convolution_case_t {
   const rabbet_group_t* group;
   const rabbet_dims_t* dims;
   rabbet_format_t in, out;
@@ -17,24 +17,25 @@ typedef struct rabbet_convolution_case_t {
   int method;
   const rabbet_quantized_t* quantized;  // `group` is its plain one; or NULL
   float* scratch;                       // rabbet_dnnl_fused_quantize
-} rabbet_convolution_case_t;
+} convolution_case_t;
 
-static bool rabbet_convolution_is_transposed(const rabbet_group_t* group) {
+static bool convolution_is_transposed(const rabbet_group_t* group) {
   return rabbet_op_is(group->nodes[0].op, RABBET_OP_DECONVOLUTION);
 }
 
-static bool rabbet_convolution_matches(const rabbet_group_t* group) {
+static bool convolution_matches(const rabbet_group_t* group) {
   if (group->node_count == 0 ||
       (!rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION) &&
-       !rabbet_convolution_is_transposed(group))) {
+       !convolution_is_transposed(group))) {
     return false;
   }
   return rabbet_group_feeds(group, &group->nodes[0]);
 }
 
 // Weights (maps, channels of a group, ...) with the groups as an axis before.
-static rabbet_dnnl_layout_t rabbet_convolution_weights(
-    const rabbet_dims_t* kernel, int64_t groups, rabbet_dtype_t dtype) {
+static rabbet_dnnl_layout_t convolution_weights(const rabbet_dims_t* kernel,
+                                                int64_t groups,
+                                                rabbet_dtype_t dtype) {
   if (groups == 1)
     return rabbet_dnnl_layout(dtype, RABBET_FORMAT_LINEAR, kernel);
   rabbet_dims_t dims = {.rank = kernel->rank + 1};
@@ -47,8 +48,9 @@ static rabbet_dnnl_layout_t rabbet_convolution_weights(
 
 // Weights (channels, maps of a group, ...), which oneDNN wants named as a
 // convolution's: strides say how they lie.
-static rabbet_dnnl_layout_t rabbet_deconvolution_weights(
-    const rabbet_dims_t* kernel, int64_t groups, rabbet_dtype_t dtype) {
+static rabbet_dnnl_layout_t deconvolution_weights(const rabbet_dims_t* kernel,
+                                                  int64_t groups,
+                                                  rabbet_dtype_t dtype) {
   rabbet_dnnl_layout_t layout = {.dtype = dtype, .order = RABBET_DNNL_STRIDED};
   int64_t taps = 1, channels = kernel->d[0] / groups, maps = kernel->d[1];
   for (int i = 2; i < kernel->rank; ++i)
@@ -69,10 +71,11 @@ static rabbet_dnnl_layout_t rabbet_deconvolution_weights(
   return layout;
 }
 
-static rabbet_status_t rabbet_convolution_window(
-    const rabbet_group_node_t* node, const rabbet_dims_t* x,
-    const rabbet_dims_t* kernel, const rabbet_dims_t* y,
-    rabbet_dnnl_spec_t* spec) {
+static rabbet_status_t convolution_window(const rabbet_group_node_t* node,
+                                          const rabbet_dims_t* x,
+                                          const rabbet_dims_t* kernel,
+                                          const rabbet_dims_t* y,
+                                          rabbet_dnnl_spec_t* spec) {
   rabbet_window_t window;
   RABBET_RETURN_IF_ERROR(rabbet_window_read(
       node->attrs, node->op->attr_count, x->rank - 2, kernel->d + 2, &window));
@@ -88,8 +91,8 @@ static rabbet_status_t rabbet_convolution_window(
 }
 
 // Layouts of the operands: in the result's own if they have its shape.
-static void rabbet_convolution_operands(const rabbet_convolution_case_t* c,
-                                        rabbet_dnnl_fused_t* fused) {
+static void convolution_operands(const convolution_case_t* c,
+                                 rabbet_dnnl_fused_t* fused) {
   const rabbet_epilogue_t* e = &fused->epilogue;
   for (int i = 0; i < e->count; ++i) {
     if (!e->items[i].is_binary) continue;
@@ -102,9 +105,9 @@ static void rabbet_convolution_operands(const rabbet_convolution_case_t* c,
 }
 
 // *out_fits false if the epilogue cannot be part of it.
-static rabbet_status_t rabbet_convolution_describe(
-    const rabbet_convolution_case_t* c, rabbet_dnnl_fused_t* fused,
-    bool* out_fits) {
+static rabbet_status_t convolution_describe(const convolution_case_t* c,
+                                            rabbet_dnnl_fused_t* fused,
+                                            bool* out_fits) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   int32_t x = node->inputs[0], kernel = node->inputs[1], y = node->outputs[0];
   int64_t groups =
@@ -121,14 +124,14 @@ static rabbet_status_t rabbet_convolution_describe(
   rabbet_dnnl_fused_take_bias(fused, c->group, c->dims, &per_channel);
   rabbet_dnnl_fused_find_sum(fused, c->group, c->dims);
   rabbet_dnnl_spec_t* spec = &fused->spec;
-  bool transposed = rabbet_convolution_is_transposed(c->group);
+  bool transposed = convolution_is_transposed(c->group);
   spec->kind = transposed                     ? RABBET_DNNL_DECONVOLUTION
                : c->method == METHOD_WINOGRAD ? RABBET_DNNL_CONVOLUTION_WINOGRAD
                                               : RABBET_DNNL_CONVOLUTION;
   spec->src = rabbet_dnnl_layout(c->compute, c->in, &c->dims[x]);
   spec->dst = rabbet_dnnl_layout(c->compute, c->out, &c->dims[y]);
   fused->weights_layout =
-      (transposed ? rabbet_deconvolution_weights : rabbet_convolution_weights)(
+      (transposed ? deconvolution_weights : convolution_weights)(
           &c->dims[kernel], groups, c->compute);
   spec->weights = fused->weights_layout;
   spec->weights.order = RABBET_DNNL_ANY;
@@ -136,32 +139,33 @@ static rabbet_status_t rabbet_convolution_describe(
   rabbet_dims_t maps = {.rank = 1, .d = {c->dims[y].d[1]}};
   spec->bias =
       rabbet_dnnl_layout(RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, &maps);
-  rabbet_convolution_operands(c, fused);
+  convolution_operands(c, fused);
   if (c->quantized)
     rabbet_dnnl_fused_quantize(fused, c->quantized, c->scratch, out_fits);
-  return rabbet_convolution_window(node, &c->dims[x], &c->dims[kernel],
-                                   &c->dims[y], spec);
+  return convolution_window(node, &c->dims[x], &c->dims[kernel], &c->dims[y],
+                            spec);
 }
 
 // ---- Proposing -------------------------------------------------------------
 
-typedef struct rabbet_convolution_offer_t {
+typedef struct convolution_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
   const rabbet_dims_t* dims;
   rabbet_type_format_t* tensors;  // scratch
   const rabbet_quantized_t* quantized;
   float* scratch;
-} rabbet_convolution_offer_t;
+} convolution_offer_t;
 
-static rabbet_status_t rabbet_convolution_offer_one(
-    const rabbet_convolution_offer_t* offer, rabbet_dtype_t dtype,
-    rabbet_format_t in, rabbet_format_t out, int method) {
+static rabbet_status_t convolution_offer_one(const convolution_offer_t* offer,
+                                             rabbet_dtype_t dtype,
+                                             rabbet_format_t in,
+                                             rabbet_format_t out, int method) {
   rabbet_dtype_t compute = method == METHOD_WINOGRAD
                                ? RABBET_DTYPE_FLOAT
                                : rabbet_dnnl_compute_type(dtype);
   const rabbet_group_t* group = offer->propose->group;
-  const rabbet_convolution_case_t c = {
+  const convolution_case_t c = {
       .group = offer->quantized ? &offer->quantized->plain : group,
       .dims = offer->dims,
       .in = in,
@@ -173,7 +177,7 @@ static rabbet_status_t rabbet_convolution_offer_one(
   };
   rabbet_dnnl_fused_t fused;
   bool fits = false;
-  RABBET_RETURN_IF_ERROR(rabbet_convolution_describe(&c, &fused, &fits));
+  RABBET_RETURN_IF_ERROR(convolution_describe(&c, &fused, &fits));
   if (!fits) return rabbet_ok();
   rabbet_dnnl_fused_tensors(&fused, group, c.dims,
                             offer->quantized ? RABBET_DTYPE_NONE : dtype, in,
@@ -191,8 +195,8 @@ static rabbet_status_t rabbet_convolution_offer_one(
                                    });
 }
 
-static rabbet_status_t rabbet_convolution_offer_formats(
-    const rabbet_convolution_offer_t* offer, rabbet_dtype_t dtype) {
+static rabbet_status_t convolution_offer_formats(
+    const convolution_offer_t* offer, rabbet_dtype_t dtype) {
   const rabbet_format_t linear = RABBET_FORMAT_LINEAR, hwc = RABBET_FORMAT_HWC;
   const rabbet_format_t blocked = rabbet_cpu_blocked_format();
   const rabbet_format_t pairs[][2] = {
@@ -200,29 +204,26 @@ static rabbet_status_t rabbet_convolution_offer_formats(
       {linear, blocked}, {hwc, blocked}, {blocked, hwc},
   };
   for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_convolution_offer_one(
-        offer, dtype, pairs[i][0], pairs[i][1], METHOD_DIRECT));
+    RABBET_RETURN_IF_ERROR(convolution_offer_one(offer, dtype, pairs[i][0],
+                                                 pairs[i][1], METHOD_DIRECT));
   }
-  if (rabbet_convolution_is_transposed(offer->propose->group))
-    return rabbet_ok();
-  return rabbet_convolution_offer_one(offer, dtype, blocked, blocked,
-                                      METHOD_WINOGRAD);
+  if (convolution_is_transposed(offer->propose->group)) return rabbet_ok();
+  return convolution_offer_one(offer, dtype, blocked, blocked, METHOD_WINOGRAD);
 }
 
 // Bytes are summed fastest with channels last.
-static rabbet_status_t rabbet_convolution_offer_quantized(
-    const rabbet_convolution_offer_t* offer) {
-  return rabbet_convolution_offer_one(offer, RABBET_DTYPE_FLOAT,
-                                      RABBET_FORMAT_HWC, RABBET_FORMAT_HWC,
-                                      METHOD_DIRECT);
+static rabbet_status_t convolution_offer_quantized(
+    const convolution_offer_t* offer) {
+  return convolution_offer_one(offer, RABBET_DTYPE_FLOAT, RABBET_FORMAT_HWC,
+                               RABBET_FORMAT_HWC, METHOD_DIRECT);
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_convolution_propose(
+static rabbet_status_t cpu_dnnl_convolution_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_quantized_t quantized;
   bool bytes = rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized);
-  if (!bytes && !rabbet_convolution_matches(group)) return rabbet_ok();
+  if (!bytes && !convolution_matches(group)) return rabbet_ok();
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
       propose, group->values[group->nodes[0].inputs[0]].dtype, types);
@@ -240,12 +241,12 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_propose(
         propose->allocator,
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
-  const rabbet_convolution_offer_t offer = {
+  const convolution_offer_t offer = {
       propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
   if (rabbet_is_ok(status) && bytes)
-    status = rabbet_convolution_offer_quantized(&offer);
+    status = convolution_offer_quantized(&offer);
   for (int i = 0; rabbet_is_ok(status) && !bytes && i < count; ++i)
-    status = rabbet_convolution_offer_formats(&offer, types[i]);
+    status = convolution_offer_formats(&offer, types[i]);
   rabbet_free(propose->allocator, scratch);
   rabbet_free(propose->allocator, tensors);
   rabbet_free(propose->allocator, dims);
@@ -254,14 +255,15 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_propose(
 
 // ---- Compiling -------------------------------------------------------------
 
-static rabbet_status_t rabbet_convolution_compile(
-    rabbet_dnnl_program_t* program, const rabbet_group_t* group,
-    const rabbet_quantized_t* quantized, float* scratch) {
+static rabbet_status_t convolution_compile(rabbet_dnnl_program_t* program,
+                                           const rabbet_group_t* group,
+                                           const rabbet_quantized_t* quantized,
+                                           float* scratch) {
   const rabbet_group_node_t* node = &group->nodes[0];
   const rabbet_group_value_t* y =
       &program->kernel->group->values[program->kernel->group->outputs[0]];
   int32_t tactic = program->kernel->tactic;
-  const rabbet_convolution_case_t c = {
+  const convolution_case_t c = {
       .group = group,
       .quantized = quantized,
       .scratch = scratch,
@@ -276,7 +278,7 @@ static rabbet_status_t rabbet_convolution_compile(
   };
   rabbet_dnnl_fused_t fused;
   bool fits = false;
-  RABBET_RETURN_IF_ERROR(rabbet_convolution_describe(&c, &fused, &fits));
+  RABBET_RETURN_IF_ERROR(convolution_describe(&c, &fused, &fits));
   if (!fits)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the operators after convolution '%s' cannot be fused "
@@ -285,7 +287,7 @@ static rabbet_status_t rabbet_convolution_compile(
   return rabbet_dnnl_fused_compile(&fused, program);
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
+static rabbet_status_t cpu_dnnl_convolution_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
@@ -293,29 +295,28 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
   if (rabbet_dnnl_has_empty_input(program))
     return rabbet_dnnl_by_reference(program);
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized)) {
-    if (!rabbet_convolution_matches(group))
+    if (!convolution_matches(group))
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "the group holds no convolution that oneDNN does");
-    return rabbet_convolution_compile(program, group, NULL, NULL);
+    return convolution_compile(program, group, NULL, NULL);
   }
   float* scratch = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       program->kernel->allocator,
       2 * (size_t)quantized.w_count * sizeof(*scratch), (void**)&scratch));
-  rabbet_status_t status = rabbet_convolution_compile(program, &quantized.plain,
-                                                      &quantized, scratch);
+  rabbet_status_t status =
+      convolution_compile(program, &quantized.plain, &quantized, scratch);
   rabbet_free(program->kernel->allocator, scratch);
   return status;
 }
 
-static bool rabbet_cpu_dnnl_convolution_takes(
-    const rabbet_kernel_spec_t* spec) {
+static bool cpu_dnnl_convolution_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   rabbet_quantized_t quantized;
   if (rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized))
     return rabbet_dnnl_takes_weights(&quantized.plain);
-  return rabbet_convolution_matches(group) && group->output_count == 1 &&
+  return convolution_matches(group) && group->output_count == 1 &&
          rabbet_takes_reals(group) && rabbet_dnnl_takes_weights(group);
 }
 
-RABBET_DNNL_CLASS(rabbet_cpu_dnnl_convolution, "dnnl.convolution", 1);
+RABBET_DNNL_CLASS(cpu_dnnl_convolution, "dnnl.convolution", 1);

@@ -5,7 +5,7 @@
 
 // ---- Layouts ---------------------------------------------------------------
 
-static dnnl_data_type_t rabbet_dnnl_dtype(rabbet_dtype_t dtype) {
+static dnnl_data_type_t describe_dtype(rabbet_dtype_t dtype) {
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
       return dnnl_f32;
@@ -23,8 +23,7 @@ static dnnl_data_type_t rabbet_dnnl_dtype(rabbet_dtype_t dtype) {
 }
 
 // Tags of blocked formats by spatial axes 1, 2, 3.
-static dnnl_format_tag_t rabbet_dnnl_blocked_tag(rabbet_format_t format,
-                                                 int rank) {
+static dnnl_format_tag_t blocked_tag(rabbet_format_t format, int rank) {
   static const struct {
     rabbet_format_t format;
     dnnl_format_tag_t tags[3];
@@ -52,7 +51,7 @@ bool rabbet_dnnl_has_format(rabbet_format_t format, int rank) {
   if (rank < 1 || rank > RABBET_DNNL_MAX_RANK) return false;
   return format == RABBET_FORMAT_LINEAR ||
          rabbet_dnnl_channels_last(format, rank) ||
-         rabbet_dnnl_blocked_tag(format, rank) != dnnl_format_tag_undef;
+         blocked_tag(format, rank) != dnnl_format_tag_undef;
 }
 
 rabbet_dnnl_layout_t rabbet_dnnl_layout(rabbet_dtype_t dtype,
@@ -67,9 +66,8 @@ rabbet_dnnl_layout_t rabbet_dnnl_layout(rabbet_dtype_t dtype,
   return layout;
 }
 
-static void rabbet_dnnl_dense_strides(const rabbet_dnnl_layout_t* layout,
-                                      bool channels_last,
-                                      dnnl_dims_t out_strides) {
+static void dense_strides(const rabbet_dnnl_layout_t* layout,
+                          bool channels_last, dnnl_dims_t out_strides) {
   int64_t stride = 1;
   if (channels_last) {
     out_strides[1] = 1;
@@ -85,7 +83,7 @@ static void rabbet_dnnl_dense_strides(const rabbet_dnnl_layout_t* layout,
 rabbet_status_t rabbet_dnnl_desc(const rabbet_dnnl_layout_t* layout,
                                  dnnl_memory_desc_t* out_desc) {
   memset(out_desc, 0, sizeof(*out_desc));
-  dnnl_data_type_t dtype = rabbet_dnnl_dtype(layout->dtype);
+  dnnl_data_type_t dtype = describe_dtype(layout->dtype);
   if (dtype == dnnl_data_type_undef)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "oneDNN has no type %s",
                          rabbet_dtype_name(layout->dtype));
@@ -104,15 +102,14 @@ rabbet_status_t rabbet_dnnl_desc(const rabbet_dnnl_layout_t* layout,
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                            "oneDNN has no format %s for rank %d",
                            rabbet_format_name(layout->format), layout->rank);
-    dnnl_format_tag_t tag =
-        rabbet_dnnl_blocked_tag(layout->format, layout->rank);
+    dnnl_format_tag_t tag = blocked_tag(layout->format, layout->rank);
     if (tag != dnnl_format_tag_undef)
       return rabbet_dnnl_status(dnnl_memory_desc_init_by_tag(
                                     out_desc, layout->rank, dims, dtype, tag),
                                 "describing a tensor");
-    rabbet_dnnl_dense_strides(
-        layout, rabbet_dnnl_channels_last(layout->format, layout->rank),
-        strides);
+    dense_strides(layout,
+                  rabbet_dnnl_channels_last(layout->format, layout->rank),
+                  strides);
   }
   return rabbet_dnnl_status(dnnl_memory_desc_init_by_strides(
                                 out_desc, layout->rank, dims, dtype, strides),
@@ -125,52 +122,49 @@ bool rabbet_dnnl_layout_equal(const void* a, const void* b) {
 
 // ---- Attributes ------------------------------------------------------------
 
-static const dnnl_alg_kind_t rabbet_dnnl_functions[RABBET_DNNL_FUNCTION_COUNT] =
-    {
-        [RABBET_DNNL_RELU] = dnnl_eltwise_relu,
-        [RABBET_DNNL_TANH] = dnnl_eltwise_tanh,
-        [RABBET_DNNL_ELU] = dnnl_eltwise_elu,
-        [RABBET_DNNL_SQUARE] = dnnl_eltwise_square,
-        [RABBET_DNNL_ABS] = dnnl_eltwise_abs,
-        [RABBET_DNNL_SQRT] = dnnl_eltwise_sqrt,
-        [RABBET_DNNL_LINEAR] = dnnl_eltwise_linear,
-        [RABBET_DNNL_SOFT_RELU] = dnnl_eltwise_soft_relu,
-        [RABBET_DNNL_LOGISTIC] = dnnl_eltwise_logistic,
-        [RABBET_DNNL_EXP] = dnnl_eltwise_exp,
-        [RABBET_DNNL_GELU_TANH] = dnnl_eltwise_gelu_tanh,
-        [RABBET_DNNL_GELU_ERF] = dnnl_eltwise_gelu_erf,
-        [RABBET_DNNL_SWISH] = dnnl_eltwise_swish,
-        [RABBET_DNNL_LOG] = dnnl_eltwise_log,
-        [RABBET_DNNL_CLIP] = dnnl_eltwise_clip,
-        [RABBET_DNNL_HARDSWISH] = dnnl_eltwise_hardswish,
+static const dnnl_alg_kind_t functions[RABBET_DNNL_FUNCTION_COUNT] = {
+    [RABBET_DNNL_RELU] = dnnl_eltwise_relu,
+    [RABBET_DNNL_TANH] = dnnl_eltwise_tanh,
+    [RABBET_DNNL_ELU] = dnnl_eltwise_elu,
+    [RABBET_DNNL_SQUARE] = dnnl_eltwise_square,
+    [RABBET_DNNL_ABS] = dnnl_eltwise_abs,
+    [RABBET_DNNL_SQRT] = dnnl_eltwise_sqrt,
+    [RABBET_DNNL_LINEAR] = dnnl_eltwise_linear,
+    [RABBET_DNNL_SOFT_RELU] = dnnl_eltwise_soft_relu,
+    [RABBET_DNNL_LOGISTIC] = dnnl_eltwise_logistic,
+    [RABBET_DNNL_EXP] = dnnl_eltwise_exp,
+    [RABBET_DNNL_GELU_TANH] = dnnl_eltwise_gelu_tanh,
+    [RABBET_DNNL_GELU_ERF] = dnnl_eltwise_gelu_erf,
+    [RABBET_DNNL_SWISH] = dnnl_eltwise_swish,
+    [RABBET_DNNL_LOG] = dnnl_eltwise_log,
+    [RABBET_DNNL_CLIP] = dnnl_eltwise_clip,
+    [RABBET_DNNL_HARDSWISH] = dnnl_eltwise_hardswish,
 };
-static const dnnl_alg_kind_t rabbet_dnnl_binaries[RABBET_DNNL_BINARY_COUNT] = {
+static const dnnl_alg_kind_t binaries[RABBET_DNNL_BINARY_COUNT] = {
     [RABBET_DNNL_ADD] = dnnl_binary_add, [RABBET_DNNL_MUL] = dnnl_binary_mul,
     [RABBET_DNNL_MAX] = dnnl_binary_max, [RABBET_DNNL_MIN] = dnnl_binary_min,
     [RABBET_DNNL_DIV] = dnnl_binary_div, [RABBET_DNNL_SUB] = dnnl_binary_sub,
 };
 
-static rabbet_status_t rabbet_dnnl_append_post(const rabbet_dnnl_post_t* post,
-                                               dnnl_post_ops_t posts) {
+static rabbet_status_t append_post(const rabbet_dnnl_post_t* post,
+                                   dnnl_post_ops_t posts) {
   if (post->kind == RABBET_DNNL_POST_SUM)
     return rabbet_dnnl_status(dnnl_post_ops_append_sum(posts, 1.0f),
                               "appending a sum");
   if (post->kind == RABBET_DNNL_POST_FUNCTION)
     return rabbet_dnnl_status(
-        dnnl_post_ops_append_eltwise(posts, 1.0f,
-                                     rabbet_dnnl_functions[post->function],
+        dnnl_post_ops_append_eltwise(posts, 1.0f, functions[post->function],
                                      post->alpha, post->beta),
         "appending a function");
   dnnl_memory_desc_t operand;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_desc(&post->operand, &operand));
   return rabbet_dnnl_status(
-      dnnl_post_ops_append_binary(posts, rabbet_dnnl_binaries[post->binary],
-                                  &operand),
+      dnnl_post_ops_append_binary(posts, binaries[post->binary], &operand),
       "appending a binary operation");
 }
 
-static rabbet_status_t rabbet_dnnl_zero_points(const rabbet_dnnl_spec_t* spec,
-                                               dnnl_primitive_attr_t attr) {
+static rabbet_status_t zero_points(const rabbet_dnnl_spec_t* spec,
+                                   dnnl_primitive_attr_t attr) {
   const struct {
     int arg;
     int32_t zero;
@@ -201,11 +195,11 @@ rabbet_status_t rabbet_dnnl_attr(const rabbet_dnnl_spec_t* spec,
             *out_attr, spec->scale_count,
             spec->scale_count > 1 ? 1 << spec->scale_axis : 0, spec->scales),
         "setting factors");
-  if (rabbet_is_ok(status)) status = rabbet_dnnl_zero_points(spec, *out_attr);
+  if (rabbet_is_ok(status)) status = zero_points(spec, *out_attr);
   if (rabbet_is_ok(status) && spec->post_count > 0)
     status = rabbet_dnnl_status(dnnl_post_ops_create(&posts), "attributes");
   for (int i = 0; rabbet_is_ok(status) && i < spec->post_count; ++i)
-    status = rabbet_dnnl_append_post(&spec->posts[i], posts);
+    status = append_post(&spec->posts[i], posts);
   if (rabbet_is_ok(status) && posts)
     status = rabbet_dnnl_status(
         dnnl_primitive_attr_set_post_ops(*out_attr, posts), "attributes");
@@ -235,18 +229,18 @@ rabbet_status_t rabbet_dnnl_spec_descs(const rabbet_dnnl_spec_t* spec,
 }
 
 // oneDNN's dilation is the number of elements between two taps.
-static void rabbet_dnnl_gaps(const rabbet_dnnl_spec_t* spec,
-                             dnnl_dims_t out_dilation) {
+static void describe_gaps(const rabbet_dnnl_spec_t* spec,
+                          dnnl_dims_t out_dilation) {
   memset(out_dilation, 0, sizeof(dnnl_dims_t));
   for (int i = 0; i < 3; ++i)
     out_dilation[i] = spec->dilation[i] - 1;
 }
 
-static dnnl_status_t rabbet_dnnl_convolution(const rabbet_dnnl_spec_t* spec,
-                                             const rabbet_dnnl_descs_t* descs,
-                                             rabbet_dnnl_op_desc_t* op) {
+static dnnl_status_t describe_convolution(const rabbet_dnnl_spec_t* spec,
+                                          const rabbet_dnnl_descs_t* descs,
+                                          rabbet_dnnl_op_desc_t* op) {
   dnnl_dims_t dilation;
-  rabbet_dnnl_gaps(spec, dilation);
+  describe_gaps(spec, dilation);
   return dnnl_dilated_convolution_forward_desc_init(
       &op->convolution, dnnl_forward_inference,
       spec->kind == RABBET_DNNL_CONVOLUTION ? dnnl_convolution_direct
@@ -255,20 +249,20 @@ static dnnl_status_t rabbet_dnnl_convolution(const rabbet_dnnl_spec_t* spec,
       spec->stride, dilation, spec->before, spec->after);
 }
 
-static dnnl_status_t rabbet_dnnl_deconvolution(const rabbet_dnnl_spec_t* spec,
-                                               const rabbet_dnnl_descs_t* descs,
-                                               rabbet_dnnl_op_desc_t* op) {
+static dnnl_status_t describe_deconvolution(const rabbet_dnnl_spec_t* spec,
+                                            const rabbet_dnnl_descs_t* descs,
+                                            rabbet_dnnl_op_desc_t* op) {
   dnnl_dims_t dilation;
-  rabbet_dnnl_gaps(spec, dilation);
+  describe_gaps(spec, dilation);
   return dnnl_dilated_deconvolution_forward_desc_init(
       &op->deconvolution, dnnl_forward_inference, dnnl_deconvolution_direct,
       &descs->src, &descs->weights, descs->bias_or_null, &descs->dst,
       spec->stride, dilation, spec->before, spec->after);
 }
 
-static dnnl_status_t rabbet_dnnl_pooling(const rabbet_dnnl_spec_t* spec,
-                                         const rabbet_dnnl_descs_t* descs,
-                                         rabbet_dnnl_op_desc_t* op) {
+static dnnl_status_t describe_pooling(const rabbet_dnnl_spec_t* spec,
+                                      const rabbet_dnnl_descs_t* descs,
+                                      rabbet_dnnl_op_desc_t* op) {
   dnnl_alg_kind_t algorithm = spec->kind == RABBET_DNNL_POOLING_MAX
                                   ? dnnl_pooling_max
                               : spec->kind == RABBET_DNNL_POOLING_AVERAGE
@@ -279,9 +273,9 @@ static dnnl_status_t rabbet_dnnl_pooling(const rabbet_dnnl_spec_t* spec,
       spec->stride, spec->window, spec->before, spec->after);
 }
 
-static dnnl_status_t rabbet_dnnl_layer_norm(const rabbet_dnnl_spec_t* spec,
-                                            const rabbet_dnnl_descs_t* descs,
-                                            rabbet_dnnl_op_desc_t* op) {
+static dnnl_status_t describe_layer_norm(const rabbet_dnnl_spec_t* spec,
+                                         const rabbet_dnnl_descs_t* descs,
+                                         rabbet_dnnl_op_desc_t* op) {
   dnnl_memory_desc_t statistics;
   dnnl_dims_t strides = {0};
   int64_t stride = 1;
@@ -305,9 +299,9 @@ dnnl_status_t rabbet_dnnl_op_desc(const rabbet_dnnl_spec_t* spec,
   switch (spec->kind) {
     case RABBET_DNNL_CONVOLUTION:
     case RABBET_DNNL_CONVOLUTION_WINOGRAD:
-      return rabbet_dnnl_convolution(spec, descs, op);
+      return describe_convolution(spec, descs, op);
     case RABBET_DNNL_DECONVOLUTION:
-      return rabbet_dnnl_deconvolution(spec, descs, op);
+      return describe_deconvolution(spec, descs, op);
     case RABBET_DNNL_MATMUL:
       return dnnl_matmul_desc_init(&op->matmul, &descs->src, &descs->weights,
                                    descs->bias_or_null, &descs->dst);
@@ -318,12 +312,12 @@ dnnl_status_t rabbet_dnnl_op_desc(const rabbet_dnnl_spec_t* spec,
     case RABBET_DNNL_POOLING_MAX:
     case RABBET_DNNL_POOLING_AVERAGE:
     case RABBET_DNNL_POOLING_AVERAGE_EXCLUDE:
-      return rabbet_dnnl_pooling(spec, descs, op);
+      return describe_pooling(spec, descs, op);
     case RABBET_DNNL_SOFTMAX:
       return dnnl_softmax_forward_desc_init(
           &op->softmax, dnnl_forward_inference, &descs->src, spec->axis);
     case RABBET_DNNL_LAYER_NORM:
-      return rabbet_dnnl_layer_norm(spec, descs, op);
+      return describe_layer_norm(spec, descs, op);
     case RABBET_DNNL_REORDER:
     case RABBET_DNNL_CONCAT:
       break;

@@ -5,16 +5,16 @@
 
 #include "ops/enums.h"
 
-static bool rabbet_epilogue_push(rabbet_epilogue_t* epilogue,
-                                 rabbet_epilogue_item_t item) {
+static bool epilogue_push(rabbet_epilogue_t* epilogue,
+                          rabbet_epilogue_item_t item) {
   if (epilogue->count == RABBET_DNNL_MAX_POSTS) return false;
   epilogue->items[epilogue->count++] = item;
   return true;
 }
 
 // c (a x + b) + d
-static void rabbet_epilogue_join_linear(rabbet_epilogue_item_t* first,
-                                        double alpha, double beta) {
+static void epilogue_join_linear(rabbet_epilogue_item_t* first, double alpha,
+                                 double beta) {
   first->beta = (float)(first->beta * alpha + beta);
   first->alpha = (float)(first->alpha * alpha);
 }
@@ -22,9 +22,9 @@ static void rabbet_epilogue_join_linear(rabbet_epilogue_item_t* first,
 // Linear functions that follow each other become one. A function that occurs
 // twice must not differ in alpha and beta: oneDNN 2.6 takes the wrong ones
 // in some implementations.
-static bool rabbet_epilogue_push_function(rabbet_epilogue_t* epilogue,
-                                          rabbet_dnnl_function_t function,
-                                          double alpha, double beta) {
+static bool epilogue_push_function(rabbet_epilogue_t* epilogue,
+                                   rabbet_dnnl_function_t function,
+                                   double alpha, double beta) {
   const rabbet_epilogue_item_t item = {.function = function,
                                        .alpha = (float)alpha,
                                        .beta = (float)beta,
@@ -32,7 +32,7 @@ static bool rabbet_epilogue_push_function(rabbet_epilogue_t* epilogue,
   if (epilogue->count > 0 && function == RABBET_DNNL_LINEAR) {
     rabbet_epilogue_item_t* last = &epilogue->items[epilogue->count - 1];
     if (!last->is_binary && last->function == RABBET_DNNL_LINEAR) {
-      rabbet_epilogue_join_linear(last, alpha, beta);
+      epilogue_join_linear(last, alpha, beta);
       return true;
     }
   }
@@ -43,82 +43,79 @@ static bool rabbet_epilogue_push_function(rabbet_epilogue_t* epilogue,
       return false;
     }
   }
-  return rabbet_epilogue_push(epilogue, item);
+  return epilogue_push(epilogue, item);
 }
 
 bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
                                  double beta) {
-  return rabbet_epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, alpha,
-                                       beta);
+  return epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, alpha, beta);
 }
 
 // ---- Functions of one tensor -----------------------------------------------
 
 // A factor of 1 is left out.
-static bool rabbet_epilogue_push_scale(rabbet_epilogue_t* epilogue,
-                                       double scale) {
+static bool epilogue_push_scale(rabbet_epilogue_t* epilogue, double scale) {
   return scale == 1 ||
-         rabbet_epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, scale, 0);
+         epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, scale, 0);
 }
 
-static double rabbet_node_float(const rabbet_group_node_t* node,
-                                const char* name) {
+static double node_float(const rabbet_group_node_t* node, const char* name) {
   return rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
 }
 
-static bool rabbet_epilogue_activation(const rabbet_group_node_t* node,
-                                       rabbet_epilogue_t* e) {
-  double a = rabbet_node_float(node, "alpha");
-  double b = rabbet_node_float(node, "beta");
+static bool epilogue_activation(const rabbet_group_node_t* node,
+                                rabbet_epilogue_t* e) {
+  double a = node_float(node, "alpha");
+  double b = node_float(node, "beta");
   switch (rabbet_node_int(node, "type")) {
     case RABBET_ACTIVATION_RELU:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_RELU, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_RELU, 0, 0);
     case RABBET_ACTIVATION_SIGMOID:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_LOGISTIC, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_LOGISTIC, 0, 0);
     case RABBET_ACTIVATION_TANH:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_TANH, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_TANH, 0, 0);
     case RABBET_ACTIVATION_LEAKY_RELU:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_RELU, a, 0);
+      return epilogue_push_function(e, RABBET_DNNL_RELU, a, 0);
     case RABBET_ACTIVATION_ELU:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_ELU, a, 0);
+      return epilogue_push_function(e, RABBET_DNNL_ELU, a, 0);
     case RABBET_ACTIVATION_SELU:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_ELU, a, 0) &&
-             rabbet_epilogue_push_scale(e, b);
+      return epilogue_push_function(e, RABBET_DNNL_ELU, a, 0) &&
+             epilogue_push_scale(e, b);
     case RABBET_ACTIVATION_SOFTPLUS:
-      return rabbet_epilogue_push_scale(e, b) &&
-             rabbet_epilogue_push_function(e, RABBET_DNNL_SOFT_RELU, 0, 0) &&
-             rabbet_epilogue_push_scale(e, a);
+      return epilogue_push_scale(e, b) &&
+             epilogue_push_function(e, RABBET_DNNL_SOFT_RELU, 0, 0) &&
+             epilogue_push_scale(e, a);
     case RABBET_ACTIVATION_CLIP:
-      return a <= b && rabbet_epilogue_push_function(e, RABBET_DNNL_CLIP, a, b);
+      return a <= b && epilogue_push_function(e, RABBET_DNNL_CLIP, a, b);
     case RABBET_ACTIVATION_HARD_SIGMOID:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, a, b) &&
-             rabbet_epilogue_push_function(e, RABBET_DNNL_CLIP, 0, 1);
+      return epilogue_push_function(e, RABBET_DNNL_LINEAR, a, b) &&
+             epilogue_push_function(e, RABBET_DNNL_CLIP, 0, 1);
     case RABBET_ACTIVATION_SCALED_TANH:
-      return rabbet_epilogue_push_scale(e, b) &&
-             rabbet_epilogue_push_function(e, RABBET_DNNL_TANH, 0, 0) &&
-             rabbet_epilogue_push_scale(e, a);
+      return epilogue_push_scale(e, b) &&
+             epilogue_push_function(e, RABBET_DNNL_TANH, 0, 0) &&
+             epilogue_push_scale(e, a);
     case RABBET_ACTIVATION_GELU_ERF:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_GELU_ERF, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_GELU_ERF, 0, 0);
     case RABBET_ACTIVATION_GELU_TANH:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_GELU_TANH, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_GELU_TANH, 0, 0);
     default:
       return false;
   }
 }
 
-static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
-                                  rabbet_epilogue_t* e) {
+static bool epilogue_unary(const rabbet_group_node_t* node,
+                           rabbet_epilogue_t* e) {
   switch (rabbet_node_int(node, "op")) {
     case RABBET_UNARY_EXP:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_EXP, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_EXP, 0, 0);
     case RABBET_UNARY_LOG:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_LOG, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_LOG, 0, 0);
     case RABBET_UNARY_SQRT:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_SQRT, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_SQRT, 0, 0);
     case RABBET_UNARY_ABS:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_ABS, 0, 0);
+      return epilogue_push_function(e, RABBET_DNNL_ABS, 0, 0);
     case RABBET_UNARY_NEG:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0);
+      return epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0);
     default:
       return false;
   }
@@ -127,7 +124,7 @@ static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
 // A tensor of either type is converted where it is read or made. Values inside
 // the group have the network's type, those at its boundary the one that was
 // chosen.
-static bool rabbet_epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
+static bool epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
   const uint32_t real = 1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF |
                         1u << RABBET_DTYPE_BF16;
   return a == b || ((real >> a & 1) != 0 && (real >> b & 1) != 0);
@@ -136,30 +133,29 @@ static bool rabbet_epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
 // ---- Functions of two tensors ----------------------------------------------
 
 // result (op) c for a constant of one element; `reversed`: c (op) result.
-static bool rabbet_epilogue_scalar(int64_t op, double c, bool reversed,
-                                   rabbet_epilogue_t* e) {
+static bool epilogue_scalar(int64_t op, double c, bool reversed,
+                            rabbet_epilogue_t* e) {
   switch (op) {
     case RABBET_ELEMENTWISE_SUM:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, 1, c);
+      return epilogue_push_function(e, RABBET_DNNL_LINEAR, 1, c);
     case RABBET_ELEMENTWISE_PROD:
-      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, c, 0);
+      return epilogue_push_function(e, RABBET_DNNL_LINEAR, c, 0);
     case RABBET_ELEMENTWISE_SUB:
-      return reversed
-                 ? rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, c)
-                 : rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, 1, -c);
+      return reversed ? epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, c)
+                      : epilogue_push_function(e, RABBET_DNNL_LINEAR, 1, -c);
     case RABBET_ELEMENTWISE_DIV:
       return !reversed && c != 0 && isfinite(1 / c) &&
-             rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, 1 / c, 0);
+             epilogue_push_function(e, RABBET_DNNL_LINEAR, 1 / c, 0);
     case RABBET_ELEMENTWISE_POW:
       return !reversed && c == 2 &&
-             rabbet_epilogue_push_function(e, RABBET_DNNL_SQUARE, 0, 0);
+             epilogue_push_function(e, RABBET_DNNL_SQUARE, 0, 0);
     default:
       return false;
   }
 }
 
-static bool rabbet_epilogue_operand(int64_t op, int32_t operand, bool reversed,
-                                    rabbet_epilogue_t* e) {
+static bool epilogue_operand(int64_t op, int32_t operand, bool reversed,
+                             rabbet_epilogue_t* e) {
   static const rabbet_dnnl_binary_t binaries[] = {
       [RABBET_ELEMENTWISE_SUM] = RABBET_DNNL_ADD,
       [RABBET_ELEMENTWISE_PROD] = RABBET_DNNL_MUL,
@@ -173,45 +169,42 @@ static bool rabbet_epilogue_operand(int64_t op, int32_t operand, bool reversed,
   if (reversed && op == RABBET_ELEMENTWISE_DIV) return false;
   if (reversed && op == RABBET_ELEMENTWISE_SUB) {
     // c - x = -x + c
-    if (!rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0))
-      return false;
+    if (!epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0)) return false;
     binary = RABBET_DNNL_ADD;
   }
-  return rabbet_epilogue_push(
+  return epilogue_push(
       e, (rabbet_epilogue_item_t){
              .is_binary = true, .binary = binary, .operand = operand});
 }
 
-static bool rabbet_epilogue_elementwise(const rabbet_group_t* group,
-                                        const rabbet_dims_t* dims,
-                                        const rabbet_group_node_t* node,
-                                        rabbet_epilogue_t* e) {
+static bool epilogue_elementwise(const rabbet_group_t* group,
+                                 const rabbet_dims_t* dims,
+                                 const rabbet_group_node_t* node,
+                                 rabbet_epilogue_t* e) {
   bool reversed = node->inputs[1] == e->result;
   int32_t operand = node->inputs[reversed ? 0 : 1];
   const rabbet_group_value_t* value = &group->values[operand];
   if (rabbet_group_input_of(group, operand) < 0 ||
-      !rabbet_epilogue_types_fit(value->dtype, group->values[e->start].dtype)) {
+      !epilogue_types_fit(value->dtype, group->values[e->start].dtype)) {
     return false;
   }
   int64_t op = rabbet_node_int(node, "op"), count = 1;
   for (int i = 0; i < dims[operand].rank; ++i)
     count = dims[operand].d[i] == 1 ? count : 0;
   if (count == 1 && value->constant &&
-      rabbet_epilogue_scalar(
-          op, rabbet_load_double(value->dtype, value->constant, 0), reversed,
-          e)) {
+      epilogue_scalar(op, rabbet_load_double(value->dtype, value->constant, 0),
+                      reversed, e)) {
     return true;
   }
-  return rabbet_epilogue_operand(op, operand, reversed, e);
+  return epilogue_operand(op, operand, reversed, e);
 }
 
 // ---- x sigmoid(x) and its like ---------------------------------------------
 
 // Whether nodes i and i + 1 are s = sigmoid(x), x s; or the hard sigmoid of
 // hardswish.
-static bool rabbet_epilogue_is_swish(const rabbet_group_t* group, size_t i,
-                                     int32_t x,
-                                     rabbet_dnnl_function_t* out_function) {
+static bool epilogue_is_swish(const rabbet_group_t* group, size_t i, int32_t x,
+                              rabbet_dnnl_function_t* out_function) {
   if (i + 1 >= group->node_count) return false;
   const rabbet_group_node_t* gate = &group->nodes[i];
   const rabbet_group_node_t* product = &group->nodes[i + 1];
@@ -230,16 +223,16 @@ static bool rabbet_epilogue_is_swish(const rabbet_group_t* group, size_t i,
                                                     : RABBET_DNNL_HARDSWISH;
   return type == RABBET_ACTIVATION_SIGMOID ||
          (type == RABBET_ACTIVATION_HARD_SIGMOID &&
-          fabs(rabbet_node_float(gate, "alpha") - 1.0 / 6) < 1e-6 &&
-          rabbet_node_float(gate, "beta") == 0.5);
+          fabs(node_float(gate, "alpha") - 1.0 / 6) < 1e-6 &&
+          node_float(gate, "beta") == 0.5);
 }
 
 // ---- The chain -------------------------------------------------------------
 
-static bool rabbet_epilogue_node(const rabbet_group_t* group,
-                                 const rabbet_dims_t* dims,
-                                 const rabbet_group_node_t* node,
-                                 rabbet_epilogue_t* e) {
+static bool epilogue_node(const rabbet_group_t* group,
+                          const rabbet_dims_t* dims,
+                          const rabbet_group_node_t* node,
+                          rabbet_epilogue_t* e) {
   bool uses = false;
   for (size_t i = 0; i < node->input_count; ++i) {
     if (node->inputs[i] != e->result) continue;
@@ -247,16 +240,16 @@ static bool rabbet_epilogue_node(const rabbet_group_t* group,
     uses = true;
   }
   if (!uses || node->output_count != 1 ||
-      !rabbet_epilogue_types_fit(group->values[node->outputs[0]].dtype,
-                                 group->values[e->start].dtype)) {
+      !epilogue_types_fit(group->values[node->outputs[0]].dtype,
+                          group->values[e->start].dtype)) {
     return false;
   }
   bool known = rabbet_op_is(node->op, RABBET_OP_ACTIVATION)
-                   ? rabbet_epilogue_activation(node, e)
+                   ? epilogue_activation(node, e)
                : rabbet_op_is(node->op, RABBET_OP_UNARY)
-                   ? rabbet_epilogue_unary(node, e)
+                   ? epilogue_unary(node, e)
                : rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE)
-                   ? rabbet_epilogue_elementwise(group, dims, node, e)
+                   ? epilogue_elementwise(group, dims, node, e)
                    : false;
   e->result = node->outputs[0];
   return known;
@@ -270,10 +263,10 @@ bool rabbet_epilogue_parse(const rabbet_group_t* group,
   e->start = e->result = start;
   for (size_t i = first_node; i < group->node_count; ++i) {
     rabbet_dnnl_function_t function = RABBET_DNNL_SWISH;
-    if (rabbet_epilogue_is_swish(group, i, e->result, &function)) {
-      if (!rabbet_epilogue_push_function(e, function, 1, 0)) return false;
+    if (epilogue_is_swish(group, i, e->result, &function)) {
+      if (!epilogue_push_function(e, function, 1, 0)) return false;
       e->result = group->nodes[++i].outputs[0];
-    } else if (!rabbet_epilogue_node(group, dims, &group->nodes[i], e)) {
+    } else if (!epilogue_node(group, dims, &group->nodes[i], e)) {
       return false;
     }
   }

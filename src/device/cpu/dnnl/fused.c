@@ -45,8 +45,8 @@ void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
 }
 
 // The spec with the epilogue; item `sum_item` (or -1) adds DST's contents.
-static rabbet_dnnl_spec_t rabbet_dnnl_fused_spec(
-    const rabbet_dnnl_fused_t* fused, int sum_item) {
+static rabbet_dnnl_spec_t fused_spec(const rabbet_dnnl_fused_t* fused,
+                                     int sum_item) {
   rabbet_dnnl_spec_t spec = fused->spec;
   spec.post_count = fused->epilogue.count;
   for (int i = 0; i < spec.post_count; ++i) {
@@ -94,27 +94,27 @@ void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
 
 #define RABBET_DNNL_FOUND_MAX 32
 
-typedef struct rabbet_dnnl_found_t {
+typedef struct found_t {
   int32_t id;
   char name[40];
   bool adds_operand, adds_in_place;  // with which kinds of addition it works
-} rabbet_dnnl_found_t;
+} found_t;
 
-typedef struct rabbet_dnnl_found_list_t {
-  rabbet_dnnl_found_t found[RABBET_DNNL_FOUND_MAX];
+typedef struct found_list_t {
+  found_t found[RABBET_DNNL_FOUND_MAX];
   int count;
   bool in_place;  // whether the listed kernels write in place
-} rabbet_dnnl_found_list_t;
+} found_list_t;
 
-static rabbet_status_t rabbet_dnnl_found_add(
+static rabbet_status_t found_add(
     void* context, const rabbet_dnnl_implementation_t* implementation) {
-  rabbet_dnnl_found_list_t* list = context;
+  found_list_t* list = context;
   if (implementation->is_reference) return rabbet_ok();
   int i = 0;
   while (i < list->count && list->found[i].id != implementation->id)
     ++i;
   if (i == RABBET_DNNL_FOUND_MAX) return rabbet_ok();
-  rabbet_dnnl_found_t* found = &list->found[i];
+  found_t* found = &list->found[i];
   if (i == list->count) {
     ++list->count;
     found->id = implementation->id;
@@ -127,9 +127,8 @@ static rabbet_status_t rabbet_dnnl_found_add(
 // Leaves out implementations that are never the fastest if a better one exists:
 // code for lesser instruction sets, and convolutions by a copied matrix
 // (im2col), whose posts are scalar code besides.
-static bool rabbet_dnnl_is_worth(const rabbet_dnnl_fused_t* fused,
-                                 const rabbet_dnnl_found_list_t* list, int i,
-                                 int optimization_level) {
+static bool is_worth(const rabbet_dnnl_fused_t* fused, const found_list_t* list,
+                     int i, int optimization_level) {
   const char* name = list->found[i].name;
   bool copies =
       strstr(name, "x64:gemm") && fused->spec.kind == RABBET_DNNL_CONVOLUTION;
@@ -142,9 +141,9 @@ static bool rabbet_dnnl_is_worth(const rabbet_dnnl_fused_t* fused,
   return optimization_level >= 2 && !copies;
 }
 
-static rabbet_status_t rabbet_dnnl_fused_offer(
-    const rabbet_dnnl_fused_t* fused, const rabbet_dnnl_fused_offer_t* offer,
-    const rabbet_dnnl_found_t* found) {
+static rabbet_status_t fused_offer(const rabbet_dnnl_fused_t* fused,
+                                   const rabbet_dnnl_fused_offer_t* offer,
+                                   const found_t* found) {
   const rabbet_group_t* group = offer->propose->group;
   int32_t in_place = -1;
   rabbet_candidate_t candidate = {
@@ -166,37 +165,37 @@ static rabbet_status_t rabbet_dnnl_fused_offer(
 rabbet_status_t rabbet_dnnl_fused_propose(
     const rabbet_dnnl_fused_t* fused, const rabbet_dnnl_fused_offer_t* offer) {
   rabbet_dnnl_t* dnnl = rabbet_cpu_dnnl(offer->propose->device);
-  rabbet_dnnl_found_list_t list = {.in_place = false};
-  rabbet_dnnl_spec_t spec = rabbet_dnnl_fused_spec(fused, -1);
+  found_list_t list = {.in_place = false};
+  rabbet_dnnl_spec_t spec = fused_spec(fused, -1);
   rabbet_status_t status = rabbet_dnnl_enumerate(
-      dnnl, &spec, offer->propose->threads, rabbet_dnnl_found_add, &list);
+      dnnl, &spec, offer->propose->threads, found_add, &list);
   if (rabbet_is_ok(status) && fused->sum_item >= 0) {
     list.in_place = true;
-    spec = rabbet_dnnl_fused_spec(fused, fused->sum_item);
+    spec = fused_spec(fused, fused->sum_item);
     status = rabbet_dnnl_enumerate(dnnl, &spec, offer->propose->threads,
-                                   rabbet_dnnl_found_add, &list);
+                                   found_add, &list);
   }
   for (int i = 0; rabbet_is_ok(status) && i < list.count; ++i) {
-    if (rabbet_dnnl_is_worth(fused, &list, i,
-                             offer->propose->optimization_level))
-      status = rabbet_dnnl_fused_offer(fused, offer, &list.found[i]);
+    if (is_worth(fused, &list, i, offer->propose->optimization_level))
+      status = fused_offer(fused, offer, &list.found[i]);
   }
   return status;
 }
 
 // ---- Compiling -------------------------------------------------------------
 
-typedef struct rabbet_dnnl_fused_run_t {
+typedef struct fused_run_t {
   const rabbet_dnnl_fused_t* fused;
   rabbet_dnnl_program_t* program;
   rabbet_dnnl_ref_t src, bias, dst;
   rabbet_dnnl_ref_t operands[RABBET_DNNL_MAX_POSTS];
-} rabbet_dnnl_fused_run_t;
+} fused_run_t;
 
 // Binds the arguments and appends the step. Takes the primitive.
-static rabbet_status_t rabbet_dnnl_fused_append(
-    const rabbet_dnnl_fused_run_t* run, rabbet_dnnl_when_t when,
-    rabbet_dnnl_primitive_t* take_primitive, bool in_place) {
+static rabbet_status_t fused_append(const fused_run_t* run,
+                                    rabbet_dnnl_when_t when,
+                                    rabbet_dnnl_primitive_t* take_primitive,
+                                    bool in_place) {
   const rabbet_dnnl_fused_t* fused = run->fused;
   rabbet_dnnl_binding_t bindings[4 + RABBET_DNNL_MAX_POSTS];
   int count = 0;
@@ -224,12 +223,11 @@ static rabbet_status_t rabbet_dnnl_fused_append(
 }
 
 // The tactic's implementation if these shapes have it, else NULL.
-static rabbet_status_t rabbet_dnnl_fused_try(
-    const rabbet_dnnl_fused_run_t* run, bool in_place,
-    rabbet_dnnl_primitive_t** out_primitive) {
+static rabbet_status_t fused_try(const fused_run_t* run, bool in_place,
+                                 rabbet_dnnl_primitive_t** out_primitive) {
   const rabbet_dnnl_kernel_t* kernel = run->program->kernel;
   rabbet_dnnl_spec_t spec =
-      rabbet_dnnl_fused_spec(run->fused, in_place ? run->fused->sum_item : -1);
+      fused_spec(run->fused, in_place ? run->fused->sum_item : -1);
   rabbet_status_t status = rabbet_dnnl_primitive_create(
       rabbet_cpu_dnnl(kernel->device), &spec,
       kernel->tactic & RABBET_DNNL_TACTIC_IMPLEMENTATION,
@@ -242,47 +240,44 @@ static rabbet_status_t rabbet_dnnl_fused_try(
 }
 
 // As the tactic says, else with the library's first choice for these shapes.
-static rabbet_status_t rabbet_dnnl_fused_make(
-    const rabbet_dnnl_fused_run_t* run, bool in_place,
-    rabbet_dnnl_when_t when) {
+static rabbet_status_t fused_make(const fused_run_t* run, bool in_place,
+                                  rabbet_dnnl_when_t when) {
   rabbet_dnnl_spec_t spec =
-      rabbet_dnnl_fused_spec(run->fused, in_place ? run->fused->sum_item : -1);
+      fused_spec(run->fused, in_place ? run->fused->sum_item : -1);
   rabbet_dnnl_primitive_t* primitive = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_make(
       run->program, &spec,
       run->program->kernel->tactic & RABBET_DNNL_TACTIC_IMPLEMENTATION,
       &primitive));
-  return rabbet_dnnl_fused_append(run, when, primitive, in_place);
+  return fused_append(run, when, primitive, in_place);
 }
 
-static const rabbet_dnnl_when_t rabbet_dnnl_fused_always = {
-    .is = RABBET_DNNL_ALWAYS};
+static const rabbet_dnnl_when_t fused_always = {.is = RABBET_DNNL_ALWAYS};
 
 // Puts the tensor to be added in the result's place unless it is there, then
 // lets the primitive add to it.
-static rabbet_status_t rabbet_dnnl_fused_over(
-    const rabbet_dnnl_fused_run_t* run, rabbet_dnnl_primitive_t* take_primitive,
-    const rabbet_dnnl_ref_t* residual, rabbet_dtype_t dtype) {
+static rabbet_status_t fused_over(const fused_run_t* run,
+                                  rabbet_dnnl_primitive_t* take_primitive,
+                                  const rabbet_dnnl_ref_t* residual,
+                                  rabbet_dtype_t dtype) {
   int64_t count = 0;
   rabbet_status_t status = rabbet_dnnl_physical_count(
       run->program, run->fused->epilogue.result, &count);
   if (rabbet_is_ok(status))
-    status =
-        rabbet_dnnl_move(run->program, rabbet_dnnl_fused_always, residual,
-                         dtype, &run->dst, run->fused->spec.dst.dtype, count);
+    status = rabbet_dnnl_move(run->program, fused_always, residual, dtype,
+                              &run->dst, run->fused->spec.dst.dtype, count);
   if (!rabbet_is_ok(status)) {
     rabbet_dnnl_primitive_destroy(take_primitive);
     return status;
   }
-  return rabbet_dnnl_fused_append(run, rabbet_dnnl_fused_always, take_primitive,
-                                  true);
+  return fused_append(run, fused_always, take_primitive, true);
 }
 
 // The addition can be done from another tensor or in place. A primitive for
 // each is made where both exist, and the addresses of the run decide: with one
 // address only the latter is right (partial sums are kept in the result), with
 // two the former saves a copy.
-static rabbet_status_t rabbet_dnnl_fused_add(rabbet_dnnl_fused_run_t* run) {
+static rabbet_status_t fused_add(fused_run_t* run) {
   const rabbet_dnnl_fused_t* fused = run->fused;
   rabbet_dnnl_program_t* program = run->program;
   int32_t value = fused->epilogue.items[fused->sum_item].operand;
@@ -291,16 +286,15 @@ static rabbet_status_t rabbet_dnnl_fused_add(rabbet_dnnl_fused_run_t* run) {
   rabbet_dnnl_ref_t residual = {0};
   rabbet_dnnl_primitive_t *from_operand = NULL, *in_place = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(program, value, dtype, &residual));
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_try(run, true, &in_place));
-  if (in_place && converts)
-    return rabbet_dnnl_fused_over(run, in_place, &residual, dtype);
-  rabbet_status_t status = rabbet_dnnl_fused_try(run, false, &from_operand);
+  RABBET_RETURN_IF_ERROR(fused_try(run, true, &in_place));
+  if (in_place && converts) return fused_over(run, in_place, &residual, dtype);
+  rabbet_status_t status = fused_try(run, false, &from_operand);
   if (!rabbet_is_ok(status)) {
     rabbet_dnnl_primitive_destroy(in_place);
     return status;
   }
   if (in_place && !from_operand)
-    return rabbet_dnnl_fused_over(run, in_place, &residual, dtype);
+    return fused_over(run, in_place, &residual, dtype);
   status = rabbet_dnnl_input(program, value, fused->spec.dst.dtype,
                              &run->operands[fused->sum_item]);
   const rabbet_dnnl_when_t same = {RABBET_DNNL_IF_SAME, residual, run->dst};
@@ -313,21 +307,19 @@ static rabbet_status_t rabbet_dnnl_fused_add(rabbet_dnnl_fused_run_t* run) {
     return status;
   }
   if (in_place)
-    status = rabbet_dnnl_fused_append(run, same, in_place, true);
+    status = fused_append(run, same, in_place, true);
   else if (promised && !converts)
-    status = rabbet_dnnl_fused_make(run, true, same);
+    status = fused_make(run, true, same);
   if (!rabbet_is_ok(status)) {
     rabbet_dnnl_primitive_destroy(from_operand);
     return status;
   }
-  return from_operand
-             ? rabbet_dnnl_fused_append(run, different, from_operand, false)
-             : rabbet_dnnl_fused_make(run, false, different);
+  return from_operand ? fused_append(run, different, from_operand, false)
+                      : fused_make(run, false, different);
 }
 
 // The operands besides the source: bias and operands of the items.
-static rabbet_status_t rabbet_dnnl_fused_operands(
-    rabbet_dnnl_fused_run_t* run) {
+static rabbet_status_t fused_operands(fused_run_t* run) {
   const rabbet_dnnl_fused_t* fused = run->fused;
   const rabbet_epilogue_t* e = &fused->epilogue;
   if (fused->bias >= 0)
@@ -351,16 +343,16 @@ rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
                                                rabbet_dnnl_program_t* program,
                                                const rabbet_dnnl_ref_t* src,
                                                const rabbet_dnnl_ref_t* dst) {
-  rabbet_dnnl_fused_run_t run = {
+  fused_run_t run = {
       .fused = fused, .program = program, .src = *src, .dst = *dst};
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_operands(&run));
-  return rabbet_dnnl_fused_make(&run, false, rabbet_dnnl_fused_always);
+  RABBET_RETURN_IF_ERROR(fused_operands(&run));
+  return fused_make(&run, false, fused_always);
 }
 
 // An operand that has the result's shape in this run, but not at the optimum,
 // was given another format than the result: it cannot be in the result's place.
-static bool rabbet_dnnl_fused_sums(const rabbet_dnnl_fused_t* fused,
-                                   const rabbet_dnnl_program_t* program) {
+static bool fused_sums(const rabbet_dnnl_fused_t* fused,
+                       const rabbet_dnnl_program_t* program) {
   if (fused->sum_item < 0) return false;
   int32_t operand = fused->epilogue.items[fused->sum_item].operand;
   return fused->spec.dst.order != RABBET_DNNL_FORMAT ||
@@ -372,18 +364,17 @@ rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* group,
   rabbet_dnnl_fused_t own = *group;
   const rabbet_dnnl_fused_t* fused = &own;
   const rabbet_epilogue_t* e = &own.epilogue;
-  rabbet_dnnl_fused_run_t run = {.fused = fused, .program = program};
-  if (!rabbet_dnnl_fused_sums(fused, program)) own.sum_item = -1;
+  fused_run_t run = {.fused = fused, .program = program};
+  if (!fused_sums(fused, program)) own.sum_item = -1;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_begin_output(
       program, e->result, fused->spec.dst.dtype, &run.dst));
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_input(program, fused->src, fused->spec.src.dtype, &run.src));
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_operands(&run));
+  RABBET_RETURN_IF_ERROR(fused_operands(&run));
   if (fused->sum_item >= 0)
-    RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_add(&run));
+    RABBET_RETURN_IF_ERROR(fused_add(&run));
   else
-    RABBET_RETURN_IF_ERROR(
-        rabbet_dnnl_fused_make(&run, false, rabbet_dnnl_fused_always));
+    RABBET_RETURN_IF_ERROR(fused_make(&run, false, fused_always));
   return rabbet_dnnl_end_output(program, e->result, fused->spec.dst.dtype,
                                 &run.dst);
 }

@@ -9,7 +9,7 @@
 // Code and tables of a primitive: a few MiB were seen.
 #define RABBET_CPU_ROOM ((size_t)16 << 20)
 
-static rabbet_status_t rabbet_cpu_check_bytes(size_t size, const char* use) {
+static rabbet_status_t cpu_check_bytes(size_t size, const char* use) {
   if (rabbet_memory_fits(size)) return rabbet_ok();
   return RABBET_STATUS(
       RABBET_STATUS_OUT_OF_MEMORY,
@@ -19,10 +19,10 @@ static rabbet_status_t rabbet_cpu_check_bytes(size_t size, const char* use) {
 }
 
 rabbet_status_t rabbet_cpu_check_room(void) {
-  return rabbet_cpu_check_bytes(RABBET_CPU_ROOM, "oneDNN");
+  return cpu_check_bytes(RABBET_CPU_ROOM, "oneDNN");
 }
 
-static size_t rabbet_cpu_stack_size(void) {
+static size_t cpu_stack_size(void) {
   pthread_attr_t attributes;
   size_t size = (size_t)8 << 20;
   if (pthread_getattr_default_np(&attributes) != 0) return size;
@@ -34,8 +34,8 @@ static size_t rabbet_cpu_stack_size(void) {
 rabbet_status_t rabbet_cpu_check_thread_room(int threads) {
   size_t size = 0;
   if (threads <= 0) return rabbet_ok();
-  if (!rabbet_checked_mul((size_t)threads, rabbet_cpu_stack_size(), &size) ||
+  if (!rabbet_checked_mul((size_t)threads, cpu_stack_size(), &size) ||
       !rabbet_checked_add(size, RABBET_CPU_ROOM, &size))
     size = SIZE_MAX;
-  return rabbet_cpu_check_bytes(size, "the stacks of its CPU threads");
+  return cpu_check_bytes(size, "the stacks of its CPU threads");
 }

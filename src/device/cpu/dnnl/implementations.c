@@ -8,7 +8,7 @@
 #include "device/cpu/parallel.h"
 
 // A primitive may be impossible for oneDNN: then there is none.
-static bool rabbet_dnnl_is_absent(dnnl_status_t status) {
+static bool is_absent(dnnl_status_t status) {
   return status == dnnl_unimplemented || status == dnnl_invalid_arguments ||
          status == dnnl_iterator_ends;
 }
@@ -24,7 +24,7 @@ const char* rabbet_dnnl_desc_name(const_dnnl_primitive_desc_t desc) {
 }
 
 // 23 bits of the name, and 1 to keep it from being 0.
-static int32_t rabbet_dnnl_name_hash(const char* name) {
+static int32_t name_hash(const char* name) {
   uint32_t hash = 2166136261u;
   for (; *name; ++name)
     hash = (hash ^ (uint8_t)*name) * 16777619u;
@@ -32,7 +32,7 @@ static int32_t rabbet_dnnl_name_hash(const char* name) {
 }
 
 // Whether padding is so wide that a window may lie wholly in it.
-static bool rabbet_dnnl_sees_padding(const rabbet_dnnl_spec_t* spec) {
+static bool sees_padding(const rabbet_dnnl_spec_t* spec) {
   for (int i = 0; i < spec->src.rank - 2; ++i) {
     int64_t extent = (spec->window[i] - 1) * spec->dilation[i] + 1;
     if (spec->before[i] >= extent || spec->after[i] >= extent) return true;
@@ -40,7 +40,7 @@ static bool rabbet_dnnl_sees_padding(const rabbet_dnnl_spec_t* spec) {
   return false;
 }
 
-static bool rabbet_dnnl_has_odd_channels(const rabbet_dnnl_spec_t* spec) {
+static bool has_odd_channels(const rabbet_dnnl_spec_t* spec) {
   int axis = spec->weights.rank > spec->src.rank ? 2 : 1;  // after the groups
   return spec->weights.rank > axis && spec->weights.dims[axis] % 2 != 0 &&
          (spec->src.order == RABBET_DNNL_STRIDED ||
@@ -48,8 +48,7 @@ static bool rabbet_dnnl_has_odd_channels(const rabbet_dnnl_spec_t* spec) {
 }
 
 // Implementations of 2.6 that our tests found wanting: they count as absent.
-static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
-                                 const char* name) {
+static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   // Code for processors that sum pairs of products of 8 bits in 16.
   static const char* const narrow[] = {":avx512_core", ":avx2", ":avx",
                                        ":sse41"};
@@ -71,12 +70,12 @@ static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
   // Ends in code that was never written where a window sees padding alone and a
   // sum comes after.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "brgconv") &&
-      rabbet_dnnl_sees_padding(spec))
+      sees_padding(spec))
     return true;
   // Bug of oneDNN: an odd last channel is summed with the memory behind it if
   // there are 120 pixels or more.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "jit_bf16_1x1") &&
-      rabbet_dnnl_has_odd_channels(spec))
+      has_odd_channels(spec))
     return true;
   if (spec->kind != RABBET_DNNL_CONVOLUTION || !strstr(name, "gemm:"))
     return false;
@@ -94,22 +93,21 @@ static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
 // The implementations seen in a walk. oneDNN's iterator returns those in its
 // primitive cache a second time, so that the list depends on earlier
 // primitives: the first of each name counts.
-typedef struct rabbet_dnnl_walk_t {
+typedef struct walk_t {
   int32_t ids[64];
   int count;
-} rabbet_dnnl_walk_t;
+} walk_t;
 
-static rabbet_dnnl_implementation_t rabbet_dnnl_describe(
-    const_dnnl_primitive_desc_t desc) {
+static rabbet_dnnl_implementation_t describe(const_dnnl_primitive_desc_t desc) {
   const char* name = rabbet_dnnl_desc_name(desc);
   return (rabbet_dnnl_implementation_t){
-      .id = rabbet_dnnl_name_hash(name),
+      .id = name_hash(name),
       .name = name,
       .is_reference = strncmp(name, "ref", 3) == 0,
   };
 }
 
-static bool rabbet_dnnl_is_new(rabbet_dnnl_walk_t* walk, int32_t id) {
+static bool is_new(walk_t* walk, int32_t id) {
   for (int i = 0; i < walk->count; ++i)
     if (walk->ids[i] == id) return false;
   if (walk->count < 64) walk->ids[walk->count++] = id;
@@ -118,10 +116,10 @@ static bool rabbet_dnnl_is_new(rabbet_dnnl_walk_t* walk, int32_t id) {
 
 // Reorders and concatenations come without an iterator, one implementation
 // each.
-static rabbet_status_t rabbet_dnnl_single(rabbet_dnnl_t* dnnl,
-                                          const rabbet_dnnl_spec_t* spec,
-                                          const_dnnl_primitive_attr_t attr,
-                                          dnnl_primitive_desc_t* out_desc) {
+static rabbet_status_t implementations_single(rabbet_dnnl_t* dnnl,
+                                              const rabbet_dnnl_spec_t* spec,
+                                              const_dnnl_primitive_attr_t attr,
+                                              dnnl_primitive_desc_t* out_desc) {
   *out_desc = NULL;
   dnnl_memory_desc_t dst, src;
   dnnl_status_t status = dnnl_success;
@@ -138,28 +136,30 @@ static rabbet_status_t rabbet_dnnl_single(rabbet_dnnl_t* dnnl,
                                                spec->source_count, spec->axis,
                                                sources, attr, dnnl->engine);
   }
-  if (rabbet_dnnl_is_absent(status)) return rabbet_ok();
+  if (is_absent(status)) return rabbet_ok();
   return rabbet_dnnl_status(status, "describing a primitive");
 }
 
-static rabbet_status_t rabbet_dnnl_walk_single(
-    rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec,
-    const_dnnl_primitive_attr_t attr, rabbet_dnnl_desc_visit_fn_t visit,
-    void* context) {
+static rabbet_status_t walk_single(rabbet_dnnl_t* dnnl,
+                                   const rabbet_dnnl_spec_t* spec,
+                                   const_dnnl_primitive_attr_t attr,
+                                   rabbet_dnnl_desc_visit_fn_t visit,
+                                   void* context) {
   dnnl_primitive_desc_t desc = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_single(dnnl, spec, attr, &desc));
+  RABBET_RETURN_IF_ERROR(implementations_single(dnnl, spec, attr, &desc));
   if (!desc) return rabbet_ok();
-  rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(desc);
+  rabbet_dnnl_implementation_t found = describe(desc);
   bool taken = false;
   rabbet_status_t status = visit(context, desc, &found, &taken);
   if (!taken) dnnl_primitive_desc_destroy(desc);
   return status;
 }
 
-static rabbet_status_t rabbet_dnnl_walk_iterator(
-    rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec,
-    const_dnnl_primitive_attr_t attr, rabbet_dnnl_desc_visit_fn_t visit,
-    void* context) {
+static rabbet_status_t walk_iterator(rabbet_dnnl_t* dnnl,
+                                     const rabbet_dnnl_spec_t* spec,
+                                     const_dnnl_primitive_attr_t attr,
+                                     rabbet_dnnl_desc_visit_fn_t visit,
+                                     void* context) {
   rabbet_dnnl_descs_t descs;
   rabbet_dnnl_op_desc_t op;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_spec_descs(spec, &descs));
@@ -168,10 +168,10 @@ static rabbet_status_t rabbet_dnnl_walk_iterator(
   if (result == dnnl_success)
     result = dnnl_primitive_desc_iterator_create(&iterator, &op, attr,
                                                  dnnl->engine, NULL);
-  if (rabbet_dnnl_is_absent(result)) return rabbet_ok();
+  if (is_absent(result)) return rabbet_ok();
   rabbet_status_t status =
       rabbet_dnnl_status(result, "listing implementations");
-  rabbet_dnnl_walk_t walk = {0};
+  walk_t walk = {0};
   bool taken = false;
   while (rabbet_is_ok(status) && result == dnnl_success && !taken) {
     dnnl_primitive_desc_t desc = dnnl_primitive_desc_iterator_fetch(iterator);
@@ -179,9 +179,8 @@ static rabbet_status_t rabbet_dnnl_walk_iterator(
       status = rabbet_dnnl_status(dnnl_out_of_memory, "listing");
       break;
     }
-    rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(desc);
-    if (!rabbet_dnnl_is_unfit(spec, found.name) &&
-        rabbet_dnnl_is_new(&walk, found.id))
+    rabbet_dnnl_implementation_t found = describe(desc);
+    if (!is_unfit(spec, found.name) && is_new(&walk, found.id))
       status = visit(context, desc, &found, &taken);
     if (!taken) dnnl_primitive_desc_destroy(desc);
     if (!taken) result = dnnl_primitive_desc_iterator_next(iterator);
@@ -190,7 +189,7 @@ static rabbet_status_t rabbet_dnnl_walk_iterator(
   return status;
 }
 
-static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
+static bool is_nothing(const rabbet_dnnl_layout_t* layout) {
   for (int i = 0; i < layout->rank; ++i)
     if (layout->dims[i] == 0) return true;
   return false;
@@ -205,13 +204,13 @@ static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
 // or searches for hours.
 #define RABBET_DNNL_MOST_EXTENT (INT32_MAX / 2)
 
-static bool rabbet_dnnl_is_wide(const rabbet_dnnl_layout_t* layout) {
+static bool is_wide(const rabbet_dnnl_layout_t* layout) {
   for (int i = 0; i < layout->rank; ++i)
     if (layout->dims[i] > RABBET_DNNL_MOST_EXTENT) return true;
   return false;
 }
 
-static bool rabbet_dnnl_has_wide_window(const rabbet_dnnl_spec_t* spec) {
+static bool has_wide_window(const rabbet_dnnl_spec_t* spec) {
   for (int i = 0; i < spec->src.rank - 2; ++i) {
     int64_t cover = 0;
     int64_t most =
@@ -234,35 +233,32 @@ rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
   dnnl_primitive_attr_t attr = NULL;
   // The library refuses some tensors without elements and divides by the
   // extents of others.
-  if (rabbet_dnnl_is_nothing(&spec->src) ||
-      rabbet_dnnl_is_nothing(&spec->weights) ||
-      rabbet_dnnl_is_nothing(&spec->dst) || rabbet_dnnl_is_wide(&spec->src) ||
-      rabbet_dnnl_is_wide(&spec->weights) || rabbet_dnnl_is_wide(&spec->dst) ||
-      rabbet_dnnl_has_wide_window(spec))
+  if (is_nothing(&spec->src) || is_nothing(&spec->weights) ||
+      is_nothing(&spec->dst) || is_wide(&spec->src) ||
+      is_wide(&spec->weights) || is_wide(&spec->dst) || has_wide_window(spec))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_attr(spec, &attr));
   bool single =
       spec->kind == RABBET_DNNL_REORDER || spec->kind == RABBET_DNNL_CONCAT;
   rabbet_status_t status =
-      (single ? rabbet_dnnl_walk_single : rabbet_dnnl_walk_iterator)(
-          dnnl, spec, attr, visit, context);
+      (single ? walk_single : walk_iterator)(dnnl, spec, attr, visit, context);
   dnnl_primitive_attr_destroy(attr);
   return status;
 }
 
-typedef struct rabbet_dnnl_enumerate_t {
+typedef struct enumerate_t {
   rabbet_status_t (*visit)(void* context,
                            const rabbet_dnnl_implementation_t* found);
   void* context;
-} rabbet_dnnl_enumerate_t;
+} enumerate_t;
 
-static rabbet_status_t rabbet_dnnl_enumerate_one(
-    void* context, dnnl_primitive_desc_t desc,
-    const rabbet_dnnl_implementation_t* found, bool* out_taken) {
+static rabbet_status_t enumerate_one(void* context, dnnl_primitive_desc_t desc,
+                                     const rabbet_dnnl_implementation_t* found,
+                                     bool* out_taken) {
   (void)desc;
   *out_taken = false;
-  rabbet_dnnl_enumerate_t* enumerate = context;
+  enumerate_t* enumerate = context;
   return enumerate->visit(enumerate->context, found);
 }
 
@@ -275,7 +271,7 @@ static struct {
   int capacity;  // before the first, in primitives
 } rabbet_dnnl_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static rabbet_status_t rabbet_dnnl_cache_suspend(void) {
+static rabbet_status_t cache_suspend(void) {
   dnnl_status_t result = dnnl_success;
   pthread_mutex_lock(&rabbet_dnnl_cache.lock);
   if (rabbet_dnnl_cache.lists == 0) {
@@ -287,7 +283,7 @@ static rabbet_status_t rabbet_dnnl_cache_suspend(void) {
   return rabbet_dnnl_status(result, "emptying the cache");
 }
 
-static rabbet_status_t rabbet_dnnl_cache_resume(void) {
+static rabbet_status_t cache_resume(void) {
   dnnl_status_t result = dnnl_success;
   pthread_mutex_lock(&rabbet_dnnl_cache.lock);
   if (--rabbet_dnnl_cache.lists == 0)
@@ -301,11 +297,11 @@ rabbet_status_t rabbet_dnnl_enumerate(
     rabbet_status_t (*visit)(void* context,
                              const rabbet_dnnl_implementation_t* found),
     void* context) {
-  rabbet_dnnl_enumerate_t enumerate = {visit, context};
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_cache_suspend());
+  enumerate_t enumerate = {visit, context};
+  RABBET_RETURN_IF_ERROR(cache_suspend());
   int before = rabbet_cpu_set_threads(threads);
   rabbet_status_t status =
-      rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_enumerate_one, &enumerate);
+      rabbet_dnnl_walk(dnnl, spec, enumerate_one, &enumerate);
   rabbet_cpu_set_threads(before);
-  return rabbet_status_join(status, rabbet_dnnl_cache_resume());
+  return rabbet_status_join(status, cache_resume());
 }

@@ -15,14 +15,14 @@ enum {
   METHOD_CONVOLUTION = 2,
 };
 
-typedef struct rabbet_matmul_case_t {
+typedef struct matmul_case_t {
   const rabbet_group_t* group;
   const rabbet_dims_t* dims;
   rabbet_dtype_t compute;
   int method;
   const rabbet_quantized_t* quantized;  // `group` is its plain one; or NULL
   float* scratch;                       // rabbet_dnnl_fused_quantize
-} rabbet_matmul_case_t;
+} matmul_case_t;
 
 // One axis of the result with the strides of everything that is indexed by it.
 typedef struct rabbet_matmul_axis_t {
@@ -32,39 +32,37 @@ typedef struct rabbet_matmul_axis_t {
 } rabbet_matmul_axis_t;
 
 // Batch axes, then rows; columns apart.
-typedef struct rabbet_matmul_axes_t {
+typedef struct matmul_axes_t {
   rabbet_matmul_axis_t axes[RABBET_MAX_RANK];
   int count;
   rabbet_matmul_axis_t columns;
   int64_t k, a_column, b_row;
   int operand_count;
-} rabbet_matmul_axes_t;
+} matmul_axes_t;
 
 // ---- Axes ------------------------------------------------------------------
 
-static int64_t rabbet_matmul_op(const rabbet_group_node_t* node,
-                                const char* name) {
+static int64_t matmul_op(const rabbet_group_node_t* node, const char* name) {
   return rabbet_attr_int(node->attrs, node->op->attr_count, name,
                          RABBET_MATRIX_NONE);
 }
 
 // Strides of an operand over the result's axes, vectors' missing axes included.
-static void rabbet_matmul_operand_strides(const rabbet_matmul_case_t* c,
-                                          int32_t operand, int index,
-                                          rabbet_matmul_axes_t* axes) {
+static void matmul_operand_strides(const matmul_case_t* c, int32_t operand,
+                                   int index, matmul_axes_t* axes) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   const rabbet_dims_t* dims = &c->dims[operand];
   int axis = dims->rank - 1;
   int64_t stride = 1;
   axes->columns.operands[index] = 0;
-  if (rabbet_matmul_op(node, "op1") != RABBET_MATRIX_VECTOR) {
+  if (matmul_op(node, "op1") != RABBET_MATRIX_VECTOR) {
     axes->columns.operands[index] = dims->d[axis] == 1 ? 0 : stride;
     stride *= dims->d[axis--];
   }
   for (int i = axes->count - 1; i >= 0; --i) {
     axes->axes[i].operands[index] = 0;
     if (i == axes->count - 1 &&
-        rabbet_matmul_op(node, "op0") == RABBET_MATRIX_VECTOR) {
+        matmul_op(node, "op0") == RABBET_MATRIX_VECTOR) {
       continue;
     }
     axes->axes[i].operands[index] = dims->d[axis] == 1 ? 0 : stride;
@@ -72,58 +70,56 @@ static void rabbet_matmul_operand_strides(const rabbet_matmul_case_t* c,
   }
 }
 
-static bool rabbet_matmul_follows(int64_t outer, int64_t inner, int64_t size) {
+static bool matmul_follows(int64_t outer, int64_t inner, int64_t size) {
   return outer == inner * size;
 }
 
 // Whether axis i can be read as the outer part of axis i + 1. Rows have no
 // stride in b, so that only axes along which b is broadcast join them.
-static bool rabbet_matmul_can_join(const rabbet_matmul_axes_t* axes, int i) {
+static bool matmul_can_join(const matmul_axes_t* axes, int i) {
   const rabbet_matmul_axis_t* outer = &axes->axes[i];
   const rabbet_matmul_axis_t* inner = &axes->axes[i + 1];
-  bool joins = rabbet_matmul_follows(outer->a, inner->a, inner->size) &&
-               rabbet_matmul_follows(outer->b, inner->b, inner->size) &&
-               rabbet_matmul_follows(outer->y, inner->y, inner->size);
+  bool joins = matmul_follows(outer->a, inner->a, inner->size) &&
+               matmul_follows(outer->b, inner->b, inner->size) &&
+               matmul_follows(outer->y, inner->y, inner->size);
   for (int p = 0; joins && p < axes->operand_count; ++p)
-    joins = rabbet_matmul_follows(outer->operands[p], inner->operands[p],
-                                  inner->size);
+    joins = matmul_follows(outer->operands[p], inner->operands[p], inner->size);
   return joins;
 }
 
-static void rabbet_matmul_drop(rabbet_matmul_axes_t* axes, int i) {
+static void matmul_drop(matmul_axes_t* axes, int i) {
   --axes->count;
   memmove(&axes->axes[i], &axes->axes[i + 1],
           sizeof(axes->axes[0]) * (size_t)(axes->count - i));
 }
 
 // An axis of one element fits on any other.
-static void rabbet_matmul_join(rabbet_matmul_axes_t* axes) {
+static void matmul_join(matmul_axes_t* axes) {
   for (int i = axes->count - 2; i >= 0; --i) {
     rabbet_matmul_axis_t* outer = &axes->axes[i];
     rabbet_matmul_axis_t* inner = &axes->axes[i + 1];
     bool is_row = i + 1 == axes->count - 1;
     if (outer->size == 1) {
-      rabbet_matmul_drop(axes, i);
+      matmul_drop(axes, i);
     } else if (inner->size == 1 && (!is_row || outer->b == 0)) {
-      rabbet_matmul_drop(axes, i + 1);
-    } else if (rabbet_matmul_can_join(axes, i)) {
+      matmul_drop(axes, i + 1);
+    } else if (matmul_can_join(axes, i)) {
       inner->size *= outer->size;
-      rabbet_matmul_drop(axes, i);
+      matmul_drop(axes, i);
     }
   }
 }
 
-static rabbet_status_t rabbet_matmul_resolve(const rabbet_matmul_case_t* c,
-                                             const rabbet_epilogue_t* e,
-                                             rabbet_matmul_axes_t* axes) {
+static rabbet_status_t matmul_resolve(const matmul_case_t* c,
+                                      const rabbet_epilogue_t* e,
+                                      matmul_axes_t* axes) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   rabbet_matrix_product_t p;
   memset(axes, 0, sizeof(*axes));
   RABBET_RETURN_IF_ERROR(rabbet_matrix_product_resolve(
-      (rabbet_matrix_op_t)rabbet_matmul_op(node, "op0"),
-      &c->dims[node->inputs[0]],
-      (rabbet_matrix_op_t)rabbet_matmul_op(node, "op1"),
-      &c->dims[node->inputs[1]], &p));
+      (rabbet_matrix_op_t)matmul_op(node, "op0"), &c->dims[node->inputs[0]],
+      (rabbet_matrix_op_t)matmul_op(node, "op1"), &c->dims[node->inputs[1]],
+      &p));
   int64_t y = p.n;
   axes->axes[p.batch.rank] =
       (rabbet_matmul_axis_t){.size = p.m, .a = p.a_row, .y = y};
@@ -141,52 +137,51 @@ static rabbet_status_t rabbet_matmul_resolve(const rabbet_matmul_case_t* c,
   axes->operand_count = e->count;
   for (int i = 0; i < e->count; ++i) {
     if (e->items[i].is_binary)
-      rabbet_matmul_operand_strides(c, e->items[i].operand, i, axes);
+      matmul_operand_strides(c, e->items[i].operand, i, axes);
   }
-  rabbet_matmul_join(axes);
+  matmul_join(axes);
   return rabbet_ok();
 }
 
 // ---- Layouts ---------------------------------------------------------------
 
-static void rabbet_matmul_push(rabbet_dnnl_layout_t* layout, int64_t size,
-                               int64_t stride) {
+static void matmul_push(rabbet_dnnl_layout_t* layout, int64_t size,
+                        int64_t stride) {
   layout->dims[layout->rank] = size;
   layout->strides[layout->rank++] = stride;
 }
 
 // A stride of 0 means one element: its stride is then of no meaning, but must
 // not be 0.
-static void rabbet_matmul_push_broadcast(rabbet_dnnl_layout_t* layout,
-                                         int64_t size, int64_t stride,
-                                         int64_t dense) {
+static void matmul_push_broadcast(rabbet_dnnl_layout_t* layout, int64_t size,
+                                  int64_t stride, int64_t dense) {
   if (stride == 0)
-    rabbet_matmul_push(layout, 1, dense);
+    matmul_push(layout, 1, dense);
   else
-    rabbet_matmul_push(layout, size, stride);
+    matmul_push(layout, size, stride);
 }
 
 // The stride of an axis beside one of `size` elements `step` apart: an axis of
 // one element may have any, but the library wants room for the other's.
-static int64_t rabbet_matmul_stride(int64_t own_size, int64_t own, int64_t size,
-                                    int64_t step) {
+static int64_t matmul_stride(int64_t own_size, int64_t own, int64_t size,
+                             int64_t step) {
   bool is_tight = own_size == 1 && own > 1 && own < size * step;
   return is_tight ? size * step : own;
 }
 
-static void rabbet_matmul_push_matrix(rabbet_dnnl_layout_t* layout,
-                                      const int64_t sizes[2],
-                                      const int64_t strides[2]) {
+static void matmul_push_matrix(rabbet_dnnl_layout_t* layout,
+                               const int64_t sizes[2],
+                               const int64_t strides[2]) {
   for (int i = 0; i < 2; ++i)
-    rabbet_matmul_push(layout, sizes[i],
-                       rabbet_matmul_stride(sizes[i], strides[i], sizes[1 - i],
-                                            strides[1 - i]));
+    matmul_push(
+        layout, sizes[i],
+        matmul_stride(sizes[i], strides[i], sizes[1 - i], strides[1 - i]));
 }
 
 // As oneDNN's matmul wants them: [batch..., rows, columns].
-static void rabbet_matmul_as_matmul(const rabbet_matmul_axes_t* axes,
-                                    const rabbet_epilogue_t* e,
-                                    rabbet_dnnl_fused_t* fused) {
+static void matmul_as_matmul(const matmul_axes_t* axes,
+                             const rabbet_epilogue_t* e,
+                             rabbet_dnnl_fused_t* fused) {
   rabbet_dnnl_layout_t *a = &fused->spec.src, *b = &fused->weights_layout;
   rabbet_dnnl_layout_t *y = &fused->spec.dst, *bias = &fused->spec.bias;
   const rabbet_matmul_axis_t* rows = &axes->axes[axes->count - 1];
@@ -194,84 +189,83 @@ static void rabbet_matmul_as_matmul(const rabbet_matmul_axes_t* axes,
   int64_t a_dense = rows->size * axes->k, b_dense = axes->k * columns->size;
   for (int i = 0; i < axes->count - 1; ++i) {
     const rabbet_matmul_axis_t* axis = &axes->axes[i];
-    rabbet_matmul_push_broadcast(a, axis->size, axis->a, a_dense);
-    rabbet_matmul_push_broadcast(b, axis->size, axis->b, b_dense);
-    rabbet_matmul_push(y, axis->size, axis->y);
-    rabbet_matmul_push(bias, 1, columns->size);
+    matmul_push_broadcast(a, axis->size, axis->a, a_dense);
+    matmul_push_broadcast(b, axis->size, axis->b, b_dense);
+    matmul_push(y, axis->size, axis->y);
+    matmul_push(bias, 1, columns->size);
   }
-  rabbet_matmul_push_matrix(a, (const int64_t[]){rows->size, axes->k},
-                            (const int64_t[]){rows->a, axes->a_column});
-  rabbet_matmul_push_matrix(b, (const int64_t[]){axes->k, columns->size},
-                            (const int64_t[]){axes->b_row, columns->b});
-  rabbet_matmul_push(y, rows->size, rows->y);
-  rabbet_matmul_push(y, columns->size, 1);
-  rabbet_matmul_push(bias, 1, columns->size);
-  rabbet_matmul_push(bias, columns->size, 1);
+  matmul_push_matrix(a, (const int64_t[]){rows->size, axes->k},
+                     (const int64_t[]){rows->a, axes->a_column});
+  matmul_push_matrix(b, (const int64_t[]){axes->k, columns->size},
+                     (const int64_t[]){axes->b_row, columns->b});
+  matmul_push(y, rows->size, rows->y);
+  matmul_push(y, columns->size, 1);
+  matmul_push(bias, 1, columns->size);
+  matmul_push(bias, columns->size, 1);
   for (int p = 0; p < e->count; ++p) {
     rabbet_dnnl_layout_t* operand = &fused->operands[p];
     if (!e->items[p].is_binary) continue;
     for (int i = 0; i < axes->count; ++i)
-      rabbet_matmul_push_broadcast(operand, axes->axes[i].size,
-                                   axes->axes[i].operands[p], axes->axes[i].y);
-    rabbet_matmul_push_broadcast(operand, columns->size, columns->operands[p],
-                                 1);
+      matmul_push_broadcast(operand, axes->axes[i].size,
+                            axes->axes[i].operands[p], axes->axes[i].y);
+    matmul_push_broadcast(operand, columns->size, columns->operands[p], 1);
   }
 }
 
 // Rows as the batch of an inner product: [rows, k] x [columns, k].
-static void rabbet_matmul_as_inner_product(const rabbet_matmul_axes_t* axes,
-                                           const rabbet_epilogue_t* e,
-                                           rabbet_dnnl_fused_t* fused) {
+static void matmul_as_inner_product(const matmul_axes_t* axes,
+                                    const rabbet_epilogue_t* e,
+                                    rabbet_dnnl_fused_t* fused) {
   const rabbet_matmul_axis_t *rows = &axes->axes[0], *columns = &axes->columns;
-  rabbet_matmul_push(&fused->spec.src, rows->size, rows->a);
-  rabbet_matmul_push(&fused->spec.src, axes->k, 1);
-  rabbet_matmul_push(&fused->weights_layout, columns->size, columns->b);
-  rabbet_matmul_push(&fused->weights_layout, axes->k, axes->b_row);
-  rabbet_matmul_push(&fused->spec.dst, rows->size, rows->y);
-  rabbet_matmul_push(&fused->spec.dst, columns->size, 1);
-  rabbet_matmul_push(&fused->spec.bias, columns->size, 1);
+  matmul_push(&fused->spec.src, rows->size, rows->a);
+  matmul_push(&fused->spec.src, axes->k, 1);
+  matmul_push(&fused->weights_layout, columns->size, columns->b);
+  matmul_push(&fused->weights_layout, axes->k, axes->b_row);
+  matmul_push(&fused->spec.dst, rows->size, rows->y);
+  matmul_push(&fused->spec.dst, columns->size, 1);
+  matmul_push(&fused->spec.bias, columns->size, 1);
   for (int p = 0; p < e->count; ++p) {
     if (!e->items[p].is_binary) continue;
-    rabbet_matmul_push_broadcast(&fused->operands[p], rows->size,
-                                 rows->operands[p], rows->y);
-    rabbet_matmul_push_broadcast(&fused->operands[p], columns->size,
-                                 columns->operands[p], 1);
+    matmul_push_broadcast(&fused->operands[p], rows->size, rows->operands[p],
+                          rows->y);
+    matmul_push_broadcast(&fused->operands[p], columns->size,
+                          columns->operands[p], 1);
   }
 }
 
 // Rows as the pixels of one image, channels last.
-static void rabbet_matmul_push_image(rabbet_dnnl_layout_t* layout,
-                                     int64_t channels, int64_t pixels) {
-  rabbet_matmul_push(layout, 1, channels * pixels);
-  rabbet_matmul_push(layout, channels, 1);
-  rabbet_matmul_push(layout, 1, channels * pixels);
-  rabbet_matmul_push(layout, pixels, channels);
+static void matmul_push_image(rabbet_dnnl_layout_t* layout, int64_t channels,
+                              int64_t pixels) {
+  matmul_push(layout, 1, channels * pixels);
+  matmul_push(layout, channels, 1);
+  matmul_push(layout, 1, channels * pixels);
+  matmul_push(layout, pixels, channels);
 }
 
-static void rabbet_matmul_as_convolution(const rabbet_matmul_axes_t* axes,
-                                         const rabbet_epilogue_t* e,
-                                         rabbet_dnnl_fused_t* fused) {
+static void matmul_as_convolution(const matmul_axes_t* axes,
+                                  const rabbet_epilogue_t* e,
+                                  rabbet_dnnl_fused_t* fused) {
   const rabbet_matmul_axis_t *rows = &axes->axes[0], *columns = &axes->columns;
   rabbet_dnnl_spec_t* spec = &fused->spec;
-  rabbet_matmul_push_image(&spec->src, axes->k, rows->size);
-  rabbet_matmul_push_image(&spec->dst, columns->size, rows->size);
-  rabbet_matmul_push(&fused->weights_layout, columns->size, columns->b);
-  rabbet_matmul_push(&fused->weights_layout, axes->k, axes->b_row);
-  rabbet_matmul_push(&fused->weights_layout, 1, 1);
-  rabbet_matmul_push(&fused->weights_layout, 1, 1);
-  rabbet_matmul_push(&spec->bias, columns->size, 1);
+  matmul_push_image(&spec->src, axes->k, rows->size);
+  matmul_push_image(&spec->dst, columns->size, rows->size);
+  matmul_push(&fused->weights_layout, columns->size, columns->b);
+  matmul_push(&fused->weights_layout, axes->k, axes->b_row);
+  matmul_push(&fused->weights_layout, 1, 1);
+  matmul_push(&fused->weights_layout, 1, 1);
+  matmul_push(&spec->bias, columns->size, 1);
   for (int i = 0; i < 2; ++i)
     spec->stride[i] = spec->dilation[i] = spec->window[i] = 1;
   for (int p = 0; p < e->count; ++p) {
     if (!e->items[p].is_binary) continue;
-    rabbet_matmul_push_image(&fused->operands[p],
-                             columns->operands[p] ? columns->size : 1,
-                             rows->operands[p] ? rows->size : 1);
+    matmul_push_image(&fused->operands[p],
+                      columns->operands[p] ? columns->size : 1,
+                      rows->operands[p] ? rows->size : 1);
   }
 }
 
 // An inner product or convolution takes one dense matrix of rows.
-static bool rabbet_matmul_is_plain(const rabbet_matmul_axes_t* axes) {
+static bool matmul_is_plain(const matmul_axes_t* axes) {
   return axes->count == 1 && axes->a_column == 1 && axes->axes[0].a == axes->k;
 }
 
@@ -288,17 +282,16 @@ static bool rabbet_matmul_matches(const rabbet_group_t* group) {
          rabbet_group_input_of(group, node->inputs[1]) >= 0;
 }
 
-static const rabbet_dnnl_kind_t rabbet_matmul_kinds[] = {
+static const rabbet_dnnl_kind_t matmul_kinds[] = {
     [METHOD_MATMUL] = RABBET_DNNL_MATMUL,
     [METHOD_INNER_PRODUCT] = RABBET_DNNL_INNER_PRODUCT,
     [METHOD_CONVOLUTION] = RABBET_DNNL_CONVOLUTION,
 };
 
-static void rabbet_matmul_start(const rabbet_matmul_case_t* c,
-                                rabbet_dnnl_fused_t* fused) {
+static void matmul_start(const matmul_case_t* c, rabbet_dnnl_fused_t* fused) {
   rabbet_dnnl_layout_t empty = {.dtype = c->compute,
                                 .order = RABBET_DNNL_STRIDED};
-  fused->spec.kind = rabbet_matmul_kinds[c->method];
+  fused->spec.kind = matmul_kinds[c->method];
   fused->spec.src = fused->spec.dst = fused->spec.bias = empty;
   fused->weights_layout = empty;
   fused->spec.bias.dtype = RABBET_DTYPE_FLOAT;
@@ -309,9 +302,9 @@ static void rabbet_matmul_start(const rabbet_matmul_case_t* c,
 
 // *out_fits false if the epilogue cannot be part of it, or the method does not
 // apply.
-static rabbet_status_t rabbet_matmul_describe(const rabbet_matmul_case_t* c,
-                                              rabbet_dnnl_fused_t* fused,
-                                              bool* out_fits) {
+static rabbet_status_t matmul_describe(const matmul_case_t* c,
+                                       rabbet_dnnl_fused_t* fused,
+                                       bool* out_fits) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
   int32_t y = node->outputs[0];
   memset(fused, 0, sizeof(*fused));
@@ -323,20 +316,20 @@ static rabbet_status_t rabbet_matmul_describe(const rabbet_matmul_case_t* c,
   rabbet_dims_t per_column = c->dims[y];
   for (int i = 0; i < per_column.rank - 1; ++i)
     per_column.d[i] = 1;
-  if (rabbet_matmul_op(node, "op1") != RABBET_MATRIX_VECTOR)
+  if (matmul_op(node, "op1") != RABBET_MATRIX_VECTOR)
     rabbet_dnnl_fused_take_bias(fused, c->group, c->dims, &per_column);
   rabbet_dnnl_fused_find_sum(fused, c->group, c->dims);
-  rabbet_matmul_axes_t axes;
-  RABBET_RETURN_IF_ERROR(rabbet_matmul_resolve(c, &fused->epilogue, &axes));
-  *out_fits = c->method == METHOD_MATMUL || rabbet_matmul_is_plain(&axes);
+  matmul_axes_t axes;
+  RABBET_RETURN_IF_ERROR(matmul_resolve(c, &fused->epilogue, &axes));
+  *out_fits = c->method == METHOD_MATMUL || matmul_is_plain(&axes);
   if (!*out_fits) return rabbet_ok();
-  rabbet_matmul_start(c, fused);
+  matmul_start(c, fused);
   if (c->method == METHOD_MATMUL)
-    rabbet_matmul_as_matmul(&axes, &fused->epilogue, fused);
+    matmul_as_matmul(&axes, &fused->epilogue, fused);
   else if (c->method == METHOD_INNER_PRODUCT)
-    rabbet_matmul_as_inner_product(&axes, &fused->epilogue, fused);
+    matmul_as_inner_product(&axes, &fused->epilogue, fused);
   else
-    rabbet_matmul_as_convolution(&axes, &fused->epilogue, fused);
+    matmul_as_convolution(&axes, &fused->epilogue, fused);
   fused->spec.weights = fused->weights_layout;
   // Weights that change from run to run are taken as they lie.
   if (c->group->values[fused->weights].constant)
@@ -348,24 +341,24 @@ static rabbet_status_t rabbet_matmul_describe(const rabbet_matmul_case_t* c,
 
 // ---- Proposing -------------------------------------------------------------
 
-typedef struct rabbet_matmul_offer_t {
+typedef struct matmul_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
   const rabbet_dims_t* dims;
   rabbet_type_format_t* tensors;  // scratch
   const rabbet_quantized_t* quantized;
   float* scratch;
-} rabbet_matmul_offer_t;
+} matmul_offer_t;
 
-static rabbet_status_t rabbet_matmul_offer_one(
-    const rabbet_matmul_offer_t* offer, rabbet_dtype_t dtype, int method) {
+static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
+                                        rabbet_dtype_t dtype, int method) {
   static const char* const prefixes[] = {
       [METHOD_MATMUL] = "matmul/",
       [METHOD_INNER_PRODUCT] = "inner/",
       [METHOD_CONVOLUTION] = "conv1x1/",
   };
   const rabbet_group_t* group = offer->propose->group;
-  const rabbet_matmul_case_t c = {
+  const matmul_case_t c = {
       .group = offer->quantized ? &offer->quantized->plain : group,
       .dims = offer->dims,
       .compute = rabbet_dnnl_compute_type(dtype),
@@ -375,7 +368,7 @@ static rabbet_status_t rabbet_matmul_offer_one(
   };
   rabbet_dnnl_fused_t fused;
   bool fits = false;
-  RABBET_RETURN_IF_ERROR(rabbet_matmul_describe(&c, &fused, &fits));
+  RABBET_RETURN_IF_ERROR(matmul_describe(&c, &fused, &fits));
   if (!fits) return rabbet_ok();
   rabbet_dnnl_fused_tensors(
       &fused, group, c.dims, offer->quantized ? RABBET_DTYPE_NONE : dtype,
@@ -393,23 +386,22 @@ static rabbet_status_t rabbet_matmul_offer_one(
                                    });
 }
 
-static rabbet_status_t rabbet_matmul_offer_methods(
-    const rabbet_matmul_offer_t* offer, rabbet_dtype_t dtype) {
+static rabbet_status_t matmul_offer_methods(const matmul_offer_t* offer,
+                                            rabbet_dtype_t dtype) {
   const rabbet_group_t* group =
       offer->quantized ? &offer->quantized->plain : offer->propose->group;
-  RABBET_RETURN_IF_ERROR(rabbet_matmul_offer_one(offer, dtype, METHOD_MATMUL));
+  RABBET_RETURN_IF_ERROR(matmul_offer_one(offer, dtype, METHOD_MATMUL));
   // The others gain only where the matrix can be packed.
   if (!group->values[group->nodes[0].inputs[1]].constant ||
       offer->propose->optimization_level < 2) {
     return rabbet_ok();
   }
-  RABBET_RETURN_IF_ERROR(
-      rabbet_matmul_offer_one(offer, dtype, METHOD_INNER_PRODUCT));
-  return rabbet_matmul_offer_one(offer, dtype, METHOD_CONVOLUTION);
+  RABBET_RETURN_IF_ERROR(matmul_offer_one(offer, dtype, METHOD_INNER_PRODUCT));
+  return matmul_offer_one(offer, dtype, METHOD_CONVOLUTION);
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_matmul_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_dnnl_matmul_propose(const rabbet_propose_t* propose,
+                                               rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_quantized_t quantized;
   bool bytes =
@@ -435,10 +427,10 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_propose(
         propose->allocator,
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
-  const rabbet_matmul_offer_t offer = {
+  const matmul_offer_t offer = {
       propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i)
-    status = rabbet_matmul_offer_methods(&offer, types[i]);
+    status = matmul_offer_methods(&offer, types[i]);
   rabbet_free(propose->allocator, scratch);
   rabbet_free(propose->allocator, tensors);
   rabbet_free(propose->allocator, dims);
@@ -449,11 +441,12 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_propose(
 
 // For some shapes of a profile the tactic's method may not apply: matmul always
 // does.
-static rabbet_status_t rabbet_matmul_compile(
-    rabbet_dnnl_program_t* program, const rabbet_group_t* group,
-    const rabbet_quantized_t* quantized, float* scratch) {
+static rabbet_status_t matmul_compile(rabbet_dnnl_program_t* program,
+                                      const rabbet_group_t* group,
+                                      const rabbet_quantized_t* quantized,
+                                      float* scratch) {
   int32_t tactic = program->kernel->tactic;
-  rabbet_matmul_case_t c = {
+  matmul_case_t c = {
       .group = group,
       .quantized = quantized,
       .scratch = scratch,
@@ -470,10 +463,10 @@ static rabbet_status_t rabbet_matmul_compile(
                          (unsigned)tactic);
   rabbet_dnnl_fused_t fused;
   bool fits = false;
-  RABBET_RETURN_IF_ERROR(rabbet_matmul_describe(&c, &fused, &fits));
+  RABBET_RETURN_IF_ERROR(matmul_describe(&c, &fused, &fits));
   if (!fits && c.method != METHOD_MATMUL) {
     c.method = METHOD_MATMUL;
-    RABBET_RETURN_IF_ERROR(rabbet_matmul_describe(&c, &fused, &fits));
+    RABBET_RETURN_IF_ERROR(matmul_describe(&c, &fused, &fits));
   }
   if (!fits)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
@@ -483,8 +476,7 @@ static rabbet_status_t rabbet_matmul_compile(
   return rabbet_dnnl_fused_compile(&fused, program);
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
-    rabbet_dnnl_program_t* program) {
+static rabbet_status_t cpu_dnnl_matmul_compile(rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
   // K = 0: the product is all zeros, and the epilogue is computed from them.
@@ -494,19 +486,19 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
     if (!rabbet_matmul_matches(group))
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "the group holds no product that oneDNN does");
-    return rabbet_matmul_compile(program, group, NULL, NULL);
+    return matmul_compile(program, group, NULL, NULL);
   }
   float* scratch = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       program->kernel->allocator,
       2 * (size_t)quantized.w_count * sizeof(*scratch), (void**)&scratch));
   rabbet_status_t status =
-      rabbet_matmul_compile(program, &quantized.plain, &quantized, scratch);
+      matmul_compile(program, &quantized.plain, &quantized, scratch);
   rabbet_free(program->kernel->allocator, scratch);
   return status;
 }
 
-static bool rabbet_cpu_dnnl_matmul_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_dnnl_matmul_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   rabbet_quantized_t quantized;
   if (rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized))
@@ -515,4 +507,4 @@ static bool rabbet_cpu_dnnl_matmul_takes(const rabbet_kernel_spec_t* spec) {
          rabbet_takes_reals(group) && rabbet_takes_linear(group);
 }
 
-RABBET_DNNL_CLASS(rabbet_cpu_dnnl_matmul, "dnnl.matmul", 1);
+RABBET_DNNL_CLASS(cpu_dnnl_matmul, "dnnl.matmul", 1);

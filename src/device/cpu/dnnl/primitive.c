@@ -4,11 +4,11 @@
 #include "device/cpu/parallel.h"
 
 // Arguments of one primitive that are in use, dense.
-typedef struct rabbet_dnnl_bound_t {
+typedef struct bound_t {
   int arg;
   void* pointer;  // the address that the memory object has now
   dnnl_memory_desc_t layout;
-} rabbet_dnnl_bound_t;
+} bound_t;
 
 struct rabbet_dnnl_primitive_t {
   rabbet_allocator_t allocator;
@@ -17,12 +17,12 @@ struct rabbet_dnnl_primitive_t {
   dnnl_stream_t stream;
   bool executed;
   int arg_count;
-  rabbet_dnnl_bound_t* bound;  // arg_count, behind this struct
-  dnnl_exec_arg_t* exec;       // likewise
+  bound_t* bound;         // arg_count, behind this struct
+  dnnl_exec_arg_t* exec;  // likewise
 };
 
 // oneDNN's argument number and layout query for each of ours.
-static int rabbet_dnnl_arg_number(int arg) {
+static int arg_number(int arg) {
   static const int numbers[] = {
       [RABBET_DNNL_SRC] = DNNL_ARG_SRC,
       [RABBET_DNNL_WEIGHTS] = DNNL_ARG_WEIGHTS,
@@ -40,39 +40,38 @@ static int rabbet_dnnl_arg_number(int arg) {
   return numbers[arg];
 }
 
-static void rabbet_dnnl_add_arg(rabbet_dnnl_primitive_t* primitive, int arg) {
+static void add_arg(rabbet_dnnl_primitive_t* primitive, int arg) {
   const dnnl_memory_desc_t* layout = dnnl_primitive_desc_query_md(
-      primitive->desc, dnnl_query_exec_arg_md, rabbet_dnnl_arg_number(arg));
+      primitive->desc, dnnl_query_exec_arg_md, arg_number(arg));
   if (!layout || dnnl_memory_desc_get_size(layout) == 0) return;
   primitive->bound[primitive->arg_count++] =
-      (rabbet_dnnl_bound_t){.arg = arg, .layout = *layout};
+      (bound_t){.arg = arg, .layout = *layout};
 }
 
-static void rabbet_dnnl_add_args(const rabbet_dnnl_spec_t* spec,
-                                 rabbet_dnnl_primitive_t* primitive) {
+static void add_args(const rabbet_dnnl_spec_t* spec,
+                     rabbet_dnnl_primitive_t* primitive) {
   if (spec->kind == RABBET_DNNL_CONCAT) {
     for (int i = 0; i < spec->source_count; ++i)
-      rabbet_dnnl_add_arg(primitive, RABBET_DNNL_SOURCE(i));
+      add_arg(primitive, RABBET_DNNL_SOURCE(i));
   } else {
-    rabbet_dnnl_add_arg(primitive, RABBET_DNNL_SRC);
+    add_arg(primitive, RABBET_DNNL_SRC);
   }
-  if (spec->weights.rank > 0)
-    rabbet_dnnl_add_arg(primitive, RABBET_DNNL_WEIGHTS);
-  if (spec->has_bias) rabbet_dnnl_add_arg(primitive, RABBET_DNNL_BIAS);
-  if (spec->has_scale) rabbet_dnnl_add_arg(primitive, RABBET_DNNL_SCALE);
-  if (spec->has_shift) rabbet_dnnl_add_arg(primitive, RABBET_DNNL_SHIFT);
-  rabbet_dnnl_add_arg(primitive, RABBET_DNNL_DST);
-  rabbet_dnnl_add_arg(primitive, RABBET_DNNL_SCRATCHPAD);
+  if (spec->weights.rank > 0) add_arg(primitive, RABBET_DNNL_WEIGHTS);
+  if (spec->has_bias) add_arg(primitive, RABBET_DNNL_BIAS);
+  if (spec->has_scale) add_arg(primitive, RABBET_DNNL_SCALE);
+  if (spec->has_shift) add_arg(primitive, RABBET_DNNL_SHIFT);
+  add_arg(primitive, RABBET_DNNL_DST);
+  add_arg(primitive, RABBET_DNNL_SCRATCHPAD);
   for (int i = 0; i < spec->post_count; ++i) {
     if (spec->posts[i].kind == RABBET_DNNL_POST_BINARY)
-      rabbet_dnnl_add_arg(primitive, RABBET_DNNL_POST(i));
+      add_arg(primitive, RABBET_DNNL_POST(i));
   }
 }
 
-static rabbet_status_t rabbet_dnnl_make_memories(
-    rabbet_dnnl_t* dnnl, rabbet_dnnl_primitive_t* primitive) {
+static rabbet_status_t make_memories(rabbet_dnnl_t* dnnl,
+                                     rabbet_dnnl_primitive_t* primitive) {
   for (int i = 0; i < primitive->arg_count; ++i) {
-    primitive->exec[i].arg = rabbet_dnnl_arg_number(primitive->bound[i].arg);
+    primitive->exec[i].arg = arg_number(primitive->bound[i].arg);
     RABBET_RETURN_IF_ERROR(
         rabbet_dnnl_status(dnnl_memory_create(&primitive->exec[i].memory,
                                               &primitive->bound[i].layout,
@@ -83,16 +82,16 @@ static rabbet_status_t rabbet_dnnl_make_memories(
 }
 
 // Takes the descriptor in every case.
-static rabbet_status_t rabbet_dnnl_primitive_make(
-    rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec,
-    dnnl_primitive_desc_t take_desc, rabbet_allocator_t allocator,
-    rabbet_dnnl_primitive_t** out_primitive) {
+static rabbet_status_t primitive_make(rabbet_dnnl_t* dnnl,
+                                      const rabbet_dnnl_spec_t* spec,
+                                      dnnl_primitive_desc_t take_desc,
+                                      rabbet_allocator_t allocator,
+                                      rabbet_dnnl_primitive_t** out_primitive) {
   rabbet_dnnl_primitive_t* primitive = NULL;
   size_t room = 7 + RABBET_DNNL_MAX_POSTS + (size_t)spec->source_count;
   rabbet_status_t status = rabbet_allocate(
       allocator,
-      sizeof(*primitive) +
-          room * (sizeof(rabbet_dnnl_bound_t) + sizeof(dnnl_exec_arg_t)),
+      sizeof(*primitive) + room * (sizeof(bound_t) + sizeof(dnnl_exec_arg_t)),
       (void**)&primitive);
   if (!rabbet_is_ok(status)) {
     dnnl_primitive_desc_destroy(take_desc);
@@ -100,7 +99,7 @@ static rabbet_status_t rabbet_dnnl_primitive_make(
   }
   primitive->allocator = allocator;
   primitive->desc = take_desc;
-  primitive->bound = (rabbet_dnnl_bound_t*)(primitive + 1);
+  primitive->bound = (bound_t*)(primitive + 1);
   primitive->exec = (dnnl_exec_arg_t*)(primitive->bound + room);
   status = rabbet_dnnl_status(
       dnnl_primitive_create(&primitive->primitive, take_desc),
@@ -111,8 +110,8 @@ static rabbet_status_t rabbet_dnnl_primitive_make(
                                               dnnl_stream_default_flags),
                            "creating a stream");
   if (rabbet_is_ok(status)) {
-    rabbet_dnnl_add_args(spec, primitive);
-    status = rabbet_dnnl_make_memories(dnnl, primitive);
+    add_args(spec, primitive);
+    status = make_memories(dnnl, primitive);
   }
   if (rabbet_is_ok(status)) {
     *out_primitive = primitive;
@@ -122,16 +121,16 @@ static rabbet_status_t rabbet_dnnl_primitive_make(
   return status;
 }
 
-typedef struct rabbet_dnnl_choice_t {
+typedef struct choice_t {
   int32_t id;
   bool any;  // some implementation was seen
   dnnl_primitive_desc_t desc;
-} rabbet_dnnl_choice_t;
+} choice_t;
 
-static rabbet_status_t rabbet_dnnl_choose(
-    void* context, dnnl_primitive_desc_t desc,
-    const rabbet_dnnl_implementation_t* found, bool* out_taken) {
-  rabbet_dnnl_choice_t* choice = context;
+static rabbet_status_t choose(void* context, dnnl_primitive_desc_t desc,
+                              const rabbet_dnnl_implementation_t* found,
+                              bool* out_taken) {
+  choice_t* choice = context;
   choice->any = true;
   *out_taken = choice->id == 0 || choice->id == found->id;
   if (*out_taken) choice->desc = desc;
@@ -144,12 +143,10 @@ rabbet_status_t rabbet_dnnl_primitive_create(
     rabbet_dnnl_primitive_t** out_primitive) {
   *out_primitive = NULL;
   int before = rabbet_cpu_set_threads(threads);
-  rabbet_dnnl_choice_t choice = {.id = implementation};
-  rabbet_status_t status =
-      rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_choose, &choice);
+  choice_t choice = {.id = implementation};
+  rabbet_status_t status = rabbet_dnnl_walk(dnnl, spec, choose, &choice);
   if (rabbet_is_ok(status) && choice.desc)
-    status = rabbet_dnnl_primitive_make(dnnl, spec, choice.desc, allocator,
-                                        out_primitive);
+    status = primitive_make(dnnl, spec, choice.desc, allocator, out_primitive);
   else if (rabbet_is_ok(status))
     status = RABBET_STATUS(
         choice.any ? RABBET_STATUS_NOT_FOUND : RABBET_STATUS_UNSUPPORTED,
@@ -159,8 +156,8 @@ rabbet_status_t rabbet_dnnl_primitive_create(
   return status;
 }
 
-static const rabbet_dnnl_bound_t* rabbet_dnnl_find_arg(
-    const rabbet_dnnl_primitive_t* primitive, int arg) {
+static const bound_t* find_arg(const rabbet_dnnl_primitive_t* primitive,
+                               int arg) {
   for (int i = 0; i < primitive->arg_count; ++i) {
     if (primitive->bound[i].arg == arg) return &primitive->bound[i];
   }
@@ -172,7 +169,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
     const rabbet_dnnl_primitive_t* primitive, int arg, int threads,
     rabbet_allocator_t allocator, rabbet_dnnl_primitive_t** out_pack) {
   *out_pack = NULL;
-  const rabbet_dnnl_bound_t* target = rabbet_dnnl_find_arg(primitive, arg);
+  const bound_t* target = find_arg(primitive, arg);
   if (!target)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "primitive %s has no argument %d",
@@ -190,7 +187,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
                                          &target->layout, dnnl->engine, attr),
       "packing weights");
   if (rabbet_is_ok(status))
-    status = rabbet_dnnl_primitive_make(dnnl, &spec, desc, allocator, out_pack);
+    status = primitive_make(dnnl, &spec, desc, allocator, out_pack);
   rabbet_cpu_set_threads(before);
   dnnl_primitive_attr_destroy(attr);
   return status;
@@ -212,13 +209,13 @@ const char* rabbet_dnnl_primitive_name(const rabbet_dnnl_primitive_t* p) {
 
 size_t rabbet_dnnl_primitive_bytes(const rabbet_dnnl_primitive_t* primitive,
                                    int arg) {
-  const rabbet_dnnl_bound_t* bound = rabbet_dnnl_find_arg(primitive, arg);
+  const bound_t* bound = find_arg(primitive, arg);
   return bound ? dnnl_memory_desc_get_size(&bound->layout) : 0;
 }
 
 bool rabbet_dnnl_primitive_takes(const rabbet_dnnl_primitive_t* primitive,
                                  int arg, const rabbet_dnnl_layout_t* layout) {
-  const rabbet_dnnl_bound_t* bound = rabbet_dnnl_find_arg(primitive, arg);
+  const bound_t* bound = find_arg(primitive, arg);
   dnnl_memory_desc_t desc;
   rabbet_status_t status = rabbet_dnnl_desc(layout, &desc);
   bool equal = rabbet_is_ok(status) && bound &&
@@ -229,7 +226,7 @@ bool rabbet_dnnl_primitive_takes(const rabbet_dnnl_primitive_t* primitive,
 
 const void* rabbet_dnnl_primitive_layout(
     const rabbet_dnnl_primitive_t* primitive, int arg, size_t* out_size) {
-  const rabbet_dnnl_bound_t* bound = rabbet_dnnl_find_arg(primitive, arg);
+  const bound_t* bound = find_arg(primitive, arg);
   *out_size = bound ? sizeof(bound->layout) : 0;
   return bound ? &bound->layout : NULL;
 }
@@ -240,7 +237,7 @@ rabbet_status_t rabbet_dnnl_primitive_execute(
   if (!primitive->executed) RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
   primitive->executed = true;
   for (int i = 0; i < primitive->arg_count; ++i) {
-    rabbet_dnnl_bound_t* bound = &primitive->bound[i];
+    bound_t* bound = &primitive->bound[i];
     void* pointer = pointers[bound->arg];
     if (bound->pointer == pointer) continue;
     dnnl_status_t result =

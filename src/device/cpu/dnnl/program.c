@@ -19,15 +19,15 @@ struct rabbet_dnnl_packed_t {
 
 // ---- Packed constants ------------------------------------------------------
 
-static void rabbet_dnnl_packed_destroy(rabbet_dnnl_kernel_t* kernel,
-                                       rabbet_dnnl_packed_t* packed) {
+static void packed_destroy(rabbet_dnnl_kernel_t* kernel,
+                           rabbet_dnnl_packed_t* packed) {
   if (packed->data) kernel->device->vtable->free(kernel->device, packed->data);
   rabbet_free(kernel->allocator, packed);
 }
 
 // Gives up one use; with the last the memory goes.
-static void rabbet_dnnl_packed_release(rabbet_dnnl_kernel_t* kernel,
-                                       rabbet_dnnl_packed_t* packed) {
+static void packed_release(rabbet_dnnl_kernel_t* kernel,
+                           rabbet_dnnl_packed_t* packed) {
   pthread_mutex_lock(&kernel->mutex);
   bool last = --packed->users == 0;
   if (last) {
@@ -37,12 +37,12 @@ static void rabbet_dnnl_packed_release(rabbet_dnnl_kernel_t* kernel,
     *link = packed->next;
   }
   pthread_mutex_unlock(&kernel->mutex);
-  if (last) rabbet_dnnl_packed_destroy(kernel, packed);
+  if (last) packed_destroy(kernel, packed);
 }
 
-static rabbet_dnnl_packed_t* rabbet_dnnl_packed_find(
-    rabbet_dnnl_kernel_t* kernel, int32_t value, rabbet_dtype_t dtype,
-    int64_t offset, const void* layout) {
+static rabbet_dnnl_packed_t* packed_find(rabbet_dnnl_kernel_t* kernel,
+                                         int32_t value, rabbet_dtype_t dtype,
+                                         int64_t offset, const void* layout) {
   for (rabbet_dnnl_packed_t* p = kernel->packed; p; p = p->next) {
     if (p->value != value || p->dtype != dtype || p->offset != offset ||
         !p->layout != !layout)
@@ -54,9 +54,9 @@ static rabbet_dnnl_packed_t* rabbet_dnnl_packed_find(
 
 // A constant's elements as `dtype`, in memory to be freed by the device; or
 // the constant itself, *out_copy NULL, if it has that type.
-static rabbet_status_t rabbet_dnnl_constant_as(
-    const rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype,
-    void** out_copy, const void** out_data) {
+static rabbet_status_t constant_as(const rabbet_dnnl_program_t* program,
+                                   int32_t value, rabbet_dtype_t dtype,
+                                   void** out_copy, const void** out_data) {
   rabbet_device_t* device = program->kernel->device;
   const rabbet_group_value_t* constant = rabbet_dnnl_value(program, value);
   *out_copy = NULL;
@@ -73,21 +73,22 @@ static rabbet_status_t rabbet_dnnl_constant_as(
   return rabbet_ok();
 }
 
-static size_t rabbet_dnnl_offset(const rabbet_dnnl_layout_t* layout) {
+static size_t program_offset(const rabbet_dnnl_layout_t* layout) {
   return (size_t)layout->offset *
          (size_t)(rabbet_dtype_bits(layout->dtype) / 8);
 }
 
-static rabbet_status_t rabbet_dnnl_pack_data(
-    const rabbet_dnnl_program_t* program, int32_t value,
-    const rabbet_dnnl_layout_t* layout,
-    const rabbet_dnnl_primitive_t* primitive, int arg, void** out_data) {
+static rabbet_status_t pack_data(const rabbet_dnnl_program_t* program,
+                                 int32_t value,
+                                 const rabbet_dnnl_layout_t* layout,
+                                 const rabbet_dnnl_primitive_t* primitive,
+                                 int arg, void** out_data) {
   rabbet_device_t* device = program->kernel->device;
   void* copy = NULL;
   const void* source = NULL;
   rabbet_dnnl_primitive_t* pack = NULL;
   rabbet_status_t status =
-      rabbet_dnnl_constant_as(program, value, layout->dtype, &copy, &source);
+      constant_as(program, value, layout->dtype, &copy, &source);
   if (rabbet_is_ok(status))
     status = rabbet_dnnl_pack_create(rabbet_cpu_dnnl(device), layout, primitive,
                                      arg, program->shapes->threads,
@@ -103,7 +104,7 @@ static rabbet_status_t rabbet_dnnl_pack_data(
   if (rabbet_is_ok(status)) {
     void* pointers[RABBET_DNNL_ARG_COUNT] = {0};
     pointers[RABBET_DNNL_SRC] =
-        (char*)(uintptr_t)source + rabbet_dnnl_offset(layout);
+        (char*)(uintptr_t)source + program_offset(layout);
     pointers[RABBET_DNNL_DST] = *out_data;
     pointers[RABBET_DNNL_SCRATCHPAD] = scratchpad;
     status = rabbet_dnnl_primitive_execute(pack, pointers);
@@ -115,11 +116,12 @@ static rabbet_status_t rabbet_dnnl_pack_data(
 }
 
 // With the lock held. `primitive` NULL: a flat copy as `dtype`.
-static rabbet_status_t rabbet_dnnl_packed_create(
-    const rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype,
-    const rabbet_dnnl_layout_t* layout,
-    const rabbet_dnnl_primitive_t* primitive, int arg,
-    rabbet_dnnl_packed_t** out_packed) {
+static rabbet_status_t packed_create(const rabbet_dnnl_program_t* program,
+                                     int32_t value, rabbet_dtype_t dtype,
+                                     const rabbet_dnnl_layout_t* layout,
+                                     const rabbet_dnnl_primitive_t* primitive,
+                                     int arg,
+                                     rabbet_dnnl_packed_t** out_packed) {
   rabbet_dnnl_kernel_t* kernel = program->kernel;
   size_t size = 0;
   const void* target =
@@ -134,15 +136,13 @@ static rabbet_status_t rabbet_dnnl_packed_create(
   if (primitive) {
     packed->layout = packed + 1;
     memcpy(packed->layout, target, size);
-    status = rabbet_dnnl_pack_data(program, value, layout, primitive, arg,
-                                   &packed->data);
+    status = pack_data(program, value, layout, primitive, arg, &packed->data);
   } else {
     const void* data = NULL;
-    status =
-        rabbet_dnnl_constant_as(program, value, dtype, &packed->data, &data);
+    status = constant_as(program, value, dtype, &packed->data, &data);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_dnnl_packed_destroy(kernel, packed);
+    packed_destroy(kernel, packed);
     return status;
   }
   packed->next = kernel->packed;
@@ -153,10 +153,10 @@ static rabbet_status_t rabbet_dnnl_packed_create(
 
 // Gives the packed form of a program's constant one user more, or returns why
 // it was not packed. Takes the lock off.
-static rabbet_status_t rabbet_dnnl_packed_use(rabbet_dnnl_program_t* program,
-                                              rabbet_dnnl_packed_t* packed,
-                                              rabbet_status_t status,
-                                              rabbet_dnnl_ref_t* out_ref) {
+static rabbet_status_t packed_use(rabbet_dnnl_program_t* program,
+                                  rabbet_dnnl_packed_t* packed,
+                                  rabbet_status_t status,
+                                  rabbet_dnnl_ref_t* out_ref) {
   if (rabbet_is_ok(status)) ++packed->users;
   pthread_mutex_unlock(&program->kernel->mutex);
   if (!rabbet_is_ok(status)) return status;
@@ -166,11 +166,11 @@ static rabbet_status_t rabbet_dnnl_packed_use(rabbet_dnnl_program_t* program,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_dnnl_packed_get(
-    rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype,
-    const rabbet_dnnl_layout_t* layout,
-    const rabbet_dnnl_primitive_t* primitive, int arg,
-    rabbet_dnnl_ref_t* out_ref) {
+static rabbet_status_t packed_get(rabbet_dnnl_program_t* program, int32_t value,
+                                  rabbet_dtype_t dtype,
+                                  const rabbet_dnnl_layout_t* layout,
+                                  const rabbet_dnnl_primitive_t* primitive,
+                                  int arg, rabbet_dnnl_ref_t* out_ref) {
   rabbet_dnnl_kernel_t* kernel = program->kernel;
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_RESERVE(kernel->allocator, &program->packed, 1));
@@ -178,19 +178,20 @@ static rabbet_status_t rabbet_dnnl_packed_get(
   const void* target =
       primitive ? rabbet_dnnl_primitive_layout(primitive, arg, &size) : NULL;
   pthread_mutex_lock(&kernel->mutex);
-  rabbet_dnnl_packed_t* packed = rabbet_dnnl_packed_find(
-      kernel, value, dtype, layout ? layout->offset : 0, target);
+  rabbet_dnnl_packed_t* packed =
+      packed_find(kernel, value, dtype, layout ? layout->offset : 0, target);
   rabbet_status_t status = rabbet_ok();
   if (!packed)
-    status = rabbet_dnnl_packed_create(program, value, dtype, layout, primitive,
-                                       arg, &packed);
-  return rabbet_dnnl_packed_use(program, packed, status, out_ref);
+    status =
+        packed_create(program, value, dtype, layout, primitive, arg, &packed);
+  return packed_use(program, packed, status, out_ref);
 }
 
 // With the lock held.
-static rabbet_status_t rabbet_dnnl_scaled_create(
-    const rabbet_dnnl_program_t* program, int32_t value, const float* factors,
-    int64_t count, rabbet_dnnl_packed_t** out_packed) {
+static rabbet_status_t scaled_create(const rabbet_dnnl_program_t* program,
+                                     int32_t value, const float* factors,
+                                     int64_t count,
+                                     rabbet_dnnl_packed_t** out_packed) {
   rabbet_dnnl_kernel_t* kernel = program->kernel;
   rabbet_device_t* device = kernel->device;
   const rabbet_group_value_t* constant = rabbet_dnnl_value(program, value);
@@ -204,7 +205,7 @@ static rabbet_status_t rabbet_dnnl_scaled_create(
   rabbet_status_t status = device->vtable->allocate(
       device, (size_t)elements * sizeof(float), &packed->data);
   if (!rabbet_is_ok(status)) {
-    rabbet_dnnl_packed_destroy(kernel, packed);
+    packed_destroy(kernel, packed);
     return status;
   }
   for (int64_t i = 0; i < elements; ++i)
@@ -226,11 +227,10 @@ rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
       RABBET_VEC_RESERVE(kernel->allocator, &program->packed, 1));
   pthread_mutex_lock(&kernel->mutex);
   rabbet_dnnl_packed_t* packed =
-      rabbet_dnnl_packed_find(kernel, -2 - value, RABBET_DTYPE_FLOAT, 0, NULL);
+      packed_find(kernel, -2 - value, RABBET_DTYPE_FLOAT, 0, NULL);
   rabbet_status_t status = rabbet_ok();
-  if (!packed)
-    status = rabbet_dnnl_scaled_create(program, value, factors, count, &packed);
-  return rabbet_dnnl_packed_use(program, packed, status, out_ref);
+  if (!packed) status = scaled_create(program, value, factors, count, &packed);
+  return packed_use(program, packed, status, out_ref);
 }
 
 // ---- Compiling -------------------------------------------------------------
@@ -259,7 +259,7 @@ rabbet_dnnl_ref_t rabbet_dnnl_scratch(rabbet_dnnl_program_t* program,
   return ref;
 }
 
-static const rabbet_dnnl_when_t rabbet_dnnl_always = {.is = RABBET_DNNL_ALWAYS};
+static const rabbet_dnnl_when_t always = {.is = RABBET_DNNL_ALWAYS};
 
 rabbet_status_t rabbet_dnnl_move(rabbet_dnnl_program_t* program,
                                  rabbet_dnnl_when_t when,
@@ -294,14 +294,13 @@ rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
                          "value %d is no input of its group", (int)value);
   if (info->dtype == dtype) return rabbet_ok();
   if (info->constant)
-    return rabbet_dnnl_packed_get(program, value, dtype, NULL, NULL, 0,
-                                  out_ref);
+    return packed_get(program, value, dtype, NULL, NULL, 0, out_ref);
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &count));
   *out_ref = rabbet_dnnl_scratch(
       program, (size_t)count * (size_t)(rabbet_dtype_bits(dtype) / 8));
-  return rabbet_dnnl_move(program, rabbet_dnnl_always, &input, info->dtype,
-                          out_ref, dtype, count);
+  return rabbet_dnnl_move(program, always, &input, info->dtype, out_ref, dtype,
+                          count);
 }
 
 rabbet_status_t rabbet_dnnl_begin_output(rabbet_dnnl_program_t* program,
@@ -334,8 +333,8 @@ rabbet_status_t rabbet_dnnl_end_output(rabbet_dnnl_program_t* program,
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_begin_output(program, value, info->dtype, &output));
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &count));
-  return rabbet_dnnl_move(program, rabbet_dnnl_always, ref, dtype, &output,
-                          info->dtype, count);
+  return rabbet_dnnl_move(program, always, ref, dtype, &output, info->dtype,
+                          count);
 }
 
 rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
@@ -347,12 +346,12 @@ rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
       rabbet_dnnl_primitive_takes(primitive, arg, layout))
     return rabbet_dnnl_input(program, value, layout->dtype, out_ref);
   if (rabbet_dnnl_value(program, value)->constant)
-    return rabbet_dnnl_packed_get(program, value, layout->dtype, layout,
-                                  primitive, arg, out_ref);
+    return packed_get(program, value, layout->dtype, layout, primitive, arg,
+                      out_ref);
   rabbet_dnnl_ref_t plain = {0};
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_input(program, value, layout->dtype, &plain));
-  plain.offset += rabbet_dnnl_offset(layout);
+  plain.offset += program_offset(layout);
   *out_ref =
       rabbet_dnnl_scratch(program, rabbet_dnnl_primitive_bytes(primitive, arg));
   rabbet_dnnl_primitive_t* pack = NULL;
@@ -363,7 +362,7 @@ rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
       {RABBET_DNNL_SRC, plain},
       {RABBET_DNNL_DST, *out_ref},
   };
-  return rabbet_dnnl_run(program, rabbet_dnnl_always, pack, bindings, 2);
+  return rabbet_dnnl_run(program, always, pack, bindings, 2);
 }
 
 rabbet_status_t rabbet_dnnl_make(rabbet_dnnl_program_t* program,
@@ -423,7 +422,7 @@ rabbet_status_t rabbet_dnnl_run(rabbet_dnnl_program_t* program,
 
 // ---- Shapes that are not for oneDNN ----------------------------------------
 
-static bool rabbet_dnnl_is_empty(const rabbet_dims_t* dims) {
+static bool is_empty(const rabbet_dims_t* dims) {
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (dims->d[i] == 0) return true;
   }
@@ -433,8 +432,7 @@ static bool rabbet_dnnl_is_empty(const rabbet_dims_t* dims) {
 bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   for (size_t i = 0; i < group->input_count; ++i) {
-    if (rabbet_dnnl_is_empty(&program->shapes->dims[group->inputs[i]]))
-      return true;
+    if (is_empty(&program->shapes->dims[group->inputs[i]])) return true;
   }
   return false;
 }
@@ -462,7 +460,7 @@ rabbet_status_t rabbet_dnnl_input_as(rabbet_dnnl_program_t* program,
   bindings[1].ref = *out_ref = rabbet_dnnl_scratch(program, bytes);
   rabbet_dnnl_primitive_t* primitive = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_make(program, &spec, 0, &primitive));
-  return rabbet_dnnl_run(program, rabbet_dnnl_always, primitive, bindings, 2);
+  return rabbet_dnnl_run(program, always, primitive, bindings, 2);
 }
 
 bool rabbet_dnnl_takes_weights(const rabbet_group_t* group) {
@@ -477,7 +475,7 @@ bool rabbet_dnnl_takes_weights(const rabbet_group_t* group) {
 // ---- By reference ----------------------------------------------------------
 
 // The oneDNN type of the same size with which elements are moved.
-static rabbet_dtype_t rabbet_dnnl_moved_as(rabbet_dtype_t dtype) {
+static rabbet_dtype_t moved_as(rabbet_dtype_t dtype) {
   int bits = rabbet_dtype_bits(dtype);
   return bits == 8    ? RABBET_DTYPE_UINT8
          : bits == 16 ? RABBET_DTYPE_BF16
@@ -485,19 +483,19 @@ static rabbet_dtype_t rabbet_dnnl_moved_as(rabbet_dtype_t dtype) {
 }
 
 // A step between a value's memory (`own`) and a LINEAR copy of it.
-static rabbet_status_t rabbet_dnnl_linear_copy(rabbet_dnnl_program_t* program,
-                                               int32_t value, bool is_input,
-                                               rabbet_dnnl_ref_t* ref) {
+static rabbet_status_t linear_copy(rabbet_dnnl_program_t* program,
+                                   int32_t value, bool is_input,
+                                   rabbet_dnnl_ref_t* ref) {
   const rabbet_group_value_t* info = rabbet_dnnl_value(program, value);
   const rabbet_dims_t* dims = rabbet_dnnl_dims(program, value);
-  if (info->format == RABBET_FORMAT_LINEAR || rabbet_dnnl_is_empty(dims))
+  if (info->format == RABBET_FORMAT_LINEAR || is_empty(dims))
     return rabbet_ok();
   size_t bytes = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(info->dtype, RABBET_FORMAT_LINEAR, dims, &bytes));
   const rabbet_dnnl_ref_t own = *ref;
   *ref = rabbet_dnnl_scratch(program, bytes);
-  rabbet_dtype_t dtype = rabbet_dnnl_moved_as(info->dtype);
+  rabbet_dtype_t dtype = moved_as(info->dtype);
   rabbet_dnnl_layout_t layouts[] = {
       rabbet_dnnl_layout(dtype, info->format, dims),
       rabbet_dnnl_layout(dtype, RABBET_FORMAT_LINEAR, dims)};
@@ -509,11 +507,10 @@ static rabbet_status_t rabbet_dnnl_linear_copy(rabbet_dnnl_program_t* program,
       {RABBET_DNNL_DST, is_input ? *ref : own}};
   rabbet_dnnl_primitive_t* primitive = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_make(program, &spec, 0, &primitive));
-  return rabbet_dnnl_run(program, rabbet_dnnl_always, primitive, bindings, 2);
+  return rabbet_dnnl_run(program, always, primitive, bindings, 2);
 }
 
-static rabbet_status_t rabbet_dnnl_reference_memory(
-    rabbet_dnnl_program_t* program) {
+static rabbet_status_t reference_memory(rabbet_dnnl_program_t* program) {
   const rabbet_dnnl_kernel_t* kernel = program->kernel;
   const rabbet_group_t* group = kernel->group;
   size_t count = group->input_count + group->output_count;
@@ -538,7 +535,7 @@ static rabbet_status_t rabbet_dnnl_reference_memory(
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   const rabbet_dnnl_kernel_t* kernel = program->kernel;
   const rabbet_group_t* group = &program->reference_group;
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_reference_memory(program));
+  RABBET_RETURN_IF_ERROR(reference_memory(program));
   const rabbet_kernel_spec_t spec = {
       .device = kernel->device, .group = group, .allocator = kernel->allocator};
   // Without `takes`, which wants the types of a strongly typed network: these
@@ -560,7 +557,7 @@ rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
         .index = (int)index};
     if (i == group->input_count)
       program->reference_steps = program->steps.count;
-    RABBET_RETURN_IF_ERROR(rabbet_dnnl_linear_copy(
+    RABBET_RETURN_IF_ERROR(linear_copy(
         program, is_input ? group->inputs[index] : group->outputs[index],
         is_input, ref));
   }
@@ -592,7 +589,7 @@ void rabbet_dnnl_kernel_destroy(rabbet_kernel_t* base) {
   while (kernel->packed) {
     rabbet_dnnl_packed_t* packed = kernel->packed;
     kernel->packed = packed->next;
-    rabbet_dnnl_packed_destroy(kernel, packed);
+    packed_destroy(kernel, packed);
   }
   pthread_mutex_destroy(&kernel->mutex);
   rabbet_free(kernel->allocator, kernel);
@@ -617,16 +614,15 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
   }
   rabbet_vec_free(kernel->allocator, &program->steps);
   for (size_t i = 0; i < program->packed.count; ++i)
-    rabbet_dnnl_packed_release(kernel, program->packed.data[i]);
+    packed_release(kernel, program->packed.data[i]);
   rabbet_vec_free(kernel->allocator, &program->packed);
   rabbet_free(kernel->allocator, program);
 }
 
 // oneDNN refuses some tensors without elements.
-static bool rabbet_dnnl_has_work(const rabbet_group_t* group,
-                                 const rabbet_dims_t* dims) {
+static bool has_work(const rabbet_group_t* group, const rabbet_dims_t* dims) {
   for (size_t i = 0; i < group->output_count; ++i) {
-    if (!rabbet_dnnl_is_empty(&dims[group->outputs[i]])) return true;
+    if (!is_empty(&dims[group->outputs[i]])) return true;
   }
   return false;
 }
@@ -646,9 +642,8 @@ rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* base,
   program->shapes = shapes;
   // Packing runs here and now, with as many threads as the kernel will.
   int threads = rabbet_cpu_set_threads(shapes->threads);
-  rabbet_status_t status = rabbet_dnnl_has_work(kernel->group, shapes->dims)
-                               ? compile(program)
-                               : rabbet_ok();
+  rabbet_status_t status =
+      has_work(kernel->group, shapes->dims) ? compile(program) : rabbet_ok();
   rabbet_cpu_set_threads(threads);
   program->shapes = NULL;
   if (!rabbet_is_ok(status)) {
@@ -662,8 +657,8 @@ rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* base,
 
 // ---- Running ---------------------------------------------------------------
 
-static inline void* rabbet_dnnl_resolve(const rabbet_dnnl_ref_t* ref,
-                                        const rabbet_kernel_call_t* call) {
+static inline void* resolve(const rabbet_dnnl_ref_t* ref,
+                            const rabbet_kernel_call_t* call) {
   switch (ref->place) {
     case RABBET_DNNL_REF_INPUT:
       return (char*)call->inputs[ref->index] + ref->offset;
@@ -679,39 +674,35 @@ static inline void* rabbet_dnnl_resolve(const rabbet_dnnl_ref_t* ref,
   return NULL;
 }
 
-static inline bool rabbet_dnnl_is_due(const rabbet_dnnl_when_t* when,
-                                      const rabbet_kernel_call_t* call) {
+static inline bool is_due(const rabbet_dnnl_when_t* when,
+                          const rabbet_kernel_call_t* call) {
   if (when->is == RABBET_DNNL_ALWAYS) return true;
-  bool same = rabbet_dnnl_resolve(&when->a, call) ==
-              rabbet_dnnl_resolve(&when->b, call);
+  bool same = resolve(&when->a, call) == resolve(&when->b, call);
   return same == (when->is == RABBET_DNNL_IF_SAME);
 }
 
-static rabbet_status_t rabbet_dnnl_step(const rabbet_dnnl_program_t* program,
-                                        const rabbet_dnnl_step_t* step,
-                                        const rabbet_kernel_call_t* call) {
-  if (!rabbet_dnnl_is_due(&step->when, call)) return rabbet_ok();
+static rabbet_status_t program_step(const rabbet_dnnl_program_t* program,
+                                    const rabbet_dnnl_step_t* step,
+                                    const rabbet_kernel_call_t* call) {
+  if (!is_due(&step->when, call)) return rabbet_ok();
   if (!step->primitive) {
-    rabbet_cpu_convert(step->from, rabbet_dnnl_resolve(&step->source, call),
-                       step->to, rabbet_dnnl_resolve(&step->target, call),
-                       step->count);
+    rabbet_cpu_convert(step->from, resolve(&step->source, call), step->to,
+                       resolve(&step->target, call), step->count);
     return rabbet_ok();
   }
   void* pointers[RABBET_DNNL_ARG_COUNT];
   pointers[RABBET_DNNL_SCRATCHPAD] = (char*)call->workspace + program->scratch;
   for (int i = 0; i < step->binding_count; ++i)
-    pointers[step->bindings[i].arg] =
-        rabbet_dnnl_resolve(&step->bindings[i].ref, call);
+    pointers[step->bindings[i].arg] = resolve(&step->bindings[i].ref, call);
   return rabbet_dnnl_primitive_execute(step->primitive, pointers);
 }
 
-static rabbet_status_t rabbet_dnnl_enqueue_reference(
-    const rabbet_dnnl_program_t* program, const rabbet_kernel_call_t* call) {
+static rabbet_status_t enqueue_reference(const rabbet_dnnl_program_t* program,
+                                         const rabbet_kernel_call_t* call) {
   size_t inputs = program->reference_group.input_count;
   size_t count = inputs + program->reference_group.output_count;
   for (size_t i = 0; i < count; ++i)
-    program->reference_pointers[i] =
-        rabbet_dnnl_resolve(&program->reference_refs[i], call);
+    program->reference_pointers[i] = resolve(&program->reference_refs[i], call);
   rabbet_kernel_call_t linear = *call;
   linear.inputs = program->reference_pointers;
   linear.outputs = program->reference_pointers + inputs;
@@ -727,10 +718,10 @@ rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
   rabbet_status_t status = rabbet_ok();
   size_t first = program->reference ? program->reference_steps : 0;
   for (size_t i = 0; rabbet_is_ok(status) && i < first; ++i)
-    status = rabbet_dnnl_step(program, &program->steps.data[i], call);
+    status = program_step(program, &program->steps.data[i], call);
   if (rabbet_is_ok(status) && program->reference)
-    status = rabbet_dnnl_enqueue_reference(program, call);
+    status = enqueue_reference(program, call);
   for (size_t i = first; rabbet_is_ok(status) && i < program->steps.count; ++i)
-    status = rabbet_dnnl_step(program, &program->steps.data[i], call);
+    status = program_step(program, &program->steps.data[i], call);
   return status;
 }

@@ -176,30 +176,30 @@ rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
                                     rabbet_kernel_state_t* state,
                                     const rabbet_kernel_call_t* call);
 
-// Defines the class `symbol` from the functions symbol_propose, symbol_takes
-// and symbol_compile.
-#define RABBET_DNNL_CLASS(symbol, class_name, class_version)               \
-  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
-                                         rabbet_kernel_t** out_kernel) {   \
-    return rabbet_dnnl_kernel_create(spec, &symbol, out_kernel);           \
-  }                                                                        \
-  static rabbet_status_t symbol##_prepare(                                 \
-      rabbet_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes,       \
-      rabbet_kernel_state_t** out_state, size_t* out_workspace) {          \
-    return rabbet_dnnl_kernel_prepare(kernel, shapes, symbol##_compile,    \
-                                      out_state, out_workspace);           \
-  }                                                                        \
-  const rabbet_kernel_class_t symbol = {                                   \
-      .struct_size = sizeof(rabbet_kernel_class_t),                        \
-      .name = class_name,                                                  \
-      .version = class_version,                                            \
-      .propose = symbol##_propose,                                         \
-      .create = symbol##_create,                                           \
-      .destroy = rabbet_dnnl_kernel_destroy,                               \
-      .prepare = symbol##_prepare,                                         \
-      .destroy_state = rabbet_dnnl_destroy_state,                          \
-      .enqueue = rabbet_dnnl_enqueue,                                      \
-      .takes = symbol##_takes,                                             \
+// Defines the class rabbet_<id> from the functions id_propose, id_takes
+// and id_compile.
+#define RABBET_DNNL_CLASS(id, class_name, class_version)                       \
+  static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec,         \
+                                     rabbet_kernel_t** out_kernel) {           \
+    return rabbet_dnnl_kernel_create(spec, &rabbet_##id, out_kernel);          \
+  }                                                                            \
+  static rabbet_status_t id##_prepare(                                         \
+      rabbet_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes,           \
+      rabbet_kernel_state_t** out_state, size_t* out_workspace) {              \
+    return rabbet_dnnl_kernel_prepare(kernel, shapes, id##_compile, out_state, \
+                                      out_workspace);                          \
+  }                                                                            \
+  const rabbet_kernel_class_t rabbet_##id = {                                  \
+      .struct_size = sizeof(rabbet_kernel_class_t),                            \
+      .name = class_name,                                                      \
+      .version = class_version,                                                \
+      .propose = id##_propose,                                                 \
+      .create = id##_create,                                                   \
+      .destroy = rabbet_dnnl_kernel_destroy,                                   \
+      .prepare = id##_prepare,                                                 \
+      .destroy_state = rabbet_dnnl_destroy_state,                              \
+      .enqueue = rabbet_dnnl_enqueue,                                          \
+      .takes = id##_takes,                                                     \
   }
 
 #endif  // RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_

@@ -5,8 +5,7 @@
 // The type in which oneDNN moves or converts elements; NONE: it cannot. A plain
 // move uses any type of the same size. Conversions between floating types that
 // oneDNN lacks go through FLOAT.
-static rabbet_dtype_t rabbet_reorder_type(rabbet_dtype_t from,
-                                          rabbet_dtype_t to) {
+static rabbet_dtype_t reorder_type(rabbet_dtype_t from, rabbet_dtype_t to) {
   if (from == to) {
     int bits = rabbet_dtype_bits(from);
     if (from == RABBET_DTYPE_INT4 || from == RABBET_DTYPE_FP4)
@@ -23,39 +22,36 @@ static rabbet_dtype_t rabbet_reorder_type(rabbet_dtype_t from,
   return reals ? RABBET_DTYPE_FLOAT : RABBET_DTYPE_NONE;
 }
 
-typedef struct rabbet_reorder_case_t {
+typedef struct reorder_case_t {
   rabbet_type_format_t from, to;
   rabbet_dtype_t as;  // type of the moved elements; conversions around it
   rabbet_dnnl_spec_t spec;
-} rabbet_reorder_case_t;
+} reorder_case_t;
 
 // oneDNN converts between FLOAT and BF16 on the way.
-static rabbet_dtype_t rabbet_reorder_side(rabbet_dtype_t own,
-                                          rabbet_dtype_t as) {
+static rabbet_dtype_t reorder_side(rabbet_dtype_t own, rabbet_dtype_t as) {
   return as == RABBET_DTYPE_FLOAT && own == RABBET_DTYPE_BF16 ? own : as;
 }
 
-static bool rabbet_reorder_describe(rabbet_type_format_t from,
-                                    rabbet_type_format_t to,
-                                    const rabbet_dims_t* dims,
-                                    rabbet_reorder_case_t* c) {
-  *c = (rabbet_reorder_case_t){
-      .from = from, .to = to, .as = rabbet_reorder_type(from.dtype, to.dtype)};
+static bool reorder_describe(rabbet_type_format_t from, rabbet_type_format_t to,
+                             const rabbet_dims_t* dims, reorder_case_t* c) {
+  *c = (reorder_case_t){
+      .from = from, .to = to, .as = reorder_type(from.dtype, to.dtype)};
   if (c->as == RABBET_DTYPE_NONE || dims->rank < 1 ||
       !rabbet_dnnl_has_format(from.format, dims->rank) ||
       !rabbet_dnnl_has_format(to.format, dims->rank)) {
     return false;
   }
   c->spec.kind = RABBET_DNNL_REORDER;
-  c->spec.src = rabbet_dnnl_layout(rabbet_reorder_side(from.dtype, c->as),
-                                   from.format, dims);
+  c->spec.src =
+      rabbet_dnnl_layout(reorder_side(from.dtype, c->as), from.format, dims);
   c->spec.dst =
-      rabbet_dnnl_layout(rabbet_reorder_side(to.dtype, c->as), to.format, dims);
+      rabbet_dnnl_layout(reorder_side(to.dtype, c->as), to.format, dims);
   return true;
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_reorder_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_dnnl_reorder_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   if (group->node_count != 1 || group->input_count != 1 ||
       group->output_count != 1 ||
@@ -67,26 +63,25 @@ static rabbet_status_t rabbet_cpu_dnnl_reorder_propose(
   rabbet_network_tensors(group, tensors);
   for (int i = 0; propose->fixed && i < 2; ++i)
     tensors[i] = propose->fixed[i];
-  rabbet_reorder_case_t c;
-  if (!rabbet_reorder_describe(tensors[0], tensors[1],
-                               &group->values[group->inputs[0]].dims, &c)) {
+  reorder_case_t c;
+  if (!reorder_describe(tensors[0], tensors[1],
+                        &group->values[group->inputs[0]].dims, &c)) {
     return rabbet_ok();
   }
   return rabbet_dnnl_offer_first(propose, sink, &rabbet_cpu_dnnl_reorder,
                                  &c.spec, tensors, false);
 }
 
-static rabbet_status_t rabbet_cpu_dnnl_reorder_compile(
+static rabbet_status_t cpu_dnnl_reorder_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   int32_t x = group->inputs[0], y = group->outputs[0];
   const rabbet_group_value_t* from = &group->values[x];
   const rabbet_group_value_t* to = &group->values[y];
-  rabbet_reorder_case_t c;
-  if (!rabbet_reorder_describe(
-          (rabbet_type_format_t){from->dtype, from->format},
-          (rabbet_type_format_t){to->dtype, to->format},
-          rabbet_dnnl_dims(program, x), &c)) {
+  reorder_case_t c;
+  if (!reorder_describe((rabbet_type_format_t){from->dtype, from->format},
+                        (rabbet_type_format_t){to->dtype, to->format},
+                        rabbet_dnnl_dims(program, x), &c)) {
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED, "oneDNN does not convert %s %s to %s %s",
         rabbet_dtype_name(from->dtype), rabbet_format_name(from->format),
@@ -110,10 +105,10 @@ static rabbet_status_t rabbet_cpu_dnnl_reorder_compile(
   return rabbet_dnnl_end_output(program, y, out, &bindings[1].ref);
 }
 
-static bool rabbet_cpu_dnnl_reorder_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_dnnl_reorder_takes(const rabbet_kernel_spec_t* spec) {
   const uint32_t rules = RABBET_TAKES_FORMATS | RABBET_TAKES_ANY_TYPES;
   return rabbet_takes_node(spec->group, RABBET_OP_CAST, rules) ||
          rabbet_takes_node(spec->group, RABBET_OP_IDENTITY, rules);
 }
 
-RABBET_DNNL_CLASS(rabbet_cpu_dnnl_reorder, "dnnl.reorder", 1);
+RABBET_DNNL_CLASS(cpu_dnnl_reorder, "dnnl.reorder", 1);

@@ -2,15 +2,15 @@
 
 #include <stdio.h>
 
-typedef struct rabbet_dnnl_first_t {
+typedef struct first_t {
   int32_t id;
   bool is_reference, found;
   char name[48];
-} rabbet_dnnl_first_t;
+} first_t;
 
-static rabbet_status_t rabbet_dnnl_first_visit(
+static rabbet_status_t first_visit(
     void* context, const rabbet_dnnl_implementation_t* implementation) {
-  rabbet_dnnl_first_t* first = context;
+  first_t* first = context;
   if (first->found) return rabbet_ok();
   first->found = true;
   first->id = implementation->id;
@@ -25,10 +25,10 @@ rabbet_status_t rabbet_dnnl_offer_first(const rabbet_propose_t* propose,
                                         const rabbet_dnnl_spec_t* spec,
                                         const rabbet_type_format_t* tensors,
                                         bool in_place) {
-  rabbet_dnnl_first_t first = {.found = false};
-  RABBET_RETURN_IF_ERROR(
-      rabbet_dnnl_enumerate(rabbet_cpu_dnnl(propose->device), spec,
-                            propose->threads, rabbet_dnnl_first_visit, &first));
+  first_t first = {.found = false};
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_enumerate(rabbet_cpu_dnnl(propose->device),
+                                               spec, propose->threads,
+                                               first_visit, &first));
   if (!first.found || first.is_reference) return rabbet_ok();
   const int32_t over = 0;
   rabbet_candidate_t candidate = {

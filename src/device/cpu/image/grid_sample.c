@@ -15,20 +15,19 @@ struct rabbet_kernel_state_t {
   int64_t pieces;  // of a plane of the output
 };
 
-static rabbet_status_t rabbet_cpu_grid_sample_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_grid_sample_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "points", -1);
 }
 
-static rabbet_status_t rabbet_cpu_grid_sample_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_grid_sample_propose(const rabbet_propose_t* propose,
+                                               rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_GRID_SAMPLE))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_grid_sample, NULL,
-                              rabbet_cpu_grid_sample_body);
+                              cpu_grid_sample_body);
 }
 
-static rabbet_status_t rabbet_cpu_grid_sample_prepare(
+static rabbet_status_t cpu_grid_sample_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -58,14 +57,14 @@ static rabbet_status_t rabbet_cpu_grid_sample_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_grid_call_t {
+typedef struct grid_call_t {
   const rabbet_kernel_state_t* state;
   const void *source, *grid;
   void* target;
-} rabbet_grid_call_t;
+} grid_call_t;
 
-static inline float rabbet_grid_load(rabbet_dtype_t dtype, const void* data,
-                                     int64_t at) {
+static inline float grid_load(rabbet_dtype_t dtype, const void* data,
+                              int64_t at) {
   switch (dtype) {
     case RABBET_DTYPE_HALF:
       return rabbet_half_to_float(((const uint16_t*)data)[at]);
@@ -76,9 +75,9 @@ static inline float rabbet_grid_load(rabbet_dtype_t dtype, const void* data,
   }
 }
 
-static void rabbet_grid_channel(const rabbet_grid_call_t* call,
-                                const rabbet_grid_taps_t* taps, int64_t points,
-                                int64_t from, int64_t to) {
+static void grid_channel(const grid_call_t* call,
+                         const rabbet_grid_taps_t* taps, int64_t points,
+                         int64_t from, int64_t to) {
   rabbet_dtype_t dtype = call->state->dtype;
   for (int64_t p = 0; p < points; ++p) {
     float sum = 0;
@@ -90,7 +89,7 @@ static void rabbet_grid_channel(const rabbet_grid_call_t* call,
       continue;
     }
     for (int i = 0; i < taps[p].count; ++i)
-      sum += rabbet_grid_load(dtype, call->source, from + taps[p].offset[i]) *
+      sum += grid_load(dtype, call->source, from + taps[p].offset[i]) *
              taps[p].weight[i];
     ((uint16_t*)call->target)[to + p] = dtype == RABBET_DTYPE_HALF
                                             ? rabbet_float_to_half(sum)
@@ -98,8 +97,8 @@ static void rabbet_grid_channel(const rabbet_grid_call_t* call,
   }
 }
 
-static void rabbet_grid_items(void* context, int64_t first, int64_t last) {
-  const rabbet_grid_call_t* call = context;
+static void grid_items(void* context, int64_t first, int64_t last) {
+  const grid_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   rabbet_grid_taps_t taps[POINTS];
   int32_t axes = state->sample.spatial;
@@ -111,32 +110,32 @@ static void rabbet_grid_items(void* context, int64_t first, int64_t last) {
       float point[RABBET_GRID_AXES];
       int64_t at = (batch * state->out_plane + begin + p) * axes;
       for (int32_t i = 0; i < axes; ++i)
-        point[i] = rabbet_grid_load(state->grid_type, call->grid, at + i);
+        point[i] = grid_load(state->grid_type, call->grid, at + i);
       rabbet_grid_sample_find(&state->sample, point, &taps[p]);
     }
     for (int64_t c = 0; c < state->channels; ++c) {
       int64_t plane = batch * state->channels + c;
-      rabbet_grid_channel(call, taps, points, plane * state->in_plane,
-                          plane * state->out_plane + begin);
+      grid_channel(call, taps, points, plane * state->in_plane,
+                   plane * state->out_plane + begin);
     }
   }
 }
 
-static rabbet_status_t rabbet_cpu_grid_sample_enqueue(
+static rabbet_status_t cpu_grid_sample_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_grid_call_t run = {.state = state,
-                            .source = rabbet_node_input_at(kernel, call, 0),
-                            .grid = rabbet_node_input_at(kernel, call, 1),
-                            .target = rabbet_node_output(kernel, call, 0)};
+  grid_call_t run = {.state = state,
+                     .source = rabbet_node_input_at(kernel, call, 0),
+                     .grid = rabbet_node_input_at(kernel, call, 1),
+                     .target = rabbet_node_output(kernel, call, 0)};
   int64_t work = POINTS * (state->channels + 8) * 16;
   rabbet_cpu_parallel(state->batch * state->pieces,
                       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
-                      rabbet_grid_items, &run);
+                      grid_items, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_grid_sample, GRID_SAMPLE, 0)
+RABBET_TAKES_NODE(cpu_grid_sample, GRID_SAMPLE, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_grid_sample, "cpu.grid_sample", 1);
+RABBET_NODE_CLASS(cpu_grid_sample, "cpu.grid_sample", 1);

@@ -24,7 +24,7 @@ struct rabbet_kernel_state_t {
   float* weights;
 };
 
-static int64_t rabbet_resize_rows(const rabbet_resize_plan_t* plan) {
+static int64_t resize_rows(const rabbet_resize_plan_t* plan) {
   int64_t rows = 1;
   for (int32_t i = 0; i + 1 < plan->rank; ++i)
     rows *= plan->steps[i].taps;
@@ -33,7 +33,7 @@ static int64_t rabbet_resize_rows(const rabbet_resize_plan_t* plan) {
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_resize_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_resize_body(rabbet_proposal_t* proposal) {
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   uint32_t mask = 0;
@@ -43,25 +43,24 @@ static rabbet_status_t rabbet_cpu_resize_body(rabbet_proposal_t* proposal) {
 }
 
 // Cubic interpolation along many axes is left to the reference.
-static bool rabbet_resize_is_small(const rabbet_group_t* group) {
+static bool resize_is_small(const rabbet_group_t* group) {
   const rabbet_group_node_t* node = &group->nodes[0];
   return rabbet_node_int(node, "resize_mode") != RABBET_INTERPOLATION_CUBIC ||
          group->values[node->inputs[0]].dims.rank <= 5;
 }
 
-static rabbet_status_t rabbet_cpu_resize_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_resize_propose(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_RESIZE) ||
-      !rabbet_resize_is_small(propose->group))
+      !resize_is_small(propose->group))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_resize, NULL,
-                              rabbet_cpu_resize_body);
+                              cpu_resize_body);
 }
 
-static void rabbet_resize_set(const rabbet_node_kernel_t* kernel,
-                              const rabbet_resize_plan_t* plan, int threads,
-                              rabbet_kernel_state_t* state,
-                              size_t* out_workspace) {
+static void resize_set(const rabbet_node_kernel_t* kernel,
+                       const rabbet_resize_plan_t* plan, int threads,
+                       rabbet_kernel_state_t* state, size_t* out_workspace) {
   state->plan = *plan;
   state->dtype = kernel->group->values[kernel->node->inputs[0]].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
@@ -81,47 +80,47 @@ static void rabbet_resize_set(const rabbet_node_kernel_t* kernel,
   *out_workspace = (size_t)(rabbet_cpu_slots(threads) * state->row_step);
 }
 
-static rabbet_status_t rabbet_cpu_resize_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_resize_prepare(rabbet_kernel_t* base,
+                                          const rabbet_kernel_shapes_t* shapes,
+                                          rabbet_kernel_state_t** out_state,
+                                          size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   rabbet_resize_plan_t plan;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_resize_plan(kernel, shapes, &plan));
-  if (rabbet_resize_rows(&plan) > MOST_ROWS)
+  if (resize_rows(&plan) > MOST_ROWS)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': a row made of %lld rows is more than "
                          "cpu.resize takes",
-                         kernel->node->name,
-                         (long long)rabbet_resize_rows(&plan));
+                         kernel->node->name, (long long)resize_rows(&plan));
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
       base, sizeof(**out_state) + (size_t)plan.entries * 2 * sizeof(int32_t),
       out_state));
-  rabbet_resize_set(kernel, &plan, shapes->threads, *out_state, out_workspace);
+  resize_set(kernel, &plan, shapes->threads, *out_state, out_workspace);
   return rabbet_ok();
 }
 
 // ---- Rows ------------------------------------------------------------------
 
-typedef struct rabbet_resize_call_t {
+typedef struct resize_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   char* target;
   char* workspace;
   int64_t outside;  // the element, in its type
   const rabbet_vectors_t* vectors;
-} rabbet_resize_call_t;
+} resize_call_t;
 
-typedef struct rabbet_resize_line_t {
+typedef struct resize_line_t {
   int count;
   int64_t offsets[MOST_ROWS];  // elements
   float weights[MOST_ROWS];
-} rabbet_resize_line_t;
+} resize_line_t;
 
 // The rows of the input for a row of the output; none if it lies outside.
-static void rabbet_resize_find(const rabbet_kernel_state_t* state, int64_t line,
-                               rabbet_resize_line_t* out) {
+static void resize_find(const rabbet_kernel_state_t* state, int64_t line,
+                        resize_line_t* out) {
   const rabbet_resize_plan_t* plan = &state->plan;
   out->count = 1;
   out->offsets[0] = 0;
@@ -152,8 +151,8 @@ static void rabbet_resize_find(const rabbet_kernel_state_t* state, int64_t line,
   for (int64_t i = 0; i < count; ++i) \
   ((type*)target)[i] = ((const type*)source)[positions[i]]
 
-static void rabbet_resize_choose(const rabbet_resize_call_t* call,
-                                 const char* source, char* target) {
+static void resize_choose(const resize_call_t* call, const char* source,
+                          char* target) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_resize_step_t* last = &state->plan.steps[state->plan.rank - 1];
   const int32_t* positions = state->positions + last->table;
@@ -178,17 +177,15 @@ static void rabbet_resize_choose(const rabbet_resize_call_t* call,
     rabbet_copy_bytes(target + i * bytes, source + positions[i] * bytes, bytes);
 }
 
-static void rabbet_resize_convert(rabbet_convert_fn_t convert,
-                                  const char* source, int64_t size,
-                                  char* target, int64_t target_size,
-                                  int64_t count) {
+static void resize_convert(rabbet_convert_fn_t convert, const char* source,
+                           int64_t size, char* target, int64_t target_size,
+                           int64_t count) {
   for (int64_t i = 0; i < count; i += RABBET_LANES)
     convert(source + i * size, target + i * target_size,
             rabbet_min_i64(RABBET_LANES, count - i));
 }
 
-static void rabbet_resize_outside(const rabbet_resize_call_t* call,
-                                  char* target) {
+static void resize_outside(const resize_call_t* call, char* target) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_resize_step_t* last = &state->plan.steps[state->plan.rank - 1];
   const float* weights = state->weights + last->table;
@@ -199,9 +196,9 @@ static void rabbet_resize_outside(const rabbet_resize_call_t* call,
                            state->plan.inner, state->size);
 }
 
-static void rabbet_resize_interpolate(const rabbet_resize_call_t* call,
-                                      const rabbet_resize_line_t* line,
-                                      float* scratch, char* target) {
+static void resize_interpolate(const resize_call_t* call,
+                               const resize_line_t* line, float* scratch,
+                               char* target) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_resize_step_t* last = &state->plan.steps[state->plan.rank - 1];
   rabbet_convert_fn_t from = call->vectors->to_float[state->dtype];
@@ -213,8 +210,8 @@ static void rabbet_resize_interpolate(const rabbet_resize_call_t* call,
     const char* source = call->source + line->offsets[k] * state->size;
     const float* x = from ? row : (const float*)source;
     if (from)
-      rabbet_resize_convert(from, source, state->size, (char*)row,
-                            sizeof(float), state->in_row);
+      resize_convert(from, source, state->size, (char*)row, sizeof(float),
+                     state->in_row);
     if (line->count == 1)
       summed = x;
     else
@@ -224,59 +221,58 @@ static void rabbet_resize_interpolate(const rabbet_resize_call_t* call,
                           state->weights + last->table, last->taps, last->out,
                           state->plan.inner, to ? out : (float*)target);
   if (to)
-    rabbet_resize_convert(to, (const char*)out, sizeof(float), target,
-                          state->size, state->out_row);
+    resize_convert(to, (const char*)out, sizeof(float), target, state->size,
+                   state->out_row);
 }
 
-static void rabbet_resize_lines(void* context, int64_t first, int64_t last) {
-  const rabbet_resize_call_t* call = context;
+static void resize_lines(void* context, int64_t first, int64_t last) {
+  const resize_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   bool nearest = state->plan.resize.mode == RABBET_INTERPOLATION_NEAREST;
   bool crops = state->plan.resize.coordinate == RABBET_COORDINATE_CROP;
   int64_t bytes = state->out_row * state->size, before = -1;
   float* scratch =
       (float*)(call->workspace + rabbet_cpu_slot() * state->row_step);
-  rabbet_resize_line_t line;
+  resize_line_t line;
   for (int64_t i = first; i < last; ++i) {
     char* target = call->target + i * bytes;
-    rabbet_resize_find(state, i, &line);
+    resize_find(state, i, &line);
     if (line.count == 0) {
       rabbet_fill_elements(target, (const char*)&call->outside, state->out_row,
                            state->size);
     } else if (!nearest) {
-      rabbet_resize_interpolate(call, &line, scratch, target);
+      resize_interpolate(call, &line, scratch, target);
     } else if (line.offsets[0] == before) {
       // The row that was written last, once more.
       __builtin_memcpy(target, target - bytes, (size_t)bytes);
     } else {
-      rabbet_resize_choose(call, call->source + line.offsets[0] * state->size,
-                           target);
+      resize_choose(call, call->source + line.offsets[0] * state->size, target);
     }
-    if (crops && line.count > 0) rabbet_resize_outside(call, target);
+    if (crops && line.count > 0) resize_outside(call, target);
     before = nearest && line.count > 0 ? line.offsets[0] : -1;
   }
 }
 
-static rabbet_status_t rabbet_cpu_resize_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_resize_enqueue(rabbet_kernel_t* base,
+                                          rabbet_kernel_state_t* state,
+                                          const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   if (state->plan.is_empty) return rabbet_ok();
-  rabbet_resize_call_t run = {.state = state,
-                              .source = call->inputs[rabbet_group_input_of(
-                                  kernel->group, kernel->node->inputs[0])],
-                              .target = call->outputs[0],
-                              .workspace = call->workspace,
-                              .vectors = rabbet_vectors()};
+  resize_call_t run = {.state = state,
+                       .source = call->inputs[rabbet_group_input_of(
+                           kernel->group, kernel->node->inputs[0])],
+                       .target = call->outputs[0],
+                       .workspace = call->workspace,
+                       .vectors = rabbet_vectors()};
   rabbet_store_double(state->dtype, &run.outside, 0,
                       state->plan.resize.outside);
   rabbet_cpu_parallel(state->lines,
                       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES /
                                             (state->out_row * state->size)),
-                      rabbet_resize_lines, &run);
+                      resize_lines, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_resize, RESIZE, RABBET_TAKES_ONE_FORMAT)
+RABBET_TAKES_NODE(cpu_resize, RESIZE, RABBET_TAKES_ONE_FORMAT)
 
-RABBET_NODE_CLASS(rabbet_cpu_resize, "cpu.resize", 1);
+RABBET_NODE_CLASS(cpu_resize, "cpu.resize", 1);

@@ -15,20 +15,19 @@ struct rabbet_kernel_state_t {
   rabbet_convert_fn_t first, second;
 };
 
-static bool rabbet_cast_is_narrow_float(rabbet_dtype_t dtype) {
+static bool cast_is_narrow_float(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_FP8 || dtype == RABBET_DTYPE_E8M0;
 }
 
-static void rabbet_cast_choose(rabbet_kernel_state_t* state) {
+static void cast_choose(rabbet_kernel_state_t* state) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   rabbet_dtype_t from = state->from, to = state->to;
   state->is_copy =
-      from == to ||
-      (state->from_size == 1 && state->to_size == 1 &&
-       to != RABBET_DTYPE_BOOL && !rabbet_cast_is_narrow_float(from) &&
-       !rabbet_cast_is_narrow_float(to));
-  if (state->is_copy || rabbet_cast_is_narrow_float(from) ||
-      rabbet_cast_is_narrow_float(to)) {
+      from == to || (state->from_size == 1 && state->to_size == 1 &&
+                     to != RABBET_DTYPE_BOOL && !cast_is_narrow_float(from) &&
+                     !cast_is_narrow_float(to));
+  if (state->is_copy || cast_is_narrow_float(from) ||
+      cast_is_narrow_float(to)) {
     return;
   }
   if (rabbet_dtype_is_float(from) || rabbet_dtype_is_float(to)) {
@@ -49,7 +48,7 @@ static void rabbet_cast_choose(rabbet_kernel_state_t* state) {
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_cast_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_cast_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
@@ -69,19 +68,20 @@ static rabbet_status_t rabbet_cpu_cast_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_cast_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_cast_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_CAST) &&
       !rabbet_node_is(propose->group, RABBET_OP_IDENTITY)) {
     return rabbet_ok();
   }
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_cast, NULL,
-                              rabbet_cpu_cast_body);
+                              cpu_cast_body);
 }
 
-static rabbet_status_t rabbet_cpu_cast_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_cast_prepare(rabbet_kernel_t* base,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_kernel_state_t** out_state,
+                                        size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   int32_t in = kernel->node->inputs[0], out = kernel->node->outputs[0];
   const rabbet_group_value_t* values = kernel->group->values;
@@ -99,20 +99,20 @@ static rabbet_status_t rabbet_cpu_cast_prepare(
   state->from_size = rabbet_dtype_bits(state->from) / 8;
   state->to_size = rabbet_dtype_bits(state->to) / 8;
   state->count = count;
-  rabbet_cast_choose(state);
+  cast_choose(state);
   return rabbet_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_cast_call_t {
+typedef struct cast_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   char* target;
-} rabbet_cast_call_t;
+} cast_call_t;
 
-static void rabbet_cast_block(const rabbet_kernel_state_t* state,
-                              const char* source, char* target, int64_t count) {
+static void cast_block(const rabbet_kernel_state_t* state, const char* source,
+                       char* target, int64_t count) {
   if (state->first && state->second) {
     float lanes[RABBET_LANES];
     state->first(source, lanes, count);
@@ -124,37 +124,37 @@ static void rabbet_cast_block(const rabbet_kernel_state_t* state,
   }
 }
 
-static void rabbet_cast_range(void* context, int64_t begin, int64_t end) {
-  const rabbet_cast_call_t* call = context;
+static void cast_range(void* context, int64_t begin, int64_t end) {
+  const cast_call_t* call = context;
   for (int64_t i = begin; i < end; i += RABBET_LANES) {
-    rabbet_cast_block(call->state, call->source + i * call->state->from_size,
-                      call->target + i * call->state->to_size,
-                      rabbet_min_i64(end - i, RABBET_LANES));
+    cast_block(call->state, call->source + i * call->state->from_size,
+               call->target + i * call->state->to_size,
+               rabbet_min_i64(end - i, RABBET_LANES));
   }
 }
 
-static rabbet_status_t rabbet_cpu_cast_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_cast_enqueue(rabbet_kernel_t* base,
+                                        rabbet_kernel_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
   (void)base;
   if (state->is_copy) {
     rabbet_copy_flat(call->outputs[0], call->inputs[0],
                      state->count * state->to_size);
     return rabbet_ok();
   }
-  rabbet_cast_call_t run = {state, call->inputs[0], call->outputs[0]};
+  cast_call_t run = {state, call->inputs[0], call->outputs[0]};
   rabbet_cpu_parallel(state->count,
                       RABBET_CPU_GRAIN_BYTES /
                           (state->from_size + state->to_size) / RABBET_LANES *
                           RABBET_LANES,
-                      rabbet_cast_range, &run);
+                      cast_range, &run);
   return rabbet_ok();
 }
 
-static bool rabbet_cpu_cast_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_cast_takes(const rabbet_kernel_spec_t* spec) {
   const uint32_t rules = RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_ANY_TYPES;
   return rabbet_takes_node(spec->group, RABBET_OP_CAST, rules) ||
          rabbet_takes_node(spec->group, RABBET_OP_IDENTITY, rules);
 }
 
-RABBET_NODE_CLASS(rabbet_cpu_cast, "cpu.cast", 1);
+RABBET_NODE_CLASS(cpu_cast, "cpu.cast", 1);

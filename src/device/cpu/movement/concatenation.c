@@ -18,8 +18,7 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_concatenation_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_concatenation_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
@@ -40,18 +39,18 @@ static rabbet_status_t rabbet_cpu_concatenation_body(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_concatenation_propose(
+static rabbet_status_t cpu_concatenation_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_CONCATENATION)) {
     return rabbet_ok();
   }
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_concatenation, NULL,
-                              rabbet_cpu_concatenation_body);
+                              cpu_concatenation_body);
 }
 
 // ---- Preparing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_concatenation_prepare(
+static rabbet_status_t cpu_concatenation_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -72,16 +71,15 @@ static rabbet_status_t rabbet_cpu_concatenation_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_concatenation_call_t {
+typedef struct concatenation_call_t {
   const rabbet_node_kernel_t* kernel;
   const rabbet_kernel_state_t* state;
   const rabbet_kernel_call_t* call;
-} rabbet_concatenation_call_t;
+} concatenation_call_t;
 
 // The bytes [begin, end) of the output.
-static void rabbet_concatenation_copy(void* context, int64_t begin,
-                                      int64_t end) {
-  const rabbet_concatenation_call_t* run = context;
+static void concatenation_copy(void* context, int64_t begin, int64_t end) {
+  const concatenation_call_t* run = context;
   const rabbet_kernel_state_t* state = run->state;
   const rabbet_group_node_t* node = run->kernel->node;
   char* target = run->call->outputs[0];
@@ -105,18 +103,17 @@ static void rabbet_concatenation_copy(void* context, int64_t begin,
   }
 }
 
-static rabbet_status_t rabbet_cpu_concatenation_enqueue(
+static rabbet_status_t cpu_concatenation_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  rabbet_concatenation_call_t run = {(const rabbet_node_kernel_t*)base, state,
-                                     call};
+  concatenation_call_t run = {(const rabbet_node_kernel_t*)base, state, call};
   rabbet_cpu_parallel(state->outer * state->row, RABBET_CPU_GRAIN_BYTES,
-                      rabbet_concatenation_copy, &run);
+                      concatenation_copy, &run);
   return rabbet_ok();
 }
 
-static bool rabbet_cpu_concatenation_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_concatenation_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_concatenation_takes(spec->group);
 }
 
-RABBET_NODE_CLASS(rabbet_cpu_concatenation, "cpu.concatenation", 1);
+RABBET_NODE_CLASS(cpu_concatenation, "cpu.concatenation", 1);

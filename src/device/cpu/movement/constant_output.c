@@ -10,22 +10,21 @@ struct rabbet_kernel_state_t {
   int64_t dims[RABBET_MAX_RANK];
 };
 
-static rabbet_status_t rabbet_cpu_constant_output_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_constant_output_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "copy", -1);
 }
 
-static rabbet_status_t rabbet_cpu_constant_output_propose(
+static rabbet_status_t cpu_constant_output_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SHAPE) &&
       !rabbet_node_is(propose->group, RABBET_OP_CONSTANT)) {
     return rabbet_ok();
   }
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_constant_output, NULL,
-                              rabbet_cpu_constant_output_body);
+                              cpu_constant_output_body);
 }
 
-static rabbet_status_t rabbet_cpu_constant_output_prepare(
+static rabbet_status_t cpu_constant_output_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_group_node_t* node = ((rabbet_node_kernel_t*)base)->node;
@@ -47,7 +46,7 @@ static rabbet_status_t rabbet_cpu_constant_output_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_constant_output_enqueue(
+static rabbet_status_t cpu_constant_output_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   (void)base;
@@ -55,9 +54,9 @@ static rabbet_status_t rabbet_cpu_constant_output_enqueue(
   return rabbet_ok();
 }
 
-static bool rabbet_cpu_constant_output_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_constant_output_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_takes_node(spec->group, RABBET_OP_SHAPE, 0) ||
          rabbet_takes_node(spec->group, RABBET_OP_CONSTANT, 0);
 }
 
-RABBET_NODE_CLASS(rabbet_cpu_constant_output, "cpu.constant_output", 1);
+RABBET_NODE_CLASS(cpu_constant_output, "cpu.constant_output", 1);

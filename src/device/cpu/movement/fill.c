@@ -10,20 +10,21 @@ struct rabbet_kernel_state_t {
   int64_t count, beta_count;
 };
 
-static rabbet_status_t rabbet_cpu_fills_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_fills_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
 }
 
-static rabbet_status_t rabbet_cpu_fills_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_fills_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_FILL)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_fills, NULL,
-                              rabbet_cpu_fills_body);
+                              cpu_fills_body);
 }
 
-static rabbet_status_t rabbet_cpu_fills_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_fills_prepare(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t** out_state,
+                                         size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_dims_t* out = &shapes->dims[node->outputs[0]];
@@ -43,31 +44,31 @@ static rabbet_status_t rabbet_cpu_fills_prepare(
   return rabbet_ok();
 }
 
-typedef struct rabbet_fill_call_t {
+typedef struct fill_call_t {
   const rabbet_kernel_state_t* state;
   const void *alpha, *beta;
   void* target;
-} rabbet_fill_call_t;
+} fill_call_t;
 
-static void rabbet_fill_part(void* context, int64_t begin, int64_t end) {
-  const rabbet_fill_call_t* call = context;
+static void fill_part(void* context, int64_t begin, int64_t end) {
+  const fill_call_t* call = context;
   rabbet_fill_run(&call->state->plan, call->state->dtype, call->alpha,
                   call->beta, call->state->beta_count, call->target, begin,
                   end);
 }
 
-static rabbet_status_t rabbet_cpu_fills_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_fills_enqueue(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_fill_call_t run = {.state = state,
-                            .alpha = rabbet_node_input_at(kernel, call, 1),
-                            .beta = rabbet_node_input_at(kernel, call, 2),
-                            .target = rabbet_node_output(kernel, call, 0)};
-  rabbet_cpu_parallel(state->count, 4096, rabbet_fill_part, &run);
+  fill_call_t run = {.state = state,
+                     .alpha = rabbet_node_input_at(kernel, call, 1),
+                     .beta = rabbet_node_input_at(kernel, call, 2),
+                     .target = rabbet_node_output(kernel, call, 0)};
+  rabbet_cpu_parallel(state->count, 4096, fill_part, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_fills, FILL, 0)
+RABBET_TAKES_NODE(cpu_fills, FILL, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_fills, "cpu.fill", 1);
+RABBET_NODE_CLASS(cpu_fills, "cpu.fill", 1);

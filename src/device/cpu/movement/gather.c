@@ -26,76 +26,74 @@ struct rabbet_kernel_state_t {
   int64_t strides[RABBET_MAX_RANK];  // bytes, of the data
 };
 
-static inline int64_t rabbet_gather_index(rabbet_dtype_t dtype,
-                                          const void* indices, int64_t at) {
+static inline int64_t gather_index(rabbet_dtype_t dtype, const void* indices,
+                                   int64_t at) {
   return dtype == RABBET_DTYPE_INT32 ? ((const int32_t*)indices)[at]
                                      : ((const int64_t*)indices)[at];
 }
 
 // -1 if out of bounds.
-static inline int64_t rabbet_gather_position(int64_t index, int64_t extent) {
+static inline int64_t gather_position(int64_t index, int64_t extent) {
   if (index < 0) index += extent;
   return index >= 0 && index < extent ? index : -1;
 }
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_gather_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_gather_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, RABBET_CPU_OFFER_LINEAR, "rows", -1);
 }
 
-static rabbet_status_t rabbet_cpu_gather_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_gather_propose(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_GATHER)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_gather, NULL,
-                              rabbet_cpu_gather_body);
+                              cpu_gather_body);
 }
 
-static int64_t rabbet_gather_product(const rabbet_dims_t* dims, int32_t begin,
-                                     int32_t end) {
+static int64_t gather_product(const rabbet_dims_t* dims, int32_t begin,
+                              int32_t end) {
   int64_t product = 1;
   for (int32_t i = begin; i < end; ++i)
     product *= dims->d[i];
   return product;
 }
 
-static void rabbet_gather_set_default(const rabbet_dims_t* data,
-                                      const rabbet_dims_t* indices,
-                                      int32_t axis, int32_t batch,
-                                      rabbet_kernel_state_t* state) {
-  state->row = rabbet_gather_product(data, axis + 1, data->rank) * state->size;
+static void gather_set_default(const rabbet_dims_t* data,
+                               const rabbet_dims_t* indices, int32_t axis,
+                               int32_t batch, rabbet_kernel_state_t* state) {
+  state->row = gather_product(data, axis + 1, data->rank) * state->size;
   state->depth = 1;
   state->extent[0] = data->d[axis];
   state->bytes[0] = state->row;
-  state->batch = rabbet_gather_product(data, 0, batch);
-  state->outer = rabbet_gather_product(data, batch, axis);
+  state->batch = gather_product(data, 0, batch);
+  state->outer = gather_product(data, batch, axis);
   state->outer_bytes = data->d[axis] * state->row;
   state->batch_bytes = state->outer * state->outer_bytes;
-  state->count = rabbet_gather_product(indices, batch, indices->rank);
+  state->count = gather_product(indices, batch, indices->rank);
 }
 
-static void rabbet_gather_set_nd(const rabbet_dims_t* data,
-                                 const rabbet_dims_t* indices, int32_t batch,
-                                 rabbet_kernel_state_t* state) {
+static void gather_set_nd(const rabbet_dims_t* data,
+                          const rabbet_dims_t* indices, int32_t batch,
+                          rabbet_kernel_state_t* state) {
   state->depth = (int32_t)indices->d[indices->rank - 1];
   int32_t rest = batch + state->depth;
-  state->row = rabbet_gather_product(data, rest, data->rank) * state->size;
+  state->row = gather_product(data, rest, data->rank) * state->size;
   int64_t bytes = state->row;
   for (int32_t i = state->depth - 1; i >= 0; --i) {
     state->extent[i] = data->d[batch + i];
     state->bytes[i] = bytes;
     bytes *= data->d[batch + i];
   }
-  state->batch = rabbet_gather_product(data, 0, batch);
+  state->batch = gather_product(data, 0, batch);
   state->batch_bytes = bytes;
   state->outer = 1;
-  state->count = rabbet_gather_product(indices, batch, indices->rank - 1);
+  state->count = gather_product(indices, batch, indices->rank - 1);
 }
 
-static void rabbet_gather_set_element(const rabbet_dims_t* data,
-                                      const rabbet_dims_t* indices,
-                                      int32_t axis,
-                                      rabbet_kernel_state_t* state) {
+static void gather_set_element(const rabbet_dims_t* data,
+                               const rabbet_dims_t* indices, int32_t axis,
+                               rabbet_kernel_state_t* state) {
   state->dims = *indices;
   state->rank = data->rank;
   state->axis = axis;
@@ -107,12 +105,13 @@ static void rabbet_gather_set_element(const rabbet_dims_t* data,
   state->extent[0] = data->d[axis];
   state->row = indices->d[data->rank - 1] * state->size;
   state->batch = state->outer = 1;
-  state->count = rabbet_gather_product(indices, 0, data->rank - 1);
+  state->count = gather_product(indices, 0, data->rank - 1);
 }
 
-static rabbet_status_t rabbet_cpu_gather_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_gather_prepare(rabbet_kernel_t* base,
+                                          const rabbet_kernel_shapes_t* shapes,
+                                          rabbet_kernel_state_t** out_state,
+                                          size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_dims_t* data = &shapes->dims[node->inputs[0]];
@@ -131,33 +130,31 @@ static rabbet_status_t rabbet_cpu_gather_prepare(
   state->index_type = values[node->inputs[1]].dtype;
   state->size = rabbet_dtype_bits(values[node->inputs[0]].dtype) / 8;
   if (mode == RABBET_GATHER_ELEMENT) {
-    rabbet_gather_set_element(data, indices, axis, state);
+    gather_set_element(data, indices, axis, state);
   } else if (mode == RABBET_GATHER_ND) {
-    rabbet_gather_set_nd(data, indices, batch, state);
+    gather_set_nd(data, indices, batch, state);
   } else {
-    rabbet_gather_set_default(data, indices, axis, batch, state);
+    gather_set_default(data, indices, axis, batch, state);
   }
   return rabbet_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_gather_call_t {
+typedef struct gather_call_t {
   const rabbet_kernel_state_t* state;
   const char* data;
   const void* indices;
   char* target;
-} rabbet_gather_call_t;
+} gather_call_t;
 
 // Bytes from the data's start; -1 if an index is out of bounds.
-static inline int64_t rabbet_gather_find(const rabbet_gather_call_t* call,
-                                         int64_t at) {
+static inline int64_t gather_find(const gather_call_t* call, int64_t at) {
   const rabbet_kernel_state_t* state = call->state;
   int64_t offset = 0;
   for (int32_t i = 0; i < state->depth; ++i) {
-    int64_t position = rabbet_gather_position(
-        rabbet_gather_index(state->index_type, call->indices,
-                            at * state->depth + i),
+    int64_t position = gather_position(
+        gather_index(state->index_type, call->indices, at * state->depth + i),
         state->extent[i]);
     if (position < 0) return -1;
     offset += position * state->bytes[i];
@@ -167,7 +164,7 @@ static inline int64_t rabbet_gather_find(const rabbet_gather_call_t* call,
 
 #define RABBET_GATHER_ROWS(copy, clear)                \
   for (int64_t i = 0; i < count; ++i, target += row) { \
-    int64_t offset = rabbet_gather_find(call, at + i); \
+    int64_t offset = gather_find(call, at + i);        \
     if (offset >= 0) {                                 \
       copy;                                            \
     } else {                                           \
@@ -179,9 +176,8 @@ static inline int64_t rabbet_gather_find(const rabbet_gather_call_t* call,
                      __builtin_memset(target, 0, n))
 
 // `count` rows from index `at` on.
-static void rabbet_gather_rows(const rabbet_gather_call_t* call,
-                               const char* data, int64_t at, int64_t count,
-                               char* target) {
+static void gather_rows(const gather_call_t* call, const char* data, int64_t at,
+                        int64_t count, char* target) {
   int64_t row = call->state->row;
   if (row == 4) {
     RABBET_GATHER_SMALL(4)
@@ -193,14 +189,14 @@ static void rabbet_gather_rows(const rabbet_gather_call_t* call,
   }
 }
 
-static void rabbet_gather_items(void* context, int64_t begin, int64_t end) {
-  const rabbet_gather_call_t* call = context;
+static void gather_items(void* context, int64_t begin, int64_t end) {
+  const gather_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   while (begin < end) {
     int64_t at = begin % state->count, rest = begin / state->count;
     int64_t outer = rest % state->outer, batch = rest / state->outer;
     int64_t count = rabbet_min_i64(end - begin, state->count - at);
-    rabbet_gather_rows(
+    gather_rows(
         call,
         call->data + batch * state->batch_bytes + outer * state->outer_bytes,
         batch * state->count + at, count, call->target + begin * state->row);
@@ -209,8 +205,8 @@ static void rabbet_gather_items(void* context, int64_t begin, int64_t end) {
 }
 
 // ELEMENT: rows of the last axis.
-static void rabbet_gather_elements(void* context, int64_t begin, int64_t end) {
-  const rabbet_gather_call_t* call = context;
+static void gather_elements(void* context, int64_t begin, int64_t end) {
+  const gather_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   int32_t last = state->rank - 1;
   int64_t length = state->dims.d[last], size = state->size;
@@ -226,9 +222,8 @@ static void rabbet_gather_elements(void* context, int64_t begin, int64_t end) {
     }
     char* target = call->target + row * state->row;
     for (int64_t i = 0; i < length; ++i, target += size) {
-      int64_t position = rabbet_gather_position(
-          rabbet_gather_index(state->index_type, call->indices,
-                              row * length + i),
+      int64_t position = gather_position(
+          gather_index(state->index_type, call->indices, row * length + i),
           state->extent[0]);
       if (position < 0) {
         memset(target, 0, (size_t)size);
@@ -241,12 +236,12 @@ static void rabbet_gather_elements(void* context, int64_t begin, int64_t end) {
   }
 }
 
-static rabbet_status_t rabbet_cpu_gather_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_gather_enqueue(rabbet_kernel_t* base,
+                                          rabbet_kernel_state_t* state,
+                                          const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
-  rabbet_gather_call_t run = {
+  gather_call_t run = {
       .state = state,
       .data =
           call->inputs[rabbet_group_input_of(group, kernel->node->inputs[0])],
@@ -258,15 +253,14 @@ static rabbet_status_t rabbet_cpu_gather_enqueue(
   int64_t work = state->row + 16;
   if (state->mode == RABBET_GATHER_ELEMENT)
     work += 16 * state->row / state->size;
-  rabbet_cpu_parallel(state->batch * state->outer * state->count,
-                      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
-                      state->mode == RABBET_GATHER_ELEMENT
-                          ? rabbet_gather_elements
-                          : rabbet_gather_items,
-                      &run);
+  rabbet_cpu_parallel(
+      state->batch * state->outer * state->count,
+      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
+      state->mode == RABBET_GATHER_ELEMENT ? gather_elements : gather_items,
+      &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_gather, GATHER, 0)
+RABBET_TAKES_NODE(cpu_gather, GATHER, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_gather, "cpu.gather", 1);
+RABBET_NODE_CLASS(cpu_gather, "cpu.gather", 1);

@@ -15,12 +15,12 @@ struct rabbet_kernel_state_t {
   int64_t bytes;  // of the cache
 };
 
-static rabbet_status_t rabbet_cpu_kv_cache_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_kv_cache_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   return rabbet_kv_cache_propose(propose, sink, &rabbet_cpu_kv_cache);
 }
 
-static rabbet_status_t rabbet_cpu_kv_cache_prepare(
+static rabbet_status_t cpu_kv_cache_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -46,16 +46,16 @@ static rabbet_status_t rabbet_cpu_kv_cache_prepare(
   return rabbet_ok();
 }
 
-typedef struct rabbet_kv_cache_call_t {
+typedef struct kv_cache_call_t {
   const rabbet_kernel_state_t* state;
   const void* indices;
   const char* update;
   char* cache;
-} rabbet_kv_cache_call_t;
+} kv_cache_call_t;
 
 // Rows [begin, end) of the update, as many at once as lie together.
-static void rabbet_kv_cache_part(void* context, int64_t begin, int64_t end) {
-  const rabbet_kv_cache_call_t* call = context;
+static void kv_cache_part(void* context, int64_t begin, int64_t end) {
+  const kv_cache_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_kv_cache_rows_t* rows = &state->rows;
   for (int64_t r = begin, n = 0; r < end; r += n) {
@@ -74,25 +74,24 @@ static void rabbet_kv_cache_part(void* context, int64_t begin, int64_t end) {
   }
 }
 
-static rabbet_status_t rabbet_cpu_kv_cache_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_kv_cache_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_kv_cache_call_t run = {
-      .state = state,
-      .update = rabbet_node_input_at(kernel, call, 1),
-      .indices = rabbet_node_input_at(kernel, call, 2),
-      .cache = rabbet_node_output(kernel, call, 0)};
+  kv_cache_call_t run = {.state = state,
+                         .update = rabbet_node_input_at(kernel, call, 1),
+                         .indices = rabbet_node_input_at(kernel, call, 2),
+                         .cache = rabbet_node_output(kernel, call, 0)};
   const rabbet_kv_cache_rows_t* rows = &state->rows;
   rabbet_copy_flat(run.cache, rabbet_node_input_at(kernel, call, 0),
                    state->bytes);
   if (state->row == 0) return rabbet_ok();
   rabbet_cpu_parallel(rows->batch * rows->outer * rows->count,
                       rabbet_ceildiv(RABBET_CPU_GRAIN_BYTES, state->row),
-                      rabbet_kv_cache_part, &run);
+                      kv_cache_part, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_kv_cache, KV_CACHE_UPDATE, 0)
+RABBET_TAKES_NODE(cpu_kv_cache, KV_CACHE_UPDATE, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_kv_cache, "cpu.kv_cache", 1);
+RABBET_NODE_CLASS(cpu_kv_cache, "cpu.kv_cache", 1);

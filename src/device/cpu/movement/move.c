@@ -10,7 +10,7 @@
 
 // Whether the last axis, contiguous in the target, can be transposed with one
 // that is contiguous in the source; that one becomes the last but one.
-static bool rabbet_move_find_tiles(rabbet_move_t* move) {
+static bool move_find_tiles(rabbet_move_t* move) {
   int log = __builtin_ctzll((unsigned long long)move->unit);
   if (move->unit > 8 || move->unit != 1 << log || move->rank < 2 ||
       move->target[move->rank - 1] != move->unit) {
@@ -36,7 +36,7 @@ static bool rabbet_move_find_tiles(rabbet_move_t* move) {
 
 // Pieces of about 32 KB: small enough to spread over threads, large enough to
 // pay for it. Tiles are multiples of cache lines, so that threads share none.
-static void rabbet_move_divide(rabbet_move_t* move) {
+static void move_divide(rabbet_move_t* move) {
   const int64_t wanted = 32 * 1024;
   int32_t last = move->rank - 1, outer = last;
   move->side = move->sides = 1;
@@ -75,9 +75,8 @@ void rabbet_move_plan(int32_t rank, const int64_t* extents,
     move->kind = RABBET_MOVE_FLAT;
     return;
   }
-  move->kind =
-      rabbet_move_find_tiles(move) ? RABBET_MOVE_TILES : RABBET_MOVE_ROWS;
-  rabbet_move_divide(move);
+  move->kind = move_find_tiles(move) ? RABBET_MOVE_TILES : RABBET_MOVE_ROWS;
+  move_divide(move);
 }
 
 // ---- Running ---------------------------------------------------------------
@@ -119,26 +118,26 @@ void rabbet_fill_elements(char* target, const char* element, int64_t count,
   }
 }
 
-typedef struct rabbet_move_run_t {
+typedef struct move_run_t {
   const rabbet_move_t* move;
   const char* source;
   char* target;
-} rabbet_move_run_t;
+} move_run_t;
 
-static void rabbet_move_flat(void* context, int64_t begin, int64_t end) {
-  const rabbet_move_run_t* run = context;
+static void move_flat(void* context, int64_t begin, int64_t end) {
+  const move_run_t* run = context;
   memcpy(run->target + begin, run->source + begin, (size_t)(end - begin));
 }
 
 void rabbet_copy_flat(void* target, const void* source, int64_t bytes) {
   if (bytes <= 0 || target == source) return;
-  rabbet_move_run_t run = {NULL, source, target};
-  rabbet_cpu_parallel(bytes, RABBET_CPU_GRAIN_BYTES, rabbet_move_flat, &run);
+  move_run_t run = {NULL, source, target};
+  rabbet_cpu_parallel(bytes, RABBET_CPU_GRAIN_BYTES, move_flat, &run);
 }
 
 // One row of units to places `step` apart.
-static void rabbet_move_row(const rabbet_move_t* move, const char* source,
-                            char* target, int64_t count) {
+static void move_row(const rabbet_move_t* move, const char* source,
+                     char* target, int64_t count) {
   int32_t last = move->rank - 1;
   int64_t from = move->source[last], to = move->target[last];
   if (to == move->unit) {
@@ -151,15 +150,15 @@ static void rabbet_move_row(const rabbet_move_t* move, const char* source,
 }
 
 // Piece number `piece` of the inner axes.
-static void rabbet_move_piece(const rabbet_move_t* move, const char* source,
-                              char* target, int64_t piece) {
+static void move_piece(const rabbet_move_t* move, const char* source,
+                       char* target, int64_t piece) {
   int32_t last = move->rank - 1;
   int64_t begin = piece / move->sides * move->piece;
   int64_t count = rabbet_min_i64(move->piece, move->extent[last] - begin);
   source += begin * move->source[last];
   target += begin * move->target[last];
   if (move->kind != RABBET_MOVE_TILES) {
-    rabbet_move_row(move, source, target, count);
+    move_row(move, source, target, count);
     return;
   }
   int64_t side = piece % move->sides * move->side;
@@ -169,8 +168,8 @@ static void rabbet_move_piece(const rabbet_move_t* move, const char* source,
                   rabbet_min_i64(move->side, move->extent[last - 1] - side));
 }
 
-static void rabbet_move_items(void* context, int64_t begin, int64_t end) {
-  const rabbet_move_run_t* run = context;
+static void move_items(void* context, int64_t begin, int64_t end) {
+  const move_run_t* run = context;
   const rabbet_move_t* move = run->move;
   int32_t outer = move->rank - (move->kind == RABBET_MOVE_TILES ? 2 : 1);
   int64_t at[RABBET_BOX_AXES];
@@ -185,7 +184,7 @@ static void rabbet_move_items(void* context, int64_t begin, int64_t end) {
     target += at[i] * move->target[i];
   }
   for (int64_t item = begin; item < end; ++item) {
-    rabbet_move_piece(move, source, target, piece);
+    move_piece(move, source, target, piece);
     if (++piece < pieces) continue;
     piece = 0;
     for (int32_t i = outer - 1; i >= 0; --i) {
@@ -206,7 +205,7 @@ void rabbet_move_run(const rabbet_move_t* move, const void* source,
     rabbet_copy_flat(target, source, move->unit);
     return;
   }
-  rabbet_move_run_t run = {move, source, target};
+  move_run_t run = {move, source, target};
   int64_t grain = rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / move->item_bytes);
-  rabbet_cpu_parallel(move->items, grain, rabbet_move_items, &run);
+  rabbet_cpu_parallel(move->items, grain, move_items, &run);
 }

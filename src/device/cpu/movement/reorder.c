@@ -39,8 +39,8 @@ static bool reorder_knows(rabbet_type_format_t from, rabbet_type_format_t to) {
           (reorder_is_real(from.dtype) && reorder_is_real(to.dtype)));
 }
 
-static rabbet_status_t rabbet_cpu_reorder_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_reorder_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   if (!propose->fixed || group->input_count != 1 || group->output_count != 1 ||
       !(rabbet_node_is(group, RABBET_OP_IDENTITY) ||
@@ -55,7 +55,7 @@ static rabbet_status_t rabbet_cpu_reorder_propose(
   return rabbet_offer(propose, sink, &candidate);
 }
 
-static bool rabbet_cpu_reorder_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_reorder_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   const uint32_t rules = RABBET_TAKES_FORMATS | RABBET_TAKES_ANY_TYPES;
   if (!rabbet_takes_node(group, RABBET_OP_CAST, rules) &&
@@ -86,9 +86,10 @@ static reorder_side_t reorder_side(const rabbet_group_value_t* value,
   return side;
 }
 
-static rabbet_status_t rabbet_cpu_reorder_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_reorder_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
   const rabbet_group_value_t* from = &group->values[kernel->node->inputs[0]];
@@ -153,9 +154,9 @@ static void reorder_rows(void* context, int64_t begin, int64_t end) {
     reorder_row(call, i / padded, i % padded);
 }
 
-static rabbet_status_t rabbet_cpu_reorder_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_reorder_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
   (void)base;
   reorder_call_t run = {state, call->inputs[0], call->outputs[0]};
   int64_t row = state->positions * (state->from.size + state->to.size);
@@ -166,8 +167,8 @@ static rabbet_status_t rabbet_cpu_reorder_enqueue(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_reorder_create(
-    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+static rabbet_status_t cpu_reorder_create(const rabbet_kernel_spec_t* spec,
+                                          rabbet_kernel_t** out_kernel) {
   return rabbet_node_kernel_create(spec, &rabbet_cpu_reorder, out_kernel);
 }
 
@@ -176,11 +177,11 @@ const rabbet_kernel_class_t rabbet_cpu_reorder = {
     .name = "cpu.reorder",
     .version = 1,
     .flags = RABBET_KERNEL_FALLBACK,
-    .propose = rabbet_cpu_reorder_propose,
-    .create = rabbet_cpu_reorder_create,
+    .propose = cpu_reorder_propose,
+    .create = cpu_reorder_create,
     .destroy = rabbet_node_kernel_destroy,
-    .prepare = rabbet_cpu_reorder_prepare,
+    .prepare = cpu_reorder_prepare,
     .destroy_state = rabbet_node_state_destroy,
-    .enqueue = rabbet_cpu_reorder_enqueue,
-    .takes = rabbet_cpu_reorder_takes,
+    .enqueue = cpu_reorder_enqueue,
+    .takes = cpu_reorder_takes,
 };

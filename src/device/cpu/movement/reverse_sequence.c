@@ -13,21 +13,20 @@ struct rabbet_kernel_state_t {
   int64_t bytes, step;  // that lie together; from one step to the next
 };
 
-static rabbet_status_t rabbet_cpu_reverse_sequence_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_reverse_sequence_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, RABBET_CPU_OFFER_LINEAR, "sequences",
                                -1);
 }
 
-static rabbet_status_t rabbet_cpu_reverse_sequence_propose(
+static rabbet_status_t cpu_reverse_sequence_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_REVERSE_SEQUENCE))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_reverse_sequence, NULL,
-                              rabbet_cpu_reverse_sequence_body);
+                              cpu_reverse_sequence_body);
 }
 
-static rabbet_status_t rabbet_cpu_reverse_sequence_prepare(
+static rabbet_status_t cpu_reverse_sequence_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -57,15 +56,14 @@ static rabbet_status_t rabbet_cpu_reverse_sequence_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_reverse_call_t {
+typedef struct reverse_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   const void* lengths;
   char* target;
-} rabbet_reverse_call_t;
+} reverse_call_t;
 
-static int64_t rabbet_reverse_length(const rabbet_reverse_call_t* call,
-                                     int64_t batch) {
+static int64_t reverse_length(const reverse_call_t* call, int64_t batch) {
   int64_t length = call->state->is_long
                        ? ((const int64_t*)call->lengths)[batch]
                        : ((const int32_t*)call->lengths)[batch];
@@ -73,8 +71,7 @@ static int64_t rabbet_reverse_length(const rabbet_reverse_call_t* call,
 }
 
 // Number `sequence` of (outer, batch, middle), or of (outer, middle, batch).
-static void rabbet_reverse_one(const rabbet_reverse_call_t* call,
-                               int64_t sequence) {
+static void reverse_one(const reverse_call_t* call, int64_t sequence) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_reverse_sequence_t* plan = &state->plan;
   int64_t lying = plan->sequence_first ? plan->middle * plan->second : 1;
@@ -82,7 +79,7 @@ static void rabbet_reverse_one(const rabbet_reverse_call_t* call,
                                        : sequence / plan->middle % plan->first;
   int64_t offset = sequence / lying * state->extent * state->step +
                    sequence % lying * state->bytes;
-  int64_t length = rabbet_reverse_length(call, batch);
+  int64_t length = reverse_length(call, batch);
   const char* from = call->source + offset + (length - 1) * state->step;
   char* to = call->target + offset;
   for (int64_t i = 0; i < length; ++i, from -= state->step, to += state->step)
@@ -93,26 +90,26 @@ static void rabbet_reverse_one(const rabbet_reverse_call_t* call,
     rabbet_copy_bytes(to, from, state->bytes);
 }
 
-static void rabbet_reverse_items(void* context, int64_t begin, int64_t end) {
+static void reverse_items(void* context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i)
-    rabbet_reverse_one(context, i);
+    reverse_one(context, i);
 }
 
-static rabbet_status_t rabbet_cpu_reverse_sequence_enqueue(
+static rabbet_status_t cpu_reverse_sequence_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_reverse_call_t run = {.state = state,
-                               .source = rabbet_node_input_at(kernel, call, 0),
-                               .lengths = rabbet_node_input_at(kernel, call, 1),
-                               .target = rabbet_node_output(kernel, call, 0)};
+  reverse_call_t run = {.state = state,
+                        .source = rabbet_node_input_at(kernel, call, 0),
+                        .lengths = rabbet_node_input_at(kernel, call, 1),
+                        .target = rabbet_node_output(kernel, call, 0)};
   int64_t bytes = rabbet_max_i64(1, state->extent * state->bytes);
   rabbet_cpu_parallel(state->sequences,
                       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / bytes),
-                      rabbet_reverse_items, &run);
+                      reverse_items, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_reverse_sequence, REVERSE_SEQUENCE, 0)
+RABBET_TAKES_NODE(cpu_reverse_sequence, REVERSE_SEQUENCE, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_reverse_sequence, "cpu.reverse_sequence", 1);
+RABBET_NODE_CLASS(cpu_reverse_sequence, "cpu.reverse_sequence", 1);

@@ -17,23 +17,24 @@ struct rabbet_kernel_state_t {
   int64_t reduction, size;
 };
 
-static rabbet_status_t rabbet_cpu_scatter_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_scatter_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
       proposal, "rows",
       rabbet_group_input_of(proposal->propose->group,
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t rabbet_cpu_scatter_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_scatter_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SCATTER)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_scatter, NULL,
-                              rabbet_cpu_scatter_body);
+                              cpu_scatter_body);
 }
 
-static rabbet_status_t rabbet_cpu_scatter_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_scatter_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   rabbet_scatter_t scatter;
@@ -56,23 +57,21 @@ static rabbet_status_t rabbet_cpu_scatter_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_scatter_call_t {
+typedef struct scatter_call_t {
   const rabbet_kernel_state_t* state;
   const void* indices;
   const char* updates;
   char* target;
-} rabbet_scatter_call_t;
+} scatter_call_t;
 
-static int64_t rabbet_scatter_index(const rabbet_scatter_call_t* call,
-                                    int64_t at) {
+static int64_t scatter_index(const scatter_call_t* call, int64_t at) {
   return call->state->index_type == RABBET_DTYPE_INT32
              ? ((const int32_t*)call->indices)[at]
              : ((const int64_t*)call->indices)[at];
 }
 
 // The first element of a row; -1: out of bounds.
-static int64_t rabbet_scatter_find(const rabbet_scatter_call_t* call,
-                                   int64_t row) {
+static int64_t scatter_find(const scatter_call_t* call, int64_t row) {
   const rabbet_scatter_t* s = &call->state->scatter;
   int64_t offset = 0, rest = row;
   for (int32_t i = s->rank - 1; i >= 0; --i) {
@@ -80,7 +79,7 @@ static int64_t rabbet_scatter_find(const rabbet_scatter_call_t* call,
     rest /= s->dims[i];
   }
   for (int32_t i = 0; i < s->depth; ++i) {
-    int64_t index = rabbet_scatter_index(call, row * s->depth + i);
+    int64_t index = scatter_index(call, row * s->depth + i);
     if (index < 0) index += s->extent[i];
     if (index < 0 || index >= s->extent[i]) return -1;
     offset += index * s->stride[i];
@@ -89,8 +88,8 @@ static int64_t rabbet_scatter_find(const rabbet_scatter_call_t* call,
 }
 
 // Elements [at, at + count) of the output with as many updates.
-static void rabbet_scatter_put(const rabbet_scatter_call_t* call, int64_t at,
-                               int64_t from, int64_t count) {
+static void scatter_put(const scatter_call_t* call, int64_t at, int64_t from,
+                        int64_t count) {
   const rabbet_kernel_state_t* state = call->state;
   rabbet_dtype_t dtype = state->dtype;
   int64_t reduction = state->reduction;
@@ -115,26 +114,26 @@ static void rabbet_scatter_put(const rabbet_scatter_call_t* call, int64_t at,
   }
 }
 
-static void rabbet_scatter_part(void* context, int64_t begin, int64_t end) {
-  const rabbet_scatter_call_t* call = context;
+static void scatter_part(void* context, int64_t begin, int64_t end) {
+  const scatter_call_t* call = context;
   const rabbet_scatter_t* s = &call->state->scatter;
   for (int64_t row = 0; row < s->rows; ++row) {
-    int64_t first = rabbet_scatter_find(call, row);
+    int64_t first = scatter_find(call, row);
     int64_t from = rabbet_max_i64(first, begin);
     int64_t to = rabbet_min_i64(first + s->row, end);
     if (first < 0 || from >= to) continue;
-    rabbet_scatter_put(call, from, row * s->row + from - first, to - from);
+    scatter_put(call, from, row * s->row + from - first, to - from);
   }
 }
 
-static rabbet_status_t rabbet_cpu_scatter_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_scatter_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_scatter_call_t run = {.state = state,
-                               .indices = rabbet_node_input_at(kernel, call, 1),
-                               .updates = rabbet_node_input_at(kernel, call, 2),
-                               .target = rabbet_node_output(kernel, call, 0)};
+  scatter_call_t run = {.state = state,
+                        .indices = rabbet_node_input_at(kernel, call, 1),
+                        .updates = rabbet_node_input_at(kernel, call, 2),
+                        .target = rabbet_node_output(kernel, call, 0)};
   const rabbet_scatter_t* s = &state->scatter;
   rabbet_copy_flat(run.target, rabbet_node_input_at(kernel, call, 0),
                    s->elements * state->size);
@@ -142,10 +141,10 @@ static rabbet_status_t rabbet_cpu_scatter_enqueue(
   int64_t work = s->rows * (s->row * state->size + 16);
   int64_t parts = rabbet_max_i64(1, work / RABBET_CPU_GRAIN_BYTES);
   rabbet_cpu_parallel(s->elements, rabbet_ceildiv(s->elements, parts),
-                      rabbet_scatter_part, &run);
+                      scatter_part, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_scatter, SCATTER, 0)
+RABBET_TAKES_NODE(cpu_scatter, SCATTER, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_scatter, "cpu.scatter", 1);
+RABBET_NODE_CLASS(cpu_scatter, "cpu.scatter", 1);

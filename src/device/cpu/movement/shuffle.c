@@ -11,7 +11,7 @@ struct rabbet_kernel_state_t {
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_shuffle_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_shuffle_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   int32_t in = node->inputs[0], out = node->outputs[0];
@@ -40,16 +40,17 @@ static rabbet_status_t rabbet_cpu_shuffle_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_shuffle_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_shuffle_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SHUFFLE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_shuffle, NULL,
-                              rabbet_cpu_shuffle_body);
+                              cpu_shuffle_body);
 }
 
-static rabbet_status_t rabbet_cpu_shuffle_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_shuffle_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   rabbet_shuffle_t shuffle;
   *out_workspace = 0;
@@ -70,9 +71,9 @@ static rabbet_status_t rabbet_cpu_shuffle_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_shuffle_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_shuffle_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const void* source = call->inputs[rabbet_group_input_of(
       kernel->group, kernel->node->inputs[0])];
@@ -84,6 +85,6 @@ static rabbet_status_t rabbet_cpu_shuffle_enqueue(
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
+RABBET_TAKES_NODE(cpu_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
 
-RABBET_NODE_CLASS(rabbet_cpu_shuffle, "cpu.shuffle", 1);
+RABBET_NODE_CLASS(cpu_shuffle, "cpu.shuffle", 1);

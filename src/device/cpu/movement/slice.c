@@ -11,11 +11,11 @@
 enum { INPUT = 0, FILL = 4 };
 
 // Elements of the row's axis whose sources are `step` bytes apart.
-typedef struct rabbet_slice_run_t {
+typedef struct slice_run_t {
   int64_t begin, count;
   int64_t source;  // bytes from the start of the input's row; -1: filled
   int64_t step;
-} rabbet_slice_run_t;
+} slice_run_t;
 
 struct rabbet_kernel_state_t {
   bool is_move;
@@ -28,17 +28,16 @@ struct rabbet_kernel_state_t {
   int64_t copy_count;
   rabbet_copy_run_t* copies;  // behind the runs
   // The axis outside of the row's in the same way: runs of rows.
-  rabbet_slice_run_t* lines;
+  slice_run_t* lines;
   int64_t run_count;
-  rabbet_slice_run_t runs[];
+  slice_run_t runs[];
 };
 
 // ---- Runs ------------------------------------------------------------------
 
 // Cuts the axis into runs; counts them, and writes them if `runs` is not NULL.
-static int64_t rabbet_slice_cut(rabbet_sample_mode_t mode,
-                                const rabbet_slice_axis_t* axis,
-                                rabbet_slice_run_t* runs) {
+static int64_t slice_cut(rabbet_sample_mode_t mode,
+                         const rabbet_slice_axis_t* axis, slice_run_t* runs) {
   int64_t count = 0, begin = 0;
   while (begin < axis->out) {
     int64_t at = axis->start + begin * axis->stride;
@@ -59,10 +58,10 @@ static int64_t rabbet_slice_cut(rabbet_sample_mode_t mode,
     }
     if (runs) {
       runs[count] =
-          (rabbet_slice_run_t){.begin = begin,
-                               .count = n,
-                               .source = first < 0 ? -1 : first * axis->source,
-                               .step = step * axis->source};
+          (slice_run_t){.begin = begin,
+                        .count = n,
+                        .source = first < 0 ? -1 : first * axis->source,
+                        .step = step * axis->source};
     }
     ++count;
     begin += n;
@@ -75,12 +74,11 @@ enum { SHORT_RUN = 8 };
 
 // How many copies the runs are; written if `copies` is not NULL. -1 if some run
 // is long and strided.
-static int64_t rabbet_slice_copies(const rabbet_slice_run_t* runs,
-                                   int64_t count, int64_t unit,
-                                   rabbet_copy_run_t* copies) {
+static int64_t slice_copies(const slice_run_t* runs, int64_t count,
+                            int64_t unit, rabbet_copy_run_t* copies) {
   int64_t n = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const rabbet_slice_run_t* run = &runs[i];
+    const slice_run_t* run = &runs[i];
     bool whole = run->source < 0 || run->count == 1 || run->step == unit;
     if (!whole && run->count > SHORT_RUN) return -1;
     int64_t parts = whole ? 1 : run->count;
@@ -97,7 +95,7 @@ static int64_t rabbet_slice_copies(const rabbet_slice_run_t* runs,
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_slice_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_slice_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
@@ -115,14 +113,14 @@ static rabbet_status_t rabbet_cpu_slice_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_slice_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_slice_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SLICE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_slice, NULL,
-                              rabbet_cpu_slice_body);
+                              cpu_slice_body);
 }
 
-static void rabbet_slice_plan_move(rabbet_kernel_state_t* state) {
+static void slice_plan_move(rabbet_kernel_state_t* state) {
   int64_t extents[RABBET_BOX_AXES + 1], sources[RABBET_BOX_AXES + 1],
       targets[RABBET_BOX_AXES + 1];
   state->is_move = true;
@@ -140,16 +138,16 @@ static void rabbet_slice_plan_move(rabbet_kernel_state_t* state) {
 }
 
 // Room for runs, lines and copies is behind the state.
-static void rabbet_slice_plan_rows(rabbet_kernel_state_t* state) {
+static void slice_plan_rows(rabbet_kernel_state_t* state) {
   const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
-  state->run_count = rabbet_slice_cut(state->window.mode, row, state->runs);
+  state->run_count = slice_cut(state->window.mode, row, state->runs);
   state->lines = state->runs + state->run_count;
   int64_t lines = 1;
   state->rows = 1;
   if (state->window.rank > 1) {
-    lines = rabbet_slice_cut(state->window.mode, row - 1, state->lines);
+    lines = slice_cut(state->window.mode, row - 1, state->lines);
   } else {
-    state->lines[0] = (rabbet_slice_run_t){.count = 1};
+    state->lines[0] = (slice_run_t){.count = 1};
   }
   state->copies = (rabbet_copy_run_t*)(state->lines + lines);
   for (int32_t i = 0; i + 1 < state->window.rank; ++i)
@@ -158,77 +156,75 @@ static void rabbet_slice_plan_rows(rabbet_kernel_state_t* state) {
   state->pieces = rabbet_ceildiv(row->out, state->piece);
   int64_t copies = state->pieces > 1
                        ? -1
-                       : rabbet_slice_copies(state->runs, state->run_count,
-                                             state->window.unit, NULL);
+                       : slice_copies(state->runs, state->run_count,
+                                      state->window.unit, NULL);
   if (copies < 0) return;
-  state->copy_count = rabbet_slice_copies(state->runs, state->run_count,
-                                          state->window.unit, state->copies);
+  state->copy_count = slice_copies(state->runs, state->run_count,
+                                   state->window.unit, state->copies);
 }
 
 // Bytes behind the state.
-static size_t rabbet_slice_room(const rabbet_kernel_state_t* state) {
+static size_t slice_room(const rabbet_kernel_state_t* state) {
   const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
-  int64_t runs = rabbet_slice_cut(state->window.mode, row, NULL);
-  int64_t lines = state->window.rank > 1
-                      ? rabbet_slice_cut(state->window.mode, row - 1, NULL)
-                      : 1;
-  return (size_t)(runs + lines) * sizeof(rabbet_slice_run_t) +
+  int64_t runs = slice_cut(state->window.mode, row, NULL);
+  int64_t lines =
+      state->window.rank > 1 ? slice_cut(state->window.mode, row - 1, NULL) : 1;
+  return (size_t)(runs + lines) * sizeof(slice_run_t) +
          (size_t)runs * SHORT_RUN * sizeof(rabbet_copy_run_t);
 }
 
-static rabbet_status_t rabbet_cpu_slice_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_slice_prepare(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t** out_state,
+                                         size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   rabbet_kernel_state_t made = {0};
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_slice_window(kernel, shapes, &made.window));
   bool nothing = made.window.is_empty, inside = made.window.is_inside;
-  size_t room = nothing || inside ? 0 : rabbet_slice_room(&made);
+  size_t room = nothing || inside ? 0 : slice_room(&made);
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(made) + room, out_state));
   **out_state = made;
   if (nothing) {
     (*out_state)->is_move = true;
   } else if (inside) {
-    rabbet_slice_plan_move(*out_state);
+    slice_plan_move(*out_state);
   } else {
-    rabbet_slice_plan_rows(*out_state);
+    slice_plan_rows(*out_state);
   }
   return rabbet_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_slice_call_t {
+typedef struct slice_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   const char* fill;  // one element, and a pattern of it
   char pattern[RABBET_PATTERN_BYTES];
   char* target;
   const rabbet_vectors_t* vectors;
-} rabbet_slice_call_t;
+} slice_call_t;
 
-static void rabbet_slice_fill(const rabbet_slice_call_t* call, char* target,
-                              int64_t bytes) {
+static void slice_fill(const slice_call_t* call, char* target, int64_t bytes) {
   int64_t size = call->state->window.size;
   rabbet_fill_elements(target, call->fill, bytes / size, size);
 }
 
 // Elements [begin, end) of a row of the output; `source` is the input's row.
-static void rabbet_slice_row(const rabbet_slice_call_t* call,
-                             const char* source, char* target, int64_t begin,
-                             int64_t end) {
+static void slice_row(const slice_call_t* call, const char* source,
+                      char* target, int64_t begin, int64_t end) {
   const rabbet_kernel_state_t* state = call->state;
   int64_t unit = state->window.unit;
   for (int64_t i = 0; i < state->run_count; ++i) {
-    const rabbet_slice_run_t* run = &state->runs[i];
+    const slice_run_t* run = &state->runs[i];
     int64_t first = rabbet_max_i64(run->begin, begin);
     int64_t count = rabbet_min_i64(run->begin + run->count, end) - first;
     if (count <= 0) continue;
     char* to = target + first * unit;
     if (run->source < 0) {
-      rabbet_slice_fill(call, to, count * unit);
+      slice_fill(call, to, count * unit);
       continue;
     }
     const char* from = source + run->source + (first - run->begin) * run->step;
@@ -241,9 +237,9 @@ static void rabbet_slice_row(const rabbet_slice_call_t* call,
 }
 
 // Elements [begin, end) of `count` rows whose sources are `step` bytes apart.
-static void rabbet_slice_rows(const rabbet_slice_call_t* call,
-                              const char* source, int64_t step, char* target,
-                              int64_t count, int64_t begin, int64_t end) {
+static void slice_rows(const slice_call_t* call, const char* source,
+                       int64_t step, char* target, int64_t count, int64_t begin,
+                       int64_t end) {
   const rabbet_kernel_state_t* state = call->state;
   int64_t bytes =
       state->window.axes[state->window.rank - 1].out * state->window.unit;
@@ -253,13 +249,12 @@ static void rabbet_slice_rows(const rabbet_slice_call_t* call,
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    rabbet_slice_row(call, source + i * step, target + i * bytes, begin, end);
+    slice_row(call, source + i * step, target + i * bytes, begin, end);
   }
 }
 
 // The input at a position of the axes outside of the lines; NULL: filled.
-static const char* rabbet_slice_outer(const rabbet_slice_call_t* call,
-                                      int64_t position) {
+static const char* slice_outer(const slice_call_t* call, int64_t position) {
   const rabbet_kernel_state_t* state = call->state;
   const char* source = call->source;
   for (int32_t i = state->window.rank - 3; i >= 0; --i) {
@@ -274,16 +269,16 @@ static const char* rabbet_slice_outer(const rabbet_slice_call_t* call,
   return source;
 }
 
-static const rabbet_slice_run_t* rabbet_slice_find_line(
-    const rabbet_kernel_state_t* state, int64_t at) {
-  const rabbet_slice_run_t* line = state->lines;
+static const slice_run_t* slice_find_line(const rabbet_kernel_state_t* state,
+                                          int64_t at) {
+  const slice_run_t* line = state->lines;
   while (line->begin + line->count <= at)
     ++line;
   return line;
 }
 
-static void rabbet_slice_items(void* context, int64_t first, int64_t last) {
-  const rabbet_slice_call_t* call = context;
+static void slice_items(void* context, int64_t first, int64_t last) {
+  const slice_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   int64_t length = state->window.axes[state->window.rank - 1].out;
   int64_t extent = state->window.rank > 1
@@ -293,28 +288,26 @@ static void rabbet_slice_items(void* context, int64_t first, int64_t last) {
     int64_t row = first / state->pieces;
     int64_t begin = first % state->pieces * state->piece;
     int64_t end = rabbet_min_i64(begin + state->piece, length);
-    const rabbet_slice_run_t* line =
-        rabbet_slice_find_line(state, row % extent);
+    const slice_run_t* line = slice_find_line(state, row % extent);
     int64_t at = row % extent - line->begin;
     int64_t count =
         state->pieces > 1 ? 1 : rabbet_min_i64(line->count - at, last - first);
-    const char* source = rabbet_slice_outer(call, row / extent);
+    const char* source = slice_outer(call, row / extent);
     char* target = call->target + row * length * state->window.unit;
     if (source && line->source >= 0) {
-      rabbet_slice_rows(call, source + line->source + at * line->step,
-                        line->step, target, count, begin, end);
+      slice_rows(call, source + line->source + at * line->step, line->step,
+                 target, count, begin, end);
     } else {
-      rabbet_slice_fill(
-          call, target + begin * state->window.unit,
-          ((count - 1) * length + end - begin) * state->window.unit);
+      slice_fill(call, target + begin * state->window.unit,
+                 ((count - 1) * length + end - begin) * state->window.unit);
     }
     first += count;
   }
 }
 
-static rabbet_status_t rabbet_cpu_slice_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_slice_enqueue(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
   const char* source =
@@ -330,11 +323,11 @@ static rabbet_status_t rabbet_cpu_slice_enqueue(
                    call->inputs[rabbet_group_input_of(group, fill)],
                    group->values[kernel->node->inputs[0]].dtype, &element, 1);
   }
-  rabbet_slice_call_t run = {.state = state,
-                             .source = source,
-                             .fill = (const char*)&element,
-                             .target = call->outputs[0],
-                             .vectors = rabbet_vectors()};
+  slice_call_t run = {.state = state,
+                      .source = source,
+                      .fill = (const char*)&element,
+                      .target = call->outputs[0],
+                      .vectors = rabbet_vectors()};
   rabbet_fill_elements(run.pattern, run.fill,
                        RABBET_PATTERN_BYTES / state->window.size,
                        state->window.size);
@@ -344,11 +337,11 @@ static rabbet_status_t rabbet_cpu_slice_enqueue(
                      state->window.axes[state->window.rank - 1].out);
   rabbet_cpu_parallel(state->rows * state->pieces,
                       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / bytes),
-                      rabbet_slice_items, &run);
+                      slice_items, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_slice, SLICE,
+RABBET_TAKES_NODE(cpu_slice, SLICE,
                   RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
 
-RABBET_NODE_CLASS(rabbet_cpu_slice, "cpu.slice", 1);
+RABBET_NODE_CLASS(cpu_slice, "cpu.slice", 1);

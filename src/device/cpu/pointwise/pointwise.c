@@ -14,35 +14,35 @@
 // nearest cache.
 enum { RABBET_CPU_PW_OPERANDS = 96 };
 
-static bool rabbet_pw_fits(const rabbet_group_t* group) {
+static bool pw_fits(const rabbet_group_t* group) {
   rabbet_pw_lane_t lane;
   return rabbet_pw_is_pointwise(group) &&
          group->input_count + group->output_count <= RABBET_CPU_PW_OPERANDS &&
          rabbet_pw_lane(group, &lane) && rabbet_pw_supports(group, lane);
 }
 
-static rabbet_status_t rabbet_pw_propose(const rabbet_propose_t* propose,
-                                         rabbet_candidate_sink_t sink) {
+static rabbet_status_t pw_propose(const rabbet_propose_t* propose,
+                                  rabbet_candidate_sink_t sink) {
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   static const char* const tactics[] = {"one pass"};
   const rabbet_pw_offers_t offers = {&rabbet_cpu_pointwise, formats, 3, tactics,
                                      1};
-  if (!rabbet_pw_fits(propose->group)) return rabbet_ok();
+  if (!pw_fits(propose->group)) return rabbet_ok();
   return rabbet_pw_offer(propose, sink, &offers);
 }
 
-static bool rabbet_pw_takes(const rabbet_kernel_spec_t* spec) {
-  return rabbet_pw_fits(spec->group);
+static bool pw_takes(const rabbet_kernel_spec_t* spec) {
+  return pw_fits(spec->group);
 }
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_pw_kernel_t {
+typedef struct pw_kernel_t {
   rabbet_kernel_t base;
   rabbet_allocator_t allocator;
   const rabbet_group_t* group;
-} rabbet_pw_kernel_t;
+} pw_kernel_t;
 
 struct rabbet_kernel_state_t {
   rabbet_pw_space_t space;
@@ -66,14 +66,14 @@ struct rabbet_kernel_state_t {
   int64_t stream_bytes[RABBET_CPU_PW_OPERANDS];  // a tile of each
 };
 
-static rabbet_status_t rabbet_pw_create(const rabbet_kernel_spec_t* spec,
-                                        rabbet_kernel_t** out_kernel) {
+static rabbet_status_t pw_create(const rabbet_kernel_spec_t* spec,
+                                 rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
-  if (!rabbet_pw_fits(spec->group)) {
+  if (!pw_fits(spec->group)) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the group holds layers that are not element-wise");
   }
-  rabbet_pw_kernel_t* kernel = NULL;
+  pw_kernel_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
   kernel->base.kernel_class = &rabbet_cpu_pointwise;
@@ -83,14 +83,14 @@ static rabbet_status_t rabbet_pw_create(const rabbet_kernel_spec_t* spec,
   return rabbet_ok();
 }
 
-static void rabbet_pw_destroy(rabbet_kernel_t* base) {
-  if (base) rabbet_free(((rabbet_pw_kernel_t*)base)->allocator, base);
+static void pw_destroy(rabbet_kernel_t* base) {
+  if (base) rabbet_free(((pw_kernel_t*)base)->allocator, base);
 }
 
 // Enough work for a thread to be worth waking: about 20 microseconds.
 enum { WORK_PER_PIECE = 1 << 17, MIN_CHUNK = 2048 };
 
-static void rabbet_pw_divide(rabbet_kernel_state_t* state, int threads) {
+static void pw_divide(rabbet_kernel_state_t* state, int threads) {
   state->rows = 1;
   for (int i = 0; i + 1 < state->space.rank; ++i) {
     state->rows *= state->space.extent[i];
@@ -109,7 +109,7 @@ static void rabbet_pw_divide(rabbet_kernel_state_t* state, int threads) {
 // Short rows, of the channels in a block or at the end, are joined into a long
 // one: an operand for each channel then comes again and again, and is read from
 // a tile that holds it as often as it fits.
-static void rabbet_pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
+static void pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
   rabbet_pw_space_t* space = &state->space;
   int last = space->rank - 1;
   int64_t period = space->extent[last];
@@ -129,14 +129,14 @@ static void rabbet_pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
   }
 }
 
-static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
-                                        const rabbet_kernel_shapes_t* shapes,
-                                        rabbet_kernel_state_t* state) {
+static rabbet_status_t pw_set_up(const pw_kernel_t* kernel,
+                                 const rabbet_kernel_shapes_t* shapes,
+                                 rabbet_kernel_state_t* state) {
   const rabbet_group_t* group = kernel->group;
   RABBET_RETURN_IF_ERROR(rabbet_pw_plan(group, shapes->dims, &state->space));
   rabbet_pw_lane_t lane = RABBET_PW_FLOAT;
   if (rabbet_pw_lane(group, &lane))
-    rabbet_pw_join_rows(state, rabbet_pw_machine()->tile[lane]);
+    pw_join_rows(state, rabbet_pw_machine()->tile[lane]);
   int last = state->space.rank - 1;
   for (int i = 0; i < state->space.operand_count; ++i) {
     state->dtype[i] = group->values[rabbet_pw_operand(group, i)].dtype;
@@ -159,7 +159,7 @@ static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
         state->tile * state->element_size[i];
     state->streams[state->stream_count++] = i;
   }
-  rabbet_pw_divide(state, shapes->threads > 0 ? shapes->threads : 1);
+  pw_divide(state, shapes->threads > 0 ? shapes->threads : 1);
   // A tile for each slot, one for each operand at the ends of rows, and their
   // addresses.
   state->thread_bytes = rabbet_align_up(
@@ -169,27 +169,27 @@ static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static void rabbet_pw_state_destroy(rabbet_kernel_t* base,
-                                    rabbet_kernel_state_t* state) {
+static void pw_state_destroy(rabbet_kernel_t* base,
+                             rabbet_kernel_state_t* state) {
   if (!state) return;
-  rabbet_allocator_t allocator = ((rabbet_pw_kernel_t*)base)->allocator;
+  rabbet_allocator_t allocator = ((pw_kernel_t*)base)->allocator;
   rabbet_pw_program_free(allocator, &state->program);
   rabbet_free(allocator, state);
 }
 
-static rabbet_status_t rabbet_pw_prepare(rabbet_kernel_t* base,
-                                         const rabbet_kernel_shapes_t* shapes,
-                                         rabbet_kernel_state_t** out_state,
-                                         size_t* out_workspace) {
-  rabbet_pw_kernel_t* kernel = (rabbet_pw_kernel_t*)base;
+static rabbet_status_t pw_prepare(rabbet_kernel_t* base,
+                                  const rabbet_kernel_shapes_t* shapes,
+                                  rabbet_kernel_state_t** out_state,
+                                  size_t* out_workspace) {
+  pw_kernel_t* kernel = (pw_kernel_t*)base;
   *out_state = NULL;
   *out_workspace = 0;
   rabbet_kernel_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(kernel->allocator, sizeof(*state), (void**)&state));
-  rabbet_status_t status = rabbet_pw_set_up(kernel, shapes, state);
+  rabbet_status_t status = pw_set_up(kernel, shapes, state);
   if (!rabbet_is_ok(status)) {
-    rabbet_pw_state_destroy(base, state);
+    pw_state_destroy(base, state);
     return status;
   }
   *out_workspace =
@@ -198,21 +198,21 @@ static rabbet_status_t rabbet_pw_prepare(rabbet_kernel_t* base,
   return rabbet_ok();
 }
 
-typedef struct rabbet_pw_run_t {
+typedef struct pw_run_t {
   const rabbet_kernel_state_t* state;
   const rabbet_kernel_call_t* call;
-} rabbet_pw_run_t;
+} pw_run_t;
 
 // The state of one thread.
-typedef struct rabbet_pw_worker_t {
+typedef struct pw_worker_t {
   const rabbet_kernel_state_t* state;
   char** bases;
   char* rows[RABBET_CPU_PW_OPERANDS];  // start of each operand's piece of a row
   char* ends;                          // tiles for the ends of rows
   double cells[RABBET_CPU_PW_OPERANDS];
-} rabbet_pw_worker_t;
+} pw_worker_t;
 
-static void rabbet_pw_set_cell(rabbet_pw_worker_t* worker, int operand) {
+static void pw_set_cell(pw_worker_t* worker, int operand) {
   const rabbet_kernel_state_t* state = worker->state;
   const void* from = worker->rows[operand];
   void* cell = &worker->cells[operand];
@@ -230,7 +230,7 @@ static void rabbet_pw_set_cell(rabbet_pw_worker_t* worker, int operand) {
 }
 
 // Tiles that are whole: operands are used where they lie.
-static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
+static void pw_run_tiles(pw_worker_t* worker, int64_t tiles) {
   const rabbet_kernel_state_t* state = worker->state;
   rabbet_pw_frame_t frame = {worker->bases};
   for (int64_t t = 0; t < tiles; ++t) {
@@ -242,7 +242,7 @@ static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
 }
 
 // The last `count` < tile elements of a row go through tiles of their own.
-static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
+static void pw_run_end(pw_worker_t* worker, int64_t count) {
   const rabbet_kernel_state_t* state = worker->state;
   char* streams[RABBET_CPU_PW_OPERANDS];
   for (int k = 0; k < state->stream_count; ++k) {
@@ -264,7 +264,7 @@ static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
 }
 
 // Pieces begin at multiples of the tile, and so of the period.
-static void rabbet_pw_set_period(rabbet_pw_worker_t* worker, int operand) {
+static void pw_set_period(pw_worker_t* worker, int operand) {
   const rabbet_kernel_state_t* state = worker->state;
   size_t bytes =
       (size_t)(state->period[operand] * state->element_size[operand]);
@@ -275,9 +275,8 @@ static void rabbet_pw_set_period(rabbet_pw_worker_t* worker, int operand) {
   worker->bases[operand] = tile;
 }
 
-static void rabbet_pw_run_piece(rabbet_pw_worker_t* worker,
-                                const rabbet_kernel_call_t* call,
-                                int64_t piece) {
+static void pw_run_piece(pw_worker_t* worker, const rabbet_kernel_call_t* call,
+                         int64_t piece) {
   const rabbet_kernel_state_t* state = worker->state;
   const rabbet_pw_space_t* space = &state->space;
   int64_t row = piece / state->pieces_per_row;
@@ -298,17 +297,17 @@ static void rabbet_pw_run_piece(rabbet_pw_worker_t* worker,
                      : call->outputs[i - state->program.input_count];
     worker->rows[i] = base + offset * state->element_size[i];
     worker->bases[i] = worker->rows[i];
-    if (state->access[i] == RABBET_PW_CELL) rabbet_pw_set_cell(worker, i);
-    if (state->period[i] > 0) rabbet_pw_set_period(worker, i);
+    if (state->access[i] == RABBET_PW_CELL) pw_set_cell(worker, i);
+    if (state->period[i] > 0) pw_set_period(worker, i);
   }
-  rabbet_pw_run_tiles(worker, count / state->tile);
-  if (count % state->tile) rabbet_pw_run_end(worker, count % state->tile);
+  pw_run_tiles(worker, count / state->tile);
+  if (count % state->tile) pw_run_end(worker, count % state->tile);
 }
 
-static void rabbet_pw_run_pieces(void* context, int64_t begin, int64_t end) {
-  const rabbet_pw_run_t* run = context;
+static void pw_run_pieces(void* context, int64_t begin, int64_t end) {
+  const pw_run_t* run = context;
   const rabbet_kernel_state_t* state = run->state;
-  rabbet_pw_worker_t worker;
+  pw_worker_t worker;
   worker.state = state;
   char* own = (char*)run->call->workspace +
               (size_t)rabbet_cpu_slot() * state->thread_bytes;
@@ -322,19 +321,19 @@ static void rabbet_pw_run_pieces(void* context, int64_t begin, int64_t end) {
   }
   memset(worker.ends, 0, (size_t)(slots - worker.ends));
   for (int64_t piece = begin; piece < end; ++piece) {
-    rabbet_pw_run_piece(&worker, run->call, piece);
+    pw_run_piece(&worker, run->call, piece);
   }
 }
 
-static rabbet_status_t rabbet_pw_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
-                                         const rabbet_kernel_call_t* call) {
+static rabbet_status_t pw_enqueue(rabbet_kernel_t* base,
+                                  rabbet_kernel_state_t* state,
+                                  const rabbet_kernel_call_t* call) {
   (void)base;
-  rabbet_pw_run_t run = {state, call};
+  pw_run_t run = {state, call};
   int64_t work = state->chunk * (int64_t)state->program.insn_count;
   int64_t grain = rabbet_max_i64(1, WORK_PER_PIECE / 2 / work);
-  rabbet_cpu_parallel(state->rows * state->pieces_per_row, grain,
-                      rabbet_pw_run_pieces, &run);
+  rabbet_cpu_parallel(state->rows * state->pieces_per_row, grain, pw_run_pieces,
+                      &run);
   return rabbet_ok();
 }
 
@@ -342,11 +341,11 @@ const rabbet_kernel_class_t rabbet_cpu_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cpu.pointwise",
     .version = 6,
-    .propose = rabbet_pw_propose,
-    .create = rabbet_pw_create,
-    .takes = rabbet_pw_takes,
-    .destroy = rabbet_pw_destroy,
-    .prepare = rabbet_pw_prepare,
-    .destroy_state = rabbet_pw_state_destroy,
-    .enqueue = rabbet_pw_enqueue,
+    .propose = pw_propose,
+    .create = pw_create,
+    .takes = pw_takes,
+    .destroy = pw_destroy,
+    .prepare = pw_prepare,
+    .destroy_state = pw_state_destroy,
+    .enqueue = pw_enqueue,
 };

@@ -18,16 +18,16 @@ static int64_t rabbet_node_int(const rabbet_group_node_t* node,
   return rabbet_attr_int(node->attrs, node->op->attr_count, name, 0);
 }
 
-static rabbet_dtype_t rabbet_node_output_dtype(
-    const rabbet_group_t* group, const rabbet_group_node_t* node) {
+static rabbet_dtype_t node_output_dtype(const rabbet_group_t* group,
+                                        const rabbet_group_node_t* node) {
   return group->values[node->outputs[0]].dtype;
 }
 
 // A cast rounds to the type that it names; within one lane type other casts
 // change nothing.
-static rabbet_pw_op_t rabbet_cast_op(const rabbet_group_t* group,
-                                     const rabbet_group_node_t* node) {
-  switch (rabbet_node_output_dtype(group, node)) {
+static rabbet_pw_op_t cast_op(const rabbet_group_t* group,
+                              const rabbet_group_node_t* node) {
+  switch (node_output_dtype(group, node)) {
     case RABBET_DTYPE_HALF:
       return RABBET_PW_ROUND_HALF;
     case RABBET_DTYPE_BF16:
@@ -39,17 +39,16 @@ static rabbet_pw_op_t rabbet_cast_op(const rabbet_group_t* group,
   }
 }
 
-static int32_t rabbet_node_zero_point(const rabbet_group_node_t* node) {
+static int32_t node_zero_point(const rabbet_group_node_t* node) {
   return node->input_count > 2 ? node->inputs[2] : -1;
 }
 
 // RABBET_PW_OP_COUNT: no instruction, the value passes through.
-static bool rabbet_node_op(const rabbet_group_t* group,
-                           const rabbet_group_node_t* node,
-                           rabbet_pw_op_t* out_op) {
+static bool node_op(const rabbet_group_t* group,
+                    const rabbet_group_node_t* node, rabbet_pw_op_t* out_op) {
   if (rabbet_op_is(node->op, RABBET_OP_IDENTITY) ||
       rabbet_op_is(node->op, RABBET_OP_CAST)) {
-    *out_op = rabbet_cast_op(group, node);
+    *out_op = cast_op(group, node);
     return true;
   }
   if (rabbet_op_is(node->op, RABBET_OP_SELECT)) {
@@ -57,15 +56,14 @@ static bool rabbet_node_op(const rabbet_group_t* group,
     return true;
   }
   if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) {
-    *out_op = rabbet_node_output_dtype(group, node) == RABBET_DTYPE_FP8
+    *out_op = node_output_dtype(group, node) == RABBET_DTYPE_FP8
                   ? RABBET_PW_ROUND_FP8
                   : RABBET_PW_ROUND;
     return true;
   }
   if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
-    // With a zero point it is more than that: rabbet_pw_emit_dequantize.
-    *out_op =
-        rabbet_node_zero_point(node) < 0 ? RABBET_PW_PROD : RABBET_PW_ROUND;
+    // With a zero point it is more than that: pw_emit_dequantize.
+    *out_op = node_zero_point(node) < 0 ? RABBET_PW_PROD : RABBET_PW_ROUND;
     return true;
   }
   const struct {
@@ -90,7 +88,7 @@ static bool rabbet_node_op(const rabbet_group_t* group,
 
 // Lanes of FLOAT hold 8-bit numbers that are only converted, not computed with:
 // integers would wrap around.
-static bool rabbet_pw_is_quantized(const rabbet_group_t* group, int32_t value) {
+static bool pw_is_quantized(const rabbet_group_t* group, int32_t value) {
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
     bool makes = node->outputs[0] == value, reads = false;
@@ -110,7 +108,7 @@ bool rabbet_pw_lane(const rabbet_group_t* group, rabbet_pw_lane_t* out_lane) {
   for (size_t i = 0; i < group->value_count; ++i) {
     if (group->values[i].dtype < 0) return false;
     uint32_t type = 1u << group->values[i].dtype;
-    if (type & narrow && rabbet_pw_is_quantized(group, (int32_t)i))
+    if (type & narrow && pw_is_quantized(group, (int32_t)i))
       type = 1u << RABBET_DTYPE_FLOAT;
     types |= type;
   }
@@ -133,7 +131,7 @@ bool rabbet_pw_supports(const rabbet_group_t* group, rabbet_pw_lane_t lane) {
   const rabbet_pw_machine_t* machine = rabbet_pw_machine();
   for (size_t i = 0; i < group->node_count; ++i) {
     rabbet_pw_op_t op;
-    if (!rabbet_node_op(group, &group->nodes[i], &op)) return false;
+    if (!node_op(group, &group->nodes[i], &op)) return false;
     if (op != RABBET_PW_OP_COUNT && !machine->ops[lane][op][0]) return false;
   }
   return true;
@@ -144,28 +142,27 @@ bool rabbet_pw_supports(const rabbet_group_t* group, rabbet_pw_lane_t lane) {
 enum { NOWHERE = -1 };
 
 // The state of a value while instructions are emitted.
-typedef struct rabbet_pw_value_t {
+typedef struct pw_value_t {
   int base;   // where it lies: an input or a slot; or NOWHERE
   bool cell;  // base holds one element
   int uses;   // reads that are still to come
-} rabbet_pw_value_t;
+} pw_value_t;
 
-typedef struct rabbet_pw_compiler_t {
+typedef struct pw_compiler_t {
   const rabbet_group_t* group;
   const rabbet_pw_machine_t* machine;
   rabbet_allocator_t allocator;
   rabbet_pw_program_t* program;
   RABBET_VEC(rabbet_pw_insn_t) insns;
-  rabbet_pw_value_t* values;
+  pw_value_t* values;
   int32_t* same_as;  // values that pass through: the value that they are
   int acc;           // value in the accumulator, or NOWHERE
   RABBET_VEC(int) free_slots;
-} rabbet_pw_compiler_t;
+} pw_compiler_t;
 
-static rabbet_status_t rabbet_pw_emit(rabbet_pw_compiler_t* compiler,
-                                      rabbet_pw_op_t op, rabbet_pw_form_t form,
-                                      int operand, int other, double alpha,
-                                      double beta) {
+static rabbet_status_t pw_emit(pw_compiler_t* compiler, rabbet_pw_op_t op,
+                               rabbet_pw_form_t form, int operand, int other,
+                               double alpha, double beta) {
   rabbet_pw_insn_t insn = {
       .run = compiler->machine->ops[compiler->program->lane][op][form],
       .operand = operand,
@@ -180,12 +177,12 @@ static rabbet_status_t rabbet_pw_emit(rabbet_pw_compiler_t* compiler,
   return RABBET_VEC_PUSH(compiler->allocator, &compiler->insns, insn);
 }
 
-static rabbet_status_t rabbet_pw_emit_memory(rabbet_pw_compiler_t* compiler,
-                                             rabbet_pw_op_t op, int base) {
-  return rabbet_pw_emit(compiler, op, RABBET_PW_ACC_TILE, base, 0, 0, 0);
+static rabbet_status_t pw_emit_memory(pw_compiler_t* compiler,
+                                      rabbet_pw_op_t op, int base) {
+  return pw_emit(compiler, op, RABBET_PW_ACC_TILE, base, 0, 0, 0);
 }
 
-static int rabbet_pw_new_slot(rabbet_pw_compiler_t* compiler) {
+static int pw_new_slot(pw_compiler_t* compiler) {
   if (compiler->free_slots.count > 0) {
     return compiler->free_slots.data[--compiler->free_slots.count];
   }
@@ -193,170 +190,164 @@ static int rabbet_pw_new_slot(rabbet_pw_compiler_t* compiler) {
   return program->input_count + program->output_count + program->slot_count++;
 }
 
-static bool rabbet_pw_is_slot(const rabbet_pw_compiler_t* compiler, int base) {
+static bool pw_is_slot(const pw_compiler_t* compiler, int base) {
   return base >=
          compiler->program->input_count + compiler->program->output_count;
 }
 
 // Puts the accumulator's value into a slot, if anybody will read it again and
 // it lies nowhere else.
-static rabbet_status_t rabbet_pw_spill(rabbet_pw_compiler_t* compiler) {
+static rabbet_status_t pw_spill(pw_compiler_t* compiler) {
   if (compiler->acc == NOWHERE) return rabbet_ok();
-  rabbet_pw_value_t* value = &compiler->values[compiler->acc];
+  pw_value_t* value = &compiler->values[compiler->acc];
   if (value->uses == 0 || value->base != NOWHERE) return rabbet_ok();
-  value->base = rabbet_pw_new_slot(compiler);
+  value->base = pw_new_slot(compiler);
   value->cell = false;
-  return rabbet_pw_emit_memory(compiler, RABBET_PW_STORE, value->base);
+  return pw_emit_memory(compiler, RABBET_PW_STORE, value->base);
 }
 
-static rabbet_status_t rabbet_pw_to_acc(rabbet_pw_compiler_t* compiler,
-                                        int value) {
+static rabbet_status_t pw_to_acc(pw_compiler_t* compiler, int value) {
   if (compiler->acc == value) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
+  RABBET_RETURN_IF_ERROR(pw_spill(compiler));
   compiler->acc = value;
-  return rabbet_pw_emit_memory(
+  return pw_emit_memory(
       compiler,
       compiler->values[value].cell ? RABBET_PW_LOAD_CELL : RABBET_PW_LOAD,
       compiler->values[value].base);
 }
 
 // A value that instructions read as a tile must lie in one.
-static rabbet_status_t rabbet_pw_to_tile(rabbet_pw_compiler_t* compiler,
-                                         int value) {
-  rabbet_pw_value_t* state = &compiler->values[value];
+static rabbet_status_t pw_to_tile(pw_compiler_t* compiler, int value) {
+  pw_value_t* state = &compiler->values[value];
   if (state->base != NOWHERE && !state->cell) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, value));
-  state->base = rabbet_pw_new_slot(compiler);
+  RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, value));
+  state->base = pw_new_slot(compiler);
   state->cell = false;
-  return rabbet_pw_emit_memory(compiler, RABBET_PW_STORE, state->base);
+  return pw_emit_memory(compiler, RABBET_PW_STORE, state->base);
 }
 
-static rabbet_status_t rabbet_pw_used(rabbet_pw_compiler_t* compiler,
-                                      int value) {
-  rabbet_pw_value_t* state = &compiler->values[value];
+static rabbet_status_t pw_used(pw_compiler_t* compiler, int value) {
+  pw_value_t* state = &compiler->values[value];
   if (--state->uses > 0 || state->base == NOWHERE ||
-      !rabbet_pw_is_slot(compiler, state->base)) {
+      !pw_is_slot(compiler, state->base)) {
     return rabbet_ok();
   }
   return RABBET_VEC_PUSH(compiler->allocator, &compiler->free_slots,
                          state->base);
 }
 
-static rabbet_status_t rabbet_pw_emit_binary(rabbet_pw_compiler_t* compiler,
-                                             rabbet_pw_op_t op, int a, int b) {
+static rabbet_status_t pw_emit_binary(pw_compiler_t* compiler,
+                                      rabbet_pw_op_t op, int a, int b) {
   bool reversed = compiler->acc == b && a != b;
   int operand = reversed ? a : b;
   if (!reversed) {
     if (b == a || compiler->values[b].base == NOWHERE) {
-      RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, b));
+      RABBET_RETURN_IF_ERROR(pw_to_tile(compiler, b));
     }
-    RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, a));
+    RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, a));
   } else if (compiler->values[a].base == NOWHERE) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "pointwise: an operand lies nowhere");
   }
   int accumulated = compiler->acc;
   // Reads to come do not count this one.
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, accumulated));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, accumulated));
+  RABBET_RETURN_IF_ERROR(pw_spill(compiler));
   bool cell = compiler->values[operand].cell;
   rabbet_pw_form_t form =
       reversed ? (cell ? RABBET_PW_CELL_ACC : RABBET_PW_TILE_ACC)
                : (cell ? RABBET_PW_ACC_CELL : RABBET_PW_ACC_TILE);
-  RABBET_RETURN_IF_ERROR(rabbet_pw_emit(
-      compiler, op, form, compiler->values[operand].base, 0, 0, 0));
-  return rabbet_pw_used(compiler, operand);
+  RABBET_RETURN_IF_ERROR(
+      pw_emit(compiler, op, form, compiler->values[operand].base, 0, 0, 0));
+  return pw_used(compiler, operand);
 }
 
-static rabbet_status_t rabbet_pw_emit_select(rabbet_pw_compiler_t* compiler,
-                                             const int* in) {
-  RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, in[1]));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, in[2]));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, in[0]));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, in[0]));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_emit(
-      compiler, RABBET_PW_SELECT, RABBET_PW_ACC_TILE,
-      compiler->values[in[1]].base, compiler->values[in[2]].base, 0, 0));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, in[1]));
-  return rabbet_pw_used(compiler, in[2]);
+static rabbet_status_t pw_emit_select(pw_compiler_t* compiler, const int* in) {
+  RABBET_RETURN_IF_ERROR(pw_to_tile(compiler, in[1]));
+  RABBET_RETURN_IF_ERROR(pw_to_tile(compiler, in[2]));
+  RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, in[0]));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, in[0]));
+  RABBET_RETURN_IF_ERROR(pw_spill(compiler));
+  RABBET_RETURN_IF_ERROR(pw_emit(compiler, RABBET_PW_SELECT, RABBET_PW_ACC_TILE,
+                                 compiler->values[in[1]].base,
+                                 compiler->values[in[2]].base, 0, 0));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, in[1]));
+  return pw_used(compiler, in[2]);
 }
 
-static rabbet_status_t rabbet_pw_emit_unary(rabbet_pw_compiler_t* compiler,
-                                            const rabbet_group_node_t* node,
-                                            rabbet_pw_op_t op, int in) {
-  RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, in));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, in));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
-  return rabbet_pw_emit(
+static rabbet_status_t pw_emit_unary(pw_compiler_t* compiler,
+                                     const rabbet_group_node_t* node,
+                                     rabbet_pw_op_t op, int in) {
+  RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, in));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, in));
+  RABBET_RETURN_IF_ERROR(pw_spill(compiler));
+  return pw_emit(
       compiler, op, RABBET_PW_ACC_TILE, 0, 0,
       rabbet_attr_float(node->attrs, node->op->attr_count, "alpha", 0),
       rabbet_attr_float(node->attrs, node->op->attr_count, "beta", 0));
 }
 
 // The accumulator with a boundary input or a tile of another value.
-static rabbet_status_t rabbet_pw_emit_with(rabbet_pw_compiler_t* compiler,
-                                           rabbet_pw_op_t op, int operand) {
-  const rabbet_pw_value_t* value = &compiler->values[operand];
+static rabbet_status_t pw_emit_with(pw_compiler_t* compiler, rabbet_pw_op_t op,
+                                    int operand) {
+  const pw_value_t* value = &compiler->values[operand];
   if (value->base == NOWHERE)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "pointwise: an operand lies nowhere");
-  RABBET_RETURN_IF_ERROR(rabbet_pw_emit(
+  RABBET_RETURN_IF_ERROR(pw_emit(
       compiler, op, value->cell ? RABBET_PW_ACC_CELL : RABBET_PW_ACC_TILE,
       value->base, 0, 0, 0));
-  return rabbet_pw_used(compiler, operand);
+  return pw_used(compiler, operand);
 }
 
-static rabbet_status_t rabbet_pw_emit_quantize(rabbet_pw_compiler_t* compiler,
-                                               const rabbet_group_node_t* node,
-                                               const int in[3]) {
-  rabbet_dtype_t to = rabbet_node_output_dtype(compiler->group, node);
+static rabbet_status_t pw_emit_quantize(pw_compiler_t* compiler,
+                                        const rabbet_group_node_t* node,
+                                        const int in[3]) {
+  rabbet_dtype_t to = node_output_dtype(compiler->group, node);
   bool is_whole = to != RABBET_DTYPE_FP8;
   double low = to == RABBET_DTYPE_INT8 ? INT8_MIN : 0;
   double high = to == RABBET_DTYPE_INT8 ? INT8_MAX : UINT8_MAX;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_pw_emit_binary(compiler, RABBET_PW_DIV, in[0], in[1]));
+  RABBET_RETURN_IF_ERROR(pw_emit_binary(compiler, RABBET_PW_DIV, in[0], in[1]));
   if (is_whole)
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_memory(compiler, RABBET_PW_ROUND, 0));
+    RABBET_RETURN_IF_ERROR(pw_emit_memory(compiler, RABBET_PW_ROUND, 0));
   if (in[2] != NOWHERE)
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_with(compiler, RABBET_PW_SUM, in[2]));
-  return is_whole ? rabbet_pw_emit(compiler, RABBET_PW_CLIP, RABBET_PW_ACC_TILE,
-                                   0, 0, low, high)
-                  : rabbet_pw_emit_memory(compiler, RABBET_PW_ROUND_FP8, 0);
+    RABBET_RETURN_IF_ERROR(pw_emit_with(compiler, RABBET_PW_SUM, in[2]));
+  return is_whole ? pw_emit(compiler, RABBET_PW_CLIP, RABBET_PW_ACC_TILE, 0, 0,
+                            low, high)
+                  : pw_emit_memory(compiler, RABBET_PW_ROUND_FP8, 0);
 }
 
-static rabbet_status_t rabbet_pw_emit_dequantize(rabbet_pw_compiler_t* compiler,
-                                                 const int in[3]) {
+static rabbet_status_t pw_emit_dequantize(pw_compiler_t* compiler,
+                                          const int in[3]) {
   if (in[2] == NOWHERE)
-    return rabbet_pw_emit_binary(compiler, RABBET_PW_PROD, in[0], in[1]);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_pw_emit_binary(compiler, RABBET_PW_SUB, in[0], in[2]));
-  return rabbet_pw_emit_with(compiler, RABBET_PW_PROD, in[1]);
+    return pw_emit_binary(compiler, RABBET_PW_PROD, in[0], in[1]);
+  RABBET_RETURN_IF_ERROR(pw_emit_binary(compiler, RABBET_PW_SUB, in[0], in[2]));
+  return pw_emit_with(compiler, RABBET_PW_PROD, in[1]);
 }
 
-static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
-                                           const rabbet_group_node_t* node) {
+static rabbet_status_t pw_emit_node(pw_compiler_t* compiler,
+                                    const rabbet_group_node_t* node) {
   int in[3] = {NOWHERE, NOWHERE, NOWHERE};
   for (size_t i = 0; i < node->input_count && i < 3; ++i) {
     if (node->inputs[i] >= 0) in[i] = compiler->same_as[node->inputs[i]];
   }
   rabbet_pw_op_t op;
-  if (!rabbet_node_op(compiler->group, node, &op)) {
+  if (!node_op(compiler->group, node, &op)) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "pointwise: layer '%s' (%s) is not element-wise",
                          node->name, node->op->name);
   }
   if (op == RABBET_PW_OP_COUNT) return rabbet_ok();  // passes through
   if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_quantize(compiler, node, in));
+    RABBET_RETURN_IF_ERROR(pw_emit_quantize(compiler, node, in));
   } else if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_dequantize(compiler, in));
+    RABBET_RETURN_IF_ERROR(pw_emit_dequantize(compiler, in));
   } else if (op == RABBET_PW_SELECT) {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_select(compiler, in));
+    RABBET_RETURN_IF_ERROR(pw_emit_select(compiler, in));
   } else if (in[1] != NOWHERE) {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_binary(compiler, op, in[0], in[1]));
+    RABBET_RETURN_IF_ERROR(pw_emit_binary(compiler, op, in[0], in[1]));
   } else {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_unary(compiler, node, op, in[0]));
+    RABBET_RETURN_IF_ERROR(pw_emit_unary(compiler, node, op, in[0]));
   }
   compiler->acc = node->outputs[0];
   return rabbet_ok();
@@ -364,23 +355,23 @@ static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
 
 // ---- Products that are summed ----------------------------------------------
 
-typedef struct rabbet_pw_fused_t {
+typedef struct pw_fused_t {
   rabbet_pw_op_t op;  // RABBET_PW_OP_COUNT: not fused
   int factors[2];
   int addend;
   int result;
-} rabbet_pw_fused_t;
+} pw_fused_t;
 
 // The product that node `at` computes and the sum or difference that `next`
 // makes of it, when nobody else reads the product.
-static rabbet_pw_fused_t rabbet_pw_fuse(const rabbet_pw_compiler_t* compiler,
-                                        const rabbet_group_node_t* at,
-                                        const rabbet_group_node_t* next) {
-  rabbet_pw_fused_t fused = {.op = RABBET_PW_OP_COUNT};
+static pw_fused_t pw_fuse(const pw_compiler_t* compiler,
+                          const rabbet_group_node_t* at,
+                          const rabbet_group_node_t* next) {
+  pw_fused_t fused = {.op = RABBET_PW_OP_COUNT};
   rabbet_pw_op_t first = RABBET_PW_OP_COUNT, second = RABBET_PW_OP_COUNT;
   if (compiler->program->lane != RABBET_PW_FLOAT ||
-      !rabbet_node_op(compiler->group, at, &first) || first != RABBET_PW_PROD ||
-      !rabbet_node_op(compiler->group, next, &second) ||
+      !node_op(compiler->group, at, &first) || first != RABBET_PW_PROD ||
+      !node_op(compiler->group, next, &second) ||
       (second != RABBET_PW_SUM && second != RABBET_PW_SUB) ||
       compiler->values[at->outputs[0]].uses != 1)
     return fused;
@@ -398,34 +389,33 @@ static rabbet_pw_fused_t rabbet_pw_fuse(const rabbet_pw_compiler_t* compiler,
   return fused;
 }
 
-static rabbet_status_t rabbet_pw_emit_fused(rabbet_pw_compiler_t* compiler,
-                                            const rabbet_pw_fused_t* fused) {
+static rabbet_status_t pw_emit_fused(pw_compiler_t* compiler,
+                                     const pw_fused_t* fused) {
   int a = fused->factors[0], b = fused->factors[1], c = fused->addend;
-  const rabbet_pw_value_t* values = compiler->values;
+  const pw_value_t* values = compiler->values;
   if (values[c].base == NOWHERE)
-    RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, c));
+    RABBET_RETURN_IF_ERROR(pw_to_tile(compiler, c));
   if (compiler->acc == b) {
     b = a;
     a = fused->factors[1];
   }
   if (values[b].base == NOWHERE)
-    RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, b));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, a));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, a));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
+    RABBET_RETURN_IF_ERROR(pw_to_tile(compiler, b));
+  RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, a));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, a));
+  RABBET_RETURN_IF_ERROR(pw_spill(compiler));
   int form = (values[b].cell ? RABBET_PW_FUSED_CELL : 0) |
              (values[c].cell ? RABBET_PW_FUSED_OTHER_CELL : 0);
-  RABBET_RETURN_IF_ERROR(rabbet_pw_emit(compiler, fused->op,
-                                        (rabbet_pw_form_t)form, values[b].base,
-                                        values[c].base, 0, 0));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, b));
-  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, c));
+  RABBET_RETURN_IF_ERROR(pw_emit(compiler, fused->op, (rabbet_pw_form_t)form,
+                                 values[b].base, values[c].base, 0, 0));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, b));
+  RABBET_RETURN_IF_ERROR(pw_used(compiler, c));
   compiler->acc = fused->result;
   return rabbet_ok();
 }
 
 // Names for values that pass through unchanged, and how often each is read.
-static void rabbet_pw_count_uses(rabbet_pw_compiler_t* compiler) {
+static void pw_count_uses(pw_compiler_t* compiler) {
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->value_count; ++i) {
     compiler->same_as[i] = (int32_t)i;
@@ -434,7 +424,7 @@ static void rabbet_pw_count_uses(rabbet_pw_compiler_t* compiler) {
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
     rabbet_pw_op_t op;
-    bool passes = rabbet_node_op(group, node, &op) && op == RABBET_PW_OP_COUNT;
+    bool passes = node_op(group, node, &op) && op == RABBET_PW_OP_COUNT;
     if (passes) {
       compiler->same_as[node->outputs[0]] = compiler->same_as[node->inputs[0]];
       continue;
@@ -450,8 +440,8 @@ static void rabbet_pw_count_uses(rabbet_pw_compiler_t* compiler) {
 }
 
 // Inputs that are not in the lanes' own type are converted into slots first.
-static rabbet_status_t rabbet_pw_emit_inputs(rabbet_pw_compiler_t* compiler,
-                                             const rabbet_pw_access_t* access) {
+static rabbet_status_t pw_emit_inputs(pw_compiler_t* compiler,
+                                      const rabbet_pw_access_t* access) {
   static const rabbet_pw_op_t loads[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_HALF] = RABBET_PW_LOAD_HALF,
       [RABBET_DTYPE_BF16] = RABBET_PW_LOAD_BF16,
@@ -462,22 +452,22 @@ static rabbet_status_t rabbet_pw_emit_inputs(rabbet_pw_compiler_t* compiler,
   };
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->input_count; ++i) {
-    rabbet_pw_value_t* value = &compiler->values[group->inputs[i]];
+    pw_value_t* value = &compiler->values[group->inputs[i]];
     rabbet_pw_op_t load = loads[group->values[group->inputs[i]].dtype];
     value->base = (int)i;
     value->cell = access[i] == RABBET_PW_CELL;
     // Cells are converted when they are set.
     if (load == RABBET_PW_LOAD || value->cell || value->uses == 0) continue;
-    value->base = rabbet_pw_new_slot(compiler);
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_memory(compiler, load, (int)i));
+    value->base = pw_new_slot(compiler);
+    RABBET_RETURN_IF_ERROR(pw_emit_memory(compiler, load, (int)i));
     RABBET_RETURN_IF_ERROR(
-        rabbet_pw_emit_memory(compiler, RABBET_PW_STORE, value->base));
+        pw_emit_memory(compiler, RABBET_PW_STORE, value->base));
   }
   return rabbet_ok();
 }
 
 // All at the end, so that an output may lie over an input.
-static rabbet_status_t rabbet_pw_emit_outputs(rabbet_pw_compiler_t* compiler) {
+static rabbet_status_t pw_emit_outputs(pw_compiler_t* compiler) {
   static const rabbet_pw_op_t stores[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_FLOAT] = RABBET_PW_STORE,
       [RABBET_DTYPE_INT32] = RABBET_PW_STORE,
@@ -492,44 +482,44 @@ static rabbet_status_t rabbet_pw_emit_outputs(rabbet_pw_compiler_t* compiler) {
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->output_count; ++i) {
     int32_t value = compiler->same_as[group->outputs[i]];
-    RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, value));
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_memory(
-        compiler, stores[group->values[group->outputs[i]].dtype],
-        compiler->program->input_count + (int)i));
+    RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, value));
+    RABBET_RETURN_IF_ERROR(
+        pw_emit_memory(compiler, stores[group->values[group->outputs[i]].dtype],
+                       compiler->program->input_count + (int)i));
   }
-  return rabbet_pw_emit_memory(compiler, RABBET_PW_END, 0);
+  return pw_emit_memory(compiler, RABBET_PW_END, 0);
 }
 
-static rabbet_status_t rabbet_pw_emit_all(rabbet_pw_compiler_t* compiler,
-                                          const rabbet_pw_access_t* access) {
+static rabbet_status_t pw_emit_all(pw_compiler_t* compiler,
+                                   const rabbet_pw_access_t* access) {
   const rabbet_group_t* group = compiler->group;
-  rabbet_pw_count_uses(compiler);
-  RABBET_RETURN_IF_ERROR(rabbet_pw_emit_inputs(compiler, access));
+  pw_count_uses(compiler);
+  RABBET_RETURN_IF_ERROR(pw_emit_inputs(compiler, access));
   // An output that an input's memory may hold must not be stored while another
   // output still reads that input: with several outputs, inputs that are
   // outputs themselves are brought into slots.
   for (size_t i = 0; group->output_count > 1 && i < group->output_count; ++i) {
     int32_t value = compiler->same_as[group->outputs[i]];
     if (compiler->values[value].base == NOWHERE ||
-        rabbet_pw_is_slot(compiler, compiler->values[value].base)) {
+        pw_is_slot(compiler, compiler->values[value].base)) {
       continue;
     }
-    RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, value));
+    RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, value));
     compiler->values[value].base = NOWHERE;
-    RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
+    RABBET_RETURN_IF_ERROR(pw_spill(compiler));
   }
   for (size_t i = 0; i < group->node_count; ++i) {
-    rabbet_pw_fused_t fused = {.op = RABBET_PW_OP_COUNT};
+    pw_fused_t fused = {.op = RABBET_PW_OP_COUNT};
     if (i + 1 < group->node_count)
-      fused = rabbet_pw_fuse(compiler, &group->nodes[i], &group->nodes[i + 1]);
+      fused = pw_fuse(compiler, &group->nodes[i], &group->nodes[i + 1]);
     if (fused.op != RABBET_PW_OP_COUNT) {
-      RABBET_RETURN_IF_ERROR(rabbet_pw_emit_fused(compiler, &fused));
+      RABBET_RETURN_IF_ERROR(pw_emit_fused(compiler, &fused));
       ++i;  // computed, too
     } else {
-      RABBET_RETURN_IF_ERROR(rabbet_pw_emit_node(compiler, &group->nodes[i]));
+      RABBET_RETURN_IF_ERROR(pw_emit_node(compiler, &group->nodes[i]));
     }
   }
-  return rabbet_pw_emit_outputs(compiler);
+  return pw_emit_outputs(compiler);
 }
 
 rabbet_status_t rabbet_pw_compile(const rabbet_group_t* group,
@@ -543,11 +533,11 @@ rabbet_status_t rabbet_pw_compile(const rabbet_group_t* group,
   }
   out_program->input_count = (int)group->input_count;
   out_program->output_count = (int)group->output_count;
-  rabbet_pw_compiler_t compiler = {.group = group,
-                                   .machine = rabbet_pw_machine(),
-                                   .allocator = allocator,
-                                   .program = out_program,
-                                   .acc = NOWHERE};
+  pw_compiler_t compiler = {.group = group,
+                            .machine = rabbet_pw_machine(),
+                            .allocator = allocator,
+                            .program = out_program,
+                            .acc = NOWHERE};
   rabbet_status_t status = rabbet_allocate(
       allocator, (group->value_count + 1) * sizeof(*compiler.values),
       (void**)&compiler.values);
@@ -556,7 +546,7 @@ rabbet_status_t rabbet_pw_compile(const rabbet_group_t* group,
         rabbet_allocate(allocator, (group->value_count + 1) * sizeof(int32_t),
                         (void**)&compiler.same_as);
   }
-  if (rabbet_is_ok(status)) status = rabbet_pw_emit_all(&compiler, access);
+  if (rabbet_is_ok(status)) status = pw_emit_all(&compiler, access);
   rabbet_free(allocator, compiler.values);
   rabbet_free(allocator, compiler.same_as);
   rabbet_vec_free(allocator, &compiler.free_slots);

@@ -25,8 +25,8 @@ struct rabbet_kernel_state_t {
   size_t x, gate, up, down, order, place, starts;
 };
 
-static rabbet_status_t rabbet_cpu_moe_propose(const rabbet_propose_t* propose,
-                                              rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_moe_propose(const rabbet_propose_t* propose,
+                                       rabbet_candidate_sink_t sink) {
   return rabbet_moe_propose(propose, sink, &rabbet_cpu_moe);
 }
 
@@ -57,9 +57,10 @@ static rabbet_status_t moe_lay_out(rabbet_kernel_state_t* state,
                        "layer '%s': the experts are too large", layer);
 }
 
-static rabbet_status_t rabbet_cpu_moe_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_moe_prepare(rabbet_kernel_t* base,
+                                       const rabbet_kernel_shapes_t* shapes,
+                                       rabbet_kernel_state_t** out_state,
+                                       size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
@@ -324,9 +325,9 @@ static void moe_begin(moe_call_t* call, char* workspace) {
             rabbet_min_i64(RABBET_LANES, count - i));
 }
 
-static rabbet_status_t rabbet_cpu_moe_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_moe_enqueue(rabbet_kernel_t* base,
+                                       rabbet_kernel_state_t* state,
+                                       const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   char* workspace = call->workspace;
   moe_call_t run = {.state = state,
@@ -352,6 +353,6 @@ static rabbet_status_t rabbet_cpu_moe_enqueue(
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_moe, MOE, 0)
+RABBET_TAKES_NODE(cpu_moe, MOE, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_moe, "cpu.moe", 1);
+RABBET_NODE_CLASS(cpu_moe, "cpu.moe", 1);

@@ -16,21 +16,21 @@ struct rabbet_kernel_state_t {
   int64_t size;
 };
 
-static rabbet_status_t rabbet_cpu_cumulative_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_cumulative_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
       proposal, "rows",
       rabbet_group_input_of(proposal->propose->group,
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t rabbet_cpu_cumulative_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_cumulative_propose(const rabbet_propose_t* propose,
+                                              rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_CUMULATIVE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_cumulative, NULL,
-                              rabbet_cpu_cumulative_body);
+                              cpu_cumulative_body);
 }
 
-static rabbet_status_t rabbet_cpu_cumulative_prepare(
+static rabbet_status_t cpu_cumulative_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -60,11 +60,11 @@ static rabbet_status_t rabbet_cpu_cumulative_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_cumulative_call_t {
+typedef struct cumulative_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   char* target;
-} rabbet_cumulative_call_t;
+} cumulative_call_t;
 
 #define RABBET_CUMULATIVE_ROWS(type, sum_t, load, store)        \
   {                                                             \
@@ -81,9 +81,9 @@ typedef struct rabbet_cumulative_call_t {
     return;                                                     \
   }
 
-static void rabbet_cumulative_columns(const rabbet_kernel_state_t* state,
-                                      const char* x, char* y, int64_t step,
-                                      int64_t width) {
+static void cumulative_columns(const rabbet_kernel_state_t* state,
+                               const char* x, char* y, int64_t step,
+                               int64_t width) {
   int64_t count = state->count;
   bool exclusive = state->exclusive;
   switch (state->dtype) {
@@ -105,40 +105,37 @@ static void rabbet_cumulative_columns(const rabbet_kernel_state_t* state,
   }
 }
 
-static void rabbet_cumulative_items(void* context, int64_t first,
-                                    int64_t last) {
-  const rabbet_cumulative_call_t* call = context;
+static void cumulative_items(void* context, int64_t first, int64_t last) {
+  const cumulative_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   for (int64_t item = first; item < last; ++item) {
     int64_t outer = item / state->pieces, piece = item % state->pieces;
     int64_t row = state->inner * state->size;
     int64_t offset = outer * state->count * row + piece * COLUMNS * state->size;
     if (state->reverse) offset += (state->count - 1) * row;
-    rabbet_cumulative_columns(
-        state, call->source + offset, call->target + offset,
-        state->reverse ? -row : row,
-        rabbet_min_i64(COLUMNS, state->inner - piece * COLUMNS));
+    cumulative_columns(state, call->source + offset, call->target + offset,
+                       state->reverse ? -row : row,
+                       rabbet_min_i64(COLUMNS, state->inner - piece * COLUMNS));
   }
 }
 
-static rabbet_status_t rabbet_cpu_cumulative_enqueue(
+static rabbet_status_t cpu_cumulative_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   if (state->count == 0) return rabbet_ok();
-  rabbet_cumulative_call_t run = {
-      .state = state,
-      .source = rabbet_node_input_at(kernel, call, 0),
-      .target = rabbet_node_output(kernel, call, 0)};
+  cumulative_call_t run = {.state = state,
+                           .source = rabbet_node_input_at(kernel, call, 0),
+                           .target = rabbet_node_output(kernel, call, 0)};
   int64_t bytes =
       state->count * state->size * rabbet_min_i64(COLUMNS, state->inner);
   rabbet_cpu_parallel(
       state->outer * state->pieces,
       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / rabbet_max_i64(bytes, 1)),
-      rabbet_cumulative_items, &run);
+      cumulative_items, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_cumulative, CUMULATIVE, 0)
+RABBET_TAKES_NODE(cpu_cumulative, CUMULATIVE, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_cumulative, "cpu.cumulative", 1);
+RABBET_NODE_CLASS(cpu_cumulative, "cpu.cumulative", 1);

@@ -16,13 +16,13 @@ struct rabbet_kernel_state_t {
   rabbet_dtype_t factor;          // NONE: there is none
 };
 
-static rabbet_status_t rabbet_cpu_dynamic_quantize_propose(
+static rabbet_status_t cpu_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   return rabbet_dynamic_quantize_propose(propose, sink,
                                          &rabbet_cpu_dynamic_quantize);
 }
 
-static rabbet_status_t rabbet_cpu_dynamic_quantize_prepare(
+static rabbet_status_t cpu_dynamic_quantize_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -191,7 +191,7 @@ static void dynamic_part(void* context, int64_t begin, int64_t end) {
   }
 }
 
-static rabbet_status_t rabbet_cpu_dynamic_quantize_enqueue(
+static rabbet_status_t cpu_dynamic_quantize_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -212,7 +212,6 @@ static rabbet_status_t rabbet_cpu_dynamic_quantize_enqueue(
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_dynamic_quantize, DYNAMIC_QUANTIZE,
-                  RABBET_TAKES_UNREAD)
+RABBET_TAKES_NODE(cpu_dynamic_quantize, DYNAMIC_QUANTIZE, RABBET_TAKES_UNREAD)
 
-RABBET_NODE_CLASS(rabbet_cpu_dynamic_quantize, "cpu.dynamic_quantize", 1);
+RABBET_NODE_CLASS(cpu_dynamic_quantize, "cpu.dynamic_quantize", 1);

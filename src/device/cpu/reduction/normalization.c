@@ -44,9 +44,9 @@ struct rabbet_kernel_state_t {
 
 // One axis of the box into outer or inner axes; channels that are grouped are
 // one of each.
-static bool rabbet_normalize_place(const rabbet_normalization_t* layer,
-                                   const rabbet_box_t* box, int32_t i,
-                                   rabbet_kernel_state_t* state) {
+static bool normalize_place(const rabbet_normalization_t* layer,
+                            const rabbet_box_t* box, int32_t i,
+                            rabbet_kernel_state_t* state) {
   int32_t axis = box->axis[i];
   // Blocks of channels and channels within one: how many channels a step is.
   bool is_blocks = i + 1 < box->rank && box->axis[i + 1] == axis;
@@ -76,8 +76,7 @@ static bool rabbet_normalize_place(const rabbet_normalization_t* layer,
 
 // Takes the contiguous axis off; false if scale or bias neither stand still nor
 // are contiguous along it.
-static bool rabbet_normalize_pop(rabbet_axes_t* axes,
-                                 rabbet_kernel_state_t* state) {
+static bool normalize_pop(rabbet_axes_t* axes, rabbet_kernel_state_t* state) {
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
   for (int k = 0; k < OPERANDS; ++k) {
@@ -89,13 +88,13 @@ static bool rabbet_normalize_pop(rabbet_axes_t* axes,
 }
 
 // False where the kernel cannot walk the format.
-static bool rabbet_normalize_plan(const rabbet_normalization_t* layer,
-                                  rabbet_format_t format,
-                                  rabbet_kernel_state_t* state) {
+static bool normalize_plan(const rabbet_normalization_t* layer,
+                           rabbet_format_t format,
+                           rabbet_kernel_state_t* state) {
   rabbet_box_t box;
   if (!rabbet_box(layer->x, format, &box)) return false;
   for (int32_t i = 0; i < box.rank; ++i) {
-    if (!rabbet_normalize_place(layer, &box, i, state)) return false;
+    if (!normalize_place(layer, &box, i, state)) return false;
   }
   state->count = (double)rabbet_axes_positions(&state->inner);
   state->moments = state->inner;
@@ -105,9 +104,9 @@ static bool rabbet_normalize_plan(const rabbet_normalization_t* layer,
   state->width = state->run = 1;
   state->columns = rabbet_axes_contiguous(&state->outer);
   if (state->columns) {
-    if (!rabbet_normalize_pop(&state->outer, state)) return false;
+    if (!normalize_pop(&state->outer, state)) return false;
   } else if (rabbet_axes_contiguous(&state->inner)) {
-    if (!rabbet_normalize_pop(&state->inner, state)) return false;
+    if (!normalize_pop(&state->inner, state)) return false;
     state->run = state->moments.extent[--state->moments.rank];
   }
   state->outputs = rabbet_axes_positions(&state->outer);
@@ -119,8 +118,7 @@ static bool rabbet_normalize_plan(const rabbet_normalization_t* layer,
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_normalization_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_normalization_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dims_t* dims = NULL;
   rabbet_normalization_t layer;
@@ -132,7 +130,7 @@ static rabbet_status_t rabbet_cpu_normalization_body(
   uint32_t fits = 0;
   for (int i = 0; rabbet_is_ok(status) && i < 3; ++i) {
     rabbet_kernel_state_t state = {0};
-    if (rabbet_normalize_plan(&layer, formats[i], &state)) fits |= 1u << i;
+    if (normalize_plan(&layer, formats[i], &state)) fits |= 1u << i;
   }
   rabbet_free(proposal->propose->allocator, dims);
   RABBET_RETURN_IF_ERROR(status);
@@ -140,7 +138,7 @@ static rabbet_status_t rabbet_cpu_normalization_body(
   return rabbet_cpu_offer_same(proposal, fits, "two passes", 0);
 }
 
-static rabbet_status_t rabbet_cpu_normalization_propose(
+static rabbet_status_t cpu_normalization_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION)) return rabbet_ok();
@@ -149,12 +147,13 @@ static rabbet_status_t rabbet_cpu_normalization_propose(
     if (rabbet_node_input(node, i) == node->inputs[INPUT]) return rabbet_ok();
   }
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_normalization, NULL,
-                              rabbet_cpu_normalization_body);
+                              cpu_normalization_body);
 }
 
-static rabbet_status_t rabbet_normalize_operands(
-    const rabbet_node_kernel_t* kernel, const rabbet_dims_t* dims,
-    rabbet_kernel_state_t* state, size_t* out_workspace) {
+static rabbet_status_t normalize_operands(const rabbet_node_kernel_t* kernel,
+                                          const rabbet_dims_t* dims,
+                                          rabbet_kernel_state_t* state,
+                                          size_t* out_workspace) {
   for (size_t i = SCALE; i <= BIAS; ++i) {
     int32_t value = rabbet_node_input(kernel->node, i);
     state->types[i] = RABBET_DTYPE_NONE;
@@ -169,7 +168,7 @@ static rabbet_status_t rabbet_normalize_operands(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_normalization_prepare(
+static rabbet_status_t cpu_normalization_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -185,7 +184,7 @@ static rabbet_status_t rabbet_cpu_normalization_prepare(
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_normalization_read(kernel->group, shapes->dims, &layer));
-  if (!rabbet_normalize_plan(&layer, value->format, &made)) {
+  if (!normalize_plan(&layer, value->format, &made)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': shape %s in format %s was not what the "
@@ -195,7 +194,7 @@ static rabbet_status_t rabbet_cpu_normalization_prepare(
                          rabbet_format_name(value->format));
   }
   RABBET_RETURN_IF_ERROR(
-      rabbet_normalize_operands(kernel, shapes->dims, &made, out_workspace));
+      normalize_operands(kernel, shapes->dims, &made, out_workspace));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(made), out_state));
   **out_state = made;
@@ -204,17 +203,16 @@ static rabbet_status_t rabbet_cpu_normalization_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_normalize_call_t {
+typedef struct normalize_call_t {
   const rabbet_kernel_state_t* state;
   const rabbet_vectors_t* vectors;
   const char* source;
   char* target;
   const float* operands[OPERANDS];  // scale and bias, NULL where absent
-} rabbet_normalize_call_t;
+} normalize_call_t;
 
-static const float* rabbet_normalize_lanes(const rabbet_normalize_call_t* call,
-                                           int64_t at, int64_t count,
-                                           float* buffer) {
+static const float* normalize_lanes(const normalize_call_t* call, int64_t at,
+                                    int64_t count, float* buffer) {
   const rabbet_kernel_state_t* state = call->state;
   const char* source = call->source + at * state->size;
   rabbet_convert_fn_t convert = call->vectors->to_float[state->dtype];
@@ -224,16 +222,16 @@ static const float* rabbet_normalize_lanes(const rabbet_normalize_call_t* call,
 }
 
 // `count` elements at `at`, all with one mean.
-static void rabbet_normalize_run(const rabbet_normalize_call_t* call,
-                                 rabbet_normalize_row_t row, int64_t at,
-                                 int64_t count) {
+static void normalize_run(const normalize_call_t* call,
+                          rabbet_normalize_row_t row, int64_t at,
+                          int64_t count) {
   const rabbet_kernel_state_t* state = call->state;
   rabbet_convert_fn_t convert = call->vectors->from_float[state->dtype];
   float buffer[RABBET_LANES];
   int64_t block = convert ? RABBET_LANES : count;
   for (int64_t i = 0; i < count; i += block) {
     int64_t n = rabbet_min_i64(block, count - i);
-    const float* x = rabbet_normalize_lanes(call, at + i, n, buffer);
+    const float* x = normalize_lanes(call, at + i, n, buffer);
     char* target = call->target + (at + i) * state->size;
     call->vectors->normalize(&row, x, n, convert ? buffer : (float*)target);
     if (convert) convert(buffer, target, n);
@@ -242,8 +240,8 @@ static void rabbet_normalize_run(const rabbet_normalize_call_t* call,
   }
 }
 
-static void rabbet_normalize_measure(const rabbet_normalize_call_t* call,
-                                     int64_t at, rabbet_moments_t* moments) {
+static void normalize_measure(const normalize_call_t* call, int64_t at,
+                              rabbet_moments_t* moments) {
   const rabbet_kernel_state_t* state = call->state;
   float buffer[RABBET_LANES];
   int64_t block = state->dtype == RABBET_DTYPE_FLOAT
@@ -256,20 +254,20 @@ static void rabbet_normalize_measure(const rabbet_normalize_call_t* call,
     for (int64_t i = 0; i < state->run; i += block) {
       int64_t n = rabbet_min_i64(block, state->run - i);
       call->vectors->moments(
-          rabbet_normalize_lanes(call, at + offsets[INPUT] + i, n, buffer), n,
+          normalize_lanes(call, at + offsets[INPUT] + i, n, buffer), n,
           moments);
     }
   }
 }
 
-static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
-  const rabbet_normalize_call_t* call = context;
+static void normalize_rows(void* context, int64_t begin, int64_t end) {
+  const normalize_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   for (int64_t output = begin; output < end; ++output) {
     int64_t outer[OPERANDS], inner[OPERANDS];
     rabbet_moments_t moments;
     rabbet_axes_locate(&state->outer, output, OPERANDS, outer);
-    rabbet_normalize_measure(call, outer[INPUT], &moments);
+    normalize_measure(call, outer[INPUT], &moments);
     rabbet_normalize_row_t row = {
         .mean = (float)moments.mean,
         .factor =
@@ -286,8 +284,7 @@ static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
       row.bias = state->moves[BIAS] ? operands[BIAS] : NULL;
       if (operands[SCALE]) row.cell_scale = *operands[SCALE];
       if (operands[BIAS]) row.cell_bias = *operands[BIAS];
-      rabbet_normalize_run(call, row, outer[INPUT] + inner[INPUT],
-                           state->width);
+      normalize_run(call, row, outer[INPUT] + inner[INPUT], state->width);
     }
   }
 }
@@ -296,16 +293,16 @@ static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
 
 enum { FLUSH = 64 };
 
-typedef struct rabbet_normalize_tile_t {
+typedef struct normalize_tile_t {
   double sum[TILE];
   float center[TILE], factor[TILE], scale[TILE], bias[TILE];
   float total[TILE], lanes[TILE];
-} rabbet_normalize_tile_t;
+} normalize_tile_t;
 
 // Adds up rows, or squares of their distances from `center`, in `sum`.
-static void rabbet_normalize_tile_sum(const rabbet_normalize_call_t* call,
-                                      int64_t at, int64_t width, bool squares,
-                                      rabbet_normalize_tile_t* tile) {
+static void normalize_tile_sum(const normalize_call_t* call, int64_t at,
+                               int64_t width, bool squares,
+                               normalize_tile_t* tile) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
   memset(tile->sum, 0, (size_t)width * sizeof(tile->sum[0]));
@@ -314,7 +311,7 @@ static void rabbet_normalize_tile_sum(const rabbet_normalize_call_t* call,
     int64_t inner[OPERANDS];
     rabbet_axes_locate(&state->inner, i, OPERANDS, inner);
     const float* x =
-        rabbet_normalize_lanes(call, at + inner[INPUT], width, tile->lanes);
+        normalize_lanes(call, at + inner[INPUT], width, tile->lanes);
     if (squares) {
       vectors->column_squares(x, width, tile->center, tile->total);
     } else {
@@ -326,19 +323,18 @@ static void rabbet_normalize_tile_sum(const rabbet_normalize_call_t* call,
   }
 }
 
-static void rabbet_normalize_tile_moments(const rabbet_normalize_call_t* call,
-                                          int64_t at, int64_t width,
-                                          rabbet_normalize_tile_t* tile) {
+static void normalize_tile_moments(const normalize_call_t* call, int64_t at,
+                                   int64_t width, normalize_tile_t* tile) {
   const rabbet_kernel_state_t* state = call->state;
   double rest[TILE];
-  rabbet_normalize_tile_sum(call, at, width, false, tile);
+  normalize_tile_sum(call, at, width, false, tile);
   for (int64_t i = 0; i < width; ++i) {
     double mean = tile->sum[i] / state->count;
     tile->center[i] = (float)mean;
     rest[i] = mean - (double)tile->center[i];
   }
   // Around the means as rounded; the rest is taken out again.
-  rabbet_normalize_tile_sum(call, at, width, true, tile);
+  normalize_tile_sum(call, at, width, true, tile);
   for (int64_t i = 0; i < width; ++i) {
     double variance = tile->sum[i] / state->count - rest[i] * rest[i];
     tile->factor[i] = (float)(1 / sqrt(variance + state->epsilon));
@@ -347,9 +343,9 @@ static void rabbet_normalize_tile_moments(const rabbet_normalize_call_t* call,
 
 // The operand's elements beside the tile's columns: where they are, or a cell
 // spread out.
-static const float* rabbet_normalize_operand(
-    const rabbet_normalize_call_t* call, int operand, int64_t at, int64_t width,
-    float* buffer) {
+static const float* normalize_operand(const normalize_call_t* call, int operand,
+                                      int64_t at, int64_t width,
+                                      float* buffer) {
   const float* from = call->operands[operand];
   if (from && call->state->moves[operand]) return from + at;
   float cell = from ? from[at] : operand == SCALE;
@@ -358,15 +354,15 @@ static const float* rabbet_normalize_operand(
   return buffer;
 }
 
-static void rabbet_normalize_tile_row(const rabbet_normalize_call_t* call,
-                                      const int64_t at[OPERANDS], int64_t width,
-                                      rabbet_normalize_tile_t* tile) {
+static void normalize_tile_row(const normalize_call_t* call,
+                               const int64_t at[OPERANDS], int64_t width,
+                               normalize_tile_t* tile) {
   const rabbet_kernel_state_t* state = call->state;
-  const float* x = rabbet_normalize_lanes(call, at[INPUT], width, tile->lanes);
+  const float* x = normalize_lanes(call, at[INPUT], width, tile->lanes);
   const float* scale =
-      rabbet_normalize_operand(call, SCALE, at[SCALE], width, tile->scale);
+      normalize_operand(call, SCALE, at[SCALE], width, tile->scale);
   const float* bias =
-      rabbet_normalize_operand(call, BIAS, at[BIAS], width, tile->bias);
+      normalize_operand(call, BIAS, at[BIAS], width, tile->bias);
   rabbet_normalize_columns_t columns = {tile->center, tile->factor, scale,
                                         bias};
   rabbet_convert_fn_t convert = call->vectors->from_float[state->dtype];
@@ -376,11 +372,10 @@ static void rabbet_normalize_tile_row(const rabbet_normalize_call_t* call,
   if (convert) convert(y, target, width);
 }
 
-static void rabbet_normalize_columns(void* context, int64_t begin,
-                                     int64_t end) {
-  const rabbet_normalize_call_t* call = context;
+static void cpu_normalize_columns(void* context, int64_t begin, int64_t end) {
+  const normalize_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
-  rabbet_normalize_tile_t tile;
+  normalize_tile_t tile;
   for (int64_t item = begin; item < end; ++item) {
     int64_t outer[OPERANDS], inner[OPERANDS], at[OPERANDS];
     int64_t column = item % state->tiles * TILE;
@@ -389,26 +384,25 @@ static void rabbet_normalize_columns(void* context, int64_t begin,
     for (int k = 0; k < OPERANDS; ++k) {
       if (state->moves[k]) outer[k] += column;
     }
-    rabbet_normalize_tile_moments(call, outer[INPUT], width, &tile);
+    normalize_tile_moments(call, outer[INPUT], width, &tile);
     for (int64_t i = 0; i < state->positions; ++i) {
       rabbet_axes_locate(&state->inner, i, OPERANDS, inner);
       for (int k = 0; k < OPERANDS; ++k)
         at[k] = outer[k] + inner[k];
-      rabbet_normalize_tile_row(call, at, width, &tile);
+      normalize_tile_row(call, at, width, &tile);
     }
   }
 }
 
-static rabbet_status_t rabbet_cpu_normalization_enqueue(
+static rabbet_status_t cpu_normalization_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_normalize_call_t run = {
-      .state = state,
-      .vectors = rabbet_vectors(),
-      .source = call->inputs[rabbet_group_input_of(
-          kernel->group, kernel->node->inputs[INPUT])],
-      .target = call->outputs[0]};
+  normalize_call_t run = {.state = state,
+                          .vectors = rabbet_vectors(),
+                          .source = call->inputs[rabbet_group_input_of(
+                              kernel->group, kernel->node->inputs[INPUT])],
+                          .target = call->outputs[0]};
   for (size_t i = SCALE; i <= BIAS; ++i) {
     int32_t value = rabbet_node_input(kernel->node, i);
     if (value < 0) continue;
@@ -426,11 +420,11 @@ static rabbet_status_t rabbet_cpu_normalization_enqueue(
   rabbet_cpu_parallel(
       state->outputs * state->tiles,
       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / rabbet_max_i64(1, bytes)),
-      state->columns ? rabbet_normalize_columns : rabbet_normalize_rows, &run);
+      state->columns ? cpu_normalize_columns : normalize_rows, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_normalization, NORMALIZATION,
+RABBET_TAKES_NODE(cpu_normalization, NORMALIZATION,
                   RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
 
-RABBET_NODE_CLASS(rabbet_cpu_normalization, "cpu.normalization", 1);
+RABBET_NODE_CLASS(cpu_normalization, "cpu.normalization", 1);

@@ -16,10 +16,10 @@
 
 enum { TILE = 512, PART = 64 * 1024, FLUSH = 64 };
 
-typedef union rabbet_reduce_cell_t {
+typedef union reduce_cell_t {
   double real;
   int64_t integer;
-} rabbet_reduce_cell_t;
+} reduce_cell_t;
 
 enum { SOURCE = 0, TARGET = 1, OPERANDS = 2 };  // of axes
 
@@ -47,11 +47,10 @@ struct rabbet_kernel_state_t {
 // ---- Axes ------------------------------------------------------------------
 
 // The strides of the output for each logical axis of the input that is kept.
-static bool rabbet_reduce_sort(const rabbet_group_node_t* node,
-                               const rabbet_dims_t* in,
-                               const rabbet_dims_t* out, rabbet_format_t from,
-                               rabbet_format_t to,
-                               rabbet_kernel_state_t* state) {
+static bool reduce_sort(const rabbet_group_node_t* node,
+                        const rabbet_dims_t* in, const rabbet_dims_t* out,
+                        rabbet_format_t from, rabbet_format_t to,
+                        rabbet_kernel_state_t* state) {
   rabbet_box_t source, target;
   if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target)) {
     return false;
@@ -76,15 +75,14 @@ static bool rabbet_reduce_sort(const rabbet_group_node_t* node,
   return true;
 }
 
-static void rabbet_reduce_pop(rabbet_axes_t* axes,
-                              rabbet_kernel_state_t* state) {
+static void reduce_pop(rabbet_axes_t* axes, rabbet_kernel_state_t* state) {
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
   state->target_step = axes->stride[TARGET][last];
 }
 
 // Narrow columns: rows of the memory that follow one another are one.
-static void rabbet_reduce_fold(rabbet_kernel_state_t* state) {
+static void reduce_fold(rabbet_kernel_state_t* state) {
   rabbet_axes_t* axes = &state->reduced;
   int32_t last = axes->rank - 1;
   state->fold = 1;
@@ -101,7 +99,7 @@ static void rabbet_reduce_fold(rabbet_kernel_state_t* state) {
   }
 }
 
-static void rabbet_reduce_divide(rabbet_kernel_state_t* state) {
+static void reduce_divide(rabbet_kernel_state_t* state) {
   state->outputs = rabbet_axes_positions(&state->kept);
   state->positions = rabbet_axes_positions(&state->reduced);
   state->part_width = state->width;
@@ -128,30 +126,29 @@ static void rabbet_reduce_divide(rabbet_kernel_state_t* state) {
 }
 
 // False where the formats do not fit the shapes.
-static bool rabbet_reduce_plan(const rabbet_group_node_t* node,
-                               const rabbet_dims_t* in,
-                               const rabbet_dims_t* out, rabbet_format_t from,
-                               rabbet_format_t to,
-                               rabbet_kernel_state_t* state) {
-  if (!rabbet_reduce_sort(node, in, out, from, to, state)) return false;
+static bool reduce_plan(const rabbet_group_node_t* node,
+                        const rabbet_dims_t* in, const rabbet_dims_t* out,
+                        rabbet_format_t from, rabbet_format_t to,
+                        rabbet_kernel_state_t* state) {
+  if (!reduce_sort(node, in, out, from, to, state)) return false;
   rabbet_axes_merge(&state->kept, OPERANDS);
   rabbet_axes_merge(&state->reduced, OPERANDS);
   state->width = 1;
   state->fold = 1;
   if (rabbet_axes_contiguous(&state->kept)) {
     state->columns = true;
-    rabbet_reduce_pop(&state->kept, state);
-    rabbet_reduce_fold(state);
+    reduce_pop(&state->kept, state);
+    reduce_fold(state);
   } else if (rabbet_axes_contiguous(&state->reduced)) {
-    rabbet_reduce_pop(&state->reduced, state);
+    reduce_pop(&state->reduced, state);
   }
-  rabbet_reduce_divide(state);
+  reduce_divide(state);
   return true;
 }
 
 // ---- The class -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_reduce_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_reduce_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   const rabbet_dims_t* in = &group->values[node->inputs[0]].dims;
@@ -165,7 +162,7 @@ static rabbet_status_t rabbet_cpu_reduce_body(rabbet_proposal_t* proposal) {
     rabbet_format_t from = formats[i / 2];
     rabbet_format_t to = i % 2 ? from : RABBET_FORMAT_LINEAR;
     rabbet_kernel_state_t state = {0};
-    if ((i == 1) || !rabbet_reduce_plan(node, in, out, from, to, &state)) {
+    if ((i == 1) || !reduce_plan(node, in, out, from, to, &state)) {
       continue;
     }
     for (int t = 0; t < count; ++t) {
@@ -178,22 +175,23 @@ static rabbet_status_t rabbet_cpu_reduce_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cpu_reduce_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_reduce_propose(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_REDUCE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_reduce, NULL,
-                              rabbet_cpu_reduce_body);
+                              cpu_reduce_body);
 }
 
-static rabbet_lane_t rabbet_reduce_lane(rabbet_dtype_t dtype, bool average) {
+static rabbet_lane_t reduce_lane(rabbet_dtype_t dtype, bool average) {
   if (rabbet_dtype_is_float(dtype)) return RABBET_LANE_FLOAT;
   return dtype == RABBET_DTYPE_INT64 || average ? RABBET_LANE_INT64
                                                 : RABBET_LANE_INT32;
 }
 
-static rabbet_status_t rabbet_cpu_reduce_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_reduce_prepare(rabbet_kernel_t* base,
+                                          const rabbet_kernel_shapes_t* shapes,
+                                          rabbet_kernel_state_t** out_state,
+                                          size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* in = &kernel->group->values[node->inputs[0]];
@@ -203,12 +201,12 @@ static rabbet_status_t rabbet_cpu_reduce_prepare(
   rabbet_kernel_state_t made = {
       .dtype = in->dtype,
       .size = rabbet_dtype_bits(in->dtype) / 8,
-      .lane = rabbet_reduce_lane(in->dtype, op == RABBET_REDUCE_AVG),
+      .lane = reduce_lane(in->dtype, op == RABBET_REDUCE_AVG),
       .op = op == RABBET_REDUCE_AVG ? RABBET_REDUCE_SUM : (rabbet_reduce_t)op,
       .average = op == RABBET_REDUCE_AVG};
   *out_workspace = 0;
-  if (!rabbet_reduce_plan(node, dims, &shapes->dims[node->outputs[0]],
-                          in->format, out->format, &made)) {
+  if (!reduce_plan(node, dims, &shapes->dims[node->outputs[0]], in->format,
+                   out->format, &made)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': shape %s in format %s was not what the "
@@ -227,7 +225,7 @@ static rabbet_status_t rabbet_cpu_reduce_prepare(
   if (made.parts > 1) {
     *out_workspace =
         (size_t)(made.outputs * made.parts * (made.columns ? made.width : 1)) *
-        sizeof(rabbet_reduce_cell_t);
+        sizeof(reduce_cell_t);
   }
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(made), out_state));
@@ -237,8 +235,7 @@ static rabbet_status_t rabbet_cpu_reduce_prepare(
 
 // ---- Cells -----------------------------------------------------------------
 
-static rabbet_reduce_cell_t rabbet_reduce_identity(
-    const rabbet_kernel_state_t* state) {
+static reduce_cell_t reduce_identity(const rabbet_kernel_state_t* state) {
   static const int64_t lowest[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_INT8] = INT8_MIN,
       [RABBET_DTYPE_UINT8] = 0,
@@ -249,7 +246,7 @@ static rabbet_reduce_cell_t rabbet_reduce_identity(
       [RABBET_DTYPE_UINT8] = UINT8_MAX,
       [RABBET_DTYPE_INT32] = INT32_MAX,
       [RABBET_DTYPE_INT64] = INT64_MAX};
-  rabbet_reduce_cell_t cell;
+  reduce_cell_t cell;
   if (state->lane == RABBET_LANE_FLOAT) {
     cell.real = state->op == RABBET_REDUCE_MAX ? -INFINITY
                 : state->op == RABBET_REDUCE_MIN
@@ -265,9 +262,8 @@ static rabbet_reduce_cell_t rabbet_reduce_identity(
 }
 
 // One result into another.
-static void rabbet_reduce_join(const rabbet_kernel_state_t* state,
-                               rabbet_reduce_cell_t* total,
-                               const rabbet_reduce_cell_t* part) {
+static void reduce_join(const rabbet_kernel_state_t* state,
+                        reduce_cell_t* total, const reduce_cell_t* part) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   if (state->lane != RABBET_LANE_FLOAT) {
     vectors->combine_int64(state->op, &part->integer, 1, &total->integer);
@@ -291,9 +287,8 @@ static void rabbet_reduce_join(const rabbet_kernel_state_t* state,
   total->real = a;
 }
 
-static void rabbet_reduce_store(const rabbet_kernel_state_t* state,
-                                rabbet_reduce_cell_t cell, void* target,
-                                int64_t at) {
+static void reduce_store(const rabbet_kernel_state_t* state, reduce_cell_t cell,
+                         void* target, int64_t at) {
   if (state->lane == RABBET_LANE_FLOAT) {
     if (state->average) cell.real /= (double)state->count;
     if (state->dtype == RABBET_DTYPE_FLOAT) {
@@ -313,9 +308,9 @@ static void rabbet_reduce_store(const rabbet_kernel_state_t* state,
 
 // A block of at most RABBET_LANES elements as lanes: where they are, or in the
 // buffer.
-static const void* rabbet_reduce_lanes(const rabbet_kernel_state_t* state,
-                                       const void* source, int64_t count,
-                                       void* buffer) {
+static const void* reduce_lanes(const rabbet_kernel_state_t* state,
+                                const void* source, int64_t count,
+                                void* buffer) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   if (state->lane == RABBET_LANE_FLOAT) {
     rabbet_convert_fn_t convert = vectors->to_float[state->dtype];
@@ -343,15 +338,14 @@ static const void* rabbet_reduce_lanes(const rabbet_kernel_state_t* state,
 
 // ---- Rows ------------------------------------------------------------------
 
-static void rabbet_reduce_run(const rabbet_kernel_state_t* state,
-                              const char* source, int64_t count,
-                              rabbet_reduce_cell_t* total) {
+static void reduce_run(const rabbet_kernel_state_t* state, const char* source,
+                       int64_t count, reduce_cell_t* total) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   int64_t buffer[RABBET_LANES];
   for (int64_t i = 0; i < count; i += RABBET_LANES) {
     int64_t n = rabbet_min_i64(RABBET_LANES, count - i);
     const void* lanes =
-        rabbet_reduce_lanes(state, source + i * state->size, n, buffer);
+        reduce_lanes(state, source + i * state->size, n, buffer);
     if (state->lane == RABBET_LANE_FLOAT) {
       vectors->reduce_float(state->op, lanes, n, &total->real);
     } else if (state->lane == RABBET_LANE_INT64) {
@@ -364,34 +358,30 @@ static void rabbet_reduce_run(const rabbet_kernel_state_t* state,
   }
 }
 
-typedef struct rabbet_reduce_call_t {
+typedef struct reduce_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   void* target;
-  rabbet_reduce_cell_t* cells;  // [outputs][parts][width of columns]
-} rabbet_reduce_call_t;
+  reduce_cell_t* cells;  // [outputs][parts][width of columns]
+} reduce_call_t;
 
 // Elements [first, first + count) of the runs at positions [begin, end).
-static void rabbet_reduce_runs(const rabbet_reduce_call_t* call,
-                               const char* source, int64_t begin, int64_t end,
-                               int64_t first, int64_t count,
-                               rabbet_reduce_cell_t* total) {
+static void reduce_runs(const reduce_call_t* call, const char* source,
+                        int64_t begin, int64_t end, int64_t first,
+                        int64_t count, reduce_cell_t* total) {
   const rabbet_kernel_state_t* state = call->state;
   for (int64_t at = begin; at < end; ++at) {
     int64_t offset = 0;
     rabbet_axes_locate(&state->reduced, at, 1, &offset);
-    rabbet_reduce_run(state, source + (offset + first) * state->size, count,
-                      total);
+    reduce_run(state, source + (offset + first) * state->size, count, total);
   }
 }
 
-static void rabbet_reduce_row_part(const rabbet_reduce_call_t* call,
-                                   const char* source, int64_t part,
-                                   rabbet_reduce_cell_t* total) {
+static void reduce_row_part(const reduce_call_t* call, const char* source,
+                            int64_t part, reduce_cell_t* total) {
   const rabbet_kernel_state_t* state = call->state;
   if (state->parts == 1) {
-    rabbet_reduce_runs(call, source, 0, state->positions, 0, state->width,
-                       total);
+    reduce_runs(call, source, 0, state->positions, 0, state->width, total);
     return;
   }
   int64_t across = rabbet_ceildiv(state->width, state->part_width);
@@ -399,11 +389,11 @@ static void rabbet_reduce_row_part(const rabbet_reduce_call_t* call,
   int64_t end = rabbet_min_i64(begin + state->part_positions, state->positions);
   int64_t first = part % across * state->part_width;
   int64_t count = rabbet_min_i64(state->part_width, state->width - first);
-  rabbet_reduce_runs(call, source, begin, end, first, count, total);
+  reduce_runs(call, source, begin, end, first, count, total);
 }
 
-static void rabbet_reduce_simple(const rabbet_reduce_call_t* call,
-                                 int64_t begin, int64_t end) {
+static void reduce_simple(const reduce_call_t* call, int64_t begin,
+                          int64_t end) {
   const rabbet_kernel_state_t* state = call->state;
   float* target = call->target;
   rabbet_vectors()->reduce_rows(
@@ -414,24 +404,24 @@ static void rabbet_reduce_simple(const rabbet_reduce_call_t* call,
   }
 }
 
-static void rabbet_reduce_rows(void* context, int64_t begin, int64_t end) {
-  const rabbet_reduce_call_t* call = context;
+static void cpu_reduce_rows(void* context, int64_t begin, int64_t end) {
+  const reduce_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   if (state->simple) {
-    rabbet_reduce_simple(call, begin, end);
+    reduce_simple(call, begin, end);
     return;
   }
   for (int64_t item = begin; item < end; ++item) {
     int64_t place[OPERANDS];
     rabbet_axes_locate(&state->kept, item / state->parts, OPERANDS, place);
     int64_t source = place[SOURCE], target = place[TARGET];
-    rabbet_reduce_cell_t total = rabbet_reduce_identity(state);
-    rabbet_reduce_row_part(call, call->source + source * state->size,
-                           item % state->parts, &total);
+    reduce_cell_t total = reduce_identity(state);
+    reduce_row_part(call, call->source + source * state->size,
+                    item % state->parts, &total);
     if (state->parts > 1) {
       call->cells[item] = total;
     } else {
-      rabbet_reduce_store(state, total, call->target, target);
+      reduce_store(state, total, call->target, target);
     }
   }
 }
@@ -439,19 +429,19 @@ static void rabbet_reduce_rows(void* context, int64_t begin, int64_t end) {
 // ---- Columns ---------------------------------------------------------------
 
 // A tile's totals: of a few rows in lanes, of all in cells.
-typedef struct rabbet_reduce_tile_t {
+typedef struct reduce_tile_t {
   int64_t width;
   union {
     float real[TILE];
     int32_t small[TILE];
     int64_t large[TILE];
   } lanes;
-  rabbet_reduce_cell_t cells[TILE];
-} rabbet_reduce_tile_t;
+  reduce_cell_t cells[TILE];
+} reduce_tile_t;
 
-static void rabbet_reduce_start(const rabbet_kernel_state_t* state,
-                                rabbet_reduce_tile_t* tile) {
-  rabbet_reduce_cell_t identity = rabbet_reduce_identity(state);
+static void reduce_start(const rabbet_kernel_state_t* state,
+                         reduce_tile_t* tile) {
+  reduce_cell_t identity = reduce_identity(state);
   for (int64_t i = 0; i < tile->width; ++i) {
     if (state->lane == RABBET_LANE_FLOAT) {
       tile->lanes.real[i] = (float)identity.real;
@@ -463,12 +453,12 @@ static void rabbet_reduce_start(const rabbet_kernel_state_t* state,
   }
 }
 
-static void rabbet_reduce_flush(const rabbet_kernel_state_t* state,
-                                rabbet_reduce_tile_t* tile) {
+static void reduce_flush(const rabbet_kernel_state_t* state,
+                         reduce_tile_t* tile) {
   if (state->lane == RABBET_LANE_FLOAT) {
     rabbet_vectors()->flush_float(state->op, tile->lanes.real, tile->width,
                                   &tile->cells[0].real);
-    rabbet_reduce_start(state, tile);
+    reduce_start(state, tile);
     return;
   }
   for (int64_t i = 0; i < tile->width; ++i) {
@@ -479,10 +469,9 @@ static void rabbet_reduce_flush(const rabbet_kernel_state_t* state,
 }
 
 // `rows` rows of the tile, `stride` bytes apart, into its lanes.
-static void rabbet_reduce_rows_into(const rabbet_kernel_state_t* state,
-                                    const char* source, int64_t rows,
-                                    int64_t stride,
-                                    rabbet_reduce_tile_t* tile) {
+static void reduce_rows_into(const rabbet_kernel_state_t* state,
+                             const char* source, int64_t rows, int64_t stride,
+                             reduce_tile_t* tile) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   int64_t buffer[TILE];
   if (state->dtype == RABBET_DTYPE_FLOAT) {
@@ -492,7 +481,7 @@ static void rabbet_reduce_rows_into(const rabbet_kernel_state_t* state,
     return;
   }
   for (int64_t i = 0; i < rows; ++i, source += stride) {
-    const void* lanes = rabbet_reduce_lanes(state, source, tile->width, buffer);
+    const void* lanes = reduce_lanes(state, source, tile->width, buffer);
     if (state->lane == RABBET_LANE_FLOAT) {
       vectors->combine_float(state->op, lanes, 1, 0, tile->width,
                              tile->lanes.real);
@@ -506,10 +495,9 @@ static void rabbet_reduce_rows_into(const rabbet_kernel_state_t* state,
 
 // Positions [begin, end) of the reduced axes into the tile's lanes; every
 // `flush` of them into its cells.
-static void rabbet_reduce_tile_rows(const rabbet_kernel_state_t* state,
-                                    const char* source, int64_t begin,
-                                    int64_t end, int64_t flush,
-                                    rabbet_reduce_tile_t* tile) {
+static void reduce_tile_rows(const rabbet_kernel_state_t* state,
+                             const char* source, int64_t begin, int64_t end,
+                             int64_t flush, reduce_tile_t* tile) {
   const rabbet_axes_t* axes = &state->reduced;
   int32_t last = axes->rank - 1;
   int64_t extent = last < 0 ? 1 : axes->extent[last];
@@ -520,47 +508,44 @@ static void rabbet_reduce_tile_rows(const rabbet_kernel_state_t* state,
     rabbet_axes_locate(axes, at, 1, &offset);
     int64_t n = rabbet_min_i64(extent - at % extent, end - at);
     n = rabbet_min_i64(n, flush - pending);
-    rabbet_reduce_rows_into(state, source + offset * state->size, n, stride,
-                            tile);
+    reduce_rows_into(state, source + offset * state->size, n, stride, tile);
     at += n;
     pending += n;
     if (pending < flush) continue;
     pending = 0;
-    if (state->lane == RABBET_LANE_FLOAT) rabbet_reduce_flush(state, tile);
+    if (state->lane == RABBET_LANE_FLOAT) reduce_flush(state, tile);
   }
 }
 
 // Positions [begin, end) of the reduced axes into the tile's cells.
-static void rabbet_reduce_tile(const rabbet_kernel_state_t* state,
-                               const char* source, int64_t begin, int64_t end,
-                               rabbet_reduce_tile_t* tile) {
-  rabbet_reduce_cell_t identity = rabbet_reduce_identity(state);
+static void reduce_tile(const rabbet_kernel_state_t* state, const char* source,
+                        int64_t begin, int64_t end, reduce_tile_t* tile) {
+  reduce_cell_t identity = reduce_identity(state);
   for (int64_t i = 0; i < tile->width; ++i)
     tile->cells[i] = identity;
-  rabbet_reduce_start(state, tile);
+  reduce_start(state, tile);
   // Products are kept in double from row to row: in FLOAT they could overflow
   // where the whole does not.
-  rabbet_reduce_tile_rows(state, source, begin, end,
-                          state->op == RABBET_REDUCE_PROD ? 1 : FLUSH, tile);
-  rabbet_reduce_flush(state, tile);
+  reduce_tile_rows(state, source, begin, end,
+                   state->op == RABBET_REDUCE_PROD ? 1 : FLUSH, tile);
+  reduce_flush(state, tile);
   int64_t width = tile->width / state->fold;
   for (int64_t i = width; i < tile->width; ++i) {
-    rabbet_reduce_join(state, &tile->cells[i % width], &tile->cells[i]);
+    reduce_join(state, &tile->cells[i % width], &tile->cells[i]);
   }
 }
 
 // Few rows of FLOAT: the lanes are the result.
-static bool rabbet_reduce_is_short(const rabbet_kernel_state_t* state) {
+static bool reduce_is_short(const rabbet_kernel_state_t* state) {
   return state->dtype == RABBET_DTYPE_FLOAT && state->parts == 1 &&
          state->positions <= FLUSH && state->target_step == 1 &&
          state->op != RABBET_REDUCE_PROD;
 }
 
-static void rabbet_reduce_short(const rabbet_kernel_state_t* state,
-                                const char* source, rabbet_reduce_tile_t* tile,
-                                float* target) {
-  rabbet_reduce_start(state, tile);
-  rabbet_reduce_tile_rows(state, source, 0, state->positions, FLUSH + 1, tile);
+static void reduce_short(const rabbet_kernel_state_t* state, const char* source,
+                         reduce_tile_t* tile, float* target) {
+  reduce_start(state, tile);
+  reduce_tile_rows(state, source, 0, state->positions, FLUSH + 1, tile);
   int64_t width = tile->width / state->fold;
   float* lanes = tile->lanes.real;
   rabbet_vectors()->combine_float(state->op, lanes + width, state->fold - 1,
@@ -570,11 +555,11 @@ static void rabbet_reduce_short(const rabbet_kernel_state_t* state,
   }
 }
 
-static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
-  const rabbet_reduce_call_t* call = context;
+static void reduce_columns(void* context, int64_t begin, int64_t end) {
+  const reduce_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
-  bool is_short = rabbet_reduce_is_short(state);
-  rabbet_reduce_tile_t tile;
+  bool is_short = reduce_is_short(state);
+  reduce_tile_t tile;
   for (int64_t item = begin; item < end; ++item) {
     int64_t column = item % state->tiles * TILE;
     int64_t part = item / state->tiles % state->parts;
@@ -585,14 +570,14 @@ static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
     int64_t width = rabbet_min_i64(TILE, state->width - column);
     tile.width = width * state->fold;
     if (is_short) {
-      rabbet_reduce_short(state, call->source + (source + column) * state->size,
-                          &tile, (float*)call->target + target + column);
+      reduce_short(state, call->source + (source + column) * state->size, &tile,
+                   (float*)call->target + target + column);
       continue;
     }
     int64_t first = part * state->part_positions;
-    rabbet_reduce_tile(
-        state, call->source + (source + column) * state->size, first,
-        rabbet_min_i64(first + state->part_positions, state->positions), &tile);
+    reduce_tile(state, call->source + (source + column) * state->size, first,
+                rabbet_min_i64(first + state->part_positions, state->positions),
+                &tile);
     if (state->parts > 1) {
       memcpy(
           call->cells + (output * state->parts + part) * state->width + column,
@@ -600,8 +585,8 @@ static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
       continue;
     }
     for (int64_t i = 0; i < width; ++i) {
-      rabbet_reduce_store(state, tile.cells[i], call->target,
-                          target + (column + i) * state->target_step);
+      reduce_store(state, tile.cells[i], call->target,
+                   target + (column + i) * state->target_step);
     }
   }
 }
@@ -609,33 +594,33 @@ static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
 // ---- Running ---------------------------------------------------------------
 
 // Joins the parts of each output element.
-static void rabbet_reduce_finish(void* context, int64_t begin, int64_t end) {
-  const rabbet_reduce_call_t* call = context;
+static void reduce_finish(void* context, int64_t begin, int64_t end) {
+  const reduce_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   int64_t width = state->columns ? state->width : 1;
   for (int64_t item = begin; item < end; ++item) {
     int64_t output = item / width, column = item % width;
     int64_t place[OPERANDS];
     rabbet_axes_locate(&state->kept, output, OPERANDS, place);
-    const rabbet_reduce_cell_t* cells =
+    const reduce_cell_t* cells =
         call->cells + output * state->parts * width + column;
-    rabbet_reduce_cell_t total = cells[0];
+    reduce_cell_t total = cells[0];
     for (int64_t part = 1; part < state->parts; ++part) {
-      rabbet_reduce_join(state, &total, &cells[part * width]);
+      reduce_join(state, &total, &cells[part * width]);
     }
-    rabbet_reduce_store(state, total, call->target,
-                        place[TARGET] + column * state->target_step);
+    reduce_store(state, total, call->target,
+                 place[TARGET] + column * state->target_step);
   }
 }
 
-static rabbet_status_t rabbet_cpu_reduce_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_reduce_enqueue(rabbet_kernel_t* base,
+                                          rabbet_kernel_state_t* state,
+                                          const rabbet_kernel_call_t* call) {
   (void)base;
-  rabbet_reduce_call_t run = {.state = state,
-                              .source = call->inputs[0],
-                              .target = call->outputs[0],
-                              .cells = call->workspace};
+  reduce_call_t run = {.state = state,
+                       .source = call->inputs[0],
+                       .target = call->outputs[0],
+                       .cells = call->workspace};
   int64_t width = state->columns ? state->width : 1;
   int64_t items = state->outputs * state->parts * state->tiles;
   int64_t work =
@@ -643,16 +628,14 @@ static rabbet_status_t rabbet_cpu_reduce_enqueue(
                             ? state->count * state->size * state->outputs *
                                   width / rabbet_max_i64(1, items)
                             : 1);
-  rabbet_cpu_parallel(
-      items, rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
-      state->columns ? rabbet_reduce_columns : rabbet_reduce_rows, &run);
+  rabbet_cpu_parallel(items, rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
+                      state->columns ? reduce_columns : cpu_reduce_rows, &run);
   if (state->parts > 1) {
-    rabbet_cpu_parallel(state->outputs * width, 4096, rabbet_reduce_finish,
-                        &run);
+    rabbet_cpu_parallel(state->outputs * width, 4096, reduce_finish, &run);
   }
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_reduce, REDUCE, RABBET_TAKES_FORMATS)
+RABBET_TAKES_NODE(cpu_reduce, REDUCE, RABBET_TAKES_FORMATS)
 
-RABBET_NODE_CLASS(rabbet_cpu_reduce, "cpu.reduce", 1);
+RABBET_NODE_CLASS(cpu_reduce, "cpu.reduce", 1);

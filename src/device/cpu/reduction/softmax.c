@@ -20,21 +20,19 @@ struct rabbet_kernel_state_t {
   int64_t buffer_bytes;  // of a thread
 };
 
-static int32_t rabbet_softmax_axis(const rabbet_group_node_t* node,
-                                   int32_t rank) {
+static int32_t softmax_axis(const rabbet_group_node_t* node, int32_t rank) {
   int64_t mask = rabbet_node_int(node, "axes");
   if (mask == 0) return rank > 3 ? rank - 3 : 0;
   return __builtin_ctzll((unsigned long long)mask);
 }
 
 // False where the axis is not one axis of the memory.
-static bool rabbet_softmax_extents(const rabbet_group_node_t* node,
-                                   const rabbet_dims_t* dims,
-                                   rabbet_format_t format,
-                                   rabbet_kernel_state_t* state) {
+static bool softmax_extents(const rabbet_group_node_t* node,
+                            const rabbet_dims_t* dims, rabbet_format_t format,
+                            rabbet_kernel_state_t* state) {
   rabbet_box_t box;
   if (!rabbet_box(dims, format, &box)) return false;
-  int32_t axis = rabbet_softmax_axis(node, dims->rank);
+  int32_t axis = softmax_axis(node, dims->rank);
   if (box.rank > dims->rank && axis == 1) return false;
   int64_t total = 1;
   for (int32_t i = 0; i < box.rank; ++i) {
@@ -47,7 +45,7 @@ static bool rabbet_softmax_extents(const rabbet_group_node_t* node,
   return true;
 }
 
-static rabbet_status_t rabbet_cpu_softmax_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_softmax_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_dims_t* dims = &group->values[proposal->node->inputs[0]].dims;
   bool log = rabbet_node_is_log_softmax(group);
@@ -56,7 +54,7 @@ static rabbet_status_t rabbet_cpu_softmax_body(rabbet_proposal_t* proposal) {
   const rabbet_format_t all[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                  rabbet_cpu_blocked_format()};
   for (int i = 0; i < 3; ++i) {
-    if (rabbet_softmax_extents(proposal->node, dims, all[i], &state) &&
+    if (softmax_extents(proposal->node, dims, all[i], &state) &&
         !(log && state.inner > 1)) {
       formats |= 1u << i;
     }
@@ -64,24 +62,25 @@ static rabbet_status_t rabbet_cpu_softmax_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, formats, "three passes", 0);
 }
 
-static rabbet_status_t rabbet_cpu_softmax_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_softmax_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SOFTMAX) &&
       !rabbet_node_is_log_softmax(propose->group)) {
     return rabbet_ok();
   }
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_softmax, NULL,
-                              rabbet_cpu_softmax_body);
+                              cpu_softmax_body);
 }
 
-static bool rabbet_softmax_copies(const rabbet_kernel_state_t* state) {
+static bool softmax_copies(const rabbet_kernel_state_t* state) {
   return state->dtype != RABBET_DTYPE_FLOAT ||
          (state->inner > 1 && state->count <= COPIED_ROWS);
 }
 
-static rabbet_status_t rabbet_cpu_softmax_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_softmax_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_value_t* value =
       &kernel->group->values[kernel->node->inputs[0]];
@@ -90,7 +89,7 @@ static rabbet_status_t rabbet_cpu_softmax_prepare(
                                 .size = rabbet_dtype_bits(value->dtype) / 8,
                                 .log = kernel->group->node_count == 2};
   *out_workspace = 0;
-  if (!rabbet_softmax_extents(kernel->node, dims, value->format, &made) ||
+  if (!softmax_extents(kernel->node, dims, value->format, &made) ||
       (made.log && made.inner > 1)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
@@ -101,7 +100,7 @@ static rabbet_status_t rabbet_cpu_softmax_prepare(
                          rabbet_format_name(value->format));
   }
   made.tiles = made.inner > 1 ? rabbet_ceildiv(made.inner, TILE) : 1;
-  if (rabbet_softmax_copies(&made)) {
+  if (softmax_copies(&made)) {
     int64_t lanes = made.inner > 1 ? made.count * TILE : made.count;
     made.buffer_bytes = (lanes * (int64_t)sizeof(float) + 63) / 64 * 64;
     *out_workspace =
@@ -115,16 +114,16 @@ static rabbet_status_t rabbet_cpu_softmax_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_softmax_call_t {
+typedef struct softmax_call_t {
   const rabbet_kernel_state_t* state;
   const rabbet_vectors_t* vectors;
   const char* source;
   char* target;
   char* buffers;
-} rabbet_softmax_call_t;
+} softmax_call_t;
 
-static void rabbet_softmax_rows(void* context, int64_t begin, int64_t end) {
-  const rabbet_softmax_call_t* call = context;
+static void softmax_rows(void* context, int64_t begin, int64_t end) {
+  const softmax_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
   float* buffer =
@@ -143,11 +142,11 @@ static void rabbet_softmax_rows(void* context, int64_t begin, int64_t end) {
   }
 }
 
-static void rabbet_softmax_tile(const rabbet_softmax_call_t* call,
-                                const char* x, char* y, int64_t width) {
+static void softmax_tile(const softmax_call_t* call, const char* x, char* y,
+                         int64_t width) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
-  if (!rabbet_softmax_copies(state)) {
+  if (!softmax_copies(state)) {
     vectors->softmax_columns((const float*)x, state->count, state->inner, width,
                              (float*)y);
     return;
@@ -175,37 +174,37 @@ static void rabbet_softmax_tile(const rabbet_softmax_call_t* call,
   }
 }
 
-static void rabbet_softmax_columns(void* context, int64_t begin, int64_t end) {
-  const rabbet_softmax_call_t* call = context;
+static void cpu_softmax_columns(void* context, int64_t begin, int64_t end) {
+  const softmax_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   for (int64_t item = begin; item < end; ++item) {
     int64_t outer = item / state->tiles, column = item % state->tiles * TILE;
     int64_t at = (outer * state->count * state->inner + column) * state->size;
-    rabbet_softmax_tile(call, call->source + at, call->target + at,
-                        rabbet_min_i64(TILE, state->inner - column));
+    softmax_tile(call, call->source + at, call->target + at,
+                 rabbet_min_i64(TILE, state->inner - column));
   }
 }
 
-static rabbet_status_t rabbet_cpu_softmax_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_softmax_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
   (void)base;
   if (state->count == 0 || state->outer == 0) return rabbet_ok();
-  rabbet_softmax_call_t run = {.state = state,
-                               .vectors = rabbet_vectors(),
-                               .source = call->inputs[0],
-                               .target = call->outputs[0],
-                               .buffers = call->workspace};
+  softmax_call_t run = {.state = state,
+                        .vectors = rabbet_vectors(),
+                        .source = call->inputs[0],
+                        .target = call->outputs[0],
+                        .buffers = call->workspace};
   // An exponential costs about as much as moving 16 bytes.
   int64_t width = state->inner > 1 ? TILE : 1;
   rabbet_cpu_parallel(
       state->outer * state->tiles,
       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / 16 / (state->count * width)),
-      state->inner > 1 ? rabbet_softmax_columns : rabbet_softmax_rows, &run);
+      state->inner > 1 ? cpu_softmax_columns : softmax_rows, &run);
   return rabbet_ok();
 }
 
-static bool rabbet_cpu_softmax_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_softmax_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   return rabbet_takes_node(group, RABBET_OP_SOFTMAX, RABBET_TAKES_ONE_FORMAT) ||
          (rabbet_node_is_log_softmax(group) &&
@@ -213,4 +212,4 @@ static bool rabbet_cpu_softmax_takes(const rabbet_kernel_spec_t* spec) {
               group, RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES));
 }
 
-RABBET_NODE_CLASS(rabbet_cpu_softmax, "cpu.softmax", 1);
+RABBET_NODE_CLASS(cpu_softmax, "cpu.softmax", 1);

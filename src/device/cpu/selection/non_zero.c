@@ -14,18 +14,18 @@ struct rabbet_kernel_state_t {
   bool is_float, is_long;
 };
 
-static rabbet_status_t rabbet_cpu_non_zero_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_non_zero_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "pieces", -1);
 }
 
-static rabbet_status_t rabbet_cpu_non_zero_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_non_zero_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_NON_ZERO)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_non_zero, NULL,
-                              rabbet_cpu_non_zero_body);
+                              cpu_non_zero_body);
 }
 
-static rabbet_status_t rabbet_cpu_non_zero_prepare(
+static rabbet_status_t cpu_non_zero_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
@@ -53,13 +53,13 @@ static rabbet_status_t rabbet_cpu_non_zero_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_non_zero_call_t {
+typedef struct non_zero_call_t {
   const rabbet_kernel_state_t* state;
   const void* source;
   void* target;
   int64_t* places;
   int64_t total;
-} rabbet_non_zero_call_t;
+} non_zero_call_t;
 
 // -0 is zero, too.
 #define RABBET_NON_ZERO_SET(type, sign) \
@@ -68,9 +68,8 @@ typedef struct rabbet_non_zero_call_t {
                   (is_float ? (type) ~(sign) : (type) ~(type)0)) != 0
 
 // set[i]: element i is not zero.
-static void rabbet_non_zero_set(const rabbet_kernel_state_t* state,
-                                const void* x, int64_t count,
-                                uint8_t set[PIECE]) {
+static void non_zero_set(const rabbet_kernel_state_t* state, const void* x,
+                         int64_t count, uint8_t set[PIECE]) {
   bool is_float = state->is_float;
   switch (state->bytes) {
     case 1:
@@ -88,21 +87,21 @@ static void rabbet_non_zero_set(const rabbet_kernel_state_t* state,
   }
 }
 
-static int64_t rabbet_non_zero_piece(const rabbet_non_zero_call_t* call,
-                                     int64_t piece, uint8_t set[PIECE]) {
+static int64_t non_zero_piece(const non_zero_call_t* call, int64_t piece,
+                              uint8_t set[PIECE]) {
   const rabbet_kernel_state_t* state = call->state;
   int64_t first = piece * PIECE;
   int64_t count = rabbet_min_i64(PIECE, state->count - first);
-  rabbet_non_zero_set(state, (const char*)call->source + first * state->bytes,
-                      count, set);
+  non_zero_set(state, (const char*)call->source + first * state->bytes, count,
+               set);
   return count;
 }
 
-static void rabbet_non_zero_count(void* context, int64_t begin, int64_t end) {
-  const rabbet_non_zero_call_t* call = context;
+static void non_zero_count(void* context, int64_t begin, int64_t end) {
+  const non_zero_call_t* call = context;
   uint8_t set[PIECE];
   for (int64_t piece = begin; piece < end; ++piece) {
-    int64_t count = rabbet_non_zero_piece(call, piece, set);
+    int64_t count = non_zero_piece(call, piece, set);
     int32_t found = 0;
     for (int64_t i = 0; i < count; ++i)
       found += set[i];
@@ -110,8 +109,8 @@ static void rabbet_non_zero_count(void* context, int64_t begin, int64_t end) {
   }
 }
 
-static void rabbet_non_zero_store(const rabbet_non_zero_call_t* call,
-                                  int64_t place, const int64_t* at) {
+static void non_zero_store(const non_zero_call_t* call, int64_t place,
+                           const int64_t* at) {
   for (int32_t i = 0; i < call->state->dims.rank; ++i, place += call->total) {
     if (call->state->is_long)
       ((int64_t*)call->target)[place] = at[i];
@@ -121,8 +120,8 @@ static void rabbet_non_zero_store(const rabbet_non_zero_call_t* call,
 }
 
 // The first that is set from `i` on, or `count`.
-static inline int64_t rabbet_non_zero_next(const uint8_t* set, int64_t i,
-                                           int64_t count) {
+static inline int64_t non_zero_next(const uint8_t* set, int64_t i,
+                                    int64_t count) {
   for (uint64_t eight = 0; i + 8 <= count; i += 8) {
     memcpy(&eight, set + i, sizeof(eight));
     if (eight != 0) break;
@@ -132,8 +131,8 @@ static inline int64_t rabbet_non_zero_next(const uint8_t* set, int64_t i,
   return i;
 }
 
-static inline void rabbet_non_zero_advance(const rabbet_dims_t* dims,
-                                           int64_t* at, int64_t by) {
+static inline void non_zero_advance(const rabbet_dims_t* dims, int64_t* at,
+                                    int64_t by) {
   for (int32_t k = dims->rank - 1; k >= 0; --k) {
     at[k] += by;
     if (at[k] < dims->d[k]) return;
@@ -142,37 +141,37 @@ static inline void rabbet_non_zero_advance(const rabbet_dims_t* dims,
   }
 }
 
-static void rabbet_non_zero_write(void* context, int64_t begin, int64_t end) {
-  const rabbet_non_zero_call_t* call = context;
+static void non_zero_write(void* context, int64_t begin, int64_t end) {
+  const non_zero_call_t* call = context;
   const rabbet_dims_t* dims = &call->state->dims;
   uint8_t set[PIECE];
   int64_t at[RABBET_MAX_RANK];
   for (int64_t piece = begin; piece < end; ++piece) {
     int64_t place = call->places[piece], first = piece * PIECE;
-    int64_t count = rabbet_non_zero_piece(call, piece, set);
+    int64_t count = non_zero_piece(call, piece, set);
     for (int32_t i = dims->rank - 1; i >= 0; first /= dims->d[i], --i)
       at[i] = first % dims->d[i];
     int64_t done = 0;
-    for (int64_t i = rabbet_non_zero_next(set, 0, count); i < count;
-         i = rabbet_non_zero_next(set, i + 1, count)) {
-      rabbet_non_zero_advance(dims, at, i - done);
-      rabbet_non_zero_store(call, place++, at);
+    for (int64_t i = non_zero_next(set, 0, count); i < count;
+         i = non_zero_next(set, i + 1, count)) {
+      non_zero_advance(dims, at, i - done);
+      non_zero_store(call, place++, at);
       done = i;
     }
   }
 }
 
-static rabbet_status_t rabbet_cpu_non_zero_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_non_zero_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_non_zero_call_t run = {.state = state,
-                                .source = rabbet_node_input_at(kernel, call, 0),
-                                .target = rabbet_node_output(kernel, call, 0),
-                                .places = call->workspace};
+  non_zero_call_t run = {.state = state,
+                         .source = rabbet_node_input_at(kernel, call, 0),
+                         .target = rabbet_node_output(kernel, call, 0),
+                         .places = call->workspace};
   int64_t grain = rabbet_max_i64(
       1, RABBET_CPU_GRAIN_BYTES / (PIECE * (int64_t)state->bytes));
-  rabbet_cpu_parallel(state->pieces, grain, rabbet_non_zero_count, &run);
+  rabbet_cpu_parallel(state->pieces, grain, non_zero_count, &run);
   for (int64_t i = 0; i < state->pieces; ++i) {
     int64_t found = run.places[i];
     run.places[i] = run.total;
@@ -180,10 +179,10 @@ static rabbet_status_t rabbet_cpu_non_zero_enqueue(
   }
   *(int64_t*)rabbet_node_output(kernel, call, 1) = run.total;
   if (run.total > 0)
-    rabbet_cpu_parallel(state->pieces, 2, rabbet_non_zero_write, &run);
+    rabbet_cpu_parallel(state->pieces, 2, non_zero_write, &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_non_zero, NON_ZERO, 0)
+RABBET_TAKES_NODE(cpu_non_zero, NON_ZERO, 0)
 
-RABBET_NODE_CLASS(rabbet_cpu_non_zero, "cpu.non_zero", 1);
+RABBET_NODE_CLASS(cpu_non_zero, "cpu.non_zero", 1);

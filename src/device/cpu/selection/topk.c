@@ -9,9 +9,9 @@
 #include "ops/enums.h"
 
 // Larger is better; of equal keys the lower index.
-typedef struct rabbet_topk_item_t {
+typedef struct topk_item_t {
   int64_t key, index;
-} rabbet_topk_item_t;
+} topk_item_t;
 
 struct rabbet_kernel_state_t {
   rabbet_dtype_t dtype, index_type;
@@ -22,20 +22,21 @@ struct rabbet_kernel_state_t {
   int64_t slot_step;  // bytes of the workspace for each thread
 };
 
-static rabbet_status_t rabbet_cpu_topk_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_topk_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "heap", -1);
 }
 
-static rabbet_status_t rabbet_cpu_topk_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
+static rabbet_status_t cpu_topk_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_TOPK)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_topk, NULL,
-                              rabbet_cpu_topk_body);
+                              cpu_topk_body);
 }
 
-static rabbet_status_t rabbet_cpu_topk_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cpu_topk_prepare(rabbet_kernel_t* base,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_kernel_state_t** out_state,
+                                        size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
@@ -64,7 +65,7 @@ static rabbet_status_t rabbet_cpu_topk_prepare(
     if (i != axis) state->rows *= in->d[i];
     if (i > axis) state->inner *= in->d[i];
   }
-  state->slot_step = state->k * (int64_t)sizeof(rabbet_topk_item_t) +
+  state->slot_step = state->k * (int64_t)sizeof(topk_item_t) +
                      RABBET_LANES * (int64_t)sizeof(int64_t);
   *out_workspace =
       (size_t)(rabbet_cpu_slots(shapes->threads) * state->slot_step);
@@ -73,7 +74,7 @@ static rabbet_status_t rabbet_cpu_topk_prepare(
 
 // ---- Keys ------------------------------------------------------------------
 
-static inline int64_t rabbet_topk_float_key(float x) {
+static inline int64_t topk_float_key(float x) {
   uint32_t bits = 0;
   if (x != x) return INT64_C(1) << 40;
   x += 0.0f;  // -0 is 0
@@ -82,9 +83,8 @@ static inline int64_t rabbet_topk_float_key(float x) {
 }
 
 // Keys of up to RABBET_LANES elements, `step` elements apart.
-static void rabbet_topk_keys(const rabbet_kernel_state_t* state,
-                             const char* source, int64_t step, int64_t count,
-                             int64_t* keys) {
+static void topk_keys(const rabbet_kernel_state_t* state, const char* source,
+                      int64_t step, int64_t count, int64_t* keys) {
 #define RABBET_TOPK_KEYS(type, expression)    \
   for (int64_t i = 0; i < count; ++i) {       \
     type x = ((const type*)source)[i * step]; \
@@ -93,13 +93,11 @@ static void rabbet_topk_keys(const rabbet_kernel_state_t* state,
   break
   switch (state->dtype) {
     case RABBET_DTYPE_FLOAT:
-      RABBET_TOPK_KEYS(float, rabbet_topk_float_key(x));
+      RABBET_TOPK_KEYS(float, topk_float_key(x));
     case RABBET_DTYPE_HALF:
-      RABBET_TOPK_KEYS(uint16_t,
-                       rabbet_topk_float_key(rabbet_half_to_float(x)));
+      RABBET_TOPK_KEYS(uint16_t, topk_float_key(rabbet_half_to_float(x)));
     case RABBET_DTYPE_BF16:
-      RABBET_TOPK_KEYS(uint16_t,
-                       rabbet_topk_float_key(rabbet_bf16_to_float(x)));
+      RABBET_TOPK_KEYS(uint16_t, topk_float_key(rabbet_bf16_to_float(x)));
     case RABBET_DTYPE_INT8:
       RABBET_TOPK_KEYS(int8_t, x);
     case RABBET_DTYPE_UINT8:
@@ -117,75 +115,73 @@ static void rabbet_topk_keys(const rabbet_kernel_state_t* state,
 
 // ---- Heaps -----------------------------------------------------------------
 
-static inline bool rabbet_topk_worse(const rabbet_topk_item_t* a,
-                                     const rabbet_topk_item_t* b) {
+static inline bool topk_worse(const topk_item_t* a, const topk_item_t* b) {
   return a->key != b->key ? a->key < b->key : a->index > b->index;
 }
 
 // Moves the item down from `at` until all below it are better: the worst item
 // is on top.
-static void rabbet_topk_sift(rabbet_topk_item_t* heap, int64_t count,
-                             int64_t at, rabbet_topk_item_t item) {
+static void topk_sift(topk_item_t* heap, int64_t count, int64_t at,
+                      topk_item_t item) {
   for (int64_t below = 2 * at + 1; below < count; below = 2 * at + 1) {
-    if (below + 1 < count && rabbet_topk_worse(&heap[below + 1], &heap[below]))
+    if (below + 1 < count && topk_worse(&heap[below + 1], &heap[below]))
       ++below;
-    if (!rabbet_topk_worse(&heap[below], &item)) break;
+    if (!topk_worse(&heap[below], &item)) break;
     heap[at] = heap[below];
     at = below;
   }
   heap[at] = item;
 }
 
-static void rabbet_topk_sort(rabbet_topk_item_t* heap, int64_t count) {
+static void topk_sort(topk_item_t* heap, int64_t count) {
   for (int64_t left = count - 1; left > 0; --left) {
-    rabbet_topk_item_t worst = heap[0];
-    rabbet_topk_sift(heap, left, 0, heap[left]);
+    topk_item_t worst = heap[0];
+    topk_sift(heap, left, 0, heap[left]);
     heap[left] = worst;
   }
 }
 
-static void rabbet_topk_find(const rabbet_kernel_state_t* state,
-                             const char* source, int64_t* keys,
-                             rabbet_topk_item_t* heap) {
+static void topk_find(const rabbet_kernel_state_t* state, const char* source,
+                      int64_t* keys, topk_item_t* heap) {
   int64_t filled = 0, k = state->k;
   for (int64_t first = 0; first < state->count; first += RABBET_LANES) {
     int64_t lanes = rabbet_min_i64(RABBET_LANES, state->count - first);
-    rabbet_topk_keys(state, source + first * state->inner * state->size,
-                     state->inner, lanes, keys);
+    topk_keys(state, source + first * state->inner * state->size, state->inner,
+              lanes, keys);
     for (int64_t i = 0; i < lanes; ++i) {
-      const rabbet_topk_item_t item = {keys[i], first + i};
+      const topk_item_t item = {keys[i], first + i};
       if (filled < k) {
         heap[filled++] = item;
         for (int64_t at = k / 2 - 1; filled == k && at >= 0; --at)
-          rabbet_topk_sift(heap, k, at, heap[at]);
+          topk_sift(heap, k, at, heap[at]);
       } else if (item.key > heap[0].key) {  // a later index is worse
-        rabbet_topk_sift(heap, k, 0, item);
+        topk_sift(heap, k, 0, item);
       }
     }
   }
-  rabbet_topk_sort(heap, k);
+  topk_sort(heap, k);
 }
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct rabbet_topk_call_t {
+typedef struct topk_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
   char *values, *indices;
   char* workspace;
-} rabbet_topk_call_t;
+} topk_call_t;
 
-static void rabbet_topk_rows(void* context, int64_t first, int64_t last) {
-  const rabbet_topk_call_t* call = context;
+static void topk_rows(void* context, int64_t first, int64_t last) {
+  const topk_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   int64_t* keys =
       (int64_t*)(call->workspace + rabbet_cpu_slot() * state->slot_step);
-  rabbet_topk_item_t* heap = (rabbet_topk_item_t*)(keys + RABBET_LANES);
+  topk_item_t* heap = (topk_item_t*)(keys + RABBET_LANES);
   for (int64_t row = first; row < last; ++row) {
     int64_t outer = row / state->inner, at = row % state->inner;
     const char* source =
         call->source + (outer * state->count * state->inner + at) * state->size;
-    rabbet_topk_find(state, source, keys, heap);
+    topk_find(state, source, keys, heap);
     for (int64_t i = 0; i < state->k; ++i) {
       int64_t to = (outer * state->k + i) * state->inner + at;
       if (call->values)
@@ -201,23 +197,23 @@ static void rabbet_topk_rows(void* context, int64_t first, int64_t last) {
   }
 }
 
-static rabbet_status_t rabbet_cpu_topk_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_topk_enqueue(rabbet_kernel_t* base,
+                                        rabbet_kernel_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   if (state->k == 0) return rabbet_ok();
-  rabbet_topk_call_t run = {.state = state,
-                            .source = rabbet_node_input_at(kernel, call, 0),
-                            .values = rabbet_node_output(kernel, call, 0),
-                            .indices = rabbet_node_output(kernel, call, 1),
-                            .workspace = call->workspace};
+  topk_call_t run = {.state = state,
+                     .source = rabbet_node_input_at(kernel, call, 0),
+                     .values = rabbet_node_output(kernel, call, 0),
+                     .indices = rabbet_node_output(kernel, call, 1),
+                     .workspace = call->workspace};
   rabbet_cpu_parallel(
       state->rows,
-      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / (state->count * 8)),
-      rabbet_topk_rows, &run);
+      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / (state->count * 8)), topk_rows,
+      &run);
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cpu_topk, TOPK, RABBET_TAKES_UNREAD)
+RABBET_TAKES_NODE(cpu_topk, TOPK, RABBET_TAKES_UNREAD)
 
-RABBET_NODE_CLASS(rabbet_cpu_topk, "cpu.topk", 1);
+RABBET_NODE_CLASS(cpu_topk, "cpu.topk", 1);

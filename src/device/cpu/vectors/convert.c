@@ -14,8 +14,8 @@
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c,fma")))
 #endif
 
-typedef void (*rabbet_cpu_convert_fn_t)(const void* source, void* target,
-                                        int64_t count);
+typedef void (*cpu_convert_fn_t)(const void* source, void* target,
+                                 int64_t count);
 
 // ---- Any processor ---------------------------------------------------------
 
@@ -27,10 +27,10 @@ typedef void (*rabbet_cpu_convert_fn_t)(const void* source, void* target,
       out[i] = convert(in[i]);                                        \
   }
 
-static uint16_t rabbet_half_to_bf16(uint16_t bits) {
+static uint16_t convert_half_to_bf16(uint16_t bits) {
   return rabbet_float_to_bf16(rabbet_half_to_float(bits));
 }
-static uint16_t rabbet_bf16_to_half(uint16_t bits) {
+static uint16_t convert_bf16_to_half(uint16_t bits) {
   return rabbet_float_to_half(rabbet_bf16_to_float(bits));
 }
 
@@ -38,8 +38,8 @@ RABBET_CONVERT_LOOP(half_to_float, uint16_t, float, rabbet_half_to_float)
 RABBET_CONVERT_LOOP(float_to_half, float, uint16_t, rabbet_float_to_half)
 RABBET_CONVERT_LOOP(bf16_to_float, uint16_t, float, rabbet_bf16_to_float)
 RABBET_CONVERT_LOOP(float_to_bf16, float, uint16_t, rabbet_float_to_bf16)
-RABBET_CONVERT_LOOP(half_to_bf16, uint16_t, uint16_t, rabbet_half_to_bf16)
-RABBET_CONVERT_LOOP(bf16_to_half, uint16_t, uint16_t, rabbet_bf16_to_half)
+RABBET_CONVERT_LOOP(half_to_bf16, uint16_t, uint16_t, convert_half_to_bf16)
+RABBET_CONVERT_LOOP(bf16_to_half, uint16_t, uint16_t, convert_bf16_to_half)
 
 // ---- AVX2 and AVX-512 ------------------------------------------------------
 
@@ -111,7 +111,7 @@ RABBET_TARGET_AVX512 static void float_to_bf16_avx512(const void* source,
 static const struct {
   rabbet_dtype_t from, to;
   rabbet_cpu_isa_t isa;
-  rabbet_cpu_convert_fn_t convert;
+  cpu_convert_fn_t convert;
 } rabbet_cpu_conversions[] = {
 #if defined(__x86_64__)
     {RABBET_DTYPE_HALF, RABBET_DTYPE_FLOAT, RABBET_CPU_AVX2,
@@ -131,8 +131,7 @@ static const struct {
     {RABBET_DTYPE_BF16, RABBET_DTYPE_HALF, RABBET_CPU_BASELINE, bf16_to_half},
 };
 
-static rabbet_cpu_convert_fn_t rabbet_cpu_conversion(rabbet_dtype_t from,
-                                                     rabbet_dtype_t to) {
+static cpu_convert_fn_t cpu_conversion(rabbet_dtype_t from, rabbet_dtype_t to) {
   rabbet_cpu_isa_t isa = rabbet_cpu_isa();
   for (size_t i = 0;
        i < sizeof(rabbet_cpu_conversions) / sizeof(rabbet_cpu_conversions[0]);
@@ -146,25 +145,24 @@ static rabbet_cpu_convert_fn_t rabbet_cpu_conversion(rabbet_dtype_t from,
   return NULL;
 }
 
-static bool rabbet_cpu_is_real(rabbet_dtype_t dtype) {
+static bool cpu_is_real(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
          dtype == RABBET_DTYPE_BF16;
 }
 
 bool rabbet_cpu_can_convert(rabbet_dtype_t from, rabbet_dtype_t to) {
-  return rabbet_cpu_is_real(from) && rabbet_cpu_is_real(to);
+  return cpu_is_real(from) && cpu_is_real(to);
 }
 
-typedef struct rabbet_cpu_convert_t {
-  rabbet_cpu_convert_fn_t convert;  // NULL: copy
+typedef struct cpu_convert_t {
+  cpu_convert_fn_t convert;  // NULL: copy
   const char* source;
   char* target;
   int64_t from_size, to_size;
-} rabbet_cpu_convert_t;
+} cpu_convert_t;
 
-static void rabbet_cpu_convert_range(void* context, int64_t begin,
-                                     int64_t end) {
-  const rabbet_cpu_convert_t* job = context;
+static void cpu_convert_range(void* context, int64_t begin, int64_t end) {
+  const cpu_convert_t* job = context;
   const char* source = job->source + begin * job->from_size;
   char* target = job->target + begin * job->to_size;
   if (job->convert)
@@ -175,12 +173,12 @@ static void rabbet_cpu_convert_range(void* context, int64_t begin,
 
 void rabbet_cpu_convert(rabbet_dtype_t from, const void* source,
                         rabbet_dtype_t to, void* target, int64_t count) {
-  rabbet_cpu_convert_t job = {
-      .convert = from == to ? NULL : rabbet_cpu_conversion(from, to),
+  cpu_convert_t job = {
+      .convert = from == to ? NULL : cpu_conversion(from, to),
       .source = source,
       .target = target,
       .from_size = rabbet_dtype_bits(from) / 8,
       .to_size = rabbet_dtype_bits(to) / 8,
   };
-  rabbet_cpu_parallel(count, 16384, rabbet_cpu_convert_range, &job);
+  rabbet_cpu_parallel(count, 16384, cpu_convert_range, &job);
 }

@@ -120,9 +120,9 @@ static bool attention_is_broken(const rabbet_cudnn_t* library) {
   return library->version == 91000 || library->version == 91001;
 }
 
-static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
-                                           const rabbet_dims_t* dims,
-                                           rabbet_cudnn_graph_t* graph) {
+static bool cuda_attention_describe(const rabbet_group_t* group,
+                                    const rabbet_dims_t* dims,
+                                    rabbet_cudnn_graph_t* graph) {
   rabbet_attention_t a;
   attention_shapes_t s;
   if (!rabbet_attention_match(group, dims, &a) ||
@@ -182,8 +182,8 @@ static bool attention_may_narrow(const rabbet_propose_t* propose,
   return false;
 }
 
-static rabbet_status_t rabbet_cuda_attention_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_attention_propose(const rabbet_propose_t* propose,
+                                              rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_allocator_t allocator = propose->allocator;
   rabbet_dims_t* dims = NULL;
@@ -203,8 +203,8 @@ static rabbet_status_t rabbet_cuda_attention_propose(
                                    attention_can, -1);
 }
 
-static bool rabbet_cuda_attention_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_attention_takes(const rabbet_kernel_spec_t* spec) {
   return spec->group->node_count >= 3 && spec->group->output_count == 1;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 3);
+RABBET_CUDNN_CLASS(cuda_attention, "cuda.attention", 3);

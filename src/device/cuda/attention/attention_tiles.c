@@ -176,8 +176,7 @@ static bool tiles_can(const rabbet_propose_t* propose, rabbet_dtype_t dtype) {
 }
 
 // The mask in the type of the others, and in its own.
-static rabbet_status_t rabbet_cuda_attention_tiles_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_attention_tiles_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_group_t* group = propose->group;
   tiles_offer_t* offer = proposal->context;
@@ -207,7 +206,7 @@ static bool tiles_is_constant_width(const rabbet_group_t* group,
   return last >= 0 && q->min.d[last] == q->max.d[last];
 }
 
-static rabbet_status_t rabbet_cuda_attention_tiles_propose(
+static rabbet_status_t cuda_attention_tiles_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_dims_t* dims = NULL;
@@ -222,7 +221,7 @@ static rabbet_status_t rabbet_cuda_attention_tiles_propose(
   if (rabbet_attention_match(group, dims, &offer.attention) &&
       tiles_is_constant_width(group, &offer.attention))
     status = rabbet_proposal_make(propose, sink, &rabbet_cuda_attention_tiles,
-                                  &offer, rabbet_cuda_attention_tiles_body);
+                                  &offer, cuda_attention_tiles_body);
   rabbet_free(propose->allocator, dims);
   return status;
 }
@@ -290,7 +289,7 @@ static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
                                    &kernel->function);
 }
 
-static rabbet_status_t rabbet_cuda_attention_tiles_program(
+static rabbet_status_t cuda_attention_tiles_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   tiles_kernel_t* kernel = (tiles_kernel_t*)base;
   const rabbet_group_t* group = spec->group;
@@ -360,7 +359,7 @@ static rabbet_status_t tiles_is_empty(const tiles_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_attention_tiles_prepare(
+static rabbet_status_t cuda_attention_tiles_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   enum { MOST_GRID = 65535 };
@@ -388,7 +387,7 @@ static rabbet_status_t rabbet_cuda_attention_tiles_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_attention_tiles_enqueue(
+static rabbet_status_t cuda_attention_tiles_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
@@ -412,10 +411,9 @@ static rabbet_status_t rabbet_cuda_attention_tiles_enqueue(
                             call->stream);
 }
 
-static bool rabbet_cuda_attention_tiles_takes(
-    const rabbet_kernel_spec_t* spec) {
+static bool cuda_attention_tiles_takes(const rabbet_kernel_spec_t* spec) {
   return spec->group->node_count >= 3 && spec->group->output_count == 1;
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_attention_tiles, tiles_kernel_t,
+RABBET_CUDA_NODE_CLASS(cuda_attention_tiles, tiles_kernel_t,
                        "cuda.attention.tiles", 1);

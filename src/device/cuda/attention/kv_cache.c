@@ -10,12 +10,12 @@
 
 enum { THREADS = 256, NARROW = 0, WIDE = 1 };
 
-typedef struct rabbet_cuda_kv_cache_kernel_t {
+typedef struct cuda_kv_cache_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_device_t* base;
   int64_t size;  // bytes of an element
   CUfunction functions[2];
-} rabbet_cuda_kv_cache_kernel_t;
+} cuda_kv_cache_kernel_t;
 
 struct rabbet_kernel_state_t {
   size_t bytes;  // of the cache
@@ -24,14 +24,14 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launch[2];
 };
 
-static rabbet_status_t rabbet_cuda_kv_cache_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_kv_cache_propose(const rabbet_propose_t* propose,
+                                             rabbet_candidate_sink_t sink) {
   return rabbet_kv_cache_propose(propose, sink, &rabbet_cuda_kv_cache);
 }
 
-static rabbet_status_t rabbet_cuda_kv_cache_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_kv_cache_kernel_t* kernel = (rabbet_cuda_kv_cache_kernel_t*)node;
+static rabbet_status_t cuda_kv_cache_program(rabbet_cuda_node_t* node,
+                                             const rabbet_kernel_spec_t* spec) {
+  cuda_kv_cache_kernel_t* kernel = (cuda_kv_cache_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   const rabbet_group_value_t* values = spec->group->values;
   if (!rabbet_node_is(spec->group, RABBET_OP_KV_CACHE_UPDATE))
@@ -51,7 +51,7 @@ static rabbet_status_t rabbet_cuda_kv_cache_program(
 }
 
 // By units of which a row has `unit`.
-static rabbet_status_t kv_cache_set(const rabbet_cuda_kv_cache_kernel_t* kernel,
+static rabbet_status_t kv_cache_set(const cuda_kv_cache_kernel_t* kernel,
                                     const rabbet_kv_cache_rows_t* rows,
                                     int64_t unit, int width,
                                     rabbet_kernel_state_t* state) {
@@ -83,11 +83,10 @@ static rabbet_status_t kv_cache_set(const rabbet_cuda_kv_cache_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_kv_cache_prepare(
+static rabbet_status_t cuda_kv_cache_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_kv_cache_kernel_t* kernel =
-      (const rabbet_cuda_kv_cache_kernel_t*)base;
+  const cuda_kv_cache_kernel_t* kernel = (const cuda_kv_cache_kernel_t*)base;
   rabbet_kv_cache_rows_t rows;
   *out_workspace = 0;
   *out_state = NULL;
@@ -105,11 +104,10 @@ static rabbet_status_t rabbet_cuda_kv_cache_prepare(
   return rabbet_node_state_finish(base, state, status, out_state);
 }
 
-static rabbet_status_t rabbet_cuda_kv_cache_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_kv_cache_kernel_t* kernel =
-      (const rabbet_cuda_kv_cache_kernel_t*)base;
+static rabbet_status_t cuda_kv_cache_enqueue(rabbet_kernel_t* base,
+                                             rabbet_kernel_state_t* state,
+                                             const rabbet_kernel_call_t* call) {
+  const cuda_kv_cache_kernel_t* kernel = (const cuda_kv_cache_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const void* cache = rabbet_node_input_at(node, call, 0);
   const void* update = rabbet_node_input_at(node, call, 1);
@@ -128,7 +126,7 @@ static rabbet_status_t rabbet_cuda_kv_cache_enqueue(
                             parameters, call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_kv_cache, KV_CACHE_UPDATE, 0)
+RABBET_TAKES_NODE(cuda_kv_cache, KV_CACHE_UPDATE, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_kv_cache, rabbet_cuda_kv_cache_kernel_t,
-                       "cuda.kv_cache", 1);
+RABBET_CUDA_NODE_CLASS(cuda_kv_cache, cuda_kv_cache_kernel_t, "cuda.kv_cache",
+                       1);

@@ -95,33 +95,33 @@ rabbet_status_t rabbet_cudnn_kernel_enqueue(rabbet_kernel_t* kernel,
 rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
                                               rabbet_artifact_sink_t sink);
 
-// Defines the class `symbol` from symbol_propose, symbol_takes and
-// symbol_describe, which looks at types, formats and extents.
-#define RABBET_CUDNN_CLASS(symbol, class_name, class_version)              \
-  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
-                                         rabbet_kernel_t** out_kernel) {   \
-    return rabbet_cudnn_kernel_create(spec, &symbol, symbol##_describe,    \
-                                      out_kernel);                         \
-  }                                                                        \
-  static rabbet_status_t symbol##_ask(const rabbet_question_t* question,   \
-                                      rabbet_answer_sink_t sink) {         \
-    return rabbet_cudnn_kernel_ask(question, symbol##_describe, sink);     \
-  }                                                                        \
-  const rabbet_kernel_class_t symbol = {                                   \
-      .struct_size = sizeof(rabbet_kernel_class_t),                        \
-      .name = class_name,                                                  \
-      .version = class_version,                                            \
-      .propose = symbol##_propose,                                         \
-      .create = symbol##_create,                                           \
-      .takes = symbol##_takes,                                             \
-      .destroy = rabbet_cudnn_kernel_destroy,                              \
-      .prepare = rabbet_cudnn_kernel_prepare,                              \
-      .destroy_state = rabbet_cudnn_kernel_destroy_state,                  \
-      .enqueue = rabbet_cudnn_kernel_enqueue,                              \
-      .artifacts = rabbet_cudnn_kernel_artifacts,                          \
-      .library_version = rabbet_cudnn_version,                             \
-      .tactic_sources = 1u << RABBET_TACTIC_CUDNN,                         \
-      .ask = symbol##_ask,                                                 \
+// Defines the class rabbet_<id> from id_propose, id_takes and
+// id_describe, which looks at types, formats and extents.
+#define RABBET_CUDNN_CLASS(id, class_name, class_version)                \
+  static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec,   \
+                                     rabbet_kernel_t** out_kernel) {     \
+    return rabbet_cudnn_kernel_create(spec, &rabbet_##id, id##_describe, \
+                                      out_kernel);                       \
+  }                                                                      \
+  static rabbet_status_t id##_ask(const rabbet_question_t* question,     \
+                                  rabbet_answer_sink_t sink) {           \
+    return rabbet_cudnn_kernel_ask(question, id##_describe, sink);       \
+  }                                                                      \
+  const rabbet_kernel_class_t rabbet_##id = {                            \
+      .struct_size = sizeof(rabbet_kernel_class_t),                      \
+      .name = class_name,                                                \
+      .version = class_version,                                          \
+      .propose = id##_propose,                                           \
+      .create = id##_create,                                             \
+      .takes = id##_takes,                                               \
+      .destroy = rabbet_cudnn_kernel_destroy,                            \
+      .prepare = rabbet_cudnn_kernel_prepare,                            \
+      .destroy_state = rabbet_cudnn_kernel_destroy_state,                \
+      .enqueue = rabbet_cudnn_kernel_enqueue,                            \
+      .artifacts = rabbet_cudnn_kernel_artifacts,                        \
+      .library_version = rabbet_cudnn_version,                           \
+      .tactic_sources = 1u << RABBET_TACTIC_CUDNN,                       \
+      .ask = id##_ask,                                                   \
   }
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_

@@ -255,9 +255,9 @@ static bool convolution_add(const rabbet_cudnn_chain_t* chain,
   return true;
 }
 
-static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
-                                             const rabbet_dims_t* dims,
-                                             rabbet_cudnn_graph_t* graph) {
+static bool cuda_convolution_describe(const rabbet_group_t* group,
+                                      const rabbet_dims_t* dims,
+                                      rabbet_cudnn_graph_t* graph) {
   rabbet_cuda_epilogue_t epilogue;
   if (!convolution_matches(group) || !convolution_has_formats(group))
     return false;
@@ -367,8 +367,8 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_convolution_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_convolution_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   if (!convolution_matches(group) || group->output_count != 1 ||
       !convolution_always_takes(group))
@@ -386,11 +386,11 @@ static rabbet_status_t rabbet_cuda_convolution_propose(
   return status;
 }
 
-static bool rabbet_cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
   return convolution_matches(spec->group) && spec->group->output_count == 1;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 6);
+RABBET_CUDNN_CLASS(cuda_convolution, "cuda.convolution", 6);
 
 // ---- INT8 ------------------------------------------------------------------
 
@@ -499,9 +499,9 @@ static bool quantized_has_types(const rabbet_quantized_t* q) {
                   values[q->operand.value].dtype == RABBET_DTYPE_INT8);
 }
 
-static bool rabbet_cuda_convolution_quantized_describe(
-    const rabbet_group_t* group, const rabbet_dims_t* dims,
-    rabbet_cudnn_graph_t* graph) {
+static bool cuda_convolution_quantized_describe(const rabbet_group_t* group,
+                                                const rabbet_dims_t* dims,
+                                                rabbet_cudnn_graph_t* graph) {
   rabbet_cuda_epilogue_t epilogue;
   rabbet_quantized_t q;
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
@@ -538,7 +538,7 @@ static void quantized_tensors(const rabbet_quantized_t* q,
   tensors[group->input_count].format = RABBET_FORMAT_HWC;
 }
 
-static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
+static rabbet_status_t cuda_convolution_quantized_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_quantized_t q;
@@ -565,11 +565,9 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
   return status;
 }
 
-static bool rabbet_cuda_convolution_quantized_takes(
-    const rabbet_kernel_spec_t* spec) {
+static bool cuda_convolution_quantized_takes(const rabbet_kernel_spec_t* spec) {
   rabbet_quantized_t q;
   return rabbet_quantized_parse(spec->group, RABBET_OP_CONVOLUTION, &q);
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution_quantized,
-                   "cuda.convolution.quantized", 2);
+RABBET_CUDNN_CLASS(cuda_convolution_quantized, "cuda.convolution.quantized", 2);

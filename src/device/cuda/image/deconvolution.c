@@ -8,11 +8,11 @@
 
 enum { THREADS = 256, MANY_MAPS = 4, MOST_GRID_Y = 65535 };
 
-typedef struct rabbet_cuda_deconvolution_kernel_t {
+typedef struct cuda_deconvolution_kernel_t {
   rabbet_cuda_node_t node;
   int64_t groups;
   CUfunction one, many;  // maps to a thread
-} rabbet_cuda_deconvolution_kernel_t;
+} cuda_deconvolution_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
@@ -22,8 +22,7 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_deconvolution_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_deconvolution_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
@@ -37,12 +36,12 @@ static rabbet_status_t rabbet_cuda_deconvolution_body(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_deconvolution_propose(
+static rabbet_status_t cuda_deconvolution_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_DECONVOLUTION))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_deconvolution, NULL,
-                              rabbet_cuda_deconvolution_body);
+                              cuda_deconvolution_body);
 }
 
 // ---- The program -----------------------------------------------------------
@@ -87,10 +86,9 @@ static rabbet_status_t deconvolution_options(const rabbet_group_node_t* layer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_deconvolution_program(
+static rabbet_status_t cuda_deconvolution_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_deconvolution_kernel_t* kernel =
-      (rabbet_cuda_deconvolution_kernel_t*)node;
+  cuda_deconvolution_kernel_t* kernel = (cuda_deconvolution_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_DECONVOLUTION))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -152,7 +150,7 @@ static bool deconvolution_axes(const rabbet_window_t* window,
 }
 
 static rabbet_status_t deconvolution_set(
-    const rabbet_cuda_deconvolution_kernel_t* kernel, const rabbet_dims_t* in,
+    const cuda_deconvolution_kernel_t* kernel, const rabbet_dims_t* in,
     const rabbet_dims_t* weights, const rabbet_dims_t* out,
     rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -179,11 +177,11 @@ static rabbet_status_t deconvolution_set(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_deconvolution_prepare(
+static rabbet_status_t cuda_deconvolution_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_deconvolution_kernel_t* kernel =
-      (const rabbet_cuda_deconvolution_kernel_t*)base;
+  const cuda_deconvolution_kernel_t* kernel =
+      (const cuda_deconvolution_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_dims_t* in = &shapes->dims[layer->inputs[0]];
   const rabbet_dims_t* weights = &shapes->dims[layer->inputs[1]];
@@ -203,11 +201,11 @@ static rabbet_status_t rabbet_cuda_deconvolution_prepare(
   return rabbet_node_state_finish(base, state, status, out_state);
 }
 
-static rabbet_status_t rabbet_cuda_deconvolution_enqueue(
+static rabbet_status_t cuda_deconvolution_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_deconvolution_kernel_t* kernel =
-      (const rabbet_cuda_deconvolution_kernel_t*)base;
+  const cuda_deconvolution_kernel_t* kernel =
+      (const cuda_deconvolution_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   if (state->is_empty) return rabbet_ok();
@@ -224,8 +222,7 @@ static rabbet_status_t rabbet_cuda_deconvolution_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_deconvolution, DECONVOLUTION, 0)
+RABBET_TAKES_NODE(cuda_deconvolution, DECONVOLUTION, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_deconvolution,
-                       rabbet_cuda_deconvolution_kernel_t, "cuda.deconvolution",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_deconvolution, cuda_deconvolution_kernel_t,
+                       "cuda.deconvolution", 1);

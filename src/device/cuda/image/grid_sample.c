@@ -7,10 +7,10 @@
 
 enum { THREADS = 256, MOST_GRID_Y = 65535 };
 
-typedef struct rabbet_cuda_grid_sample_kernel_t {
+typedef struct cuda_grid_sample_kernel_t {
   rabbet_cuda_node_t node;
   CUfunction function;
-} rabbet_cuda_grid_sample_kernel_t;
+} cuda_grid_sample_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
@@ -18,24 +18,22 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launch;
 };
 
-static rabbet_status_t rabbet_cuda_grid_sample_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_grid_sample_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "points", -1);
 }
 
-static rabbet_status_t rabbet_cuda_grid_sample_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_grid_sample_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_GRID_SAMPLE))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_grid_sample, NULL,
-                              rabbet_cuda_grid_sample_body);
+                              cuda_grid_sample_body);
 }
 
-static rabbet_status_t rabbet_cuda_grid_sample_program(
+static rabbet_status_t cuda_grid_sample_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   static const int taps[] = {1, 2, 4};
-  rabbet_cuda_grid_sample_kernel_t* kernel =
-      (rabbet_cuda_grid_sample_kernel_t*)node;
+  cuda_grid_sample_kernel_t* kernel = (cuda_grid_sample_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   const rabbet_group_value_t* values = spec->group->values;
   if (!rabbet_node_is(spec->group, RABBET_OP_GRID_SAMPLE))
@@ -66,7 +64,7 @@ static rabbet_status_t rabbet_cuda_grid_sample_program(
   return rabbet_cuda_node_function(node, 0, "grid_sample", &kernel->function);
 }
 
-static rabbet_status_t grid_set(const rabbet_cuda_grid_sample_kernel_t* kernel,
+static rabbet_status_t grid_set(const cuda_grid_sample_kernel_t* kernel,
                                 const rabbet_dims_t* in,
                                 const rabbet_dims_t* out,
                                 rabbet_kernel_state_t* state) {
@@ -109,11 +107,11 @@ static rabbet_status_t grid_set(const rabbet_cuda_grid_sample_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_grid_sample_prepare(
+static rabbet_status_t cuda_grid_sample_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_grid_sample_kernel_t* kernel =
-      (const rabbet_cuda_grid_sample_kernel_t*)base;
+  const cuda_grid_sample_kernel_t* kernel =
+      (const cuda_grid_sample_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_dims_t* in = &shapes->dims[layer->inputs[0]];
   *out_workspace = 0;
@@ -129,11 +127,11 @@ static rabbet_status_t rabbet_cuda_grid_sample_prepare(
   return rabbet_node_state_finish(base, state, status, out_state);
 }
 
-static rabbet_status_t rabbet_cuda_grid_sample_enqueue(
+static rabbet_status_t cuda_grid_sample_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_grid_sample_kernel_t* kernel =
-      (const rabbet_cuda_grid_sample_kernel_t*)base;
+  const cuda_grid_sample_kernel_t* kernel =
+      (const cuda_grid_sample_kernel_t*)base;
   if (state->is_empty) return rabbet_ok();
   const void* in = rabbet_node_input_at(&kernel->node.node, call, 0);
   const void* grid = rabbet_node_input_at(&kernel->node.node, call, 1);
@@ -143,7 +141,7 @@ static rabbet_status_t rabbet_cuda_grid_sample_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_grid_sample, GRID_SAMPLE, 0)
+RABBET_TAKES_NODE(cuda_grid_sample, GRID_SAMPLE, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_grid_sample,
-                       rabbet_cuda_grid_sample_kernel_t, "cuda.grid_sample", 1);
+RABBET_CUDA_NODE_CLASS(cuda_grid_sample, cuda_grid_sample_kernel_t,
+                       "cuda.grid_sample", 1);

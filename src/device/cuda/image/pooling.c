@@ -24,7 +24,7 @@ enum { THREADS = 256, COLUMN = 8, LANES = 32, MOST_GRID_Y = 65535 };
 // Windows of so many taps are shared out where few threads would work.
 enum { MANY_TAPS = 24 };
 
-typedef struct rabbet_cuda_pooling_kernel_t {
+typedef struct cuda_pooling_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_window_t window;
   int64_t size;  // bytes of an element
@@ -32,7 +32,7 @@ typedef struct rabbet_cuda_pooling_kernel_t {
   // not apply.
   int64_t rows_width, rows_height;
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_pooling_kernel_t;
+} cuda_pooling_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
@@ -67,7 +67,7 @@ static bool pooling_fits(const rabbet_group_value_t* out,
          rabbet_format_is_filled(out, format);
 }
 
-static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_pooling_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_value_t* out = &group->values[proposal->node->outputs[0]];
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
@@ -87,11 +87,11 @@ static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_pooling_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_pooling_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_POOLING)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_pooling, NULL,
-                              rabbet_cuda_pooling_body);
+                              cuda_pooling_body);
 }
 
 // ---- The program -----------------------------------------------------------
@@ -132,7 +132,7 @@ static void pooling_options(const rabbet_group_node_t* layer,
 // Whether rows can be pooled by vectors, and how many elements a thread then
 // computes. With overlapping windows, few registers for more rows are better.
 static void pooling_find_rows(const rabbet_group_node_t* layer,
-                              rabbet_cuda_pooling_kernel_t* kernel) {
+                              cuda_pooling_kernel_t* kernel) {
   enum { MOST_VECTORS = 8, MOST_ROWS = 12 };
   const rabbet_window_t* window = &kernel->window;
   bool is_explicit = window->mode == RABBET_PADDING_EXPLICIT_ROUND_DOWN ||
@@ -154,8 +154,8 @@ static void pooling_find_rows(const rabbet_group_node_t* layer,
   kernel->rows_height = height;
 }
 
-static rabbet_status_t rabbet_cuda_pooling_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_pooling_program(rabbet_cuda_node_t* node,
+                                            const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS] = {
       [LINEAR] = "pooling_linear",
       [ROWS] = "pooling_rows",
@@ -164,7 +164,7 @@ static rabbet_status_t rabbet_cuda_pooling_program(
       [CHANNELS] = "pooling_channels",
       [PACK_COLUMNS] = "pooling_pack_columns",
       [CHANNEL_COLUMNS] = "pooling_channel_columns"};
-  rabbet_cuda_pooling_kernel_t* kernel = (rabbet_cuda_pooling_kernel_t*)node;
+  cuda_pooling_kernel_t* kernel = (cuda_pooling_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_POOLING))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -209,7 +209,7 @@ static rabbet_status_t pooling_too_large(const rabbet_group_node_t* layer,
 }
 
 // Windows of `in`; fields that all kernels share.
-static rabbet_status_t pooling_set(const rabbet_cuda_pooling_kernel_t* kernel,
+static rabbet_status_t pooling_set(const cuda_pooling_kernel_t* kernel,
                                    const rabbet_dims_t* in,
                                    const rabbet_dims_t* out, pooling_t* p) {
   const rabbet_window_t* window = &kernel->window;
@@ -252,13 +252,13 @@ static int64_t pooling_taps(const rabbet_window_t* window) {
 }
 
 // Whether one thread for each piece of work would leave the device idle.
-static bool pooling_shares_taps(const rabbet_cuda_pooling_kernel_t* kernel,
+static bool pooling_shares_taps(const cuda_pooling_kernel_t* kernel,
                                 int64_t threads) {
   return pooling_taps(&kernel->window) >= MANY_TAPS &&
          threads < (int64_t)kernel->node.device->multiprocessors * 1024;
 }
 
-static void pooling_plan_rows(const rabbet_cuda_pooling_kernel_t* kernel,
+static void pooling_plan_rows(const cuda_pooling_kernel_t* kernel,
                               rabbet_kernel_state_t* state) {
   pooling_t* p = &state->wide_parameters;
   *p = state->single_parameters;
@@ -279,7 +279,7 @@ static void pooling_plan_rows(const rabbet_cuda_pooling_kernel_t* kernel,
       .block = {THREADS, 1, 1}};
 }
 
-static void pooling_plan_linear(const rabbet_cuda_pooling_kernel_t* kernel,
+static void pooling_plan_linear(const cuda_pooling_kernel_t* kernel,
                                 rabbet_kernel_state_t* state) {
   const pooling_t* p = &state->single_parameters;
   int64_t size = (int64_t)p->out[0] * p->out[1] * p->out[2];
@@ -305,7 +305,7 @@ static void pooling_plan_linear(const rabbet_cuda_pooling_kernel_t* kernel,
 }
 
 // `pack` channels to a thread.
-static void pooling_plan_channels(const rabbet_cuda_pooling_kernel_t* kernel,
+static void pooling_plan_channels(const cuda_pooling_kernel_t* kernel,
                                   int64_t pack, pooling_t* p,
                                   rabbet_cuda_launch_t* launch) {
   int64_t size = (int64_t)p->out[0] * p->out[1] * p->out[2];
@@ -324,7 +324,7 @@ static void pooling_plan_channels(const rabbet_cuda_pooling_kernel_t* kernel,
 }
 
 static rabbet_status_t pooling_check_formats(
-    const rabbet_cuda_pooling_kernel_t* kernel, const rabbet_dims_t* out,
+    const cuda_pooling_kernel_t* kernel, const rabbet_dims_t* out,
     rabbet_format_t from, rabbet_format_t to) {
   const rabbet_format_info_t* info = rabbet_format_info(from);
   bool fits = info->channels_last || out->d[1] % info->block == 0;
@@ -340,11 +340,10 @@ static rabbet_status_t pooling_check_formats(
                        rabbet_dims_print(out, text, sizeof(text)));
 }
 
-static rabbet_status_t rabbet_cuda_pooling_prepare(
+static rabbet_status_t cuda_pooling_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_pooling_kernel_t* kernel =
-      (const rabbet_cuda_pooling_kernel_t*)base;
+  const cuda_pooling_kernel_t* kernel = (const cuda_pooling_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_dims_t* in = &shapes->dims[layer->inputs[0]];
@@ -387,11 +386,10 @@ static rabbet_status_t rabbet_cuda_pooling_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_pooling_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_pooling_kernel_t* kernel =
-      (const rabbet_cuda_pooling_kernel_t*)base;
+static rabbet_status_t cuda_pooling_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cuda_pooling_kernel_t* kernel = (const cuda_pooling_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   if (state->is_empty) return rabbet_ok();
@@ -405,7 +403,6 @@ static rabbet_status_t rabbet_cuda_pooling_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_pooling, POOLING, RABBET_TAKES_FORMATS)
+RABBET_TAKES_NODE(cuda_pooling, POOLING, RABBET_TAKES_FORMATS)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_pooling, rabbet_cuda_pooling_kernel_t,
-                       "cuda.pooling", 2);
+RABBET_CUDA_NODE_CLASS(cuda_pooling, cuda_pooling_kernel_t, "cuda.pooling", 2);

@@ -13,12 +13,12 @@ enum { LINE, PLANE, SPACE, ANY, RANKS };
 enum { SINGLE, INSIDE, ALONG, WAYS };
 enum { THREADS = 256, WIDE = 16 };
 
-typedef struct rabbet_cuda_resize_kernel_t {
+typedef struct cuda_resize_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_device_t* base;
   int64_t size;                       // bytes of an element
   CUfunction functions[RANKS][WAYS];  // NULL: no such kernel
-} rabbet_cuda_resize_kernel_t;
+} cuda_resize_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
@@ -30,7 +30,7 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_resize_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_resize_body(rabbet_proposal_t* proposal) {
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
   int count = rabbet_cuda_layouts(proposal, layouts);
   for (int i = 0; i < count; ++i) {
@@ -44,24 +44,24 @@ static rabbet_status_t rabbet_cuda_resize_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_resize_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_resize_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_RESIZE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_resize, NULL,
-                              rabbet_cuda_resize_body);
+                              cuda_resize_body);
 }
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_resize_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_resize_program(rabbet_cuda_node_t* node,
+                                           const rabbet_kernel_spec_t* spec) {
   static const char* const names[RANKS][WAYS] = {
       [LINE] = {"resize_line", "resize_line_inside", "resize_line_along"},
       [PLANE] = {"resize_plane", "resize_plane_inside", "resize_plane_along"},
       [SPACE] = {"resize_space", "resize_space_inside", NULL},
       [ANY] = {"resize_any", NULL, NULL}};
   static const int taps[] = {1, 2, 4};
-  rabbet_cuda_resize_kernel_t* kernel = (rabbet_cuda_resize_kernel_t*)node;
+  cuda_resize_kernel_t* kernel = (cuda_resize_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_RESIZE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -89,16 +89,16 @@ static rabbet_status_t rabbet_cuda_resize_program(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_resize_create(
-    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+static rabbet_status_t cuda_resize_create(const rabbet_kernel_spec_t* spec,
+                                          rabbet_kernel_t** out_kernel) {
   return rabbet_cuda_node_create(spec, &rabbet_cuda_resize,
-                                 sizeof(rabbet_cuda_resize_kernel_t),
-                                 rabbet_cuda_resize_program, out_kernel);
+                                 sizeof(cuda_resize_kernel_t),
+                                 cuda_resize_program, out_kernel);
 }
 
 // ---- Geometry --------------------------------------------------------------
 
-static rabbet_status_t resize_launch(const rabbet_cuda_resize_kernel_t* kernel,
+static rabbet_status_t resize_launch(const cuda_resize_kernel_t* kernel,
                                      const rabbet_resize_plan_t* plan, int way,
                                      int64_t vector, resize_t* p,
                                      rabbet_cuda_launch_t* launch) {
@@ -118,7 +118,7 @@ static rabbet_status_t resize_launch(const rabbet_cuda_resize_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t resize_set(const rabbet_cuda_resize_kernel_t* kernel,
+static rabbet_status_t resize_set(const cuda_resize_kernel_t* kernel,
                                   const rabbet_resize_plan_t* plan,
                                   rabbet_kernel_state_t* state) {
   resize_t* p = &state->single_parameters;
@@ -150,7 +150,7 @@ static rabbet_status_t resize_set(const rabbet_cuda_resize_kernel_t* kernel,
 }
 
 // The tables, made on the host and copied.
-static rabbet_status_t resize_upload(const rabbet_cuda_resize_kernel_t* kernel,
+static rabbet_status_t resize_upload(const cuda_resize_kernel_t* kernel,
                                      const rabbet_resize_plan_t* plan,
                                      rabbet_kernel_state_t* state) {
   rabbet_device_t* device = kernel->base;
@@ -170,20 +170,19 @@ static rabbet_status_t resize_upload(const rabbet_cuda_resize_kernel_t* kernel,
   return status;
 }
 
-static void rabbet_cuda_resize_destroy_state(rabbet_kernel_t* base,
-                                             rabbet_kernel_state_t* state) {
-  const rabbet_cuda_resize_kernel_t* kernel =
-      (const rabbet_cuda_resize_kernel_t*)base;
+static void cuda_resize_destroy_state(rabbet_kernel_t* base,
+                                      rabbet_kernel_state_t* state) {
+  const cuda_resize_kernel_t* kernel = (const cuda_resize_kernel_t*)base;
   if (!state) return;
   if (state->tables) kernel->base->vtable->free(kernel->base, state->tables);
   rabbet_node_state_destroy(base, state);
 }
 
-static rabbet_status_t rabbet_cuda_resize_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_resize_kernel_t* kernel =
-      (const rabbet_cuda_resize_kernel_t*)base;
+static rabbet_status_t cuda_resize_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
+  const cuda_resize_kernel_t* kernel = (const cuda_resize_kernel_t*)base;
   rabbet_resize_plan_t plan;
   rabbet_kernel_state_t* state = NULL;
   *out_workspace = 0;
@@ -200,15 +199,14 @@ static rabbet_status_t rabbet_cuda_resize_prepare(
   if (rabbet_is_ok(status))
     *out_state = state;
   else
-    rabbet_cuda_resize_destroy_state(base, state);
+    cuda_resize_destroy_state(base, state);
   return status;
 }
 
-static rabbet_status_t rabbet_cuda_resize_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_resize_kernel_t* kernel =
-      (const rabbet_cuda_resize_kernel_t*)base;
+static rabbet_status_t cuda_resize_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
+  const cuda_resize_kernel_t* kernel = (const cuda_resize_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   if (state->is_empty) return rabbet_ok();
   const void* in = call->inputs[rabbet_group_input_of(
@@ -226,18 +224,18 @@ static rabbet_status_t rabbet_cuda_resize_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_resize, RESIZE, RABBET_TAKES_ONE_FORMAT)
+RABBET_TAKES_NODE(cuda_resize, RESIZE, RABBET_TAKES_ONE_FORMAT)
 
 const rabbet_kernel_class_t rabbet_cuda_resize = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.resize",
     .version = 1,
-    .propose = rabbet_cuda_resize_propose,
-    .create = rabbet_cuda_resize_create,
-    .takes = rabbet_cuda_resize_takes,
+    .propose = cuda_resize_propose,
+    .create = cuda_resize_create,
+    .takes = cuda_resize_takes,
     .destroy = rabbet_cuda_node_destroy,
-    .prepare = rabbet_cuda_resize_prepare,
-    .destroy_state = rabbet_cuda_resize_destroy_state,
-    .enqueue = rabbet_cuda_resize_enqueue,
+    .prepare = cuda_resize_prepare,
+    .destroy_state = cuda_resize_destroy_state,
+    .enqueue = cuda_resize_enqueue,
     .artifacts = rabbet_cuda_node_artifacts,
 };

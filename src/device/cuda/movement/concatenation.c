@@ -11,11 +11,11 @@
 enum { NARROW_PIECES = 4, WIDE_PIECES = 4, WIDE = 16 };
 enum { NARROW_ELEMENTS, WIDE_ELEMENTS, WIDTHS };
 
-typedef struct rabbet_cuda_concatenation_kernel_t {
+typedef struct cuda_concatenation_kernel_t {
   rabbet_cuda_node_t node;
   int64_t size;                     // bytes of an element
   CUfunction functions[WIDTHS][2];  // for small tensors and for all
-} rabbet_cuda_concatenation_kernel_t;
+} cuda_concatenation_kernel_t;
 
 struct rabbet_kernel_state_t {
   int64_t rows, row;  // bytes of a row
@@ -27,8 +27,7 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_concatenation_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_concatenation_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
@@ -46,22 +45,21 @@ static rabbet_status_t rabbet_cuda_concatenation_body(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_concatenation_propose(
+static rabbet_status_t cuda_concatenation_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_CONCATENATION))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_concatenation, NULL,
-                              rabbet_cuda_concatenation_body);
+                              cuda_concatenation_body);
 }
 
-static rabbet_status_t rabbet_cuda_concatenation_program(
+static rabbet_status_t cuda_concatenation_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   static const char* const names[WIDTHS][2] = {
       [NARROW_ELEMENTS] = {"concatenation_narrow",
                            "concatenation_narrow_large"},
       [WIDE_ELEMENTS] = {"concatenation_wide", "concatenation_wide_large"}};
-  rabbet_cuda_concatenation_kernel_t* kernel =
-      (rabbet_cuda_concatenation_kernel_t*)node;
+  cuda_concatenation_kernel_t* kernel = (cuda_concatenation_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_CONCATENATION))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -84,7 +82,7 @@ static rabbet_status_t rabbet_cuda_concatenation_program(
 
 // ---- Preparing -------------------------------------------------------------
 
-static void concatenation_plan(const rabbet_cuda_concatenation_kernel_t* kernel,
+static void concatenation_plan(const cuda_concatenation_kernel_t* kernel,
                                rabbet_kernel_state_t* state) {
   const int64_t bytes[WIDTHS] = {kernel->size, WIDE};
   int64_t count = state->rows * state->row / kernel->size;
@@ -104,11 +102,11 @@ static void concatenation_plan(const rabbet_cuda_concatenation_kernel_t* kernel,
   }
 }
 
-static rabbet_status_t rabbet_cuda_concatenation_prepare(
+static rabbet_status_t cuda_concatenation_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_concatenation_kernel_t* kernel =
-      (const rabbet_cuda_concatenation_kernel_t*)base;
+  const cuda_concatenation_kernel_t* kernel =
+      (const cuda_concatenation_kernel_t*)base;
   size_t count = kernel->node.node.node->input_count;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
@@ -155,11 +153,11 @@ static void concatenation_fill(const rabbet_node_kernel_t* kernel,
   table->begins[count] = state->begins[first + count] / bytes;
 }
 
-static rabbet_status_t rabbet_cuda_concatenation_enqueue(
+static rabbet_status_t cuda_concatenation_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_concatenation_kernel_t* kernel =
-      (const rabbet_cuda_concatenation_kernel_t*)base;
+  const cuda_concatenation_kernel_t* kernel =
+      (const cuda_concatenation_kernel_t*)base;
   if (state->rows * state->row == 0) return rabbet_ok();
   void* target = call->outputs[0];
   uintptr_t all = (uintptr_t)target;
@@ -179,10 +177,9 @@ static rabbet_status_t rabbet_cuda_concatenation_enqueue(
   return rabbet_ok();
 }
 
-static bool rabbet_cuda_concatenation_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_concatenation_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_concatenation_takes(spec->group);
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_concatenation,
-                       rabbet_cuda_concatenation_kernel_t, "cuda.concatenation",
-                       2);
+RABBET_CUDA_NODE_CLASS(cuda_concatenation, cuda_concatenation_kernel_t,
+                       "cuda.concatenation", 2);

@@ -2,12 +2,12 @@
 // values lie in the device's memory, and a run copies them.
 #include "device/cuda/cuda.h"
 
-typedef struct rabbet_cuda_constant_output_t {
+typedef struct cuda_constant_output_t {
   rabbet_node_kernel_t node;
   rabbet_device_t* device;
   void* constant;  // NULL: a shape
   size_t bytes;
-} rabbet_cuda_constant_output_t;
+} cuda_constant_output_t;
 
 struct rabbet_kernel_state_t {
   const void* data;
@@ -20,16 +20,15 @@ static bool constant_output_is_one(const rabbet_group_t* group) {
          rabbet_node_is(group, RABBET_OP_CONSTANT);
 }
 
-static rabbet_status_t rabbet_cuda_constant_output_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_constant_output_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "copy", -1);
 }
 
-static rabbet_status_t rabbet_cuda_constant_output_propose(
+static rabbet_status_t cuda_constant_output_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!constant_output_is_one(propose->group)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_constant_output, NULL,
-                              rabbet_cuda_constant_output_body);
+                              cuda_constant_output_body);
 }
 
 // The bytes in the device's memory; NULL if there are none.
@@ -49,18 +48,18 @@ static rabbet_status_t constant_output_upload(rabbet_device_t* device,
   return status;
 }
 
-static void rabbet_cuda_constant_output_destroy(rabbet_kernel_t* base) {
-  rabbet_cuda_constant_output_t* kernel = (rabbet_cuda_constant_output_t*)base;
+static void cuda_constant_output_destroy(rabbet_kernel_t* base) {
+  cuda_constant_output_t* kernel = (cuda_constant_output_t*)base;
   if (!kernel) return;
   kernel->device->vtable->free(kernel->device, kernel->constant);
   rabbet_free(kernel->node.allocator, kernel);
 }
 
-static rabbet_status_t rabbet_cuda_constant_output_create(
+static rabbet_status_t cuda_constant_output_create(
     const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
   const rabbet_group_node_t* node = &spec->group->nodes[0];
-  rabbet_cuda_constant_output_t* kernel = NULL;
+  cuda_constant_output_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
   kernel->node.base.kernel_class = &rabbet_cuda_constant_output;
@@ -77,26 +76,25 @@ static rabbet_status_t rabbet_cuda_constant_output_create(
                                     &kernel->constant);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_cuda_constant_output_destroy(&kernel->node.base);
+    cuda_constant_output_destroy(&kernel->node.base);
     return status;
   }
   *out_kernel = &kernel->node.base;
   return rabbet_ok();
 }
 
-static void rabbet_cuda_constant_output_destroy_state(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state) {
-  rabbet_cuda_constant_output_t* kernel = (rabbet_cuda_constant_output_t*)base;
+static void cuda_constant_output_destroy_state(rabbet_kernel_t* base,
+                                               rabbet_kernel_state_t* state) {
+  cuda_constant_output_t* kernel = (cuda_constant_output_t*)base;
   if (!state) return;
   kernel->device->vtable->free(kernel->device, state->shape);
   rabbet_free(kernel->node.allocator, state);
 }
 
-static rabbet_status_t rabbet_cuda_constant_output_prepare(
+static rabbet_status_t cuda_constant_output_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_constant_output_t* kernel =
-      (const rabbet_cuda_constant_output_t*)base;
+  const cuda_constant_output_t* kernel = (const cuda_constant_output_t*)base;
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_kernel_state_t* state = NULL;
   rabbet_status_t status = rabbet_ok();
@@ -115,24 +113,22 @@ static rabbet_status_t rabbet_cuda_constant_output_prepare(
     state->data = kernel->constant;
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_cuda_constant_output_destroy_state(base, state);
+    cuda_constant_output_destroy_state(base, state);
     return status;
   }
   *out_state = state;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_constant_output_enqueue(
+static rabbet_status_t cuda_constant_output_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  rabbet_device_t* device =
-      ((const rabbet_cuda_constant_output_t*)base)->device;
+  rabbet_device_t* device = ((const cuda_constant_output_t*)base)->device;
   return device->vtable->copy(device, call->outputs[0], state->data,
                               state->bytes, call->stream);
 }
 
-static bool rabbet_cuda_constant_output_takes(
-    const rabbet_kernel_spec_t* spec) {
+static bool cuda_constant_output_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_takes_node(spec->group, RABBET_OP_SHAPE, 0) ||
          rabbet_takes_node(spec->group, RABBET_OP_CONSTANT, 0);
 }
@@ -141,11 +137,11 @@ const rabbet_kernel_class_t rabbet_cuda_constant_output = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.constant_output",
     .version = 1,
-    .propose = rabbet_cuda_constant_output_propose,
-    .create = rabbet_cuda_constant_output_create,
-    .takes = rabbet_cuda_constant_output_takes,
-    .destroy = rabbet_cuda_constant_output_destroy,
-    .prepare = rabbet_cuda_constant_output_prepare,
-    .destroy_state = rabbet_cuda_constant_output_destroy_state,
-    .enqueue = rabbet_cuda_constant_output_enqueue,
+    .propose = cuda_constant_output_propose,
+    .create = cuda_constant_output_create,
+    .takes = cuda_constant_output_takes,
+    .destroy = cuda_constant_output_destroy,
+    .prepare = cuda_constant_output_prepare,
+    .destroy_state = cuda_constant_output_destroy_state,
+    .enqueue = cuda_constant_output_enqueue,
 };

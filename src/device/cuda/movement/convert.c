@@ -15,13 +15,13 @@ typedef struct convert_tiles_t {
   uint32_t channel_tiles, position_tiles, tile_channels, tile_positions;
 } convert_tiles_t;
 
-typedef struct rabbet_cuda_convert_t {
+typedef struct cuda_convert_t {
   rabbet_cuda_node_t base;
   rabbet_type_format_t from, to;
   bool copies;  // the same type and format: no kernel
   int vector;
   CUfunction flat, single, tiled;
-} rabbet_cuda_convert_t;
+} cuda_convert_t;
 
 typedef enum convert_way_t {
   CONVERT_NOTHING,
@@ -72,7 +72,7 @@ static bool convert_supports(rabbet_type_format_t from,
                    convert_type(to.dtype, from.dtype)));
 }
 
-static rabbet_status_t rabbet_cuda_convert_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_convert_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   proposal->keeps_padding = true;
   if (propose->fixed) {
@@ -105,18 +105,18 @@ static rabbet_status_t rabbet_cuda_convert_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_convert_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_convert_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   if (!convert_is_one(propose->group)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_convert, NULL,
-                              rabbet_cuda_convert_body);
+                              cuda_convert_body);
 }
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_convert_program(
-    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_convert_t* kernel = (rabbet_cuda_convert_t*)base;
+static rabbet_status_t cuda_convert_program(rabbet_cuda_node_t* base,
+                                            const rabbet_kernel_spec_t* spec) {
+  cuda_convert_t* kernel = (cuda_convert_t*)base;
   const rabbet_group_t* group = spec->group;
   if (!convert_is_one(group))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -167,7 +167,7 @@ static int64_t convert_padded(int64_t channels, rabbet_format_t format) {
 
 // As many positions as 64, or as there are; the rest of the tile is channels,
 // of which whole blocks are needed.
-static void convert_tile(const rabbet_cuda_convert_t* kernel,
+static void convert_tile(const cuda_convert_t* kernel,
                          const rabbet_dims_t* dims, int64_t positions,
                          convert_tiles_t* out) {
   int64_t from = convert_padded(dims->d[1], kernel->from.format);
@@ -196,14 +196,14 @@ static void convert_tile(const rabbet_cuda_convert_t* kernel,
       (uint32_t)rabbet_ceildiv(positions, INT64_C(1) << out->tile_positions);
 }
 
-static rabbet_status_t convert_too_large(const rabbet_cuda_convert_t* kernel) {
+static rabbet_status_t convert_too_large(const cuda_convert_t* kernel) {
   return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                        "layer '%s': the tensor has more elements than the "
                        "kernel counts",
                        kernel->base.node.node->name);
 }
 
-static rabbet_status_t convert_plan(const rabbet_cuda_convert_t* kernel,
+static rabbet_status_t convert_plan(const cuda_convert_t* kernel,
                                     const rabbet_dims_t* dims,
                                     rabbet_kernel_state_t* state) {
   int64_t positions = 1, count = 0;
@@ -241,10 +241,10 @@ static rabbet_status_t convert_plan(const rabbet_cuda_convert_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_convert_prepare(
+static rabbet_status_t cuda_convert_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_convert_t* kernel = (const rabbet_cuda_convert_t*)base;
+  const cuda_convert_t* kernel = (const cuda_convert_t*)base;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
@@ -259,7 +259,7 @@ static rabbet_status_t rabbet_cuda_convert_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t convert_flat(const rabbet_cuda_convert_t* kernel,
+static rabbet_status_t convert_flat(const cuda_convert_t* kernel,
                                     const rabbet_kernel_state_t* state,
                                     const rabbet_kernel_call_t* call) {
   void *source = call->inputs[0], *target = call->outputs[0];
@@ -280,10 +280,10 @@ static rabbet_status_t convert_flat(const rabbet_cuda_convert_t* kernel,
                             call->stream);
 }
 
-static rabbet_status_t rabbet_cuda_convert_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_convert_t* kernel = (const rabbet_cuda_convert_t*)base;
+static rabbet_status_t cuda_convert_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cuda_convert_t* kernel = (const cuda_convert_t*)base;
   rabbet_cuda_device_t* device = kernel->base.device;
   void *source = call->inputs[0], *target = call->outputs[0];
   void* parameters[] = {&source, &target, &state->tiles};
@@ -301,9 +301,8 @@ static rabbet_status_t rabbet_cuda_convert_enqueue(
   }
 }
 
-static bool rabbet_cuda_convert_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_convert_takes(const rabbet_kernel_spec_t* spec) {
   return convert_is_one(spec->group);
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_convert, rabbet_cuda_convert_t,
-                       "cuda.convert", 1);
+RABBET_CUDA_NODE_CLASS(cuda_convert, cuda_convert_t, "cuda.convert", 1);

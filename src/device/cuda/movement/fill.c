@@ -7,30 +7,30 @@
 
 enum { THREADS = 256 };
 
-typedef struct rabbet_cuda_fill_kernel_t {
+typedef struct cuda_fill_kernel_t {
   rabbet_cuda_node_t node;
   CUfunction function;
-} rabbet_cuda_fill_kernel_t;
+} cuda_fill_kernel_t;
 
 struct rabbet_kernel_state_t {
   fill_t parameters;
   rabbet_cuda_launch_t launch;
 };
 
-static rabbet_status_t rabbet_cuda_fills_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_fills_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
 }
 
-static rabbet_status_t rabbet_cuda_fills_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_fills_propose(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_FILL)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_fills, NULL,
-                              rabbet_cuda_fills_body);
+                              cuda_fills_body);
 }
 
-static rabbet_status_t rabbet_cuda_fills_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_fill_kernel_t* kernel = (rabbet_cuda_fill_kernel_t*)node;
+static rabbet_status_t cuda_fills_program(rabbet_cuda_node_t* node,
+                                          const rabbet_kernel_spec_t* spec) {
+  cuda_fill_kernel_t* kernel = (cuda_fill_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   const rabbet_group_value_t* values = spec->group->values;
   if (!rabbet_node_is(spec->group, RABBET_OP_FILL))
@@ -57,11 +57,11 @@ static rabbet_status_t rabbet_cuda_fills_program(
   return rabbet_cuda_node_function(node, 0, "fill", &kernel->function);
 }
 
-static rabbet_status_t rabbet_cuda_fills_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_fill_kernel_t* kernel =
-      (const rabbet_cuda_fill_kernel_t*)base;
+static rabbet_status_t cuda_fills_prepare(rabbet_kernel_t* base,
+                                          const rabbet_kernel_shapes_t* shapes,
+                                          rabbet_kernel_state_t** out_state,
+                                          size_t* out_workspace) {
+  const cuda_fill_kernel_t* kernel = (const cuda_fill_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node.node.node;
   const rabbet_dims_t* out = &shapes->dims[node->outputs[0]];
   int32_t beta = rabbet_node_input(node, 2);
@@ -95,11 +95,10 @@ static rabbet_status_t rabbet_cuda_fills_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_fills_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_fill_kernel_t* kernel =
-      (const rabbet_cuda_fill_kernel_t*)base;
+static rabbet_status_t cuda_fills_enqueue(rabbet_kernel_t* base,
+                                          rabbet_kernel_state_t* state,
+                                          const rabbet_kernel_call_t* call) {
+  const cuda_fill_kernel_t* kernel = (const cuda_fill_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   if (state->parameters.count == 0) return rabbet_ok();
   const void* alpha = rabbet_node_input_at(node, call, 1);
@@ -110,7 +109,6 @@ static rabbet_status_t rabbet_cuda_fills_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_fills, FILL, 0)
+RABBET_TAKES_NODE(cuda_fills, FILL, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_fills, rabbet_cuda_fill_kernel_t,
-                       "cuda.fill", 1);
+RABBET_CUDA_NODE_CLASS(cuda_fills, cuda_fill_kernel_t, "cuda.fill", 1);

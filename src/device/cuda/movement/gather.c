@@ -13,11 +13,11 @@ enum { SHORT_ROW = 32 };
 
 enum { ROWS_NARROW, ROWS_WIDE, SINGLE, FUNCTIONS };
 
-typedef struct rabbet_cuda_gather_kernel_t {
+typedef struct cuda_gather_kernel_t {
   rabbet_cuda_node_t node;
   int64_t size;                        // bytes of an element
   CUfunction functions[FUNCTIONS][2];  // for small tensors and for all
-} rabbet_cuda_gather_kernel_t;
+} cuda_gather_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty, is_by_rows, has_wide, is_large;
@@ -27,7 +27,7 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_gather_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_gather_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
@@ -41,20 +41,20 @@ static rabbet_status_t rabbet_cuda_gather_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_gather_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_gather_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_GATHER)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_gather, NULL,
-                              rabbet_cuda_gather_body);
+                              cuda_gather_body);
 }
 
-static rabbet_status_t rabbet_cuda_gather_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_gather_program(rabbet_cuda_node_t* node,
+                                           const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS][2] = {
       [ROWS_NARROW] = {"gather_narrow", "gather_narrow_large"},
       [ROWS_WIDE] = {"gather_wide", "gather_wide_large"},
       [SINGLE] = {"gather_elements", "gather_elements_large"}};
-  rabbet_cuda_gather_kernel_t* kernel = (rabbet_cuda_gather_kernel_t*)node;
+  cuda_gather_kernel_t* kernel = (cuda_gather_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_GATHER))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -191,9 +191,10 @@ static bool gather_widen(const gather_t* narrow, int64_t size, gather_t* wide) {
   return fits;
 }
 
-static rabbet_cuda_launch_t gather_launch(
-    const rabbet_cuda_gather_kernel_t* kernel, int function, int64_t count,
-    int64_t bytes, int pieces, bool is_large) {
+static rabbet_cuda_launch_t gather_launch(const cuda_gather_kernel_t* kernel,
+                                          int function, int64_t count,
+                                          int64_t bytes, int pieces,
+                                          bool is_large) {
   rabbet_cuda_pieces_t geometry =
       rabbet_cuda_pieces(kernel->node.device, count, bytes, pieces, is_large);
   return (rabbet_cuda_launch_t){
@@ -202,7 +203,7 @@ static rabbet_cuda_launch_t gather_launch(
       .block = {geometry.threads, 1, 1}};
 }
 
-static void gather_plan(const rabbet_cuda_gather_kernel_t* kernel, bool by_rows,
+static void gather_plan(const cuda_gather_kernel_t* kernel, bool by_rows,
                         rabbet_kernel_state_t* state) {
   const gather_t* gather = &state->parameters;
   bool large = !rabbet_cuda_is_small(gather->count) ||
@@ -222,11 +223,11 @@ static void gather_plan(const rabbet_cuda_gather_kernel_t* kernel, bool by_rows,
                               WIDE, large ? 1 : WIDE_PIECES, large);
 }
 
-static rabbet_status_t rabbet_cuda_gather_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_gather_kernel_t* kernel =
-      (const rabbet_cuda_gather_kernel_t*)base;
+static rabbet_status_t cuda_gather_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
+  const cuda_gather_kernel_t* kernel = (const cuda_gather_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node.node.node;
   const rabbet_dims_t* data = &shapes->dims[node->inputs[0]];
   const rabbet_dims_t* indices = &shapes->dims[node->inputs[1]];
@@ -243,11 +244,10 @@ static rabbet_status_t rabbet_cuda_gather_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_gather_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_gather_kernel_t* kernel =
-      (const rabbet_cuda_gather_kernel_t*)base;
+static rabbet_status_t cuda_gather_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
+  const cuda_gather_kernel_t* kernel = (const cuda_gather_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* node = kernel->node.node.node;
   if (state->is_empty) return rabbet_ok();
@@ -265,7 +265,6 @@ static rabbet_status_t rabbet_cuda_gather_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_gather, GATHER, 0)
+RABBET_TAKES_NODE(cuda_gather, GATHER, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_gather, rabbet_cuda_gather_kernel_t,
-                       "cuda.gather", 2);
+RABBET_CUDA_NODE_CLASS(cuda_gather, cuda_gather_kernel_t, "cuda.gather", 2);

@@ -7,11 +7,11 @@
 enum { NARROW, WIDE, FUNCTIONS };
 enum { WIDE_BYTES = 16 };
 
-typedef struct rabbet_cuda_reverse_kernel_t {
+typedef struct cuda_reverse_kernel_t {
   rabbet_cuda_node_t node;
   int64_t size;                        // bytes of an element
   CUfunction functions[FUNCTIONS][2];  // for small tensors and for all
-} rabbet_cuda_reverse_kernel_t;
+} cuda_reverse_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty, has_wide;
@@ -19,25 +19,24 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launches[FUNCTIONS];
 };
 
-static rabbet_status_t rabbet_cuda_reverse_sequence_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_reverse_sequence_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "sequences", -1);
 }
 
-static rabbet_status_t rabbet_cuda_reverse_sequence_propose(
+static rabbet_status_t cuda_reverse_sequence_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_REVERSE_SEQUENCE))
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_reverse_sequence,
-                              NULL, rabbet_cuda_reverse_sequence_body);
+                              NULL, cuda_reverse_sequence_body);
 }
 
-static rabbet_status_t rabbet_cuda_reverse_sequence_program(
+static rabbet_status_t cuda_reverse_sequence_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS][2] = {
       [NARROW] = {"reverse_narrow", "reverse_narrow_large"},
       [WIDE] = {"reverse_wide", "reverse_wide_large"}};
-  rabbet_cuda_reverse_kernel_t* kernel = (rabbet_cuda_reverse_kernel_t*)node;
+  cuda_reverse_kernel_t* kernel = (cuda_reverse_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_REVERSE_SEQUENCE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -71,7 +70,7 @@ static reverse_sequence_t reverse_parameters(
                               .sequence_first = plan->sequence_first};
 }
 
-static void reverse_plan(const rabbet_cuda_reverse_kernel_t* kernel,
+static void reverse_plan(const cuda_reverse_kernel_t* kernel,
                          const rabbet_reverse_sequence_t* plan, bool is_long,
                          rabbet_kernel_state_t* state) {
   for (int i = 0; i < FUNCTIONS; ++i) {
@@ -90,11 +89,10 @@ static void reverse_plan(const rabbet_cuda_reverse_kernel_t* kernel,
   }
 }
 
-static rabbet_status_t rabbet_cuda_reverse_sequence_prepare(
+static rabbet_status_t cuda_reverse_sequence_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_reverse_kernel_t* kernel =
-      (const rabbet_cuda_reverse_kernel_t*)base;
+  const cuda_reverse_kernel_t* kernel = (const cuda_reverse_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_group_value_t* values = kernel->node.node.group->values;
   const rabbet_reverse_sequence_t plan = rabbet_reverse_sequence_plan(
@@ -119,11 +117,10 @@ static rabbet_status_t rabbet_cuda_reverse_sequence_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_reverse_sequence_enqueue(
+static rabbet_status_t cuda_reverse_sequence_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_reverse_kernel_t* kernel =
-      (const rabbet_cuda_reverse_kernel_t*)base;
+  const cuda_reverse_kernel_t* kernel = (const cuda_reverse_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   if (state->is_empty) return rabbet_ok();
   const void* data = rabbet_node_input_at(node, call, 0);
@@ -136,8 +133,7 @@ static rabbet_status_t rabbet_cuda_reverse_sequence_enqueue(
                             parameters, call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_reverse_sequence, REVERSE_SEQUENCE, 0)
+RABBET_TAKES_NODE(cuda_reverse_sequence, REVERSE_SEQUENCE, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_reverse_sequence,
-                       rabbet_cuda_reverse_kernel_t, "cuda.reverse_sequence",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_reverse_sequence, cuda_reverse_kernel_t,
+                       "cuda.reverse_sequence", 1);

@@ -9,11 +9,11 @@
 
 enum { THREADS = 256 };
 
-typedef struct rabbet_cuda_scatter_kernel_t {
+typedef struct cuda_scatter_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_device_t* base;
   CUfunction function;
-} rabbet_cuda_scatter_kernel_t;
+} cuda_scatter_kernel_t;
 
 struct rabbet_kernel_state_t {
   size_t bytes;  // of the data
@@ -21,23 +21,23 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launch;
 };
 
-static rabbet_status_t rabbet_cuda_scatter_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_scatter_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
       proposal, "elements",
       rabbet_group_input_of(proposal->propose->group,
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t rabbet_cuda_scatter_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_scatter_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SCATTER)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_scatter, NULL,
-                              rabbet_cuda_scatter_body);
+                              cuda_scatter_body);
 }
 
-static rabbet_status_t rabbet_cuda_scatter_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_scatter_kernel_t* kernel = (rabbet_cuda_scatter_kernel_t*)node;
+static rabbet_status_t cuda_scatter_program(rabbet_cuda_node_t* node,
+                                            const rabbet_kernel_spec_t* spec) {
+  cuda_scatter_kernel_t* kernel = (cuda_scatter_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_SCATTER))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -66,7 +66,7 @@ static rabbet_status_t rabbet_cuda_scatter_program(
   return rabbet_cuda_node_function(node, 0, "scatter", &kernel->function);
 }
 
-static rabbet_status_t scatter_set(const rabbet_cuda_scatter_kernel_t* kernel,
+static rabbet_status_t scatter_set(const cuda_scatter_kernel_t* kernel,
                                    const rabbet_scatter_t* s,
                                    rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -98,11 +98,10 @@ static rabbet_status_t scatter_set(const rabbet_cuda_scatter_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_scatter_prepare(
+static rabbet_status_t cuda_scatter_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_scatter_kernel_t* kernel =
-      (const rabbet_cuda_scatter_kernel_t*)base;
+  const cuda_scatter_kernel_t* kernel = (const cuda_scatter_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node.node.node;
   rabbet_scatter_t scatter;
   *out_workspace = 0;
@@ -117,11 +116,10 @@ static rabbet_status_t rabbet_cuda_scatter_prepare(
   return rabbet_node_state_finish(base, state, status, out_state);
 }
 
-static rabbet_status_t rabbet_cuda_scatter_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_scatter_kernel_t* kernel =
-      (const rabbet_cuda_scatter_kernel_t*)base;
+static rabbet_status_t cuda_scatter_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cuda_scatter_kernel_t* kernel = (const cuda_scatter_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const void* data = rabbet_node_input_at(node, call, 0);
   const void* indices = rabbet_node_input_at(node, call, 1);
@@ -136,7 +134,6 @@ static rabbet_status_t rabbet_cuda_scatter_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_scatter, SCATTER, 0)
+RABBET_TAKES_NODE(cuda_scatter, SCATTER, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_scatter, rabbet_cuda_scatter_kernel_t,
-                       "cuda.scatter", 1);
+RABBET_CUDA_NODE_CLASS(cuda_scatter, cuda_scatter_kernel_t, "cuda.scatter", 1);

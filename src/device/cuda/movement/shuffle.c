@@ -5,20 +5,20 @@
 
 #include "device/cuda/movement/move.h"
 
-typedef struct rabbet_cuda_shuffle_kernel_t {
+typedef struct cuda_shuffle_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_cuda_mover_t mover;
-} rabbet_cuda_shuffle_kernel_t;
+} cuda_shuffle_kernel_t;
 
 struct rabbet_kernel_state_t {
   size_t count;
   rabbet_cuda_move_t moves[2];
 };
 
-static rabbet_status_t rabbet_cuda_shuffle_offer(rabbet_proposal_t* proposal,
-                                                 rabbet_dtype_t dtype,
-                                                 rabbet_format_t from,
-                                                 rabbet_format_t to) {
+static rabbet_status_t cuda_shuffle_offer(rabbet_proposal_t* proposal,
+                                          rabbet_dtype_t dtype,
+                                          rabbet_format_t from,
+                                          rabbet_format_t to) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   int32_t in = node->inputs[0], out = node->outputs[0];
@@ -34,7 +34,7 @@ static rabbet_status_t rabbet_cuda_shuffle_offer(rabbet_proposal_t* proposal,
   return rabbet_proposal_offer(proposal, "strided move", over);
 }
 
-static rabbet_status_t rabbet_cuda_shuffle_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_shuffle_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
@@ -48,23 +48,22 @@ static rabbet_status_t rabbet_cuda_shuffle_body(rabbet_proposal_t* proposal) {
       if (from != to && from != RABBET_FORMAT_LINEAR &&
           to != RABBET_FORMAT_LINEAR)
         continue;
-      RABBET_RETURN_IF_ERROR(
-          rabbet_cuda_shuffle_offer(proposal, types[t], from, to));
+      RABBET_RETURN_IF_ERROR(cuda_shuffle_offer(proposal, types[t], from, to));
     }
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_shuffle_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_shuffle_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SHUFFLE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_shuffle, NULL,
-                              rabbet_cuda_shuffle_body);
+                              cuda_shuffle_body);
 }
 
-static rabbet_status_t rabbet_cuda_shuffle_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_shuffle_kernel_t* kernel = (rabbet_cuda_shuffle_kernel_t*)node;
+static rabbet_status_t cuda_shuffle_program(rabbet_cuda_node_t* node,
+                                            const rabbet_kernel_spec_t* spec) {
+  cuda_shuffle_kernel_t* kernel = (cuda_shuffle_kernel_t*)node;
   if (!rabbet_node_is(spec->group, RABBET_OP_SHUFFLE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "layer '%s' is no shuffle", node->node.node->name);
@@ -73,11 +72,10 @@ static rabbet_status_t rabbet_cuda_shuffle_program(
       &kernel->mover);
 }
 
-static rabbet_status_t rabbet_cuda_shuffle_prepare(
+static rabbet_status_t cuda_shuffle_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_shuffle_kernel_t* kernel =
-      (const rabbet_cuda_shuffle_kernel_t*)base;
+  const cuda_shuffle_kernel_t* kernel = (const cuda_shuffle_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   rabbet_shuffle_t shuffle;
   int64_t count = 0;
@@ -100,11 +98,10 @@ static rabbet_status_t rabbet_cuda_shuffle_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_shuffle_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_shuffle_kernel_t* kernel =
-      (const rabbet_cuda_shuffle_kernel_t*)base;
+static rabbet_status_t cuda_shuffle_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cuda_shuffle_kernel_t* kernel = (const cuda_shuffle_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const void* source =
       call->inputs[rabbet_group_input_of(node->group, node->node->inputs[0])];
@@ -117,7 +114,6 @@ static rabbet_status_t rabbet_cuda_shuffle_enqueue(
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
+RABBET_TAKES_NODE(cuda_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_shuffle, rabbet_cuda_shuffle_kernel_t,
-                       "cuda.shuffle", 2);
+RABBET_CUDA_NODE_CLASS(cuda_shuffle, cuda_shuffle_kernel_t, "cuda.shuffle", 2);

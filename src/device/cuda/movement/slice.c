@@ -5,16 +5,16 @@
 
 enum { INPUT = 0, FILL = 4 };
 
-typedef struct rabbet_cuda_slice_kernel_t {
+typedef struct cuda_slice_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_cuda_mover_t mover;
-} rabbet_cuda_slice_kernel_t;
+} cuda_slice_kernel_t;
 
 struct rabbet_kernel_state_t {
   rabbet_cuda_move_t move;
 };
 
-static rabbet_status_t rabbet_cuda_slice_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_slice_body(rabbet_proposal_t* proposal) {
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
   int count = rabbet_cuda_layouts(proposal, layouts);
   for (int i = 0; i < count; ++i) {
@@ -29,16 +29,16 @@ static rabbet_status_t rabbet_cuda_slice_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_slice_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_slice_propose(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SLICE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_slice, NULL,
-                              rabbet_cuda_slice_body);
+                              cuda_slice_body);
 }
 
-static rabbet_status_t rabbet_cuda_slice_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_slice_kernel_t* kernel = (rabbet_cuda_slice_kernel_t*)node;
+static rabbet_status_t cuda_slice_program(rabbet_cuda_node_t* node,
+                                          const rabbet_kernel_spec_t* spec) {
+  cuda_slice_kernel_t* kernel = (cuda_slice_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_SLICE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -54,11 +54,11 @@ static rabbet_status_t rabbet_cuda_slice_program(
   return rabbet_cuda_mover_create(node, spec, dtype, false, &kernel->mover);
 }
 
-static rabbet_status_t rabbet_cuda_slice_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_slice_kernel_t* kernel =
-      (const rabbet_cuda_slice_kernel_t*)base;
+static rabbet_status_t cuda_slice_prepare(rabbet_kernel_t* base,
+                                          const rabbet_kernel_shapes_t* shapes,
+                                          rabbet_kernel_state_t** out_state,
+                                          size_t* out_workspace) {
+  const cuda_slice_kernel_t* kernel = (const cuda_slice_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   rabbet_slice_window_t window;
   int64_t count = 0;
@@ -72,11 +72,10 @@ static rabbet_status_t rabbet_cuda_slice_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_slice_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_slice_kernel_t* kernel =
-      (const rabbet_cuda_slice_kernel_t*)base;
+static rabbet_status_t cuda_slice_enqueue(rabbet_kernel_t* base,
+                                          rabbet_kernel_state_t* state,
+                                          const rabbet_kernel_call_t* call) {
+  const cuda_slice_kernel_t* kernel = (const cuda_slice_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* node = kernel->node.node.node;
   int32_t fill = rabbet_node_input(node, FILL);
@@ -88,7 +87,6 @@ static rabbet_status_t rabbet_cuda_slice_enqueue(
       call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_slice, SLICE, RABBET_TAKES_ONE_FORMAT)
+RABBET_TAKES_NODE(cuda_slice, SLICE, RABBET_TAKES_ONE_FORMAT)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_slice, rabbet_cuda_slice_kernel_t,
-                       "cuda.slice", 2);
+RABBET_CUDA_NODE_CLASS(cuda_slice, cuda_slice_kernel_t, "cuda.slice", 2);

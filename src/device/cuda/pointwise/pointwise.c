@@ -32,7 +32,7 @@ typedef struct pw_launch_bytes_t {
   void* data[];
 } pw_launch_bytes_t;
 
-typedef struct rabbet_cuda_pw_t {
+typedef struct cuda_pw_t {
   rabbet_cuda_node_t base;
   rabbet_cuda_pw_layout_t layout;
   int vector, unroll, single_unroll;
@@ -40,7 +40,7 @@ typedef struct rabbet_cuda_pw_t {
   // Tables of constants, one behind the other, on the device.
   float* tables;
   int64_t table_at[RABBET_CUDA_PW_TABLES];
-} rabbet_cuda_pw_t;
+} cuda_pw_t;
 
 struct rabbet_kernel_state_t {
   // Bytes that each address must be a multiple of for vectors (0: any will do).
@@ -64,8 +64,8 @@ static bool pw_fits(const rabbet_group_t* group) {
          rabbet_pw_is_pointwise(group) && rabbet_cuda_pw_supports(group);
 }
 
-static rabbet_status_t rabbet_cuda_pointwise_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_pointwise_propose(const rabbet_propose_t* propose,
+                                              rabbet_candidate_sink_t sink) {
   rabbet_format_t formats[RABBET_CUDA_FORMATS];
   const rabbet_group_t* group = propose->group;
   rabbet_cuda_pw_layout_t layout;
@@ -91,7 +91,7 @@ static rabbet_status_t rabbet_cuda_pointwise_propose(
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t pw_compile(rabbet_cuda_pw_t* kernel,
+static rabbet_status_t pw_compile(cuda_pw_t* kernel,
                                   const rabbet_kernel_spec_t* spec) {
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(spec->allocator, &text);
@@ -104,7 +104,7 @@ static rabbet_status_t pw_compile(rabbet_cuda_pw_t* kernel,
   return status;
 }
 
-static rabbet_status_t pw_functions(rabbet_cuda_pw_t* kernel) {
+static rabbet_status_t pw_functions(cuda_pw_t* kernel) {
   rabbet_cuda_node_t* base = &kernel->base;
   if (kernel->layout.table_count == 0)
     RABBET_RETURN_IF_ERROR(
@@ -122,7 +122,7 @@ static int64_t pw_elements(const rabbet_dims_t* dims) {
 }
 
 // Places for the tables; returns the floats of all.
-static int64_t pw_place_tables(rabbet_cuda_pw_t* kernel) {
+static int64_t pw_place_tables(cuda_pw_t* kernel) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   const rabbet_group_t* group = kernel->base.node.group;
   int64_t floats = 0;
@@ -135,7 +135,7 @@ static int64_t pw_place_tables(rabbet_cuda_pw_t* kernel) {
   return floats;
 }
 
-static void pw_fill_tables(const rabbet_cuda_pw_t* kernel, float* tables) {
+static void pw_fill_tables(const cuda_pw_t* kernel, float* tables) {
   const rabbet_group_t* group = kernel->base.node.group;
   for (size_t i = 0; i < group->input_count; ++i) {
     const rabbet_cuda_pw_input_t* input = &kernel->layout.inputs[i];
@@ -148,7 +148,7 @@ static void pw_fill_tables(const rabbet_cuda_pw_t* kernel, float* tables) {
   }
 }
 
-static rabbet_status_t pw_make_tables(rabbet_cuda_pw_t* kernel) {
+static rabbet_status_t pw_make_tables(cuda_pw_t* kernel) {
   rabbet_device_t* device = &kernel->base.device->base;
   rabbet_allocator_t allocator = kernel->base.node.allocator;
   size_t bytes = (size_t)pw_place_tables(kernel) * sizeof(float);
@@ -170,9 +170,9 @@ static rabbet_status_t pw_make_tables(rabbet_cuda_pw_t* kernel) {
   return status;
 }
 
-static rabbet_status_t rabbet_cuda_pointwise_program(
+static rabbet_status_t cuda_pointwise_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_pw_t* kernel = (rabbet_cuda_pw_t*)base;
+  cuda_pw_t* kernel = (cuda_pw_t*)base;
   const rabbet_group_t* group = spec->group;
   if (!pw_fits(group) || spec->tactic < 0 || spec->tactic >= TACTICS ||
       !rabbet_cuda_pw_layout(group, &kernel->layout))
@@ -192,16 +192,16 @@ static rabbet_status_t rabbet_cuda_pointwise_program(
   return pw_make_tables(kernel);
 }
 
-static rabbet_status_t rabbet_cuda_pointwise_create(
-    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+static rabbet_status_t cuda_pointwise_create(const rabbet_kernel_spec_t* spec,
+                                             rabbet_kernel_t** out_kernel) {
   return rabbet_cuda_node_create(spec, &rabbet_cuda_pointwise,
-                                 sizeof(rabbet_cuda_pw_t),
-                                 rabbet_cuda_pointwise_program, out_kernel);
+                                 sizeof(cuda_pw_t), cuda_pointwise_program,
+                                 out_kernel);
 }
 
-static void rabbet_cuda_pointwise_destroy(rabbet_kernel_t* base) {
+static void cuda_pointwise_destroy(rabbet_kernel_t* base) {
   if (!base) return;
-  rabbet_cuda_pw_t* kernel = (rabbet_cuda_pw_t*)base;
+  cuda_pw_t* kernel = (cuda_pw_t*)base;
   rabbet_device_t* device = &kernel->base.device->base;
   device->vtable->free(device, kernel->tables);
   rabbet_cuda_node_destroy(base);
@@ -252,9 +252,8 @@ static bool pw_can_vectorise(const rabbet_cuda_pw_layout_t* layout,
 }
 
 // Smaller blocks where there are too few to go round.
-static void pw_launch(const rabbet_cuda_pw_t* kernel,
-                      rabbet_cuda_launch_t* launch, CUfunction function,
-                      int64_t count, int unroll) {
+static void pw_launch(const cuda_pw_t* kernel, rabbet_cuda_launch_t* launch,
+                      CUfunction function, int64_t count, int unroll) {
   int64_t block = BLOCK;
   while (block > BLOCK_LEAST &&
          count < 2 * block * unroll * kernel->base.device->multiprocessors)
@@ -267,8 +266,7 @@ static void pw_launch(const rabbet_cuda_pw_t* kernel,
 }
 
 // Fills in the fields behind the head, as space_t has them.
-static void pw_fill(const rabbet_cuda_pw_t* kernel,
-                    const rabbet_pw_space_t* space,
+static void pw_fill(const cuda_pw_t* kernel, const rabbet_pw_space_t* space,
                     rabbet_kernel_state_t* state) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   const rabbet_group_t* group = kernel->base.node.group;
@@ -308,7 +306,7 @@ static size_t pw_launch_bytes(const rabbet_cuda_pw_layout_t* layout) {
          sizeof(void*);  // the struct's end is aligned
 }
 
-static rabbet_status_t pw_set_up(const rabbet_cuda_pw_t* kernel,
+static rabbet_status_t pw_set_up(const cuda_pw_t* kernel,
                                  const rabbet_pw_space_t* space,
                                  rabbet_kernel_state_t* state) {
   int64_t count = 1;
@@ -341,10 +339,10 @@ static rabbet_status_t pw_set_up(const rabbet_cuda_pw_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_pointwise_prepare(
+static rabbet_status_t cuda_pointwise_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_pw_t* kernel = (const rabbet_cuda_pw_t*)base;
+  const cuda_pw_t* kernel = (const cuda_pw_t*)base;
   rabbet_pw_space_t space;
   *out_state = NULL;
   *out_workspace = 0;
@@ -359,10 +357,10 @@ static rabbet_status_t rabbet_cuda_pointwise_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_pointwise_enqueue(
+static rabbet_status_t cuda_pointwise_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_pw_t* kernel = (const rabbet_cuda_pw_t*)base;
+  const cuda_pw_t* kernel = (const cuda_pw_t*)base;
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   int inputs = (int)kernel->base.node.group->input_count;
   int addresses = rabbet_cuda_pw_addresses(layout);
@@ -395,12 +393,12 @@ const rabbet_kernel_class_t rabbet_cuda_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.pointwise",
     .version = 3,
-    .propose = rabbet_cuda_pointwise_propose,
-    .create = rabbet_cuda_pointwise_create,
-    .destroy = rabbet_cuda_pointwise_destroy,
-    .prepare = rabbet_cuda_pointwise_prepare,
+    .propose = cuda_pointwise_propose,
+    .create = cuda_pointwise_create,
+    .destroy = cuda_pointwise_destroy,
+    .prepare = cuda_pointwise_prepare,
     .destroy_state = rabbet_node_state_destroy,
-    .enqueue = rabbet_cuda_pointwise_enqueue,
+    .enqueue = cuda_pointwise_enqueue,
     .artifacts = rabbet_cuda_node_artifacts,
     .library_version = rabbet_cuda_node_library,
 };

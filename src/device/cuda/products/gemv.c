@@ -59,7 +59,7 @@ static bool gemv_is_small(const rabbet_matmul_shape_t* s) {
   return s->m <= GEMV_SMALL && s->n <= GEMV_SMALL && s->k <= GEMV_SMALL;
 }
 
-static rabbet_status_t rabbet_cuda_gemv_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_group_t* group = propose->group;
   size_t boundary = group->input_count + group->output_count;
@@ -88,8 +88,8 @@ static rabbet_status_t rabbet_cuda_gemv_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_gemv_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_matmul_shape_t shape;
   rabbet_dims_t* dims = NULL;
@@ -107,13 +107,13 @@ static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
   while (rows < 3 && gemv_rows[rows] < shape.m && gemv_rows[rows] < shape.n)
     ++rows;
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_gemv, &rows,
-                              rabbet_cuda_gemv_body);
+                              cuda_gemv_body);
 }
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_gemv_program(
-    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
+                                         const rabbet_kernel_spec_t* spec) {
   gemv_kernel_t* kernel = (gemv_kernel_t*)base;
   kernel->dtype = rabbet_cuda_layers_type(spec->group);
   if (!gemv_computes(kernel->dtype) || spec->tactic < 0 ||
@@ -263,9 +263,10 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
   return state->empty ? rabbet_ok() : gemv_launches(kernel, state);
 }
 
-static rabbet_status_t rabbet_cuda_gemv_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+static rabbet_status_t cuda_gemv_prepare(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t** out_state,
+                                         size_t* out_workspace) {
   rabbet_kernel_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
@@ -291,9 +292,9 @@ static void gemv_bind(const gemv_kernel_t* kernel, rabbet_kernel_state_t* state,
   rabbet_cuda_layers_bind(&state->layers, call, at->y * size, &p->layers);
 }
 
-static rabbet_status_t rabbet_cuda_gemv_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+static rabbet_status_t cuda_gemv_enqueue(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call) {
   const gemv_kernel_t* kernel = (const gemv_kernel_t*)base;
   int64_t turns = rabbet_matmul_turns(&state->shape);
   bool vectors = state->has_vectors &&
@@ -310,8 +311,8 @@ static rabbet_status_t rabbet_cuda_gemv_enqueue(
   return rabbet_ok();
 }
 
-static bool rabbet_cuda_gemv_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_gemv_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_matmul_matches(spec->group);
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_gemv, gemv_kernel_t, "cuda.gemv", 2);
+RABBET_CUDA_NODE_CLASS(cuda_gemv, gemv_kernel_t, "cuda.gemv", 2);

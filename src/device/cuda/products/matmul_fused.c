@@ -65,9 +65,9 @@ static bool fused_add(const rabbet_cudnn_chain_t* chain,
   return true;
 }
 
-static bool rabbet_cuda_matmul_fused_describe(const rabbet_group_t* group,
-                                              const rabbet_dims_t* dims,
-                                              rabbet_cudnn_graph_t* graph) {
+static bool cuda_matmul_fused_describe(const rabbet_group_t* group,
+                                       const rabbet_dims_t* dims,
+                                       rabbet_cudnn_graph_t* graph) {
   rabbet_cuda_epilogue_t epilogue;
   rabbet_matmul_shape_t s;
   if (!rabbet_matmul_matches(group)) return false;
@@ -147,7 +147,7 @@ static rabbet_status_t fused_is_wanted(const rabbet_propose_t* propose,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_matmul_fused_propose(
+static rabbet_status_t cuda_matmul_fused_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   bool wanted = false;
@@ -159,8 +159,8 @@ static rabbet_status_t rabbet_cuda_matmul_fused_propose(
       fused_turned(group));
 }
 
-static bool rabbet_cuda_matmul_fused_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_matmul_fused_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_matmul_matches(spec->group);
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_matmul_fused, "cuda.matmul.fused", 2);
+RABBET_CUDNN_CLASS(cuda_matmul_fused, "cuda.matmul.fused", 2);

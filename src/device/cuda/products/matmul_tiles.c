@@ -142,7 +142,7 @@ static rabbet_status_t tiles_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_matmul_tiles_propose(
+static rabbet_status_t cuda_matmul_tiles_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   tiles_choice_t choice = {.device = rabbet_cuda(propose->device)};
@@ -176,7 +176,7 @@ static rabbet_status_t tiles_permit(const tiles_kernel_t* kernel) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_matmul_tiles_program(
+static rabbet_status_t cuda_matmul_tiles_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   tiles_kernel_t* kernel = (tiles_kernel_t*)base;
   const rabbet_group_t* group = spec->group;
@@ -297,7 +297,7 @@ static rabbet_status_t tiles_fill(const tiles_kernel_t* kernel,
   return state->empty ? rabbet_ok() : tiles_launch(kernel, state);
 }
 
-static rabbet_status_t rabbet_cuda_matmul_tiles_prepare(
+static rabbet_status_t cuda_matmul_tiles_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   rabbet_kernel_state_t* state = NULL;
@@ -325,7 +325,7 @@ static bool tiles_is_aligned(const rabbet_kernel_state_t* state,
   return aligned;
 }
 
-static rabbet_status_t rabbet_cuda_matmul_tiles_enqueue(
+static rabbet_status_t cuda_matmul_tiles_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
@@ -347,9 +347,9 @@ static rabbet_status_t rabbet_cuda_matmul_tiles_enqueue(
   return rabbet_ok();
 }
 
-static bool rabbet_cuda_matmul_tiles_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_matmul_tiles_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_matmul_matches(spec->group);
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_matmul_tiles, tiles_kernel_t,
-                       "cuda.matmul.tiles", 1);
+RABBET_CUDA_NODE_CLASS(cuda_matmul_tiles, tiles_kernel_t, "cuda.matmul.tiles",
+                       1);

@@ -25,12 +25,12 @@ enum {
   FUNCTIONS
 };
 
-typedef struct rabbet_cuda_moe_kernel_t {
+typedef struct cuda_moe_kernel_t {
   rabbet_cuda_node_t node;
   int64_t size;  // bytes of an element
   bool rounds;
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_moe_kernel_t;
+} cuda_moe_kernel_t;
 
 struct rabbet_kernel_state_t {
   rabbet_moe_sizes_t sizes;
@@ -41,8 +41,8 @@ struct rabbet_kernel_state_t {
   size_t order, place, starts, tiles, inner, results;
 };
 
-static rabbet_status_t rabbet_cuda_moe_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_moe_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink) {
   return rabbet_moe_propose(propose, sink, &rabbet_cuda_moe);
 }
 
@@ -72,8 +72,8 @@ static rabbet_status_t moe_rounding(const rabbet_group_t* group,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_moe_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_moe_program(rabbet_cuda_node_t* node,
+                                        const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS] = {[SORT] = "moe_sort",
                                                [INNER_FEW] = "moe_inner_few",
                                                [INNER_MANY] = "moe_inner_many",
@@ -81,7 +81,7 @@ static rabbet_status_t rabbet_cuda_moe_program(
                                                [DOWN_MANY] = "moe_down_many",
                                                [SUM] = "moe_sum",
                                                [ROUND] = "moe_round"};
-  rabbet_cuda_moe_kernel_t* kernel = (rabbet_cuda_moe_kernel_t*)node;
+  cuda_moe_kernel_t* kernel = (cuda_moe_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   rabbet_cuda_options_t options = {.count = 0};
   if (!rabbet_node_is(spec->group, RABBET_OP_MOE))
@@ -110,7 +110,7 @@ static int64_t moe_tiles(const moe_t* p) {
   return rabbet_min_i64(p->pairs, p->pairs / p->rows + busy);
 }
 
-static rabbet_status_t moe_lay_out(const rabbet_cuda_moe_kernel_t* kernel,
+static rabbet_status_t moe_lay_out(const cuda_moe_kernel_t* kernel,
                                    rabbet_kernel_state_t* state,
                                    size_t* out_workspace) {
   const rabbet_moe_sizes_t* s = &state->sizes;
@@ -139,7 +139,7 @@ static rabbet_status_t moe_lay_out(const rabbet_cuda_moe_kernel_t* kernel,
                        (long long)state->step);
 }
 
-static void moe_set(const rabbet_cuda_moe_kernel_t* kernel,
+static void moe_set(const cuda_moe_kernel_t* kernel,
                     rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_moe_sizes_t* s = &state->sizes;
@@ -170,11 +170,11 @@ static void moe_set(const rabbet_cuda_moe_kernel_t* kernel,
               .block = block > 0 ? block : rabbet_max_i64(1, s->inner)};
 }
 
-static rabbet_status_t rabbet_cuda_moe_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_moe_kernel_t* kernel =
-      (const rabbet_cuda_moe_kernel_t*)base;
+static rabbet_status_t cuda_moe_prepare(rabbet_kernel_t* base,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_kernel_state_t** out_state,
+                                        size_t* out_workspace) {
+  const cuda_moe_kernel_t* kernel = (const cuda_moe_kernel_t*)base;
   rabbet_moe_sizes_t sizes;
   rabbet_kernel_state_t* state = NULL;
   *out_workspace = 0;
@@ -193,7 +193,7 @@ static rabbet_status_t rabbet_cuda_moe_prepare(
 
 // One part of the tokens.
 typedef struct moe_call_t {
-  const rabbet_cuda_moe_kernel_t* kernel;
+  const cuda_moe_kernel_t* kernel;
   void* stream;
   moe_t p;
   moe_inputs_t in;
@@ -256,11 +256,10 @@ static bool moe_is_aligned(const moe_inputs_t* in) {
          rabbet_cuda_is_aligned(in->down, 16);
 }
 
-static rabbet_status_t rabbet_cuda_moe_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_moe_kernel_t* kernel =
-      (const rabbet_cuda_moe_kernel_t*)base;
+static rabbet_status_t cuda_moe_enqueue(rabbet_kernel_t* base,
+                                        rabbet_kernel_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
+  const cuda_moe_kernel_t* kernel = (const cuda_moe_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const rabbet_moe_sizes_t* s = &state->sizes;
   char* workspace = call->workspace;
@@ -301,7 +300,6 @@ static rabbet_status_t rabbet_cuda_moe_enqueue(
   return rabbet_ok();
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_moe, MOE, 0)
+RABBET_TAKES_NODE(cuda_moe, MOE, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_moe, rabbet_cuda_moe_kernel_t, "cuda.moe",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_moe, cuda_moe_kernel_t, "cuda.moe", 1);

@@ -7,11 +7,11 @@
 
 enum { PRODUCT_THREADS = 256 };
 
-typedef struct rabbet_cuda_product_kernel_t {
+typedef struct cuda_product_kernel_t {
   rabbet_cuda_node_t node;
   int64_t element;  // bytes
   CUfunction function;
-} rabbet_cuda_product_kernel_t;
+} cuda_product_kernel_t;
 
 struct rabbet_kernel_state_t {
   rabbet_matmul_shape_t shape;
@@ -37,12 +37,12 @@ static bool product_matches(const rabbet_group_t* group) {
          product_type(group->values[group->nodes[0].inputs[0]].dtype);
 }
 
-static rabbet_status_t rabbet_cuda_product_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_product_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
 }
 
-static rabbet_status_t rabbet_cuda_product_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_product_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_matmul_shape_t shape;
   rabbet_dims_t* dims = NULL;
@@ -57,12 +57,12 @@ static rabbet_status_t rabbet_cuda_product_propose(
       shape.k > 0)
     return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_product, NULL,
-                              rabbet_cuda_product_body);
+                              cuda_product_body);
 }
 
-static rabbet_status_t rabbet_cuda_product_program(
-    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_product_kernel_t* kernel = (rabbet_cuda_product_kernel_t*)base;
+static rabbet_status_t cuda_product_program(rabbet_cuda_node_t* base,
+                                            const rabbet_kernel_spec_t* spec) {
+  cuda_product_kernel_t* kernel = (cuda_product_kernel_t*)base;
   const rabbet_group_node_t* node = base->node.node;
   if (!product_matches(spec->group))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -77,7 +77,7 @@ static rabbet_status_t rabbet_cuda_product_program(
   return rabbet_cuda_node_function(base, 0, "product", &kernel->function);
 }
 
-static rabbet_status_t product_fill(const rabbet_cuda_product_kernel_t* kernel,
+static rabbet_status_t product_fill(const cuda_product_kernel_t* kernel,
                                     const rabbet_kernel_shapes_t* shapes,
                                     rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* node = kernel->node.node.node;
@@ -112,7 +112,7 @@ static rabbet_status_t product_fill(const rabbet_cuda_product_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_product_prepare(
+static rabbet_status_t cuda_product_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   rabbet_kernel_state_t* state = NULL;
@@ -121,15 +121,14 @@ static rabbet_status_t rabbet_cuda_product_prepare(
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
   rabbet_status_t status =
-      product_fill((const rabbet_cuda_product_kernel_t*)base, shapes, state);
+      product_fill((const cuda_product_kernel_t*)base, shapes, state);
   return rabbet_node_state_finish(base, state, status, out_state);
 }
 
-static rabbet_status_t rabbet_cuda_product_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_product_kernel_t* kernel =
-      (const rabbet_cuda_product_kernel_t*)base;
+static rabbet_status_t cuda_product_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cuda_product_kernel_t* kernel = (const cuda_product_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* node = kernel->node.node.node;
   int64_t turns = rabbet_matmul_turns(&state->shape), size = kernel->element;
@@ -149,10 +148,9 @@ static rabbet_status_t rabbet_cuda_product_enqueue(
   return rabbet_ok();
 }
 
-static bool rabbet_cuda_product_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_product_takes(const rabbet_kernel_spec_t* spec) {
   return product_matches(spec->group) &&
          rabbet_takes_node(spec->group, RABBET_OP_MATRIX_MULTIPLY, 0);
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_product, rabbet_cuda_product_kernel_t,
-                       "cuda.product", 1);
+RABBET_CUDA_NODE_CLASS(cuda_product, cuda_product_kernel_t, "cuda.product", 1);

@@ -74,28 +74,28 @@ rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
 // Of NVRTC, which compiles them.
 uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
 
-// Defines the class `symbol`, whose kernels are `type`s, from symbol_propose,
-// symbol_takes, symbol_program, symbol_prepare and symbol_enqueue. A state is
+// Defines the class rabbet_<id>, whose kernels are `type`s, from id_propose,
+// id_takes, id_program, id_prepare and id_enqueue. A state is
 // one allocation (rabbet_node_state_allocate).
-#define RABBET_CUDA_NODE_CLASS(symbol, type, class_name, class_version)    \
-  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
-                                         rabbet_kernel_t** out_kernel) {   \
-    return rabbet_cuda_node_create(spec, &symbol, sizeof(type),            \
-                                   symbol##_program, out_kernel);          \
-  }                                                                        \
-  const rabbet_kernel_class_t symbol = {                                   \
-      .struct_size = sizeof(rabbet_kernel_class_t),                        \
-      .name = class_name,                                                  \
-      .version = class_version,                                            \
-      .propose = symbol##_propose,                                         \
-      .create = symbol##_create,                                           \
-      .destroy = rabbet_cuda_node_destroy,                                 \
-      .prepare = symbol##_prepare,                                         \
-      .destroy_state = rabbet_node_state_destroy,                          \
-      .enqueue = symbol##_enqueue,                                         \
-      .takes = symbol##_takes,                                             \
-      .artifacts = rabbet_cuda_node_artifacts,                             \
-      .library_version = rabbet_cuda_node_library,                         \
+#define RABBET_CUDA_NODE_CLASS(id, type, class_name, class_version)    \
+  static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec, \
+                                     rabbet_kernel_t** out_kernel) {   \
+    return rabbet_cuda_node_create(spec, &rabbet_##id, sizeof(type),   \
+                                   id##_program, out_kernel);          \
+  }                                                                    \
+  const rabbet_kernel_class_t rabbet_##id = {                          \
+      .struct_size = sizeof(rabbet_kernel_class_t),                    \
+      .name = class_name,                                              \
+      .version = class_version,                                        \
+      .propose = id##_propose,                                         \
+      .create = id##_create,                                           \
+      .destroy = rabbet_cuda_node_destroy,                             \
+      .prepare = id##_prepare,                                         \
+      .destroy_state = rabbet_node_state_destroy,                      \
+      .enqueue = id##_enqueue,                                         \
+      .takes = id##_takes,                                             \
+      .artifacts = rabbet_cuda_node_artifacts,                         \
+      .library_version = rabbet_cuda_node_library,                     \
   }
 
 #endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_NODE_H_

@@ -7,10 +7,10 @@
 
 enum { THREADS = 256, MOST_BLOCKS = 65535 };
 
-typedef struct rabbet_cuda_cumulative_kernel_t {
+typedef struct cuda_cumulative_kernel_t {
   rabbet_cuda_node_t node;
   CUfunction rows, columns;
-} rabbet_cuda_cumulative_kernel_t;
+} cuda_cumulative_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
@@ -18,25 +18,23 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launch;
 };
 
-static rabbet_status_t rabbet_cuda_cumulative_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_cumulative_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
       proposal, "rows",
       rabbet_group_input_of(proposal->propose->group,
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t rabbet_cuda_cumulative_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_cumulative_propose(const rabbet_propose_t* propose,
+                                               rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_CUMULATIVE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_cumulative, NULL,
-                              rabbet_cuda_cumulative_body);
+                              cuda_cumulative_body);
 }
 
-static rabbet_status_t rabbet_cuda_cumulative_program(
+static rabbet_status_t cuda_cumulative_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_cumulative_kernel_t* kernel =
-      (rabbet_cuda_cumulative_kernel_t*)node;
+  cuda_cumulative_kernel_t* kernel = (cuda_cumulative_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_CUMULATIVE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -60,7 +58,7 @@ static rabbet_status_t rabbet_cuda_cumulative_program(
                                    &kernel->columns);
 }
 
-static void cumulative_plan(const rabbet_cuda_cumulative_kernel_t* kernel,
+static void cumulative_plan(const cuda_cumulative_kernel_t* kernel,
                             const rabbet_dims_t* dims, int32_t axis,
                             rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -85,11 +83,11 @@ static void cumulative_plan(const rabbet_cuda_cumulative_kernel_t* kernel,
       .block = {THREADS, 1, 1}};
 }
 
-static rabbet_status_t rabbet_cuda_cumulative_prepare(
+static rabbet_status_t cuda_cumulative_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_cumulative_kernel_t* kernel =
-      (const rabbet_cuda_cumulative_kernel_t*)base;
+  const cuda_cumulative_kernel_t* kernel =
+      (const cuda_cumulative_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_dims_t* dims = &shapes->dims[layer->inputs[0]];
   rabbet_view_t views[3];
@@ -111,11 +109,11 @@ static rabbet_status_t rabbet_cuda_cumulative_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_cumulative_enqueue(
+static rabbet_status_t cuda_cumulative_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_cumulative_kernel_t* kernel =
-      (const rabbet_cuda_cumulative_kernel_t*)base;
+  const cuda_cumulative_kernel_t* kernel =
+      (const cuda_cumulative_kernel_t*)base;
   if (state->is_empty) return rabbet_ok();
   const void* in = rabbet_node_input_at(&kernel->node.node, call, 0);
   void* out = rabbet_node_output(&kernel->node.node, call, 0);
@@ -124,7 +122,7 @@ static rabbet_status_t rabbet_cuda_cumulative_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_cumulative, CUMULATIVE, 0)
+RABBET_TAKES_NODE(cuda_cumulative, CUMULATIVE, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_cumulative, rabbet_cuda_cumulative_kernel_t,
+RABBET_CUDA_NODE_CLASS(cuda_cumulative, cuda_cumulative_kernel_t,
                        "cuda.cumulative", 1);

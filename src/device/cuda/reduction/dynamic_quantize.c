@@ -9,11 +9,11 @@
 
 enum { THREADS_LOG = 8, NARROW = 0, PACKS = 1, PACK_BYTES = 16 };
 
-typedef struct rabbet_cuda_dynamic_kernel_t {
+typedef struct cuda_dynamic_kernel_t {
   rabbet_cuda_node_t node;
   int64_t pack;  // elements
   CUfunction functions[2];
-} rabbet_cuda_dynamic_kernel_t;
+} cuda_dynamic_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool has_packs;
@@ -21,15 +21,15 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launch[2];
 };
 
-static rabbet_status_t rabbet_cuda_dynamic_quantize_propose(
+static rabbet_status_t cuda_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   return rabbet_dynamic_quantize_propose(propose, sink,
                                          &rabbet_cuda_dynamic_quantize);
 }
 
-static rabbet_status_t rabbet_cuda_dynamic_quantize_program(
+static rabbet_status_t cuda_dynamic_quantize_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_dynamic_kernel_t* kernel = (rabbet_cuda_dynamic_kernel_t*)node;
+  cuda_dynamic_kernel_t* kernel = (cuda_dynamic_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   const rabbet_group_value_t* values = spec->group->values;
   if (!rabbet_node_is(spec->group, RABBET_OP_DYNAMIC_QUANTIZE))
@@ -78,7 +78,7 @@ static bool dynamic_is_packed(const rabbet_quantize_boxes_t* boxes,
          boxes->dims[last] % pack == 0;
 }
 
-static rabbet_status_t dynamic_set(const rabbet_cuda_dynamic_kernel_t* kernel,
+static rabbet_status_t dynamic_set(const cuda_dynamic_kernel_t* kernel,
                                    const rabbet_quantize_boxes_t* boxes,
                                    int64_t pack, int function,
                                    rabbet_kernel_state_t* state) {
@@ -108,11 +108,10 @@ static rabbet_status_t dynamic_set(const rabbet_cuda_dynamic_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_dynamic_quantize_prepare(
+static rabbet_status_t cuda_dynamic_quantize_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_dynamic_kernel_t* kernel =
-      (const rabbet_cuda_dynamic_kernel_t*)base;
+  const cuda_dynamic_kernel_t* kernel = (const cuda_dynamic_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   rabbet_quantize_boxes_t boxes;
   *out_workspace = 0;
@@ -129,11 +128,10 @@ static rabbet_status_t rabbet_cuda_dynamic_quantize_prepare(
   return rabbet_node_state_finish(base, state, status, out_state);
 }
 
-static rabbet_status_t rabbet_cuda_dynamic_quantize_enqueue(
+static rabbet_status_t cuda_dynamic_quantize_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_dynamic_kernel_t* kernel =
-      (const rabbet_cuda_dynamic_kernel_t*)base;
+  const cuda_dynamic_kernel_t* kernel = (const cuda_dynamic_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const void* x = rabbet_node_input_at(node, call, 0);
   const void* factor = rabbet_node_input_at(node, call, 1);
@@ -149,9 +147,7 @@ static rabbet_status_t rabbet_cuda_dynamic_quantize_enqueue(
                             parameters, call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_dynamic_quantize, DYNAMIC_QUANTIZE,
-                  RABBET_TAKES_UNREAD)
+RABBET_TAKES_NODE(cuda_dynamic_quantize, DYNAMIC_QUANTIZE, RABBET_TAKES_UNREAD)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_dynamic_quantize,
-                       rabbet_cuda_dynamic_kernel_t, "cuda.dynamic_quantize",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_dynamic_quantize, cuda_dynamic_kernel_t,
+                       "cuda.dynamic_quantize", 1);

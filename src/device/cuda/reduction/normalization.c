@@ -44,13 +44,13 @@ static const char* const normalize_names[2][FUNCTIONS] = {
      "columns_part", "columns_apply", "rows_flat", "rows_flat_held"},
 };
 
-typedef struct rabbet_cuda_normalize_t {
+typedef struct cuda_normalize_t {
   rabbet_cuda_node_t base;
   int64_t vector, columns_vector;
   int64_t size[OPERANDS];              // bytes of an element; 0: absent
   int32_t at[OPERANDS];                // in the boundary
   CUfunction functions[2][FUNCTIONS];  // single, vectors
-} rabbet_cuda_normalize_t;
+} cuda_normalize_t;
 
 typedef struct normalize_launch_t {
   rabbet_cuda_launch_t first, second;  // the second: perhaps no function
@@ -138,7 +138,7 @@ static bool normalize_is_even(const normalize_plan_t* plan, int operand,
   return even;
 }
 
-static bool normalize_has_vectors(const rabbet_cuda_normalize_t* kernel,
+static bool normalize_has_vectors(const cuda_normalize_t* kernel,
                                   const normalize_plan_t* plan,
                                   int64_t vector) {
   int64_t extent = plan->columns ? plan->width
@@ -158,8 +158,8 @@ static bool normalize_has_vectors(const rabbet_cuda_normalize_t* kernel,
 
 // ---- Launches --------------------------------------------------------------
 
-static int64_t normalize_parts(const rabbet_cuda_normalize_t* kernel,
-                               int64_t blocks, int64_t count, int64_t least) {
+static int64_t normalize_parts(const cuda_normalize_t* kernel, int64_t blocks,
+                               int64_t count, int64_t least) {
   int64_t processors = kernel->base.device->multiprocessors;
   if (blocks >= 2 * processors) return 1;
   int64_t wanted = rabbet_ceildiv(4 * processors, blocks);
@@ -167,7 +167,7 @@ static int64_t normalize_parts(const rabbet_cuda_normalize_t* kernel,
 }
 
 // Functions `whole`, or the two behind it where there are parts.
-static void normalize_set(const rabbet_cuda_normalize_t* kernel, int is_vector,
+static void normalize_set(const cuda_normalize_t* kernel, int is_vector,
                           int whole, int64_t blocks, int64_t parts,
                           normalize_launch_t* out) {
   normalize_t* n = &out->parameters;
@@ -184,7 +184,7 @@ static void normalize_set(const rabbet_cuda_normalize_t* kernel, int is_vector,
 }
 
 // Whether rows lie one behind the other, scale and bias along each of them.
-static bool normalize_is_flat(const rabbet_cuda_normalize_t* kernel,
+static bool normalize_is_flat(const cuda_normalize_t* kernel,
                               const normalize_plan_t* plan) {
   if (plan->inner.rank != 1 || plan->outer.rank > 1) return false;
   bool flat = plan->outer.rank == 0 ||
@@ -198,7 +198,7 @@ static bool normalize_is_flat(const rabbet_cuda_normalize_t* kernel,
 
 // One vector for each thread as long as all of them are resident at once, as
 // latency is the limit then; else a warp for each row where that suffices.
-static void normalize_flat(const rabbet_cuda_normalize_t* kernel,
+static void normalize_flat(const cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vectors,
                            normalize_launch_t* out) {
   enum { THREADS = 2048 };  // of a multiprocessor
@@ -216,7 +216,7 @@ static void normalize_flat(const rabbet_cuda_normalize_t* kernel,
                 rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
 }
 
-static void normalize_rows(const rabbet_cuda_normalize_t* kernel,
+static void normalize_rows(const cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vector,
                            normalize_launch_t* out) {
   int64_t vectors = plan->count / vector;
@@ -240,7 +240,7 @@ static void normalize_rows(const rabbet_cuda_normalize_t* kernel,
                 rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
 }
 
-static void normalize_columns(const rabbet_cuda_normalize_t* kernel,
+static void normalize_columns(const cuda_normalize_t* kernel,
                               const normalize_plan_t* plan, int64_t vector,
                               normalize_launch_t* out) {
   normalize_t* n = &out->parameters;
@@ -261,7 +261,7 @@ static void normalize_columns(const rabbet_cuda_normalize_t* kernel,
       normalize_parts(kernel, blocks, plan->count, INT64_C(16) << down), out);
 }
 
-static void normalize_make(const rabbet_cuda_normalize_t* kernel,
+static void normalize_make(const cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vector,
                            normalize_launch_t* out) {
   const rabbet_group_node_t* node = plan->layer.node;
@@ -306,8 +306,7 @@ static rabbet_status_t normalize_offer(rabbet_proposal_t* proposal,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_normalization_body(
-    rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_normalization_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   rabbet_dims_t* dims = NULL;
   normalize_plan_t plan;
@@ -330,16 +329,16 @@ static bool normalize_fits(const rabbet_group_t* group) {
   return true;
 }
 
-static rabbet_status_t rabbet_cuda_normalization_propose(
+static rabbet_status_t cuda_normalization_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!normalize_fits(propose->group)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_normalization, NULL,
-                              rabbet_cuda_normalization_body);
+                              cuda_normalization_body);
 }
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t normalize_types(rabbet_cuda_normalize_t* kernel,
+static rabbet_status_t normalize_types(cuda_normalize_t* kernel,
                                        const rabbet_group_t* group,
                                        rabbet_cuda_options_t* options) {
   static const char* const names[OPERANDS] = {"ELEMENT", "SCALE_TYPE",
@@ -362,9 +361,9 @@ static rabbet_status_t normalize_types(rabbet_cuda_normalize_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_normalization_program(
+static rabbet_status_t cuda_normalization_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_normalize_t* kernel = (rabbet_cuda_normalize_t*)base;
+  cuda_normalize_t* kernel = (cuda_normalize_t*)base;
   const rabbet_group_t* group = spec->group;
   if (!normalize_fits(group))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -390,7 +389,7 @@ static rabbet_status_t rabbet_cuda_normalization_program(
 
 // ---- Preparing and running -------------------------------------------------
 
-static rabbet_status_t normalize_check(const rabbet_cuda_normalize_t* kernel,
+static rabbet_status_t normalize_check(const cuda_normalize_t* kernel,
                                        normalize_plan_t* plan) {
   const rabbet_group_node_t* node = plan->layer.node;
   rabbet_format_t format =
@@ -415,10 +414,10 @@ static size_t normalize_workspace(const normalize_launch_t* launch) {
                                  : 0;
 }
 
-static rabbet_status_t rabbet_cuda_normalization_prepare(
+static rabbet_status_t cuda_normalization_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_normalize_t* kernel = (const rabbet_cuda_normalize_t*)base;
+  const cuda_normalize_t* kernel = (const cuda_normalize_t*)base;
   normalize_plan_t plan;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_normalization_read(kernel->base.node.group,
@@ -444,10 +443,10 @@ static rabbet_status_t rabbet_cuda_normalization_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_normalization_enqueue(
+static rabbet_status_t cuda_normalization_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_normalize_t* kernel = (const rabbet_cuda_normalize_t*)base;
+  const cuda_normalize_t* kernel = (const cuda_normalize_t*)base;
   const rabbet_cuda_device_t* device = kernel->base.device;
   void *operands[OPERANDS] = {NULL}, *target = call->outputs[0];
   if (state->empty) return rabbet_ok();
@@ -471,8 +470,8 @@ static rabbet_status_t rabbet_cuda_normalization_enqueue(
   return rabbet_cuda_launch(device, &launch->second, parameters, call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_normalization, NORMALIZATION,
+RABBET_TAKES_NODE(cuda_normalization, NORMALIZATION,
                   RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_normalization, rabbet_cuda_normalize_t,
+RABBET_CUDA_NODE_CLASS(cuda_normalization, cuda_normalize_t,
                        "cuda.normalization", 3);

@@ -33,11 +33,11 @@ static const char* const reduce_names[FUNCTIONS] = {
     "finish",
 };
 
-typedef struct rabbet_cuda_reduce_t {
+typedef struct cuda_reduce_t {
   rabbet_cuda_node_t base;
   int64_t size, vector, columns_vector, cell_size;
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_reduce_t;
+} cuda_reduce_t;
 
 typedef struct reduce_launch_t {
   rabbet_cuda_launch_t launch;
@@ -105,7 +105,7 @@ static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
 
 // How many parts make the device busy: some blocks for each multiprocessor,
 // each with enough to do.
-static int64_t reduce_parts(const rabbet_cuda_reduce_t* kernel, int64_t blocks,
+static int64_t reduce_parts(const cuda_reduce_t* kernel, int64_t blocks,
                             int64_t positions, int64_t least) {
   int64_t wanted =
       rabbet_ceildiv(4 * kernel->base.device->multiprocessors, blocks);
@@ -114,9 +114,9 @@ static int64_t reduce_parts(const rabbet_cuda_reduce_t* kernel, int64_t blocks,
   return blocks >= 2 * kernel->base.device->multiprocessors ? 1 : parts;
 }
 
-static void reduce_set(const rabbet_cuda_reduce_t* kernel,
-                       const reduce_plan_t* plan, int64_t count, int64_t blocks,
-                       int64_t parts, int function, reduce_launch_t* out) {
+static void reduce_set(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
+                       int64_t count, int64_t blocks, int64_t parts,
+                       int function, reduce_launch_t* out) {
   reduce_t* r = &out->parameters;
   rabbet_axes_t targets = reduce_targets(plan);
   r->targets = rabbet_cuda_axes_pack(&targets, 1);
@@ -136,9 +136,8 @@ static void reduce_set(const rabbet_cuda_reduce_t* kernel,
 
 // Threads for a row: so many that none has more than a few vectors, unless
 // there are enough rows.
-static void reduce_rows(const rabbet_cuda_reduce_t* kernel,
-                        const reduce_plan_t* plan, int64_t vector,
-                        reduce_launch_t* out) {
+static void reduce_rows(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
+                        int64_t vector, reduce_launch_t* out) {
   int64_t count = plan->positions / vector;
   int64_t threads = (int64_t)kernel->base.device->multiprocessors * 2048;
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(count, 32));
@@ -154,7 +153,7 @@ static void reduce_rows(const rabbet_cuda_reduce_t* kernel,
   out->parameters.across_log = log;
 }
 
-static void reduce_columns(const rabbet_cuda_reduce_t* kernel,
+static void reduce_columns(const cuda_reduce_t* kernel,
                            const reduce_plan_t* plan, int64_t vector,
                            reduce_launch_t* out) {
   int64_t vectors = plan->width / vector, outer = plan->outputs / plan->width;
@@ -176,7 +175,7 @@ static void reduce_columns(const rabbet_cuda_reduce_t* kernel,
 }
 
 // The parts are rows of the workspace, their outputs columns.
-static void reduce_finish(const rabbet_cuda_reduce_t* kernel,
+static void reduce_finish(const cuda_reduce_t* kernel,
                           const reduce_plan_t* plan, int64_t parts,
                           reduce_launch_t* out) {
   reduce_plan_t joined = *plan;
@@ -192,7 +191,7 @@ static void reduce_finish(const rabbet_cuda_reduce_t* kernel,
   out->parameters.elements = plan->positions;
 }
 
-static void reduce_vectors(const rabbet_cuda_reduce_t* kernel,
+static void reduce_vectors(const cuda_reduce_t* kernel,
                            const reduce_plan_t* plan,
                            rabbet_kernel_state_t* state) {
   int64_t vector = plan->columns ? kernel->columns_vector : kernel->vector;
@@ -214,7 +213,7 @@ static void reduce_vectors(const rabbet_cuda_reduce_t* kernel,
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_reduce_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_reduce_body(rabbet_proposal_t* proposal) {
   rabbet_format_t formats[RABBET_CUDA_FORMATS];
   int n = rabbet_cuda_formats(RABBET_DTYPE_HALF, proposal->propose->formats,
                               formats);
@@ -240,11 +239,11 @@ static rabbet_status_t rabbet_cuda_reduce_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_reduce_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_reduce_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_REDUCE)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_reduce, NULL,
-                              rabbet_cuda_reduce_body);
+                              cuda_reduce_body);
 }
 
 // ---- The program -----------------------------------------------------------
@@ -275,9 +274,9 @@ static const char* reduce_identity(rabbet_dtype_t dtype, int64_t op) {
   }
 }
 
-static rabbet_status_t rabbet_cuda_reduce_program(
-    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_reduce_t* kernel = (rabbet_cuda_reduce_t*)base;
+static rabbet_status_t cuda_reduce_program(rabbet_cuda_node_t* base,
+                                           const rabbet_kernel_spec_t* spec) {
+  cuda_reduce_t* kernel = (cuda_reduce_t*)base;
   const rabbet_group_node_t* node = &spec->group->nodes[0];
   if (!rabbet_node_is(spec->group, RABBET_OP_REDUCE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -311,7 +310,7 @@ static rabbet_status_t rabbet_cuda_reduce_program(
 
 // ---- Preparing -------------------------------------------------------------
 
-static rabbet_status_t reduce_read(const rabbet_cuda_reduce_t* kernel,
+static rabbet_status_t reduce_read(const cuda_reduce_t* kernel,
                                    const rabbet_kernel_shapes_t* shapes,
                                    reduce_plan_t* plan) {
   const rabbet_group_node_t* node = kernel->base.node.node;
@@ -336,10 +335,11 @@ static rabbet_status_t reduce_read(const rabbet_cuda_reduce_t* kernel,
       node->name, rabbet_dims_print(&shapes->dims[in], text, sizeof(text)));
 }
 
-static rabbet_status_t rabbet_cuda_reduce_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_reduce_t* kernel = (const rabbet_cuda_reduce_t*)base;
+static rabbet_status_t cuda_reduce_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace) {
+  const cuda_reduce_t* kernel = (const cuda_reduce_t*)base;
   reduce_plan_t plan;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(reduce_read(kernel, shapes, &plan));
@@ -364,10 +364,10 @@ static rabbet_status_t rabbet_cuda_reduce_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_reduce_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_reduce_t* kernel = (const rabbet_cuda_reduce_t*)base;
+static rabbet_status_t cuda_reduce_enqueue(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
+  const cuda_reduce_t* kernel = (const cuda_reduce_t*)base;
   const rabbet_cuda_device_t* device = kernel->base.device;
   void *source = call->inputs[0], *target = call->outputs[0];
   if (state->empty) return rabbet_ok();
@@ -388,7 +388,6 @@ static rabbet_status_t rabbet_cuda_reduce_enqueue(
   return rabbet_cuda_launch(device, &finish->launch, joined, call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_reduce, REDUCE, RABBET_TAKES_FORMATS)
+RABBET_TAKES_NODE(cuda_reduce, REDUCE, RABBET_TAKES_FORMATS)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_reduce, rabbet_cuda_reduce_t, "cuda.reduce",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_reduce, cuda_reduce_t, "cuda.reduce", 1);

@@ -32,11 +32,11 @@ static const char* const softmax_names[FUNCTIONS] = {
     "columns", "columns_single",
 };
 
-typedef struct rabbet_cuda_softmax_t {
+typedef struct cuda_softmax_t {
   rabbet_cuda_node_t base;
   int64_t size, vector, columns_vector;
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_softmax_t;
+} cuda_softmax_t;
 
 typedef struct softmax_shape_t {
   int64_t outer, count, inner;
@@ -82,7 +82,7 @@ static bool softmax_shape(const rabbet_group_node_t* node,
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_softmax_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_softmax_body(rabbet_proposal_t* proposal) {
   static const rabbet_format_t formats[] = {
       RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8};
   const rabbet_group_t* group = proposal->propose->group;
@@ -106,18 +106,18 @@ static bool softmax_fits(const rabbet_group_t* group) {
          rabbet_node_is_log_softmax(group);
 }
 
-static rabbet_status_t rabbet_cuda_softmax_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_softmax_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
   if (!softmax_fits(propose->group)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_softmax, NULL,
-                              rabbet_cuda_softmax_body);
+                              cuda_softmax_body);
 }
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t rabbet_cuda_softmax_program(
-    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_softmax_t* kernel = (rabbet_cuda_softmax_t*)base;
+static rabbet_status_t cuda_softmax_program(rabbet_cuda_node_t* base,
+                                            const rabbet_kernel_spec_t* spec) {
+  cuda_softmax_t* kernel = (cuda_softmax_t*)base;
   const rabbet_group_t* group = spec->group;
   if (!softmax_fits(group))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -154,7 +154,7 @@ static void softmax_launch(softmax_launch_t* out, CUfunction function,
 
 // A warp for a row of up to 32 vectors; longer ones are held by as many threads
 // as it takes, up to a block.
-static void softmax_rows(const rabbet_cuda_softmax_t* kernel,
+static void softmax_rows(const cuda_softmax_t* kernel,
                          const softmax_shape_t* shape, int64_t vector,
                          softmax_launch_t* out) {
   int64_t vectors = shape->count / vector;
@@ -180,7 +180,7 @@ static void softmax_rows(const rabbet_cuda_softmax_t* kernel,
                  rabbet_ceildiv(shape->outer, BLOCK >> log));
 }
 
-static void softmax_columns(const rabbet_cuda_softmax_t* kernel,
+static void softmax_columns(const cuda_softmax_t* kernel,
                             const softmax_shape_t* shape, int64_t vector,
                             softmax_launch_t* out) {
   int64_t vectors = shape->inner / vector;
@@ -197,7 +197,7 @@ static void softmax_columns(const rabbet_cuda_softmax_t* kernel,
                  tiles * shape->outer);
 }
 
-static void softmax_set(const rabbet_cuda_softmax_t* kernel,
+static void softmax_set(const cuda_softmax_t* kernel,
                         const softmax_shape_t* shape, int64_t vector,
                         softmax_launch_t* out) {
   if (shape->inner > 1)
@@ -206,10 +206,10 @@ static void softmax_set(const rabbet_cuda_softmax_t* kernel,
     softmax_rows(kernel, shape, vector, out);
 }
 
-static rabbet_status_t rabbet_cuda_softmax_prepare(
+static rabbet_status_t cuda_softmax_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_softmax_t* kernel = (const rabbet_cuda_softmax_t*)base;
+  const cuda_softmax_t* kernel = (const cuda_softmax_t*)base;
   const rabbet_group_node_t* node = kernel->base.node.node;
   const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
   rabbet_format_t format =
@@ -243,10 +243,10 @@ static rabbet_status_t rabbet_cuda_softmax_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_softmax_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_softmax_t* kernel = (const rabbet_cuda_softmax_t*)base;
+static rabbet_status_t cuda_softmax_enqueue(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cuda_softmax_t* kernel = (const cuda_softmax_t*)base;
   void *source = call->inputs[0], *target = call->outputs[0];
   if (state->empty) return rabbet_ok();
   bool vectors = state->vectors.launch.function &&
@@ -263,7 +263,7 @@ static rabbet_status_t rabbet_cuda_softmax_enqueue(
                             call->stream);
 }
 
-static bool rabbet_cuda_softmax_takes(const rabbet_kernel_spec_t* spec) {
+static bool cuda_softmax_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   return rabbet_takes_node(group, RABBET_OP_SOFTMAX, RABBET_TAKES_ONE_FORMAT) ||
          (rabbet_node_is_log_softmax(group) &&
@@ -271,5 +271,4 @@ static bool rabbet_cuda_softmax_takes(const rabbet_kernel_spec_t* spec) {
               group, RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES));
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_softmax, rabbet_cuda_softmax_t,
-                       "cuda.softmax", 1);
+RABBET_CUDA_NODE_CLASS(cuda_softmax, cuda_softmax_t, "cuda.softmax", 1);

@@ -7,10 +7,10 @@
 enum { COLLECT, CUT, CHOOSE, ADD_UP, WRITE, FUNCTIONS };
 enum { MOST_BLOCKS = 65535 };
 
-typedef struct rabbet_cuda_nms_kernel_t {
+typedef struct cuda_nms_kernel_t {
   rabbet_cuda_node_t node;
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_nms_kernel_t;
+} cuda_nms_kernel_t;
 
 // Parts of the workspace, in bytes from its beginning.
 typedef struct nms_memory_t {
@@ -24,15 +24,15 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launches[FUNCTIONS];
 };
 
-static rabbet_status_t rabbet_cuda_nms_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_nms_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "lists", -1);
 }
 
-static rabbet_status_t rabbet_cuda_nms_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_nms_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_NMS)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_nms, NULL,
-                              rabbet_cuda_nms_body);
+                              cuda_nms_body);
 }
 
 // The type of an input; that of an omitted one is never looked at.
@@ -43,8 +43,8 @@ static const char* nms_type(const rabbet_kernel_spec_t* spec, size_t index) {
                    : rabbet_cuda_type(spec->group->values[value].dtype);
 }
 
-static rabbet_status_t rabbet_cuda_nms_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_nms_program(rabbet_cuda_node_t* node,
+                                        const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS] = {[COLLECT] = "nms_collect",
                                                [CUT] = "nms_cut",
                                                [CHOOSE] = "nms_choose",
@@ -56,7 +56,7 @@ static rabbet_status_t rabbet_cuda_nms_program(
       [RABBET_NMS_MOST] = "MOST",
       [RABBET_NMS_IOU_THRESHOLD] = "IOU",
       [RABBET_NMS_SCORE_THRESHOLD] = "LEAST"};
-  rabbet_cuda_nms_kernel_t* kernel = (rabbet_cuda_nms_kernel_t*)node;
+  cuda_nms_kernel_t* kernel = (cuda_nms_kernel_t*)node;
   if (!rabbet_node_is(spec->group, RABBET_OP_NMS))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "layer '%s' suppresses no boxes",
@@ -110,7 +110,7 @@ static void nms_set_memory(rabbet_kernel_state_t* state) {
   memory->cuts = nms_part(&memory->all, p->batch, sizeof(uint32_t));
 }
 
-static void nms_set_launches(const rabbet_cuda_nms_kernel_t* kernel,
+static void nms_set_launches(const cuda_nms_kernel_t* kernel,
                              rabbet_kernel_state_t* state) {
   const nms_t* p = &state->parameters;
   for (int i = 0; i < FUNCTIONS; ++i) {
@@ -123,11 +123,11 @@ static void nms_set_launches(const rabbet_cuda_nms_kernel_t* kernel,
   }
 }
 
-static rabbet_status_t rabbet_cuda_nms_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_nms_kernel_t* kernel =
-      (const rabbet_cuda_nms_kernel_t*)base;
+static rabbet_status_t cuda_nms_prepare(rabbet_kernel_t* base,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_kernel_state_t** out_state,
+                                        size_t* out_workspace) {
+  const cuda_nms_kernel_t* kernel = (const cuda_nms_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const rabbet_group_node_t* layer = node->node;
   rabbet_nms_t nms;
@@ -149,7 +149,7 @@ static rabbet_status_t rabbet_cuda_nms_prepare(
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t nms_launch(const rabbet_cuda_nms_kernel_t* kernel,
+static rabbet_status_t nms_launch(const cuda_nms_kernel_t* kernel,
                                   const rabbet_kernel_state_t* state,
                                   const rabbet_kernel_call_t* call,
                                   int function, void** parameters) {
@@ -157,7 +157,7 @@ static rabbet_status_t nms_launch(const rabbet_cuda_nms_kernel_t* kernel,
                             parameters, call->stream);
 }
 
-static rabbet_status_t nms_enqueue_lists(const rabbet_cuda_nms_kernel_t* kernel,
+static rabbet_status_t nms_enqueue_lists(const cuda_nms_kernel_t* kernel,
                                          rabbet_kernel_state_t* state,
                                          const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* node = &kernel->node.node;
@@ -188,11 +188,10 @@ static rabbet_status_t nms_enqueue_lists(const rabbet_cuda_nms_kernel_t* kernel,
   return nms_launch(kernel, state, call, CHOOSE, choose);
 }
 
-static rabbet_status_t rabbet_cuda_nms_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_nms_kernel_t* kernel =
-      (const rabbet_cuda_nms_kernel_t*)base;
+static rabbet_status_t cuda_nms_enqueue(rabbet_kernel_t* base,
+                                        rabbet_kernel_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
+  const cuda_nms_kernel_t* kernel = (const cuda_nms_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   uint8_t* workspace = call->workspace;
   void* rows = rabbet_node_output(node, call, RABBET_NMS_INDICES);
@@ -209,7 +208,6 @@ static rabbet_status_t rabbet_cuda_nms_enqueue(
   return nms_launch(kernel, state, call, WRITE, write);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_nms, NMS, 0)
+RABBET_TAKES_NODE(cuda_nms, NMS, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_nms, rabbet_cuda_nms_kernel_t, "cuda.nms",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_nms, cuda_nms_kernel_t, "cuda.nms", 1);

@@ -7,10 +7,10 @@
 enum { COUNT, ADD_UP, WRITE, FEW, FUNCTIONS };
 enum { FEW_BLOCKS = 8 };  // that one launch of one block beats three
 
-typedef struct rabbet_cuda_non_zero_kernel_t {
+typedef struct cuda_non_zero_kernel_t {
   rabbet_cuda_node_t node;
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_non_zero_kernel_t;
+} cuda_non_zero_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_few;
@@ -18,24 +18,24 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launches[FUNCTIONS];
 };
 
-static rabbet_status_t rabbet_cuda_non_zero_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_non_zero_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "tiles", -1);
 }
 
-static rabbet_status_t rabbet_cuda_non_zero_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_non_zero_propose(const rabbet_propose_t* propose,
+                                             rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_NON_ZERO)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_non_zero, NULL,
-                              rabbet_cuda_non_zero_body);
+                              cuda_non_zero_body);
 }
 
-static rabbet_status_t rabbet_cuda_non_zero_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_non_zero_program(rabbet_cuda_node_t* node,
+                                             const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS] = {[COUNT] = "non_zero_count",
                                                [ADD_UP] = "non_zero_add_up",
                                                [WRITE] = "non_zero_write",
                                                [FEW] = "non_zero_few"};
-  rabbet_cuda_non_zero_kernel_t* kernel = (rabbet_cuda_non_zero_kernel_t*)node;
+  cuda_non_zero_kernel_t* kernel = (cuda_non_zero_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_NON_ZERO))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -68,11 +68,10 @@ static rabbet_status_t non_zero_set(const rabbet_group_node_t* layer,
                        layer->name);
 }
 
-static rabbet_status_t rabbet_cuda_non_zero_prepare(
+static rabbet_status_t cuda_non_zero_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_non_zero_kernel_t* kernel =
-      (const rabbet_cuda_non_zero_kernel_t*)base;
+  const cuda_non_zero_kernel_t* kernel = (const cuda_non_zero_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   non_zero_t p = {.count = 0};
   *out_workspace = 0;
@@ -97,11 +96,10 @@ static rabbet_status_t rabbet_cuda_non_zero_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_non_zero_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_non_zero_kernel_t* kernel =
-      (const rabbet_cuda_non_zero_kernel_t*)base;
+static rabbet_status_t cuda_non_zero_enqueue(rabbet_kernel_t* base,
+                                             rabbet_kernel_state_t* state,
+                                             const rabbet_kernel_call_t* call) {
+  const cuda_non_zero_kernel_t* kernel = (const cuda_non_zero_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const rabbet_cuda_launch_t* launches = state->launches;
   const void* x = rabbet_node_input_at(node, call, 0);
@@ -123,7 +121,7 @@ static rabbet_status_t rabbet_cuda_non_zero_enqueue(
                             call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_non_zero, NON_ZERO, 0)
+RABBET_TAKES_NODE(cuda_non_zero, NON_ZERO, 0)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_non_zero, rabbet_cuda_non_zero_kernel_t,
-                       "cuda.non_zero", 1);
+RABBET_CUDA_NODE_CLASS(cuda_non_zero, cuda_non_zero_kernel_t, "cuda.non_zero",
+                       1);

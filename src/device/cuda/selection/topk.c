@@ -8,11 +8,11 @@
 enum { FIRST, FIRST_COLUMNS, SORT, SELECT, SORT_LARGE, FUNCTIONS };
 enum { SHARED_ITEMS = 2048, MOST_BLOCKS = 65535 };
 
-typedef struct rabbet_cuda_topk_kernel_t {
+typedef struct cuda_topk_kernel_t {
   rabbet_cuda_node_t node;
   int64_t item;  // bytes of an element with its index
   CUfunction functions[FUNCTIONS];
-} rabbet_cuda_topk_kernel_t;
+} cuda_topk_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty, has_workspace;
@@ -20,26 +20,26 @@ struct rabbet_kernel_state_t {
   rabbet_cuda_launch_t launch;
 };
 
-static rabbet_status_t rabbet_cuda_topk_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cuda_topk_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "rows", -1);
 }
 
-static rabbet_status_t rabbet_cuda_topk_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
+static rabbet_status_t cuda_topk_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_TOPK)) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_topk, NULL,
-                              rabbet_cuda_topk_body);
+                              cuda_topk_body);
 }
 
-static rabbet_status_t rabbet_cuda_topk_program(
-    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t cuda_topk_program(rabbet_cuda_node_t* node,
+                                         const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS] = {
       [FIRST] = "topk_first",
       [FIRST_COLUMNS] = "topk_first_columns",
       [SORT] = "topk_sort",
       [SELECT] = "topk_select",
       [SORT_LARGE] = "topk_sort_large"};
-  rabbet_cuda_topk_kernel_t* kernel = (rabbet_cuda_topk_kernel_t*)node;
+  cuda_topk_kernel_t* kernel = (cuda_topk_kernel_t*)node;
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_TOPK))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -72,7 +72,7 @@ static int64_t topk_power(int64_t count) {
   return power;
 }
 
-static void topk_plan(const rabbet_cuda_topk_kernel_t* kernel,
+static void topk_plan(const cuda_topk_kernel_t* kernel,
                       rabbet_kernel_state_t* state) {
   static const unsigned threads[FUNCTIONS] = {[FIRST] = 256,
                                               [FIRST_COLUMNS] = 256,
@@ -97,7 +97,7 @@ static void topk_plan(const rabbet_cuda_topk_kernel_t* kernel,
                              .block = {threads[function], 1, 1}};
 }
 
-static rabbet_status_t topk_set(const rabbet_cuda_topk_kernel_t* kernel,
+static rabbet_status_t topk_set(const cuda_topk_kernel_t* kernel,
                                 const rabbet_dims_t* in,
                                 const rabbet_dims_t* out, topk_t* p) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -128,11 +128,11 @@ static rabbet_status_t topk_set(const rabbet_cuda_topk_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_topk_prepare(
-    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_topk_kernel_t* kernel =
-      (const rabbet_cuda_topk_kernel_t*)base;
+static rabbet_status_t cuda_topk_prepare(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t** out_state,
+                                         size_t* out_workspace) {
+  const cuda_topk_kernel_t* kernel = (const cuda_topk_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   topk_t p = {.rows = 0};
   *out_workspace = 0;
@@ -151,11 +151,10 @@ static rabbet_status_t rabbet_cuda_topk_prepare(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_topk_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const rabbet_cuda_topk_kernel_t* kernel =
-      (const rabbet_cuda_topk_kernel_t*)base;
+static rabbet_status_t cuda_topk_enqueue(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call) {
+  const cuda_topk_kernel_t* kernel = (const cuda_topk_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   if (state->is_empty) return rabbet_ok();
   const void* in = rabbet_node_input_at(node, call, 0);
@@ -168,7 +167,6 @@ static rabbet_status_t rabbet_cuda_topk_enqueue(
                             state->has_workspace ? large : plain, call->stream);
 }
 
-RABBET_TAKES_NODE(rabbet_cuda_topk, TOPK, RABBET_TAKES_UNREAD)
+RABBET_TAKES_NODE(cuda_topk, TOPK, RABBET_TAKES_UNREAD)
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_topk, rabbet_cuda_topk_kernel_t, "cuda.topk",
-                       1);
+RABBET_CUDA_NODE_CLASS(cuda_topk, cuda_topk_kernel_t, "cuda.topk", 1);
