@@ -139,7 +139,8 @@ typedef struct rabbet_kernel_shapes_t {
   const size_t* bytes;
 } rabbet_kernel_shapes_t;
 
-// The result of prepare: belongs to one context and one set of shapes.
+// The result of prepare: belongs to one context and one set of shapes. Each
+// class casts it to a type of its own.
 typedef struct rabbet_kernel_state_t rabbet_kernel_state_t;
 
 typedef struct rabbet_kernel_call_t {

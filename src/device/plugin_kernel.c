@@ -23,13 +23,13 @@ typedef struct plugin_kernel_t {
   plugin_operand_t operands[];  // node inputs
 } plugin_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct plugin_state_t {
   rabbet_plugin_t* plugin;  // this context's instance
   rabbet_plugin_call_t call;
   void* host_values;  // memory of the shape inputs
   uint64_t sizes;     // outputs that are zeroed before each run, by bits
   rabbet_plugin_view_t views[];  // inputs, then outputs
-};
+} plugin_state_t;
 
 static const rabbet_group_node_t* plugin_node(const rabbet_group_t* group) {
   if (group->node_count != 1 || !group->nodes[0].plugin) return NULL;
@@ -333,7 +333,7 @@ static bool plugin_kernel_is_shape_input(const plugin_kernel_t* kernel,
 // another; sets the views to them.
 static rabbet_status_t state_host_values(const plugin_kernel_t* kernel,
                                          const rabbet_kernel_shapes_t* shapes,
-                                         rabbet_kernel_state_t* state) {
+                                         plugin_state_t* state) {
   size_t total = 0;
   for (size_t i = 0; i < kernel->node->input_count; ++i) {
     if (!state->views[i].is_shape_input) continue;
@@ -371,7 +371,7 @@ static rabbet_status_t state_host_values(const plugin_kernel_t* kernel,
 
 static void state_views(const plugin_kernel_t* kernel,
                         const rabbet_kernel_shapes_t* shapes,
-                        rabbet_kernel_state_t* state) {
+                        plugin_state_t* state) {
   const rabbet_group_node_t* node = kernel->node;
   for (size_t i = 0; i < node->input_count + node->output_count; ++i) {
     int32_t value = query_value(node, i);
@@ -426,7 +426,7 @@ static void plugin_leave(rabbet_device_t* device, void* token) {
 }
 
 static rabbet_status_t plugin_state_prepare(plugin_kernel_t* kernel,
-                                            rabbet_kernel_state_t* state,
+                                            plugin_state_t* state,
                                             size_t* out_workspace) {
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(plugin_enter(kernel->device, &token));
@@ -437,7 +437,7 @@ static rabbet_status_t plugin_state_prepare(plugin_kernel_t* kernel,
 }
 
 static void plugin_state_unprepare(plugin_kernel_t* kernel,
-                                   rabbet_kernel_state_t* state) {
+                                   plugin_state_t* state) {
   if (!state->call.state) return;
   void* token = NULL;
   rabbet_status_t status = plugin_enter(kernel->device, &token);
@@ -447,7 +447,8 @@ static void plugin_state_unprepare(plugin_kernel_t* kernel,
 }
 
 static void plugin_state_destroy(rabbet_kernel_t* base,
-                                 rabbet_kernel_state_t* state) {
+                                 rabbet_kernel_state_t* prepared) {
+  plugin_state_t* state = (plugin_state_t*)prepared;
   if (!state) return;
   plugin_kernel_t* kernel = (plugin_kernel_t*)base;
   if (state->plugin) {
@@ -466,7 +467,7 @@ static rabbet_status_t plugin_state_create(rabbet_kernel_t* base,
   const rabbet_group_node_t* node = kernel->node;
   *out_state = NULL;
   *out_workspace = 0;
-  rabbet_kernel_state_t* state = NULL;
+  plugin_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       kernel->allocator,
       sizeof(*state) +
@@ -492,15 +493,15 @@ static rabbet_status_t plugin_state_create(rabbet_kernel_t* base,
     status = plugin_state_prepare(kernel, state, out_workspace);
   }
   if (!rabbet_is_ok(status)) {
-    plugin_state_destroy(base, state);
+    plugin_state_destroy(base, (rabbet_kernel_state_t*)state);
     return status;
   }
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
 static rabbet_status_t plugin_bind(const plugin_kernel_t* kernel,
-                                   rabbet_kernel_state_t* state,
+                                   plugin_state_t* state,
                                    const rabbet_kernel_call_t* call) {
   const rabbet_group_node_t* node = kernel->node;
   for (size_t i = 0; i < node->input_count; ++i) {
@@ -546,8 +547,9 @@ static void plugin_clear(const rabbet_plugin_view_t* view) {
 }
 
 static rabbet_status_t plugin_kernel_enqueue(rabbet_kernel_t* base,
-                                             rabbet_kernel_state_t* state,
+                                             rabbet_kernel_state_t* prepared,
                                              const rabbet_kernel_call_t* call) {
+  plugin_state_t* state = (plugin_state_t*)prepared;
   const plugin_kernel_t* kernel = (plugin_kernel_t*)base;
   RABBET_RETURN_IF_ERROR(plugin_bind(kernel, state, call));
   RABBET_RETURN_IF_ERROR(rabbet_plugin_enqueue(state->plugin, &state->call));
@@ -560,7 +562,8 @@ static rabbet_status_t plugin_kernel_enqueue(rabbet_kernel_t* base,
 // ---- Graphs ----------------------------------------------------------------
 
 static rabbet_recordable_t plugin_kernel_recordable(
-    rabbet_kernel_t* kernel, rabbet_kernel_state_t* state) {
+    rabbet_kernel_t* kernel, rabbet_kernel_state_t* prepared) {
+  plugin_state_t* state = (plugin_state_t*)prepared;
   (void)kernel;
   switch (rabbet_plugin_capture(state->plugin, &state->call)) {
     case RABBET_PLUGIN_CAPTURE_SAFE:
@@ -573,17 +576,19 @@ static rabbet_recordable_t plugin_kernel_recordable(
 }
 
 static rabbet_status_t plugin_kernel_record(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            rabbet_kernel_state_t* prepared,
                                             const rabbet_kernel_call_t* call,
                                             void** out_kept) {
+  plugin_state_t* state = (plugin_state_t*)prepared;
   *out_kept = NULL;
   RABBET_RETURN_IF_ERROR(plugin_bind((plugin_kernel_t*)base, state, call));
   return rabbet_plugin_enqueue_captured(state->plugin, &state->call, out_kept);
 }
 
 static void plugin_kernel_release_recorded(rabbet_kernel_t* kernel,
-                                           rabbet_kernel_state_t* state,
+                                           rabbet_kernel_state_t* prepared,
                                            void* kept) {
+  plugin_state_t* state = (plugin_state_t*)prepared;
   (void)kernel;
   rabbet_plugin_release_captured(state->plugin, kept);
 }

@@ -23,11 +23,11 @@ typedef struct reference_value_t {
   size_t offset;
 } reference_value_t;
 
-struct rabbet_kernel_state_t {
+typedef struct reference_state_t {
   rabbet_allocator_t allocator;
   reference_value_t* values;  // [group value]
   rabbet_view_t* operands;    // of one node
-};
+} reference_state_t;
 
 // ---- Proposing
 
@@ -136,7 +136,8 @@ static rabbet_status_t reference_place_values(const rabbet_group_t* group,
 }
 
 static void reference_destroy_state(rabbet_kernel_t* base,
-                                    rabbet_kernel_state_t* state) {
+                                    rabbet_kernel_state_t* prepared) {
+  reference_state_t* state = (reference_state_t*)prepared;
   (void)base;
   if (!state) return;
   rabbet_free(state->allocator, state->values);
@@ -150,7 +151,7 @@ static rabbet_status_t reference_prepare(rabbet_kernel_t* base,
                                          size_t* out_workspace) {
   const reference_kernel_t* kernel = (const reference_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
-  rabbet_kernel_state_t* state = NULL;
+  reference_state_t* state = NULL;
   size_t operands = 1;
   *out_workspace = 0;
   for (size_t i = 0; i < group->node_count; ++i) {
@@ -171,10 +172,10 @@ static rabbet_status_t reference_prepare(rabbet_kernel_t* base,
     status = reference_place_values(group, shapes->dims, state->values,
                                     out_workspace);
   if (!rabbet_is_ok(status)) {
-    reference_destroy_state(base, state);
+    reference_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
@@ -194,7 +195,7 @@ static void* reference_address(const reference_value_t* value,
 
 static rabbet_status_t reference_run_node(const reference_kernel_t* kernel,
                                           const rabbet_group_node_t* node,
-                                          rabbet_kernel_state_t* state) {
+                                          reference_state_t* state) {
   size_t inputs = node->input_count;
   for (size_t i = 0; i < inputs + node->output_count; ++i) {
     int32_t v = i < inputs ? node->inputs[i] : node->outputs[i - inputs];
@@ -213,8 +214,9 @@ static rabbet_status_t reference_run_node(const reference_kernel_t* kernel,
 }
 
 static rabbet_status_t reference_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
+                                         rabbet_kernel_state_t* prepared,
                                          const rabbet_kernel_call_t* call) {
+  reference_state_t* state = (reference_state_t*)prepared;
   const reference_kernel_t* kernel = (const reference_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
   for (size_t i = 0; i < group->value_count; ++i)

@@ -188,9 +188,9 @@ void rabbet_node_kernel_destroy(rabbet_kernel_t* kernel) {
 }
 
 rabbet_status_t rabbet_node_state_allocate(rabbet_kernel_t* kernel, size_t size,
-                                           rabbet_kernel_state_t** out_state) {
+                                           void** out_state) {
   return rabbet_allocate(((rabbet_node_kernel_t*)kernel)->allocator, size,
-                         (void**)out_state);
+                         out_state);
 }
 
 void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
@@ -198,10 +198,9 @@ void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
   rabbet_free(((rabbet_node_kernel_t*)kernel)->allocator, state);
 }
 
-rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
-                                         rabbet_kernel_state_t* state,
+rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel, void* state,
                                          rabbet_status_t status,
-                                         rabbet_kernel_state_t** out_state) {
+                                         void** out_state) {
   if (!rabbet_is_ok(status)) {
     rabbet_node_state_destroy(kernel, state);
     state = NULL;

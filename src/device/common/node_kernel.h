@@ -102,36 +102,54 @@ rabbet_status_t rabbet_node_kernel_create(
     const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
     rabbet_kernel_t** out_kernel);
 void rabbet_node_kernel_destroy(rabbet_kernel_t* kernel);
-// A state is one zeroed allocation.
+// A state, of the class's own type, is one zeroed allocation.
 rabbet_status_t rabbet_node_state_allocate(rabbet_kernel_t* kernel, size_t size,
-                                           rabbet_kernel_state_t** out_state);
+                                           void** out_state);
 void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
                                rabbet_kernel_state_t* state);
 // The end of a `prepare`: gives the state out, or frees it and returns `status`
 // if that is an error.
-rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
-                                         rabbet_kernel_state_t* state,
+rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel, void* state,
                                          rabbet_status_t status,
-                                         rabbet_kernel_state_t** out_state);
+                                         void** out_state);
 
-// Defines the class rabbet_<id> from id_propose, id_takes, id_prepare
-// and id_enqueue.
+// Defines the table of the class rabbet_<id> from id_propose, id_create,
+// id_takes, id_prepare and id_enqueue; further fields of the table follow. The
+// last two work on the class's own type of states, id_state_t.
+#define RABBET_NODE_TABLE(id, class_name, class_version, ...)        \
+  static rabbet_status_t id##_prepare_state(                         \
+      rabbet_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes, \
+      rabbet_kernel_state_t** out_state, size_t* out_workspace) {    \
+    id##_state_t* state = NULL;                                      \
+    rabbet_status_t status =                                         \
+        id##_prepare(kernel, shapes, &state, out_workspace);         \
+    *out_state = (rabbet_kernel_state_t*)state;                      \
+    return status;                                                   \
+  }                                                                  \
+  static rabbet_status_t id##_enqueue_state(                         \
+      rabbet_kernel_t* kernel, rabbet_kernel_state_t* state,         \
+      const rabbet_kernel_call_t* call) {                            \
+    return id##_enqueue(kernel, (id##_state_t*)state, call);         \
+  }                                                                  \
+  const rabbet_kernel_class_t rabbet_##id = {                        \
+      .struct_size = sizeof(rabbet_kernel_class_t),                  \
+      .name = class_name,                                            \
+      .version = class_version,                                      \
+      .propose = id##_propose,                                       \
+      .create = id##_create,                                         \
+      .prepare = id##_prepare_state,                                 \
+      .destroy_state = rabbet_node_state_destroy,                    \
+      .enqueue = id##_enqueue_state,                                 \
+      .takes = id##_takes,                                           \
+      __VA_ARGS__}
+
+// The same, with kernels that are no more than a node.
 #define RABBET_NODE_CLASS(id, class_name, class_version)               \
   static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec, \
                                      rabbet_kernel_t** out_kernel) {   \
     return rabbet_node_kernel_create(spec, &rabbet_##id, out_kernel);  \
   }                                                                    \
-  const rabbet_kernel_class_t rabbet_##id = {                          \
-      .struct_size = sizeof(rabbet_kernel_class_t),                    \
-      .name = class_name,                                              \
-      .version = class_version,                                        \
-      .propose = id##_propose,                                         \
-      .create = id##_create,                                           \
-      .destroy = rabbet_node_kernel_destroy,                           \
-      .prepare = id##_prepare,                                         \
-      .destroy_state = rabbet_node_state_destroy,                      \
-      .enqueue = id##_enqueue,                                         \
-      .takes = id##_takes,                                             \
-  }
+  RABBET_NODE_TABLE(id, class_name, class_version,                     \
+                    .destroy = rabbet_node_kernel_destroy)
 
 #endif  // RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_

@@ -8,12 +8,12 @@
 
 enum { POINTS = 16 };  // that are found together
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_grid_sample_state_t {
   rabbet_grid_sample_t sample;
   rabbet_dtype_t dtype, grid_type;
   int64_t batch, channels, in_plane, out_plane;
   int64_t pieces;  // of a plane of the output
-};
+} cpu_grid_sample_state_t;
 
 static rabbet_status_t cpu_grid_sample_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "points", -1);
@@ -29,12 +29,12 @@ static rabbet_status_t cpu_grid_sample_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_grid_sample_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_grid_sample_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_dims_t* in = &shapes->dims[node->inputs[0]];
   const rabbet_dims_t* out = &shapes->dims[node->outputs[0]];
-  rabbet_kernel_state_t made = {
+  cpu_grid_sample_state_t made = {
       .batch = out->d[0], .channels = out->d[1], .in_plane = 1, .out_plane = 1};
   *out_workspace = 0;
   *out_state = NULL;
@@ -50,7 +50,7 @@ static rabbet_status_t cpu_grid_sample_prepare(
       rabbet_grid_sample_check(in, &shapes->dims[node->inputs[1]]),
       "layer '%s'", node->name));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(made), out_state));
+      rabbet_node_state_allocate(base, sizeof(made), (void**)out_state));
   **out_state = made;
   return rabbet_ok();
 }
@@ -58,7 +58,7 @@ static rabbet_status_t cpu_grid_sample_prepare(
 // ---- Running ---------------------------------------------------------------
 
 typedef struct grid_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_grid_sample_state_t* state;
   const void *source, *grid;
   void* target;
 } grid_call_t;
@@ -99,7 +99,7 @@ static void grid_channel(const grid_call_t* call,
 
 static void grid_items(void* context, int64_t first, int64_t last) {
   const grid_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_grid_sample_state_t* state = call->state;
   rabbet_grid_taps_t taps[POINTS];
   int32_t axes = state->sample.spatial;
   for (int64_t item = first; item < last; ++item) {
@@ -122,7 +122,7 @@ static void grid_items(void* context, int64_t first, int64_t last) {
 }
 
 static rabbet_status_t cpu_grid_sample_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_grid_sample_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   grid_call_t run = {.state = state,

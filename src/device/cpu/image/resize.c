@@ -12,7 +12,7 @@
 // Rows of the input that one row of the output is made of.
 enum { MOST_ROWS = 256 };
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_resize_state_t {
   rabbet_resize_plan_t plan;
   rabbet_dtype_t dtype;
   int64_t size;    // bytes of an element
@@ -22,7 +22,7 @@ struct rabbet_kernel_state_t {
   int64_t row_step;  // bytes of the workspace for each thread
   int32_t* positions;
   float* weights;
-};
+} cpu_resize_state_t;
 
 static int64_t resize_rows(const rabbet_resize_plan_t* plan) {
   int64_t rows = 1;
@@ -60,7 +60,7 @@ static rabbet_status_t cpu_resize_propose(const rabbet_propose_t* propose,
 
 static void resize_set(const rabbet_node_kernel_t* kernel,
                        const rabbet_resize_plan_t* plan, int threads,
-                       rabbet_kernel_state_t* state, size_t* out_workspace) {
+                       cpu_resize_state_t* state, size_t* out_workspace) {
   state->plan = *plan;
   state->dtype = kernel->group->values[kernel->node->inputs[0]].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
@@ -82,7 +82,7 @@ static void resize_set(const rabbet_node_kernel_t* kernel,
 
 static rabbet_status_t cpu_resize_prepare(rabbet_kernel_t* base,
                                           const rabbet_kernel_shapes_t* shapes,
-                                          rabbet_kernel_state_t** out_state,
+                                          cpu_resize_state_t** out_state,
                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   rabbet_resize_plan_t plan;
@@ -96,7 +96,7 @@ static rabbet_status_t cpu_resize_prepare(rabbet_kernel_t* base,
                          kernel->node->name, (long long)resize_rows(&plan));
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
       base, sizeof(**out_state) + (size_t)plan.entries * 2 * sizeof(int32_t),
-      out_state));
+      (void**)out_state));
   resize_set(kernel, &plan, shapes->threads, *out_state, out_workspace);
   return rabbet_ok();
 }
@@ -104,7 +104,7 @@ static rabbet_status_t cpu_resize_prepare(rabbet_kernel_t* base,
 // ---- Rows ------------------------------------------------------------------
 
 typedef struct resize_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_resize_state_t* state;
   const char* source;
   char* target;
   char* workspace;
@@ -119,7 +119,7 @@ typedef struct resize_line_t {
 } resize_line_t;
 
 // The rows of the input for a row of the output; none if it lies outside.
-static void resize_find(const rabbet_kernel_state_t* state, int64_t line,
+static void resize_find(const cpu_resize_state_t* state, int64_t line,
                         resize_line_t* out) {
   const rabbet_resize_plan_t* plan = &state->plan;
   out->count = 1;
@@ -153,7 +153,7 @@ static void resize_find(const rabbet_kernel_state_t* state, int64_t line,
 
 static void resize_choose(const resize_call_t* call, const char* source,
                           char* target) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_resize_state_t* state = call->state;
   const rabbet_resize_step_t* last = &state->plan.steps[state->plan.rank - 1];
   const int32_t* positions = state->positions + last->table;
   int64_t bytes = state->plan.inner * state->size, count = last->out;
@@ -186,7 +186,7 @@ static void resize_convert(rabbet_convert_fn_t convert, const char* source,
 }
 
 static void resize_outside(const resize_call_t* call, char* target) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_resize_state_t* state = call->state;
   const rabbet_resize_step_t* last = &state->plan.steps[state->plan.rank - 1];
   const float* weights = state->weights + last->table;
   int64_t bytes = state->plan.inner * state->size;
@@ -199,7 +199,7 @@ static void resize_outside(const resize_call_t* call, char* target) {
 static void resize_interpolate(const resize_call_t* call,
                                const resize_line_t* line, float* scratch,
                                char* target) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_resize_state_t* state = call->state;
   const rabbet_resize_step_t* last = &state->plan.steps[state->plan.rank - 1];
   rabbet_convert_fn_t from = call->vectors->to_float[state->dtype];
   rabbet_convert_fn_t to = call->vectors->from_float[state->dtype];
@@ -227,7 +227,7 @@ static void resize_interpolate(const resize_call_t* call,
 
 static void resize_lines(void* context, int64_t first, int64_t last) {
   const resize_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_resize_state_t* state = call->state;
   bool nearest = state->plan.resize.mode == RABBET_INTERPOLATION_NEAREST;
   bool crops = state->plan.resize.coordinate == RABBET_COORDINATE_CROP;
   int64_t bytes = state->out_row * state->size, before = -1;
@@ -254,7 +254,7 @@ static void resize_lines(void* context, int64_t first, int64_t last) {
 }
 
 static rabbet_status_t cpu_resize_enqueue(rabbet_kernel_t* base,
-                                          rabbet_kernel_state_t* state,
+                                          cpu_resize_state_t* state,
                                           const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   if (state->plan.is_empty) return rabbet_ok();

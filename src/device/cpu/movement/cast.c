@@ -5,7 +5,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/convert.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_cast_state_t {
   rabbet_dtype_t from, to;
   int64_t count;
   int64_t from_size, to_size;
@@ -13,13 +13,13 @@ struct rabbet_kernel_state_t {
   // One of them, both with a block of 4-byte lanes between, or none: one by
   // one.
   rabbet_convert_fn_t first, second;
-};
+} cpu_cast_state_t;
 
 static bool cast_is_narrow_float(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_FP8 || dtype == RABBET_DTYPE_E8M0;
 }
 
-static void cast_choose(rabbet_kernel_state_t* state) {
+static void cast_choose(cpu_cast_state_t* state) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   rabbet_dtype_t from = state->from, to = state->to;
   state->is_copy =
@@ -80,7 +80,7 @@ static rabbet_status_t cpu_cast_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_cast_prepare(rabbet_kernel_t* base,
                                         const rabbet_kernel_shapes_t* shapes,
-                                        rabbet_kernel_state_t** out_state,
+                                        cpu_cast_state_t** out_state,
                                         size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   int32_t in = kernel->node->inputs[0], out = kernel->node->outputs[0];
@@ -92,8 +92,8 @@ static rabbet_status_t cpu_cast_prepare(rabbet_kernel_t* base,
       values[out].format, &shapes->dims[out], &physical));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&physical, &count));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_cast_state_t* state = *out_state;
   state->from = values[in].dtype;
   state->to = values[out].dtype;
   state->from_size = rabbet_dtype_bits(state->from) / 8;
@@ -106,12 +106,12 @@ static rabbet_status_t cpu_cast_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct cast_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_cast_state_t* state;
   const char* source;
   char* target;
 } cast_call_t;
 
-static void cast_block(const rabbet_kernel_state_t* state, const char* source,
+static void cast_block(const cpu_cast_state_t* state, const char* source,
                        char* target, int64_t count) {
   if (state->first && state->second) {
     float lanes[RABBET_LANES];
@@ -134,7 +134,7 @@ static void cast_range(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_cast_enqueue(rabbet_kernel_t* base,
-                                        rabbet_kernel_state_t* state,
+                                        cpu_cast_state_t* state,
                                         const rabbet_kernel_call_t* call) {
   (void)base;
   if (state->is_copy) {

@@ -8,13 +8,13 @@
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_concatenation_state_t {
   int64_t outer;  // positions of the axes before
   int64_t row;    // bytes of one of them, all inputs together
   size_t input_count;
   // Bytes of a row where the inputs begin, and of all at the end.
   int64_t begins[];
-};
+} cpu_concatenation_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -52,18 +52,19 @@ static rabbet_status_t cpu_concatenation_propose(
 
 static rabbet_status_t cpu_concatenation_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_concatenation_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   size_t count = kernel->node->input_count;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
-      base, sizeof(**out_state) + (count + 1) * sizeof(int64_t), out_state));
+      base, sizeof(**out_state) + (count + 1) * sizeof(int64_t),
+      (void**)out_state));
   (*out_state)->input_count = count;
   rabbet_status_t status = rabbet_concatenation_begins(
       kernel, shapes->dims, (*out_state)->begins, &(*out_state)->outer);
   (*out_state)->row = (*out_state)->begins[count];
   if (!rabbet_is_ok(status)) {
-    rabbet_node_state_destroy(base, *out_state);
+    rabbet_node_state_destroy(base, (rabbet_kernel_state_t*)*out_state);
     *out_state = NULL;
   }
   return status;
@@ -73,14 +74,14 @@ static rabbet_status_t cpu_concatenation_prepare(
 
 typedef struct concatenation_call_t {
   const rabbet_node_kernel_t* kernel;
-  const rabbet_kernel_state_t* state;
+  const cpu_concatenation_state_t* state;
   const rabbet_kernel_call_t* call;
 } concatenation_call_t;
 
 // The bytes [begin, end) of the output.
 static void concatenation_copy(void* context, int64_t begin, int64_t end) {
   const concatenation_call_t* run = context;
-  const rabbet_kernel_state_t* state = run->state;
+  const cpu_concatenation_state_t* state = run->state;
   const rabbet_group_node_t* node = run->kernel->node;
   char* target = run->call->outputs[0];
   int64_t outer = begin / state->row, at = begin % state->row;
@@ -104,7 +105,7 @@ static void concatenation_copy(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_concatenation_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_concatenation_state_t* state,
     const rabbet_kernel_call_t* call) {
   concatenation_call_t run = {(const rabbet_node_kernel_t*)base, state, call};
   rabbet_cpu_parallel(state->outer * state->row, RABBET_CPU_GRAIN_BYTES,

@@ -4,11 +4,11 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_constant_output_state_t {
   const void* data;  // a constant's, or `dims`
   int64_t bytes;
   int64_t dims[RABBET_MAX_RANK];
-};
+} cpu_constant_output_state_t;
 
 static rabbet_status_t cpu_constant_output_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "copy", -1);
@@ -26,12 +26,12 @@ static rabbet_status_t cpu_constant_output_propose(
 
 static rabbet_status_t cpu_constant_output_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_constant_output_state_t** out_state, size_t* out_workspace) {
   const rabbet_group_node_t* node = ((rabbet_node_kernel_t*)base)->node;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_constant_output_state_t* state = *out_state;
   if (rabbet_op_is(node->op, RABBET_OP_SHAPE)) {
     const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
     state->bytes = dims->rank * (int64_t)sizeof(int64_t);
@@ -47,7 +47,7 @@ static rabbet_status_t cpu_constant_output_prepare(
 }
 
 static rabbet_status_t cpu_constant_output_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_constant_output_state_t* state,
     const rabbet_kernel_call_t* call) {
   (void)base;
   rabbet_copy_flat(call->outputs[0], state->data, state->bytes);

@@ -4,11 +4,11 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_fills_state_t {
   rabbet_fill_plan_t plan;
   rabbet_dtype_t dtype;
   int64_t count, beta_count;
-};
+} cpu_fills_state_t;
 
 static rabbet_status_t cpu_fills_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
@@ -23,14 +23,14 @@ static rabbet_status_t cpu_fills_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_fills_prepare(rabbet_kernel_t* base,
                                          const rabbet_kernel_shapes_t* shapes,
-                                         rabbet_kernel_state_t** out_state,
+                                         cpu_fills_state_t** out_state,
                                          size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_dims_t* out = &shapes->dims[node->outputs[0]];
   int32_t beta = rabbet_node_input(node, 2);
-  rabbet_kernel_state_t made = {
-      .dtype = kernel->group->values[node->outputs[0]].dtype};
+  cpu_fills_state_t made = {.dtype =
+                                kernel->group->values[node->outputs[0]].dtype};
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &made.count));
@@ -39,13 +39,13 @@ static rabbet_status_t cpu_fills_prepare(rabbet_kernel_t* base,
         rabbet_dims_count(&shapes->dims[beta], &made.beta_count));
   rabbet_fill_read(node->attrs, node->op->attr_count, out, &made.plan);
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(made), out_state));
+      rabbet_node_state_allocate(base, sizeof(made), (void**)out_state));
   **out_state = made;
   return rabbet_ok();
 }
 
 typedef struct fill_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_fills_state_t* state;
   const void *alpha, *beta;
   void* target;
 } fill_call_t;
@@ -58,7 +58,7 @@ static void fill_part(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_fills_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
+                                         cpu_fills_state_t* state,
                                          const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   fill_call_t run = {.state = state,

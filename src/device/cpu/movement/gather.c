@@ -10,7 +10,7 @@
 
 // The output is (batch, outer, count) rows of `row` bytes. For ELEMENT a row is
 // the last axis.
-struct rabbet_kernel_state_t {
+typedef struct cpu_gather_state_t {
   int64_t mode;
   rabbet_dtype_t index_type;
   int64_t size;  // bytes of an element
@@ -24,7 +24,7 @@ struct rabbet_kernel_state_t {
   int32_t axis, rank;
   rabbet_dims_t dims;                // of the indices
   int64_t strides[RABBET_MAX_RANK];  // bytes, of the data
-};
+} cpu_gather_state_t;
 
 static inline int64_t gather_index(rabbet_dtype_t dtype, const void* indices,
                                    int64_t at) {
@@ -61,7 +61,7 @@ static int64_t gather_product(const rabbet_dims_t* dims, int32_t begin,
 
 static void gather_set_default(const rabbet_dims_t* data,
                                const rabbet_dims_t* indices, int32_t axis,
-                               int32_t batch, rabbet_kernel_state_t* state) {
+                               int32_t batch, cpu_gather_state_t* state) {
   state->row = gather_product(data, axis + 1, data->rank) * state->size;
   state->depth = 1;
   state->extent[0] = data->d[axis];
@@ -75,7 +75,7 @@ static void gather_set_default(const rabbet_dims_t* data,
 
 static void gather_set_nd(const rabbet_dims_t* data,
                           const rabbet_dims_t* indices, int32_t batch,
-                          rabbet_kernel_state_t* state) {
+                          cpu_gather_state_t* state) {
   state->depth = (int32_t)indices->d[indices->rank - 1];
   int32_t rest = batch + state->depth;
   state->row = gather_product(data, rest, data->rank) * state->size;
@@ -93,7 +93,7 @@ static void gather_set_nd(const rabbet_dims_t* data,
 
 static void gather_set_element(const rabbet_dims_t* data,
                                const rabbet_dims_t* indices, int32_t axis,
-                               rabbet_kernel_state_t* state) {
+                               cpu_gather_state_t* state) {
   state->dims = *indices;
   state->rank = data->rank;
   state->axis = axis;
@@ -110,7 +110,7 @@ static void gather_set_element(const rabbet_dims_t* data,
 
 static rabbet_status_t cpu_gather_prepare(rabbet_kernel_t* base,
                                           const rabbet_kernel_shapes_t* shapes,
-                                          rabbet_kernel_state_t** out_state,
+                                          cpu_gather_state_t** out_state,
                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
@@ -123,8 +123,8 @@ static rabbet_status_t cpu_gather_prepare(rabbet_kernel_t* base,
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_gather_check(node, data, indices));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_gather_state_t* state = *out_state;
   const rabbet_group_value_t* values = kernel->group->values;
   state->mode = mode;
   state->index_type = values[node->inputs[1]].dtype;
@@ -142,7 +142,7 @@ static rabbet_status_t cpu_gather_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct gather_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_gather_state_t* state;
   const char* data;
   const void* indices;
   char* target;
@@ -150,7 +150,7 @@ typedef struct gather_call_t {
 
 // Bytes from the data's start; -1 if an index is out of bounds.
 static inline int64_t gather_find(const gather_call_t* call, int64_t at) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_gather_state_t* state = call->state;
   int64_t offset = 0;
   for (int32_t i = 0; i < state->depth; ++i) {
     int64_t position = gather_position(
@@ -191,7 +191,7 @@ static void gather_rows(const gather_call_t* call, const char* data, int64_t at,
 
 static void gather_items(void* context, int64_t begin, int64_t end) {
   const gather_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_gather_state_t* state = call->state;
   while (begin < end) {
     int64_t at = begin % state->count, rest = begin / state->count;
     int64_t outer = rest % state->outer, batch = rest / state->outer;
@@ -207,7 +207,7 @@ static void gather_items(void* context, int64_t begin, int64_t end) {
 // ELEMENT: rows of the last axis.
 static void gather_elements(void* context, int64_t begin, int64_t end) {
   const gather_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_gather_state_t* state = call->state;
   int32_t last = state->rank - 1;
   int64_t length = state->dims.d[last], size = state->size;
   // The row's own axis, if it is not the one that is indexed.
@@ -237,7 +237,7 @@ static void gather_elements(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_gather_enqueue(rabbet_kernel_t* base,
-                                          rabbet_kernel_state_t* state,
+                                          cpu_gather_state_t* state,
                                           const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;

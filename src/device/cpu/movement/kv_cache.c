@@ -7,13 +7,13 @@
 #include "device/cpu/parallel.h"
 #include "ops/enums.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_kv_cache_state_t {
   rabbet_kv_cache_rows_t rows;
   rabbet_dtype_t index_type;  // NONE: there are no indices
   bool circular;
   int64_t row;    // bytes
   int64_t bytes;  // of the cache
-};
+} cpu_kv_cache_state_t;
 
 static rabbet_status_t cpu_kv_cache_propose(const rabbet_propose_t* propose,
                                             rabbet_candidate_sink_t sink) {
@@ -22,7 +22,7 @@ static rabbet_status_t cpu_kv_cache_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_kv_cache_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_kv_cache_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
@@ -33,10 +33,10 @@ static rabbet_status_t cpu_kv_cache_prepare(
   RABBET_RETURN_IF_ERROR(
       rabbet_kv_cache_resolve_node(node, shapes->dims, &rows));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   int64_t size = rabbet_dtype_bits(values[node->inputs[0]].dtype) / 8;
   int32_t indices = rabbet_node_input(node, 2);
-  **out_state = (rabbet_kernel_state_t){
+  **out_state = (cpu_kv_cache_state_t){
       .rows = rows,
       .index_type = indices < 0 ? RABBET_DTYPE_NONE : values[indices].dtype,
       .circular =
@@ -47,7 +47,7 @@ static rabbet_status_t cpu_kv_cache_prepare(
 }
 
 typedef struct kv_cache_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_kv_cache_state_t* state;
   const void* indices;
   const char* update;
   char* cache;
@@ -56,7 +56,7 @@ typedef struct kv_cache_call_t {
 // Rows [begin, end) of the update, as many at once as lie together.
 static void kv_cache_part(void* context, int64_t begin, int64_t end) {
   const kv_cache_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_kv_cache_state_t* state = call->state;
   const rabbet_kv_cache_rows_t* rows = &state->rows;
   for (int64_t r = begin, n = 0; r < end; r += n) {
     int64_t slice = r / rows->count, i = r % rows->count;
@@ -75,7 +75,7 @@ static void kv_cache_part(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_kv_cache_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cpu_kv_cache_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   kv_cache_call_t run = {.state = state,

@@ -19,11 +19,11 @@ typedef struct reorder_side_t {
   int64_t batch, position, block, channels;
 } reorder_side_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_reorder_state_t {
   reorder_side_t from, to;
   int64_t batches, channels, positions;
   int64_t padded;  // channels of the target with its padding
-};
+} cpu_reorder_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -88,7 +88,7 @@ static reorder_side_t reorder_side(const rabbet_group_value_t* value,
 
 static rabbet_status_t cpu_reorder_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
-                                           rabbet_kernel_state_t** out_state,
+                                           cpu_reorder_state_t** out_state,
                                            size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
@@ -97,8 +97,8 @@ static rabbet_status_t cpu_reorder_prepare(rabbet_kernel_t* base,
   const rabbet_dims_t* dims = &shapes->dims[kernel->node->outputs[0]];
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_reorder_state_t* state = *out_state;
   // Tensors of few axes are LINEAR on both sides: one row of positions.
   state->batches = dims->rank > 2 ? dims->d[0] : 1;
   state->channels = dims->rank > 2 ? dims->d[1] : 1;
@@ -115,7 +115,7 @@ static rabbet_status_t cpu_reorder_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct reorder_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_reorder_state_t* state;
   const char* source;
   char* target;
 } reorder_call_t;
@@ -128,7 +128,7 @@ static int64_t reorder_place(const reorder_side_t* side, int64_t batch,
 
 static void reorder_row(const reorder_call_t* call, int64_t batch,
                         int64_t channel) {
-  const rabbet_kernel_state_t* s = call->state;
+  const cpu_reorder_state_t* s = call->state;
   const reorder_side_t *from = &s->from, *to = &s->to;
   int64_t step = to->position * to->size, stride = from->position * from->size;
   char* target = call->target + reorder_place(to, batch, channel, 0) * to->size;
@@ -155,7 +155,7 @@ static void reorder_rows(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_reorder_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           cpu_reorder_state_t* state,
                                            const rabbet_kernel_call_t* call) {
   (void)base;
   reorder_call_t run = {state, call->inputs[0], call->outputs[0]};
@@ -172,16 +172,6 @@ static rabbet_status_t cpu_reorder_create(const rabbet_kernel_spec_t* spec,
   return rabbet_node_kernel_create(spec, &rabbet_cpu_reorder, out_kernel);
 }
 
-const rabbet_kernel_class_t rabbet_cpu_reorder = {
-    .struct_size = sizeof(rabbet_kernel_class_t),
-    .name = "cpu.reorder",
-    .version = 1,
-    .flags = RABBET_KERNEL_FALLBACK,
-    .propose = cpu_reorder_propose,
-    .create = cpu_reorder_create,
-    .destroy = rabbet_node_kernel_destroy,
-    .prepare = cpu_reorder_prepare,
-    .destroy_state = rabbet_node_state_destroy,
-    .enqueue = cpu_reorder_enqueue,
-    .takes = cpu_reorder_takes,
-};
+RABBET_NODE_TABLE(cpu_reorder, "cpu.reorder", 1,
+                  .flags = RABBET_KERNEL_FALLBACK,
+                  .destroy = rabbet_node_kernel_destroy);

@@ -6,12 +6,12 @@
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_reverse_sequence_state_t {
   rabbet_reverse_sequence_t plan;
   bool is_long;
   int64_t sequences, extent;
   int64_t bytes, step;  // that lie together; from one step to the next
-};
+} cpu_reverse_sequence_state_t;
 
 static rabbet_status_t cpu_reverse_sequence_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, RABBET_CPU_OFFER_LINEAR, "sequences",
@@ -28,7 +28,7 @@ static rabbet_status_t cpu_reverse_sequence_propose(
 
 static rabbet_status_t cpu_reverse_sequence_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_reverse_sequence_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
@@ -42,8 +42,8 @@ static rabbet_status_t cpu_reverse_sequence_prepare(
       rabbet_reverse_sequence_check(&plan, &shapes->dims[node->inputs[1]]),
       "layer '%s'", node->name));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_reverse_sequence_state_t* state = *out_state;
   state->plan = plan;
   state->is_long = values[node->inputs[1]].dtype == RABBET_DTYPE_INT64;
   state->extent = rabbet_reverse_sequence_extent(&plan);
@@ -57,7 +57,7 @@ static rabbet_status_t cpu_reverse_sequence_prepare(
 // ---- Running ---------------------------------------------------------------
 
 typedef struct reverse_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_reverse_sequence_state_t* state;
   const char* source;
   const void* lengths;
   char* target;
@@ -72,7 +72,7 @@ static int64_t reverse_length(const reverse_call_t* call, int64_t batch) {
 
 // Number `sequence` of (outer, batch, middle), or of (outer, middle, batch).
 static void reverse_one(const reverse_call_t* call, int64_t sequence) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reverse_sequence_state_t* state = call->state;
   const rabbet_reverse_sequence_t* plan = &state->plan;
   int64_t lying = plan->sequence_first ? plan->middle * plan->second : 1;
   int64_t batch = plan->sequence_first ? sequence % plan->second
@@ -96,7 +96,7 @@ static void reverse_items(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_reverse_sequence_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_reverse_sequence_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   reverse_call_t run = {.state = state,

@@ -11,11 +11,11 @@
 #include "device/cpu/parallel.h"
 #include "ops/scatter.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_scatter_state_t {
   rabbet_scatter_t scatter;
   rabbet_dtype_t dtype, index_type;
   int64_t reduction, size;
-};
+} cpu_scatter_state_t;
 
 static rabbet_status_t cpu_scatter_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
@@ -33,7 +33,7 @@ static rabbet_status_t cpu_scatter_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_scatter_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
-                                           rabbet_kernel_state_t** out_state,
+                                           cpu_scatter_state_t** out_state,
                                            size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
@@ -44,9 +44,9 @@ static rabbet_status_t cpu_scatter_prepare(rabbet_kernel_t* base,
       node, &shapes->dims[node->inputs[0]], &shapes->dims[node->inputs[1]],
       &shapes->dims[node->inputs[2]], &scatter));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   const rabbet_group_value_t* values = kernel->group->values;
-  **out_state = (rabbet_kernel_state_t){
+  **out_state = (cpu_scatter_state_t){
       .scatter = scatter,
       .dtype = values[node->inputs[0]].dtype,
       .index_type = values[node->inputs[1]].dtype,
@@ -58,7 +58,7 @@ static rabbet_status_t cpu_scatter_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct scatter_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_scatter_state_t* state;
   const void* indices;
   const char* updates;
   char* target;
@@ -90,7 +90,7 @@ static int64_t scatter_find(const scatter_call_t* call, int64_t row) {
 // Elements [at, at + count) of the output with as many updates.
 static void scatter_put(const scatter_call_t* call, int64_t at, int64_t from,
                         int64_t count) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_scatter_state_t* state = call->state;
   rabbet_dtype_t dtype = state->dtype;
   int64_t reduction = state->reduction;
   if (reduction == RABBET_SCATTER_REDUCTION_NONE) {
@@ -127,7 +127,7 @@ static void scatter_part(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_scatter_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           cpu_scatter_state_t* state,
                                            const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   scatter_call_t run = {.state = state,

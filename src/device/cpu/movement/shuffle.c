@@ -4,10 +4,10 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_shuffle_state_t {
   rabbet_move_t first, second;
   bool has_second;
-};
+} cpu_shuffle_state_t;
 
 // ---- The class -------------------------------------------------------------
 
@@ -49,7 +49,7 @@ static rabbet_status_t cpu_shuffle_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_shuffle_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
-                                           rabbet_kernel_state_t** out_state,
+                                           cpu_shuffle_state_t** out_state,
                                            size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   rabbet_shuffle_t shuffle;
@@ -57,8 +57,8 @@ static rabbet_status_t cpu_shuffle_prepare(rabbet_kernel_t* base,
   RABBET_RETURN_IF_ERROR(
       rabbet_shuffle_resolve(kernel, shapes->dims, &shuffle));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_shuffle_state_t* state = *out_state;
   const rabbet_shuffle_step_t* steps = shuffle.steps;
   if (shuffle.step_count > 0)
     rabbet_move_plan(steps[0].rank, steps[0].extents, steps[0].sources,
@@ -72,7 +72,7 @@ static rabbet_status_t cpu_shuffle_prepare(rabbet_kernel_t* base,
 }
 
 static rabbet_status_t cpu_shuffle_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           cpu_shuffle_state_t* state,
                                            const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const void* source = call->inputs[rabbet_group_input_of(

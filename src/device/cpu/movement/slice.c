@@ -17,7 +17,7 @@ typedef struct slice_run_t {
   int64_t step;
 } slice_run_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_slice_state_t {
   bool is_move;
   rabbet_move_t move;
   int64_t offset;                // bytes to the first element that is moved
@@ -31,7 +31,7 @@ struct rabbet_kernel_state_t {
   slice_run_t* lines;
   int64_t run_count;
   slice_run_t runs[];
-};
+} cpu_slice_state_t;
 
 // ---- Runs ------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ static rabbet_status_t cpu_slice_propose(const rabbet_propose_t* propose,
                               cpu_slice_body);
 }
 
-static void slice_plan_move(rabbet_kernel_state_t* state) {
+static void slice_plan_move(cpu_slice_state_t* state) {
   int64_t extents[RABBET_BOX_AXES + 1], sources[RABBET_BOX_AXES + 1],
       targets[RABBET_BOX_AXES + 1];
   state->is_move = true;
@@ -138,7 +138,7 @@ static void slice_plan_move(rabbet_kernel_state_t* state) {
 }
 
 // Room for runs, lines and copies is behind the state.
-static void slice_plan_rows(rabbet_kernel_state_t* state) {
+static void slice_plan_rows(cpu_slice_state_t* state) {
   const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
   state->run_count = slice_cut(state->window.mode, row, state->runs);
   state->lines = state->runs + state->run_count;
@@ -164,7 +164,7 @@ static void slice_plan_rows(rabbet_kernel_state_t* state) {
 }
 
 // Bytes behind the state.
-static size_t slice_room(const rabbet_kernel_state_t* state) {
+static size_t slice_room(const cpu_slice_state_t* state) {
   const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
   int64_t runs = slice_cut(state->window.mode, row, NULL);
   int64_t lines =
@@ -175,16 +175,16 @@ static size_t slice_room(const rabbet_kernel_state_t* state) {
 
 static rabbet_status_t cpu_slice_prepare(rabbet_kernel_t* base,
                                          const rabbet_kernel_shapes_t* shapes,
-                                         rabbet_kernel_state_t** out_state,
+                                         cpu_slice_state_t** out_state,
                                          size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  rabbet_kernel_state_t made = {0};
+  cpu_slice_state_t made = {0};
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_slice_window(kernel, shapes, &made.window));
   bool nothing = made.window.is_empty, inside = made.window.is_inside;
   size_t room = nothing || inside ? 0 : slice_room(&made);
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(made) + room, out_state));
+      rabbet_node_state_allocate(base, sizeof(made) + room, (void**)out_state));
   **out_state = made;
   if (nothing) {
     (*out_state)->is_move = true;
@@ -199,7 +199,7 @@ static rabbet_status_t cpu_slice_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct slice_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_slice_state_t* state;
   const char* source;
   const char* fill;  // one element, and a pattern of it
   char pattern[RABBET_PATTERN_BYTES];
@@ -215,7 +215,7 @@ static void slice_fill(const slice_call_t* call, char* target, int64_t bytes) {
 // Elements [begin, end) of a row of the output; `source` is the input's row.
 static void slice_row(const slice_call_t* call, const char* source,
                       char* target, int64_t begin, int64_t end) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_slice_state_t* state = call->state;
   int64_t unit = state->window.unit;
   for (int64_t i = 0; i < state->run_count; ++i) {
     const slice_run_t* run = &state->runs[i];
@@ -240,7 +240,7 @@ static void slice_row(const slice_call_t* call, const char* source,
 static void slice_rows(const slice_call_t* call, const char* source,
                        int64_t step, char* target, int64_t count, int64_t begin,
                        int64_t end) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_slice_state_t* state = call->state;
   int64_t bytes =
       state->window.axes[state->window.rank - 1].out * state->window.unit;
   if (state->copy_count > 0) {
@@ -255,7 +255,7 @@ static void slice_rows(const slice_call_t* call, const char* source,
 
 // The input at a position of the axes outside of the lines; NULL: filled.
 static const char* slice_outer(const slice_call_t* call, int64_t position) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_slice_state_t* state = call->state;
   const char* source = call->source;
   for (int32_t i = state->window.rank - 3; i >= 0; --i) {
     const rabbet_slice_axis_t* axis = &state->window.axes[i];
@@ -269,7 +269,7 @@ static const char* slice_outer(const slice_call_t* call, int64_t position) {
   return source;
 }
 
-static const slice_run_t* slice_find_line(const rabbet_kernel_state_t* state,
+static const slice_run_t* slice_find_line(const cpu_slice_state_t* state,
                                           int64_t at) {
   const slice_run_t* line = state->lines;
   while (line->begin + line->count <= at)
@@ -279,7 +279,7 @@ static const slice_run_t* slice_find_line(const rabbet_kernel_state_t* state,
 
 static void slice_items(void* context, int64_t first, int64_t last) {
   const slice_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_slice_state_t* state = call->state;
   int64_t length = state->window.axes[state->window.rank - 1].out;
   int64_t extent = state->window.rank > 1
                        ? state->window.axes[state->window.rank - 2].out
@@ -306,7 +306,7 @@ static void slice_items(void* context, int64_t first, int64_t last) {
 }
 
 static rabbet_status_t cpu_slice_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
+                                         cpu_slice_state_t* state,
                                          const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;

@@ -44,7 +44,7 @@ typedef struct pw_kernel_t {
   const rabbet_group_t* group;
 } pw_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_pointwise_state_t {
   rabbet_pw_space_t space;
   rabbet_pw_program_t program;
   const rabbet_pw_machine_t* machine;
@@ -64,7 +64,7 @@ struct rabbet_kernel_state_t {
   int stream_count;
   int streams[RABBET_CPU_PW_OPERANDS];           // operands that are no cells
   int64_t stream_bytes[RABBET_CPU_PW_OPERANDS];  // a tile of each
-};
+} cpu_pointwise_state_t;
 
 static rabbet_status_t pw_create(const rabbet_kernel_spec_t* spec,
                                  rabbet_kernel_t** out_kernel) {
@@ -90,7 +90,7 @@ static void pw_destroy(rabbet_kernel_t* base) {
 // Enough work for a thread to be worth waking: about 20 microseconds.
 enum { WORK_PER_PIECE = 1 << 17, MIN_CHUNK = 2048 };
 
-static void pw_divide(rabbet_kernel_state_t* state, int threads) {
+static void pw_divide(cpu_pointwise_state_t* state, int threads) {
   state->rows = 1;
   for (int i = 0; i + 1 < state->space.rank; ++i) {
     state->rows *= state->space.extent[i];
@@ -109,7 +109,7 @@ static void pw_divide(rabbet_kernel_state_t* state, int threads) {
 // Short rows, of the channels in a block or at the end, are joined into a long
 // one: an operand for each channel then comes again and again, and is read from
 // a tile that holds it as often as it fits.
-static void pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
+static void pw_join_rows(cpu_pointwise_state_t* state, int64_t tile) {
   rabbet_pw_space_t* space = &state->space;
   int last = space->rank - 1;
   int64_t period = space->extent[last];
@@ -131,7 +131,7 @@ static void pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
 
 static rabbet_status_t pw_set_up(const pw_kernel_t* kernel,
                                  const rabbet_kernel_shapes_t* shapes,
-                                 rabbet_kernel_state_t* state) {
+                                 cpu_pointwise_state_t* state) {
   const rabbet_group_t* group = kernel->group;
   RABBET_RETURN_IF_ERROR(rabbet_pw_plan(group, shapes->dims, &state->space));
   rabbet_pw_lane_t lane = RABBET_PW_FLOAT;
@@ -170,7 +170,8 @@ static rabbet_status_t pw_set_up(const pw_kernel_t* kernel,
 }
 
 static void pw_state_destroy(rabbet_kernel_t* base,
-                             rabbet_kernel_state_t* state) {
+                             rabbet_kernel_state_t* prepared) {
+  cpu_pointwise_state_t* state = (cpu_pointwise_state_t*)prepared;
   if (!state) return;
   rabbet_allocator_t allocator = ((pw_kernel_t*)base)->allocator;
   rabbet_pw_program_free(allocator, &state->program);
@@ -184,28 +185,28 @@ static rabbet_status_t pw_prepare(rabbet_kernel_t* base,
   pw_kernel_t* kernel = (pw_kernel_t*)base;
   *out_state = NULL;
   *out_workspace = 0;
-  rabbet_kernel_state_t* state = NULL;
+  cpu_pointwise_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(kernel->allocator, sizeof(*state), (void**)&state));
   rabbet_status_t status = pw_set_up(kernel, shapes, state);
   if (!rabbet_is_ok(status)) {
-    pw_state_destroy(base, state);
+    pw_state_destroy(base, (rabbet_kernel_state_t*)state);
     return status;
   }
   *out_workspace =
       state->thread_bytes * (size_t)rabbet_cpu_slots(shapes->threads);
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
 typedef struct pw_run_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_pointwise_state_t* state;
   const rabbet_kernel_call_t* call;
 } pw_run_t;
 
 // The state of one thread.
 typedef struct pw_worker_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_pointwise_state_t* state;
   char** bases;
   char* rows[RABBET_CPU_PW_OPERANDS];  // start of each operand's piece of a row
   char* ends;                          // tiles for the ends of rows
@@ -213,7 +214,7 @@ typedef struct pw_worker_t {
 } pw_worker_t;
 
 static void pw_set_cell(pw_worker_t* worker, int operand) {
-  const rabbet_kernel_state_t* state = worker->state;
+  const cpu_pointwise_state_t* state = worker->state;
   const void* from = worker->rows[operand];
   void* cell = &worker->cells[operand];
   rabbet_dtype_t dtype = state->dtype[operand];
@@ -231,7 +232,7 @@ static void pw_set_cell(pw_worker_t* worker, int operand) {
 
 // Tiles that are whole: operands are used where they lie.
 static void pw_run_tiles(pw_worker_t* worker, int64_t tiles) {
-  const rabbet_kernel_state_t* state = worker->state;
+  const cpu_pointwise_state_t* state = worker->state;
   rabbet_pw_frame_t frame = {worker->bases};
   for (int64_t t = 0; t < tiles; ++t) {
     state->machine->run[state->program.lane](state->program.insns, &frame);
@@ -243,7 +244,7 @@ static void pw_run_tiles(pw_worker_t* worker, int64_t tiles) {
 
 // The last `count` < tile elements of a row go through tiles of their own.
 static void pw_run_end(pw_worker_t* worker, int64_t count) {
-  const rabbet_kernel_state_t* state = worker->state;
+  const cpu_pointwise_state_t* state = worker->state;
   char* streams[RABBET_CPU_PW_OPERANDS];
   for (int k = 0; k < state->stream_count; ++k) {
     int i = state->streams[k];
@@ -265,7 +266,7 @@ static void pw_run_end(pw_worker_t* worker, int64_t count) {
 
 // Pieces begin at multiples of the tile, and so of the period.
 static void pw_set_period(pw_worker_t* worker, int operand) {
-  const rabbet_kernel_state_t* state = worker->state;
+  const cpu_pointwise_state_t* state = worker->state;
   size_t bytes =
       (size_t)(state->period[operand] * state->element_size[operand]);
   size_t size = (size_t)(state->tile * state->element_size[operand]);
@@ -277,7 +278,7 @@ static void pw_set_period(pw_worker_t* worker, int operand) {
 
 static void pw_run_piece(pw_worker_t* worker, const rabbet_kernel_call_t* call,
                          int64_t piece) {
-  const rabbet_kernel_state_t* state = worker->state;
+  const cpu_pointwise_state_t* state = worker->state;
   const rabbet_pw_space_t* space = &state->space;
   int64_t row = piece / state->pieces_per_row;
   int64_t begin = piece % state->pieces_per_row * state->chunk;
@@ -306,7 +307,7 @@ static void pw_run_piece(pw_worker_t* worker, const rabbet_kernel_call_t* call,
 
 static void pw_run_pieces(void* context, int64_t begin, int64_t end) {
   const pw_run_t* run = context;
-  const rabbet_kernel_state_t* state = run->state;
+  const cpu_pointwise_state_t* state = run->state;
   pw_worker_t worker;
   worker.state = state;
   char* own = (char*)run->call->workspace +
@@ -326,8 +327,9 @@ static void pw_run_pieces(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t pw_enqueue(rabbet_kernel_t* base,
-                                  rabbet_kernel_state_t* state,
+                                  rabbet_kernel_state_t* prepared,
                                   const rabbet_kernel_call_t* call) {
+  cpu_pointwise_state_t* state = (cpu_pointwise_state_t*)prepared;
   (void)base;
   pw_run_t run = {state, call};
   int64_t work = state->chunk * (int64_t)state->program.insn_count;

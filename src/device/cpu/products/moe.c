@@ -15,7 +15,7 @@
 // memory at once.
 enum { COLUMNS = 64, STEPS = 128, MOST_PAIRS = 4096 };
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_moe_state_t {
   rabbet_moe_sizes_t sizes;
   rabbet_moe_attrs_t attrs;
   rabbet_dtype_t dtype, index_type, scale_type;
@@ -23,15 +23,15 @@ struct rabbet_kernel_state_t {
   int64_t pairs;  // of them
   // Places in the workspace, in bytes.
   size_t x, gate, up, down, order, place, starts;
-};
+} cpu_moe_state_t;
 
 static rabbet_status_t cpu_moe_propose(const rabbet_propose_t* propose,
                                        rabbet_candidate_sink_t sink) {
   return rabbet_moe_propose(propose, sink, &rabbet_cpu_moe);
 }
 
-static rabbet_status_t moe_lay_out(rabbet_kernel_state_t* state,
-                                   const char* layer, size_t* out_workspace) {
+static rabbet_status_t moe_lay_out(cpu_moe_state_t* state, const char* layer,
+                                   size_t* out_workspace) {
   const rabbet_moe_sizes_t* s = &state->sizes;
   int64_t chosen = rabbet_max_i64(s->chosen, 1), p = 0;
   size_t total = 0;
@@ -59,34 +59,35 @@ static rabbet_status_t moe_lay_out(rabbet_kernel_state_t* state,
 
 static rabbet_status_t cpu_moe_prepare(rabbet_kernel_t* base,
                                        const rabbet_kernel_shapes_t* shapes,
-                                       rabbet_kernel_state_t** out_state,
+                                       cpu_moe_state_t** out_state,
                                        size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
   int32_t scale = rabbet_node_input(node, RABBET_MOE_SCALE);
   rabbet_moe_sizes_t sizes;
-  rabbet_kernel_state_t* state = NULL;
+  cpu_moe_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_moe_check_types(kernel->group, node));
   RABBET_RETURN_IF_ERROR(rabbet_moe_resolve_node(node, shapes->dims, &sizes));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   state->sizes = sizes;
   state->dtype = values[node->inputs[RABBET_MOE_HIDDEN]].dtype;
   state->index_type = values[node->inputs[RABBET_MOE_EXPERTS]].dtype;
   state->scale_type = scale < 0 ? RABBET_DTYPE_NONE : values[scale].dtype;
   rabbet_moe_read_attrs(node->attrs, node->op->attr_count, sizes.inner,
                         &state->attrs);
-  return rabbet_node_state_finish(
-      base, state, moe_lay_out(state, node->name, out_workspace), out_state);
+  return rabbet_node_state_finish(base, state,
+                                  moe_lay_out(state, node->name, out_workspace),
+                                  (void**)out_state);
 }
 
 // ---- Pairs -----------------------------------------------------------------
 
 typedef struct moe_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_moe_state_t* state;
   const rabbet_vectors_t* vectors;
   const char* in[RABBET_MOE_INPUTS];
   char* output;
@@ -252,7 +253,7 @@ static void moe_down_part(void* context, int64_t begin, int64_t end) {
 // Elements [k, k + count) of a token's result, at most RABBET_LANES.
 static void moe_sum(const moe_call_t* call, int64_t token, int64_t k,
                     int64_t count) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_moe_state_t* state = call->state;
   const rabbet_moe_sizes_t* s = &state->sizes;
   const rabbet_vectors_t* vectors = call->vectors;
   const char* biases = call->in[RABBET_MOE_DOWN_BIAS];
@@ -289,7 +290,7 @@ static void moe_sum_part(void* context, int64_t begin, int64_t end) {
 }
 
 static void moe_run(moe_call_t* call) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_moe_state_t* state = call->state;
   const rabbet_moe_sizes_t* s = &state->sizes;
   int64_t grain = RABBET_CPU_GRAIN_BYTES / (int64_t)sizeof(float);
   moe_sort(call);
@@ -313,7 +314,7 @@ static void moe_run(moe_call_t* call) {
 
 // Hidden states as FLOAT.
 static void moe_begin(moe_call_t* call, char* workspace) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_moe_state_t* state = call->state;
   const rabbet_moe_sizes_t* s = &state->sizes;
   rabbet_convert_fn_t convert = call->vectors->to_float[state->dtype];
   const char* from =
@@ -326,7 +327,7 @@ static void moe_begin(moe_call_t* call, char* workspace) {
 }
 
 static rabbet_status_t cpu_moe_enqueue(rabbet_kernel_t* base,
-                                       rabbet_kernel_state_t* state,
+                                       cpu_moe_state_t* state,
                                        const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   char* workspace = call->workspace;

@@ -8,13 +8,13 @@
 
 enum { COLUMNS = 256 };  // that are summed together
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_cumulative_state_t {
   rabbet_dtype_t dtype;
   bool exclusive, reverse;
   int64_t outer, count, inner;
   int64_t pieces;  // of `inner`
   int64_t size;
-};
+} cpu_cumulative_state_t;
 
 static rabbet_status_t cpu_cumulative_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
@@ -32,7 +32,7 @@ static rabbet_status_t cpu_cumulative_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_cumulative_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_cumulative_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
@@ -43,8 +43,8 @@ static rabbet_status_t cpu_cumulative_prepare(
   int32_t axis = rabbet_cumulative_axis(&eval);
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_cumulative_state_t* state = *out_state;
   state->dtype = kernel->group->values[node->inputs[0]].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
   state->exclusive = rabbet_node_int(node, "exclusive") != 0;
@@ -61,7 +61,7 @@ static rabbet_status_t cpu_cumulative_prepare(
 // ---- Running ---------------------------------------------------------------
 
 typedef struct cumulative_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_cumulative_state_t* state;
   const char* source;
   char* target;
 } cumulative_call_t;
@@ -81,7 +81,7 @@ typedef struct cumulative_call_t {
     return;                                                     \
   }
 
-static void cumulative_columns(const rabbet_kernel_state_t* state,
+static void cumulative_columns(const cpu_cumulative_state_t* state,
                                const char* x, char* y, int64_t step,
                                int64_t width) {
   int64_t count = state->count;
@@ -107,7 +107,7 @@ static void cumulative_columns(const rabbet_kernel_state_t* state,
 
 static void cumulative_items(void* context, int64_t first, int64_t last) {
   const cumulative_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_cumulative_state_t* state = call->state;
   for (int64_t item = first; item < last; ++item) {
     int64_t outer = item / state->pieces, piece = item % state->pieces;
     int64_t row = state->inner * state->size;
@@ -120,7 +120,7 @@ static void cumulative_items(void* context, int64_t first, int64_t last) {
 }
 
 static rabbet_status_t cpu_cumulative_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_cumulative_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   if (state->count == 0) return rabbet_ok();

@@ -10,11 +10,11 @@
 #include "device/cpu/vectors/vectors.h"
 #include "ops/blocks.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_dynamic_quantize_state_t {
   rabbet_quantize_boxes_t boxes;
   rabbet_dtype_t from, to, kept;  // of input, output and scales
   rabbet_dtype_t factor;          // NONE: there is none
-};
+} cpu_dynamic_quantize_state_t;
 
 static rabbet_status_t cpu_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
@@ -24,7 +24,7 @@ static rabbet_status_t cpu_dynamic_quantize_propose(
 
 static rabbet_status_t cpu_dynamic_quantize_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_dynamic_quantize_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
@@ -37,8 +37,8 @@ static rabbet_status_t cpu_dynamic_quantize_prepare(
   RABBET_RETURN_IF_ERROR(rabbet_dynamic_quantize_boxes(
       node, &shapes->dims[node->inputs[0]], &boxes));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  **out_state = (rabbet_kernel_state_t){
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  **out_state = (cpu_dynamic_quantize_state_t){
       .boxes = boxes,
       .from = values[node->inputs[0]].dtype,
       .to = values[node->outputs[0]].dtype,
@@ -50,7 +50,7 @@ static rabbet_status_t cpu_dynamic_quantize_prepare(
 // ---- Rows ------------------------------------------------------------------
 
 typedef struct dynamic_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_dynamic_quantize_state_t* state;
   rabbet_convert_fn_t to_float;  // NULL: the input is FLOAT
   int64_t size;                  // bytes of an element of the input
   const char* input;
@@ -178,7 +178,7 @@ static void dynamic_write(const dynamic_call_t* call,
 
 static void dynamic_part(void* context, int64_t begin, int64_t end) {
   const dynamic_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_dynamic_quantize_state_t* state = call->state;
   dynamic_block_t block = {.rows = 0};
   for (int64_t b = begin; b < end; ++b) {
     float stored = 0;
@@ -192,7 +192,7 @@ static void dynamic_part(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_dynamic_quantize_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_dynamic_quantize_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   dynamic_call_t run = {.state = state,

@@ -22,7 +22,7 @@ enum {
 };
 enum { TILE = 256 };
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_normalization_state_t {
   rabbet_dtype_t dtype;
   int64_t size;
   double epsilon;
@@ -38,7 +38,7 @@ struct rabbet_kernel_state_t {
   rabbet_dtype_t types[OPERANDS];  // NONE: absent
   int64_t counts[OPERANDS];
   size_t offsets[OPERANDS];
-};
+} cpu_normalization_state_t;
 
 // ---- Axes ------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ struct rabbet_kernel_state_t {
 // one of each.
 static bool normalize_place(const rabbet_normalization_t* layer,
                             const rabbet_box_t* box, int32_t i,
-                            rabbet_kernel_state_t* state) {
+                            cpu_normalization_state_t* state) {
   int32_t axis = box->axis[i];
   // Blocks of channels and channels within one: how many channels a step is.
   bool is_blocks = i + 1 < box->rank && box->axis[i + 1] == axis;
@@ -76,7 +76,8 @@ static bool normalize_place(const rabbet_normalization_t* layer,
 
 // Takes the contiguous axis off; false if scale or bias neither stand still nor
 // are contiguous along it.
-static bool normalize_pop(rabbet_axes_t* axes, rabbet_kernel_state_t* state) {
+static bool normalize_pop(rabbet_axes_t* axes,
+                          cpu_normalization_state_t* state) {
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
   for (int k = 0; k < OPERANDS; ++k) {
@@ -90,7 +91,7 @@ static bool normalize_pop(rabbet_axes_t* axes, rabbet_kernel_state_t* state) {
 // False where the kernel cannot walk the format.
 static bool normalize_plan(const rabbet_normalization_t* layer,
                            rabbet_format_t format,
-                           rabbet_kernel_state_t* state) {
+                           cpu_normalization_state_t* state) {
   rabbet_box_t box;
   if (!rabbet_box(layer->x, format, &box)) return false;
   for (int32_t i = 0; i < box.rank; ++i) {
@@ -129,7 +130,7 @@ static rabbet_status_t cpu_normalization_body(rabbet_proposal_t* proposal) {
                                      rabbet_cpu_blocked_format()};
   uint32_t fits = 0;
   for (int i = 0; rabbet_is_ok(status) && i < 3; ++i) {
-    rabbet_kernel_state_t state = {0};
+    cpu_normalization_state_t state = {0};
     if (normalize_plan(&layer, formats[i], &state)) fits |= 1u << i;
   }
   rabbet_free(proposal->propose->allocator, dims);
@@ -152,7 +153,7 @@ static rabbet_status_t cpu_normalization_propose(
 
 static rabbet_status_t normalize_operands(const rabbet_node_kernel_t* kernel,
                                           const rabbet_dims_t* dims,
-                                          rabbet_kernel_state_t* state,
+                                          cpu_normalization_state_t* state,
                                           size_t* out_workspace) {
   for (size_t i = SCALE; i <= BIAS; ++i) {
     int32_t value = rabbet_node_input(kernel->node, i);
@@ -170,13 +171,13 @@ static rabbet_status_t normalize_operands(const rabbet_node_kernel_t* kernel,
 
 static rabbet_status_t cpu_normalization_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_normalization_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* value =
       &kernel->group->values[node->inputs[INPUT]];
   rabbet_normalization_t layer;
-  rabbet_kernel_state_t made = {
+  cpu_normalization_state_t made = {
       .dtype = value->dtype,
       .size = rabbet_dtype_bits(value->dtype) / 8,
       .epsilon =
@@ -196,7 +197,7 @@ static rabbet_status_t cpu_normalization_prepare(
   RABBET_RETURN_IF_ERROR(
       normalize_operands(kernel, shapes->dims, &made, out_workspace));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(made), out_state));
+      rabbet_node_state_allocate(base, sizeof(made), (void**)out_state));
   **out_state = made;
   return rabbet_ok();
 }
@@ -204,7 +205,7 @@ static rabbet_status_t cpu_normalization_prepare(
 // ---- Running ---------------------------------------------------------------
 
 typedef struct normalize_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_normalization_state_t* state;
   const rabbet_vectors_t* vectors;
   const char* source;
   char* target;
@@ -213,7 +214,7 @@ typedef struct normalize_call_t {
 
 static const float* normalize_lanes(const normalize_call_t* call, int64_t at,
                                     int64_t count, float* buffer) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   const char* source = call->source + at * state->size;
   rabbet_convert_fn_t convert = call->vectors->to_float[state->dtype];
   if (!convert) return (const float*)source;
@@ -225,7 +226,7 @@ static const float* normalize_lanes(const normalize_call_t* call, int64_t at,
 static void normalize_run(const normalize_call_t* call,
                           rabbet_normalize_row_t row, int64_t at,
                           int64_t count) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   rabbet_convert_fn_t convert = call->vectors->from_float[state->dtype];
   float buffer[RABBET_LANES];
   int64_t block = convert ? RABBET_LANES : count;
@@ -242,7 +243,7 @@ static void normalize_run(const normalize_call_t* call,
 
 static void normalize_measure(const normalize_call_t* call, int64_t at,
                               rabbet_moments_t* moments) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   float buffer[RABBET_LANES];
   int64_t block = state->dtype == RABBET_DTYPE_FLOAT
                       ? rabbet_max_i64(1, state->run)
@@ -262,7 +263,7 @@ static void normalize_measure(const normalize_call_t* call, int64_t at,
 
 static void normalize_rows(void* context, int64_t begin, int64_t end) {
   const normalize_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   for (int64_t output = begin; output < end; ++output) {
     int64_t outer[OPERANDS], inner[OPERANDS];
     rabbet_moments_t moments;
@@ -303,7 +304,7 @@ typedef struct normalize_tile_t {
 static void normalize_tile_sum(const normalize_call_t* call, int64_t at,
                                int64_t width, bool squares,
                                normalize_tile_t* tile) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
   memset(tile->sum, 0, (size_t)width * sizeof(tile->sum[0]));
   memset(tile->total, 0, (size_t)width * sizeof(tile->total[0]));
@@ -325,7 +326,7 @@ static void normalize_tile_sum(const normalize_call_t* call, int64_t at,
 
 static void normalize_tile_moments(const normalize_call_t* call, int64_t at,
                                    int64_t width, normalize_tile_t* tile) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   double rest[TILE];
   normalize_tile_sum(call, at, width, false, tile);
   for (int64_t i = 0; i < width; ++i) {
@@ -357,7 +358,7 @@ static const float* normalize_operand(const normalize_call_t* call, int operand,
 static void normalize_tile_row(const normalize_call_t* call,
                                const int64_t at[OPERANDS], int64_t width,
                                normalize_tile_t* tile) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   const float* x = normalize_lanes(call, at[INPUT], width, tile->lanes);
   const float* scale =
       normalize_operand(call, SCALE, at[SCALE], width, tile->scale);
@@ -374,7 +375,7 @@ static void normalize_tile_row(const normalize_call_t* call,
 
 static void cpu_normalize_columns(void* context, int64_t begin, int64_t end) {
   const normalize_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_normalization_state_t* state = call->state;
   normalize_tile_t tile;
   for (int64_t item = begin; item < end; ++item) {
     int64_t outer[OPERANDS], inner[OPERANDS], at[OPERANDS];
@@ -395,7 +396,7 @@ static void cpu_normalize_columns(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_normalization_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cpu_normalization_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   normalize_call_t run = {.state = state,

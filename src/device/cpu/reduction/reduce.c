@@ -23,7 +23,7 @@ typedef union reduce_cell_t {
 
 enum { SOURCE = 0, TARGET = 1, OPERANDS = 2 };  // of axes
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_reduce_state_t {
   rabbet_dtype_t dtype;
   int64_t size;
   rabbet_lane_t lane;
@@ -42,7 +42,7 @@ struct rabbet_kernel_state_t {
   int64_t parts, part_positions, part_width;  // rows: of one or of the other
   int64_t count;                              // elements reduced to one
   bool simple;  // rows of FLOAT one after the other, as are their results
-};
+} cpu_reduce_state_t;
 
 // ---- Axes ------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ struct rabbet_kernel_state_t {
 static bool reduce_sort(const rabbet_group_node_t* node,
                         const rabbet_dims_t* in, const rabbet_dims_t* out,
                         rabbet_format_t from, rabbet_format_t to,
-                        rabbet_kernel_state_t* state) {
+                        cpu_reduce_state_t* state) {
   rabbet_box_t source, target;
   if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target)) {
     return false;
@@ -75,14 +75,14 @@ static bool reduce_sort(const rabbet_group_node_t* node,
   return true;
 }
 
-static void reduce_pop(rabbet_axes_t* axes, rabbet_kernel_state_t* state) {
+static void reduce_pop(rabbet_axes_t* axes, cpu_reduce_state_t* state) {
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
   state->target_step = axes->stride[TARGET][last];
 }
 
 // Narrow columns: rows of the memory that follow one another are one.
-static void reduce_fold(rabbet_kernel_state_t* state) {
+static void reduce_fold(cpu_reduce_state_t* state) {
   rabbet_axes_t* axes = &state->reduced;
   int32_t last = axes->rank - 1;
   state->fold = 1;
@@ -99,7 +99,7 @@ static void reduce_fold(rabbet_kernel_state_t* state) {
   }
 }
 
-static void reduce_divide(rabbet_kernel_state_t* state) {
+static void reduce_divide(cpu_reduce_state_t* state) {
   state->outputs = rabbet_axes_positions(&state->kept);
   state->positions = rabbet_axes_positions(&state->reduced);
   state->part_width = state->width;
@@ -129,7 +129,7 @@ static void reduce_divide(rabbet_kernel_state_t* state) {
 static bool reduce_plan(const rabbet_group_node_t* node,
                         const rabbet_dims_t* in, const rabbet_dims_t* out,
                         rabbet_format_t from, rabbet_format_t to,
-                        rabbet_kernel_state_t* state) {
+                        cpu_reduce_state_t* state) {
   if (!reduce_sort(node, in, out, from, to, state)) return false;
   rabbet_axes_merge(&state->kept, OPERANDS);
   rabbet_axes_merge(&state->reduced, OPERANDS);
@@ -161,7 +161,7 @@ static rabbet_status_t cpu_reduce_body(rabbet_proposal_t* proposal) {
   for (int i = 0; i < 6; ++i) {
     rabbet_format_t from = formats[i / 2];
     rabbet_format_t to = i % 2 ? from : RABBET_FORMAT_LINEAR;
-    rabbet_kernel_state_t state = {0};
+    cpu_reduce_state_t state = {0};
     if ((i == 1) || !reduce_plan(node, in, out, from, to, &state)) {
       continue;
     }
@@ -190,7 +190,7 @@ static rabbet_lane_t reduce_lane(rabbet_dtype_t dtype, bool average) {
 
 static rabbet_status_t cpu_reduce_prepare(rabbet_kernel_t* base,
                                           const rabbet_kernel_shapes_t* shapes,
-                                          rabbet_kernel_state_t** out_state,
+                                          cpu_reduce_state_t** out_state,
                                           size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
@@ -198,7 +198,7 @@ static rabbet_status_t cpu_reduce_prepare(rabbet_kernel_t* base,
   const rabbet_group_value_t* out = &kernel->group->values[node->outputs[0]];
   const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
   int64_t op = rabbet_node_int(node, "op");
-  rabbet_kernel_state_t made = {
+  cpu_reduce_state_t made = {
       .dtype = in->dtype,
       .size = rabbet_dtype_bits(in->dtype) / 8,
       .lane = reduce_lane(in->dtype, op == RABBET_REDUCE_AVG),
@@ -228,14 +228,14 @@ static rabbet_status_t cpu_reduce_prepare(rabbet_kernel_t* base,
         sizeof(reduce_cell_t);
   }
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(made), out_state));
+      rabbet_node_state_allocate(base, sizeof(made), (void**)out_state));
   **out_state = made;
   return rabbet_ok();
 }
 
 // ---- Cells -----------------------------------------------------------------
 
-static reduce_cell_t reduce_identity(const rabbet_kernel_state_t* state) {
+static reduce_cell_t reduce_identity(const cpu_reduce_state_t* state) {
   static const int64_t lowest[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_INT8] = INT8_MIN,
       [RABBET_DTYPE_UINT8] = 0,
@@ -262,8 +262,8 @@ static reduce_cell_t reduce_identity(const rabbet_kernel_state_t* state) {
 }
 
 // One result into another.
-static void reduce_join(const rabbet_kernel_state_t* state,
-                        reduce_cell_t* total, const reduce_cell_t* part) {
+static void reduce_join(const cpu_reduce_state_t* state, reduce_cell_t* total,
+                        const reduce_cell_t* part) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   if (state->lane != RABBET_LANE_FLOAT) {
     vectors->combine_int64(state->op, &part->integer, 1, &total->integer);
@@ -287,7 +287,7 @@ static void reduce_join(const rabbet_kernel_state_t* state,
   total->real = a;
 }
 
-static void reduce_store(const rabbet_kernel_state_t* state, reduce_cell_t cell,
+static void reduce_store(const cpu_reduce_state_t* state, reduce_cell_t cell,
                          void* target, int64_t at) {
   if (state->lane == RABBET_LANE_FLOAT) {
     if (state->average) cell.real /= (double)state->count;
@@ -308,7 +308,7 @@ static void reduce_store(const rabbet_kernel_state_t* state, reduce_cell_t cell,
 
 // A block of at most RABBET_LANES elements as lanes: where they are, or in the
 // buffer.
-static const void* reduce_lanes(const rabbet_kernel_state_t* state,
+static const void* reduce_lanes(const cpu_reduce_state_t* state,
                                 const void* source, int64_t count,
                                 void* buffer) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
@@ -338,7 +338,7 @@ static const void* reduce_lanes(const rabbet_kernel_state_t* state,
 
 // ---- Rows ------------------------------------------------------------------
 
-static void reduce_run(const rabbet_kernel_state_t* state, const char* source,
+static void reduce_run(const cpu_reduce_state_t* state, const char* source,
                        int64_t count, reduce_cell_t* total) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   int64_t buffer[RABBET_LANES];
@@ -359,7 +359,7 @@ static void reduce_run(const rabbet_kernel_state_t* state, const char* source,
 }
 
 typedef struct reduce_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_reduce_state_t* state;
   const char* source;
   void* target;
   reduce_cell_t* cells;  // [outputs][parts][width of columns]
@@ -369,7 +369,7 @@ typedef struct reduce_call_t {
 static void reduce_runs(const reduce_call_t* call, const char* source,
                         int64_t begin, int64_t end, int64_t first,
                         int64_t count, reduce_cell_t* total) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reduce_state_t* state = call->state;
   for (int64_t at = begin; at < end; ++at) {
     int64_t offset = 0;
     rabbet_axes_locate(&state->reduced, at, 1, &offset);
@@ -379,7 +379,7 @@ static void reduce_runs(const reduce_call_t* call, const char* source,
 
 static void reduce_row_part(const reduce_call_t* call, const char* source,
                             int64_t part, reduce_cell_t* total) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reduce_state_t* state = call->state;
   if (state->parts == 1) {
     reduce_runs(call, source, 0, state->positions, 0, state->width, total);
     return;
@@ -394,7 +394,7 @@ static void reduce_row_part(const reduce_call_t* call, const char* source,
 
 static void reduce_simple(const reduce_call_t* call, int64_t begin,
                           int64_t end) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reduce_state_t* state = call->state;
   float* target = call->target;
   rabbet_vectors()->reduce_rows(
       state->op, (const float*)call->source + begin * state->width, end - begin,
@@ -406,7 +406,7 @@ static void reduce_simple(const reduce_call_t* call, int64_t begin,
 
 static void cpu_reduce_rows(void* context, int64_t begin, int64_t end) {
   const reduce_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reduce_state_t* state = call->state;
   if (state->simple) {
     reduce_simple(call, begin, end);
     return;
@@ -439,8 +439,7 @@ typedef struct reduce_tile_t {
   reduce_cell_t cells[TILE];
 } reduce_tile_t;
 
-static void reduce_start(const rabbet_kernel_state_t* state,
-                         reduce_tile_t* tile) {
+static void reduce_start(const cpu_reduce_state_t* state, reduce_tile_t* tile) {
   reduce_cell_t identity = reduce_identity(state);
   for (int64_t i = 0; i < tile->width; ++i) {
     if (state->lane == RABBET_LANE_FLOAT) {
@@ -453,8 +452,7 @@ static void reduce_start(const rabbet_kernel_state_t* state,
   }
 }
 
-static void reduce_flush(const rabbet_kernel_state_t* state,
-                         reduce_tile_t* tile) {
+static void reduce_flush(const cpu_reduce_state_t* state, reduce_tile_t* tile) {
   if (state->lane == RABBET_LANE_FLOAT) {
     rabbet_vectors()->flush_float(state->op, tile->lanes.real, tile->width,
                                   &tile->cells[0].real);
@@ -469,7 +467,7 @@ static void reduce_flush(const rabbet_kernel_state_t* state,
 }
 
 // `rows` rows of the tile, `stride` bytes apart, into its lanes.
-static void reduce_rows_into(const rabbet_kernel_state_t* state,
+static void reduce_rows_into(const cpu_reduce_state_t* state,
                              const char* source, int64_t rows, int64_t stride,
                              reduce_tile_t* tile) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
@@ -495,7 +493,7 @@ static void reduce_rows_into(const rabbet_kernel_state_t* state,
 
 // Positions [begin, end) of the reduced axes into the tile's lanes; every
 // `flush` of them into its cells.
-static void reduce_tile_rows(const rabbet_kernel_state_t* state,
+static void reduce_tile_rows(const cpu_reduce_state_t* state,
                              const char* source, int64_t begin, int64_t end,
                              int64_t flush, reduce_tile_t* tile) {
   const rabbet_axes_t* axes = &state->reduced;
@@ -518,7 +516,7 @@ static void reduce_tile_rows(const rabbet_kernel_state_t* state,
 }
 
 // Positions [begin, end) of the reduced axes into the tile's cells.
-static void reduce_tile(const rabbet_kernel_state_t* state, const char* source,
+static void reduce_tile(const cpu_reduce_state_t* state, const char* source,
                         int64_t begin, int64_t end, reduce_tile_t* tile) {
   reduce_cell_t identity = reduce_identity(state);
   for (int64_t i = 0; i < tile->width; ++i)
@@ -536,13 +534,13 @@ static void reduce_tile(const rabbet_kernel_state_t* state, const char* source,
 }
 
 // Few rows of FLOAT: the lanes are the result.
-static bool reduce_is_short(const rabbet_kernel_state_t* state) {
+static bool reduce_is_short(const cpu_reduce_state_t* state) {
   return state->dtype == RABBET_DTYPE_FLOAT && state->parts == 1 &&
          state->positions <= FLUSH && state->target_step == 1 &&
          state->op != RABBET_REDUCE_PROD;
 }
 
-static void reduce_short(const rabbet_kernel_state_t* state, const char* source,
+static void reduce_short(const cpu_reduce_state_t* state, const char* source,
                          reduce_tile_t* tile, float* target) {
   reduce_start(state, tile);
   reduce_tile_rows(state, source, 0, state->positions, FLUSH + 1, tile);
@@ -557,7 +555,7 @@ static void reduce_short(const rabbet_kernel_state_t* state, const char* source,
 
 static void reduce_columns(void* context, int64_t begin, int64_t end) {
   const reduce_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reduce_state_t* state = call->state;
   bool is_short = reduce_is_short(state);
   reduce_tile_t tile;
   for (int64_t item = begin; item < end; ++item) {
@@ -596,7 +594,7 @@ static void reduce_columns(void* context, int64_t begin, int64_t end) {
 // Joins the parts of each output element.
 static void reduce_finish(void* context, int64_t begin, int64_t end) {
   const reduce_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_reduce_state_t* state = call->state;
   int64_t width = state->columns ? state->width : 1;
   for (int64_t item = begin; item < end; ++item) {
     int64_t output = item / width, column = item % width;
@@ -614,7 +612,7 @@ static void reduce_finish(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_reduce_enqueue(rabbet_kernel_t* base,
-                                          rabbet_kernel_state_t* state,
+                                          cpu_reduce_state_t* state,
                                           const rabbet_kernel_call_t* call) {
   (void)base;
   reduce_call_t run = {.state = state,

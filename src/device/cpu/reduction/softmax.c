@@ -11,14 +11,14 @@
 // other.
 enum { TILE = 64, COPIED_ROWS = 256 };
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_softmax_state_t {
   rabbet_dtype_t dtype;
   int64_t size;
   int64_t outer, count, inner;
   bool log;
   int64_t tiles;         // of the columns
   int64_t buffer_bytes;  // of a thread
-};
+} cpu_softmax_state_t;
 
 static int32_t softmax_axis(const rabbet_group_node_t* node, int32_t rank) {
   int64_t mask = rabbet_node_int(node, "axes");
@@ -29,7 +29,7 @@ static int32_t softmax_axis(const rabbet_group_node_t* node, int32_t rank) {
 // False where the axis is not one axis of the memory.
 static bool softmax_extents(const rabbet_group_node_t* node,
                             const rabbet_dims_t* dims, rabbet_format_t format,
-                            rabbet_kernel_state_t* state) {
+                            cpu_softmax_state_t* state) {
   rabbet_box_t box;
   if (!rabbet_box(dims, format, &box)) return false;
   int32_t axis = softmax_axis(node, dims->rank);
@@ -49,7 +49,7 @@ static rabbet_status_t cpu_softmax_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_dims_t* dims = &group->values[proposal->node->inputs[0]].dims;
   bool log = rabbet_node_is_log_softmax(group);
-  rabbet_kernel_state_t state = {0};
+  cpu_softmax_state_t state = {0};
   uint32_t formats = 0;
   const rabbet_format_t all[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                  rabbet_cpu_blocked_format()};
@@ -72,22 +72,22 @@ static rabbet_status_t cpu_softmax_propose(const rabbet_propose_t* propose,
                               cpu_softmax_body);
 }
 
-static bool softmax_copies(const rabbet_kernel_state_t* state) {
+static bool softmax_copies(const cpu_softmax_state_t* state) {
   return state->dtype != RABBET_DTYPE_FLOAT ||
          (state->inner > 1 && state->count <= COPIED_ROWS);
 }
 
 static rabbet_status_t cpu_softmax_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
-                                           rabbet_kernel_state_t** out_state,
+                                           cpu_softmax_state_t** out_state,
                                            size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_value_t* value =
       &kernel->group->values[kernel->node->inputs[0]];
   const rabbet_dims_t* dims = &shapes->dims[kernel->node->inputs[0]];
-  rabbet_kernel_state_t made = {.dtype = value->dtype,
-                                .size = rabbet_dtype_bits(value->dtype) / 8,
-                                .log = kernel->group->node_count == 2};
+  cpu_softmax_state_t made = {.dtype = value->dtype,
+                              .size = rabbet_dtype_bits(value->dtype) / 8,
+                              .log = kernel->group->node_count == 2};
   *out_workspace = 0;
   if (!softmax_extents(kernel->node, dims, value->format, &made) ||
       (made.log && made.inner > 1)) {
@@ -107,7 +107,7 @@ static rabbet_status_t cpu_softmax_prepare(rabbet_kernel_t* base,
         (size_t)(made.buffer_bytes * rabbet_cpu_slots(shapes->threads));
   }
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(made), out_state));
+      rabbet_node_state_allocate(base, sizeof(made), (void**)out_state));
   **out_state = made;
   return rabbet_ok();
 }
@@ -115,7 +115,7 @@ static rabbet_status_t cpu_softmax_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct softmax_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_softmax_state_t* state;
   const rabbet_vectors_t* vectors;
   const char* source;
   char* target;
@@ -124,7 +124,7 @@ typedef struct softmax_call_t {
 
 static void softmax_rows(void* context, int64_t begin, int64_t end) {
   const softmax_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_softmax_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
   float* buffer =
       (float*)(call->buffers + rabbet_cpu_slot() * state->buffer_bytes);
@@ -144,7 +144,7 @@ static void softmax_rows(void* context, int64_t begin, int64_t end) {
 
 static void softmax_tile(const softmax_call_t* call, const char* x, char* y,
                          int64_t width) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_softmax_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
   if (!softmax_copies(state)) {
     vectors->softmax_columns((const float*)x, state->count, state->inner, width,
@@ -176,7 +176,7 @@ static void softmax_tile(const softmax_call_t* call, const char* x, char* y,
 
 static void cpu_softmax_columns(void* context, int64_t begin, int64_t end) {
   const softmax_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_softmax_state_t* state = call->state;
   for (int64_t item = begin; item < end; ++item) {
     int64_t outer = item / state->tiles, column = item % state->tiles * TILE;
     int64_t at = (outer * state->count * state->inner + column) * state->size;
@@ -186,7 +186,7 @@ static void cpu_softmax_columns(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_softmax_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           cpu_softmax_state_t* state,
                                            const rabbet_kernel_call_t* call) {
   (void)base;
   if (state->count == 0 || state->outer == 0) return rabbet_ok();

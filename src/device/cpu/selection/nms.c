@@ -7,13 +7,13 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_nms_state_t {
   rabbet_nms_t nms;
   rabbet_dtype_t box_type, score_type, most_type;
   rabbet_dtype_t thresholds[2];  // NONE: omitted
   bool is_long;
   int64_t lists, slots;
-};
+} cpu_nms_state_t;
 
 // The boxes of one class of one batch. `keys` holds `count` candidates, a heap;
 // taken ones fill it from its end.
@@ -32,7 +32,7 @@ static rabbet_status_t cpu_nms_propose(const rabbet_propose_t* propose,
                               cpu_nms_body);
 }
 
-static size_t cpu_nms_workspace(const rabbet_kernel_state_t* state) {
+static size_t cpu_nms_workspace(const cpu_nms_state_t* state) {
   const rabbet_nms_t* nms = &state->nms;
   size_t lists = (size_t)state->lists;
   return lists * (size_t)nms->boxes * sizeof(uint64_t) +
@@ -42,7 +42,7 @@ static size_t cpu_nms_workspace(const rabbet_kernel_state_t* state) {
 
 static rabbet_status_t cpu_nms_prepare(rabbet_kernel_t* base,
                                        const rabbet_kernel_shapes_t* shapes,
-                                       rabbet_kernel_state_t** out_state,
+                                       cpu_nms_state_t** out_state,
                                        size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
@@ -52,8 +52,8 @@ static rabbet_status_t cpu_nms_prepare(rabbet_kernel_t* base,
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_nms_resolve_node(kernel, shapes, &nms));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_nms_state_t* state = *out_state;
   state->nms = nms;
   state->box_type = values[node->inputs[RABBET_NMS_BOXES]].dtype;
   state->score_type = values[node->inputs[RABBET_NMS_SCORES]].dtype;
@@ -89,7 +89,7 @@ static void nms_heap(uint64_t* heap, int64_t count) {
 // ---- Candidates ------------------------------------------------------------
 
 typedef struct nms_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_nms_state_t* state;
   const void *boxes, *scores;
   float iou, score;  // thresholds
   int64_t most;
@@ -274,7 +274,7 @@ static int64_t nms_write_all(const nms_call_t* call) {
 // ---- Running ---------------------------------------------------------------
 
 static float nms_threshold(const rabbet_node_kernel_t* kernel,
-                           const rabbet_kernel_state_t* state,
+                           const cpu_nms_state_t* state,
                            const rabbet_kernel_call_t* call, size_t i) {
   if (state->thresholds[i] == RABBET_DTYPE_NONE) return 0;
   return nms_load(
@@ -283,7 +283,7 @@ static float nms_threshold(const rabbet_node_kernel_t* kernel,
 }
 
 static nms_call_t nms_call(const rabbet_node_kernel_t* kernel,
-                           const rabbet_kernel_state_t* state,
+                           const cpu_nms_state_t* state,
                            const rabbet_kernel_call_t* call) {
   const void* most = rabbet_node_input_at(kernel, call, RABBET_NMS_MOST);
   int64_t wanted = state->most_type == RABBET_DTYPE_INT64
@@ -305,7 +305,7 @@ static nms_call_t nms_call(const rabbet_node_kernel_t* kernel,
 }
 
 static rabbet_status_t cpu_nms_enqueue(rabbet_kernel_t* base,
-                                       rabbet_kernel_state_t* state,
+                                       cpu_nms_state_t* state,
                                        const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   nms_call_t run = nms_call(kernel, state, call);

@@ -7,12 +7,12 @@
 
 enum { PIECE = 8192 };  // elements
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_non_zero_state_t {
   rabbet_dims_t dims;
   int64_t count, pieces;
   int32_t bytes;  // of an element
   bool is_float, is_long;
-};
+} cpu_non_zero_state_t;
 
 static rabbet_status_t cpu_non_zero_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "pieces", -1);
@@ -27,7 +27,7 @@ static rabbet_status_t cpu_non_zero_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_non_zero_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cpu_non_zero_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
@@ -38,8 +38,8 @@ static rabbet_status_t cpu_non_zero_prepare(
   RABBET_RETURN_IF_ERROR(
       rabbet_dims_count(&shapes->dims[node->inputs[0]], &count));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_non_zero_state_t* state = *out_state;
   state->dims = shapes->dims[node->inputs[0]];
   state->count = count;
   state->pieces = rabbet_ceildiv(count, (int64_t)PIECE);
@@ -54,7 +54,7 @@ static rabbet_status_t cpu_non_zero_prepare(
 // ---- Running ---------------------------------------------------------------
 
 typedef struct non_zero_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_non_zero_state_t* state;
   const void* source;
   void* target;
   int64_t* places;
@@ -68,7 +68,7 @@ typedef struct non_zero_call_t {
                   (is_float ? (type) ~(sign) : (type) ~(type)0)) != 0
 
 // set[i]: element i is not zero.
-static void non_zero_set(const rabbet_kernel_state_t* state, const void* x,
+static void non_zero_set(const cpu_non_zero_state_t* state, const void* x,
                          int64_t count, uint8_t set[PIECE]) {
   bool is_float = state->is_float;
   switch (state->bytes) {
@@ -89,7 +89,7 @@ static void non_zero_set(const rabbet_kernel_state_t* state, const void* x,
 
 static int64_t non_zero_piece(const non_zero_call_t* call, int64_t piece,
                               uint8_t set[PIECE]) {
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_non_zero_state_t* state = call->state;
   int64_t first = piece * PIECE;
   int64_t count = rabbet_min_i64(PIECE, state->count - first);
   non_zero_set(state, (const char*)call->source + first * state->bytes, count,
@@ -162,7 +162,7 @@ static void non_zero_write(void* context, int64_t begin, int64_t end) {
 }
 
 static rabbet_status_t cpu_non_zero_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cpu_non_zero_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   non_zero_call_t run = {.state = state,

@@ -13,14 +13,14 @@ typedef struct topk_item_t {
   int64_t key, index;
 } topk_item_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cpu_topk_state_t {
   rabbet_dtype_t dtype, index_type;
   bool smallest;
   int64_t rows, inner;  // a row's elements are `inner` apart
   int64_t count, k;
   int64_t size;       // bytes of an element
   int64_t slot_step;  // bytes of the workspace for each thread
-};
+} cpu_topk_state_t;
 
 static rabbet_status_t cpu_topk_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "heap", -1);
@@ -35,7 +35,7 @@ static rabbet_status_t cpu_topk_propose(const rabbet_propose_t* propose,
 
 static rabbet_status_t cpu_topk_prepare(rabbet_kernel_t* base,
                                         const rabbet_kernel_shapes_t* shapes,
-                                        rabbet_kernel_state_t** out_state,
+                                        cpu_topk_state_t** out_state,
                                         size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
@@ -52,8 +52,8 @@ static rabbet_status_t cpu_topk_prepare(rabbet_kernel_t* base,
                          node->name, (long long)out->d[axis], axis,
                          (long long)in->d[axis]);
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cpu_topk_state_t* state = *out_state;
   state->dtype = values[node->inputs[0]].dtype;
   state->index_type = values[node->outputs[1]].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
@@ -83,7 +83,7 @@ static inline int64_t topk_float_key(float x) {
 }
 
 // Keys of up to RABBET_LANES elements, `step` elements apart.
-static void topk_keys(const rabbet_kernel_state_t* state, const char* source,
+static void topk_keys(const cpu_topk_state_t* state, const char* source,
                       int64_t step, int64_t count, int64_t* keys) {
 #define RABBET_TOPK_KEYS(type, expression)    \
   for (int64_t i = 0; i < count; ++i) {       \
@@ -141,7 +141,7 @@ static void topk_sort(topk_item_t* heap, int64_t count) {
   }
 }
 
-static void topk_find(const rabbet_kernel_state_t* state, const char* source,
+static void topk_find(const cpu_topk_state_t* state, const char* source,
                       int64_t* keys, topk_item_t* heap) {
   int64_t filled = 0, k = state->k;
   for (int64_t first = 0; first < state->count; first += RABBET_LANES) {
@@ -165,7 +165,7 @@ static void topk_find(const rabbet_kernel_state_t* state, const char* source,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct topk_call_t {
-  const rabbet_kernel_state_t* state;
+  const cpu_topk_state_t* state;
   const char* source;
   char *values, *indices;
   char* workspace;
@@ -173,7 +173,7 @@ typedef struct topk_call_t {
 
 static void topk_rows(void* context, int64_t first, int64_t last) {
   const topk_call_t* call = context;
-  const rabbet_kernel_state_t* state = call->state;
+  const cpu_topk_state_t* state = call->state;
   int64_t* keys =
       (int64_t*)(call->workspace + rabbet_cpu_slot() * state->slot_step);
   topk_item_t* heap = (topk_item_t*)(keys + RABBET_LANES);
@@ -198,7 +198,7 @@ static void topk_rows(void* context, int64_t first, int64_t last) {
 }
 
 static rabbet_status_t cpu_topk_enqueue(rabbet_kernel_t* base,
-                                        rabbet_kernel_state_t* state,
+                                        cpu_topk_state_t* state,
                                         const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   if (state->k == 0) return rabbet_ok();

@@ -49,12 +49,12 @@ typedef struct tiles_kernel_t {
   CUfunction function;
 } tiles_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_attention_tiles_state_t {
   attend_t parameters;
   int64_t offsets[3];  // of q, k, v; in bytes
   rabbet_cuda_launch_t launch;
   bool empty;
-};
+} cuda_attention_tiles_state_t;
 
 // ---- Shapes ----------------------------------------------------------------
 
@@ -325,7 +325,7 @@ static void tiles_strides(const rabbet_attention_view_t* view, int64_t* out) {
 
 static void tiles_fill(const tiles_kernel_t* kernel,
                        const rabbet_attention_views_t* views,
-                       rabbet_kernel_state_t* state) {
+                       cuda_attention_tiles_state_t* state) {
   attend_t* p = &state->parameters;
   const tiles_tactic_t* tactic = kernel->tactic;
   tiles_strides(&views->q, p->q);
@@ -361,7 +361,7 @@ static rabbet_status_t tiles_is_empty(const tiles_kernel_t* kernel,
 
 static rabbet_status_t cuda_attention_tiles_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_attention_tiles_state_t** out_state, size_t* out_workspace) {
   enum { MOST_GRID = 65535 };
   const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
   const rabbet_group_t* group = kernel->base.node.group;
@@ -381,14 +381,14 @@ static rabbet_status_t cuda_attention_tiles_prepare(
                          "chosen for, or are too large for it",
                          group->nodes[0].name);
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   (*out_state)->empty = empty;
   if (!empty) tiles_fill(kernel, &views, *out_state);
   return rabbet_ok();
 }
 
 static rabbet_status_t cuda_attention_tiles_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_attention_tiles_state_t* state,
     const rabbet_kernel_call_t* call) {
   const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
   if (state->empty) return rabbet_ok();

@@ -17,12 +17,12 @@ typedef struct cuda_kv_cache_kernel_t {
   CUfunction functions[2];
 } cuda_kv_cache_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_kv_cache_state_t {
   size_t bytes;  // of the cache
   bool has_wide;
   kv_cache_t parameters[2];
   rabbet_cuda_launch_t launch[2];
-};
+} cuda_kv_cache_state_t;
 
 static rabbet_status_t cuda_kv_cache_propose(const rabbet_propose_t* propose,
                                              rabbet_candidate_sink_t sink) {
@@ -54,7 +54,7 @@ static rabbet_status_t cuda_kv_cache_program(rabbet_cuda_node_t* node,
 static rabbet_status_t kv_cache_set(const cuda_kv_cache_kernel_t* kernel,
                                     const rabbet_kv_cache_rows_t* rows,
                                     int64_t unit, int width,
-                                    rabbet_kernel_state_t* state) {
+                                    cuda_kv_cache_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   int32_t indices = rabbet_node_input(layer, 2);
   int64_t count = rows->batch * rows->outer * rows->count * unit;
@@ -85,27 +85,27 @@ static rabbet_status_t kv_cache_set(const cuda_kv_cache_kernel_t* kernel,
 
 static rabbet_status_t cuda_kv_cache_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_kv_cache_state_t** out_state, size_t* out_workspace) {
   const cuda_kv_cache_kernel_t* kernel = (const cuda_kv_cache_kernel_t*)base;
   rabbet_kv_cache_rows_t rows;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_kv_cache_resolve_node(kernel->node.node.node,
                                                       shapes->dims, &rows));
-  rabbet_kernel_state_t* state = NULL;
+  cuda_kv_cache_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   int64_t row = rows.row * kernel->size;
   state->bytes = (size_t)(rows.batch * rows.outer * rows.extent * row);
   state->has_wide = row % 16 == 0;
   rabbet_status_t status = kv_cache_set(kernel, &rows, rows.row, NARROW, state);
   if (rabbet_is_ok(status) && state->has_wide)
     status = kv_cache_set(kernel, &rows, row / 16, WIDE, state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 static rabbet_status_t cuda_kv_cache_enqueue(rabbet_kernel_t* base,
-                                             rabbet_kernel_state_t* state,
+                                             cuda_kv_cache_state_t* state,
                                              const rabbet_kernel_call_t* call) {
   const cuda_kv_cache_kernel_t* kernel = (const cuda_kv_cache_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

@@ -22,7 +22,7 @@ typedef struct cudnn_kernel_t {
   size_t kept_size;
 } cudnn_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cudnn_state_t {
   rabbet_cudnn_graph_t graph;  // the plan refers to it
   cudnnBackendDescriptor_t plan;
   size_t workspace;
@@ -32,7 +32,7 @@ struct rabbet_kernel_state_t {
   cudnnBackendDescriptor_t pack;
   void* addresses[RABBET_CUDNN_BINDINGS];
   void* workspace_address;
-};
+} cudnn_state_t;
 
 // ---- The kernel ------------------------------------------------------------
 
@@ -176,7 +176,7 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* base,
 // ---- Preparing -------------------------------------------------------------
 
 static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
-                                    const rabbet_kernel_state_t* state) {
+                                    const cudnn_state_t* state) {
   char* text = NULL;
   uint8_t* both = NULL;
   size_t size = 0;
@@ -211,7 +211,7 @@ static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
 // if it is not, or if the library does not take it any more.
 static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
                                          cudnnHandle_t handle,
-                                         rabbet_kernel_state_t* state) {
+                                         cudnn_state_t* state) {
   rabbet_cudnn_kept_t header = {.magic = 0};
   pthread_mutex_lock(&kernel->lock);
   const uint8_t* kept = kernel->kept;  // never changes once set
@@ -232,7 +232,7 @@ static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
 // the first engine that works.
 static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
-                                      rabbet_kernel_state_t* state) {
+                                      cudnn_state_t* state) {
   const rabbet_cudnn_wish_t wish = {
       kernel->dtype, (kernel->tactic & RABBET_CUDNN_TF32) != 0, SEARCH_LIMIT};
   rabbet_cudnn_choices_t choices;
@@ -251,7 +251,7 @@ static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
 
 static rabbet_status_t prepare_engine(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
-                                      rabbet_kernel_state_t* state) {
+                                      cudnn_state_t* state) {
   rabbet_status_t status =
       rabbet_cudnn_plan(&state->graph, handle, &kernel->engine, &state->plan);
   if (rabbet_is_ok(status)) return prepare_keep(kernel, state);
@@ -263,7 +263,7 @@ static rabbet_status_t prepare_engine(cudnn_kernel_t* kernel,
 
 static rabbet_status_t prepare_plan(cudnn_kernel_t* kernel,
                                     cudnnHandle_t handle,
-                                    rabbet_kernel_state_t* state) {
+                                    cudnn_state_t* state) {
   RABBET_RETURN_IF_ERROR(prepare_from_kept(kernel, handle, state));
   if (!state->plan && kernel->has_engine)
     RABBET_RETURN_IF_ERROR(prepare_engine(kernel, handle, state));
@@ -277,7 +277,7 @@ static rabbet_status_t prepare_plan(cudnn_kernel_t* kernel,
 static rabbet_status_t prepare_with(cudnn_kernel_t* kernel,
                                     const rabbet_kernel_shapes_t* shapes,
                                     cudnnHandle_t handle,
-                                    rabbet_kernel_state_t* state) {
+                                    cudnn_state_t* state) {
   rabbet_cudnn_graph_t* graph = &state->graph;
   if (!kernel->describe(kernel->node.group, shapes->dims, graph))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
@@ -293,7 +293,7 @@ static rabbet_status_t prepare_with(cudnn_kernel_t* kernel,
 
 static rabbet_status_t prepare_inside(cudnn_kernel_t* kernel,
                                       const rabbet_kernel_shapes_t* shapes,
-                                      rabbet_kernel_state_t* state) {
+                                      cudnn_state_t* state) {
   rabbet_cudnn_slot_t* slot = NULL;
   CUcontext before = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(kernel->device, &before));
@@ -308,7 +308,8 @@ static rabbet_status_t prepare_inside(cudnn_kernel_t* kernel,
 }
 
 void rabbet_cudnn_kernel_destroy_state(rabbet_kernel_t* base,
-                                       rabbet_kernel_state_t* state) {
+                                       rabbet_kernel_state_t* prepared) {
+  cudnn_state_t* state = (cudnn_state_t*)prepared;
   if (!state) return;
   cudnn_kernel_t* kernel = (cudnn_kernel_t*)base;
   CUcontext before = NULL;
@@ -347,28 +348,28 @@ rabbet_status_t rabbet_cudnn_kernel_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   cudnn_kernel_t* kernel = (cudnn_kernel_t*)base;
-  rabbet_kernel_state_t* state = NULL;
+  cudnn_state_t* state = NULL;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(prepare_check(kernel, shapes));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_cudnn_graph_begin(kernel->library, kernel->node.allocator,
                            &state->graph);
   rabbet_status_t status = prepare_inside(kernel, shapes, state);
   if (!rabbet_is_ok(status)) {
-    rabbet_cudnn_kernel_destroy_state(base, state);
+    rabbet_cudnn_kernel_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
   // A byte for rabbet_cuda_launch_close.
   *out_workspace = state->workspace > 0 ? state->workspace : 1;
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
 
-static void* run_address(rabbet_kernel_state_t* state,
-                         const rabbet_kernel_call_t* call, int i) {
+static void* run_address(cudnn_state_t* state, const rabbet_kernel_call_t* call,
+                         int i) {
   int32_t place = state->graph.bindings[i].place;
   if (place >= 0)
     return (char*)call->inputs[place] + state->graph.bindings[i].offset;
@@ -377,8 +378,8 @@ static void* run_address(rabbet_kernel_state_t* state,
 }
 
 // True if the addresses are those of the last run.
-static bool run_same(rabbet_kernel_state_t* state,
-                     const rabbet_kernel_call_t* call, uintptr_t* out_bits) {
+static bool run_same(cudnn_state_t* state, const rabbet_kernel_call_t* call,
+                     uintptr_t* out_bits) {
   bool same = state->pack && state->workspace_address == call->workspace;
   *out_bits = 0;
   for (int i = 0; i < state->count; ++i) {
@@ -400,7 +401,7 @@ static rabbet_status_t run_set(const cudnn_kernel_t* kernel,
 }
 
 static rabbet_status_t run_fill(const cudnn_kernel_t* kernel,
-                                const rabbet_kernel_state_t* state) {
+                                const cudnn_state_t* state) {
   cudnnBackendDescriptor_t pack = state->pack;
   RABBET_RETURN_IF_ERROR(run_set(kernel, pack,
                                  CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
@@ -416,7 +417,7 @@ static rabbet_status_t run_fill(const cudnn_kernel_t* kernel,
 
 // Arguments are made anew only when an address differs.
 static rabbet_status_t run_bind(const cudnn_kernel_t* kernel,
-                                rabbet_kernel_state_t* state,
+                                cudnn_state_t* state,
                                 const rabbet_kernel_call_t* call) {
   uintptr_t bits = 0;
   if (run_same(state, call, &bits)) return rabbet_ok();
@@ -439,8 +440,7 @@ static rabbet_status_t run_bind(const cudnn_kernel_t* kernel,
 }
 
 static rabbet_status_t run_execute(const cudnn_kernel_t* kernel,
-                                   const rabbet_kernel_state_t* state,
-                                   void* stream) {
+                                   const cudnn_state_t* state, void* stream) {
   rabbet_cudnn_slot_t* slot = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_acquire(kernel->library, &slot));
   rabbet_status_t status =
@@ -456,8 +456,9 @@ static rabbet_status_t run_execute(const cudnn_kernel_t* kernel,
 }
 
 rabbet_status_t rabbet_cudnn_kernel_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            rabbet_kernel_state_t* prepared,
                                             const rabbet_kernel_call_t* call) {
+  cudnn_state_t* state = (cudnn_state_t*)prepared;
   const cudnn_kernel_t* kernel = (const cudnn_kernel_t*)base;
   rabbet_status_t status = run_bind(kernel, state, call);
   if (rabbet_is_ok(status)) status = run_execute(kernel, state, call->stream);

@@ -14,11 +14,11 @@ typedef struct cuda_deconvolution_kernel_t {
   CUfunction one, many;  // maps to a thread
 } cuda_deconvolution_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_deconvolution_state_t {
   bool is_empty;
   deconvolution_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_deconvolution_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -152,7 +152,7 @@ static bool deconvolution_axes(const rabbet_window_t* window,
 static rabbet_status_t deconvolution_set(
     const cuda_deconvolution_kernel_t* kernel, const rabbet_dims_t* in,
     const rabbet_dims_t* weights, const rabbet_dims_t* out,
-    rabbet_kernel_state_t* state) {
+    cuda_deconvolution_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   deconvolution_t* p = &state->parameters;
   rabbet_window_t window;
@@ -179,7 +179,7 @@ static rabbet_status_t deconvolution_set(
 
 static rabbet_status_t cuda_deconvolution_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_deconvolution_state_t** out_state, size_t* out_workspace) {
   const cuda_deconvolution_kernel_t* kernel =
       (const cuda_deconvolution_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -193,16 +193,16 @@ static rabbet_status_t cuda_deconvolution_prepare(
                          "takes %lld in %lld groups",
                          layer->name, (long long)in->d[1],
                          (long long)weights->d[0], (long long)kernel->groups);
-  rabbet_kernel_state_t* state = NULL;
+  cuda_deconvolution_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status = deconvolution_set(
       kernel, in, weights, &shapes->dims[layer->outputs[0]], state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 static rabbet_status_t cuda_deconvolution_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_deconvolution_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_deconvolution_kernel_t* kernel =
       (const cuda_deconvolution_kernel_t*)base;

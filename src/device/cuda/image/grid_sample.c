@@ -12,11 +12,11 @@ typedef struct cuda_grid_sample_kernel_t {
   CUfunction function;
 } cuda_grid_sample_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_grid_sample_state_t {
   bool is_empty;
   grid_sample_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_grid_sample_state_t;
 
 static rabbet_status_t cuda_grid_sample_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "points", -1);
@@ -67,7 +67,7 @@ static rabbet_status_t cuda_grid_sample_program(
 static rabbet_status_t grid_set(const cuda_grid_sample_kernel_t* kernel,
                                 const rabbet_dims_t* in,
                                 const rabbet_dims_t* out,
-                                rabbet_kernel_state_t* state) {
+                                cuda_grid_sample_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   grid_sample_t* p = &state->parameters;
   rabbet_grid_sample_t sample;
@@ -109,7 +109,7 @@ static rabbet_status_t grid_set(const cuda_grid_sample_kernel_t* kernel,
 
 static rabbet_status_t cuda_grid_sample_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_grid_sample_state_t** out_state, size_t* out_workspace) {
   const cuda_grid_sample_kernel_t* kernel =
       (const cuda_grid_sample_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -119,16 +119,16 @@ static rabbet_status_t cuda_grid_sample_prepare(
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_grid_sample_check(in, &shapes->dims[layer->inputs[1]]),
       "layer '%s'", layer->name));
-  rabbet_kernel_state_t* state = NULL;
+  cuda_grid_sample_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status =
       grid_set(kernel, in, &shapes->dims[layer->outputs[0]], state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 static rabbet_status_t cuda_grid_sample_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_grid_sample_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_grid_sample_kernel_t* kernel =
       (const cuda_grid_sample_kernel_t*)base;

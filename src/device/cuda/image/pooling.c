@@ -34,14 +34,14 @@ typedef struct cuda_pooling_kernel_t {
   CUfunction functions[FUNCTIONS];
 } cuda_pooling_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_pooling_state_t {
   bool is_empty;
   // `wide`: by vectors of 16 bytes, where addresses and extents allow;
   // `single`: by elements.
   bool has_wide;
   rabbet_cuda_launch_t wide, single;
   pooling_t wide_parameters, single_parameters;
-};
+} cuda_pooling_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -259,7 +259,7 @@ static bool pooling_shares_taps(const cuda_pooling_kernel_t* kernel,
 }
 
 static void pooling_plan_rows(const cuda_pooling_kernel_t* kernel,
-                              rabbet_kernel_state_t* state) {
+                              cuda_pooling_state_t* state) {
   pooling_t* p = &state->wide_parameters;
   *p = state->single_parameters;
   if (kernel->rows_width == 0 || p->in[2] * kernel->size % 16 != 0) return;
@@ -280,7 +280,7 @@ static void pooling_plan_rows(const cuda_pooling_kernel_t* kernel,
 }
 
 static void pooling_plan_linear(const cuda_pooling_kernel_t* kernel,
-                                rabbet_kernel_state_t* state) {
+                                cuda_pooling_state_t* state) {
   const pooling_t* p = &state->single_parameters;
   int64_t size = (int64_t)p->out[0] * p->out[1] * p->out[2];
   rabbet_cuda_launch_t* launch = &state->single;
@@ -342,7 +342,7 @@ static rabbet_status_t pooling_check_formats(
 
 static rabbet_status_t cuda_pooling_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_pooling_state_t** out_state, size_t* out_workspace) {
   const cuda_pooling_kernel_t* kernel = (const cuda_pooling_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -358,8 +358,8 @@ static rabbet_status_t cuda_pooling_prepare(
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &count));
   RABBET_RETURN_IF_ERROR(pooling_set(kernel, in, out, &p));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_pooling_state_t* state = *out_state;
   state->is_empty = count == 0;
   state->single_parameters = p;
   if (state->is_empty) return rabbet_ok();
@@ -387,7 +387,7 @@ static rabbet_status_t cuda_pooling_prepare(
 }
 
 static rabbet_status_t cuda_pooling_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cuda_pooling_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const cuda_pooling_kernel_t* kernel = (const cuda_pooling_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;

@@ -20,13 +20,13 @@ typedef struct cuda_resize_kernel_t {
   CUfunction functions[RANKS][WAYS];  // NULL: no such kernel
 } cuda_resize_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_resize_state_t {
   bool is_empty;
   void* tables;  // positions, then weights
   int64_t entries;
   rabbet_cuda_launch_t single, wide;  // wide.function NULL: without
   resize_t single_parameters, wide_parameters;
-};
+} cuda_resize_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -120,7 +120,7 @@ static rabbet_status_t resize_launch(const cuda_resize_kernel_t* kernel,
 
 static rabbet_status_t resize_set(const cuda_resize_kernel_t* kernel,
                                   const rabbet_resize_plan_t* plan,
-                                  rabbet_kernel_state_t* state) {
+                                  cuda_resize_state_t* state) {
   resize_t* p = &state->single_parameters;
   *p = (resize_t){.inner = plan->inner,
                   .in_plane = plan->in_plane,
@@ -152,7 +152,7 @@ static rabbet_status_t resize_set(const cuda_resize_kernel_t* kernel,
 // The tables, made on the host and copied.
 static rabbet_status_t resize_upload(const cuda_resize_kernel_t* kernel,
                                      const rabbet_resize_plan_t* plan,
-                                     rabbet_kernel_state_t* state) {
+                                     cuda_resize_state_t* state) {
   rabbet_device_t* device = kernel->base;
   size_t bytes = (size_t)plan->entries * (sizeof(int32_t) + sizeof(float));
   int32_t* tables = NULL;
@@ -171,11 +171,12 @@ static rabbet_status_t resize_upload(const cuda_resize_kernel_t* kernel,
 }
 
 static void cuda_resize_destroy_state(rabbet_kernel_t* base,
-                                      rabbet_kernel_state_t* state) {
+                                      rabbet_kernel_state_t* prepared) {
+  cuda_resize_state_t* state = (cuda_resize_state_t*)prepared;
   const cuda_resize_kernel_t* kernel = (const cuda_resize_kernel_t*)base;
   if (!state) return;
   if (state->tables) kernel->base->vtable->free(kernel->base, state->tables);
-  rabbet_node_state_destroy(base, state);
+  rabbet_node_state_destroy(base, (rabbet_kernel_state_t*)state);
 }
 
 static rabbet_status_t cuda_resize_prepare(rabbet_kernel_t* base,
@@ -184,12 +185,12 @@ static rabbet_status_t cuda_resize_prepare(rabbet_kernel_t* base,
                                            size_t* out_workspace) {
   const cuda_resize_kernel_t* kernel = (const cuda_resize_kernel_t*)base;
   rabbet_resize_plan_t plan;
-  rabbet_kernel_state_t* state = NULL;
+  cuda_resize_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_resize_plan(&kernel->node.node, shapes, &plan));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   state->is_empty = plan.is_empty;
   rabbet_status_t status = rabbet_ok();
   if (!plan.is_empty) {
@@ -197,15 +198,16 @@ static rabbet_status_t cuda_resize_prepare(rabbet_kernel_t* base,
     if (rabbet_is_ok(status)) status = resize_upload(kernel, &plan, state);
   }
   if (rabbet_is_ok(status))
-    *out_state = state;
+    *out_state = (rabbet_kernel_state_t*)state;
   else
-    cuda_resize_destroy_state(base, state);
+    cuda_resize_destroy_state(base, (rabbet_kernel_state_t*)state);
   return status;
 }
 
 static rabbet_status_t cuda_resize_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           rabbet_kernel_state_t* prepared,
                                            const rabbet_kernel_call_t* call) {
+  cuda_resize_state_t* state = (cuda_resize_state_t*)prepared;
   const cuda_resize_kernel_t* kernel = (const cuda_resize_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;
   if (state->is_empty) return rabbet_ok();

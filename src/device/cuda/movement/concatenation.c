@@ -17,13 +17,13 @@ typedef struct cuda_concatenation_kernel_t {
   CUfunction functions[WIDTHS][2];  // for small tensors and for all
 } cuda_concatenation_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_concatenation_state_t {
   int64_t rows, row;  // bytes of a row
   bool is_wide;       // where addresses allow
   rabbet_cuda_launch_t launches[WIDTHS];
   size_t input_count;
   int64_t begins[];  // bytes of a row; and where the last one ends
-};
+} cuda_concatenation_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -83,7 +83,7 @@ static rabbet_status_t cuda_concatenation_program(
 // ---- Preparing -------------------------------------------------------------
 
 static void concatenation_plan(const cuda_concatenation_kernel_t* kernel,
-                               rabbet_kernel_state_t* state) {
+                               cuda_concatenation_state_t* state) {
   const int64_t bytes[WIDTHS] = {kernel->size, WIDE};
   int64_t count = state->rows * state->row / kernel->size;
   bool large = !rabbet_cuda_is_small(count);
@@ -104,19 +104,20 @@ static void concatenation_plan(const cuda_concatenation_kernel_t* kernel,
 
 static rabbet_status_t cuda_concatenation_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_concatenation_state_t** out_state, size_t* out_workspace) {
   const cuda_concatenation_kernel_t* kernel =
       (const cuda_concatenation_kernel_t*)base;
   size_t count = kernel->node.node.node->input_count;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
-      base, sizeof(**out_state) + (count + 1) * sizeof(int64_t), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      base, sizeof(**out_state) + (count + 1) * sizeof(int64_t),
+      (void**)out_state));
+  cuda_concatenation_state_t* state = *out_state;
   state->input_count = count;
   rabbet_status_t status = rabbet_concatenation_begins(
       &kernel->node.node, shapes->dims, state->begins, &state->rows);
   if (!rabbet_is_ok(status)) {
-    rabbet_node_state_destroy(base, state);
+    rabbet_node_state_destroy(base, (rabbet_kernel_state_t*)state);
     *out_state = NULL;
     return status;
   }
@@ -136,7 +137,7 @@ static const void* concatenation_input(const rabbet_node_kernel_t* kernel,
 
 // The table of the inputs from `first` on, in elements of `bytes`.
 static void concatenation_fill(const rabbet_node_kernel_t* kernel,
-                               const rabbet_kernel_state_t* state,
+                               const cuda_concatenation_state_t* state,
                                const rabbet_kernel_call_t* call, size_t first,
                                int64_t bytes, concatenation_t* table) {
   size_t count = state->input_count - first;
@@ -154,7 +155,7 @@ static void concatenation_fill(const rabbet_node_kernel_t* kernel,
 }
 
 static rabbet_status_t cuda_concatenation_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_concatenation_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_concatenation_kernel_t* kernel =
       (const cuda_concatenation_kernel_t*)base;

@@ -9,11 +9,11 @@ typedef struct cuda_constant_output_t {
   size_t bytes;
 } cuda_constant_output_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_constant_output_state_t {
   const void* data;
   size_t bytes;
   void* shape;  // owned
-};
+} cuda_constant_output_state_t;
 
 static bool constant_output_is_one(const rabbet_group_t* group) {
   return rabbet_node_is(group, RABBET_OP_SHAPE) ||
@@ -83,8 +83,9 @@ static rabbet_status_t cuda_constant_output_create(
   return rabbet_ok();
 }
 
-static void cuda_constant_output_destroy_state(rabbet_kernel_t* base,
-                                               rabbet_kernel_state_t* state) {
+static void cuda_constant_output_destroy_state(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* prepared) {
+  cuda_constant_output_state_t* state = (cuda_constant_output_state_t*)prepared;
   cuda_constant_output_t* kernel = (cuda_constant_output_t*)base;
   if (!state) return;
   kernel->device->vtable->free(kernel->device, state->shape);
@@ -96,12 +97,12 @@ static rabbet_status_t cuda_constant_output_prepare(
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const cuda_constant_output_t* kernel = (const cuda_constant_output_t*)base;
   const rabbet_group_node_t* node = kernel->node.node;
-  rabbet_kernel_state_t* state = NULL;
+  cuda_constant_output_state_t* state = NULL;
   rabbet_status_t status = rabbet_ok();
   *out_state = NULL;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   if (rabbet_op_is(node->op, RABBET_OP_SHAPE)) {
     const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
     state->bytes = (size_t)dims->rank * sizeof(int64_t);
@@ -113,16 +114,17 @@ static rabbet_status_t cuda_constant_output_prepare(
     state->data = kernel->constant;
   }
   if (!rabbet_is_ok(status)) {
-    cuda_constant_output_destroy_state(base, state);
+    cuda_constant_output_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
 static rabbet_status_t cuda_constant_output_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, rabbet_kernel_state_t* prepared,
     const rabbet_kernel_call_t* call) {
+  cuda_constant_output_state_t* state = (cuda_constant_output_state_t*)prepared;
   rabbet_device_t* device = ((const cuda_constant_output_t*)base)->device;
   return device->vtable->copy(device, call->outputs[0], state->data,
                               state->bytes, call->stream);

@@ -30,13 +30,13 @@ typedef enum convert_way_t {
   CONVERT_TILED,
 } convert_way_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_convert_state_t {
   convert_way_t way;
   size_t bytes;   // COPY
   int64_t count;  // FLAT: elements
   convert_tiles_t tiles;
   rabbet_cuda_launch_t launch;
-};
+} cuda_convert_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -205,7 +205,7 @@ static rabbet_status_t convert_too_large(const cuda_convert_t* kernel) {
 
 static rabbet_status_t convert_plan(const cuda_convert_t* kernel,
                                     const rabbet_dims_t* dims,
-                                    rabbet_kernel_state_t* state) {
+                                    cuda_convert_state_t* state) {
   int64_t positions = 1, count = 0;
   rabbet_dims_t physical;
   RABBET_RETURN_IF_ERROR(
@@ -243,15 +243,15 @@ static rabbet_status_t convert_plan(const cuda_convert_t* kernel,
 
 static rabbet_status_t cuda_convert_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_convert_state_t** out_state, size_t* out_workspace) {
   const cuda_convert_t* kernel = (const cuda_convert_t*)base;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   rabbet_status_t status = convert_plan(
       kernel, &shapes->dims[kernel->base.node.group->outputs[0]], *out_state);
   if (!rabbet_is_ok(status)) {
-    rabbet_node_state_destroy(base, *out_state);
+    rabbet_node_state_destroy(base, (rabbet_kernel_state_t*)*out_state);
     *out_state = NULL;
   }
   return status;
@@ -260,7 +260,7 @@ static rabbet_status_t cuda_convert_prepare(
 // ---- Running ---------------------------------------------------------------
 
 static rabbet_status_t convert_flat(const cuda_convert_t* kernel,
-                                    const rabbet_kernel_state_t* state,
+                                    const cuda_convert_state_t* state,
                                     const rabbet_kernel_call_t* call) {
   void *source = call->inputs[0], *target = call->outputs[0];
   rabbet_cuda_launch_t launch = state->launch;
@@ -281,7 +281,7 @@ static rabbet_status_t convert_flat(const cuda_convert_t* kernel,
 }
 
 static rabbet_status_t cuda_convert_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cuda_convert_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const cuda_convert_t* kernel = (const cuda_convert_t*)base;
   rabbet_cuda_device_t* device = kernel->base.device;

@@ -12,10 +12,10 @@ typedef struct cuda_fill_kernel_t {
   CUfunction function;
 } cuda_fill_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_fills_state_t {
   fill_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_fills_state_t;
 
 static rabbet_status_t cuda_fills_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
@@ -59,7 +59,7 @@ static rabbet_status_t cuda_fills_program(rabbet_cuda_node_t* node,
 
 static rabbet_status_t cuda_fills_prepare(rabbet_kernel_t* base,
                                           const rabbet_kernel_shapes_t* shapes,
-                                          rabbet_kernel_state_t** out_state,
+                                          cuda_fills_state_t** out_state,
                                           size_t* out_workspace) {
   const cuda_fill_kernel_t* kernel = (const cuda_fill_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node.node.node;
@@ -78,7 +78,7 @@ static rabbet_status_t cuda_fills_prepare(rabbet_kernel_t* base,
                          node->name);
   rabbet_fill_read(node->attrs, node->op->attr_count, out, &plan);
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   fill_t* p = &(*out_state)->parameters;
   *p = (fill_t){.count = count,
                 .alpha = plan.alpha,
@@ -96,7 +96,7 @@ static rabbet_status_t cuda_fills_prepare(rabbet_kernel_t* base,
 }
 
 static rabbet_status_t cuda_fills_enqueue(rabbet_kernel_t* base,
-                                          rabbet_kernel_state_t* state,
+                                          cuda_fills_state_t* state,
                                           const rabbet_kernel_call_t* call) {
   const cuda_fill_kernel_t* kernel = (const cuda_fill_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

@@ -19,11 +19,11 @@ typedef struct cuda_gather_kernel_t {
   CUfunction functions[FUNCTIONS][2];  // for small tensors and for all
 } cuda_gather_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_gather_state_t {
   bool is_empty, is_by_rows, has_wide, is_large;
   rabbet_cuda_launch_t narrow, wide;
   gather_t parameters, wide_parameters;
-};
+} cuda_gather_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -204,7 +204,7 @@ static rabbet_cuda_launch_t gather_launch(const cuda_gather_kernel_t* kernel,
 }
 
 static void gather_plan(const cuda_gather_kernel_t* kernel, bool by_rows,
-                        rabbet_kernel_state_t* state) {
+                        cuda_gather_state_t* state) {
   const gather_t* gather = &state->parameters;
   bool large = !rabbet_cuda_is_small(gather->count) ||
                !rabbet_cuda_is_small(gather->size);
@@ -225,7 +225,7 @@ static void gather_plan(const cuda_gather_kernel_t* kernel, bool by_rows,
 
 static rabbet_status_t cuda_gather_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
-                                           rabbet_kernel_state_t** out_state,
+                                           cuda_gather_state_t** out_state,
                                            size_t* out_workspace) {
   const cuda_gather_kernel_t* kernel = (const cuda_gather_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node.node.node;
@@ -234,8 +234,8 @@ static rabbet_status_t cuda_gather_prepare(rabbet_kernel_t* base,
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(rabbet_gather_check(node, data, indices));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_gather_state_t* state = *out_state;
   gather_set(&kernel->node.node, data, indices, &state->parameters);
   state->is_empty = state->parameters.count == 0;
   if (state->is_empty) return rabbet_ok();
@@ -245,7 +245,7 @@ static rabbet_status_t cuda_gather_prepare(rabbet_kernel_t* base,
 }
 
 static rabbet_status_t cuda_gather_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           cuda_gather_state_t* state,
                                            const rabbet_kernel_call_t* call) {
   const cuda_gather_kernel_t* kernel = (const cuda_gather_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;

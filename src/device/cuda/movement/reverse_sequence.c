@@ -13,11 +13,11 @@ typedef struct cuda_reverse_kernel_t {
   CUfunction functions[FUNCTIONS][2];  // for small tensors and for all
 } cuda_reverse_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_reverse_sequence_state_t {
   bool is_empty, has_wide;
   reverse_sequence_t parameters[FUNCTIONS];
   rabbet_cuda_launch_t launches[FUNCTIONS];
-};
+} cuda_reverse_sequence_state_t;
 
 static rabbet_status_t cuda_reverse_sequence_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "sequences", -1);
@@ -72,7 +72,7 @@ static reverse_sequence_t reverse_parameters(
 
 static void reverse_plan(const cuda_reverse_kernel_t* kernel,
                          const rabbet_reverse_sequence_t* plan, bool is_long,
-                         rabbet_kernel_state_t* state) {
+                         cuda_reverse_sequence_state_t* state) {
   for (int i = 0; i < FUNCTIONS; ++i) {
     int64_t bytes = i == WIDE ? WIDE_BYTES : kernel->size;
     reverse_sequence_t* p = &state->parameters[i];
@@ -91,7 +91,7 @@ static void reverse_plan(const cuda_reverse_kernel_t* kernel,
 
 static rabbet_status_t cuda_reverse_sequence_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_reverse_sequence_state_t** out_state, size_t* out_workspace) {
   const cuda_reverse_kernel_t* kernel = (const cuda_reverse_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_group_value_t* values = kernel->node.node.group->values;
@@ -107,8 +107,8 @@ static rabbet_status_t cuda_reverse_sequence_prepare(
       rabbet_reverse_sequence_check(&plan, &shapes->dims[layer->inputs[1]]),
       "layer '%s'", layer->name));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_reverse_sequence_state_t* state = *out_state;
   state->is_empty = count == 0;
   if (state->is_empty) return rabbet_ok();
   state->has_wide = plan.inner * kernel->size % WIDE_BYTES == 0;
@@ -118,7 +118,7 @@ static rabbet_status_t cuda_reverse_sequence_prepare(
 }
 
 static rabbet_status_t cuda_reverse_sequence_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_reverse_sequence_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_reverse_kernel_t* kernel = (const cuda_reverse_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

@@ -15,11 +15,11 @@ typedef struct cuda_scatter_kernel_t {
   CUfunction function;
 } cuda_scatter_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_scatter_state_t {
   size_t bytes;  // of the data
   scatter_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_scatter_state_t;
 
 static rabbet_status_t cuda_scatter_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
@@ -68,7 +68,7 @@ static rabbet_status_t cuda_scatter_program(rabbet_cuda_node_t* node,
 
 static rabbet_status_t scatter_set(const cuda_scatter_kernel_t* kernel,
                                    const rabbet_scatter_t* s,
-                                   rabbet_kernel_state_t* state) {
+                                   cuda_scatter_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_group_value_t* values = kernel->node.node.group->values;
   scatter_t* p = &state->parameters;
@@ -100,7 +100,7 @@ static rabbet_status_t scatter_set(const cuda_scatter_kernel_t* kernel,
 
 static rabbet_status_t cuda_scatter_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_scatter_state_t** out_state, size_t* out_workspace) {
   const cuda_scatter_kernel_t* kernel = (const cuda_scatter_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node.node.node;
   rabbet_scatter_t scatter;
@@ -109,15 +109,15 @@ static rabbet_status_t cuda_scatter_prepare(
   RABBET_RETURN_IF_ERROR(rabbet_scatter_resolve(
       node, &shapes->dims[node->inputs[0]], &shapes->dims[node->inputs[1]],
       &shapes->dims[node->inputs[2]], &scatter));
-  rabbet_kernel_state_t* state = NULL;
+  cuda_scatter_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status = scatter_set(kernel, &scatter, state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 static rabbet_status_t cuda_scatter_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cuda_scatter_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const cuda_scatter_kernel_t* kernel = (const cuda_scatter_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

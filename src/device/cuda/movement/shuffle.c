@@ -10,10 +10,10 @@ typedef struct cuda_shuffle_kernel_t {
   rabbet_cuda_mover_t mover;
 } cuda_shuffle_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_shuffle_state_t {
   size_t count;
   rabbet_cuda_move_t moves[2];
-};
+} cuda_shuffle_state_t;
 
 static rabbet_status_t cuda_shuffle_offer(rabbet_proposal_t* proposal,
                                           rabbet_dtype_t dtype,
@@ -74,7 +74,7 @@ static rabbet_status_t cuda_shuffle_program(rabbet_cuda_node_t* node,
 
 static rabbet_status_t cuda_shuffle_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_shuffle_state_t** out_state, size_t* out_workspace) {
   const cuda_shuffle_kernel_t* kernel = (const cuda_shuffle_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   rabbet_shuffle_t shuffle;
@@ -84,8 +84,8 @@ static rabbet_status_t cuda_shuffle_prepare(
   RABBET_RETURN_IF_ERROR(
       rabbet_dims_count(&shapes->dims[node->node->inputs[0]], &count));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_shuffle_state_t* state = *out_state;
   state->count = shuffle.step_count;
   for (size_t i = 0; i < shuffle.step_count; ++i) {
     const rabbet_shuffle_step_t* step = &shuffle.steps[i];
@@ -99,7 +99,7 @@ static rabbet_status_t cuda_shuffle_prepare(
 }
 
 static rabbet_status_t cuda_shuffle_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cuda_shuffle_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const cuda_shuffle_kernel_t* kernel = (const cuda_shuffle_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

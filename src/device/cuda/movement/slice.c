@@ -10,9 +10,9 @@ typedef struct cuda_slice_kernel_t {
   rabbet_cuda_mover_t mover;
 } cuda_slice_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_slice_state_t {
   rabbet_cuda_move_t move;
-};
+} cuda_slice_state_t;
 
 static rabbet_status_t cuda_slice_body(rabbet_proposal_t* proposal) {
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
@@ -56,7 +56,7 @@ static rabbet_status_t cuda_slice_program(rabbet_cuda_node_t* node,
 
 static rabbet_status_t cuda_slice_prepare(rabbet_kernel_t* base,
                                           const rabbet_kernel_shapes_t* shapes,
-                                          rabbet_kernel_state_t** out_state,
+                                          cuda_slice_state_t** out_state,
                                           size_t* out_workspace) {
   const cuda_slice_kernel_t* kernel = (const cuda_slice_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
@@ -67,13 +67,13 @@ static rabbet_status_t cuda_slice_prepare(rabbet_kernel_t* base,
   RABBET_RETURN_IF_ERROR(
       rabbet_dims_count(&shapes->dims[node->node->inputs[INPUT]], &count));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   rabbet_cuda_move_window(&kernel->mover, &window, count, &(*out_state)->move);
   return rabbet_ok();
 }
 
 static rabbet_status_t cuda_slice_enqueue(rabbet_kernel_t* base,
-                                          rabbet_kernel_state_t* state,
+                                          cuda_slice_state_t* state,
                                           const rabbet_kernel_call_t* call) {
   const cuda_slice_kernel_t* kernel = (const cuda_slice_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;

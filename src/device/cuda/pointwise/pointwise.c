@@ -42,14 +42,14 @@ typedef struct cuda_pw_t {
   int64_t table_at[RABBET_CUDA_PW_TABLES];
 } cuda_pw_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_pointwise_state_t {
   // Bytes that each address must be a multiple of for vectors (0: any will do).
   int64_t alignment[RABBET_PW_MAX_OPERANDS];
   bool has_vectors, empty;
   rabbet_cuda_launch_t vectors, single;
   pw_head_t vector_head, single_head;
   pw_launch_bytes_t launch;
-};
+} cuda_pointwise_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -267,7 +267,7 @@ static void pw_launch(const cuda_pw_t* kernel, rabbet_cuda_launch_t* launch,
 
 // Fills in the fields behind the head, as space_t has them.
 static void pw_fill(const cuda_pw_t* kernel, const rabbet_pw_space_t* space,
-                    rabbet_kernel_state_t* state) {
+                    cuda_pointwise_state_t* state) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   const rabbet_group_t* group = kernel->base.node.group;
   int addresses = rabbet_cuda_pw_addresses(layout);
@@ -308,7 +308,7 @@ static size_t pw_launch_bytes(const rabbet_cuda_pw_layout_t* layout) {
 
 static rabbet_status_t pw_set_up(const cuda_pw_t* kernel,
                                  const rabbet_pw_space_t* space,
-                                 rabbet_kernel_state_t* state) {
+                                 cuda_pointwise_state_t* state) {
   int64_t count = 1;
   for (int i = 0; i < space->rank; ++i)
     count *= space->extent[i];
@@ -348,18 +348,19 @@ static rabbet_status_t cuda_pointwise_prepare(
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_pw_plan(kernel->base.node.group, shapes->dims, &space));
-  rabbet_kernel_state_t* state = NULL;
+  cuda_pointwise_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
-      base, sizeof(*state) + pw_launch_bytes(&kernel->layout), &state));
+      base, sizeof(*state) + pw_launch_bytes(&kernel->layout), (void**)&state));
   return rabbet_node_state_finish(base, state, pw_set_up(kernel, &space, state),
-                                  out_state);
+                                  (void**)out_state);
 }
 
 // ---- Running ---------------------------------------------------------------
 
 static rabbet_status_t cuda_pointwise_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, rabbet_kernel_state_t* prepared,
     const rabbet_kernel_call_t* call) {
+  cuda_pointwise_state_t* state = (cuda_pointwise_state_t*)prepared;
   const cuda_pw_t* kernel = (const cuda_pw_t*)base;
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   int inputs = (int)kernel->base.node.group->input_count;

@@ -32,7 +32,7 @@ typedef struct gemv_kernel_t {
   CUfunction dot, spread, single;
 } gemv_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_gemv_state_t {
   rabbet_matmul_shape_t shape;
   bool swapped;  // the result's columns are the rows
   gemv_t parameters;
@@ -40,7 +40,7 @@ struct rabbet_kernel_state_t {
   int a, b;  // boundary inputs
   bool has_vectors, empty;
   rabbet_cuda_launch_t vectors, single;
-};
+} cuda_gemv_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -167,7 +167,7 @@ static bool gemv_divides(int64_t vector, int64_t size, int64_t stride) {
 
 // Vectors of b, and where it lies along k those of a, begin at multiples of one
 // in every row, column, batch and turn.
-static bool gemv_can_vectorise(const rabbet_kernel_state_t* state, bool along_k,
+static bool gemv_can_vectorise(const cuda_gemv_state_t* state, bool along_k,
                                int64_t vector) {
   const gemv_t* p = &state->parameters;
   const rabbet_matmul_shape_t* s = &state->shape;
@@ -192,7 +192,7 @@ typedef struct gemv_block_t {
 } gemv_block_t;
 
 static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
-                                   const rabbet_kernel_state_t* state,
+                                   const cuda_gemv_state_t* state,
                                    const gemv_block_t* block,
                                    rabbet_cuda_launch_t* out) {
   const gemv_t* p = &state->parameters;
@@ -214,7 +214,7 @@ static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
 
 // A warp for some columns; smaller blocks where there are too few to go round.
 static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
-                                         const rabbet_kernel_state_t* state,
+                                         const cuda_gemv_state_t* state,
                                          CUfunction function, int rows,
                                          rabbet_cuda_launch_t* out) {
   gemv_block_t block = {function, GEMV_BLOCK, rows, 0};
@@ -229,7 +229,7 @@ static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
 }
 
 static rabbet_status_t gemv_launches(const gemv_kernel_t* kernel,
-                                     rabbet_kernel_state_t* state) {
+                                     cuda_gemv_state_t* state) {
   int64_t vector = 16 / kernel->element;
   const gemv_block_t block = {kernel->spread, GEMV_BLOCK, kernel->rows,
                               vector * kernel->lanes};
@@ -245,7 +245,7 @@ static rabbet_status_t gemv_launches(const gemv_kernel_t* kernel,
 
 static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
                                  const rabbet_dims_t* dims,
-                                 rabbet_kernel_state_t* state) {
+                                 cuda_gemv_state_t* state) {
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* node = kernel->node.node.node;
   rabbet_matmul_shape_t* s = &state->shape;
@@ -265,21 +265,21 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
 
 static rabbet_status_t cuda_gemv_prepare(rabbet_kernel_t* base,
                                          const rabbet_kernel_shapes_t* shapes,
-                                         rabbet_kernel_state_t** out_state,
+                                         cuda_gemv_state_t** out_state,
                                          size_t* out_workspace) {
-  rabbet_kernel_state_t* state = NULL;
+  cuda_gemv_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status =
       gemv_fill((const gemv_kernel_t*)base, shapes->dims, state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 // ---- Running ---------------------------------------------------------------
 
-static void gemv_bind(const gemv_kernel_t* kernel, rabbet_kernel_state_t* state,
+static void gemv_bind(const gemv_kernel_t* kernel, cuda_gemv_state_t* state,
                       const rabbet_kernel_call_t* call,
                       const rabbet_matmul_axis_t* at) {
   gemv_t* p = &state->parameters;
@@ -293,7 +293,7 @@ static void gemv_bind(const gemv_kernel_t* kernel, rabbet_kernel_state_t* state,
 }
 
 static rabbet_status_t cuda_gemv_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
+                                         cuda_gemv_state_t* state,
                                          const rabbet_kernel_call_t* call) {
   const gemv_kernel_t* kernel = (const gemv_kernel_t*)base;
   int64_t turns = rabbet_matmul_turns(&state->shape);

@@ -27,7 +27,7 @@ typedef struct matmul_kernel_t {
   rabbet_matmul_kept_t kept;  // magic 0: nothing kept
 } matmul_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_matmul_state_t {
   rabbet_matmul_setup_t setup;
   rabbet_matmul_shape_t shape;
   cublasLtMatmulAlgo_t algorithm;
@@ -43,7 +43,7 @@ struct rabbet_kernel_state_t {
   float alpha, beta;
   const void* bias_address;                       // that the descriptor holds
   int32_t a_index, b_index, c_index, bias_index;  // boundary inputs; -1: none
-};
+} cuda_matmul_state_t;
 
 // ---- Creating --------------------------------------------------------------
 
@@ -138,7 +138,7 @@ static void matmul_keep(matmul_kernel_t* kernel,
 }
 
 static bool matmul_use_kept(matmul_kernel_t* kernel,
-                            rabbet_kernel_state_t* state) {
+                            cuda_matmul_state_t* state) {
   pthread_mutex_lock(&kernel->lock);
   rabbet_matmul_kept_t kept = kernel->kept;
   pthread_mutex_unlock(&kernel->lock);
@@ -152,7 +152,7 @@ static bool matmul_use_kept(matmul_kernel_t* kernel,
 // The tactic's algorithm where these shapes have it, else the library's first
 // choice.
 static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
-                                     rabbet_kernel_state_t* state) {
+                                     cuda_matmul_state_t* state) {
   cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
   int count = 0, chosen = 0;
   if (matmul_use_kept(kernel, state)) return rabbet_ok();
@@ -190,7 +190,7 @@ static int32_t matmul_index(const rabbet_group_t* group, int32_t value) {
   return value < 0 ? -1 : rabbet_group_input_of(group, value);
 }
 
-static void matmul_of_nothing(rabbet_kernel_state_t* state) {
+static void matmul_of_nothing(cuda_matmul_state_t* state) {
   rabbet_matmul_shape_t* s = &state->shape;
   s->k = s->a_row = s->a_column = s->b_column = 1;
   s->b_row = s->n;
@@ -202,7 +202,7 @@ static void matmul_of_nothing(rabbet_kernel_state_t* state) {
 
 static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
                                    const rabbet_kernel_shapes_t* shapes,
-                                   rabbet_kernel_state_t* state) {
+                                   cuda_matmul_state_t* state) {
   const rabbet_group_t* group = kernel->node.group;
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_matmul_epilogue_t e;
@@ -225,7 +225,8 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
 }
 
 static void matmul_destroy_state(rabbet_kernel_t* base,
-                                 rabbet_kernel_state_t* state) {
+                                 rabbet_kernel_state_t* prepared) {
+  cuda_matmul_state_t* state = (cuda_matmul_state_t*)prepared;
   if (!state) return;
   rabbet_matmul_setup_end(&state->setup);
   rabbet_free(((matmul_kernel_t*)base)->node.allocator, state);
@@ -236,11 +237,11 @@ static rabbet_status_t matmul_prepare(rabbet_kernel_t* base,
                                       rabbet_kernel_state_t** out_state,
                                       size_t* out_workspace) {
   matmul_kernel_t* kernel = (matmul_kernel_t*)base;
-  rabbet_kernel_state_t* state = NULL;
+  cuda_matmul_state_t* state = NULL;
   CUcontext before = NULL;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   state->setup.library = kernel->library;
   rabbet_status_t status = rabbet_cuda_enter(kernel->device, &before);
   if (rabbet_is_ok(status)) {
@@ -248,20 +249,20 @@ static rabbet_status_t matmul_prepare(rabbet_kernel_t* base,
     rabbet_cuda_leave(kernel->device, before);
   }
   if (!rabbet_is_ok(status)) {
-    matmul_destroy_state(base, state);
+    matmul_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
   if (state->zeros > 0)
     state->zeros_at = rabbet_align_up(state->workspace, 256);
   *out_workspace =
       state->zeros > 0 ? state->zeros_at + state->zeros : state->workspace;
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
+static rabbet_status_t matmul_bind_bias(cuda_matmul_state_t* state,
                                         const rabbet_kernel_call_t* call) {
   if (state->bias_index < 0 ||
       call->inputs[state->bias_index] == state->bias_address)
@@ -274,7 +275,7 @@ static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
 // others, which a caller may give, the first that can do with them is taken; it
 // has the workspace that there is.
 static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
-                                     rabbet_kernel_state_t* state) {
+                                     cuda_matmul_state_t* state) {
   const rabbet_matmul_limits_t limits = {
       state->workspace, (uint32_t)state->in_size, state->in_size,
       state->out_size, false};
@@ -293,7 +294,7 @@ static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static bool matmul_is_aligned(const rabbet_kernel_state_t* state,
+static bool matmul_is_aligned(const cuda_matmul_state_t* state,
                               const rabbet_kernel_call_t* call) {
   uintptr_t bits = (uintptr_t)call->inputs[state->a_index] |
                    (uintptr_t)call->inputs[state->b_index] |
@@ -305,7 +306,7 @@ static bool matmul_is_aligned(const rabbet_kernel_state_t* state,
 }
 
 static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
-                                  const rabbet_kernel_state_t* state,
+                                  const cuda_matmul_state_t* state,
                                   const rabbet_kernel_call_t* call,
                                   const cublasLtMatmulAlgo_t* algorithm,
                                   const rabbet_matmul_axis_t* at) {
@@ -334,8 +335,9 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
 }
 
 static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
-                                      rabbet_kernel_state_t* state,
+                                      rabbet_kernel_state_t* prepared,
                                       const rabbet_kernel_call_t* call) {
+  cuda_matmul_state_t* state = (cuda_matmul_state_t*)prepared;
   const matmul_kernel_t* kernel = (const matmul_kernel_t*)base;
   const rabbet_matmul_shape_t* shape = &state->shape;
   int64_t turns = rabbet_matmul_turns(shape);

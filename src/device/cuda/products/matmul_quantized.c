@@ -157,10 +157,10 @@ typedef struct quantized_kernel_t {
   int part_count;  // 1: no tail
 } quantized_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_matmul_quantized_state_t {
   rabbet_kernel_state_t* parts[PARTS];
   size_t sums_bytes;  // of the workspace
-};
+} cuda_matmul_quantized_state_t;
 
 static const rabbet_kernel_class_t* quantized_class(int part) {
   return part == PRODUCT ? &rabbet_cuda_matmul : &rabbet_cuda_pointwise;
@@ -239,7 +239,9 @@ static rabbet_status_t quantized_artifacts(rabbet_kernel_t* base,
 // ---- Preparing -------------------------------------------------------------
 
 static void quantized_destroy_state(rabbet_kernel_t* base,
-                                    rabbet_kernel_state_t* state) {
+                                    rabbet_kernel_state_t* prepared) {
+  cuda_matmul_quantized_state_t* state =
+      (cuda_matmul_quantized_state_t*)prepared;
   quantized_kernel_t* kernel = (quantized_kernel_t*)base;
   if (!state) return;
   for (int i = 0; i < kernel->part_count; ++i)
@@ -249,7 +251,8 @@ static void quantized_destroy_state(rabbet_kernel_t* base,
 
 static rabbet_status_t quantized_prepare_parts(
     quantized_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes,
-    rabbet_dims_t* dims, rabbet_kernel_state_t* state, size_t* out_workspace) {
+    rabbet_dims_t* dims, cuda_matmul_quantized_state_t* state,
+    size_t* out_workspace) {
   rabbet_kernel_shapes_t part = *shapes;
   part.dims = dims;
   part.host_values = NULL;
@@ -276,12 +279,12 @@ static rabbet_status_t quantized_prepare(rabbet_kernel_t* base,
                                          rabbet_kernel_state_t** out_state,
                                          size_t* out_workspace) {
   quantized_kernel_t* kernel = (quantized_kernel_t*)base;
-  rabbet_kernel_state_t* state = NULL;
+  cuda_matmul_quantized_state_t* state = NULL;
   rabbet_dims_t* dims = NULL;
   *out_state = NULL;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status =
       rabbet_matmul_split_dims(&kernel->split, kernel->node.group, shapes->dims,
                                kernel->node.allocator, &dims);
@@ -290,17 +293,18 @@ static rabbet_status_t quantized_prepare(rabbet_kernel_t* base,
         quantized_prepare_parts(kernel, shapes, dims, state, out_workspace);
   rabbet_free(kernel->node.allocator, dims);
   if (!rabbet_is_ok(status)) {
-    quantized_destroy_state(base, state);
+    quantized_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
 // ---- Running ---------------------------------------------------------------
 
 static rabbet_status_t quantized_enqueue_direct(
-    const quantized_kernel_t* kernel, const rabbet_kernel_state_t* state,
+    const quantized_kernel_t* kernel,
+    const cuda_matmul_quantized_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_matmul_split_t* split = &kernel->split;
   void* inputs[RABBET_MATMUL_TAIL_INPUTS + 2];
@@ -314,8 +318,10 @@ static rabbet_status_t quantized_enqueue_direct(
 }
 
 static rabbet_status_t quantized_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
+                                         rabbet_kernel_state_t* prepared,
                                          const rabbet_kernel_call_t* call) {
+  cuda_matmul_quantized_state_t* state =
+      (cuda_matmul_quantized_state_t*)prepared;
   quantized_kernel_t* kernel = (quantized_kernel_t*)base;
   const rabbet_matmul_split_t* split = &kernel->split;
   const rabbet_group_t* group = kernel->node.group;

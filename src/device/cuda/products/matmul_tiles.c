@@ -41,14 +41,14 @@ typedef struct tiles_kernel_t {
   CUfunction whole, single;
 } tiles_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_matmul_tiles_state_t {
   rabbet_matmul_shape_t shape;
   tiles_t parameters;
   rabbet_cuda_layers_t layers;
   int a, b;  // boundary inputs
   bool is_whole, empty;
   rabbet_cuda_launch_t launch;
-};
+} cuda_matmul_tiles_state_t;
 
 enum { TILES_ELEMENT = 2, TILES_CHUNK = 8, TILES_WIDTH = 4 };
 
@@ -217,7 +217,7 @@ static bool tiles_divides(int64_t by, int64_t size, int64_t stride) {
 }
 
 // Whether lines consist of whole chunks, in every batch and turn.
-static bool tiles_is_whole(const rabbet_kernel_state_t* state) {
+static bool tiles_is_whole(const cuda_matmul_tiles_state_t* state) {
   const rabbet_matmul_shape_t* s = &state->shape;
   const tiles_t* p = &state->parameters;
   const tiles_lines_t* lines[] = {&p->a, &p->b};
@@ -256,7 +256,7 @@ static void tiles_parameters(const tiles_kernel_t* kernel,
 }
 
 static rabbet_status_t tiles_launch(const tiles_kernel_t* kernel,
-                                    rabbet_kernel_state_t* state) {
+                                    cuda_matmul_tiles_state_t* state) {
   const tiles_tactic_t* t = kernel->tactic;
   const rabbet_matmul_shape_t* s = &state->shape;
   int64_t x = rabbet_ceildiv(s->n, (int64_t)t->columns) * t->parts;
@@ -280,7 +280,7 @@ static rabbet_status_t tiles_launch(const tiles_kernel_t* kernel,
 
 static rabbet_status_t tiles_fill(const tiles_kernel_t* kernel,
                                   const rabbet_dims_t* dims,
-                                  rabbet_kernel_state_t* state) {
+                                  cuda_matmul_tiles_state_t* state) {
   const rabbet_group_t* group = kernel->node.node.group;
   const rabbet_group_node_t* node = kernel->node.node.node;
   rabbet_matmul_shape_t* s = &state->shape;
@@ -299,20 +299,20 @@ static rabbet_status_t tiles_fill(const tiles_kernel_t* kernel,
 
 static rabbet_status_t cuda_matmul_tiles_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  rabbet_kernel_state_t* state = NULL;
+    cuda_matmul_tiles_state_t** out_state, size_t* out_workspace) {
+  cuda_matmul_tiles_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status =
       tiles_fill((const tiles_kernel_t*)base, shapes->dims, state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 // ---- Running ---------------------------------------------------------------
 
-static bool tiles_is_aligned(const rabbet_kernel_state_t* state,
+static bool tiles_is_aligned(const cuda_matmul_tiles_state_t* state,
                              const rabbet_kernel_call_t* call) {
   enum { PIECE = TILES_WIDTH * TILES_ELEMENT };
   bool aligned = rabbet_cuda_is_aligned(call->inputs[state->a], 16) &&
@@ -326,7 +326,7 @@ static bool tiles_is_aligned(const rabbet_kernel_state_t* state,
 }
 
 static rabbet_status_t cuda_matmul_tiles_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_matmul_tiles_state_t* state,
     const rabbet_kernel_call_t* call) {
   const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
   tiles_t* p = &state->parameters;

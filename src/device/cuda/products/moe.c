@@ -32,14 +32,14 @@ typedef struct cuda_moe_kernel_t {
   CUfunction functions[FUNCTIONS];
 } cuda_moe_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_moe_state_t {
   rabbet_moe_sizes_t sizes;
   int64_t step;  // tokens that are computed at once
   bool is_wide;  // but for addresses
   moe_t parameters;
   // Places in the workspace, in bytes.
   size_t order, place, starts, tiles, inner, results;
-};
+} cuda_moe_state_t;
 
 static rabbet_status_t cuda_moe_propose(const rabbet_propose_t* propose,
                                         rabbet_candidate_sink_t sink) {
@@ -111,7 +111,7 @@ static int64_t moe_tiles(const moe_t* p) {
 }
 
 static rabbet_status_t moe_lay_out(const cuda_moe_kernel_t* kernel,
-                                   rabbet_kernel_state_t* state,
+                                   cuda_moe_state_t* state,
                                    size_t* out_workspace) {
   const rabbet_moe_sizes_t* s = &state->sizes;
   size_t total = 0;
@@ -139,8 +139,7 @@ static rabbet_status_t moe_lay_out(const cuda_moe_kernel_t* kernel,
                        (long long)state->step);
 }
 
-static void moe_set(const cuda_moe_kernel_t* kernel,
-                    rabbet_kernel_state_t* state) {
+static void moe_set(const cuda_moe_kernel_t* kernel, cuda_moe_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   const rabbet_moe_sizes_t* s = &state->sizes;
   rabbet_moe_attrs_t attrs;
@@ -172,21 +171,22 @@ static void moe_set(const cuda_moe_kernel_t* kernel,
 
 static rabbet_status_t cuda_moe_prepare(rabbet_kernel_t* base,
                                         const rabbet_kernel_shapes_t* shapes,
-                                        rabbet_kernel_state_t** out_state,
+                                        cuda_moe_state_t** out_state,
                                         size_t* out_workspace) {
   const cuda_moe_kernel_t* kernel = (const cuda_moe_kernel_t*)base;
   rabbet_moe_sizes_t sizes;
-  rabbet_kernel_state_t* state = NULL;
+  cuda_moe_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_moe_resolve_node(kernel->node.node.node, shapes->dims, &sizes));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   state->sizes = sizes;
   moe_set(kernel, state);
-  return rabbet_node_state_finish(
-      base, state, moe_lay_out(kernel, state, out_workspace), out_state);
+  return rabbet_node_state_finish(base, state,
+                                  moe_lay_out(kernel, state, out_workspace),
+                                  (void**)out_state);
 }
 
 // ---- Running ---------------------------------------------------------------
@@ -257,7 +257,7 @@ static bool moe_is_aligned(const moe_inputs_t* in) {
 }
 
 static rabbet_status_t cuda_moe_enqueue(rabbet_kernel_t* base,
-                                        rabbet_kernel_state_t* state,
+                                        cuda_moe_state_t* state,
                                         const rabbet_kernel_call_t* call) {
   const cuda_moe_kernel_t* kernel = (const cuda_moe_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

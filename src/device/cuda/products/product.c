@@ -13,11 +13,11 @@ typedef struct cuda_product_kernel_t {
   CUfunction function;
 } cuda_product_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_product_state_t {
   rabbet_matmul_shape_t shape;
   product_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_product_state_t;
 
 static const char* product_type(rabbet_dtype_t dtype) {
   switch (rabbet_dtype_bits(dtype)) {
@@ -79,7 +79,7 @@ static rabbet_status_t cuda_product_program(rabbet_cuda_node_t* base,
 
 static rabbet_status_t product_fill(const cuda_product_kernel_t* kernel,
                                     const rabbet_kernel_shapes_t* shapes,
-                                    rabbet_kernel_state_t* state) {
+                                    cuda_product_state_t* state) {
   const rabbet_group_node_t* node = kernel->node.node.node;
   rabbet_matmul_shape_t* s = &state->shape;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, shapes->dims, s));
@@ -114,19 +114,19 @@ static rabbet_status_t product_fill(const cuda_product_kernel_t* kernel,
 
 static rabbet_status_t cuda_product_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  rabbet_kernel_state_t* state = NULL;
+    cuda_product_state_t** out_state, size_t* out_workspace) {
+  cuda_product_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   rabbet_status_t status =
       product_fill((const cuda_product_kernel_t*)base, shapes, state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 static rabbet_status_t cuda_product_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cuda_product_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const cuda_product_kernel_t* kernel = (const cuda_product_kernel_t*)base;
   const rabbet_group_t* group = kernel->node.node.group;

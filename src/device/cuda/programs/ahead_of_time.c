@@ -45,14 +45,14 @@ typedef struct aot_map_t {
   CUtensorMap* slot;
 } aot_map_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_aot_state_t {
   rabbet_arena_t arena;
   aot_launch_t* launches;
   aot_patch_t* patches;
   size_t patch_count;
   aot_map_t* maps;
   size_t map_count;
-};
+} cuda_aot_state_t;
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -297,7 +297,7 @@ static rabbet_status_t aot_artifacts(rabbet_kernel_t* base,
 
 typedef struct aot_preparer_t {
   aot_kernel_t* kernel;
-  rabbet_kernel_state_t* state;
+  cuda_aot_state_t* state;
   const int64_t* values;
   const bool* valid;
 } aot_preparer_t;
@@ -377,7 +377,7 @@ static void aot_attributes(const rabbet_plugin_launch_t* from,
 static rabbet_status_t aot_map(const aot_preparer_t* preparer,
                                const rabbet_plugin_tensor_map_t* map,
                                void** out_parameter) {
-  rabbet_kernel_state_t* state = preparer->state;
+  cuda_aot_state_t* state = preparer->state;
   aot_map_t* out = &state->maps[state->map_count];
   uint8_t* memory = NULL;
   if (!preparer->kernel->device->driver->cuTensorMapEncodeTiled)
@@ -410,7 +410,7 @@ static rabbet_status_t aot_map(const aot_preparer_t* preparer,
 static rabbet_status_t aot_parameter(const aot_preparer_t* preparer,
                                      const rabbet_plugin_arg_t* arg,
                                      void** out_parameter) {
-  rabbet_kernel_state_t* state = preparer->state;
+  cuda_aot_state_t* state = preparer->state;
   const rabbet_group_node_t* node = preparer->kernel->node.node;
   int64_t* slot = NULL;
   if (arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP)
@@ -493,7 +493,7 @@ static rabbet_status_t aot_evaluate(aot_kernel_t* kernel,
 // error in an expression.
 static rabbet_status_t aot_check_work(const aot_kernel_t* kernel,
                                       const rabbet_kernel_shapes_t* shapes,
-                                      const rabbet_kernel_state_t* state) {
+                                      const cuda_aot_state_t* state) {
   const rabbet_group_node_t* node = kernel->node.node;
   for (size_t i = 0; i < kernel->kernels->launch_count; ++i)
     if (!state->launches[i].empty) return rabbet_ok();
@@ -517,7 +517,7 @@ static rabbet_status_t aot_check_work(const aot_kernel_t* kernel,
 
 static rabbet_status_t aot_fill(aot_kernel_t* kernel,
                                 const rabbet_kernel_shapes_t* shapes,
-                                rabbet_kernel_state_t* state,
+                                cuda_aot_state_t* state,
                                 size_t* out_workspace) {
   const rabbet_aot_kernels_t* kernels = kernel->kernels;
   aot_preparer_t preparer = {.kernel = kernel, .state = state};
@@ -546,7 +546,8 @@ static rabbet_status_t aot_fill(aot_kernel_t* kernel,
 }
 
 static void aot_destroy_state(rabbet_kernel_t* base,
-                              rabbet_kernel_state_t* state) {
+                              rabbet_kernel_state_t* prepared) {
+  cuda_aot_state_t* state = (cuda_aot_state_t*)prepared;
   if (!state) return;
   rabbet_arena_deinitialize(&state->arena);
   rabbet_free(((rabbet_node_kernel_t*)base)->allocator, state);
@@ -558,17 +559,17 @@ static rabbet_status_t aot_prepare(rabbet_kernel_t* base,
                                    size_t* out_workspace) {
   aot_kernel_t* kernel = (aot_kernel_t*)base;
   rabbet_allocator_t allocator = kernel->node.allocator;
-  rabbet_kernel_state_t* state = NULL;
+  cuda_aot_state_t* state = NULL;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*state), (void**)&state));
   rabbet_arena_initialize(allocator, &state->arena);
   rabbet_status_t status = aot_fill(kernel, shapes, state, out_workspace);
   if (!rabbet_is_ok(status)) {
-    aot_destroy_state(base, state);
+    aot_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
-  *out_state = state;
+  *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
 
@@ -609,7 +610,7 @@ static rabbet_status_t aot_encode_map(const aot_kernel_t* kernel,
 }
 
 static rabbet_status_t aot_patch(const aot_kernel_t* kernel,
-                                 rabbet_kernel_state_t* state,
+                                 cuda_aot_state_t* state,
                                  const rabbet_kernel_call_t* call) {
   for (size_t i = 0; i < state->patch_count; ++i) {
     const aot_patch_t* patch = &state->patches[i];
@@ -635,8 +636,9 @@ static rabbet_status_t aot_patch(const aot_kernel_t* kernel,
 }
 
 static rabbet_status_t aot_enqueue(rabbet_kernel_t* base,
-                                   rabbet_kernel_state_t* state,
+                                   rabbet_kernel_state_t* prepared,
                                    const rabbet_kernel_call_t* call) {
+  cuda_aot_state_t* state = (cuda_aot_state_t*)prepared;
   const aot_kernel_t* kernel = (const aot_kernel_t*)base;
   const rabbet_cuda_driver_t* driver = kernel->device->driver;
   RABBET_RETURN_IF_ERROR(aot_patch(kernel, state, call));

@@ -74,28 +74,17 @@ rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
 // Of NVRTC, which compiles them.
 uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
 
-// Defines the class rabbet_<id>, whose kernels are `type`s, from id_propose,
-// id_takes, id_program, id_prepare and id_enqueue. A state is
-// one allocation (rabbet_node_state_allocate).
+// Defines the class rabbet_<id>, whose kernels are `type`s, by
+// RABBET_NODE_TABLE and from id_program.
 #define RABBET_CUDA_NODE_CLASS(id, type, class_name, class_version)    \
   static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec, \
                                      rabbet_kernel_t** out_kernel) {   \
     return rabbet_cuda_node_create(spec, &rabbet_##id, sizeof(type),   \
                                    id##_program, out_kernel);          \
   }                                                                    \
-  const rabbet_kernel_class_t rabbet_##id = {                          \
-      .struct_size = sizeof(rabbet_kernel_class_t),                    \
-      .name = class_name,                                              \
-      .version = class_version,                                        \
-      .propose = id##_propose,                                         \
-      .create = id##_create,                                           \
-      .destroy = rabbet_cuda_node_destroy,                             \
-      .prepare = id##_prepare,                                         \
-      .destroy_state = rabbet_node_state_destroy,                      \
-      .enqueue = id##_enqueue,                                         \
-      .takes = id##_takes,                                             \
-      .artifacts = rabbet_cuda_node_artifacts,                         \
-      .library_version = rabbet_cuda_node_library,                     \
-  }
+  RABBET_NODE_TABLE(id, class_name, class_version,                     \
+                    .destroy = rabbet_cuda_node_destroy,               \
+                    .artifacts = rabbet_cuda_node_artifacts,           \
+                    .library_version = rabbet_cuda_node_library)
 
 #endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_NODE_H_

@@ -12,11 +12,11 @@ typedef struct cuda_cumulative_kernel_t {
   CUfunction rows, columns;
 } cuda_cumulative_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_cumulative_state_t {
   bool is_empty;
   cumulative_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_cumulative_state_t;
 
 static rabbet_status_t cuda_cumulative_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(
@@ -60,7 +60,7 @@ static rabbet_status_t cuda_cumulative_program(
 
 static void cumulative_plan(const cuda_cumulative_kernel_t* kernel,
                             const rabbet_dims_t* dims, int32_t axis,
-                            rabbet_kernel_state_t* state) {
+                            cuda_cumulative_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   cumulative_t* p = &state->parameters;
   int64_t inner = 1;
@@ -85,7 +85,7 @@ static void cumulative_plan(const cuda_cumulative_kernel_t* kernel,
 
 static rabbet_status_t cuda_cumulative_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_cumulative_state_t** out_state, size_t* out_workspace) {
   const cuda_cumulative_kernel_t* kernel =
       (const cuda_cumulative_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -104,13 +104,13 @@ static rabbet_status_t cuda_cumulative_prepare(
                          "layer '%s': the input has too many elements",
                          layer->name);
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
   cumulative_plan(kernel, dims, axis, *out_state);
   return rabbet_ok();
 }
 
 static rabbet_status_t cuda_cumulative_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_cumulative_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_cumulative_kernel_t* kernel =
       (const cuda_cumulative_kernel_t*)base;

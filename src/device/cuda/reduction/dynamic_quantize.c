@@ -15,11 +15,11 @@ typedef struct cuda_dynamic_kernel_t {
   CUfunction functions[2];
 } cuda_dynamic_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_dynamic_quantize_state_t {
   bool has_packs;
   dynamic_quantize_t parameters[2];
   rabbet_cuda_launch_t launch[2];
-};
+} cuda_dynamic_quantize_state_t;
 
 static rabbet_status_t cuda_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
@@ -81,7 +81,7 @@ static bool dynamic_is_packed(const rabbet_quantize_boxes_t* boxes,
 static rabbet_status_t dynamic_set(const cuda_dynamic_kernel_t* kernel,
                                    const rabbet_quantize_boxes_t* boxes,
                                    int64_t pack, int function,
-                                   rabbet_kernel_state_t* state) {
+                                   cuda_dynamic_quantize_state_t* state) {
   dynamic_quantize_t* p = &state->parameters[function];
   *p = (dynamic_quantize_t){.count = boxes->count,
                             .elements = boxes->elements / pack,
@@ -110,7 +110,7 @@ static rabbet_status_t dynamic_set(const cuda_dynamic_kernel_t* kernel,
 
 static rabbet_status_t cuda_dynamic_quantize_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_dynamic_quantize_state_t** out_state, size_t* out_workspace) {
   const cuda_dynamic_kernel_t* kernel = (const cuda_dynamic_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   rabbet_quantize_boxes_t boxes;
@@ -118,18 +118,18 @@ static rabbet_status_t cuda_dynamic_quantize_prepare(
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dynamic_quantize_boxes(
       layer, &shapes->dims[layer->inputs[0]], &boxes));
-  rabbet_kernel_state_t* state = NULL;
+  cuda_dynamic_quantize_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(*state), &state));
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
   state->has_packs = dynamic_is_packed(&boxes, kernel->pack);
   rabbet_status_t status = dynamic_set(kernel, &boxes, 1, NARROW, state);
   if (rabbet_is_ok(status) && state->has_packs)
     status = dynamic_set(kernel, &boxes, kernel->pack, PACKS, state);
-  return rabbet_node_state_finish(base, state, status, out_state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 static rabbet_status_t cuda_dynamic_quantize_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_dynamic_quantize_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_dynamic_kernel_t* kernel = (const cuda_dynamic_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

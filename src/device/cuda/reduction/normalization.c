@@ -57,11 +57,11 @@ typedef struct normalize_launch_t {
   normalize_t parameters;
 } normalize_launch_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_normalization_state_t {
   normalize_launch_t vectors, single;  // vectors: perhaps no function
   int64_t alignment[OPERANDS];         // that vectors need
   bool empty;
-};
+} cuda_normalization_state_t;
 
 // ---- Geometry --------------------------------------------------------------
 
@@ -416,7 +416,7 @@ static size_t normalize_workspace(const normalize_launch_t* launch) {
 
 static rabbet_status_t cuda_normalization_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_normalization_state_t** out_state, size_t* out_workspace) {
   const cuda_normalize_t* kernel = (const cuda_normalize_t*)base;
   normalize_plan_t plan;
   *out_workspace = 0;
@@ -424,8 +424,8 @@ static rabbet_status_t cuda_normalization_prepare(
                                                    shapes->dims, &plan.layer));
   RABBET_RETURN_IF_ERROR(normalize_check(kernel, &plan));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_normalization_state_t* state = *out_state;
   state->empty = plan.outputs == 0 || plan.count == 0;
   if (state->empty) return rabbet_ok();
   normalize_make(kernel, &plan, 1, &state->single);
@@ -444,7 +444,7 @@ static rabbet_status_t cuda_normalization_prepare(
 }
 
 static rabbet_status_t cuda_normalization_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    rabbet_kernel_t* base, cuda_normalization_state_t* state,
     const rabbet_kernel_call_t* call) {
   const cuda_normalize_t* kernel = (const cuda_normalize_t*)base;
   const rabbet_cuda_device_t* device = kernel->base.device;

@@ -44,13 +44,13 @@ typedef struct reduce_launch_t {
   reduce_t parameters;
 } reduce_launch_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_reduce_state_t {
   // With vectors where shapes allow (else with a function of NULL), and
   // without; then the kernel that joins the parts.
   reduce_launch_t vectors, single, finish;
   int64_t alignment, target_alignment;  // that vectors need
   bool empty, has_parts;
-};
+} cuda_reduce_state_t;
 
 // ---- Geometry --------------------------------------------------------------
 
@@ -193,7 +193,7 @@ static void reduce_finish(const cuda_reduce_t* kernel,
 
 static void reduce_vectors(const cuda_reduce_t* kernel,
                            const reduce_plan_t* plan,
-                           rabbet_kernel_state_t* state) {
+                           cuda_reduce_state_t* state) {
   int64_t vector = plan->columns ? kernel->columns_vector : kernel->vector;
   const rabbet_axes_t* along = plan->columns ? &plan->kept : &plan->reduced;
   const rabbet_axes_t* across = plan->columns ? &plan->reduced : &plan->kept;
@@ -337,15 +337,15 @@ static rabbet_status_t reduce_read(const cuda_reduce_t* kernel,
 
 static rabbet_status_t cuda_reduce_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
-                                           rabbet_kernel_state_t** out_state,
+                                           cuda_reduce_state_t** out_state,
                                            size_t* out_workspace) {
   const cuda_reduce_t* kernel = (const cuda_reduce_t*)base;
   reduce_plan_t plan;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(reduce_read(kernel, shapes, &plan));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_reduce_state_t* state = *out_state;
   state->empty = plan.outputs == 0;
   if (state->empty) return rabbet_ok();
   if (plan.columns)
@@ -365,7 +365,7 @@ static rabbet_status_t cuda_reduce_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 static rabbet_status_t cuda_reduce_enqueue(rabbet_kernel_t* base,
-                                           rabbet_kernel_state_t* state,
+                                           cuda_reduce_state_t* state,
                                            const rabbet_kernel_call_t* call) {
   const cuda_reduce_t* kernel = (const cuda_reduce_t*)base;
   const rabbet_cuda_device_t* device = kernel->base.device;

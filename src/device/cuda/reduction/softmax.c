@@ -48,11 +48,11 @@ typedef struct softmax_launch_t {
   uint32_t numbers[4];
 } softmax_launch_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_softmax_state_t {
   softmax_launch_t vectors, single;  // vectors: perhaps without a function
   int64_t alignment;
   bool empty;
-};
+} cuda_softmax_state_t;
 
 // ---- Shapes ----------------------------------------------------------------
 
@@ -208,7 +208,7 @@ static void softmax_set(const cuda_softmax_t* kernel,
 
 static rabbet_status_t cuda_softmax_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_softmax_state_t** out_state, size_t* out_workspace) {
   const cuda_softmax_t* kernel = (const cuda_softmax_t*)base;
   const rabbet_group_node_t* node = kernel->base.node.node;
   const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
@@ -229,8 +229,8 @@ static rabbet_status_t cuda_softmax_prepare(
                          rabbet_format_name(format));
   }
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_softmax_state_t* state = *out_state;
   state->empty = shape.outer == 0;
   if (state->empty) return rabbet_ok();
   int64_t vector = shape.inner > 1 ? kernel->columns_vector : kernel->vector;
@@ -244,7 +244,7 @@ static rabbet_status_t cuda_softmax_prepare(
 }
 
 static rabbet_status_t cuda_softmax_enqueue(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state,
+                                            cuda_softmax_state_t* state,
                                             const rabbet_kernel_call_t* call) {
   const cuda_softmax_t* kernel = (const cuda_softmax_t*)base;
   void *source = call->inputs[0], *target = call->outputs[0];

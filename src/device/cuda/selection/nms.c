@@ -17,12 +17,12 @@ typedef struct nms_memory_t {
   size_t keys, taken, counts, begins, ties, cuts, all;
 } nms_memory_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_nms_state_t {
   bool has_limit;
   nms_t parameters;
   nms_memory_t memory;
   rabbet_cuda_launch_t launches[FUNCTIONS];
-};
+} cuda_nms_state_t;
 
 static rabbet_status_t cuda_nms_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "lists", -1);
@@ -98,7 +98,7 @@ static size_t nms_part(size_t* all, int64_t count, size_t size) {
   return at;
 }
 
-static void nms_set_memory(rabbet_kernel_state_t* state) {
+static void nms_set_memory(cuda_nms_state_t* state) {
   const nms_t* p = &state->parameters;
   nms_memory_t* memory = &state->memory;
   memory->keys = nms_part(&memory->all, p->lists * p->boxes, sizeof(uint64_t));
@@ -111,7 +111,7 @@ static void nms_set_memory(rabbet_kernel_state_t* state) {
 }
 
 static void nms_set_launches(const cuda_nms_kernel_t* kernel,
-                             rabbet_kernel_state_t* state) {
+                             cuda_nms_state_t* state) {
   const nms_t* p = &state->parameters;
   for (int i = 0; i < FUNCTIONS; ++i) {
     int64_t blocks = i == ADD_UP ? 1 : i == CUT ? p->batch : p->lists;
@@ -125,7 +125,7 @@ static void nms_set_launches(const cuda_nms_kernel_t* kernel,
 
 static rabbet_status_t cuda_nms_prepare(rabbet_kernel_t* base,
                                         const rabbet_kernel_shapes_t* shapes,
-                                        rabbet_kernel_state_t** out_state,
+                                        cuda_nms_state_t** out_state,
                                         size_t* out_workspace) {
   const cuda_nms_kernel_t* kernel = (const cuda_nms_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
@@ -135,8 +135,8 @@ static rabbet_status_t cuda_nms_prepare(rabbet_kernel_t* base,
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_nms_resolve_node(node, shapes, &nms));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_nms_state_t* state = *out_state;
   bool is_long =
       node->group->values[layer->outputs[0]].dtype == RABBET_DTYPE_INT64;
   state->parameters = nms_parameters(&nms, is_long);
@@ -150,7 +150,7 @@ static rabbet_status_t cuda_nms_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 static rabbet_status_t nms_launch(const cuda_nms_kernel_t* kernel,
-                                  const rabbet_kernel_state_t* state,
+                                  const cuda_nms_state_t* state,
                                   const rabbet_kernel_call_t* call,
                                   int function, void** parameters) {
   return rabbet_cuda_launch(kernel->node.device, &state->launches[function],
@@ -158,7 +158,7 @@ static rabbet_status_t nms_launch(const cuda_nms_kernel_t* kernel,
 }
 
 static rabbet_status_t nms_enqueue_lists(const cuda_nms_kernel_t* kernel,
-                                         rabbet_kernel_state_t* state,
+                                         cuda_nms_state_t* state,
                                          const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const nms_memory_t* memory = &state->memory;
@@ -189,7 +189,7 @@ static rabbet_status_t nms_enqueue_lists(const cuda_nms_kernel_t* kernel,
 }
 
 static rabbet_status_t cuda_nms_enqueue(rabbet_kernel_t* base,
-                                        rabbet_kernel_state_t* state,
+                                        cuda_nms_state_t* state,
                                         const rabbet_kernel_call_t* call) {
   const cuda_nms_kernel_t* kernel = (const cuda_nms_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

@@ -12,11 +12,11 @@ typedef struct cuda_non_zero_kernel_t {
   CUfunction functions[FUNCTIONS];
 } cuda_non_zero_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_non_zero_state_t {
   bool is_few;
   non_zero_t parameters;
   rabbet_cuda_launch_t launches[FUNCTIONS];
-};
+} cuda_non_zero_state_t;
 
 static rabbet_status_t cuda_non_zero_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "tiles", -1);
@@ -70,7 +70,7 @@ static rabbet_status_t non_zero_set(const rabbet_group_node_t* layer,
 
 static rabbet_status_t cuda_non_zero_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
-    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+    cuda_non_zero_state_t** out_state, size_t* out_workspace) {
   const cuda_non_zero_kernel_t* kernel = (const cuda_non_zero_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
   non_zero_t p = {.count = 0};
@@ -81,8 +81,8 @@ static rabbet_status_t cuda_non_zero_prepare(
   p.is_long = kernel->node.node.group->values[layer->outputs[0]].dtype ==
               RABBET_DTYPE_INT64;
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_non_zero_state_t* state = *out_state;
   state->parameters = p;
   state->is_few = p.blocks <= FEW_BLOCKS;
   for (int i = 0; i < FUNCTIONS; ++i) {
@@ -97,7 +97,7 @@ static rabbet_status_t cuda_non_zero_prepare(
 }
 
 static rabbet_status_t cuda_non_zero_enqueue(rabbet_kernel_t* base,
-                                             rabbet_kernel_state_t* state,
+                                             cuda_non_zero_state_t* state,
                                              const rabbet_kernel_call_t* call) {
   const cuda_non_zero_kernel_t* kernel = (const cuda_non_zero_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;

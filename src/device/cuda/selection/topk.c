@@ -14,11 +14,11 @@ typedef struct cuda_topk_kernel_t {
   CUfunction functions[FUNCTIONS];
 } cuda_topk_kernel_t;
 
-struct rabbet_kernel_state_t {
+typedef struct cuda_topk_state_t {
   bool is_empty, has_workspace;
   topk_t parameters;
   rabbet_cuda_launch_t launch;
-};
+} cuda_topk_state_t;
 
 static rabbet_status_t cuda_topk_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "rows", -1);
@@ -73,7 +73,7 @@ static int64_t topk_power(int64_t count) {
 }
 
 static void topk_plan(const cuda_topk_kernel_t* kernel,
-                      rabbet_kernel_state_t* state) {
+                      cuda_topk_state_t* state) {
   static const unsigned threads[FUNCTIONS] = {[FIRST] = 256,
                                               [FIRST_COLUMNS] = 256,
                                               [SORT] = 512,
@@ -130,7 +130,7 @@ static rabbet_status_t topk_set(const cuda_topk_kernel_t* kernel,
 
 static rabbet_status_t cuda_topk_prepare(rabbet_kernel_t* base,
                                          const rabbet_kernel_shapes_t* shapes,
-                                         rabbet_kernel_state_t** out_state,
+                                         cuda_topk_state_t** out_state,
                                          size_t* out_workspace) {
   const cuda_topk_kernel_t* kernel = (const cuda_topk_kernel_t*)base;
   const rabbet_group_node_t* layer = kernel->node.node.node;
@@ -140,8 +140,8 @@ static rabbet_status_t cuda_topk_prepare(rabbet_kernel_t* base,
   RABBET_RETURN_IF_ERROR(topk_set(kernel, &shapes->dims[layer->inputs[0]],
                                   &shapes->dims[layer->outputs[0]], &p));
   RABBET_RETURN_IF_ERROR(
-      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
-  rabbet_kernel_state_t* state = *out_state;
+      rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
+  cuda_topk_state_t* state = *out_state;
   state->parameters = p;
   state->is_empty = p.rows == 0 || p.k == 0;
   if (state->is_empty) return rabbet_ok();
@@ -152,7 +152,7 @@ static rabbet_status_t cuda_topk_prepare(rabbet_kernel_t* base,
 }
 
 static rabbet_status_t cuda_topk_enqueue(rabbet_kernel_t* base,
-                                         rabbet_kernel_state_t* state,
+                                         cuda_topk_state_t* state,
                                          const rabbet_kernel_call_t* call) {
   const cuda_topk_kernel_t* kernel = (const cuda_topk_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
