@@ -126,6 +126,16 @@ from ._dims import (
     volume,
 )
 from ._einsum import IEinsumLayer
+from ._engine import (
+    EngineInspector,
+    GraphInfo,
+    ICudaEngine,
+    IExecutionContext,
+)
+from ._engine_config import (
+    IRuntimeConfig,
+    ISerializationConfig,
+)
 from ._enums import *  # noqa: F403
 from ._errors import STATUS_ERRORS as _STATUS_ERRORS
 from ._errors import (
@@ -189,15 +199,7 @@ from ._reshapes import (
     IUnsqueezeLayer,
 )
 from ._rotary import IRotaryEmbeddingLayer
-from ._runtime import (
-    EngineInspector,
-    GraphInfo,
-    ICudaEngine,
-    IExecutionContext,
-    IRuntimeConfig,
-    ISerializationConfig,
-    Runtime,
-)
+from ._runtime import Runtime
 from ._timing_cache import (
     ITimingCache,
     TimingCacheKey,

@@ -11,12 +11,13 @@ from ._calibration import calibrated
 from ._callbacks import IErrorRecorder, ILogger, IStreamWriter, check_logger
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._config import IBuilderConfig, IOptimizationProfile
+from ._engine import ICudaEngine
 from ._errors import UnsupportedError
 from ._idle import warnings_of
 from ._managed import Fixed, Managed, no_effect
 from ._network import INetworkDefinition
 from ._recorder import recorded
-from ._runtime import ICudaEngine, Runtime
+from ._runtime import Runtime
 
 IHostMemory = _rabbet.IHostMemory
 

@@ -16,8 +16,9 @@ from ._device_arrays import (
     is_cupy,
     same_type,
 )
+from ._engine import ICudaEngine
+from ._engine_tensors import IoInfo
 from ._enums import DataType, TensorFormat
-from ._runtime import ICudaEngine, IoInfo
 
 
 def _type_name(dtype: DataType) -> str:

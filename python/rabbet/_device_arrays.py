@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 from . import _rabbet
 from ._arrays import dtype_of, storage_type
+from ._engine import ICudaEngine
+from ._engine_tensors import IoInfo
 from ._enums import DataType
-from ._runtime import ICudaEngine, IoInfo
 
 _CUDA = 2  # DLPack's number
 _LEGACY_STREAM = 1  # what DLPack and the array interface call CUDA's default stream

@@ -25,20 +25,15 @@ from ._convert import (
     torch_dtype,
 )
 from ._dims import Dims
+from ._engine import EngineInspector, GraphInfo, ICudaEngine, IExecutionContext
+from ._engine_tensors import IoInfo
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._flags import flag, integer
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser
 from ._plugins import library_paths, load_plugins
 from ._progress import progress_monitor
-from ._runtime import (
-    EngineInspector,
-    GraphInfo,
-    ICudaEngine,
-    IExecutionContext,
-    IoInfo,
-    Runtime,
-)
+from ._runtime import Runtime
 
 ShapeRange = Any  # a shape, or (min, opt, max)
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from . import _enums as e
 from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, check_logger
+from ._engine import ICudaEngine
 from ._errors import FailedPreconditionError
 from ._managed import Fixed
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser, ParserError
 from ._recorder import recorded
-from ._runtime import ICudaEngine
 from ._weights import Weights, to_weights
 
 

@@ -12,10 +12,11 @@ from .._builder import Builder
 from .._callbacks import Logger
 from .._classes._registry import get_plugin_registry
 from .._convert import exporter, torch_dtype
+from .._engine import ICudaEngine
 from .._errors import Error
 from .._flags import flag
 from .._model import Model
-from .._runtime import ICudaEngine, Runtime
+from .._runtime import Runtime
 from ._arguments import arranged, check_inputs
 from ._definition import DefinitionError, near
 from ._guards import CheckError, Input, Output, Run, findings

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from .. import _enums as e
 from .. import _rabbet
+from .._engine import ICudaEngine
 from .._errors import Error
-from .._runtime import ICudaEngine
 
 # Bytes on each side of an input or output. A multiple of every alignment.
 GUARD = 4096

@@ -1,0 +1,545 @@
+"""Engines and the contexts that run them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from . import _enums as e
+from . import _rabbet
+from ._allocators import IGpuAllocator, check_allocator
+from ._callbacks import (
+    IDebugListener,
+    IErrorRecorder,
+    ILogger,
+    IOutputAllocator,
+    IProfiler,
+)
+from ._dims import Dims
+from ._engine_config import IRuntimeConfig, ISerializationConfig
+from ._engine_tensors import EngineTensors
+from ._errors import FailedPreconditionError
+from ._flags import flag as _flag
+from ._managed import Fixed, Managed, no_effect, refused
+from ._recorder import recorded, report
+
+
+class GraphInfo(NamedTuple):
+    """Counts of steps in graphs of the device, of recordings and of replays."""
+
+    graph_steps: int
+    other_steps: int
+    recordings: int
+    replays: int
+
+
+class ICudaEngine(EngineTensors, Managed):
+    """A loaded plan; shared by threads, each with a context of its own."""
+
+    error_recorder: IErrorRecorder | None = None
+    engine_capability = Fixed(e.EngineCapability.STANDARD, "What the plan may hold.")
+    hardware_compatibility_level = Fixed(
+        e.HardwareCompatibilityLevel.NONE, "The plan is for the machine that made it."
+    )
+    has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
+    num_aux_streams = Fixed(0, "A run uses one stream.")
+    tactic_sources = Fixed(0, "Tuning tries every library that is there.")
+    # Weights stay on the device while the engine lives.
+    streamable_weights_size = Fixed(0, "Weights are not streamed.")
+    weight_streaming_budget = Fixed(0, "Weights are not streamed.")
+    weight_streaming_budget_v2 = Fixed(0, "Weights are not streamed.")
+    minimum_weight_streaming_budget = Fixed(0, "Weights are not streamed.")
+    weight_streaming_scratch_memory_size = Fixed(0, "Weights are not streamed.")
+    _allocator: IGpuAllocator | None = None
+    _logger: ILogger | None = None
+    _context_class: type[IExecutionContext]
+
+    @property
+    def name(self) -> str:
+        """Name of the network."""
+        return self._name()
+
+    @property
+    def refittable(self) -> bool:
+        """Whether a Refitter can replace weights."""
+        return self._refittable()
+
+    @property
+    def device(self) -> str | None:
+        """Device that the plan is for."""
+        return self._device()
+
+    @property
+    def num_layers(self) -> int:
+        """Number of steps."""
+        return self._layer_count()
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        """Number of profiles."""
+        return self._profile_count()
+
+    @property
+    def device_memory_size(self) -> int:
+        """Bytes that a context allocates for the largest profile, which prepares it."""
+        sizes = [self._context_bytes(i) for i in range(self._profile_count())]
+        return max(sizes, default=0)
+
+    device_memory_size_v2 = device_memory_size
+
+    def get_device_memory_size_for_profile(self, profile_index: int) -> int:
+        """Bytes for intermediate tensors and workspaces at a profile's maximum."""
+        return self._context_bytes(profile_index)
+
+    get_device_memory_size_for_profile_v2 = get_device_memory_size_for_profile
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        """0: weights are not streamed."""
+        return 0
+
+    @property
+    def profiling_verbosity(self) -> e.ProfilingVerbosity:
+        """DETAILED if the plan tells what was considered for each layer."""
+        if any(self._layer_report(i) for i in range(self._layer_count())):
+            return e.ProfilingVerbosity.DETAILED
+        return e.ProfilingVerbosity.LAYER_NAMES_ONLY
+
+    def _layer_report(self, layer: int) -> bool:
+        text = self._inspect(None, layer, 1)
+        return bool(json.loads(text)["Alternatives"])
+
+    @recorded
+    def create_execution_context(
+        self,
+        strategy: e.ExecutionContextAllocationStrategy | IRuntimeConfig = (
+            e.ExecutionContextAllocationStrategy.STATIC
+        ),
+        *,
+        runtime_config: IRuntimeConfig | None = None,
+    ) -> IExecutionContext:
+        """A context: one stream of runs. Memory is allocated when a run first needs it,
+        for the shapes of that run; USER_MANAGED: the caller gives it by
+        set_device_memory."""
+        config = runtime_config or (
+            strategy if isinstance(strategy, IRuntimeConfig) else None
+        )
+        if config is None:
+            config = IRuntimeConfig(strategy)  # type: ignore[arg-type]
+        context = _rabbet.create_context(self._context_class, self)
+        context._config = config
+        context._logger = self._logger
+        context.error_recorder = self.error_recorder
+        if config._strategy is e.ExecutionContextAllocationStrategy.USER_MANAGED:
+            context._set_memory(0, 0)
+        return context
+
+    def create_execution_context_without_device_memory(self) -> IExecutionContext:
+        """A context whose memory the caller gives by set_device_memory."""
+        return self.create_execution_context(
+            e.ExecutionContextAllocationStrategy.USER_MANAGED
+        )
+
+    def create_runtime_config(self) -> IRuntimeConfig:
+        """Settings of a context."""
+        return IRuntimeConfig()
+
+    def create_serialization_config(self) -> ISerializationConfig:
+        """Settings of serialize_with_config."""
+        return ISerializationConfig()
+
+    def get_engine_stat(
+        self, stat: e.EngineStat = e.EngineStat.TOTAL_WEIGHTS_SIZE
+    ) -> int:
+        """Bytes of all constants, or of those that the plan was stripped of."""
+        return self._weight_bytes()[int(e.EngineStat(stat))]
+
+    def create_engine_inspector(self) -> EngineInspector:
+        """An inspector of this engine."""
+        return EngineInspector(self)
+
+    def serialize(self) -> _rabbet.IHostMemory:
+        """The plan, with the weights in use; a view that keeps the engine alive, and
+        shows what a later refit writes."""
+        return self._plan()
+
+    @recorded
+    def serialize_with_config(
+        self, config: ISerializationConfig
+    ) -> _rabbet.IHostMemory:
+        """The plan; EXCLUDE_WEIGHTS leaves out the weights that can be refitted."""
+        if config.get_flag(e.SerializationFlag.EXCLUDE_WEIGHTS):
+            return self._stripped_plan()
+        return self._plan()
+
+    def is_debug_tensor(self, name: str) -> bool:
+        """Whether a tensor was marked by INetworkDefinition.mark_debug."""
+        return name in self._debug_names()
+
+
+class IExecutionContext(_rabbet.Context, Managed):
+    """One stream of runs of an engine; for one thread at a time."""
+
+    name = ""
+    error_recorder: IErrorRecorder | None = None
+    debug_sync = Fixed(False, "Errors tell the layer anyway.")
+    persistent_cache_limit = Fixed(0, "No device here has such a cache.")
+    enqueue_emits_profile = True
+    _profiler: IProfiler | None = None
+    _nvtx_verbosity = e.ProfilingVerbosity.LAYER_NAMES_ONLY
+    _config: IRuntimeConfig = IRuntimeConfig()
+    _temporary_allocator: IGpuAllocator | None = None
+    _debug_listener: IDebugListener | None = None
+    _debug_states: dict[str, bool] | None = None
+    _consumed_event = 0
+    _logger: ILogger | None = None
+    _allocators: dict[str, IOutputAllocator | None] | None = None
+
+    @property
+    def engine(self) -> ICudaEngine:
+        """The engine that it runs."""
+        return self._keep()
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of a run."""
+        return self._threads()
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._set_threads(count)
+
+    @property
+    def graphs(self) -> bool:
+        """Whether runs are recorded into CUDA graphs and replayed; off at first.
+
+        Runs whose shapes and addresses come again are then one launch. Plugins are
+        recorded if `capturable=True` says that they may be, or if a trial has shown
+        it; what cannot be recorded runs in between, and the log names it.
+        """
+        return self._graphs()
+
+    @graphs.setter
+    def graphs(self, on: bool) -> None:
+        self._set_graphs(_flag(on, "graphs"))
+
+    @property
+    def check_finite(self) -> bool:
+        """Whether runs look at what each step writes, and raise FailedPreconditionError
+        at the first that makes an infinity or NaN of finite numbers; off at first."""
+        return self._checks_finite()
+
+    @check_finite.setter
+    def check_finite(self, on: bool) -> None:
+        self._set_check_finite(_flag(on, "check_finite"))
+
+    @property
+    def graph_info(self) -> GraphInfo:
+        """Steps of the last run by graphs and without; recordings and replays so
+        far."""
+        return GraphInfo(*self._graph_info())
+
+    @property
+    def active_optimization_profile(self) -> int:
+        """Index of the profile in use."""
+        return self._profile()
+
+    @active_optimization_profile.setter
+    def active_optimization_profile(self, index: int) -> None:
+        self._set_profile(index)
+
+    def set_optimization_profile_async(
+        self, profile_index: int, stream_handle: int = 0
+    ) -> bool:
+        """Chooses a profile."""
+        self._set_profile(profile_index)
+        return True
+
+    @recorded
+    def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
+        """Shape of a dynamic input; the error names the profile's range."""
+        self._set_shape(name, tuple(Dims(shape)))
+        return True
+
+    def get_tensor_shape(self, name: str) -> Dims:
+        """Shape as far as it is known; -1 elsewhere."""
+        return Dims(self._shape(name))
+
+    def get_tensor_strides(self, name: str) -> Dims:
+        """Elements from one index to the next on each axis."""
+        shape = self._shape(name)
+        format_ = self.engine.get_tensor_format(name)
+        if format_ is e.TensorFormat.HWC and len(shape) >= 3:
+            order = [0, *range(2, len(shape)), 1]
+        elif format_ is e.TensorFormat.LINEAR:
+            order = list(range(len(shape)))
+        else:
+            raise NotImplementedError(f"'{name}' is in {format_}: it has no strides")
+        strides, step = [0] * len(shape), 1
+        for axis in reversed(order):
+            strides[axis] = step
+            step *= shape[axis]
+        return Dims(strides)
+
+    @recorded
+    def set_tensor_address(self, name: str, memory: int) -> bool:
+        """Where a run reads or writes; kept between runs."""
+        self._set_address(name, memory)
+        return True
+
+    def get_tensor_address(self, name: str) -> int:
+        """The address that was set, or 0."""
+        return self._address(name) or 0
+
+    def get_max_output_size(self, name: str) -> int:
+        """Bytes that an output needs at the present input shapes."""
+        return self._bytes(name)
+
+    @recorded
+    def infer_shapes(self) -> list[str]:
+        """Names of inputs whose shape or address is missing; none: all is there."""
+        return [self.engine.get_tensor_name(i) for i in self._infer()]
+
+    @property
+    def all_shape_inputs_specified(self) -> bool:
+        """Whether every input whose values shapes need has an address."""
+        return not any(
+            self.engine.is_shape_inference_io(n) for n in self.infer_shapes()
+        )
+
+    @property
+    def all_binding_shapes_specified(self) -> bool:
+        """Whether every input has a shape."""
+        return not self.infer_shapes()
+
+    @recorded
+    def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
+        """Asked for an output's memory in each run; None: the address is used."""
+        if output_allocator is not None and not isinstance(
+            output_allocator, IOutputAllocator
+        ):
+            raise TypeError(
+                f"expected an IOutputAllocator for '{name}', got {output_allocator!r}"
+            )
+        self._set_allocator(name, output_allocator)
+        if self._allocators is None:
+            self._allocators = {}
+        self._allocators[name] = output_allocator
+        return True
+
+    def get_output_allocator(self, name: str) -> IOutputAllocator | None:
+        """The allocator that was set."""
+        return (self._allocators or {}).get(name)
+
+    @property
+    def profiler(self) -> IProfiler | None:
+        """Told the time of each layer after each run."""
+        return self._profiler
+
+    @profiler.setter
+    def profiler(self, profiler: IProfiler | None) -> None:
+        if profiler is not None and not isinstance(profiler, IProfiler):
+            raise TypeError(
+                "profiler: expected a class derived from rabbet.IProfiler, got "
+                f"{profiler!r}"
+            )
+        self._set_profiler(profiler)
+        self._profiler = profiler
+
+    # ---- Memory
+
+    def get_runtime_config(self) -> IRuntimeConfig:
+        """The settings with which it was made."""
+        return self._config
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        """Memory for intermediate tensors and workspaces, which the caller keeps while
+        the context uses it: at least update_device_memory_size_for_shapes(), or
+        get_device_memory_size_for_profile(i) for any shape of a profile."""
+        self._set_memory(int(memory), int(size))
+
+    def _put_device_memory(self, memory: int) -> None:
+        self._set_memory(
+            int(memory), self.engine.get_device_memory_size_for_profile(self._profile())
+        )
+
+    device_memory = property(
+        None, _put_device_memory, doc="set_device_memory, with the profile's size."
+    )
+
+    @recorded
+    def update_device_memory_size_for_shapes(self) -> int:
+        """Bytes that a run with the present input shapes needs; prepares the run."""
+        return self._memory_bytes()
+
+    @property
+    def temporary_allocator(self) -> IGpuAllocator | None:
+        """Asked for the context's memory, in place of the engine's allocator."""
+        return self._temporary_allocator
+
+    @temporary_allocator.setter
+    def temporary_allocator(self, allocator: IGpuAllocator | None) -> None:
+        check_allocator(allocator, "temporary_allocator")
+        self._set_device_allocator(allocator)
+        self._temporary_allocator = allocator
+
+    # ---- Debug tensors
+
+    def set_debug_listener(self, listener: IDebugListener | None) -> bool:
+        """Told each debug tensor whose state is on, in each run; None: nobody."""
+        if listener is not None and not isinstance(listener, IDebugListener):
+            raise TypeError(f"expected an IDebugListener, got {listener!r}")
+        self._set_debug_listener(listener)
+        self._debug_listener = listener
+        return True
+
+    def get_debug_listener(self) -> IDebugListener | None:
+        """The listener that was set."""
+        return self._debug_listener
+
+    def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
+        """Switches a debug tensor on or off."""
+        self._set_debug_state(name, _flag(flag, "flag"))
+        return True
+
+    def get_debug_state(self, name: str) -> bool:
+        """Whether a debug tensor is on."""
+        return self._debug_state(name)
+
+    def set_all_tensors_debug_state(self, flag: bool) -> bool:
+        """Switches all debug tensors on or off, and those between kernels if the network
+        marked them (mark_unfused_tensors_as_debug_tensors)."""
+        on = _flag(flag, "flag")
+        for name in self.engine._debug_names():
+            self._set_debug_state(name, on)
+        with contextlib.suppress(FailedPreconditionError):  # they were not marked
+            self._set_debug_state(None, on)
+        return True
+
+    @property
+    def unfused_tensors_debug_state(self) -> bool:
+        """Whether all tensors between kernels are told to the listener as well."""
+        return self._debug_state(None)
+
+    @unfused_tensors_debug_state.setter
+    def unfused_tensors_debug_state(self, flag: bool) -> None:
+        self._set_debug_state(None, _flag(flag, "unfused_tensors_debug_state"))
+
+    # ---- Streams
+
+    def set_input_consumed_event(self, event: int) -> bool:
+        """A CUDA event, recorded in each run when the inputs may be written again;
+        0: none."""
+        self._set_consumed_event(int(event))
+        self._consumed_event = int(event)
+        return True
+
+    def get_input_consumed_event(self) -> int:
+        """The event that was set."""
+        return self._consumed_event
+
+    @no_effect("a run uses one stream")
+    def set_aux_streams(self, aux_streams: Iterable[int]) -> None:
+        """Accepted: runs need no streams beside their own."""
+        for stream in aux_streams:
+            operator.index(stream)
+
+    @refused("a plan runs on one device")
+    def set_communicator(self, communicator: Any) -> bool:  # type: ignore[empty-body]
+        """Connects devices."""
+
+    @property
+    @no_effect("runs make no NVTX ranges")
+    def nvtx_verbosity(self) -> e.ProfilingVerbosity:
+        """The one that was set."""
+        return self._nvtx_verbosity
+
+    @nvtx_verbosity.setter
+    def nvtx_verbosity(self, verbosity: e.ProfilingVerbosity) -> None:
+        self._nvtx_verbosity = e.ProfilingVerbosity(verbosity)
+
+    def report_to_profiler(self) -> bool:
+        """Accepted: each run reports by itself."""
+        return True
+
+    @recorded
+    def prepare(self) -> bool:
+        """Makes kernels and memory ready for the shapes and addresses that are set, so
+        that the next run can be captured into a CUDA graph.
+
+        It happens by itself as soon as all addresses are set and the shape of each
+        dynamic input was set since the last run, save where shapes depend on values of
+        inputs. A run with something left to prepare refuses to be captured; no run can
+        be captured if sizes in the plan depend on data.
+        """
+        self._prepare()
+        return True
+
+    # Without the decorator, as calls of small plans would notice it.
+    def execute_async_v3(self, stream_handle: int = 0) -> bool:
+        """Runs on a stream; on the CPU (stream 0) it is done when this returns."""
+        try:
+            self._execute(stream_handle)
+        except Exception as error:
+            report(self, error)
+            raise
+        return True
+
+    @recorded
+    def execute_v2(self, bindings: Iterable[int]) -> bool:
+        """Runs with addresses in the order of get_tensor_name."""
+        if not isinstance(bindings, Iterable):
+            raise TypeError(f"bindings: expected a list of addresses, got {bindings!r}")
+        addresses = list(bindings)
+        count = self.engine.num_io_tensors
+        if len(addresses) != count:
+            raise ValueError(
+                f"execute_v2 takes {count} addresses, one for each input and output; "
+                f"got {len(addresses)}"
+            )
+        for i, address in enumerate(addresses):
+            self._set_address(self.engine.get_tensor_name(i), int(address))
+        self._execute(0)
+        self._check(0)  # assertions: the run is to be done when this returns
+        return True
+
+
+ICudaEngine._context_class = IExecutionContext
+
+
+class EngineInspector:
+    """Tells what a plan does."""
+
+    error_recorder: IErrorRecorder | None = None
+    execution_context: IExecutionContext | None = None
+
+    def __init__(self, engine: ICudaEngine) -> None:
+        self._engine = engine
+
+    def _inspect(self, layer: int, format: e.LayerInformationFormat) -> str:
+        as_json = e.LayerInformationFormat(format) is e.LayerInformationFormat.JSON
+        return self._engine._inspect(self.execution_context, layer, int(as_json))
+
+    def get_engine_information(
+        self, format: e.LayerInformationFormat = e.LayerInformationFormat.ONELINE
+    ) -> str:
+        """All layers."""
+        return self._inspect(-1, format)
+
+    def get_layer_information(
+        self,
+        layer_index: int,
+        format: e.LayerInformationFormat = e.LayerInformationFormat.ONELINE,
+    ) -> str:
+        """One layer."""
+        if not 0 <= layer_index < self._engine.num_layers:
+            raise IndexError(
+                f"layer {layer_index}: the engine has {self._engine.num_layers}"
+            )
+        return self._inspect(layer_index, format)
+
+    def as_dict(self) -> Any:
+        """All layers as parsed JSON."""
+        return json.loads(self._inspect(-1, e.LayerInformationFormat.JSON))

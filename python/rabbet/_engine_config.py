@@ -1,0 +1,69 @@
+"""Settings of contexts, and of engines that are serialized again."""
+
+from __future__ import annotations
+
+from . import _enums as e
+
+
+class IRuntimeConfig:
+    """Settings of a context: made by ICudaEngine.create_runtime_config."""
+
+    __slots__ = ("_strategy",)
+
+    def __init__(
+        self,
+        strategy: e.ExecutionContextAllocationStrategy = (
+            e.ExecutionContextAllocationStrategy.STATIC
+        ),
+    ) -> None:
+        self._strategy = e.ExecutionContextAllocationStrategy(strategy)
+
+    def set_execution_context_allocation_strategy(
+        self,
+        strategy: e.ExecutionContextAllocationStrategy = (
+            e.ExecutionContextAllocationStrategy.STATIC
+        ),
+    ) -> None:
+        """Who allocates the context's memory."""
+        self._strategy = e.ExecutionContextAllocationStrategy(strategy)
+
+    def get_execution_context_allocation_strategy(
+        self,
+    ) -> e.ExecutionContextAllocationStrategy:
+        """Who allocates the context's memory."""
+        return self._strategy
+
+
+class ISerializationConfig:
+    """Contents of a serialized engine: made by ICudaEngine.create_serialization_config."""
+
+    __slots__ = ("_flags",)
+
+    def __init__(self) -> None:
+        self._flags = 0
+
+    @property
+    def flags(self) -> int:
+        """Bits 1 << SerializationFlag."""
+        return self._flags
+
+    @flags.setter
+    def flags(self, bits: int) -> None:
+        known = sum(1 << int(flag) for flag in e.SerializationFlag)
+        if not 0 <= bits <= known:
+            raise ValueError(f"{bits:#x} are not bits 1 << SerializationFlag")
+        self._flags = int(bits)
+
+    def set_flag(self, flag: e.SerializationFlag) -> bool:
+        """Sets a flag."""
+        self._flags |= 1 << int(e.SerializationFlag(flag))
+        return True
+
+    def clear_flag(self, flag: e.SerializationFlag) -> bool:
+        """Clears a flag."""
+        self._flags &= ~(1 << int(e.SerializationFlag(flag)))
+        return True
+
+    def get_flag(self, flag: e.SerializationFlag) -> bool:
+        """Whether a flag is set."""
+        return bool(self._flags >> int(e.SerializationFlag(flag)) & 1)
