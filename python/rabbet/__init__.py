@@ -105,6 +105,10 @@ from ._classes._sym import (
     ISymExprs,
     KernelLaunchParams,
 )
+from ._compile import (
+    compile,
+    load,
+)
 from ._composites import (
     ILRNLayer,
     IOneHotLayer,
@@ -166,11 +170,7 @@ from ._loops import (
     IRecurrenceLayer,
     ITripLimitLayer,
 )
-from ._model import (
-    Model,
-    compile,
-    load,
-)
+from ._model import Model
 from ._network import (
     INetworkDefinition,
 )

@@ -1,8 +1,9 @@
-"""Options that are true or false, integers, or texts."""
+"""Options that are true or false, integers, texts, or paths."""
 
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 from ._errors import OutOfRangeError
@@ -39,3 +40,11 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a str, got {value!r}")
     return value
+
+
+def file_path(file: Any, name: str) -> str:
+    """The option's value, the path of a file."""
+    try:
+        return os.fsdecode(file)
+    except TypeError:
+        raise TypeError(f"{name}: expected the path of a file, got {file!r}") from None
