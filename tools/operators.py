@@ -4,10 +4,13 @@
     python tools/operators.py --update   writes them
 
 The catalogue is src/ops/: the built command tells it (`rabbet ops --json`; $RABBET_BUILD is
-the build's folder, build/ if it is not set), docs.def the texts. Written are:
+the build's folder, build/ if it is not set), ops.def the texts. Kernels are those of
+src/device/kernels.def, ONNX operators those of which src/onnx makes the layer. Written are:
 
     python/rabbet/_operator_enums.py   enumerations of attributes
     python/rabbet/_layers.py           layers, with attributes as properties
+    docs/reference/operators.md        the page of operators
+    src/cli/op_facts.def               kernels and ONNX operators, for the command
 
 Enumerations, their members, layers and properties are those that TensorRT has, too
 (docs/reference/names.tsv). What differs from an attribute's plain value is written by hand,
@@ -18,6 +21,7 @@ properties are left out here.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -45,6 +49,7 @@ class Enumeration(NamedTuple):
 # ---- What is known ---------------------------------------------------------
 
 
+@functools.cache
 def catalogue() -> list[dict[str, Any]]:
     """The operators, as the command tells them."""
     build = Path(os.environ.get("RABBET_BUILD") or ROOT / "build")
@@ -55,14 +60,14 @@ def catalogue() -> list[dict[str, Any]]:
     for op in found:
         for what in (op, *op["attributes"]):
             if not what["doc"]:
-                raise ValueError(f"docs.def lacks '{what['name']}' of '{op['name']}'")
+                raise ValueError(f"ops.def lacks '{what['name']}' of '{op['name']}'")
     return found
 
 
 def enumerations() -> dict[str, Enumeration]:
-    """Those of docs.def."""
+    """Those of ops.def."""
     found: dict[str, Enumeration] = {}
-    text = (ROOT / "src/ops/docs.def").read_text()
+    text = (ROOT / "src/ops/ops.def").read_text()
     row = r"^RABBET_(ENUM|VALUE)_DOC\((\w+),((?:\s*\"(?:[^\"\\]|\\.)*\")+)\)"
     for kind, name, literals in re.findall(row, text, re.M):
         doc = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"')
@@ -80,6 +85,51 @@ def tensorrt() -> dict[str, dict[str, str]]:
         owner, member, _, more = line.split("\t")
         found.setdefault(owner, {})[member] = more
     return found
+
+
+@functools.cache
+def kernels(device: str) -> dict[str, str]:
+    """Formats of a device's kernels by operator: LINEAR or ANY."""
+    text = (ROOT / "src/device/kernels.def").read_text()
+    found: dict[str, str] = {}
+    row = rf'^RABBET_{device.upper()}_KERNEL\(\w+, (LINEAR|ANY),\s*"([^"]*)"'
+    for formats, ops in re.findall(row, text, re.M):
+        for op in ops.split():
+            found[op] = "ANY" if "ANY" in (formats, found.get(op)) else "LINEAR"
+    return found
+
+
+@functools.cache
+def onnx_operators() -> dict[str, list[str]]:
+    """ONNX operators by the operator that their import may make: those named in calls of
+    their import functions, and of what these call. What index.c makes for itself, layers
+    that compute shapes, is not counted."""
+    names = set(re.findall(r"RABBET_OP\(\w+, (\w+)", (ROOT / "src/ops/ops.def").read_text()))
+    define = r"^(?:static )?[\w*]+[ *]+(rabbet_onnx_\w+)\([^;{}]*\) \{(.*?)^\}"
+    bodies, home, table = {}, {}, []
+    for path in sorted((ROOT / "src/onnx").glob("*.c")):
+        text = re.sub(r"//[^\n]*", "", path.read_text())
+        table += re.findall(r"^ +RABBET_ONNX_OP\((\w+),\s*(\w+)", text, re.M)
+        for name, body in re.findall(define, text, re.M | re.S):
+            bodies[name], home[name] = body, path.name
+
+    def made(function: str, seen: set[str]) -> set[str]:
+        if function in seen or function not in bodies:
+            return set()
+        seen.add(function)
+        body = bodies[function]
+        calls = re.findall(r'\b(rabbet_onnx_\w+)\(\s*&?\w+,\s*"(\w+)"', body)
+        found = {op for call, op in calls if not re.search("attr|enumerator", call)}
+        if home[function] != "index.c":
+            for call in re.findall(r"\brabbet_onnx_\w+\b", body):
+                found |= made(call, seen)
+        return found & names
+
+    by_op: dict[str, list[str]] = {}
+    for onnx, function in table:
+        for op in made(f"rabbet_onnx_import_{function}", set()):
+            by_op.setdefault(op, []).append(onnx)
+    return {op: sorted(found) for op, found in by_op.items()}
 
 
 # ---- Text ------------------------------------------------------------------
@@ -123,7 +173,7 @@ def _enumeration(name: str, known: Enumeration, members: dict[str, str]) -> str:
     lines = [f"class {name}(_Enum):", _wrapped(f'"""{known.doc}', "    ", "    "), ""]
     for member in members:
         if member not in known.values:
-            raise ValueError(f"docs.def lacks value '{member}' of '{name}'")
+            raise ValueError(f"ops.def lacks value '{member}' of '{name}'")
         lines.append(_wrapped(f"{member}: {known.values[member]}", " " * 4, " " * 8))
     lines += ['    """', ""]
     lines += [f"    {member} = {number}" for member, number in members.items()]
@@ -269,11 +319,139 @@ def _import_order(name: str) -> tuple[int, str]:
     return kind, name.lower()
 
 
+# ---- Facts for the command -------------------------------------------------
+
+
+def facts() -> str:
+    """src/cli/op_facts.def."""
+    cpu, cuda, onnx = kernels("cpu"), kernels("cuda"), onnx_operators()
+    lines = [
+        "// RABBET_OP_FACTS(operator, formats of kernels for the CPU, for CUDA, ONNX",
+        "// operators). Written by tools/operators.py; not edited by hand.",
+    ]
+    for op in sorted({*cpu, *cuda, *onnx}):
+        made = " ".join(onnx.get(op, []))
+        texts = ", ".join(f'"{text}"' for text in (cpu.get(op, ""), cuda.get(op, "")))
+        lines.append(f"RABBET_OP_FACTS({op}, {texts},")
+        parts = textwrap.wrap(made, 70) or [""]
+        quoted = [f'    "{part}{" " * (part is not parts[-1])}"' for part in parts]
+        lines.append("\n".join(quoted) + ")")
+    return "\n".join(lines) + "\n"
+
+
+# ---- The page --------------------------------------------------------------
+
+_INTRO = """# Operators
+
+The operators of networks, as `rabbet ops` lists them, with operands, attributes and what they
+stand for. Names and numbers are TensorRT's where it has the layer.
+`python tools/operators.py --update` makes this page from `src/ops`.
+
+- **Kernels**: devices with kernels of their own. They compute in the format LINEAR, those
+  marked "any format" also in some with channels last or in blocks. On the CPU an operator
+  without kernels is computed by its reference kernel. Kernels of several layers at once are
+  not listed.
+- **ONNX**: operators whose import may make the layer ([their table](onnx_operators.md)).
+  Layers that only compute shapes are not counted.
+- A **shape** input is one whose values the output's shape depends on. An output that is
+  **hidden** is not the layer's: it says how many elements a run finds.
+"""
+
+
+def _table(head: str, rows: list[str]) -> list[str]:
+    return ["", head, re.sub(r"[^|]+", "---", head), *rows] if rows else []
+
+
+def _operands(kind: str, operands: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for i, one in enumerate(operands):
+        marks = [mark for mark in ("optional", "shape", "hidden") if one[mark]]
+        marks += ["one or more"] * one["variadic"]
+        more = f" ({', '.join(marks)})" if marks else ""
+        types = one["types"].replace(" ", ", ")
+        rows.append(f"| {kind} {i} | `{one['name']}`{more} | {types} |")
+    return rows
+
+
+def _default(attr: dict[str, Any]) -> str:
+    if attr["required"]:
+        return "required"
+    default = attr["default"]
+    if attr["type"] == "bool":
+        return "true" if default else "false"
+    if default in ([], ""):
+        return ""
+    names = {number: name for name, number in attr.get("values", {}).items()}
+    return names.get(default) or f"{default:g}" if default != "inf" else "infinity"
+
+
+def _attribute(attr: dict[str, Any], known: dict[str, Enumeration]) -> str:
+    kind, values = attr["meaning"] or attr["type"], attr.get("values", {})
+    if kind in known and values.keys() >= known[kind].values.keys():
+        values = {}
+    if kind in known:
+        kind = f"[{kind}](#{kind.lower()})"
+    if values:
+        kind += f": {', '.join(values)}"
+    row = f"| `{attr['name']}` | {kind} | {_default(attr)} | {attr['doc']} |"
+    return row.replace("|  |", "| |")
+
+
+def _section(op: dict[str, Any], layer: str, known: dict[str, Enumeration]) -> list[str]:
+    lines = [f"\n## {op['name']}\n", op["doc"] + (f" In Python `{layer}`." if layer else "")]
+    operands = [*_operands("input", op["inputs"]), *_operands("output", op["outputs"])]
+    lines += _table("| operand | name | types |", operands)
+    attributes = [_attribute(attr, known) for attr in op["attributes"]]
+    lines += _table("| attribute | type | default | |", attributes)
+    words = {"ANY": " (any format)", "LINEAR": ""}
+    found = {device: kernels(device).get(op["name"]) for device in ("cpu", "cuda")}
+    devices = [d.upper() + words[formats] for d, formats in found.items() if formats]
+    facts = {
+        "Limits": op["limits"].rstrip("."),
+        "Kernels": ", ".join(devices),
+        "ONNX": ", ".join(onnx_operators().get(op["name"], [])),
+    }
+    for name, text in facts.items():
+        if text:
+            lines += ["", textwrap.fill(f"{name}: {text}.", 96)]
+    return lines
+
+
+def page() -> str:
+    """docs/reference/operators.md."""
+    known = enumerations()
+    layers = {op["name"]: layer for op, layer, _ in _layers()}
+    parts = [_INTRO.rstrip()]
+    for op in catalogue():
+        parts += _section(op, layers.get(op["name"], ""), known)
+    numbers = _numbers(known)
+    parts.append("\n## Enumerations")
+    for name in sorted(known, key=str.lower):
+        parts += [f"\n### {name}\n", known[name].doc]
+        values = known[name].values.items()
+        rows = [f"| {value} | {numbers[name][value]} | {doc} |" for value, doc in values]
+        parts += _table("| value | number | |", rows)
+    return "\n".join(parts) + "\n"
+
+
+def _numbers(known: dict[str, Enumeration]) -> dict[str, dict[str, Any]]:
+    """Of all values: TensorRT's, and those that attributes have."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in known}
+    for name, members in tensorrt().items():
+        found.get(name, {}).update(members)
+    for op in catalogue():
+        for attr in op["attributes"]:
+            found.get(attr["meaning"], {}).update(attr.get("values", {}))
+    return found
+
+
 # ---- Files -----------------------------------------------------------------
 
 FILES = {
     PACKAGE / "_operator_enums.py": enums_module,
     PACKAGE / "_layers.py": layers_module,
+    ROOT / "docs" / "reference" / "operators.md": page,
+    ROOT / "src" / "cli" / "op_facts.def": facts,
 }
 
 

@@ -3,13 +3,13 @@
 #include <string.h>
 
 static const rabbet_op_doc_t rabbet_op_docs[] = {
-#define RABBET_OP_DOC(name, text) {RABBET_DOC_OP, #name, "", text},
+#define RABBET_OP(id, name, text, limits) {RABBET_DOC_OP, #name, limits, text},
 #define RABBET_ATTR_DOC(name, text) {RABBET_DOC_ATTR, #name, "", text},
 #define RABBET_TYPED_ATTR_DOC(name, type, text) \
   {RABBET_DOC_ATTR, #name, #type, text},
 #define RABBET_ENUM_DOC(name, text) {RABBET_DOC_ENUM, #name, "", text},
 #define RABBET_VALUE_DOC(name, text) {RABBET_DOC_VALUE, #name, "", text},
-#include "ops/docs.def"
+#include "ops/ops.def"
 };
 
 static const rabbet_op_doc_t* const rabbet_op_docs_end =
@@ -49,4 +49,16 @@ const rabbet_op_doc_t* rabbet_doc_of_value(const char* type, const char* name) {
   return head == &rabbet_no_doc
              ? head
              : rabbet_doc_below(head + 1, RABBET_DOC_VALUE, name);
+}
+
+const rabbet_op_facts_t* rabbet_facts_of_op(const char* op) {
+  static const rabbet_op_facts_t facts[] = {
+#define RABBET_OP_FACTS(name, cpu, cuda, onnx) {#name, cpu, cuda, onnx},
+#include "cli/op_facts.def"
+  };
+  static const rabbet_op_facts_t none = {"", "", "", ""};
+  for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); ++i) {
+    if (!strcmp(facts[i].name, op)) return &facts[i];
+  }
+  return &none;
 }

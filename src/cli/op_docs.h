@@ -1,4 +1,4 @@
-// Documentation of operators (ops/docs.def), by name.
+// Documentation of operators (ops/ops.def) and facts about them, by name.
 #ifndef RABBET_SRC_CLI_OP_DOCS_H_
 #define RABBET_SRC_CLI_OP_DOCS_H_
 
@@ -10,13 +10,24 @@ typedef struct rabbet_op_doc_t {
     RABBET_DOC_VALUE,  // of the enumeration before it
   } kind;
   const char* name;
-  const char* type;  // of attributes: "DataType"; "" if it tells nothing more
+  // Of attributes what their numbers stand for, "DataType"; of operators
+  // limits.
+  const char* more;
   const char* text;
 } rabbet_op_doc_t;
+
+// What tools/operators.py finds in the sources.
+typedef struct rabbet_op_facts_t {
+  const char* name;
+  // Formats of kernels of its own: "LINEAR", "ANY"; "" if there are none.
+  const char *cpu, *cuda;
+  const char* onnx;  // operators that the importer makes it of: "CumSum Unique"
+} rabbet_op_facts_t;
 
 // Without documentation all strings of the result are empty; never NULL.
 const rabbet_op_doc_t* rabbet_doc_of_op(const char* op);
 const rabbet_op_doc_t* rabbet_doc_of_attr(const char* op, const char* attr);
 const rabbet_op_doc_t* rabbet_doc_of_value(const char* type, const char* name);
+const rabbet_op_facts_t* rabbet_facts_of_op(const char* op);
 
 #endif  // RABBET_SRC_CLI_OP_DOCS_H_

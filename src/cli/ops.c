@@ -53,14 +53,40 @@ static void rabbet_op_print_attr(rabbet_strbuf_t* out, const rabbet_op_t* op,
   const rabbet_op_doc_t* doc = rabbet_doc_of_attr(op->name, attr->name);
   rabbet_strbuf_printf(out, "  attr    %-14s %s", attr->name,
                        rabbet_attr_type_name(attr->type));
-  rabbet_op_print_default(out, attr, doc->type);
+  rabbet_op_print_default(out, attr, doc->more);
   rabbet_strbuf_printf(out, ": %s\n", doc->text);
   const rabbet_op_enumerator_t* each = attr->enumerators;
   for (; each && each->name; ++each) {
-    rabbet_strbuf_printf(out, "            %-12s %2lld  %s\n", each->name,
-                         (long long)each->value,
-                         rabbet_doc_of_value(doc->type, each->name)->text);
+    const char* text = rabbet_doc_of_value(doc->more, each->name)->text;
+    rabbet_strbuf_printf(out, "            %-12s %2lld%s%s\n", each->name,
+                         (long long)each->value, *text ? "  " : "", text);
   }
+}
+
+// "CPU in any format, CUDA"; nothing where there is only the reference kernel.
+static void rabbet_op_print_kernels(rabbet_strbuf_t* out,
+                                    const rabbet_op_facts_t* facts) {
+  const char* const formats[] = {facts->cpu, facts->cuda};
+  static const char* const devices[] = {"CPU", "CUDA"};
+  const char* separator = "";
+  for (size_t i = 0; i < 2; ++i) {
+    if (!*formats[i]) continue;
+    rabbet_strbuf_printf(out, "%s%s%s", separator, devices[i],
+                         strcmp(formats[i], "ANY") ? "" : " in any format");
+    separator = ", ";
+  }
+}
+
+static void rabbet_op_print_facts(rabbet_strbuf_t* out, const rabbet_op_t* op) {
+  const rabbet_op_facts_t* facts = rabbet_facts_of_op(op->name);
+  const char* limits = rabbet_doc_of_op(op->name)->more;
+  if (*limits) rabbet_strbuf_printf(out, "  limits  %s\n", limits);
+  if (*facts->cpu || *facts->cuda) {
+    rabbet_strbuf_printf(out, "  kernels ");
+    rabbet_op_print_kernels(out, facts);
+    rabbet_strbuf_printf(out, "\n");
+  }
+  if (*facts->onnx) rabbet_strbuf_printf(out, "  ONNX    %s\n", facts->onnx);
 }
 
 static void rabbet_op_print(rabbet_strbuf_t* out, const rabbet_op_t* op) {
@@ -75,6 +101,7 @@ static void rabbet_op_print(rabbet_strbuf_t* out, const rabbet_op_t* op) {
   for (size_t i = 0; i < op->attr_count; ++i) {
     rabbet_op_print_attr(out, op, &op->attrs[i]);
   }
+  rabbet_op_print_facts(out, op);
 }
 
 // ---- JSON ------------------------------------------------------------------
@@ -145,15 +172,23 @@ static void rabbet_op_json_attrs(rabbet_strbuf_t* out, const rabbet_op_t* op) {
     rabbet_strbuf_printf(out, "%s{\"name\": ", i ? ", " : "");
     rabbet_strbuf_json_string(out, attr->name);
     rabbet_op_json_text(out, "type", rabbet_attr_type_name(attr->type));
-    rabbet_op_json_text(out, "meaning", doc->type);
+    rabbet_op_json_text(out, "meaning", doc->more);
     rabbet_op_json_text(out, "doc", doc->text);
     rabbet_strbuf_printf(out, ", \"required\": %s",
                          attr->required ? "true" : "false");
-    rabbet_op_json_default(out, attr, doc->type);
+    rabbet_op_json_default(out, attr, doc->more);
     rabbet_op_json_values(out, attr);
     rabbet_strbuf_printf(out, "}");
   }
   rabbet_strbuf_printf(out, "]");
+}
+
+static void rabbet_op_json_facts(rabbet_strbuf_t* out, const rabbet_op_t* op) {
+  const rabbet_op_facts_t* facts = rabbet_facts_of_op(op->name);
+  rabbet_op_json_text(out, "limits", rabbet_doc_of_op(op->name)->more);
+  rabbet_op_json_text(out, "cpu_formats", facts->cpu);
+  rabbet_op_json_text(out, "cuda_formats", facts->cuda);
+  rabbet_op_json_text(out, "onnx", facts->onnx);
 }
 
 static void rabbet_op_json(rabbet_strbuf_t* out, const rabbet_op_t* op) {
@@ -163,6 +198,7 @@ static void rabbet_op_json(rabbet_strbuf_t* out, const rabbet_op_t* op) {
   rabbet_op_json_operands(out, "inputs", op->inputs, op->input_count);
   rabbet_op_json_operands(out, "outputs", op->outputs, op->output_count);
   rabbet_op_json_attrs(out, op);
+  rabbet_op_json_facts(out, op);
   rabbet_strbuf_printf(out, "}");
 }
 

@@ -3,14 +3,12 @@
 
 #include "ops/op.h"
 
-#define RABBET_OP(id, name) extern const rabbet_op_t rabbet_op_##name;
+#define RABBET_OP(id, name, ...) extern const rabbet_op_t rabbet_op_##name;
 #include "ops/ops.def"
-#undef RABBET_OP
 
 static const rabbet_op_t* const rabbet_ops[RABBET_OP_COUNT] = {
-#define RABBET_OP(id, name) [RABBET_OP_##id] = &rabbet_op_##name,
+#define RABBET_OP(id, name, ...) [RABBET_OP_##id] = &rabbet_op_##name,
 #include "ops/ops.def"
-#undef RABBET_OP
 };
 
 const rabbet_op_t* rabbet_op_get(rabbet_op_id_t id) {

@@ -1,7 +1,6 @@
 // The operator catalogue: all that the project knows of an operator, once.
 //
-// docs/adding_an_operator.md lists the files of one. Documentation is in
-// docs.def: the library has none.
+// docs/adding_an_operator.md lists the files of one.
 #ifndef RABBET_SRC_OPS_OP_H_
 #define RABBET_SRC_OPS_OP_H_
 
@@ -153,9 +152,8 @@ struct rabbet_op_t {
 // ---- The catalogue ---------------------------------------------------------
 
 typedef enum rabbet_op_id_t {
-#define RABBET_OP(id, name) RABBET_OP_##id,
+#define RABBET_OP(id, ...) RABBET_OP_##id,
 #include "ops/ops.def"
-#undef RABBET_OP
   RABBET_OP_COUNT,
 } rabbet_op_id_t;
 

@@ -204,6 +204,45 @@ rabbet_group_t kernel_case_group(kernel_case_t* c) {
 
 // ---- Candidates ------------------------------------------------------------
 
+static const struct {
+  const char *device, *formats, *ops;
+} kernel_rows[] = {
+#define RABBET_CPU_KERNEL(class, formats, ops) {"cpu", #formats, ops},
+#define RABBET_CUDA_KERNEL(class, formats, ops) {"cuda", #formats, ops},
+#include "device/kernels.def"
+};
+
+static bool kernel_lists(const char* words, const char* word) {
+  size_t length = strlen(word);
+  for (const char* at = words; (at = strstr(at, word)); at += length) {
+    bool begins = at == words || at[-1] == ' ';
+    if (begins && (at[length] == ' ' || !at[length])) return true;
+  }
+  return false;
+}
+
+// Fails where kernels.def does not say that the device computes the case's only
+// layer in the candidate's formats.
+static void kernel_check_row(const kernel_case_t* c,
+                             const rabbet_candidate_t* candidate) {
+  const char* op = c->nodes[0].op->name;
+  const char* kernel = candidate->kernel->name;
+  if (c->node_count > 1 || !strcmp(kernel, "reference") ||
+      !strcmp(kernel, "empty"))
+    return;
+  bool linear = true;
+  for (size_t i = 0; i < c->input_count + c->output_count; ++i)
+    linear &= candidate->tensors[i].format == RABBET_FORMAT_LINEAR;
+  for (size_t i = 0; i < sizeof(kernel_rows) / sizeof(kernel_rows[0]); ++i) {
+    if (!strcmp(kernel_rows[i].device, c->device->kind) &&
+        kernel_lists(kernel_rows[i].ops, op) &&
+        (linear || !strcmp(kernel_rows[i].formats, "ANY")))
+      return;
+  }
+  fail_msg("%s computes '%s'%s; kernels.def does not say so", kernel, op,
+           linear ? "" : " in formats that are not LINEAR");
+}
+
 typedef struct kernel_list_t {
   kernel_case_t* c;
   const kernel_case_filter_t* filter;
@@ -226,6 +265,7 @@ static rabbet_status_t kernel_list_add(void* context,
   if (part && !strstr(candidate->tactic_name, part)) return rabbet_ok();
   assert_true(list->count < list->capacity);
   kernel_case_t* c = list->c;
+  kernel_check_row(c, candidate);
   kernel_case_candidate_t* out = &list->candidates[list->count++];
   size_t boundary = c->input_count + c->output_count;
   out->kernel = candidate->kernel;

@@ -29,10 +29,9 @@ rabbet_cpu_isa_t rabbet_cpu_isa(void);
 // CHW8.
 rabbet_format_t rabbet_cpu_blocked_format(void);
 
-// Every class, one line each in kernels.def.
-#define RABBET_CPU_KERNEL(name) extern const rabbet_kernel_class_t name;
-#include "device/cpu/kernels.def"
-#undef RABBET_CPU_KERNEL
+// Every class, one line each in device/kernels.def.
+#define RABBET_CPU_KERNEL(name, ...) extern const rabbet_kernel_class_t name;
+#include "device/kernels.def"
 
 // ---- Proposing -------------------------------------------------------------
 

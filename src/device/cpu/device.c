@@ -72,9 +72,8 @@ static const char* cpu_signature(rabbet_device_t* base) {
 }
 
 static const rabbet_kernel_class_t* const cpu_classes[] = {
-#define RABBET_CPU_KERNEL(name) &name,
-#include "device/cpu/kernels.def"
-#undef RABBET_CPU_KERNEL
+#define RABBET_CPU_KERNEL(name, ...) &name,
+#include "device/kernels.def"
 };
 
 static const rabbet_kernel_class_t* const* cpu_kernel_classes(

@@ -74,10 +74,9 @@ rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
     inside_;                                                         \
   })
 
-// Every class, one line each in kernels.def.
-#define RABBET_CUDA_KERNEL(name) extern const rabbet_kernel_class_t name;
-#include "device/cuda/kernels.def"
-#undef RABBET_CUDA_KERNEL
+// Every class, one line each in device/kernels.def.
+#define RABBET_CUDA_KERNEL(name, ...) extern const rabbet_kernel_class_t name;
+#include "device/kernels.def"
 
 // ---- Launching -------------------------------------------------------------
 

@@ -207,9 +207,8 @@ static const char* cuda_signature(rabbet_device_t* base) {
 }
 
 static const rabbet_kernel_class_t* const cuda_classes[] = {
-#define RABBET_CUDA_KERNEL(name) &name,
-#include "device/cuda/kernels.def"
-#undef RABBET_CUDA_KERNEL
+#define RABBET_CUDA_KERNEL(name, ...) &name,
+#include "device/kernels.def"
 };
 
 static const rabbet_kernel_class_t* const* cuda_kernel_classes(
