@@ -1,5 +1,6 @@
 // Grouped convolution over one, two or three spatial axes. The kernel is input
 // 1: (maps, channels / groups, spatial...); the bias input 2: (maps).
+#include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 #include "ops/window.h"
@@ -181,6 +182,10 @@ static rabbet_status_t convolution_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+static double convolution_cost(const rabbet_op_eval_t* eval) {
+  return rabbet_cost_kernel(eval, 0);
+}
+
 static const rabbet_op_operand_t convolution_inputs[] = {
     {"input", 0, RABBET_T_FLOATS},
     {"kernel", 0, RABBET_T_FLOATS},
@@ -210,4 +215,5 @@ const rabbet_op_t rabbet_op_convolution = {
     .infer_types = convolution_infer_types,
     .infer_shapes = convolution_infer_shapes,
     .reference = convolution_reference,
+    .cost = convolution_cost,
 };

@@ -14,4 +14,17 @@ RABBET_PRIVATE_API double rabbet_op_steps(const rabbet_op_eval_t* eval);
 // Whether that may be far more than its elements.
 RABBET_PRIVATE_API bool rabbet_op_is_slow(const rabbet_op_t* op);
 
+// ---- For the descriptors' cost ---------------------------------------------
+
+// As numbers that do not overflow; 0 where an extent is not known.
+double rabbet_cost_count(const rabbet_view_t* view);
+// All elements of inputs and outputs, and 1.
+double rabbet_cost_elements(const rabbet_op_eval_t* eval);
+// As many, sorted.
+double rabbet_cost_sorting(const rabbet_op_eval_t* eval);
+// An element is a sum over the kernel but its maps, which are axis `maps`.
+double rabbet_cost_kernel(const rabbet_op_eval_t* eval, int32_t maps);
+// Elements on an axis that an interpolation (rabbet_interpolation_t) visits.
+double rabbet_cost_taps(int64_t mode);
+
 #endif  // RABBET_SRC_OPS_COST_H_

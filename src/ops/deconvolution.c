@@ -1,6 +1,7 @@
 // Grouped deconvolution over one, two or three spatial axes: the gradient of a
 // convolution with respect to its input. The kernel is input 1: (channels, maps
 // / groups, spatial...); the bias input 2: (maps).
+#include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 #include "ops/window.h"
@@ -186,6 +187,10 @@ static rabbet_status_t deconvolution_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+static double deconvolution_cost(const rabbet_op_eval_t* eval) {
+  return rabbet_cost_kernel(eval, 1);
+}
+
 static const rabbet_op_operand_t deconvolution_inputs[] = {
     {"input", 0, RABBET_T_FLOATS},
     {"kernel", 0, RABBET_T_FLOATS},
@@ -216,4 +221,5 @@ const rabbet_op_t rabbet_op_deconvolution = {
     .infer_types = deconvolution_infer_types,
     .infer_shapes = deconvolution_infer_shapes,
     .reference = deconvolution_reference,
+    .cost = deconvolution_cost,
 };

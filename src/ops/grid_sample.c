@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -224,6 +225,14 @@ static rabbet_status_t grid_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+static double grid_sample_cost(const rabbet_op_eval_t* eval) {
+  double taps = rabbet_cost_taps(RABBET_OP_INT(eval, "interpolation_mode"));
+  double steps = rabbet_cost_count(&eval->outputs[0]);
+  for (int32_t i = 2; i < eval->inputs[0].dims.rank; ++i)
+    steps *= taps;
+  return steps + rabbet_cost_elements(eval);
+}
+
 static const rabbet_op_operand_t grid_inputs[] = {{"input", 0, RABBET_T_FLOATS},
                                                   {"grid", 0, RABBET_T_FLOATS}};
 static const rabbet_op_operand_t grid_outputs[] = {
@@ -248,4 +257,5 @@ const rabbet_op_t rabbet_op_grid_sample = {
     .infer_types = grid_infer_types,
     .infer_shapes = grid_infer_shapes,
     .reference = grid_reference,
+    .cost = grid_sample_cost,
 };

@@ -1,5 +1,6 @@
 #include "ops/matrix_multiply.h"
 
+#include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -181,6 +182,15 @@ static rabbet_status_t matrix_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+static double matrix_multiply_cost(const rabbet_op_eval_t* eval) {
+  const rabbet_dims_t* a = &eval->inputs[0].dims;
+  int64_t op = RABBET_OP_INT(eval, "op0");
+  int32_t axis = op == RABBET_MATRIX_TRANSPOSE ? a->rank - 2 : a->rank - 1;
+  double depth = a->rank > 0 && axis >= 0 ? (double)a->d[axis] : 1;
+  return rabbet_cost_elements(eval) +
+         depth * rabbet_cost_count(&eval->outputs[0]);
+}
+
 static const rabbet_op_operand_t matrix_inputs[] = {
     {"input0", 0, RABBET_T_FLOATS | RABBET_T_INDICES},
     {"input1", 0, RABBET_T_FLOATS | RABBET_T_INDICES},
@@ -204,4 +214,5 @@ const rabbet_op_t rabbet_op_matrix_multiply = {
     .infer_types = matrix_infer_types,
     .infer_shapes = matrix_infer_shapes,
     .reference = matrix_reference,
+    .cost = matrix_multiply_cost,
 };

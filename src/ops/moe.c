@@ -12,6 +12,7 @@
 
 #include "core/view.h"
 #include "ops/blocks.h"
+#include "ops/cost.h"
 #include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
@@ -399,6 +400,21 @@ static const rabbet_op_enumerator_t moe_scale_types[] = {
     {"E8M0", RABBET_DTYPE_E8M0},   {NULL, 0},
 };
 // Weights are checked by the rule of types, which says how to give them.
+static double moe_cost(const rabbet_op_eval_t* eval) {
+  const rabbet_dims_t* dims[RABBET_MOE_INPUTS] = {NULL};
+  rabbet_moe_sizes_t sizes;
+  for (size_t i = 0; i < eval->input_count && i < RABBET_MOE_INPUTS; ++i)
+    if (eval->inputs[i].dtype != RABBET_DTYPE_NONE)
+      dims[i] = &eval->inputs[i].dims;
+  rabbet_status_t status = rabbet_moe_resolve(dims, &sizes);
+  bool known = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  if (!known) return rabbet_cost_elements(eval);
+  return rabbet_cost_elements(eval) +
+         3.0 * (double)sizes.tokens * (double)sizes.chosen *
+             (double)sizes.hidden * (double)sizes.inner;
+}
+
 static const rabbet_op_operand_t moe_inputs[] = {
     {"hidden_states", 0, RABBET_T_FLOATS},
     {"selected_experts_for_tokens", RABBET_OPERAND_INDEX, RABBET_T_INDICES},
@@ -438,4 +454,5 @@ const rabbet_op_t rabbet_op_moe = {
     .infer_types = moe_infer_types,
     .infer_shapes = moe_infer_shapes,
     .reference = moe_reference,
+    .cost = moe_cost,
 };

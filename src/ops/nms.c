@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/math.h"
+#include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -283,6 +284,24 @@ static rabbet_status_t nms_reference(const rabbet_op_eval_t* eval) {
   return status;
 }
 
+// Each candidate of a batch is compared with those that are kept.
+static double nms_cost(const rabbet_op_eval_t* eval) {
+  const rabbet_view_t* most = &eval->inputs[RABBET_NMS_MOST];
+  rabbet_nms_t nms;
+  rabbet_status_t status = rabbet_nms_plan(
+      eval->attrs, eval->attr_count, &eval->inputs[RABBET_NMS_BOXES].dims,
+      &eval->inputs[RABBET_NMS_SCORES].dims, most->data, most->dtype, &nms);
+  bool known = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  if (!known) return rabbet_cost_elements(eval);
+  double candidates = (double)nms.boxes * (double)nms.classes;
+  if (nms.limit > 0 && (double)nms.limit < candidates)
+    candidates = (double)nms.limit;
+  double kept = (double)nms.classes * (double)nms.most;
+  if (kept > candidates) kept = candidates;
+  return rabbet_cost_sorting(eval) + (double)nms.batch * candidates * kept;
+}
+
 static const rabbet_op_operand_t nms_inputs[] = {
     {"boxes", 0, RABBET_T_FLOATS},
     {"scores", 0, RABBET_T_FLOATS},
@@ -312,4 +331,5 @@ const rabbet_op_t rabbet_op_nms = {
     .infer_types = nms_infer_types,
     .infer_shapes = nms_infer_shapes,
     .reference = nms_reference,
+    .cost = nms_cost,
 };

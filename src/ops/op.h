@@ -147,6 +147,9 @@ struct rabbet_op_t {
   // Plain, exact, unhurried; FP16 and BF16 are computed in FP32 or better and
   // rounded once. NULL for plugin layers and STRUCTURE.
   rabbet_status_t (*reference)(const rabbet_op_eval_t* eval);
+  // Elements that the reference kernel visits (ops/cost.h). NULL: each of its
+  // inputs' and outputs' once, or as good as once.
+  double (*cost)(const rabbet_op_eval_t* eval);
 };
 
 // ---- The catalogue ---------------------------------------------------------

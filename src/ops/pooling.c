@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/math.h"
+#include "ops/cost.h"
 #include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
@@ -150,6 +151,18 @@ static rabbet_status_t pooling_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+// A window visits elements of the input alone.
+static double pooling_cost(const rabbet_op_eval_t* eval) {
+  const rabbet_dims_t* x = &eval->inputs[0].dims;
+  double steps = rabbet_cost_count(&eval->outputs[0]);
+  size_t count = 0;
+  const int64_t* window =
+      rabbet_attr_ints(eval->attrs, eval->attr_count, "window_size_nd", &count);
+  for (int32_t i = 2; i < x->rank && (size_t)i - 2 < count; ++i)
+    steps *= (double)(window[i - 2] < x->d[i] ? window[i - 2] : x->d[i]);
+  return steps + rabbet_cost_elements(eval);
+}
+
 static const rabbet_op_operand_t pooling_inputs[] = {
     {"input", 0, RABBET_T_FLOATS}};
 static const rabbet_op_operand_t pooling_outputs[] = {
@@ -177,4 +190,5 @@ const rabbet_op_t rabbet_op_pooling = {
     .attr_count = RABBET_OP_COUNT_OF(pooling_attrs),
     .infer_shapes = pooling_infer_shapes,
     .reference = pooling_reference,
+    .cost = pooling_cost,
 };

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "ops/cost.h"
 #include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
@@ -358,6 +359,15 @@ static rabbet_status_t resize_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+static double resize_cost(const rabbet_op_eval_t* eval) {
+  const rabbet_dims_t *x = &eval->inputs[0].dims, *y = &eval->outputs[0].dims;
+  double taps = rabbet_cost_taps(RABBET_OP_INT(eval, "resize_mode"));
+  double steps = rabbet_cost_count(&eval->outputs[0]);
+  for (int32_t i = 0; i < x->rank && i < y->rank; ++i)
+    if (x->d[i] != y->d[i]) steps *= taps;
+  return steps + rabbet_cost_elements(eval);
+}
+
 static const rabbet_op_operand_t resize_inputs[] = {
     {"input", 0, RABBET_T_ANY},
     {"shape", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_SHAPE, RABBET_T_INDICES},
@@ -394,4 +404,5 @@ const rabbet_op_t rabbet_op_resize = {
     .infer_types = resize_infer_types,
     .infer_shapes = resize_infer_shapes,
     .reference = resize_reference,
+    .cost = resize_cost,
 };

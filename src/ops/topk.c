@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ops/cost.h"
 #include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
@@ -142,6 +143,10 @@ static rabbet_status_t topk_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+static double topk_cost(const rabbet_op_eval_t* eval) {
+  return rabbet_cost_sorting(eval);
+}
+
 static const rabbet_op_operand_t topk_inputs[] = {
     {"input", 0, RABBET_T_NUMBERS},
     {"k", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_SHAPE, RABBET_T_INDICES},
@@ -167,4 +172,5 @@ const rabbet_op_t rabbet_op_topk = {
     .infer_types = topk_infer_types,
     .infer_shapes = topk_infer_shapes,
     .reference = topk_reference,
+    .cost = topk_cost,
 };
