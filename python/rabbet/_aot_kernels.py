@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 
 from ._ptx import hidden, kernels, parameters
+from ._rabbet import NUMBERS
 
-# Kinds of arguments; rabbet/plugin.h has them.
-INPUT, OUTPUT, WORKSPACE, INTEGER, BYTES, MAP = range(6)
+# Kinds of arguments.
+INPUT = NUMBERS["PLUGIN_ARG_INPUT"]
+OUTPUT = NUMBERS["PLUGIN_ARG_OUTPUT"]
+WORKSPACE = NUMBERS["PLUGIN_ARG_WORKSPACE"]
+INTEGER = NUMBERS["PLUGIN_ARG_INTEGER"]
+BYTES = NUMBERS["PLUGIN_ARG_BYTES"]
+MAP = NUMBERS["PLUGIN_ARG_TENSOR_MAP"]
 _ELF = b"\x7fELF"
 
 # major and minor: -1 for PTX, 0 for the GPU that is built for; the code.

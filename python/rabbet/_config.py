@@ -19,21 +19,17 @@ from ._layer import ILayer
 from ._managed import Fixed, Kept, Managed, no_effect
 from ._timing_cache import ITimingCache
 
-# rabbet_builder_option_t
-(
-    _FLAGS,
-    _LEVEL,
-    _WORKSPACE,
-    _SAMPLES,
-    _MAX_TACTICS,
-    _VERBOSITY,
-    _THREADS,
-    _MISS,
-    _SOURCE,
-    _SOURCES,
-    _TRY_PLUGINS,
-) = range(11)
-
+_FLAGS = _rabbet.NUMBERS["OPTION_FLAGS"]
+_LEVEL = _rabbet.NUMBERS["OPTION_OPTIMIZATION_LEVEL"]
+_WORKSPACE = _rabbet.NUMBERS["OPTION_WORKSPACE_LIMIT"]
+_SAMPLES = _rabbet.NUMBERS["OPTION_AVG_TIMING"]
+_MAX_TACTICS = _rabbet.NUMBERS["OPTION_MAX_TACTICS"]
+_VERBOSITY = _rabbet.NUMBERS["OPTION_PROFILING_VERBOSITY"]
+_THREADS = _rabbet.NUMBERS["OPTION_THREADS"]
+_MISS = _rabbet.NUMBERS["OPTION_ERROR_ON_TIMING_CACHE_MISS"]
+_SOURCE = _rabbet.NUMBERS["OPTION_KEEP_PLUGIN_SOURCE"]
+_SOURCES = _rabbet.NUMBERS["OPTION_TACTIC_SOURCES"]
+_TRY_PLUGINS = _rabbet.NUMBERS["OPTION_TRY_PLUGINS"]
 
 # Memory pools without effect here, and their limits at first.
 _HINT_POOLS = {

@@ -15,13 +15,9 @@ from ._dims import Dims, Permutation
 from ._errors import AlreadyExistsError, Error, UnsupportedError
 from ._flags import flag
 from ._managed import Fixed
+from ._numbers import FLOATS, INTS
 
 T = TypeVar("T")
-
-# rabbet_attr_type_t of lists, whose type an empty one does not tell.
-INTS = 6
-FLOATS = 7
-TENSOR = 10
 
 # By operator; the modules that define them put them in.
 LAYER_CLASSES: dict[str, type[ILayer]] = {}

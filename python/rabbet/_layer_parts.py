@@ -9,8 +9,9 @@ from typing import Any
 from . import _enums as e
 from ._arrays import dtype_of, from_bytes
 from ._dims import Dims, volume
-from ._layer import TENSOR, ILayer, ITensor, _ints, _number, _Spatial
+from ._layer import ILayer, ITensor, _ints, _number, _Spatial
 from ._managed import Fixed
+from ._numbers import TENSOR
 from ._weights import to_weights
 
 

@@ -22,6 +22,7 @@ from ._flags import flag, text
 from ._layer import ILayer, ITensor, as_found
 from ._loops import ILoop
 from ._managed import Fixed, Managed
+from ._numbers import PREFER_AOT, PREFER_RUNS
 from ._operator_layers import OperatorLayers, Shape
 from ._plugin_base import LayerCall
 from ._plugin_layers import IPluginV2Layer, IPluginV3Layer
@@ -64,7 +65,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
                 "a network can prefer one: PREFER_JIT_PYTHON_PLUGINS or "
                 "PREFER_AOT_PYTHON_PLUGINS"
             )
-        self._set_plugin_kinds(4 * prefer_jit + 8 * prefer_aot)
+        self._set_plugin_kinds(PREFER_RUNS * prefer_jit + PREFER_AOT * prefer_aot)
         return self
 
     # ---- Looking ----

@@ -98,16 +98,19 @@ def _bytes_of(data: Any, size: int) -> bytes:
     return found
 
 
-# By rabbet_status_code_t.
+# By the codes of statuses.
 _CODES = {
-    2: e.ErrorCode.INVALID_NODE,
-    3: e.ErrorCode.UNSUPPORTED_NODE,
-    5: e.ErrorCode.INVALID_VALUE,
-    7: e.ErrorCode.MEM_ALLOC_FAILED,
-    8: e.ErrorCode.UNSUPPORTED_NODE,
-    10: e.ErrorCode.MODEL_DESERIALIZE_FAILED,
-    11: e.ErrorCode.UNSUPPORTED_GRAPH,
-    12: e.ErrorCode.MODEL_DESERIALIZE_FAILED,
+    _rabbet.NUMBERS[f"STATUS_{status}"]: code
+    for status, code in {
+        "INVALID_ARGUMENT": e.ErrorCode.INVALID_NODE,
+        "NOT_FOUND": e.ErrorCode.UNSUPPORTED_NODE,
+        "OUT_OF_RANGE": e.ErrorCode.INVALID_VALUE,
+        "OUT_OF_MEMORY": e.ErrorCode.MEM_ALLOC_FAILED,
+        "UNSUPPORTED": e.ErrorCode.UNSUPPORTED_NODE,
+        "DATA_LOSS": e.ErrorCode.MODEL_DESERIALIZE_FAILED,
+        "INCOMPATIBLE": e.ErrorCode.UNSUPPORTED_GRAPH,
+        "IO": e.ErrorCode.MODEL_DESERIALIZE_FAILED,
+    }.items()
 }
 
 

@@ -10,7 +10,7 @@ from . import _rabbet
 from ._arrays import dtype_of
 from ._dims import dims_of, volume
 from ._flags import flag, integer, text
-from ._layer import INTS, TENSOR, ITensor
+from ._layer import ITensor
 from ._layers import (
     IActivationLayer,
     IAssertionLayer,
@@ -47,6 +47,7 @@ from ._layers import (
     ITopKLayer,
     IUnaryLayer,
 )
+from ._numbers import INTS, TENSOR
 from ._weights import Weights, to_weights
 
 Shape = Iterable[int]

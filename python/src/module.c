@@ -125,6 +125,7 @@ static int rabbet_py_exec(PyObject* module) {
       rabbet_py_add_refitter,      rabbet_py_add_runner,
       rabbet_py_add_command,       rabbet_py_add_device_array,
       rabbet_py_add_source_host,   rabbet_py_add_files,
+      rabbet_py_add_numbers,
   };
   int failed = rabbet_py_claim();
   for (size_t i = 0; !failed && i < sizeof(parts) / sizeof(parts[0]); ++i)

@@ -170,6 +170,7 @@ int rabbet_py_add_device_array(PyObject* module);
 int rabbet_py_add_command(PyObject* module);
 int rabbet_py_add_source_host(PyObject* module);
 int rabbet_py_add_files(PyObject* module);
+int rabbet_py_add_numbers(PyObject* module);
 int rabbet_py_add_dim_builder(PyObject* module);
 int rabbet_py_add_shape(PyObject* module);
 int rabbet_py_add_tensor(PyObject* module);

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._arrays import from_bytes
 from .._enums import PluginFieldType
+from .._numbers import INTS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -313,8 +314,6 @@ class PluginFieldCollection_:  # noqa: N801
 
 # Types and sizes of the fields, which are stored as bytes each.
 _INDEX = "rabbet.fields"
-# rabbet_attr_type_t of lists of integers, which an empty list does not tell.
-_INTS = 6
 
 
 def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
@@ -327,7 +326,7 @@ def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
             raise ValueError(f"the field name '{field.name}' comes {why}")
         attrs[field.name] = field.tobytes()
         index += [int(field.type), field.size]
-    attrs[_INDEX] = (_INTS, index)
+    attrs[_INDEX] = (INTS, index)
     return attrs
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 from .. import _rabbet
 from .._enums import DataType, TensorFormat, TensorRTPhase
 from .._errors import PluginError
+from .._numbers import CAPTURE, RUNS
 from ._calls import Caller, class_name
 from ._exprs import Range
 from ._formats import Choice, choices, search, shown
@@ -38,9 +39,6 @@ Bound = tuple[
 SHAPE_INPUTS = "rabbet.shape_inputs"
 WORKSPACE = "rabbet.workspace"
 METADATA = "rabbet.metadata"
-# rabbet_plugin_capture_t by the attribute `capturable`.
-_CAPTURE = {None: 0, True: 1, False: 2}
-RUNS = 1  # RABBET_PLUGIN_RUNS
 
 
 class ClassInstance:
@@ -232,7 +230,7 @@ class ClassInstance:
             extra,
             release,
             label,
-            _CAPTURE[capturable],
+            CAPTURE[capturable],
             workspace,
         )
 

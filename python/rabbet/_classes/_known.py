@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from .._enums import PluginFieldType, QuickPluginCreationRequest
+from .._numbers import (
+    BOOL,
+    BOOLS,
+    BYTES,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    STRING,
+    STRINGS,
+)
 from .._plugin_base import Key
 from ._bases import IPluginCreatorV3One, IPluginCreatorV3Quick, IPluginV3
 from ._fields import PluginField, PluginFieldCollection
@@ -23,16 +34,16 @@ class FoundPlugin(IPluginV3):
         return f"<plugin '{self.creator_key[0]}'>"
 
 
-# PluginFieldType by rabbet_attr_type_t.
+# By the types of attributes.
 _FIELD_TYPES = {
-    1: PluginFieldType.INT64,
-    2: PluginFieldType.FLOAT64,
-    3: PluginFieldType.INT8,
-    4: PluginFieldType.CHAR,
-    6: PluginFieldType.INT64,
-    7: PluginFieldType.FLOAT64,
-    8: PluginFieldType.INT8,
-    9: PluginFieldType.CHAR,
+    INT: PluginFieldType.INT64,
+    FLOAT: PluginFieldType.FLOAT64,
+    BOOL: PluginFieldType.INT8,
+    STRING: PluginFieldType.CHAR,
+    INTS: PluginFieldType.INT64,
+    FLOATS: PluginFieldType.FLOAT64,
+    BOOLS: PluginFieldType.INT8,
+    STRINGS: PluginFieldType.CHAR,
 }
 
 
@@ -88,22 +99,22 @@ class QuickCreator(_Known, IPluginCreatorV3Quick):
 
 
 def _value_of(field: PluginField, code: int) -> Any:
-    """A field as the attribute (rabbet_attr_type_t) that a plugin declares."""
-    if code == 4:
+    """A field as the attribute that a plugin declares."""
+    if code == STRING:
         return field.tobytes().decode("utf-8").rstrip("\0")
-    if code == 5:
+    if code == BYTES:
         return field.tobytes()
-    if code == 9:
+    if code == STRINGS:
         texts = field.tobytes().decode("utf-8").removesuffix("\0")
         return (code, texts.split("\0") if texts else [])
     data = field.data
     values = [] if data is None else data.tolist()
-    if code in (3, 8):
+    if code in (BOOL, BOOLS):
         values = [bool(value) for value in values]
-    if code in (1, 2, 3):
+    if code in (INT, FLOAT, BOOL):
         if len(values) != 1:
             raise ValueError(
                 f"PluginField '{field.name}' holds {len(values)} values; expected one"
             )
-        return float(values[0]) if code == 2 else values[0]
+        return float(values[0]) if code == FLOAT else values[0]
     return (code, values) if code else values

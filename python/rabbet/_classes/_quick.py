@@ -16,6 +16,7 @@ from .._enums import (
     TensorRTPhase,
 )
 from .._errors import PluginError
+from .._numbers import AOT, RUNS
 from ._bases import (
     IPluginV3QuickAOTBuild,
     IPluginV3QuickBuild,
@@ -141,9 +142,9 @@ class QuickInstance(V3Instance):
             super()._check_runtime()
 
     def kinds(self, device: str) -> int:
-        """How it can run: 1 by enqueue, 2 by kernels made ahead of time."""
+        """How it can run: RUNS by enqueue, AOT by kernels made ahead of time."""
         ready = device.startswith("cuda") and self._is_ready()
-        return self._runs() + 2 * ready
+        return RUNS * self._runs() + AOT * ready
 
     def serialize(
         self,

@@ -9,9 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from .._flags import flag
-
-# rabbet_attr_type_t
-INT, FLOAT, BOOL, STRING, BYTES, INTS, FLOATS, BOOLS, STRINGS = range(1, 10)
+from .._numbers import (
+    BOOL,
+    BOOLS,
+    BYTES,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    STRING,
+    STRINGS,
+)
 
 SUPPORTED = (
     "int, float, bool, str, bytes, list[...] and tuple[...] of int, float, bool or "

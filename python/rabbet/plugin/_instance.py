@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import _rabbet
 from .._enums import DataType, TensorFormat
-from .._rabbet import Shape
+from .._numbers import AOT, CAPTURE, RUNS
+from .._rabbet import NUMBERS, Shape
 from ._aot import Encoder
 from ._autotune import AutoTuneCombination, Combination, expand_all
 from ._definition import Checker, DefinitionError, Signature, where
@@ -16,13 +17,14 @@ from ._desc import ShapeInput, SizeTensorDesc, TensorDesc
 from ._expr import ShapeExpr, ShapeExprs, SymIntExpr
 from ._functions import Functions
 
-# First items of the pairs that `bind` gives; plugin_adapter.h lists them.
-_ARGUMENTS = {"outputs": 2, "stream": 3, "tactic": 4, "threads": 5}
-_INPUT, _VALUE = 0, 1
+# First items of the pairs that `bind` gives.
+_ARGUMENTS = {
+    name: NUMBERS[f"ARG_{name.upper()}"]
+    for name in ("outputs", "stream", "tactic", "threads")
+}
+_INPUT, _VALUE = NUMBERS["ARG_INPUT"], NUMBERS["ARG_VALUE"]
 # Kinds of parameters for any number of inputs: *name, and a list.
 _MANY = ("star", "many")
-# rabbet_plugin_capture_t of what impl says about being recorded.
-_CAPTURE = {None: 0, True: 1, False: 2}
 
 DescribedInput = tuple[DataType, tuple[int, ...], tuple[int, ...] | None]
 QueryTensor = tuple[DataType, TensorFormat, Any, Any, Any, Any]
@@ -229,11 +231,11 @@ class Instance:
     # ---- Kernels made ahead of time ----
 
     def kinds(self, device: str) -> int:
-        """How it can run: 1 by impl, 2 by kernels made ahead of time."""
+        """How it can run: RUNS by impl, AOT by kernels made ahead of time."""
         choose = self.definition.choose
         runs = choose("impl", device) is not None
         ready = device.startswith("cuda") and choose("aot_impl", device) is not None
-        return runs + 2 * ready
+        return RUNS * runs + AOT * ready
 
     def launches(
         self,
@@ -320,7 +322,7 @@ class Instance:
         named = {
             name: pair(kind, name) for kind, name in signature.named if kind not in _MANY
         }
-        capture = _CAPTURE[signature.capturable]
+        capture = CAPTURE[signature.capturable]
         return function, tuple(positional), named, capture
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 from .. import _rabbet
 from .._enums import QuickPluginCreationRequest as Request
 from .._layer import ITensor
+from .._numbers import AOT, PREFER_AOT, PREFER_RUNS, RUNS
 from .._plugin_base import DECORATED, LayerCall
 from ._arguments import arranged, attribute_values, check_inputs
 from ._attributes import STRING
@@ -34,10 +35,10 @@ QDP_REGISTRY = cast("dict[str, PluginDef]", DECORATED)
 
 # Bits of rabbet/plugin.h: what each request allows or prefers.
 _KINDS = {
-    Request.STRICT_JIT: 1,
-    Request.STRICT_AOT: 2,
-    Request.PREFER_JIT: 4,
-    Request.PREFER_AOT: 8,
+    Request.STRICT_JIT: RUNS,
+    Request.STRICT_AOT: AOT,
+    Request.PREFER_JIT: PREFER_RUNS,
+    Request.PREFER_AOT: PREFER_AOT,
 }
 
 _MADE = "they are made by @rabbet.plugin.register alone"
