@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.python.importer import test_onnx_lengths as lengths
+from tests.python.support import onnx_text
 
 from . import cuda_driver
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     "slice_step_either", "split", "resize_by_uneven_scales", "resize_by_policy",
 ])  # fmt: skip
 def test_operands_from_shapes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lengths, "DEVICE", "cuda")
+    monkeypatch.setattr(onnx_text, "DEVICE", "cuda")
     lengths.test_operands_from_shapes(name)
 
 
@@ -27,11 +28,11 @@ def test_operands_from_shapes(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     "resize_by_values",
 ])  # fmt: skip
 def test_operands_from_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lengths, "DEVICE", "cuda")
+    monkeypatch.setattr(onnx_text, "DEVICE", "cuda")
     lengths.test_operands_from_data(name)
 
 
 @pytest.mark.parametrize("name", ["range_through_float", "reshape_to_input"])
 def test_inputs_that_are_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lengths, "DEVICE", "cuda")
+    monkeypatch.setattr(onnx_text, "DEVICE", "cuda")
     lengths.test_inputs_that_are_sizes(name, False)

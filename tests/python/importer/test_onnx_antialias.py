@@ -9,7 +9,8 @@ import numpy as np
 import onnxruntime
 import pytest
 import rabbet
-from onnx import parser
+
+from tests.python.support import onnx_text
 
 SHAPES = [(1, 2, 11, 9), (2, 2, 5, 4), (1, 2, 17, 30)]
 TORCH = "exclude_outside = 1, cubic_coeff_a = -0.5"
@@ -39,10 +40,12 @@ CASES = {
 def model_of(name: str, kind: str = "float") -> bytes:
     attributes, nodes, scaled = CASES[name]
     operands = "x, , scales" if scaled else "x, , , sizes"
-    return parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 20]>\n'
-        f"g ({kind}[b,2,h,w] x) => ({kind}[b,2,i,j] y) {{ {nodes} "
-        f"y = Resize<antialias = 1, {attributes}>({operands}) }}"
+    return onnx_text.model_of(
+        f"{kind}[b,2,h,w] x",
+        f"{kind}[b,2,i,j] y",
+        f"{nodes} y = Resize<antialias = 1, {attributes}>({operands})",
+        opset=20,
+        ir=10,
     ).SerializeToString()
 
 

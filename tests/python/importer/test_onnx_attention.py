@@ -10,7 +10,8 @@ import onnx
 import onnxruntime
 import pytest
 import rabbet
-from onnx import parser
+
+from tests.python.support import onnx_text
 
 HEADS, SIZE = 4, 8
 LENGTHS = [(2, 5, 3), (1, 1, 4), (3, 7, 1)]
@@ -80,11 +81,7 @@ ROTATIONS = {
 
 
 def model_of(case: tuple[str, str, str]) -> onnx.ModelProto:
-    inputs, outputs, node = case
-    return parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 23]>\n'
-        f"g ({inputs}) => ({outputs}) {{ {node} }}"
-    )
+    return onnx_text.model_of(*case, opset=23, ir=10)
 
 
 def array_of(rng: np.random.Generator, value: Any, sizes: dict[str, int]) -> Any:

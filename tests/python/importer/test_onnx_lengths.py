@@ -10,13 +10,12 @@ import json
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import rabbet as trt
-from onnx import parser
 
-DEVICE = "cpu"
+from tests.python.support import onnx_text
+from tests.python.support.onnx_text import check, compiled, expected, model_of
+
 EXTENTS = [
     (4, 6),
     (2, 3),
@@ -273,73 +272,11 @@ SHAPES = {
 }  # fmt: skip
 
 
-def expected(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"])  # fmt: skip
-    return list(session.run(None, feeds))
-
-
-def model_of(inputs: str, outputs: str, body: str, opset: int = 18) -> onnx.ModelProto:
-    return parser.parse_model(
-        f'<ir_version: 8, opset_import: ["" : {opset}]>'
-        f"g ({inputs}) => ({outputs}) {{ {body} }}")  # fmt: skip
-
-
-def compiled(
-    model: onnx.ModelProto,
-    runs: list[dict[str, Any]],
-    values: bool = True,
-    level: int = 0,
-) -> trt.Model:
-    """For all shapes and sizes of the runs; those of the first are the usual ones.
-    values: the profile says which sizes inputs have."""
-    log = trt.Logger(trt.Logger.INTERNAL_ERROR)
-    builder = trt.Builder(log)
-    network = builder.create_network()
-    trt.OnnxParser(network, log).parse(model.SerializeToString())
-    config = builder.create_builder_config()
-    config.device, config.builder_optimization_level = DEVICE, level
-    profile = builder.create_optimization_profile()
-    for i in range(network.num_inputs):
-        tensor = network.get_input(i)
-        shapes = [run[tensor.name].shape for run in runs]
-        sizes = [run[tensor.name].ravel() for run in runs]
-        if -1 in tuple(tensor.shape):
-            least, most = (tuple(f(shapes, axis=0)) for f in (np.min, np.max))
-            profile.set_shape(tensor.name, least, shapes[0], most)
-        if tensor.is_shape_tensor and values:
-            least, most = (f(sizes, axis=0).tolist() for f in (np.min, np.max))
-            profile.set_shape_input(tensor.name, least, sizes[0].tolist(), most)
-    config.add_optimization_profile(profile)
-    plan = builder.build_serialized_network(network, config)
-    return trt.Model(trt.Runtime(log).deserialize_cuda_engine(plan))
-
-
 def reads(model: trt.Model) -> list[str]:
     """Tensors that the host reads while the model runs."""
     inspector = model.engine.create_engine_inspector()
     text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
     return [name for layer in json.loads(text)["Layers"] for name in layer["HostReads"]]
-
-
-def check(
-    model: onnx.ModelProto,
-    runs: list[dict[str, Any]],
-    values: bool = True,
-    level: int = 0,
-) -> trt.Model:
-    """Runs it at all of them."""
-    made = compiled(model, runs, values, level)
-    for run in [*runs, runs[0]]:
-        found = made.run(run)
-        for output, want in zip(model.graph.output, expected(model, run), strict=True):
-            got = np.asarray(found[output.name])
-            assert (got.shape, got.dtype) == (want.shape, want.dtype), output.name
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-    return made
 
 
 def numbers(*shape: int) -> Any:
@@ -568,7 +505,7 @@ def test_lengths_of_float_ranges() -> None:
         "float[1] a, float[1] b, float[1] c", "float[k] y",
         "z = Constant<value_ints = [0]>() start = Squeeze(a, z) limit = Squeeze(b, z)"
         " delta = Squeeze(c, z) y = Range(start, limit, delta)")  # fmt: skip
-    made = trt.compile(model.SerializeToString(), device=DEVICE)
+    made = trt.compile(model.SerializeToString(), device=onnx_text.DEVICE)
     random = np.random.default_rng(0)
     for step in STEPS * 20:
         start = random.choice(np.float32([0, 0.1, 1, 1e7, random.random()]))
@@ -613,7 +550,7 @@ def test_grids_whose_points_have_coordinates_that_only_a_run_tells() -> None:
     ]
     least, most = (1, 1, 1, 1), (2, 9, 9, 9)
     ranges = {name: (least, array.shape, most) for name, array in runs[0].items()}
-    made = trt.compile(model.SerializeToString(), device=DEVICE, shapes=ranges)
+    made = trt.compile(model.SerializeToString(), device=onnx_text.DEVICE, shapes=ranges)
     for run in runs:
         np.testing.assert_allclose(
             made.run(run)["y"], expected(model, run)[0], rtol=1e-5, atol=1e-6

@@ -113,16 +113,7 @@ def compare(found, expected, case):
         rtol=max(case.rtol, loose), atol=max(case.atol, 1e-6, loose / 5))
 
 
-def compiled(model, inputs, folder):
-    inputs = [a.astype(np.float32) if a.dtype == np.float64 else a for a in inputs]
-    # Timing alternatives is not what is tested here.
-    run = rabbet.compile(model.SerializeToString(), device="cpu", threads=1,
-                         optimization_level=0)
-    outputs = run(*inputs)
-    return outputs if isinstance(outputs, tuple) else [outputs]
-
-
-RUNNERS = {"reference": reference.run, "cpu": compiled}
+RUNNERS = {"reference": reference.run, "cpu": onnx_cases.compiled}
 
 
 def run_frozen(run, model, inputs, folder):

@@ -14,6 +14,7 @@ import rabbet
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test import data
 
+from tests.python.support import onnx_cases
 from tests.python.support import onnx_evaluate as reference
 
 FOLDERS = ("pytorch-converted", "pytorch-operator")
@@ -37,14 +38,6 @@ def read(path):
     return numpy_helper.to_array(tensor)
 
 
-def compiled(model, *inputs):
-    inputs = [a.astype(np.float32) if a.dtype == np.float64 else a for a in inputs]
-    run = rabbet.compile(model.SerializeToString(), device="cpu", threads=1,
-                         optimization_level=0)
-    outputs = run(*inputs)
-    return outputs if isinstance(outputs, tuple) else [outputs]
-
-
 @pytest.mark.parametrize("name", sorted(KEPT))
 def test_models_of_torch(name):
     model = onnx.load(KEPT[name])
@@ -53,7 +46,7 @@ def test_models_of_torch(name):
     folder = KEPT[name].parent / "test_data_set_0"
     inputs = [read(path) for path in sorted(folder.glob("input_*.pb"))]
     expected = [read(path) for path in sorted(folder.glob("output_*.pb"))]
-    found = compiled(model, *inputs)
+    found = onnx_cases.compiled(model, inputs)
     for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
@@ -84,7 +77,7 @@ def run_node(opset, op, inputs, constants=(), dtype=TensorProto.FLOAT, **attrs):
     # Before version 4 of the format initializers are inputs, too.
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
                               ir_version=3)
-    return compiled(model, *inputs)[0]
+    return onnx_cases.compiled(model, inputs)[0]
 
 
 def close(found, expected):

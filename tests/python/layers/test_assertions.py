@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 import rabbet as trt
 
+from tests.python.support.plugins import constant
+
 OP = trt.ElementWiseOperation
 
 
 def network_of() -> Any:
     return trt.Builder(trt.Logger()).create_network()
-
-
-def constant(network: Any, values: Any, dtype: Any) -> Any:
-    array = np.asarray(values, dtype)
-    return network.add_constant(array.shape, array).get_output(0)
 
 
 def compare(network: Any, a: Any, b: Any, op: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.importer.test_onnx_lengths import model_of
 from tests.python.interface.test_objects import OneBuffer
+from tests.python.support.onnx_text import model_of
 
 COMMON = """
     zero = Constant<value_int = 0>() one = Constant<value_int = 1>()

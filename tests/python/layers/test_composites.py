@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.support.plugins import build, random
+from tests.python.support.plugins import build, constant, random
 
 
 def run(make: Any, *values: Any, **options: Any) -> Any:
@@ -29,11 +29,6 @@ def run(make: Any, *values: Any, **options: Any) -> Any:
         return layer.get_output(0)
 
     return build(network_of, **options)(*values)
-
-
-def constant(network: Any, values: Any) -> Any:
-    array = np.array(values)
-    return network.add_constant(array.shape, array).get_output(0)
 
 
 @pytest.mark.parametrize("mode", list(trt.ScaleMode))

@@ -10,10 +10,10 @@ import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
 
-from tests.python.importer.test_onnx_lengths import check, model_of
 from tests.python.randomized.random_onnx import Options, failure
 from tests.python.randomized.random_onnx_graphs import Network, Rejected
 from tests.python.randomized.random_onnx_sizes import agreeing
+from tests.python.support.onnx_text import check, model_of
 from tests.python.support.plugins import call, new_id
 
 INPUTS = "float[7, 5] x, float[7] a, float[5] b"

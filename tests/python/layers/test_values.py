@@ -10,8 +10,8 @@ import onnx
 import pytest
 import rabbet as trt
 
-from tests.python.importer.test_onnx_lengths import model_of
 from tests.python.support.command import command
+from tests.python.support.onnx_text import model_of
 
 
 def expand() -> Any:

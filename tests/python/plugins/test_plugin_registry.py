@@ -21,14 +21,13 @@ from tests.python.support.class_plugins import (
     PadV2Creator,
     PadV3,
     PadV3Creator,
-    compile_network,
     derived,
     new_name,
     one_layer,
     pads_field,
     register,
 )
-from tests.python.support.plugins import new_id
+from tests.python.support.plugins import build, new_id
 
 REGISTRY = trt.get_plugin_registry()
 
@@ -235,7 +234,7 @@ def test_decorated_plugins_have_creators() -> None:
         x = network.add_input("x", trt.float32, (2,))
         return network.add_plugin(([x], [], plugin)).get_output(0)
 
-    assert compile_network(make)(np.ones(2, np.float32)).tolist() == [3, 3]
+    assert build(make)(np.ones(2, np.float32)).tolist() == [3, 3]
     assert REGISTRY.deregister_creator(creator)
     assert plugin_id not in _lib.QDP_REGISTRY
 
@@ -338,7 +337,7 @@ def test_libraries(library: Path) -> None:
         return layer.get_output(0)
 
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    np.testing.assert_array_equal(compile_network(make)(x), 3 * x)
+    np.testing.assert_array_equal(build(make)(x), 3 * x)
     REGISTRY.deregister_library(handle)
     assert REGISTRY.get_creator(*key) is None
     with pytest.raises(trt.NotFoundError, match="is not a library that load_library gave"):

@@ -15,14 +15,13 @@ from tests.python.support.class_plugins import (
     PadV2,
     PadV2Creator,
     array,
-    compile_network,
     derived,
     one_layer,
     pad,
     pads_field,
     register,
 )
-from tests.python.support.plugins import random
+from tests.python.support.plugins import build, random
 
 REGISTRY = trt.get_plugin_registry()
 PADS = (1, 2, 3, 0)
@@ -267,7 +266,7 @@ def test_both_kinds_in_one_network() -> None:
         return network.add_plugin_v3([y], [], newer).get_output(0)
 
     x = random(*SHAPE)
-    np.testing.assert_array_equal(compile_network(make)(x), pad(pad(x, PADS), PADS))
+    np.testing.assert_array_equal(build(make)(x), pad(pad(x, PADS), PADS))
 
 
 def test_the_older_interface() -> None:

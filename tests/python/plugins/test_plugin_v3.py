@@ -20,14 +20,13 @@ from tests.python.support.class_plugins import (
     PadV3,
     PadV3Creator,
     array,
-    compile_network,
     derived,
     one_layer,
     pad,
     pads_field,
     register,
 )
-from tests.python.support.plugins import random
+from tests.python.support.plugins import build, random
 from tests.python.support.timed import build_until_sure, doubtful
 
 REGISTRY = trt.get_plugin_registry()
@@ -362,7 +361,7 @@ def test_shape_inputs(tmp_path: Path) -> None:
         assert layer.num_inputs == 2
         return layer.get_output(0)
 
-    model = compile_network(make, shapes={"like": ((1, 1), (2, 2), (4, 4))})
+    model = build(make, shapes={"like": ((1, 1), (2, 2), (4, 4))})
     model.save(tmp_path / "m.plan")
     x = random(2, 3)
     for each in (model, trt.load(tmp_path / "m.plan", device="cpu")):
@@ -416,7 +415,7 @@ def test_size_tensors() -> None:
         x = network.add_input("x", trt.float32, (4, 5))
         return network.add_plugin_v3([x], [], plugin).get_output(0)
 
-    model = compile_network(make)
+    model = build(make)
     for seed in range(4):
         x = np.where(random(4, 5, seed=seed) > seed / 2, 1, 0).astype(np.float32)
         np.testing.assert_array_equal(model(x), np.argwhere(x))
@@ -484,7 +483,7 @@ def test_in_place() -> None:
         return network.add_elementwise(x, z, product).get_output(0)
 
     x = np.array([1, 2, 3], np.float32)
-    assert compile_network(make)(x).tolist() == [3, 8, 15]
+    assert build(make)(x).tolist() == [3, 8, 15]
     assert x.tolist() == [1, 2, 3]
 
 
@@ -794,7 +793,7 @@ def test_a_missing_creator_among_several(tmp_path: Path) -> None:
             x = network.add_plugin_v3([x], [], made(each)).get_output(0)
         return x
 
-    compile_network(make).save(tmp_path / "m.plan")
+    build(make).save(tmp_path / "m.plan")
     REGISTRY.deregister_creator(creator)
     with pytest.raises(trt.NotFoundError) as caught:
         trt.load(tmp_path / "m.plan", device="cpu")
@@ -844,7 +843,7 @@ def test_a_plugin_after_another_layer_and_before() -> None:
         return network.add_activation(y, relu).get_output(0)
 
     profile = {"x": ((1, 3, 4, 5), (2, 3, 4, 5), (4, 3, 4, 5))}
-    model = compile_network(make, shapes=profile)
+    model = build(make, shapes=profile)
     x = random(3, 3, 4, 5)
     np.testing.assert_array_equal(model(x), pad(np.maximum(x, 0), PADS))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import rabbet as trt
+
+from tests.python.support.plugins import build
 
 _serial = itertools.count()
 BUILD, RUNTIME = trt.TensorRTPhase.BUILD, trt.TensorRTPhase.RUNTIME
@@ -27,19 +28,6 @@ def array(address: int, shape: Any, dtype: Any = np.float32) -> Any:
         return np.empty(shape, dtype)
     buffer = (ctypes.c_char * size).from_address(address)
     return np.frombuffer(buffer, dtype).reshape(shape)
-
-
-def compile_network(
-    make: Callable[[trt.INetworkDefinition], Any], *, flags: int = 0, **options: Any
-) -> trt.Model:
-    """A model of the network whose outputs `make` returns."""
-    network = trt.Builder().create_network(flags)
-    outputs = make(network)
-    for i, tensor in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
-        tensor.name = f"y{i}"
-        network.mark_output(tensor)
-    options.setdefault("device", "cpu")
-    return trt.compile(network, **options)
 
 
 def pad(x: Any, pads: Any) -> Any:
@@ -298,4 +286,4 @@ def one_layer(
             layer = network.add_plugin_v3(inputs, [], plugin)
         return tuple(layer.get_output(i) for i in range(layer.num_outputs))
 
-    return compile_network(make, **options)
+    return build(make, **options)

@@ -1,9 +1,11 @@
-"""The node tests of the onnx package, which makes them when they are imported."""
+"""The node tests of the onnx package, which makes them when they are imported; their
+models, compiled."""
 
 import warnings
 from unittest import mock
 
 import numpy as np
+import rabbet
 
 # Pools of volumes: their reference takes a Python loop for each element.
 _SMALLER = {(1, 3, 32, 32, 32): (1, 3, 4, 8, 32)}
@@ -24,3 +26,12 @@ def load():
         from onnx.backend.test.loader import load_model_tests
 
         return {case.name: case for case in load_model_tests(kind="node")}
+
+
+def compiled(model, inputs, folder=None):
+    """The outputs of a plan. Timing alternatives is not what is tested."""
+    inputs = [a.astype(np.float32) if a.dtype == np.float64 else a for a in inputs]
+    run = rabbet.compile(model.SerializeToString(), device="cpu", threads=1,
+                         optimization_level=0)
+    outputs = run(*inputs)
+    return outputs if isinstance(outputs, tuple) else [outputs]

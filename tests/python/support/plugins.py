@@ -34,7 +34,14 @@ def build(
     for i, tensor in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
         tensor.name = f"y{i}"
         network.mark_output(tensor)
-    return trt.compile(network, device="cpu", **options)
+    options.setdefault("device", "cpu")
+    return trt.compile(network, **options)
+
+
+def constant(network: trt.INetworkDefinition, values: Any, dtype: Any = None) -> Any:
+    """A tensor of these values."""
+    array = np.asarray(values, dtype)
+    return network.add_constant(array.shape, array).get_output(0)
 
 
 def one_layer(
