@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +51,7 @@ void rabbet_arena_reset(rabbet_arena_t* arena) {
 // piece alone and the head has more room left.
 static rabbet_status_t rabbet_arena_grow(rabbet_arena_t* arena, size_t size,
                                          rabbet_arena_block_t** out_block) {
+  assert(size > 0 && size % RABBET_ARENA_ALIGNMENT == 0);
   rabbet_arena_block_t* head = arena->blocks;
   size_t capacity = head ? head->size * 2 : RABBET_ARENA_FIRST_BLOCK;
   if (capacity > RABBET_ARENA_LARGEST_BLOCK)
@@ -90,6 +92,7 @@ rabbet_status_t rabbet_arena_allocate(rabbet_arena_t* arena, size_t size,
   rabbet_arena_block_t* block = arena->blocks;
   if (!block || block->size - block->used < padded)
     RABBET_RETURN_IF_ERROR(rabbet_arena_grow(arena, padded, &block));
+  assert(block->used <= block->size && padded <= block->size - block->used);
   *out_block = memset(block->data + block->used, 0, padded);
   block->used += padded;
   arena->used_bytes += padded;

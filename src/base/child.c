@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/child.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -147,6 +148,7 @@ void rabbet_child_stop(rabbet_child_t* child, int64_t grace_ns, char* out_how,
                        size_t how_size) {
   if (out_how) snprintf(out_how, how_size, "no start");
   if (child->pid == 0) return;
+  assert(child->pid > 0 && child->channel >= 0);
   int64_t end = rabbet_time_ns() + grace_ns;
   // A process that the host has forked off meanwhile holds the channel, too:
   // closing it here alone would not end the helper.

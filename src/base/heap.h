@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_BASE_HEAP_H_
 #define RABBET_SRC_BASE_HEAP_H_
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ static inline void rabbet_heap_push(int32_t* data, size_t* count,
 
 // There is one.
 static inline int32_t rabbet_heap_pop(int32_t* data, size_t* count) {
+  assert(*count > 0);
   int32_t least = data[0], last = data[--*count];
   size_t at = 0;
   for (size_t child = 1; child < *count; child = 2 * at + 1) {

@@ -1,5 +1,6 @@
 #include "base/map.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -27,6 +28,8 @@ static size_t rabbet_map_slot(const rabbet_map_t* map, const char* key,
                               size_t key_size) {
   size_t mask = map->slot_count - 1;
   size_t slot = (size_t)rabbet_hash64(key, key_size) & mask;
+  assert(map->slot_count > 0 && (map->slot_count & mask) == 0);
+  assert(map->count * 2 <= map->slot_count);
   for (; map->slots[slot]; slot = (slot + 1) & mask) {
     const rabbet_map_entry_t* entry = &map->entries[map->slots[slot] - 1];
     if (entry->value && entry->key_size == key_size &&
@@ -48,6 +51,7 @@ static void rabbet_map_drop_removed(rabbet_map_t* map) {
   for (size_t i = 0; i < map->count; ++i) {
     if (map->entries[i].value) map->entries[kept++] = map->entries[i];
   }
+  assert(kept == map->live);
   map->count = kept;
 }
 
@@ -79,6 +83,7 @@ static rabbet_status_t rabbet_map_rebuild(rabbet_map_t* map) {
 
 rabbet_status_t rabbet_map_set(rabbet_map_t* map, const char* key,
                                size_t key_size, void* value) {
+  assert(value);
   rabbet_map_entry_t* entry = rabbet_map_find(map, key, key_size);
   if (entry) {
     entry->key = key;
@@ -110,6 +115,7 @@ void* rabbet_map_get_string(const rabbet_map_t* map, const char* key) {
 void rabbet_map_remove(rabbet_map_t* map, const char* key, size_t key_size) {
   rabbet_map_entry_t* entry = rabbet_map_find(map, key, key_size);
   if (!entry) return;
+  assert(map->live > 0);
   *entry = (rabbet_map_entry_t){0};
   --map->live;
 }

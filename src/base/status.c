@@ -46,6 +46,7 @@ static bool rabbet_status_is_bare(rabbet_status_t status) {
 }
 
 static rabbet_status_t rabbet_status_bare(rabbet_status_code_t code) {
+  assert((int)code >= 0 && (int)code < RABBET_STATUS_BARE_END);
   return (rabbet_status_t)(uintptr_t)code;
 }
 

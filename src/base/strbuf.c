@@ -1,5 +1,6 @@
 #include "base/strbuf.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ void rabbet_strbuf_append(rabbet_strbuf_t* buffer, const void* data,
   if (!rabbet_strbuf_reserve(buffer, size)) return;
   if (size) memcpy(buffer->data + buffer->size, data, size);
   buffer->size += size;
+  assert(buffer->size < buffer->capacity);
   buffer->data[buffer->size] = '\0';
 }
 
@@ -49,6 +51,7 @@ void rabbet_strbuf_printf_v(rabbet_strbuf_t* buffer, const char* format,
   } else if (rabbet_strbuf_reserve(buffer, (size_t)size)) {
     vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, again);
     buffer->size += (size_t)size;
+    assert(buffer->size < buffer->capacity);
   }
   va_end(again);
 }

@@ -1,5 +1,6 @@
 #include "base/struct.h"
 
+#include <assert.h>
 #include <string.h>
 
 static uint32_t rabbet_struct_size(const void* given) {
@@ -13,6 +14,7 @@ static rabbet_status_t rabbet_sized_read(const char* type, const char* name,
                                          const uint8_t* given,
                                          size_t given_size, size_t least,
                                          size_t size, void* out) {
+  assert(least <= size);
   if (given_size < least)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%s: %s is %zu, expected at least %zu; set it to "
@@ -33,6 +35,7 @@ static rabbet_status_t rabbet_sized_read(const char* type, const char* name,
 
 rabbet_status_t rabbet_struct_read(const char* type, const void* given,
                                    size_t least, size_t size, void* out) {
+  assert(least >= sizeof(uint32_t));
   uint32_t own_size = (uint32_t)size;
   if (given)
     RABBET_RETURN_IF_ERROR(rabbet_sized_read(type, "struct_size", given,

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/suggest.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ static bool rabbet_same_letter(char a, char b) {
 // exchanges of neighbours.
 static int rabbet_edit_distance(const char* a, size_t a_size, const char* b,
                                 size_t b_size) {
+  assert(a_size <= RABBET_SUGGEST_LONGEST && b_size <= RABBET_SUGGEST_LONGEST);
   int rows[3][RABBET_SUGGEST_LONGEST + 1];
   for (size_t j = 0; j <= b_size; ++j)
     rows[0][j] = (int)j;

@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,6 +60,7 @@ rabbet_status_t rabbet_text_check(const char* what, const char* text) {
 // ---- Terminals -------------------------------------------------------------
 
 static uint32_t rabbet_utf8_decode(const char* data, size_t length) {
+  assert(length >= 1 && length <= 4);
   const unsigned char* text = (const unsigned char*)data;
   if (length == 1) return text[0];
   uint32_t point = text[0] & (0x7fu >> length);
@@ -106,6 +108,7 @@ size_t rabbet_text_escape(const char* text, char* buffer, size_t capacity) {
     }
     total += size;
   }
+  assert(capacity == 0 || written < capacity);
   if (capacity) buffer[written] = '\0';
   return total;
 }

@@ -1,5 +1,7 @@
 #include "base/vec.h"
 
+#include <assert.h>
+
 #include "base/math.h"
 
 #define RABBET_VEC_FIRST_CAPACITY 8
@@ -7,6 +9,7 @@
 rabbet_status_t rabbet_vec_reserve(rabbet_allocator_t allocator, void** data,
                                    size_t* capacity, size_t count, size_t extra,
                                    size_t element_size) {
+  assert(count <= *capacity && element_size > 0);
   size_t needed = 0;
   if (rabbet_checked_add(count, extra, &needed) && needed <= *capacity)
     return rabbet_ok();

@@ -1,5 +1,6 @@
 #include "core/attr_set.h"
 
+#include <assert.h>
 #include <string.h>
 
 rabbet_status_t rabbet_attr_check_reserved(const rabbet_attr_t* attr) {
@@ -42,18 +43,23 @@ rabbet_status_t rabbet_attrs_copy(rabbet_arena_t* arena,
 int64_t rabbet_attr_int(const rabbet_attr_t* attrs, size_t count,
                         const char* name, int64_t fallback) {
   const rabbet_attr_t* attr = rabbet_attr_find(attrs, count, name);
+  assert(!attr || attr->type == RABBET_ATTR_INT ||
+         attr->type == RABBET_ATTR_BOOL);
   return attr ? *(const int64_t*)attr->data : fallback;
 }
 
 double rabbet_attr_float(const rabbet_attr_t* attrs, size_t count,
                          const char* name, double fallback) {
   const rabbet_attr_t* attr = rabbet_attr_find(attrs, count, name);
+  assert(!attr || attr->type == RABBET_ATTR_FLOAT);
   return attr ? *(const double*)attr->data : fallback;
 }
 
 const int64_t* rabbet_attr_ints(const rabbet_attr_t* attrs, size_t count,
                                 const char* name, size_t* out_count) {
   const rabbet_attr_t* attr = rabbet_attr_find(attrs, count, name);
+  assert(!attr || attr->type == RABBET_ATTR_INTS ||
+         attr->type == RABBET_ATTR_BOOLS);
   *out_count = attr ? attr->count : 0;
   return attr ? attr->data : NULL;
 }
@@ -61,6 +67,7 @@ const int64_t* rabbet_attr_ints(const rabbet_attr_t* attrs, size_t count,
 const double* rabbet_attr_floats(const rabbet_attr_t* attrs, size_t count,
                                  const char* name, size_t* out_count) {
   const rabbet_attr_t* attr = rabbet_attr_find(attrs, count, name);
+  assert(!attr || attr->type == RABBET_ATTR_FLOATS);
   *out_count = attr ? attr->count : 0;
   return attr ? attr->data : NULL;
 }

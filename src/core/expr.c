@@ -1,5 +1,6 @@
 #include "core/expr.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -36,12 +37,18 @@ void rabbet_expr_graph_destroy(rabbet_expr_graph_t* graph) {
   rabbet_free(allocator, graph);
 }
 
+static bool rabbet_expr_exists(const rabbet_expr_graph_t* graph,
+                               rabbet_expr_t expr) {
+  return expr >= 0 && (size_t)expr < graph->nodes.count;
+}
+
 size_t rabbet_expr_node_count(const rabbet_expr_graph_t* graph) {
   return graph->nodes.count;
 }
 
 const rabbet_expr_node_t* rabbet_expr_node(const rabbet_expr_graph_t* graph,
                                            rabbet_expr_t expr) {
+  assert(rabbet_expr_exists(graph, expr));
   return &graph->nodes.data[expr];
 }
 
@@ -51,11 +58,13 @@ size_t rabbet_expr_symbol_count(const rabbet_expr_graph_t* graph) {
 
 const rabbet_symbol_t* rabbet_expr_symbol(const rabbet_expr_graph_t* graph,
                                           size_t symbol) {
+  assert(symbol < graph->symbols.count);
   return &graph->symbols.data[symbol];
 }
 
 bool rabbet_expr_is_constant(const rabbet_expr_graph_t* graph,
                              rabbet_expr_t expr, int64_t* out_value) {
+  assert(rabbet_expr_exists(graph, expr));
   const rabbet_expr_node_t* node = &graph->nodes.data[expr];
   if (node->op != RABBET_EXPR_CONSTANT) return false;
   if (out_value) *out_value = node->value;
@@ -87,6 +96,7 @@ static bool rabbet_expr_same(const rabbet_expr_node_t* a,
 static uint32_t* rabbet_expr_slot(const rabbet_expr_graph_t* graph,
                                   const rabbet_expr_node_t* node) {
   size_t mask = graph->slot_count - 1;
+  assert(graph->slot_count > 0 && (graph->slot_count & mask) == 0);
   size_t slot = (size_t)rabbet_expr_hash(node) & mask;
   while (graph->slots[slot] &&
          !rabbet_expr_same(node, &graph->nodes.data[graph->slots[slot] - 1]))
@@ -117,6 +127,8 @@ static rabbet_interval_t rabbet_expr_range(const rabbet_expr_graph_t* graph,
     bool dim = graph->symbols.data[node->a].kind == RABBET_SYMBOL_DIM;
     return (rabbet_interval_t){dim ? 0 : INT64_MIN, INT64_MAX};
   }
+  assert(rabbet_expr_exists(graph, node->a));
+  assert(rabbet_expr_exists(graph, node->b));
   return rabbet_interval_apply(node->op, graph->ranges.data[node->a],
                                graph->ranges.data[node->b]);
 }
@@ -138,6 +150,7 @@ rabbet_status_t rabbet_expr_intern(rabbet_expr_graph_t* graph,
       RABBET_VEC_RESERVE(graph->allocator, &graph->nodes, 1));
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_RESERVE(graph->allocator, &graph->ranges, 1));
+  assert(graph->ranges.count == graph->nodes.count);
   graph->ranges.data[graph->ranges.count++] = rabbet_expr_range(graph, &node);
   graph->nodes.data[graph->nodes.count++] = node;
   *slot = (uint32_t)graph->nodes.count;
@@ -156,11 +169,6 @@ rabbet_status_t rabbet_expr_constant(rabbet_expr_graph_t* graph, int64_t value,
 }
 
 // ---- Symbols
-
-static bool rabbet_expr_exists(const rabbet_expr_graph_t* graph,
-                               rabbet_expr_t expr) {
-  return expr >= 0 && (size_t)expr < graph->nodes.count;
-}
 
 static rabbet_status_t rabbet_expr_check_symbol(
     const rabbet_expr_graph_t* graph, const rabbet_symbol_t* symbol) {
@@ -196,6 +204,7 @@ static rabbet_status_t rabbet_expr_add_symbol(rabbet_expr_graph_t* graph,
                              .b = RABBET_EXPR_NONE};
   RABBET_RETURN_IF_ERROR(rabbet_expr_intern(graph, node, out_expr));
   ++graph->symbols.count;
+  assert(graph->symbol_nodes.count + 1 == graph->symbols.count);
   graph->symbol_nodes.data[graph->symbol_nodes.count++] = *out_expr;
   return rabbet_ok();
 }
@@ -278,6 +287,8 @@ bool rabbet_expr_fold(rabbet_expr_op_t op, int64_t a, int64_t b, int64_t* out) {
 static const char* rabbet_expr_op_text(rabbet_expr_op_t op) {
   static const char* const names[] = {"+",  "*", "max",      "min",    "-",
                                       "==", "<", "floordiv", "ceildiv"};
+  assert(op == RABBET_EXPR_BROADCAST ||
+         (size_t)op < sizeof(names) / sizeof(names[0]));
   return op == RABBET_EXPR_BROADCAST ? "broadcast" : names[op];
 }
 
@@ -370,6 +381,7 @@ rabbet_status_t rabbet_expr_append(rabbet_expr_graph_t* graph,
 rabbet_dims_t rabbet_shape_dims(const rabbet_expr_graph_t* graph,
                                 const rabbet_shape_t* shape) {
   rabbet_dims_t dims = {.rank = shape->rank};
+  assert(shape->rank >= 0 && shape->rank <= RABBET_MAX_RANK);
   for (int i = 0; i < shape->rank; ++i) {
     if (!rabbet_expr_is_constant(graph, shape->d[i], &dims.d[i]))
       dims.d[i] = -1;

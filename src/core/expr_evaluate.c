@@ -1,4 +1,6 @@
 // Values and bounds of expressions.
+#include <assert.h>
+
 #include "base/math.h"
 #include "base/strbuf.h"
 #include "core/expr_graph.h"
@@ -34,6 +36,7 @@ bool rabbet_expr_evaluate_node(const rabbet_expr_graph_t* graph,
     values[expr] = symbols[node->a];
     return true;
   }
+  assert(node->a >= 0 && node->a < expr && node->b >= 0 && node->b < expr);
   return (!valid || (valid[node->a] && valid[node->b])) &&
          rabbet_expr_fold(node->op, values[node->a], values[node->b],
                           &values[expr]);
@@ -74,6 +77,7 @@ static void rabbet_interval_include(rabbet_interval_t* interval,
 
 static rabbet_wide_t rabbet_wide_divide(rabbet_expr_op_t op, int64_t a,
                                         int64_t b) {
+  assert(b != 0);
   rabbet_wide_t quotient = (rabbet_wide_t)a / b;
   if ((rabbet_wide_t)a % b == 0) return quotient;
   bool negative = (a < 0) != (b < 0);
@@ -123,6 +127,7 @@ static rabbet_interval_t rabbet_interval_wide(rabbet_wide_t low,
 rabbet_interval_t rabbet_interval_apply(rabbet_expr_op_t op,
                                         rabbet_interval_t a,
                                         rabbet_interval_t b) {
+  assert(a.low <= a.high && b.low <= b.high);
   bool disjoint = a.high < b.low || b.high < a.low;
   bool single = a.low == a.high && b.low == b.high;
   switch (op) {

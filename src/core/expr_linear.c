@@ -1,9 +1,12 @@
 #include "core/expr_linear.h"
 
+#include <assert.h>
+
 #include "base/math.h"
 
 static rabbet_expr_node_t rabbet_node_of(const rabbet_expr_graph_t* graph,
                                          rabbet_expr_t expr) {
+  assert(expr >= 0 && (size_t)expr < graph->nodes.count);
   return graph->nodes.data[expr];
 }
 
@@ -114,9 +117,12 @@ int64_t rabbet_linear_content(const rabbet_linear_t* sum) {
 }
 
 void rabbet_linear_divide(rabbet_linear_t* sum, int64_t divisor) {
+  assert(divisor != 0 && (divisor != -1 || sum->constant != INT64_MIN));
   sum->constant /= divisor;
-  for (int i = 0; i < sum->count; ++i)
+  for (int i = 0; i < sum->count; ++i) {
+    assert(sum->terms[i].factor % divisor == 0);
     sum->terms[i].factor /= divisor;
+  }
 }
 
 bool rabbet_linear_same(const rabbet_linear_t* a, const rabbet_linear_t* b) {
@@ -203,6 +209,8 @@ rabbet_status_t rabbet_linear_build(rabbet_expr_graph_t* graph,
   rabbet_expr_t built = RABBET_EXPR_NONE;
   int64_t constant = sum->constant;
   for (int i = 0; i < sum->count; ++i) {
+    assert(sum->terms[i].factor != 0);
+    assert(i == 0 || sum->terms[i - 1].product < sum->terms[i].product);
     if (sum->terms[i].factor > 0)
       RABBET_RETURN_IF_ERROR(rabbet_build_add(graph, sum->terms[i].factor,
                                               sum->terms[i].product, &built));
@@ -228,6 +236,7 @@ rabbet_status_t rabbet_linear_build_atoms(rabbet_expr_graph_t* graph,
                                           rabbet_expr_t* out_product) {
   *out_product = RABBET_EXPR_NONE;
   for (int i = 0; i < atoms->count; ++i) {
+    assert(i == 0 || atoms->data[i - 1] <= atoms->data[i]);
     if (i == 0) {
       *out_product = atoms->data[0];
     } else {

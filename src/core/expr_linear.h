@@ -49,7 +49,8 @@ bool rabbet_linear_add_scaled(rabbet_linear_t* sum, int64_t scale,
 bool rabbet_linear_scale(rabbet_linear_t* sum, int64_t scale);
 // The greatest divisor of all factors and the constant.
 int64_t rabbet_linear_content(const rabbet_linear_t* sum);
-// All factors and the constant must be multiples.
+// Divides the factors, which must be multiples, and the constant, which is
+// rounded towards zero.
 void rabbet_linear_divide(rabbet_linear_t* sum, int64_t divisor);
 bool rabbet_linear_same(const rabbet_linear_t* a, const rabbet_linear_t* b);
 // Whether it is one term alone.

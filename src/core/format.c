@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <strings.h>
 
 #include "base/math.h"
@@ -85,6 +86,7 @@ rabbet_status_t rabbet_format_physical_dims(rabbet_format_t format,
     *out_physical = physical;
     return rabbet_ok();
   }
+  assert(dims->rank >= 2 && info->block > 0);
   int64_t channels = dims->d[1];
   int64_t blocks = channels < 0 ? -1 : rabbet_ceildiv(channels, info->block);
   if (info->channels_last) {
@@ -153,6 +155,7 @@ rabbet_status_t rabbet_view_strides(const rabbet_view_t* view,
   RABBET_RETURN_IF_ERROR(rabbet_format_check(view->format, dims, &info));
   if (rabbet_format_is_row_major(info))
     return rabbet_dims_strides(dims, out_strides);
+  assert(dims->rank >= 2 && info->block > 0);
   int rank = dims->rank;
   if (!info->channels_last && dims->d[1] > info->block)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,

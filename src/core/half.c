@@ -1,4 +1,5 @@
 // Conversions of single elements between types.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -166,6 +167,7 @@ static int64_t rabbet_load_integer(rabbet_dtype_t dtype, const void* data,
 
 double rabbet_load_double(rabbet_dtype_t dtype, const void* data,
                           int64_t index) {
+  assert(index >= 0);
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
       return ((const float*)data)[index];
@@ -189,6 +191,7 @@ double rabbet_load_double(rabbet_dtype_t dtype, const void* data,
 
 int64_t rabbet_load_int64(rabbet_dtype_t dtype, const void* data,
                           int64_t index) {
+  assert(index >= 0);
   if (!rabbet_dtype_is_float(dtype))
     return rabbet_load_integer(dtype, data, index);
   return rabbet_saturate(rabbet_load_double(dtype, data, index), INT64_MIN,
@@ -197,6 +200,7 @@ int64_t rabbet_load_int64(rabbet_dtype_t dtype, const void* data,
 
 void rabbet_store_double(rabbet_dtype_t dtype, void* data, int64_t index,
                          double value) {
+  assert(index >= 0);
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
       ((float*)data)[index] = (float)value;
@@ -248,6 +252,7 @@ static double rabbet_int64_to_odd(int64_t value) {
 
 void rabbet_store_int64(rabbet_dtype_t dtype, void* data, int64_t index,
                         int64_t value) {
+  assert(index >= 0);
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
       ((float*)data)[index] = (float)value;

@@ -1,5 +1,6 @@
 #include "core/lay_out.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct constant_layout_t {
 static constant_layout_t constant_layout(rabbet_format_t format,
                                          const rabbet_dims_t* dims) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
+  assert(info && dims->rank >= info->min_rank);
   constant_layout_t layout = {.channels = 1, .inner = 1, .block = 1};
   layout.channels_last = info->channels_last;
   if (info->block > 1 || info->channels_last) {
@@ -29,6 +31,7 @@ static constant_layout_t constant_layout(rabbet_format_t format,
 }
 
 static int64_t constant_place(const constant_layout_t* layout, int64_t index) {
+  assert(index >= 0);
   int64_t inner = index % layout->inner;
   int64_t channel = index / layout->inner % layout->channels;
   int64_t outer = index / layout->inner / layout->channels;

@@ -1,5 +1,6 @@
 #include "core/quantize.h"
 
+#include <assert.h>
 #include <math.h>
 
 // A tensor along an axis: [outer][count][inner].
@@ -8,6 +9,7 @@ typedef struct along_t {
 } along_t;
 
 static along_t quantize_along(const rabbet_dims_t* dims, int32_t axis) {
+  assert(axis >= 0 && axis < dims->rank);
   along_t along = {1, dims->d[axis], 1};
   for (int32_t i = 0; i < axis; ++i)
     along.outer *= dims->d[i];

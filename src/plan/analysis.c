@@ -1,5 +1,7 @@
 #include "plan/analysis.h"
 
+#include <assert.h>
+
 #include "base/math.h"
 
 #define RABBET_ANALYSIS_ARRAY(arena, count, out) \
@@ -58,6 +60,7 @@ static void rabbet_analyse_segments(const rabbet_plan_t* plan,
   }
   out->segment_ends[segment] = (int32_t)plan->step_count;
   out->segment_count = (size_t)segment + 1;
+  assert(out->segment_count <= plan->step_count + 1);
 }
 
 static bool rabbet_find_read(const rabbet_plan_t* plan,
@@ -121,6 +124,7 @@ static void rabbet_analyse_exprs(const rabbet_plan_t* plan,
                   : out->expr_bound_stages[symbol->upper];
       if (bound > stage) bound = stage;
     } else if (node->op != RABBET_EXPR_CONSTANT) {
+      assert(node->a < (int32_t)i && node->b < (int32_t)i);
       stage = out->expr_stages[node->a];
       if (out->expr_stages[node->b] > stage) stage = out->expr_stages[node->b];
       bound = out->expr_bound_stages[node->a];
@@ -128,6 +132,7 @@ static void rabbet_analyse_exprs(const rabbet_plan_t* plan,
         bound = out->expr_bound_stages[node->b];
     }
     out->expr_stages[i] = stage;
+    assert(bound <= stage);
     out->expr_bound_stages[i] = bound;
   }
 }
@@ -145,6 +150,7 @@ static void rabbet_analyse_shapes(const rabbet_plan_t* plan,
                                   rabbet_plan_analysis_t* out) {
   for (size_t v = 0; v < plan->value_count; ++v) {
     const rabbet_plan_value_t* value = &plan->values[v];
+    assert(value->alias < 0 || plan->values[value->alias].alias < 0);
     out->producers[v] = -1;
     out->roots[v] = value->alias >= 0 ? value->alias : (int32_t)v;
     out->first_steps[v] = INT32_MAX;
@@ -204,6 +210,7 @@ static void rabbet_analyse_lifetimes(const rabbet_plan_t* plan,
     const rabbet_plan_step_t* step = &plan->steps[s];
     for (size_t i = 0; i < step->group.output_count; ++i) {
       int32_t value = step->values[step->group.outputs[i]];
+      assert(value >= 0 && out->producers[value] < 0);  // written once
       out->producers[value] = (int32_t)s;
       rabbet_analyse_use(out, value, (int32_t)s);
     }

@@ -1,6 +1,7 @@
 // Offsets by "greedy by size" of arXiv 2001.03288, with best fit: the largest
 // first, each into the smallest gap between those already placed that live at
 // the same time.
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/math.h"
@@ -32,6 +33,7 @@ static size_t rabbet_best_gap(const rabbet_memory_block_t* wanted,
   size_t end = 0, best = SIZE_MAX, best_size = SIZE_MAX;
   for (size_t i = 0; i < count; ++i) {
     const rabbet_memory_block_t* other = placed[i];
+    assert(i == 0 || placed[i - 1]->request->offset <= other->request->offset);
     if (!rabbet_alive_together(wanted->request, other->request)) continue;
     size_t offset = other->request->offset;
     if (offset >= end && offset - end >= wanted->size &&
@@ -50,11 +52,13 @@ static rabbet_status_t rabbet_memory_place(rabbet_memory_block_t* blocks,
   size_t total = 0;
   for (size_t i = 0; i < count; ++i) {
     rabbet_memory_block_t* wanted = &blocks[i];
+    assert(i == 0 || blocks[i - 1].size >= wanted->size);
     size_t offset = rabbet_best_gap(wanted, placed, i), end = 0;
     if (!rabbet_checked_add(offset, wanted->size, &end) || end > PTRDIFF_MAX)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "intermediate tensors need more memory than can be "
                            "addressed");
+    assert(offset % RABBET_MEMORY_ALIGNMENT == 0);
     wanted->request->offset = offset;
     if (end > total) total = end;
     size_t at = i;

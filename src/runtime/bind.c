@@ -1,12 +1,16 @@
 // The addresses that steps read and write.
+#include <assert.h>
+
 #include "runtime/runtime.h"
 
 // ---- Addresses
 
 static const rabbet_prepared_t* rabbet_prepared_at(
     const rabbet_prepared_t* prepared, int32_t segment) {
+  assert(prepared && segment >= 0);
   while (prepared->segment > segment)
     prepared = prepared->parent;
+  assert(prepared && prepared->segment == segment);
   return prepared;
 }
 
@@ -21,6 +25,7 @@ static void* rabbet_io_address(const rabbet_context_t* context,
 void* rabbet_value_address(const rabbet_context_t* context,
                            const rabbet_prepared_t* prepared, int32_t v) {
   const rabbet_engine_t* engine = context->engine;
+  assert(v >= 0 && (size_t)v < engine->plan->value_count);
   const rabbet_plan_value_t* value = &engine->plan->values[v];
   size_t root = (size_t)engine->analysis.roots[v];
   if (rabbet_is_materialized(engine, (int32_t)root))
@@ -97,6 +102,7 @@ static rabbet_status_t rabbet_check_addresses(
 static void rabbet_fill_slot(const rabbet_context_t* context,
                              rabbet_prepared_t* prepared, size_t begin,
                              size_t slot) {
+  assert(slot >= begin && slot < context->engine->slot_count);
   prepared->slots[slot - begin] = rabbet_value_address(
       context, prepared, context->engine->slot_values[slot]);
 }
@@ -111,6 +117,7 @@ static void rabbet_fill_all_slots(rabbet_context_t* context,
     rabbet_fill_slot(context, prepared, begin, slot);
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
+    assert(engine->steps[run->step].first_slot >= begin);
     void** slots =
         prepared->slots + engine->steps[run->step].first_slot - begin;
     run->call.inputs = slots;

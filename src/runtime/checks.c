@@ -6,6 +6,7 @@
 // Elsewhere it is copied to the host, in the stream's order, into one of
 // several places, so that no thread waits: a place that still holds UNKNOWN has
 // not been reached. The first call that finds a failure reports it.
+#include <assert.h>
 #include <string.h>
 
 #include "runtime/runtime.h"
@@ -58,8 +59,10 @@ static rabbet_status_t rabbet_check_elements(const rabbet_plan_check_t* checks,
                                              const volatile int32_t* elements,
                                              bool* out_known) {
   *out_known = true;
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
+    assert(checks[i].index >= 0);
     *out_known &= elements[checks[i].index] != RABBET_CHECK_UNKNOWN;
+  }
   for (size_t i = 0; *out_known && i < count; ++i)
     if (!elements[checks[i].index]) return rabbet_check_failed(&checks[i]);
   return rabbet_ok();
@@ -115,6 +118,8 @@ rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
   if (device->host_memory)
     return rabbet_check_elements(checks, count, elements, &known);
   RABBET_RETURN_IF_ERROR(rabbet_free_check_place(context, stream));
+  assert(context->checks_seen <= context->checks_made);
+  assert(context->checks_made - context->checks_seen < RABBET_CHECK_PLACES);
   volatile int32_t* place =
       rabbet_check_place(context, context->checks_made, count);
   for (size_t i = 0; i < count; ++i)

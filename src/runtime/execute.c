@@ -1,4 +1,5 @@
 // The loop that runs steps.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -47,6 +48,7 @@ static rabbet_status_t rabbet_step_failed(const rabbet_context_t* context,
 
 rabbet_status_t rabbet_run_step(rabbet_context_t* context, rabbet_run_t* run,
                                 void* stream) {
+  assert(run->kernel && run->kernel->kernel_class->enqueue);
   run->call.stream = stream;
   if (rabbet_run_is_idle(run)) return rabbet_ok();
   rabbet_status_t status =
@@ -125,6 +127,7 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_context_t* context,
 // Reads the events of the last run; waits for it.
 static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
+  assert(context->events);
   for (const rabbet_prepared_t* at = context->last; at; at = at->parent) {
     void** events = rabbet_segment_events(context, at);
     for (size_t i = 0; i < at->run_count; ++i) {
@@ -152,6 +155,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
                                         void* stream) {
   const rabbet_engine_t* engine = context->engine;
   rabbet_device_t* device = engine->device;
+  assert(rabbet_segment_end(engine, prepared->segment) > 0);
   size_t last = rabbet_segment_end(engine, prepared->segment) - 1;
   const rabbet_plan_step_t* step = &engine->plan->steps[last];
   uint8_t* staging = prepared->read_staging;
@@ -177,6 +181,8 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
       *key++ = rabbet_load_int64(engine->plan->values[v].dtype, staging, k);
     staging += rabbet_align_up(prepared->bytes[v], 16);
   }
+  assert(key - context->read_key ==
+         (ptrdiff_t)engine->analysis.segment_reads[prepared->segment]);
   return rabbet_ok();
 }
 
@@ -259,6 +265,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
         engine->analysis.segment_reads[prepared->segment], &prepared));
     RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
   }
+  assert((size_t)prepared->segment + 1 == engine->analysis.segment_count);
   context->last = prepared;
   RABBET_RETURN_IF_ERROR(
       rabbet_context_copy_outputs(context, prepared, stream));
@@ -293,6 +300,7 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
+  assert(!context->running);
   context->stream = stream;
   context->running = true;
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;

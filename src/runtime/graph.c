@@ -1,5 +1,6 @@
 #include "runtime/graph.h"
 
+#include <assert.h>
 #include <string.h>
 
 // Address sets that are kept: callers often take turns with a few buffers.
@@ -272,6 +273,7 @@ static rabbet_status_t rabbet_graphs_try(rabbet_context_t* context,
 static size_t rabbet_piece_end(const rabbet_prepared_t* prepared,
                                size_t begin) {
   const rabbet_recordable_t* recordable = prepared->graphs->recordable;
+  assert(begin < prepared->run_count);
   size_t end = begin + 1;
   while (end < prepared->run_count && recordable[end] == recordable[begin])
     ++end;
@@ -300,6 +302,7 @@ static bool rabbet_piece_record(rabbet_context_t* context,
                                 size_t end, void** kept, void** graph) {
   rabbet_device_t* device = context->engine->device;
   void* stream = context->record_stream;
+  assert(begin < end && end <= prepared->run_count && stream);
   size_t at = begin;
   rabbet_status_t status = device->vtable->record_begin(device, stream);
   bool begun = rabbet_is_ok(status);
@@ -418,6 +421,7 @@ static rabbet_status_t rabbet_recording_fill(rabbet_context_t* context,
       if (!made) continue;  // with the steps that are still recordable
       ++context->graph_info.recordings;
     }
+    assert(recording->piece_count < prepared->run_count);
     recording->pieces[recording->piece_count++] = piece;
     RABBET_RETURN_IF_ERROR(rabbet_run_piece(context, prepared, &piece, stream));
     begin = end;
@@ -445,6 +449,8 @@ static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
     rabbet_recording_clear(prepared, recording);
     return status;
   }
+  assert(recording->pieces[recording->piece_count - 1].end ==
+         prepared->run_count);
   memcpy(recording->slots, prepared->slots,
          graphs->slot_count * sizeof(*recording->slots));
   recording->memory = rabbet_graphs_memory(context, prepared);

@@ -1,4 +1,6 @@
 // Memory of the device for engines and contexts.
+#include <assert.h>
+
 #include "base/math.h"
 #include "runtime/runtime.h"
 
@@ -101,6 +103,7 @@ rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
                                        int32_t segment, size_t bytes,
                                        void* stream) {
   rabbet_device_t* device = context->engine->device;
+  assert((size_t)segment < context->engine->analysis.segment_count);
   // Empty tensors and kernels without workspace get a valid address too.
   if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
   bytes = rabbet_align_up(bytes, RABBET_DEVICE_ALIGNMENT);

@@ -10,11 +10,14 @@
 // Inputs at addresses that kernels cannot read are copied before the first
 // segment. Outputs at such addresses are written to memory of the context's and
 // copied after the last segment.
+#include <assert.h>
+
 #include "runtime/runtime.h"
 
 bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io) {
-  return ((uintptr_t)context->addresses[io] &
-          (context->engine->io_alignments[io] - 1)) != 0;
+  size_t alignment = context->engine->io_alignments[io];
+  assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
+  return ((uintptr_t)context->addresses[io] & (alignment - 1)) != 0;
 }
 
 // A tensor of unknown size counts as one byte: only its address is known.

@@ -1,4 +1,5 @@
 // Preparing a segment: kernel states, memory, values that the host writes.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -58,6 +59,8 @@ static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
                                            size_t s, int threads,
                                            size_t* out_workspace) {
   const rabbet_engine_t* engine = prepared->engine;
+  assert(s >= rabbet_segment_begin(engine, prepared->segment));
+  assert(s < rabbet_segment_end(engine, prepared->segment));
   const rabbet_plan_step_t* step = &engine->plan->steps[s];
   rabbet_kernel_t* kernel = engine->steps[s].kernel;
   rabbet_kernel_shapes_t shapes;
@@ -153,8 +156,10 @@ static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
     status = rabbet_plan_memory(requests, count, engine->allocator,
                                 &prepared->memory_bytes);
   if (rabbet_is_ok(status)) {
-    for (size_t v = 0; v < values; ++v)
+    for (size_t v = 0; v < values; ++v) {
+      assert(requests[v].offset + requests[v].size <= prepared->memory_bytes);
       prepared->offsets[v] = requests[v].offset;
+    }
     for (size_t i = 0; i < prepared->run_count; ++i)
       prepared->runs[i].workspace_offset = requests[values + i].offset;
   }
@@ -206,6 +211,7 @@ static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
                          "the values of '%s' divide by 0 or overflow for these "
                          "input shapes",
                          value->name);
+  assert(prepared->materialized_offsets[v] != SIZE_MAX);
   rabbet_store_host_values(value, from, (size_t)count,
                            staging + prepared->materialized_offsets[v]);
   return rabbet_ok();

@@ -1,4 +1,5 @@
 // Computes the shapes, as far as they are known before a segment.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -51,6 +52,7 @@ static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
       if (rabbet_expr_symbol(graph, i)->kind == RABBET_SYMBOL_VALUE)
         at += (size_t)engine->ios[source->input].dims.rank;
     }
+    assert(at < prepared->key_size);
     prepared->symbols[i] = prepared->key[at];
   }
 }
@@ -66,6 +68,7 @@ static rabbet_status_t rabbet_resolve_check_reads(
     if (prepared->engine->analysis.sources[i].read + 1 != prepared->segment ||
         symbol->upper == RABBET_EXPR_NONE)
       continue;
+    assert(prepared->parent && prepared->parent->high);
     int64_t upper = prepared->parent->high[symbol->upper];
     if (prepared->symbols[i] < 0 || prepared->symbols[i] > upper)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

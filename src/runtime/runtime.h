@@ -9,6 +9,8 @@
 #ifndef RABBET_SRC_RUNTIME_RUNTIME_H_
 #define RABBET_SRC_RUNTIME_RUNTIME_H_
 
+#include <assert.h>
+
 #include "base/strbuf.h"
 #include "base/thread.h"
 #include "device/device.h"
@@ -77,10 +79,12 @@ struct rabbet_engine_t {
 
 static inline size_t rabbet_segment_begin(const rabbet_engine_t* engine,
                                           int32_t segment) {
+  assert(segment >= 0 && (size_t)segment < engine->analysis.segment_count);
   return segment == 0 ? 0 : (size_t)engine->analysis.segment_ends[segment - 1];
 }
 static inline size_t rabbet_segment_end(const rabbet_engine_t* engine,
                                         int32_t segment) {
+  assert(segment >= 0 && (size_t)segment < engine->analysis.segment_count);
   return (size_t)engine->analysis.segment_ends[segment];
 }
 
@@ -93,6 +97,7 @@ static inline void rabbet_segment_slots(const rabbet_engine_t* engine,
   *out_begin =
       begin < steps ? engine->steps[begin].first_slot : engine->slot_count;
   *out_end = end < steps ? engine->steps[end].first_slot : engine->slot_count;
+  assert(*out_begin <= *out_end && *out_end <= engine->slot_count);
 }
 
 // The values whose memory is planned at stage `segment`.

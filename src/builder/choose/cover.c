@@ -5,6 +5,7 @@
 // large groups of point-wise nodes may be. Covers with a group that the device
 // does not offer are dropped.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/choose/cover_set.h"
@@ -245,8 +246,10 @@ static rabbet_status_t cover_unit(coverer_t* c, const int32_t* nodes,
 static void cover_list_groups(coverer_t* c) {
   size_t groups = (size_t)c->group_count;
   memset(c->begins, 0, (groups + 1) * sizeof(int32_t));
-  for (size_t i = 0; i < c->count; ++i)
+  for (size_t i = 0; i < c->count; ++i) {
+    assert(c->groups[i] >= 0 && c->groups[i] < c->group_count);
     c->begins[c->groups[i] + 1]++;
+  }
   for (size_t g = 0; g < groups; ++g)
     c->begins[g + 1] += c->begins[g];
   for (size_t i = 0; i < c->count; ++i)
@@ -284,6 +287,7 @@ static rabbet_status_t cover_add(coverer_t* c, bool* out_supported) {
     int32_t group = c->groups[i];
     const int32_t* nodes = c->order + c->begins[group];
     size_t size = (size_t)(c->begins[group + 1] - c->begins[group]);
+    assert(size > 0);
     if (nodes[size - 1] == (int32_t)i && !cover_is_idle(c, i, size))
       RABBET_RETURN_IF_ERROR(cover_unit(c, nodes, size, out_supported,
                                         &cover.units[cover.unit_count++]));

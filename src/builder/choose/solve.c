@@ -1,5 +1,6 @@
 #include "builder/choose/solve.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -103,6 +104,9 @@ static size_t table_index(const solver_t* solver, const int_vec_t* scope) {
   size_t index = 0;
   for (size_t i = 0; i < scope->count; ++i) {
     int32_t v = scope->data[i];
+    assert(i == 0 || scope->data[i - 1] < v);
+    assert(solver->choices[v] >= 0 &&
+           solver->choices[v] < solver->problem->domains[v]);
     index = index * (size_t)solver->problem->domains[v] +
             (size_t)solver->choices[v];
   }

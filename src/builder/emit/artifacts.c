@@ -1,5 +1,6 @@
 #include "builder/emit/artifacts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,6 +122,8 @@ static rabbet_status_t collect_sort(collector_t* collector) {
     ranked[i] = (ranked_t){collector->artifacts.data[i], (int32_t)i};
   if (count > 0) qsort(ranked, count, sizeof(*ranked), collect_compare);
   for (size_t i = 0; i < count; ++i) {
+    assert(i == 0 || rabbet_hash_compare(ranked[i - 1].artifact.key,
+                                         ranked[i].artifact.key) < 0);
     plan->artifacts[i] = ranked[i].artifact;
     places[ranked[i].number] = (int32_t)i;
   }

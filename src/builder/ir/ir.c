@@ -1,5 +1,6 @@
 #include "builder/ir/ir.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/attr_set.h"
@@ -57,6 +58,54 @@ bool rabbet_ir_is_view(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
     between.d[second[i]] = output.d[i];
   return ir_keeps_order(first, first_count, &input) &&
          ir_keeps_order(second, second_count, &between);
+}
+
+// ---- Invariants -------------------------------------------------------------
+
+static bool ir_value_is_consistent(const rabbet_ir_t* ir, size_t id) {
+  const rabbet_ir_value_t* value = ir->values.data[id];
+  const rabbet_ir_node_t* node = value->producer;
+  if (value->id != (int32_t)id || value->uses < 0) return false;
+  for (size_t i = 0; node && i < node->output_count; ++i)
+    if (node->outputs[i] == value->id) return !node->dead;
+  return !node;
+}
+
+static bool ir_node_is_consistent(const rabbet_ir_t* ir, size_t index) {
+  const rabbet_ir_node_t* node = ir->nodes.data[index];
+  bool consistent = !node->dead && node->index == (int32_t)index;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+    consistent &=
+        !input || !input->producer || input->producer->index < node->index;
+  }
+  for (size_t i = 0; i < node->output_count; ++i)
+    consistent &= rabbet_ir_output(ir, node, i)->producer == node;
+  return consistent;
+}
+
+static void ir_count_uses(rabbet_ir_t* ir, int32_t step) {
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    const rabbet_ir_node_t* node = ir->nodes.data[i];
+    for (size_t k = 0; k < node->input_count; ++k)
+      if (node->inputs[k] >= 0) ir->values.data[node->inputs[k]]->uses += step;
+  }
+}
+
+bool rabbet_ir_is_consistent(rabbet_ir_t* ir) {
+  bool consistent = true;
+  for (size_t i = 0; i < ir->values.count; ++i)
+    consistent &= ir_value_is_consistent(ir, i);
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    consistent &= ir_node_is_consistent(ir, i);
+  for (size_t i = 0; i < ir->output_count; ++i)
+    consistent &= rabbet_ir_value(ir, ir->outputs[i])->output == (int32_t)i;
+  // Without memory of its own: counts the uses down to 0, and up again.
+  ir_count_uses(ir, -1);
+  for (size_t i = 0; i < ir->values.count; ++i)
+    consistent &= ir->values.data[i]->uses == 0;
+  ir_count_uses(ir, 1);
+  return consistent;
 }
 
 // ---- Changing ---------------------------------------------------------------
@@ -207,7 +256,12 @@ rabbet_status_t rabbet_ir_add_node(rabbet_ir_t* ir, rabbet_op_id_t op,
 
 void rabbet_ir_set_input(rabbet_ir_t* ir, rabbet_ir_node_t* node, size_t index,
                          int32_t value) {
-  if (node->inputs[index] >= 0) ir->values.data[node->inputs[index]]->uses--;
+  assert(index < node->input_count && !node->dead);
+  assert(value < (int32_t)ir->values.count);
+  if (node->inputs[index] >= 0) {
+    assert(ir->values.data[node->inputs[index]]->uses > 0);
+    ir->values.data[node->inputs[index]]->uses--;
+  }
   node->inputs[index] = value;
   if (value >= 0) ir->values.data[value]->uses++;
 }
@@ -226,6 +280,7 @@ bool rabbet_ir_can_replace(const rabbet_ir_value_t* old,
 
 void rabbet_ir_replace_uses(rabbet_ir_t* ir, rabbet_ir_value_t* old,
                             rabbet_ir_value_t* value) {
+  assert(old != value && (old->output < 0 || value->output < 0));
   for (size_t i = 0; i < ir->nodes.count && old->uses > 0; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
     if (node->dead) continue;
@@ -233,6 +288,7 @@ void rabbet_ir_replace_uses(rabbet_ir_t* ir, rabbet_ir_value_t* old,
       if (node->inputs[k] == old->id)
         rabbet_ir_set_input(ir, node, k, value->id);
   }
+  assert(old->uses == 0);
   if (old->ranged && !value->ranged) {
     value->range = old->range;
     value->ranged = old->ranged;
@@ -250,8 +306,11 @@ void rabbet_ir_replace_uses(rabbet_ir_t* ir, rabbet_ir_value_t* old,
 void rabbet_ir_kill(rabbet_ir_t* ir, rabbet_ir_node_t* node) {
   if (node->dead) return;
   node->dead = true;
-  for (size_t i = 0; i < node->input_count; ++i)
-    if (node->inputs[i] >= 0) ir->values.data[node->inputs[i]]->uses--;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] < 0) continue;
+    assert(ir->values.data[node->inputs[i]]->uses > 0);
+    ir->values.data[node->inputs[i]]->uses--;
+  }
   for (size_t i = 0; i < node->output_count; ++i)
     ir->values.data[node->outputs[i]]->producer = NULL;
 }

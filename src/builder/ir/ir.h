@@ -8,6 +8,8 @@
 #ifndef RABBET_SRC_BUILDER_IR_IR_H_
 #define RABBET_SRC_BUILDER_IR_IR_H_
 
+#include <assert.h>
+
 #include "base/arena.h"
 #include "base/vec.h"
 #include "network/network.h"
@@ -96,18 +98,20 @@ RABBET_PRIVATE_API void rabbet_ir_deinitialize(rabbet_ir_t* ir);
 
 static inline rabbet_ir_value_t* rabbet_ir_value(const rabbet_ir_t* ir,
                                                  int32_t id) {
+  assert(id >= 0 && (size_t)id < ir->values.count);
   return ir->values.data[id];
 }
 static inline rabbet_ir_value_t* rabbet_ir_input(const rabbet_ir_t* ir,
                                                  const rabbet_ir_node_t* node,
                                                  size_t index) {
   if (index >= node->input_count || node->inputs[index] < 0) return NULL;
-  return ir->values.data[node->inputs[index]];
+  return rabbet_ir_value(ir, node->inputs[index]);
 }
 static inline rabbet_ir_value_t* rabbet_ir_output(const rabbet_ir_t* ir,
                                                   const rabbet_ir_node_t* node,
                                                   size_t index) {
-  return ir->values.data[node->outputs[index]];
+  assert(index < node->output_count);
+  return rabbet_ir_value(ir, node->outputs[index]);
 }
 
 // Whether a node needs the values of this input to know shapes.
@@ -158,6 +162,8 @@ RABBET_PRIVATE_API void rabbet_ir_kill(rabbet_ir_t* ir, rabbet_ir_node_t* node);
 // Takes dead nodes out, and nodes that nothing needs any more: neither an
 // output, nor a live node, nor a shape that a live value has.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir);
+// Whether the invariants hold, right after a sweep. For asserts.
+RABBET_PRIVATE_API bool rabbet_ir_is_consistent(rabbet_ir_t* ir);
 
 // ---- Expressions ------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 // Removes all that is not needed. Needed are values that outputs are made of,
 // and those that the host must read to know a shape.
 
+#include <assert.h>
+
 #include "builder/ir/ir.h"
 
 typedef struct sweep_t {
@@ -94,5 +96,6 @@ rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir) {
   rabbet_free(ir->allocator, sweep.values);
   rabbet_free(ir->allocator, sweep.exprs);
   rabbet_vec_free(ir->allocator, &sweep.pending);
+  assert(!rabbet_is_ok(status) || rabbet_ir_is_consistent(ir));
   return status;
 }

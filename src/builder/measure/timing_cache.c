@@ -103,6 +103,9 @@ static rabbet_status_t timing_cache_put_locked(rabbet_timing_cache_t* cache,
           (cache->entries.count - index) * sizeof(timing_entry_t));
   *place = entry;
   cache->entries.count++;
+  assert(index == 0 || timing_key_compare(place[-1].key, entry.key) < 0);
+  assert(index + 1 == cache->entries.count ||
+         timing_key_compare(entry.key, place[1].key) < 0);
   return rabbet_ok();
 }
 

@@ -1,9 +1,12 @@
 #include "device/common/box.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void box_add(rabbet_box_t* box, int32_t axis, int64_t extent,
                     int64_t stride) {
+  assert(box->rank >= 0 && box->rank < RABBET_BOX_AXES);
+  assert(extent >= 0);
   box->axis[box->rank] = axis;
   box->extent[box->rank] = extent;
   box->stride[box->rank++] = stride;
@@ -74,6 +77,7 @@ void rabbet_strided_plan(int32_t rank, const int64_t* extents,
                          const int64_t* sources, const int64_t* targets,
                          int64_t size, rabbet_strided_t* out_move) {
   rabbet_strided_t* move = out_move;
+  assert(rank >= 0 && rank <= RABBET_BOX_AXES && size > 0);
   memset(move, 0, sizeof(*move));
   for (int32_t i = 0; i < rank; ++i) {
     if (extents[i] == 0) return;
@@ -81,6 +85,7 @@ void rabbet_strided_plan(int32_t rank, const int64_t* extents,
   move->unit = size;
   for (int32_t i = 0; i < rank; ++i) {
     if (extents[i] == 1) continue;
+    assert(extents[i] > 0 && targets[i] != 0);  // the target's are distinct
     move->extent[move->rank] = extents[i];
     move->source[move->rank] = sources[i] * size;
     move->target[move->rank++] = targets[i] * size;

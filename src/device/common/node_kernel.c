@@ -1,5 +1,6 @@
 #include "device/common/node_kernel.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ bool rabbet_node_is_log_softmax(const rabbet_group_t* group) {
 
 int32_t rabbet_node_output_of(const rabbet_group_t* group,
                               const rabbet_group_node_t* node, size_t index) {
+  assert(index < node->output_count);
   for (size_t i = 0; i < group->output_count; ++i)
     if (group->outputs[i] == node->outputs[index]) return (int32_t)i;
   return -1;
@@ -82,11 +84,13 @@ void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
   int32_t value = rabbet_node_input(proposal->node, input);
   if (value < 0) return;
   int32_t at = rabbet_group_input_of(proposal->propose->group, value);
+  assert(at >= 0);  // a node's inputs are the group's here
   proposal->tensors[at] = (rabbet_type_format_t){dtype, format};
 }
 
 void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
                                 rabbet_dtype_t dtype, rabbet_format_t format) {
+  assert(proposal->propose->group->output_count > 0);
   proposal->tensors[proposal->propose->group->input_count] =
       (rabbet_type_format_t){dtype, format};
 }
@@ -147,6 +151,7 @@ rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place) {
   const rabbet_group_t* group = proposal->propose->group;
+  assert(in_place < (int32_t)group->input_count);
   if (!proposal->keeps_padding && !proposal_is_filled(proposal))
     return rabbet_ok();
   if (in_place >= 0 &&
@@ -201,6 +206,7 @@ void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
 rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel, void* state,
                                          rabbet_status_t status,
                                          void** out_state) {
+  assert(state || !rabbet_is_ok(status));
   if (!rabbet_is_ok(status)) {
     rabbet_node_state_destroy(kernel, state);
     state = NULL;

@@ -1,5 +1,6 @@
 #include "device/common/shuffle.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool rabbet_shuffle_is_reshape(const rabbet_group_node_t* node,
@@ -22,6 +23,7 @@ static void shuffle_permute(const rabbet_group_node_t* node, const char* name,
   if (count == 0) return;
   rabbet_box_t from = *box;
   int32_t place[RABBET_MAX_RANK + 1], rank = from.axis[from.rank - 1] + 1;
+  assert((size_t)rank == count);
   for (int32_t i = 0; i < rank; ++i) {
     // place[i]: which logical axis comes to position i.
     if (inverse) {
@@ -122,6 +124,9 @@ static rabbet_status_t shuffle_boxes(const rabbet_node_kernel_t* kernel,
 
 static void shuffle_step(const rabbet_box_t* source, const rabbet_box_t* target,
                          rabbet_shuffle_t* shuffle) {
+  assert(source->rank == target->rank);
+  assert(shuffle->step_count <
+         sizeof(shuffle->steps) / sizeof(shuffle->steps[0]));
   rabbet_shuffle_step_t* step = &shuffle->steps[shuffle->step_count++];
   step->rank = source->rank;
   memcpy(step->extents, source->extent, sizeof(step->extents));
