@@ -42,7 +42,7 @@ class IGpuAllocator(IVersionedInterface):
         return self._rabbet_undefined("allocate(size, alignment, flags)")  # type: ignore[no-any-return]
 
     def reallocate(self, address: int, alignment: int, new_size: int) -> int | None:
-        """Never called: what the engine asks for does not grow."""
+        """Never called: the engine asks for memory that does not grow."""
         return None
 
     def deallocate(self, memory: int) -> bool:

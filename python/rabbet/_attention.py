@@ -95,7 +95,7 @@ class IAttention:
         places = [[(layer, i)] for i in range(layer.num_inputs)]
         compose(self._network, kind, layer, places, attention=self, found_as=kind)
 
-    # ---- What it computes
+    # ---- The computation
 
     @property
     def norm_op(self) -> e.AttentionNormalizationOp:
@@ -112,7 +112,7 @@ class IAttention:
 
     @property
     def mask(self) -> ITensor | None:
-        """BOOL: which scores count; a floating type: what is added to the scores."""
+        """BOOL: which scores count; a floating type: numbers added to the scores."""
         return self._mask
 
     @mask.setter

@@ -1,5 +1,5 @@
 """Conditionals. Both branches are computed, and the condition chooses between their
-results: it saves no time, and gives what one branch alone would."""
+results: it saves no time, and its result is that of the chosen branch."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Builder(Managed):
     def is_network_supported(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> bool:
-        """Whether the network is right; raises what is wrong otherwise."""
+        """Whether the network is valid; raises an error that names the fault if not."""
         network.validate()
         return True
 

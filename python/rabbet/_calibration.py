@@ -109,7 +109,7 @@ def _all_tensors(network: INetworkDefinition) -> list[ITensor]:
 def _left_tensors(
     network: INetworkDefinition, plan: Any, logger: ILogger | None
 ) -> list[ITensor]:
-    """Those that still exist after fusion: inputs, and what the plan's steps make."""
+    """Tensors that still exist after fusion: inputs, and outputs of the plan's steps."""
     engine = Runtime(logger).deserialize_cuda_engine(plan)
     inspector = engine.create_engine_inspector()
     text = inspector.get_engine_information(e.LayerInformationFormat.JSON)
@@ -203,7 +203,7 @@ class _Listener(IDebugListener):
 
 
 class _Outputs(IOutputAllocator):
-    """Memory for outputs that nobody wants."""
+    """Memory for outputs that are not read."""
 
     def __init__(self, engine: Any) -> None:
         super().__init__()

@@ -39,11 +39,11 @@ class IInt8Calibrator:
         return None
 
     def write_calibration_cache(self, cache: memoryview) -> None:
-        """Told what was found: `cache.tobytes()`, or what a file writes."""
+        """Gets the ranges found: `cache.tobytes()` is the contents of a cache file."""
 
 
 class IInt8EntropyCalibrator(IInt8Calibrator):
-    """Ranges that lose the least information, of what lies between fused layers."""
+    """Ranges that lose the least information, for tensors between fused layers."""
 
     _algorithm = _Algorithm.ENTROPY_CALIBRATION
 
@@ -61,7 +61,7 @@ class IInt8MinMaxCalibrator(IInt8Calibrator):
 
 
 class IInt8LegacyCalibrator(IInt8Calibrator):
-    """Ranges in which a share of the values lies, of what lies between fused layers."""
+    """Ranges that hold a share of the values, for tensors between fused layers."""
 
     _algorithm = _Algorithm.LEGACY_CALIBRATION
 

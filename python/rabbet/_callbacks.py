@@ -1,4 +1,4 @@
-"""Classes to derive from: what the engine calls back."""
+"""Classes to derive from: the callbacks of builds and runs."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class IStreamReader:
     def __init__(self) -> None:
         pass
 
-    # TensorRT documents the C++ arguments; what users define takes a size alone.
+    # TensorRT documents the C++ arguments; users' functions take only a size.
     def read(self, destination: Any = None, size: int = 0) -> bytes:
         """Returns at most `size` bytes; none at the end."""
         raise NotImplementedError(f"{type(self).__name__} must define read(size)")

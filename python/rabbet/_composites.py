@@ -83,7 +83,7 @@ def scale(
     given: dict[str, tuple[Any, float]],
     axis: int,
 ) -> IScaleLayer:
-    """`given`: for scale, shift and power the weights and what they are by default."""
+    """`given`: for scale, shift and power the weights and their default values."""
     import numpy as np
 
     dims = list(x.shape)

@@ -224,7 +224,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def algorithm_selector(self) -> IAlgorithmSelector | None:
-        """Chooses among the ways to compute layers, and is told what was taken."""
+        """Chooses among the ways to compute layers, and is told the choice."""
         return self._selector
 
     @algorithm_selector.setter
@@ -467,7 +467,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._cache
 
     def set_preview_feature(self, feature: e.PreviewFeature, enable: bool) -> None:
-        """Accepted: what TensorRT previews is always on here."""
+        """Accepted without effect: TensorRT's previews are always on here."""
         bit = 1 << int(e.PreviewFeature(feature))
         self._preview = self._preview | bit if flag(enable, "enable") else self._preview & ~bit
 

@@ -164,7 +164,7 @@ def _wrong_gpu(what: str, where: str, device: str) -> str:
 def device_input(
     value: Any, info: IoInfo, engine: ICudaEngine, outputs: Sequence[IoInfo]
 ) -> tuple[int, tuple[int, ...], Any, Any, int] | None:
-    """(address, shape, maker of outputs, what holds the memory, stream) of an array
+    """(address, shape, maker of outputs, owner of the memory, stream) of an array
     that lies on the model's GPU; None for arrays on the host, and those of torch that
     lie elsewhere. The maker is None for torch."""
     device = engine.device or "cpu"
@@ -220,7 +220,7 @@ def _check_found(found: Found, info: IoInfo) -> None:
 def convert_input(
     value: Any, info: IoInfo, device: str = "cpu"
 ) -> tuple[Any, tuple[int, ...], Any]:
-    """(row-major buffer of the right type, shape, what makes outputs of it)."""
+    """(row-major buffer of the right type, shape, maker of outputs)."""
     import numpy as np
 
     _check_linear(info)

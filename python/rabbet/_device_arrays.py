@@ -13,7 +13,7 @@ from ._engine_tensors import IoInfo
 from ._enums import DataType
 
 _CUDA = 2  # DLPack's number
-_LEGACY_STREAM = 1  # what DLPack and the array interface call CUDA's default stream
+_LEGACY_STREAM = 1  # CUDA's default stream in DLPack and the array interface
 # Of DLPack: (code, bits).
 _DLPACK_TYPES = {
     (2, 32): DataType.FLOAT,
@@ -74,7 +74,7 @@ def _find_cupy(array: Any) -> Found:
 
 
 def _find_dlpack(value: Any, number: int) -> Found:
-    # From now on the default stream runs behind what makes the array.
+    # From now on the default stream waits for the array's producer.
     capsule = value.__dlpack__(stream=_LEGACY_STREAM)
     address, shape, strides, code, bits, lanes, _, device = _rabbet.dlpack_view(capsule)
     dtype = _DLPACK_TYPES.get((code, bits)) if lanes == 1 else None

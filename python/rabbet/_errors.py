@@ -12,7 +12,7 @@ class Error(Exception):
 
 
 class InvalidArgumentError(Error, ValueError):
-    """An argument is wrong whatever the state."""
+    """An argument is wrong in any state."""
 
 
 class NotFoundError(Error, LookupError):
@@ -56,7 +56,7 @@ class IoError(Error, OSError):
 
 
 class PluginError(Error, RuntimeError):
-    """A plugin's function failed, or gave what it must not."""
+    """A plugin's function failed, or returned an invalid result."""
 
 
 class InternalError(Error, RuntimeError):

@@ -55,7 +55,7 @@ for _value, _why in _IDLE:
 
 
 def warnings_of(flags: int) -> list[str]:
-    """Warnings of a build about flags that ask for what plans do not have."""
+    """Warnings of a build about flags for properties that plans do not have."""
     return [
         f"BuilderFlag.{flag.name} has no effect: {why}"
         for flag, why in _NOT_HAD.items()

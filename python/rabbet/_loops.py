@@ -1,4 +1,4 @@
-"""Loops: what runs once for each iteration. The builder writes them out."""
+"""Loops: layers that run once for each iteration. The builder unrolls them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ITripLimitLayer(ILoopBoundaryLayer):
 
 
 class IRecurrenceLayer(ILoopBoundaryLayer):
-    """Input 0 in the first iteration, then what input 1 was in the one before."""
+    """Input 0 in the first iteration, then input 1 of the iteration before."""
 
     __slots__ = ()
     _type = e.LayerType.RECURRENCE

@@ -39,7 +39,7 @@ def refused(why: str) -> Callable[[Method], Method]:
 
 
 def no_effect(why: str) -> Callable[[T], T]:
-    """Marks what is accepted and has no effect here."""
+    """Marks functions and properties that are accepted without effect."""
 
     def decorate(thing: T) -> T:
         setattr(thing, _MARK, ("no effect", why))

@@ -117,7 +117,7 @@ _CODES = {
 class OnnxParser(Managed):
     """Adds an ONNX model to an empty network.
 
-    What is wrong is raised, and all of it is listed by get_error.
+    The first error is raised, and get_error lists all.
     """
 
     flags = 0
@@ -191,7 +191,7 @@ class OnnxParser(Managed):
         """The same as parse, under an old name."""
         return self.parse(model)
 
-    # ---- What can be imported
+    # ---- Nodes that can be imported
 
     def supports_model_v2(
         self, model: Any, path: str | os.PathLike[str] | None = None

@@ -161,13 +161,13 @@ def _items(plugins: Any) -> Iterable[Any]:
 
 
 def library_paths(plugins: Any) -> list[str]:
-    """The libraries among what `plugins=` names."""
+    """The libraries that `plugins=` names."""
     names = [os.fspath(i) for i in _items(plugins) if not isinstance(i, ModuleType)]
     return [name for name in names if name.endswith(".so")]
 
 
 def load_plugins(plugins: Any) -> None:
-    """Loads what `plugins=` names: files (.py, .so), module names, modules."""
+    """Loads the plugins that `plugins=` names: files (.py, .so), module names, modules."""
     for item in _items(plugins):
         if isinstance(item, ModuleType):
             continue

@@ -68,7 +68,7 @@ class _Function(IProgressMonitor):
 
 
 def progress_monitor(progress: Any) -> IProgressMonitor | None:
-    """A monitor of what users give as progress=."""
+    """A monitor made of a user's progress=."""
     if progress is None or progress is False:
         return None
     if isinstance(progress, IProgressMonitor):

@@ -1,4 +1,4 @@
-"""Tells error recorders of what is raised."""
+"""Tells error recorders of exceptions."""
 
 from __future__ import annotations
 

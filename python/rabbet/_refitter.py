@@ -46,7 +46,7 @@ class Refitter(_rabbet.Refitter):
         return self
 
     _engine: ICudaEngine
-    _given: dict[int, Weights]  # what was set must stay until it is in the engine
+    _given: dict[int, Weights]  # weights must live until they are in the engine
 
     def __init__(self, engine: ICudaEngine, logger: ILogger | None = None) -> None:
         pass
@@ -84,7 +84,7 @@ class Refitter(_rabbet.Refitter):
         return self._roles(False)
 
     def get_missing(self) -> tuple[list[str], list[e.WeightsRole]]:
-        """(layers, roles) of what must be set before refit_cuda_engine."""
+        """(layers, roles) of the weights that must be set before refit_cuda_engine."""
         return self._roles(True)
 
     # ---- By name
@@ -118,7 +118,7 @@ class Refitter(_rabbet.Refitter):
         return self._given.get(self._find(weights_name), Weights())
 
     def get_weights_location(self, weights_name: str) -> e.TensorLocation:
-        """Where what was set lies: those of the device were copied from there."""
+        """Where the weights that were set lie: those of the device were copied from there."""
         self._find(weights_name)
         return e.TensorLocation.HOST
 
@@ -140,14 +140,14 @@ class Refitter(_rabbet.Refitter):
         return [i.name for i in self._infos()]
 
     def get_missing_weights(self) -> list[str]:
-        """Names of what must be set before refit_cuda_engine."""
+        """Names of the weights that must be set before refit_cuda_engine."""
         return [i.name for i in self._infos() if i.is_missing]
 
     # ---- Committing
 
     @recorded
     def refit_cuda_engine(self) -> bool:
-        """Puts what was set into the engine."""
+        """Puts the weights that were set into the engine."""
         self._commit()
         self._given.clear()
         return True
@@ -160,7 +160,7 @@ class Refitter(_rabbet.Refitter):
 
     @recorded
     def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:
-        """(min, max) of what the 8 bits of a tensor stand for, symmetric."""
+        """(min, max) of the numbers that a tensor's 8 bits represent, symmetric."""
         _, size = self._ranges()[self._find_range(tensor_name)]
         return -size, size
 

@@ -141,11 +141,11 @@ class _Collection:
                 self.add(inner, why)
 
 
-# ---- What modules import ----
+# ---- Imports of modules ----
 
 
 def _imports(name: str, data: bytes, is_package: bool) -> Iterable[str]:
-    """Names of modules that a module's source imports, also of what may be one."""
+    """Names of modules that a module's source imports, also names that may be modules."""
     package = name if is_package else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(data)):
         if isinstance(node, ast.Import):
@@ -228,7 +228,7 @@ def _modules_of(key: Key) -> list[str]:
 
 
 def collect(keys: Sequence[Key], named: Sequence[str]) -> list[Module]:
-    """The modules that plugins are defined in, and those that are named."""
+    """The modules that define plugins, and the named ones."""
     collection = _Collection()
     for key in keys:
         name, _, namespace = key
@@ -287,7 +287,7 @@ class _Loader(importlib.abc.InspectLoader):
         return self._module(fullname).is_package
 
     def get_source(self, fullname: str) -> str:
-        """Also for tracebacks, and for who compiles functions from their text."""
+        """Also for tracebacks, and for libraries that compile functions from their text."""
         return importlib.util.decode_source(self._module(fullname).data)
 
     def get_code(self, fullname: str) -> CodeType:

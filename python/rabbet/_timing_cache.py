@@ -1,4 +1,4 @@
-"""Timing caches: what kernels took, kept for the next build."""
+"""Timing caches: times of kernels, kept for the next build."""
 
 from __future__ import annotations
 

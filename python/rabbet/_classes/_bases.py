@@ -266,7 +266,7 @@ class IPluginV3OneRuntime(IPluginCapability):
         _undefined(self, "enqueue")
 
 
-# ---- Quick plugins: what rabbet.plugin's decorators stand for ----
+# ---- Quick plugins, which rabbet.plugin's decorators replace ----
 
 
 class IPluginV3QuickCore(IPluginCapability):
@@ -515,7 +515,7 @@ class IPluginCreator(IPluginCreatorInterface):
 
     @stub
     def deserialize_plugin(self, name: str, serialized_plugin: bytes) -> IPluginV2:
-        """A plugin of what its serialize() gave."""
+        """A plugin made of the bytes of serialize()."""
         _undefined(self, "deserialize_plugin")
 
 
@@ -563,12 +563,12 @@ class IPluginResource(_Native):
 
     @stub
     def release(self) -> None:
-        """Frees it; called on what clone() gave, when nobody uses the key any more."""
+        """Frees the resource; called on the copy of clone() after the key's last release."""
         _undefined(self, "release")
 
     @stub
     def clone(self) -> IPluginResource:
-        """The object that is shared; allocates what it stands for."""
+        """The shared object; allocates the resource."""
         _undefined(self, "clone")
 
 

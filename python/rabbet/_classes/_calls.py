@@ -67,7 +67,7 @@ class Caller:
         self.fail(owner, method, message)
 
     def call(self, owner: Any, method: str, *args: Any, default: Any = None) -> Any:
-        """Calls it; what it raises gets a note."""
+        """Calls it; exceptions get a note."""
         function = self.find(owner, method, default)
         try:
             return function(*args)
@@ -87,7 +87,7 @@ class Caller:
             place = f"layer '{self.layer}': " if self.layer else ""
             raise PluginError(f"{place}{error}") from None
 
-    # ---- What methods return ----
+    # ---- Results of methods ----
 
     def integer(self, owner: Any, method: str, value: Any, least: int) -> int:
         """An int of at least `least`."""
@@ -204,4 +204,4 @@ def same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, (int, float, str, bytes, bool, type(None))):
         return bool(a == b)
-    return True  # nobody can tell
+    return True  # not comparable

@@ -210,7 +210,7 @@ _set = object.__setattr__
 
 
 class _GivenDesc(PluginTensorDesc):
-    """One that the engine hands out many times: nobody can change it."""
+    """One that the engine hands out many times: it cannot be changed."""
 
     __slots__ = ("_shape",)
     _shape: Iterable[int]

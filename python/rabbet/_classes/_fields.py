@@ -331,7 +331,7 @@ def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
 
 
 def are_fields(attrs: dict[str, Any]) -> bool:
-    """Whether encode_fields can have given them, and what is Rabbet's own."""
+    """Whether encode_fields can have made them; and Rabbet's own fields."""
     return _INDEX in attrs or all(name.startswith("rabbet.") for name in attrs)
 
 

@@ -1,4 +1,4 @@
-"""One use of a class: what the engine asks during builds and loads, for V3 and V2."""
+"""One use of a class: the engine's calls during builds and loads, for V3 and V2."""
 
 from __future__ import annotations
 

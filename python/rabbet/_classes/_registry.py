@@ -40,7 +40,7 @@ def _is_again(old: type, new: type) -> bool:
 
 
 class PluginLibrary:
-    """A plugin library that is loaded: what IPluginRegistry.load_library gives."""
+    """A loaded plugin library: the result of IPluginRegistry.load_library."""
 
     def __init__(self, path: str, keys: list[Key]) -> None:
         self.path, self.keys = path, keys
@@ -195,7 +195,7 @@ class IPluginRegistry:
 
     @recorded
     def deregister_library(self, handle: PluginLibrary) -> None:
-        """Takes away what a library registered. Its code stays loaded."""
+        """Removes a library's creators. Its code stays loaded."""
         with self._lock:
             if self._libraries.get(getattr(handle, "path", "")) is not handle:
                 raise NotFoundError(
@@ -265,7 +265,7 @@ def get_plugin_registry() -> IPluginRegistry:
 def get_builder_plugin_registry(
     capability: EngineCapability = EngineCapability.STANDARD, /
 ) -> IPluginRegistry:
-    """The registry of what builds engines of a capability: the one that there is."""
+    """The registry for an engine capability: there is one for all."""
     if not isinstance(capability, EngineCapability):
         raise TypeError(
             f"get_builder_plugin_registry: expected an EngineCapability, got {capability!r}"

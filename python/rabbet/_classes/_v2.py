@@ -147,7 +147,7 @@ class V2Instance(ClassInstance):
         workspace = calls.integer(plugin, method, size, 0)
         if calls.has(plugin, "initialize"):
             calls.call(plugin, "initialize")
-            # Plugins write what they know of the shapes to memory that they got here.
+            # Plugins write shapes to memory that initialize allocates.
             self._configure(plugin, concrete, count)
         return self._bound(
             plugin,
@@ -160,7 +160,7 @@ class V2Instance(ClassInstance):
             declared=plugin,
         )
 
-    # ---- What is stored ----
+    # ---- Stored data ----
 
     def serialize(
         self,

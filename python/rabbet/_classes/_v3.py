@@ -344,7 +344,7 @@ class V3Instance(ClassInstance):
             declared=attached,
         )
 
-    # ---- What is stored ----
+    # ---- Stored data ----
 
     def serialize(
         self,
@@ -353,7 +353,7 @@ class V3Instance(ClassInstance):
         num_inputs: int,
         tactic: int,
     ) -> dict[str, Any]:
-        """The plugin's fields, and what Rabbet needs besides."""
+        """The plugin's fields, and Rabbet's own."""
         seen, inputs = self._seen(tensors, num_inputs)
         self._ranges = [tensor[2:] for tensor in seen]
         configured = self._configure(combination(seen), inputs)

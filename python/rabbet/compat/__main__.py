@@ -34,7 +34,7 @@ def _change_stub(option: str) -> None:
 
 
 def main() -> None:
-    """Runs what the command line names."""
+    """Runs the program, module or code of the command line."""
     arguments = sys.argv[1:]
     option = arguments[0] if arguments else ""
     if option in ("-h", "--help"):

@@ -12,7 +12,7 @@ from typing import Any
 import rabbet
 from rabbet._callbacks import check_logger
 
-# Methods that run others' code (plugins, callbacks): whatever that raises is a failure.
+# Methods that run others' code (plugins, callbacks): any exception is a failure.
 _RUNS = frozenset(
     """build_serialized_network build_serialized_network_to_stream
     build_engine_with_config deserialize_cuda_engine create_execution_context
@@ -282,6 +282,6 @@ def get_plugin_registry() -> Any:
 
 
 def get_builder_plugin_registry(capability: Any, /) -> Any:
-    """The registry of what builds engines of a capability: the one that there is."""
+    """The registry for an engine capability: there is one for all."""
     rabbet.get_builder_plugin_registry(capability)  # checks the argument
     return front_registry()

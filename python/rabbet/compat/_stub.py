@@ -134,7 +134,7 @@ def install_stub() -> str:
 
 
 def uninstall_stub() -> str:
-    """Removes it; says what was done."""
+    """Removes it; returns a sentence about it."""
     folder = _folder()
     found = _installed(folder)
     if not found:

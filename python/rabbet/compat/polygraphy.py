@@ -53,7 +53,7 @@ class _Outputs(rabbet.IOutputAllocator):
 
 
 class CpuRunner(BaseRunner):  # type: ignore[misc]
-    """Runs an engine, or what a loader gives, on the CPU; NumPy arrays in and out."""
+    """Runs an engine, or a loader's result, on the CPU; NumPy arrays in and out."""
 
     def __init__(
         self, engine: Any, name: str | None = None, optimization_profile: int = 0

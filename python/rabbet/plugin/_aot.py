@@ -1,4 +1,4 @@
-"""Kernels made ahead of time: what an aot_impl gives, and what the engine gets."""
+"""Kernels made ahead of time: results of an aot_impl, converted for the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of plugins: annotated types to and from what the engine stores."""
+"""Attributes of plugins: annotated types to and from the engine's attributes."""
 
 from __future__ import annotations
 

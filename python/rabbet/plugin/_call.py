@@ -85,7 +85,7 @@ def _check_known(plugin_id: str) -> tuple[str, str]:
 
 
 class _Tactic(IAlgorithmSelector):
-    """Takes the ways of one tactic."""
+    """Selects the combinations of one tactic."""
 
     def __init__(self, plugin_id: str, tactic: int | None) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class _Tactic(IAlgorithmSelector):
         self.refused: str | None = None
 
     def select_algorithms(self, context: Any, choices: Any) -> list[int]:
-        """Those of the tactic; what there is, where it is not among them."""
+        """The combinations of the tactic; without any, an error that lists the tactics."""
         names = [choice.algorithm_variant.name for choice in choices]
         if self.tactic is None or not any("plugin" in name for name in names):
             return list(range(len(choices)))

@@ -90,7 +90,7 @@ def register(
         definition = PluginDef(plugin_id, function, registration, timing_key)
         operator = None
         if options["torch"]:
-            # Before anything is registered: it refuses what torch cannot have.
+            # Before anything is registered: it refuses plugins that torch cannot have.
             operator = TorchOperator(definition)
         with LOCK:
             old = QDP_REGISTRY.get(plugin_id)

@@ -86,7 +86,7 @@ class SymIntExpr(SymExpr):
         self._builder, self._dim = builder, dim
         return self
 
-    # ---- What is known ----
+    # ---- Known values ----
 
     @property
     def is_fake(self) -> bool:

@@ -1,4 +1,4 @@
-"""Memory between guard bands, and what an operator did to it."""
+"""Memory between guard bands, and an operator's writes to it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Memory:
         _rabbet.copy_to_device(engine, self._array.data_ptr, self._before, 0)
 
     def fetch(self) -> None:
-        """Reads what it holds after the run."""
+        """Reads its contents after the run."""
         self._after = _rabbet.copy_to_host(
             self._engine, self._array.data_ptr, len(self._before), 0
         )
@@ -177,7 +177,7 @@ def _of_outputs(first: Run, second: Run) -> list[str]:
         memory = first.outputs[i]
         found += [f"output {i}: {sentence}" for sentence in memory.overwritten()]
         if info.in_place or memory.size == 0:
-            continue  # what it held before is the input
+            continue  # its earlier contents are the input
         written = memory.changed | second.outputs[i].changed
         elements = written.reshape(int(np.prod(info.shape)), -1).any(axis=1)
         if not elements.all():

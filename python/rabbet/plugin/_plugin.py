@@ -33,7 +33,7 @@ LOCK = threading.RLock()
 # Every plugin that was defined, by id.
 QDP_REGISTRY = cast("dict[str, PluginDef]", DECORATED)
 
-# Bits of rabbet/plugin.h: what each request allows or prefers.
+# Bits of rabbet/plugin.h: kinds that each request allows or prefers.
 _KINDS = {
     Request.STRICT_JIT: RUNS,
     Request.STRICT_AOT: AOT,
@@ -45,7 +45,7 @@ _MADE = "they are made by @rabbet.plugin.register alone"
 
 
 class PluginDef(Functions):
-    """A plugin: its register function, and what was added to it.
+    """A plugin: its register function, and the functions added to it.
 
     Calling it with tensors of a network and attributes (by keyword) gives what
     network.add_plugin takes.
@@ -124,7 +124,7 @@ class PluginDef(Functions):
             if QDP_REGISTRY.get(self.id) is self:
                 del QDP_REGISTRY[self.id]
 
-    # ---- What the engine asks ----
+    # ---- Calls of the engine ----
 
     def create(
         self,

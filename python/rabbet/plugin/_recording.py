@@ -122,7 +122,7 @@ def begin(device: int, stream: int) -> Recording | None:
     recording = Recording()
     torch, cupy = libraries()
     try:
-        # Plugins are run before they are recorded: who uses torch has begun to.
+        # Plugins are run before they are recorded: those that use torch have imported it.
         if torch is not None and torch.cuda.is_initialized():
             recording.pools.append(_TorchPool(torch, device))
         if cupy is not None:

@@ -106,7 +106,7 @@ def _find_cupy() -> _CuPy | None:
     found = _CuPy(cupy)
     try:
         found.handle(-1)
-    except Exception:  # whoever uses it is told
+    except Exception:  # reported when it is used
         _unusable = cupy
         return None
     _cupy = found

@@ -421,7 +421,7 @@ class TorchOperator:
     def _set_types(
         self, tensors: Sequence[Any], attributes: dict[str, Any], made: Any
     ) -> None:
-        """So that what reads the node knows ranks and types; unknown extents stay so."""
+        """So that readers of the node know ranks and types; unknown extents stay unknown."""
         types = [None if tensor is None else tensor.type() for tensor in tensors]
         known = [kind for kind in types if kind is not None]
         if not all(kind.dtype() and kind.sizes() is not None for kind in known):
