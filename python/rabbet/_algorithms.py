@@ -147,14 +147,14 @@ class IAlgorithmSelector:
     def select_algorithms(
         self, context: IAlgorithmContext, choices: list[IAlgorithm]
     ) -> list[int]:
-        """Indices of those that a build may use, of which it takes what makes the whole
-        fastest. None of them: the layers are not computed as this one step."""
+        """Indices of the algorithms that a build may use; it chooses among them for the
+        fastest network. An empty list: the layers are not computed as this one step."""
         return list(range(len(choices)))
 
     def report_algorithms(
         self, contexts: list[IAlgorithmContext], choices: list[IAlgorithm]
     ) -> None:
-        """Told at the end what was taken: choices[i] computes contexts[i]."""
+        """Called at the end with the choice: choices[i] computes contexts[i]."""
 
     def _select(self, contexts: list[Any], choices: list[Any]) -> list[int]:
         context = IAlgorithmContext(contexts[0])

@@ -228,7 +228,7 @@ class IAttention:
         return self.constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
 
     def _running_triangle(self, scores: ITensor, lower_right: bool) -> ITensor:
-        """BOOL: column - row is at most 0, or what there are more columns than rows."""
+        """BOOL: column - row is at most 0, or at most the surplus of columns over rows."""
         network, op = self._network, e.ElementWiseOperation
         rank = len(scores.shape)
         dims = out(network.add_shape(scores))

@@ -2,7 +2,7 @@
 
 The network is built once more, in floating point and with all its tensors as debug
 tensors, and run on the calibrator's batches; a histogram of each tensor is kept
-(_histograms.py), and a range is chosen of it. What is done with ranges is the builder's
+(_histograms.py), and a range is chosen from it. The builder uses the ranges
 (src/builder/rewrite/implicit_quantization.c).
 """
 
@@ -260,8 +260,8 @@ class _Calibration:
         return _rabbet.build(self.network, config, self.config.progress_monitor)[0]
 
     def _tensors(self) -> list[ITensor]:
-        """Entropy 2 and min-max look at the network as it is, the older ones at what
-        fusion leaves of it, unless a flag says otherwise."""
+        """Entropy 2 and min-max calibrate the network as it is, the older algorithms the
+        tensors that fusion leaves, unless a flag says otherwise."""
         flag = e.QuantizationFlag.CALIBRATE_BEFORE_FUSION
         older = (_Algorithm.LEGACY_CALIBRATION, _Algorithm.ENTROPY_CALIBRATION)
         if self.algorithm in older and not self.config.get_quantization_flag(flag):

@@ -260,8 +260,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     def set_tactic_sources(self, tactic_sources: int) -> bool:
         """Which libraries' kernels may be used, bits 1 << TacticSource: CUBLAS and
-        CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. What nothing else computes still is,
-        with a warning. Kernels of our own, and the CPU's, are always allowed."""
+        CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. Layers that nothing else computes
+        still use them, with a warning. Kernels of our own, and the CPU's, are always allowed."""
         bits = operator.index(tactic_sources)
         if bits & ~_ALL_SOURCES or bits < 0:
             raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")

@@ -100,7 +100,7 @@ class ITensor(_rabbet.NetworkTensor):
 
     @property
     def dynamic_range(self) -> tuple[float, float] | None:
-        """(min, max) of what matters, for BuilderFlag.INT8: products may read the
+        """(min, max) of the values that matter, for BuilderFlag.INT8: products may read the
         tensor as 8 bits of the scale max(abs(min), abs(max)) / 127. None: not set."""
         return self._range()  # type: ignore[no-any-return]
 

@@ -12,8 +12,8 @@ from ._errors import UnsupportedError
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# Marked functions, properties and classes carry (what docs/reference/names.md says of them,
-# why) under this name.
+# Marked functions, properties and classes carry (their kind in docs/reference/names.md,
+# the reason) under this name.
 _MARK = "_rabbet_mark"
 
 
@@ -117,8 +117,8 @@ class Fixed(Generic[T]):
 
 
 class Kept(Generic[T]):
-    """A property that keeps what it is given, for scripts that read it again, and has no
-    effect here: a hint. `check` makes a valid value of what is given, or raises."""
+    """A hint: a property that keeps its value, for scripts that read it again, and has no
+    effect here. `check` returns a valid value for the given one, or raises."""
 
     def __init__(self, default: T, check: Callable[[Any], T], doc: str) -> None:
         self.default, self.check, self.__doc__ = default, check, doc

@@ -1,7 +1,7 @@
-"""Source of plugins in plans: what a build puts there, and how it is run.
+"""Source of plugins in plans: collecting it in a build, and running it.
 
 C calls `collect` when a plan is to carry the source of its plugins, and `run` when a
-plan that is loaded needs plugins that nobody has registered and its source may run.
+loaded plan needs plugins that are not registered and its source may run.
 """
 
 from __future__ import annotations
