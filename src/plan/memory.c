@@ -88,10 +88,12 @@ rabbet_status_t rabbet_plan_memory(rabbet_memory_request_t* requests,
   for (size_t i = 0; i < count && rabbet_is_ok(status); ++i) {
     requests[i].offset = 0;
     if (requests[i].size == 0) continue;
-    if (requests[i].size > PTRDIFF_MAX - RABBET_MEMORY_ALIGNMENT)
+    if (requests[i].size > PTRDIFF_MAX - RABBET_MEMORY_ALIGNMENT) {
       status =
           RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                         "a tensor of %zu bytes is too large", requests[i].size);
+      break;
+    }
     blocks[used++] = (rabbet_memory_block_t){
         &requests[i],
         rabbet_align_up(requests[i].size, RABBET_MEMORY_ALIGNMENT)};
