@@ -40,7 +40,7 @@ static uint32_t build_refit_flags(const rabbet_build_t* build) {
       1u << RABBET_BUILDER_REFIT_INDIVIDUAL | 1u << RABBET_BUILDER_STRIP_PLAN;
   uint32_t flags =
       (uint32_t)build->config->options[RABBET_BUILDER_OPTION_FLAGS] & all;
-  // To strip those that the network marked, of these alone.
+  // STRIP_PLAN of individually marked weights strips only these.
   if (flags >> RABBET_BUILDER_REFIT_INDIVIDUAL & 1)
     flags &= ~(1u << RABBET_BUILDER_STRIP_PLAN);
   return flags;
@@ -222,8 +222,8 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
   return status;
 }
 
-// A plugin that wants to be isolated first runs in a helper. What was timed has
-// done so; what was not has no other way to run.
+// A plugin that asks for isolation first runs in a helper. A timed choice has
+// done so; a choice without a time is the only one.
 static rabbet_status_t build_isolate_plugin(rabbet_build_t* build,
                                             const rabbet_pick_t* pick) {
   bool harmful = false;
@@ -240,8 +240,8 @@ static rabbet_status_t build_isolate_plugin(rabbet_build_t* build,
 }
 
 // Runs each operator of the user once: compilers that start at the first call,
-// and mistakes in its body, belong to the build. Those that were timed have run
-// before, those with one way to run, or with times in a cache, have not.
+// and mistakes in its body, belong to the build. Timed operators have run
+// before; those with one way to run, or with times in a cache, have not.
 static rabbet_status_t build_try_plugins(rabbet_build_t* build,
                                          const rabbet_layout_t* layout) {
   if (!build->config->options[RABBET_BUILDER_OPTION_TRY_PLUGINS])

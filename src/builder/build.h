@@ -1,4 +1,4 @@
-// One build: what all its passes share.
+// One build: data that all its passes share.
 #ifndef RABBET_SRC_BUILDER_BUILD_H_
 #define RABBET_SRC_BUILDER_BUILD_H_
 
@@ -16,7 +16,7 @@ typedef struct rabbet_ranges_t {
   int64_t* opt;          // at the first profile's optimum
   bool* valid;           // opt[i] exists (no overflow, no division by 0)
   int64_t *low, *high;   // over all profiles
-  bool* data_dependent;  // it depends on what a run alone tells
+  bool* data_dependent;  // it depends on data of a run
   // Of symbols, in the first profile.
   int64_t *symbol_low, *symbol_opt, *symbol_high;
   int64_t* search;  // memory of estimates.c
@@ -31,7 +31,7 @@ typedef struct rabbet_fold_block_t {
   size_t bytes;
 } rabbet_fold_block_t;
 
-// Constants that folding made (fold.c), and what that cost.
+// Constants that folding made (fold.c), and their cost.
 typedef struct rabbet_fold_t {
   size_t growth, growth_limit;  // bytes; a limit of 0 is not set yet
   double steps, steps_limit;
@@ -78,14 +78,14 @@ RABBET_PRIVATE_API bool rabbet_ranges_symbol_is_data_dependent(
 // Whether only a run tells an extent of the shape.
 RABBET_PRIVATE_API bool rabbet_ranges_is_data_dependent(
     const rabbet_build_t* build, const rabbet_shape_t* shape);
-// Dims at opt, min and max; an error names the value where there are none. An
-// estimate that is none gets the nearest size that may be. `estimates` NULL:
+// Dims at opt, min and max; an error names the value if there are none. An
+// invalid estimate is replaced by the nearest valid size. `estimates` NULL:
 // those of the whole network.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_dims(
     const rabbet_build_t* build, const rabbet_estimates_t* estimates,
     const rabbet_ir_value_t* value, rabbet_dims_t* out_opt,
     rabbet_dims_t* out_min, rabbet_dims_t* out_max);
-// Elements that the host knows, at opt, in the arena; NULL if it knows none.
+// Elements known to the host, at opt, in the arena; NULL if there are none.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_host_values(
     rabbet_build_t* build, const rabbet_estimates_t* estimates,
     const rabbet_ir_value_t* value, int64_t** out_values);

@@ -42,7 +42,7 @@ static rabbet_tensor_t* places(net_t* net, const char* name,
       (net_layer_t){.op = "non_zero", .inputs = {x}, .input_count = 1});
 }
 
-// Blocks that are whole and such that are cut off.
+// Full blocks, and a cut-off last block.
 static rabbet_tensor_t* quantize(net_t* net, const char* name,
                                  rabbet_tensor_t* x, rabbet_tensor_t* scale,
                                  int64_t block) {

@@ -36,8 +36,8 @@ static rabbet_status_t rabbet_analysis_allocate(const rabbet_plan_t* plan,
 
 // ---- Segments and symbols
 
-// Elements of a value whose shape is constant, as that of each value that the
-// host reads.
+// Elements of a value whose shape is constant, as the values that the host
+// reads have.
 static int64_t rabbet_constant_count(const rabbet_plan_t* plan, int32_t value) {
   rabbet_dims_t dims =
       rabbet_shape_dims(plan->graph, &plan->values[value].shape);

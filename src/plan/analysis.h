@@ -1,4 +1,4 @@
-// Derived properties of a plan: segments, when sizes become known, lifetimes.
+// Derived properties of a plan: segments, stages of sizes, lifetimes.
 //
 // Steps form segments, cut after each step whose results the host reads. Stage
 // k is the moment before segment k, when k reads have been done; an
@@ -31,8 +31,8 @@ typedef struct rabbet_plan_analysis_t {
   int32_t* producers;   // step, or -1
   int32_t* roots;       // whose memory it lies in: `alias` or itself
   int32_t* dim_stages;  // stage at which all dimensions are known
-  // [value], meaningful for roots: lifetime in steps of all that shares the
-  // memory (first > last: nothing runs on it), and the stage at which an upper
+  // [value], meaningful for roots: lifetime in steps of all values in the
+  // memory (first > last: no step uses it), and the stage at which an upper
   // bound of its size is known.
   int32_t *first_steps, *last_steps, *memory_stages;
   // [value], meaningful for roots: a step writes to the memory; a step reads it

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// Compares one output with what the rule made of it.
+// Compares one output with the rule's result.
 static rabbet_shapes_verdict_t rabbet_compare_shapes(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* found,
     const rabbet_shape_t* expected) {
@@ -316,8 +316,8 @@ static rabbet_status_t rabbet_prove_elements(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-// Makes known what the operands are that shapes depend on. *out_all_constant is
-// false where a rule may have to look again once their elements are numbers.
+// Evaluates operands on which shapes depend. *out_all_constant is false if a
+// rule may have to be called again once their elements are numbers.
 static rabbet_status_t rabbet_prove_operands(const rabbet_plan_t* plan,
                                              const rabbet_plan_step_t* step,
                                              rabbet_expr_graph_t* graph,

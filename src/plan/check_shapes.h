@@ -1,7 +1,7 @@
-// Whether a step's shapes are those that its operators' rules give.
+// Whether a step's shapes follow from its operators' rules.
 //
-// Kernels trust the shapes that they are given: a plan whose output is smaller
-// than its layers make it would write past its end.
+// Kernels rely on their shapes: with an output smaller than its layers' result,
+// a kernel would write past its end.
 #ifndef RABBET_SRC_PLAN_CHECK_SHAPES_H_
 #define RABBET_SRC_PLAN_CHECK_SHAPES_H_
 
@@ -21,18 +21,17 @@ typedef struct rabbet_shapes_check_t {
   const rabbet_plan_step_t* step;
   const rabbet_op_value_t* values;  // [group value]: dtype, shape, constant,
                                     // values
-  // [group value]: the plan's value, whose elements symbols of `graph` stand
-  // for, or -1.
+  // [group value]: the plan's value whose elements are symbols of `graph`, or
+  // -1.
   const int32_t* numbers;
   // [group value]: memory that there is, SIZE_MAX where that is not known; NULL
   // before a run. Dimensions are known then, so that bounds are, too.
   const size_t* bytes;
 } rabbet_shapes_check_t;
 
-// OK with a verdict; an error is a rule's own, of what it found wrong in
-// attributes or ranks. *out_value is a group value that is wrong or unproven.
-// Plugins' layers are passed over. What a layer's shapes depend on and nobody
-// knows is DATA_LOSS.
+// OK with a verdict; an error is a rule's own, about attributes or ranks.
+// *out_value is a group value that is wrong or unproven. Plugins' layers are
+// skipped. A shape that depends on unknown elements is DATA_LOSS.
 rabbet_status_t rabbet_plan_check_shapes(const rabbet_shapes_check_t* check,
                                          rabbet_shapes_verdict_t* out_verdict,
                                          int32_t* out_value);

@@ -1,4 +1,4 @@
-// Plans that say of a layer what its operator does not.
+// Plans whose layers contradict their operators.
 #include "plan/check_shapes.h"
 
 #include "plan_samples.h"

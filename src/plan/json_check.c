@@ -87,7 +87,7 @@ bool rabbet_json_valid(const char* text) {
     } else if (!rabbet_json_scalar(&text)) {
       return false;
     }
-    // Here a value has ended, and perhaps what it lies in.
+    // A value has ended here, and perhaps its containers.
     rabbet_json_space(&text);
     while (depth > 0 && *text == closers[depth - 1]) {
       --depth;

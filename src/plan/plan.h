@@ -1,9 +1,9 @@
-// A plan in memory: what the builder emits, the file holds and the runtime
-// walks. docs/reference/plan_format.md describes the file.
+// A plan in memory: emitted by the builder, stored in the file, run by the
+// runtime. docs/reference/plan_format.md describes the file.
 //
 // Everything in a plan belongs to its arena. A plan that was read has been
 // checked: every index, size, enum and expression is in range, so that its
-// users need not look again.
+// users need not check again.
 #ifndef RABBET_SRC_PLAN_PLAN_H_
 #define RABBET_SRC_PLAN_PLAN_H_
 
@@ -15,8 +15,8 @@
 #include "rabbet/attr.h"
 #include "rabbet/carried.h"
 
-// Of sections in a file, of constants in the weights section, of artifacts in
-// the kernels section, and of what rabbet_plan_write returns.
+// Alignment of sections in a file, of constants in the weights section, of
+// artifacts in the kernels section, and of the result of rabbet_plan_write.
 #define RABBET_PLAN_ALIGNMENT 64
 #define RABBET_PLAN_MAX_PROFILES 4096
 
@@ -64,8 +64,8 @@ typedef struct rabbet_plan_step_t {
   // Shapes of group values that lie inside the group (rank -1 for others, which
   // plan values describe).
   const rabbet_shape_t* inner_shapes;
-  // For plugin nodes (at most one to a step): the creator's key, origin and
-  // what the instance serialized.
+  // For plugin nodes (at most one to a step): the creator's key, origin and the
+  // instance's serialized data.
   const char* plugin_name;
   const char* plugin_version;
   const char* plugin_namespace;
@@ -96,8 +96,8 @@ typedef struct rabbet_plan_io_t {
   bool is_debug;  // listeners of a context may look at it
 } rabbet_plan_io_t;
 
-// A condition that must hold: element `index` of a hidden output, INT32, or,
-// where that is -1, all elements of one, BOOL, whose values the host knows.
+// A condition that must hold: element `index` of a hidden output, INT32; or,
+// with index -1, all elements of a BOOL output that the host knows.
 typedef struct rabbet_plan_check_t {
   const char* layer;
   const char* message;
@@ -153,7 +153,7 @@ typedef struct rabbet_plan_t {
   size_t hidden_count;
   rabbet_plan_check_t* checks;  // those with an index last, all of one output
   size_t check_count;
-  bool unfused_debug;  // listeners may look at what lies between steps too
+  bool unfused_debug;  // listeners may also see values between steps
   rabbet_plan_step_t* steps;
   size_t step_count;
   // [profile * input_count + input]; at least one profile. Static inputs have
@@ -171,7 +171,7 @@ typedef struct rabbet_plan_t {
   const uint8_t* weights;
   size_t weights_size;
   // Weights that can be refitted lie in [kept_size, full_size) of the weights;
-  // full_size 0: there are none. A plan may come without their bytes: then
+  // full_size 0: there are none. A stripped plan lacks their bytes: then
   // weights_size is kept_size.
   rabbet_plan_weights_t* refits;
   size_t refit_count;
@@ -200,16 +200,16 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_write(const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
                   size_t blob_count, rabbet_allocator_t allocator,
                   void** out_data, size_t* out_size);
-// Checks everything: the file's bytes (DATA_LOSS when damaged or truncated,
-// INCOMPATIBLE when foreign or of another version), then what they say, by
-// rabbet_plan_verify. Constants stay where they are: `file` (retained) or, when
-// that is NULL, `data` must outlive the plan. `data` is aligned to 64.
+// Checks everything: the file's bytes (DATA_LOSS if damaged or truncated,
+// INCOMPATIBLE if foreign or of another version), then their meaning, by
+// rabbet_plan_verify. Constants stay in place: `file` (retained) or, if that is
+// NULL, `data` must outlive the plan. `data` is aligned to 64.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_read(const void* data, size_t size, rabbet_file_map_t* file,
                  rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
 
-// A plan that can be refitted, with all its weights in place (zeros where
-// `data` lacks them) or without those that can be refitted. The weights of the
+// A plan that can be refitted, with all its weights in place (zeros for those
+// missing in `data`) or without those that can be refitted. The weights of the
 // result lie at *out_weights; write them, then seal it again. Caller frees with
 // rabbet_free_aligned(allocator, data, 64).
 RABBET_PRIVATE_API rabbet_status_t

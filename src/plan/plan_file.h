@@ -35,7 +35,7 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
                            const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
                            const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT]);
 
-// Checksums anew, of a file that was sealed and whose sections were changed.
+// Recomputes the checksums of a sealed file whose sections were changed.
 void rabbet_plan_file_reseal(uint8_t* data);
 
 // Checks every byte of header, table and padding, and all checksums. Sections

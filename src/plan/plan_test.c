@@ -193,7 +193,7 @@ static void artifacts_are_read(void** state) {
   rabbet_free_aligned(SYSTEM, none, RABBET_PLAN_ALIGNMENT);
 }
 
-// So does what plugins need, and what is empty and last.
+// So do data of plugins, and an empty last item.
 static void carried_is_read(void** state) {
   (void)state;
   maker_t maker;
@@ -220,7 +220,7 @@ static void carried_is_read(void** state) {
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
 
-// ---- What is refused
+// ---- Refused plans
 
 static void wrong_value_dtype(maker_t* m) {
   m->values[0].dtype = 77;
@@ -687,7 +687,7 @@ static void plans_with_wrong_parts(void** state) {
                  sizeof(wrong_parts) / sizeof(wrong_parts[0]));
 }
 
-// Steps that need what is read only later.
+// Steps that need values which are read only later.
 static void wrong_stages(void** state) {
   (void)state;
   maker_t maker;

@@ -1,5 +1,5 @@
-// Bytes -> plan. Decoding checks what it needs to build the plan safely;
-// rabbet_plan_verify checks what the plan says.
+// Bytes -> plan. Decoding checks only as much as building the plan safely
+// needs; rabbet_plan_verify checks its meaning.
 #include <string.h>
 
 #include "base/math.h"
@@ -537,8 +537,8 @@ void rabbet_plan_link_constants(rabbet_plan_t* plan) {
   }
 }
 
-// Sets what later users expect: constants' addresses, and the dimensions that
-// are known at load.
+// Sets derived fields: constants' addresses, and the dimensions that are known
+// at load.
 static void rabbet_plan_finish(rabbet_plan_t* plan) {
   for (size_t s = 0; s < plan->step_count; ++s) {
     rabbet_plan_step_t* step = &plan->steps[s];

@@ -19,8 +19,7 @@ rabbet_status_t rabbet_read_artifacts(rabbet_plan_t* plan,
                                       const Rabbet__Plan__Meta* meta,
                                       rabbet_span_t section);
 
-// The code that it carries; the bytes stay in the section (NULL: there is
-// none).
+// The carried code; the bytes stay in the section (NULL: there is none).
 rabbet_status_t rabbet_read_carried(rabbet_plan_t* plan,
                                     const Rabbet__Plan__Meta* meta,
                                     rabbet_span_t section);

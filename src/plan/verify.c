@@ -414,7 +414,7 @@ static int rabbet_part_compare(const void* a, const void* b) {
   return (x->value > y->value) - (x->value < y->value);
 }
 
-// Lists what lies in the memory of values that have parts, by offset: the value
+// Lists the values in the memory of a value with parts, by offset: the value
 // itself first.
 static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
   const rabbet_plan_t* plan = verify->plan;
@@ -472,7 +472,7 @@ static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
   return at >= end;
 }
 
-// A value is there when it, or what it shares memory with, is a constant, an
+// A value is available if it, or the owner of its memory, is a constant, an
 // input, written by an earlier step, or known to the host.
 static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
                                int32_t step, const bool* written) {
@@ -607,7 +607,7 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
 
 // ---- Weights that can be refitted
 
-// A constant that nothing shares, at `first` or behind.
+// A constant with memory of its own, at `first` or behind.
 static rabbet_status_t rabbet_verify_own(const rabbet_plan_t* plan, int32_t v,
                                          uint64_t first, bool is_float,
                                          const rabbet_plan_value_t** out) {

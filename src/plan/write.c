@@ -418,7 +418,7 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
 
 // ---- Texts
 
-// Texts of one field: `base` points to what the message holds for it.
+// Texts of one field: `base` points to the message's data for it.
 static rabbet_status_t rabbet_check_text_field(
     const ProtobufCMessage* message, const ProtobufCFieldDescriptor* field,
     const char* base) {
@@ -527,7 +527,7 @@ static rabbet_status_t rabbet_write_file(
   uint8_t* data = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
       allocator, (size_t)total, RABBET_PLAN_ALIGNMENT, (void**)&data));
-  // Constants overwrite nearly all of the rest; what is between them is zero.
+  // Constants overwrite nearly all of the rest; the gaps between them are zero.
   memset(data, 0, (size_t)offsets[RABBET_PLAN_SECTION_WEIGHTS]);
   memcpy(data + offsets[RABBET_PLAN_SECTION_DEVICE], device, strlen(device));
   rabbet__plan__meta__pack(meta, data + offsets[RABBET_PLAN_SECTION_META]);

@@ -45,7 +45,7 @@ void rabbet_aot_kernels_destroy(rabbet_aot_kernels_t* kernels) {
 
 // ---- Checks ----------------------------------------------------------------
 
-// Whether what a plugin said, or a plan's bytes say, can be launched.
+// Whether the launches of a plugin, or of a plan's bytes, are valid.
 typedef struct aot_fault_t {
   const char* what;  // NULL: none
   size_t index;
@@ -167,8 +167,8 @@ static rabbet_status_t aot_copy_arg(rabbet_arena_t* arena,
   return rabbet_ok();
 }
 
-// The structures of a plugin's launch, as large as ours and in the arena; what
-// they point to is the plugin's still.
+// The structures of a plugin's launch, as large as ours and in the arena; they
+// still point to the plugin's data.
 static rabbet_status_t aot_read_launch(rabbet_arena_t* arena,
                                        const rabbet_plugin_launch_t* given,
                                        rabbet_plugin_launch_t* out) {

@@ -47,7 +47,7 @@ static void code_count(aot_coder_t* coder, size_t* count, size_t least) {
   *count = coder->damaged ? 0 : (size_t)value;
 }
 
-// An array whose elements the caller codes.
+// An array whose elements the caller encodes.
 static void code_array(aot_coder_t* coder, const void* array, size_t count,
                        size_t size, void** out_array) {
   *out_array = (void*)(uintptr_t)array;
@@ -224,7 +224,7 @@ rabbet_status_t rabbet_aot_kernels_encode(const rabbet_aot_kernels_t* kernels,
   rabbet_strbuf_t buffer;
   rabbet_strbuf_initialize(allocator, &buffer);
   aot_coder_t coder = {.out = &buffer, .status = rabbet_ok()};
-  // Writing changes nothing.
+  // Writing does not change the object.
   code_kernels(&coder, (rabbet_aot_kernels_t*)(uintptr_t)kernels);
   rabbet_status_t status = rabbet_strbuf_status(&buffer);
   *out_data = NULL;

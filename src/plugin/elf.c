@@ -71,8 +71,8 @@ static Elf64_Phdr rabbet_elf_segment(const rabbet_elf_t* elf, size_t i) {
   return segment;
 }
 
-// The loader maps segments without a look at the file's size, and a process
-// that touches what is not there ends.
+// The loader maps segments without checking the file's size, and a process that
+// touches pages beyond the file ends.
 static rabbet_status_t rabbet_elf_check_segment(const rabbet_elf_t* elf,
                                                 size_t i, uint64_t* end) {
   Elf64_Phdr s = rabbet_elf_segment(elf, i);
@@ -362,7 +362,7 @@ static rabbet_status_t rabbet_elf_check_symbols(rabbet_elf_t* elf) {
 
 // ---- Versions ---------------------------------------------------------------
 
-// Chains of records that lead forwards: what each of both tables has.
+// Chains of records that lead forwards: common fields of both tables.
 typedef struct rabbet_elf_link_t {
   uint64_t next, parts, part_count, index, name;
 } rabbet_elf_link_t;
@@ -470,7 +470,7 @@ static rabbet_status_t rabbet_elf_check_relocation(const rabbet_elf_t* elf,
                                                    const Elf64_Rela* r) {
   bool calls = false;
   bool relative = rabbet_elf_is_relative(ELF64_R_TYPE(r->r_info), &calls);
-  // Some libraries have relocations of what is not writable otherwise.
+  // Some libraries have relocations of read-only memory.
   uint32_t rights = elf->has[DT_TEXTREL] || elf->has[DT_FLAGS] ? 0 : PF_W;
   bool fits = (ELF64_R_TYPE(r->r_info) == 0 ||
                rabbet_elf_maps(elf, r->r_offset, 8, rights)) &&

@@ -1,10 +1,9 @@
-// Whether a shared library is what the dynamic loader takes it for.
+// Checks the tables of a shared library that the dynamic loader relies on.
 //
-// The loader believes all that a library says of itself: tables at addresses
-// that are not there, relocations of memory that is not the library's or names
-// past the end of its strings end the process. What is checked here is all that
-// the loader follows before code of the library runs; of damaged code nothing
-// can be said.
+// The loader trusts a library: tables at addresses that are not there,
+// relocations of memory that is not the library's, or names past the end of its
+// strings end the process. All that the loader follows before code of the
+// library runs is checked here; damaged code is not found.
 #ifndef RABBET_SRC_PLUGIN_ELF_H_
 #define RABBET_SRC_PLUGIN_ELF_H_
 

@@ -28,7 +28,7 @@ struct rabbet_plugin_library_t {
   rabbet_creator_list_t creators;
 };
 
-// ---- What a file must be
+// ---- Checks of a file
 
 rabbet_status_t rabbet_plugin_library_check(const char* name, const void* data,
                                             size_t size) {
@@ -126,7 +126,7 @@ rabbet_status_t rabbet_plugin_load_library(const char* path) {
     status = rabbet_library_register(handle, known ? full : path, &creators);
   if (rabbet_is_ok(status)) status = rabbet_creators_publish(&creators);
   rabbet_creators_free(&creators);
-  // The registry has what it registered, so that it stays.
+  // The library stays open: the registry has its creators.
   if (!rabbet_is_ok(status) && handle) dlclose(handle);
   return RABBET_ANNOTATE(status, "plugin library '%s'", path);
 }

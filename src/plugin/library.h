@@ -4,7 +4,7 @@
 
 #include "rabbet/plugin.h"
 
-// A library whose plugins are not in the registry but its own.
+// A library whose plugins are in a list of its own, not in the registry.
 typedef struct rabbet_plugin_library_t rabbet_plugin_library_t;
 
 // How bytes become a file that the loader can open.
@@ -13,8 +13,8 @@ typedef struct rabbet_library_files_t {
   bool no_memory_files, no_temporary_files;
 } rabbet_library_files_t;
 
-// Whether the bytes are a shared library for this kind of machine, all there,
-// that can have plugins. What is wrong beyond that only opening it shows.
+// Whether the bytes are a complete shared library for this kind of machine that
+// can have plugins. Other faults show only when it is opened.
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_library_check(const char* name,
                                                                const void* data,
                                                                size_t size);

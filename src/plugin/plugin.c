@@ -15,7 +15,7 @@ struct rabbet_plugin_t {
   rabbet_refcount_t references;
   const rabbet_plugin_creator_t* creator;   // retained
   rabbet_plugin_vtable_t vtable;            // absent functions are NULL
-  const rabbet_plugin_vtable_t* made_with;  // borrowed, to tell whose it is
+  const rabbet_plugin_vtable_t* made_with;  // borrowed, to recognize it
   void* self;
   uint32_t allowed;  // bits RABBET_PLUGIN_..., 0: any
   uint64_t absent_inputs;
@@ -107,8 +107,8 @@ static rabbet_status_t rabbet_attr_check(const rabbet_plugin_creator_t* creator,
   return rabbet_attr_unknown(creator, attr->name);
 }
 
-// At run time a plugin gets what it serialized, which may be less than its
-// fields; at build every required field must be there.
+// At run time a plugin gets its serialized data, which may have fewer fields;
+// in a build every required field must be there.
 static rabbet_status_t rabbet_attrs_check(
     const rabbet_plugin_creator_t* creator,
     const rabbet_plugin_create_t* args) {
@@ -184,7 +184,7 @@ static void rabbet_instance_destroy(rabbet_plugin_instance_t instance) {
   }
 }
 
-// Takes the mask of absent inputs out of what a plan holds.
+// Takes the mask of absent inputs out of a plan's attributes.
 static rabbet_status_t rabbet_absent_take(
     const rabbet_plugin_creator_t* creator, rabbet_plugin_create_t* args) {
   if (args->phase != RABBET_PLUGIN_PHASE_RUNTIME || args->attr_count == 0)
@@ -749,7 +749,7 @@ rabbet_plugin_capture_t rabbet_plugin_capture(
     rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call) {
   if (!plugin->vtable.capture) return RABBET_PLUGIN_CAPTURE_TRIAL;
   rabbet_plugin_capture_t answer = plugin->vtable.capture(plugin->self, call);
-  // An answer that is none of the enumerators promises nothing.
+  // An unknown answer promises nothing.
   return answer == RABBET_PLUGIN_CAPTURE_SAFE ||
                  answer == RABBET_PLUGIN_CAPTURE_NEVER
              ? answer

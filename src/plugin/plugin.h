@@ -1,8 +1,8 @@
 // A plugin layer's instance, counted, with checked calls.
 //
-// Everything that calls a plugin goes through these: they check what the
-// callback returned (types, ranks, aliases, tactics) and add the
-// plugin's name to its failures; the caller adds that of the layer or step.
+// All calls of a plugin go through these functions: they check the callback's
+// results (types, ranks, aliases, tactics) and add the plugin's name to its
+// failures; the caller adds that of the layer or step.
 #ifndef RABBET_SRC_PLUGIN_PLUGIN_H_
 #define RABBET_SRC_PLUGIN_PLUGIN_H_
 
@@ -28,8 +28,8 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
                    rabbet_plugin_instance_t take_instance,
                    rabbet_allocator_t allocator, rabbet_plugin_t** out_plugin);
-// A copy of our size of what an instance was made with; an error names what it
-// lacks. `creator` is one that was read.
+// A copy of our size of an instance's table; an error names the missing
+// functions. `creator` was read by rabbet_creator_read.
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_vtable_read(
     const rabbet_plugin_creator_t* creator, const rabbet_plugin_vtable_t* given,
     rabbet_plugin_vtable_t* out_vtable);
@@ -78,7 +78,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_tactics(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
                          rabbet_plugin_attr_sink_t sink, bool* out_cacheable);
-// For what was chosen.
+// For the chosen combination.
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_serialize(
     rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query, int32_t tactic,
     rabbet_plugin_attr_sink_t sink);
@@ -106,7 +106,7 @@ RABBET_PRIVATE_API void rabbet_plugin_set_kinds(rabbet_plugin_t* plugin,
 // Bits RABBET_PLUGIN_...: how it can, and may, run on the device.
 RABBET_PRIVATE_API uint32_t rabbet_plugin_kinds(rabbet_plugin_t* plugin,
                                                 const char* device);
-// aot_kernels.h makes of these what a plan keeps.
+// aot_kernels.h converts them for the plan.
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_launches(
     rabbet_plugin_t* plugin, rabbet_dim_builder_t* builder,
     const rabbet_plugin_query_t* query, int32_t tactic,

@@ -1,4 +1,4 @@
-// The registry, and what the checked calls say of plugins that are wrong.
+// The registry, and errors of the checked calls for faulty plugins.
 #include "plugin/plugin.h"
 
 #include "check.h"
@@ -438,7 +438,7 @@ static void test_combinations_and_tactics(void** state) {
   rabbet_plugin_release(plugin);
 }
 
-// ---- What instances say of themselves --------------------------------------
+// ---- Answers of instances --------------------------------------------------
 
 static uint64_t told_shape_inputs(void* self) {
   (void)self;
@@ -490,7 +490,7 @@ static void test_instances_tell(void** state) {
   assert_int_equal(chosen[1], 7);
   rabbet_plugin_release(plugin);
   RABBET_EXPECT_OK(rabbet_plugin_deregister("Telling", NULL, "test"));
-  // A probe says nothing.
+  // A probe has no such inputs.
   plugin = make(&pads_attr, 1);
   assert_int_equal(rabbet_plugin_shape_inputs(plugin), 0);
   assert_string_equal(rabbet_plugin_metadata(plugin), "");
@@ -569,13 +569,13 @@ static void test_absent_inputs_come_back_at_load(void** state) {
   RABBET_EXPECT_OK(rabbet_plugin_deregister("Lacking", NULL, "test"));
 }
 
-// A library of before there were such inputs: its structure ends earlier.
+// A library from before these inputs: its structure ends earlier.
 static void test_creators_of_older_libraries(void** state) {
   (void)state;
   rabbet_plugin_creator_t creator = probe("Older");
   creator.destroy = NULL;
   creator.struct_size = offsetof(rabbet_plugin_creator_t, optional_inputs);
-  creator.optional_inputs = ~UINT64_C(0);  // of whatever lies behind it
+  creator.optional_inputs = ~UINT64_C(0);  // the bytes behind it are arbitrary
   RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
   const rabbet_plugin_creator_t* found = NULL;
   RABBET_EXPECT_OK(rabbet_plugin_find("Older", NULL, "test", &found));

@@ -313,7 +313,7 @@ static const char* rabbet_registry_name_at(const void* list, size_t index) {
   return registry.list.data[index]->name;
 }
 
-// "; did you mean 'namespace::Name' or ...?", or nothing. The lock is held.
+// "; did you mean 'namespace::Name' or ...?", or "". The lock is held.
 static void rabbet_registry_print_near(const char* name,
                                        rabbet_strbuf_t* hint) {
   const char* names[RABBET_SUGGEST_MAX];

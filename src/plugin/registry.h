@@ -14,8 +14,8 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
 // half is rabbet_plugin_creator_release.
 void rabbet_creator_retain(const rabbet_plugin_creator_t* creator);
 
-// A copy of our size, with nothing of `given` checked but struct_size; `fields`
-// are the caller's still.
+// A copy of our size; only struct_size of `given` is checked, and `fields` are
+// still the caller's.
 RABBET_PRIVATE_API rabbet_status_t rabbet_creator_read(
     const rabbet_plugin_creator_t* given, rabbet_plugin_creator_t* out_creator);
 
@@ -23,9 +23,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_creator_read(
 // Zeroed: none. Not locked.
 typedef RABBET_VEC(const rabbet_plugin_creator_t*) rabbet_creator_list_t;
 // From now on this thread's registrations go to the list (NULL: to the
-// registry). What was set before, to be set again.
+// registry). Returns the previous list, to be set again.
 rabbet_creator_list_t* rabbet_creators_collect(rabbet_creator_list_t* list);
-// Registers all, or none: ALREADY_EXISTS. The list stays as it is.
+// Registers all, or none: ALREADY_EXISTS. The list is not changed.
 rabbet_status_t rabbet_creators_publish(const rabbet_creator_list_t* list);
 // Borrowed, or NULL.
 const rabbet_plugin_creator_t* rabbet_creators_find(

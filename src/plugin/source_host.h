@@ -1,4 +1,4 @@
-// Source of plugins, by way of whoever understands it.
+// Source of plugins, run by a host that understands it.
 #ifndef RABBET_SRC_PLUGIN_SOURCE_HOST_H_
 #define RABBET_SRC_PLUGIN_SOURCE_HOST_H_
 

@@ -11,10 +11,12 @@
 
 #define ALTERNATIVES_BEAM 512
 
-// A choice for each of the units so far. `look` is what others see of it:
-// - a digest of the states in which inputs are read that one unit alone reads,
-// - masks of the states in which other inputs are read,
-// - states of values made: the cluster's outputs, and what later units read.
+// A choice for each of the units so far. `look` is its view for later units:
+//
+//  - a digest of the states in which inputs are read that one unit alone reads,
+//  - masks of the states in which other inputs are read,
+//  - states of values made: the cluster's outputs, and inputs of later units.
+//
 // Only the last two rounds have looks.
 typedef struct partial_t {
   double us;
@@ -234,9 +236,8 @@ static made_t* sweep_made(const sweeper_t* sweeper, int32_t value) {
   return slot < inputs ? NULL : &sweeper->made[slot - inputs];
 }
 
-// When each of them is read for the last time. The cluster's outputs come
-// first, in the same places for all covers; no unit makes those that are known
-// constants.
+// The last reader of each. The cluster's outputs come first, in the same places
+// for all covers; no unit makes known constants.
 static void sweep_last_uses(sweeper_t* sweeper, size_t count) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
   for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
@@ -258,9 +259,9 @@ static void sweep_last_uses(sweeper_t* sweeper, size_t count) {
   }
 }
 
-// Places for the others, each used again when its value is forgotten, so that
-// looks of long clusters stay small. A unit's results get theirs before what it
-// reads last gives up its own.
+// Places for the other values, reused when their value is forgotten, so that
+// looks of long clusters stay small. A unit's results get places before its
+// last-read inputs give theirs up.
 static rabbet_status_t sweep_assign_places(sweeper_t* sweeper, size_t count) {
   int32_t* free = NULL;
   int32_t free_count = 0, next = (int32_t)sweeper->cluster->output_count;
@@ -457,7 +458,7 @@ static rabbet_status_t sweep_all(sweeper_t* sweeper) {
   return rabbet_ok();
 }
 
-// Where there is nothing to choose, nothing needs to be timed.
+// Without alternatives nothing needs to be timed.
 static rabbet_status_t alternatives_time(rabbet_build_t* build,
                                          const rabbet_cluster_t* cluster) {
   int64_t verbosity =

@@ -144,7 +144,7 @@ static rabbet_status_t choose_unary(chooser_t* chooser) {
   return rabbet_ok();
 }
 
-// Whose conversion is impossible, for the error.
+// Finds the value whose conversion is impossible, for the error.
 static rabbet_status_t choose_impossible(const chooser_t* chooser) {
   const rabbet_tuner_t* tuner = chooser->build->tuner;
   const char *from = "?", *to = "?";

@@ -34,17 +34,17 @@ static rabbet_status_t cluster_boundary(rabbet_build_t* build,
     } else if (build->tuner->makers[values[i]] >= 0) {
       cluster->inputs = value;
       cluster->input_count = 1;
-    } else {  // elements that the host knows: nothing makes it
+    } else {  // known to the host: no node makes it
       cluster->inputs = value;
     }
   }
   return rabbet_ok();
 }
 
-// ---- What a cluster shares with others --------------------------------------
+// ---- Values shared with other clusters -------------------------------------
 
-// Values that come from elsewhere, each once. The tuner's slots mark those that
-// are listed.
+// Values from other clusters, each once. The tuner's slots mark the listed
+// ones.
 static rabbet_status_t cluster_inputs(rabbet_build_t* build,
                                       rabbet_cluster_t* cluster, int32_t self) {
   rabbet_tuner_t* tuner = build->tuner;

@@ -1,9 +1,9 @@
 // The covers of a cluster: ways to divide its nodes into groups.
 //
-// A cover comes from a recipe: which node takes how much of what follows it
-// (its epilogue), whether nodes take what comes before (prologues), and how
-// large groups of point-wise nodes may be. Covers with a group that the device
-// does not offer are dropped.
+// A cover comes from a recipe: how many of its successors each node takes (its
+// epilogue), whether nodes take their predecessors (prologues), and how large
+// groups of point-wise nodes may be. Covers with a group that the device does
+// not offer are dropped.
 
 #include <assert.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 #define COVER_LIMIT 32
 #define COVER_MAX_LEVELS 8
-// Nodes that get the first pick in turn. Further ones, in clusters of more,
-// take what is left.
+// Nodes that get the first pick in turn. In larger clusters, further nodes take
+// the remaining ones.
 #define COVER_OWNERS 32
 #define NO_GROUP (-1)
 
@@ -54,7 +54,8 @@ static int32_t cover_all_uses(const coverer_t* c, size_t i) {
   return rabbet_ir_output(&c->build->ir, cover_node(c, i), 0)->uses;
 }
 
-// Whether nothing outside the set needs the node, and something inside does.
+// Whether only nodes inside the set read the node's results, and at least one
+// does.
 static bool cover_is_hidden(coverer_t* c, size_t i) {
   int32_t uses = rabbet_cover_uses(&c->graph, (int32_t)i, &c->inside);
   return uses > 0 && uses == cover_all_uses(c, i) && !cover_is_exit(c, i);
@@ -73,9 +74,10 @@ static bool cover_is_free(const coverer_t* c, int32_t i) {
   return c->groups[i] == NO_GROUP && c->kinds[i] == RABBET_FUSE_POINTWISE;
 }
 
-// Whether what node i reads from outside the set is spread over the result of
-// `start` alike in all runs: each axis is the result's own, or one element. The
-// kernels of products know what they add by its place in the result.
+// Whether node i's inputs from outside the set broadcast to the result of
+// `start` in the same way in all runs: each axis is the result's own, or one
+// element. Kernels of products find added elements by their place in the
+// result.
 static bool cover_is_steady(const coverer_t* c, size_t start, size_t i) {
   const rabbet_ir_t* ir = &c->build->ir;
   const rabbet_ir_node_t* node = cover_node(c, i);
@@ -187,8 +189,8 @@ static void cover_take_operand(coverer_t* c, int32_t i) {
     rabbet_cover_set_add(&c->inside, i);
 }
 
-// The nodes that make the factors of a quantized product join c->inside, and
-// those that dequantize what is added to its result.
+// Adds to c->inside the nodes that make the factors of a quantized product, and
+// those that dequantize tensors added to its result.
 static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
   rabbet_ir_node_t* makers[2];
   if (!rabbet_fuse_factors(&c->build->ir, cover_node(c, product), makers))
@@ -228,7 +230,7 @@ typedef struct recipe_t {
   bool prologues;
   size_t limit;    // nodes of a point-wise group
   bool attention;  // goes before all else
-  bool quantized;  // products take what dequantizes their factors
+  bool quantized;  // products take the nodes that dequantize their factors
 } recipe_t;
 
 static rabbet_status_t cover_unit(coverer_t* c, const int32_t* nodes,
@@ -268,7 +270,7 @@ static bool cover_is_known(const coverer_t* c, const rabbet_cover_t* cover) {
   return false;
 }
 
-// A node of whose result the constant is known is never run alone.
+// A node whose result is a known constant never runs alone.
 static bool cover_is_idle(const coverer_t* c, size_t last, size_t group_size) {
   return group_size == 1 &&
          rabbet_ir_output(&c->build->ir, cover_node(c, last), 0)->constant;
@@ -302,8 +304,8 @@ static rabbet_status_t cover_group_supported(coverer_t* c, bool* supported) {
   return cover_unit(c, c->inside.members, c->inside.count, supported, &unit);
 }
 
-// The node takes the most of its epilogue that the device offers, at most
-// `level` places; *out_level is what it took.
+// The node takes the largest epilogue that the device offers, at most `level`
+// places; *out_level is the number taken.
 static rabbet_status_t cover_take_epilogue(coverer_t* c, size_t node, int level,
                                            int* out_level) {
   *out_level = 0;
@@ -335,8 +337,8 @@ static rabbet_status_t cover_take_attention(coverer_t* c, size_t last,
   return rabbet_ok();
 }
 
-// Attention as one group wherever the device has it, with as much of what is
-// around it as it can.
+// Attention as one group if the device has it, with as many of the nodes around
+// it as possible.
 static rabbet_status_t cover_attention(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     bool taken = false;

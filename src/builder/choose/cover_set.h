@@ -6,8 +6,8 @@
 
 #include "builder/choose/tuner.h"
 
-// Nodes by their place in the cluster: who makes what a node reads, and who
-// reads what it makes, once for each use. Node i's begin at first_...[i].
+// Nodes by their place in the cluster: makers of a node's inputs, and readers
+// of its outputs, once for each use. Node i's begin at first_...[i].
 typedef struct rabbet_cover_graph_t {
   const rabbet_cluster_t* cluster;
   int32_t* locals;  // the tuner's: place in the cluster of each IR node, or -1
@@ -40,7 +40,7 @@ typedef struct rabbet_cover_set_t {
 
 RABBET_PRIVATE_API rabbet_status_t rabbet_cover_set_create(
     rabbet_arena_t* arena, size_t node_count, rabbet_cover_set_t* out_set);
-// Nothing happens where the node is there.
+// No effect if the node is there.
 RABBET_PRIVATE_API void rabbet_cover_set_add(rabbet_cover_set_t* set,
                                              int32_t node);
 // Keeps the first `count`.

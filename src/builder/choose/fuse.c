@@ -218,7 +218,7 @@ static size_t attention_add_turns(const rabbet_ir_t* ir,
   return count;
 }
 
-// isnan(x) ? 0 : x, of whose x nobody else knows: x, and both nodes.
+// isnan(x) ? 0 : x, of an x without other readers: returns x, and both nodes.
 static const rabbet_ir_value_t* attention_without_nan(
     const rabbet_ir_t* ir, rabbet_ir_node_t* select, rabbet_ir_node_t** nodes) {
   const rabbet_ir_value_t* x = rabbet_ir_input(ir, select, 2);
@@ -235,7 +235,7 @@ static const rabbet_ir_value_t* attention_without_nan(
   return x;
 }
 
-// The softmax whose result `last` takes as input 0, and what stands between.
+// The softmax whose result `last` takes as input 0, and the nodes between.
 static rabbet_ir_node_t* attention_softmax(const rabbet_ir_t* ir,
                                            const rabbet_ir_node_t* last,
                                            rabbet_ir_node_t** nodes,

@@ -24,8 +24,8 @@ RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
                                                const rabbet_ir_node_t* a,
                                                const rabbet_ir_node_t* b);
 
-// Whether the node is a slice, a transpose or a reshape whose parameters the
-// host knows.
+// Whether the node is a slice, a transpose or a reshape with constant
+// parameters.
 RABBET_PRIVATE_API bool rabbet_fuse_is_move(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
 
@@ -35,10 +35,10 @@ RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_fuse_scaled(
     const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
 
 // Attention that ends in `last`: the product that makes scores, up to four
-// point-wise nodes (a scale, a mask), the softmax, zeros in the place of NaN
-// (IsNaN and Where, of rows that are masked altogether), a cast, and `last`,
-// which takes the result as input 0; nothing else reads what is between. In
-// order of execution; returns how many they are, 0 if `last` ends none.
+// point-wise nodes (a scale, a mask), the softmax, zeros in place of NaN (IsNaN
+// and Where, for rows that are masked entirely), a cast, and `last`, which
+// takes the result as input 0; values between have no other readers. In order
+// of execution; returns their number, 0 if `last` does not end an attention.
 typedef enum rabbet_fuse_reach_t {
   RABBET_FUSE_PRODUCTS = 0,  // as said
   // With scales by one number before the first product's inputs: exporters

@@ -116,7 +116,7 @@ static rabbet_tensor_t* turn(net_t* net, const char* name, rabbet_tensor_t* x) {
 }
 
 // All of attention may be one group, with transposes and scales around it,
-// unless something else reads what is between.
+// unless values between have other readers.
 static void attention(void** state) {
   (void)state;
   for (int way = 0; way < 4; ++way) {
@@ -213,8 +213,8 @@ static rabbet_tensor_t* quantized_conv(net_t* net, const char* name,
       (net_layer_t){.op = "convolution", .inputs = {x, w}, .input_count = 2});
 }
 
-// A quantized product has what dequantizes its factors and quantizes its result
-// in its group; a tensor that several read is dequantized by each.
+// A quantized product has in its group the nodes that dequantize its factors
+// and quantize its result; each of several readers of a tensor dequantizes it.
 static void quantized(void** state) {
   (void)state;
   net_t net = net_begin(0, rabbet_allocator_system());

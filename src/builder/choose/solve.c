@@ -21,7 +21,7 @@ typedef struct factor_t {
   bool dead;
 } factor_t;
 
-// How an eliminated variable follows from those that were left.
+// An eliminated variable as a function of the remaining ones.
 typedef struct elimination_t {
   int32_t variable;
   int_vec_t scope;
@@ -273,7 +273,7 @@ static void candidates_sink(solver_t* solver) {
   }
 }
 
-// Works out anew what eliminating the variable means.
+// Recomputes the cost of eliminating the variable.
 static rabbet_status_t solver_consider(solver_t* solver, int32_t variable) {
   candidate_t candidate = {.variable = variable,
                            .work = solver_work(solver, variable),
@@ -372,8 +372,8 @@ static void solver_minimise(solver_t* solver, int32_t variable,
   }
 }
 
-// Joins two neighbours of an eliminated variable. Whoever is adjacent to both
-// has one edge less to add.
+// Joins two neighbours of an eliminated variable. Every variable adjacent to
+// both has one edge less to add.
 static rabbet_status_t solver_join(solver_t* solver, int32_t a, int32_t b) {
   if (solver_adjacent(solver, a, b)) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(solver_connect(solver, a, b));
@@ -435,7 +435,7 @@ static rabbet_status_t solver_eliminate(solver_t* solver, int32_t variable) {
   return status;
 }
 
-// ---- What elimination leaves: iterated conditional modes --------------------
+// ---- After elimination: iterated conditional modes -------------------------
 
 // SplitMix64 (Steele, Lea, Flood, 2014).
 static uint64_t solver_random(solver_t* solver) {

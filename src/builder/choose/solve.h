@@ -28,9 +28,9 @@ typedef struct rabbet_solve_result_t {
 } rabbet_solve_result_t;
 
 // Variable elimination in min-fill order (Dechter, "Bucket elimination", 1999):
-// exact while no table grows over `table_limit`. What is left then is searched
-// by iterated conditional modes from several seeded starts, and the variables
-// eliminated before follow exactly.
+// exact while no table grows over `table_limit`. The remaining variables are
+// then searched by iterated conditional modes from several seeded starts, and
+// the variables eliminated before follow exactly.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_solve(const rabbet_solve_problem_t* problem,
              rabbet_allocator_t allocator, rabbet_solve_result_t* result);

@@ -125,7 +125,7 @@ static void bounded_search(void** state) {
   assert_true(best_found >= feasible * 9 / 10);
 }
 
-// A chain of a thousand variables is exact whatever its length.
+// A chain of a thousand variables is solved exactly.
 static void long_chain(void** state) {
   (void)state;
   enum { N = 1000 };

@@ -105,8 +105,8 @@ static bool tune_fits(const rabbet_build_t* build,
              build->config->options[RABBET_BUILDER_OPTION_WORKSPACE_LIMIT];
 }
 
-// A tactic of a plugin that raises is left out if there is another way: what
-// was raised is kept in *failures in case there is none.
+// A tactic of a plugin that raises is left out if there is another way. The
+// exception is kept in *failures in case there is none.
 static rabbet_status_t tune_leave_out(const rabbet_build_t* build,
                                       const rabbet_choice_t* choice,
                                       rabbet_status_t status,
@@ -184,7 +184,7 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
         tune_time(build, unit, best, &choice, &keep, refused);
     if (!rabbet_is_ok(status))
       RABBET_RETURN_IF_ERROR(tune_leave_out(build, &choice, status, failures));
-    if (!keep) continue;  // whatever it had measured by then
+    if (!keep) continue;  // times measured so far are dropped
     if (!was_timed && choice.us >= 0 && (best == 0 || choice.us < best))
       best = choice.us;
     unit->choices[kept++] = choice;
@@ -215,7 +215,7 @@ typedef struct conversion_key_t {
 
 typedef struct conversion_t {
   conversion_key_t key;
-  rabbet_pick_t pick;  // choice NULL: nothing converts
+  rabbet_pick_t pick;  // choice NULL: without a conversion
 } conversion_t;
 
 static rabbet_status_t conversion_make(rabbet_build_t* build,

@@ -38,7 +38,7 @@ typedef struct rabbet_weights_of_costs_t {
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_solve(rabbet_build_t* build, rabbet_weights_of_costs_t weights,
                    rabbet_solution_t* out_solution);
-// Tells the user's selector what was taken (select.c).
+// Reports the choices to the user's selector (select.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_report_selection(
     rabbet_build_t* build, const rabbet_solution_t* solution);
 // The unit and choice that convert a value, remembered; NOT_FOUND if the device
@@ -55,8 +55,8 @@ rabbet_tuner_unit(rabbet_build_t* build, rabbet_ir_node_t* const* nodes,
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_time(rabbet_build_t* build,
                                                      rabbet_unit_t* unit);
 
-// Whether a kernel may have refused only since estimates of sizes, which a run
-// tells, contradict each other. A plugin's code checks what it likes.
+// Whether a kernel may have refused only because estimates of data-dependent
+// sizes contradict each other. A plugin's code may check anything.
 RABBET_PRIVATE_API bool rabbet_tuner_refuses_estimates(
     const rabbet_unit_t* unit, rabbet_status_t status);
 

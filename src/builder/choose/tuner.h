@@ -66,7 +66,7 @@ struct rabbet_tuner_t {
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tune_state(rabbet_tuner_t* tuner, rabbet_type_format_t type,
                   rabbet_tune_state_t* out_state);
-// Microseconds of converting; INFINITY if nothing converts.
+// Microseconds of a conversion; INFINITY if it is impossible.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_conversion_cost(
     rabbet_build_t* build, const rabbet_ir_value_t* value,
     rabbet_tune_state_t from, rabbet_tune_state_t to, double* out_us);

@@ -7,7 +7,7 @@
 
 // One way to compute a unit.
 typedef struct rabbet_choice_t {
-  rabbet_candidate_t candidate;  // kernel NULL: a view, nothing runs
+  rabbet_candidate_t candidate;  // kernel NULL: a view, no kernel
   double us;                     // < 0: not timed
   bool is_unsure;                // timed while the machine was busy
   size_t workspace;              // bytes, known once timed

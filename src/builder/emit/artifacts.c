@@ -13,7 +13,7 @@ typedef struct collector_t {
   RABBET_VEC(rabbet_artifact_t) artifacts;  // in the plan's arena
   rabbet_map_t numbers;                     // by key, from 1
   RABBET_VEC(int32_t) uses;                 // of the step at hand
-  // Kept until the last one: they share what they compiled.
+  // Kept until the last one: kernels share compiled programs.
   RABBET_VEC(rabbet_bench_kernel_t) kernels;
 } collector_t;
 

@@ -8,7 +8,7 @@
 #include "plugin/library.h"
 #include "plugin/source_host.h"
 
-// ---- What is carried is copied into the build's arena
+// ---- Copies of carried code in the build's arena
 
 static rabbet_status_t carried_names(rabbet_build_t* build,
                                      const char* const* names, size_t count,

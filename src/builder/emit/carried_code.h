@@ -5,7 +5,7 @@
 #include "builder/build.h"
 
 // Reads libraries and source as the configuration says, before anything is
-// tuned: what cannot be carried is an error at once.
+// tuned: code that cannot be carried is an error at once.
 rabbet_status_t rabbet_collect_carried_code(rabbet_build_t* build,
                                             const rabbet_network_t* network);
 

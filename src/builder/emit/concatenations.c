@@ -1,5 +1,5 @@
 // Concatenations without copies: where the parts lie one behind the other in
-// the result's memory, whatever makes a part writes it there.
+// the result's memory, the makers of the parts write them there.
 #include "builder/emit/concatenations.h"
 
 #define PART_ALIGNMENT 64

@@ -1,4 +1,4 @@
-// Concatenations whose parts are written where they belong.
+// Concatenations whose parts are written into the result.
 #ifndef RABBET_SRC_BUILDER_EMIT_CONCATENATIONS_H_
 #define RABBET_SRC_BUILDER_EMIT_CONCATENATIONS_H_
 

@@ -11,7 +11,7 @@ static rabbet_tensor_t* relu(net_t* net, const char* name, rabbet_tensor_t* x) {
   return net_activation(net, name, "RELU", x);
 }
 
-// Nothing is fused with what a plugin makes.
+// A plugin's outputs are never fused.
 static rabbet_tensor_t* bump(net_t* net, const char* name, rabbet_tensor_t* x) {
   rabbet_layer_t* layer = NULL;
   RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, "bump", "1", "test",
@@ -62,8 +62,8 @@ static concatenation_case_t case_begin(void) {
   return case_begin_with(1, 16);
 }
 
-// All levels agree with the reference; `steps` as a device that has nothing
-// but reference kernels needs them at level 0, a conversion counting one.
+// All levels agree with the reference; `steps` is the number of steps at level
+// 0 on a device with reference kernels only, a conversion counting one.
 static void case_end(concatenation_case_t* j, size_t steps) {
   for (int level = 0; level <= 5; ++level) {
     size_t found = check_network(&j->net, level, 1e-5);

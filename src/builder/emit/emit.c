@@ -155,7 +155,7 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   out->size = bytes;
   if (bytes == 0) return rabbet_ok();
   rabbet_hash_t hash = rabbet_hash128(data, bytes);
-  // Weights that can be refitted share their bytes with nothing.
+  // Weights that can be refitted do not share their bytes.
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
   bool shared =
       !value->is_refittable && !(value->scale_of && build->ir.refit_flags);

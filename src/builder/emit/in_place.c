@@ -1,10 +1,10 @@
 // Memory that several values share: views, and operators that work in place.
 //
-// A plugin may demand that its output lies where its input did. That must never
-// be seen by anyone else: a copy is put before it where the input is a constant
-// or is read again later. A network input is copied into the memory of the
-// network output that came from it; a caller who gives both the same address
-// makes that copy an idle one.
+// A plugin may demand that its output lies in its input's memory. Other readers
+// must not see this: the input is copied first if it is a constant or is read
+// again later. A network input is copied into the memory of the network output
+// that came from it; a caller who gives both the same address makes that copy
+// an idle one.
 
 #include <assert.h>
 #include <string.h>
@@ -113,8 +113,8 @@ static void alias_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
     rabbet_layout_alias_slot(layout, out, in);
 }
 
-// A constant's shape is in the plan for good, so that one whose new shape is
-// not is copied first. *step moves on then.
+// A constant keeps its shape in the plan. If its new shape is not constant, it
+// is copied first, and *step moves on.
 static rabbet_status_t alias_view(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t* step) {
   int32_t* slots = layout->steps.data[*step].slots;
@@ -171,8 +171,8 @@ static rabbet_status_t alias_steps(rabbet_build_t* build,
 
 // ---- Network outputs --------------------------------------------------------
 
-// Whether the two always have the same number of elements, by their extents:
-// those that are not 1, in any order.
+// Whether both always have the same number of elements, judged by their extents
+// other than 1, in any order.
 static bool output_same_size(const rabbet_build_t* build,
                              const rabbet_shape_t* a, const rabbet_shape_t* b) {
   const rabbet_expr_graph_t* graph = build->ir.graph;
@@ -222,8 +222,8 @@ static rabbet_status_t members_list(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Whether something is made in the output's memory that may turn out larger
-// than the output: what has a size that a run alone tells, and is reshaped.
+// Whether the output's memory holds a value that may turn out larger than the
+// output: one with a data-dependent size that is reshaped.
 static bool output_is_small(const rabbet_build_t* build,
                             const rabbet_layout_t* layout,
                             const members_t* members, int32_t slot) {
@@ -284,7 +284,7 @@ static rabbet_status_t output_own_all(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Of each memory: whether a step works on it in place, the first step that
+// For each memory: whether a step works on it in place, the first step that
 // copies a network input into it, and the last that reads it; -1: none.
 typedef struct worked_t {
   bool* is_worked_on;
@@ -341,8 +341,8 @@ static rabbet_status_t worked_list(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// After the caller's input is worked on in place, its other readers get what it
-// held before.
+// If a step works on the caller's input in place, the input's later readers get
+// a copy of its old contents.
 static rabbet_status_t output_save_input(rabbet_build_t* build,
                                          rabbet_layout_t* layout, size_t copy,
                                          int32_t root, worked_t* worked) {

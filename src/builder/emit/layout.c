@@ -103,7 +103,7 @@ static rabbet_slot_t layout_describe(int32_t value, rabbet_type_format_t type) {
       .value = value, .type = type, .input = -1, .output = -1, .alias = -1};
 }
 
-// A constant, laid out as asked for; or what the host knows, before any
+// A constant, laid out as asked for; or a value known to the host, before any
 // conversion.
 static rabbet_status_t layout_unmade(layout_builder_t* builder, int32_t value,
                                      rabbet_type_format_t type,

@@ -1,5 +1,5 @@
-// Solution -> steps in order, with conversions and copies, and who shares
-// memory with whom.
+// Solution -> steps in order, with conversions and copies, and sharing of
+// memory.
 #ifndef RABBET_SRC_BUILDER_EMIT_LAYOUT_H_
 #define RABBET_SRC_BUILDER_EMIT_LAYOUT_H_
 
@@ -22,10 +22,10 @@ typedef struct rabbet_slot_t {
 } rabbet_slot_t;
 
 // The use of the memory of a slot that has its own, by all slots in it
-// together, while it is decided who shares memory.
+// together, while sharing is decided.
 typedef struct rabbet_memory_use_t {
   bool is_fixed;  // a constant, an input, an output, or known to the host
-  // By which step, counted without inserted copies; -1: none.
+  // Number of the last step that reads it, without inserted copies; -1: none.
   int32_t last_read;
 } rabbet_memory_use_t;
 
@@ -90,15 +90,16 @@ rabbet_layout_add_slot(rabbet_build_t* build, rabbet_layout_t* layout,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_layout_insert_copy(rabbet_build_t* build, rabbet_layout_t* layout,
                           size_t index, int32_t source, int32_t* out_copy);
-// Moves readers of what is worked on in place to the front where they can go.
+// Moves other readers of memory that a step overwrites before that step, if
+// possible.
 RABBET_PRIVATE_API rabbet_status_t rabbet_layout_order(rabbet_build_t* build,
                                                        rabbet_layout_t* layout);
 // Slot `slot` lies in the memory of `whole` from now on: all of it, or the part
 // from `offset` on.
 RABBET_PRIVATE_API void rabbet_layout_alias_slot(rabbet_layout_t* layout,
                                                  int32_t slot, int32_t whole);
-// Decides who shares memory; inserts copies where sharing is demanded but would
-// be seen.
+// Decides which slots share memory; inserts copies where sharing is demanded
+// but would be seen.
 RABBET_PRIVATE_API rabbet_status_t rabbet_layout_alias(rabbet_build_t* build,
                                                        rabbet_layout_t* layout);
 

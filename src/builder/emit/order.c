@@ -1,5 +1,5 @@
-// The order of steps where some work in place: other readers of what they write
-// over go first where they can.
+// The order of steps if some work in place: other readers of their memory go
+// first if possible.
 #include <assert.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct orderer_t {
   rabbet_build_t* build;
   rabbet_layout_t* layout;
   int32_t* maker;   // step that makes each slot, or -1
-  int32_t* memory;  // slot whose memory each slot is, through views
+  int32_t* memory;  // slot that owns each slot's memory, through views
   pairs_t before;   // a step, and one that comes after it
   bool* reached;
 } orderer_t;
@@ -68,7 +68,7 @@ static rabbet_status_t order_edges(orderer_t* order) {
   return rabbet_ok();
 }
 
-// Marks what comes after the step, itself included.
+// Marks the step and all steps that depend on it.
 static void order_reach(orderer_t* order, int32_t step) {
   memset(order->reached, 0, order->layout->steps.count * sizeof(bool));
   order->reached[step] = true;

@@ -1,9 +1,9 @@
-// Kernels are timed at estimates of what runs tell, and these can contradict
-// each other: a product refuses an inner size that is not its constant's, a
-// slice one beyond its input. Shape rules are asked at the estimates; where a
-// rule refuses, other numbers are tried for the symbols that it depends on.
-// First for the whole network; a unit whose rules still refuse gets estimates
-// of its own.
+// Kernels are timed at estimates of data-dependent sizes, and these can
+// contradict each other: a product refuses an inner size that is not its
+// constant's, a slice one beyond its input. Shape rules are called with the
+// estimates; if a rule refuses, other numbers are tried for its symbols. First
+// for the whole network; a unit whose rules still refuse gets estimates of its
+// own.
 
 #include "builder/ir/estimates.h"
 
@@ -66,8 +66,8 @@ static rabbet_status_t estimates_list(estimates_t* e,
   return rabbet_ok();
 }
 
-// Nodes that sizes concern which a run tells. A node that makes such sizes, and
-// a plugin, have no rule to ask; their sizes must be none below 0.
+// Nodes that depend on data-dependent sizes. A node that makes these sizes, and
+// a plugin, have no rule to call; their sizes must not be negative.
 static rabbet_status_t estimates_add(estimates_t* e,
                                      const rabbet_ir_node_t* node) {
   const rabbet_ir_t* ir = &e->build->ir;
@@ -199,8 +199,8 @@ static rabbet_status_t estimates_node_fits(estimates_t* e,
   return estimates_ask(e, node->node, out_fits);
 }
 
-// The number of nodes that refuse opt, counted up to `enough`. Only those are
-// asked whose numbers are others than the settled ones.
+// The number of nodes that refuse opt, counted up to `enough`. Only nodes whose
+// numbers differ from the settled ones are checked.
 static rabbet_status_t estimates_misfits(estimates_t* e, size_t enough,
                                          size_t* out_count) {
   *out_count = 0;
@@ -248,7 +248,7 @@ static void estimates_try(estimates_tries_t* tries, int64_t number) {
   tries->numbers[tries->count++] = number;
 }
 
-// Elements of a tensor at the estimates; 0 where there are none.
+// Elements of a tensor at the estimates; 0 if there are none.
 static int64_t estimates_elements(const estimates_t* e,
                                   const rabbet_ir_value_t* value) {
   int64_t count = 1;

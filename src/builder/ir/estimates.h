@@ -4,9 +4,9 @@
 
 #include "builder/build.h"
 
-// opt[s] is the estimate of symbol s; those that a run tells are changed,
-// within low[s] to high[s], where that makes shapes fit that did not: kernels
-// are timed at the estimates. An estimate for which nothing fits stays.
+// opt[s] is the estimate of symbol s. Estimates of data-dependent sizes are
+// changed, within low[s] to high[s], if this makes shapes fit that did not:
+// kernels are timed at the estimates. An estimate for which nothing fits stays.
 RABBET_PRIVATE_API rabbet_status_t rabbet_estimates_fit(rabbet_build_t* build,
                                                         const int64_t* low,
                                                         const int64_t* high,

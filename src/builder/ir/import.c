@@ -90,7 +90,7 @@ static rabbet_status_t import_layer(const rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
-// Constants need no layer; what is made of refittable ones does.
+// Constants need no layer; values computed from refittable ones do.
 static bool import_is_constant(const rabbet_ir_t* ir,
                                const rabbet_layer_t* layer) {
   for (size_t i = 0; i < layer->output_count; ++i) {

@@ -24,8 +24,8 @@ typedef struct rabbet_ir_value_t {
   rabbet_shape_t shape;
   const void* constant;  // row-major host data, or NULL; a value that
                          // has it may have a producer (quantized_products.c)
-  const rabbet_expr_t* values;  // elements as expressions, or NULL: such a
-                                // value needs no producer
+  const rabbet_expr_t* values;  // elements as expressions, or NULL. Values that
+                                // have them need no producer
   size_t value_count;
   rabbet_ir_node_t* producer;
   int32_t uses;    // inputs of nodes that are this value
@@ -37,7 +37,7 @@ typedef struct rabbet_ir_value_t {
   rabbet_dtype_t wished;  // weakly typed networks: type it must have, or NONE
   const char* const* dim_names;  // RABBET_MAX_RANK, network inputs
   // Weights that can be refitted: while the network is simplified, `constant`
-  // is NULL and the data are here, so that nothing is made of them.
+  // is NULL and the data are here, so that nothing is computed from them.
   bool is_refittable;
   const void* refit_data;
   int32_t fold_block;  // of `constant`, from 1 (fold.c); 0: it has none
@@ -64,7 +64,7 @@ struct rabbet_ir_node_t {
   const int32_t* aliased;    // plugin layers, or NULL
   bool wants_bytes;  // the user asked for INT8 (implicit_quantization.c)
   bool is_implicit;  // quantizes or dequantizes where no layer does
-  bool is_optional;  // such a node that may be left out
+  bool is_optional;  // a node with is_implicit that may be left out
   bool dead;         // taken out by the next rabbet_ir_sweep
   int32_t index;     // place in nodes; set by rabbet_ir_sweep
 };
@@ -78,8 +78,8 @@ typedef struct rabbet_ir_t {
   RABBET_VEC(rabbet_ir_node_t*) nodes;
   int32_t* inputs;
   size_t input_count;
-  // Those of the network, then debug tensors that are neither of its inputs nor
-  // of its outputs, then what its checks are about.
+  // Outputs of the network, then debug tensors that are neither its inputs nor
+  // outputs, then tensors of its checks.
   int32_t* outputs;
   size_t output_count;
   size_t debug_count, check_count;
@@ -87,8 +87,8 @@ typedef struct rabbet_ir_t {
   uint32_t refit_flags;
 } rabbet_ir_t;
 
-// Copies what the outputs need out of an inferred network.
-// `refit_flags` as above.
+// Copies the parts of an inferred network that its outputs need. `refit_flags`
+// as above.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_import(
     rabbet_network_t* network, uint32_t refit_flags, rabbet_arena_t* arena,
     rabbet_allocator_t allocator, rabbet_ir_t* out_ir);
@@ -130,8 +130,8 @@ RABBET_PRIVATE_API bool rabbet_ir_is_view(const rabbet_ir_t* ir,
 
 // ---- Changing ---------------------------------------------------------------
 
-// A value without producer, a copy of `like` but for id, uses, network input
-// and output, and what is known of its elements.
+// A value without producer: a copy of the type and shape of `like`, with its
+// own id and no uses, elements, network input or output.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_value(rabbet_ir_t* ir, const rabbet_ir_value_t* like,
                     const char* name, rabbet_ir_value_t** out_value);
@@ -154,13 +154,13 @@ RABBET_PRIVATE_API void rabbet_ir_set_input(rabbet_ir_t* ir,
 RABBET_PRIVATE_API void rabbet_ir_replace_uses(rabbet_ir_t* ir,
                                                rabbet_ir_value_t* old,
                                                rabbet_ir_value_t* value);
-// Whether rabbet_ir_replace_uses keeps what the network promised: names and
-// types of outputs, symbols, formats asked for.
+// Whether rabbet_ir_replace_uses keeps the network's promises: names and types
+// of outputs, symbols, requested formats.
 RABBET_PRIVATE_API bool rabbet_ir_can_replace(const rabbet_ir_value_t* old,
                                               const rabbet_ir_value_t* value);
 RABBET_PRIVATE_API void rabbet_ir_kill(rabbet_ir_t* ir, rabbet_ir_node_t* node);
-// Takes dead nodes out, and nodes that nothing needs any more: neither an
-// output, nor a live node, nor a shape that a live value has.
+// Removes dead nodes, and nodes that no output, live node or shape of a live
+// value needs.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir);
 // Whether the invariants hold, right after a sweep. For asserts.
 RABBET_PRIVATE_API bool rabbet_ir_is_consistent(rabbet_ir_t* ir);
@@ -173,8 +173,8 @@ typedef rabbet_status_t (*rabbet_ir_symbol_fn_t)(void* context,
                                                  const rabbet_symbol_t* symbol,
                                                  rabbet_expr_t* out_expr);
 
-// Adds to needed[] what the marked nodes are made of (operands, and estimates
-// and bounds of symbols). One entry for each node of the graph.
+// Adds to needed[] the operands of the marked nodes, and estimates and bounds
+// of symbols. One entry for each node of the graph.
 RABBET_PRIVATE_API void rabbet_ir_close_exprs(const rabbet_expr_graph_t* graph,
                                               bool* needed);
 // Copies the needed nodes (NULL: all) into `target`; map[i] is the new number

@@ -4,10 +4,10 @@
 
 #include "builder/build.h"
 
-// Values that the host knows need no kernel: integer tensors whose elements are
+// Values known to the host need no kernel: integer tensors whose elements are
 // expressions lose their producers, constants among them become constants.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_shapes(rabbet_build_t* build);
-// Evaluates what depends on constants alone, unless it would grow much.
+// Evaluates nodes that depend on constants alone, unless they would grow much.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_fold(rabbet_build_t* build);
 // Rewrites nodes by the rules below until none applies.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
@@ -22,32 +22,33 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build);
 
 // With RABBET_BUILDER_INT8, for weakly typed networks
-// (implicit_quantization.c): before the network is simplified, what users asked
-// of layers; at the end, when weights are known, pairs of nodes that quantize
-// and dequantize where ranges are known.
+// (implicit_quantization.c): before the network is simplified, the user's
+// settings of layers; at the end, when weights are known, pairs of nodes that
+// quantize and dequantize where ranges are known.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_wishes(rabbet_build_t* build);
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_implicit(rabbet_build_t* build);
 // At the end: plugins that read one tensor several times get views of it
 // (repeated_inputs.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_operands(rabbet_build_t* build);
-// Whether a node quantizes to give the value, which then is 8 bits or, where
-// the node is left out, what these stand for. Nothing else converts.
+// Whether a node quantizes to make the value, which then is 8 bits or, if the
+// node is left out, the numbers that they represent. No other conversion
+// exists.
 RABBET_PRIVATE_API bool rabbet_ir_is_quantize_result(
     const rabbet_ir_value_t* value);
 
 // ---- For rabbet_pass_quantize -----------------------------------------------
 
-// The node that dequantizes 8 bits for this input, and of which the user asked
-// nothing; else NULL.
+// The node that dequantizes 8 bits for this input, without settings of the
+// user; else NULL.
 RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_dequantizer(
     const rabbet_ir_t* ir, const rabbet_ir_node_t* node, size_t input);
 // Whether the node is a product of two dequantized tensors.
 RABBET_PRIVATE_API bool rabbet_ir_is_quantized(const rabbet_ir_t* ir,
                                                const rabbet_ir_node_t* node);
-// Whether the node dequantizes a factor of such a product, or may yet.
+// Whether the node dequantizes a factor of such a product, or may later.
 RABBET_PRIVATE_API bool rabbet_ir_is_factor(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
-// Evaluates nodes that dequantize constants; those that a product reads stay.
+// Evaluates nodes that dequantize constants, except those that a product reads.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fold_factors(rabbet_build_t* build);
 // Gives back the constants that folding made.
 void rabbet_fold_deinitialize(rabbet_build_t* build);
@@ -59,7 +60,7 @@ typedef rabbet_status_t (*rabbet_rule_fn_t)(rabbet_build_t* build,
                                             rabbet_ir_node_t* node,
                                             bool* changed);
 
-// Nodes that do nothing (rules_trivial.c).
+// Nodes that copy their input (rules_trivial.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_identity(rabbet_build_t* build,
                                                         rabbet_ir_node_t* node,
                                                         bool* changed);
@@ -96,7 +97,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,
                                                     bool* changed);
 
-// Scales of quantizations get the rank of what they scale (rules_quantize.c).
+// Scales of quantizations get the rank of the scaled tensor (rules_quantize.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
                                                         rabbet_ir_node_t* node,
                                                         bool* changed);
@@ -131,7 +132,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_ir_set_ints(rabbet_build_t* build,
                                                       const int64_t* values,
                                                       size_t count);
 // The node that makes the value for this one reader alone, if it is of this
-// operator and the user asked nothing of it; else NULL.
+// operator and has no settings of the user; else NULL.
 RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_sole_producer(
     const rabbet_ir_t* ir, const rabbet_ir_value_t* value, rabbet_op_id_t op);
 // Every element of a constant is this number (at least one).

@@ -1,4 +1,4 @@
-// Profiles -> what every expression can be.
+// Profiles -> the range of every expression.
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-// Removes all that is not needed. Needed are values that outputs are made of,
-// and those that the host must read to know a shape.
+// Removes unneeded values and nodes. Values are needed if outputs depend on
+// them, or if the host must read them to know a shape.
 
 #include <assert.h>
 

@@ -8,7 +8,7 @@
 #define BENCH_PATTERN 4096
 #define BENCH_POOL_LIMIT ((size_t)1 << 30)
 
-// Device memory; its contents are numbers of `dtype`, NONE: of no meaning.
+// Device memory with numbers of `dtype`; NONE: contents without meaning.
 typedef struct bench_block_t {
   void* memory;
   size_t bytes;
@@ -338,7 +338,7 @@ static rabbet_status_t measure_all(bench_measure_t* measure, double best_us,
     body.set_stream = measure_set_stream;
   out_timing->workspace = measure->kernel.workspace;
   rabbet_status_t status = rabbet_bench_time(build, &body, out_timing);
-  // Whoever comes next finds the numbers that there were.
+  // The next user finds the original numbers.
   if (body.restore)
     status = rabbet_status_join(status, measure_restore(measure));
   return status;

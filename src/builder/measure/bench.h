@@ -38,13 +38,13 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_bench_measure(
     rabbet_build_t* build, const rabbet_unit_t* unit,
     const rabbet_choice_t* choice, double best_us, rabbet_timing_t* out_timing);
 
-// One run of the choice at opt shapes, so that what is wrong with it shows.
+// One run of the choice at opt shapes, to find its errors.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_bench_run_once(rabbet_build_t* build, const rabbet_unit_t* unit,
                       const rabbet_choice_t* choice);
 
-// Memory of at least `bytes` whose elements are harmless numbers of the type;
-// stays the bench's. Given back all at once by rabbet_bench_reset.
+// Memory of at least `bytes` with harmless numbers of the type; owned by the
+// bench. rabbet_bench_reset frees all of it.
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_acquire(rabbet_build_t* build,
                                                         rabbet_dtype_t dtype,
                                                         size_t bytes,

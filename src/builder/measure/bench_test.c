@@ -3,8 +3,8 @@
 
 #include "check.h"
 
-// Nanoseconds: what a kernel takes, what asking for one call takes (of the
-// first calls, then of all others), and what a graph takes beside its kernels.
+// Nanoseconds: a kernel, enqueuing one call (the first ones, then all others),
+// and a graph's overhead.
 typedef struct clock_case_t {
   int64_t kernel, asking[4], asked, launch;
   bool can_record, is_recording;
@@ -143,7 +143,7 @@ static void slow_kernels_are_given_up(void** state) {
   assert_true(us >= 200);
   assert_int_equal(clock_case.graphs, 0);
   assert_int_equal(clock_case.calls, 4);
-  // Without recordings the call itself is what counts.
+  // Without recordings the call itself is timed.
   us = measure((clock_case_t){.kernel = 8000}, 1.8);
   assert_true(us == 8);
   assert_int_equal(clock_case.calls, 2);

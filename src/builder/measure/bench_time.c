@@ -53,8 +53,8 @@ static rabbet_status_t bench_replay(rabbet_build_t* build,
   rabbet_device_t* device = build->device;
   int64_t ns = 0;
   RABBET_RETURN_IF_ERROR(rabbet_progress_check(build));
-  // The device is at work while the host asks for what is timed, so that the
-  // asking is not.
+  // The device is busy while the host enqueues the timed calls, so that
+  // enqueuing is not timed.
   RABBET_RETURN_IF_ERROR(rabbet_replay_run(replay));
   RABBET_RETURN_IF_ERROR(
       device->vtable->time(device, NULL, 1, rabbet_replay_run, replay, &ns));
@@ -107,8 +107,8 @@ static bool bench_goes_on(const bench_sampler_t* sampler, int wanted) {
          sampler->spent_ns < BENCH_RETAKE_NS + BENCH_RETAKE_FACTOR * usual_ns;
 }
 
-// A first look, at one call; *out_slow: the body is clearly slower than what is
-// known.
+// A first measurement, of one call; *out_slow: the body is clearly slower than
+// the best known one.
 static rabbet_status_t bench_look(bench_sampler_t* sampler, bool* out_slow) {
   const rabbet_bench_body_t* body = sampler->body;
   const rabbet_samples_t* samples = &sampler->samples;
@@ -150,8 +150,8 @@ static rabbet_status_t bench_record(rabbet_build_t* build,
   return status;
 }
 
-// Whatever else the machine does only ever adds time: the least is nearest to
-// the truth. `look_ns` is a call's time as it looked at first.
+// Other work on the machine only adds time: the least sample is nearest to the
+// truth. `look_ns` is a call's time in the first measurement.
 static rabbet_status_t bench_samples(bench_sampler_t* sampler, double look_ns,
                                      int* out_wanted) {
   rabbet_build_t* build = sampler->build;
@@ -165,7 +165,7 @@ static rabbet_status_t bench_samples(bench_sampler_t* sampler, double look_ns,
   *out_wanted = effort.samples;
   RABBET_RETURN_IF_ERROR(bench_record(build, sampler->body, &effort,
                                       &sampler->count, &sampler->replay));
-  // The look was a sample like those that follow.
+  // The first measurement counts as a sample.
   if (sampler->replay.graph || sampler->count > 1)
     sampler->samples = (rabbet_samples_t){0};
   sampler->spent_ns = 0;

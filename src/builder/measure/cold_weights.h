@@ -1,6 +1,6 @@
-// Weights as a run finds them. A kernel that is timed again and again has its
+// Weights as a run finds them. A kernel that is timed repeatedly has its
 // weights in the cache; in a run of a network whose weights do not all fit
-// there they come from memory, each time. So calls take turns with copies.
+// there they come from memory each time. So calls take turns with copies.
 #ifndef RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_
 #define RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_
 
@@ -19,9 +19,9 @@ typedef struct rabbet_cold_weights_t {
 
 // Whether the network's constants are more than the device's cache holds.
 RABBET_PRIVATE_API bool rabbet_cold_weights_apply(const rabbet_build_t* build);
-// Copies, in memory of the bench, of those constants of the group whose
-// addresses `inputs` holds; not of those that `written` (may be NULL, else one
-// for each input) says the kernel writes. None if the build has no use for
+// Copies, in memory of the bench, of the group's constants whose addresses are
+// in `inputs`, except those that `written` (may be NULL, else one for each
+// input) marks as written by the kernel. No copies if the build does not need
 // them.
 RABBET_PRIVATE_API rabbet_status_t rabbet_cold_weights_initialize(
     rabbet_build_t* build, const rabbet_group_t* group, const bool* written,

@@ -56,8 +56,8 @@ static void end(void) {
   rabbet_arena_deinitialize(&cold.build.arena);
 }
 
-// Half as much again as the cache holds is read before an address comes again;
-// what is small, or no weight, stays.
+// One and a half times the cache's size is read before an address comes again;
+// small constants, and tensors that are no weights, are not copied.
 static void turns(void** state) {
   (void)state;
   begin(2 * sizeof(cold.weights));

@@ -1,5 +1,5 @@
-// Timing what the device does, not what it costs the host to ask for it: on a
-// device that has graphs, calls are recorded and the graph is timed.
+// Timing the device's work without the host's cost of enqueuing it: on a device
+// that has graphs, calls are recorded and the graph is timed.
 #ifndef RABBET_SRC_BUILDER_MEASURE_REPLAY_H_
 #define RABBET_SRC_BUILDER_MEASURE_REPLAY_H_
 
@@ -7,7 +7,7 @@
 
 typedef struct rabbet_replay_t {
   rabbet_device_t* device;
-  void* graph;  // NULL: there is none; time the body itself
+  void* graph;  // NULL: without graphs; time the body itself
 } rabbet_replay_t;
 
 // Whether calls of the body may be recorded and the device can do it.

@@ -18,7 +18,7 @@ typedef struct rabbet_watch_t {
   uint64_t interruptions;  // when the sample began
 } rabbet_watch_t;
 
-// `pace`: what an earlier watch of this device found, or 0.
+// `pace`: the result of an earlier watch of this device, or 0.
 RABBET_PRIVATE_API void rabbet_watch_begin(rabbet_device_t* device,
                                            int64_t pace,
                                            rabbet_watch_t* out_watch);
@@ -29,7 +29,7 @@ RABBET_PRIVATE_API bool rabbet_watch_was_disturbed(rabbet_watch_t* watch);
 RABBET_PRIVATE_API bool rabbet_watch_is_interrupted(
     const rabbet_watch_t* watch);
 // The pace to give the next watch. If no sample was `settled`, the processor is
-// slower for good, and its present pace is what others are compared with.
+// permanently slower, and its present pace becomes the base of comparison.
 RABBET_PRIVATE_API int64_t rabbet_watch_end(const rabbet_watch_t* watch,
                                             bool settled);
 

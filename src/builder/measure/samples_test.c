@@ -98,7 +98,7 @@ static void the_machine_is_watched(void** state) {
   assert_false(sample_is_disturbed(&watch, 0, 1400));
 }
 
-// A device that tells nothing has only samples that count.
+// On a device without these functions every sample counts.
 static void silent_devices(void** state) {
   (void)state;
   const rabbet_device_vtable_t vtable = {0};

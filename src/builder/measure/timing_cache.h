@@ -9,12 +9,12 @@
 typedef struct rabbet_timing_t {
   double us;           // per run; < 0: cannot be used on this device
   uint64_t workspace;  // bytes
-  // The machine left no sample alone: better than nothing for this build, and
-  // never kept in a cache.
+  // Every sample was disturbed: good enough for this build, and never kept in a
+  // cache.
   bool is_unsure;
 } rabbet_timing_t;
 
-// False if nothing is known under the key.
+// False if the key is unknown.
 RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
                                                  rabbet_hash_t key,
                                                  rabbet_timing_t* out_timing);
@@ -22,8 +22,8 @@ RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
     rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
 
-// A library's answers to a question: bytes whose meaning is trial.h's.
-// *out_data is freed with rabbet_free; NULL: nothing is known under the key.
+// A library's answers to a question: bytes defined by trial.h. *out_data is
+// freed with rabbet_free; NULL: the key is unknown.
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_find_answer(
     rabbet_timing_cache_t* cache, rabbet_hash_t key,
     rabbet_allocator_t allocator, void** out_data, size_t* out_size);

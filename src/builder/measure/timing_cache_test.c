@@ -67,7 +67,7 @@ static void saving_merges(void** state) {
   assert_true(rabbet_is_ok(rabbet_timing_cache_load(path, system, &all)));
   assert_int_equal(rabbet_timing_cache_count(all), 50);
   for (int i = 0; i < 50; ++i)
-    check_entry(all, i);  // of what both have, that of who saves
+    check_entry(all, i);  // keys of both: the saver's entry
   assert_int_equal(rabbet_timing_cache_count(b), 30);
   rabbet_timing_cache_release(all);
   // A file that is not a timing cache is not replaced.

@@ -333,7 +333,7 @@ static rabbet_status_t timer_round(plan_timer_t* timer) {
   return rabbet_ok();
 }
 
-// The first round warms up; then comes what is timed.
+// The first round warms up; the next ones are timed.
 static rabbet_status_t timer_first_round(plan_timer_t* timer) {
   RABBET_RETURN_IF_ERROR(timer_round(timer));
   if (timer->build->device->host_memory) return rabbet_ok();
@@ -392,7 +392,7 @@ static rabbet_status_t timer_rounds(plan_timer_t* timer) {
   return status;
 }
 
-// ---- What is known ----------------------------------------------------------
+// ---- Known times -----------------------------------------------------------
 
 static void timer_key(const rabbet_build_t* build, timed_plan_t* plan) {
   rabbet_hash_t parts[2] = {{0, 0}, {0, 0}};
@@ -433,7 +433,7 @@ static rabbet_status_t timer_measure(plan_timer_t* timer) {
   return status;
 }
 
-// All of them or none: times that were taken in turns can be compared.
+// All of them or none: only times that were taken in turns can be compared.
 static bool timer_lookup(plan_timer_t* timer) {
   bool known = true;
   for (size_t i = 0; i < timer->count; ++i) {

@@ -14,9 +14,8 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_whole_plan_memory(rabbet_build_t* build, const rabbet_layout_t* layout,
                          rabbet_whole_plan_memory_t* out_memory);
 
-// The time of a run of each layout, measured in turns; `us` < 0 where that is
-// not possible (sizes that only a run tells). What the timing cache knows is
-// not measured.
+// The time of a run of each layout, measured in turns; `us` < 0 if that is not
+// possible (data-dependent sizes). Times in the timing cache are not measured.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_whole_plan_time(rabbet_build_t* build, const rabbet_layout_t* layouts,
                        size_t count, rabbet_timing_t* out_timings);

@@ -18,7 +18,7 @@ typedef struct proposer_t {
   int rejected_count;
 } proposer_t;
 
-// ---- What the network allows ------------------------------------------------
+// ---- Types that the network allows -----------------------------------------
 
 static bool propose_dtype_allowed(const proposer_t* p,
                                   const rabbet_ir_value_t* value,
@@ -33,8 +33,8 @@ static bool propose_dtype_allowed(const proposer_t* p,
          rabbet_dtype_is_float(value->dtype);
 }
 
-// Whether the unit works element by element and spreads this input: it is read
-// in its own type, whatever type the elements are computed in.
+// Whether the unit works element by element and broadcasts this input: it is
+// read in its own type, for any type of the arithmetic.
 static bool propose_is_spread(const proposer_t* p,
                               const rabbet_ir_value_t* value) {
   const rabbet_ir_t* ir = &p->build->ir;
@@ -175,7 +175,7 @@ static rabbet_status_t propose_add(void* context,
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
-// Reshaping LINEAR memory costs nothing, whatever type it holds.
+// Reshaping LINEAR memory costs nothing for any type.
 static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
                                        rabbet_format_t format) {
   const rabbet_group_t* group = &p->unit->group;
@@ -195,8 +195,8 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
-// A conversion that changes nothing in memory, whatever the shape. (To the same
-// format: a copy is wanted.)
+// A conversion that never changes memory, for any shape. (To the same format: a
+// copy is wanted.)
 static bool propose_is_nothing(const proposer_t* p) {
   const rabbet_group_t* group = &p->unit->group;
   if (!p->fixed || p->unit->node_count > 0 || group->input_count != 1 ||
@@ -221,7 +221,7 @@ static rabbet_status_t propose_nothing(proposer_t* p) {
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
-// Whether a view is of the shape of what it shows, and so in any format.
+// Whether a view has the shape of its input, and may so be in any format.
 static bool propose_keeps_shape(const proposer_t* p) {
   const rabbet_ir_t* ir = &p->build->ir;
   const rabbet_ir_node_t* node = p->unit->nodes[0];
@@ -277,7 +277,7 @@ static rabbet_status_t propose_joins(proposer_t* p) {
 
 // ---- Nodes that may be left out ---------------------------------------------
 
-// The tensor of a floating type that such a node reads or makes.
+// The tensor of a floating type that the node reads or makes.
 static size_t propose_real(const proposer_t* p) {
   return rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_QUANTIZE)
              ? 0
@@ -365,8 +365,8 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
   return rabbet_ok();
 }
 
-// A device that has nothing but fallbacks shall show fusion too; elsewhere a
-// slow kernel for many nodes would only be in the way of fast ones for each.
+// On a device with fallbacks only, fusion should be visible too; elsewhere a
+// slow kernel for many nodes would only hide fast ones for each.
 static bool propose_may_fall_back(const proposer_t* p) {
   if (p->unit->node_count <= 1) return true;
   size_t count = 0;
@@ -395,7 +395,7 @@ static rabbet_status_t propose_all(proposer_t* p) {
   if (propose_is_nothing(p)) return propose_nothing(p);
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
-  // There is nothing to be fast at, and libraries refuse such tensors.
+  // Empty tensors need no fast kernel, and libraries reject them.
   if (p->unit->node_count > 0 && rabbet_group_makes_nothing(&p->unit->group)) {
     if (p->unit->node_count == 1)
       RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));

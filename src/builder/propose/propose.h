@@ -1,17 +1,17 @@
-// Asking the device what it can do for a unit.
+// Asking the device for its candidates for a unit.
 #ifndef RABBET_SRC_BUILDER_PROPOSE_PROPOSE_H_
 #define RABBET_SRC_BUILDER_PROPOSE_PROPOSE_H_
 
 #include "builder/choose/unit.h"
 
 // Fills unit->choices with every candidate that the network's types and the
-// user's wishes allow; none is no error. Asks once. `fixed` (conversions) may
+// user's settings allow; none is no error. Asks once. `fixed` (conversions) may
 // be NULL.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unit_propose(rabbet_build_t* build, rabbet_unit_t* unit,
                     const rabbet_type_format_t* fixed);
-// Why a node has no choices: names the layer, its types and shapes, and what
-// there would be.
+// The error for a node without choices: names the layer, its types and shapes,
+// and the available combinations.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unit_unsupported(rabbet_build_t* build, rabbet_unit_t* unit);
 

@@ -6,7 +6,7 @@
 #include "builder/choose/tuner.h"
 #include "core/view.h"
 
-// ---- What a selector sees ---------------------------------------------------
+// ---- A selector's view -----------------------------------------------------
 
 static rabbet_dims_t select_strides(const rabbet_format_info_t* info,
                                     const rabbet_dims_t* dims) {

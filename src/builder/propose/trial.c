@@ -55,7 +55,7 @@ const rabbet_culprit_t* rabbet_trials_culprits(const rabbet_trials_t* trials,
   return trials ? trials->culprits.data : NULL;
 }
 
-// ---- What the timing cache knows --------------------------------------------
+// ---- Answers in the timing cache -------------------------------------------
 
 static bool trials_may_cache(const rabbet_trials_t* trials) {
   const rabbet_builder_config_t* config = trials->build->config;
@@ -242,7 +242,7 @@ static const char* trials_harm(const rabbet_trial_t* trial) {
   return reason;
 }
 
-// The cache keeps harm alone: what did none has a time there.
+// The cache keeps only harmful choices: the others have a time there.
 static rabbet_status_t trials_try(rabbet_trials_t* trials,
                                   const rabbet_question_t* question,
                                   const rabbet_choice_t* choice,

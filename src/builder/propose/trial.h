@@ -1,6 +1,6 @@
-// Kernels of libraries are asked for, and run for the first time, by a helper
-// program: what crashes, hangs or breaks the context there is left out and
-// told of, and the build goes on (device/trial.h has what the two say).
+// A helper program asks libraries for kernels and runs them for the first time:
+// a kernel that crashes, hangs or breaks the context there is left out and
+// reported, and the build goes on (device/trial.h has the messages).
 #ifndef RABBET_SRC_BUILDER_PROPOSE_TRIAL_H_
 #define RABBET_SRC_BUILDER_PROPOSE_TRIAL_H_
 
@@ -16,8 +16,8 @@ typedef struct rabbet_culprit_t {
 
 typedef struct rabbet_trials_t rabbet_trials_t;
 
-// Starts nothing yet. The asker of propose_t is rabbet_trials_asker's; layers'
-// names are for what is told.
+// Starts no helper yet. The asker of propose_t is rabbet_trials_asker's;
+// layers' names are for messages.
 RABBET_PRIVATE_API rabbet_status_t rabbet_trials_create(rabbet_build_t* build);
 // Ends the helper.
 RABBET_PRIVATE_API void rabbet_trials_destroy(rabbet_trials_t* trials);

@@ -55,7 +55,7 @@ static void read_into(reader_t* reader, void* out, size_t size) {
   reader->left -= size;
 }
 
-// NULL for nothing.
+// NULL for 0 bytes.
 static void* read_bytes(reader_t* reader, size_t size) {
   void* copy = NULL;
   reader->failed = reader->failed || size > reader->left;

@@ -1,4 +1,5 @@
-// The conversation with the helper: who is to blame when it ends early.
+// The conversation with the helper, and which item is to blame if it ends
+// early.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -71,7 +72,7 @@ static rabbet_message_t helper_receive(rabbet_trial_helper_t* helper,
                                 &helper->message);
 }
 
-// The text of a message, whatever a broken helper has put into it.
+// The text of a message, with any bytes that a broken helper has sent.
 static const char* helper_text(rabbet_trial_helper_t* helper) {
   rabbet_strbuf_append(&helper->message, "", 1);
   return helper->message.data ? helper->message.data : "";
@@ -128,7 +129,7 @@ typedef struct talk_t {
   const void* plan;
   size_t plan_size;
   RABBET_VEC(int32_t) numbers;  // item of each answer that this helper found
-  int32_t current;  // what the helper does: HELPER_ASKING, or an item
+  int32_t current;  // the helper's current work: HELPER_ASKING, or an item
   bool done;
 } talk_t;
 
@@ -213,8 +214,7 @@ static rabbet_status_t talk_add_item(talk_t* talk,
   return RABBET_VEC_PUSH(talk->helper->allocator, &talk->trial->items, item);
 }
 
-// Answers of a second helper are mostly the first one's again, in whichever
-// order.
+// A second helper's answers are mostly the first one's again, in any order.
 static rabbet_status_t talk_found(talk_t* talk, bool* out_good) {
   const rabbet_strbuf_t* message = &talk->helper->message;
   rabbet_trial_found_t found;
@@ -311,7 +311,7 @@ static rabbet_status_t talk_message(talk_t* talk, uint32_t kind,
   }
 }
 
-// It ended, hangs, or makes no sense: what it did last is to blame.
+// It ended, hangs, or sends nonsense: its last item is to blame.
 static rabbet_status_t talk_ended(talk_t* talk, rabbet_message_t result) {
   char how[64], reason[160];
   bool late = result == RABBET_MESSAGE_LATE;

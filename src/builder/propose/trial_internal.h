@@ -14,7 +14,7 @@ typedef enum rabbet_verdict_t {
   RABBET_VERDICT_HARMFUL = 3,
 } rabbet_verdict_t;
 
-// An answer and what became of it.
+// An answer and its verdict.
 typedef struct rabbet_trial_item_t {
   rabbet_answer_t answer;  // its artifact in the arena
   rabbet_verdict_t verdict;
@@ -63,8 +63,8 @@ typedef struct rabbet_given_t {
   const char* library;  // of the plugin
 } rabbet_given_t;
 
-// Answers the question into `trial`, or tries what is given (may be NULL), with
-// as many helpers as it takes. UNAVAILABLE: there is no helper to be had, or it
+// Answers the question into `trial`, or tries the given items (may be NULL),
+// with as many helpers as needed. UNAVAILABLE: no helper can be started, or it
 // cannot do this; the message says why.
 rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_question_t* question,
@@ -81,7 +81,7 @@ rabbet_status_t rabbet_trial_ask_here(const rabbet_question_t* question,
 // ---- As bytes, for the timing cache (trial_answer.c) ------------------------
 
 void rabbet_trial_write(const rabbet_trial_t* trial, rabbet_strbuf_t* out);
-// False where the bytes are not what the function above writes.
+// False if the bytes are not of the function above.
 bool rabbet_trial_read(const void* data, size_t size,
                        rabbet_allocator_t allocator, rabbet_trial_t* trial);
 

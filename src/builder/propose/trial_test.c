@@ -249,8 +249,8 @@ static void put_and_ask(rabbet_build_t* build, rabbet_hash_t key,
   ask(build, 4);
 }
 
-// Bytes that no build wrote: a bit of them, or a number and another, which may
-// be the lengths of two fields. Nothing half read gets to kernels.
+// Bytes that no build wrote: one changed bit, or two changed numbers, which may
+// be the lengths of two fields. Kernels get no half-read answers.
 static void damaged_answers(void** state) {
   enum { MORE = 4, MOST = 256 };
   (void)state;

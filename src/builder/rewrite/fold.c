@@ -9,7 +9,7 @@
 #include "ops/evaluate.h"
 #include "ops/rules.h"
 
-// A result may have this many bytes, or twice those of what it is made of.
+// A result may have this many bytes, or twice those of its operands.
 #define FOLD_SMALL ((size_t)1 << 20)
 // The limit of all results together: so many bytes, and twice those of the
 // network's own constants. A small file may ask for constants that double again
@@ -22,10 +22,10 @@
 #define FOLD_STEPS ((double)(1 << 30))
 #define FOLD_STEPS_OF_ALL (4 * FOLD_STEPS)
 #define FOLD_STEPS_OF_OWN 64
-// Results from this size on are given back where nothing reads them any more.
+// Results from this size on are freed when their last reader is gone.
 #define FOLD_BLOCK ((size_t)4 << 10)
 
-// Sets the limits, of what the network has before anything is folded.
+// Sets the limits, from the network's own constants before folding.
 static rabbet_status_t fold_begin(rabbet_build_t* build) {
   rabbet_fold_t* fold = &build->fold;
   size_t own = 0;
@@ -91,8 +91,8 @@ static rabbet_status_t fold_allocate(rabbet_build_t* build, size_t bytes,
   return rabbet_ok();
 }
 
-// After the node is dead: what it alone read and this pass made. Earlier
-// passes' results may be what other values point to.
+// After the node is dead: frees inputs that only it read and that this pass
+// made. Other values may point to results of earlier passes.
 static void fold_release_inputs(rabbet_build_t* build,
                                 const rabbet_ir_node_t* node) {
   rabbet_fold_t* fold = &build->fold;
@@ -215,8 +215,8 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
   return fold_evaluate(build, node, &eval, outputs, keep);
 }
 
-// A node that itself tells how much it makes: what its sizes are becomes known
-// with the rest.
+// Folds an operator with data-dependent output sizes (NonZero, NMS): its size
+// outputs become constants together with its data outputs.
 static rabbet_status_t fold_keep(rabbet_build_t* build,
                                  rabbet_ir_value_t* value,
                                  const rabbet_view_t* output) {
@@ -278,7 +278,7 @@ static rabbet_status_t fold_sized(rabbet_build_t* build,
   return status;
 }
 
-// ---- Symbols whose values became known --------------------------------------
+// ---- Symbols with known values ---------------------------------------------
 
 static rabbet_status_t fold_symbol(void* context, rabbet_expr_graph_t* target,
                                    const rabbet_symbol_t* symbol,
@@ -384,7 +384,7 @@ rabbet_status_t rabbet_fold_factors(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(fold_begin(build));
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
-    // The constant of what may be left out is there.
+    // An optional node's output already has its constant.
     if (node->is_optional || fold_reads_refittable(ir, node)) continue;
     if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
         fold_is_constant(ir, node) && fold_shapes_known(ir, node))

@@ -1,14 +1,14 @@
-// Products of 8 bits where the network has none: ranges of tensors, as users
-// set or calibrate them, become pairs of nodes that quantize and dequantize.
+// 8-bit products in a network without quantizations: ranges of tensors, set or
+// calibrated by users, become pairs of nodes that quantize and dequantize.
 //
-// Such nodes are no layers of the network, and so may be left out. A value
-// between them is then what it was made of, in a floating type: `propose.c`
-// offers both nodes as views, and nothing converts between the two forms
+// These nodes are no layers of the network, and so may be left out. A value
+// between them is then the original one, in a floating type: `propose.c` offers
+// both nodes as views, and the two forms are never converted into each other
 // (tune.c). So the choice is made by time, tensor by tensor, as all others are.
-// Where a layer was asked to compute in INT8 the nodes are like any others.
+// If the user asked for a layer in INT8, its nodes are like any others.
 //
-// Weights get a scale for each output channel. Their dequantized form, which
-// kernels of floating types read, is the weights as they were.
+// Weights get a scale for each output channel. Their dequantized form, for
+// kernels of floating types, is the original weights.
 
 #include <string.h>
 
@@ -39,10 +39,10 @@ static bool implicit_is_product(const rabbet_ir_node_t* node) {
          rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY);
 }
 
-// ---- What users asked for ---------------------------------------------------
+// ---- Settings of the user --------------------------------------------------
 
-// INT8 as a layer's precision or type means 8 bits before products. Elsewhere
-// nothing computes in them, and tensors get them by what reads them.
+// INT8 as a layer's precision or type means 8 bits before products. No other
+// layer computes in 8 bits, and tensors get them from their readers.
 rabbet_status_t rabbet_pass_wishes(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   if (!implicit_wanted(build)) return rabbet_ok();
@@ -211,7 +211,7 @@ static rabbet_status_t implicit_read(implicit_t* pass, rabbet_ir_node_t* reader,
 
 // ---- Products ---------------------------------------------------------------
 
-// Why a product stays as it is; NULL: nothing is in the way.
+// Why a product stays as it is; NULL: there is no reason.
 static const char* implicit_obstacle(const implicit_t* pass,
                                      const rabbet_ir_node_t* node) {
   const rabbet_ir_t* ir = &pass->build->ir;
@@ -331,7 +331,7 @@ static rabbet_status_t implicit_product(implicit_t* pass,
   return implicit_read(pass, node, 0, node->wants_bytes);
 }
 
-// ---- What is added to a convolution's result --------------------------------
+// ---- Tensors added to a convolution's result -------------------------------
 
 // Whether the value is the result of a convolution of 8 bits, a bias included.
 static bool implicit_is_result(const rabbet_ir_t* ir,

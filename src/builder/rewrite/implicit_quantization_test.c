@@ -133,7 +133,7 @@ static void set_weights(rabbet_refitter_t* refitter, const net_t* net,
   RABBET_EXPECT_OK(rabbet_refitter_set(refitter, index, weights));
 }
 
-// New ranges and weights give what a build with them gives.
+// New ranges and weights equal a build with them.
 static void refitted(void** state) {
   (void)state;
   net_t old = sample(false, true);
@@ -160,7 +160,7 @@ static void refitted(void** state) {
                       RABBET_STATUS_NOT_FOUND, "does not read tensor 'y'");
   RABBET_EXPECT_OK(rabbet_refitter_find_range(refitter, "x", &index));
   RABBET_EXPECT_OK(rabbet_refitter_set_range(refitter, index, -0.6f, 0.1f));
-  // Other weights, and what is made of both with nodes of its own.
+  // Other weights; both get nodes of their own.
   input_range = 0.6f;
   first_random = 99;
   net_t twin = sample(true, false), other = sample(false, true);
@@ -182,7 +182,7 @@ static void refitted(void** state) {
   net_end(&old);
 }
 
-// Without the flag ranges mean nothing.
+// Without the flag ranges have no effect.
 static void without_the_flag(void** state) {
   (void)state;
   net_t net = sample(false, false);

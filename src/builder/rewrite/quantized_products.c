@@ -1,9 +1,9 @@
-// Quantized products: what makes their factors is brought next to them, so that
-// a kernel can take both.
+// Quantized products: the nodes that make their factors are moved next to them,
+// so that a kernel can take both.
 //
-// A constant factor gets two forms: its 8 bits, which the node that dequantizes
-// it reads, and the numbers themselves, for kernels that know no 8 bits. Such a
-// value has a producer and is a constant; the producer alone is never run.
+// A constant factor gets two forms: its 8 bits, which the dequantizing node
+// reads, and the numbers themselves, for kernels without 8 bits. This value has
+// a producer and is a constant; the producer never runs alone.
 
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
@@ -73,7 +73,8 @@ static bool quantize_is_pointwise(const rabbet_ir_node_t* node) {
          quantize_is_product(node);
 }
 
-// All readers but one that may share a kernel with what they read.
+// Gives each reader but one that may share a kernel with its input a node of
+// its own.
 static rabbet_status_t quantize_spread(rabbet_build_t* build,
                                        const rabbet_ir_node_t* node) {
   rabbet_ir_t* ir = &build->ir;

@@ -17,8 +17,8 @@ static bool mask_is_low(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
          rabbet_ir_is_number(ir, value, (double)*out_number);
 }
 
-// Whether each row keeps something: where nothing is kept, a replaced row is
-// even, and a row with something added is not.
+// Whether each row keeps something. A row that keeps nothing is constant after
+// a replacement, but not after an addition.
 static bool mask_keeps(const rabbet_ir_t* ir, const rabbet_ir_value_t* mask,
                        const rabbet_dims_t* scores) {
   rabbet_dims_t dims = rabbet_ir_dims(ir, mask);
@@ -132,7 +132,7 @@ static bool mask_is_given(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
   return value && value->input >= 0;
 }
 
-// Whether the value is made of such a constant by choice, product, sum or
+// Whether the value is computed from this constant by choice, product, sum or
 // movement.
 static bool mask_comes_of_low(const rabbet_ir_t* ir,
                               const rabbet_ir_value_t* value, int steps) {
@@ -151,8 +151,8 @@ static bool mask_comes_of_low(const rabbet_ir_t* ir,
   return false;
 }
 
-// Whether what a sum adds to scores is a mask with such numbers, or a mask that
-// is given with a run, whose numbers are not known.
+// Whether the tensor that a sum adds to scores is a mask with these numbers, or
+// a mask that is an input, whose numbers are not known.
 static bool mask_is_added(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
                           size_t input) {
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, sum, input);
@@ -162,8 +162,8 @@ static bool mask_is_added(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
           !mask_is_given(ir, other, MASK_STEPS) && !other->constant);
 }
 
-// The node behind the one that makes the value: there what is added may become
-// one kernel with it.
+// The node behind the value's producer: there the addition may be fused with
+// it.
 static const rabbet_ir_node_t* mask_behind(const rabbet_ir_t* ir,
                                            const rabbet_ir_value_t* value,
                                            const rabbet_ir_node_t* reader) {

@@ -4,7 +4,7 @@
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
-// Whether the node swaps the last two axes and does nothing else.
+// Whether the node only swaps the last two axes.
 static bool matrix_is_transpose(const rabbet_ir_t* ir,
                                 const rabbet_ir_node_t* node) {
   size_t reshape = 0, first_count = 0, second_count = 0;

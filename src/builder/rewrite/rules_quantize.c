@@ -1,5 +1,5 @@
 // Scales and zero points as element-wise kernels read them: of the input's
-// rank, and left out where they change nothing.
+// rank, and left out if they have no effect.
 
 #include "builder/ir/passes.h"
 

@@ -1,4 +1,4 @@
-// Nodes that give back what they get.
+// Nodes that return their input.
 
 #include <string.h>
 
@@ -82,9 +82,9 @@ static bool shuffle_returns(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   return false;
 }
 
-// The permutation that does the same as joining axes, permuting and
-// splitting them again does. Axes of `from` and `joined` are paired from the
-// end; the first of `joined` has what is left, as both have as many elements.
+// The permutation that equals joining axes, permuting and splitting them again.
+// Axes of `from` and `joined` are paired from the end; the first of `joined`
+// has the remaining ones, as both have as many elements.
 static bool shuffle_split_permutation(const rabbet_ir_t* ir,
                                       const rabbet_ir_value_t* from,
                                       const rabbet_ir_node_t* permute,

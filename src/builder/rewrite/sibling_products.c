@@ -24,7 +24,8 @@ typedef struct branch_t {
 
 // ---- Which -----------------------------------------------------------------
 
-// Back from a factor over what only moves its elements or scales all of them.
+// Walks back from a factor over nodes that only move its elements or scale all
+// of them.
 static rabbet_ir_value_t* parallel_moved(const rabbet_ir_t* ir,
                                          rabbet_ir_value_t* value) {
   enum { MOST = RABBET_FUSE_CHAIN_MAX + RABBET_FUSE_SCALES_MAX };
@@ -159,7 +160,7 @@ static rabbet_status_t parallel_constant(rabbet_build_t* build,
   size_t bytes[FACTORS];
   void* data = NULL;
   rabbet_dims_t dims = bias ? branches[0].bias_dims : branches[0].dims;
-  bool by_rows = !bias && !branches[0].turned;  // what is joined is within rows
+  bool by_rows = !bias && !branches[0].turned;  // joined along rows
   int64_t columns = 0;
   for (size_t i = 0; i < count; ++i) {
     values[i] = bias ? branches[i].bias : branches[i].weights;

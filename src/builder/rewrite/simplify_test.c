@@ -1,6 +1,6 @@
-// Simplification: what goes, and that the numbers stay. At level 0 the null
-// device makes one step of all that may be fused, so that the number of steps
-// tells what is left.
+// Simplification: removed nodes, and unchanged numbers. At level 0 the null
+// device fuses everything fusible into one step, so that the number of steps
+// shows the remaining nodes.
 #include "build_check.h"
 
 static rabbet_tensor_t* shuffle(net_t* net, const char* name,
@@ -26,7 +26,7 @@ static rabbet_tensor_t* conv(net_t* net, const char* name, rabbet_tensor_t* x,
                                .input_count = 2});
 }
 
-// The text of a build's report, for what the number of steps does not tell.
+// Checks the text of a build's report, beyond the number of steps.
 static void expect_report(net_t* net, const char* part, bool present) {
   if (strcmp(check_device(), "null") != 0) return;
   rabbet_builder_config_t* config = check_config(0);
@@ -160,7 +160,7 @@ static void transposes_of_joined_axes(void** state) {
   y = RESHAPE(&net, "split", y, 2, 4, 5, 3);
   net_output(&net, net_unary(&net, "neg", "NEG", y), "y");
   EXPECT_STEPS(check_network(&net, 0, 0), 2);
-  // Split in other places it is none.
+  // Split elsewhere it is no such permutation.
   rabbet_tensor_t* z = RESHAPE(&net, "join2", x, 6, 4, 5);
   z = TRANSPOSE(&net, "turn2", z, 2, 0, 1);
   z = RESHAPE(&net, "split2", z, 5, 3, 2, 4);
@@ -404,8 +404,8 @@ static void padding_goes_into_convolution(void** state) {
   net_end(&net);
 }
 
-// A causal mask of bools becomes one of numbers, which take four times the
-// memory; not so if a row keeps nothing.
+// A causal BOOL mask becomes one of numbers, which take four times the memory,
+// unless a row keeps nothing.
 static void mask_is_added(void** state) {
   (void)state;
   enum { LENGTH = 64 };

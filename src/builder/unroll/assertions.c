@@ -33,7 +33,7 @@ rabbet_status_t rabbet_unroll_assert(rabbet_unroll_t* unroll,
   return RABBET_VEC_PUSH(unroll->to->allocator, &unroll->to->checks, check);
 }
 
-// ---- What the build knows ---------------------------------------------------
+// ---- Conditions known in the build -----------------------------------------
 
 static rabbet_status_t assert_failed(const rabbet_network_check_t* check) {
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
@@ -77,7 +77,7 @@ static rabbet_status_t assert_drop_known(rabbet_unroll_t* unroll) {
   return rabbet_ok();
 }
 
-// ---- What a run knows -------------------------------------------------------
+// ---- Conditions known in a run ---------------------------------------------
 
 static rabbet_status_t assert_layer(rabbet_unroll_t* unroll, const char* op,
                                     const char* name, const char* part,
@@ -144,7 +144,7 @@ rabbet_status_t rabbet_unroll_finish_assertions(rabbet_unroll_t* unroll) {
   rabbet_network_t* to = unroll->to;
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(to));
   RABBET_RETURN_IF_ERROR(assert_drop_known(unroll));
-  // First those that the host knows.
+  // First the conditions known to the host.
   size_t first = 0;
   for (size_t i = 0; i < to->checks.count; ++i) {
     rabbet_network_check_t check = to->checks.data[i];

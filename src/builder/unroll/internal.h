@@ -44,7 +44,7 @@ rabbet_unroll_copy(rabbet_unroll_t* unroll, const char* name,
 // Notes an assertion of `from`, with the prefix of the iteration.
 RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_assert(
     rabbet_unroll_t* unroll, const rabbet_layer_t* layer, const char* prefix);
-// Checks what is known, and makes tensors of the rest: to->checks.
+// Checks known conditions, and makes tensors of the others: to->checks.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unroll_finish_assertions(rabbet_unroll_t* unroll);
 

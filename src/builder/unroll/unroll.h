@@ -5,10 +5,10 @@
 #include "network/network.h"
 
 // Loops whose number of iterations follows from constants and fixed shapes are
-// written out: layer L in iteration 2 of loop P is the layer "P[2]/L".
-// Assertions become `checks`; one that never holds is an error. The network
-// itself, with one more reference, if it has neither. Errors name loop,
-// iteration and layer.
+// unrolled: layer L in iteration 2 of loop P is the layer "P[2]/L". Assertions
+// become `checks`; one that never holds is an error. Without either, returns
+// the network itself, with one more reference. Errors name loop, iteration and
+// layer.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_unroll(rabbet_network_t* network, rabbet_allocator_t allocator,
                       rabbet_network_t** out_network);

@@ -29,7 +29,7 @@ static rabbet_status_t emit_layer(rabbet_unroll_t* unroll, const char* op,
   return rabbet_ok();
 }
 
-// The name of a layer that makes a part of what another, of that name, does.
+// The name of a layer that computes a part of another layer.
 static rabbet_status_t emit_name(rabbet_unroll_t* unroll, const char* name,
                                  const char* part, const char** out_name) {
   return rabbet_arena_printf(&unroll->arena, out_name, "%s:%s", name, part);

@@ -16,7 +16,7 @@ typedef struct unroll_loop_t {
   size_t index;
   const char* prefix;           // of the loop itself
   rabbet_tensor_t** state;      // by layer of the boundary: recurrences
-  rabbet_tensor_vec_t* values;  // by layer of the boundary: what is stacked
+  rabbet_tensor_vec_t* values;  // by layer of the boundary: stacked values
   bool has_count;
   int64_t count;                    // COUNT
   const rabbet_layer_t* condition;  // WHILE
@@ -47,7 +47,7 @@ rabbet_status_t rabbet_unroll_number(rabbet_unroll_t* unroll,
 
 // ---- Beginning -------------------------------------------------------------
 
-// Why a number is not known, and what may be done.
+// Why a number is not known, and the remedy.
 static rabbet_status_t unroll_unknown(const rabbet_layer_t* layer,
                                       const char* what) {
   return RABBET_STATUS(
@@ -141,7 +141,7 @@ static rabbet_status_t unroll_begin(unroll_loop_t* work) {
 
 // ---- An iteration ----------------------------------------------------------
 
-// Forgets what the last iteration made.
+// Forgets the tensors of the last iteration.
 static void unroll_forget(const unroll_loop_t* work) {
   rabbet_unroll_t* unroll = work->unroll;
   for (size_t i = 0; i < unroll->from->layers.count; ++i) {
@@ -225,7 +225,7 @@ static rabbet_status_t unroll_check_state(const rabbet_layer_t* layer,
       rabbet_dims_print(&b, second, sizeof second), layer->next->name);
 }
 
-// Takes what the iteration leaves behind.
+// Takes the results of the iteration.
 static rabbet_status_t unroll_collect(const unroll_loop_t* work) {
   rabbet_unroll_t* unroll = work->unroll;
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(unroll->to));
@@ -303,8 +303,8 @@ static rabbet_status_t unroll_find_length(const unroll_loop_t* work,
                        (long long)*out_length, (long long)work->trips);
 }
 
-// A tensor of `to` of the type and shape of what is stacked: in a loop that
-// does not run, inference of the network as it was given tells them.
+// A tensor of `to` of the type and shape of the stacked values: in a loop that
+// does not run, inference of the original network gives them.
 static rabbet_status_t unroll_like(const unroll_loop_t* work, size_t at,
                                    rabbet_tensor_t* out_like) {
   const rabbet_tensor_t* from = work->loop->layers.data[at]->inputs[0];

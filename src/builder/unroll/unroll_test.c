@@ -1,5 +1,5 @@
-// Loops are written out: structure and names. What they compute is tested
-// through the package.
+// Loops are unrolled: structure and names. Their results are tested through the
+// package.
 #include "builder/unroll/unroll.h"
 
 #include "build_check.h"
