@@ -357,8 +357,8 @@ class _Calibration:
             count = self._run(engine, listener)
         if count == 0:
             raise FailedPreconditionError(
-                f"{type(self.calibrator).__name__}.get_batch gave no batch: there is "
-                "nothing to calibrate with"
+                f"{type(self.calibrator).__name__}.get_batch gave no batch; "
+                "calibration needs at least one"
             )
         self._log(
             e.Severity.INFO,
@@ -400,7 +400,7 @@ class _Calibration:
             if size == 0:
                 self._log(
                     e.Severity.WARNING,
-                    f"calibration: tensor '{name}' held nothing but zeros; it gets no "
+                    f"calibration: tensor '{name}' was zero in all batches; it gets no "
                     "range",
                 )
         return found

@@ -80,11 +80,11 @@ class BuilderFlag(_IntEnum):
     STRIP_PLAN: The plan has no weights; a refit puts them back.
     REFIT_IDENTICAL: The weights can be replaced by the same ones alone.
     WEIGHT_STREAMING: No effect: weights stay on the device.
-    INT4: No effect: nothing computes in INT4.
+    INT4: No effect: no kernel computes in INT4.
     REFIT_INDIVIDUAL: Those weights can be replaced that were marked.
     STRICT_NANS: No effect: kernels are the same with it.
-    MONITOR_MEMORY: No effect: the verbose log tells of memory.
-    FP4: No effect: nothing computes in FP4.
+    MONITOR_MEMORY: No effect: the verbose log prints memory.
+    FP4: No effect: no kernel computes in FP4.
     EDITABLE_TIMING_CACHE: No effect: timing caches can always be edited.
     DISTRIBUTIVE_INDEPENDENCE: No effect: results do not depend on their neighbours.
     """
@@ -629,8 +629,8 @@ class PluginFieldType(_Enum):
 class PreviewFeature(_Enum):
     """Features of TensorRT that can be tried before they are on.
 
-    PROFILE_SHARING_0806: No effect: what is previewed is always on.
-    ALIASED_PLUGIN_IO_10_03: No effect: what is previewed is always on.
+    PROFILE_SHARING_0806: No effect: previews are always on.
+    ALIASED_PLUGIN_IO_10_03: No effect: previews are always on.
     RUNTIME_ACTIVATION_RESIZE_10_10: No effect: memory always fits the shapes.
     MULTIDEVICE_RUNTIME_10_16: No effect: a plan runs on one device.
     """

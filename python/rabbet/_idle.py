@@ -14,8 +14,8 @@ _NOT_HAD = {
     e.BuilderFlag.SAFETY_SCOPE: "there are no safety engines",
     e.BuilderFlag.VERSION_COMPATIBLE: "a plan is for the release that wrote it",
     e.BuilderFlag.WEIGHT_STREAMING: "weights stay on the device",
-    e.BuilderFlag.INT4: "nothing computes in INT4",
-    e.BuilderFlag.FP4: "nothing computes in FP4",
+    e.BuilderFlag.INT4: "no kernel computes in INT4",
+    e.BuilderFlag.FP4: "no kernel computes in FP4",
 }
 """Flags of a build that warns of them."""
 
@@ -31,7 +31,7 @@ _IDLE: list[tuple[enum.Enum, str]] = [
     (e.BuilderFlag.FP8, "FP8 is where the network quantizes"),
     (e.BuilderFlag.DISABLE_COMPILATION_CACHE, "no such cache is kept"),
     (e.BuilderFlag.STRICT_NANS, "kernels are the same with it"),
-    (e.BuilderFlag.MONITOR_MEMORY, "the verbose log tells of memory"),
+    (e.BuilderFlag.MONITOR_MEMORY, "the verbose log prints memory"),
     (e.BuilderFlag.EDITABLE_TIMING_CACHE, "timing caches can always be edited"),
     (
         e.BuilderFlag.DISTRIBUTIVE_INDEPENDENCE,
@@ -41,8 +41,8 @@ _IDLE: list[tuple[enum.Enum, str]] = [
     (e.OnnxParserFlag.ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA, "there is no DLA"),
     (e.OnnxParserFlag.REPORT_CAPABILITY_DLA, "there is no DLA"),
     (e.OnnxParserFlag.ADJUST_FOR_DLA, "there is no DLA"),
-    (e.PreviewFeature.PROFILE_SHARING_0806, "what is previewed is always on"),
-    (e.PreviewFeature.ALIASED_PLUGIN_IO_10_03, "what is previewed is always on"),
+    (e.PreviewFeature.PROFILE_SHARING_0806, "previews are always on"),
+    (e.PreviewFeature.ALIASED_PLUGIN_IO_10_03, "previews are always on"),
     (e.PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10, "memory always fits the shapes"),
     (e.PreviewFeature.MULTIDEVICE_RUNTIME_10_16, "a plan runs on one device"),
     (e.SerializationFlag.EXCLUDE_LEAN_RUNTIME, "plans hold no runtime"),

@@ -95,7 +95,7 @@ class ITensor(_rabbet.NetworkTensor):
         if e.TensorLocation(location) is not self.location:
             raise UnsupportedError(
                 f"tensor '{self.name}' lies on the {self.location.name}: it follows from "
-                "what reads it"
+                "its readers"
             )
 
     @property

@@ -129,8 +129,8 @@ class Model(_rabbet.Runner):
     def _tuning(self) -> tuple[str, str]:
         if self._report is None:
             raise UnsupportedError(
-                "a loaded plan has no report of its tuning; model.inspect() tells "
-                "what it holds"
+                "a loaded plan has no report of its tuning; model.inspect() "
+                "describes its layers"
             )
         return self._report
 

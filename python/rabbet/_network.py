@@ -364,8 +364,8 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         call = func[2] if is_triple else func
         if not isinstance(call, LayerCall):
             raise TypeError(
-                "add_plugin takes what rabbet.plugin.op.NAMESPACE.NAME(tensors, "
-                f"attributes) gives, got {func!r}"
+                "add_plugin takes the result of rabbet.plugin.op.NAMESPACE.NAME(tensors, "
+                f"attributes), got {func!r}"
             )
         request = (
             None

@@ -315,7 +315,7 @@ class _Loader(importlib.abc.InspectLoader):
         if module.requirements:
             note += f"; it was built with {', '.join(module.requirements)}"
         if isinstance(error, NameError) and error.name == "__file__":
-            note += ". It is in no file, and what lay beside its file is not carried"
+            note += ". It is in no file, and files beside its own are not carried"
         error.add_note(note)
 
     def find_spec(

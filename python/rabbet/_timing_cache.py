@@ -61,7 +61,7 @@ class TimingCacheKey:
 
 class TimingCacheValue:
     """An entry: the tactic, as the low half of its key (a key here names a tactic as
-    well), and its time; negative for what cannot be used."""
+    well), and its time; negative for unusable kernels."""
 
     __slots__ = ("_workspace", "tacticHash", "timingMSec")
 

@@ -92,7 +92,7 @@ rabbet_status_t rabbet_exec_calibrate(const rabbet_exec_t* exec,
   rabbet_exec_log('I', "Calibration cache: ranges of %zu tensors", cache.found);
   if (cache.unknown > 0)
     rabbet_exec_log(
-        'W', "%zu tensors of the calibration cache are none of the model's",
+        'W', "the model has no tensors of %zu names in the calibration cache",
         cache.unknown);
   return rabbet_ok();
 }

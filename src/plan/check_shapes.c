@@ -53,13 +53,13 @@ static rabbet_status_t rabbet_check_inputs(const rabbet_shapes_check_t* check,
     *out_askable &= rabbet_check_knows_dims(&inputs[i]);
     if (operand && operand->flags & RABBET_OPERAND_SHAPE && !inputs[i].values)
       return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                           "layer '%s' (%s): nobody knows the elements of "
-                           "input '%s', which its output's shape depends on",
+                           "layer '%s' (%s): the elements of input '%s', on "
+                           "which its output's shape depends, are unknown",
                            node->name, node->op->name, operand->name);
   }
   if (*out_askable || rabbet_check_makes_sizes(check)) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                       "layer '%s' (%s): nobody knows the shape of its inputs",
+                       "layer '%s' (%s): the shapes of its inputs are unknown",
                        node->name, node->op->name);
 }
 

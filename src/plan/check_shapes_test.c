@@ -74,7 +74,7 @@ static void enumerators_that_there_are_not(void** state) {
       (rabbet_attr_t*)(uintptr_t)m.steps[1].group.nodes[0].attrs;
   attrs[0].data = &number;
   RABBET_EXPECT_ERROR(rabbet_plan_verify(m.plan, 24), RABBET_STATUS_DATA_LOSS,
-                      "attribute 'type' is 99, which it cannot be");
+                      "attribute 'type' is 99, which is none of its values");
   maker_end(&m);
 }
 
@@ -128,8 +128,7 @@ static void operands_that_nobody_knows(void** state) {
   for (size_t i = 0; i < 4; ++i)
     RABBET_EXPECT_OK(rabbet_context_set_address(context, i, addresses[i]));
   RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
-                      RABBET_STATUS_DATA_LOSS,
-                      "nobody knows the elements of input 'k'");
+                      RABBET_STATUS_DATA_LOSS, "the elements of input 'k'");
   rabbet_context_destroy(context);
   rabbet_engine_release(engine);
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);

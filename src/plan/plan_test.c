@@ -700,7 +700,7 @@ static void wrong_stages(void** state) {
   RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 0),
                       RABBET_STATUS_DATA_LOSS,
                       "step 1 ('relu'): the shape of 'kept' is needed before "
-                      "the host reads what it depends on");
+                      "the host reads the values that it depends on");
   maker_end(&maker);
   // The step that finds a length out writes a tensor of that length.
   maker_begin(&maker, SYSTEM);

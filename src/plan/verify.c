@@ -505,7 +505,7 @@ static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
   if (!output && analysis->dim_stages[v] > segment)
     return RABBET_DAMAGED(
         "the shape of '%s' is needed before the host reads "
-        "what it depends on",
+        "the values that it depends on",
         name);
   int32_t root = analysis->roots[v];
   const rabbet_plan_value_t* written = &verify->plan->values[root];
@@ -515,7 +515,7 @@ static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
     if (analysis->expr_stages[written->host_values[i]] > segment)
       return RABBET_DAMAGED(
           "element %zu of '%s' is needed before the host reads "
-          "what it depends on",
+          "the values that it depends on",
           i, written->name);
   }
   if (analysis->memory_stages[root] > segment)
@@ -659,7 +659,7 @@ static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
       !rabbet_dtype_is_float(refit->dtype))
     return RABBET_DAMAGED("%d is not a floating type", (int)refit->dtype);
   if (refit->value_count + refit->byte_count == 0)
-    return RABBET_DAMAGED("nothing is made of it");
+    return RABBET_DAMAGED("it has no values");
   if (refit->byte_count > 0 && refit->dtype != RABBET_DTYPE_FLOAT)
     return RABBET_DAMAGED("8 bits are made of %s",
                           rabbet_dtype_name(refit->dtype));

@@ -174,8 +174,9 @@ static rabbet_status_t rabbet_verify_attrs(const rabbet_group_node_t* node) {
     if (!wanted->enumerators || wanted->type != RABBET_ATTR_INT) continue;
     int64_t number = rabbet_attr_int(&node->attrs[i], 1, wanted->name, 0);
     if (!rabbet_op_enumerator_name(wanted, number))
-      return RABBET_DAMAGED("attribute '%s' is %lld, which it cannot be",
-                            wanted->name, (long long)number);
+      return RABBET_DAMAGED(
+          "attribute '%s' is %lld, which is none of its values", wanted->name,
+          (long long)number);
   }
   return rabbet_ok();
 }

@@ -197,7 +197,7 @@ static void rabbet_finite_print_hint(const rabbet_context_t* context,
         out,
         ". FP16 holds no number beyond 65504: keep the layer in FP32 "
         "(layer.precision and set_output_type, `rabbet exec "
-        "--layerPrecisions=NAME:fp32`), scale what it reads, or build with "
+        "--layerPrecisions=NAME:fp32`), scale its inputs, or build with "
         "BF16");
   else if (context->finite->ranges[output].nans > 0)
     rabbet_strbuf_printf(

@@ -323,8 +323,8 @@ static rabbet_status_t trial_open(trial_t* trial, const void* data,
   trial->group = &step->group;
   trial->kernel = rabbet_device_find_kernel(worker->device, step->kernel);
   if (!trial->kernel || (!trial->kernel->ask && !trial->head.is_given))
-    return RABBET_STATUS(RABBET_STATUS_INTERNAL, "kernel '%s' asks nothing",
-                         step->kernel);
+    return RABBET_STATUS(RABBET_STATUS_INTERNAL,
+                         "kernel '%s' has no library to ask", step->kernel);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &trial->plan->arena, trial->group->value_count, sizeof(*trial->dims),
       (void**)&trial->dims));

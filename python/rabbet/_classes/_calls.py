@@ -164,8 +164,8 @@ class Caller:
             self.fail(
                 original,
                 method,
-                "the copy has the same __dict__ object, so that what one sets the other "
-                "sees; copy it: clone.__dict__.update(self.__dict__)",
+                "the copy has the same __dict__ object, so that each sees the "
+                "other's changes; copy it: clone.__dict__.update(self.__dict__)",
             )
         return made
 

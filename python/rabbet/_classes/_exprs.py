@@ -39,7 +39,7 @@ class IDimensionExpr:
         value = self._builder.value(self._dim)
         if value is None:
             raise ValueError(
-                "this dimension is known only at run time; is_constant() tells. Build an "
+                "this dimension is known only at run time (see is_constant()). Build an "
                 "expression of it with expr_builder.operation()"
             )
         return value
@@ -120,7 +120,7 @@ class IExprBuilder:
     def _open(self) -> _rabbet.DimBuilder:
         if self._builder is None:
             raise RuntimeError(
-                "this IExprBuilder was not given to a plugin: it can make nothing"
+                "this IExprBuilder was not given to a plugin; it has no expressions"
             )
         return self._builder
 
@@ -222,7 +222,7 @@ class _GivenDesc(PluginTensorDesc):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(
-            f"this PluginTensorDesc tells what the engine decided; setting {name} would "
+            f"this PluginTensorDesc describes the engine's choice; setting {name} would "
             "have no effect"
         )
 

@@ -194,8 +194,8 @@ class V2Instance(ClassInstance):
             again = _data(calls, restored)
         except Exception as error:
             error.add_note(
-                "while trying out whether a plugin can be made again of what "
-                f"{calls.where(plugin, 'serialize')} gave"
+                "while checking that a plugin can be restored from the bytes of "
+                f"{calls.where(plugin, 'serialize')}"
             )
             raise
         if again == data:

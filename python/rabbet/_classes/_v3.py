@@ -391,8 +391,8 @@ class V3Instance(ClassInstance):
             )
         except Exception as error:
             error.add_note(
-                "while trying out whether a plugin can be made again of what "
-                f"{self.calls.where(runtime, 'get_fields_to_serialize')} gave"
+                "while checking that a plugin can be restored from the fields of "
+                f"{self.calls.where(runtime, 'get_fields_to_serialize')}"
             )
             raise
         ours, theirs = decode_fields(attrs), decode_fields(again)

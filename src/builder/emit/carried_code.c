@@ -35,8 +35,8 @@ static rabbet_status_t carried_add(void* context,
                            "give one of them another name",
                            copy.name);
   }
-  RABBET_RETURN_IF_ERROR(
-      rabbet_text_check("the name of what the plan carries", carried->name));
+  RABBET_RETURN_IF_ERROR(rabbet_text_check(
+      "the name of a carried module or library", carried->name));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(&build->arena, carried->name, &copy.name));
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, carried->data,

@@ -449,8 +449,8 @@ rabbet_status_t rabbet_timing_cache_update(rabbet_timing_cache_t* cache,
                                            rabbet_timing_value_t value) {
   if (!isfinite(value.us))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "a time of %g us: expected a number, or a negative "
-                         "one for what cannot be used",
+                         "a time of %g us: expected a number; a negative "
+                         "one marks an unusable kernel",
                          value.us);
   return rabbet_timing_cache_put(
       cache, (rabbet_hash_t){.high = key.high, .low = key.low},

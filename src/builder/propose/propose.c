@@ -457,10 +457,10 @@ static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(offers));
   const rabbet_ir_node_t* node = p->unit->nodes[0];
   const char* why =
-      p->rejected_count == 0 ? "it offers nothing for them"
+      p->rejected_count == 0 ? "none of its kernels takes them"
       : build->ir.strongly_typed
-          ? "the network is strongly typed, which rules out what is offered"
-          : "the types asked for rule out what is offered";
+          ? "the network is strongly typed, which rules out its candidates"
+          : "the types asked for rule out its candidates";
   return RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,
       "layer '%s' (%s): device '%s' has no kernel for %s: %s%s%s", node->name,

@@ -41,7 +41,7 @@ rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
         RABBET_STATUS_FAILED_PRECONDITION,
         "the CUDA context in which '%s' works, current when it was opened, is "
         "destroyed (cuCtxDestroy); build or load anew in another, and destroy "
-        "a context after the last use of what was made in it",
+        "a context after the last use of its models",
         device->base.name);
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuCtxGetCurrent, (out_before)));
   if (*out_before == device->context) return rabbet_ok();

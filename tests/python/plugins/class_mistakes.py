@@ -495,7 +495,7 @@ class Refusing3(PadV3Creator):
 
 @mistake(
     r"fields are missing(.|\n)*in Refusing3\.create_plugin\(\) of layer 'plugin_0'(.|\n)*"
-    r"made again of what Mistaken\d+\.get_fields_to_serialize"
+    r"restored from the fields of Mistaken\d+\.get_fields_to_serialize"
 )
 def v3_refusing() -> None:
     v3(Refusing3)

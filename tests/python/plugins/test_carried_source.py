@@ -411,7 +411,7 @@ def test_a_module_that_fails_leaves_nothing() -> None:
     )
     with pytest.raises(NameError) as missing:
         _source.run([("files", b"open(__file__)\n", False, [])])
-    assert "what lay beside its file is not carried" in missing.value.__notes__[0]
+    assert "files beside its own are not carried" in missing.value.__notes__[0]
     with pytest.raises(SyntaxError):
         _source.run([("broken", b"def\n", False, [])])
     names = {name for name in sys.modules if name.count(".") > 1}

@@ -246,7 +246,8 @@ static rabbet_status_t blocks_taps(const blocks_case_t* c,
     part.offset += (size_t)(count / taps * tap) * size;
     if (!blocks_describe(c, tap, &fused))
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                           "deconvolution '%s' makes no blocks at these shapes",
+                           "deconvolution '%s' does not divide into blocks at "
+                           "these shapes",
                            c->group->nodes[0].name);
     *out_result = fused.epilogue.result;
     RABBET_RETURN_IF_ERROR(

@@ -247,7 +247,7 @@ static rabbet_status_t pw_emit_binary(pw_compiler_t* compiler,
     RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, a));
   } else if (compiler->values[a].base == NOWHERE) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
-                         "pointwise: an operand lies nowhere");
+                         "pointwise: an operand has no register or memory");
   }
   int accumulated = compiler->acc;
   // Reads to come do not count this one.
@@ -293,7 +293,7 @@ static rabbet_status_t pw_emit_with(pw_compiler_t* compiler, rabbet_pw_op_t op,
   const pw_value_t* value = &compiler->values[operand];
   if (value->base == NOWHERE)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
-                         "pointwise: an operand lies nowhere");
+                         "pointwise: an operand has no register or memory");
   RABBET_RETURN_IF_ERROR(pw_emit(
       compiler, op, value->cell ? RABBET_PW_ACC_CELL : RABBET_PW_ACC_TILE,
       value->base, 0, 0, 0));

@@ -188,8 +188,8 @@ static rabbet_status_t cpu_normalization_prepare(
   if (!normalize_plan(&layer, value->format, &made)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': shape %s in format %s was not what the "
-                         "kernel was chosen for",
+                         "layer '%s': the kernel does not take shape %s in "
+                         "format %s",
                          node->name,
                          rabbet_dims_print(layer.x, text, sizeof(text)),
                          rabbet_format_name(value->format));

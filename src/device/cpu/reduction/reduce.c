@@ -209,8 +209,8 @@ static rabbet_status_t cpu_reduce_prepare(rabbet_kernel_t* base,
                    out->format, &made)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': shape %s in format %s was not what the "
-                         "kernel was chosen for",
+                         "layer '%s': the kernel does not take shape %s in "
+                         "format %s",
                          node->name,
                          rabbet_dims_print(dims, text, sizeof(text)),
                          rabbet_format_name(in->format));

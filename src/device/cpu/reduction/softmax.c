@@ -93,8 +93,8 @@ static rabbet_status_t cpu_softmax_prepare(rabbet_kernel_t* base,
       (made.log && made.inner > 1)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': shape %s in format %s was not what the "
-                         "kernel was chosen for",
+                         "layer '%s': the kernel does not take shape %s in "
+                         "format %s",
                          kernel->node->name,
                          rabbet_dims_print(dims, text, sizeof(text)),
                          rabbet_format_name(value->format));

@@ -281,8 +281,8 @@ static rabbet_status_t prepare_with(cudnn_kernel_t* kernel,
   rabbet_cudnn_graph_t* graph = &state->graph;
   if (!kernel->describe(kernel->node.group, shapes->dims, graph))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "a cuDNN graph cannot say what the group computes at "
-                         "these shapes");
+                         "a cuDNN graph cannot express '%s' at these shapes",
+                         kernel->node.node->name);
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_graph_finish(graph, handle));
   RABBET_RETURN_IF_ERROR(prepare_plan(kernel, handle, state));
   for (int i = 0; i < graph->binding_count; ++i)

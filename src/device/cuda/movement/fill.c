@@ -35,7 +35,8 @@ static rabbet_status_t cuda_fills_program(rabbet_cuda_node_t* node,
   const rabbet_group_value_t* values = spec->group->values;
   if (!rabbet_node_is(spec->group, RABBET_OP_FILL))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "layer '%s' fills nothing", layer->name);
+                         "layer '%s' is %s; expected fill", layer->name,
+                         layer->op->name);
   rabbet_dtype_t dtype = values[layer->outputs[0]].dtype;
   int64_t operation = rabbet_node_int(layer, "operation");
   bool integer = dtype == RABBET_DTYPE_INT32 || dtype == RABBET_DTYPE_INT64;

@@ -179,7 +179,7 @@ static rabbet_status_t cuda_pointwise_program(
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the group holds layers that are not element-wise, or "
                          "more operands than a launch takes, or tactic %d is "
-                         "none of theirs",
+                         "unknown",
                          (int)spec->tactic);
   kernel->vector = rabbet_cuda_pw_vector(group);
   kernel->unroll = pw_unrolls[spec->tactic];

@@ -135,7 +135,7 @@ rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
   rabbet_free(spec->allocator, dims);
   if (!fits)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "%s does not compute what follows the product '%s'",
+                         "%s does not compute the epilogue of product '%s'",
                          kernel->node.base.kernel_class->name,
                          kernel->node.node->name);
   rabbet_strbuf_initialize(spec->allocator, &text);
@@ -178,8 +178,8 @@ rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
   }
   if (!fits)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "%s cannot do what follows the product '%s' at these "
-                         "shapes",
+                         "%s cannot compute the epilogue of product '%s' at "
+                         "these shapes",
                          kernel->node.base.kernel_class->name, product->name);
   return rabbet_ok();
 }

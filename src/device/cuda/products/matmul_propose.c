@@ -109,10 +109,11 @@ rabbet_status_t rabbet_matmul_problem(const rabbet_group_t* group,
   if (!rabbet_matmul_epilogue(group, dims, out_epilogue) ||
       !matmul_takes_types(group, out_epilogue) ||
       (pixels && !matmul_lies_by_pixels(group, dims, out_epilogue)))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "cuBLASLt cannot do the product '%s' and what follows "
-                         "it at these shapes",
-                         node->name);
+    return RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "cuBLASLt cannot compute product '%s' and its epilogue "
+        "at these shapes",
+        node->name);
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, out_shape));
   if (!pixels && group->values[node->inputs[1]].format == RABBET_FORMAT_HWC &&
       !rabbet_matmul_turn_weights(node, dims, out_shape))

@@ -400,9 +400,8 @@ static rabbet_status_t normalize_check(const cuda_normalize_t* kernel,
     return rabbet_ok();
   char text[128];
   return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                       "layer '%s': shape %s in format %s was not what the "
-                       "kernel was chosen for, or has more elements than it "
-                       "counts",
+                       "layer '%s': the kernel does not take shape %s in "
+                       "format %s, or so many elements",
                        node->name,
                        rabbet_dims_print(plan->layer.x, text, sizeof(text)),
                        rabbet_format_name(format));

@@ -321,8 +321,7 @@ static rabbet_status_t reduce_read(const cuda_reduce_t* kernel,
                    values[in].format, values[out].format, plan))
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
-        "layer '%s': shape %s in format %s was not what the kernel was chosen "
-        "for",
+        "layer '%s': the kernel does not take shape %s in format %s",
         node->name, rabbet_dims_print(&shapes->dims[in], text, sizeof(text)),
         rabbet_format_name(values[in].format));
   if (plan->outputs < RABBET_CUDA_MAX_COUNT - BLOCK &&

@@ -221,9 +221,8 @@ static rabbet_status_t cuda_softmax_prepare(
       shape.count >= RABBET_CUDA_MAX_COUNT - BLOCK) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': shape %s in format %s was not what the "
-                         "kernel was chosen for, or has more rows than it "
-                         "counts",
+                         "layer '%s': the kernel does not take shape %s in "
+                         "format %s, or so many rows",
                          node->name,
                          rabbet_dims_print(dims, text, sizeof(text)),
                          rabbet_format_name(format));
