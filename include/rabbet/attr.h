@@ -19,11 +19,11 @@ typedef enum rabbet_attr_type_t {
   RABBET_ATTR_STRINGS = 9,  // data: count NUL-terminated strings, packed
   RABBET_ATTR_TENSOR = 10,  // data: elements of dtype, row-major in dims
 } rabbet_attr_type_t;
-// Of a plugin's field, never of an attribute: whatever is given.
+// Of a plugin's field, never of an attribute: any type.
 #define RABBET_ATTR_ANY ((rabbet_attr_type_t)0)
 
-// A view; whoever hands it out says how long it lives. Enumerations and data
-// types are INT.
+// A view; the function that returns it says how long it lives. Enumerations and
+// data types are INT.
 typedef struct rabbet_attr_t {
   const char* name;
   rabbet_attr_type_t type;

@@ -38,7 +38,8 @@ RABBET_API rabbet_status_t rabbet_profile_values(
 
 typedef struct rabbet_timing_cache_t rabbet_timing_cache_t;  // counted, locked
 
-// An empty cache for size 0. DATA_LOSS or INCOMPATIBLE for bytes that are none.
+// An empty cache for size 0. DATA_LOSS or INCOMPATIBLE for bytes that are not a
+// cache.
 RABBET_API rabbet_status_t rabbet_timing_cache_create(
     const void* data, size_t size, rabbet_allocator_t allocator,
     rabbet_timing_cache_t** out_cache);
@@ -51,10 +52,10 @@ RABBET_API rabbet_status_t rabbet_timing_cache_serialize(
 // Entries of `other` that are not there yet.
 RABBET_API rabbet_status_t rabbet_timing_cache_combine(
     rabbet_timing_cache_t* cache, rabbet_timing_cache_t* other);
-// From a file (an empty one gives an empty cache), and to one. What others have
-// added to the file meanwhile stays; of what both have, the cache's entries.
-// Threads and processes that save to one file take turns. A file that is no
-// timing cache is not replaced.
+// From a file (an empty one gives an empty cache), and to one. Entries that
+// others have added to the file meanwhile stay; of entries in both, the cache's
+// are kept. Threads and processes that save to one file take turns. A file that
+// is not a timing cache is not replaced.
 RABBET_API rabbet_status_t
 rabbet_timing_cache_load(const char* path, rabbet_allocator_t allocator,
                          rabbet_timing_cache_t** out_cache);
@@ -109,7 +110,8 @@ typedef enum rabbet_builder_flag_t {
   // The plan holds only the weights that no refitter can supply. Alone it makes
   // all others refittable.
   RABBET_BUILDER_STRIP_PLAN = 19,
-  // The same as REFIT: nothing is made of weights that new ones would change.
+  // The same as REFIT: constants computed from weights, which new weights would
+  // change, are not folded.
   RABBET_BUILDER_REFIT_IDENTICAL = 20,
   RABBET_BUILDER_REFIT_INDIVIDUAL = 23,  // those that the network marked
 } rabbet_builder_flag_t;
@@ -120,9 +122,9 @@ typedef enum rabbet_profiling_verbosity_t {
   RABBET_PROFILING_DETAILED = 2,
 } rabbet_profiling_verbosity_t;
 
-// Told how far a build is; phases nest. `step` returns false to cancel. So does
-// `go_on`, which is asked often (between the samples of a measurement) and
-// tells nothing. Called on the building thread; each may be NULL.
+// Reports how far a build is; phases nest. `step` returns false to cancel. So
+// does `go_on`, which is called often (between the samples of a measurement)
+// and reports nothing. Called on the building thread; each may be NULL.
 typedef struct rabbet_progress_t {
   void* user_data;
   void (*phase_start)(void* user_data, const char* phase, const char* parent,
@@ -184,8 +186,8 @@ RABBET_API rabbet_timing_cache_t* rabbet_builder_config_timing_cache(
 // ---- Code that the plan carries (rabbet/carried.h)
 
 // Plugin libraries, by path: their files' bytes as they are when the plan is
-// built. Loading the plan runs them only where the caller allows it. A plan is
-// then for this kind of machine. Copied; replaces what was set.
+// built. Loading the plan runs them only if the caller allows it. A plan is
+// then for this kind of machine. Copied; replaces the previous list.
 RABBET_API rabbet_status_t rabbet_builder_config_set_plugin_libraries(
     rabbet_builder_config_t* config, const char* const* paths, size_t count);
 // NULL out of range; borrowed.
@@ -193,8 +195,8 @@ RABBET_API const char* rabbet_builder_config_plugin_library(
     const rabbet_builder_config_t* config, size_t index);
 // Modules to be carried besides those that define the network's Python plugins,
 // by the names under which they are imported; a package stands for all modules
-// in it. Of use with RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE. Copied; replaces
-// what was set.
+// in it. Used with RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE. Copied; replaces
+// the previous list.
 RABBET_API rabbet_status_t rabbet_builder_config_set_source_modules(
     rabbet_builder_config_t* config, const char* const* names, size_t count);
 RABBET_API const char* rabbet_builder_config_source_module(
@@ -236,8 +238,8 @@ typedef struct rabbet_algorithm_context_t {
   uint64_t reserved[2];              // 0
 } rabbet_algorithm_context_t;
 
-// Asked which candidates a build may use, and told what it took. Called on the
-// building thread; each may be NULL. What it is given lives during the call.
+// Chooses the candidates that a build may use, and gets its choice. Called on
+// the building thread; each may be NULL. Arguments live during the call.
 typedef struct rabbet_algorithm_selector_t {
   void* user_data;
   // Called once for each group of layers that may become a step, with one

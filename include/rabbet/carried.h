@@ -14,7 +14,7 @@ typedef enum rabbet_carried_kind_t {
   RABBET_CARRIED_PYTHON = 2,   // the source of a module
 } rabbet_carried_kind_t;
 
-// A view; whoever hands it out says how long it lives.
+// A view; the function that returns it says how long it lives.
 typedef struct rabbet_carried_t {
   rabbet_carried_kind_t kind;
   const char* name;  // a library's file name; a module's dotted name
@@ -31,11 +31,11 @@ typedef struct rabbet_carried_t {
 
 typedef struct rabbet_carried_sink_t {
   void* context;
-  // Copies what it is given.
+  // Copies its arguments.
   rabbet_status_t (*add)(void* context, const rabbet_carried_t* carried);
 } rabbet_carried_sink_t;
 
-// ---- Who understands source ------------------------------------------------
+// ---- Hosts of source -------------------------------------------------------
 
 // A registered plugin.
 typedef struct rabbet_plugin_key_t {

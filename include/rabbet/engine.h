@@ -46,11 +46,10 @@ typedef struct rabbet_engine_options_t {
   // $TMPDIR, or else /tmp.
   const char* temporary_directory;
   bool no_memory_files, no_temporary_files;
-  // The plan comes from somebody whom you do not trust: no native code of it is
-  // used. What kernels keep in it (device code, choices of libraries) is
-  // compiled or found anew; a kernel that a plugin made ahead of time is made
-  // again, for which the plugin must be registered. Not with
-  // host_code_allowed.
+  // The plan's origin is not trusted: its native code is not used. Device code
+  // and choices of libraries are compiled or found anew; a kernel that a plugin
+  // made ahead of time is made again, for which the plugin must be registered.
+  // Not with host_code_allowed.
   bool untrusted;
   uint8_t reserved[5];  // 0
 } rabbet_engine_options_t;
@@ -69,7 +68,7 @@ RABBET_API void rabbet_engine_release(rabbet_engine_t* engine);
 RABBET_API void rabbet_engine_plan(const rabbet_engine_t* engine,
                                    const void** out_data, size_t* out_size);
 
-// ---- What an engine has ----------------------------------------------------
+// ---- Properties of an engine -----------------------------------------------
 
 typedef struct rabbet_io_t {
   const char* name;
@@ -86,7 +85,7 @@ RABBET_API size_t rabbet_engine_io_count(const rabbet_engine_t* engine);
 // Inputs first. NULL out of range; borrowed.
 RABBET_API const rabbet_io_t* rabbet_engine_io(const rabbet_engine_t* engine,
                                                size_t index);
-// -1: none of that name.
+// -1: no such name.
 RABBET_API int32_t rabbet_engine_find_io(const rabbet_engine_t* engine,
                                          const char* name);
 RABBET_API size_t rabbet_engine_profile_count(const rabbet_engine_t* engine);
@@ -107,10 +106,10 @@ RABBET_API const char* rabbet_engine_name(const rabbet_engine_t* engine);
 RABBET_API const char* rabbet_engine_device(const rabbet_engine_t* engine);
 // Device memory, in bytes, that a context allocates for intermediate tensors
 // and kernels' workspaces when all inputs are at the profile's maximum and runs
-// use the plan's threads. Prepares every kernel to know, which takes as long as
-// a first run does. Not counted: workspaces of steps that wait for a size that
-// is only known in a run (of those the tensors count, at their bounds, and not
-// where they have none), and all workspaces of an engine to inspect.
+// use the plan's threads. Prepares every kernel, which takes as long as in a
+// first run. Not counted: workspaces of steps behind a data-dependent size
+// (their tensors count at their bounds, if they have any), and all workspaces
+// of an engine to inspect.
 RABBET_API rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
                                                        size_t profile,
                                                        size_t* out_bytes);
@@ -121,7 +120,7 @@ RABBET_API rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
 RABBET_API rabbet_status_t rabbet_engine_allocate(rabbet_engine_t* engine,
                                                   size_t size,
                                                   void** out_memory);
-// NULL is fine. What uses it must be done.
+// NULL is fine. Its users must be done.
 RABBET_API void rabbet_engine_free(rabbet_engine_t* engine, void* memory);
 // Memory of one call, in the order of a stream where the device can: for work
 // on the stream, and for other work once the stream was waited for. It is cheap
@@ -132,13 +131,13 @@ RABBET_API rabbet_status_t rabbet_engine_allocate_async(rabbet_engine_t* engine,
                                                         size_t size,
                                                         void* stream,
                                                         void** out_memory);
-// Gives such memory back when what was enqueued on the stream is done; nothing
-// else may use it. NULL is fine.
+// Frees memory of rabbet_engine_allocate_async behind the stream's work so far;
+// nothing else may use it. NULL is fine.
 RABBET_API void rabbet_engine_free_async(rabbet_engine_t* engine, void* memory,
                                          void* stream);
-// Gives such memory back although others may use it, on streams of which
-// nothing is known: it is used again once all work that the device has now is
-// done. On CUDA that costs no wait here. NULL is fine.
+// Frees the same memory although others may use it, on unknown streams: it is
+// used again once all present work of the device is done. On CUDA that costs no
+// wait here. NULL is fine.
 RABBET_API void rabbet_engine_retire(rabbet_engine_t* engine, void* memory);
 // Copies within the device's memory, in the stream's order.
 RABBET_API rabbet_status_t rabbet_engine_copy(rabbet_engine_t* engine,
@@ -182,9 +181,9 @@ RABBET_API void rabbet_context_destroy(rabbet_context_t* context);
 RABBET_API rabbet_engine_t* rabbet_context_engine(
     const rabbet_context_t* context);
 // Memory for intermediate tensors and workspaces, from another allocator than
-// the engine's; {0}: from the engine's. Gives back what the context has, so
-// that the next run allocates; waits for the device first. Not while the caller
-// gives the memory.
+// the engine's; {0}: from the engine's. Frees the context's memory, so that the
+// next run allocates; waits for the device first. Not while the caller gives
+// the memory.
 RABBET_API rabbet_status_t rabbet_context_set_device_allocator(
     rabbet_context_t* context, rabbet_device_allocator_t allocator);
 // From now on the caller gives that memory, aligned to 256, which no other may
@@ -192,13 +191,13 @@ RABBET_API rabbet_status_t rabbet_context_set_device_allocator(
 // not suffice is refused with the number of bytes that it needs.
 RABBET_API rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
                                                      void* memory, size_t size);
-// Bytes of it that a run with the present input shapes needs (for what follows
-// a size that only a run tells, at the profile's bounds). Prepares every kernel
-// to know.
+// Bytes of it that a run with the present input shapes needs (for steps behind
+// a data-dependent size, at the profile's bounds). Prepares every kernel.
 RABBET_API rabbet_status_t
 rabbet_context_memory_bytes(rabbet_context_t* context, size_t* out_bytes);
 // An event of the device (CUDA), recorded in each run when the inputs may be
-// written again; NULL: none. UNSUPPORTED where a run is done when it returns.
+// written again; NULL: none. UNSUPPORTED on devices where a run is done when it
+// returns.
 RABBET_API rabbet_status_t
 rabbet_context_set_consumed_event(rabbet_context_t* context, void* event);
 // Threads for this context's runs; 0: the plan's.
@@ -218,17 +217,17 @@ RABBET_API rabbet_status_t rabbet_context_set_input_shape(
 RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
                                                 size_t io,
                                                 rabbet_dims_t* out_dims);
-// Device address (host address for shape inputs), aligned to the element; it
-// must hold rabbet_context_bytes. Kept between runs. An output may lie over
-// inputs: one that is still read when the output is written is copied first,
-// into memory that the context reserves. So is what a kernel needs at another
-// alignment (16 bytes, those of cuDNN). An output with an aliased input may
-// have that input's address, and then updates it in place. A run refuses
-// outputs that overlap each other.
+// Device address (host address for shape inputs), aligned to the element; the
+// memory must have rabbet_context_bytes. Kept between runs. An output may lie
+// over inputs: an input that is still read when the output is written is copied
+// first, into memory that the context reserves. So are tensors that a kernel
+// needs at another alignment (16 bytes, those of cuDNN). An output with an
+// aliased input may have that input's address, and then updates it in place. A
+// run refuses outputs that overlap each other.
 RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
                                                       size_t io, void* address);
 // The same for memory of the host, on any device: each run copies inputs to the
-// device and outputs back, and has done so when it returns. Where the device
+// device and outputs back, and has done so when it returns. If the device
 // shares the host's memory nothing is copied. NULL takes it back.
 RABBET_API rabbet_status_t rabbet_context_set_host_address(
     rabbet_context_t* context, size_t io, void* address);
@@ -265,7 +264,7 @@ typedef struct rabbet_output_allocator_t {
 RABBET_API rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator);
 
-// ---- Debug tensors: what rabbet_tensor_set_debug marked.
+// ---- Debug tensors, marked by rabbet_tensor_set_debug.
 
 typedef struct rabbet_debug_tensor_t {
   uint32_t struct_size;
@@ -299,51 +298,51 @@ RABBET_API rabbet_status_t rabbet_context_debug_state(
     const rabbet_context_t* context, const char* name, bool* out_on);
 
 // Runs on the stream (CPU: stream is NULL, done when it returns). The first run
-// with new shapes prepares for them, and what was prepared for recent shapes is
+// with new shapes prepares for them, and preparations for recent shapes are
 // kept; a run with nothing new allocates nothing. Errors name the layer. When
 // the run is done its stream may go, while the context stays.
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
 
-// Does what the first run with the present shapes and addresses would do once:
-// kernels are made ready and memory is allocated. A run with them can then be
-// captured into a graph of the caller's, if no size in the plan depends on
-// data. A captured run that has something to prepare fails with
+// Does the one-time work of the first run with the present shapes and
+// addresses: kernels are prepared and memory is allocated. A run with them can
+// then be captured into a graph of the caller's, if no size in the plan depends
+// on data. A captured run that still has something to prepare fails with
 // FAILED_PRECONDITION before it enqueues anything.
 RABBET_API rabbet_status_t rabbet_context_prepare(rabbet_context_t* context);
-// The same unasked, for bindings that call it after each shape and address that
-// is set: prepares once all addresses are there and the shape of each dynamic
-// input was set since the last run. Does nothing on a device without graphs, or
-// if shapes depend on values of inputs, which may not be written yet. Errors
-// are left to the run.
+// The same on its own account, for bindings that call it after each shape and
+// address that is set: prepares once all addresses are there and the shape of
+// each dynamic input was set since the last run. Does nothing on a device
+// without graphs, or if shapes depend on values of inputs, which may not be
+// written yet. Errors are left to the run.
 RABBET_API void rabbet_context_prepare_early(rabbet_context_t* context);
 
-// On: a run waits for each step and looks at what it wrote. It fails with
+// On: a run waits for each step and checks its outputs. It fails with
 // FAILED_PRECONDITION at the first step that makes a NaN of numbers or an
-// infinity of finite ones; the error names the layers, tensor and element, what
-// the step read, and what to do. Of a run in which no step does, but an output
-// is not finite, it names the inputs and constants that hold such. Works on any
-// plan; runs are not recorded or timed meanwhile. Tensors of sizes that a run
-// tells are looked at where they are read. Off at first.
+// infinity of finite ones; the error names the layers, tensor and element, the
+// step's inputs, and remedies. If no step does, but an output is not finite, it
+// names the inputs and constants that are not. Works on any plan; runs are not
+// recorded or timed meanwhile. Tensors of data-dependent sizes are checked when
+// they are read. Off at first.
 RABBET_API rabbet_status_t
 rabbet_context_set_check_finite(rabbet_context_t* context, bool on);
 RABBET_API bool rabbet_context_checks_finite(const rabbet_context_t* context);
 
-// Assertions whose conditions kernels compute: where a run is done when execute
+// Assertions whose conditions kernels compute. If a run is done when execute
 // returns (on the CPU, and with host addresses), execute itself fails with
-// FAILED_PRECONDITION, which names layer and message; outputs are written. On
-// other devices nothing waits for them: once the device came to one that does
-// not hold, the next execute of the context fails without running, or this,
-// which waits for the stream if it must. What was told is not told again.
+// FAILED_PRECONDITION, which names layer and message; outputs are written.
+// Other devices do not wait: once the device has reached an assertion that does
+// not hold, the next execute of the context fails without running, or this
+// function, which waits for the stream if it must. A failure is reported once.
 RABBET_API rabbet_status_t rabbet_context_check(rabbet_context_t* context,
                                                 void* stream);
 
 // Graphs: on a device that has them (CUDA), runs whose shapes and addresses
 // come again are recorded and then replayed, which costs the host a few
-// microseconds for all steps together. What cannot be recorded, and plugins
-// that neither promise nor prove to be safe, run in between as ever, and the
-// log names them. Off at first; of no effect elsewhere, or while there is a
-// profiler.
+// microseconds for all steps together. Steps that cannot be recorded, and
+// plugins that neither promise nor prove to be safe, run between the graphs,
+// and the log names them. Off at first; of no effect on other devices, or with
+// a profiler.
 RABBET_API void rabbet_context_set_graphs(rabbet_context_t* context, bool on);
 RABBET_API bool rabbet_context_graphs(const rabbet_context_t* context);
 typedef struct rabbet_graph_info_t {

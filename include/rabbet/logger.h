@@ -1,4 +1,4 @@
-// Messages about what goes on. Errors are returned as statuses, not logged.
+// Messages about progress. Errors are returned as statuses, not logged.
 #ifndef RABBET_LOGGER_H_
 #define RABBET_LOGGER_H_
 

@@ -39,10 +39,10 @@ RABBET_API rabbet_status_t rabbet_network_set_name(rabbet_network_t* network,
 RABBET_API rabbet_status_t rabbet_network_add_input(
     rabbet_network_t* network, const char* name, rabbet_dtype_t dtype,
     const rabbet_dims_t* dims, rabbet_tensor_t** out_tensor);
-// A constant tensor without a layer: what a layer's weights are. With `copy`
+// A constant tensor without a layer, as weights of layers are. With `copy`
 // false the data must outlive the network (see rabbet_network_take_owner).
-// `name` may be NULL: one is made up, and gives way to a tensor that is given
-// the same.
+// `name` may be NULL: the network makes one up, which gives way to a tensor
+// that is given the same.
 RABBET_API rabbet_status_t rabbet_network_add_weights(
     rabbet_network_t* network, const char* name, rabbet_weights_t weights,
     const rabbet_dims_t* dims, bool copy, rabbet_tensor_t** out_tensor);
@@ -97,7 +97,7 @@ RABBET_API rabbet_status_t rabbet_tensor_dims(rabbet_tensor_t* tensor,
 // output type.
 RABBET_API rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                                                    rabbet_dtype_t dtype);
-// The type that was set where another would follow from the layer; NONE: none.
+// The type that was set, if it differs from the layer's; NONE: none.
 RABBET_API rabbet_dtype_t
 rabbet_tensor_wished_dtype(const rabbet_tensor_t* tensor);
 RABBET_API rabbet_status_t rabbet_tensor_set_dims(rabbet_tensor_t* tensor,
@@ -124,12 +124,11 @@ RABBET_API rabbet_layer_t* rabbet_tensor_producer(
 RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
                                       rabbet_weights_t* out_weights);
 
-// Weights and constants are known to a refitter by the name that they were
-// given, else by "LAYER ROLE": "conv KERNEL", "conv BIAS", "c CONSTANT". This
-// says that a constant is another layer's: what stands for one layer may be
-// made of several. `role` is a number of TensorRT's WeightsRole; layer NULL:
-// the constant is nobody's weights and cannot be refitted. INVALID_ARGUMENT for
-// others.
+// Refitters know weights and constants by the name that they were given, else
+// by "LAYER ROLE": "conv KERNEL", "conv BIAS", "c CONSTANT". This makes a
+// constant another layer's: several layers may stand for one. `role` is a
+// number of TensorRT's WeightsRole; layer NULL: the constant belongs to no
+// layer and cannot be refitted. INVALID_ARGUMENT for others.
 RABBET_API rabbet_status_t rabbet_tensor_set_role(rabbet_tensor_t* tensor,
                                                   const rabbet_layer_t* layer,
                                                   int32_t role);
@@ -157,14 +156,13 @@ RABBET_API bool rabbet_tensor_range(const rabbet_tensor_t* tensor,
 // The tensor of that name, or NULL.
 RABBET_API rabbet_tensor_t* rabbet_network_find_tensor(
     const rabbet_network_t* network, const char* name);
-// A debug tensor: it is computed as it is, whatever lies around it, so that
-// runs can show it (rabbet_context_set_debug_listener). INVALID_ARGUMENT for
-// weights.
+// A debug tensor: it is computed and never fused away, so that runs can show it
+// (rabbet_context_set_debug_listener). INVALID_ARGUMENT for weights.
 RABBET_API rabbet_status_t rabbet_tensor_set_debug(rabbet_tensor_t* tensor,
                                                    bool is_debug);
 RABBET_API bool rabbet_tensor_is_debug(const rabbet_tensor_t* tensor);
-// Runs can also show whatever lies between two kernels, without any effect on
-// what is fused.
+// Runs can also show all tensors between two kernels, without any effect on
+// fusion.
 RABBET_API void rabbet_network_set_unfused_debug(rabbet_network_t* network,
                                                  bool is_debug);
 RABBET_API bool rabbet_network_unfused_debug(const rabbet_network_t* network);
@@ -192,12 +190,13 @@ RABBET_API rabbet_tensor_t* rabbet_layer_input(const rabbet_layer_t* layer,
 RABBET_API rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer,
                                                   size_t index,
                                                   rabbet_tensor_t* tensor);
-// Without numbers that are there for the host alone, such as how many elements
+// Without outputs for the host alone, such as the number of elements that
 // non_zero finds.
 RABBET_API size_t rabbet_layer_output_count(const rabbet_layer_t* layer);
 RABBET_API rabbet_tensor_t* rabbet_layer_output(const rabbet_layer_t* layer,
                                                 size_t index);
-// Borrowed until the attribute is set again. NOT_FOUND lists what exists.
+// Borrowed until the attribute is set again. NOT_FOUND lists the existing
+// names.
 RABBET_API rabbet_status_t rabbet_layer_attr(const rabbet_layer_t* layer,
                                              const char* name,
                                              const rabbet_attr_t** out_attr);
@@ -216,7 +215,7 @@ RABBET_API rabbet_status_t rabbet_network_add_plugin_instance(
     rabbet_tensor_t* const* inputs, size_t input_count,
     rabbet_layer_t** out_layer);
 // Plugin layers: the instance, with the address of the vtable that it was made
-// with, which tells whose it is; else NULLs.
+// with, which identifies its maker; else NULLs.
 RABBET_API rabbet_plugin_instance_t
 rabbet_layer_plugin_instance(const rabbet_layer_t* layer);
 // Plugin layers: the instance's self, else NULL.
@@ -224,13 +223,13 @@ RABBET_API void* rabbet_layer_plugin_self(const rabbet_layer_t* layer);
 
 // ---- Loops -----------------------------------------------------------------
 
-// A loop is what its boundary layers say: layers that depend on its recurrences
-// and iterators are its body, which runs once for each iteration; others run
-// once, before. Values leave it by its outputs alone. A loop within a loop is
-// one whose layers depend on the outer one's.
+// Boundary layers define a loop: layers that depend on its recurrences and
+// iterators are its body, which runs once for each iteration; others run once,
+// before. Values leave it by its outputs alone. The layers of a loop within a
+// loop depend on the outer one's.
 //
-// The builder writes a loop out where its number of iterations follows from
-// constants and fixed shapes.
+// The builder unrolls a loop if its number of iterations follows from constants
+// and fixed shapes.
 
 // `name` may be NULL. ALREADY_EXISTS if another loop has it. Loops belong to
 // their network, as layers do.
@@ -249,8 +248,8 @@ RABBET_API rabbet_status_t
 rabbet_loop_add_recurrence(rabbet_loop_t* loop, rabbet_tensor_t* initial_value,
                            rabbet_layer_t** out_layer);
 // COUNT: a single INT32 or INT64 from outside of the loop. WHILE: a single
-// BOOL, looked at before each iteration. One of each kind at most; the loop
-// ends at whichever comes first. ALREADY_EXISTS if there is one of the kind.
+// BOOL, read before each iteration. One of each kind at most; the loop ends at
+// the first that ends it. ALREADY_EXISTS if there is one of the kind.
 RABBET_API rabbet_status_t rabbet_loop_add_trip_limit(
     rabbet_loop_t* loop, rabbet_tensor_t* tensor, rabbet_trip_limit_t kind,
     rabbet_layer_t** out_layer);
@@ -261,9 +260,9 @@ RABBET_API rabbet_status_t rabbet_loop_add_iterator(rabbet_loop_t* loop,
                                                     int32_t axis, bool reverse,
                                                     rabbet_layer_t** out_layer);
 // LAST_VALUE: the tensor is the output of a recurrence of this loop; the result
-// is what it would be in the iteration after the last one. CONCATENATE and
-// REVERSE: a new axis has the values of all iterations. Its extent is input 1,
-// by default the COUNT limit; a loop that ends earlier leaves zeros behind.
+// is its value in the iteration after the last one. CONCATENATE and REVERSE: a
+// new axis has the values of all iterations. Its extent is input 1, by default
+// the COUNT limit; a loop that ends earlier leaves zeros behind.
 RABBET_API rabbet_status_t rabbet_loop_add_output(rabbet_loop_t* loop,
                                                   rabbet_tensor_t* tensor,
                                                   rabbet_loop_output_t kind,

@@ -32,8 +32,8 @@ typedef struct rabbet_onnx_error_t {
   const char* node_name;
   const char* op_type;
   const char* message;
-  // Index of the main graph's node that it is, or in whose function it is; -1:
-  // none.
+  // Index of the node of the main graph that it is, or in whose function it is;
+  // -1: none.
   int outer_node;
 } rabbet_onnx_error_t;
 

@@ -126,10 +126,10 @@ typedef struct rabbet_plugin_view_t {
   rabbet_format_t format;
   rabbet_dims_t dims;  // -1 where a size tensor will tell; the memory holds the
                        // upper bound
-  int32_t aliased_input;  // outputs: the input in whose place it lies, or -1
+  int32_t aliased_input;  // outputs: the input whose memory it shares, or -1
   bool is_shape_input;    // data is then a host address on every device
-  size_t bytes;  // of the memory, where a size tensor will tell the extent;
-                 // else 0: what type, format and dims need
+  size_t bytes;  // of the memory, if a size tensor gives the extent; else 0:
+                 // bytes by type, format and dims
   uint64_t reserved[3];  // 0
 } rabbet_plugin_view_t;
 
@@ -235,8 +235,9 @@ enum {
 // Whether `enqueue` may be recorded into a CUDA graph, so that it is not called
 // again until shapes or addresses change.
 typedef enum rabbet_plugin_capture_t {
-  // Not known: Rabbet records it on memory of its own and compares replays on
-  // other inputs with calls; what is not equal, or fails, is not recorded.
+  // Unknown: Rabbet records it on memory of its own and compares replays on
+  // other inputs with calls; a plugin whose results differ, or fail, is not
+  // recorded.
   RABBET_PLUGIN_CAPTURE_TRIAL = 0,
   // It only enqueues work on call->stream, the same for the same call, waits
   // for nothing, and frees nothing that the work uses.
@@ -259,7 +260,7 @@ typedef struct rabbet_plugin_vtable_t {
                               size_t input_count,
                               rabbet_plugin_output_t* outputs);
   // Every combination of types and formats that works, best guess first; none
-  // is an error. `query` holds the network's types and LINEAR; where a plan is
+  // is an error. `query` holds the network's types and LINEAR; when a plan is
   // loaded, the plan's types and formats, which must be among the answers.
   // optional: exactly the query's own types, LINEAR everywhere.
   rabbet_status_t (*combinations)(void* self,
@@ -284,7 +285,7 @@ typedef struct rabbet_plugin_vtable_t {
   // Text for the inspector, borrowed until the next call. optional.
   const char* (*metadata)(void* self);
   // How it runs on "cpu" or "cuda": bits RABBET_PLUGIN_...; both: the builder
-  // times both. optional: by whichever of enqueue and launches there is.
+  // times both. optional: by enqueue or launches, as far as they are set.
   uint32_t (*kinds)(void* self, const char* device);
   // The kernels for the types, formats and tactic of `query`. `inputs` and
   // `outputs` (as `describe` gave them, on the same builder) are expressions.
@@ -299,9 +300,9 @@ typedef struct rabbet_plugin_vtable_t {
   rabbet_plugin_capture_t (*capture)(void* self,
                                      const rabbet_plugin_call_t* call);
   // `enqueue` while call->stream is being captured. *out_kept, if it is set, is
-  // what replays need, such as memory that was allocated for them; it is given
-  // to release_captured when no graph replays the call any more, also when this
-  // fails. optional: enqueue.
+  // an object that replays need, such as memory that was allocated for them; it
+  // is given to release_captured when no graph replays the call any more, also
+  // when this fails. optional: enqueue.
   rabbet_status_t (*enqueue_captured)(void* self,
                                       const rabbet_plugin_call_t* call,
                                       void** out_kept);
@@ -309,8 +310,8 @@ typedef struct rabbet_plugin_vtable_t {
   // Bit i: input i is a shape input, besides those that the creator names.
   // optional: none.
   uint64_t (*shape_inputs)(void* self);
-  // `serialize` for what was chosen: types and formats as in `query`, and the
-  // tactic. optional: serialize.
+  // `serialize` for the chosen combination: types and formats as in `query`,
+  // and the tactic. optional: serialize.
   rabbet_status_t (*serialize_chosen)(void* self,
                                       const rabbet_plugin_query_t* query,
                                       int32_t tactic,
@@ -334,7 +335,7 @@ typedef struct rabbet_plugin_field_t {
 
 typedef enum rabbet_plugin_phase_t {
   RABBET_PLUGIN_PHASE_BUILD = 0,
-  RABBET_PLUGIN_PHASE_RUNTIME = 1,  // attrs are what `serialize` gave
+  RABBET_PLUGIN_PHASE_RUNTIME = 1,  // attrs are those of `serialize`
 } rabbet_plugin_phase_t;
 
 typedef struct rabbet_plugin_create_t {
@@ -343,13 +344,13 @@ typedef struct rabbet_plugin_create_t {
   rabbet_plugin_phase_t phase;
   const rabbet_attr_t* attrs;
   size_t attr_count;
-  // At build, bit i: whoever adds the layer says that input i is a shape input.
-  // An instance that knows of such inputs tells of them by its own function
-  // `shape_inputs`, at load as well.
+  // At build, bit i: the caller that adds the layer marks input i as a shape
+  // input. An instance that knows its shape inputs reports them by its own
+  // function `shape_inputs`, at load as well.
   uint64_t shape_inputs;
   // Bit i: the layer lacks input i, at build and at load. All calls of the
-  // instance then have the other inputs alone, in order: numbers of inputs in
-  // them, and in masks that the instance gives, count those that are there.
+  // instance then have only the other inputs, in order: numbers of inputs, and
+  // masks of the instance, count only those.
   uint64_t absent_inputs;
 } rabbet_plugin_create_t;
 
@@ -402,9 +403,9 @@ RABBET_API rabbet_status_t rabbet_plugin_visit(
 
 // ---- Plugin libraries -------------------------------------------------------
 
-// The version of all that this header says of a library's side. It changes when
-// what is there means something else or lies elsewhere; functions and fields
-// that are added behind the others (rabbet/types.h) do not change it.
+// The version of this header's rules for a library. It changes when existing
+// parts change their meaning or place; functions and fields that are added
+// behind the others (rabbet/types.h) do not change it.
 #define RABBET_PLUGIN_ABI 2
 
 #ifdef __cplusplus
@@ -413,9 +414,9 @@ RABBET_API rabbet_status_t rabbet_plugin_visit(
 #define RABBET_PLUGIN_EXPORT __attribute__((visibility("default")))
 #endif
 
-// Makes a shared library one of plugins; once, in one of its files. `function`
-// takes nothing, registers the library's creators and returns a status. If it
-// fails, none of them is registered.
+// Makes a shared library a plugin library; once, in one of its files.
+// `function` has no parameters, registers the library's creators and returns a
+// status. If it fails, none of them is registered.
 #define RABBET_PLUGIN_LIBRARY(function)                                       \
   RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi(void);              \
   RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi(void) {             \
@@ -426,7 +427,7 @@ RABBET_API rabbet_status_t rabbet_plugin_visit(
     return function();                                                        \
   }
 
-// Opens such a library and registers its plugins: all, or none if one of them
+// Opens a plugin library and registers its plugins: all, or none if one of them
 // is registered already. The library stays loaded. UNAVAILABLE if it cannot be
 // opened, DATA_LOSS if it is truncated, INCOMPATIBLE if it is for another
 // machine or version of the interface.

@@ -1,21 +1,20 @@
 // Python in a C program: runs plans whose plugins are written in Python.
 //
-// librabbet_pyhost brings an interpreter into the process; it is linked with
-// nothing of Python, but opens the shared library of the one that is installed.
+// librabbet_pyhost brings an interpreter into the process. It is not linked
+// with Python, but opens the shared library of the installed one.
 //
 //   rabbet_pyhost_start(NULL);                      // once
 //   rabbet_pyhost_load_plugins(files, file_count);  // or the plan carries them
 //   rabbet_engine_load(...) ... rabbet_engine_release(engine);
-//   rabbet_pyhost_stop();                           // at the end, if at all
+//   rabbet_pyhost_stop();                           // optional, at the end
 //
 // The GIL: after start no thread holds it. Functions of Rabbet are called from
-// any thread without it, as in every C program, and take it only for the time
-// in which a plugin's function runs; so such functions run one at a time, while
-// all else goes on in parallel. A program that uses Python's C API, too, does
-// so between PyGILState_Ensure and PyGILState_Release, and calls nothing of
-// Rabbet that may take long in between: another thread's run may wait for it.
-// Signals stay the program's: Python installs no handlers. A process that was
-// forked must not go on with Python.
+// any thread without it, as in every C program, and take it only while a
+// plugin's function runs; so these functions run one at a time, and everything
+// else in parallel. A program that uses Python's C API itself does so between
+// PyGILState_Ensure and PyGILState_Release, and makes no long calls of Rabbet
+// in between: another thread's run may wait for the GIL. Python installs no
+// signal handlers. A forked process must not use Python.
 #ifndef RABBET_PYHOST_H_
 #define RABBET_PYHOST_H_
 
@@ -42,8 +41,8 @@ typedef struct rabbet_pyhost_options_t {
 RABBET_API rabbet_status_t
 rabbet_pyhost_start(const rabbet_pyhost_options_t* options);
 // Files (.py, .so) and names of modules, as rabbet.compile(plugins=) takes
-// them: what is there already is not loaded again. An exception is the status,
-// with its text.
+// them: loaded ones are not loaded again. An exception becomes the status, with
+// its text.
 RABBET_API rabbet_status_t
 rabbet_pyhost_load_plugins(const char* const* plugins, size_t count);
 // Ends the interpreter that start made, on the thread that called it;

@@ -70,15 +70,15 @@ RABBET_API rabbet_status_t rabbet_refitter_find_range(
 RABBET_API rabbet_status_t rabbet_refitter_set_range(
     rabbet_refitter_t* refitter, size_t index, float min, float max);
 
-// Puts what was set into the engine, whose contexts and stream readers must be
-// at rest, and forgets it. FAILED_PRECONDITION names weights that are missing;
-// nothing has changed then. After a later failure the engine refuses to run
-// until it was refitted.
+// Puts the weights that were set into the engine, whose contexts and stream
+// readers must be at rest, and forgets them. FAILED_PRECONDITION names missing
+// weights; nothing has changed then. After a later failure the engine refuses
+// to run until it was refitted.
 RABBET_API rabbet_status_t rabbet_refitter_commit(rabbet_refitter_t* refitter);
 
 // Whether the plan was built for it.
 RABBET_API bool rabbet_engine_is_refittable(const rabbet_engine_t* engine);
-// Bytes of all weights, and of those that the plan was stripped of.
+// Bytes of all weights, and of those stripped from the plan.
 RABBET_API void rabbet_engine_weights_bytes(const rabbet_engine_t* engine,
                                             uint64_t* out_total,
                                             uint64_t* out_stripped);

@@ -48,8 +48,8 @@ RABBET_API RABBET_MUST_USE rabbet_status_t
 rabbet_status_make_v(rabbet_status_code_t code, const char* file, int line,
                      const char* format, va_list arguments);
 
-// Says what was being done: the note is put before the message, as in
-// "loading plan 'x.plan': section 2: checksum ...". OK passes through.
+// Adds a note about the failed action before the message, as in "loading plan
+// 'x.plan': section 2: checksum ...". OK passes through.
 RABBET_API RABBET_MUST_USE rabbet_status_t rabbet_status_annotate(
     rabbet_status_t status, const char* format, ...) RABBET_PRINTF(2, 3);
 

@@ -1,34 +1,33 @@
-// Data types, tensor formats, dimensions: what every part speaks.
+// Data types, tensor formats, dimensions: types that all headers use.
 //
 // How structures cross the border between Rabbet and its users (programs and
 // plugins), so that each side can be compiled against an older or a newer
 // header than the other:
 //
 // - A structure that is passed by pointer, one at a time, begins with
-//   `struct_size`, which whoever fills it sets to its sizeof. Fields are only
-//   ever appended, and zero means what was so before there was the field.
-//   Rabbet takes a smaller one as if the rest were zero. Of a larger one the
-//   rest must be zero, else it is refused with both sizes, as it asks for
+//   `struct_size`, which its maker sets to its sizeof. Fields are only ever
+//   appended, and zero keeps the behaviour from before the field existed.
+//   Rabbet takes a smaller one as if the rest were zero. The rest of a larger
+//   one must be zero, else it is refused with both sizes, as it asks for
 //   something that this Rabbet does not know. A plugin that was compiled for a
-//   newer Rabbet looks at `struct_size` before it reads a field that is new.
+//   newer Rabbet checks `struct_size` before it reads a new field.
 // - Structures that a function fills for its caller begin with it, too: the
 //   caller sets it, and gets as much as fits.
 // - Structures that are passed by value are frozen: allocators, loggers,
-//   progress, selectors, listeners, profilers, sinks, instances of plugins; and
-//   so are the values dims, weights, type and format, and timing keys. More
-//   would be a new structure with a function of its own.
-// - Elements of arrays that are there in every run or every query (views,
-//   inputs, outputs, tensors, algorithms, carried code), attributes, and a
-//   plugin's call have a fixed size with reserved room at the end, which is
-//   zero.
+//   progress, selectors, listeners, profilers, sinks, instances of plugins;
+//   and so are the values dims, weights, type and format, and timing keys.
+//   More would be a new structure with a function of its own.
+// - Elements of arrays of every run or every query (views, inputs, outputs,
+//   tensors, algorithms, carried code), attributes, and a plugin's call have a
+//   fixed size with reserved room at the end, which is zero.
 // - Arrays of descriptions (fields, images, arguments, initializers) come with
 //   the size of their elements beside the count, under the rules of
 //   `struct_size`.
-// - What a getter lends by pointer belongs to Rabbet and may grow at its end:
-//   read it where it is, and copy fields, not the structure.
+// - A structure that a getter returns by pointer belongs to Rabbet and may
+//   grow at its end: read it where it is, and copy fields, not the structure.
 //
-// No structure that may grow ends in padding, as bytes that nobody sets would
-// turn into fields: `reserved` stands there, and is zero.
+// A structure that may grow has no padding at its end, as padding bytes, which
+// nobody sets, would become fields: `reserved` stands there, and is zero.
 #ifndef RABBET_TYPES_H_
 #define RABBET_TYPES_H_
 
@@ -74,7 +73,7 @@ typedef enum rabbet_format_t {
   RABBET_FORMAT_DLA_HWC4 = 10,
   RABBET_FORMAT_HWC16 = 11,
   RABBET_FORMAT_DHWC = 12,
-  RABBET_FORMAT_CHW8 = 64,  // ours: what AVX2 convolutions want
+  RABBET_FORMAT_CHW8 = 64,  // ours: the layout of AVX2 convolutions
 } rabbet_format_t;
 
 // How a loop ends: after a number of iterations, or before the first one for

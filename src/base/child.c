@@ -42,7 +42,7 @@ static int child_actions(int channel, posix_spawn_file_actions_t* actions) {
   return error;
 }
 
-// Signals as a new program expects them, whatever the host has made of them.
+// Default signal handling for the new program, regardless of the host's.
 static int child_attributes(posix_spawnattr_t* attributes) {
   sigset_t all, none;
   sigfillset(&all);

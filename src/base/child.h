@@ -1,8 +1,8 @@
 // A helper program, and messages to and from it over a socket.
 //
 // Runs code that may crash or hang in a program of its own; the process that
-// asked lives on. Works beside other threads of the process, whatever it does
-// with signals, descriptors and children of its own.
+// asked lives on. Works beside other threads of the process and beside its own
+// signal handlers, descriptors and children.
 #ifndef RABBET_SRC_BASE_CHILD_H_
 #define RABBET_SRC_BASE_CHILD_H_
 
@@ -23,9 +23,9 @@ typedef struct rabbet_child_t {
 RABBET_PRIVATE_API rabbet_status_t rabbet_child_start(const char* path,
                                                       const char* argument,
                                                       rabbet_child_t* out);
-// Closes the channel, at which the helper ends by itself, and kills it where it
-// does not within grace_ns. Writes how it ended: "signal 11", "exit code 1".
-// NULL: nobody asks. Fine where none runs.
+// Closes the channel, at which the helper ends by itself, and kills it if it
+// does not within grace_ns. Writes how it ended: "signal 11", "exit code 1";
+// NULL: not wanted. No effect without a running helper.
 RABBET_PRIVATE_API void rabbet_child_stop(rabbet_child_t* child,
                                           int64_t grace_ns, char* out_how,
                                           size_t how_size);
@@ -49,7 +49,7 @@ RABBET_PRIVATE_API rabbet_message_t rabbet_message_send(int channel,
                                                         const void* data,
                                                         size_t size,
                                                         int64_t timeout_ns);
-// In the place of what the buffer holds.
+// Replaces the contents of the buffer.
 RABBET_PRIVATE_API rabbet_message_t
 rabbet_message_receive(int channel, int64_t timeout_ns, uint32_t* out_kind,
                        rabbet_strbuf_t* out_data);

@@ -107,7 +107,7 @@ static void what_goes_wrong(void** state) {
   rabbet_child_t child = start();
   assert_int_equal(answer(&child, CRASH, NULL, 0, 60 * SECOND, &out),
                    RABBET_MESSAGE_CLOSED);
-  // Sending to what is gone raises no signal.
+  // Sending to an ended process raises no signal.
   assert_int_equal(rabbet_message_send(child.channel, 50, "x", 1, SECOND),
                    RABBET_MESSAGE_CLOSED);
   expect_end(&child, 60 * SECOND, "signal 9");

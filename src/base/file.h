@@ -24,10 +24,10 @@ typedef struct rabbet_span_t {
 } rabbet_span_t;
 
 // Writes the pieces one after another to a temporary file beside `path` and
-// renames it: readers see the old contents or the new, never a part. A file
-// that is there keeps its mode, a link stays a link; what is written to a
-// device or to a pipe that is read goes through it. Temporary files of writers
-// that died in this folder are removed.
+// renames it: readers see the old contents or the new, never a part. An
+// existing file keeps its mode, a link stays a link; devices and pipes with a
+// reader are written directly. Temporary files of writers that died in this
+// folder are removed.
 RABBET_PRIVATE_API rabbet_status_t rabbet_file_write(const char* path,
                                                      const rabbet_span_t* parts,
                                                      size_t part_count);
@@ -38,8 +38,8 @@ typedef struct rabbet_file_change_t {
   rabbet_status_t (*make)(void* context, rabbet_span_t old,
                           rabbet_allocator_t allocator, rabbet_span_t* out_new);
 } rabbet_file_change_t;
-// Replaces the contents by what `change` makes of them. Threads and processes
-// that update one file take turns. Nothing is read of devices and pipes.
+// Replaces the contents by the result of `change`. Threads and processes that
+// update one file take turns. Devices and pipes are not read.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_file_update(const char* path, rabbet_file_change_t change,
                    rabbet_allocator_t allocator);

@@ -188,7 +188,8 @@ static void test_leftovers_are_removed(void** state) {
   snprintf(path, sizeof(path), "%s/file", folder);
 }
 
-// One that was to replace a read-only file, seen by somebody who is not root.
+// A leftover that was to replace a read-only file, seen by a user other than
+// root.
 static void test_read_only_leftovers(void** state) {
   (void)state;
   rabbet_span_t part = {"x", 1};
@@ -275,7 +276,7 @@ static rabbet_status_t fork_and_fail(void* context, rabbet_span_t old,
   return RABBET_STATUS(RABBET_STATUS_IO, "made to fail");
 }
 
-// Whoever is forked off during an update that fails does not keep the lock.
+// A process forked during an update that fails does not keep the lock.
 static void test_forked_processes_keep_no_lock(void** state) {
   (void)state;
   rabbet_allocator_t system = rabbet_allocator_system();

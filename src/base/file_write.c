@@ -198,7 +198,7 @@ static int rabbet_file_write_through(const char* path,
   return error;
 }
 
-// Puts what is at the end of links into `target`, also where that is nothing
+// Writes the end of a chain of links into `target`, also if it does not exist
 // yet. Returns 0 or an errno.
 static int rabbet_path_follow(const char* path, char target[PATH_MAX]) {
   size_t size = strlen(path);

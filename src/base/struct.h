@@ -11,10 +11,10 @@
 #define RABBET_SIZE_THROUGH(type, field) \
   (offsetof(type, field) + sizeof(((type*)0)->field))
 
-// Copies a structure that begins with its struct_size; what it lacks is zero.
+// Copies a structure that begins with its struct_size; missing fields are zero.
 // NULL gives all zeros. In either case struct_size of the copy is `size`.
-// INVALID_ARGUMENT names both sizes: fewer than `least` bytes, or something
-// beyond `size` that is not zero. `type` is the structure's name.
+// INVALID_ARGUMENT names both sizes: fewer than `least` bytes, or a nonzero
+// byte beyond `size`. `type` is the structure's name.
 RABBET_PRIVATE_API rabbet_status_t rabbet_struct_read(const char* type,
                                                       const void* given,
                                                       size_t least, size_t size,

@@ -27,11 +27,12 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_text_check(const char* what,
 RABBET_PRIVATE_API size_t rabbet_text_piece(const char* text,
                                             char out[RABBET_TEXT_PIECE],
                                             size_t* out_length);
-// Copies `text` so that a terminal prints it and obeys none of it: bytes that
-// are no UTF-8 and what rabbet_utf8_unsafe names become "\xff" or "\u202e". A
-// backslash stays, so that escaping twice is the same as escaping once. Writes
-// at most `capacity` bytes with the NUL; returns the length of the whole, as
-// snprintf does, which is that of `text` if nothing needs to be escaped.
+// Copies `text` so that a terminal prints it without obeying it: bytes that are
+// not UTF-8, and the characters of rabbet_utf8_unsafe, become "\xff" or
+// "\u202e". A backslash stays, so that escaping twice is the same as escaping
+// once. Writes at most `capacity` bytes with the NUL; returns the length of the
+// whole, as snprintf does, which is that of `text` if nothing needs to be
+// escaped.
 RABBET_PRIVATE_API size_t rabbet_text_escape(const char* text, char* buffer,
                                              size_t capacity);
 

@@ -103,9 +103,8 @@ RABBET_PRIVATE_API bool rabbet_expr_is_constant(
 
 // Evaluates every node, in order, into values[0 .. node_count). symbols[i] is
 // the value of symbol i. A node that divides by 0, overflows or does not
-// broadcast gets no value:
-// valid[n] (may be NULL if the caller wants an error instead) is set to false
-// for it and for what uses it.
+// broadcast gets no value: valid[n] (may be NULL if the caller wants an error
+// instead) is set to false for it and for its users.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_evaluate(const rabbet_expr_graph_t* graph, const int64_t* symbols,
                      int64_t* values, bool* valid);

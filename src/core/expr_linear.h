@@ -2,9 +2,9 @@
 //
 // A sum of terms, each a constant factor times a product of atoms (symbols,
 // divisions, minima, ... and sums inside products), atoms and terms in the
-// order of their numbers: ((2*x + x*y) - 3*z) + 1. What does not fit into the
-// tables, or whose constants overflow, stays as it was written, which is right,
-// only not simplest.
+// order of their numbers: ((2*x + x*y) - 3*z) + 1. Expressions that do not fit
+// into the tables, or whose constants overflow, are left as written: right, but
+// not simplest.
 #ifndef RABBET_SRC_CORE_EXPR_LINEAR_H_
 #define RABBET_SRC_CORE_EXPR_LINEAR_H_
 

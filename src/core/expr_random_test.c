@@ -1,6 +1,6 @@
-// Random expressions: what the graph simplified must have the value of what was
-// asked for, and that value must lie within the bounds. The reference keeps
-// each expression as it was written and evaluates it in 128 bits.
+// Random expressions: the simplified one must have the value of the original,
+// and that value must lie within the bounds. The reference keeps each
+// expression as it was written and evaluates it in 128 bits.
 //
 // RABBET_TEST_SEED repeats a run, RABBET_TEST_ROUNDS makes it longer.
 #include "check.h"

@@ -130,7 +130,7 @@ static void test_shapes_of_networks(void** state) {
   // A reshape to (n, -1, heads, width).
   rabbet_expr_t volume = MUL(MUL(n, h), C(768));
   assert_int_equal(FLOOR(volume, MUL(n, C(768))), h);
-  // A slice [1:-1] of what a concatenation with two tokens made.
+  // A slice [1:-1] of a concatenation with two tokens.
   rabbet_expr_t extended = ADD(h, C(2));
   assert_int_equal(SUB(SUB(extended, C(1)), C(1)), h);
   // The end of a slice is clamped to the dimension.
@@ -200,7 +200,7 @@ static void test_symbols(void** state) {
                                RABBET_EXPR_NONE};
   RABBET_EXPECT_OK(rabbet_expr_of_symbol(graph, &same_name, &expr));
   assert_int_equal(expr, n);
-  same_name.name = NULL;  // the same dimension, whatever it is called
+  same_name.name = NULL;  // the same dimension under another name
   RABBET_EXPECT_OK(rabbet_expr_of_symbol(graph, &same_name, &expr));
   assert_int_equal(expr, n);
   assert_int_equal(rabbet_expr_symbol_count(graph), 4);

@@ -63,7 +63,7 @@ typedef struct rabbet_minifloat_t {
   int mantissa_bits;
   int bias;
   uint32_t largest;   // code of the largest finite magnitude
-  uint32_t overflow;  // code of what is larger, and of infinity
+  uint32_t overflow;  // code of larger magnitudes, and of infinity
   uint32_t nan;
   uint32_t sign;
 } rabbet_minifloat_t;
@@ -241,8 +241,8 @@ void rabbet_store_double(rabbet_dtype_t dtype, void* data, int64_t index,
   }
 }
 
-// To 53 bits, with what is cut off kept in the last of them: a further
-// rounding to fewer bits then gives what one rounding would have given.
+// To 53 bits, with the lost bits kept in the last of them: a further rounding
+// to fewer bits then equals a single rounding.
 static double rabbet_int64_to_odd(int64_t value) {
   uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
   uint64_t lost = magnitude & 0x7ff;

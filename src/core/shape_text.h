@@ -18,8 +18,7 @@ typedef struct rabbet_named_dims_t {
 } rabbet_named_dims_t;
 
 // A list in the arena, in the order of the text. INVALID_ARGUMENT quotes the
-// part that is wrong, says what was expected there, and names what is given
-// twice.
+// wrong part, says what was expected there, and names duplicates.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_shape_text_parse(const char* text, rabbet_arena_t* arena,
                         rabbet_named_dims_t** out_shapes, size_t* out_count);

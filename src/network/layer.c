@@ -346,7 +346,7 @@ rabbet_status_t rabbet_network_add_plugin_instance(
   RABBET_RETURN_IF_ERROR(rabbet_creator_read(creator, &own));
   rabbet_status_t status =
       rabbet_plugin_vtable_read(&own, take_instance.vtable, &vtable);
-  // Wrapped last, since what is wrapped cannot be handed back.
+  // Wrapped last, since a wrapped instance cannot be handed back.
   if (rabbet_is_ok(status) && own.input_count >= 0 &&
       (size_t)own.input_count != input_count)
     status = rabbet_input_count_is_wrong(&own, input_count);

@@ -184,9 +184,9 @@ static inline bool rabbet_regions_makes(const rabbet_regions_t* regions,
   return tensor && rabbet_regions_has(regions, loop, tensor->producer);
 }
 
-// Checks, too, that each loop is whole: it has a limit, its recurrences have a
-// next value, what must come from outside does, and nothing leaves it but by
-// its outputs. Arrays are in the arena.
+// Checks, too, that each loop is complete: it has a limit, its recurrences have
+// a next value, its boundary inputs come from outside, and values leave it only
+// by its outputs. Arrays are in the arena.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_regions_find(const rabbet_network_t* network, rabbet_arena_t* arena,
                     rabbet_regions_t* out_regions);
@@ -200,7 +200,7 @@ RABBET_PRIVATE_API rabbet_layer_t* rabbet_loop_limit(const rabbet_loop_t* loop,
 // ---- Copies ----------------------------------------------------------------
 
 // A network with the same settings, which keeps `like` alive: weights and
-// attributes of what is copied are shared.
+// attributes of copies are shared.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_copy_empty(rabbet_network_t* like, rabbet_allocator_t allocator,
                           rabbet_network_t** out_network);

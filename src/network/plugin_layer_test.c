@@ -376,7 +376,7 @@ static rabbet_status_t edit(rabbet_network_t* network, instance_t* instance) {
   RABBET_RETURN_IF_ERROR(rabbet_network_add_plugin_instance(
       network, &creator, (rabbet_plugin_instance_t){&instance_vtable, instance},
       NULL, &x, 1, &plugin));
-  // Taken, though what follows may fail.
+  // Taken, though the next call may fail.
   RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
       network, "concatenation", NULL, (rabbet_tensor_t*[]){n, w}, 2, &attr, 1,
       &concat));
@@ -401,7 +401,7 @@ static rabbet_status_t build_network(rabbet_allocator_t allocator,
   RABBET_RETURN_IF_ERROR(
       rabbet_network_create(0, allocator, (rabbet_logger_t){0}, &network));
   rabbet_status_t status = edit(network, &instance);
-  // Whatever failed, what is there is whole: it can be asked and released.
+  // After any failure the network is intact: it can be queried and released.
   for (size_t i = 0; i < network->tensors.count; ++i) {
     assert_int_equal(network->tensors.data[i]->id, i);
   }

@@ -1,6 +1,6 @@
 // Random shape arithmetic, twice: with symbolic dimensions, where the value
 // rules make expressions, and with known ones, where reference kernels compute.
-// The expressions, evaluated, must give what the kernels give.
+// The evaluated expressions must equal the kernels' results.
 #include "check.h"
 #include "core/view.h"
 #include "network/network.h"

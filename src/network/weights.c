@@ -4,7 +4,8 @@
 #include "base/strbuf.h"
 #include "network/inside.h"
 
-// Numbers of TensorRT's WeightsRole, and what it appends to layers' names.
+// Numbers of TensorRT's WeightsRole, and the suffixes that it appends to
+// layers' names.
 enum { ROLE_KERNEL = 0, ROLE_BIAS = 1, ROLE_CONSTANT = 4, ROLE_ANY = 5 };
 static const char* const role_names[] = {"KERNEL", "BIAS",     "SHIFT",
                                          "SCALE",  "CONSTANT", "ANY"};

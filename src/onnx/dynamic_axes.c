@@ -38,8 +38,8 @@ static rabbet_onnx_index_t rabbet_onnx_axes_add(rabbet_onnx_node_t* node,
              : rabbet_onnx_index_op(node, "SUM", sum, x);
 }
 
-// Whether one of the axes is this one; the same one may be named twice, as by
-// what is guessed of a run when a plan is built.
+// Whether one of the axes is this one; an axis may be named twice, as by
+// estimates when a plan is built.
 static rabbet_onnx_index_t rabbet_onnx_axes_has(
     rabbet_onnx_node_t* node, const rabbet_onnx_dynamic_axes_t* axes,
     int axis) {

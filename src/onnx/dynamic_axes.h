@@ -1,5 +1,5 @@
-// Axes that only a run tells. How many there are is known, so that ranks are:
-// what they decide is arithmetic on extents, between reshapes.
+// Axes that only a run tells. Their number is known, and so are ranks; the rest
+// is arithmetic on extents, between reshapes.
 #ifndef RABBET_SRC_ONNX_DYNAMIC_AXES_H_
 #define RABBET_SRC_ONNX_DYNAMIC_AXES_H_
 
@@ -10,7 +10,7 @@ typedef struct rabbet_onnx_dynamic_axes_t {
   rabbet_onnx_index_t at[RABBET_MAX_RANK];  // counted from the front
 } rabbet_onnx_dynamic_axes_t;
 
-// Whether `axes` (NULL: none) of a tensor of `rank` axes are such; fails where
+// Whether `axes` (NULL: none) of a tensor of `rank` axes are dynamic; fails if
 // their number is not known.
 bool rabbet_onnx_read_dynamic_axes(rabbet_onnx_node_t* node,
                                    rabbet_tensor_t* axes, int rank,

@@ -235,7 +235,7 @@ static bool rabbet_onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
 }
 
 // The result as weights; NULL if it is too large, or if the kernel refuses
-// (then the layer is added, and the network says what is wrong).
+// (then the layer is added, and the network reports the error).
 static rabbet_tensor_t* rabbet_onnx_fold_layer(
     rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
     size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {

@@ -120,8 +120,7 @@ static rabbet_strbuf_t named(const char* op_type, const char* inputs,
   return node;
 }
 
-// Numbers behind a node's name, nodes of one name: whoever comes later gets
-// another.
+// Numbers behind a node's name, nodes of one name: the later one gets another.
 static void layer_names_do_not_clash(void** state) {
   (void)state;
   rabbet_strbuf_t graph = begin_graph();
@@ -461,7 +460,7 @@ static void wrong_plugin_attributes_are_refused(void** state) {
                "big");
 }
 
-// Who wins: a plugin only where the node or the caller asks for it.
+// Precedence: a plugin only if the node or the caller asks for it.
 static void plugins_come_when_they_are_named(void** state) {
   (void)state;
   rabbet_network_t* network =

@@ -12,8 +12,7 @@
 #include "rabbet/types.h"
 
 // Memory that a network's weights point into: the model's bytes, external data
-// files, and whatever had to be converted. Handed to the network, which
-// destroys it last.
+// files, and converted data. Handed to the network, which destroys it last.
 typedef struct rabbet_onnx_storage_t {
   rabbet_allocator_t allocator;
   rabbet_file_map_t* file;  // NULL: the model came from memory

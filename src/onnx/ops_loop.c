@@ -18,7 +18,7 @@ typedef struct rabbet_onnx_loop_t {
   size_t first_input, first_output;  // that are states
   size_t state_count;
   size_t stack_count;             // outputs behind the states
-  rabbet_onnx_tensors_t* stacks;  // what iterations made of them
+  rabbet_onnx_tensors_t* stacks;  // the iterations' values
   int64_t trips;
 } rabbet_onnx_loop_t;
 

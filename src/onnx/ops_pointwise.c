@@ -117,8 +117,8 @@ static void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
   node->outputs[0] = y;
 }
 
-// The result has the base's type, whatever the exponent's. Integers take part
-// as FLOAT where the exponent is one.
+// The result has the base's type, for any type of the exponent. Integers take
+// part as FLOAT if the exponent is FLOAT.
 static void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* base = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* exponent = rabbet_onnx_operand(node, base);

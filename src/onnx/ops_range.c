@@ -164,9 +164,9 @@ static bool rabbet_onnx_is_followed_integer(const rabbet_onnx_node_t* node,
           bottom == 1);
 }
 
-// Limits that follow from shapes, as integers: start and delta are taken for
-// what they are as FLOAT, which may be a little above or below the decimal
-// number that was meant. Multiples of 2^-bits make all of them integers.
+// Limits that follow from shapes, as integers: start and delta are taken at
+// their exact FLOAT values, which may be a little above or below the intended
+// decimal number. Multiples of 2^-bits make all of them integers.
 static bool rabbet_onnx_range_count_exact(rabbet_onnx_node_t* node,
                                           rabbet_tensor_t* const parts[3],
                                           rabbet_onnx_index_t* out_count) {

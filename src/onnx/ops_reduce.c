@@ -46,7 +46,7 @@ static rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
 }
 
 // Truth values reduce as 0 and 1; narrow integers, which the catalogue does not
-// reduce, as INT32 (extremes and what fits come back exactly).
+// reduce, as INT32 (extremes and results that fit come back exactly).
 static void rabbet_onnx_import_reduce(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);

@@ -51,9 +51,9 @@ static int rabbet_onnx_axis_or_flat(rabbet_onnx_node_t* node,
 
 // ---- NonZero, Compress -----------------------------------------------------
 
-// Whether x is a vector of one constant, again and again, that is not zero: the
-// form in which torch exports arange. Its length is known, while that of what
-// NonZero finds would be for a run to tell.
+// Whether x is a vector that repeats one constant other than zero: torch
+// exports arange in this form. Its length is known, while the size of NonZero's
+// result would be data-dependent.
 static bool rabbet_onnx_is_row_of_ones(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x) {
   if (rabbet_onnx_rank(node, x) != 1) return false;

@@ -117,7 +117,7 @@ static rabbet_onnx_index_t rabbet_onnx_slice_step(
                                                : step.value);
 }
 
-// Every axis, each by what belongs to it.
+// Every axis with its own start, end and step.
 static void rabbet_onnx_slice_dynamic(rabbet_onnx_node_t* node,
                                       const rabbet_onnx_slicing_t* s,
                                       rabbet_onnx_slice_t* slice, int rank) {

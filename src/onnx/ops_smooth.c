@@ -244,7 +244,7 @@ static rabbet_tensor_t* rabbet_onnx_smooth_axis(rabbet_onnx_node_t* node,
       .a = rabbet_onnx_attr_float(node, "cubic_coeff_a", -0.75)};
   if (rabbet_onnx_smooth_is_same(node, r, axis, s.in)) return x;
   s.scale = rabbet_onnx_smooth_scale(node, r, axis, s.in);
-  // Edges count for what lies outside, unless nothing does.
+  // Edges stand for positions outside, unless these have no weight.
   if (rabbet_onnx_attr_int(node, "exclude_outside", 0) == 0) {
     rabbet_onnx_index_t one = rabbet_onnx_index(1);
     rabbet_onnx_index_t width = rabbet_onnx_ceil_div(

@@ -26,9 +26,9 @@ RABBET_PRIVATE_API void rabbet_blocks_count(const rabbet_dims_t* x,
 RABBET_PRIVATE_API rabbet_status_t rabbet_dynamic_quantize_blocks(
     const rabbet_attr_t* attrs, size_t attr_count, int32_t rank,
     int64_t out_extents[RABBET_MAX_RANK]);
-// The scale of a block whose largest absolute value is `most`: what its
-// elements are divided by. *out_stored is what is kept of it. `most` is never
-// NaN; `factor` is 1 without one.
+// The scale of a block whose largest absolute value is `most`: its elements are
+// divided by it. *out_stored is the stored form. `most` is never NaN; `factor`
+// is 1 without one.
 static inline float rabbet_dynamic_quantize_limit(rabbet_dtype_t to) {
   return to == RABBET_DTYPE_FP8 ? 448.0f : 127.0f;
 }

@@ -4,8 +4,8 @@
 
 #include "core/view.h"
 
-// Float to integer truncates towards zero; NaN gives 0, what lies outside the
-// type the nearest bound. To BOOL: 1 for anything but 0. Integer to a narrower
+// Float to integer truncates towards zero; NaN gives 0, values outside the type
+// the nearest bound. To BOOL: 1 for anything but 0. Integer to a narrower
 // integer keeps the low bits.
 RABBET_PRIVATE_API void rabbet_convert(rabbet_dtype_t from, const void* source,
                                        rabbet_dtype_t to, void* target,

@@ -1,4 +1,5 @@
-// Steps of reference kernels beside what their loops do for small shapes.
+// Estimated steps of reference kernels beside their actual loops, for small
+// shapes.
 #include "ops/cost.h"
 
 #include "check.h"

@@ -25,7 +25,7 @@ static inline bool rabbet_fraction_exists(rabbet_fraction_t x) {
 RABBET_PRIVATE_API bool rabbet_simplest_fraction(double x, int64_t* out_p,
                                                  int64_t* out_q);
 
-// Element i of a followed tensor, whatever its type.
+// Element i of a followed tensor, of any type.
 rabbet_status_t rabbet_fraction_at(const rabbet_op_infer_t* infer,
                                    const rabbet_op_value_t* value, int64_t i,
                                    rabbet_fraction_t* out_x);

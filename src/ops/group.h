@@ -28,7 +28,7 @@ typedef struct rabbet_group_node_t {
   size_t input_count;
   const int32_t* outputs;
   size_t output_count;
-  rabbet_plugin_t* plugin;  // plugin layers; retained by whoever owns the group
+  rabbet_plugin_t* plugin;  // plugin layers; retained by the group's owner
   // Plugin layers: the input (of this node) in whose place output i lies, or
   // -1. NULL: none.
   const int32_t* aliased;

@@ -1,4 +1,4 @@
-// Shapes and values with symbols in them: what expressions come out.
+// Shapes and values with symbols in them: the resulting expressions.
 //
 // Expressions are compared by evaluating them for several values of the
 // symbols, and by their text where that is the point.

@@ -69,8 +69,8 @@ static inline rabbet_nms_box_t rabbet_nms_box(const float at[4], bool center) {
   return box;
 }
 
-// Whether two boxes overlap by more than the threshold: area of what they share
-// over that of both together.
+// Whether two boxes overlap by more than the threshold: their common area over
+// that of their union.
 static inline bool rabbet_nms_overlap(const rabbet_nms_box_t* a,
                                       const rabbet_nms_box_t* b,
                                       float threshold) {

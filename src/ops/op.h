@@ -10,7 +10,7 @@
 
 typedef struct rabbet_op_t rabbet_op_t;
 
-// ---- What a descriptor says ------------------------------------------------
+// ---- Descriptors -----------------------------------------------------------
 
 // One value of an enumeration attribute; lists end with {NULL, 0}. Numbers are
 // those of TensorRT's enums of the same name.
@@ -38,9 +38,9 @@ enum {
   RABBET_OPERAND_SHAPE = 1 << 2,
   // Says which elements are moved; is not moved itself (indices, conditions).
   RABBET_OPERAND_INDEX = 1 << 3,
-  // Of an output: one INT32 or INT64 number that only a run tells, and that
-  // extents of the operator's outputs depend on (rabbet_op_size): the host
-  // reads it. Such an output has no axes.
+  // Of an output: one INT32 or INT64 number that only a run tells, and on which
+  // extents of the operator's outputs depend (rabbet_op_size): the host reads
+  // it. This output has no axes.
   RABBET_OPERAND_SIZE = 1 << 4,
   // Of an output: a layer does not show it. Such outputs come last.
   RABBET_OPERAND_HIDDEN = 1 << 5,
@@ -202,8 +202,8 @@ RABBET_PRIVATE_API bool rabbet_op_passes_values(const rabbet_op_t* op,
                                                 const rabbet_attr_t* attrs,
                                                 rabbet_dtype_t dtype);
 
-// Whether input `index` says which elements the operator moves: values are
-// followed only where such an input is constant.
+// Whether input `index` selects the elements that the operator moves: values
+// are followed only if this input is constant.
 RABBET_PRIVATE_API bool rabbet_op_steers(const rabbet_op_t* op, size_t index);
 
 // Name of an enumeration attribute's value; NULL if there is none.

@@ -1,8 +1,8 @@
 // Maxima and averages of windows over one, two or three spatial axes.
 //
 // A window that lies wholly in the padding gives -infinity (MAX) or 0. With
-// average_count_excludes_padding false, explicit padding counts as zeros; what
-// EXPLICIT_ROUND_UP adds behind it never counts.
+// average_count_excludes_padding false, explicit padding counts as zeros;
+// padding that EXPLICIT_ROUND_UP adds behind it never counts.
 #include <math.h>
 
 #include "base/math.h"

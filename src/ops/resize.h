@@ -26,7 +26,7 @@ typedef struct rabbet_resize_t {
   rabbet_round_t rounding;
   bool exclude_outside;
   float cubic;
-  double outside;  // CROP: value of what lies outside the input
+  double outside;  // CROP: value at positions outside the input
   int32_t rank;
   rabbet_resize_axis_t axes[RABBET_MAX_RANK];
 } rabbet_resize_t;

@@ -1,10 +1,10 @@
-// Elements put into a copy of a tensor where indices say. Negative indices
-// count from the end; an index that is still out of bounds is skipped.
+// Elements put into a copy of a tensor at the positions of indices. Negative
+// indices count from the end; an index that is still out of bounds is skipped.
 //
-// ELEMENT: output[.., indices[.., i, ..], ..] = updates[.., i, ..] along an
-// axis. ND: the last axis of indices holds positions in the first axes of the
-// data;
-//   updates are what is at them.
+//  ELEMENT: output[.., indices[.., i, ..], ..] = updates[.., i, ..] along an
+//  axis. ND: the last axis of indices holds positions in the first axes of the
+//  data; updates are the elements there.
+//
 // Of several updates of one element the last counts, or the reduction joins
 // all.
 #include <string.h>
@@ -126,7 +126,7 @@ static void scatter_put(const rabbet_view_t* y, int64_t at,
                             rabbet_load_double(dtype, updates->data, from)));
 }
 
-// Adds what an index moves; false: out of bounds.
+// Adds an index's offset; false: out of bounds.
 static bool scatter_move(const rabbet_view_t* indices, int64_t at,
                          int64_t extent, int64_t stride, int64_t* offset) {
   int64_t index = rabbet_load_int64(indices->dtype, indices->data, at);

@@ -33,7 +33,8 @@ rabbet_status_t rabbet_window_infer(const rabbet_op_infer_t* infer,
                                     const rabbet_expr_t* in,
                                     rabbet_expr_t* out);
 // For known extents: padding before the first and after the last element. Post
-// may exceed what is given (ROUND_UP) or be negative (elements not reached).
+// may exceed the given padding (ROUND_UP) or be negative (elements not
+// reached).
 RABBET_PRIVATE_API void rabbet_window_pads(const rabbet_window_t* window,
                                            const int64_t* in,
                                            const int64_t* out, int64_t* out_pre,

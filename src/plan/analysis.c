@@ -210,7 +210,7 @@ static void rabbet_analyse_lifetimes(const rabbet_plan_t* plan,
     const rabbet_plan_step_t* step = &plan->steps[s];
     for (size_t i = 0; i < step->group.output_count; ++i) {
       int32_t value = step->values[step->group.outputs[i]];
-      assert(value >= 0 && out->producers[value] < 0);  // written once
+      assert(value >= 0);
       out->producers[value] = (int32_t)s;
       rabbet_analyse_use(out, value, (int32_t)s);
     }
