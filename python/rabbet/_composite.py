@@ -1,7 +1,7 @@
 """Layers of TensorRT that are several here: scale, padding, squeeze, attention, ...
 
-An object of such a class is its last layer; the network keeps what its properties are
-about. Devices see the layers that it is made of, and fuse them.
+An object of these classes is its last layer; the network keeps the layers behind its
+properties. Devices see the single layers, and fuse them.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from ._weights import to_weights
 
 
 def _position(index: int, count: int, what: str) -> int:
-    """A valid index of what a network has, negative ones counted from the end."""
+    """A valid index of a network's objects, negative ones counted from the end."""
     position = index + count if index < 0 else index
     if not 0 <= position < count:
         raise IndexError(f"{what} {index}: the network has {count}")

@@ -438,9 +438,9 @@ class OperatorLayers(_rabbet.Network):
         return self._add_layer("dynamic_quantize", None, [input], attrs)
 
     def add_assertion(self, condition: ITensor, message: str) -> IAssertionLayer:
-        """Demands that all elements of a BOOL tensor are true. What constants and
-        shapes tell is checked when a plan is built and when shapes are set, the rest
-        in runs."""
+        """Demands that all elements of a BOOL tensor are true. Conditions that
+        follow from constants and shapes are checked when a plan is built and when
+        shapes are set, others in runs."""
         attrs = {"message": text(message, "message")}
         return self._add_layer("assertion", None, [condition], attrs)
 
