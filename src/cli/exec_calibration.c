@@ -92,7 +92,8 @@ rabbet_status_t rabbet_exec_calibrate(const rabbet_exec_t* exec,
   rabbet_exec_log('I', "Calibration cache: ranges of %zu tensors", cache.found);
   if (cache.unknown > 0)
     rabbet_exec_log(
-        'W', "the model has no tensors of %zu names in the calibration cache",
+        'W',
+        "names in the calibration cache without a tensor in the model: %zu",
         cache.unknown);
   return rabbet_ok();
 }

@@ -235,7 +235,7 @@ def test_calibration_cache(model: Path) -> None:
     flags = ["--onnx=m.onnx", "--skipInference", "--saveEngine=m.plan", "--shapes=x:4x4"]
     text = run(model, *flags, "--int8", "--calib=c.cache", "--layerPrecisions=*:int8")
     assert "Calibration cache: ranges of 1 tensors" in text
-    assert "1 tensors of the calibration cache are none" in text
+    assert "names in the calibration cache without a tensor in the model: 1" in text
     engine = trt.Runtime(trt.Logger()).load_cuda_engine(str(model / "m.plan"))
     context = engine.create_execution_context()
     x = np.random.default_rng(0).uniform(-3, 3, (4, 4)).astype(np.float32)
