@@ -204,7 +204,7 @@ def load(
     plugins: files (.py, .so) or modules that register the plan's operators; they
         must be named again, unless the plan carries them.
     device: the device that the plan was built for; default as for compile.
-    threads: CPU threads of a call; default: what the plan was built with.
+    threads: CPU threads of a call; default: the number that the plan was built with.
     logger: an ILogger of your own; default: warnings on stderr.
     graphs: on CUDA, runs are recorded into graphs and replayed.
     allow_host_code: libraries and source of plugins that the plan carries may run

@@ -102,7 +102,7 @@ class ICudaEngine(EngineTensors, Managed):
 
     @property
     def profiling_verbosity(self) -> e.ProfilingVerbosity:
-        """DETAILED if the plan tells what was considered for each layer."""
+        """DETAILED if the plan lists the candidates of each layer."""
         if any(self._layer_report(i) for i in range(self._layer_count())):
             return e.ProfilingVerbosity.DETAILED
         return e.ProfilingVerbosity.LAYER_NAMES_ONLY
@@ -153,7 +153,7 @@ class ICudaEngine(EngineTensors, Managed):
     def get_engine_stat(
         self, stat: e.EngineStat = e.EngineStat.TOTAL_WEIGHTS_SIZE
     ) -> int:
-        """Bytes of all constants, or of those that the plan was stripped of."""
+        """Bytes of all constants, or of those stripped from the plan."""
         return self._weight_bytes()[int(e.EngineStat(stat))]
 
     def create_engine_inspector(self) -> EngineInspector:
@@ -161,8 +161,8 @@ class ICudaEngine(EngineTensors, Managed):
         return EngineInspector(self)
 
     def serialize(self) -> _rabbet.IHostMemory:
-        """The plan, with the weights in use; a view that keeps the engine alive, and
-        shows what a later refit writes."""
+        """The plan, with the weights in use; a view that keeps the engine alive. A later
+        refit changes its contents."""
         return self._plan()
 
     @recorded
@@ -217,7 +217,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
         Runs whose shapes and addresses come again are then one launch. Plugins are
         recorded if `capturable=True` says that they may be, or if a trial has shown
-        it; what cannot be recorded runs in between, and the log names it.
+        it; other plugins run between the graphs, and the log names them.
         """
         return self._graphs()
 
@@ -227,7 +227,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def check_finite(self) -> bool:
-        """Whether runs look at what each step writes, and raise FailedPreconditionError
+        """Whether runs check the outputs of each step, and raise FailedPreconditionError
         at the first that makes an infinity or NaN of finite numbers; off at first."""
         return self._checks_finite()
 
@@ -510,7 +510,7 @@ ICudaEngine._context_class = IExecutionContext
 
 
 class EngineInspector:
-    """Tells what a plan does."""
+    """Describes the layers of a plan."""
 
     error_recorder: IErrorRecorder | None = None
     execution_context: IExecutionContext | None = None

@@ -109,7 +109,7 @@ class Model(_rabbet.Runner):
         self._report = report
         return self
 
-    # ---- What it is ----
+    # ---- Properties ----
 
     @property
     def engine(self) -> ICudaEngine:
@@ -192,7 +192,7 @@ class Model(_rabbet.Runner):
         return times.times
 
     def check_finite(self, *args: Any, **kwargs: Any) -> Any:
-        """A call that looks at what each step writes.
+        """A call that checks the outputs of each step.
 
         Raises FailedPreconditionError at the first step that makes a NaN or an infinity
         of finite numbers: with its layers, what they read, and what to do. Works on any

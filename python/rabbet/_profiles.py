@@ -17,7 +17,7 @@ ShapeRange = Any  # a shape, or (min, opt, max)
 
 
 def _range(given: Any, name: str) -> tuple[Any, Any, Any]:
-    """(min, opt, max) of what a user gave for an input."""
+    """(min, opt, max) of a user's shapes for an input."""
     nested = [isinstance(item, (Sequence, Dims)) for item in _iterable(given, name)]
     if not any(nested):
         return given, given, given

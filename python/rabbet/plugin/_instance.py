@@ -1,4 +1,4 @@
-"""One use of a plugin: what the engine asks during builds and loads."""
+"""One use of a plugin: the engine's calls during builds and loads."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ class Instance:
         answer = self._call(signature, values)
         return Encoder(check, builder, ins, outs).answer(answer)
 
-    # ---- What is stored ----
+    # ---- Stored data ----
 
     def serialize(
         self,
