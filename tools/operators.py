@@ -105,7 +105,7 @@ def onnx_operators() -> dict[str, list[str]]:
     their import functions, and of what these call. What index.c makes for itself, layers
     that compute shapes, is not counted."""
     names = set(re.findall(r"RABBET_OP\(\w+, (\w+)", (ROOT / "src/ops/ops.def").read_text()))
-    define = r"^(?:static )?[\w*]+[ *]+(rabbet_onnx_\w+)\([^;{}]*\) \{(.*?)^\}"
+    define = r"^(?:static )?[\w*]+[ *]+((?:rabbet_)?onnx_\w+)\([^;{}]*\) \{(.*?)^\}"
     bodies, home, table = {}, {}, []
     for path in sorted((ROOT / "src/onnx").glob("*.c")):
         text = re.sub(r"//[^\n]*", "", path.read_text())
@@ -118,16 +118,16 @@ def onnx_operators() -> dict[str, list[str]]:
             return set()
         seen.add(function)
         body = bodies[function]
-        calls = re.findall(r'\b(rabbet_onnx_\w+)\(\s*&?\w+,\s*"(\w+)"', body)
+        calls = re.findall(r'\b((?:rabbet_)?onnx_\w+)\(\s*&?\w+,\s*"(\w+)"', body)
         found = {op for call, op in calls if not re.search("attr|enumerator", call)}
         if home[function] != "index.c":
-            for call in re.findall(r"\brabbet_onnx_\w+\b", body):
+            for call in re.findall(r"\b(?:rabbet_)?onnx_\w+\b", body):
                 found |= made(call, seen)
         return found & names
 
     by_op: dict[str, list[str]] = {}
     for onnx, function in table:
-        for op in made(f"rabbet_onnx_import_{function}", set()):
+        for op in made(f"onnx_import_{function}", set()):
             by_op.setdefault(op, []).append(onnx)
     return {op: sorted(found) for op, found in by_op.items()}
 

@@ -5,7 +5,7 @@
 
 // ---- Attributes to Python --------------------------------------------------
 
-static PyObject* rabbet_py_list_of_strings(const rabbet_attr_t* attr) {
+static PyObject* py_list_of_strings(const rabbet_attr_t* attr) {
   PyObject* list = PyList_New((Py_ssize_t)attr->count);
   const char* text = attr->data;
   for (size_t i = 0; list && i < attr->count; ++i) {
@@ -16,7 +16,7 @@ static PyObject* rabbet_py_list_of_strings(const rabbet_attr_t* attr) {
   return list;
 }
 
-static PyObject* rabbet_py_number(const rabbet_attr_t* attr, size_t i) {
+static PyObject* py_number(const rabbet_attr_t* attr, size_t i) {
   switch (attr->type) {
     case RABBET_ATTR_FLOAT:
     case RABBET_ATTR_FLOATS:
@@ -29,17 +29,17 @@ static PyObject* rabbet_py_number(const rabbet_attr_t* attr, size_t i) {
   }
 }
 
-static PyObject* rabbet_py_list_of_numbers(const rabbet_attr_t* attr) {
+static PyObject* py_list_of_numbers(const rabbet_attr_t* attr) {
   PyObject* list = PyList_New((Py_ssize_t)attr->count);
   for (size_t i = 0; list && i < attr->count; ++i) {
-    PyObject* item = rabbet_py_number(attr, i);
+    PyObject* item = py_number(attr, i);
     if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
   }
   return list;
 }
 
 // (DataType, dims, bytes): the package makes an array of it.
-static PyObject* rabbet_py_raw_tensor(const rabbet_attr_t* attr) {
+static PyObject* py_raw_tensor(const rabbet_attr_t* attr) {
   PyObject* dtype = rabbet_py_dtype(attr->dtype);
   PyObject* dims = rabbet_py_from_dims(&attr->dims);
   PyObject* data = PyBytes_FromStringAndSize(
@@ -57,18 +57,18 @@ PyObject* rabbet_py_from_attr(const rabbet_attr_t* attr) {
     case RABBET_ATTR_INT:
     case RABBET_ATTR_FLOAT:
     case RABBET_ATTR_BOOL:
-      return rabbet_py_number(attr, 0);
+      return py_number(attr, 0);
     case RABBET_ATTR_STRING:
       return PyUnicode_DecodeUTF8(attr->data, (Py_ssize_t)attr->count,
                                   "surrogateescape");
     case RABBET_ATTR_BYTES:
       return PyBytes_FromStringAndSize(attr->data, (Py_ssize_t)attr->count);
     case RABBET_ATTR_STRINGS:
-      return rabbet_py_list_of_strings(attr);
+      return py_list_of_strings(attr);
     case RABBET_ATTR_TENSOR:
-      return rabbet_py_raw_tensor(attr);
+      return py_raw_tensor(attr);
     default:
-      return rabbet_py_list_of_numbers(attr);
+      return py_list_of_numbers(attr);
   }
 }
 
@@ -87,14 +87,14 @@ PyObject* rabbet_py_from_attrs(const rabbet_attr_t* attrs, size_t count) {
 // ---- Attributes from Python ------------------------------------------------
 
 // Each value's data is one block of its own, freed by attrs_free.
-static void* rabbet_py_attr_block(rabbet_attr_t* attr, size_t size) {
+static void* py_attr_block(rabbet_attr_t* attr, size_t size) {
   void* block = PyMem_Malloc(size ? size : 1);
   if (!block) PyErr_NoMemory();
   attr->data = block;
   return block;
 }
 
-static int rabbet_py_attr_text(rabbet_attr_t* attr, PyObject* value) {
+static int py_attr_text(rabbet_attr_t* attr, PyObject* value) {
   Py_ssize_t length = 0;
   PyObject* bytes = NULL;
   char* data = NULL;
@@ -109,7 +109,7 @@ static int rabbet_py_attr_text(rabbet_attr_t* attr, PyObject* value) {
     Py_XDECREF(bytes);
     return -1;
   }
-  char* block = rabbet_py_attr_block(attr, (size_t)length + 1);
+  char* block = py_attr_block(attr, (size_t)length + 1);
   if (block) {
     memcpy(block, data, (size_t)length);
     block[length] = '\0';
@@ -119,20 +119,20 @@ static int rabbet_py_attr_text(rabbet_attr_t* attr, PyObject* value) {
   return block ? 0 : -1;
 }
 
-static int rabbet_py_attr_scalar(rabbet_attr_t* attr, PyObject* value) {
+static int py_attr_scalar(rabbet_attr_t* attr, PyObject* value) {
   attr->count = 1;
   if (PyFloat_Check(value)) {
     attr->type = RABBET_ATTR_FLOAT;
-    double* block = rabbet_py_attr_block(attr, sizeof(double));
+    double* block = py_attr_block(attr, sizeof(double));
     if (block) *block = PyFloat_AsDouble(value);
     return block ? 0 : -1;
   }
   attr->type = PyBool_Check(value) ? RABBET_ATTR_BOOL : RABBET_ATTR_INT;
-  int64_t* block = rabbet_py_attr_block(attr, sizeof(int64_t));
+  int64_t* block = py_attr_block(attr, sizeof(int64_t));
   return block ? rabbet_py_to_int64(value, attr->name, block) : -1;
 }
 
-static int rabbet_py_attr_strings(rabbet_attr_t* attr, PyObject* list) {
+static int py_attr_strings(rabbet_attr_t* attr, PyObject* list) {
   attr->type = RABBET_ATTR_STRINGS;
   size_t total = 0;
   for (size_t i = 0; i < attr->count; ++i) {
@@ -141,7 +141,7 @@ static int rabbet_py_attr_strings(rabbet_attr_t* attr, PyObject* list) {
     if (rabbet_py_to_text(item, attr->name, false, &text)) return -1;
     total += strlen(text) + 1;
   }
-  char* block = rabbet_py_attr_block(attr, total);
+  char* block = py_attr_block(attr, total);
   if (!block) return -1;
   for (size_t i = 0; i < attr->count; ++i) {
     PyObject* item = PyList_GetItem(list, (Py_ssize_t)i);
@@ -152,9 +152,9 @@ static int rabbet_py_attr_strings(rabbet_attr_t* attr, PyObject* list) {
   return 0;
 }
 
-static int rabbet_py_attr_floats(rabbet_attr_t* attr, PyObject* list) {
+static int py_attr_floats(rabbet_attr_t* attr, PyObject* list) {
   attr->type = RABBET_ATTR_FLOATS;
-  double* block = rabbet_py_attr_block(attr, attr->count * sizeof(double));
+  double* block = py_attr_block(attr, attr->count * sizeof(double));
   for (size_t i = 0; block && i < attr->count; ++i) {
     block[i] = PyFloat_AsDouble(PyList_GetItem(list, (Py_ssize_t)i));
     if (PyErr_Occurred()) return -1;
@@ -162,10 +162,9 @@ static int rabbet_py_attr_floats(rabbet_attr_t* attr, PyObject* list) {
   return block ? 0 : -1;
 }
 
-static int rabbet_py_attr_ints(rabbet_attr_t* attr, PyObject* list,
-                               bool bools) {
+static int py_attr_ints(rabbet_attr_t* attr, PyObject* list, bool bools) {
   attr->type = bools ? RABBET_ATTR_BOOLS : RABBET_ATTR_INTS;
-  int64_t* block = rabbet_py_attr_block(attr, attr->count * sizeof(int64_t));
+  int64_t* block = py_attr_block(attr, attr->count * sizeof(int64_t));
   for (size_t i = 0; block && i < attr->count; ++i) {
     PyObject* item = PyList_GetItem(list, (Py_ssize_t)i);
     if (rabbet_py_to_int64(item, attr->name, &block[i])) return -1;
@@ -174,7 +173,7 @@ static int rabbet_py_attr_ints(rabbet_attr_t* attr, PyObject* list,
 }
 
 // The items' common type: float wins over int; bool only if all are.
-static int rabbet_py_attr_list(rabbet_attr_t* attr, PyObject* list) {
+static int py_attr_list(rabbet_attr_t* attr, PyObject* list) {
   bool strings = false, floats = false, bools = true;
   attr->count = (size_t)PyList_Size(list);
   for (size_t i = 0; i < attr->count; ++i) {
@@ -183,14 +182,14 @@ static int rabbet_py_attr_list(rabbet_attr_t* attr, PyObject* list) {
     floats |= PyFloat_Check(item) != 0;
     bools &= PyBool_Check(item) != 0;
   }
-  if (strings) return rabbet_py_attr_strings(attr, list);
-  if (floats) return rabbet_py_attr_floats(attr, list);
-  return rabbet_py_attr_ints(attr, list, bools && attr->count > 0);
+  if (strings) return py_attr_strings(attr, list);
+  if (floats) return py_attr_floats(attr, list);
+  return py_attr_ints(attr, list, bools && attr->count > 0);
 }
 
 // An attribute with its type given: (type number, list). Needed where
 // the value does not tell, as for empty lists.
-static int rabbet_py_attr_typed(rabbet_attr_t* attr, PyObject* pair) {
+static int py_attr_typed(rabbet_attr_t* attr, PyObject* pair) {
   int64_t type = 0;
   if (rabbet_py_to_int64(PyTuple_GetItem(pair, 0), attr->name, &type)) {
     return -1;
@@ -202,13 +201,13 @@ static int rabbet_py_attr_typed(rabbet_attr_t* attr, PyObject* pair) {
   switch (type) {
     case RABBET_ATTR_INTS:
     case RABBET_ATTR_BOOLS:
-      failed = rabbet_py_attr_ints(attr, list, type == RABBET_ATTR_BOOLS);
+      failed = py_attr_ints(attr, list, type == RABBET_ATTR_BOOLS);
       break;
     case RABBET_ATTR_FLOATS:
-      failed = rabbet_py_attr_floats(attr, list);
+      failed = py_attr_floats(attr, list);
       break;
     case RABBET_ATTR_STRINGS:
-      failed = rabbet_py_attr_strings(attr, list);
+      failed = py_attr_strings(attr, list);
       break;
     default:
       PyErr_Format(PyExc_ValueError, "%s: %lld is not a list type", attr->name,
@@ -219,7 +218,7 @@ static int rabbet_py_attr_typed(rabbet_attr_t* attr, PyObject* pair) {
 }
 
 // A constant: (RABBET_ATTR_TENSOR, dtype, dims, buffer), row-major.
-static int rabbet_py_attr_tensor(rabbet_attr_t* attr, PyObject* tuple) {
+static int py_attr_tensor(rabbet_attr_t* attr, PyObject* tuple) {
   int type = 0, dtype = 0;
   PyObject *dims = NULL, *source = NULL;
   Py_buffer view;
@@ -240,29 +239,29 @@ static int rabbet_py_attr_tensor(rabbet_attr_t* attr, PyObject* tuple) {
     PyErr_Format(PyExc_ValueError, "%s: %zd bytes given, the shape takes %zu",
                  attr->name, view.len, rabbet_attr_bytes(attr));
   } else {
-    block = rabbet_py_attr_block(attr, (size_t)view.len);
+    block = py_attr_block(attr, (size_t)view.len);
     if (block) memcpy(block, view.buf, (size_t)view.len);
   }
   PyBuffer_Release(&view);
   return block ? 0 : -1;
 }
 
-static int rabbet_py_attr_any(rabbet_attr_t* attr, PyObject* value) {
+static int py_attr_any(rabbet_attr_t* attr, PyObject* value) {
   if (PyUnicode_Check(value) || PyBytes_Check(value) ||
       PyByteArray_Check(value)) {
-    return rabbet_py_attr_text(attr, value);
+    return py_attr_text(attr, value);
   }
   if (PyTuple_Check(value) && PyTuple_Size(value) == 2 &&
       PyList_Check(PyTuple_GetItem(value, 1))) {
-    return rabbet_py_attr_typed(attr, value);
+    return py_attr_typed(attr, value);
   }
   if (PyTuple_Check(value) && PyTuple_Size(value) == 4 &&
       PyTuple_Check(PyTuple_GetItem(value, 2))) {
-    return rabbet_py_attr_tensor(attr, value);
+    return py_attr_tensor(attr, value);
   }
-  if (!PySequence_Check(value)) return rabbet_py_attr_scalar(attr, value);
+  if (!PySequence_Check(value)) return py_attr_scalar(attr, value);
   PyObject* list = PySequence_List(value);
-  int failed = list ? rabbet_py_attr_list(attr, list) : -1;
+  int failed = list ? py_attr_list(attr, list) : -1;
   Py_XDECREF(list);
   return failed;
 }
@@ -287,7 +286,7 @@ int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs) {
   while (PyDict_Next(out_attrs->dict, &position, &key, &value)) {
     rabbet_attr_t* attr = &out_attrs->attrs[out_attrs->count++];
     if (rabbet_py_to_text(key, "attribute name", false, &attr->name) ||
-        rabbet_py_attr_any(attr, value)) {
+        py_attr_any(attr, value)) {
       rabbet_py_attrs_free(out_attrs);
       return -1;
     }

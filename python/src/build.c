@@ -3,113 +3,111 @@
 
 // ---- Host memory -----------------------------------------------------------
 
-typedef struct rabbet_py_block_t {
+typedef struct py_block_t {
   void* data;
   size_t size;
   void (*release)(void* data);  // NULL: another object's
-} rabbet_py_block_t;
+} py_block_t;
 
-static void rabbet_py_release_block(void* pointer) {
-  rabbet_py_block_t* block = pointer;
+static void py_release_block(void* pointer) {
+  py_block_t* block = pointer;
   if (block->release) block->release(block->data);
   PyMem_Free(block);
 }
 
-static void rabbet_py_release_plan(void* data) {
+static void py_release_plan(void* data) {
   rabbet_free_aligned(rabbet_allocator_system(), data, 64);
 }
 
-static int rabbet_py_host_memory_buffer(PyObject* self, Py_buffer* view,
-                                        int flags) {
-  rabbet_py_block_t* block = rabbet_py_pointer(self);
+static int py_host_memory_buffer(PyObject* self, Py_buffer* view, int flags) {
+  py_block_t* block = rabbet_py_pointer(self);
   return PyBuffer_FillInfo(view, self, block->data, (Py_ssize_t)block->size, 1,
                            flags);
 }
 
-static Py_ssize_t rabbet_py_host_memory_length(PyObject* self) {
-  rabbet_py_block_t* block = rabbet_py_pointer(self);
+static Py_ssize_t py_host_memory_length(PyObject* self) {
+  py_block_t* block = rabbet_py_pointer(self);
   return (Py_ssize_t)block->size;
 }
 
-static PyObject* rabbet_py_host_memory_nbytes(PyObject* self, void* closure) {
+static PyObject* py_host_memory_nbytes(PyObject* self, void* closure) {
   (void)closure;
-  return PyLong_FromSsize_t(rabbet_py_host_memory_length(self));
+  return PyLong_FromSsize_t(py_host_memory_length(self));
 }
 
-static PyObject* rabbet_py_host_memory_dtype(PyObject* self, void* closure) {
+static PyObject* py_host_memory_dtype(PyObject* self, void* closure) {
   (void)self, (void)closure;
   return rabbet_py_dtype(RABBET_DTYPE_INT8);
 }
 
-static PyObject* rabbet_py_host_memory_enter(PyObject* self, PyObject* none) {
+static PyObject* py_host_memory_enter(PyObject* self, PyObject* none) {
   (void)none;
   return Py_NewRef(self);
 }
 
 // The memory lives as long as it is referred to.
-static PyObject* rabbet_py_host_memory_exit(PyObject* self, PyObject* args,
-                                            PyObject* kwargs) {
+static PyObject* py_host_memory_exit(PyObject* self, PyObject* args,
+                                     PyObject* kwargs) {
   (void)self, (void)args, (void)kwargs;
   Py_RETURN_NONE;
 }
 
-static PyObject* rabbet_py_host_memory_del(PyObject* self, PyObject* none) {
+static PyObject* py_host_memory_del(PyObject* self, PyObject* none) {
   (void)self, (void)none;
   Py_RETURN_NONE;
 }
 
-static PyMethodDef rabbet_py_host_memory_methods[] = {
-    {"__enter__", rabbet_py_host_memory_enter, METH_NOARGS, NULL},
-    {"__exit__", (PyCFunction)(void (*)(void))rabbet_py_host_memory_exit,
+static PyMethodDef py_host_memory_methods[] = {
+    {"__enter__", py_host_memory_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))py_host_memory_exit,
      METH_VARARGS | METH_KEYWORDS,
      "__exit__($self, exc_type, exc_value, traceback)\n--\n\nNothing to do."},
-    {"__del__", rabbet_py_host_memory_del, METH_NOARGS, "Nothing to do."},
+    {"__del__", py_host_memory_del, METH_NOARGS, "Nothing to do."},
     {NULL},
 };
 
-static PyGetSetDef rabbet_py_host_memory_getset[] = {
-    {"nbytes", rabbet_py_host_memory_nbytes, NULL, "Size in bytes.", NULL},
-    {"dtype", rabbet_py_host_memory_dtype, NULL, "Always DataType.INT8.", NULL},
+static PyGetSetDef py_host_memory_getset[] = {
+    {"nbytes", py_host_memory_nbytes, NULL, "Size in bytes.", NULL},
+    {"dtype", py_host_memory_dtype, NULL, "Always DataType.INT8.", NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_host_memory_slots[] = {
+static PyType_Slot py_host_memory_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_bf_getbuffer, rabbet_py_host_memory_buffer},
-    {Py_sq_length, rabbet_py_host_memory_length},
-    {Py_tp_getset, rabbet_py_host_memory_getset},
-    {Py_tp_methods, rabbet_py_host_memory_methods},
+    {Py_bf_getbuffer, py_host_memory_buffer},
+    {Py_sq_length, py_host_memory_length},
+    {Py_tp_getset, py_host_memory_getset},
+    {Py_tp_methods, py_host_memory_methods},
     {Py_tp_doc,
      "Bytes that a build or an engine gave; a buffer: bytes(x), "
      "memoryview(x), file.write(x)."},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_host_memory_spec = {
+static PyType_Spec py_host_memory_spec = {
     .name = "rabbet.IHostMemory",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = rabbet_py_host_memory_slots,
+    .slots = py_host_memory_slots,
 };
 
 PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
                                 void (*release)(void* data)) {
-  rabbet_py_block_t* block = PyMem_Malloc(sizeof(*block));
+  py_block_t* block = PyMem_Malloc(sizeof(*block));
   if (!block) {
     if (release) release(data);
     return PyErr_NoMemory();
   }
-  *block = (rabbet_py_block_t){data, size, release};
+  *block = (py_block_t){data, size, release};
   return rabbet_py_handle_new(rabbet_py_types.host_memory, block, keep,
-                              rabbet_py_release_block);
+                              py_release_block);
 }
 
 // ---- Build -----------------------------------------------------------------
 
-static PyObject* rabbet_py_build_result(void* data, size_t size,
-                                        rabbet_build_report_t* report) {
-  PyObject* memory =
-      rabbet_py_host_memory(data, size, NULL, rabbet_py_release_plan);
+static PyObject* py_build_result(void* data, size_t size,
+                                 rabbet_build_report_t* report) {
+  PyObject* memory = rabbet_py_host_memory(data, size, NULL, py_release_plan);
   PyObject *text = NULL, *json = NULL, *result = NULL;
   if (memory) text = rabbet_py_message(rabbet_build_report_text(report));
   if (text) json = rabbet_py_message(rabbet_build_report_json(report));
@@ -123,8 +121,8 @@ static PyObject* rabbet_py_build_result(void* data, size_t size,
 // ---- Algorithm selectors ---------------------------------------------------
 
 // ((DataType, TensorFormat, strides, vectorized dim, components), ...)
-static PyObject* rabbet_py_algorithm_tensors(
-    const rabbet_algorithm_tensor_t* tensors, size_t count) {
+static PyObject* py_algorithm_tensors(const rabbet_algorithm_tensor_t* tensors,
+                                      size_t count) {
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
     const rabbet_algorithm_tensor_t* t = &tensors[i];
@@ -139,14 +137,14 @@ static PyObject* rabbet_py_algorithm_tensors(
 
 // [(kernel, tactic name, implementation, tactic, us, workspace, tensors), ...]
 // of algorithms for a context each, or (`each` false) all for the first.
-static PyObject* rabbet_py_algorithms(
-    const rabbet_algorithm_context_t* contexts,
-    const rabbet_algorithm_t* algorithms, size_t count, bool each) {
+static PyObject* py_algorithms(const rabbet_algorithm_context_t* contexts,
+                               const rabbet_algorithm_t* algorithms,
+                               size_t count, bool each) {
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
     const rabbet_algorithm_context_t* context = &contexts[each ? i : 0];
     const rabbet_algorithm_t* a = &algorithms[i];
-    PyObject* tensors = rabbet_py_algorithm_tensors(
+    PyObject* tensors = py_algorithm_tensors(
         a->tensors, context->input_count + context->output_count);
     PyObject* item =
         tensors
@@ -161,7 +159,7 @@ static PyObject* rabbet_py_algorithms(
 }
 
 // [(name, inputs, outputs, [(min, usual, max), ...]), ...]
-static PyObject* rabbet_py_algorithm_contexts(
+static PyObject* py_algorithm_contexts(
     const rabbet_algorithm_context_t* contexts, size_t count) {
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
@@ -187,8 +185,8 @@ static PyObject* rabbet_py_algorithm_contexts(
   return list;
 }
 
-static int rabbet_py_read_indices(PyObject* chosen, size_t count,
-                                  size_t* indices, size_t* out_count) {
+static int py_read_indices(PyObject* chosen, size_t count, size_t* indices,
+                           size_t* out_count) {
   Py_ssize_t length = PySequence_Size(chosen);
   if (length < 0) return -1;
   // The builder says what is wrong with too many.
@@ -202,19 +200,20 @@ static int rabbet_py_read_indices(PyObject* chosen, size_t count,
   return 0;
 }
 
-static rabbet_status_t rabbet_py_select(
-    void* user_data, const rabbet_algorithm_context_t* context,
-    const rabbet_algorithm_t* algorithms, size_t count, size_t* indices,
-    size_t* out_count) {
+static rabbet_status_t py_select(void* user_data,
+                                 const rabbet_algorithm_context_t* context,
+                                 const rabbet_algorithm_t* algorithms,
+                                 size_t count, size_t* indices,
+                                 size_t* out_count) {
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* contexts = rabbet_py_algorithm_contexts(context, 1);
+  PyObject* contexts = py_algorithm_contexts(context, 1);
   PyObject* choices =
-      contexts ? rabbet_py_algorithms(context, algorithms, count, false) : NULL;
+      contexts ? py_algorithms(context, algorithms, count, false) : NULL;
   PyObject* chosen = choices ? PyObject_CallMethod(user_data, "_select", "OO",
                                                    contexts, choices)
                              : NULL;
   rabbet_status_t status = rabbet_ok();
-  if (!chosen || rabbet_py_read_indices(chosen, count, indices, out_count)) {
+  if (!chosen || py_read_indices(chosen, count, indices, out_count)) {
     status = rabbet_py_status_from_exception();
   }
   Py_XDECREF(contexts);
@@ -224,13 +223,13 @@ static rabbet_status_t rabbet_py_select(
   return status;
 }
 
-static rabbet_status_t rabbet_py_report_algorithms(
+static rabbet_status_t py_report_algorithms(
     void* user_data, const rabbet_algorithm_context_t* contexts,
     const rabbet_algorithm_t* algorithms, size_t count) {
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* all = rabbet_py_algorithm_contexts(contexts, count);
+  PyObject* all = py_algorithm_contexts(contexts, count);
   PyObject* choices =
-      all ? rabbet_py_algorithms(contexts, algorithms, count, true) : NULL;
+      all ? py_algorithms(contexts, algorithms, count, true) : NULL;
   PyObject* result =
       choices ? PyObject_CallMethod(user_data, "_report", "OO", all, choices)
               : NULL;
@@ -243,17 +242,17 @@ static rabbet_status_t rabbet_py_report_algorithms(
   return status;
 }
 
-static rabbet_algorithm_selector_t rabbet_py_selector(PyObject* selector) {
+static rabbet_algorithm_selector_t py_selector(PyObject* selector) {
   rabbet_algorithm_selector_t result = {0};
   if (Py_IsNone(selector)) return result;
   result.user_data = selector;
-  result.select = rabbet_py_select;
-  result.report = rabbet_py_report_algorithms;
+  result.select = py_select;
+  result.report = py_report_algorithms;
   return result;
 }
 
 // build(network, config, monitor, selector) -> (IHostMemory, text, json)
-static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
+static PyObject* py_build(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *network_object, *config_object, *monitor, *selector = Py_None;
   if (!PyArg_ParseTuple(args, "OOO|O", &network_object, &config_object,
@@ -274,7 +273,7 @@ static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
   }
   rabbet_py_progress_t progress = {.monitor = monitor};
   rabbet_builder_config_set_progress(config, rabbet_py_progress(&progress));
-  rabbet_builder_config_set_selector(config, rabbet_py_selector(selector));
+  rabbet_builder_config_set_selector(config, py_selector(selector));
   void* data = NULL;
   size_t size = 0;
   rabbet_build_report_t* report = NULL;
@@ -294,21 +293,21 @@ static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
   } else if (!rabbet_is_ok(status)) {
     rabbet_py_raise(status);
   } else {
-    result = rabbet_py_build_result(data, size, report);
+    result = py_build_result(data, size, report);
   }
   rabbet_build_report_destroy(report);
   return result;
 }
 
-static PyMethodDef rabbet_py_builder_functions[] = {
-    {"build", rabbet_py_build, METH_VARARGS, NULL},
+static PyMethodDef py_builder_functions[] = {
+    {"build", py_build, METH_VARARGS, NULL},
     {NULL},
 };
 
 int rabbet_py_add_build(PyObject* module) {
-  if (rabbet_py_add_type(module, "IHostMemory", &rabbet_py_host_memory_spec,
+  if (rabbet_py_add_type(module, "IHostMemory", &py_host_memory_spec,
                          &rabbet_py_types.host_memory)) {
     return -1;
   }
-  return PyModule_AddFunctions(module, rabbet_py_builder_functions);
+  return PyModule_AddFunctions(module, py_builder_functions);
 }

@@ -5,21 +5,21 @@
 
 // ---- Profile ---------------------------------------------------------------
 
-static void rabbet_py_release_profile(void* pointer) {
+static void py_release_profile(void* pointer) {
   rabbet_profile_release(pointer);
 }
 
-static PyObject* rabbet_py_profile_new(PyTypeObject* type, PyObject* args,
-                                       PyObject* kwargs) {
+static PyObject* py_profile_new(PyTypeObject* type, PyObject* args,
+                                PyObject* kwargs) {
   (void)args, (void)kwargs;
   rabbet_profile_t* profile = NULL;
   rabbet_status_t status =
       rabbet_profile_create(rabbet_allocator_system(), &profile);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_handle_new(type, profile, NULL, rabbet_py_release_profile);
+  return rabbet_py_handle_new(type, profile, NULL, py_release_profile);
 }
 
-static PyObject* rabbet_py_profile_set_shape(PyObject* self, PyObject* args) {
+static PyObject* py_profile_set_shape(PyObject* self, PyObject* args) {
   RABBET_PY_LOCK(self);
   const char* input = NULL;
   PyObject *low = NULL, *opt = NULL, *high = NULL;
@@ -34,14 +34,14 @@ static PyObject* rabbet_py_profile_set_shape(PyObject* self, PyObject* args) {
       rabbet_py_pointer(self), input, &dims[0], &dims[1], &dims[2]));
 }
 
-static PyObject* rabbet_py_pack_dims(const rabbet_dims_t* low,
-                                     const rabbet_dims_t* opt,
-                                     const rabbet_dims_t* high) {
+static PyObject* py_pack_dims(const rabbet_dims_t* low,
+                              const rabbet_dims_t* opt,
+                              const rabbet_dims_t* high) {
   return Py_BuildValue("(NNN)", rabbet_py_from_dims(low),
                        rabbet_py_from_dims(opt), rabbet_py_from_dims(high));
 }
 
-static PyObject* rabbet_py_profile_shape(PyObject* self, PyObject* name) {
+static PyObject* py_profile_shape(PyObject* self, PyObject* name) {
   RABBET_PY_LOCK(self);
   const char* input = NULL;
   if (rabbet_py_to_text(name, "input", false, &input)) return NULL;
@@ -49,11 +49,10 @@ static PyObject* rabbet_py_profile_shape(PyObject* self, PyObject* name) {
   rabbet_status_t status =
       rabbet_profile_shape(rabbet_py_pointer(self), input, &low, &opt, &high);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_pack_dims(&low, &opt, &high);
+  return py_pack_dims(&low, &opt, &high);
 }
 
-static int rabbet_py_read_values(PyObject* object, size_t count,
-                                 int64_t* values) {
+static int py_read_values(PyObject* object, size_t count, int64_t* values) {
   for (size_t i = 0; i < count; ++i) {
     PyObject* item = PySequence_GetItem(object, (Py_ssize_t)i);
     int failed =
@@ -65,7 +64,7 @@ static int rabbet_py_read_values(PyObject* object, size_t count,
 }
 
 // set_values(input, [min..., opt..., max...])
-static PyObject* rabbet_py_profile_set_values(PyObject* self, PyObject* args) {
+static PyObject* py_profile_set_values(PyObject* self, PyObject* args) {
   RABBET_PY_LOCK(self);
   const char* input = NULL;
   PyObject* object = NULL;
@@ -76,7 +75,7 @@ static PyObject* rabbet_py_profile_set_values(PyObject* self, PyObject* args) {
   int64_t* values = PyMem_Calloc(count ? count : 1, 3 * sizeof(*values));
   if (!values) return PyErr_NoMemory();
   PyObject* result = NULL;
-  if (!rabbet_py_read_values(object, 3 * count, values)) {
+  if (!py_read_values(object, 3 * count, values)) {
     result = rabbet_py_none_or_raise(
         rabbet_profile_set_values(rabbet_py_pointer(self), input, values,
                                   values + count, values + 2 * count, count));
@@ -85,13 +84,13 @@ static PyObject* rabbet_py_profile_set_values(PyObject* self, PyObject* args) {
   return result;
 }
 
-static PyObject* rabbet_py_ints(const int64_t* values, size_t count) {
+static PyObject* py_ints(const int64_t* values, size_t count) {
   rabbet_attr_t attr = {
       .type = RABBET_ATTR_INTS, .data = values, .count = count};
   return rabbet_py_from_attr(&attr);
 }
 
-static PyObject* rabbet_py_profile_values(PyObject* self, PyObject* name) {
+static PyObject* py_profile_values(PyObject* self, PyObject* name) {
   RABBET_PY_LOCK(self);
   const char* input = NULL;
   if (rabbet_py_to_text(name, "input", false, &input)) return NULL;
@@ -100,40 +99,40 @@ static PyObject* rabbet_py_profile_values(PyObject* self, PyObject* name) {
   rabbet_status_t status = rabbet_profile_values(rabbet_py_pointer(self), input,
                                                  &low, &opt, &high, &count);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return Py_BuildValue("(NNN)", rabbet_py_ints(low, count),
-                       rabbet_py_ints(opt, count), rabbet_py_ints(high, count));
+  return Py_BuildValue("(NNN)", py_ints(low, count), py_ints(opt, count),
+                       py_ints(high, count));
 }
 
-static PyMethodDef rabbet_py_profile_methods[] = {
-    {"_set_shape", rabbet_py_profile_set_shape, METH_VARARGS, NULL},
-    {"_shape", rabbet_py_profile_shape, METH_O, NULL},
-    {"_set_values", rabbet_py_profile_set_values, METH_VARARGS, NULL},
-    {"_values", rabbet_py_profile_values, METH_O, NULL},
+static PyMethodDef py_profile_methods[] = {
+    {"_set_shape", py_profile_set_shape, METH_VARARGS, NULL},
+    {"_shape", py_profile_shape, METH_O, NULL},
+    {"_set_values", py_profile_set_values, METH_VARARGS, NULL},
+    {"_values", py_profile_values, METH_O, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_profile_slots[] = {
+static PyType_Slot py_profile_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, rabbet_py_profile_new},
-    {Py_tp_methods, rabbet_py_profile_methods},
+    {Py_tp_new, py_profile_new},
+    {Py_tp_methods, py_profile_methods},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_profile_spec = {
+static PyType_Spec py_profile_spec = {
     .name = "rabbet._rabbet.Profile",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = rabbet_py_profile_slots,
+    .slots = py_profile_slots,
 };
 
 // ---- Timing cache ----------------------------------------------------------
 
-static void rabbet_py_release_timing_cache(void* pointer) {
+static void py_release_timing_cache(void* pointer) {
   rabbet_timing_cache_release(pointer);
 }
 
-static PyObject* rabbet_py_timing_cache_new(PyTypeObject* type, PyObject* args,
-                                            PyObject* kwargs) {
+static PyObject* py_timing_cache_new(PyTypeObject* type, PyObject* args,
+                                     PyObject* kwargs) {
   (void)kwargs;
   const char* data = NULL;
   Py_ssize_t size = 0;
@@ -142,39 +141,36 @@ static PyObject* rabbet_py_timing_cache_new(PyTypeObject* type, PyObject* args,
   rabbet_status_t status = rabbet_timing_cache_create(
       data, (size_t)size, rabbet_allocator_system(), &cache);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_handle_new(type, cache, NULL,
-                              rabbet_py_release_timing_cache);
+  return rabbet_py_handle_new(type, cache, NULL, py_release_timing_cache);
 }
 
-static void rabbet_py_release_bytes(void* data) {
+static void py_release_bytes(void* data) {
   rabbet_free(rabbet_allocator_system(), data);
 }
 
-static PyObject* rabbet_py_timing_cache_serialize(PyObject* self,
-                                                  PyObject* none) {
+static PyObject* py_timing_cache_serialize(PyObject* self, PyObject* none) {
   (void)none;
   void* data = NULL;
   size_t size = 0;
   rabbet_status_t status = rabbet_timing_cache_serialize(
       rabbet_py_pointer(self), rabbet_allocator_system(), &data, &size);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_host_memory(data, size, NULL, rabbet_py_release_bytes);
+  return rabbet_py_host_memory(data, size, NULL, py_release_bytes);
 }
 
-static PyObject* rabbet_py_timing_cache_combine(PyObject* self,
-                                                PyObject* other) {
+static PyObject* py_timing_cache_combine(PyObject* self, PyObject* other) {
   void* cache = rabbet_py_handle_get(other, rabbet_py_types.timing_cache);
   if (!cache) return NULL;
   return rabbet_py_none_or_raise(
       rabbet_timing_cache_combine(rabbet_py_pointer(self), cache));
 }
 
-static Py_ssize_t rabbet_py_timing_cache_count(PyObject* self) {
+static Py_ssize_t py_timing_cache_count(PyObject* self) {
   return (Py_ssize_t)rabbet_timing_cache_count(rabbet_py_pointer(self));
 }
 
 // [(high, low), ...]
-static PyObject* rabbet_py_timing_cache_keys(PyObject* self, PyObject* none) {
+static PyObject* py_timing_cache_keys(PyObject* self, PyObject* none) {
   (void)none;
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_timing_key_t* keys = NULL;
@@ -193,7 +189,7 @@ static PyObject* rabbet_py_timing_cache_keys(PyObject* self, PyObject* none) {
 }
 
 // query(high, low) -> (microseconds, workspace)
-static PyObject* rabbet_py_timing_cache_query(PyObject* self, PyObject* args) {
+static PyObject* py_timing_cache_query(PyObject* self, PyObject* args) {
   unsigned long long high = 0, low = 0;
   if (!PyArg_ParseTuple(args, "KK", &high, &low)) return NULL;
   rabbet_timing_value_t value;
@@ -204,7 +200,7 @@ static PyObject* rabbet_py_timing_cache_query(PyObject* self, PyObject* args) {
 }
 
 // update(high, low, microseconds, workspace)
-static PyObject* rabbet_py_timing_cache_update(PyObject* self, PyObject* args) {
+static PyObject* py_timing_cache_update(PyObject* self, PyObject* args) {
   unsigned long long high = 0, low = 0, workspace = 0;
   double us = 0;
   if (!PyArg_ParseTuple(args, "KKdK", &high, &low, &us, &workspace)) {
@@ -215,14 +211,14 @@ static PyObject* rabbet_py_timing_cache_update(PyObject* self, PyObject* args) {
       (rabbet_timing_value_t){us, workspace}));
 }
 
-static PyObject* rabbet_py_timing_cache_reset(PyObject* self, PyObject* none) {
+static PyObject* py_timing_cache_reset(PyObject* self, PyObject* none) {
   (void)none;
   rabbet_timing_cache_reset(rabbet_py_pointer(self));
   Py_RETURN_NONE;
 }
 
-static rabbet_status_t rabbet_py_timing_cache_load_file(const char* path,
-                                                        void* cache) {
+static rabbet_status_t py_timing_cache_load_file(const char* path,
+                                                 void* cache) {
   rabbet_timing_cache_t* loaded = NULL;
   rabbet_status_t status =
       rabbet_timing_cache_load(path, rabbet_allocator_system(), &loaded);
@@ -231,56 +227,56 @@ static rabbet_status_t rabbet_py_timing_cache_load_file(const char* path,
   return status;
 }
 
-static PyObject* rabbet_py_timing_cache_load(PyObject* self, PyObject* path) {
+static PyObject* py_timing_cache_load(PyObject* self, PyObject* path) {
   return rabbet_py_with_path(path, rabbet_py_pointer(self),
-                             rabbet_py_timing_cache_load_file);
+                             py_timing_cache_load_file);
 }
 
-static rabbet_status_t rabbet_py_timing_cache_save_file(const char* path,
-                                                        void* cache) {
+static rabbet_status_t py_timing_cache_save_file(const char* path,
+                                                 void* cache) {
   return rabbet_timing_cache_save(cache, path, rabbet_allocator_system());
 }
 
-static PyObject* rabbet_py_timing_cache_save(PyObject* self, PyObject* path) {
+static PyObject* py_timing_cache_save(PyObject* self, PyObject* path) {
   return rabbet_py_with_path(path, rabbet_py_pointer(self),
-                             rabbet_py_timing_cache_save_file);
+                             py_timing_cache_save_file);
 }
 
-static PyMethodDef rabbet_py_timing_cache_methods[] = {
-    {"_load", rabbet_py_timing_cache_load, METH_O, NULL},
-    {"_save", rabbet_py_timing_cache_save, METH_O, NULL},
-    {"_keys", rabbet_py_timing_cache_keys, METH_NOARGS, NULL},
-    {"_query", rabbet_py_timing_cache_query, METH_VARARGS, NULL},
-    {"_update", rabbet_py_timing_cache_update, METH_VARARGS, NULL},
-    {"_reset", rabbet_py_timing_cache_reset, METH_NOARGS, NULL},
-    {"_serialize", rabbet_py_timing_cache_serialize, METH_NOARGS, NULL},
-    {"_combine", rabbet_py_timing_cache_combine, METH_O, NULL},
+static PyMethodDef py_timing_cache_methods[] = {
+    {"_load", py_timing_cache_load, METH_O, NULL},
+    {"_save", py_timing_cache_save, METH_O, NULL},
+    {"_keys", py_timing_cache_keys, METH_NOARGS, NULL},
+    {"_query", py_timing_cache_query, METH_VARARGS, NULL},
+    {"_update", py_timing_cache_update, METH_VARARGS, NULL},
+    {"_reset", py_timing_cache_reset, METH_NOARGS, NULL},
+    {"_serialize", py_timing_cache_serialize, METH_NOARGS, NULL},
+    {"_combine", py_timing_cache_combine, METH_O, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_timing_cache_slots[] = {
+static PyType_Slot py_timing_cache_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, rabbet_py_timing_cache_new},
-    {Py_tp_methods, rabbet_py_timing_cache_methods},
-    {Py_sq_length, rabbet_py_timing_cache_count},
+    {Py_tp_new, py_timing_cache_new},
+    {Py_tp_methods, py_timing_cache_methods},
+    {Py_sq_length, py_timing_cache_count},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_timing_cache_spec = {
+static PyType_Spec py_timing_cache_spec = {
     .name = "rabbet._rabbet.TimingCache",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = rabbet_py_timing_cache_slots,
+    .slots = py_timing_cache_slots,
 };
 
 // ---- Configuration ---------------------------------------------------------
 
-static void rabbet_py_release_config(void* pointer) {
+static void py_release_config(void* pointer) {
   rabbet_builder_config_release(pointer);
 }
 
-static PyObject* rabbet_py_config_new(PyTypeObject* type, PyObject* args,
-                                      PyObject* kwargs) {
+static PyObject* py_config_new(PyTypeObject* type, PyObject* args,
+                               PyObject* kwargs) {
   (void)kwargs;
   PyObject* logger = Py_None;
   if (!PyArg_ParseTuple(args, "|O", &logger)) return NULL;
@@ -290,10 +286,10 @@ static PyObject* rabbet_py_config_new(PyTypeObject* type, PyObject* args,
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   rabbet_builder_config_set_logger(config, rabbet_py_logger(logger));
   return rabbet_py_guarded(
-      rabbet_py_handle_new(type, config, logger, rabbet_py_release_config));
+      rabbet_py_handle_new(type, config, logger, py_release_config));
 }
 
-static PyObject* rabbet_py_config_set(PyObject* self, PyObject* args) {
+static PyObject* py_config_set(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "configuration")) return NULL;
   int option = 0;
@@ -303,7 +299,7 @@ static PyObject* rabbet_py_config_set(PyObject* self, PyObject* args) {
       rabbet_builder_config_set(rabbet_py_pointer(self), option, value));
 }
 
-static PyObject* rabbet_py_config_get(PyObject* self, PyObject* option) {
+static PyObject* py_config_get(PyObject* self, PyObject* option) {
   RABBET_PY_HOLD(self);
   long number = PyLong_AsLong(option);
   if (PyErr_Occurred()) return NULL;
@@ -311,7 +307,7 @@ static PyObject* rabbet_py_config_get(PyObject* self, PyObject* option) {
       rabbet_py_pointer(self), (rabbet_builder_option_t)number));
 }
 
-static PyObject* rabbet_py_config_set_device(PyObject* self, PyObject* name) {
+static PyObject* py_config_set_device(PyObject* self, PyObject* name) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "configuration")) return NULL;
   const char* device = NULL;
@@ -320,18 +316,19 @@ static PyObject* rabbet_py_config_set_device(PyObject* self, PyObject* name) {
       rabbet_builder_config_set_device(rabbet_py_pointer(self), device));
 }
 
-static PyObject* rabbet_py_config_device(PyObject* self, PyObject* none) {
+static PyObject* py_config_device(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   (void)none;
   return rabbet_py_text_or_none(
       rabbet_builder_config_device(rabbet_py_pointer(self)));
 }
 
-typedef rabbet_status_t (*rabbet_py_set_names_t)(
-    rabbet_builder_config_t* config, const char* const* names, size_t count);
+typedef rabbet_status_t (*py_set_names_t)(rabbet_builder_config_t* config,
+                                          const char* const* names,
+                                          size_t count);
 
-static PyObject* rabbet_py_config_set_names(PyObject* self, PyObject* list,
-                                            rabbet_py_set_names_t set) {
+static PyObject* py_config_set_names(PyObject* self, PyObject* list,
+                                     py_set_names_t set) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "configuration")) return NULL;
   Py_ssize_t count = PyList_Size(list);
@@ -350,18 +347,17 @@ static PyObject* rabbet_py_config_set_names(PyObject* self, PyObject* list,
   return result;
 }
 
-static PyObject* rabbet_py_config_set_libraries(PyObject* self,
-                                                PyObject* list) {
-  return rabbet_py_config_set_names(self, list,
-                                    rabbet_builder_config_set_plugin_libraries);
+static PyObject* py_config_set_libraries(PyObject* self, PyObject* list) {
+  return py_config_set_names(self, list,
+                             rabbet_builder_config_set_plugin_libraries);
 }
 
-static PyObject* rabbet_py_config_set_modules(PyObject* self, PyObject* list) {
-  return rabbet_py_config_set_names(self, list,
-                                    rabbet_builder_config_set_source_modules);
+static PyObject* py_config_set_modules(PyObject* self, PyObject* list) {
+  return py_config_set_names(self, list,
+                             rabbet_builder_config_set_source_modules);
 }
 
-static PyObject* rabbet_py_config_names(
+static PyObject* py_config_names(
     PyObject* self,
     const char* (*get)(const rabbet_builder_config_t*, size_t)) {
   RABBET_PY_HOLD(self);
@@ -375,17 +371,17 @@ static PyObject* rabbet_py_config_names(
   return list;
 }
 
-static PyObject* rabbet_py_config_libraries(PyObject* self, PyObject* none) {
+static PyObject* py_config_libraries(PyObject* self, PyObject* none) {
   (void)none;
-  return rabbet_py_config_names(self, rabbet_builder_config_plugin_library);
+  return py_config_names(self, rabbet_builder_config_plugin_library);
 }
 
-static PyObject* rabbet_py_config_modules(PyObject* self, PyObject* none) {
+static PyObject* py_config_modules(PyObject* self, PyObject* none) {
   (void)none;
-  return rabbet_py_config_names(self, rabbet_builder_config_source_module);
+  return py_config_names(self, rabbet_builder_config_source_module);
 }
 
-static PyObject* rabbet_py_config_add_profile(PyObject* self, PyObject* other) {
+static PyObject* py_config_add_profile(PyObject* self, PyObject* other) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "configuration")) return NULL;
   void* profile = rabbet_py_handle_get(other, rabbet_py_types.profile);
@@ -394,15 +390,14 @@ static PyObject* rabbet_py_config_add_profile(PyObject* self, PyObject* other) {
       rabbet_builder_config_add_profile(rabbet_py_pointer(self), profile));
 }
 
-static PyObject* rabbet_py_config_profile_count(PyObject* self,
-                                                PyObject* none) {
+static PyObject* py_config_profile_count(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   (void)none;
   return PyLong_FromSize_t(
       rabbet_builder_config_profile_count(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_config_set_cache(PyObject* self, PyObject* other) {
+static PyObject* py_config_set_cache(PyObject* self, PyObject* other) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "configuration")) return NULL;
   void* cache = NULL;
@@ -414,42 +409,42 @@ static PyObject* rabbet_py_config_set_cache(PyObject* self, PyObject* other) {
   Py_RETURN_NONE;
 }
 
-static PyMethodDef rabbet_py_config_methods[] = {
-    {"_set", rabbet_py_config_set, METH_VARARGS, NULL},
-    {"_get", rabbet_py_config_get, METH_O, NULL},
-    {"_set_device", rabbet_py_config_set_device, METH_O, NULL},
-    {"_device", rabbet_py_config_device, METH_NOARGS, NULL},
-    {"_add_profile", rabbet_py_config_add_profile, METH_O, NULL},
-    {"_profile_count", rabbet_py_config_profile_count, METH_NOARGS, NULL},
-    {"_set_timing_cache", rabbet_py_config_set_cache, METH_O, NULL},
-    {"_set_libraries", rabbet_py_config_set_libraries, METH_O, NULL},
-    {"_libraries", rabbet_py_config_libraries, METH_NOARGS, NULL},
-    {"_set_modules", rabbet_py_config_set_modules, METH_O, NULL},
-    {"_modules", rabbet_py_config_modules, METH_NOARGS, NULL},
+static PyMethodDef py_config_methods[] = {
+    {"_set", py_config_set, METH_VARARGS, NULL},
+    {"_get", py_config_get, METH_O, NULL},
+    {"_set_device", py_config_set_device, METH_O, NULL},
+    {"_device", py_config_device, METH_NOARGS, NULL},
+    {"_add_profile", py_config_add_profile, METH_O, NULL},
+    {"_profile_count", py_config_profile_count, METH_NOARGS, NULL},
+    {"_set_timing_cache", py_config_set_cache, METH_O, NULL},
+    {"_set_libraries", py_config_set_libraries, METH_O, NULL},
+    {"_libraries", py_config_libraries, METH_NOARGS, NULL},
+    {"_set_modules", py_config_set_modules, METH_O, NULL},
+    {"_modules", py_config_modules, METH_NOARGS, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_config_slots[] = {
+static PyType_Slot py_config_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, rabbet_py_config_new},
-    {Py_tp_methods, rabbet_py_config_methods},
+    {Py_tp_new, py_config_new},
+    {Py_tp_methods, py_config_methods},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_config_spec = {
+static PyType_Spec py_config_spec = {
     .name = "rabbet._rabbet.BuilderConfig",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = rabbet_py_config_slots,
+    .slots = py_config_slots,
 };
 
 int rabbet_py_add_builder(PyObject* module) {
-  if (rabbet_py_add_type(module, "Profile", &rabbet_py_profile_spec,
+  if (rabbet_py_add_type(module, "Profile", &py_profile_spec,
                          &rabbet_py_types.profile) ||
-      rabbet_py_add_type(module, "TimingCache", &rabbet_py_timing_cache_spec,
+      rabbet_py_add_type(module, "TimingCache", &py_timing_cache_spec,
                          &rabbet_py_types.timing_cache)) {
     return -1;
   }
-  return rabbet_py_add_type(module, "BuilderConfig", &rabbet_py_config_spec,
+  return rabbet_py_add_type(module, "BuilderConfig", &py_config_spec,
                             &rabbet_py_types.config);
 }

@@ -5,7 +5,7 @@
 
 // A callback cannot return an error here: it is printed, as from __del__. An
 // interrupt (Ctrl-C) is sent again, for what runs next.
-static void rabbet_py_unraisable(PyObject* result, PyObject* where) {
+static void py_unraisable(PyObject* result, PyObject* where) {
   if (!result && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     PyErr_Clear();
     PyErr_SetInterrupt();
@@ -15,8 +15,8 @@ static void rabbet_py_unraisable(PyObject* result, PyObject* where) {
   Py_XDECREF(result);
 }
 
-static void rabbet_py_log(void* user_data, rabbet_severity_t severity,
-                          const char* message) {
+static void py_log(void* user_data, rabbet_severity_t severity,
+                   const char* message) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* error = rabbet_py_error_take();
@@ -25,7 +25,7 @@ static void rabbet_py_log(void* user_data, rabbet_severity_t severity,
                                                 (int)severity, text)
                           : NULL;
   Py_XDECREF(text);
-  rabbet_py_unraisable(result, user_data);
+  py_unraisable(result, user_data);
   rabbet_py_error_restore(error);
   PyGILState_Release(gil);
 }
@@ -34,7 +34,7 @@ rabbet_logger_t rabbet_py_logger(PyObject* logger) {
   rabbet_logger_t result = {0};
   if (!logger || Py_IsNone(logger)) return result;
   result.user_data = logger;
-  result.log = rabbet_py_log;
+  result.log = py_log;
   result.verbosity = RABBET_SEVERITY_VERBOSE;
   PyObject* least = PyObject_GetAttrString(logger, "min_severity");
   if (least) {
@@ -49,7 +49,7 @@ rabbet_logger_t rabbet_py_logger(PyObject* logger) {
 _Thread_local PyObject* rabbet_py_callback_error;
 
 // Keeps the current exception for the end of the run; the first one counts.
-static void rabbet_py_defer_error(PyObject* result) {
+static void py_defer_error(PyObject* result) {
   Py_XDECREF(result);
   if (!PyErr_Occurred()) return;
   PyObject* error =
@@ -70,8 +70,8 @@ PyObject* rabbet_py_run_result(rabbet_status_t status) {
   return NULL;
 }
 
-static void rabbet_py_report_time(void* user_data, const char* layer,
-                                  float milliseconds) {
+static void py_report_time(void* user_data, const char* layer,
+                           float milliseconds) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* name = rabbet_py_message(layer);
   PyObject* result = name
@@ -79,7 +79,7 @@ static void rabbet_py_report_time(void* user_data, const char* layer,
                                                "Od", name, (double)milliseconds)
                          : NULL;
   Py_XDECREF(name);
-  rabbet_py_defer_error(result);
+  py_defer_error(result);
   PyGILState_Release(gil);
 }
 
@@ -87,15 +87,14 @@ rabbet_profiler_t rabbet_py_profiler(PyObject* profiler) {
   rabbet_profiler_t result = {0};
   if (!profiler || Py_IsNone(profiler)) return result;
   result.user_data = profiler;
-  result.report = rabbet_py_report_time;
+  result.report = py_report_time;
   return result;
 }
 
 // ---- Output allocators -----------------------------------------------------
 
-static void* rabbet_py_reallocate(void* user_data, const char* name,
-                                  void* current, size_t size, size_t alignment,
-                                  void* stream) {
+static void* py_reallocate(void* user_data, const char* name, void* current,
+                           size_t size, size_t alignment, void* stream) {
   PyGILState_STATE gil = PyGILState_Ensure();
   // The object's base class maps this on whichever method the user wrote.
   PyObject* result = PyObject_CallMethod(
@@ -103,20 +102,20 @@ static void* rabbet_py_reallocate(void* user_data, const char* name,
       (unsigned long long)(uintptr_t)current, (unsigned long long)size,
       (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
   void* address = result ? PyLong_AsVoidPtr(result) : NULL;
-  rabbet_py_defer_error(result);
+  py_defer_error(result);
   PyGILState_Release(gil);
   return address;
 }
 
-static void rabbet_py_notify_shape(void* user_data, const char* name,
-                                   const rabbet_dims_t* dims) {
+static void py_notify_shape(void* user_data, const char* name,
+                            const rabbet_dims_t* dims) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* shape = rabbet_py_from_dims(dims);
   PyObject* result = shape ? PyObject_CallMethod(user_data, "_rabbet_notify",
                                                  "sO", name, shape)
                            : NULL;
   Py_XDECREF(shape);
-  rabbet_py_defer_error(result);
+  py_defer_error(result);
   PyGILState_Release(gil);
 }
 
@@ -124,35 +123,34 @@ rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator) {
   rabbet_output_allocator_t result = {0};
   if (!allocator || Py_IsNone(allocator)) return result;
   result.user_data = allocator;
-  result.reallocate = rabbet_py_reallocate;
-  result.notify_shape = rabbet_py_notify_shape;
+  result.reallocate = py_reallocate;
+  result.notify_shape = py_notify_shape;
   return result;
 }
 
 // ---- Memory of the device ---------------------------------------------------
 
-static void* rabbet_py_allocate(void* user_data, size_t size, size_t alignment,
-                                void* stream) {
+static void* py_allocate(void* user_data, size_t size, size_t alignment,
+                         void* stream) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* result = PyObject_CallMethod(
       user_data, "_rabbet_allocate", "KKK", (unsigned long long)size,
       (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
   void* address = result ? PyLong_AsVoidPtr(result) : NULL;
-  rabbet_py_defer_error(result);
+  py_defer_error(result);
   PyGILState_Release(gil);
   return address;
 }
 
 // Also where nobody can be told of an exception any more.
-static void rabbet_py_free(void* user_data, void* memory, void* stream) {
+static void py_free(void* user_data, void* memory, void* stream) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* error = rabbet_py_error_take();
-  rabbet_py_unraisable(
-      PyObject_CallMethod(user_data, "_rabbet_deallocate", "KK",
-                          (unsigned long long)(uintptr_t)memory,
-                          (unsigned long long)(uintptr_t)stream),
-      user_data);
+  py_unraisable(PyObject_CallMethod(user_data, "_rabbet_deallocate", "KK",
+                                    (unsigned long long)(uintptr_t)memory,
+                                    (unsigned long long)(uintptr_t)stream),
+                user_data);
   rabbet_py_error_restore(error);
   PyGILState_Release(gil);
 }
@@ -161,15 +159,15 @@ rabbet_device_allocator_t rabbet_py_device_allocator(PyObject* allocator) {
   rabbet_device_allocator_t result = {0};
   if (!allocator || Py_IsNone(allocator)) return result;
   result.user_data = allocator;
-  result.allocate = rabbet_py_allocate;
-  result.free = rabbet_py_free;
+  result.allocate = py_allocate;
+  result.free = py_free;
   return result;
 }
 
 // ---- Debug tensors ---------------------------------------------------------
 
-static void rabbet_py_process_debug(void* user_data,
-                                    const rabbet_debug_tensor_t* tensor) {
+static void py_process_debug(void* user_data,
+                             const rabbet_debug_tensor_t* tensor) {
   PyGILState_STATE gil = PyGILState_Ensure();
   // After an exception the rest of the run is not shown.
   if (!rabbet_py_callback_error) {
@@ -179,7 +177,7 @@ static void rabbet_py_process_debug(void* user_data,
         rabbet_py_dtype(tensor->dtype), rabbet_py_from_dims(&tensor->dims),
         rabbet_py_message(tensor->name),
         (unsigned long long)(uintptr_t)tensor->stream);
-    rabbet_py_defer_error(result);
+    py_defer_error(result);
   }
   PyGILState_Release(gil);
 }
@@ -188,14 +186,14 @@ rabbet_debug_listener_t rabbet_py_debug_listener(PyObject* listener) {
   rabbet_debug_listener_t result = {0};
   if (!listener || Py_IsNone(listener)) return result;
   result.user_data = listener;
-  result.process = rabbet_py_process_debug;
+  result.process = py_process_debug;
   return result;
 }
 
 // ---- Progress --------------------------------------------------------------
 
 // Keeps the first exception; the build is stopped and it is raised after.
-static void rabbet_py_keep_error(rabbet_py_progress_t* progress) {
+static void py_keep_error(rabbet_py_progress_t* progress) {
   if (!PyErr_Occurred()) return;
   rabbet_status_t status = rabbet_py_status_from_exception();
   PyObject* error = rabbet_py_exception_from_status(status);
@@ -206,56 +204,56 @@ static void rabbet_py_keep_error(rabbet_py_progress_t* progress) {
   }
 }
 
-static bool rabbet_py_monitored(const rabbet_py_progress_t* progress) {
+static bool py_monitored(const rabbet_py_progress_t* progress) {
   return !Py_IsNone(progress->monitor) && !progress->error;
 }
 
-static void rabbet_py_phase_start(void* user_data, const char* phase,
-                                  const char* parent, int32_t steps) {
+static void py_phase_start(void* user_data, const char* phase,
+                           const char* parent, int32_t steps) {
   rabbet_py_progress_t* progress = user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
-  if (rabbet_py_monitored(progress)) {
+  if (py_monitored(progress)) {
     Py_XDECREF(PyObject_CallMethod(progress->monitor, "phase_start", "szi",
                                    phase, parent, (int)steps));
-    rabbet_py_keep_error(progress);
+    py_keep_error(progress);
   }
   PyGILState_Release(gil);
 }
 
-static bool rabbet_py_step(void* user_data, const char* phase, int32_t step) {
+static bool py_step(void* user_data, const char* phase, int32_t step) {
   rabbet_py_progress_t* progress = user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
   bool go_on = PyErr_CheckSignals() == 0;
-  if (go_on && rabbet_py_monitored(progress)) {
+  if (go_on && py_monitored(progress)) {
     PyObject* result = PyObject_CallMethod(progress->monitor, "step_complete",
                                            "si", phase, (int)step);
     // A monitor that returns nothing does not mean to stop.
     go_on = result && (Py_IsNone(result) || PyObject_IsTrue(result) == 1);
     Py_XDECREF(result);
   }
-  rabbet_py_keep_error(progress);
+  py_keep_error(progress);
   if (progress->error) go_on = false;
   PyGILState_Release(gil);
   return go_on;
 }
 
 // Only signals: what a monitor thinks is asked by steps.
-static bool rabbet_py_go_on(void* user_data) {
+static bool py_go_on(void* user_data) {
   rabbet_py_progress_t* progress = user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
-  if (PyErr_CheckSignals() != 0) rabbet_py_keep_error(progress);
+  if (PyErr_CheckSignals() != 0) py_keep_error(progress);
   bool go_on = !progress->error;
   PyGILState_Release(gil);
   return go_on;
 }
 
-static void rabbet_py_phase_end(void* user_data, const char* phase) {
+static void py_phase_end(void* user_data, const char* phase) {
   rabbet_py_progress_t* progress = user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
   if (!Py_IsNone(progress->monitor)) {
     Py_XDECREF(
         PyObject_CallMethod(progress->monitor, "phase_finish", "s", phase));
-    rabbet_py_keep_error(progress);
+    py_keep_error(progress);
   }
   PyGILState_Release(gil);
 }
@@ -263,10 +261,10 @@ static void rabbet_py_phase_end(void* user_data, const char* phase) {
 rabbet_progress_t rabbet_py_progress(rabbet_py_progress_t* progress) {
   rabbet_progress_t result = {
       .user_data = progress,
-      .phase_start = rabbet_py_phase_start,
-      .step = rabbet_py_step,
-      .phase_end = rabbet_py_phase_end,
-      .go_on = rabbet_py_go_on,
+      .phase_start = py_phase_start,
+      .step = py_step,
+      .phase_end = py_phase_end,
+      .go_on = py_go_on,
   };
   return result;
 }

@@ -5,7 +5,7 @@
 #include "python/src/rabbet_py.h"
 
 // With its traceback. PyErr_Print would end the process at a SystemExit.
-static void rabbet_py_cli_show(PyObject* exception) {
+static void py_cli_show(PyObject* exception) {
   PyObject* module = PyImport_ImportModule("traceback");
   PyObject* done =
       module ? PyObject_CallMethod(module, "print_exception", "O", exception)
@@ -20,13 +20,13 @@ static void rabbet_py_cli_show(PyObject* exception) {
 
 // A plugin's exception is shown with its traceback, all else by its message, as
 // the program itself does.
-static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
+static void py_cli_report(const char* command, rabbet_status_t status) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* exception = rabbet_py_exception_from_status(status);
   PyObject* traceback = exception ? PyException_GetTraceback(exception) : NULL;
   if (traceback) {
     PySys_WriteStderr("rabbet %s: a plugin raised an exception\n", command);
-    rabbet_py_cli_show(exception);
+    py_cli_show(exception);
   } else if (exception) {
     PySys_FormatStderr("rabbet %s: %S\n", command, exception);
   } else {
@@ -38,7 +38,7 @@ static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
 }
 
 // Runs with the words of `list`, whose encoded forms `keep` holds.
-static PyObject* rabbet_py_cli_run(PyObject* list, PyObject* keep) {
+static PyObject* py_cli_run(PyObject* list, PyObject* keep) {
   Py_ssize_t count = PyList_Size(list);
   char** words = PyMem_Calloc((size_t)count + 1, sizeof(*words));
   if (!words) return PyErr_NoMemory();
@@ -58,7 +58,7 @@ static PyObject* rabbet_py_cli_run(PyObject* list, PyObject* keep) {
   void (*handler)(int) = signal(SIGINT, SIG_DFL);
   int code = 0;
   Py_BEGIN_ALLOW_THREADS;
-  code = rabbet_cli_main((int)count, words, rabbet_py_cli_report);
+  code = rabbet_cli_main((int)count, words, py_cli_report);
   Py_END_ALLOW_THREADS;
   signal(SIGINT, handler);
   PyMem_Free(words);
@@ -66,21 +66,21 @@ static PyObject* rabbet_py_cli_run(PyObject* list, PyObject* keep) {
 }
 
 // cli_main(["rabbet", ...]) -> exit code
-static PyObject* rabbet_py_cli_main(PyObject* module, PyObject* list) {
+static PyObject* py_cli_main(PyObject* module, PyObject* list) {
   (void)module;
   if (!PyList_Check(list)) {
     PyErr_SetString(PyExc_TypeError, "cli_main: expected a list of str");
     return NULL;
   }
   PyObject* keep = PyList_New(0);
-  PyObject* code = keep ? rabbet_py_cli_run(list, keep) : NULL;
+  PyObject* code = keep ? py_cli_run(list, keep) : NULL;
   Py_XDECREF(keep);
   return code;
 }
 
 int rabbet_py_add_command(PyObject* module) {
   static PyMethodDef functions[] = {
-      {"cli_main", rabbet_py_cli_main, METH_O, NULL},
+      {"cli_main", py_cli_main, METH_O, NULL},
       {NULL},
   };
   return PyModule_AddFunctions(module, functions);

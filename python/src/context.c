@@ -5,7 +5,7 @@
 
 #include "python/src/rabbet_py.h"
 
-static void rabbet_py_release_context(void* pointer) {
+static void py_release_context(void* pointer) {
   // A plugin's state holds Python objects: destroy_state takes the GIL itself.
   rabbet_context_destroy(pointer);
 }
@@ -13,7 +13,7 @@ static void rabbet_py_release_context(void* pointer) {
 // A context is for one thread at a time, and not for its own callbacks: until
 // the end of the block it is the caller's, who has RABBET_PY_LOCK. NULL, and an
 // exception is set, if it is not idle.
-static PyObject* rabbet_py_context_claim(PyObject* self) {
+static PyObject* py_context_claim(PyObject* self) {
   rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
   if (handle->busy) {
     return rabbet_py_raise(RABBET_STATUS(
@@ -25,14 +25,14 @@ static PyObject* rabbet_py_context_claim(PyObject* self) {
   return self;
 }
 
-static void rabbet_py_context_give_back(PyObject** claimed) {
+static void py_context_give_back(PyObject** claimed) {
   if (*claimed) ((rabbet_py_handle_t*)*claimed)->busy = false;
 }
 
-#define RABBET_PY_CLAIM(self)                                  \
-  RABBET_PY_LOCK(self);                                        \
-  __attribute__((cleanup(rabbet_py_context_give_back)))        \
-  PyObject* rabbet_py_claimed = rabbet_py_context_claim(self); \
+#define RABBET_PY_CLAIM(self)                                                  \
+  RABBET_PY_LOCK(self);                                                        \
+  __attribute__((cleanup(py_context_give_back))) PyObject* rabbet_py_claimed = \
+      py_context_claim(self);                                                  \
   if (!rabbet_py_claimed) return NULL
 
 PyObject* rabbet_py_from_graph_info(const rabbet_graph_info_t* info) {
@@ -43,7 +43,7 @@ PyObject* rabbet_py_from_graph_info(const rabbet_graph_info_t* info) {
 }
 
 // create_context(type, engine)
-static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
+static PyObject* py_create_context(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *type, *engine_object;
   if (!PyArg_ParseTuple(args, "OO", &type, &engine_object)) return NULL;
@@ -61,13 +61,12 @@ static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
     return NULL;
   }
   PyObject* result = rabbet_py_handle_new((PyTypeObject*)type, context, keep,
-                                          rabbet_py_release_context);
+                                          py_release_context);
   Py_DECREF(keep);
   return result;
 }
 
-static PyObject* rabbet_py_context_set_threads(PyObject* self,
-                                               PyObject* value) {
+static PyObject* py_context_set_threads(PyObject* self, PyObject* value) {
   RABBET_PY_CLAIM(self);
   int64_t threads = 0;
   if (rabbet_py_to_int64(value, "threads", &threads)) {
@@ -79,14 +78,13 @@ static PyObject* rabbet_py_context_set_threads(PyObject* self,
       rabbet_context_set_threads(rabbet_py_pointer(self), (int)threads));
 }
 
-static PyObject* rabbet_py_context_threads(PyObject* self, PyObject* none) {
+static PyObject* py_context_threads(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
   return PyLong_FromLong(rabbet_context_threads(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_context_set_profile(PyObject* self,
-                                               PyObject* value) {
+static PyObject* py_context_set_profile(PyObject* self, PyObject* value) {
   RABBET_PY_CLAIM(self);
   size_t profile = 0;
   if (rabbet_py_to_index(value, "profile", &profile)) {
@@ -96,14 +94,14 @@ static PyObject* rabbet_py_context_set_profile(PyObject* self,
       rabbet_context_set_profile(rabbet_py_pointer(self), profile));
 }
 
-static PyObject* rabbet_py_context_profile(PyObject* self, PyObject* none) {
+static PyObject* py_context_profile(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
   return PyLong_FromSize_t(rabbet_context_profile(rabbet_py_pointer(self)));
 }
 
 // Index of a tensor given by name; -1 with NameError's kin set.
-static Py_ssize_t rabbet_py_find_io(PyObject* self, PyObject* name_object) {
+static Py_ssize_t py_find_io(PyObject* self, PyObject* name_object) {
   const char* name = NULL;
   if (rabbet_py_to_text(name_object, "tensor name", false, &name)) return -1;
   rabbet_context_t* context = rabbet_py_pointer(self);
@@ -117,8 +115,7 @@ static Py_ssize_t rabbet_py_find_io(PyObject* self, PyObject* name_object) {
 
 // After something was set: what the next run needs is prepared once it is
 // known, so that the run can be captured.
-static PyObject* rabbet_py_context_was_set(PyObject* self,
-                                           rabbet_status_t status) {
+static PyObject* py_context_was_set(PyObject* self, rabbet_status_t status) {
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   rabbet_context_t* context = rabbet_py_pointer(self);
   Py_BEGIN_ALLOW_THREADS rabbet_context_prepare_early(context);
@@ -126,7 +123,7 @@ static PyObject* rabbet_py_context_was_set(PyObject* self,
   Py_RETURN_NONE;
 }
 
-static PyObject* rabbet_py_context_prepare(PyObject* self, PyObject* none) {
+static PyObject* py_context_prepare(PyObject* self, PyObject* none) {
   RABBET_PY_CLAIM(self);
   (void)none;
   rabbet_status_t status;
@@ -135,7 +132,7 @@ static PyObject* rabbet_py_context_prepare(PyObject* self, PyObject* none) {
   Py_END_ALLOW_THREADS return rabbet_py_run_result(status);
 }
 
-static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
+static PyObject* py_context_set_shape(PyObject* self, PyObject* args) {
   RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *shape = NULL;
   rabbet_dims_t dims;
@@ -143,16 +140,16 @@ static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
       rabbet_py_to_dims(shape, "shape", &dims)) {
     return NULL;
   }
-  Py_ssize_t io = rabbet_py_find_io(self, name);
+  Py_ssize_t io = py_find_io(self, name);
   if (io < 0) return NULL;
-  return rabbet_py_context_was_set(
+  return py_context_was_set(
       self, rabbet_context_set_input_shape(rabbet_py_pointer(self), (size_t)io,
                                            &dims));
 }
 
-static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
+static PyObject* py_context_shape(PyObject* self, PyObject* name) {
   RABBET_PY_LOCK(self);
-  Py_ssize_t io = rabbet_py_find_io(self, name);
+  Py_ssize_t io = py_find_io(self, name);
   if (io < 0) return NULL;
   rabbet_dims_t dims;
   rabbet_status_t status =
@@ -161,13 +158,13 @@ static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
   return rabbet_py_from_dims(&dims);
 }
 
-static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
+static PyObject* py_context_set_address(PyObject* self, PyObject* args) {
   RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *memory = NULL;
   if (!PyArg_ParseTuple(args, "OO", &name, &memory)) {
     return NULL;
   }
-  Py_ssize_t io = rabbet_py_find_io(self, name);
+  Py_ssize_t io = py_find_io(self, name);
   if (io < 0) return NULL;
   PyObject* number = PyNumber_Index(memory);
   void* address = number ? PyLong_AsVoidPtr(number) : NULL;
@@ -179,22 +176,22 @@ static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
                         "array.ctypes.data or tensor.data_ptr()), got %R",
                         name, memory);
   }
-  return rabbet_py_context_was_set(
+  return py_context_was_set(
       self,
       rabbet_context_set_address(rabbet_py_pointer(self), (size_t)io, address));
 }
 
-static PyObject* rabbet_py_context_address(PyObject* self, PyObject* name) {
+static PyObject* py_context_address(PyObject* self, PyObject* name) {
   RABBET_PY_LOCK(self);
-  Py_ssize_t io = rabbet_py_find_io(self, name);
+  Py_ssize_t io = py_find_io(self, name);
   if (io < 0) return NULL;
   return PyLong_FromVoidPtr(
       rabbet_context_address(rabbet_py_pointer(self), (size_t)io));
 }
 
-static PyObject* rabbet_py_context_bytes(PyObject* self, PyObject* name) {
+static PyObject* py_context_bytes(PyObject* self, PyObject* name) {
   RABBET_PY_LOCK(self);
-  Py_ssize_t io = rabbet_py_find_io(self, name);
+  Py_ssize_t io = py_find_io(self, name);
   if (io < 0) return NULL;
   size_t bytes = 0;
   rabbet_status_t status =
@@ -203,7 +200,7 @@ static PyObject* rabbet_py_context_bytes(PyObject* self, PyObject* name) {
   return PyLong_FromSize_t(bytes);
 }
 
-static PyObject* rabbet_py_missing_list(const rabbet_context_t* context) {
+static PyObject* py_missing_list(const rabbet_context_t* context) {
   PyObject* list = PyList_New(0);
   size_t count = rabbet_engine_io_count(rabbet_context_engine(context));
   for (size_t i = 0; list && i < count; ++i) {
@@ -216,7 +213,7 @@ static PyObject* rabbet_py_missing_list(const rabbet_context_t* context) {
 }
 
 // The indices of inputs that are missing.
-static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
+static PyObject* py_context_infer(PyObject* self, PyObject* none) {
   RABBET_PY_CLAIM(self);
   (void)none;
   int32_t missing = -1;
@@ -226,30 +223,28 @@ static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
   Py_END_ALLOW_THREADS if (!rabbet_is_ok(status) &&
                            missing < 0) return rabbet_py_raise(status);
   rabbet_status_ignore(status);
-  return rabbet_py_missing_list(rabbet_py_pointer(self));
+  return py_missing_list(rabbet_py_pointer(self));
 }
 
-static PyObject* rabbet_py_context_set_allocator(PyObject* self,
-                                                 PyObject* args) {
+static PyObject* py_context_set_allocator(PyObject* self, PyObject* args) {
   RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *object = NULL;
   if (!PyArg_ParseTuple(args, "OO", &name, &object)) {
     return NULL;
   }
-  Py_ssize_t io = rabbet_py_find_io(self, name);
+  Py_ssize_t io = py_find_io(self, name);
   if (io < 0) return NULL;
   return rabbet_py_none_or_raise(rabbet_context_set_output_allocator(
       rabbet_py_pointer(self), (size_t)io, rabbet_py_output_allocator(object)));
 }
 
-static PyObject* rabbet_py_context_set_profiler(PyObject* self,
-                                                PyObject* object) {
+static PyObject* py_context_set_profiler(PyObject* self, PyObject* object) {
   RABBET_PY_CLAIM(self);
   return rabbet_py_none_or_raise(rabbet_context_set_profiler(
       rabbet_py_pointer(self), rabbet_py_profiler(object)));
 }
 
-static PyObject* rabbet_py_context_set_graphs(PyObject* self, PyObject* value) {
+static PyObject* py_context_set_graphs(PyObject* self, PyObject* value) {
   RABBET_PY_CLAIM(self);
   int on = PyObject_IsTrue(value);
   if (on < 0) return NULL;
@@ -257,8 +252,7 @@ static PyObject* rabbet_py_context_set_graphs(PyObject* self, PyObject* value) {
   return Py_NewRef(Py_None);
 }
 
-static PyObject* rabbet_py_context_set_check_finite(PyObject* self,
-                                                    PyObject* value) {
+static PyObject* py_context_set_check_finite(PyObject* self, PyObject* value) {
   RABBET_PY_CLAIM(self);
   int on = PyObject_IsTrue(value);
   if (on < 0) return NULL;
@@ -266,21 +260,20 @@ static PyObject* rabbet_py_context_set_check_finite(PyObject* self,
       rabbet_context_set_check_finite(rabbet_py_pointer(self), on != 0));
 }
 
-static PyObject* rabbet_py_context_checks_finite(PyObject* self,
-                                                 PyObject* none) {
+static PyObject* py_context_checks_finite(PyObject* self, PyObject* none) {
   (void)none;
   RABBET_PY_CLAIM(self);
   return PyBool_FromLong(rabbet_context_checks_finite(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_context_graphs(PyObject* self, PyObject* none) {
+static PyObject* py_context_graphs(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
   return PyBool_FromLong(rabbet_context_graphs(rabbet_py_pointer(self)));
 }
 
 // (steps by graphs, other steps, recordings, replays)
-static PyObject* rabbet_py_context_graph_info(PyObject* self, PyObject* none) {
+static PyObject* py_context_graph_info(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
   rabbet_graph_info_t info = {.struct_size = sizeof(info)};
@@ -288,7 +281,7 @@ static PyObject* rabbet_py_context_graph_info(PyObject* self, PyObject* none) {
   return rabbet_py_from_graph_info(&info);
 }
 
-static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
+static PyObject* py_context_execute(PyObject* self, PyObject* handle) {
   RABBET_PY_CLAIM(self);
   int64_t number = 0;
   if (rabbet_py_to_int64(handle, "stream handle", &number)) {
@@ -305,7 +298,7 @@ static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
   return rabbet_py_run_result(status);
 }
 
-static PyObject* rabbet_py_context_check(PyObject* self, PyObject* handle) {
+static PyObject* py_context_check(PyObject* self, PyObject* handle) {
   RABBET_PY_CLAIM(self);
   int64_t number = 0;
   if (rabbet_py_to_int64(handle, "stream handle", &number)) return NULL;
@@ -319,19 +312,18 @@ static PyObject* rabbet_py_context_check(PyObject* self, PyObject* handle) {
 // ---- Memory
 
 // set_memory(address, size)
-static PyObject* rabbet_py_context_set_memory(PyObject* self, PyObject* args) {
+static PyObject* py_context_set_memory(PyObject* self, PyObject* args) {
   RABBET_PY_CLAIM(self);
   unsigned long long address = 0, size = 0;
   if (!PyArg_ParseTuple(args, "KK", &address, &size)) {
     return NULL;
   }
-  return rabbet_py_context_was_set(
+  return py_context_was_set(
       self, rabbet_context_set_memory(rabbet_py_pointer(self),
                                       (void*)(uintptr_t)address, (size_t)size));
 }
 
-static PyObject* rabbet_py_context_memory_bytes(PyObject* self,
-                                                PyObject* none) {
+static PyObject* py_context_memory_bytes(PyObject* self, PyObject* none) {
   RABBET_PY_CLAIM(self);
   (void)none;
   size_t bytes = 0;
@@ -344,8 +336,8 @@ static PyObject* rabbet_py_context_memory_bytes(PyObject* self,
 }
 
 // A context keeps (engine, allocator): it calls the allocator when it goes.
-static PyObject* rabbet_py_context_set_device_allocator(PyObject* self,
-                                                        PyObject* object) {
+static PyObject* py_context_set_device_allocator(PyObject* self,
+                                                 PyObject* object) {
   RABBET_PY_CLAIM(self);
   rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
   PyObject* keep = PyTuple_Pack(2, PyTuple_GetItem(handle->keep, 0), object);
@@ -362,8 +354,8 @@ static PyObject* rabbet_py_context_set_device_allocator(PyObject* self,
   Py_RETURN_NONE;
 }
 
-static PyObject* rabbet_py_context_set_consumed_event(PyObject* self,
-                                                      PyObject* event) {
+static PyObject* py_context_set_consumed_event(PyObject* self,
+                                               PyObject* event) {
   RABBET_PY_CLAIM(self);
   int64_t number = 0;
   if (rabbet_py_to_int64(event, "event", &number)) {
@@ -375,8 +367,8 @@ static PyObject* rabbet_py_context_set_consumed_event(PyObject* self,
 
 // ---- Debug tensors
 
-static PyObject* rabbet_py_context_set_debug_listener(PyObject* self,
-                                                      PyObject* listener) {
+static PyObject* py_context_set_debug_listener(PyObject* self,
+                                               PyObject* listener) {
   RABBET_PY_CLAIM(self);
   rabbet_context_set_debug_listener(rabbet_py_pointer(self),
                                     rabbet_py_debug_listener(listener));
@@ -384,8 +376,7 @@ static PyObject* rabbet_py_context_set_debug_listener(PyObject* self,
 }
 
 // set_debug_state(name | None, on)
-static PyObject* rabbet_py_context_set_debug_state(PyObject* self,
-                                                   PyObject* args) {
+static PyObject* py_context_set_debug_state(PyObject* self, PyObject* args) {
   RABBET_PY_CLAIM(self);
   const char* name = NULL;
   int on = 0;
@@ -396,8 +387,7 @@ static PyObject* rabbet_py_context_set_debug_state(PyObject* self,
       rabbet_context_set_debug_state(rabbet_py_pointer(self), name, on != 0));
 }
 
-static PyObject* rabbet_py_context_debug_state(PyObject* self,
-                                               PyObject* object) {
+static PyObject* py_context_debug_state(PyObject* self, PyObject* object) {
   RABBET_PY_LOCK(self);
   const char* name = NULL;
   bool on = false;
@@ -408,67 +398,66 @@ static PyObject* rabbet_py_context_debug_state(PyObject* self,
   return PyBool_FromLong(on);
 }
 
-static PyObject* rabbet_py_context_engine(PyObject* self, PyObject* none) {
+static PyObject* py_context_engine(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
   return Py_NewRef(PyTuple_GetItem(((rabbet_py_handle_t*)self)->keep, 0));
 }
 
-static PyMethodDef rabbet_py_context_methods[] = {
-    {"_keep", rabbet_py_context_engine, METH_NOARGS, NULL},
-    {"_set_threads", rabbet_py_context_set_threads, METH_O, NULL},
-    {"_threads", rabbet_py_context_threads, METH_NOARGS, NULL},
-    {"_set_profile", rabbet_py_context_set_profile, METH_O, NULL},
-    {"_profile", rabbet_py_context_profile, METH_NOARGS, NULL},
-    {"_set_shape", rabbet_py_context_set_shape, METH_VARARGS, NULL},
-    {"_shape", rabbet_py_context_shape, METH_O, NULL},
-    {"_set_address", rabbet_py_context_set_address, METH_VARARGS, NULL},
-    {"_address", rabbet_py_context_address, METH_O, NULL},
-    {"_bytes", rabbet_py_context_bytes, METH_O, NULL},
-    {"_infer", rabbet_py_context_infer, METH_NOARGS, NULL},
-    {"_set_allocator", rabbet_py_context_set_allocator, METH_VARARGS, NULL},
-    {"_set_profiler", rabbet_py_context_set_profiler, METH_O, NULL},
-    {"_set_check_finite", rabbet_py_context_set_check_finite, METH_O, NULL},
-    {"_checks_finite", rabbet_py_context_checks_finite, METH_NOARGS, NULL},
-    {"_set_graphs", rabbet_py_context_set_graphs, METH_O, NULL},
-    {"_graphs", rabbet_py_context_graphs, METH_NOARGS, NULL},
-    {"_graph_info", rabbet_py_context_graph_info, METH_NOARGS, NULL},
-    {"_prepare", rabbet_py_context_prepare, METH_NOARGS, NULL},
-    {"_execute", rabbet_py_context_execute, METH_O, NULL},
-    {"_check", rabbet_py_context_check, METH_O, NULL},
-    {"_set_memory", rabbet_py_context_set_memory, METH_VARARGS, NULL},
-    {"_memory_bytes", rabbet_py_context_memory_bytes, METH_NOARGS, NULL},
-    {"_set_device_allocator", rabbet_py_context_set_device_allocator, METH_O,
-     NULL},
-    {"_set_debug_listener", rabbet_py_context_set_debug_listener, METH_O, NULL},
-    {"_set_debug_state", rabbet_py_context_set_debug_state, METH_VARARGS, NULL},
-    {"_debug_state", rabbet_py_context_debug_state, METH_O, NULL},
-    {"_set_consumed_event", rabbet_py_context_set_consumed_event, METH_O, NULL},
+static PyMethodDef py_context_methods[] = {
+    {"_keep", py_context_engine, METH_NOARGS, NULL},
+    {"_set_threads", py_context_set_threads, METH_O, NULL},
+    {"_threads", py_context_threads, METH_NOARGS, NULL},
+    {"_set_profile", py_context_set_profile, METH_O, NULL},
+    {"_profile", py_context_profile, METH_NOARGS, NULL},
+    {"_set_shape", py_context_set_shape, METH_VARARGS, NULL},
+    {"_shape", py_context_shape, METH_O, NULL},
+    {"_set_address", py_context_set_address, METH_VARARGS, NULL},
+    {"_address", py_context_address, METH_O, NULL},
+    {"_bytes", py_context_bytes, METH_O, NULL},
+    {"_infer", py_context_infer, METH_NOARGS, NULL},
+    {"_set_allocator", py_context_set_allocator, METH_VARARGS, NULL},
+    {"_set_profiler", py_context_set_profiler, METH_O, NULL},
+    {"_set_check_finite", py_context_set_check_finite, METH_O, NULL},
+    {"_checks_finite", py_context_checks_finite, METH_NOARGS, NULL},
+    {"_set_graphs", py_context_set_graphs, METH_O, NULL},
+    {"_graphs", py_context_graphs, METH_NOARGS, NULL},
+    {"_graph_info", py_context_graph_info, METH_NOARGS, NULL},
+    {"_prepare", py_context_prepare, METH_NOARGS, NULL},
+    {"_execute", py_context_execute, METH_O, NULL},
+    {"_check", py_context_check, METH_O, NULL},
+    {"_set_memory", py_context_set_memory, METH_VARARGS, NULL},
+    {"_memory_bytes", py_context_memory_bytes, METH_NOARGS, NULL},
+    {"_set_device_allocator", py_context_set_device_allocator, METH_O, NULL},
+    {"_set_debug_listener", py_context_set_debug_listener, METH_O, NULL},
+    {"_set_debug_state", py_context_set_debug_state, METH_VARARGS, NULL},
+    {"_debug_state", py_context_debug_state, METH_O, NULL},
+    {"_set_consumed_event", py_context_set_consumed_event, METH_O, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_context_slots[] = {
+static PyType_Slot py_context_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_methods, rabbet_py_context_methods},
+    {Py_tp_methods, py_context_methods},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_context_spec = {
+static PyType_Spec py_context_spec = {
     .name = "rabbet._rabbet.Context",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = rabbet_py_context_slots,
+    .slots = py_context_slots,
 };
 
-static PyMethodDef rabbet_py_context_functions[] = {
-    {"create_context", rabbet_py_create_context, METH_VARARGS, NULL},
+static PyMethodDef py_context_functions[] = {
+    {"create_context", py_create_context, METH_VARARGS, NULL},
     {NULL},
 };
 
 int rabbet_py_add_context(PyObject* module) {
-  if (rabbet_py_add_type(module, "Context", &rabbet_py_context_spec,
+  if (rabbet_py_add_type(module, "Context", &py_context_spec,
                          &rabbet_py_types.context)) {
     return -1;
   }
-  return PyModule_AddFunctions(module, rabbet_py_context_functions);
+  return PyModule_AddFunctions(module, py_context_functions);
 }

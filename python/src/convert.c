@@ -5,7 +5,7 @@
 #include "python/src/rabbet_py.h"
 
 // Setters are called without a value by `del object.attribute`.
-static bool rabbet_py_is_deletion(PyObject* value, const char* what) {
+static bool py_is_deletion(PyObject* value, const char* what) {
   if (value) return false;
   PyErr_Format(PyExc_AttributeError, "%s cannot be deleted", what);
   return true;
@@ -13,7 +13,7 @@ static bool rabbet_py_is_deletion(PyObject* value, const char* what) {
 
 int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
   *out_value = 0;
-  if (rabbet_py_is_deletion(object, what)) return -1;
+  if (py_is_deletion(object, what)) return -1;
   PyObject* number = PyNumber_Index(object);  // also of NumPy integers
   if (number) {
     *out_value = PyLong_AsLongLong(number);
@@ -42,7 +42,7 @@ int rabbet_py_to_index(PyObject* object, const char* what, size_t* out_index) {
 int rabbet_py_to_dims(PyObject* object, const char* what,
                       rabbet_dims_t* out_dims) {
   memset(out_dims, 0, sizeof(*out_dims));
-  if (rabbet_py_is_deletion(object, what)) return -1;
+  if (py_is_deletion(object, what)) return -1;
   Py_ssize_t rank = PySequence_Size(object);
   if (rank < 0) {
     PyErr_Clear();
@@ -79,7 +79,7 @@ PyObject* rabbet_py_from_dims(const rabbet_dims_t* dims) {
 int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
                       const char** out_text) {
   *out_text = NULL;
-  if (rabbet_py_is_deletion(object, what)) return -1;
+  if (py_is_deletion(object, what)) return -1;
   if (none_ok && Py_IsNone(object)) return 0;
   if (!PyUnicode_Check(object)) {
     PyErr_Format(PyExc_TypeError, "%s: expected a str, got %R", what, object);

@@ -2,27 +2,27 @@
 // memory of its own, which DLPack hands on; and what DLPack hands to us.
 #include "python/src/plugin_tensor.h"
 
-typedef struct rabbet_py_memory_t {
+typedef struct py_memory_t {
   rabbet_engine_t* engine;
   void* data;
-} rabbet_py_memory_t;
+} py_memory_t;
 
 // Others may still read it, on streams that nobody told us.
-static void rabbet_py_memory_free(rabbet_py_memory_t* memory) {
+static void py_memory_free(py_memory_t* memory) {
   rabbet_engine_retire(memory->engine, memory->data);
   rabbet_engine_release(memory->engine);
   PyMem_Free(memory);
 }
 
-static void rabbet_py_memory_drop(PyObject* capsule) {
-  rabbet_py_memory_free(PyCapsule_GetPointer(capsule, NULL));
+static void py_memory_drop(PyObject* capsule) {
+  py_memory_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
 // An object that owns memory of the engine's device, for work on the stream;
 // for all work where there is none.
-static PyObject* rabbet_py_memory_new(rabbet_engine_t* engine, size_t bytes,
-                                      void* const* stream, void** out_data) {
-  rabbet_py_memory_t* memory = PyMem_Calloc(1, sizeof(*memory));
+static PyObject* py_memory_new(rabbet_engine_t* engine, size_t bytes,
+                               void* const* stream, void** out_data) {
+  py_memory_t* memory = PyMem_Calloc(1, sizeof(*memory));
   if (!memory) return PyErr_NoMemory();
   rabbet_engine_retain(engine);
   memory->engine = engine;
@@ -36,15 +36,15 @@ static PyObject* rabbet_py_memory_new(rabbet_engine_t* engine, size_t bytes,
     rabbet_py_raise(status);
   } else {
     *out_data = memory->data;
-    capsule = PyCapsule_New(memory, NULL, rabbet_py_memory_drop);
+    capsule = PyCapsule_New(memory, NULL, py_memory_drop);
   }
-  if (!capsule) rabbet_py_memory_free(memory);
+  if (!capsule) py_memory_free(memory);
   return capsule;
 }
 
 // device_array(engine, type, shape[, stream]): a row-major Tensor with memory
 // of its own, for work on the stream until that was waited for.
-static PyObject* rabbet_py_device_array(PyObject* module, PyObject* args) {
+static PyObject* py_device_array(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *engine_object, *shape;
   int dtype = 0;
@@ -65,7 +65,7 @@ static PyObject* rabbet_py_device_array(PyObject* module, PyObject* args) {
       rabbet_tensor_bytes(view.dtype, view.format, &view.dims, &bytes);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   void* stream = (void*)(uintptr_t)number;
-  PyObject* memory = rabbet_py_memory_new(
+  PyObject* memory = py_memory_new(
       engine, bytes, PyTuple_Size(args) > 3 ? &stream : NULL, &view.data);
   if (!memory) return NULL;
   rabbet_py_tensor_t* tensor = rabbet_py_tensor_new(
@@ -75,7 +75,7 @@ static PyObject* rabbet_py_device_array(PyObject* module, PyObject* args) {
   return (PyObject*)tensor;
 }
 
-static const rabbet_dl_tensor_t* rabbet_py_capsule_tensor(PyObject* capsule) {
+static const rabbet_dl_tensor_t* py_capsule_tensor(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const rabbet_dl_versioned_t* managed =
         PyCapsule_GetPointer(capsule, "dltensor_versioned");
@@ -89,9 +89,9 @@ static const rabbet_dl_tensor_t* rabbet_py_capsule_tensor(PyObject* capsule) {
 
 // dlpack_view(capsule): (address, shape, strides | None, code, bits, lanes,
 // device type, device number); the capsule goes on owning the memory.
-static PyObject* rabbet_py_dlpack_view(PyObject* module, PyObject* capsule) {
+static PyObject* py_dlpack_view(PyObject* module, PyObject* capsule) {
   (void)module;
-  const rabbet_dl_tensor_t* tensor = rabbet_py_capsule_tensor(capsule);
+  const rabbet_dl_tensor_t* tensor = py_capsule_tensor(capsule);
   if (!tensor || tensor->rank < 0 || tensor->rank > RABBET_MAX_RANK) {
     return PyErr_Format(
         PyExc_BufferError,
@@ -114,7 +114,7 @@ static PyObject* rabbet_py_dlpack_view(PyObject* module, PyObject* capsule) {
 }
 
 // copy_to_host(engine, address, bytes, stream) -> bytearray
-static PyObject* rabbet_py_copy_to_host(PyObject* module, PyObject* args) {
+static PyObject* py_copy_to_host(PyObject* module, PyObject* args) {
   (void)module;
   PyObject* object;
   unsigned long long address = 0, stream = 0;
@@ -140,7 +140,7 @@ static PyObject* rabbet_py_copy_to_host(PyObject* module, PyObject* args) {
 }
 
 // copy_to_device(engine, address, bytes-like, stream)
-static PyObject* rabbet_py_copy_to_device(PyObject* module, PyObject* args) {
+static PyObject* py_copy_to_device(PyObject* module, PyObject* args) {
   (void)module;
   PyObject* object;
   unsigned long long address = 0, stream = 0;
@@ -162,7 +162,7 @@ static PyObject* rabbet_py_copy_to_device(PyObject* module, PyObject* args) {
 }
 
 // synchronize(engine, stream)
-static PyObject* rabbet_py_synchronize(PyObject* module, PyObject* args) {
+static PyObject* py_synchronize(PyObject* module, PyObject* args) {
   (void)module;
   PyObject* object;
   unsigned long long stream = 0;
@@ -176,15 +176,15 @@ static PyObject* rabbet_py_synchronize(PyObject* module, PyObject* args) {
   Py_END_ALLOW_THREADS return rabbet_py_none_or_raise(status);
 }
 
-static PyMethodDef rabbet_py_device_array_functions[] = {
-    {"device_array", rabbet_py_device_array, METH_VARARGS, NULL},
-    {"dlpack_view", rabbet_py_dlpack_view, METH_O, NULL},
-    {"copy_to_host", rabbet_py_copy_to_host, METH_VARARGS, NULL},
-    {"copy_to_device", rabbet_py_copy_to_device, METH_VARARGS, NULL},
-    {"synchronize", rabbet_py_synchronize, METH_VARARGS, NULL},
+static PyMethodDef py_device_array_functions[] = {
+    {"device_array", py_device_array, METH_VARARGS, NULL},
+    {"dlpack_view", py_dlpack_view, METH_O, NULL},
+    {"copy_to_host", py_copy_to_host, METH_VARARGS, NULL},
+    {"copy_to_device", py_copy_to_device, METH_VARARGS, NULL},
+    {"synchronize", py_synchronize, METH_VARARGS, NULL},
     {NULL},
 };
 
 int rabbet_py_add_device_array(PyObject* module) {
-  return PyModule_AddFunctions(module, rabbet_py_device_array_functions);
+  return PyModule_AddFunctions(module, py_device_array_functions);
 }

@@ -3,14 +3,14 @@
 
 #include "python/src/rabbet_py.h"
 
-static void rabbet_py_release_engine(void* pointer) {
+static void py_release_engine(void* pointer) {
   rabbet_engine_release(pointer);
 }
 
 // How a plan is loaded, as Python says it:
 // (device, logger, host code, allocator, temporary folder, file flags,
 // untrusted)
-typedef struct rabbet_py_load_t {
+typedef struct py_load_t {
   const char* device;
   PyObject* logger;
   int host_code;
@@ -18,16 +18,15 @@ typedef struct rabbet_py_load_t {
   const char* directory;
   unsigned files;  // bits 1 << TempfileControlFlag
   int untrusted;
-} rabbet_py_load_t;
+} py_load_t;
 
-static int rabbet_py_parse_load(PyObject* tuple, rabbet_py_load_t* out) {
+static int py_parse_load(PyObject* tuple, py_load_t* out) {
   return PyArg_ParseTuple(tuple, "zOpOzIp", &out->device, &out->logger,
                           &out->host_code, &out->allocator, &out->directory,
                           &out->files, &out->untrusted);
 }
 
-static rabbet_engine_options_t rabbet_py_engine_options(
-    const rabbet_py_load_t* load) {
+static rabbet_engine_options_t py_engine_options(const py_load_t* load) {
   return (rabbet_engine_options_t){
       .struct_size = sizeof(rabbet_engine_options_t),
       .device = load->device,
@@ -42,67 +41,66 @@ static rabbet_engine_options_t rabbet_py_engine_options(
 }
 
 // The engine calls the logger and the allocator until it is gone.
-static PyObject* rabbet_py_new_engine(PyObject* type, rabbet_engine_t* engine,
-                                      PyObject* logger, PyObject* allocator) {
+static PyObject* py_new_engine(PyObject* type, rabbet_engine_t* engine,
+                               PyObject* logger, PyObject* allocator) {
   PyObject* keep = PyTuple_Pack(2, logger, allocator);
   if (!keep) {
     rabbet_engine_release(engine);
     return NULL;
   }
   PyObject* result = rabbet_py_handle_new((PyTypeObject*)type, engine, keep,
-                                          rabbet_py_release_engine);
+                                          py_release_engine);
   Py_DECREF(keep);
   return result;
 }
 
 // load_engine(type, path, how)
-static PyObject* rabbet_py_load_engine(PyObject* module, PyObject* args) {
+static PyObject* py_load_engine(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *type, *how;
   PyObject* path = NULL;  // bytes: it need not be UTF-8
-  rabbet_py_load_t load = {0};
+  py_load_t load = {0};
   if (!PyArg_ParseTuple(args, "OO&O!", &type, PyUnicode_FSConverter, &path,
                         &PyTuple_Type, &how)) {
     return NULL;
   }
-  if (!rabbet_py_parse_load(how, &load)) {
+  if (!py_parse_load(how, &load)) {
     Py_DECREF(path);
     return NULL;
   }
   const char* name = PyBytes_AsString(path);
-  rabbet_engine_options_t options = rabbet_py_engine_options(&load);
+  rabbet_engine_options_t options = py_engine_options(&load);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_engine_load(name, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS Py_DECREF(path);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_new_engine(type, engine, load.logger, load.allocator);
+  return py_new_engine(type, engine, load.logger, load.allocator);
 }
 
 // deserialize_engine(type, buffer, how)
-static PyObject* rabbet_py_deserialize_engine(PyObject* module,
-                                              PyObject* args) {
+static PyObject* py_deserialize_engine(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *type, *data, *how;
-  rabbet_py_load_t load = {0};
+  py_load_t load = {0};
   Py_buffer view;
   if (!PyArg_ParseTuple(args, "OOO!", &type, &data, &PyTuple_Type, &how) ||
-      !rabbet_py_parse_load(how, &load) ||
+      !py_parse_load(how, &load) ||
       PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
     return NULL;
   }
-  rabbet_engine_options_t options = rabbet_py_engine_options(&load);
+  rabbet_engine_options_t options = py_engine_options(&load);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status = rabbet_engine_deserialize(
       view.buf, (size_t)view.len, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS PyBuffer_Release(&view);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_new_engine(type, engine, load.logger, load.allocator);
+  return py_new_engine(type, engine, load.logger, load.allocator);
 }
 
-static PyObject* rabbet_py_engine_plan(PyObject* self, PyObject* none) {
+static PyObject* py_engine_plan(PyObject* self, PyObject* none) {
   (void)none;
   const void* data = NULL;
   size_t size = 0;
@@ -110,7 +108,7 @@ static PyObject* rabbet_py_engine_plan(PyObject* self, PyObject* none) {
   return rabbet_py_host_memory((void*)data, size, self, NULL);
 }
 
-static PyObject* rabbet_py_dim_names(const rabbet_io_t* io) {
+static PyObject* py_dim_names(const rabbet_io_t* io) {
   Py_ssize_t rank = io->dims.rank < 0 ? 0 : io->dims.rank;
   PyObject* names = PyTuple_New(rank);
   for (Py_ssize_t i = 0; names && i < rank; ++i) {
@@ -122,7 +120,7 @@ static PyObject* rabbet_py_dim_names(const rabbet_io_t* io) {
 
 // (name, is input, is shape input, DataType, TensorFormat, dims, dim names,
 // aliased input)
-static PyObject* rabbet_py_engine_io(PyObject* self, PyObject* index) {
+static PyObject* py_engine_io(PyObject* self, PyObject* index) {
   size_t i = 0;
   if (rabbet_py_to_index(index, "tensor", &i)) return NULL;
   const rabbet_io_t* io = rabbet_engine_io(rabbet_py_pointer(self), i);
@@ -135,39 +133,37 @@ static PyObject* rabbet_py_engine_io(PyObject* self, PyObject* index) {
       "(NNNNNNNi)", rabbet_py_message(io->name), PyBool_FromLong(io->is_input),
       PyBool_FromLong(io->is_shape_input), rabbet_py_dtype(io->dtype),
       rabbet_py_format(io->format), rabbet_py_from_dims(&io->dims),
-      rabbet_py_dim_names(io), io->aliased_input);
+      py_dim_names(io), io->aliased_input);
 }
 
-static PyObject* rabbet_py_engine_io_count(PyObject* self, PyObject* none) {
+static PyObject* py_engine_io_count(PyObject* self, PyObject* none) {
   (void)none;
   return PyLong_FromSize_t(rabbet_engine_io_count(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_engine_profile_count(PyObject* self,
-                                                PyObject* none) {
+static PyObject* py_engine_profile_count(PyObject* self, PyObject* none) {
   (void)none;
   return PyLong_FromSize_t(
       rabbet_engine_profile_count(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_engine_layer_count(PyObject* self, PyObject* none) {
+static PyObject* py_engine_layer_count(PyObject* self, PyObject* none) {
   (void)none;
   return PyLong_FromSize_t(rabbet_engine_layer_count(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_engine_name(PyObject* self, PyObject* none) {
+static PyObject* py_engine_name(PyObject* self, PyObject* none) {
   (void)none;
   const char* name = rabbet_engine_name(rabbet_py_pointer(self));
   return rabbet_py_message(name ? name : "");
 }
 
-static PyObject* rabbet_py_engine_device(PyObject* self, PyObject* none) {
+static PyObject* py_engine_device(PyObject* self, PyObject* none) {
   (void)none;
   return rabbet_py_text_or_none(rabbet_engine_device(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_engine_profile_shape(PyObject* self,
-                                                PyObject* args) {
+static PyObject* py_engine_profile_shape(PyObject* self, PyObject* args) {
   PyObject* number = NULL;
   size_t profile = 0;
   Py_ssize_t io = 0;
@@ -183,14 +179,13 @@ static PyObject* rabbet_py_engine_profile_shape(PyObject* self,
                        rabbet_py_from_dims(&opt), rabbet_py_from_dims(&high));
 }
 
-static PyObject* rabbet_py_int_list(const int64_t* values, size_t count) {
+static PyObject* py_int_list(const int64_t* values, size_t count) {
   rabbet_attr_t attr = {
       .type = RABBET_ATTR_INTS, .data = values, .count = count};
   return rabbet_py_from_attr(&attr);
 }
 
-static PyObject* rabbet_py_engine_profile_values(PyObject* self,
-                                                 PyObject* args) {
+static PyObject* py_engine_profile_values(PyObject* self, PyObject* args) {
   PyObject* number = NULL;
   size_t profile = 0;
   Py_ssize_t io = 0;
@@ -203,13 +198,11 @@ static PyObject* rabbet_py_engine_profile_values(PyObject* self,
   rabbet_status_t status = rabbet_engine_profile_values(
       rabbet_py_pointer(self), profile, (size_t)io, &low, &opt, &high, &count);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return Py_BuildValue("(NNN)", rabbet_py_int_list(low, count),
-                       rabbet_py_int_list(opt, count),
-                       rabbet_py_int_list(high, count));
+  return Py_BuildValue("(NNN)", py_int_list(low, count),
+                       py_int_list(opt, count), py_int_list(high, count));
 }
 
-static PyObject* rabbet_py_engine_context_bytes(PyObject* self,
-                                                PyObject* profile) {
+static PyObject* py_engine_context_bytes(PyObject* self, PyObject* profile) {
   size_t index = 0, bytes = 0;
   if (rabbet_py_to_index(profile, "profile", &index)) return NULL;
   rabbet_status_t status;
@@ -221,7 +214,7 @@ static PyObject* rabbet_py_engine_context_bytes(PyObject* self,
 }
 
 // inspect(context | None, layer, format)
-static PyObject* rabbet_py_engine_inspect(PyObject* self, PyObject* args) {
+static PyObject* py_engine_inspect(PyObject* self, PyObject* args) {
   PyObject* context_object = NULL;
   int layer = -1, format = 0;
   void* context = NULL;
@@ -244,7 +237,7 @@ static PyObject* rabbet_py_engine_inspect(PyObject* self, PyObject* args) {
   return result;
 }
 
-static PyObject* rabbet_py_engine_debug_names(PyObject* self, PyObject* none) {
+static PyObject* py_engine_debug_names(PyObject* self, PyObject* none) {
   (void)none;
   PyObject* list = PyList_New(0);
   const char* name = NULL;
@@ -258,13 +251,13 @@ static PyObject* rabbet_py_engine_debug_names(PyObject* self, PyObject* none) {
   return list;
 }
 
-static PyObject* rabbet_py_engine_refittable(PyObject* self, PyObject* none) {
+static PyObject* py_engine_refittable(PyObject* self, PyObject* none) {
   (void)none;
   return PyBool_FromLong(rabbet_engine_is_refittable(rabbet_py_pointer(self)));
 }
 
 // (bytes of all weights, bytes that the plan was stripped of)
-static PyObject* rabbet_py_engine_weight_bytes(PyObject* self, PyObject* none) {
+static PyObject* py_engine_weight_bytes(PyObject* self, PyObject* none) {
   (void)none;
   uint64_t total = 0, stripped = 0;
   rabbet_engine_weights_bytes(rabbet_py_pointer(self), &total, &stripped);
@@ -272,63 +265,62 @@ static PyObject* rabbet_py_engine_weight_bytes(PyObject* self, PyObject* none) {
                        (unsigned long long)stripped);
 }
 
-static void rabbet_py_release_plan_copy(void* data) {
+static void py_release_plan_copy(void* data) {
   rabbet_free_aligned(rabbet_allocator_system(), data, 64);
 }
 
-static PyObject* rabbet_py_engine_stripped_plan(PyObject* self,
-                                                PyObject* none) {
+static PyObject* py_engine_stripped_plan(PyObject* self, PyObject* none) {
   (void)none;
   void* data = NULL;
   size_t size = 0;
   rabbet_status_t status = rabbet_engine_stripped_plan(
       rabbet_py_pointer(self), rabbet_allocator_system(), &data, &size);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_host_memory(data, size, NULL, rabbet_py_release_plan_copy);
+  return rabbet_py_host_memory(data, size, NULL, py_release_plan_copy);
 }
 
-static PyMethodDef rabbet_py_engine_methods[] = {
-    {"_refittable", rabbet_py_engine_refittable, METH_NOARGS, NULL},
-    {"_weight_bytes", rabbet_py_engine_weight_bytes, METH_NOARGS, NULL},
-    {"_stripped_plan", rabbet_py_engine_stripped_plan, METH_NOARGS, NULL},
-    {"_debug_names", rabbet_py_engine_debug_names, METH_NOARGS, NULL},
-    {"_plan", rabbet_py_engine_plan, METH_NOARGS, NULL},
-    {"_io", rabbet_py_engine_io, METH_O, NULL},
-    {"_io_count", rabbet_py_engine_io_count, METH_NOARGS, NULL},
-    {"_profile_count", rabbet_py_engine_profile_count, METH_NOARGS, NULL},
-    {"_layer_count", rabbet_py_engine_layer_count, METH_NOARGS, NULL},
-    {"_name", rabbet_py_engine_name, METH_NOARGS, NULL},
-    {"_device", rabbet_py_engine_device, METH_NOARGS, NULL},
-    {"_profile_shape", rabbet_py_engine_profile_shape, METH_VARARGS, NULL},
-    {"_profile_values", rabbet_py_engine_profile_values, METH_VARARGS, NULL},
-    {"_context_bytes", rabbet_py_engine_context_bytes, METH_O, NULL},
-    {"_inspect", rabbet_py_engine_inspect, METH_VARARGS, NULL},
+static PyMethodDef py_engine_methods[] = {
+    {"_refittable", py_engine_refittable, METH_NOARGS, NULL},
+    {"_weight_bytes", py_engine_weight_bytes, METH_NOARGS, NULL},
+    {"_stripped_plan", py_engine_stripped_plan, METH_NOARGS, NULL},
+    {"_debug_names", py_engine_debug_names, METH_NOARGS, NULL},
+    {"_plan", py_engine_plan, METH_NOARGS, NULL},
+    {"_io", py_engine_io, METH_O, NULL},
+    {"_io_count", py_engine_io_count, METH_NOARGS, NULL},
+    {"_profile_count", py_engine_profile_count, METH_NOARGS, NULL},
+    {"_layer_count", py_engine_layer_count, METH_NOARGS, NULL},
+    {"_name", py_engine_name, METH_NOARGS, NULL},
+    {"_device", py_engine_device, METH_NOARGS, NULL},
+    {"_profile_shape", py_engine_profile_shape, METH_VARARGS, NULL},
+    {"_profile_values", py_engine_profile_values, METH_VARARGS, NULL},
+    {"_context_bytes", py_engine_context_bytes, METH_O, NULL},
+    {"_inspect", py_engine_inspect, METH_VARARGS, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_engine_slots[] = {
+static PyType_Slot py_engine_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_methods, rabbet_py_engine_methods},
+    {Py_tp_methods, py_engine_methods},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_engine_spec = {
+static PyType_Spec py_engine_spec = {
     .name = "rabbet._rabbet.Engine",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = rabbet_py_engine_slots,
+    .slots = py_engine_slots,
 };
 
-static PyMethodDef rabbet_py_engine_functions[] = {
-    {"load_engine", rabbet_py_load_engine, METH_VARARGS, NULL},
-    {"deserialize_engine", rabbet_py_deserialize_engine, METH_VARARGS, NULL},
+static PyMethodDef py_engine_functions[] = {
+    {"load_engine", py_load_engine, METH_VARARGS, NULL},
+    {"deserialize_engine", py_deserialize_engine, METH_VARARGS, NULL},
     {NULL},
 };
 
 int rabbet_py_add_engine(PyObject* module) {
-  if (rabbet_py_add_type(module, "Engine", &rabbet_py_engine_spec,
+  if (rabbet_py_add_type(module, "Engine", &py_engine_spec,
                          &rabbet_py_types.engine)) {
     return -1;
   }
-  return PyModule_AddFunctions(module, rabbet_py_engine_functions);
+  return PyModule_AddFunctions(module, py_engine_functions);
 }

@@ -6,9 +6,9 @@
 #include "python/src/rabbet_py.h"
 
 // Identifies payloads that are Python exceptions.
-static const char rabbet_py_exception_tag;
+static const char py_exception_tag;
 
-static void rabbet_py_exception_destroy(void* payload) {
+static void py_exception_destroy(void* payload) {
   if (!Py_IsInitialized()) return;  // at exit the interpreter may go first
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_DECREF((PyObject*)payload);
@@ -35,7 +35,7 @@ PyObject* rabbet_py_shown(PyObject* module, PyObject* text) {
 }
 
 // "TypeError: text", as the last line of a traceback reads.
-static PyObject* rabbet_py_exception_text(PyObject* exception) {
+static PyObject* py_exception_text(PyObject* exception) {
   PyObject* name = PyType_GetName(Py_TYPE(exception));
   PyObject* text = name ? PyObject_Str(exception) : NULL;
   PyObject* line = NULL;
@@ -52,7 +52,7 @@ static PyObject* rabbet_py_exception_text(PyObject* exception) {
   return line;
 }
 
-static rabbet_status_code_t rabbet_py_exception_code(PyObject* exception) {
+static rabbet_status_code_t py_exception_code(PyObject* exception) {
   if (PyErr_GivenExceptionMatches(exception, PyExc_KeyboardInterrupt)) {
     return RABBET_STATUS_CANCELLED;
   }
@@ -109,23 +109,22 @@ rabbet_status_t rabbet_py_status_from_exception(void) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "a Python call failed without an exception");
   }
-  PyObject* text = rabbet_py_exception_text(exception);
+  PyObject* text = py_exception_text(exception);
   const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
   if (!utf8) PyErr_Clear();
-  rabbet_status_t status = RABBET_STATUS(rabbet_py_exception_code(exception),
-                                         "%s", utf8 ? utf8 : "an exception");
+  rabbet_status_t status = RABBET_STATUS(py_exception_code(exception), "%s",
+                                         utf8 ? utf8 : "an exception");
   Py_XDECREF(text);
-  rabbet_status_set_payload(status, &rabbet_py_exception_tag, exception,
-                            rabbet_py_exception_destroy);
+  rabbet_status_set_payload(status, &py_exception_tag, exception,
+                            py_exception_destroy);
   return status;
 }
 
 // The text that layers of C added in front of the exception's own: where it
 // happened.
-static PyObject* rabbet_py_context_note(rabbet_status_t status,
-                                        PyObject* exception) {
+static PyObject* py_context_note(rabbet_status_t status, PyObject* exception) {
   const char* message = rabbet_status_message(status);
-  PyObject* text = rabbet_py_exception_text(exception);
+  PyObject* text = py_exception_text(exception);
   const char* own = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
   size_t length = strlen(message), own_length = own ? strlen(own) : 0;
   PyObject* note = NULL;
@@ -143,7 +142,7 @@ static PyObject* rabbet_py_context_note(rabbet_status_t status,
   return note;
 }
 
-static void rabbet_py_add_note(PyObject* exception, PyObject* note) {
+static void py_add_note(PyObject* exception, PyObject* note) {
   PyObject* notes = PyObject_GetAttrString(exception, "__notes__");
   bool there = notes && PySequence_Contains(notes, note) == 1;
   Py_XDECREF(notes);
@@ -154,7 +153,7 @@ static void rabbet_py_add_note(PyObject* exception, PyObject* note) {
   Py_XDECREF(result);
 }
 
-static PyObject* rabbet_py_new_exception(rabbet_status_t status) {
+static PyObject* py_new_exception(rabbet_status_t status) {
   PyObject* type = NULL;
   PyObject* errors = rabbet_py_types.status_errors;
   if (errors) type = PyTuple_GetItem(errors, rabbet_status_code(status));
@@ -170,14 +169,14 @@ static PyObject* rabbet_py_new_exception(rabbet_status_t status) {
 }
 
 PyObject* rabbet_py_exception_from_status(rabbet_status_t status) {
-  PyObject* exception = rabbet_status_payload(status, &rabbet_py_exception_tag);
+  PyObject* exception = rabbet_status_payload(status, &py_exception_tag);
   if (exception) {
     Py_INCREF(exception);
-    PyObject* note = rabbet_py_context_note(status, exception);
-    if (note) rabbet_py_add_note(exception, note);
+    PyObject* note = py_context_note(status, exception);
+    if (note) py_add_note(exception, note);
     Py_XDECREF(note);
   } else {
-    exception = rabbet_py_new_exception(status);
+    exception = py_new_exception(status);
   }
   rabbet_status_free(status);
   return exception;

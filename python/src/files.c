@@ -16,25 +16,25 @@ PyObject* rabbet_py_with_path(PyObject* path, void* object,
   return rabbet_py_none_or_raise(status);
 }
 
-static rabbet_status_t rabbet_py_write_span(const char* path, void* span) {
+static rabbet_status_t py_write_span(const char* path, void* span) {
   return rabbet_file_write(path, span, 1);
 }
 
 // write_file(path, bytes or another buffer)
-static PyObject* rabbet_py_write_file(PyObject* module, PyObject* args) {
+static PyObject* py_write_file(PyObject* module, PyObject* args) {
   (void)module;
   PyObject* path = NULL;
   Py_buffer data;
   if (!PyArg_ParseTuple(args, "Oy*", &path, &data)) return NULL;
   rabbet_span_t span = {data.buf, (size_t)data.len};
-  PyObject* result = rabbet_py_with_path(path, &span, rabbet_py_write_span);
+  PyObject* result = rabbet_py_with_path(path, &span, py_write_span);
   PyBuffer_Release(&data);
   return result;
 }
 
 int rabbet_py_add_files(PyObject* module) {
   static PyMethodDef functions[] = {
-      {"write_file", rabbet_py_write_file, METH_VARARGS, NULL},
+      {"write_file", py_write_file, METH_VARARGS, NULL},
       {NULL},
   };
   return PyModule_AddFunctions(module, functions);

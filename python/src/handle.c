@@ -52,7 +52,7 @@ PyObject* rabbet_py_handle_new(PyTypeObject* type, void* pointer,
 }
 
 // The package's name for a type of the extension.
-static const char* rabbet_py_public_name(const PyTypeObject* type) {
+static const char* py_public_name(const PyTypeObject* type) {
   const struct {
     const PyTypeObject* type;
     const char* name;
@@ -74,7 +74,7 @@ static const char* rabbet_py_public_name(const PyTypeObject* type) {
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type) {
   if (!PyObject_TypeCheck(object, type)) {
     PyErr_Format(PyExc_TypeError, "expected an %s, got %R",
-                 rabbet_py_public_name(type), object);
+                 py_public_name(type), object);
     return NULL;
   }
   void* pointer = rabbet_py_pointer(object);

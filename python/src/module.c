@@ -89,20 +89,20 @@ PyObject* rabbet_py_dict_get(PyObject* dict, PyObject* key) {
 #endif
 }
 
-static PyObject* rabbet_py_version(PyObject* module, PyObject* none) {
+static PyObject* py_version(PyObject* module, PyObject* none) {
   (void)module, (void)none;
   return PyUnicode_FromString(rabbet_version());
 }
 
-static PyMethodDef rabbet_py_functions[] = {
+static PyMethodDef py_functions[] = {
     {"configure", rabbet_py_configure, METH_VARARGS, NULL},
     {"shown", rabbet_py_shown, METH_O, NULL},
-    {"version", rabbet_py_version, METH_NOARGS, NULL},
+    {"version", py_version, METH_NOARGS, NULL},
     {NULL},
 };
 
 // Types and the registry of plugins are the process': of one interpreter.
-static int rabbet_py_claim(void) {
+static int py_claim(void) {
   static atomic_llong owner = -1;
   long long self = PyInterpreterState_GetID(PyInterpreterState_Get());
   long long found = -1;
@@ -114,7 +114,7 @@ static int rabbet_py_claim(void) {
   return -1;
 }
 
-static int rabbet_py_exec(PyObject* module) {
+static int py_exec(PyObject* module) {
   static int (*const parts[])(PyObject*) = {
       rabbet_py_add_network,       rabbet_py_add_network_tensor,
       rabbet_py_add_network_layer, rabbet_py_add_builder,
@@ -127,14 +127,14 @@ static int rabbet_py_exec(PyObject* module) {
       rabbet_py_add_source_host,   rabbet_py_add_files,
       rabbet_py_add_numbers,
   };
-  int failed = rabbet_py_claim();
+  int failed = py_claim();
   for (size_t i = 0; !failed && i < sizeof(parts) / sizeof(parts[0]); ++i)
     failed = parts[i](module);
   return failed;
 }
 
-static PyModuleDef_Slot rabbet_py_slots[] = {
-    {Py_mod_exec, (void*)rabbet_py_exec},
+static PyModuleDef_Slot py_slots[] = {
+    {Py_mod_exec, (void*)py_exec},
 #ifdef Py_mod_multiple_interpreters
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
@@ -144,15 +144,15 @@ static PyModuleDef_Slot rabbet_py_slots[] = {
     {0, NULL},
 };
 
-static struct PyModuleDef rabbet_py_module = {
+static struct PyModuleDef py_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_rabbet",
     .m_doc = "C part of the package rabbet; not for direct use.",
-    .m_methods = rabbet_py_functions,
-    .m_slots = rabbet_py_slots,
+    .m_methods = py_functions,
+    .m_slots = py_slots,
 };
 
 PyMODINIT_FUNC PyInit__rabbet(void);
 PyMODINIT_FUNC PyInit__rabbet(void) {
-  return PyModuleDef_Init(&rabbet_py_module);
+  return PyModuleDef_Init(&py_module);
 }

@@ -1,15 +1,14 @@
 // Tensors of networks.
 #include "python/src/rabbet_py.h"
 
-static PyObject* rabbet_py_tensor_name(PyObject* self, void* closure) {
+static PyObject* py_tensor_name(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   const char* name = rabbet_tensor_name(rabbet_py_pointer(self));
   return rabbet_py_message(name ? name : "");
 }
 
-static int rabbet_py_tensor_set_name(PyObject* self, PyObject* value,
-                                     void* closure) {
+static int py_tensor_set_name(PyObject* self, PyObject* value, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
@@ -22,7 +21,7 @@ static int rabbet_py_tensor_set_name(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_tensor_dtype(PyObject* self, void* closure) {
+static PyObject* py_tensor_dtype(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
@@ -31,8 +30,7 @@ static PyObject* rabbet_py_tensor_dtype(PyObject* self, void* closure) {
   return rabbet_py_dtype(dtype);
 }
 
-static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
-                                      void* closure) {
+static int py_tensor_set_dtype(PyObject* self, PyObject* value, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
@@ -43,13 +41,13 @@ static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_tensor_wished(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_wished(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return rabbet_py_dtype(rabbet_tensor_wished_dtype(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_tensor_reset_dtype(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_reset_dtype(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   (void)none;
@@ -57,7 +55,7 @@ static PyObject* rabbet_py_tensor_reset_dtype(PyObject* self, PyObject* none) {
       rabbet_tensor_set_dtype(rabbet_py_pointer(self), RABBET_DTYPE_NONE));
 }
 
-static PyObject* rabbet_py_tensor_dims(PyObject* self, void* closure) {
+static PyObject* py_tensor_dims(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   rabbet_dims_t dims;
@@ -66,8 +64,7 @@ static PyObject* rabbet_py_tensor_dims(PyObject* self, void* closure) {
   return rabbet_py_from_dims(&dims);
 }
 
-static int rabbet_py_tensor_set_dims(PyObject* self, PyObject* value,
-                                     void* closure) {
+static int py_tensor_set_dims(PyObject* self, PyObject* value, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
@@ -78,19 +75,19 @@ static int rabbet_py_tensor_set_dims(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_tensor_is_input(PyObject* self, void* closure) {
+static PyObject* py_tensor_is_input(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyBool_FromLong(rabbet_tensor_is_input(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_tensor_is_output(PyObject* self, void* closure) {
+static PyObject* py_tensor_is_output(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyBool_FromLong(rabbet_tensor_is_output(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_tensor_is_shape(PyObject* self, void* closure) {
+static PyObject* py_tensor_is_shape(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   bool is_shape = false;
@@ -100,15 +97,15 @@ static PyObject* rabbet_py_tensor_is_shape(PyObject* self, void* closure) {
   return PyBool_FromLong(is_shape);
 }
 
-static PyObject* rabbet_py_tensor_formats(PyObject* self, void* closure) {
+static PyObject* py_tensor_formats(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyLong_FromUnsignedLongLong(
       rabbet_tensor_allowed_formats(rabbet_py_pointer(self)));
 }
 
-static int rabbet_py_tensor_set_formats(PyObject* self, PyObject* value,
-                                        void* closure) {
+static int py_tensor_set_formats(PyObject* self, PyObject* value,
+                                 void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
@@ -121,7 +118,7 @@ static int rabbet_py_tensor_set_formats(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_tensor_set_dim_name(PyObject* self, PyObject* args) {
+static PyObject* py_tensor_set_dim_name(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   int axis = 0;
@@ -131,7 +128,7 @@ static PyObject* rabbet_py_tensor_set_dim_name(PyObject* self, PyObject* args) {
       rabbet_tensor_set_dim_name(rabbet_py_pointer(self), axis, name));
 }
 
-static PyObject* rabbet_py_tensor_dim_name(PyObject* self, PyObject* index) {
+static PyObject* py_tensor_dim_name(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   long axis = PyLong_AsLong(index);
   if (PyErr_Occurred()) return NULL;
@@ -139,7 +136,7 @@ static PyObject* rabbet_py_tensor_dim_name(PyObject* self, PyObject* index) {
       rabbet_tensor_dim_name(rabbet_py_pointer(self), (int32_t)axis));
 }
 
-static PyObject* rabbet_py_tensor_producer(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_producer(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return rabbet_py_wrap_layer(rabbet_tensor_producer(rabbet_py_pointer(self)),
@@ -147,7 +144,7 @@ static PyObject* rabbet_py_tensor_producer(PyObject* self, PyObject* none) {
 }
 
 // (DataType, bytes) of a constant, else None.
-static PyObject* rabbet_py_tensor_weights(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_weights(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   rabbet_weights_t weights;
@@ -164,36 +161,34 @@ static PyObject* rabbet_py_tensor_weights(PyObject* self, PyObject* none) {
   return pair;
 }
 
-static PyObject* rabbet_py_tensor_set_debug(PyObject* self, PyObject* value) {
+static PyObject* py_tensor_set_debug(PyObject* self, PyObject* value) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   return rabbet_py_none_or_raise(rabbet_tensor_set_debug(
       rabbet_py_pointer(self), PyObject_IsTrue(value) == 1));
 }
 
-static PyObject* rabbet_py_tensor_is_debug(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_is_debug(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return PyBool_FromLong(rabbet_tensor_is_debug(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_tensor_set_refittable(PyObject* self,
-                                                 PyObject* value) {
+static PyObject* py_tensor_set_refittable(PyObject* self, PyObject* value) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   return rabbet_py_none_or_raise(rabbet_tensor_set_refittable(
       rabbet_py_pointer(self), PyObject_IsTrue(value) == 1));
 }
 
-static PyObject* rabbet_py_tensor_is_refittable(PyObject* self,
-                                                PyObject* none) {
+static PyObject* py_tensor_is_refittable(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return PyBool_FromLong(rabbet_tensor_is_refittable(rabbet_py_pointer(self)));
 }
 
 // set_range(min, max)
-static PyObject* rabbet_py_tensor_set_range(PyObject* self, PyObject* args) {
+static PyObject* py_tensor_set_range(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   float min = 0, max = 0;
@@ -202,7 +197,7 @@ static PyObject* rabbet_py_tensor_set_range(PyObject* self, PyObject* args) {
       rabbet_tensor_set_range(rabbet_py_pointer(self), min, max));
 }
 
-static PyObject* rabbet_py_tensor_reset_range(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_reset_range(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   (void)none;
@@ -211,7 +206,7 @@ static PyObject* rabbet_py_tensor_reset_range(PyObject* self, PyObject* none) {
 }
 
 // (min, max), or None.
-static PyObject* rabbet_py_tensor_range(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_range(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   float min = 0, max = 0;
@@ -222,7 +217,7 @@ static PyObject* rabbet_py_tensor_range(PyObject* self, PyObject* none) {
 }
 
 // set_role(layer or None, role)
-static PyObject* rabbet_py_tensor_set_role(PyObject* self, PyObject* args) {
+static PyObject* py_tensor_set_role(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   PyObject* object = NULL;
@@ -236,58 +231,58 @@ static PyObject* rabbet_py_tensor_set_role(PyObject* self, PyObject* args) {
       rabbet_tensor_set_role(rabbet_py_pointer(self), layer, role));
 }
 
-static PyMethodDef rabbet_py_tensor_methods[] = {
-    {"_set_role", rabbet_py_tensor_set_role, METH_VARARGS, NULL},
-    {"_set_range", rabbet_py_tensor_set_range, METH_VARARGS, NULL},
-    {"_reset_range", rabbet_py_tensor_reset_range, METH_NOARGS, NULL},
-    {"_range", rabbet_py_tensor_range, METH_NOARGS, NULL},
-    {"_set_refittable", rabbet_py_tensor_set_refittable, METH_O, NULL},
-    {"_is_refittable", rabbet_py_tensor_is_refittable, METH_NOARGS, NULL},
-    {"_set_debug", rabbet_py_tensor_set_debug, METH_O, NULL},
-    {"_is_debug", rabbet_py_tensor_is_debug, METH_NOARGS, NULL},
-    {"_set_dim_name", rabbet_py_tensor_set_dim_name, METH_VARARGS, NULL},
-    {"_dim_name", rabbet_py_tensor_dim_name, METH_O, NULL},
-    {"_producer", rabbet_py_tensor_producer, METH_NOARGS, NULL},
-    {"_wished", rabbet_py_tensor_wished, METH_NOARGS, NULL},
-    {"_reset_dtype", rabbet_py_tensor_reset_dtype, METH_NOARGS, NULL},
-    {"_weights", rabbet_py_tensor_weights, METH_NOARGS, NULL},
+static PyMethodDef py_tensor_methods[] = {
+    {"_set_role", py_tensor_set_role, METH_VARARGS, NULL},
+    {"_set_range", py_tensor_set_range, METH_VARARGS, NULL},
+    {"_reset_range", py_tensor_reset_range, METH_NOARGS, NULL},
+    {"_range", py_tensor_range, METH_NOARGS, NULL},
+    {"_set_refittable", py_tensor_set_refittable, METH_O, NULL},
+    {"_is_refittable", py_tensor_is_refittable, METH_NOARGS, NULL},
+    {"_set_debug", py_tensor_set_debug, METH_O, NULL},
+    {"_is_debug", py_tensor_is_debug, METH_NOARGS, NULL},
+    {"_set_dim_name", py_tensor_set_dim_name, METH_VARARGS, NULL},
+    {"_dim_name", py_tensor_dim_name, METH_O, NULL},
+    {"_producer", py_tensor_producer, METH_NOARGS, NULL},
+    {"_wished", py_tensor_wished, METH_NOARGS, NULL},
+    {"_reset_dtype", py_tensor_reset_dtype, METH_NOARGS, NULL},
+    {"_weights", py_tensor_weights, METH_NOARGS, NULL},
     {NULL},
 };
 
-static PyGetSetDef rabbet_py_tensor_getset[] = {
-    {"name", rabbet_py_tensor_name, rabbet_py_tensor_set_name,
-     "Name; unique in the network.", NULL},
-    {"dtype", rabbet_py_tensor_dtype, rabbet_py_tensor_set_dtype,
-     "DataType of the elements.", NULL},
-    {"_dims", rabbet_py_tensor_dims, rabbet_py_tensor_set_dims, NULL, NULL},
-    {"is_network_input", rabbet_py_tensor_is_input, NULL,
+static PyGetSetDef py_tensor_getset[] = {
+    {"name", py_tensor_name, py_tensor_set_name, "Name; unique in the network.",
+     NULL},
+    {"dtype", py_tensor_dtype, py_tensor_set_dtype, "DataType of the elements.",
+     NULL},
+    {"_dims", py_tensor_dims, py_tensor_set_dims, NULL, NULL},
+    {"is_network_input", py_tensor_is_input, NULL,
      "Whether the caller supplies it.", NULL},
-    {"is_network_output", rabbet_py_tensor_is_output, NULL,
+    {"is_network_output", py_tensor_is_output, NULL,
      "Whether the caller gets it.", NULL},
-    {"is_shape_tensor", rabbet_py_tensor_is_shape, NULL,
+    {"is_shape_tensor", py_tensor_is_shape, NULL,
      "Whether its values are needed to know shapes.", NULL},
-    {"allowed_formats", rabbet_py_tensor_formats, rabbet_py_tensor_set_formats,
+    {"allowed_formats", py_tensor_formats, py_tensor_set_formats,
      "Bits 1 << TensorFormat that an input or output may have.", NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_tensor_slots[] = {
+static PyType_Slot py_tensor_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
     {Py_tp_richcompare, rabbet_py_handle_compare},
     {Py_tp_hash, rabbet_py_handle_hash},
-    {Py_tp_methods, rabbet_py_tensor_methods},
-    {Py_tp_getset, rabbet_py_tensor_getset},
+    {Py_tp_methods, py_tensor_methods},
+    {Py_tp_getset, py_tensor_getset},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_tensor_spec = {
+static PyType_Spec py_tensor_spec = {
     .name = "rabbet._rabbet.NetworkTensor",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = rabbet_py_tensor_slots,
+    .slots = py_tensor_slots,
 };
 
 int rabbet_py_add_network_tensor(PyObject* module) {
-  return rabbet_py_add_type(module, "NetworkTensor", &rabbet_py_tensor_spec,
+  return rabbet_py_add_type(module, "NetworkTensor", &py_tensor_spec,
                             &rabbet_py_types.tensor);
 }

@@ -4,16 +4,16 @@
 #include "rabbet/builder.h"
 #include "rabbet/plugin.h"
 
-typedef struct rabbet_py_number_t {
+typedef struct py_number_t {
   const char* name;
   int value;
-} rabbet_py_number_t;
+} py_number_t;
 
 #define NUMBER(name) {#name, RABBET_##name},
 #define OPTION(name) {"OPTION_" #name, RABBET_BUILDER_OPTION_##name},
 #define ARG(name) {"ARG_" #name, RABBET_PY_ARG_##name},
 
-static const rabbet_py_number_t rabbet_py_numbers[] = {
+static const py_number_t py_numbers[] = {
     // clang-format off
     NUMBER(ATTR_INT) NUMBER(ATTR_FLOAT) NUMBER(ATTR_BOOL) NUMBER(ATTR_STRING)
     NUMBER(ATTR_BYTES) NUMBER(ATTR_INTS) NUMBER(ATTR_FLOATS) NUMBER(ATTR_BOOLS)
@@ -40,12 +40,10 @@ static const rabbet_py_number_t rabbet_py_numbers[] = {
 int rabbet_py_add_numbers(PyObject* module) {
   PyObject* dict = PyDict_New();
   int failed = dict ? 0 : -1;
-  const size_t count = sizeof(rabbet_py_numbers) / sizeof(rabbet_py_numbers[0]);
+  const size_t count = sizeof(py_numbers) / sizeof(py_numbers[0]);
   for (size_t i = 0; !failed && i < count; ++i) {
-    PyObject* value = PyLong_FromLong(rabbet_py_numbers[i].value);
-    failed = value
-                 ? PyDict_SetItemString(dict, rabbet_py_numbers[i].name, value)
-                 : -1;
+    PyObject* value = PyLong_FromLong(py_numbers[i].value);
+    failed = value ? PyDict_SetItemString(dict, py_numbers[i].name, value) : -1;
     Py_XDECREF(value);
   }
   if (!failed) failed = PyModule_AddObjectRef(module, "NUMBERS", dict);

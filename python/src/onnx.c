@@ -1,7 +1,7 @@
 // ONNX import.
 #include "python/src/rabbet_py.h"
 
-static PyObject* rabbet_py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
+static PyObject* py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
   size_t count = rabbet_onnx_errors_count(errors);
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
@@ -21,8 +21,8 @@ static PyObject* rabbet_py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
 
 // Initializers of a dict {name: bytes} that nobody else has, borrowed from it;
 // NULL with an exception set on failure.
-static rabbet_onnx_initializer_t* rabbet_py_initializers(PyObject* dict,
-                                                         size_t* out_count) {
+static rabbet_onnx_initializer_t* py_initializers(PyObject* dict,
+                                                  size_t* out_count) {
   Py_ssize_t at = 0;
   PyObject *name = NULL, *data = NULL;
   *out_count = 0;
@@ -44,17 +44,17 @@ static rabbet_onnx_initializer_t* rabbet_py_initializers(PyObject* dict,
   return list;
 }
 
-typedef struct rabbet_py_import_t {
+typedef struct py_import_t {
   rabbet_network_t* network;
   const char* path;
   Py_buffer view;
   bool from_memory;
   rabbet_onnx_options_t options;
   rabbet_onnx_errors_t* errors;
-} rabbet_py_import_t;
+} py_import_t;
 
 // The network is the import's alone meanwhile.
-static rabbet_status_t rabbet_py_run_import(rabbet_py_import_t* import) {
+static rabbet_status_t py_run_import(py_import_t* import) {
   rabbet_status_t status =
       rabbet_onnx_errors_create(rabbet_allocator_system(), &import->errors);
   if (!rabbet_is_ok(status)) return status;
@@ -70,14 +70,14 @@ static rabbet_status_t rabbet_py_run_import(rabbet_py_import_t* import) {
   Py_END_ALLOW_THREADS return status;
 }
 
-static PyObject* rabbet_py_import_result(const rabbet_py_import_t* import,
-                                         rabbet_status_t status) {
+static PyObject* py_import_result(const py_import_t* import,
+                                  rabbet_status_t status) {
   const rabbet_onnx_errors_t* errors = import->errors;
   PyObject* exception = rabbet_is_ok(status)
                             ? Py_NewRef(Py_None)
                             : rabbet_py_exception_from_status(status);
   PyObject* list =
-      exception && errors ? rabbet_py_onnx_error_list(errors) : PyList_New(0);
+      exception && errors ? py_onnx_error_list(errors) : PyList_New(0);
   Py_ssize_t nodes =
       errors ? (Py_ssize_t)rabbet_onnx_errors_node_count(errors) : 0;
   PyObject* result =
@@ -87,24 +87,23 @@ static PyObject* rabbet_py_import_result(const rabbet_py_import_t* import,
   return result;
 }
 
-static PyObject* rabbet_py_import(PyObject* network, PyObject* data,
-                                  PyObject* initializers,
-                                  rabbet_py_import_t* import) {
+static PyObject* py_import(PyObject* network, PyObject* data,
+                           PyObject* initializers, py_import_t* import) {
   import->from_memory = !Py_IsNone(data);
   if (import->from_memory &&
       PyObject_GetBuffer(data, &import->view, PyBUF_SIMPLE) < 0) {
     return NULL;
   }
   rabbet_onnx_initializer_t* list =
-      rabbet_py_initializers(initializers, &import->options.initializer_count);
+      py_initializers(initializers, &import->options.initializer_count);
   import->options.initializers = list;
   import->options.initializer_size = sizeof(*list);
   PyObject* result = NULL;
   RABBET_PY_HOLD(network);
   if (list && !rabbet_py_begin(network, "network")) {
-    rabbet_status_t status = rabbet_py_run_import(import);
+    rabbet_status_t status = py_run_import(import);
     rabbet_py_end(network);
-    result = rabbet_py_import_result(import, status);
+    result = py_import_result(import, status);
   }
   if (import->from_memory) PyBuffer_Release(&import->view);
   PyMem_Free(list);
@@ -116,11 +115,11 @@ static PyObject* rabbet_py_import(PyObject* network, PyObject* data,
 //   -> (exception | None, [(code, node, node name, operator, message, node of
 //   the main graph)],
 //       number of nodes)
-static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
+static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *network, *path, *data, *given, *name = NULL;
   int override = 0;
-  rabbet_py_import_t import = {
+  py_import_t import = {
       .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
   if (!PyArg_ParseTuple(args, "OOOpO!", &network, &path, &data, &override,
                         &PyDict_Type, &given)) {
@@ -133,26 +132,25 @@ static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
   import.path = name ? PyBytes_AsString(name) : NULL;
   PyObject* initializers = import.network ? PyDict_Copy(given) : NULL;
   PyObject* result =
-      initializers ? rabbet_py_import(network, data, initializers, &import)
-                   : NULL;
+      initializers ? py_import(network, data, initializers, &import) : NULL;
   Py_XDECREF(initializers);
   Py_XDECREF(name);
   return result;
 }
 
-static PyObject* rabbet_py_onnx_supports(PyObject* module, PyObject* args) {
+static PyObject* py_onnx_supports(PyObject* module, PyObject* args) {
   (void)module;
   const char *domain = NULL, *op = NULL;
   if (!PyArg_ParseTuple(args, "ss", &domain, &op)) return NULL;
   return PyBool_FromLong(rabbet_onnx_supports(domain, op));
 }
 
-static PyMethodDef rabbet_py_onnx_functions[] = {
-    {"import_onnx", rabbet_py_import_onnx, METH_VARARGS, NULL},
-    {"onnx_supports", rabbet_py_onnx_supports, METH_VARARGS, NULL},
+static PyMethodDef py_onnx_functions[] = {
+    {"import_onnx", py_import_onnx, METH_VARARGS, NULL},
+    {"onnx_supports", py_onnx_supports, METH_VARARGS, NULL},
     {NULL},
 };
 
 int rabbet_py_add_onnx(PyObject* module) {
-  return PyModule_AddFunctions(module, rabbet_py_onnx_functions);
+  return PyModule_AddFunctions(module, py_onnx_functions);
 }

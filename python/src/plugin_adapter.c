@@ -22,8 +22,8 @@ PyObject* rabbet_py_dim_tuple(const rabbet_dim_t* dims, size_t count) {
 }
 
 // [(DataType, dims, values | None)]
-static PyObject* rabbet_py_described_inputs(const rabbet_plugin_input_t* inputs,
-                                            size_t count) {
+static PyObject* py_described_inputs(const rabbet_plugin_input_t* inputs,
+                                     size_t count) {
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
     const rabbet_plugin_input_t* input = &inputs[i];
@@ -39,8 +39,7 @@ static PyObject* rabbet_py_described_inputs(const rabbet_plugin_input_t* inputs,
 }
 
 // One (dtype, dims, aliased input, is size tensor) of what `describe` returned.
-static int rabbet_py_read_output(PyObject* item,
-                                 rabbet_plugin_output_t* output) {
+static int py_read_output(PyObject* item, rabbet_plugin_output_t* output) {
   int dtype = 0, aliased = -1, is_size = 0;
   PyObject* dims_object = NULL;
   rabbet_dims_t dims;
@@ -59,33 +58,31 @@ static int rabbet_py_read_output(PyObject* item,
   return 0;
 }
 
-static int rabbet_py_read_outputs(PyObject* list, int32_t count,
-                                  rabbet_plugin_output_t* outputs) {
+static int py_read_outputs(PyObject* list, int32_t count,
+                           rabbet_plugin_output_t* outputs) {
   for (int32_t i = 0; i < count; ++i) {
     PyObject* item = PySequence_GetItem(list, i);
-    int failed = item ? rabbet_py_read_output(item, &outputs[i]) : -1;
+    int failed = item ? py_read_output(item, &outputs[i]) : -1;
     Py_XDECREF(item);
     if (failed) return -1;
   }
   return 0;
 }
 
-static rabbet_status_t rabbet_py_describe(void* self,
-                                          rabbet_dim_builder_t* builder,
-                                          const rabbet_plugin_input_t* inputs,
-                                          size_t input_count,
-                                          rabbet_plugin_output_t* outputs) {
+static rabbet_status_t py_describe(void* self, rabbet_dim_builder_t* builder,
+                                   const rabbet_plugin_input_t* inputs,
+                                   size_t input_count,
+                                   rabbet_plugin_output_t* outputs) {
   rabbet_py_plugin_t* plugin = self;
   rabbet_status_t status = rabbet_ok();
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* object =
       rabbet_py_handle_new(rabbet_py_types.dim_builder, builder, NULL, NULL);
-  PyObject* list =
-      object ? rabbet_py_described_inputs(inputs, input_count) : NULL;
+  PyObject* list = object ? py_described_inputs(inputs, input_count) : NULL;
   PyObject* result = list ? PyObject_CallMethod(plugin->instance, "describe",
                                                 "OO", object, list)
                           : NULL;
-  if (result) rabbet_py_read_outputs(result, plugin->output_count, outputs);
+  if (result) py_read_outputs(result, plugin->output_count, outputs);
   if (PyErr_Occurred()) status = rabbet_py_status_from_exception();
   // Expressions that were kept can no longer be used.
   if (object) rabbet_py_handle_close(object);
@@ -115,8 +112,8 @@ PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query) {
 }
 
 // A list of the answers, or None as it is given. A new reference.
-static PyObject* rabbet_py_ask(PyObject* instance, const char* method,
-                               const rabbet_plugin_query_t* query) {
+static PyObject* py_ask(PyObject* instance, const char* method,
+                        const rabbet_plugin_query_t* query) {
   PyObject* tensors = rabbet_py_query_tensors(query);
   if (!tensors) return NULL;
   PyObject* answer =
@@ -132,7 +129,7 @@ static PyObject* rabbet_py_ask(PyObject* instance, const char* method,
   return list;
 }
 
-static rabbet_status_t rabbet_py_add_combination(
+static rabbet_status_t py_add_combination(
     PyObject* item, size_t count, rabbet_plugin_combination_sink_t sink) {
   rabbet_plugin_type_format_t* pairs =
       PyMem_Calloc(count ? count : 1, sizeof(*pairs));
@@ -152,17 +149,17 @@ static rabbet_status_t rabbet_py_add_combination(
   return status;
 }
 
-static rabbet_status_t rabbet_py_combinations(
-    void* self, const rabbet_plugin_query_t* query,
-    rabbet_plugin_combination_sink_t sink) {
+static rabbet_status_t py_combinations(void* self,
+                                       const rabbet_plugin_query_t* query,
+                                       rabbet_plugin_combination_sink_t sink) {
   rabbet_py_plugin_t* plugin = self;
   rabbet_status_t status = rabbet_ok();
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* list = rabbet_py_ask(plugin->instance, "combinations", query);
+  PyObject* list = py_ask(plugin->instance, "combinations", query);
   size_t count = query->input_count + query->output_count;
   for (Py_ssize_t i = 0; list && rabbet_is_ok(status) && i < PyList_Size(list);
        ++i) {
-    status = rabbet_py_add_combination(PyList_GetItem(list, i), count, sink);
+    status = py_add_combination(PyList_GetItem(list, i), count, sink);
   }
   if (!list) status = rabbet_py_status_from_exception();
   Py_XDECREF(list);
@@ -170,13 +167,13 @@ static rabbet_status_t rabbet_py_combinations(
   return status;
 }
 
-static rabbet_status_t rabbet_py_tactics(void* self,
-                                         const rabbet_plugin_query_t* query,
-                                         rabbet_plugin_tactic_sink_t sink) {
+static rabbet_status_t py_tactics(void* self,
+                                  const rabbet_plugin_query_t* query,
+                                  rabbet_plugin_tactic_sink_t sink) {
   rabbet_py_plugin_t* plugin = self;
   rabbet_status_t status = rabbet_ok();
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* list = rabbet_py_ask(plugin->instance, "tactics", query);
+  PyObject* list = py_ask(plugin->instance, "tactics", query);
   if (list && Py_IsNone(list))
     status = sink.add(sink.context, RABBET_PLUGIN_ANY_TACTIC);
   for (Py_ssize_t i = 0; list && PyList_Check(list) && rabbet_is_ok(status) &&
@@ -195,8 +192,8 @@ static rabbet_status_t rabbet_py_tactics(void* self,
 // ---- Attributes that the plugin gives --------------------------------------
 
 // Adds what a method returned: a dict, or None for nothing.
-static rabbet_status_t rabbet_py_add_attrs(PyObject* take_dict,
-                                           rabbet_plugin_attr_sink_t sink) {
+static rabbet_status_t py_add_attrs(PyObject* take_dict,
+                                    rabbet_plugin_attr_sink_t sink) {
   rabbet_status_t status = rabbet_ok();
   rabbet_py_attrs_t attrs = {NULL, 0, NULL};
   PyObject* dict = take_dict;
@@ -210,20 +207,20 @@ static rabbet_status_t rabbet_py_add_attrs(PyObject* take_dict,
   return status;
 }
 
-static rabbet_status_t rabbet_py_timing_key(void* self,
-                                            rabbet_plugin_attr_sink_t sink) {
+static rabbet_status_t py_timing_key(void* self,
+                                     rabbet_plugin_attr_sink_t sink) {
   rabbet_py_plugin_t* plugin = self;
   PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_status_t status = rabbet_py_add_attrs(
+  rabbet_status_t status = py_add_attrs(
       PyObject_CallMethod(plugin->instance, "timing_key", NULL), sink);
   PyGILState_Release(gil);
   return status;
 }
 
-static rabbet_status_t rabbet_py_serialize(void* self,
-                                           const rabbet_plugin_query_t* query,
-                                           int32_t tactic,
-                                           rabbet_plugin_attr_sink_t sink) {
+static rabbet_status_t py_serialize(void* self,
+                                    const rabbet_plugin_query_t* query,
+                                    int32_t tactic,
+                                    rabbet_plugin_attr_sink_t sink) {
   rabbet_py_plugin_t* plugin = self;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* tensors = rabbet_py_query_tensors(query);
@@ -232,19 +229,19 @@ static rabbet_status_t rabbet_py_serialize(void* self,
                                     query->device, tensors,
                                     (Py_ssize_t)query->input_count, tactic)
               : NULL;
-  rabbet_status_t status = rabbet_py_add_attrs(dict, sink);
+  rabbet_status_t status = py_add_attrs(dict, sink);
   Py_XDECREF(tensors);
   PyGILState_Release(gil);
   return status;
 }
 
-static uint64_t rabbet_py_shape_inputs(void* self) {
+static uint64_t py_shape_inputs(void* self) {
   return ((rabbet_py_plugin_t*)self)->shape_inputs;
 }
 
 // Text for the inspector; the object keeps what it gave, as another thread may
 // be reading that while this one is given something new.
-static const char* rabbet_py_metadata(void* self) {
+static const char* py_metadata(void* self) {
   rabbet_py_plugin_t* plugin = self;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* text = PyObject_CallMethod(plugin->instance, "metadata", NULL);
@@ -263,7 +260,7 @@ static const char* rabbet_py_metadata(void* self) {
 
 // ---- Instances and creators ------------------------------------------------
 
-static void rabbet_py_plugin_destroy(void* self) {
+static void py_plugin_destroy(void* self) {
   rabbet_py_plugin_t* plugin = self;
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
@@ -273,19 +270,19 @@ static void rabbet_py_plugin_destroy(void* self) {
   PyGILState_Release(gil);
 }
 
-static int32_t rabbet_py_output_count(void* self) {
+static int32_t py_output_count(void* self) {
   return ((rabbet_py_plugin_t*)self)->output_count;
 }
 
-static const rabbet_plugin_vtable_t rabbet_py_vtable = {
+static const rabbet_plugin_vtable_t py_vtable = {
     .struct_size = sizeof(rabbet_plugin_vtable_t),
-    .destroy = rabbet_py_plugin_destroy,
-    .output_count = rabbet_py_output_count,
-    .describe = rabbet_py_describe,
-    .combinations = rabbet_py_combinations,
-    .tactics = rabbet_py_tactics,
-    .timing_key = rabbet_py_timing_key,
-    .serialize_chosen = rabbet_py_serialize,
+    .destroy = py_plugin_destroy,
+    .output_count = py_output_count,
+    .describe = py_describe,
+    .combinations = py_combinations,
+    .tactics = py_tactics,
+    .timing_key = py_timing_key,
+    .serialize_chosen = py_serialize,
     .prepare = rabbet_py_plugin_prepare,
     .destroy_state = rabbet_py_plugin_destroy_state,
     .enqueue = rabbet_py_plugin_enqueue,
@@ -297,29 +294,29 @@ static const rabbet_plugin_vtable_t rabbet_py_vtable = {
 };
 
 // Classes: plugin_class.c runs them.
-static const rabbet_plugin_vtable_t rabbet_py_class_vtable = {
+static const rabbet_plugin_vtable_t py_class_vtable = {
     .struct_size = sizeof(rabbet_plugin_vtable_t),
-    .destroy = rabbet_py_plugin_destroy,
-    .output_count = rabbet_py_output_count,
-    .describe = rabbet_py_describe,
-    .combinations = rabbet_py_combinations,
-    .tactics = rabbet_py_tactics,
-    .timing_key = rabbet_py_timing_key,
-    .serialize_chosen = rabbet_py_serialize,
+    .destroy = py_plugin_destroy,
+    .output_count = py_output_count,
+    .describe = py_describe,
+    .combinations = py_combinations,
+    .tactics = py_tactics,
+    .timing_key = py_timing_key,
+    .serialize_chosen = py_serialize,
     .prepare = rabbet_py_class_prepare,
     .destroy_state = rabbet_py_class_destroy_state,
     .enqueue = rabbet_py_class_enqueue,
-    .metadata = rabbet_py_metadata,
+    .metadata = py_metadata,
     .kinds = rabbet_py_plugin_kinds,
     .launches = rabbet_py_plugin_launches,
     .capture = rabbet_py_class_capture,
     .enqueue_captured = rabbet_py_class_enqueue_captured,
     .release_captured = rabbet_py_plugin_release_captured,
-    .shape_inputs = rabbet_py_shape_inputs,
+    .shape_inputs = py_shape_inputs,
 };
 
-static int rabbet_py_instance_int(PyObject* instance, const char* name,
-                                  int64_t* out_value) {
+static int py_instance_int(PyObject* instance, const char* name,
+                           int64_t* out_value) {
   PyObject* value = PyObject_GetAttrString(instance, name);
   int failed = value ? rabbet_py_to_int64(value, name, out_value) : -1;
   Py_XDECREF(value);
@@ -327,15 +324,14 @@ static int rabbet_py_instance_int(PyObject* instance, const char* name,
 }
 
 // Takes the instance; NULL with an exception set on failure.
-static rabbet_py_plugin_t* rabbet_py_plugin_new(PyObject* take_instance) {
+static rabbet_py_plugin_t* py_plugin_new(PyObject* take_instance) {
   if (!take_instance) return NULL;
   rabbet_py_plugin_t* plugin = PyMem_Calloc(1, sizeof(*plugin));
   if (!plugin) PyErr_NoMemory();
   int64_t count = 0, is_class = 0, shape_inputs = 0;
-  if (plugin &&
-      !rabbet_py_instance_int(take_instance, "output_count", &count) &&
-      !rabbet_py_instance_int(take_instance, "is_class", &is_class) &&
-      !rabbet_py_instance_int(take_instance, "shape_inputs", &shape_inputs)) {
+  if (plugin && !py_instance_int(take_instance, "output_count", &count) &&
+      !py_instance_int(take_instance, "is_class", &is_class) &&
+      !py_instance_int(take_instance, "shape_inputs", &shape_inputs)) {
     plugin->metadata = PyDict_New();
   }
   if (plugin && plugin->metadata) {
@@ -351,21 +347,20 @@ static rabbet_py_plugin_t* rabbet_py_plugin_new(PyObject* take_instance) {
   return NULL;
 }
 
-static rabbet_plugin_instance_t rabbet_py_as_instance(
-    rabbet_py_plugin_t* plugin) {
+static rabbet_plugin_instance_t py_as_instance(rabbet_py_plugin_t* plugin) {
   return (rabbet_plugin_instance_t){
-      plugin->is_class ? &rabbet_py_class_vtable : &rabbet_py_vtable, plugin};
+      plugin->is_class ? &py_class_vtable : &py_vtable, plugin};
 }
 
-static rabbet_status_t rabbet_py_create(
-    void* user_data, const rabbet_plugin_create_t* args,
-    rabbet_plugin_instance_t* out_instance) {
+static rabbet_status_t py_create(void* user_data,
+                                 const rabbet_plugin_create_t* args,
+                                 rabbet_plugin_instance_t* out_instance) {
   rabbet_status_t status = rabbet_ok();
   rabbet_py_plugin_t* plugin = NULL;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* attrs = rabbet_py_from_attrs(args->attrs, args->attr_count);
   if (attrs) {
-    plugin = rabbet_py_plugin_new(PyObject_CallMethod(
+    plugin = py_plugin_new(PyObject_CallMethod(
         user_data, "create", "OziKK", attrs, args->layer_name, (int)args->phase,
         (unsigned long long)args->shape_inputs,
         (unsigned long long)args->absent_inputs));
@@ -373,13 +368,13 @@ static rabbet_status_t rabbet_py_create(
   }
   if (!plugin) status = rabbet_py_status_from_exception();
   PyGILState_Release(gil);
-  if (plugin) *out_instance = rabbet_py_as_instance(plugin);
+  if (plugin) *out_instance = py_as_instance(plugin);
   return status;
 }
 
 // ---- Instances that Python made itself -------------------------------------
 
-static rabbet_status_t rabbet_py_cannot_create(
+static rabbet_status_t py_cannot_create(
     void* user_data, const rabbet_plugin_create_t* args,
     rabbet_plugin_instance_t* out_instance) {
   (void)user_data;
@@ -394,26 +389,25 @@ rabbet_status_t rabbet_py_add_instance(
     const char* name, rabbet_tensor_t* const* inputs, size_t count,
     rabbet_layer_t** out_layer) {
   *out_layer = NULL;
-  rabbet_py_plugin_t* plugin = rabbet_py_plugin_new(Py_NewRef(instance));
+  rabbet_py_plugin_t* plugin = py_plugin_new(Py_NewRef(instance));
   if (!plugin) return rabbet_py_status_from_exception();
   key->struct_size = sizeof(*key);
-  key->create = rabbet_py_cannot_create;
+  key->create = py_cannot_create;
   key->input_count = -1;
   rabbet_status_t status = rabbet_network_add_plugin_instance(
-      network, key, rabbet_py_as_instance(plugin), name, inputs, count,
-      out_layer);
-  if (!rabbet_is_ok(status)) rabbet_py_plugin_destroy(plugin);
+      network, key, py_as_instance(plugin), name, inputs, count, out_layer);
+  if (!rabbet_is_ok(status)) py_plugin_destroy(plugin);
   return status;
 }
 
 PyObject* rabbet_py_layer_instance(const rabbet_layer_t* layer) {
   rabbet_plugin_instance_t instance = rabbet_layer_plugin_instance(layer);
-  bool ours = instance.vtable == &rabbet_py_vtable ||
-              instance.vtable == &rabbet_py_class_vtable;
+  bool ours =
+      instance.vtable == &py_vtable || instance.vtable == &py_class_vtable;
   return ours ? ((const rabbet_py_plugin_t*)instance.self)->instance : NULL;
 }
 
-static void rabbet_py_definition_release(void* user_data) {
+static void py_definition_release(void* user_data) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_DECREF((PyObject*)user_data);
@@ -421,8 +415,8 @@ static void rabbet_py_definition_release(void* user_data) {
 }
 
 // [(name, type, required)] to fields; names are borrowed from the list.
-static int rabbet_py_read_fields(PyObject* list, rabbet_plugin_field_t* fields,
-                                 size_t count) {
+static int py_read_fields(PyObject* list, rabbet_plugin_field_t* fields,
+                          size_t count) {
   for (size_t i = 0; i < count; ++i) {
     int type = 0, required = 0;
     PyObject* item = PyList_GetItem(list, (Py_ssize_t)i);
@@ -439,14 +433,14 @@ static int rabbet_py_read_fields(PyObject* list, rabbet_plugin_field_t* fields,
 
 // register_plugin(definition, name, version, namespace, origin, fields, shape
 // inputs as bits, number of inputs[, inputs that may be absent as bits])
-static PyObject* rabbet_py_register(PyObject* module, PyObject* args) {
+static PyObject* py_register(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *definition, *list;
   unsigned long long shape_inputs = 0, optional_inputs = 0;
   rabbet_plugin_creator_t creator = {
       .struct_size = sizeof(creator),
-      .destroy = rabbet_py_definition_release,
-      .create = rabbet_py_create,
+      .destroy = py_definition_release,
+      .create = py_create,
   };
   if (!PyArg_ParseTuple(args, "OssssO!Ki|K", &definition, &creator.name,
                         &creator.version, &creator.plugin_namespace,
@@ -464,7 +458,7 @@ static PyObject* rabbet_py_register(PyObject* module, PyObject* args) {
   if (!fields) return PyErr_NoMemory();
   creator.fields = fields;
   PyObject* result = NULL;
-  if (!rabbet_py_read_fields(list, fields, creator.field_count)) {
+  if (!py_read_fields(list, fields, creator.field_count)) {
     Py_INCREF(definition);
     rabbet_status_t status = rabbet_plugin_register(&creator);
     if (!rabbet_is_ok(status)) Py_DECREF(definition);
@@ -474,7 +468,7 @@ static PyObject* rabbet_py_register(PyObject* module, PyObject* args) {
   return result;
 }
 
-static PyObject* rabbet_py_deregister(PyObject* module, PyObject* args) {
+static PyObject* py_deregister(PyObject* module, PyObject* args) {
   (void)module;
   const char *name = NULL, *version = NULL, *space = NULL;
   if (!PyArg_ParseTuple(args, "sss", &name, &version, &space)) return NULL;
@@ -482,8 +476,8 @@ static PyObject* rabbet_py_deregister(PyObject* module, PyObject* args) {
       rabbet_plugin_deregister(name, version, space));
 }
 
-static rabbet_status_t rabbet_py_visit(void* context,
-                                       const rabbet_plugin_creator_t* creator) {
+static rabbet_status_t py_visit(void* context,
+                                const rabbet_plugin_creator_t* creator) {
   PyObject* item = Py_BuildValue("(ssss)", creator->name, creator->version,
                                  creator->plugin_namespace, creator->origin);
   if (!item || PyList_Append(context, item) < 0) {
@@ -495,18 +489,18 @@ static rabbet_status_t rabbet_py_visit(void* context,
 }
 
 // [(name, version, namespace, origin)] of everything registered.
-static PyObject* rabbet_py_plugins(PyObject* module, PyObject* none) {
+static PyObject* py_plugins(PyObject* module, PyObject* none) {
   (void)module, (void)none;
   PyObject* list = PyList_New(0);
   rabbet_status_t status =
-      list ? rabbet_plugin_visit(rabbet_py_visit, list) : rabbet_ok();
+      list ? rabbet_plugin_visit(py_visit, list) : rabbet_ok();
   if (rabbet_is_ok(status)) return list;
   Py_XDECREF(list);
   return rabbet_py_raise(status);
 }
 
 // [(name, type, required)] of a registered creator.
-static PyObject* rabbet_py_fields(PyObject* module, PyObject* args) {
+static PyObject* py_fields(PyObject* module, PyObject* args) {
   (void)module;
   const char *name = NULL, *version = NULL, *space = NULL;
   if (!PyArg_ParseTuple(args, "sss", &name, &version, &space)) return NULL;
@@ -524,7 +518,7 @@ static PyObject* rabbet_py_fields(PyObject* module, PyObject* args) {
   return list;
 }
 
-static PyObject* rabbet_py_load_library(PyObject* module, PyObject* path) {
+static PyObject* py_load_library(PyObject* module, PyObject* path) {
   (void)module;
   PyObject* name = NULL;
   if (!PyUnicode_FSConverter(path, &name)) return NULL;
@@ -533,15 +527,15 @@ static PyObject* rabbet_py_load_library(PyObject* module, PyObject* path) {
   return rabbet_py_none_or_raise(status);
 }
 
-static PyMethodDef rabbet_py_plugin_functions[] = {
-    {"register_plugin", rabbet_py_register, METH_VARARGS, NULL},
-    {"deregister_plugin", rabbet_py_deregister, METH_VARARGS, NULL},
-    {"plugins", rabbet_py_plugins, METH_NOARGS, NULL},
-    {"plugin_fields", rabbet_py_fields, METH_VARARGS, NULL},
-    {"load_plugin_library", rabbet_py_load_library, METH_O, NULL},
+static PyMethodDef py_plugin_functions[] = {
+    {"register_plugin", py_register, METH_VARARGS, NULL},
+    {"deregister_plugin", py_deregister, METH_VARARGS, NULL},
+    {"plugins", py_plugins, METH_NOARGS, NULL},
+    {"plugin_fields", py_fields, METH_VARARGS, NULL},
+    {"load_plugin_library", py_load_library, METH_O, NULL},
     {NULL},
 };
 
 int rabbet_py_add_plugin(PyObject* module) {
-  return PyModule_AddFunctions(module, rabbet_py_plugin_functions);
+  return PyModule_AddFunctions(module, py_plugin_functions);
 }

@@ -27,8 +27,7 @@ uint32_t rabbet_py_plugin_kinds(void* self, const char* device) {
 
 // ---- Reading a launch ------------------------------------------------------
 
-static int rabbet_py_read_dims(PyObject* tuple, rabbet_dim_t* dims,
-                               Py_ssize_t room) {
+static int py_read_dims(PyObject* tuple, rabbet_dim_t* dims, Py_ssize_t room) {
   Py_ssize_t count = PyTuple_Size(tuple);
   if (count < 0 || count > room) {
     if (!PyErr_Occurred())
@@ -41,16 +40,15 @@ static int rabbet_py_read_dims(PyObject* tuple, rabbet_dim_t* dims,
   return PyErr_Occurred() ? -1 : 0;
 }
 
-static int rabbet_py_read_counts(PyObject* tuple, uint32_t* out,
-                                 Py_ssize_t room) {
+static int py_read_counts(PyObject* tuple, uint32_t* out, Py_ssize_t room) {
   rabbet_dim_t values[8] = {0};
-  if (rabbet_py_read_dims(tuple, values, room)) return -1;
+  if (py_read_dims(tuple, values, room)) return -1;
   for (Py_ssize_t i = 0; i < room; ++i)
     out[i] = (uint32_t)values[i];
   return 0;
 }
 
-static int rabbet_py_read_map(PyObject* item, rabbet_plugin_tensor_map_t* map) {
+static int py_read_map(PyObject* item, rabbet_plugin_tensor_map_t* map) {
   PyObject *dims = NULL, *strides = NULL, *box = NULL, *steps = NULL;
   int of_output = 0;
   if (!PyArg_ParseTuple(item, "piO!O!O!O!iiii", &of_output, &map->index,
@@ -58,10 +56,10 @@ static int rabbet_py_read_map(PyObject* item, rabbet_plugin_tensor_map_t* map) {
                         &PyTuple_Type, &box, &PyTuple_Type, &steps,
                         &map->interleave, &map->swizzle, &map->l2_promotion,
                         &map->oob_fill) ||
-      rabbet_py_read_dims(dims, map->dims, 5) ||
-      rabbet_py_read_dims(strides, map->strides, 4) ||
-      rabbet_py_read_counts(box, map->box, 5) ||
-      rabbet_py_read_counts(steps, map->element_strides, 5)) {
+      py_read_dims(dims, map->dims, 5) ||
+      py_read_dims(strides, map->strides, 4) ||
+      py_read_counts(box, map->box, 5) ||
+      py_read_counts(steps, map->element_strides, 5)) {
     return -1;
   }
   map->struct_size = sizeof(*map);
@@ -71,20 +69,20 @@ static int rabbet_py_read_map(PyObject* item, rabbet_plugin_tensor_map_t* map) {
 }
 
 // Everything of one launch that the C interface points to.
-typedef struct rabbet_py_launch_t {
+typedef struct py_launch_t {
   rabbet_plugin_launch_t launch;
   rabbet_plugin_image_t* images;
   rabbet_plugin_arg_t* args;
   rabbet_plugin_tensor_map_t* maps;  // one for each argument
-} rabbet_py_launch_t;
+} py_launch_t;
 
-static void rabbet_py_launch_free(rabbet_py_launch_t* launch) {
+static void py_launch_free(py_launch_t* launch) {
   PyMem_Free(launch->images);
   PyMem_Free(launch->args);
   PyMem_Free(launch->maps);
 }
 
-static int rabbet_py_read_image(PyObject* item, rabbet_plugin_image_t* image) {
+static int py_read_image(PyObject* item, rabbet_plugin_image_t* image) {
   PyObject* code = NULL;
   char* data = NULL;
   Py_ssize_t size = 0;
@@ -98,8 +96,8 @@ static int rabbet_py_read_image(PyObject* item, rabbet_plugin_image_t* image) {
   return 0;
 }
 
-static int rabbet_py_read_arg(PyObject* item, rabbet_plugin_arg_t* arg,
-                              rabbet_plugin_tensor_map_t* map) {
+static int py_read_arg(PyObject* item, rabbet_plugin_arg_t* arg,
+                       rabbet_plugin_tensor_map_t* map) {
   int kind = 0;
   Py_ssize_t size = 0;
   PyObject *data = NULL, *map_object = NULL;
@@ -117,11 +115,11 @@ static int rabbet_py_read_arg(PyObject* item, rabbet_plugin_arg_t* arg,
   }
   if (Py_IsNone(map_object)) return 0;
   arg->map = map;
-  return rabbet_py_read_map(map_object, map);
+  return py_read_map(map_object, map);
 }
 
 // The launch points into `item`.
-static int rabbet_py_read_launch(PyObject* item, rabbet_py_launch_t* out) {
+static int py_read_launch(PyObject* item, py_launch_t* out) {
   rabbet_plugin_launch_t* launch = &out->launch;
   PyObject *images = NULL, *geometry = NULL, *args = NULL;
   rabbet_dim_t numbers[7];
@@ -130,7 +128,7 @@ static int rabbet_py_read_launch(PyObject* item, rabbet_py_launch_t* out) {
                         &images, &PyTuple_Type, &geometry, &launch->cluster[0],
                         &launch->cluster[1], &launch->cluster[2], &cooperative,
                         &PyList_Type, &args) ||
-      rabbet_py_read_dims(geometry, numbers, 7)) {
+      py_read_dims(geometry, numbers, 7)) {
     return -1;
   }
   memcpy(launch->grid, numbers, sizeof(launch->grid));
@@ -152,14 +150,13 @@ static int rabbet_py_read_launch(PyObject* item, rabbet_py_launch_t* out) {
   launch->images = out->images;
   launch->args = out->args;
   for (size_t i = 0; i < launch->image_count; ++i) {
-    if (rabbet_py_read_image(PyList_GetItem(images, (Py_ssize_t)i),
-                             &out->images[i])) {
+    if (py_read_image(PyList_GetItem(images, (Py_ssize_t)i), &out->images[i])) {
       return -1;
     }
   }
   for (size_t i = 0; i < launch->arg_count; ++i) {
-    if (rabbet_py_read_arg(PyList_GetItem(args, (Py_ssize_t)i), &out->args[i],
-                           &out->maps[i])) {
+    if (py_read_arg(PyList_GetItem(args, (Py_ssize_t)i), &out->args[i],
+                    &out->maps[i])) {
       return -1;
     }
   }
@@ -168,8 +165,8 @@ static int rabbet_py_read_launch(PyObject* item, rabbet_py_launch_t* out) {
 
 // ---- The function ----------------------------------------------------------
 
-static rabbet_status_t rabbet_py_pass_launches(
-    PyObject* answer, rabbet_plugin_launch_sink_t sink) {
+static rabbet_status_t py_pass_launches(PyObject* answer,
+                                        rabbet_plugin_launch_sink_t sink) {
   int workspace = 0;
   PyObject* list = NULL;
   if (!PyArg_ParseTuple(answer, "iO!", &workspace, &PyList_Type, &list)) {
@@ -178,18 +175,18 @@ static rabbet_status_t rabbet_py_pass_launches(
   rabbet_status_t status =
       sink.workspace(sink.context, (rabbet_dim_t)workspace);
   for (Py_ssize_t i = 0; rabbet_is_ok(status) && i < PyList_Size(list); ++i) {
-    rabbet_py_launch_t launch = {0};
-    status = rabbet_py_read_launch(PyList_GetItem(list, i), &launch)
+    py_launch_t launch = {0};
+    status = py_read_launch(PyList_GetItem(list, i), &launch)
                  ? rabbet_py_status_from_exception()
                  : sink.add(sink.context, &launch.launch);
-    rabbet_py_launch_free(&launch);
+    py_launch_free(&launch);
   }
   return status;
 }
 
-static PyObject* rabbet_py_shapes(const rabbet_plugin_input_t* inputs,
-                                  const rabbet_plugin_output_t* outputs,
-                                  size_t count) {
+static PyObject* py_shapes(const rabbet_plugin_input_t* inputs,
+                           const rabbet_plugin_output_t* outputs,
+                           size_t count) {
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
     PyObject* dims =
@@ -214,13 +211,13 @@ rabbet_status_t rabbet_py_plugin_launches(void* self,
   PyObject* object =
       rabbet_py_handle_new(rabbet_py_types.dim_builder, builder, NULL, NULL);
   PyObject* tensors = rabbet_py_query_tensors(query);
-  PyObject* in = rabbet_py_shapes(inputs, NULL, query->input_count);
-  PyObject* out = rabbet_py_shapes(NULL, outputs, query->output_count);
+  PyObject* in = py_shapes(inputs, NULL, query->input_count);
+  PyObject* out = py_shapes(NULL, outputs, query->output_count);
   if (object && tensors && in && out) {
     answer = PyObject_CallMethod(plugin->instance, "launches", "OsOOOi", object,
                                  query->device, tensors, in, out, (int)tactic);
   }
-  status = answer ? rabbet_py_pass_launches(answer, sink)
+  status = answer ? py_pass_launches(answer, sink)
                   : rabbet_py_status_from_exception();
   // Expressions that were kept can no longer be used.
   if (object) rabbet_py_handle_close(object);

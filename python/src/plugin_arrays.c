@@ -3,7 +3,7 @@
 #include "python/src/plugin_tensor.h"
 
 // np.asarray of whatever has the protocols.
-static PyObject* rabbet_py_as_array(PyObject* tensor) {
+static PyObject* py_as_array(PyObject* tensor) {
   static rabbet_py_cache_t cache;
   PyObject* function = rabbet_py_cache_import(&cache, "numpy", "asarray");
   return function ? PyObject_CallFunctionObjArgs(function, tensor, NULL) : NULL;
@@ -11,7 +11,7 @@ static PyObject* rabbet_py_as_array(PyObject* tensor) {
 
 // The array looks at a Tensor of its own, so that references to it and to what
 // it looks through tell whether a call kept something.
-static int rabbet_py_lent_make(rabbet_py_tensor_t* self) {
+static int py_lent_make(rabbet_py_tensor_t* self) {
   rabbet_py_lent_t* lent = &self->lent;
   rabbet_py_lent_clear(lent);
   const rabbet_plugin_view_t view = {.data = self->data,
@@ -22,7 +22,7 @@ static int rabbet_py_lent_make(rabbet_py_tensor_t* self) {
   lent->objects[RABBET_PY_LENT_TENSOR] = (PyObject*)rabbet_py_tensor_new(
       &view, self->device, self->writable, NULL);
   PyObject* tensor = lent->objects[RABBET_PY_LENT_TENSOR];
-  PyObject* array = tensor ? rabbet_py_as_array(tensor) : NULL;
+  PyObject* array = tensor ? py_as_array(tensor) : NULL;
   lent->objects[RABBET_PY_LENT_ARRAY] = array;
   if (array)
     lent->objects[RABBET_PY_LENT_BASE] = PyObject_GetAttrString(array, "base");
@@ -64,11 +64,11 @@ PyObject* rabbet_py_tensor_numpy(PyObject* object, PyObject* none) {
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   if (!self->lends || !rabbet_py_tensor_usable(self) ||
       self->device.type != RABBET_DL_CPU) {
-    return PyErr_Occurred() ? NULL : rabbet_py_as_array(object);
+    return PyErr_Occurred() ? NULL : py_as_array(object);
   }
   PyObject** array = &self->lent.objects[RABBET_PY_LENT_ARRAY];
   bool fresh = !*array || self->lent.data != self->data;
-  if (fresh && rabbet_py_lent_make(self)) return NULL;
+  if (fresh && py_lent_make(self)) return NULL;
   return Py_NewRef(*array);
 }
 

@@ -6,7 +6,7 @@
 
 _Thread_local const rabbet_py_run_t* rabbet_py_run;
 
-typedef struct rabbet_py_state_t {
+typedef struct py_state_t {
   PyObject* function;
   PyObject* positional;  // pairs (RABBET_PY_ARG_*, value)
   PyObject* named;       // dict of such pairs; may be empty
@@ -24,11 +24,11 @@ typedef struct rabbet_py_state_t {
   bool keeps;  // a call has kept tensors
   void* stream;
   int32_t tactic, threads;
-} rabbet_py_state_t;
+} py_state_t;
 
 // ---- Arguments -------------------------------------------------------------
 
-static void rabbet_py_state_clear(rabbet_py_state_t* state) {
+static void py_state_clear(py_state_t* state) {
   Py_CLEAR(state->args);
   Py_CLEAR(state->kwargs);
   Py_CLEAR(state->outputs);
@@ -41,7 +41,7 @@ static void rabbet_py_state_clear(rabbet_py_state_t* state) {
 }
 
 // An input may be written only if an output is declared to be in its place.
-static bool rabbet_py_is_target(const rabbet_py_state_t* state, size_t input) {
+static bool py_is_target(const py_state_t* state, size_t input) {
   for (size_t i = 0; i < state->output_count; ++i) {
     const rabbet_plugin_view_t* view = &state->views[state->input_count + i];
     if (view->aliased_input == (int32_t)input) return true;
@@ -49,14 +49,14 @@ static bool rabbet_py_is_target(const rabbet_py_state_t* state, size_t input) {
   return false;
 }
 
-static int rabbet_py_state_tensors(rabbet_py_state_t* state) {
+static int py_state_tensors(py_state_t* state) {
   rabbet_dl_device_t cpu = {RABBET_DL_CPU, 0};
   rabbet_dl_device_t device = rabbet_py_dl_device(state->device);
   for (size_t i = 0; i < state->input_count; ++i) {
     const rabbet_plugin_view_t* view = &state->views[i];
     state->tensors[i] =
         rabbet_py_tensor_new(view, view->is_shape_input ? cpu : device,
-                             rabbet_py_is_target(state, i), NULL);
+                             py_is_target(state, i), NULL);
     if (!state->tensors[i]) return -1;
   }
   state->outputs = PyList_New((Py_ssize_t)state->output_count);
@@ -76,8 +76,7 @@ static int rabbet_py_state_tensors(rabbet_py_state_t* state) {
 }
 
 // A new reference to what a pair stands for.
-static PyObject* rabbet_py_argument(const rabbet_py_state_t* state,
-                                    PyObject* pair) {
+static PyObject* py_argument(const py_state_t* state, PyObject* pair) {
   long kind = PyLong_AsLong(PyTuple_GetItem(pair, 0));
   PyObject* value = PyTuple_GetItem(pair, 1);
   switch (kind) {
@@ -104,12 +103,11 @@ static PyObject* rabbet_py_argument(const rabbet_py_state_t* state,
   }
 }
 
-static int rabbet_py_state_args(rabbet_py_state_t* state) {
+static int py_state_args(py_state_t* state) {
   Py_ssize_t count = PyTuple_Size(state->positional);
   state->args = PyTuple_New(count);
   for (Py_ssize_t i = 0; state->args && i < count; ++i) {
-    PyObject* item =
-        rabbet_py_argument(state, PyTuple_GetItem(state->positional, i));
+    PyObject* item = py_argument(state, PyTuple_GetItem(state->positional, i));
     if (!item || PyTuple_SetItem(state->args, i, item) < 0) return -1;
   }
   if (!state->args) return -1;
@@ -119,7 +117,7 @@ static int rabbet_py_state_args(rabbet_py_state_t* state) {
   PyObject *name = NULL, *pair = NULL;
   Py_ssize_t position = 0;
   while (PyDict_Next(state->named, &position, &name, &pair)) {
-    PyObject* item = rabbet_py_argument(state, pair);
+    PyObject* item = py_argument(state, pair);
     int failed = item ? PyDict_SetItem(state->kwargs, name, item) : -1;
     Py_XDECREF(item);
     if (failed) return -1;
@@ -127,11 +125,11 @@ static int rabbet_py_state_args(rabbet_py_state_t* state) {
   return 0;
 }
 
-static int rabbet_py_state_make(rabbet_py_state_t* state) {
-  rabbet_py_state_clear(state);
+static int py_state_make(py_state_t* state) {
+  py_state_clear(state);
   if (rabbet_py_scope_where(state->device, state->stream, &state->where) ||
-      rabbet_py_state_tensors(state) || rabbet_py_state_args(state)) {
-    rabbet_py_state_clear(state);
+      py_state_tensors(state) || py_state_args(state)) {
+    py_state_clear(state);
     return -1;
   }
   size_t count = state->input_count + state->output_count;
@@ -145,8 +143,7 @@ static int rabbet_py_state_make(rabbet_py_state_t* state) {
 
 // ---- What a call kept ------------------------------------------------------
 
-static bool rabbet_py_is_output(const rabbet_py_state_t* state,
-                                PyObject* item) {
+static bool py_is_output(const py_state_t* state, PyObject* item) {
   for (size_t i = 0; i < state->output_count; ++i) {
     if (item == (PyObject*)state->tensors[state->input_count + i]) return true;
   }
@@ -155,9 +152,9 @@ static bool rabbet_py_is_output(const rabbet_py_state_t* state,
 
 // Whether the list of outputs holds what it was not given: results that were
 // put into it in place of being written would be lost.
-static bool rabbet_py_list_replaced(const rabbet_py_state_t* state) {
+static bool py_list_replaced(const py_state_t* state) {
   for (Py_ssize_t i = 0; i < PyList_Size(state->outputs); ++i) {
-    if (!rabbet_py_is_output(state, PyList_GetItem(state->outputs, i))) {
+    if (!py_is_output(state, PyList_GetItem(state->outputs, i))) {
       return true;
     }
   }
@@ -165,7 +162,7 @@ static bool rabbet_py_list_replaced(const rabbet_py_state_t* state) {
 }
 
 // Whether it is to be made anew for the next call.
-static bool rabbet_py_list_touched(const rabbet_py_state_t* state) {
+static bool py_list_touched(const py_state_t* state) {
   if (Py_REFCNT(state->outputs) != state->outputs_references) return true;
   if (PyList_Size(state->outputs) != (Py_ssize_t)state->output_count) {
     return true;
@@ -177,7 +174,7 @@ static bool rabbet_py_list_touched(const rabbet_py_state_t* state) {
   return false;
 }
 
-static bool rabbet_py_tensors_kept(const rabbet_py_state_t* state) {
+static bool py_tensors_kept(const py_state_t* state) {
   size_t count = state->input_count + state->output_count;
   for (size_t i = 0; i < count; ++i) {
     if (Py_REFCNT((PyObject*)state->tensors[i]) != state->references[i] ||
@@ -189,7 +186,7 @@ static bool rabbet_py_tensors_kept(const rabbet_py_state_t* state) {
 }
 
 // The objects that hold the memory of the present run, as one; NULL: none do.
-static PyObject* rabbet_py_run_owner(void) {
+static PyObject* py_run_owner(void) {
   const rabbet_py_run_t* run = rabbet_py_run;
   if (!run) return NULL;
   PyObject* owner = PyTuple_New((Py_ssize_t)run->count);
@@ -203,8 +200,8 @@ static PyObject* rabbet_py_run_owner(void) {
 // After a call that kept tensors: they hold the run's memory from now on.
 // Nothing can hold that of a timing run, or of a recording on trial, so there
 // it is an error.
-static int rabbet_py_state_give_up(rabbet_py_state_t* state, bool recorded) {
-  PyObject* owner = recorded ? NULL : rabbet_py_run_owner();
+static int py_state_give_up(py_state_t* state, bool recorded) {
+  PyObject* owner = recorded ? NULL : py_run_owner();
   if (!owner && PyErr_Occurred()) return -1;
   size_t count = state->input_count + state->output_count;
   Py_CLEAR(state->args);
@@ -234,10 +231,9 @@ static int rabbet_py_state_give_up(rabbet_py_state_t* state, bool recorded) {
 
 // ---- The plugin's functions ------------------------------------------------
 
-static rabbet_py_state_t* rabbet_py_state_new(
-    const rabbet_plugin_call_t* call) {
+static py_state_t* py_state_new(const rabbet_plugin_call_t* call) {
   size_t count = call->input_count + call->output_count;
-  rabbet_py_state_t* state = PyMem_Calloc(1, sizeof(*state));
+  py_state_t* state = PyMem_Calloc(1, sizeof(*state));
   if (!state) return NULL;
   state->input_count = call->input_count;
   state->output_count = call->output_count;
@@ -261,8 +257,8 @@ static rabbet_py_state_t* rabbet_py_state_new(
   return state;
 }
 
-static void rabbet_py_state_destroy(rabbet_py_state_t* state) {
-  rabbet_py_state_clear(state);
+static void py_state_destroy(py_state_t* state) {
+  py_state_clear(state);
   Py_XDECREF(state->function);
   Py_XDECREF(state->positional);
   Py_XDECREF(state->named);
@@ -277,7 +273,7 @@ void rabbet_py_plugin_destroy_state(void* self, void* state) {
   (void)self;
   if (!state || !Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_py_state_destroy(state);
+  py_state_destroy(state);
   PyGILState_Release(gil);
 }
 
@@ -290,7 +286,7 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
   rabbet_py_plugin_t* plugin = self;
   rabbet_status_t status = rabbet_ok();
   PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_py_state_t* state = rabbet_py_state_new(call);
+  py_state_t* state = py_state_new(call);
   if (!state) {
     PyErr_NoMemory();
   } else {
@@ -305,13 +301,13 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
       Py_INCREF(state->function);
       Py_INCREF(state->positional);
       Py_INCREF(state->named);
-      rabbet_py_state_make(state);
+      py_state_make(state);
     }
     Py_XDECREF(bound);
   }
   if (PyErr_Occurred()) {
     status = rabbet_py_status_from_exception();
-    if (state) rabbet_py_state_destroy(state);
+    if (state) py_state_destroy(state);
     state = NULL;
   }
   PyGILState_Release(gil);
@@ -319,14 +315,14 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
   return status;
 }
 
-static int rabbet_py_call_refresh(rabbet_py_state_t* state,
-                                  const rabbet_plugin_call_t* call) {
+static int py_call_refresh(py_state_t* state,
+                           const rabbet_plugin_call_t* call) {
   bool same = state->args && state->stream == call->stream &&
               state->threads == call->threads;
   if (!same) {
     state->stream = call->stream;
     state->threads = call->threads;
-    if (rabbet_py_state_make(state)) return -1;
+    if (py_state_make(state)) return -1;
   }
   rabbet_py_tensor_t** tensors = state->tensors;
   for (size_t i = 0; i < call->input_count; ++i) {
@@ -341,14 +337,14 @@ static int rabbet_py_call_refresh(rabbet_py_state_t* state,
 
 // ---- Calls -----------------------------------------------------------------
 
-static void rabbet_py_reject_result(PyObject* result) {
+static void py_reject_result(PyObject* result) {
   PyErr_Format(PyExc_TypeError,
                "the function returned %R; it must write its results into "
                "`outputs` and return nothing",
                result);
 }
 
-static void rabbet_py_reject_replaced(void) {
+static void py_reject_replaced(void) {
   PyErr_SetString(PyExc_TypeError,
                   "the function replaced items of the list `outputs`; results "
                   "are written into the tensors that are there: "
@@ -356,7 +352,7 @@ static void rabbet_py_reject_replaced(void) {
 }
 
 // Replays would not see what a recorded call keeps.
-static void rabbet_py_reject_kept(void) {
+static void py_reject_kept(void) {
   PyErr_SetString(PyExc_RuntimeError,
                   "the function kept a Tensor, or an array made from one "
                   "without a copy, after it returned");
@@ -370,54 +366,50 @@ void rabbet_py_keep_interrupt(PyObject* error) {
 }
 
 // The traceback's frames hold the tensors: they get an owner as well.
-static rabbet_status_t rabbet_py_call_failed(rabbet_py_state_t* state,
-                                             bool recorded) {
+static rabbet_status_t py_call_failed(py_state_t* state, bool recorded) {
   PyObject* error = rabbet_py_error_take();
   if (recorded) rabbet_py_keep_interrupt(error);
-  if (state->args && rabbet_py_state_give_up(state, recorded)) PyErr_Clear();
+  if (state->args && py_state_give_up(state, recorded)) PyErr_Clear();
   rabbet_py_error_restore(error);
   return rabbet_py_status_from_exception();
 }
 
 // With an attached thread. *out_kept: what replays of a recorded call need, or
 // NULL.
-static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
-                                            bool recorded,
-                                            PyObject** out_kept) {
-  rabbet_py_state_t* state = call->state;
+static rabbet_status_t py_plugin_run(const rabbet_plugin_call_t* call,
+                                     bool recorded, PyObject** out_kept) {
+  py_state_t* state = call->state;
   PyObject* result = NULL;
   if (recorded && state->keeps) {
-    rabbet_py_reject_kept();
-  } else if (rabbet_py_call_refresh(state, call) == 0) {
+    py_reject_kept();
+  } else if (py_call_refresh(state, call) == 0) {
     result = rabbet_py_scope_call(state->where, recorded, state->function,
                                   state->args, state->kwargs, out_kept);
   }
   bool fine = result && Py_IsNone(result);
-  if (fine && rabbet_py_list_replaced(state)) {
+  if (fine && py_list_replaced(state)) {
     Py_CLEAR(result);
-    rabbet_py_reject_replaced();
+    py_reject_replaced();
     fine = false;
   }
-  bool kept =
-      fine && (rabbet_py_tensors_kept(state) || rabbet_py_list_touched(state));
+  bool kept = fine && (py_tensors_kept(state) || py_list_touched(state));
   if (fine && !kept) {
     Py_DECREF(result);
     return rabbet_ok();
   }
-  if (result && !fine) rabbet_py_reject_result(result);
+  if (result && !fine) py_reject_result(result);
   if (kept) state->keeps = true;
-  if (kept && recorded) rabbet_py_reject_kept();
+  if (kept && recorded) py_reject_kept();
   Py_XDECREF(result);
-  if (PyErr_Occurred()) return rabbet_py_call_failed(state, recorded);
-  return rabbet_py_state_give_up(state, false)
-             ? rabbet_py_status_from_exception()
-             : rabbet_ok();
+  if (PyErr_Occurred()) return py_call_failed(state, recorded);
+  return py_state_give_up(state, false) ? rabbet_py_status_from_exception()
+                                        : rabbet_ok();
 }
 
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,
                                          const rabbet_plugin_call_t* call) {
   (void)self;
-  return rabbet_py_enqueue(rabbet_py_plugin_run, call);
+  return rabbet_py_enqueue(py_plugin_run, call);
 }
 
 // ---- Graphs ----------------------------------------------------------------
@@ -425,10 +417,10 @@ rabbet_status_t rabbet_py_plugin_enqueue(void* self,
 rabbet_plugin_capture_t rabbet_py_plugin_capture(
     void* self, const rabbet_plugin_call_t* call) {
   (void)self;
-  return ((const rabbet_py_state_t*)call->state)->capture;
+  return ((const py_state_t*)call->state)->capture;
 }
 
-static void rabbet_py_hold_collector(bool hold) {
+static void py_hold_collector(bool hold) {
   static int holders, collects;
   RABBET_PY_LOCK(rabbet_py_types.plugin_tensor);
   if (hold && holders++ == 0) collects = PyGC_Disable();
@@ -440,9 +432,9 @@ rabbet_status_t rabbet_py_record(rabbet_py_call_fn_t run,
                                  void** out_kept) {
   PyObject* kept = NULL;
   PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_py_hold_collector(true);
+  py_hold_collector(true);
   rabbet_status_t status = run(call, true, &kept);
-  rabbet_py_hold_collector(false);
+  py_hold_collector(false);
   PyGILState_Release(gil);
   *out_kept = kept;
   return status;
@@ -451,7 +443,7 @@ rabbet_status_t rabbet_py_record(rabbet_py_call_fn_t run,
 rabbet_status_t rabbet_py_plugin_enqueue_captured(
     void* self, const rabbet_plugin_call_t* call, void** out_kept) {
   (void)self;
-  return rabbet_py_record(rabbet_py_plugin_run, call, out_kept);
+  return rabbet_py_record(py_plugin_run, call, out_kept);
 }
 
 void rabbet_py_plugin_release_captured(void* self, void* kept) {

@@ -28,7 +28,7 @@ bool rabbet_py_tensor_usable(rabbet_py_tensor_t* self) {
 
 // ---- DLPack ----------------------------------------------------------------
 
-static rabbet_dl_dtype_t rabbet_py_dl_dtype(rabbet_dtype_t dtype) {
+static rabbet_dl_dtype_t py_dl_dtype(rabbet_dtype_t dtype) {
   rabbet_dl_dtype_t result = {RABBET_DL_INT, (uint8_t)rabbet_dtype_bits(dtype),
                               1};
   switch (dtype) {
@@ -57,19 +57,19 @@ static rabbet_dl_dtype_t rabbet_py_dl_dtype(rabbet_dtype_t dtype) {
   return result;
 }
 
-static rabbet_dl_tensor_t rabbet_py_dl_tensor(rabbet_py_tensor_t* self) {
+static rabbet_dl_tensor_t py_dl_tensor(rabbet_py_tensor_t* self) {
   return (rabbet_dl_tensor_t){
       .data = self->data,
       .device = self->device,
       .rank = self->extent.rank,
-      .dtype = rabbet_py_dl_dtype(self->dtype),
+      .dtype = py_dl_dtype(self->dtype),
       .shape = self->extent.d,
       .strides = self->strides,
   };
 }
 
 // Consumers drop what they imported on any thread.
-static void rabbet_py_dl_drop(void* tensor, void* block) {
+static void py_dl_drop(void* tensor, void* block) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_DECREF((PyObject*)tensor);
@@ -77,60 +77,60 @@ static void rabbet_py_dl_drop(void* tensor, void* block) {
   PyGILState_Release(gil);
 }
 
-static void rabbet_py_dl_delete(rabbet_dl_managed_t* managed) {
-  rabbet_py_dl_drop(managed->context, managed);
+static void py_dl_delete(rabbet_dl_managed_t* managed) {
+  py_dl_drop(managed->context, managed);
 }
 
-static void rabbet_py_dl_delete_versioned(rabbet_dl_versioned_t* managed) {
-  rabbet_py_dl_drop(managed->context, managed);
+static void py_dl_delete_versioned(rabbet_dl_versioned_t* managed) {
+  py_dl_drop(managed->context, managed);
 }
 
 // A consumer renames the capsule; one that was never consumed is dropped here.
-static void rabbet_py_dl_capsule(PyObject* capsule) {
+static void py_dl_capsule(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, "dltensor")) return;
   rabbet_dl_managed_t* managed = PyCapsule_GetPointer(capsule, "dltensor");
   managed->deleter(managed);
 }
 
-static void rabbet_py_dl_capsule_versioned(PyObject* capsule) {
+static void py_dl_capsule_versioned(PyObject* capsule) {
   if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) return;
   rabbet_dl_versioned_t* managed =
       PyCapsule_GetPointer(capsule, "dltensor_versioned");
   managed->deleter(managed);
 }
 
-static PyObject* rabbet_py_dl_export(rabbet_py_tensor_t* self) {
+static PyObject* py_dl_export(rabbet_py_tensor_t* self) {
   rabbet_dl_managed_t* managed = PyMem_Malloc(sizeof(*managed));
   if (!managed) return PyErr_NoMemory();
-  managed->tensor = rabbet_py_dl_tensor(self);
+  managed->tensor = py_dl_tensor(self);
   managed->context = Py_NewRef((PyObject*)self);
-  managed->deleter = rabbet_py_dl_delete;
-  PyObject* capsule = PyCapsule_New(managed, "dltensor", rabbet_py_dl_capsule);
+  managed->deleter = py_dl_delete;
+  PyObject* capsule = PyCapsule_New(managed, "dltensor", py_dl_capsule);
   if (!capsule) managed->deleter(managed);
   return capsule;
 }
 
 PyObject* rabbet_py_tensor_capsule(rabbet_py_tensor_t* self) {
-  return rabbet_py_tensor_usable(self) ? rabbet_py_dl_export(self) : NULL;
+  return rabbet_py_tensor_usable(self) ? py_dl_export(self) : NULL;
 }
 
-static PyObject* rabbet_py_dl_export_versioned(rabbet_py_tensor_t* self) {
+static PyObject* py_dl_export_versioned(rabbet_py_tensor_t* self) {
   rabbet_dl_versioned_t* managed = PyMem_Malloc(sizeof(*managed));
   if (!managed) return PyErr_NoMemory();
   managed->major = RABBET_DL_MAJOR;
   managed->minor = RABBET_DL_MINOR;
   managed->flags = self->writable ? 0 : RABBET_DL_FLAG_READ_ONLY;
-  managed->tensor = rabbet_py_dl_tensor(self);
+  managed->tensor = py_dl_tensor(self);
   managed->context = Py_NewRef((PyObject*)self);
-  managed->deleter = rabbet_py_dl_delete_versioned;
-  PyObject* capsule = PyCapsule_New(managed, "dltensor_versioned",
-                                    rabbet_py_dl_capsule_versioned);
+  managed->deleter = py_dl_delete_versioned;
+  PyObject* capsule =
+      PyCapsule_New(managed, "dltensor_versioned", py_dl_capsule_versioned);
   if (!capsule) managed->deleter(managed);
   return capsule;
 }
 
 // Whether the consumer understands version 1; -1 on a malformed argument.
-static int rabbet_py_dl_versioned(PyObject* max_version) {
+static int py_dl_versioned(PyObject* max_version) {
   if (Py_IsNone(max_version)) return 0;
   PyObject* item = PySequence_GetItem(max_version, 0);
   long major = item ? PyLong_AsLong(item) : -1;
@@ -139,8 +139,8 @@ static int rabbet_py_dl_versioned(PyObject* max_version) {
   return major >= RABBET_DL_MAJOR;
 }
 
-static int rabbet_py_dl_check(rabbet_py_tensor_t* self, PyObject* device,
-                              PyObject* copy) {
+static int py_dl_check(rabbet_py_tensor_t* self, PyObject* device,
+                       PyObject* copy) {
   if (PyObject_IsTrue(copy) == 1) {
     PyErr_SetString(PyExc_BufferError,
                     "a plugin's tensor is not copied by __dlpack__; import it "
@@ -169,11 +169,10 @@ PyObject* rabbet_py_tensor_dlpack(PyObject* object, PyObject* args,
   }
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   if (!rabbet_py_tensor_usable(self)) return NULL;
-  if (rabbet_py_dl_check(self, device, copy)) return NULL;
-  int versioned = rabbet_py_dl_versioned(version);
+  if (py_dl_check(self, device, copy)) return NULL;
+  int versioned = py_dl_versioned(version);
   if (versioned < 0) return NULL;
-  return versioned ? rabbet_py_dl_export_versioned(self)
-                   : rabbet_py_dl_export(self);
+  return versioned ? py_dl_export_versioned(self) : py_dl_export(self);
 }
 
 PyObject* rabbet_py_tensor_dlpack_device(PyObject* object, PyObject* none) {
@@ -184,26 +183,26 @@ PyObject* rabbet_py_tensor_dlpack_device(PyObject* object, PyObject* none) {
 
 // ---- Buffer protocol and array interfaces ----------------------------------
 
-typedef struct rabbet_py_element_t {
+typedef struct py_element_t {
   const char* code;     // of struct and the buffer protocol
   const char* typestr;  // of the array interface
-} rabbet_py_element_t;
+} py_element_t;
 
-static rabbet_py_element_t rabbet_py_element(rabbet_dtype_t dtype) {
-  static const rabbet_py_element_t elements[RABBET_DTYPE_COUNT] = {
+static py_element_t py_element(rabbet_dtype_t dtype) {
+  static const py_element_t elements[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_FLOAT] = {"f", "<f4"}, [RABBET_DTYPE_HALF] = {"e", "<f2"},
       [RABBET_DTYPE_INT8] = {"b", "|i1"},  [RABBET_DTYPE_INT32] = {"i", "<i4"},
       [RABBET_DTYPE_BOOL] = {"?", "|b1"},  [RABBET_DTYPE_UINT8] = {"B", "|u1"},
       [RABBET_DTYPE_INT64] = {"l", "<i8"},
   };
   if (dtype < 0 || dtype >= RABBET_DTYPE_COUNT) {
-    return (rabbet_py_element_t){NULL, NULL};
+    return (py_element_t){NULL, NULL};
   }
   return elements[dtype];
 }
 
-static int rabbet_py_buffer_refuse(rabbet_py_tensor_t* self, int flags,
-                                   const char* code) {
+static int py_buffer_refuse(rabbet_py_tensor_t* self, int flags,
+                            const char* code) {
   if (self->device.type != RABBET_DL_CPU) {
     PyErr_Format(PyExc_BufferError, "%R is not in host memory",
                  (PyObject*)self);
@@ -229,8 +228,8 @@ int rabbet_py_tensor_get_buffer(PyObject* object, Py_buffer* view, int flags) {
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   view->obj = NULL;
   if (!rabbet_py_tensor_usable(self)) return -1;
-  const char* code = rabbet_py_element(self->dtype).code;
-  if (rabbet_py_buffer_refuse(self, flags, code)) return -1;
+  const char* code = py_element(self->dtype).code;
+  if (py_buffer_refuse(self, flags, code)) return -1;
   _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "64-bit hosts only");
   *view = (Py_buffer){
       .buf = self->data,
@@ -248,7 +247,7 @@ int rabbet_py_tensor_get_buffer(PyObject* object, Py_buffer* view, int flags) {
   return 0;
 }
 
-static PyObject* rabbet_py_byte_strides(const rabbet_py_tensor_t* self) {
+static PyObject* py_byte_strides(const rabbet_py_tensor_t* self) {
   rabbet_dims_t strides = {.rank = self->extent.rank};
   for (int32_t i = 0; i < strides.rank; ++i) {
     strides.d[i] = self->byte_strides[i];
@@ -256,27 +255,26 @@ static PyObject* rabbet_py_byte_strides(const rabbet_py_tensor_t* self) {
   return rabbet_py_from_dims(&strides);
 }
 
-static PyObject* rabbet_py_interface(rabbet_py_tensor_t* self, bool read_only) {
-  const char* typestr = rabbet_py_element(self->dtype).typestr;
+static PyObject* py_interface(rabbet_py_tensor_t* self, bool read_only) {
+  const char* typestr = py_element(self->dtype).typestr;
   return Py_BuildValue("{s:N,s:s,s:(KN),s:N,s:i}", "shape",
                        rabbet_py_from_dims(&self->extent), "typestr", typestr,
                        "data", (unsigned long long)(uintptr_t)self->data,
                        PyBool_FromLong(read_only), "strides",
-                       rabbet_py_byte_strides(self), "version", 3);
+                       py_byte_strides(self), "version", 3);
 }
 
 PyObject* rabbet_py_tensor_array_interface(PyObject* object, void* closure) {
   (void)closure;
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
-  if (self->device.type != RABBET_DL_CPU ||
-      !rabbet_py_element(self->dtype).typestr) {
+  if (self->device.type != RABBET_DL_CPU || !py_element(self->dtype).typestr) {
     return PyErr_Format(PyExc_AttributeError,
                         "%R has no __array_interface__: it is for host memory "
                         "and types that NumPy knows",
                         object);
   }
   if (!rabbet_py_tensor_usable(self)) return NULL;
-  return rabbet_py_interface(self, !self->writable);
+  return py_interface(self, !self->writable);
 }
 
 // Consumers ask by hasattr whether memory is on a GPU: on the CPU the attribute
@@ -291,11 +289,11 @@ PyObject* rabbet_py_tensor_cuda_interface(PyObject* object, void* closure) {
                         object);
   }
   if (!rabbet_py_tensor_usable(self)) return NULL;
-  if (!rabbet_py_element(self->dtype).typestr) {
+  if (!py_element(self->dtype).typestr) {
     return PyErr_Format(PyExc_ValueError,
                         "%R: the array interface has no such type; use DLPack",
                         object);
   }
   // Consumers refuse read-only memory altogether, so that it is not declared.
-  return rabbet_py_interface(self, false);
+  return py_interface(self, false);
 }

@@ -14,7 +14,7 @@ rabbet_dl_device_t rabbet_py_dl_device(const char* name) {
   return device;
 }
 
-static void rabbet_py_row_major(const rabbet_dims_t* dims, int64_t* strides) {
+static void py_row_major(const rabbet_dims_t* dims, int64_t* strides) {
   int64_t stride = 1;
   for (int32_t i = dims->rank - 1; i >= 0; --i) {
     strides[i] = stride;
@@ -22,7 +22,7 @@ static void rabbet_py_row_major(const rabbet_dims_t* dims, int64_t* strides) {
   }
 }
 
-static bool rabbet_py_dims_known(const rabbet_dims_t* dims) {
+static bool py_dims_known(const rabbet_dims_t* dims) {
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (dims->d[i] < 0) return false;
   }
@@ -31,12 +31,12 @@ static bool rabbet_py_dims_known(const rabbet_dims_t* dims) {
 
 // Finds what the protocols show. Formats that strides cannot express show
 // their blocks.
-static void rabbet_py_tensor_layout(rabbet_py_tensor_t* self) {
+static void py_tensor_layout(rabbet_py_tensor_t* self) {
   rabbet_view_t view = {NULL, self->dtype, self->format, self->dims};
   self->extent = self->dims;
   self->logical = true;
   int bits = rabbet_dtype_bits(self->dtype);
-  if (!rabbet_py_dims_known(&self->dims) || bits < 8) {
+  if (!py_dims_known(&self->dims) || bits < 8) {
     self->extent.rank = -1;
     return;
   }
@@ -48,7 +48,7 @@ static void rabbet_py_tensor_layout(rabbet_py_tensor_t* self) {
         rabbet_format_physical_dims(self->format, &self->dims, &self->extent);
     if (!rabbet_is_ok(status)) self->extent.rank = -1;
     rabbet_status_ignore(status);
-    rabbet_py_row_major(&self->extent, self->strides);
+    py_row_major(&self->extent, self->strides);
   }
   self->item = bits / 8;
   self->row_major = true;
@@ -77,11 +77,11 @@ rabbet_py_tensor_t* rabbet_py_tensor_new(const rabbet_plugin_view_t* view,
   self->device = device;
   self->writable = writable;
   self->aliased = Py_XNewRef(aliased);
-  rabbet_py_tensor_layout(self);
+  py_tensor_layout(self);
   return self;
 }
 
-static void rabbet_py_tensor_dealloc(PyObject* object) {
+static void py_tensor_dealloc(PyObject* object) {
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   PyTypeObject* type = Py_TYPE(object);
   rabbet_py_lent_clear(&self->lent);
@@ -94,7 +94,7 @@ static void rabbet_py_tensor_dealloc(PyObject* object) {
 
 // ---- Attributes ------------------------------------------------------------
 
-static bool rabbet_py_tensor_alive(const rabbet_py_tensor_t* self) {
+static bool py_tensor_alive(const rabbet_py_tensor_t* self) {
   if (!self->expired) return true;
   PyErr_SetString(PyExc_RuntimeError,
                   "this Tensor was kept after the call it was given to; its "
@@ -102,35 +102,35 @@ static bool rabbet_py_tensor_alive(const rabbet_py_tensor_t* self) {
   return false;
 }
 
-static PyObject* rabbet_py_tensor_data_ptr(PyObject* object, void* closure) {
+static PyObject* py_tensor_data_ptr(PyObject* object, void* closure) {
   (void)closure;
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
-  if (!rabbet_py_tensor_alive(self)) return NULL;
+  if (!py_tensor_alive(self)) return NULL;
   return PyLong_FromVoidPtr(self->data);
 }
 
-static PyObject* rabbet_py_tensor_dtype(PyObject* self, void* closure) {
+static PyObject* py_tensor_dtype(PyObject* self, void* closure) {
   (void)closure;
   return rabbet_py_dtype(((rabbet_py_tensor_t*)self)->dtype);
 }
 
-static PyObject* rabbet_py_tensor_format(PyObject* self, void* closure) {
+static PyObject* py_tensor_format(PyObject* self, void* closure) {
   (void)closure;
   return rabbet_py_format(((rabbet_py_tensor_t*)self)->format);
 }
 
-static PyObject* rabbet_py_tensor_scale(PyObject* self, void* closure) {
+static PyObject* py_tensor_scale(PyObject* self, void* closure) {
   (void)self, (void)closure;
   return PyFloat_FromDouble(
       -1.0);  // no tensor has one: quantization is explicit
 }
 
-static PyObject* rabbet_py_tensor_shape(PyObject* self, void* closure) {
+static PyObject* py_tensor_shape(PyObject* self, void* closure) {
   (void)closure;
   return rabbet_py_shape_new(&((rabbet_py_tensor_t*)self)->dims);
 }
 
-static PyObject* rabbet_py_tensor_strides(PyObject* object, void* closure) {
+static PyObject* py_tensor_strides(PyObject* object, void* closure) {
   (void)closure;
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   if (!self->logical || self->extent.rank < 0) {
@@ -141,40 +141,38 @@ static PyObject* rabbet_py_tensor_strides(PyObject* object, void* closure) {
   return rabbet_py_from_dims(&strides);
 }
 
-static PyObject* rabbet_py_tensor_ndim(PyObject* self, void* closure) {
+static PyObject* py_tensor_ndim(PyObject* self, void* closure) {
   (void)closure;
   return PyLong_FromLong(((rabbet_py_tensor_t*)self)->dims.rank);
 }
 
-static PyObject* rabbet_py_tensor_device(PyObject* self, void* closure) {
+static PyObject* py_tensor_device(PyObject* self, void* closure) {
   (void)closure;
   rabbet_dl_device_t device = ((rabbet_py_tensor_t*)self)->device;
   if (device.type == RABBET_DL_CPU) return PyUnicode_FromString("cpu");
   return PyUnicode_FromFormat("cuda:%d", device.id);
 }
 
-static PyObject* rabbet_py_tensor_data_dependent(PyObject* self,
-                                                 void* closure) {
+static PyObject* py_tensor_data_dependent(PyObject* self, void* closure) {
   (void)closure;
-  return PyBool_FromLong(
-      !rabbet_py_dims_known(&((rabbet_py_tensor_t*)self)->dims));
+  return PyBool_FromLong(!py_dims_known(&((rabbet_py_tensor_t*)self)->dims));
 }
 
-static PyObject* rabbet_py_tensor_is_aliased(PyObject* self, void* closure) {
+static PyObject* py_tensor_is_aliased(PyObject* self, void* closure) {
   (void)closure;
   return PyBool_FromLong(((rabbet_py_tensor_t*)self)->aliased != NULL);
 }
 
-static PyObject* rabbet_py_tensor_get_aliased(PyObject* self, PyObject* none) {
+static PyObject* py_tensor_get_aliased(PyObject* self, PyObject* none) {
   (void)none;
   PyObject* aliased = ((rabbet_py_tensor_t*)self)->aliased;
   return Py_NewRef(aliased ? aliased : Py_None);
 }
 
-static PyObject* rabbet_py_tensor_numel(PyObject* object, PyObject* none) {
+static PyObject* py_tensor_numel(PyObject* object, PyObject* none) {
   (void)none;
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
-  if (!rabbet_py_dims_known(&self->dims)) {
+  if (!py_dims_known(&self->dims)) {
     return PyErr_Format(PyExc_ValueError,
                         "%R: the number of elements is what this run tells; "
                         "use tensor.aliased(shape) once you know it",
@@ -187,10 +185,10 @@ static PyObject* rabbet_py_tensor_numel(PyObject* object, PyObject* none) {
 }
 
 // A view beyond the memory would let NumPy write over something else.
-static int rabbet_py_alias_fits(const rabbet_py_tensor_t* self, PyObject* shape,
-                                const rabbet_dims_t* dims) {
+static int py_alias_fits(const rabbet_py_tensor_t* self, PyObject* shape,
+                         const rabbet_dims_t* dims) {
   size_t bytes = 0;
-  if (self->bytes == 0 || !rabbet_py_dims_known(dims)) return 0;
+  if (self->bytes == 0 || !py_dims_known(dims)) return 0;
   rabbet_status_t status =
       rabbet_tensor_bytes(self->dtype, self->format, dims, &bytes);
   if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
@@ -202,18 +200,18 @@ static int rabbet_py_alias_fits(const rabbet_py_tensor_t* self, PyObject* shape,
   return -1;
 }
 
-static int rabbet_py_alias_dims(rabbet_py_tensor_t* self, PyObject* shape,
-                                rabbet_dims_t* out_dims) {
+static int py_alias_dims(rabbet_py_tensor_t* self, PyObject* shape,
+                         rabbet_dims_t* out_dims) {
   if (PyObject_HasAttrString(shape, "dims")) {
     PyObject* dims = PyObject_GetAttrString(shape, "dims");
     int failed = dims ? rabbet_py_to_dims(dims, "shape", out_dims) : -1;
     Py_XDECREF(dims);
-    return failed ? failed : rabbet_py_alias_fits(self, shape, out_dims);
+    return failed ? failed : py_alias_fits(self, shape, out_dims);
   }
   if (rabbet_py_to_dims(shape, "shape", out_dims)) return -1;
   int64_t old_count = 0, new_count = 0;
   rabbet_status_t status = rabbet_dims_count(out_dims, &new_count);
-  if (rabbet_is_ok(status) && rabbet_py_dims_known(&self->dims)) {
+  if (rabbet_is_ok(status) && py_dims_known(&self->dims)) {
     status = rabbet_dims_count(&self->dims, &old_count);
     if (rabbet_is_ok(status) && new_count > old_count) {
       PyErr_Format(PyExc_ValueError,
@@ -223,23 +221,23 @@ static int rabbet_py_alias_dims(rabbet_py_tensor_t* self, PyObject* shape,
     }
   }
   if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
-  return rabbet_py_alias_fits(self, shape, out_dims);
+  return py_alias_fits(self, shape, out_dims);
 }
 
-static PyObject* rabbet_py_tensor_alias(PyObject* object, PyObject* args,
-                                        PyObject* kwargs) {
+static PyObject* py_tensor_alias(PyObject* object, PyObject* args,
+                                 PyObject* kwargs) {
   static char* names[] = {"shape", NULL};
   PyObject* shape = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &shape)) {
     return NULL;
   }
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
-  if (!rabbet_py_tensor_alive(self)) return NULL;
+  if (!py_tensor_alive(self)) return NULL;
   rabbet_plugin_view_t view = {
       .data = self->data, .dtype = self->dtype, .format = self->format};
   view.bytes = self->bytes;
   view.dims = self->dims;
-  if (!Py_IsNone(shape) && rabbet_py_alias_dims(self, shape, &view.dims)) {
+  if (!Py_IsNone(shape) && py_alias_dims(self, shape, &view.dims)) {
     return NULL;
   }
   // Through `aliased` it holds this tensor, and so the memory.
@@ -248,8 +246,8 @@ static PyObject* rabbet_py_tensor_alias(PyObject* object, PyObject* args,
 }
 
 // np.asarray for types that NumPy cannot express by itself.
-static PyObject* rabbet_py_tensor_array(PyObject* self, PyObject* args,
-                                        PyObject* kwargs) {
+static PyObject* py_tensor_array(PyObject* self, PyObject* args,
+                                 PyObject* kwargs) {
   PyObject* helper = PyImport_ImportModule("rabbet.plugin._arrays");
   PyObject* function =
       helper ? PyObject_GetAttrString(helper, "tensor_to_numpy") : NULL;
@@ -263,11 +261,11 @@ static PyObject* rabbet_py_tensor_array(PyObject* self, PyObject* args,
   return result;
 }
 
-static PyObject* rabbet_py_tensor_repr(PyObject* object) {
+static PyObject* py_tensor_repr(PyObject* object) {
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   char dims[256];
   rabbet_dims_print(&self->dims, dims, sizeof(dims));
-  PyObject* device = rabbet_py_tensor_device(object, NULL);
+  PyObject* device = py_tensor_device(object, NULL);
   PyObject* text = PyUnicode_FromFormat(
       "Tensor(%s, %s, %s, '%U'%s)", dims, rabbet_dtype_name(self->dtype),
       rabbet_format_name(self->format), device,
@@ -276,40 +274,39 @@ static PyObject* rabbet_py_tensor_repr(PyObject* object) {
   return text;
 }
 
-static PyMethodDef rabbet_py_tensor_methods[] = {
-    {"numel", rabbet_py_tensor_numel, METH_NOARGS, "Number of elements."},
+static PyMethodDef py_tensor_methods[] = {
+    {"numel", py_tensor_numel, METH_NOARGS, "Number of elements."},
     {"numpy", rabbet_py_tensor_numpy, METH_NOARGS,
      "numpy($self)\n--\n\nThe memory as an array of NumPy; the same object in "
      "each call, as long as it lies at the same place."},
     {"torch", rabbet_py_tensor_torch, METH_NOARGS,
      "torch($self)\n--\n\nThe memory as a tensor of torch."},
-    {"aliased", (PyCFunction)(void*)rabbet_py_tensor_alias,
+    {"aliased", (PyCFunction)(void*)py_tensor_alias,
      METH_VARARGS | METH_KEYWORDS,
      "aliased($self, shape=None)\n--\n\nThe same memory in another shape."},
-    {"get_aliased", rabbet_py_tensor_get_aliased, METH_NOARGS,
+    {"get_aliased", py_tensor_get_aliased, METH_NOARGS,
      "The tensor whose memory this one shares, or None."},
     {"__dlpack__", (PyCFunction)(void*)rabbet_py_tensor_dlpack,
      METH_VARARGS | METH_KEYWORDS, NULL},
     {"__dlpack_device__", rabbet_py_tensor_dlpack_device, METH_NOARGS, NULL},
-    {"__array__", (PyCFunction)(void*)rabbet_py_tensor_array,
+    {"__array__", (PyCFunction)(void*)py_tensor_array,
      METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL},
 };
 
-static PyGetSetDef rabbet_py_tensor_getset[] = {
-    {"data_ptr", rabbet_py_tensor_data_ptr, NULL, "Address.", NULL},
-    {"dtype", rabbet_py_tensor_dtype, NULL, "DataType.", NULL},
-    {"format", rabbet_py_tensor_format, NULL, "TensorFormat.", NULL},
-    {"scale", rabbet_py_tensor_scale, NULL, "-1: has no meaning here.", NULL},
-    {"shape", rabbet_py_tensor_shape, NULL, "Shape, as the network sees it.",
-     NULL},
-    {"strides", rabbet_py_tensor_strides, NULL,
+static PyGetSetDef py_tensor_getset[] = {
+    {"data_ptr", py_tensor_data_ptr, NULL, "Address.", NULL},
+    {"dtype", py_tensor_dtype, NULL, "DataType.", NULL},
+    {"format", py_tensor_format, NULL, "TensorFormat.", NULL},
+    {"scale", py_tensor_scale, NULL, "-1: has no meaning here.", NULL},
+    {"shape", py_tensor_shape, NULL, "Shape, as the network sees it.", NULL},
+    {"strides", py_tensor_strides, NULL,
      "Elements from one index to the next, for each axis of shape.", NULL},
-    {"ndim", rabbet_py_tensor_ndim, NULL, "Number of dimensions.", NULL},
-    {"device", rabbet_py_tensor_device, NULL, "'cpu', 'cuda:0', ...", NULL},
-    {"is_data_dependent", rabbet_py_tensor_data_dependent, NULL,
+    {"ndim", py_tensor_ndim, NULL, "Number of dimensions.", NULL},
+    {"device", py_tensor_device, NULL, "'cpu', 'cuda:0', ...", NULL},
+    {"is_data_dependent", py_tensor_data_dependent, NULL,
      "Whether this run tells its shape.", NULL},
-    {"is_aliased", rabbet_py_tensor_is_aliased, NULL,
+    {"is_aliased", py_tensor_is_aliased, NULL,
      "Whether it shares another tensor's memory.", NULL},
     {"__array_interface__", rabbet_py_tensor_array_interface, NULL, NULL, NULL},
     {"__cuda_array_interface__", rabbet_py_tensor_cuda_interface, NULL, NULL,
@@ -317,11 +314,11 @@ static PyGetSetDef rabbet_py_tensor_getset[] = {
     {NULL},
 };
 
-static PyType_Slot rabbet_py_tensor_slots[] = {
-    {Py_tp_dealloc, rabbet_py_tensor_dealloc},
-    {Py_tp_methods, rabbet_py_tensor_methods},
-    {Py_tp_getset, rabbet_py_tensor_getset},
-    {Py_tp_repr, rabbet_py_tensor_repr},
+static PyType_Slot py_tensor_slots[] = {
+    {Py_tp_dealloc, py_tensor_dealloc},
+    {Py_tp_methods, py_tensor_methods},
+    {Py_tp_getset, py_tensor_getset},
+    {Py_tp_repr, py_tensor_repr},
     {Py_bf_getbuffer, rabbet_py_tensor_get_buffer},
     {Py_tp_doc,
      "A tensor that a plugin reads or writes: its address and layout, and the "
@@ -329,14 +326,14 @@ static PyType_Slot rabbet_py_tensor_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_tensor_spec = {
+static PyType_Spec py_tensor_spec = {
     .name = "rabbet.plugin.Tensor",
     .basicsize = sizeof(rabbet_py_tensor_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = rabbet_py_tensor_slots,
+    .slots = py_tensor_slots,
 };
 
 int rabbet_py_add_tensor(PyObject* module) {
-  return rabbet_py_add_type(module, "Tensor", &rabbet_py_tensor_spec,
+  return rabbet_py_add_type(module, "Tensor", &py_tensor_spec,
                             &rabbet_py_types.plugin_tensor);
 }

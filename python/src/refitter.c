@@ -1,15 +1,15 @@
 // Refitters.
 #include "python/src/rabbet_py.h"
 
-static PyTypeObject* rabbet_py_refitter_type;
+static PyTypeObject* py_refitter_type;
 
-static void rabbet_py_release_refitter(void* pointer) {
+static void py_release_refitter(void* pointer) {
   rabbet_refitter_destroy(pointer);
 }
 
 // Refitter(engine)
-static PyObject* rabbet_py_refitter_new(PyTypeObject* type, PyObject* args,
-                                        PyObject* kwargs) {
+static PyObject* py_refitter_new(PyTypeObject* type, PyObject* args,
+                                 PyObject* kwargs) {
   (void)kwargs;
   PyObject* object = NULL;
   if (!PyArg_ParseTuple(args, "O", &object)) return NULL;
@@ -20,17 +20,17 @@ static PyObject* rabbet_py_refitter_new(PyTypeObject* type, PyObject* args,
       rabbet_refitter_create(engine, rabbet_allocator_system(), &refitter);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return rabbet_py_guarded(
-      rabbet_py_handle_new(type, refitter, object, rabbet_py_release_refitter));
+      rabbet_py_handle_new(type, refitter, object, py_release_refitter));
 }
 
-static PyObject* rabbet_py_refitter_count(PyObject* self, PyObject* none) {
+static PyObject* py_refitter_count(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   (void)none;
   return PyLong_FromSize_t(rabbet_refitter_count(rabbet_py_pointer(self)));
 }
 
 // (name, layer, role, DataType, dims, is missing)
-static PyObject* rabbet_py_refitter_info(PyObject* self, PyObject* index) {
+static PyObject* py_refitter_info(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(self);
   size_t i = 0;
   rabbet_refit_info_t info = {.struct_size = sizeof(info)};
@@ -45,7 +45,7 @@ static PyObject* rabbet_py_refitter_info(PyObject* self, PyObject* index) {
 }
 
 // find(name) or find(layer, role) -> index
-static PyObject* rabbet_py_refitter_find(PyObject* self, PyObject* args) {
+static PyObject* py_refitter_find(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   const char* name = NULL;
   int role = -1;
@@ -60,7 +60,7 @@ static PyObject* rabbet_py_refitter_find(PyObject* self, PyObject* args) {
 }
 
 // set(index, dtype, address, count)
-static PyObject* rabbet_py_refitter_set(PyObject* self, PyObject* args) {
+static PyObject* py_refitter_set(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   Py_ssize_t index = 0;
   int dtype = 0;
@@ -76,7 +76,7 @@ static PyObject* rabbet_py_refitter_set(PyObject* self, PyObject* args) {
       rabbet_refitter_set(rabbet_py_pointer(self), (size_t)index, weights));
 }
 
-static PyObject* rabbet_py_refitter_unset(PyObject* self, PyObject* index) {
+static PyObject* py_refitter_unset(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(self);
   size_t i = 0;
   if (rabbet_py_to_index(index, "weights", &i)) return NULL;
@@ -84,7 +84,7 @@ static PyObject* rabbet_py_refitter_unset(PyObject* self, PyObject* index) {
       rabbet_refitter_unset(rabbet_py_pointer(self), i));
 }
 
-static PyObject* rabbet_py_refitter_commit(PyObject* self, PyObject* none) {
+static PyObject* py_refitter_commit(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   (void)none;
   rabbet_status_t status;
@@ -94,7 +94,7 @@ static PyObject* rabbet_py_refitter_commit(PyObject* self, PyObject* none) {
 }
 
 // [(tensor, range), ...]
-static PyObject* rabbet_py_refitter_ranges(PyObject* self, PyObject* none) {
+static PyObject* py_refitter_ranges(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   (void)none;
   const rabbet_refitter_t* refitter = rabbet_py_pointer(self);
@@ -117,7 +117,7 @@ static PyObject* rabbet_py_refitter_ranges(PyObject* self, PyObject* none) {
 }
 
 // find_range(tensor) -> index
-static PyObject* rabbet_py_refitter_find_range(PyObject* self, PyObject* name) {
+static PyObject* py_refitter_find_range(PyObject* self, PyObject* name) {
   RABBET_PY_HOLD(self);
   const char* tensor = NULL;
   size_t index = 0;
@@ -129,7 +129,7 @@ static PyObject* rabbet_py_refitter_find_range(PyObject* self, PyObject* name) {
 }
 
 // set_range(index, min, max)
-static PyObject* rabbet_py_refitter_set_range(PyObject* self, PyObject* args) {
+static PyObject* py_refitter_set_range(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   Py_ssize_t index = 0;
   float min = 0, max = 0;
@@ -138,34 +138,34 @@ static PyObject* rabbet_py_refitter_set_range(PyObject* self, PyObject* args) {
       rabbet_py_pointer(self), (size_t)index, min, max));
 }
 
-static PyMethodDef rabbet_py_refitter_methods[] = {
-    {"_ranges", rabbet_py_refitter_ranges, METH_NOARGS, NULL},
-    {"_find_range", rabbet_py_refitter_find_range, METH_O, NULL},
-    {"_set_range", rabbet_py_refitter_set_range, METH_VARARGS, NULL},
-    {"_count", rabbet_py_refitter_count, METH_NOARGS, NULL},
-    {"_info", rabbet_py_refitter_info, METH_O, NULL},
-    {"_find", rabbet_py_refitter_find, METH_VARARGS, NULL},
-    {"_set", rabbet_py_refitter_set, METH_VARARGS, NULL},
-    {"_unset", rabbet_py_refitter_unset, METH_O, NULL},
-    {"_commit", rabbet_py_refitter_commit, METH_NOARGS, NULL},
+static PyMethodDef py_refitter_methods[] = {
+    {"_ranges", py_refitter_ranges, METH_NOARGS, NULL},
+    {"_find_range", py_refitter_find_range, METH_O, NULL},
+    {"_set_range", py_refitter_set_range, METH_VARARGS, NULL},
+    {"_count", py_refitter_count, METH_NOARGS, NULL},
+    {"_info", py_refitter_info, METH_O, NULL},
+    {"_find", py_refitter_find, METH_VARARGS, NULL},
+    {"_set", py_refitter_set, METH_VARARGS, NULL},
+    {"_unset", py_refitter_unset, METH_O, NULL},
+    {"_commit", py_refitter_commit, METH_NOARGS, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_refitter_slots[] = {
+static PyType_Slot py_refitter_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, rabbet_py_refitter_new},
-    {Py_tp_methods, rabbet_py_refitter_methods},
+    {Py_tp_new, py_refitter_new},
+    {Py_tp_methods, py_refitter_methods},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_refitter_spec = {
+static PyType_Spec py_refitter_spec = {
     .name = "rabbet._rabbet.Refitter",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = rabbet_py_refitter_slots,
+    .slots = py_refitter_slots,
 };
 
 int rabbet_py_add_refitter(PyObject* module) {
-  return rabbet_py_add_type(module, "Refitter", &rabbet_py_refitter_spec,
-                            &rabbet_py_refitter_type);
+  return rabbet_py_add_type(module, "Refitter", &py_refitter_spec,
+                            &py_refitter_type);
 }

@@ -10,7 +10,7 @@
 
 // ---- Arguments -------------------------------------------------------------
 
-static int rabbet_py_input_by_name(rabbet_py_runner_t* runner, PyObject* key) {
+static int py_input_by_name(rabbet_py_runner_t* runner, PyObject* key) {
   const char* name = NULL;
   if (rabbet_py_to_text(key, "argument", false, &name)) return -1;
   for (size_t i = 0; i < runner->input_count; ++i) {
@@ -22,8 +22,7 @@ static int rabbet_py_input_by_name(rabbet_py_runner_t* runner, PyObject* key) {
 }
 
 // The Python class words the error.
-static int rabbet_py_bad_arguments(PyObject* self, PyObject* args,
-                                   PyObject* kwargs) {
+static int py_bad_arguments(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject* result = PyObject_CallMethod(self, "_bad_arguments", "OO", args,
                                          kwargs ? kwargs : Py_None);
   if (result && !PyErr_Occurred()) {
@@ -34,14 +33,13 @@ static int rabbet_py_bad_arguments(PyObject* self, PyObject* args,
 }
 
 // Borrowed references to the inputs, and `out`.
-static int rabbet_py_sort_arguments(PyObject* self, PyObject* args,
-                                    PyObject* kwargs, rabbet_py_lane_t* lane,
-                                    PyObject** out) {
+static int py_sort_arguments(PyObject* self, PyObject* args, PyObject* kwargs,
+                             rabbet_py_lane_t* lane, PyObject** out) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   size_t given = (size_t)PyTuple_Size(args);
   *out = NULL;
   if (given > runner->input_count) {
-    return rabbet_py_bad_arguments(self, args, kwargs);
+    return py_bad_arguments(self, args, kwargs);
   }
   for (size_t i = 0; i < runner->input_count; ++i) {
     lane->inputs[i].object =
@@ -50,18 +48,18 @@ static int rabbet_py_sort_arguments(PyObject* self, PyObject* args,
   PyObject *key = NULL, *value = NULL;
   Py_ssize_t position = 0;
   while (kwargs && PyDict_Next(kwargs, &position, &key, &value)) {
-    int i = rabbet_py_input_by_name(runner, key);
+    int i = py_input_by_name(runner, key);
     if (i >= 0 && !lane->inputs[i].object) {
       lane->inputs[i].object = value;
     } else if (i < 0 && PyUnicode_CompareWithASCIIString(key, "out") == 0) {
       *out = value;
     } else {
-      return rabbet_py_bad_arguments(self, args, kwargs);
+      return py_bad_arguments(self, args, kwargs);
     }
   }
   for (size_t i = 0; i < runner->input_count; ++i) {
     if (!lane->inputs[i].object) {
-      return rabbet_py_bad_arguments(self, args, kwargs);
+      return py_bad_arguments(self, args, kwargs);
     }
   }
   return 0;
@@ -69,13 +67,12 @@ static int rabbet_py_sort_arguments(PyObject* self, PyObject* args,
 
 // ---- Binding ---------------------------------------------------------------
 
-static bool rabbet_py_same_dims(const rabbet_dims_t* a,
-                                const rabbet_dims_t* b) {
+static bool py_same_dims(const rabbet_dims_t* a, const rabbet_dims_t* b) {
   return a->rank == b->rank &&
          memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
 }
 
-static bool rabbet_py_known(const rabbet_dims_t* dims) {
+static bool py_known(const rabbet_dims_t* dims) {
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (dims->d[i] < 0) return false;
   }
@@ -84,9 +81,8 @@ static bool rabbet_py_known(const rabbet_dims_t* dims) {
 
 // What the inputs do not determine before the first run, each run tells; the
 // context then answers with the shape of the run before.
-static rabbet_status_t rabbet_py_output_shape(rabbet_py_runner_t* runner,
-                                              rabbet_py_lane_t* lane,
-                                              size_t i) {
+static rabbet_status_t py_output_shape(rabbet_py_runner_t* runner,
+                                       rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_output_t* output = &lane->outputs[i];
   size_t io = runner->input_count + i;
   output->fresh = false;
@@ -94,20 +90,20 @@ static rabbet_status_t rabbet_py_output_shape(rabbet_py_runner_t* runner,
   rabbet_status_t status =
       rabbet_context_shape(lane->context, io, &output->dims);
   if (!rabbet_is_ok(status) || output->data_dependent) return status;
-  if (!rabbet_py_known(&output->dims)) return rabbet_py_tell(runner, lane, i);
+  if (!py_known(&output->dims)) return rabbet_py_tell(runner, lane, i);
   return rabbet_context_bytes(lane->context, io, &output->bytes);
 }
 
 // Sets shapes and addresses; finds the outputs' shapes when a shape or a value
 // that determines shapes may have changed.
-static rabbet_status_t rabbet_py_bind_in_profile(rabbet_py_runner_t* runner,
-                                                 rabbet_py_lane_t* lane) {
+static rabbet_status_t py_bind_in_profile(rabbet_py_runner_t* runner,
+                                          rabbet_py_lane_t* lane) {
   rabbet_status_t status = rabbet_ok();
   bool changed = !lane->ready || runner->shape_inputs;
   lane->ready = false;
   for (size_t i = 0; rabbet_is_ok(status) && i < runner->input_count; ++i) {
     rabbet_py_input_t* input = &lane->inputs[i];
-    if (!input->bound || !rabbet_py_same_dims(&input->dims, &input->set)) {
+    if (!input->bound || !py_same_dims(&input->dims, &input->set)) {
       changed = true;
       input->bound = false;
       status = rabbet_context_set_input_shape(lane->context, i, &input->dims);
@@ -125,16 +121,16 @@ static rabbet_status_t rabbet_py_bind_in_profile(rabbet_py_runner_t* runner,
   if (rabbet_is_ok(status) && changed) {
     status = rabbet_context_infer_shapes(lane->context, NULL);
     for (size_t i = 0; rabbet_is_ok(status) && i < runner->output_count; ++i) {
-      status = rabbet_py_output_shape(runner, lane, i);
+      status = py_output_shape(runner, lane, i);
     }
   }
   lane->ready = rabbet_is_ok(status);
   return status;
 }
 
-static rabbet_status_t rabbet_py_change_profile(rabbet_py_runner_t* runner,
-                                                rabbet_py_lane_t* lane,
-                                                size_t profile) {
+static rabbet_status_t py_change_profile(rabbet_py_runner_t* runner,
+                                         rabbet_py_lane_t* lane,
+                                         size_t profile) {
   RABBET_RETURN_IF_ERROR(rabbet_context_set_profile(lane->context, profile));
   for (size_t i = 0; i < runner->input_count; ++i) {
     lane->inputs[i].bound = false;
@@ -144,16 +140,16 @@ static rabbet_status_t rabbet_py_change_profile(rabbet_py_runner_t* runner,
 }
 
 // In the lane's profile, or else the first that allows the inputs.
-static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
-                                             rabbet_py_lane_t* lane) {
-  rabbet_status_t status = rabbet_py_bind_in_profile(runner, lane);
+static rabbet_status_t py_bind_inputs(rabbet_py_runner_t* runner,
+                                      rabbet_py_lane_t* lane) {
+  rabbet_status_t status = py_bind_in_profile(runner, lane);
   size_t count = rabbet_engine_profile_count(runner->engine);
   size_t before = rabbet_context_profile(lane->context);
   for (size_t profile = 0; profile < count; ++profile) {
     if (rabbet_status_code(status) != RABBET_STATUS_OUT_OF_RANGE) return status;
     if (profile == before) continue;
-    rabbet_status_t other = rabbet_py_change_profile(runner, lane, profile);
-    if (rabbet_is_ok(other)) other = rabbet_py_bind_in_profile(runner, lane);
+    rabbet_status_t other = py_change_profile(runner, lane, profile);
+    if (rabbet_is_ok(other)) other = py_bind_in_profile(runner, lane);
     if (rabbet_status_code(other) == RABBET_STATUS_OUT_OF_RANGE) {
       rabbet_status_ignore(other);  // the first one is told
       continue;
@@ -169,8 +165,8 @@ static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
 }
 
 // Arguments of numpy.empty and torch.empty, kept while the shape is the same.
-static int rabbet_py_empty_arguments(rabbet_py_runner_t* runner,
-                                     rabbet_py_output_t* output, size_t i) {
+static int py_empty_arguments(rabbet_py_runner_t* runner,
+                              rabbet_py_output_t* output, size_t i) {
   if (output->fresh) return 0;
   PyObject* shape = rabbet_py_from_dims(&output->dims);
   PyObject* dtype = PyTuple_GetItem(runner->dtypes, (Py_ssize_t)i);
@@ -181,9 +177,9 @@ static int rabbet_py_empty_arguments(rabbet_py_runner_t* runner,
   return output->fresh ? 0 : -1;
 }
 
-static int rabbet_py_numpy_output(rabbet_py_runner_t* runner,
-                                  rabbet_py_output_t* output, size_t i) {
-  if (rabbet_py_empty_arguments(runner, output, i)) return -1;
+static int py_numpy_output(rabbet_py_runner_t* runner,
+                           rabbet_py_output_t* output, size_t i) {
+  if (py_empty_arguments(runner, output, i)) return -1;
   output->array = PyObject_Call(runner->empty, output->empty_args, NULL);
   if (!output->array) return -1;
   if (PyObject_GetBuffer(output->array, &output->view, PyBUF_WRITABLE) < 0) {
@@ -195,8 +191,7 @@ static int rabbet_py_numpy_output(rabbet_py_runner_t* runner,
 }
 
 // (array, address), or NULL with an exception.
-static int rabbet_py_take_output(rabbet_py_output_t* output,
-                                 PyObject* take_pair) {
+static int py_take_output(rabbet_py_output_t* output, PyObject* take_pair) {
   unsigned long long address = 0;
   PyObject* array = NULL;
   if (take_pair && PyArg_ParseTuple(take_pair, "OK", &array, &address)) {
@@ -208,20 +203,19 @@ static int rabbet_py_take_output(rabbet_py_output_t* output,
 }
 
 // By self._create(index, shape) -> (array, address).
-static int rabbet_py_other_output(PyObject* self, rabbet_py_output_t* output,
-                                  size_t i) {
+static int py_other_output(PyObject* self, rabbet_py_output_t* output,
+                           size_t i) {
   PyObject* shape = rabbet_py_from_dims(&output->dims);
   PyObject* pair =
       shape ? PyObject_CallMethod(self, "_create", "nO", (Py_ssize_t)i, shape)
             : NULL;
   Py_XDECREF(shape);
-  return rabbet_py_take_output(output, pair);
+  return py_take_output(output, pair);
 }
 
 // torch.empty(shape, dtype=dtype, device=device); the keyword arguments come
 // from the Python class once.
-static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
-                                  size_t i) {
+static int py_torch_output(PyObject* self, rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
   PyObject* empty = rabbet_py_torch_empty();
@@ -231,7 +225,7 @@ static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
                                    output->on_device ? Py_True : Py_False);
     if (!*options) return -1;
   }
-  if (!empty || rabbet_py_empty_arguments(runner, output, i)) return -1;
+  if (!empty || py_empty_arguments(runner, output, i)) return -1;
   PyObject* shape = PyTuple_GetItem(output->empty_args, 0);
   PyObject* args = PyTuple_Pack(1, shape);
   PyObject* address = NULL;
@@ -248,7 +242,7 @@ static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
 }
 
 // By maker.make(index, shape, stream) -> (array, address).
-static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
+static int py_made_output(rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_output_t* output = &lane->outputs[i];
   PyObject* shape = rabbet_py_from_dims(&output->dims);
   unsigned long long stream = (unsigned long long)(uintptr_t)lane->stream;
@@ -256,7 +250,7 @@ static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
                                                (Py_ssize_t)i, shape, stream)
                          : NULL;
   Py_XDECREF(shape);
-  return rabbet_py_take_output(output, pair);
+  return py_take_output(output, pair);
 }
 
 // Outputs lie where the inputs do.
@@ -267,18 +261,18 @@ int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane, size_t i) {
       rabbet_engine_io(runner->engine, runner->input_count + i);
   lane->outputs[i].on_device = lane->device_torch || lane->maker;
   if (lane->maker) {
-    return rabbet_py_made_output(lane, i);
+    return py_made_output(lane, i);
   }
   if (!lane->torch && rabbet_py_is_native(io->dtype)) {
-    return rabbet_py_numpy_output(runner, output, i);
+    return py_numpy_output(runner, output, i);
   }
-  if (lane->torch) return rabbet_py_torch_output(self, lane, i);
-  return rabbet_py_other_output(self, output, i);
+  if (lane->torch) return py_torch_output(self, lane, i);
+  return py_other_output(self, output, i);
 }
 
 // A NumPy array for the only output that fits as it is.
-static bool rabbet_py_take_buffer(rabbet_py_runner_t* runner,
-                                  rabbet_py_output_t* output, PyObject* out) {
+static bool py_take_buffer(rabbet_py_runner_t* runner,
+                           rabbet_py_output_t* output, PyObject* out) {
   const rabbet_io_t* io = rabbet_engine_io(runner->engine, runner->input_count);
   rabbet_py_input_t as_input = {.object = out};
   if (runner->output_count != 1 || output->data_dependent ||
@@ -286,8 +280,7 @@ static bool rabbet_py_take_buffer(rabbet_py_runner_t* runner,
       !rabbet_py_open_buffer(&as_input, io->dtype)) {
     return false;
   }
-  if (as_input.view.readonly ||
-      !rabbet_py_same_dims(&as_input.dims, &output->dims)) {
+  if (as_input.view.readonly || !py_same_dims(&as_input.dims, &output->dims)) {
     PyBuffer_Release(&as_input.view);
     return false;
   }
@@ -299,8 +292,8 @@ static bool rabbet_py_take_buffer(rabbet_py_runner_t* runner,
   return true;
 }
 
-static rabbet_status_t rabbet_py_bind_output(rabbet_py_runner_t* runner,
-                                             rabbet_py_lane_t* lane, size_t i) {
+static rabbet_status_t py_bind_output(rabbet_py_runner_t* runner,
+                                      rabbet_py_lane_t* lane, size_t i) {
   const rabbet_py_output_t* output = &lane->outputs[i];
   size_t io = runner->input_count + i;
   return output->on_device
@@ -309,12 +302,11 @@ static rabbet_status_t rabbet_py_bind_output(rabbet_py_runner_t* runner,
 }
 
 // By self._out(out, index, shape) -> (array, address, on the GPU, stream).
-static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
-                              PyObject* out) {
+static int py_take_out(PyObject* self, rabbet_py_lane_t* lane, PyObject* out) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
-  if (rabbet_py_take_buffer(runner, &lane->outputs[0], out)) {
+  if (py_take_buffer(runner, &lane->outputs[0], out)) {
     lane->outputs[0].on_device = false;
-    rabbet_status_t status = rabbet_py_bind_output(runner, lane, 0);
+    rabbet_status_t status = py_bind_output(runner, lane, 0);
     return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
   }
   for (size_t i = 0; i < runner->output_count; ++i) {
@@ -338,19 +330,19 @@ static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
     Py_XDECREF(shape);
     Py_XDECREF(pair);
     if (!output->array) return -1;
-    rabbet_status_t status = rabbet_py_bind_output(runner, lane, i);
+    rabbet_status_t status = py_bind_output(runner, lane, i);
     if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
   }
   return 0;
 }
 
-static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
+static int py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
     rabbet_py_output_t* output = &lane->outputs[i];
     if (output->data_dependent) continue;
     if (rabbet_py_make_output(self, lane, i)) return -1;
-    rabbet_status_t status = rabbet_py_bind_output(runner, lane, i);
+    rabbet_status_t status = py_bind_output(runner, lane, i);
     if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
   }
   return 0;
@@ -358,7 +350,7 @@ static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
 
 // ---- Results ---------------------------------------------------------------
 
-static PyObject* rabbet_py_one_result(rabbet_py_lane_t* lane, size_t i) {
+static PyObject* py_one_result(rabbet_py_lane_t* lane, size_t i) {
   PyObject* array = Py_NewRef(lane->outputs[i].array);
   if (lane->maker) {
     PyObject* result =
@@ -374,12 +366,12 @@ static PyObject* rabbet_py_one_result(rabbet_py_lane_t* lane, size_t i) {
   return result;
 }
 
-static PyObject* rabbet_py_results(rabbet_py_runner_t* runner,
-                                   rabbet_py_lane_t* lane) {
-  if (runner->output_count == 1) return rabbet_py_one_result(lane, 0);
+static PyObject* py_results(rabbet_py_runner_t* runner,
+                            rabbet_py_lane_t* lane) {
+  if (runner->output_count == 1) return py_one_result(lane, 0);
   PyObject* tuple = PyTuple_New((Py_ssize_t)runner->output_count);
   for (size_t i = 0; tuple && i < runner->output_count; ++i) {
-    PyObject* item = rabbet_py_one_result(lane, i);
+    PyObject* item = py_one_result(lane, i);
     if (!item || PyTuple_SetItem(tuple, (Py_ssize_t)i, item) < 0) {
       Py_CLEAR(tuple);
     }
@@ -394,9 +386,8 @@ static PyObject* rabbet_py_results(rabbet_py_runner_t* runner,
 
 #define RABBET_PY_HELD 16
 
-static rabbet_status_t rabbet_py_execute(PyObject* self, PyObject* args,
-                                         PyObject* kwargs,
-                                         rabbet_py_lane_t* lane) {
+static rabbet_status_t py_execute(PyObject* self, PyObject* args,
+                                  PyObject* kwargs, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   PyObject* held[RABBET_PY_HELD] = {self, args, kwargs};
   size_t count = 3;
@@ -418,22 +409,22 @@ static rabbet_status_t rabbet_py_execute(PyObject* self, PyObject* args,
 }
 
 // For libraries of which nothing is known but where their arrays lie.
-static int rabbet_py_wait(rabbet_py_lane_t* lane) {
+static int py_wait(rabbet_py_lane_t* lane) {
   unsigned long long stream = (unsigned long long)(uintptr_t)lane->stream;
   PyObject* done = PyObject_CallMethod(lane->maker, "wait", "K", stream);
   Py_XDECREF(done);
   return done ? 0 : -1;
 }
 
-static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
-                                    PyObject* kwargs, rabbet_py_lane_t* lane) {
+static PyObject* py_run_lane(PyObject* self, PyObject* args, PyObject* kwargs,
+                             rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   PyObject* out = NULL;
   lane->torch = NULL;
   lane->device_torch = false;
   lane->stream = NULL;
   lane->has_stream = false;
-  if (rabbet_py_sort_arguments(self, args, kwargs, lane, &out)) return NULL;
+  if (py_sort_arguments(self, args, kwargs, lane, &out)) return NULL;
   for (size_t i = 0; i < runner->input_count; ++i) {
     if (rabbet_py_input_open(self, lane, i)) return NULL;
   }
@@ -441,27 +432,26 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
     if (rabbet_py_torch_stream(runner->device.id, &lane->stream)) return NULL;
     lane->has_stream = true;
   }
-  rabbet_status_t status = rabbet_py_bind_inputs(runner, lane);
+  rabbet_status_t status = py_bind_inputs(runner, lane);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   bool given = out && !Py_IsNone(out);
-  if (given ? rabbet_py_take_out(self, lane, out)
-            : rabbet_py_bind_outputs(self, lane)) {
+  if (given ? py_take_out(self, lane, out) : py_bind_outputs(self, lane)) {
     return NULL;
   }
-  status = rabbet_py_execute(self, args, kwargs, lane);
+  status = py_execute(self, args, kwargs, lane);
   status =
       rabbet_status_join(rabbet_py_data_dependent_status(runner, lane), status);
   if (!rabbet_is_ok(status) || rabbet_py_callback_error) {
     return rabbet_py_run_result(status);
   }
   if (!given && rabbet_py_data_dependent_outputs(self, lane)) return NULL;
-  if (lane->maker && rabbet_py_wait(lane)) return NULL;
+  if (lane->maker && py_wait(lane)) return NULL;
   if (given) return Py_NewRef(out);
-  return rabbet_py_results(runner, lane);
+  return py_results(runner, lane);
 }
 
-static PyObject* rabbet_py_runner_call(PyObject* self, PyObject* args,
-                                       PyObject* kwargs) {
+static PyObject* py_runner_call(PyObject* self, PyObject* args,
+                                PyObject* kwargs) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   if (!runner->engine) {
     PyErr_SetString(PyExc_ValueError, "this Model holds no engine");
@@ -469,13 +459,13 @@ static PyObject* rabbet_py_runner_call(PyObject* self, PyObject* args,
   }
   rabbet_py_lane_t* lane = rabbet_py_lane_take(runner);
   if (!lane) return NULL;
-  PyObject* result = rabbet_py_run_lane(self, args, kwargs, lane);
+  PyObject* result = py_run_lane(self, args, kwargs, lane);
   rabbet_py_lane_give(runner, lane);
   return result;
 }
 
 // _profiled(profiler, args, kwargs): a run that tells the profiler.
-static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
+static PyObject* py_runner_profiled(PyObject* self, PyObject* all) {
   PyObject *profiler, *args, *kwargs;
   if (!PyArg_ParseTuple(all, "OO!O!", &profiler, &PyTuple_Type, &args,
                         &PyDict_Type, &kwargs)) {
@@ -488,7 +478,7 @@ static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
   rabbet_status_t status =
       rabbet_context_set_profiler(lane->context, rabbet_py_profiler(profiler));
   if (rabbet_is_ok(status)) {
-    result = rabbet_py_run_lane(self, args, kwargs, lane);
+    result = py_run_lane(self, args, kwargs, lane);
     status = rabbet_context_set_profiler(lane->context, (rabbet_profiler_t){0});
   }
   rabbet_py_lane_give(runner, lane);
@@ -498,7 +488,7 @@ static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
 }
 
 // _checked(args, kwargs): a run that looks for infinities and NaN.
-static PyObject* rabbet_py_runner_checked(PyObject* self, PyObject* all) {
+static PyObject* py_runner_checked(PyObject* self, PyObject* all) {
   PyObject *args, *kwargs;
   if (!PyArg_ParseTuple(all, "O!O!", &PyTuple_Type, &args, &PyDict_Type,
                         &kwargs)) {
@@ -509,7 +499,7 @@ static PyObject* rabbet_py_runner_checked(PyObject* self, PyObject* all) {
   if (!lane) return NULL;
   rabbet_status_t status = rabbet_context_set_check_finite(lane->context, true);
   PyObject* result = rabbet_is_ok(status)
-                         ? rabbet_py_run_lane(self, args, kwargs, lane)
+                         ? py_run_lane(self, args, kwargs, lane)
                          : rabbet_py_raise(status);
   rabbet_status_ignore(rabbet_context_set_check_finite(lane->context, false));
   rabbet_py_lane_give(runner, lane);
@@ -517,7 +507,7 @@ static PyObject* rabbet_py_runner_checked(PyObject* self, PyObject* all) {
 }
 
 // Of the run before, as far as steps are counted; of all runs otherwise.
-static PyObject* rabbet_py_runner_graph_info(PyObject* self, PyObject* none) {
+static PyObject* py_runner_graph_info(PyObject* self, PyObject* none) {
   (void)none;
   rabbet_graph_info_t all =
       rabbet_py_lanes_graph_info((rabbet_py_runner_t*)self);
@@ -528,8 +518,8 @@ static PyObject* rabbet_py_runner_graph_info(PyObject* self, PyObject* none) {
 
 // Runner(engine, threads, graphs, contexts, numpy.empty, dtypes of the outputs,
 // results): results makes what a call returns of a tuple of arrays.
-static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
-                                      PyObject* kwargs) {
+static PyObject* py_runner_new(PyTypeObject* type, PyObject* args,
+                               PyObject* kwargs) {
   (void)kwargs;
   PyObject *engine, *empty, *dtypes, *results;
   int threads = 0, graphs = 0, contexts = 0;
@@ -562,8 +552,7 @@ static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
   return (PyObject*)self;
 }
 
-static int rabbet_py_runner_visit(PyObject* object, visitproc visit,
-                                  void* arg) {
+static int py_runner_visit(PyObject* object, visitproc visit, void* arg) {
   rabbet_py_runner_t* self = (rabbet_py_runner_t*)object;
   Py_VISIT(self->engine_object);
   Py_VISIT(self->empty);
@@ -573,7 +562,7 @@ static int rabbet_py_runner_visit(PyObject* object, visitproc visit,
   return 0;
 }
 
-static void rabbet_py_runner_dealloc(PyObject* object) {
+static void py_runner_dealloc(PyObject* object) {
   rabbet_py_runner_t* self = (rabbet_py_runner_t*)object;
   PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
@@ -587,30 +576,27 @@ static void rabbet_py_runner_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-static PyMethodDef rabbet_py_runner_methods[] = {
-    {"_profiled", rabbet_py_runner_profiled, METH_VARARGS, NULL},
-    {"_checked", rabbet_py_runner_checked, METH_VARARGS, NULL},
-    {"_graph_info", rabbet_py_runner_graph_info, METH_NOARGS, NULL},
+static PyMethodDef py_runner_methods[] = {
+    {"_profiled", py_runner_profiled, METH_VARARGS, NULL},
+    {"_checked", py_runner_checked, METH_VARARGS, NULL},
+    {"_graph_info", py_runner_graph_info, METH_NOARGS, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_runner_slots[] = {
-    {Py_tp_new, rabbet_py_runner_new},
-    {Py_tp_dealloc, rabbet_py_runner_dealloc},
-    {Py_tp_traverse, rabbet_py_runner_visit},
-    {Py_tp_call, rabbet_py_runner_call},
-    {Py_tp_methods, rabbet_py_runner_methods},
-    {0, NULL},
+static PyType_Slot py_runner_slots[] = {
+    {Py_tp_new, py_runner_new},         {Py_tp_dealloc, py_runner_dealloc},
+    {Py_tp_traverse, py_runner_visit},  {Py_tp_call, py_runner_call},
+    {Py_tp_methods, py_runner_methods}, {0, NULL},
 };
 
-static PyType_Spec rabbet_py_runner_spec = {
+static PyType_Spec py_runner_spec = {
     .name = "rabbet._rabbet.Runner",
     .basicsize = sizeof(rabbet_py_runner_t),
     .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = rabbet_py_runner_slots,
+    .slots = py_runner_slots,
 };
 
 int rabbet_py_add_runner(PyObject* module) {
-  return rabbet_py_add_type(module, "Runner", &rabbet_py_runner_spec,
+  return rabbet_py_add_type(module, "Runner", &py_runner_spec,
                             &rabbet_py_types.runner);
 }

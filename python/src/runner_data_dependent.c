@@ -10,9 +10,8 @@
 // ---- During the run, without the GIL ---------------------------------------
 
 // Kept from run to run, and grown.
-static rabbet_status_t rabbet_py_data_dependent_host(rabbet_py_output_t* output,
-                                                     size_t size,
-                                                     size_t alignment) {
+static rabbet_status_t py_data_dependent_host(rabbet_py_output_t* output,
+                                              size_t size, size_t alignment) {
   if (output->scratch && size <= output->scratch_bytes) return rabbet_ok();
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_free_aligned(allocator, output->scratch, output->scratch_alignment);
@@ -24,9 +23,9 @@ static rabbet_status_t rabbet_py_data_dependent_host(rabbet_py_output_t* output,
   return status;
 }
 
-static void* rabbet_py_data_dependent_memory(void* user_data, const char* name,
-                                             void* current, size_t size,
-                                             size_t alignment, void* stream) {
+static void* py_data_dependent_memory(void* user_data, const char* name,
+                                      void* current, size_t size,
+                                      size_t alignment, void* stream) {
   (void)name, (void)current;
   rabbet_py_output_t* output = user_data;
   rabbet_status_ignore(output->scratch_status);
@@ -34,12 +33,12 @@ static void* rabbet_py_data_dependent_memory(void* user_data, const char* name,
   output->scratch_status =
       output->engine ? rabbet_engine_allocate_async(output->engine, size,
                                                     stream, &output->scratch)
-                     : rabbet_py_data_dependent_host(output, size, alignment);
+                     : py_data_dependent_host(output, size, alignment);
   return rabbet_is_ok(output->scratch_status) ? output->scratch : NULL;
 }
 
-static void rabbet_py_data_dependent_shape(void* user_data, const char* name,
-                                           const rabbet_dims_t* dims) {
+static void py_data_dependent_shape(void* user_data, const char* name,
+                                    const rabbet_dims_t* dims) {
   (void)name;
   ((rabbet_py_output_t*)user_data)->dims = *dims;
 }
@@ -50,8 +49,8 @@ rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
   bool host = runner->device.type == RABBET_DL_CPU;
   rabbet_output_allocator_t allocator = {
       .user_data = output,
-      .reallocate = rabbet_py_data_dependent_memory,
-      .notify_shape = rabbet_py_data_dependent_shape,
+      .reallocate = py_data_dependent_memory,
+      .notify_shape = py_data_dependent_shape,
       .host = host,
   };
   output->data_dependent = true;
@@ -86,8 +85,8 @@ void rabbet_py_data_dependent_clear(rabbet_py_output_t* output) {
                       output->scratch_alignment);
 }
 
-static rabbet_status_t rabbet_py_data_dependent_copy(
-    const rabbet_py_output_t* output, size_t bytes) {
+static rabbet_status_t py_data_dependent_copy(const rabbet_py_output_t* output,
+                                              size_t bytes) {
   if (bytes == 0) return rabbet_ok();
   if (!output->engine) {
     memcpy(output->data, output->scratch, bytes);
@@ -104,8 +103,8 @@ static rabbet_status_t rabbet_py_data_dependent_copy(
   Py_END_ALLOW_THREADS return status;
 }
 
-static int rabbet_py_data_dependent_output(PyObject* self,
-                                           rabbet_py_lane_t* lane, size_t i) {
+static int py_data_dependent_output(PyObject* self, rabbet_py_lane_t* lane,
+                                    size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
   size_t io = runner->input_count + i, bytes = 0;
@@ -119,7 +118,7 @@ static int rabbet_py_data_dependent_output(PyObject* self,
   if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
   output->fresh = false;
   if (rabbet_py_make_output(self, lane, i)) return -1;
-  status = rabbet_py_data_dependent_copy(output, bytes);
+  status = py_data_dependent_copy(output, bytes);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
@@ -127,7 +126,7 @@ int rabbet_py_data_dependent_outputs(PyObject* self, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
     if (lane->outputs[i].data_dependent &&
-        rabbet_py_data_dependent_output(self, lane, i))
+        py_data_dependent_output(self, lane, i))
       return -1;
   }
   return 0;

@@ -3,12 +3,12 @@
 
 #include "python/src/runner.h"
 
-typedef struct rabbet_py_native_t {
+typedef struct py_native_t {
   const char* codes;  // struct codes that mean this type
   uint8_t dl_code, bits;
-} rabbet_py_native_t;
+} py_native_t;
 
-static const rabbet_py_native_t rabbet_py_natives[RABBET_DTYPE_COUNT] = {
+static const py_native_t py_natives[RABBET_DTYPE_COUNT] = {
     [RABBET_DTYPE_FLOAT] = {"f", RABBET_DL_FLOAT, 32},
     [RABBET_DTYPE_HALF] = {"e", RABBET_DL_FLOAT, 16},
     [RABBET_DTYPE_BF16] = {"", RABBET_DL_BFLOAT, 16},
@@ -20,7 +20,7 @@ static const rabbet_py_native_t rabbet_py_natives[RABBET_DTYPE_COUNT] = {
 };
 
 bool rabbet_py_is_native(rabbet_dtype_t dtype) {
-  const char* codes = rabbet_py_natives[dtype].codes;
+  const char* codes = py_natives[dtype].codes;
   return codes && *codes;
 }
 
@@ -31,16 +31,15 @@ void rabbet_py_input_release(rabbet_py_input_t* input) {
   Py_CLEAR(input->held);
 }
 
-static bool rabbet_py_format_matches(rabbet_dtype_t dtype, const char* format) {
-  const char* codes = rabbet_py_natives[dtype].codes;
+static bool py_format_matches(rabbet_dtype_t dtype, const char* format) {
+  const char* codes = py_natives[dtype].codes;
   if (!format) format = "B";
   if (*format == '@' || *format == '=') ++format;
   return codes && format[0] && !format[1] && strchr(codes, format[0]);
 }
 
-static bool rabbet_py_strides_fit(const Py_ssize_t* shape,
-                                  const Py_ssize_t* strides, int rank,
-                                  Py_ssize_t item) {
+static bool py_strides_fit(const Py_ssize_t* shape, const Py_ssize_t* strides,
+                           int rank, Py_ssize_t item) {
   Py_ssize_t step = item;
   for (int i = rank - 1; strides && i >= 0; --i) {
     if (shape[i] == 0) return true;
@@ -50,8 +49,8 @@ static bool rabbet_py_strides_fit(const Py_ssize_t* shape,
   return true;
 }
 
-static bool rabbet_py_set_dims(rabbet_py_input_t* input, const int64_t* shape,
-                               int rank) {
+static bool py_set_dims(rabbet_py_input_t* input, const int64_t* shape,
+                        int rank) {
   if (rank > RABBET_MAX_RANK) return false;
   input->dims.rank = rank;
   for (int i = 0; i < rank; ++i)
@@ -66,11 +65,10 @@ bool rabbet_py_open_buffer(rabbet_py_input_t* input, rabbet_dtype_t dtype) {
     return false;
   }
   bool fits =
-      rabbet_py_format_matches(dtype, view->format) &&
-      rabbet_py_strides_fit(view->shape, view->strides, view->ndim,
-                            view->itemsize) &&
+      py_format_matches(dtype, view->format) &&
+      py_strides_fit(view->shape, view->strides, view->ndim, view->itemsize) &&
       (uintptr_t)view->buf % (size_t)view->itemsize == 0 &&
-      rabbet_py_set_dims(input, (const int64_t*)view->shape, view->ndim);
+      py_set_dims(input, (const int64_t*)view->shape, view->ndim);
   if (!fits) {
     PyBuffer_Release(view);
     return false;
@@ -80,9 +78,9 @@ bool rabbet_py_open_buffer(rabbet_py_input_t* input, rabbet_dtype_t dtype) {
   return true;
 }
 
-static bool rabbet_py_dl_fits(const rabbet_dl_tensor_t* tensor,
-                              rabbet_dtype_t dtype, rabbet_dl_device_t device) {
-  const rabbet_py_native_t* native = &rabbet_py_natives[dtype];
+static bool py_dl_fits(const rabbet_dl_tensor_t* tensor, rabbet_dtype_t dtype,
+                       rabbet_dl_device_t device) {
+  const py_native_t* native = &py_natives[dtype];
   bool here =
       tensor->device.type == RABBET_DL_CPU ||
       (tensor->device.type == device.type && tensor->device.id == device.id);
@@ -117,9 +115,8 @@ int rabbet_py_torch_stream(int device, void** out_stream) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-static bool rabbet_py_open_torch(rabbet_py_lane_t* lane,
-                                 rabbet_py_input_t* input, rabbet_dtype_t dtype,
-                                 rabbet_dl_device_t device) {
+static bool py_open_torch(rabbet_py_lane_t* lane, rabbet_py_input_t* input,
+                          rabbet_dtype_t dtype, rabbet_dl_device_t device) {
   static rabbet_py_cache_t cache;
   PyObject* to_dlpack = rabbet_py_cache_loaded(&cache, "torch", "to_dlpack");
   if (!to_dlpack) return false;
@@ -128,8 +125,8 @@ static bool rabbet_py_open_torch(rabbet_py_lane_t* lane,
   rabbet_dl_managed_t* managed =
       capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
   if (!managed) PyErr_Clear();
-  if (!managed || !rabbet_py_dl_fits(&managed->tensor, dtype, device) ||
-      !rabbet_py_set_dims(input, managed->tensor.shape, managed->tensor.rank)) {
+  if (!managed || !py_dl_fits(&managed->tensor, dtype, device) ||
+      !py_set_dims(input, managed->tensor.shape, managed->tensor.rank)) {
     Py_XDECREF(capsule);
     return false;
   }
@@ -144,9 +141,8 @@ static bool rabbet_py_open_torch(rabbet_py_lane_t* lane,
 }
 
 // An array on the engine's GPU: (address, shape, maker, holder, stream).
-static int rabbet_py_open_device_array(rabbet_py_lane_t* lane,
-                                       rabbet_py_input_t* input,
-                                       PyObject* result) {
+static int py_open_device_array(rabbet_py_lane_t* lane,
+                                rabbet_py_input_t* input, PyObject* result) {
   unsigned long long address = 0, stream = 0;
   PyObject *shape = NULL, *maker = NULL, *holder = NULL;
   if (!PyArg_ParseTuple(result, "KOOOK", &address, &shape, &maker, &holder,
@@ -169,14 +165,14 @@ static int rabbet_py_open_device_array(rabbet_py_lane_t* lane,
 
 // self._convert(object, index) -> (contiguous buffer, shape, finish | None), or
 // what an array on the GPU gives, or an error that says what is wrong.
-static int rabbet_py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
-                                    rabbet_py_input_t* input, size_t index) {
+static int py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
+                             rabbet_py_input_t* input, size_t index) {
   PyObject* result = PyObject_CallMethod(self, "_convert", "On", input->object,
                                          (Py_ssize_t)index);
   PyObject *array = NULL, *shape = NULL, *finish = NULL;
   int failed = -1;
   if (result && PyTuple_Check(result) && PyTuple_Size(result) == 5) {
-    failed = rabbet_py_open_device_array(lane, input, result);
+    failed = py_open_device_array(lane, input, result);
     Py_DECREF(result);
     return failed;
   }
@@ -195,7 +191,7 @@ static int rabbet_py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
 
 // Arrays of another library that speaks DLPack (JAX's have buffers, too):
 // results are to be that library's. Rabbet's own tensors have none.
-static bool rabbet_py_has_library(PyObject* object) {
+static bool py_has_library(PyObject* object) {
   static rabbet_py_cache_t numpy_type;
   PyTypeObject* type = Py_TYPE(object);
   PyObject* numpy = rabbet_py_cache_loaded(&numpy_type, "numpy", "ndarray");
@@ -215,7 +211,7 @@ int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
   bool linear = io->format == RABBET_FORMAT_LINEAR;
   input->on_device = false;
   if (linear && PyObject_CheckBuffer(input->object)) {
-    if (!rabbet_py_has_library(input->object) &&
+    if (!py_has_library(input->object) &&
         rabbet_py_open_buffer(input, io->dtype)) {
       return 0;
     }
@@ -223,11 +219,10 @@ int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
     PyObject* type = rabbet_py_cache_loaded(&torch_type, "torch", "Tensor");
     if (type && PyObject_TypeCheck(input->object, (PyTypeObject*)type)) {
       if (!lane->torch) lane->torch = input->object;
-      if (linear &&
-          rabbet_py_open_torch(lane, input, io->dtype, runner->device)) {
+      if (linear && py_open_torch(lane, input, io->dtype, runner->device)) {
         return 0;
       }
     }
   }
-  return rabbet_py_open_converted(self, lane, input, index);
+  return py_open_converted(self, lane, input, index);
 }

@@ -21,8 +21,8 @@ void rabbet_py_lanes_initialize(rabbet_py_runner_t* runner, int limit) {
   runner->lane_limit = limit;
 }
 
-static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
-                                   rabbet_py_lane_t* lane) {
+static void py_lane_destroy(rabbet_py_runner_t* runner,
+                            rabbet_py_lane_t* lane) {
   if (!lane) return;
   rabbet_context_destroy(lane->context);
   for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
@@ -40,20 +40,20 @@ void rabbet_py_lanes_deinitialize(rabbet_py_runner_t* runner) {
   while (runner->lanes) {
     rabbet_py_lane_t* lane = runner->lanes;
     runner->lanes = lane->next;
-    rabbet_py_lane_destroy(runner, lane);
+    py_lane_destroy(runner, lane);
   }
   pthread_cond_destroy(&runner->freed);
   pthread_mutex_destroy(&runner->mutex);
 }
 
-static rabbet_py_lane_t* rabbet_py_lane_new(rabbet_py_runner_t* runner) {
+static rabbet_py_lane_t* py_lane_new(rabbet_py_runner_t* runner) {
   rabbet_py_lane_t* lane = PyMem_Calloc(1, sizeof(*lane));
   if (!lane) return (rabbet_py_lane_t*)PyErr_NoMemory();
   lane->inputs = PyMem_Calloc(runner->input_count + 1, sizeof(*lane->inputs));
   lane->outputs =
       PyMem_Calloc(runner->output_count + 1, sizeof(*lane->outputs));
   if (!lane->inputs || !lane->outputs) {
-    rabbet_py_lane_destroy(runner, lane);
+    py_lane_destroy(runner, lane);
     return (rabbet_py_lane_t*)PyErr_NoMemory();
   }
   rabbet_status_t status;
@@ -66,20 +66,19 @@ static rabbet_py_lane_t* rabbet_py_lane_new(rabbet_py_runner_t* runner) {
     rabbet_context_set_graphs(lane->context, runner->graphs);
     return lane;
   }
-  rabbet_py_lane_destroy(runner, lane);
+  py_lane_destroy(runner, lane);
   return rabbet_py_raise(status);
 }
 
 // ---- Taking and giving back ------------------------------------------------
 
-static bool rabbet_py_lanes_exhausted(const rabbet_py_runner_t* runner) {
+static bool py_lanes_exhausted(const rabbet_py_runner_t* runner) {
   return !runner->lanes && runner->lane_limit > 0 &&
          runner->lane_count >= runner->lane_limit;
 }
 
 // The mutex is held.
-static void rabbet_py_lane_occupy(rabbet_py_runner_t* runner,
-                                  rabbet_py_lane_t* lane) {
+static void py_lane_occupy(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
   lane->owner = pthread_self();
   lane->next = runner->busy;
   runner->busy = lane;
@@ -87,7 +86,7 @@ static void rabbet_py_lane_occupy(rabbet_py_runner_t* runner,
 
 // Whether this thread is in a call already: an operator that calls the model
 // that it belongs to. The mutex is held.
-static bool rabbet_py_lanes_are_mine(const rabbet_py_runner_t* runner) {
+static bool py_lanes_are_mine(const rabbet_py_runner_t* runner) {
   for (const rabbet_py_lane_t* lane = runner->busy; lane; lane = lane->next) {
     if (pthread_equal(lane->owner, pthread_self())) return true;
   }
@@ -95,7 +94,7 @@ static bool rabbet_py_lanes_are_mine(const rabbet_py_runner_t* runner) {
 }
 
 // For a while at most; another thread may be quicker.
-static void rabbet_py_lanes_wait(rabbet_py_runner_t* runner) {
+static void py_lanes_wait(rabbet_py_runner_t* runner) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += RABBET_PY_WAIT_NS;
@@ -105,22 +104,22 @@ static void rabbet_py_lanes_wait(rabbet_py_runner_t* runner) {
   }
   int failed = 0;
   pthread_mutex_lock(&runner->mutex);
-  while (rabbet_py_lanes_exhausted(runner) && failed == 0)
+  while (py_lanes_exhausted(runner) && failed == 0)
     failed = pthread_cond_timedwait(&runner->freed, &runner->mutex, &until);
   pthread_mutex_unlock(&runner->mutex);
 }
 
 // A free lane, occupied, or NULL where a new one may be made, which is counted.
 // False where all are in use; *out_mine says whether one is of this thread.
-static bool rabbet_py_lane_find(rabbet_py_runner_t* runner,
-                                rabbet_py_lane_t** out_lane, bool* out_mine) {
+static bool py_lane_find(rabbet_py_runner_t* runner,
+                         rabbet_py_lane_t** out_lane, bool* out_mine) {
   pthread_mutex_lock(&runner->mutex);
-  bool exhausted = rabbet_py_lanes_exhausted(runner);
-  *out_mine = exhausted && rabbet_py_lanes_are_mine(runner);
+  bool exhausted = py_lanes_exhausted(runner);
+  *out_mine = exhausted && py_lanes_are_mine(runner);
   *out_lane = runner->lanes;
   if (*out_lane) {
     runner->lanes = (*out_lane)->next;
-    rabbet_py_lane_occupy(runner, *out_lane);
+    py_lane_occupy(runner, *out_lane);
   } else if (!exhausted) {
     ++runner->lane_count;
   }
@@ -131,7 +130,7 @@ static bool rabbet_py_lane_find(rabbet_py_runner_t* runner,
 rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
   rabbet_py_lane_t* lane = NULL;
   bool mine = false;
-  while (!rabbet_py_lane_find(runner, &lane, &mine)) {
+  while (!py_lane_find(runner, &lane, &mine)) {
     if (mine) {
       return (rabbet_py_lane_t*)PyErr_Format(
           PyExc_RuntimeError,
@@ -141,15 +140,15 @@ rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
           runner->lane_limit);
     }
     Py_BEGIN_ALLOW_THREADS;
-    rabbet_py_lanes_wait(runner);
+    py_lanes_wait(runner);
     Py_END_ALLOW_THREADS;
     if (PyErr_CheckSignals()) return NULL;
   }
   if (lane) return lane;
-  lane = rabbet_py_lane_new(runner);
+  lane = py_lane_new(runner);
   pthread_mutex_lock(&runner->mutex);
   if (lane) {
-    rabbet_py_lane_occupy(runner, lane);
+    py_lane_occupy(runner, lane);
   } else {
     --runner->lane_count;
     pthread_cond_signal(&runner->freed);
@@ -158,8 +157,7 @@ rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
   return lane;
 }
 
-static void rabbet_py_lane_push(rabbet_py_runner_t* runner,
-                                rabbet_py_lane_t* lane) {
+static void py_lane_push(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
   pthread_mutex_lock(&runner->mutex);
   rabbet_py_lane_t** place = &runner->busy;
   while (*place != lane)
@@ -184,7 +182,7 @@ void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
   }
   Py_CLEAR(lane->finish);
   Py_CLEAR(lane->maker);
-  rabbet_py_lane_push(runner, lane);
+  py_lane_push(runner, lane);
 }
 
 rabbet_graph_info_t rabbet_py_lanes_graph_info(rabbet_py_runner_t* runner) {

@@ -3,29 +3,29 @@
 
 #include "python/src/plugin_tensor.h"
 
-typedef struct rabbet_py_shape_t {
+typedef struct py_shape_t {
   PyObject_HEAD rabbet_dims_t dims;
   bool ranged;  // the bounds below are known
   rabbet_dims_t low, opt, high;
-} rabbet_py_shape_t;
+} py_shape_t;
 
-static rabbet_py_shape_t* rabbet_py_shape_alloc(PyTypeObject* type) {
+static py_shape_t* py_shape_alloc(PyTypeObject* type) {
   allocfunc tp_alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-  return (rabbet_py_shape_t*)tp_alloc(type, 0);
+  return (py_shape_t*)tp_alloc(type, 0);
 }
 
 PyObject* rabbet_py_shape_new(const rabbet_dims_t* dims) {
-  rabbet_py_shape_t* self = rabbet_py_shape_alloc(rabbet_py_types.shape);
+  py_shape_t* self = py_shape_alloc(rabbet_py_types.shape);
   if (self) self->dims = *dims;
   return (PyObject*)self;
 }
 
 // A Shape can be made of a sequence, of another Shape, or of a
 // descriptor with `dims` (and, around it, `desc`, `min`, `opt`, `max`).
-static int rabbet_py_shape_fill(rabbet_py_shape_t* self, PyObject* source);
+static int py_shape_fill(py_shape_t* self, PyObject* source);
 
-static int rabbet_py_attr_dims(PyObject* source, const char* name,
-                               rabbet_dims_t* out_dims) {
+static int py_attr_dims(PyObject* source, const char* name,
+                        rabbet_dims_t* out_dims) {
   PyObject* value = PyObject_GetAttrString(source, name);
   if (!value) return -1;
   int failed = rabbet_py_to_dims(value, name, out_dims);
@@ -33,25 +33,24 @@ static int rabbet_py_attr_dims(PyObject* source, const char* name,
   return failed;
 }
 
-static int rabbet_py_shape_from_range(rabbet_py_shape_t* self,
-                                      PyObject* source) {
+static int py_shape_from_range(py_shape_t* self, PyObject* source) {
   PyObject* desc = PyObject_GetAttrString(source, "desc");
   if (!desc) return -1;
-  int failed = rabbet_py_shape_fill(self, desc);
+  int failed = py_shape_fill(self, desc);
   Py_DECREF(desc);
-  if (failed || rabbet_py_attr_dims(source, "min", &self->low) ||
-      rabbet_py_attr_dims(source, "opt", &self->opt) ||
-      rabbet_py_attr_dims(source, "max", &self->high)) {
+  if (failed || py_attr_dims(source, "min", &self->low) ||
+      py_attr_dims(source, "opt", &self->opt) ||
+      py_attr_dims(source, "max", &self->high)) {
     return -1;
   }
   self->ranged = true;
   return 0;
 }
 
-static int rabbet_py_shape_fill(rabbet_py_shape_t* self, PyObject* source) {
+static int py_shape_fill(py_shape_t* self, PyObject* source) {
   if (Py_IsNone(source)) return 0;
   if (PyObject_TypeCheck(source, rabbet_py_types.shape)) {
-    const rabbet_py_shape_t* other = (const rabbet_py_shape_t*)source;
+    const py_shape_t* other = (const py_shape_t*)source;
     self->dims = other->dims;
     self->ranged = other->ranged;
     self->low = other->low;
@@ -60,31 +59,31 @@ static int rabbet_py_shape_fill(rabbet_py_shape_t* self, PyObject* source) {
     return 0;
   }
   if (PyObject_HasAttrString(source, "desc")) {
-    return rabbet_py_shape_from_range(self, source);
+    return py_shape_from_range(self, source);
   }
   if (PyObject_HasAttrString(source, "dims")) {
-    return rabbet_py_attr_dims(source, "dims", &self->dims);
+    return py_attr_dims(source, "dims", &self->dims);
   }
   return rabbet_py_to_dims(source, "Shape", &self->dims);
 }
 
-static PyObject* rabbet_py_shape_create(PyTypeObject* type, PyObject* args,
-                                        PyObject* kwargs) {
+static PyObject* py_shape_create(PyTypeObject* type, PyObject* args,
+                                 PyObject* kwargs) {
   static char* names[] = {"tensor_desc", NULL};
   PyObject* source = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &source)) {
     return NULL;
   }
-  rabbet_py_shape_t* self = rabbet_py_shape_alloc(type);
-  if (self && rabbet_py_shape_fill(self, source)) Py_CLEAR(self);
+  py_shape_t* self = py_shape_alloc(type);
+  if (self && py_shape_fill(self, source)) Py_CLEAR(self);
   return (PyObject*)self;
 }
 
 // Shape._ranged(dims, min, opt, max)
-static PyObject* rabbet_py_shape_ranged(PyObject* type, PyObject* args) {
+static PyObject* py_shape_ranged(PyObject* type, PyObject* args) {
   PyObject *dims, *low, *opt, *high;
   if (!PyArg_ParseTuple(args, "OOOO", &dims, &low, &opt, &high)) return NULL;
-  rabbet_py_shape_t* self = rabbet_py_shape_alloc((PyTypeObject*)type);
+  py_shape_t* self = py_shape_alloc((PyTypeObject*)type);
   if (!self) return NULL;
   self->ranged = true;
   if (rabbet_py_to_dims(dims, "dims", &self->dims) ||
@@ -96,29 +95,29 @@ static PyObject* rabbet_py_shape_ranged(PyObject* type, PyObject* args) {
   return (PyObject*)self;
 }
 
-static void rabbet_py_shape_dealloc(PyObject* self) {
+static void py_shape_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   freefunc tp_free = (freefunc)PyType_GetSlot(type, Py_tp_free);
   tp_free(self);
   Py_DECREF(type);
 }
 
-static bool rabbet_py_shape_dynamic(const rabbet_py_shape_t* self) {
+static bool py_shape_dynamic(const py_shape_t* self) {
   for (int32_t i = 0; i < self->dims.rank; ++i) {
     if (self->dims.d[i] < 0) return true;
   }
   return false;
 }
 
-static PyObject* rabbet_py_shape_is_dynamic(PyObject* self, void* closure) {
+static PyObject* py_shape_is_dynamic(PyObject* self, void* closure) {
   (void)closure;
-  return PyBool_FromLong(rabbet_py_shape_dynamic((rabbet_py_shape_t*)self));
+  return PyBool_FromLong(py_shape_dynamic((py_shape_t*)self));
 }
 
-static PyObject* rabbet_py_shape_numel(PyObject* self, PyObject* none) {
+static PyObject* py_shape_numel(PyObject* self, PyObject* none) {
   (void)none;
-  rabbet_py_shape_t* shape = (rabbet_py_shape_t*)self;
-  if (rabbet_py_shape_dynamic(shape)) {
+  py_shape_t* shape = (py_shape_t*)self;
+  if (py_shape_dynamic(shape)) {
     return PyErr_Format(PyExc_ValueError,
                         "%R is dynamic: it has no number of elements yet",
                         self);
@@ -129,12 +128,11 @@ static PyObject* rabbet_py_shape_numel(PyObject* self, PyObject* none) {
   return PyLong_FromLongLong(count);
 }
 
-static PyObject* rabbet_py_shape_bound(PyObject* self,
-                                       const rabbet_dims_t* bound,
-                                       const char* name) {
-  rabbet_py_shape_t* shape = (rabbet_py_shape_t*)self;
+static PyObject* py_shape_bound(PyObject* self, const rabbet_dims_t* bound,
+                                const char* name) {
+  py_shape_t* shape = (py_shape_t*)self;
   if (shape->ranged) return rabbet_py_from_dims(bound);
-  if (!rabbet_py_shape_dynamic(shape)) {
+  if (!py_shape_dynamic(shape)) {
     return PyErr_Format(PyExc_ValueError, "%R is static: it has no '%s'", self,
                         name);
   }
@@ -143,49 +141,48 @@ static PyObject* rabbet_py_shape_bound(PyObject* self,
                       name);
 }
 
-static PyObject* rabbet_py_shape_min(PyObject* self, void* closure) {
+static PyObject* py_shape_min(PyObject* self, void* closure) {
   (void)closure;
-  return rabbet_py_shape_bound(self, &((rabbet_py_shape_t*)self)->low, "min");
+  return py_shape_bound(self, &((py_shape_t*)self)->low, "min");
 }
 
-static PyObject* rabbet_py_shape_opt(PyObject* self, void* closure) {
+static PyObject* py_shape_opt(PyObject* self, void* closure) {
   (void)closure;
-  return rabbet_py_shape_bound(self, &((rabbet_py_shape_t*)self)->opt, "opt");
+  return py_shape_bound(self, &((py_shape_t*)self)->opt, "opt");
 }
 
-static PyObject* rabbet_py_shape_max(PyObject* self, void* closure) {
+static PyObject* py_shape_max(PyObject* self, void* closure) {
   (void)closure;
-  return rabbet_py_shape_bound(self, &((rabbet_py_shape_t*)self)->high, "max");
+  return py_shape_bound(self, &((py_shape_t*)self)->high, "max");
 }
 
-static Py_ssize_t rabbet_py_shape_length(PyObject* self) {
-  return ((rabbet_py_shape_t*)self)->dims.rank;
+static Py_ssize_t py_shape_length(PyObject* self) {
+  return ((py_shape_t*)self)->dims.rank;
 }
 
-static PyObject* rabbet_py_shape_item(PyObject* self, Py_ssize_t index) {
-  rabbet_py_shape_t* shape = (rabbet_py_shape_t*)self;
+static PyObject* py_shape_item(PyObject* self, Py_ssize_t index) {
+  py_shape_t* shape = (py_shape_t*)self;
   if (index < 0 || index >= shape->dims.rank) {
     return PyErr_Format(PyExc_IndexError, "dimension %zd of %R", index, self);
   }
   return PyLong_FromLongLong(shape->dims.d[index]);
 }
 
-static PyObject* rabbet_py_shape_subscript(PyObject* self, PyObject* key) {
-  Py_ssize_t rank = rabbet_py_shape_length(self);
+static PyObject* py_shape_subscript(PyObject* self, PyObject* key) {
+  Py_ssize_t rank = py_shape_length(self);
   if (PyIndex_Check(key)) {
     Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
     if (index == -1 && PyErr_Occurred()) return NULL;
-    return rabbet_py_shape_item(self, index < 0 ? index + rank : index);
+    return py_shape_item(self, index < 0 ? index + rank : index);
   }
-  PyObject* tuple = rabbet_py_from_dims(&((rabbet_py_shape_t*)self)->dims);
+  PyObject* tuple = rabbet_py_from_dims(&((py_shape_t*)self)->dims);
   PyObject* part = tuple ? PyObject_GetItem(tuple, key) : NULL;
   Py_XDECREF(tuple);
   return part;
 }
 
-static int rabbet_py_shape_assign(PyObject* self, PyObject* key,
-                                  PyObject* value) {
-  rabbet_py_shape_t* shape = (rabbet_py_shape_t*)self;
+static int py_shape_assign(PyObject* self, PyObject* key, PyObject* value) {
+  py_shape_t* shape = (py_shape_t*)self;
   Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
   if (index == -1 && PyErr_Occurred()) return -1;
   if (index < 0) index += shape->dims.rank;
@@ -197,13 +194,13 @@ static int rabbet_py_shape_assign(PyObject* self, PyObject* key,
   return rabbet_py_to_int64(value, "dimension", &shape->dims.d[index]);
 }
 
-static PyObject* rabbet_py_shape_text(PyObject* self) {
+static PyObject* py_shape_text(PyObject* self) {
   char text[256];
-  rabbet_dims_print(&((rabbet_py_shape_t*)self)->dims, text, sizeof(text));
+  rabbet_dims_print(&((py_shape_t*)self)->dims, text, sizeof(text));
   return PyUnicode_FromFormat("Shape%s", text);
 }
 
-static PyObject* rabbet_py_shape_compare(PyObject* a, PyObject* b, int op) {
+static PyObject* py_shape_compare(PyObject* a, PyObject* b, int op) {
   if ((op != Py_EQ && op != Py_NE) || !PySequence_Check(b) ||
       PyUnicode_Check(b)) {
     Py_RETURN_NOTIMPLEMENTED;
@@ -217,49 +214,49 @@ static PyObject* rabbet_py_shape_compare(PyObject* a, PyObject* b, int op) {
   return result;
 }
 
-static PyMethodDef rabbet_py_shape_methods[] = {
-    {"numel", rabbet_py_shape_numel, METH_NOARGS,
+static PyMethodDef py_shape_methods[] = {
+    {"numel", py_shape_numel, METH_NOARGS,
      "Number of elements; ValueError if a dimension is dynamic."},
-    {"_ranged", rabbet_py_shape_ranged, METH_VARARGS | METH_CLASS, NULL},
+    {"_ranged", py_shape_ranged, METH_VARARGS | METH_CLASS, NULL},
     {NULL},
 };
 
-static PyGetSetDef rabbet_py_shape_getset[] = {
-    {"is_dynamic", rabbet_py_shape_is_dynamic, NULL,
-     "Whether a dimension is -1.", NULL},
-    {"min", rabbet_py_shape_min, NULL, "Smallest shape of the profile.", NULL},
-    {"opt", rabbet_py_shape_opt, NULL, "Shape that is tuned for.", NULL},
-    {"max", rabbet_py_shape_max, NULL, "Largest shape of the profile.", NULL},
+static PyGetSetDef py_shape_getset[] = {
+    {"is_dynamic", py_shape_is_dynamic, NULL, "Whether a dimension is -1.",
+     NULL},
+    {"min", py_shape_min, NULL, "Smallest shape of the profile.", NULL},
+    {"opt", py_shape_opt, NULL, "Shape that is tuned for.", NULL},
+    {"max", py_shape_max, NULL, "Largest shape of the profile.", NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_shape_slots[] = {
-    {Py_tp_new, rabbet_py_shape_create},
-    {Py_tp_dealloc, rabbet_py_shape_dealloc},
-    {Py_tp_methods, rabbet_py_shape_methods},
-    {Py_tp_getset, rabbet_py_shape_getset},
-    {Py_tp_repr, rabbet_py_shape_text},
-    {Py_tp_richcompare, rabbet_py_shape_compare},
+static PyType_Slot py_shape_slots[] = {
+    {Py_tp_new, py_shape_create},
+    {Py_tp_dealloc, py_shape_dealloc},
+    {Py_tp_methods, py_shape_methods},
+    {Py_tp_getset, py_shape_getset},
+    {Py_tp_repr, py_shape_text},
+    {Py_tp_richcompare, py_shape_compare},
     {Py_tp_hash, PyObject_HashNotImplemented},
-    {Py_sq_length, rabbet_py_shape_length},
-    {Py_sq_item, rabbet_py_shape_item},
-    {Py_mp_length, rabbet_py_shape_length},
-    {Py_mp_subscript, rabbet_py_shape_subscript},
-    {Py_mp_ass_subscript, rabbet_py_shape_assign},
+    {Py_sq_length, py_shape_length},
+    {Py_sq_item, py_shape_item},
+    {Py_mp_length, py_shape_length},
+    {Py_mp_subscript, py_shape_subscript},
+    {Py_mp_ass_subscript, py_shape_assign},
     {Py_tp_doc,
      "Shape(tensor_desc=None)\n--\n\nDimensions of a tensor; -1 is "
      "one that is not known yet."},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_shape_spec = {
+static PyType_Spec py_shape_spec = {
     .name = "rabbet.plugin.Shape",
-    .basicsize = sizeof(rabbet_py_shape_t),
+    .basicsize = sizeof(py_shape_t),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-    .slots = rabbet_py_shape_slots,
+    .slots = py_shape_slots,
 };
 
 int rabbet_py_add_shape(PyObject* module) {
-  return rabbet_py_add_type(module, "Shape", &rabbet_py_shape_spec,
+  return rabbet_py_add_type(module, "Shape", &py_shape_spec,
                             &rabbet_py_types.shape);
 }

@@ -8,8 +8,7 @@
 
 // realloc may move an over-aligned block to an address that is not aligned,
 // and by then the old one is gone.
-static void* rabbet_system_resize_aligned(void* block, size_t size,
-                                          size_t alignment) {
+static void* system_resize_aligned(void* block, size_t size, size_t alignment) {
   void* moved = NULL;
   if (posix_memalign(&moved, alignment, size) != 0) return NULL;
   if (block) {
@@ -20,8 +19,8 @@ static void* rabbet_system_resize_aligned(void* block, size_t size,
   return moved;
 }
 
-static void* rabbet_system_resize(void* self, void* block, size_t size,
-                                  size_t alignment) {
+static void* system_resize(void* self, void* block, size_t size,
+                           size_t alignment) {
   (void)self;
   if (size == 0) {
     free(block);
@@ -29,14 +28,14 @@ static void* rabbet_system_resize(void* self, void* block, size_t size,
   }
   return alignment <= RABBET_SCALAR_ALIGNMENT
              ? realloc(block, size)
-             : rabbet_system_resize_aligned(block, size, alignment);
+             : system_resize_aligned(block, size, alignment);
 }
 
 rabbet_allocator_t rabbet_allocator_system(void) {
-  return (rabbet_allocator_t){.self = NULL, .resize = rabbet_system_resize};
+  return (rabbet_allocator_t){.self = NULL, .resize = system_resize};
 }
 
-static rabbet_status_t rabbet_out_of_memory(size_t size) {
+static rabbet_status_t out_of_memory(size_t size) {
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
                        "no memory for a block of %zu bytes", size);
 }
@@ -54,7 +53,7 @@ rabbet_status_t rabbet_reallocate(rabbet_allocator_t allocator, size_t size,
   if (!*block && size == 0) return rabbet_ok();
   void* resized =
       allocator.resize(allocator.self, *block, size, RABBET_SCALAR_ALIGNMENT);
-  if (!resized && size != 0) return rabbet_out_of_memory(size);
+  if (!resized && size != 0) return out_of_memory(size);
   *block = resized;
   return rabbet_ok();
 }
@@ -65,7 +64,7 @@ rabbet_status_t rabbet_allocate_aligned(rabbet_allocator_t allocator,
   *out_block = NULL;
   if (size == 0) return rabbet_ok();
   *out_block = allocator.resize(allocator.self, NULL, size, alignment);
-  return *out_block ? rabbet_ok() : rabbet_out_of_memory(size);
+  return *out_block ? rabbet_ok() : out_of_memory(size);
 }
 
 void rabbet_free(rabbet_allocator_t allocator, void* block) {

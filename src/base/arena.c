@@ -24,8 +24,8 @@ void rabbet_arena_initialize(rabbet_allocator_t allocator,
   *out_arena = (rabbet_arena_t){.allocator = allocator};
 }
 
-static void rabbet_arena_free_blocks(rabbet_arena_t* arena,
-                                     rabbet_arena_block_t* block) {
+static void arena_free_blocks(rabbet_arena_t* arena,
+                              rabbet_arena_block_t* block) {
   while (block) {
     rabbet_arena_block_t* next = block->next;
     rabbet_free_aligned(arena->allocator, block, RABBET_ARENA_ALIGNMENT);
@@ -34,14 +34,14 @@ static void rabbet_arena_free_blocks(rabbet_arena_t* arena,
 }
 
 void rabbet_arena_deinitialize(rabbet_arena_t* arena) {
-  rabbet_arena_free_blocks(arena, arena->blocks);
+  arena_free_blocks(arena, arena->blocks);
   arena->blocks = NULL;
   arena->used_bytes = 0;
 }
 
 void rabbet_arena_reset(rabbet_arena_t* arena) {
   if (!arena->blocks) return;
-  rabbet_arena_free_blocks(arena, arena->blocks->next);
+  arena_free_blocks(arena, arena->blocks->next);
   arena->blocks->next = NULL;
   arena->blocks->used = 0;
   arena->used_bytes = 0;
@@ -49,8 +49,8 @@ void rabbet_arena_reset(rabbet_arena_t* arena) {
 
 // A block for at least `size` bytes, made the head unless it is for a large
 // piece alone and the head has more room left.
-static rabbet_status_t rabbet_arena_grow(rabbet_arena_t* arena, size_t size,
-                                         rabbet_arena_block_t** out_block) {
+static rabbet_status_t arena_grow(rabbet_arena_t* arena, size_t size,
+                                  rabbet_arena_block_t** out_block) {
   assert(size > 0 && size % RABBET_ARENA_ALIGNMENT == 0);
   rabbet_arena_block_t* head = arena->blocks;
   size_t capacity = head ? head->size * 2 : RABBET_ARENA_FIRST_BLOCK;
@@ -91,7 +91,7 @@ rabbet_status_t rabbet_arena_allocate(rabbet_arena_t* arena, size_t size,
   if (padded == 0) padded = RABBET_ARENA_ALIGNMENT;
   rabbet_arena_block_t* block = arena->blocks;
   if (!block || block->size - block->used < padded)
-    RABBET_RETURN_IF_ERROR(rabbet_arena_grow(arena, padded, &block));
+    RABBET_RETURN_IF_ERROR(arena_grow(arena, padded, &block));
   assert(block->used <= block->size && padded <= block->size - block->used);
   *out_block = memset(block->data + block->used, 0, padded);
   block->used += padded;

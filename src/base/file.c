@@ -30,7 +30,7 @@ rabbet_status_t rabbet_file_error(const char* what, const char* path,
                        strerror_r(error, scratch, sizeof(scratch)));
 }
 
-static const char* rabbet_file_kind(mode_t mode) {
+static const char* file_kind(mode_t mode) {
   return S_ISDIR(mode)    ? "a folder"
          : S_ISFIFO(mode) ? "a pipe"
          : S_ISSOCK(mode) ? "a socket"
@@ -38,14 +38,14 @@ static const char* rabbet_file_kind(mode_t mode) {
 }
 
 // Maps the contents of `file`. The mapping outlives the descriptor.
-static rabbet_status_t rabbet_file_map_open(int file, const char* path,
-                                            rabbet_file_map_t* map) {
+static rabbet_status_t file_map_open(int file, const char* path,
+                                     rabbet_file_map_t* map) {
   struct stat info;
   if (fstat(file, &info) != 0) return rabbet_file_error("examine", path, errno);
   if (!S_ISREG(info.st_mode))
     return RABBET_STATUS(RABBET_STATUS_IO,
                          "cannot read '%s': it is %s, not a regular file", path,
-                         rabbet_file_kind(info.st_mode));
+                         file_kind(info.st_mode));
   if (info.st_size == 0) return rabbet_ok();
   if ((uintmax_t)info.st_size > SIZE_MAX)
     return rabbet_file_error("map", path, EFBIG);
@@ -69,7 +69,7 @@ rabbet_status_t rabbet_file_map_create(const char* path,
   // A pipe that nobody writes to would block.
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   rabbet_status_t status = file < 0 ? rabbet_file_error("open", path, errno)
-                                    : rabbet_file_map_open(file, path, map);
+                                    : file_map_open(file, path, map);
   if (file >= 0) close(file);
   if (!rabbet_is_ok(status)) {
     rabbet_file_map_release(map);

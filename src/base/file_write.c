@@ -33,8 +33,8 @@ enum { RABBET_LINKS = 40 };
 // ---- Bytes -----------------------------------------------------------------
 
 // Returns 0 or an errno.
-static int rabbet_file_write_parts(int file, const rabbet_span_t* parts,
-                                   size_t part_count) {
+static int file_write_parts(int file, const rabbet_span_t* parts,
+                            size_t part_count) {
   for (size_t i = 0; i < part_count; ++i) {
     const char* data = parts[i].data;
     size_t left = parts[i].size;
@@ -52,15 +52,14 @@ static int rabbet_file_write_parts(int file, const rabbet_span_t* parts,
 // ---- Temporary files -------------------------------------------------------
 
 // The name still stands for the open file.
-static bool rabbet_file_is_named(int file, int folder, const char* name,
-                                 int flags) {
+static bool file_is_named(int file, int folder, const char* name, int flags) {
   struct stat open_info, named;
   return fstat(file, &open_info) == 0 &&
          fstatat(folder, name, &named, flags) == 0 &&
          open_info.st_dev == named.st_dev && open_info.st_ino == named.st_ino;
 }
 
-static bool rabbet_is_temporary(const char* name) {
+static bool is_temporary(const char* name) {
   size_t prefix = strlen(RABBET_TEMPORARY_PREFIX), size = strlen(name);
   size_t suffix = strlen(RABBET_TEMPORARY_SUFFIX);
   if (strncmp(name, RABBET_TEMPORARY_PREFIX, prefix) != 0) return false;
@@ -71,37 +70,36 @@ static bool rabbet_is_temporary(const char* name) {
 
 // Some network file systems lock only files open for writing, and a file that
 // was to replace one that is read-only may be opened for reading alone.
-static int rabbet_leftover_open(int folder, const char* name) {
+static int leftover_open(int folder, const char* name) {
   const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int file = openat(folder, name, O_WRONLY | flags);
   return file < 0 && errno == EACCES ? openat(folder, name, O_RDONLY | flags)
                                      : file;
 }
 
-static void rabbet_remove_leftover(int folder, const char* name) {
-  int file = rabbet_leftover_open(folder, name);
+static void remove_leftover(int folder, const char* name) {
+  int file = leftover_open(folder, name);
   if (file < 0) return;
   struct stat info;
   if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
       flock(file, LOCK_EX | LOCK_NB) == 0 &&
-      rabbet_file_is_named(file, folder, name, AT_SYMLINK_NOFOLLOW))
+      file_is_named(file, folder, name, AT_SYMLINK_NOFOLLOW))
     unlinkat(folder, name, 0);
   close(file);
 }
 
 // Failures do not matter: the next writer tries again.
-static void rabbet_remove_leftovers(int folder) {
+static void remove_leftovers(int folder) {
   int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* entries = again < 0 ? NULL : fdopendir(again);
   if (!entries && again >= 0) close(again);
   for (struct dirent* entry; entries && (entry = readdir(entries));) {
-    if (rabbet_is_temporary(entry->d_name))
-      rabbet_remove_leftover(folder, entry->d_name);
+    if (is_temporary(entry->d_name)) remove_leftover(folder, entry->d_name);
   }
   if (entries) closedir(entries);
 }
 
-static int rabbet_flock_blocking(int file) {
+static int flock_blocking(int file) {
   int result = 0;
   do {
     result = flock(file, LOCK_EX);
@@ -111,7 +109,7 @@ static int rabbet_flock_blocking(int file) {
 
 // Opens and locks a new file in `folder`; mode bits follow the umask. Returns a
 // descriptor, or -1 with errno.
-static int rabbet_temporary_open(int folder, char name[64]) {
+static int temporary_open(int folder, char name[64]) {
   static atomic_uint counter;
   for (int attempt = 0; attempt < RABBET_TEMPORARY_TRIES; ++attempt) {
     unsigned number =
@@ -124,8 +122,8 @@ static int rabbet_temporary_open(int folder, char name[64]) {
     if (file < 0) continue;
     // Where a file system has no locks, nobody finds leftovers either. Between
     // open and lock another writer may have taken the file for one.
-    if (rabbet_flock_blocking(file) != 0 ||
-        rabbet_file_is_named(file, folder, name, AT_SYMLINK_NOFOLLOW))
+    if (flock_blocking(file) != 0 ||
+        file_is_named(file, folder, name, AT_SYMLINK_NOFOLLOW))
       return file;
     close(file);
   }
@@ -137,7 +135,7 @@ static int rabbet_temporary_open(int folder, char name[64]) {
 
 // A file that is replaced gives its permissions on, before there is anything to
 // read. Returns 0 or an errno.
-static int rabbet_temporary_take_mode(int file, int folder, const char* name) {
+static int temporary_take_mode(int file, int folder, const char* name) {
   struct stat old, new;
   if (fstatat(folder, name, &old, AT_SYMLINK_NOFOLLOW) != 0) return 0;
   // File systems without permissions show all files alike and refuse changes.
@@ -148,11 +146,11 @@ static int rabbet_temporary_take_mode(int file, int folder, const char* name) {
 
 // Writes the temporary file and gives it its name, in `folder`. Returns 0 or an
 // errno.
-static int rabbet_temporary_finish(int file, int folder, const char* temporary,
-                                   const char* name, const rabbet_span_t* parts,
-                                   size_t part_count) {
-  int error = rabbet_temporary_take_mode(file, folder, name);
-  if (!error) error = rabbet_file_write_parts(file, parts, part_count);
+static int temporary_finish(int file, int folder, const char* temporary,
+                            const char* name, const rabbet_span_t* parts,
+                            size_t part_count) {
+  int error = temporary_take_mode(file, folder, name);
+  if (!error) error = file_write_parts(file, parts, part_count);
   // Without this a power cut could leave the new name on unwritten blocks.
   if (!error && fsync(file) != 0 && errno != EINVAL) error = errno;
   if (!error && renameat(folder, temporary, folder, name) != 0) error = errno;
@@ -160,8 +158,8 @@ static int rabbet_temporary_finish(int file, int folder, const char* temporary,
 }
 
 // `path` is no link.
-static int rabbet_file_replace(const char* path, const rabbet_span_t* parts,
-                               size_t part_count) {
+static int file_replace(const char* path, const rabbet_span_t* parts,
+                        size_t part_count) {
   char folder_name[PATH_MAX], temporary[64];
   const char* slash = strrchr(path, '/');
   size_t size = slash ? (size_t)(slash - path) + 1 : 0;
@@ -170,12 +168,12 @@ static int rabbet_file_replace(const char* path, const rabbet_span_t* parts,
   folder_name[size ? size : 1] = '\0';
   int folder = open(folder_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return errno;
-  rabbet_remove_leftovers(folder);
-  int file = rabbet_temporary_open(folder, temporary);
+  remove_leftovers(folder);
+  int file = temporary_open(folder, temporary);
   int error = file < 0 ? errno : 0;
   if (!error) {
-    error = rabbet_temporary_finish(
-        file, folder, temporary, slash ? slash + 1 : path, parts, part_count);
+    error = temporary_finish(file, folder, temporary, slash ? slash + 1 : path,
+                             parts, part_count);
     if (error) unlinkat(folder, temporary, 0);
     if (close(file) != 0 && !error) error = errno;
   }
@@ -185,22 +183,21 @@ static int rabbet_file_replace(const char* path, const rabbet_span_t* parts,
 
 // Writes to a device or pipe, which no file may replace. A pipe without
 // a reader is an error (ENXIO) and does not block.
-static int rabbet_file_write_through(const char* path,
-                                     const rabbet_span_t* parts,
-                                     size_t part_count) {
+static int file_write_through(const char* path, const rabbet_span_t* parts,
+                              size_t part_count) {
   int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return errno;
   // Once it is open, a slow reader is waited for.
   int flags = fcntl(file, F_GETFL);
   int error = fcntl(file, F_SETFL, flags & ~O_NONBLOCK) < 0 ? errno : 0;
-  if (!error) error = rabbet_file_write_parts(file, parts, part_count);
+  if (!error) error = file_write_parts(file, parts, part_count);
   if (close(file) != 0 && !error) error = errno;
   return error;
 }
 
 // Writes the end of a chain of links into `target`, also if it does not exist
 // yet. Returns 0 or an errno.
-static int rabbet_path_follow(const char* path, char target[PATH_MAX]) {
+static int path_follow(const char* path, char target[PATH_MAX]) {
   size_t size = strlen(path);
   if (size >= PATH_MAX) return ENAMETOOLONG;
   memcpy(target, path, size + 1);
@@ -222,8 +219,7 @@ static int rabbet_path_follow(const char* path, char target[PATH_MAX]) {
 }
 
 // Devices, pipes, and files that have lost their name (/dev/stdout of one).
-static bool rabbet_file_has_no_name(const struct stat* info,
-                                    const char* target) {
+static bool file_has_no_name(const struct stat* info, const char* target) {
   struct stat named;
   return !S_ISREG(info->st_mode) || stat(target, &named) != 0 ||
          named.st_dev != info->st_dev || named.st_ino != info->st_ino;
@@ -233,13 +229,13 @@ rabbet_status_t rabbet_file_write(const char* path, const rabbet_span_t* parts,
                                   size_t part_count) {
   struct stat info;
   char target[PATH_MAX];
-  int error = rabbet_path_follow(path, target);
+  int error = path_follow(path, target);
   bool exists = !error && stat(path, &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) error = EISDIR;
   if (!error)
-    error = exists && rabbet_file_has_no_name(&info, target)
-                ? rabbet_file_write_through(path, parts, part_count)
-                : rabbet_file_replace(target, parts, part_count);
+    error = exists && file_has_no_name(&info, target)
+                ? file_write_through(path, parts, part_count)
+                : file_replace(target, parts, part_count);
   if (error == ENXIO)
     return RABBET_STATUS(RABBET_STATUS_IO,
                          "cannot write '%s': it is a pipe that nobody reads",
@@ -250,7 +246,7 @@ rabbet_status_t rabbet_file_write(const char* path, const rabbet_span_t* parts,
 // ---- Updating --------------------------------------------------------------
 
 // Returns 0, EBUSY, or an errno where there are no locks.
-static int rabbet_flock(int file) {
+static int file_write_flock(int file) {
   int64_t end = rabbet_time_ns() + RABBET_LOCK_NS;
   while (flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return errno;
@@ -263,7 +259,7 @@ static int rabbet_flock(int file) {
 // Opens and locks the file that `path` names once the lock is had: the writer
 // before may have replaced the one that was opened. Puts a descriptor into
 // *out_file, or -1 where nothing can be locked (a device, a pipe).
-static int rabbet_file_lock(const char* path, int* out_file) {
+static int file_lock(const char* path, int* out_file) {
   *out_file = -1;
   for (;;) {
     struct stat info;
@@ -272,10 +268,10 @@ static int rabbet_file_lock(const char* path, int* out_file) {
     if (file < 0 && (errno == EACCES || errno == EROFS))
       file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return errno;
-    int error = rabbet_flock(file);
+    int error = file_write_flock(file);
     // On a file system without locks the last writer wins.
-    bool done = error != EBUSY &&
-                (error || rabbet_file_is_named(file, AT_FDCWD, path, 0));
+    bool done =
+        error != EBUSY && (error || file_is_named(file, AT_FDCWD, path, 0));
     if (done) *out_file = file;
     if (done) return 0;
     close(file);
@@ -283,10 +279,9 @@ static int rabbet_file_lock(const char* path, int* out_file) {
   }
 }
 
-static rabbet_status_t rabbet_file_change(const char* path,
-                                          rabbet_file_change_t change,
-                                          bool is_file,
-                                          rabbet_allocator_t allocator) {
+static rabbet_status_t file_change(const char* path,
+                                   rabbet_file_change_t change, bool is_file,
+                                   rabbet_allocator_t allocator) {
   rabbet_file_map_t* map = NULL;
   rabbet_span_t old = {NULL, 0}, new = {NULL, 0};
   if (is_file) {
@@ -304,7 +299,7 @@ rabbet_status_t rabbet_file_update(const char* path,
                                    rabbet_file_change_t change,
                                    rabbet_allocator_t allocator) {
   int lock = -1;
-  int error = rabbet_file_lock(path, &lock);
+  int error = file_lock(path, &lock);
   if (error == EBUSY)
     return RABBET_STATUS(
         RABBET_STATUS_IO,
@@ -312,8 +307,7 @@ rabbet_status_t rabbet_file_update(const char* path,
         "for 30 s",
         path);
   if (error) return rabbet_file_error("write", path, error);
-  rabbet_status_t status =
-      rabbet_file_change(path, change, lock >= 0, allocator);
+  rabbet_status_t status = file_change(path, change, lock >= 0, allocator);
   if (lock < 0) return status;
   // A process forked off meanwhile has the descriptor, and with it the lock.
   flock(lock, LOCK_UN);

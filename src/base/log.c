@@ -6,8 +6,8 @@
 #include "rabbet/allocator.h"
 #include "rabbet/logger.h"
 
-static void rabbet_log_to_stderr(void* user_data, rabbet_severity_t severity,
-                                 const char* message) {
+static void log_to_stderr(void* user_data, rabbet_severity_t severity,
+                          const char* message) {
   (void)user_data;
   static const char* const names[] = {"internal error", "error", "warning",
                                       "info", "verbose"};
@@ -17,13 +17,13 @@ static void rabbet_log_to_stderr(void* user_data, rabbet_severity_t severity,
 }
 
 rabbet_logger_t rabbet_logger_stderr(rabbet_severity_t verbosity) {
-  return (rabbet_logger_t){.log = rabbet_log_to_stderr, .verbosity = verbosity};
+  return (rabbet_logger_t){.log = log_to_stderr, .verbosity = verbosity};
 }
 
 // Formats into `brief` or, if that is too small, into memory that the caller
 // frees. Short of memory, the message is cut rather than lost.
-static char* rabbet_log_format(char* brief, size_t capacity, const char* format,
-                               va_list arguments) {
+static char* log_format(char* brief, size_t capacity, const char* format,
+                        va_list arguments) {
   va_list again;
   va_copy(again, arguments);
   int size = vsnprintf(brief, capacity, format, arguments);
@@ -44,7 +44,7 @@ void rabbet_log(rabbet_logger_t logger, rabbet_severity_t severity,
   char brief[512], cut[512];
   va_list arguments;
   va_start(arguments, format);
-  char* text = rabbet_log_format(brief, sizeof(brief), format, arguments);
+  char* text = log_format(brief, sizeof(brief), format, arguments);
   va_end(arguments);
   size_t size = rabbet_text_escape(text, cut, sizeof(cut));
   void* whole = NULL;

@@ -24,8 +24,8 @@ void rabbet_map_deinitialize(rabbet_map_t* map) {
 }
 
 // The slot that holds the key, or the empty one where it belongs.
-static size_t rabbet_map_slot(const rabbet_map_t* map, const char* key,
-                              size_t key_size) {
+static size_t map_slot(const rabbet_map_t* map, const char* key,
+                       size_t key_size) {
   size_t mask = map->slot_count - 1;
   size_t slot = (size_t)rabbet_hash64(key, key_size) & mask;
   assert(map->slot_count > 0 && (map->slot_count & mask) == 0);
@@ -39,14 +39,14 @@ static size_t rabbet_map_slot(const rabbet_map_t* map, const char* key,
   return slot;
 }
 
-static rabbet_map_entry_t* rabbet_map_find(const rabbet_map_t* map,
-                                           const char* key, size_t key_size) {
+static rabbet_map_entry_t* map_find(const rabbet_map_t* map, const char* key,
+                                    size_t key_size) {
   if (map->slot_count == 0) return NULL;
-  uint32_t number = map->slots[rabbet_map_slot(map, key, key_size)];
+  uint32_t number = map->slots[map_slot(map, key, key_size)];
   return number ? &map->entries[number - 1] : NULL;
 }
 
-static void rabbet_map_drop_removed(rabbet_map_t* map) {
+static void map_drop_removed(rabbet_map_t* map) {
   size_t kept = 0;
   for (size_t i = 0; i < map->count; ++i) {
     if (map->entries[i].value) map->entries[kept++] = map->entries[i];
@@ -56,7 +56,7 @@ static void rabbet_map_drop_removed(rabbet_map_t* map) {
 }
 
 // New slots, and no removed entries any more.
-static rabbet_status_t rabbet_map_rebuild(rabbet_map_t* map) {
+static rabbet_status_t map_rebuild(rabbet_map_t* map) {
   size_t slot_count = RABBET_MAP_FIRST_SLOTS;
   while (slot_count < (map->live + 1) * 4)
     slot_count *= 2;
@@ -69,7 +69,7 @@ static rabbet_status_t rabbet_map_rebuild(rabbet_map_t* map) {
   rabbet_free(map->allocator, map->slots);
   map->slots = slots;
   map->slot_count = slot_count;
-  rabbet_map_drop_removed(map);
+  map_drop_removed(map);
   for (size_t i = 0; i < map->count; ++i) {
     const rabbet_map_entry_t* entry = &map->entries[i];
     size_t mask = slot_count - 1;
@@ -84,27 +84,27 @@ static rabbet_status_t rabbet_map_rebuild(rabbet_map_t* map) {
 rabbet_status_t rabbet_map_set(rabbet_map_t* map, const char* key,
                                size_t key_size, void* value) {
   assert(value);
-  rabbet_map_entry_t* entry = rabbet_map_find(map, key, key_size);
+  rabbet_map_entry_t* entry = map_find(map, key, key_size);
   if (entry) {
     entry->key = key;
     entry->value = value;
     return rabbet_ok();
   }
   if ((map->count + 1) * 2 > map->slot_count)
-    RABBET_RETURN_IF_ERROR(rabbet_map_rebuild(map));
+    RABBET_RETURN_IF_ERROR(map_rebuild(map));
   RABBET_RETURN_IF_ERROR(
       rabbet_vec_reserve(map->allocator, (void**)&map->entries, &map->capacity,
                          map->count, 1, sizeof(*map->entries)));
   map->entries[map->count++] =
       (rabbet_map_entry_t){.key = key, .key_size = key_size, .value = value};
-  map->slots[rabbet_map_slot(map, key, key_size)] = (uint32_t)map->count;
+  map->slots[map_slot(map, key, key_size)] = (uint32_t)map->count;
   ++map->live;
   return rabbet_ok();
 }
 
 void* rabbet_map_get(const rabbet_map_t* map, const char* key,
                      size_t key_size) {
-  const rabbet_map_entry_t* entry = rabbet_map_find(map, key, key_size);
+  const rabbet_map_entry_t* entry = map_find(map, key, key_size);
   return entry ? entry->value : NULL;
 }
 
@@ -113,7 +113,7 @@ void* rabbet_map_get_string(const rabbet_map_t* map, const char* key) {
 }
 
 void rabbet_map_remove(rabbet_map_t* map, const char* key, size_t key_size) {
-  rabbet_map_entry_t* entry = rabbet_map_find(map, key, key_size);
+  rabbet_map_entry_t* entry = map_find(map, key, key_size);
   if (!entry) return;
   assert(map->live > 0);
   *entry = (rabbet_map_entry_t){0};

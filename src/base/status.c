@@ -30,31 +30,31 @@ struct rabbet_status_storage_t {
 #define RABBET_STATUS_BARE_END 64
 #define RABBET_STATUS_ALIGNMENT _Alignof(max_align_t)
 
-static const rabbet_allocator_t* rabbet_status_test_allocator;
+static const rabbet_allocator_t* status_test_allocator;
 
 void rabbet_status_use_test_allocator(const rabbet_allocator_t* allocator) {
-  rabbet_status_test_allocator = allocator;
+  status_test_allocator = allocator;
 }
 
-static rabbet_allocator_t rabbet_status_allocator(void) {
-  return rabbet_status_test_allocator ? *rabbet_status_test_allocator
-                                      : rabbet_allocator_system();
+static rabbet_allocator_t status_allocator(void) {
+  return status_test_allocator ? *status_test_allocator
+                               : rabbet_allocator_system();
 }
 
-static bool rabbet_status_is_bare(rabbet_status_t status) {
+static bool status_is_bare(rabbet_status_t status) {
   return (uintptr_t)status < RABBET_STATUS_BARE_END;
 }
 
-static rabbet_status_t rabbet_status_bare(rabbet_status_code_t code) {
+static rabbet_status_t status_bare(rabbet_status_code_t code) {
   assert((int)code >= 0 && (int)code < RABBET_STATUS_BARE_END);
   return (rabbet_status_t)(uintptr_t)code;
 }
 
 // A status with room for `size` bytes of message and its NUL, or NULL.
-static rabbet_status_t rabbet_status_allocate(rabbet_status_code_t code,
-                                              const char* file, int line,
-                                              size_t size) {
-  rabbet_allocator_t allocator = rabbet_status_allocator();
+static rabbet_status_t status_allocate(rabbet_status_code_t code,
+                                       const char* file, int line,
+                                       size_t size) {
+  rabbet_allocator_t allocator = status_allocator();
   size_t file_bytes = file ? strlen(file) + 1 : 0;
   size_t total = sizeof(struct rabbet_status_storage_t);
   if (!rabbet_checked_add(total, size + 1, &total) ||
@@ -76,14 +76,14 @@ static rabbet_status_t rabbet_status_allocate(rabbet_status_code_t code,
 }
 
 // Names and bytes of files get into messages, and messages onto terminals.
-static rabbet_status_t rabbet_status_printable(rabbet_status_t status) {
+static rabbet_status_t status_printable(rabbet_status_t status) {
   size_t size = strlen(status->message);
   size_t escaped = rabbet_text_escape(status->message, NULL, 0);
   if (escaped == size) return status;
   rabbet_status_t copy =
-      rabbet_status_allocate(status->code, status->file, status->line, escaped);
+      status_allocate(status->code, status->file, status->line, escaped);
   if (copy) rabbet_text_escape(status->message, copy->message, escaped + 1);
-  rabbet_status_t bare = rabbet_status_bare(status->code);
+  rabbet_status_t bare = status_bare(status->code);
   rabbet_status_free(status);
   return copy ? copy : bare;
 }
@@ -98,11 +98,11 @@ rabbet_status_t rabbet_status_make_v(rabbet_status_code_t code,
   va_copy(again, arguments);
   int size = vsnprintf(NULL, 0, format, arguments);
   rabbet_status_t status =
-      rabbet_status_allocate(code, file, line, size > 0 ? (size_t)size : 0);
+      status_allocate(code, file, line, size > 0 ? (size_t)size : 0);
   if (status && size > 0)
     vsnprintf(status->message, (size_t)size + 1, format, again);
   va_end(again);
-  return status ? rabbet_status_printable(status) : rabbet_status_bare(code);
+  return status ? status_printable(status) : status_bare(code);
 }
 
 rabbet_status_t rabbet_status_make(rabbet_status_code_t code, const char* file,
@@ -116,8 +116,8 @@ rabbet_status_t rabbet_status_make(rabbet_status_code_t code, const char* file,
 }
 
 // Gives `to` the payload of `from`, and frees `from`.
-static void rabbet_status_succeed(rabbet_status_t from, rabbet_status_t to) {
-  if (rabbet_status_is_bare(from)) return;
+static void status_succeed(rabbet_status_t from, rabbet_status_t to) {
+  if (status_is_bare(from)) return;
   if (atomic_load_explicit(&from->references, memory_order_acquire) > 1) {
     to->origin = from;
     return;
@@ -143,17 +143,17 @@ rabbet_status_t rabbet_status_annotate(rabbet_status_t status,
   rabbet_status_t noted = NULL;
   size_t total = strlen(message) + 2;
   if (size >= 0 && rabbet_checked_add(total, (size_t)size, &total))
-    noted = rabbet_status_allocate(rabbet_status_code(status),
-                                   rabbet_status_file(status),
-                                   rabbet_status_line(status), total);
+    noted =
+        status_allocate(rabbet_status_code(status), rabbet_status_file(status),
+                        rabbet_status_line(status), total);
   if (noted) {
     vsnprintf(noted->message, (size_t)size + 1, format, again);
     snprintf(noted->message + size, total - (size_t)size + 1, ": %s", message);
-    noted = rabbet_status_printable(noted);
+    noted = status_printable(noted);
     // Without memory for the note escaped, the status stays as it was.
-    if (rabbet_status_is_bare(noted)) noted = NULL;
+    if (status_is_bare(noted)) noted = NULL;
   }
-  if (noted) rabbet_status_succeed(status, noted);
+  if (noted) status_succeed(status, noted);
   va_end(again);
   va_end(arguments);
   return noted ? noted : status;
@@ -167,20 +167,20 @@ rabbet_status_t rabbet_status_join(rabbet_status_t first,
   const char* note = rabbet_status_message(second);
   static const char separator[] = "; then: ";
   size_t total = strlen(message) + strlen(note) + sizeof(separator) - 1;
-  rabbet_status_t joined = rabbet_status_allocate(
-      rabbet_status_code(first), rabbet_status_file(first),
-      rabbet_status_line(first), total);
+  rabbet_status_t joined =
+      status_allocate(rabbet_status_code(first), rabbet_status_file(first),
+                      rabbet_status_line(first), total);
   if (joined) {
     snprintf(joined->message, total + 1, "%s%s%s", message, separator, note);
-    rabbet_status_succeed(first, joined);
+    status_succeed(first, joined);
   }
   rabbet_status_free(second);
   return joined ? joined : first;
 }
 
 rabbet_status_code_t rabbet_status_code(rabbet_status_t status) {
-  return rabbet_status_is_bare(status) ? (rabbet_status_code_t)(uintptr_t)status
-                                       : status->code;
+  return status_is_bare(status) ? (rabbet_status_code_t)(uintptr_t)status
+                                : status->code;
 }
 
 const char* rabbet_status_code_name(rabbet_status_code_t code) {
@@ -194,21 +194,21 @@ const char* rabbet_status_code_name(rabbet_status_code_t code) {
 }
 
 const char* rabbet_status_message(rabbet_status_t status) {
-  return rabbet_status_is_bare(status)
+  return status_is_bare(status)
              ? rabbet_status_code_name(rabbet_status_code(status))
              : status->message;
 }
 
 const char* rabbet_status_file(rabbet_status_t status) {
-  return rabbet_status_is_bare(status) ? NULL : status->file;
+  return status_is_bare(status) ? NULL : status->file;
 }
 
 int rabbet_status_line(rabbet_status_t status) {
-  return rabbet_status_is_bare(status) ? 0 : status->line;
+  return status_is_bare(status) ? 0 : status->line;
 }
 
 void rabbet_status_free(rabbet_status_t status) {
-  while (!rabbet_status_is_bare(status) &&
+  while (!status_is_bare(status) &&
          rabbet_refcount_release(&status->references)) {
     rabbet_status_t origin = status->origin;
     rabbet_allocator_t allocator = status->allocator;
@@ -219,14 +219,13 @@ void rabbet_status_free(rabbet_status_t status) {
 }
 
 rabbet_status_t rabbet_status_clone(rabbet_status_t status) {
-  if (!rabbet_status_is_bare(status))
-    rabbet_refcount_retain(&status->references);
+  if (!status_is_bare(status)) rabbet_refcount_retain(&status->references);
   return status;
 }
 
 void rabbet_status_set_payload(rabbet_status_t status, const void* tag,
                                void* payload, void (*destroy)(void* payload)) {
-  if (rabbet_status_is_bare(status)) {
+  if (status_is_bare(status)) {
     if (destroy) destroy(payload);
     return;
   }
@@ -237,7 +236,7 @@ void rabbet_status_set_payload(rabbet_status_t status, const void* tag,
 }
 
 void* rabbet_status_payload(rabbet_status_t status, const void* tag) {
-  for (; !rabbet_status_is_bare(status); status = status->origin) {
+  for (; !status_is_bare(status); status = status->origin) {
     if (status->payload && status->payload_tag == tag) return status->payload;
   }
   return NULL;

@@ -19,7 +19,7 @@ void rabbet_strbuf_deinitialize(rabbet_strbuf_t* buffer) {
 }
 
 // Room for `extra` bytes and the NUL.
-static bool rabbet_strbuf_reserve(rabbet_strbuf_t* buffer, size_t extra) {
+static bool strbuf_reserve(rabbet_strbuf_t* buffer, size_t extra) {
   if (buffer->failed || !rabbet_checked_add(extra, (size_t)1, &extra)) {
     buffer->failed = true;
     return false;
@@ -34,7 +34,7 @@ static bool rabbet_strbuf_reserve(rabbet_strbuf_t* buffer, size_t extra) {
 
 void rabbet_strbuf_append(rabbet_strbuf_t* buffer, const void* data,
                           size_t size) {
-  if (!rabbet_strbuf_reserve(buffer, size)) return;
+  if (!strbuf_reserve(buffer, size)) return;
   if (size) memcpy(buffer->data + buffer->size, data, size);
   buffer->size += size;
   assert(buffer->size < buffer->capacity);
@@ -48,7 +48,7 @@ void rabbet_strbuf_printf_v(rabbet_strbuf_t* buffer, const char* format,
   int size = vsnprintf(NULL, 0, format, arguments);
   if (size < 0) {
     buffer->failed = true;
-  } else if (rabbet_strbuf_reserve(buffer, (size_t)size)) {
+  } else if (strbuf_reserve(buffer, (size_t)size)) {
     vsnprintf(buffer->data + buffer->size, (size_t)size + 1, format, again);
     buffer->size += (size_t)size;
     assert(buffer->size < buffer->capacity);
@@ -64,8 +64,8 @@ void rabbet_strbuf_printf(rabbet_strbuf_t* buffer, const char* format, ...) {
 }
 
 // The escape of a character in a JSON string, or NULL if it needs none.
-static const char* rabbet_json_escape(const char* text, size_t length,
-                                      char scratch[8]) {
+static const char* json_escape(const char* text, size_t length,
+                               char scratch[8]) {
   switch (*text) {
     case '"':
       return "\\\"";
@@ -89,8 +89,8 @@ void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer, const char* text) {
   for (const char* at = text; *at;) {
     size_t length = rabbet_utf8_length(at);
     char scratch[8];
-    const char* escape = length ? rabbet_json_escape(at, length, scratch)
-                                : "\xef\xbf\xbd";  // U+FFFD
+    const char* escape =
+        length ? json_escape(at, length, scratch) : "\xef\xbf\xbd";  // U+FFFD
     if (escape) {
       rabbet_strbuf_append(buffer, escape, strlen(escape));
     } else {
@@ -119,7 +119,7 @@ void rabbet_strbuf_escape(rabbet_strbuf_t* buffer) {
   if (buffer->failed || size == buffer->size) return;
   rabbet_strbuf_t shown;
   rabbet_strbuf_initialize(buffer->allocator, &shown);
-  if (rabbet_strbuf_reserve(&shown, size)) {
+  if (strbuf_reserve(&shown, size)) {
     shown.size = rabbet_text_escape(text, shown.data, size + 1);
   }
   rabbet_strbuf_deinitialize(buffer);

@@ -3,17 +3,16 @@
 #include <assert.h>
 #include <string.h>
 
-static uint32_t rabbet_struct_size(const void* given) {
+static uint32_t struct_struct_size(const void* given) {
   uint32_t size = 0;
   memcpy(&size, given, sizeof(size));
   return size;
 }
 
 // `name` is that of the field or parameter that says the size.
-static rabbet_status_t rabbet_sized_read(const char* type, const char* name,
-                                         const uint8_t* given,
-                                         size_t given_size, size_t least,
-                                         size_t size, void* out) {
+static rabbet_status_t sized_read(const char* type, const char* name,
+                                  const uint8_t* given, size_t given_size,
+                                  size_t least, size_t size, void* out) {
   assert(least <= size);
   if (given_size < least)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -38,9 +37,9 @@ rabbet_status_t rabbet_struct_read(const char* type, const void* given,
   assert(least >= sizeof(uint32_t));
   uint32_t own_size = (uint32_t)size;
   if (given)
-    RABBET_RETURN_IF_ERROR(rabbet_sized_read(type, "struct_size", given,
-                                             rabbet_struct_size(given), least,
-                                             size, out));
+    RABBET_RETURN_IF_ERROR(sized_read(type, "struct_size", given,
+                                      struct_struct_size(given), least, size,
+                                      out));
   else
     memset(out, 0, size);
   memcpy(out, &own_size, sizeof(own_size));
@@ -51,14 +50,14 @@ rabbet_status_t rabbet_elements_read(const char* type, const void* given,
                                      size_t given_size, size_t count,
                                      size_t least, size_t size, void* out) {
   for (size_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_sized_read(
+    RABBET_RETURN_IF_ERROR(sized_read(
         type, "the size of an element", (const uint8_t*)given + i * given_size,
         given_size, least, size, (uint8_t*)out + i * size));
   return rabbet_ok();
 }
 
 void rabbet_struct_write(const void* ours, size_t size, void* out) {
-  uint32_t out_size = rabbet_struct_size(out);
+  uint32_t out_size = struct_struct_size(out);
   size_t copied = out_size < size ? out_size : size;
   if (out_size < sizeof(out_size)) return;
   memset(out, 0, out_size);

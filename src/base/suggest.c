@@ -10,19 +10,19 @@
 #define RABBET_SUGGEST_LONGEST 64
 #define RABBET_SUGGEST_FAR 1000
 
-static int rabbet_min3(int a, int b, int c) {
+static int min3(int a, int b, int c) {
   int least = a < b ? a : b;
   return least < c ? least : c;
 }
 
-static bool rabbet_same_letter(char a, char b) {
+static bool same_letter(char a, char b) {
   return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
 // Optimal string alignment distance: insertions, deletions, substitutions and
 // exchanges of neighbours.
-static int rabbet_edit_distance(const char* a, size_t a_size, const char* b,
-                                size_t b_size) {
+static int edit_distance(const char* a, size_t a_size, const char* b,
+                         size_t b_size) {
   assert(a_size <= RABBET_SUGGEST_LONGEST && b_size <= RABBET_SUGGEST_LONGEST);
   int rows[3][RABBET_SUGGEST_LONGEST + 1];
   for (size_t j = 0; j <= b_size; ++j)
@@ -33,22 +33,22 @@ static int rabbet_edit_distance(const char* a, size_t a_size, const char* b,
     const int* above2 = rows[(i + 1) % 3];
     row[0] = (int)i;
     for (size_t j = 1; j <= b_size; ++j) {
-      bool same = rabbet_same_letter(a[i - 1], b[j - 1]);
-      row[j] = rabbet_min3(above[j] + 1, row[j - 1] + 1, above[j - 1] + !same);
-      if (i > 1 && j > 1 && rabbet_same_letter(a[i - 1], b[j - 2]) &&
-          rabbet_same_letter(a[i - 2], b[j - 1]) && above2[j - 2] + 1 < row[j])
+      bool same = same_letter(a[i - 1], b[j - 1]);
+      row[j] = min3(above[j] + 1, row[j - 1] + 1, above[j - 1] + !same);
+      if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+          same_letter(a[i - 2], b[j - 1]) && above2[j - 2] + 1 < row[j])
         row[j] = above2[j - 2] + 1;
     }
   }
   return rows[a_size % 3][b_size];
 }
 
-static int rabbet_suggest_distance(const char* word, const char* name) {
+static int suggest_distance(const char* word, const char* name) {
   size_t word_size = strlen(word), name_size = strlen(name);
   if (!word_size || !name_size || word_size > RABBET_SUGGEST_LONGEST ||
       name_size > RABBET_SUGGEST_LONGEST)
     return RABBET_SUGGEST_FAR;
-  int distance = rabbet_edit_distance(word, word_size, name, name_size);
+  int distance = edit_distance(word, word_size, name, name_size);
   size_t longer = word_size > name_size ? word_size : name_size;
   size_t shorter = word_size + name_size - longer;
   if (distance <= 1 + (int)longer / 4 && distance < (int)longer)
@@ -65,8 +65,7 @@ size_t rabbet_suggest(const char* word, rabbet_suggest_name_fn_t name_at,
   size_t found = 0;
   for (size_t i = 0; i < count; ++i) {
     const char* name = name_at(list, i);
-    int distance =
-        name ? rabbet_suggest_distance(word, name) : RABBET_SUGGEST_FAR;
+    int distance = name ? suggest_distance(word, name) : RABBET_SUGGEST_FAR;
     if (distance >= RABBET_SUGGEST_FAR) continue;
     bool full = found == RABBET_SUGGEST_MAX;
     if (full && distances[found - 1] <= distance) continue;

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-static int rabbet_object_has_code(struct dl_phdr_info* info, size_t size,
-                                  void* user_data) {
+static int object_has_code(struct dl_phdr_info* info, size_t size,
+                           void* user_data) {
   (void)size;
   uintptr_t address = *(const uintptr_t*)user_data;
   for (size_t i = 0; i < info->dlpi_phnum; ++i) {
@@ -24,11 +24,11 @@ static int rabbet_object_has_code(struct dl_phdr_info* info, size_t size,
 // constants there, too: the symbol's type tells these apart. Not every function
 // has a symbol with a type: the one that the resolver of an STT_GNU_IFUNC
 // symbol returned may have none, and assembly code may leave the type out.
-static bool rabbet_address_is_function(void* address) {
+static bool address_is_function(void* address) {
   Dl_info info;
   void* found = NULL;
   uintptr_t number = (uintptr_t)address;
-  if (!dl_iterate_phdr(rabbet_object_has_code, &number)) return false;
+  if (!dl_iterate_phdr(object_has_code, &number)) return false;
   if (!dladdr1(address, &info, &found, RTLD_DL_SYMENT) || !found ||
       info.dli_saddr != address)
     return true;
@@ -41,7 +41,7 @@ rabbet_status_t rabbet_symbol_function(void* handle, const char* name,
   *out_function = NULL;
   void* address = dlsym(handle, name);
   if (!address) return rabbet_ok();
-  if (!rabbet_address_is_function(address))
+  if (!address_is_function(address))
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "its symbol %s is data; expected a function", name);
   *out_function = address;

@@ -38,7 +38,7 @@ size_t rabbet_utf8_length(const char* text) {
 }
 
 // Offset of the first byte that is no UTF-8, or the length.
-static size_t rabbet_utf8_valid_bytes(const char* text) {
+static size_t utf8_valid_bytes(const char* text) {
   const char* at = text;
   size_t length;
   while (*at && (length = rabbet_utf8_length(at)))
@@ -47,19 +47,19 @@ static size_t rabbet_utf8_valid_bytes(const char* text) {
 }
 
 bool rabbet_utf8_is_valid(const char* text) {
-  return !text[rabbet_utf8_valid_bytes(text)];
+  return !text[utf8_valid_bytes(text)];
 }
 
 rabbet_status_t rabbet_text_check(const char* what, const char* text) {
   if (!text || rabbet_utf8_is_valid(text)) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "%s, '%s', is not UTF-8 from byte %zu on", what, text,
-                       rabbet_utf8_valid_bytes(text));
+                       utf8_valid_bytes(text));
 }
 
 // ---- Terminals -------------------------------------------------------------
 
-static uint32_t rabbet_utf8_decode(const char* data, size_t length) {
+static uint32_t utf8_decode(const char* data, size_t length) {
   assert(length >= 1 && length <= 4);
   const unsigned char* text = (const unsigned char*)data;
   if (length == 1) return text[0];
@@ -75,7 +75,7 @@ uint32_t rabbet_utf8_unsafe(const char* text, size_t length) {
   } rows[] = {{0x01, 0x08},     {0x0b, 0x1f},     {0x7f, 0x9f},
               {0x061c, 0x061c}, {0x200e, 0x200f}, {0x2028, 0x202e},
               {0x2066, 0x2069}};
-  uint32_t point = rabbet_utf8_decode(text, length);
+  uint32_t point = utf8_decode(text, length);
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     if (point >= rows[i].first && point <= rows[i].last) return point;
   }

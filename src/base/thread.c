@@ -32,7 +32,7 @@ uint64_t rabbet_interruptions(bool of_process) {
 
 // Processors in the affinity mask; a machine may have more than a cpu_set_t
 // holds.
-static int rabbet_cpu_count_affinity(void) {
+static int cpu_count_affinity(void) {
   for (int capacity = CPU_SETSIZE; capacity <= 1 << 16; capacity *= 2) {
     cpu_set_t* set = CPU_ALLOC((size_t)capacity);
     if (!set) break;
@@ -46,7 +46,7 @@ static int rabbet_cpu_count_affinity(void) {
   return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static bool rabbet_read_line(const char* path, char line[256]) {
+static bool read_line(const char* path, char line[256]) {
   FILE* file = fopen(path, "re");
   if (!file) return false;
   bool ok = fgets(line, 256, file) != NULL;
@@ -54,40 +54,40 @@ static bool rabbet_read_line(const char* path, char line[256]) {
   return ok;
 }
 
-static int rabbet_quota_cpus(int64_t quota, int64_t period) {
+static int quota_cpus(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return INT_MAX;
   return (int)rabbet_min_i64(rabbet_ceildiv(quota, period), INT_MAX);
 }
 
 // The quota of one control group, version 2 ("max 100000" or "200000 100000")
 // or 1 (two files); INT_MAX when there is none.
-static int rabbet_cgroup_quota(bool v2, const char* folder) {
+static int cgroup_quota(bool v2, const char* folder) {
   char path[PATH_MAX + 64], line[256];
   long long quota = -1, period = -1;
   if (v2) {
     snprintf(path, sizeof(path), "%s/cpu.max", folder);
-    if (!rabbet_read_line(path, line) ||
+    if (!read_line(path, line) ||
         sscanf(line, "%lld %lld", &quota, &period) != 2)
       return INT_MAX;
-    return rabbet_quota_cpus(quota, period);
+    return quota_cpus(quota, period);
   }
   snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder);
-  if (!rabbet_read_line(path, line) || sscanf(line, "%lld", &quota) != 1)
+  if (!read_line(path, line) || sscanf(line, "%lld", &quota) != 1)
     return INT_MAX;
   snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
-  if (!rabbet_read_line(path, line) || sscanf(line, "%lld", &period) != 1)
+  if (!read_line(path, line) || sscanf(line, "%lld", &period) != 1)
     return INT_MAX;
-  return rabbet_quota_cpus(quota, period);
+  return quota_cpus(quota, period);
 }
 
 // The smallest quota of a group and the groups that hold it.
-static int rabbet_cgroup_chain(bool v2, const char* root, const char* group) {
+static int cgroup_chain(bool v2, const char* root, const char* group) {
   char folder[PATH_MAX];
   int size = snprintf(folder, sizeof(folder), "%s%s", root, group);
   if (size < 0 || size >= (int)sizeof(folder)) return INT_MAX;
   int least = INT_MAX;
   for (;;) {
-    int quota = rabbet_cgroup_quota(v2, folder);
+    int quota = cgroup_quota(v2, folder);
     if (quota < least) least = quota;
     char* slash = strrchr(folder, '/');
     if (!slash || (size_t)(slash - folder) < strlen(root)) return least;
@@ -96,31 +96,30 @@ static int rabbet_cgroup_chain(bool v2, const char* root, const char* group) {
 }
 
 // One line of /proc/self/cgroup: "0::/a/b" (version 2), "4:cpu,cpuacct:/a/b".
-static int rabbet_cgroup_line(char* line) {
+static int cgroup_line(char* line) {
   line[strcspn(line, "\n")] = '\0';
   char* controllers = strchr(line, ':');
   if (!controllers) return INT_MAX;
   char* group = strchr(++controllers, ':');
   if (!group) return INT_MAX;
   *group++ = '\0';
-  if (*controllers == '\0')
-    return rabbet_cgroup_chain(true, "/sys/fs/cgroup", group);
+  if (*controllers == '\0') return cgroup_chain(true, "/sys/fs/cgroup", group);
   char* rest = NULL;
   for (char* name = strtok_r(controllers, ",", &rest); name;
        name = strtok_r(NULL, ",", &rest)) {
     if (strcmp(name, "cpu") == 0)
-      return rabbet_cgroup_chain(false, "/sys/fs/cgroup/cpu", group);
+      return cgroup_chain(false, "/sys/fs/cgroup/cpu", group);
   }
   return INT_MAX;
 }
 
-static int rabbet_cpu_count_cgroup(void) {
+static int cpu_count_cgroup(void) {
   FILE* file = fopen("/proc/self/cgroup", "re");
   if (!file) return INT_MAX;
   char line[PATH_MAX];
   int least = INT_MAX;
   while (fgets(line, sizeof(line), file)) {
-    int quota = rabbet_cgroup_line(line);
+    int quota = cgroup_line(line);
     if (quota < least) least = quota;
   }
   fclose(file);
@@ -128,8 +127,8 @@ static int rabbet_cpu_count_cgroup(void) {
 }
 
 int rabbet_cpu_count(void) {
-  int affinity = rabbet_cpu_count_affinity();
-  int quota = rabbet_cpu_count_cgroup();
+  int affinity = cpu_count_affinity();
+  int quota = cpu_count_cgroup();
   int count = affinity < quota ? affinity : quota;
   return count > 1 ? count : 1;
 }
@@ -144,14 +143,13 @@ uint64_t rabbet_memory_limit(void) {
   return limited ? space.rlim_cur : limit;
 }
 
-static bool rabbet_is_limited(int resource) {
+static bool is_limited(int resource) {
   struct rlimit limit;
   return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
 bool rabbet_memory_fits(size_t size) {
-  if (!rabbet_is_limited(RLIMIT_AS) && !rabbet_is_limited(RLIMIT_DATA))
-    return true;
+  if (!is_limited(RLIMIT_AS) && !is_limited(RLIMIT_DATA)) return true;
   void* memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;

@@ -48,8 +48,8 @@ void rabbet_builder_config_retain(rabbet_builder_config_t* config) {
   if (config) rabbet_refcount_retain(&config->references);
 }
 
-static void rabbet_names_free(rabbet_allocator_t allocator,
-                              rabbet_builder_names_t* names) {
+static void names_free(rabbet_allocator_t allocator,
+                       rabbet_builder_names_t* names) {
   for (size_t i = 0; i < names->count; ++i)
     rabbet_free(allocator, names->data[i]);
   rabbet_vec_free(allocator, names);
@@ -60,8 +60,8 @@ void rabbet_builder_config_release(rabbet_builder_config_t* config) {
   for (size_t i = 0; i < config->profiles.count; ++i)
     rabbet_profile_release(config->profiles.data[i]);
   rabbet_vec_free(config->allocator, &config->profiles);
-  rabbet_names_free(config->allocator, &config->plugin_libraries);
-  rabbet_names_free(config->allocator, &config->source_modules);
+  names_free(config->allocator, &config->plugin_libraries);
+  names_free(config->allocator, &config->source_modules);
   rabbet_timing_cache_release(config->cache);
   rabbet_free(config->allocator, config->device);
   rabbet_free(config->allocator, config);
@@ -110,10 +110,9 @@ const char* rabbet_builder_config_device(
 }
 
 // Replaces `names` if all is well.
-static rabbet_status_t rabbet_names_set(const char* what,
-                                        rabbet_allocator_t allocator,
-                                        const char* const* from, size_t count,
-                                        rabbet_builder_names_t* names) {
+static rabbet_status_t names_set(const char* what, rabbet_allocator_t allocator,
+                                 const char* const* from, size_t count,
+                                 rabbet_builder_names_t* names) {
   rabbet_builder_names_t copies = {0};
   rabbet_status_t status = RABBET_VEC_RESERVE(allocator, &copies, count);
   for (size_t i = 0; rabbet_is_ok(status) && i < count; ++i) {
@@ -128,18 +127,18 @@ static rabbet_status_t rabbet_names_set(const char* what,
       copies.data[copies.count++] = strcpy(copy, from[i]);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_names_free(allocator, &copies);
+    names_free(allocator, &copies);
     return status;
   }
-  rabbet_names_free(allocator, names);
+  names_free(allocator, names);
   *names = copies;
   return status;
 }
 
 rabbet_status_t rabbet_builder_config_set_plugin_libraries(
     rabbet_builder_config_t* config, const char* const* paths, size_t count) {
-  return rabbet_names_set("plugin libraries", config->allocator, paths, count,
-                          &config->plugin_libraries);
+  return names_set("plugin libraries", config->allocator, paths, count,
+                   &config->plugin_libraries);
 }
 
 const char* rabbet_builder_config_plugin_library(
@@ -151,8 +150,8 @@ const char* rabbet_builder_config_plugin_library(
 
 rabbet_status_t rabbet_builder_config_set_source_modules(
     rabbet_builder_config_t* config, const char* const* names, size_t count) {
-  return rabbet_names_set("source modules", config->allocator, names, count,
-                          &config->source_modules);
+  return names_set("source modules", config->allocator, names, count,
+                   &config->source_modules);
 }
 
 const char* rabbet_builder_config_source_module(

@@ -6,13 +6,13 @@
 #include "base/suggest.h"
 #include "cli/cli.h"
 
-static const char* rabbet_option_name_at(const void* list, size_t index) {
+static const char* option_name_at(const void* list, size_t index) {
   return ((const rabbet_option_t*)list)[index].name;
 }
 
 // Position of an option whose name is the first `size` bytes of `text`.
-static size_t rabbet_option_find(const rabbet_option_t* options, size_t count,
-                                 const char* text, size_t size) {
+static size_t option_find(const rabbet_option_t* options, size_t count,
+                          const char* text, size_t size) {
   for (size_t i = 0; i < count; ++i) {
     if (strlen(options[i].name) == size &&
         memcmp(options[i].name, text, size) == 0) {
@@ -22,8 +22,8 @@ static size_t rabbet_option_find(const rabbet_option_t* options, size_t count,
   return count;
 }
 
-static rabbet_status_t rabbet_argument_add(rabbet_arguments_t* arguments,
-                                           size_t option, const char* value) {
+static rabbet_status_t argument_add(rabbet_arguments_t* arguments,
+                                    size_t option, const char* value) {
   const rabbet_option_t* info = &arguments->options[option];
   if (info->kind != RABBET_OPTION_LIST) arguments->counts[option] = 0;
   if (arguments->counts[option] == RABBET_CLI_MAX_VALUES) {
@@ -35,8 +35,8 @@ static rabbet_status_t rabbet_argument_add(rabbet_arguments_t* arguments,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_option_parse(rabbet_arguments_t* arguments,
-                                           int argc, char** argv, int* index) {
+static rabbet_status_t option_parse(rabbet_arguments_t* arguments, int argc,
+                                    char** argv, int* index) {
   const char* text = argv[*index];
   const char* equals = strchr(text, '=');
   size_t size = equals ? (size_t)(equals - text) : strlen(text);
@@ -44,14 +44,14 @@ static rabbet_status_t rabbet_option_parse(rabbet_arguments_t* arguments,
     text = "--output";
     size = strlen(text);
   }
-  size_t option = rabbet_option_find(arguments->options,
-                                     arguments->option_count, text, size);
+  size_t option =
+      option_find(arguments->options, arguments->option_count, text, size);
   if (option == arguments->option_count) {
     char near_names[160];
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT, "there is no option '%.*s'%s",
         (int)size, text,
-        rabbet_suggest_print(text, rabbet_option_name_at, arguments->options,
+        rabbet_suggest_print(text, option_name_at, arguments->options,
                              arguments->option_count, near_names,
                              sizeof(near_names)));
   }
@@ -61,14 +61,14 @@ static rabbet_status_t rabbet_option_parse(rabbet_arguments_t* arguments,
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "%s takes no value",
                            info->name);
     }
-    return rabbet_argument_add(arguments, option, "");
+    return argument_add(arguments, option, "");
   }
-  if (equals) return rabbet_argument_add(arguments, option, equals + 1);
+  if (equals) return argument_add(arguments, option, equals + 1);
   if (*index + 1 >= argc) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "%s needs a value: %s",
                          info->name, info->value);
   }
-  return rabbet_argument_add(arguments, option, argv[++*index]);
+  return argument_add(arguments, option, argv[++*index]);
 }
 
 rabbet_status_t rabbet_arguments_parse(const rabbet_command_t* command,
@@ -82,8 +82,7 @@ rabbet_status_t rabbet_arguments_parse(const rabbet_command_t* command,
     if (!only_operands && strcmp(argv[i], "--") == 0) {
       only_operands = true;
     } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
-      RABBET_RETURN_IF_ERROR(
-          rabbet_option_parse(out_arguments, argc, argv, &i));
+      RABBET_RETURN_IF_ERROR(option_parse(out_arguments, argc, argv, &i));
     } else if (out_arguments->operand_count == command->max_operands) {
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "'%s' is one operand too many; expected: %s",
@@ -125,8 +124,8 @@ const char* rabbet_argument(const rabbet_arguments_t* arguments,
 const char* const* rabbet_argument_list(const rabbet_arguments_t* arguments,
                                         const char* name, size_t* out_count) {
   *out_count = 0;
-  size_t option = rabbet_option_find(
-      arguments->options, arguments->option_count, name, strlen(name));
+  size_t option = option_find(arguments->options, arguments->option_count, name,
+                              strlen(name));
   if (option == arguments->option_count) return NULL;
   *out_count = arguments->counts[option];
   return arguments->values[option];

@@ -15,13 +15,13 @@ typedef struct rabbet_bench_t {
   rabbet_times_t times;     // ns, one a run
 } rabbet_bench_t;
 
-static int rabbet_compare_times(const void* a, const void* b) {
+static int compare_times(const void* a, const void* b) {
   int64_t x = *(const int64_t*)a, y = *(const int64_t*)b;
   return (x > y) - (x < y);
 }
 
-static rabbet_status_t rabbet_bench_loop(rabbet_bench_t* bench,
-                                         rabbet_context_t* context) {
+static rabbet_status_t bench_loop(rabbet_bench_t* bench,
+                                  rabbet_context_t* context) {
   int64_t start = rabbet_time_ns();
   do {
     RABBET_RETURN_IF_ERROR(rabbet_context_execute(context, NULL));
@@ -40,13 +40,13 @@ static rabbet_status_t rabbet_bench_loop(rabbet_bench_t* bench,
 }
 
 // Nearest rank; times are sorted.
-static double rabbet_percentile_ms(const rabbet_times_t* times, double part) {
+static double percentile_ms(const rabbet_times_t* times, double part) {
   size_t index = (size_t)(part * (double)(times->count - 1) + 0.5);
   return (double)times->data[index] / 1e6;
 }
 
 // Prints how the last run was launched: graphs and single steps.
-static void rabbet_bench_print_graphs(const rabbet_context_t* context) {
+static void bench_print_graphs(const rabbet_context_t* context) {
   rabbet_graph_info_t info = {.struct_size = sizeof(info)};
   if (!rabbet_context_graphs(context)) return;
   rabbet_context_graph_info(context, &info);
@@ -55,19 +55,18 @@ static void rabbet_bench_print_graphs(const rabbet_context_t* context) {
          (unsigned long long)(info.graph_steps + info.other_steps));
 }
 
-static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
+static void bench_print(rabbet_bench_t* bench, bool json) {
   rabbet_times_t* times = &bench->times;
-  qsort(times->data, times->count, sizeof(times->data[0]),
-        rabbet_compare_times);
+  qsort(times->data, times->count, sizeof(times->data[0]), compare_times);
   double sum = 0;
   for (size_t i = 0; i < times->count; ++i)
     sum += (double)times->data[i] / 1e6;
   double mean = sum / (double)times->count;
-  double p50 = rabbet_percentile_ms(times, 0.5);
-  double p90 = rabbet_percentile_ms(times, 0.9);
-  double p99 = rabbet_percentile_ms(times, 0.99);
-  double low = rabbet_percentile_ms(times, 0);
-  double high = rabbet_percentile_ms(times, 1);
+  double p50 = percentile_ms(times, 0.5);
+  double p90 = percentile_ms(times, 0.9);
+  double p99 = percentile_ms(times, 0.99);
+  double low = percentile_ms(times, 0);
+  double high = percentile_ms(times, 1);
   if (json) {
     printf(
         "{\"runs\": %zu, \"mean_ms\": %.6f, \"min_ms\": %.6f, "
@@ -76,7 +75,7 @@ static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
         times->count, mean, low, p50, p90, p99, high);
     return;
   }
-  rabbet_bench_print_graphs(bench->context);
+  bench_print_graphs(bench->context);
   printf(
       "%zu run%s, %.1f a second\n"
       "latency in ms: median %.4f, mean %.4f, min %.4f, p90 %.4f, p99 %.4f, "
@@ -87,22 +86,22 @@ static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
 
 // ---- Times by layer --------------------------------------------------------
 
-typedef struct rabbet_layer_time_t {
+typedef struct layer_time_t {
   const char* name;  // the engine's
   double total_ms;
-} rabbet_layer_time_t;
+} layer_time_t;
 
-typedef struct rabbet_layer_times_t {
-  RABBET_VEC(rabbet_layer_time_t) layers;
+typedef struct layer_times_t {
+  RABBET_VEC(layer_time_t) layers;
   size_t next;  // layers are told in the same order in every run
   bool failed;
-} rabbet_layer_times_t;
+} layer_times_t;
 
-static void rabbet_layer_report(void* user_data, const char* layer,
-                                float milliseconds) {
-  rabbet_layer_times_t* times = user_data;
+static void layer_report(void* user_data, const char* layer,
+                         float milliseconds) {
+  layer_times_t* times = user_data;
   if (times->next == times->layers.count) {
-    rabbet_layer_time_t entry = {layer, 0};
+    layer_time_t entry = {layer, 0};
     rabbet_status_t status =
         RABBET_VEC_PUSH(rabbet_allocator_system(), &times->layers, entry);
     if (!rabbet_is_ok(status)) {
@@ -116,26 +115,25 @@ static void rabbet_layer_report(void* user_data, const char* layer,
 
 enum { LAYER_RUNS = 20 };
 
-static void rabbet_layer_times_print(const rabbet_layer_times_t* times) {
+static void layer_times_print(const layer_times_t* times) {
   double total = 0;
   for (size_t i = 0; i < times->layers.count; ++i) {
     total += times->layers.data[i].total_ms;
   }
   printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%", (int)LAYER_RUNS);
   for (size_t i = 0; i < times->layers.count; ++i) {
-    const rabbet_layer_time_t* layer = &times->layers.data[i];
+    const layer_time_t* layer = &times->layers.data[i];
     rabbet_cli_print(
         stdout, "%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / LAYER_RUNS,
         total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
   }
 }
 
-static rabbet_status_t rabbet_layer_times_print_json(
-    const rabbet_layer_times_t* times) {
+static rabbet_status_t layer_times_print_json(const layer_times_t* times) {
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &text);
   for (size_t i = 0; i < times->layers.count; ++i) {
-    const rabbet_layer_time_t* layer = &times->layers.data[i];
+    const layer_time_t* layer = &times->layers.data[i];
     rabbet_strbuf_printf(&text, "%s\n {\"name\": ", i ? "," : "");
     rabbet_strbuf_json_string(&text, layer->name);
     rabbet_strbuf_printf(&text, ", \"mean_ms\": %.6f}",
@@ -149,11 +147,10 @@ static rabbet_status_t rabbet_layer_times_print_json(
   return status;
 }
 
-static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context,
-                                           bool json) {
-  rabbet_layer_times_t times = {0};
+static rabbet_status_t bench_layers(rabbet_context_t* context, bool json) {
+  layer_times_t times = {0};
   rabbet_status_t status = rabbet_context_set_profiler(
-      context, (rabbet_profiler_t){&times, rabbet_layer_report});
+      context, (rabbet_profiler_t){&times, layer_report});
   for (int i = 0; rabbet_is_ok(status) && i < LAYER_RUNS; ++i) {
     times.next = 0;
     status = rabbet_context_execute(context, NULL);
@@ -162,9 +159,9 @@ static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context,
     status = RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "layer times");
   }
   if (rabbet_is_ok(status) && json) {
-    status = rabbet_layer_times_print_json(&times);
+    status = layer_times_print_json(&times);
   } else if (rabbet_is_ok(status)) {
-    rabbet_layer_times_print(&times);
+    layer_times_print(&times);
   }
   rabbet_status_t off =
       rabbet_context_set_profiler(context, (rabbet_profiler_t){0});
@@ -174,8 +171,8 @@ static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context,
 
 // ---- The command -----------------------------------------------------------
 
-static rabbet_status_t rabbet_bench_context(const rabbet_arguments_t* arguments,
-                                            rabbet_context_t* context) {
+static rabbet_status_t bench_context(const rabbet_arguments_t* arguments,
+                                     rabbet_context_t* context) {
   rabbet_bench_t bench = {.context = context};
   rabbet_context_set_graphs(context,
                             rabbet_argument_flag(arguments, "--graphs"));
@@ -188,12 +185,12 @@ static rabbet_status_t rabbet_bench_context(const rabbet_arguments_t* arguments,
   rabbet_tensor_set_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_set_create(arguments, context, &tensors));
-  rabbet_status_t status = rabbet_bench_loop(&bench, context);
+  rabbet_status_t status = bench_loop(&bench, context);
   if (rabbet_is_ok(status)) {
     bool json = rabbet_argument_flag(arguments, "--json");
-    rabbet_bench_print(&bench, json);
+    bench_print(&bench, json);
     if (rabbet_argument_flag(arguments, "--layers")) {
-      status = rabbet_bench_layers(context, json);
+      status = bench_layers(context, json);
     }
     if (json) printf("}\n");
   }
@@ -202,12 +199,12 @@ static rabbet_status_t rabbet_bench_context(const rabbet_arguments_t* arguments,
   return status;
 }
 
-static rabbet_status_t rabbet_bench_run(const rabbet_arguments_t* arguments) {
+static rabbet_status_t bench_run(const rabbet_arguments_t* arguments) {
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
   rabbet_session_t session;
   RABBET_RETURN_IF_ERROR(
       rabbet_session_open(arguments, arguments->operands[0], &session));
-  rabbet_status_t status = rabbet_bench_context(arguments, session.context);
+  rabbet_status_t status = bench_context(arguments, session.context);
   rabbet_session_close(&session);
   return status;
 }
@@ -236,5 +233,5 @@ const rabbet_command_t rabbet_command_bench = {
     .option_count = sizeof(bench_options) / sizeof(bench_options[0]),
     .min_operands = 1,
     .max_operands = 1,
-    .run = rabbet_bench_run,
+    .run = bench_run,
 };

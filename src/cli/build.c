@@ -15,14 +15,14 @@
 
 enum { SHAPES_MIN, SHAPES_OPT, SHAPES_MAX, SHAPES_COUNT };
 
-typedef struct rabbet_shape_options_t {
+typedef struct shape_options_t {
   rabbet_arena_t arena;
   rabbet_named_dims_t* shapes[SHAPES_COUNT];
   size_t counts[SHAPES_COUNT];
-} rabbet_shape_options_t;
+} shape_options_t;
 
-static rabbet_status_t rabbet_shape_options_read(const char* const texts[3],
-                                                 rabbet_shape_options_t* out) {
+static rabbet_status_t shape_options_read(const char* const texts[3],
+                                          shape_options_t* out) {
   static const char* const names[SHAPES_COUNT] = {
       "--min-shapes", "--opt-shapes", "--max-shapes"};
   bool same = texts[SHAPES_MIN] == texts[SHAPES_OPT] &&
@@ -41,8 +41,8 @@ static rabbet_status_t rabbet_shape_options_read(const char* const texts[3],
   return rabbet_ok();
 }
 
-static const rabbet_dims_t* rabbet_shape_options_find(
-    const rabbet_shape_options_t* options, int which, const char* name) {
+static const rabbet_dims_t* shape_options_find(const shape_options_t* options,
+                                               int which, const char* name) {
   for (size_t i = 0; i < options->counts[which]; ++i) {
     if (rabbet_shape_text_matches(&options->shapes[which][i], name)) {
       return &options->shapes[which][i].dims;
@@ -51,8 +51,8 @@ static const rabbet_dims_t* rabbet_shape_options_find(
   return NULL;
 }
 
-static rabbet_status_t rabbet_shapes_missing(const char* name,
-                                             const rabbet_dims_t* dims) {
+static rabbet_status_t shapes_missing(const char* name,
+                                      const rabbet_dims_t* dims) {
   char text[128];
   rabbet_strbuf_t example;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &example);
@@ -69,7 +69,7 @@ static rabbet_status_t rabbet_shapes_missing(const char* name,
 
 // Whether the text gives the values of a shape input, as trtexec has it: all
 // that is given, unless it is the input's own shape.
-static rabbet_status_t rabbet_profile_has_values(
+static rabbet_status_t profile_has_values(
     rabbet_tensor_t* input, const rabbet_dims_t* dims,
     const rabbet_dims_t* const ranges[SHAPES_COUNT], bool* out_values) {
   bool is_shape = false;
@@ -86,7 +86,7 @@ static rabbet_status_t rabbet_profile_has_values(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_profile_values_of(
+static rabbet_status_t profile_values_of(
     const char* name, const rabbet_dims_t* dims,
     const rabbet_dims_t* const ranges[SHAPES_COUNT],
     rabbet_profile_t* profile) {
@@ -107,9 +107,9 @@ static rabbet_status_t rabbet_profile_values_of(
 }
 
 // Sizes for one input, where it is dynamic or sizes are given.
-static rabbet_status_t rabbet_profile_input(
-    const rabbet_shape_options_t* options, rabbet_tensor_t* input,
-    rabbet_profile_t* profile, bool* used) {
+static rabbet_status_t profile_input(const shape_options_t* options,
+                                     rabbet_tensor_t* input,
+                                     rabbet_profile_t* profile, bool* used) {
   const char* name = rabbet_tensor_name(input);
   rabbet_dims_t dims;
   RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(input, &dims));
@@ -118,17 +118,16 @@ static rabbet_status_t rabbet_profile_input(
   for (int32_t i = 0; i < dims.rank; ++i)
     dynamic |= dims.d[i] < 0;
   for (int which = 0; which < SHAPES_COUNT; ++which)
-    ranges[which] = rabbet_shape_options_find(options, which, name);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_profile_has_values(input, &dims, ranges, &values));
+    ranges[which] = shape_options_find(options, which, name);
+  RABBET_RETURN_IF_ERROR(profile_has_values(input, &dims, ranges, &values));
   *used |= values;
-  if (values) return rabbet_profile_values_of(name, &dims, ranges, profile);
+  if (values) return profile_values_of(name, &dims, ranges, profile);
   for (int which = 0; which < SHAPES_COUNT; ++which) {
     // A shape that is given for fixed sizes is for the build to compare with
     // them.
     *used |= dynamic || ranges[which];
     if (ranges[which]) continue;
-    if (dynamic) return rabbet_shapes_missing(name, &dims);
+    if (dynamic) return shapes_missing(name, &dims);
     ranges[which] = &dims;
   }
   return rabbet_profile_set_shape(profile, name, ranges[SHAPES_MIN],
@@ -136,8 +135,8 @@ static rabbet_status_t rabbet_profile_input(
 }
 
 // A name that no input has is a slip of the pen.
-static rabbet_status_t rabbet_shape_options_check(
-    const rabbet_shape_options_t* options, const rabbet_network_t* network) {
+static rabbet_status_t shape_options_check(const shape_options_t* options,
+                                           const rabbet_network_t* network) {
   for (int which = 0; which < SHAPES_COUNT; ++which) {
     for (size_t i = 0; i < options->counts[which]; ++i) {
       bool found = false;
@@ -160,21 +159,21 @@ static rabbet_status_t rabbet_shape_options_check(
 rabbet_status_t rabbet_cli_add_profile(const char* const texts[3],
                                        rabbet_network_t* network,
                                        rabbet_builder_config_t* config) {
-  rabbet_shape_options_t options = {0};
+  shape_options_t options = {0};
   rabbet_arena_initialize(rabbet_allocator_system(), &options.arena);
   rabbet_profile_t* profile = NULL;
   bool used = false;
-  rabbet_status_t status = rabbet_shape_options_read(texts, &options);
+  rabbet_status_t status = shape_options_read(texts, &options);
   if (rabbet_is_ok(status)) {
-    status = rabbet_shape_options_check(&options, network);
+    status = shape_options_check(&options, network);
   }
   if (rabbet_is_ok(status)) {
     status = rabbet_profile_create(rabbet_allocator_system(), &profile);
   }
   for (size_t i = 0;
        rabbet_is_ok(status) && i < rabbet_network_input_count(network); ++i) {
-    status = rabbet_profile_input(&options, rabbet_network_input(network, i),
-                                  profile, &used);
+    status = profile_input(&options, rabbet_network_input(network, i), profile,
+                           &used);
   }
   if (rabbet_is_ok(status) && used) {
     status = rabbet_builder_config_add_profile(config, profile);
@@ -184,9 +183,9 @@ rabbet_status_t rabbet_cli_add_profile(const char* const texts[3],
   return status;
 }
 
-static rabbet_status_t rabbet_build_profile(const rabbet_arguments_t* arguments,
-                                            rabbet_network_t* network,
-                                            rabbet_builder_config_t* config) {
+static rabbet_status_t build_profile(const rabbet_arguments_t* arguments,
+                                     rabbet_network_t* network,
+                                     rabbet_builder_config_t* config) {
   const char* common = rabbet_argument(arguments, "--shapes");
   const char* texts[] = {rabbet_argument(arguments, "--min-shapes"),
                          rabbet_argument(arguments, "--opt-shapes"),
@@ -200,8 +199,8 @@ static rabbet_status_t rabbet_build_profile(const rabbet_arguments_t* arguments,
 
 // ---- Timing cache ----------------------------------------------------------
 
-static rabbet_status_t rabbet_build_cache(const rabbet_arguments_t* arguments,
-                                          rabbet_builder_config_t* config) {
+static rabbet_status_t build_cache(const rabbet_arguments_t* arguments,
+                                   rabbet_builder_config_t* config) {
   const char* path = rabbet_argument(arguments, "--timing-cache");
   if (!path) return rabbet_ok();
   rabbet_allocator_t allocator = rabbet_allocator_system();
@@ -218,9 +217,8 @@ static rabbet_status_t rabbet_build_cache(const rabbet_arguments_t* arguments,
   return status;
 }
 
-static rabbet_status_t rabbet_build_save_cache(
-    const rabbet_arguments_t* arguments,
-    const rabbet_builder_config_t* config) {
+static rabbet_status_t build_save_cache(const rabbet_arguments_t* arguments,
+                                        const rabbet_builder_config_t* config) {
   const char* path = rabbet_argument(arguments, "--timing-cache");
   return path ? rabbet_timing_cache_save(
                     rabbet_builder_config_timing_cache(config), path,
@@ -230,13 +228,13 @@ static rabbet_status_t rabbet_build_save_cache(
 
 // ---- Progress --------------------------------------------------------------
 
-typedef struct rabbet_bar_t {
+typedef struct bar_t {
   char phase[64];
   int32_t steps;
   int depth;
-} rabbet_bar_t;
+} bar_t;
 
-static void rabbet_bar_draw(const rabbet_bar_t* bar, int32_t step) {
+static void bar_draw(const bar_t* bar, int32_t step) {
   enum { WIDTH = 30 };
   int filled = bar->steps > 0 ? (int)((int64_t)step * WIDTH / bar->steps) : 0;
   if (filled > WIDTH) filled = WIDTH;
@@ -245,33 +243,33 @@ static void rabbet_bar_draw(const rabbet_bar_t* bar, int32_t step) {
           bar->steps);
 }
 
-static void rabbet_bar_start(void* user_data, const char* phase,
-                             const char* parent, int32_t steps) {
+static void bar_start(void* user_data, const char* phase, const char* parent,
+                      int32_t steps) {
   (void)parent;
-  rabbet_bar_t* bar = user_data;
+  bar_t* bar = user_data;
   snprintf(bar->phase, sizeof(bar->phase), "%s", phase);
   bar->steps = steps;
   ++bar->depth;
 }
 
-static bool rabbet_bar_step(void* user_data, const char* phase, int32_t step) {
-  rabbet_bar_t* bar = user_data;
+static bool bar_step(void* user_data, const char* phase, int32_t step) {
+  bar_t* bar = user_data;
   if (strncmp(bar->phase, phase, sizeof(bar->phase) - 1) == 0) {
-    rabbet_bar_draw(bar, step + 1);
+    bar_draw(bar, step + 1);
   }
   return true;
 }
 
-static void rabbet_bar_end(void* user_data, const char* phase) {
+static void bar_end(void* user_data, const char* phase) {
   (void)phase;
-  rabbet_bar_t* bar = user_data;
+  bar_t* bar = user_data;
   if (--bar->depth == 0) fprintf(stderr, "\r%72s\r", "");
 }
 
 // ---- Build -----------------------------------------------------------------
 
-static rabbet_status_t rabbet_build_keep_plugins(
-    const rabbet_arguments_t* arguments, rabbet_builder_config_t* config) {
+static rabbet_status_t build_keep_plugins(const rabbet_arguments_t* arguments,
+                                          rabbet_builder_config_t* config) {
   const char* libraries[RABBET_CLI_MAX_VALUES];
   size_t count = 0, library_count = 0;
   const char* const* paths =
@@ -286,8 +284,8 @@ static rabbet_status_t rabbet_build_keep_plugins(
       config, RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE, library_count < count);
 }
 
-static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
-                                           rabbet_builder_config_t* config) {
+static rabbet_status_t build_config(const rabbet_arguments_t* arguments,
+                                    rabbet_builder_config_t* config) {
   int64_t threads = 0, level = 3;
   RABBET_RETURN_IF_ERROR(rabbet_argument_int(arguments, "--threads", 1,
                                              RABBET_MAX_THREADS, 0, &threads));
@@ -319,14 +317,14 @@ static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
   rabbet_builder_config_set_logger(config, rabbet_cli_logger(arguments));
   RABBET_RETURN_IF_ERROR(rabbet_builder_config_set_device(
       config, rabbet_argument(arguments, "--device")));
-  RABBET_RETURN_IF_ERROR(rabbet_build_keep_plugins(arguments, config));
-  return rabbet_build_cache(arguments, config);
+  RABBET_RETURN_IF_ERROR(build_keep_plugins(arguments, config));
+  return build_cache(arguments, config);
 }
 
-static rabbet_status_t rabbet_build_import(const rabbet_arguments_t* arguments,
-                                           const rabbet_build_wishes_t* wishes,
-                                           const char* path,
-                                           rabbet_network_t** out_network) {
+static rabbet_status_t build_import(const rabbet_arguments_t* arguments,
+                                    const rabbet_build_wishes_t* wishes,
+                                    const char* path,
+                                    rabbet_network_t** out_network) {
   uint32_t flags = rabbet_argument_flag(arguments, "--strongly-typed")
                        ? RABBET_NETWORK_STRONGLY_TYPED
                        : 0;
@@ -355,31 +353,31 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
                                  rabbet_build_report_t** out_report) {
   rabbet_network_t* network = NULL;
   rabbet_builder_config_t* config = NULL;
-  rabbet_bar_t bar = {0};
+  bar_t bar = {0};
   rabbet_status_t status =
-      rabbet_build_import(arguments, wishes, model_path, &network);
+      build_import(arguments, wishes, model_path, &network);
   if (rabbet_is_ok(status)) {
     status = rabbet_builder_config_create(rabbet_allocator_system(), &config);
   }
-  if (rabbet_is_ok(status)) status = rabbet_build_config(arguments, config);
+  if (rabbet_is_ok(status)) status = build_config(arguments, config);
   if (rabbet_is_ok(status) && wishes)
     status = wishes->adjust(wishes->self, network, config);
   if (rabbet_is_ok(status)) {
-    status = rabbet_build_profile(arguments, network, config);
+    status = build_profile(arguments, network, config);
   }
   if (rabbet_is_ok(status)) {
     if (isatty(STDERR_FILENO)) {
       rabbet_builder_config_set_progress(
           config, (rabbet_progress_t){.user_data = &bar,
-                                      .phase_start = rabbet_bar_start,
-                                      .step = rabbet_bar_step,
-                                      .phase_end = rabbet_bar_end});
+                                      .phase_start = bar_start,
+                                      .step = bar_step,
+                                      .phase_end = bar_end});
     }
     status = rabbet_build_plan(network, config, rabbet_allocator_system(),
                                out_plan, out_size, out_report);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_build_save_cache(arguments, config);
+    status = build_save_cache(arguments, config);
     if (!rabbet_is_ok(status)) {
       rabbet_free_aligned(rabbet_allocator_system(), *out_plan, 64);
       if (out_report) rabbet_build_report_destroy(*out_report);
@@ -392,9 +390,9 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
 
 // ---- The command -----------------------------------------------------------
 
-static rabbet_status_t rabbet_build_output_path(
-    const rabbet_arguments_t* arguments, rabbet_arena_t* arena,
-    const char** out_path) {
+static rabbet_status_t build_output_path(const rabbet_arguments_t* arguments,
+                                         rabbet_arena_t* arena,
+                                         const char** out_path) {
   const char* given = rabbet_argument(arguments, "--output");
   if (given) {
     *out_path = given;
@@ -406,13 +404,13 @@ static rabbet_status_t rabbet_build_output_path(
   return rabbet_arena_printf(arena, out_path, "%.*s.plan", (int)size, model);
 }
 
-static rabbet_status_t rabbet_build_write(const rabbet_arguments_t* arguments,
-                                          const void* plan, size_t size) {
+static rabbet_status_t build_write(const rabbet_arguments_t* arguments,
+                                   const void* plan, size_t size) {
   rabbet_arena_t arena;
   rabbet_arena_initialize(rabbet_allocator_system(), &arena);
   const char* path = NULL;
   rabbet_span_t part = {plan, size};
-  rabbet_status_t status = rabbet_build_output_path(arguments, &arena, &path);
+  rabbet_status_t status = build_output_path(arguments, &arena, &path);
   if (rabbet_is_ok(status)) status = rabbet_file_write(path, &part, 1);
   if (rabbet_is_ok(status) && !rabbet_argument_flag(arguments, "--quiet")) {
     rabbet_cli_print(stderr, "wrote %s, %.1f MB\n", path, (double)size / 1e6);
@@ -421,14 +419,14 @@ static rabbet_status_t rabbet_build_write(const rabbet_arguments_t* arguments,
   return status;
 }
 
-static rabbet_status_t rabbet_build_run(const rabbet_arguments_t* arguments) {
+static rabbet_status_t build_run(const rabbet_arguments_t* arguments) {
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
   void* plan = NULL;
   size_t size = 0;
   rabbet_build_report_t* report = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cli_build(
       arguments, NULL, arguments->operands[0], &plan, &size, &report));
-  rabbet_status_t status = rabbet_build_write(arguments, plan, size);
+  rabbet_status_t status = build_write(arguments, plan, size);
   if (rabbet_is_ok(status)) {
     if (rabbet_argument_flag(arguments, "--json")) {
       printf("%s\n", rabbet_build_report_json(report));
@@ -461,5 +459,5 @@ const rabbet_command_t rabbet_command_build = {
     .option_count = sizeof(build_options) / sizeof(build_options[0]),
     .min_operands = 1,
     .max_operands = 1,
-    .run = rabbet_build_run,
+    .run = build_run,
 };

@@ -23,7 +23,7 @@ static struct {
   rabbet_cli_report_t report;  // NULL outside Python
 } invocation;
 
-static int rabbet_exit_code(rabbet_status_t status) {
+static int exit_code(rabbet_status_t status) {
   switch (rabbet_status_code(status)) {
     case RABBET_STATUS_OK:
       return RABBET_EXIT_OK;
@@ -64,7 +64,7 @@ void rabbet_cli_print(FILE* file, const char* format, ...) {
   va_end(arguments);
 }
 
-static void rabbet_report_failure(const char* command, rabbet_status_t status) {
+static void report_failure(const char* command, rabbet_status_t status) {
   if (invocation.report) {
     invocation.report(command, status);
     return;
@@ -73,7 +73,7 @@ static void rabbet_report_failure(const char* command, rabbet_status_t status) {
   rabbet_status_free(status);
 }
 
-static void rabbet_usage(FILE* file) {
+static void cli_usage(FILE* file) {
   fprintf(file,
           "rabbet: builds, runs and inspects inference plans\n\n"
           "usage: rabbet COMMAND ...\n\n");
@@ -101,14 +101,14 @@ bool rabbet_command_option(const rabbet_command_t* command, size_t index,
   return true;
 }
 
-static const char* rabbet_command_name_at(const void* list, size_t index) {
+static const char* command_name_at(const void* list, size_t index) {
   (void)list;
   return commands[index]->name;
 }
 
-static rabbet_status_t rabbet_command_call(const rabbet_command_t* command,
-                                           const rabbet_arguments_t* arguments,
-                                           int argc, char** argv) {
+static rabbet_status_t command_call(const rabbet_command_t* command,
+                                    const rabbet_arguments_t* arguments,
+                                    int argc, char** argv) {
   rabbet_status_t status = command->run_line
                                ? command->run_line(argc - 2, argv + 2)
                                : command->run(arguments);
@@ -118,8 +118,8 @@ static rabbet_status_t rabbet_command_call(const rabbet_command_t* command,
   return status;
 }
 
-static int rabbet_command_execute(const rabbet_command_t* command, int argc,
-                                  char** argv) {
+static int command_execute(const rabbet_command_t* command, int argc,
+                           char** argv) {
   for (int i = 2; i < argc && !command->run_line; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
       rabbet_command_help(command, stdout);
@@ -131,12 +131,12 @@ static int rabbet_command_execute(const rabbet_command_t* command, int argc,
   if (!command->run_line)
     status = rabbet_arguments_parse(command, argc - 2, argv + 2, &arguments);
   if (!rabbet_is_ok(status)) {
-    rabbet_report_failure(command->name, status);
+    report_failure(command->name, status);
     return RABBET_EXIT_USAGE;
   }
-  status = rabbet_command_call(command, &arguments, argc, argv);
-  int code = rabbet_exit_code(status);
-  if (!rabbet_is_ok(status)) rabbet_report_failure(command->name, status);
+  status = command_call(command, &arguments, argc, argv);
+  int code = exit_code(status);
+  if (!rabbet_is_ok(status)) report_failure(command->name, status);
   return code;
 }
 
@@ -147,19 +147,19 @@ int rabbet_cli_main(int argc, char** argv, rabbet_cli_report_t report) {
   const char* name = argc > 1 ? argv[1] : NULL;
   if (!name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
       strcmp(name, "help") == 0) {
-    rabbet_usage(name ? stdout : stderr);
+    cli_usage(name ? stdout : stderr);
     return name ? RABBET_EXIT_OK : RABBET_EXIT_USAGE;
   }
   if (strcmp(name, "--version") == 0) name = "version";
   for (int i = 0; i < COMMAND_COUNT; ++i) {
     if (strcmp(commands[i]->name, name) == 0) {
-      return rabbet_command_execute(commands[i], argc, argv);
+      return command_execute(commands[i], argc, argv);
     }
   }
   char near_names[128];
   rabbet_cli_print(
       stderr, "rabbet: there is no command '%s'%s\n", name,
-      rabbet_suggest_print(name, rabbet_command_name_at, NULL, COMMAND_COUNT,
+      rabbet_suggest_print(name, command_name_at, NULL, COMMAND_COUNT,
                            near_names, sizeof(near_names)));
   return RABBET_EXIT_USAGE;
 }
@@ -192,7 +192,7 @@ bool rabbet_cli_is_python(const char* path) {
 
 // The interpreter of the environment that this program is installed in: it lies
 // beside it. Otherwise the one on PATH.
-static const char* rabbet_python_default(char buffer[PATH_MAX]) {
+static const char* python_default(char buffer[PATH_MAX]) {
   static const char name[] = "python3";
   ssize_t size = readlink("/proc/self/exe", buffer, PATH_MAX - sizeof(name));
   if (size <= 0) return name;
@@ -217,10 +217,10 @@ static const char start_in_python[] =
     "sys.exit(main())\n";
 
 // Becomes the same command inside `$RABBET_PYTHON`; returns only on failure.
-static rabbet_status_t rabbet_become_python(void) {
+static rabbet_status_t become_python(void) {
   char beside[PATH_MAX];
   const char* python = getenv("RABBET_PYTHON");
-  if (!python || !*python) python = rabbet_python_default(beside);
+  if (!python || !*python) python = python_default(beside);
   char** argv = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       rabbet_allocator_system(), ((size_t)invocation.argc + 3) * sizeof(char*),
@@ -239,7 +239,7 @@ static rabbet_status_t rabbet_become_python(void) {
 }
 
 // dlopen looks for names without a slash elsewhere than here.
-static rabbet_status_t rabbet_load_library(const char* path) {
+static rabbet_status_t load_library(const char* path) {
   char here[PATH_MAX];
   if (strchr(path, '/') || access(path, F_OK) != 0) {
     return rabbet_plugin_load_library(path);
@@ -253,11 +253,11 @@ rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments) {
   const char* const* paths =
       rabbet_argument_list(arguments, "--plugins", &count);
   for (size_t i = 0; i < count && !invocation.report; ++i) {
-    if (rabbet_cli_is_python(paths[i])) return rabbet_become_python();
+    if (rabbet_cli_is_python(paths[i])) return become_python();
   }
   for (size_t i = 0; i < count; ++i) {
     if (rabbet_cli_is_python(paths[i])) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_load_library(paths[i]));
+    RABBET_RETURN_IF_ERROR(load_library(paths[i]));
   }
   return rabbet_ok();
 }
@@ -278,7 +278,7 @@ rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path) {
   for (size_t i = 0; (carried = rabbet_engine_carried(engine, i)); ++i)
     python |= carried->kind == RABBET_CARRIED_PYTHON;
   rabbet_engine_release(engine);
-  return python ? rabbet_become_python() : rabbet_ok();
+  return python ? become_python() : rabbet_ok();
 }
 
 rabbet_status_t rabbet_cli_load_failure(rabbet_status_t status,

@@ -6,89 +6,89 @@
 
 // ---- Kinds of values -------------------------------------------------------
 
-typedef enum rabbet_value_kind_t {
+typedef enum value_kind_t {
   VALUE_NONE,     // a flag
   VALUE_FILE,     // "FILE.npz"
   VALUE_CHOICES,  // "cpu|cuda"
   VALUE_OTHER,    // only the user knows it
-} rabbet_value_kind_t;
+} value_kind_t;
 
-static rabbet_value_kind_t rabbet_value_kind(const rabbet_option_t* option) {
+static value_kind_t value_kind(const rabbet_option_t* option) {
   if (option->kind == RABBET_OPTION_FLAG) return VALUE_NONE;
   if (strncmp(option->value, "FILE", 4) == 0) return VALUE_FILE;
   return strchr(option->value, '|') ? VALUE_CHOICES : VALUE_OTHER;
 }
 
 // "cpu|cuda" as "cpu cuda".
-static void rabbet_print_choices(const char* choices) {
+static void print_choices(const char* choices) {
   for (; *choices; ++choices)
     putchar(*choices == '|' ? ' ' : *choices);
 }
 
-static void rabbet_print_words(const rabbet_command_t* command) {
+static void print_words(const rabbet_command_t* command) {
   const char* word;
   for (size_t i = 0; (word = command->word_at(i)); ++i)
     printf("%s%s", i ? " " : "", word);
 }
 
-static bool rabbet_takes_files(const rabbet_command_t* command) {
+static bool takes_files(const rabbet_command_t* command) {
   return command->max_operands > 0 && !command->word_at;
 }
 
 // rabbet_arguments_parse knows -o for it.
-static bool rabbet_has_short_name(const rabbet_option_t* option) {
+static bool has_short_name(const rabbet_option_t* option) {
   return strcmp(option->name, "--output") == 0;
 }
 
 // The option that every command has; one that reads its line itself lists it.
-static const char* rabbet_general_help(const rabbet_command_t* command) {
+static const char* general_help(const rabbet_command_t* command) {
   return command->run_line ? "" : "--help";
 }
 
 // ---- bash ------------------------------------------------------------------
 
 // The case that answers when the word before is one of the options of `kind`.
-static void rabbet_bash_values(const rabbet_command_t* command,
-                               rabbet_value_kind_t kind, const char* answer) {
+static void bash_values(const rabbet_command_t* command, value_kind_t kind,
+                        const char* answer) {
   rabbet_option_t option;
   bool any = false;
   for (size_t i = 0; rabbet_command_option(command, i, &option); ++i) {
-    if (rabbet_value_kind(&option) != kind) continue;
+    if (value_kind(&option) != kind) continue;
     printf("%s%s%s", any ? "|" : "        ", option.name,
-           rabbet_has_short_name(&option) ? "|-o" : "");
+           has_short_name(&option) ? "|-o" : "");
     any = true;
   }
   if (any) printf(") %s return ;;\n", answer);
 }
 
-static void rabbet_bash_choices(const rabbet_command_t* command) {
+static void bash_choices(const rabbet_command_t* command) {
   rabbet_option_t option;
   for (size_t i = 0; rabbet_command_option(command, i, &option); ++i) {
-    if (rabbet_value_kind(&option) != VALUE_CHOICES) continue;
+    if (value_kind(&option) != VALUE_CHOICES) continue;
     printf("        %s) _rabbet_words \"", option.name);
-    rabbet_print_choices(option.value);
+    print_choices(option.value);
     printf("\"; return ;;\n");
   }
 }
 
-static void rabbet_bash_command(const rabbet_command_t* command) {
+static void bash_command(const rabbet_command_t* command) {
   rabbet_option_t option;
   printf("    %s)\n      case $previous in\n", command->name);
-  rabbet_bash_values(command, VALUE_FILE, "_rabbet_files;");
-  rabbet_bash_choices(command);
-  rabbet_bash_values(command, VALUE_OTHER, "");
-  printf("      esac\n      options=\"%s", rabbet_general_help(command));
+  bash_values(command, VALUE_FILE, "_rabbet_files;");
+  bash_choices(command);
+  bash_values(command, VALUE_OTHER, "");
+  printf("      esac\n      options=\"%s", general_help(command));
   for (size_t i = 0; rabbet_command_option(command, i, &option); ++i) {
     // A command that reads its line itself takes values after = alone.
     bool equals = command->run_line && option.kind != RABBET_OPTION_FLAG;
     printf(" %s%s", option.name, equals ? "=" : "");
   }
   printf("\"\n      operands=\"");
-  if (command->word_at) rabbet_print_words(command);
-  printf("\"\n      files=%d\n      ;;\n", rabbet_takes_files(command));
+  if (command->word_at) print_words(command);
+  printf("\"\n      files=%d\n      ;;\n", takes_files(command));
 }
 
-static void rabbet_print_bash(void) {
+static void print_bash(void) {
   const rabbet_command_t* command;
   printf(
       "# bash completion for rabbet, made by `rabbet completion bash`.\n"
@@ -116,7 +116,7 @@ static void rabbet_print_bash(void) {
       "  fi\n"
       "  case ${COMP_WORDS[1]} in\n");
   for (size_t i = 0; (command = rabbet_command_at(i)); ++i)
-    rabbet_bash_command(command);
+    bash_command(command);
   printf(
       "    *) return ;;\n"
       "  esac\n"
@@ -139,7 +139,7 @@ static void rabbet_print_bash(void) {
 
 // Text inside single quotes; characters at which _arguments and _describe split
 // are escaped.
-static void rabbet_zsh_text(const char* text) {
+static void zsh_text(const char* text) {
   for (; *text; ++text) {
     if (*text == '\'')
       printf("'\\''");
@@ -150,40 +150,40 @@ static void rabbet_zsh_text(const char* text) {
   }
 }
 
-static void rabbet_zsh_option(const rabbet_command_t* command,
-                              const rabbet_option_t* option) {
-  rabbet_value_kind_t kind = rabbet_value_kind(option);
+static void zsh_option(const rabbet_command_t* command,
+                       const rabbet_option_t* option) {
+  value_kind_t kind = value_kind(option);
   const char* equals = kind == VALUE_NONE ? "" : command->run_line ? "=-" : "=";
   printf("        '%s%s%s[", option->kind == RABBET_OPTION_LIST ? "*" : "",
          option->name, equals);
-  rabbet_zsh_text(option->help);
+  zsh_text(option->help);
   printf("]");
   if (kind == VALUE_FILE) printf(":file:_files");
   if (kind == VALUE_OTHER) printf(":value: ");
   if (kind == VALUE_CHOICES) {
     printf(":value:(");
-    rabbet_print_choices(option->value);
+    print_choices(option->value);
     printf(")");
   }
   printf("' \\\n");
 }
 
-static void rabbet_zsh_command(const rabbet_command_t* command) {
+static void zsh_command(const rabbet_command_t* command) {
   rabbet_option_t option;
   printf("    %s)\n      _arguments \\\n", command->name);
   for (size_t i = 0; rabbet_command_option(command, i, &option); ++i)
-    rabbet_zsh_option(command, &option);
-  if (rabbet_takes_files(command)) printf("        '*:file:_files' \\\n");
+    zsh_option(command, &option);
+  if (takes_files(command)) printf("        '*:file:_files' \\\n");
   if (command->word_at) {
     printf("        '1:operand:(");
-    rabbet_print_words(command);
+    print_words(command);
     printf(")' \\\n");
   }
-  if (*rabbet_general_help(command)) printf("        '--help[tell more]' \\\n");
+  if (*general_help(command)) printf("        '--help[tell more]' \\\n");
   printf("\n      ;;\n");
 }
 
-static void rabbet_print_zsh(void) {
+static void print_zsh(void) {
   const rabbet_command_t* command;
   printf(
       "#compdef rabbet\n"
@@ -193,7 +193,7 @@ static void rabbet_print_zsh(void) {
       "  commands=(\n");
   for (size_t i = 0; (command = rabbet_command_at(i)); ++i) {
     printf("    '%s:", command->name);
-    rabbet_zsh_text(command->summary);
+    zsh_text(command->summary);
     printf("'\n");
   }
   printf(
@@ -206,7 +206,7 @@ static void rabbet_print_zsh(void) {
       "  (( CURRENT-- ))\n"
       "  case $words[1] in\n");
   for (size_t i = 0; (command = rabbet_command_at(i)); ++i)
-    rabbet_zsh_command(command);
+    zsh_command(command);
   printf(
       "  esac\n"
       "}\n"
@@ -220,7 +220,7 @@ static void rabbet_print_zsh(void) {
 
 // ---- fish ------------------------------------------------------------------
 
-static void rabbet_fish_text(const char* text) {
+static void fish_text(const char* text) {
   putchar('\'');
   for (; *text; ++text) {
     if (*text == '\'' || *text == '\\') putchar('\\');
@@ -229,57 +229,57 @@ static void rabbet_fish_text(const char* text) {
   putchar('\'');
 }
 
-static void rabbet_fish_start(const rabbet_command_t* command) {
+static void fish_start(const rabbet_command_t* command) {
   printf("complete -c rabbet -n '__fish_seen_subcommand_from %s'",
          command->name);
 }
 
-static void rabbet_fish_option(const rabbet_command_t* command,
-                               const rabbet_option_t* option) {
-  rabbet_fish_start(command);
+static void fish_option(const rabbet_command_t* command,
+                        const rabbet_option_t* option) {
+  fish_start(command);
   bool long_name = option->name[1] == '-';
   printf(" -%c %s%s", long_name ? 'l' : 's', option->name + 1 + long_name,
-         rabbet_has_short_name(option) ? " -s o" : "");
-  rabbet_value_kind_t kind = rabbet_value_kind(option);
+         has_short_name(option) ? " -s o" : "");
+  value_kind_t kind = value_kind(option);
   if (kind == VALUE_FILE) printf(" -r -F");
   if (kind == VALUE_OTHER) printf(" -x");
   if (kind == VALUE_CHOICES) {
     printf(" -x -a '");
-    rabbet_print_choices(option->value);
+    print_choices(option->value);
     printf("'");
   }
   printf(" -d ");
-  rabbet_fish_text(option->help);
+  fish_text(option->help);
   printf("\n");
 }
 
-static void rabbet_fish_command(const rabbet_command_t* command) {
+static void fish_command(const rabbet_command_t* command) {
   rabbet_option_t option;
   printf("complete -c rabbet -n __fish_use_subcommand -a %s -d ",
          command->name);
-  rabbet_fish_text(command->summary);
+  fish_text(command->summary);
   printf("\n");
   for (size_t i = 0; rabbet_command_option(command, i, &option); ++i)
-    rabbet_fish_option(command, &option);
-  if (rabbet_takes_files(command)) {
-    rabbet_fish_start(command);
+    fish_option(command, &option);
+  if (takes_files(command)) {
+    fish_start(command);
     printf(" -F\n");
   }
   if (command->word_at) {
-    rabbet_fish_start(command);
+    fish_start(command);
     printf(" -a '");
-    rabbet_print_words(command);
+    print_words(command);
     printf("'\n");
   }
 }
 
-static void rabbet_print_fish(void) {
+static void print_fish(void) {
   const rabbet_command_t* command;
   printf(
       "# fish completion for rabbet, made by `rabbet completion fish`.\n"
       "complete -c rabbet -f\n");
   for (size_t i = 0; (command = rabbet_command_at(i)); ++i)
-    rabbet_fish_command(command);
+    fish_command(command);
 }
 
 // ---- The command -----------------------------------------------------------
@@ -288,18 +288,17 @@ static const struct {
   const char* name;
   void (*print)(void);
 } shells[] = {
-    {"bash", rabbet_print_bash},
-    {"zsh", rabbet_print_zsh},
-    {"fish", rabbet_print_fish},
+    {"bash", print_bash},
+    {"zsh", print_zsh},
+    {"fish", print_fish},
 };
 enum { SHELL_COUNT = sizeof(shells) / sizeof(shells[0]) };
 
-static const char* rabbet_shell_at(size_t index) {
+static const char* shell_at(size_t index) {
   return index < SHELL_COUNT ? shells[index].name : NULL;
 }
 
-static rabbet_status_t rabbet_completion_run(
-    const rabbet_arguments_t* arguments) {
+static rabbet_status_t completion_run(const rabbet_arguments_t* arguments) {
   const char* name = arguments->operands[0];
   for (size_t i = 0; i < SHELL_COUNT; ++i) {
     if (strcmp(shells[i].name, name) != 0) continue;
@@ -321,6 +320,6 @@ const rabbet_command_t rabbet_command_completion = {
         "Installations put the\nscripts where shells look for them.\n",
     .min_operands = 1,
     .max_operands = 1,
-    .run = rabbet_completion_run,
-    .word_at = rabbet_shell_at,
+    .run = completion_run,
+    .word_at = shell_at,
 };

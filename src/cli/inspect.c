@@ -1,6 +1,6 @@
 #include "cli/cli.h"
 
-static rabbet_status_t rabbet_inspect_run(const rabbet_arguments_t* arguments) {
+static rabbet_status_t inspect_run(const rabbet_arguments_t* arguments) {
   int64_t layer = -1;
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--layer", 0, INT32_MAX, -1, &layer));
@@ -38,5 +38,5 @@ const rabbet_command_t rabbet_command_inspect = {
     .option_count = sizeof(inspect_options) / sizeof(inspect_options[0]),
     .min_operands = 1,
     .max_operands = 1,
-    .run = rabbet_inspect_run,
+    .run = inspect_run,
 };

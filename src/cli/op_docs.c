@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const rabbet_op_doc_t rabbet_op_docs[] = {
+static const rabbet_op_doc_t op_docs_op_docs[] = {
 #define RABBET_OP(id, name, text, limits) {RABBET_DOC_OP, #name, limits, text},
 #define RABBET_ATTR_DOC(name, text) {RABBET_DOC_ATTR, #name, "", text},
 #define RABBET_TYPED_ATTR_DOC(name, type, text) \
@@ -12,43 +12,39 @@ static const rabbet_op_doc_t rabbet_op_docs[] = {
 #include "ops/ops.def"
 };
 
-static const rabbet_op_doc_t* const rabbet_op_docs_end =
-    rabbet_op_docs + sizeof(rabbet_op_docs) / sizeof(rabbet_op_docs[0]);
-static const rabbet_op_doc_t rabbet_no_doc = {RABBET_DOC_OP, "", "", ""};
+static const rabbet_op_doc_t* const op_docs_end =
+    op_docs_op_docs + sizeof(op_docs_op_docs) / sizeof(op_docs_op_docs[0]);
+static const rabbet_op_doc_t no_doc = {RABBET_DOC_OP, "", "", ""};
 
 // Row `name` of a kind, in the rows of that kind that begin at `row`.
-static const rabbet_op_doc_t* rabbet_doc_below(const rabbet_op_doc_t* row,
-                                               int kind, const char* name) {
-  for (; row < rabbet_op_docs_end && (int)row->kind == kind; ++row) {
+static const rabbet_op_doc_t* doc_below(const rabbet_op_doc_t* row, int kind,
+                                        const char* name) {
+  for (; row < op_docs_end && (int)row->kind == kind; ++row) {
     if (!strcmp(row->name, name)) return row;
   }
-  return &rabbet_no_doc;
+  return &no_doc;
 }
 
-static const rabbet_op_doc_t* rabbet_doc_head(int kind, const char* name) {
-  const rabbet_op_doc_t* row = rabbet_op_docs;
-  for (; row < rabbet_op_docs_end; ++row) {
+static const rabbet_op_doc_t* doc_head(int kind, const char* name) {
+  const rabbet_op_doc_t* row = op_docs_op_docs;
+  for (; row < op_docs_end; ++row) {
     if ((int)row->kind == kind && !strcmp(row->name, name)) return row;
   }
-  return &rabbet_no_doc;
+  return &no_doc;
 }
 
 const rabbet_op_doc_t* rabbet_doc_of_op(const char* op) {
-  return rabbet_doc_head(RABBET_DOC_OP, op);
+  return doc_head(RABBET_DOC_OP, op);
 }
 
 const rabbet_op_doc_t* rabbet_doc_of_attr(const char* op, const char* attr) {
   const rabbet_op_doc_t* head = rabbet_doc_of_op(op);
-  return head == &rabbet_no_doc
-             ? head
-             : rabbet_doc_below(head + 1, RABBET_DOC_ATTR, attr);
+  return head == &no_doc ? head : doc_below(head + 1, RABBET_DOC_ATTR, attr);
 }
 
 const rabbet_op_doc_t* rabbet_doc_of_value(const char* type, const char* name) {
-  const rabbet_op_doc_t* head = rabbet_doc_head(RABBET_DOC_ENUM, type);
-  return head == &rabbet_no_doc
-             ? head
-             : rabbet_doc_below(head + 1, RABBET_DOC_VALUE, name);
+  const rabbet_op_doc_t* head = doc_head(RABBET_DOC_ENUM, type);
+  return head == &no_doc ? head : doc_below(head + 1, RABBET_DOC_VALUE, name);
 }
 
 const rabbet_op_facts_t* rabbet_facts_of_op(const char* op) {

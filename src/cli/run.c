@@ -1,7 +1,7 @@
 #include "cli/build.h"
 
-static rabbet_status_t rabbet_run_once(const rabbet_arguments_t* arguments,
-                                       rabbet_context_t* context) {
+static rabbet_status_t run_once(const rabbet_arguments_t* arguments,
+                                rabbet_context_t* context) {
   rabbet_tensor_set_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_set_create(arguments, context, &tensors));
@@ -19,12 +19,12 @@ static rabbet_status_t rabbet_run_once(const rabbet_arguments_t* arguments,
   return status;
 }
 
-static rabbet_status_t rabbet_run_run(const rabbet_arguments_t* arguments) {
+static rabbet_status_t run_run(const rabbet_arguments_t* arguments) {
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
   rabbet_session_t session;
   RABBET_RETURN_IF_ERROR(
       rabbet_session_open(arguments, arguments->operands[0], &session));
-  rabbet_status_t status = rabbet_run_once(arguments, session.context);
+  rabbet_status_t status = run_once(arguments, session.context);
   rabbet_session_close(&session);
   return status;
 }
@@ -51,5 +51,5 @@ const rabbet_command_t rabbet_command_run = {
     .option_count = sizeof(run_options) / sizeof(run_options[0]),
     .min_operands = 1,
     .max_operands = 1,
-    .run = rabbet_run_run,
+    .run = run_run,
 };

@@ -8,14 +8,14 @@
 #include "cli/cli.h"
 #include "core/shape_text.h"
 
-static bool rabbet_is_onnx(const char* path) {
+static bool is_onnx(const char* path) {
   size_t size = strlen(path);
   return size > 5 && strcmp(path + size - 5, ".onnx") == 0;
 }
 
-static rabbet_status_t rabbet_session_engine(
-    const rabbet_arguments_t* arguments, const char* path,
-    rabbet_engine_t** out_engine) {
+static rabbet_status_t session_engine(const rabbet_arguments_t* arguments,
+                                      const char* path,
+                                      rabbet_engine_t** out_engine) {
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_engine_options_t options = {
       .struct_size = sizeof(options),
@@ -23,7 +23,7 @@ static rabbet_status_t rabbet_session_engine(
       .logger = rabbet_cli_logger(arguments),
       .host_code_allowed = rabbet_argument_flag(arguments, "--allow-host-code"),
       .untrusted = rabbet_argument_flag(arguments, "--untrusted")};
-  if (!rabbet_is_onnx(path)) {
+  if (!is_onnx(path)) {
     if (options.host_code_allowed)
       RABBET_RETURN_IF_ERROR(rabbet_cli_enter_python_for(path));
     return rabbet_cli_load_failure(
@@ -85,7 +85,7 @@ rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--profile-index", 0, 1023, 0, &profile));
   rabbet_status_t status =
-      rabbet_session_engine(arguments, plan_path, &out_session->engine);
+      session_engine(arguments, plan_path, &out_session->engine);
   if (rabbet_is_ok(status)) {
     status = rabbet_context_create(
         out_session->engine, rabbet_allocator_system(), &out_session->context);

@@ -31,16 +31,15 @@ struct rabbet_tensor_set_t {
 
 // ---- Outputs ---------------------------------------------------------------
 
-static rabbet_slot_t* rabbet_slot_find(rabbet_tensor_set_t* set,
-                                       const char* name) {
+static rabbet_slot_t* slot_find(rabbet_tensor_set_t* set, const char* name) {
   for (size_t i = 0; i < set->count; ++i) {
     if (strcmp(set->slots[i].io->name, name) == 0) return &set->slots[i];
   }
   return NULL;
 }
 
-static rabbet_status_t rabbet_slot_reserve(rabbet_tensor_set_t* set,
-                                           rabbet_slot_t* slot, size_t size) {
+static rabbet_status_t slot_reserve(rabbet_tensor_set_t* set,
+                                    rabbet_slot_t* slot, size_t size) {
   if (slot->data && slot->capacity >= size) return rabbet_ok();
   rabbet_free_aligned(set->allocator, slot->data, TENSOR_ALIGNMENT);
   slot->data = NULL;
@@ -49,30 +48,29 @@ static rabbet_status_t rabbet_slot_reserve(rabbet_tensor_set_t* set,
                                  TENSOR_ALIGNMENT, &slot->data);
 }
 
-static void* rabbet_output_reallocate(void* user_data, const char* name,
-                                      void* current, size_t size,
-                                      size_t alignment, void* stream) {
+static void* output_reallocate(void* user_data, const char* name, void* current,
+                               size_t size, size_t alignment, void* stream) {
   (void)current;
   (void)stream;
   rabbet_tensor_set_t* set = user_data;
-  rabbet_slot_t* slot = rabbet_slot_find(set, name);
+  rabbet_slot_t* slot = slot_find(set, name);
   if (!slot || alignment > 256) return NULL;
-  rabbet_status_t status = rabbet_slot_reserve(set, slot, size);
+  rabbet_status_t status = slot_reserve(set, slot, size);
   if (rabbet_is_ok(status)) return slot->data;
   rabbet_status_ignore(status);
   return NULL;
 }
 
-static void rabbet_output_notify(void* user_data, const char* name,
-                                 const rabbet_dims_t* dims) {
-  rabbet_slot_t* slot = rabbet_slot_find(user_data, name);
+static void output_notify(void* user_data, const char* name,
+                          const rabbet_dims_t* dims) {
+  rabbet_slot_t* slot = slot_find(user_data, name);
   if (slot) slot->dims = *dims;
 }
 
 // ---- Inputs ----------------------------------------------------------------
 
 // SplitMix64 (Steele, Lea, Flood 2014): small, and equal on every machine.
-static uint64_t rabbet_random_next(uint64_t* state) {
+static uint64_t random_next(uint64_t* state) {
   uint64_t z = (*state += 0x9e3779b97f4a7c15u);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -80,19 +78,18 @@ static uint64_t rabbet_random_next(uint64_t* state) {
 }
 
 // Floats uniform in [-1, 1); integers 0, which is a valid index everywhere.
-static void rabbet_slot_fill_random(rabbet_slot_t* slot, int64_t count,
-                                    size_t bytes, uint64_t* state) {
+static void slot_fill_random(rabbet_slot_t* slot, int64_t count, size_t bytes,
+                             uint64_t* state) {
   memset(slot->data, 0, bytes);
   if (!rabbet_dtype_is_float(slot->io->dtype)) return;
   for (int64_t i = 0; i < count; ++i) {
-    double value = (double)(rabbet_random_next(state) >> 11) * 0x1p-52 - 1;
+    double value = (double)(random_next(state) >> 11) * 0x1p-52 - 1;
     rabbet_store_double(slot->io->dtype, slot->data, i, value);
   }
 }
 
-static rabbet_status_t rabbet_slot_from_array(rabbet_tensor_set_t* set,
-                                              size_t io,
-                                              const rabbet_array_t* array) {
+static rabbet_status_t slot_from_array(rabbet_tensor_set_t* set, size_t io,
+                                       const rabbet_array_t* array) {
   rabbet_slot_t* slot = &set->slots[io];
   if (array->dtype != slot->io->dtype) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -103,13 +100,13 @@ static rabbet_status_t rabbet_slot_from_array(rabbet_tensor_set_t* set,
   RABBET_RETURN_IF_ERROR(
       rabbet_context_set_input_shape(set->context, io, &array->dims));
   slot->dims = array->dims;
-  RABBET_RETURN_IF_ERROR(rabbet_slot_reserve(set, slot, array->bytes));
+  RABBET_RETURN_IF_ERROR(slot_reserve(set, slot, array->bytes));
   memcpy(slot->data, array->data, array->bytes);
   slot->is_loaded = true;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_slot_is_open(const rabbet_slot_t* slot) {
+static rabbet_status_t slot_is_open(const rabbet_slot_t* slot) {
   char text[128];
   rabbet_strbuf_t example;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &example);
@@ -125,7 +122,7 @@ static rabbet_status_t rabbet_slot_is_open(const rabbet_slot_t* slot) {
 }
 
 // Where the profile has one shape alone, it is that.
-static rabbet_status_t rabbet_slot_shape(rabbet_tensor_set_t* set, size_t io) {
+static rabbet_status_t slot_shape(rabbet_tensor_set_t* set, size_t io) {
   rabbet_dims_t low, usual, high;
   rabbet_dims_t* dims = &set->slots[io].dims;
   RABBET_RETURN_IF_ERROR(rabbet_context_shape(set->context, io, dims));
@@ -138,28 +135,27 @@ static rabbet_status_t rabbet_slot_shape(rabbet_tensor_set_t* set, size_t io) {
   return rabbet_context_set_input_shape(set->context, io, &usual);
 }
 
-static rabbet_status_t rabbet_slot_random(rabbet_tensor_set_t* set, size_t io,
-                                          uint64_t* state) {
+static rabbet_status_t slot_random(rabbet_tensor_set_t* set, size_t io,
+                                   uint64_t* state) {
   rabbet_slot_t* slot = &set->slots[io];
-  RABBET_RETURN_IF_ERROR(rabbet_slot_shape(set, io));
+  RABBET_RETURN_IF_ERROR(slot_shape(set, io));
   for (int32_t i = 0; i < slot->dims.rank; ++i) {
     if (slot->dims.d[i] >= 0) continue;
-    return rabbet_slot_is_open(slot);
+    return slot_is_open(slot);
   }
   size_t bytes = 0;
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&slot->dims, &count));
   RABBET_RETURN_IF_ERROR(rabbet_context_bytes(set->context, io, &bytes));
-  RABBET_RETURN_IF_ERROR(rabbet_slot_reserve(set, slot, bytes));
-  rabbet_slot_fill_random(slot, count, bytes, state);
+  RABBET_RETURN_IF_ERROR(slot_reserve(set, slot, bytes));
+  slot_fill_random(slot, count, bytes, state);
   return rabbet_ok();
 }
 
 // "NAME=FILE.npy" or "FILE.npz": arrays with the names of inputs.
-static rabbet_status_t rabbet_inputs_read(rabbet_tensor_set_t* set,
-                                          const char* text,
-                                          rabbet_array_t** out_arrays,
-                                          size_t* out_count) {
+static rabbet_status_t inputs_read(rabbet_tensor_set_t* set, const char* text,
+                                   rabbet_array_t** out_arrays,
+                                   size_t* out_count) {
   const char* equals = strchr(text, '=');
   rabbet_status_t status = rabbet_npy_read(equals ? equals + 1 : text,
                                            &set->arena, out_arrays, out_count);
@@ -190,31 +186,30 @@ static rabbet_status_t rabbet_inputs_read(rabbet_tensor_set_t* set,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_inputs_load(rabbet_tensor_set_t* set,
-                                          const char* text) {
+static rabbet_status_t inputs_load(rabbet_tensor_set_t* set, const char* text) {
   rabbet_array_t* arrays = NULL;
   size_t count = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_inputs_read(set, text, &arrays, &count));
+  RABBET_RETURN_IF_ERROR(inputs_read(set, text, &arrays, &count));
   for (size_t i = 0; i < count; ++i) {
-    rabbet_slot_t* slot = rabbet_slot_find(set, arrays[i].name);
+    rabbet_slot_t* slot = slot_find(set, arrays[i].name);
     if (!slot || !slot->io->is_input) {
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "--inputs %s: the model has no input '%s'", text,
                            arrays[i].name);
     }
     RABBET_RETURN_IF_ERROR(
-        rabbet_slot_from_array(set, (size_t)(slot - set->slots), &arrays[i]));
+        slot_from_array(set, (size_t)(slot - set->slots), &arrays[i]));
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_inputs_prepare(
-    const rabbet_arguments_t* arguments, rabbet_tensor_set_t* set) {
+static rabbet_status_t inputs_prepare(const rabbet_arguments_t* arguments,
+                                      rabbet_tensor_set_t* set) {
   size_t count = 0;
   const char* const* given =
       rabbet_argument_list(arguments, "--inputs", &count);
   for (size_t i = 0; i < count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_inputs_load(set, given[i]));
+    RABBET_RETURN_IF_ERROR(inputs_load(set, given[i]));
   }
   int64_t seed = 0;
   RABBET_RETURN_IF_ERROR(
@@ -222,15 +217,15 @@ static rabbet_status_t rabbet_inputs_prepare(
   uint64_t state = (uint64_t)seed;
   for (size_t io = 0; io < set->count; ++io) {
     if (!set->slots[io].io->is_input || set->slots[io].data) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_slot_random(set, io, &state));
+    RABBET_RETURN_IF_ERROR(slot_random(set, io, &state));
   }
   return rabbet_ok();
 }
 
 // The values of --shapes for a shape input, else the profile's usual ones.
-static rabbet_status_t rabbet_slot_values(rabbet_tensor_set_t* set, size_t io,
-                                          const rabbet_named_dims_t* given,
-                                          size_t given_count) {
+static rabbet_status_t slot_values(rabbet_tensor_set_t* set, size_t io,
+                                   const rabbet_named_dims_t* given,
+                                   size_t given_count) {
   rabbet_slot_t* slot = &set->slots[io];
   const int64_t *low = NULL, *usual = NULL, *high = NULL;
   size_t count = 0;
@@ -264,15 +259,15 @@ rabbet_status_t rabbet_tensor_set_values(rabbet_tensor_set_t* set,
   for (size_t io = 0; io < set->count; ++io)
     if (set->slots[io].io->is_input && set->slots[io].io->is_shape_input &&
         !set->slots[io].is_loaded)
-      RABBET_RETURN_IF_ERROR(rabbet_slot_values(set, io, given, count));
+      RABBET_RETURN_IF_ERROR(slot_values(set, io, given, count));
   return rabbet_ok();
 }
 
 // ---- The set ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_tensor_set_bind(rabbet_tensor_set_t* set) {
-  rabbet_output_allocator_t outputs = {set, rabbet_output_reallocate,
-                                       rabbet_output_notify, true};
+static rabbet_status_t tensor_set_bind(rabbet_tensor_set_t* set) {
+  rabbet_output_allocator_t outputs = {set, output_reallocate, output_notify,
+                                       true};
   for (size_t io = 0; io < set->count; ++io) {
     RABBET_RETURN_IF_ERROR(
         set->slots[io].io->is_input
@@ -300,11 +295,11 @@ rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
   for (size_t i = 0; i < count; ++i) {
     set->slots[i].io = rabbet_engine_io(engine, i);
   }
-  rabbet_status_t status = rabbet_inputs_prepare(arguments, set);
+  rabbet_status_t status = inputs_prepare(arguments, set);
   if (rabbet_is_ok(status))
     status =
         rabbet_tensor_set_values(set, rabbet_argument(arguments, "--shapes"));
-  if (rabbet_is_ok(status)) status = rabbet_tensor_set_bind(set);
+  if (rabbet_is_ok(status)) status = tensor_set_bind(set);
   if (!rabbet_is_ok(status)) {
     rabbet_tensor_set_destroy(set);
     return status;
@@ -324,7 +319,7 @@ void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set) {
 
 rabbet_status_t rabbet_tensor_set_load_raw(rabbet_tensor_set_t* set,
                                            const char* name, const char* path) {
-  rabbet_slot_t* slot = rabbet_slot_find(set, name);
+  rabbet_slot_t* slot = slot_find(set, name);
   rabbet_file_map_t* map = NULL;
   size_t bytes = 0;
   if (!slot || !slot->io->is_input)

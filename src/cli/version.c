@@ -3,8 +3,7 @@
 #include "device/device.h"
 
 // A device as a line, or an object in JSON.
-static void rabbet_version_device(rabbet_strbuf_t* out, const char* name,
-                                  bool json) {
+static void version_device(rabbet_strbuf_t* out, const char* name, bool json) {
   rabbet_device_t* device = NULL;
   rabbet_status_t status =
       rabbet_device_create(name, rabbet_allocator_system(), &device);
@@ -24,7 +23,7 @@ static void rabbet_version_device(rabbet_strbuf_t* out, const char* name,
   rabbet_device_release(device);
 }
 
-static rabbet_status_t rabbet_version_run(const rabbet_arguments_t* arguments) {
+static rabbet_status_t version_run(const rabbet_arguments_t* arguments) {
   static const char* const names[] = {"cpu", "cuda"};
   bool json = rabbet_argument_flag(arguments, "--json");
   rabbet_strbuf_t out;
@@ -37,7 +36,7 @@ static rabbet_status_t rabbet_version_run(const rabbet_arguments_t* arguments) {
     rabbet_strbuf_printf(&out, "rabbet %s\n", rabbet_version());
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
     if (json && i) rabbet_strbuf_printf(&out, ", ");
-    rabbet_version_device(&out, names[i], json);
+    version_device(&out, names[i], json);
   }
   if (json) rabbet_strbuf_printf(&out, "]}\n");
   rabbet_status_t status = rabbet_strbuf_status(&out);
@@ -56,5 +55,5 @@ const rabbet_command_t rabbet_command_version = {
     .summary = "print the version and the devices of this machine",
     .options = version_options,
     .option_count = sizeof(version_options) / sizeof(version_options[0]),
-    .run = rabbet_version_run,
+    .run = version_run,
 };

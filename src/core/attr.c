@@ -20,7 +20,7 @@ const char* rabbet_attr_type_name(rabbet_attr_type_t type) {
   return (size_t)type < count && names[type] ? names[type] : "?";
 }
 
-static size_t rabbet_attr_string_bytes(const char* strings, size_t count) {
+static size_t attr_string_bytes(const char* strings, size_t count) {
   const char* end = strings;
   for (size_t i = 0; i < count; ++i)
     end += strlen(end) + 1;
@@ -41,7 +41,7 @@ size_t rabbet_attr_bytes(const rabbet_attr_t* attr) {
     case RABBET_ATTR_FLOATS:
       return attr->count * 8;
     case RABBET_ATTR_STRINGS:
-      return rabbet_attr_string_bytes(attr->data, attr->count);
+      return attr_string_bytes(attr->data, attr->count);
     case RABBET_ATTR_TENSOR: {
       size_t bits = (size_t)rabbet_dtype_bits(attr->dtype);
       return (attr->count * bits + 7) / 8;

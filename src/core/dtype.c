@@ -16,19 +16,19 @@ static const struct {
 #undef RABBET_DTYPE
 };
 
-static bool rabbet_dtype_known(rabbet_dtype_t dtype) {
+static bool dtype_known(rabbet_dtype_t dtype) {
   return (int)dtype >= 0 && (int)dtype < RABBET_DTYPE_COUNT;
 }
 
 const char* rabbet_dtype_name(rabbet_dtype_t dtype) {
-  return rabbet_dtype_known(dtype) ? rabbet_dtypes[dtype].name : "?";
+  return dtype_known(dtype) ? rabbet_dtypes[dtype].name : "?";
 }
 
 int rabbet_dtype_bits(rabbet_dtype_t dtype) {
-  return rabbet_dtype_known(dtype) ? rabbet_dtypes[dtype].bits : 0;
+  return dtype_known(dtype) ? rabbet_dtypes[dtype].bits : 0;
 }
 
-static const char* rabbet_dtype_suggestion(const void* list, size_t index) {
+static const char* dtype_suggestion(const void* list, size_t index) {
   (void)list;
   return index < RABBET_DTYPE_COUNT
              ? rabbet_dtypes[index].name
@@ -50,6 +50,6 @@ rabbet_status_t rabbet_dtype_parse(const char* text,
   char hint[160];
   return RABBET_STATUS(
       RABBET_STATUS_INVALID_ARGUMENT, "'%s' is not a data type%s", text,
-      rabbet_suggest_print(text, rabbet_dtype_suggestion, NULL,
-                           2 * RABBET_DTYPE_COUNT, hint, sizeof(hint)));
+      rabbet_suggest_print(text, dtype_suggestion, NULL, 2 * RABBET_DTYPE_COUNT,
+                           hint, sizeof(hint)));
 }

@@ -37,8 +37,7 @@ void rabbet_expr_graph_destroy(rabbet_expr_graph_t* graph) {
   rabbet_free(allocator, graph);
 }
 
-static bool rabbet_expr_exists(const rabbet_expr_graph_t* graph,
-                               rabbet_expr_t expr) {
+static bool expr_exists(const rabbet_expr_graph_t* graph, rabbet_expr_t expr) {
   return expr >= 0 && (size_t)expr < graph->nodes.count;
 }
 
@@ -48,7 +47,7 @@ size_t rabbet_expr_node_count(const rabbet_expr_graph_t* graph) {
 
 const rabbet_expr_node_t* rabbet_expr_node(const rabbet_expr_graph_t* graph,
                                            rabbet_expr_t expr) {
-  assert(rabbet_expr_exists(graph, expr));
+  assert(expr_exists(graph, expr));
   return &graph->nodes.data[expr];
 }
 
@@ -64,7 +63,7 @@ const rabbet_symbol_t* rabbet_expr_symbol(const rabbet_expr_graph_t* graph,
 
 bool rabbet_expr_is_constant(const rabbet_expr_graph_t* graph,
                              rabbet_expr_t expr, int64_t* out_value) {
-  assert(rabbet_expr_exists(graph, expr));
+  assert(expr_exists(graph, expr));
   const rabbet_expr_node_t* node = &graph->nodes.data[expr];
   if (node->op != RABBET_EXPR_CONSTANT) return false;
   if (out_value) *out_value = node->value;
@@ -80,31 +79,31 @@ bool rabbet_shape_is_constant(const rabbet_expr_graph_t* graph,
 
 // ---- Interning
 
-static uint64_t rabbet_expr_hash(const rabbet_expr_node_t* node) {
+static uint64_t expr_hash(const rabbet_expr_node_t* node) {
   uint64_t key[3] = {(uint64_t)node->op,
                      (uint64_t)(uint32_t)node->a << 32 | (uint32_t)node->b,
                      (uint64_t)node->value};
   return rabbet_hash64(key, sizeof(key));
 }
 
-static bool rabbet_expr_same(const rabbet_expr_node_t* a,
-                             const rabbet_expr_node_t* b) {
+static bool expr_same(const rabbet_expr_node_t* a,
+                      const rabbet_expr_node_t* b) {
   return a->op == b->op && a->a == b->a && a->b == b->b && a->value == b->value;
 }
 
 // The slot that holds the node, or the empty one where it belongs.
-static uint32_t* rabbet_expr_slot(const rabbet_expr_graph_t* graph,
-                                  const rabbet_expr_node_t* node) {
+static uint32_t* expr_slot(const rabbet_expr_graph_t* graph,
+                           const rabbet_expr_node_t* node) {
   size_t mask = graph->slot_count - 1;
   assert(graph->slot_count > 0 && (graph->slot_count & mask) == 0);
-  size_t slot = (size_t)rabbet_expr_hash(node) & mask;
+  size_t slot = (size_t)expr_hash(node) & mask;
   while (graph->slots[slot] &&
-         !rabbet_expr_same(node, &graph->nodes.data[graph->slots[slot] - 1]))
+         !expr_same(node, &graph->nodes.data[graph->slots[slot] - 1]))
     slot = (slot + 1) & mask;
   return &graph->slots[slot];
 }
 
-static rabbet_status_t rabbet_expr_grow_slots(rabbet_expr_graph_t* graph) {
+static rabbet_status_t expr_grow_slots(rabbet_expr_graph_t* graph) {
   if ((graph->nodes.count + 1) * 2 <= graph->slot_count) return rabbet_ok();
   size_t slot_count =
       graph->slot_count ? graph->slot_count * 2 : RABBET_EXPR_FIRST_SLOTS;
@@ -115,20 +114,20 @@ static rabbet_status_t rabbet_expr_grow_slots(rabbet_expr_graph_t* graph) {
   graph->slots = slots;
   graph->slot_count = slot_count;
   for (size_t i = 0; i < graph->nodes.count; ++i)
-    *rabbet_expr_slot(graph, &graph->nodes.data[i]) = (uint32_t)(i + 1);
+    *expr_slot(graph, &graph->nodes.data[i]) = (uint32_t)(i + 1);
   return rabbet_ok();
 }
 
-static rabbet_interval_t rabbet_expr_range(const rabbet_expr_graph_t* graph,
-                                           const rabbet_expr_node_t* node) {
+static rabbet_interval_t expr_range(const rabbet_expr_graph_t* graph,
+                                    const rabbet_expr_node_t* node) {
   if (node->op == RABBET_EXPR_CONSTANT)
     return (rabbet_interval_t){node->value, node->value};
   if (node->op == RABBET_EXPR_SYMBOL) {
     bool dim = graph->symbols.data[node->a].kind == RABBET_SYMBOL_DIM;
     return (rabbet_interval_t){dim ? 0 : INT64_MIN, INT64_MAX};
   }
-  assert(rabbet_expr_exists(graph, node->a));
-  assert(rabbet_expr_exists(graph, node->b));
+  assert(expr_exists(graph, node->a));
+  assert(expr_exists(graph, node->b));
   return rabbet_interval_apply(node->op, graph->ranges.data[node->a],
                                graph->ranges.data[node->b]);
 }
@@ -137,8 +136,8 @@ rabbet_status_t rabbet_expr_intern(rabbet_expr_graph_t* graph,
                                    rabbet_expr_node_t node,
                                    rabbet_expr_t* out_expr) {
   *out_expr = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_grow_slots(graph));
-  uint32_t* slot = rabbet_expr_slot(graph, &node);
+  RABBET_RETURN_IF_ERROR(expr_grow_slots(graph));
+  uint32_t* slot = expr_slot(graph, &node);
   if (*slot) {
     *out_expr = (rabbet_expr_t)(*slot - 1);
     return rabbet_ok();
@@ -151,7 +150,7 @@ rabbet_status_t rabbet_expr_intern(rabbet_expr_graph_t* graph,
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_RESERVE(graph->allocator, &graph->ranges, 1));
   assert(graph->ranges.count == graph->nodes.count);
-  graph->ranges.data[graph->ranges.count++] = rabbet_expr_range(graph, &node);
+  graph->ranges.data[graph->ranges.count++] = expr_range(graph, &node);
   graph->nodes.data[graph->nodes.count++] = node;
   *slot = (uint32_t)graph->nodes.count;
   *out_expr = (rabbet_expr_t)(graph->nodes.count - 1);
@@ -170,14 +169,14 @@ rabbet_status_t rabbet_expr_constant(rabbet_expr_graph_t* graph, int64_t value,
 
 // ---- Symbols
 
-static rabbet_status_t rabbet_expr_check_symbol(
-    const rabbet_expr_graph_t* graph, const rabbet_symbol_t* symbol) {
+static rabbet_status_t expr_check_symbol(const rabbet_expr_graph_t* graph,
+                                         const rabbet_symbol_t* symbol) {
   if (symbol->kind != RABBET_SYMBOL_DIM && symbol->kind != RABBET_SYMBOL_VALUE)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%d is not a kind of symbol", (int)symbol->kind);
   rabbet_expr_t hints[2] = {symbol->opt, symbol->upper};
   for (int i = 0; i < 2; ++i) {
-    if (hints[i] != RABBET_EXPR_NONE && !rabbet_expr_exists(graph, hints[i]))
+    if (hints[i] != RABBET_EXPR_NONE && !expr_exists(graph, hints[i]))
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "symbol of tensor %d refers to expression %d of %zu",
                            (int)symbol->tensor, (int)hints[i],
@@ -186,9 +185,9 @@ static rabbet_status_t rabbet_expr_check_symbol(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_expr_add_symbol(rabbet_expr_graph_t* graph,
-                                              const rabbet_symbol_t* symbol,
-                                              rabbet_expr_t* out_expr) {
+static rabbet_status_t expr_add_symbol(rabbet_expr_graph_t* graph,
+                                       const rabbet_symbol_t* symbol,
+                                       rabbet_expr_t* out_expr) {
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_RESERVE(graph->allocator, &graph->symbols, 1));
   RABBET_RETURN_IF_ERROR(
@@ -209,9 +208,9 @@ static rabbet_status_t rabbet_expr_add_symbol(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_expr_remember_symbol(rabbet_expr_graph_t* graph,
-                                                   const int32_t key[3],
-                                                   rabbet_expr_t expr) {
+static rabbet_status_t expr_remember_symbol(rabbet_expr_graph_t* graph,
+                                            const int32_t key[3],
+                                            rabbet_expr_t expr) {
   void* value = (void*)(uintptr_t)(expr + 1);
   void* copy = NULL;
   RABBET_RETURN_IF_ERROR(
@@ -228,7 +227,7 @@ rabbet_status_t rabbet_expr_of_symbol(rabbet_expr_graph_t* graph,
                                       const rabbet_symbol_t* symbol,
                                       rabbet_expr_t* out_expr) {
   *out_expr = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_check_symbol(graph, symbol));
+  RABBET_RETURN_IF_ERROR(expr_check_symbol(graph, symbol));
   int32_t key[3] = {(int32_t)symbol->kind, symbol->tensor, symbol->index};
   void* found =
       rabbet_map_get(&graph->symbols_by_key, (const char*)key, sizeof(key));
@@ -242,8 +241,8 @@ rabbet_status_t rabbet_expr_of_symbol(rabbet_expr_graph_t* graph,
                &graph->symbols_by_name, symbol->name) -
            1;
   if (expr == RABBET_EXPR_NONE)
-    RABBET_RETURN_IF_ERROR(rabbet_expr_add_symbol(graph, symbol, &expr));
-  RABBET_RETURN_IF_ERROR(rabbet_expr_remember_symbol(graph, key, expr));
+    RABBET_RETURN_IF_ERROR(expr_add_symbol(graph, symbol, &expr));
+  RABBET_RETURN_IF_ERROR(expr_remember_symbol(graph, key, expr));
   *out_expr = expr;
   return rabbet_ok();
 }
@@ -284,7 +283,7 @@ bool rabbet_expr_fold(rabbet_expr_op_t op, int64_t a, int64_t b, int64_t* out) {
   }
 }
 
-static const char* rabbet_expr_op_text(rabbet_expr_op_t op) {
+static const char* expr_op_text(rabbet_expr_op_t op) {
   static const char* const names[] = {"+",  "*", "max",      "min",    "-",
                                       "==", "<", "floordiv", "ceildiv"};
   assert(op == RABBET_EXPR_BROADCAST ||
@@ -292,8 +291,8 @@ static const char* rabbet_expr_op_text(rabbet_expr_op_t op) {
   return op == RABBET_EXPR_BROADCAST ? "broadcast" : names[op];
 }
 
-static rabbet_status_t rabbet_expr_fold_error(rabbet_expr_op_t op, int64_t a,
-                                              int64_t b) {
+static rabbet_status_t expr_fold_error(rabbet_expr_op_t op, int64_t a,
+                                       int64_t b) {
   if (rabbet_expr_is_division(op) && b == 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "dimension %lld is divided by 0", (long long)a);
@@ -304,25 +303,24 @@ static rabbet_status_t rabbet_expr_fold_error(rabbet_expr_op_t op, int64_t a,
                          (long long)a, (long long)b);
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                        "dimension arithmetic overflows: %lld %s %lld",
-                       (long long)a, rabbet_expr_op_text(op), (long long)b);
+                       (long long)a, expr_op_text(op), (long long)b);
 }
 
-static rabbet_status_t rabbet_expr_check_operands(
-    const rabbet_expr_graph_t* graph, rabbet_expr_op_t op, rabbet_expr_t a,
-    rabbet_expr_t b) {
+static rabbet_status_t expr_check_operands(const rabbet_expr_graph_t* graph,
+                                           rabbet_expr_op_t op, rabbet_expr_t a,
+                                           rabbet_expr_t b) {
   if ((int)op < 0 || (op > RABBET_EXPR_CEIL_DIV && op != RABBET_EXPR_BROADCAST))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%d is not an operation on dimensions", (int)op);
-  if (!rabbet_expr_exists(graph, a) || !rabbet_expr_exists(graph, b))
+  if (!expr_exists(graph, a) || !expr_exists(graph, b))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "operation %s on dimension expressions %d and %d, of "
                          "which there are %zu",
-                         rabbet_expr_op_text(op), (int)a, (int)b,
-                         graph->nodes.count);
+                         expr_op_text(op), (int)a, (int)b, graph->nodes.count);
   return rabbet_ok();
 }
 
-static bool rabbet_expr_commutes(rabbet_expr_op_t op) {
+static bool expr_commutes(rabbet_expr_op_t op) {
   return op == RABBET_EXPR_SUM || op == RABBET_EXPR_PROD ||
          op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN ||
          op == RABBET_EXPR_EQUAL || op == RABBET_EXPR_BROADCAST;
@@ -332,13 +330,12 @@ rabbet_status_t rabbet_expr_binary(rabbet_expr_graph_t* graph,
                                    rabbet_expr_op_t op, rabbet_expr_t a,
                                    rabbet_expr_t b, rabbet_expr_t* out_expr) {
   *out_expr = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_check_operands(graph, op, a, b));
+  RABBET_RETURN_IF_ERROR(expr_check_operands(graph, op, a, b));
   int64_t x = 0, y = 0, folded = 0;
   bool a_constant = rabbet_expr_is_constant(graph, a, &x);
   bool b_constant = rabbet_expr_is_constant(graph, b, &y);
   if (a_constant && b_constant) {
-    if (!rabbet_expr_fold(op, x, y, &folded))
-      return rabbet_expr_fold_error(op, x, y);
+    if (!rabbet_expr_fold(op, x, y, &folded)) return expr_fold_error(op, x, y);
     return rabbet_expr_constant(graph, folded, out_expr);
   }
   if (b_constant && y == 0 && rabbet_expr_is_division(op))
@@ -346,8 +343,7 @@ rabbet_status_t rabbet_expr_binary(rabbet_expr_graph_t* graph,
                          "a dimension expression is divided by 0");
   RABBET_RETURN_IF_ERROR(rabbet_expr_simplify(graph, op, a, b, out_expr));
   if (*out_expr != RABBET_EXPR_NONE) return rabbet_ok();
-  bool swap =
-      rabbet_expr_commutes(op) && (a_constant || (!b_constant && a > b));
+  bool swap = expr_commutes(op) && (a_constant || (!b_constant && a > b));
   rabbet_expr_node_t node = {
       .op = op, .a = swap ? b : a, .b = swap ? a : b, .value = 0};
   return rabbet_expr_intern(graph, node, out_expr);
@@ -362,7 +358,7 @@ rabbet_status_t rabbet_expr_append(rabbet_expr_graph_t* graph,
     added.a = added.b = RABBET_EXPR_NONE;
   } else {
     RABBET_RETURN_IF_ERROR(
-        rabbet_expr_check_operands(graph, node->op, node->a, node->b));
+        expr_check_operands(graph, node->op, node->a, node->b));
     added.value = 0;
   }
   rabbet_expr_t next = (rabbet_expr_t)graph->nodes.count;

@@ -6,8 +6,9 @@
 #include "core/expr_graph.h"
 
 // The failure of node `n`, whose operands have values.
-static rabbet_status_t rabbet_expr_evaluate_error(
-    const rabbet_expr_graph_t* graph, rabbet_expr_t n, const int64_t* values) {
+static rabbet_status_t expr_evaluate_error(const rabbet_expr_graph_t* graph,
+                                           rabbet_expr_t n,
+                                           const int64_t* values) {
   const rabbet_expr_node_t* node = &graph->nodes.data[n];
   bool by_zero = rabbet_expr_is_division(node->op) && values[node->b] == 0;
   char* text = NULL;
@@ -52,7 +53,7 @@ rabbet_status_t rabbet_expr_evaluate(const rabbet_expr_graph_t* graph,
       valid[i] = ok;
       if (!ok) values[i] = 0;
     } else if (!ok) {
-      return rabbet_expr_evaluate_error(graph, expr, values);
+      return expr_evaluate_error(graph, expr, values);
     }
   }
   return rabbet_ok();
@@ -62,21 +63,19 @@ rabbet_status_t rabbet_expr_evaluate(const rabbet_expr_graph_t* graph,
 
 __extension__ typedef __int128 rabbet_wide_t;
 
-static int64_t rabbet_wide_clamp(rabbet_wide_t value) {
+static int64_t wide_clamp(rabbet_wide_t value) {
   if (value < INT64_MIN) return INT64_MIN;
   if (value > INT64_MAX) return INT64_MAX;
   return (int64_t)value;
 }
 
-static void rabbet_interval_include(rabbet_interval_t* interval,
-                                    rabbet_wide_t value) {
-  int64_t clamped = rabbet_wide_clamp(value);
+static void interval_include(rabbet_interval_t* interval, rabbet_wide_t value) {
+  int64_t clamped = wide_clamp(value);
   interval->low = rabbet_min_i64(interval->low, clamped);
   interval->high = rabbet_max_i64(interval->high, clamped);
 }
 
-static rabbet_wide_t rabbet_wide_divide(rabbet_expr_op_t op, int64_t a,
-                                        int64_t b) {
+static rabbet_wide_t wide_divide(rabbet_expr_op_t op, int64_t a, int64_t b) {
   assert(b != 0);
   rabbet_wide_t quotient = (rabbet_wide_t)a / b;
   if ((rabbet_wide_t)a % b == 0) return quotient;
@@ -87,9 +86,9 @@ static rabbet_wide_t rabbet_wide_divide(rabbet_expr_op_t op, int64_t a,
 
 // Both divisions are monotone in each operand while the divisor keeps its
 // sign, so that corners suffice for either sign. Dividing by 0 has no value.
-static rabbet_interval_t rabbet_interval_divide(rabbet_expr_op_t op,
-                                                rabbet_interval_t a,
-                                                rabbet_interval_t b) {
+static rabbet_interval_t interval_divide(rabbet_expr_op_t op,
+                                         rabbet_interval_t a,
+                                         rabbet_interval_t b) {
   rabbet_interval_t result = {INT64_MAX, INT64_MIN};
   rabbet_interval_t parts[2] = {{b.low, rabbet_min_i64(b.high, -1)},
                                 {rabbet_max_i64(b.low, 1), b.high}};
@@ -97,10 +96,8 @@ static rabbet_interval_t rabbet_interval_divide(rabbet_expr_op_t op,
     if (parts[i].low > parts[i].high) continue;
     int64_t divisors[2] = {parts[i].low, parts[i].high};
     for (int k = 0; k < 2; ++k) {
-      rabbet_interval_include(&result,
-                              rabbet_wide_divide(op, a.low, divisors[k]));
-      rabbet_interval_include(&result,
-                              rabbet_wide_divide(op, a.high, divisors[k]));
+      interval_include(&result, wide_divide(op, a.low, divisors[k]));
+      interval_include(&result, wide_divide(op, a.high, divisors[k]));
     }
   }
   if (result.low > result.high)
@@ -108,20 +105,19 @@ static rabbet_interval_t rabbet_interval_divide(rabbet_expr_op_t op,
   return result;
 }
 
-static rabbet_interval_t rabbet_interval_multiply(rabbet_interval_t a,
-                                                  rabbet_interval_t b) {
+static rabbet_interval_t interval_multiply(rabbet_interval_t a,
+                                           rabbet_interval_t b) {
   rabbet_interval_t result = {INT64_MAX, INT64_MIN};
-  rabbet_interval_include(&result, (rabbet_wide_t)a.low * b.low);
-  rabbet_interval_include(&result, (rabbet_wide_t)a.low * b.high);
-  rabbet_interval_include(&result, (rabbet_wide_t)a.high * b.low);
-  rabbet_interval_include(&result, (rabbet_wide_t)a.high * b.high);
+  interval_include(&result, (rabbet_wide_t)a.low * b.low);
+  interval_include(&result, (rabbet_wide_t)a.low * b.high);
+  interval_include(&result, (rabbet_wide_t)a.high * b.low);
+  interval_include(&result, (rabbet_wide_t)a.high * b.high);
   return result;
 }
 
 // From the smallest difference and the largest.
-static rabbet_interval_t rabbet_interval_wide(rabbet_wide_t low,
-                                              rabbet_wide_t high) {
-  return (rabbet_interval_t){rabbet_wide_clamp(low), rabbet_wide_clamp(high)};
+static rabbet_interval_t interval_wide(rabbet_wide_t low, rabbet_wide_t high) {
+  return (rabbet_interval_t){wide_clamp(low), wide_clamp(high)};
 }
 
 rabbet_interval_t rabbet_interval_apply(rabbet_expr_op_t op,
@@ -132,40 +128,41 @@ rabbet_interval_t rabbet_interval_apply(rabbet_expr_op_t op,
   bool single = a.low == a.high && b.low == b.high;
   switch (op) {
     case RABBET_EXPR_SUM:
-      return rabbet_interval_wide((rabbet_wide_t)a.low + b.low,
-                                  (rabbet_wide_t)a.high + b.high);
+      return interval_wide((rabbet_wide_t)a.low + b.low,
+                           (rabbet_wide_t)a.high + b.high);
     case RABBET_EXPR_SUB:
-      return rabbet_interval_wide((rabbet_wide_t)a.low - b.high,
-                                  (rabbet_wide_t)a.high - b.low);
+      return interval_wide((rabbet_wide_t)a.low - b.high,
+                           (rabbet_wide_t)a.high - b.low);
     case RABBET_EXPR_PROD:
-      return rabbet_interval_multiply(a, b);
+      return interval_multiply(a, b);
     case RABBET_EXPR_MAX:
-      return rabbet_interval_wide(rabbet_max_i64(a.low, b.low),
-                                  rabbet_max_i64(a.high, b.high));
+      return interval_wide(rabbet_max_i64(a.low, b.low),
+                           rabbet_max_i64(a.high, b.high));
     case RABBET_EXPR_MIN:
-      return rabbet_interval_wide(rabbet_min_i64(a.low, b.low),
-                                  rabbet_min_i64(a.high, b.high));
+      return interval_wide(rabbet_min_i64(a.low, b.low),
+                           rabbet_min_i64(a.high, b.high));
     case RABBET_EXPR_BROADCAST: {
       // From 1 on it is the larger one.
       bool positive = a.low >= 1 && b.low >= 1;
-      return rabbet_interval_wide(positive ? rabbet_max_i64(a.low, b.low)
-                                           : rabbet_min_i64(a.low, b.low),
-                                  rabbet_max_i64(a.high, b.high));
+      return interval_wide(positive ? rabbet_max_i64(a.low, b.low)
+                                    : rabbet_min_i64(a.low, b.low),
+                           rabbet_max_i64(a.high, b.high));
     }
     case RABBET_EXPR_EQUAL:
-      return rabbet_interval_wide(single && !disjoint, !disjoint);
+      return interval_wide(single && !disjoint, !disjoint);
     case RABBET_EXPR_LESS:
-      return rabbet_interval_wide(a.high < b.low, a.low < b.high);
+      return interval_wide(a.high < b.low, a.low < b.high);
     case RABBET_EXPR_FLOOR_DIV:
     case RABBET_EXPR_CEIL_DIV:
-      return rabbet_interval_divide(op, a, b);
+      return interval_divide(op, a, b);
     default:
-      return rabbet_interval_wide(INT64_MIN, INT64_MAX);
+      return interval_wide(INT64_MIN, INT64_MAX);
   }
 }
 
-static rabbet_status_t rabbet_expr_check_bounds(
-    const rabbet_expr_graph_t* graph, const int64_t* low, const int64_t* high) {
+static rabbet_status_t expr_check_bounds(const rabbet_expr_graph_t* graph,
+                                         const int64_t* low,
+                                         const int64_t* high) {
   for (size_t i = 0; i < graph->symbols.count; ++i) {
     if (low[i] <= high[i]) continue;
     const rabbet_symbol_t* symbol = &graph->symbols.data[i];
@@ -183,8 +180,7 @@ rabbet_status_t rabbet_expr_bounds(const rabbet_expr_graph_t* graph,
                                    const int64_t* symbol_low,
                                    const int64_t* symbol_high, int64_t* low,
                                    int64_t* high) {
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_check_bounds(graph, symbol_low, symbol_high));
+  RABBET_RETURN_IF_ERROR(expr_check_bounds(graph, symbol_low, symbol_high));
   for (size_t i = 0; i < graph->nodes.count; ++i) {
     const rabbet_expr_node_t* node = &graph->nodes.data[i];
     rabbet_interval_t result;
@@ -207,8 +203,8 @@ rabbet_status_t rabbet_expr_bounds(const rabbet_expr_graph_t* graph,
 
 #define RABBET_EXPR_PRINT_MOST 2000
 
-static void rabbet_expr_print_symbol(const rabbet_symbol_t* symbol,
-                                     rabbet_strbuf_t* text) {
+static void expr_print_symbol(const rabbet_symbol_t* symbol,
+                              rabbet_strbuf_t* text) {
   if (symbol->name) {
     rabbet_strbuf_printf(text, "%s", symbol->name);
   } else {
@@ -221,8 +217,8 @@ static void rabbet_expr_print_symbol(const rabbet_symbol_t* symbol,
 
 // Every level writes before it goes deeper, so that the limit on the text
 // bounds the depth too, and a graph with much sharing stays printable.
-static void rabbet_expr_print_node(const rabbet_expr_graph_t* graph,
-                                   rabbet_expr_t expr, rabbet_strbuf_t* text) {
+static void expr_print_node(const rabbet_expr_graph_t* graph,
+                            rabbet_expr_t expr, rabbet_strbuf_t* text) {
   static const struct {
     const char *before, *between;
   } forms[] = {
@@ -244,12 +240,12 @@ static void rabbet_expr_print_node(const rabbet_expr_graph_t* graph,
   } else if (node->op == RABBET_EXPR_CONSTANT) {
     rabbet_strbuf_printf(text, "%lld", (long long)node->value);
   } else if (node->op == RABBET_EXPR_SYMBOL) {
-    rabbet_expr_print_symbol(&graph->symbols.data[node->a], text);
+    expr_print_symbol(&graph->symbols.data[node->a], text);
   } else {
     rabbet_strbuf_printf(text, "%s", forms[node->op].before);
-    rabbet_expr_print_node(graph, node->a, text);
+    expr_print_node(graph, node->a, text);
     rabbet_strbuf_printf(text, "%s", forms[node->op].between);
-    rabbet_expr_print_node(graph, node->b, text);
+    expr_print_node(graph, node->b, text);
     rabbet_strbuf_append(text, ")", 1);
   }
 }
@@ -261,7 +257,7 @@ rabbet_status_t rabbet_expr_print(const rabbet_expr_graph_t* graph,
   *out_text = NULL;
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(allocator, &text);
-  rabbet_expr_print_node(graph, expr, &text);
+  expr_print_node(graph, expr, &text);
   rabbet_status_t status = rabbet_strbuf_status(&text);
   if (rabbet_is_ok(status)) {
     *out_text = text.data;  // freed like any block of the allocator

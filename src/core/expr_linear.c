@@ -4,8 +4,8 @@
 
 #include "base/math.h"
 
-static rabbet_expr_node_t rabbet_node_of(const rabbet_expr_graph_t* graph,
-                                         rabbet_expr_t expr) {
+static rabbet_expr_node_t node_of(const rabbet_expr_graph_t* graph,
+                                  rabbet_expr_t expr) {
   assert(expr >= 0 && (size_t)expr < graph->nodes.count);
   return graph->nodes.data[expr];
 }
@@ -52,27 +52,26 @@ bool rabbet_linear_add_term(rabbet_linear_t* sum, int64_t factor,
 }
 
 // Adds scale * expr. `budget` bounds the nodes visited, and so the depth.
-static bool rabbet_linear_add(const rabbet_expr_graph_t* graph,
-                              rabbet_expr_t expr, int64_t scale, int* budget,
-                              rabbet_linear_t* sum) {
+static bool linear_add(const rabbet_expr_graph_t* graph, rabbet_expr_t expr,
+                       int64_t scale, int* budget, rabbet_linear_t* sum) {
   if (--*budget < 0) return false;
-  rabbet_expr_node_t node = rabbet_node_of(graph, expr);
+  rabbet_expr_node_t node = node_of(graph, expr);
   int64_t value = 0;
   switch (node.op) {
     case RABBET_EXPR_CONSTANT:
       return rabbet_checked_mul(node.value, scale, &value) &&
              rabbet_linear_add_constant(sum, value);
     case RABBET_EXPR_SUM:
-      return rabbet_linear_add(graph, node.a, scale, budget, sum) &&
-             rabbet_linear_add(graph, node.b, scale, budget, sum);
+      return linear_add(graph, node.a, scale, budget, sum) &&
+             linear_add(graph, node.b, scale, budget, sum);
     case RABBET_EXPR_SUB:
       return rabbet_checked_sub(0, scale, &value) &&
-             rabbet_linear_add(graph, node.a, scale, budget, sum) &&
-             rabbet_linear_add(graph, node.b, value, budget, sum);
+             linear_add(graph, node.a, scale, budget, sum) &&
+             linear_add(graph, node.b, value, budget, sum);
     case RABBET_EXPR_PROD:
       if (rabbet_expr_is_constant(graph, node.b, &value))
         return rabbet_checked_mul(value, scale, &value) &&
-               rabbet_linear_add(graph, node.a, value, budget, sum);
+               linear_add(graph, node.a, value, budget, sum);
       break;
     default:
       break;
@@ -84,7 +83,7 @@ rabbet_linear_t rabbet_linear_of(const rabbet_expr_graph_t* graph,
                                  rabbet_expr_t expr) {
   rabbet_linear_t sum = {0};
   int budget = RABBET_VISIT_MAX;
-  if (rabbet_linear_add(graph, expr, 1, &budget, &sum)) return sum;
+  if (linear_add(graph, expr, 1, &budget, &sum)) return sum;
   return (rabbet_linear_t){.count = 1, .terms = {{1, expr}}};
 }
 
@@ -141,7 +140,7 @@ bool rabbet_linear_is_term(const rabbet_linear_t* sum) {
 
 __extension__ typedef __int128 rabbet_wide_t;
 
-static int64_t rabbet_wide_sign(rabbet_wide_t value) {
+static int64_t wide_sign(rabbet_wide_t value) {
   return (value > 0) - (value < 0);
 }
 
@@ -159,7 +158,7 @@ rabbet_interval_t rabbet_linear_sign(const rabbet_expr_graph_t* graph,
     low += (rabbet_wide_t)factor * (factor > 0 ? range.low : range.high);
     high += (rabbet_wide_t)factor * (factor > 0 ? range.high : range.low);
   }
-  return (rabbet_interval_t){rabbet_wide_sign(low), rabbet_wide_sign(high)};
+  return (rabbet_interval_t){wide_sign(low), wide_sign(high)};
 }
 
 // ---- From sums to nodes
@@ -186,9 +185,8 @@ rabbet_status_t rabbet_linear_build_term(rabbet_expr_graph_t* graph,
 }
 
 // *sum += factor * product, where *sum may be NONE for nothing yet.
-static rabbet_status_t rabbet_build_add(rabbet_expr_graph_t* graph,
-                                        int64_t factor, rabbet_expr_t product,
-                                        rabbet_expr_t* sum) {
+static rabbet_status_t build_add(rabbet_expr_graph_t* graph, int64_t factor,
+                                 rabbet_expr_t product, rabbet_expr_t* sum) {
   bool subtract = *sum != RABBET_EXPR_NONE && factor < 0 && factor != INT64_MIN;
   rabbet_expr_t term = RABBET_EXPR_NONE;
   RABBET_RETURN_IF_ERROR(rabbet_linear_build_term(
@@ -212,8 +210,8 @@ rabbet_status_t rabbet_linear_build(rabbet_expr_graph_t* graph,
     assert(sum->terms[i].factor != 0);
     assert(i == 0 || sum->terms[i - 1].product < sum->terms[i].product);
     if (sum->terms[i].factor > 0)
-      RABBET_RETURN_IF_ERROR(rabbet_build_add(graph, sum->terms[i].factor,
-                                              sum->terms[i].product, &built));
+      RABBET_RETURN_IF_ERROR(build_add(graph, sum->terms[i].factor,
+                                       sum->terms[i].product, &built));
   }
   if (built == RABBET_EXPR_NONE && (constant != 0 || sum->count == 0)) {
     RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, constant, &built));
@@ -221,12 +219,12 @@ rabbet_status_t rabbet_linear_build(rabbet_expr_graph_t* graph,
   }
   for (int i = 0; i < sum->count; ++i) {
     if (sum->terms[i].factor < 0)
-      RABBET_RETURN_IF_ERROR(rabbet_build_add(graph, sum->terms[i].factor,
-                                              sum->terms[i].product, &built));
+      RABBET_RETURN_IF_ERROR(build_add(graph, sum->terms[i].factor,
+                                       sum->terms[i].product, &built));
   }
   if (constant != 0)
     RABBET_RETURN_IF_ERROR(
-        rabbet_build_add(graph, constant, RABBET_EXPR_NONE, &built));
+        build_add(graph, constant, RABBET_EXPR_NONE, &built));
   *out_expr = built;
   return rabbet_ok();
 }
@@ -251,7 +249,7 @@ rabbet_status_t rabbet_linear_build_atoms(rabbet_expr_graph_t* graph,
 
 bool rabbet_atoms_add(const rabbet_expr_graph_t* graph, rabbet_expr_op_t op,
                       rabbet_expr_t expr, bool unique, rabbet_atoms_t* atoms) {
-  rabbet_expr_node_t node = rabbet_node_of(graph, expr);
+  rabbet_expr_node_t node = node_of(graph, expr);
   if (atoms->visited++ == RABBET_VISIT_MAX) return false;
   if (node.op == op)
     return rabbet_atoms_add(graph, op, node.b, unique, atoms) &&

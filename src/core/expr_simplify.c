@@ -7,9 +7,9 @@
 
 // A sum as factor * product: its only term, or the whole sum as one atom,
 // divided by the common factors of its terms.
-static rabbet_status_t rabbet_term_of(rabbet_expr_graph_t* graph,
-                                      const rabbet_linear_t* sum,
-                                      rabbet_term_t* out_term) {
+static rabbet_status_t term_of(rabbet_expr_graph_t* graph,
+                               const rabbet_linear_t* sum,
+                               rabbet_term_t* out_term) {
   if (rabbet_linear_is_term(sum)) {
     *out_term = sum->terms[0];
     return rabbet_ok();
@@ -20,10 +20,9 @@ static rabbet_status_t rabbet_term_of(rabbet_expr_graph_t* graph,
   return rabbet_linear_build(graph, &primitive, &out_term->product);
 }
 
-static rabbet_status_t rabbet_simplify_product(rabbet_expr_graph_t* graph,
-                                               rabbet_linear_t* a,
-                                               rabbet_linear_t* b,
-                                               rabbet_expr_t* out_expr) {
+static rabbet_status_t simplify_product(rabbet_expr_graph_t* graph,
+                                        rabbet_linear_t* a, rabbet_linear_t* b,
+                                        rabbet_expr_t* out_expr) {
   if (a->count == 0 || b->count == 0) {
     rabbet_linear_t* sum = a->count == 0 ? b : a;
     int64_t factor = a->count == 0 ? a->constant : b->constant;
@@ -31,8 +30,8 @@ static rabbet_status_t rabbet_simplify_product(rabbet_expr_graph_t* graph,
     return rabbet_linear_build(graph, sum, out_expr);
   }
   rabbet_term_t x, y, product;
-  RABBET_RETURN_IF_ERROR(rabbet_term_of(graph, a, &x));
-  RABBET_RETURN_IF_ERROR(rabbet_term_of(graph, b, &y));
+  RABBET_RETURN_IF_ERROR(term_of(graph, a, &x));
+  RABBET_RETURN_IF_ERROR(term_of(graph, b, &y));
   rabbet_atoms_t atoms = rabbet_atoms_of(graph, x.product);
   if (!rabbet_checked_mul(x.factor, y.factor, &product.factor) ||
       !rabbet_atoms_add(graph, RABBET_EXPR_PROD, y.product, false, &atoms))
@@ -47,8 +46,8 @@ static rabbet_status_t rabbet_simplify_product(rabbet_expr_graph_t* graph,
 
 // floor((x + rest) / divisor) where x = floor(y / d): floor((y + rest*d) /
 // (d * divisor)). False where `sum` is not of this kind.
-static bool rabbet_unnest_division(const rabbet_expr_graph_t* graph,
-                                   rabbet_linear_t* sum, int64_t* divisor) {
+static bool unnest_division(const rabbet_expr_graph_t* graph,
+                            rabbet_linear_t* sum, int64_t* divisor) {
   int64_t inner = 0, shift = 0, product = 0;
   if (sum->count != 1 || sum->terms[0].factor != 1) return false;
   rabbet_expr_node_t node = *rabbet_expr_node(graph, sum->terms[0].product);
@@ -66,8 +65,8 @@ static bool rabbet_unnest_division(const rabbet_expr_graph_t* graph,
 
 // Moves the multiples of `divisor` > 0 from `sum` to `whole`, divided by it and
 // times `sign`.
-static bool rabbet_extract_multiples(rabbet_linear_t* sum, int64_t divisor,
-                                     int64_t sign, rabbet_linear_t* whole) {
+static bool extract_multiples(rabbet_linear_t* sum, int64_t divisor,
+                              int64_t sign, rabbet_linear_t* whole) {
   int64_t quotient = rabbet_floordiv(sum->constant, divisor);
   rabbet_linear_t moved = {.constant = quotient};
   rabbet_linear_t rest = {.constant = sum->constant - quotient * divisor};
@@ -87,7 +86,7 @@ static bool rabbet_extract_multiples(rabbet_linear_t* sum, int64_t divisor,
 // The greatest divisor of the terms' factors and `divisor`, taken out of both.
 // The constant, which is in [0, divisor), may be rounded down: it cannot lift
 // the sum over a multiple.
-static void rabbet_reduce_fraction(rabbet_linear_t* sum, int64_t* divisor) {
+static void reduce_fraction(rabbet_linear_t* sum, int64_t* divisor) {
   int64_t common = *divisor;
   for (int i = 0; i < sum->count; ++i)
     common = rabbet_gcd(common, sum->terms[i].factor);
@@ -97,8 +96,8 @@ static void rabbet_reduce_fraction(rabbet_linear_t* sum, int64_t* divisor) {
 
 // floor((r - a) / c) as -floor((a + c - 1 - r) / c), so that the first factor
 // is positive: -(-x // c) is the usual way to write ceil(x / c).
-static bool rabbet_flip_fraction(rabbet_linear_t* sum, int64_t divisor,
-                                 int64_t* sign) {
+static bool flip_fraction(rabbet_linear_t* sum, int64_t divisor,
+                          int64_t* sign) {
   if (sum->terms[0].factor > 0) return true;
   *sign = -*sign;
   return rabbet_linear_scale(sum, -1) &&
@@ -106,22 +105,20 @@ static bool rabbet_flip_fraction(rabbet_linear_t* sum, int64_t divisor,
 }
 
 // whole + sign * floor(sum / divisor) is the quotient throughout.
-static rabbet_status_t rabbet_floor_by_constant(rabbet_expr_graph_t* graph,
-                                                rabbet_linear_t sum,
-                                                int64_t divisor,
-                                                rabbet_expr_t* out_expr) {
+static rabbet_status_t floor_by_constant(rabbet_expr_graph_t* graph,
+                                         rabbet_linear_t sum, int64_t divisor,
+                                         rabbet_expr_t* out_expr) {
   rabbet_linear_t whole = {0};
   int64_t sign = 1;
   if (divisor < 0 && (divisor == INT64_MIN || !rabbet_linear_scale(&sum, -1)))
     return rabbet_ok();
   divisor = divisor < 0 ? -divisor : divisor;
   do {
-    if (!rabbet_extract_multiples(&sum, divisor, sign, &whole))
-      return rabbet_ok();
+    if (!extract_multiples(&sum, divisor, sign, &whole)) return rabbet_ok();
     if (sum.count == 0) return rabbet_linear_build(graph, &whole, out_expr);
-    rabbet_reduce_fraction(&sum, &divisor);
-    if (!rabbet_flip_fraction(&sum, divisor, &sign)) return rabbet_ok();
-  } while (rabbet_unnest_division(graph, &sum, &divisor));
+    reduce_fraction(&sum, &divisor);
+    if (!flip_fraction(&sum, divisor, &sign)) return rabbet_ok();
+  } while (unnest_division(graph, &sum, &divisor));
   rabbet_expr_t dividend, by, quotient;
   RABBET_RETURN_IF_ERROR(rabbet_linear_build(graph, &sum, &dividend));
   RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, divisor, &by));
@@ -131,26 +128,24 @@ static rabbet_status_t rabbet_floor_by_constant(rabbet_expr_graph_t* graph,
   return rabbet_linear_build(graph, &whole, out_expr);
 }
 
-static rabbet_status_t rabbet_divide_by_constant(rabbet_expr_graph_t* graph,
-                                                 rabbet_expr_op_t op,
-                                                 rabbet_linear_t sum,
-                                                 int64_t divisor,
-                                                 rabbet_expr_t* out_expr) {
+static rabbet_status_t divide_by_constant(rabbet_expr_graph_t* graph,
+                                          rabbet_expr_op_t op,
+                                          rabbet_linear_t sum, int64_t divisor,
+                                          rabbet_expr_t* out_expr) {
   if (op == RABBET_EXPR_FLOOR_DIV)
-    return rabbet_floor_by_constant(graph, sum, divisor, out_expr);
+    return floor_by_constant(graph, sum, divisor, out_expr);
   // ceil(a/c) is floor((a + c - 1)/c) for c > 0, and ceil(-a/-c) for c < 0.
   if (divisor < 0 && (divisor == INT64_MIN || !rabbet_linear_scale(&sum, -1)))
     return rabbet_ok();
   divisor = divisor < 0 ? -divisor : divisor;
   if (!rabbet_linear_add_constant(&sum, divisor - 1)) return rabbet_ok();
-  return rabbet_floor_by_constant(graph, sum, divisor, out_expr);
+  return floor_by_constant(graph, sum, divisor, out_expr);
 }
 
 // Takes `atom` out of every term, if it is in all of them.
-static rabbet_status_t rabbet_linear_cancel(rabbet_expr_graph_t* graph,
-                                            rabbet_linear_t* sum,
-                                            rabbet_expr_t atom,
-                                            bool* out_cancelled) {
+static rabbet_status_t linear_cancel(rabbet_expr_graph_t* graph,
+                                     rabbet_linear_t* sum, rabbet_expr_t atom,
+                                     bool* out_cancelled) {
   *out_cancelled = false;
   if (sum->constant != 0) return rabbet_ok();
   rabbet_atoms_t rest[RABBET_LINEAR_MAX_TERMS];
@@ -172,15 +167,15 @@ static rabbet_status_t rabbet_linear_cancel(rabbet_expr_graph_t* graph,
 }
 
 // Cancels the common factors of `sum` and of the term that divides it.
-static rabbet_status_t rabbet_cancel_fraction(rabbet_expr_graph_t* graph,
-                                              rabbet_linear_t* sum,
-                                              rabbet_term_t* divisor) {
+static rabbet_status_t cancel_fraction(rabbet_expr_graph_t* graph,
+                                       rabbet_linear_t* sum,
+                                       rabbet_term_t* divisor) {
   rabbet_atoms_t atoms = rabbet_atoms_of(graph, divisor->product);
   rabbet_atoms_t left = {0};
   for (int i = 0; i < atoms.count; ++i) {
     bool cancelled = false;
     RABBET_RETURN_IF_ERROR(
-        rabbet_linear_cancel(graph, sum, atoms.data[i], &cancelled));
+        linear_cancel(graph, sum, atoms.data[i], &cancelled));
     if (!cancelled) left.data[left.count++] = atoms.data[i];
   }
   RABBET_RETURN_IF_ERROR(
@@ -198,13 +193,12 @@ static rabbet_status_t rabbet_cancel_fraction(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_simplify_division(rabbet_expr_graph_t* graph,
-                                                rabbet_expr_op_t op,
-                                                rabbet_linear_t* a,
-                                                rabbet_linear_t* b,
-                                                rabbet_expr_t* out_expr) {
+static rabbet_status_t simplify_division(rabbet_expr_graph_t* graph,
+                                         rabbet_expr_op_t op,
+                                         rabbet_linear_t* a, rabbet_linear_t* b,
+                                         rabbet_expr_t* out_expr) {
   if (b->count == 0)
-    return rabbet_divide_by_constant(graph, op, *a, b->constant, out_expr);
+    return divide_by_constant(graph, op, *a, b->constant, out_expr);
   if (a->count == 0 && a->constant == 0)
     return rabbet_expr_constant(graph, 0, out_expr);
   // Multiples of one sum.
@@ -218,10 +212,10 @@ static rabbet_status_t rabbet_simplify_division(rabbet_expr_graph_t* graph,
       rabbet_expr_fold(op, x_content, y_content, &quotient))
     return rabbet_expr_constant(graph, quotient, out_expr);
   rabbet_term_t divisor;
-  RABBET_RETURN_IF_ERROR(rabbet_term_of(graph, b, &divisor));
-  RABBET_RETURN_IF_ERROR(rabbet_cancel_fraction(graph, a, &divisor));
+  RABBET_RETURN_IF_ERROR(term_of(graph, b, &divisor));
+  RABBET_RETURN_IF_ERROR(cancel_fraction(graph, a, &divisor));
   if (divisor.product == RABBET_EXPR_NONE)
-    return rabbet_divide_by_constant(graph, op, *a, divisor.factor, out_expr);
+    return divide_by_constant(graph, op, *a, divisor.factor, out_expr);
   rabbet_expr_t dividend, by;
   RABBET_RETURN_IF_ERROR(rabbet_linear_build(graph, a, &dividend));
   RABBET_RETURN_IF_ERROR(
@@ -231,21 +225,21 @@ static rabbet_status_t rabbet_simplify_division(rabbet_expr_graph_t* graph,
 
 // ---- Comparisons, minimum and maximum
 
-static rabbet_interval_t rabbet_difference_sign(
-    const rabbet_expr_graph_t* graph, const rabbet_linear_t* a,
-    const rabbet_linear_t* b) {
+static rabbet_interval_t difference_sign(const rabbet_expr_graph_t* graph,
+                                         const rabbet_linear_t* a,
+                                         const rabbet_linear_t* b) {
   rabbet_linear_t difference = *a;
   if (!rabbet_linear_add_scaled(&difference, -1, b))
     return (rabbet_interval_t){-1, 1};
   return rabbet_linear_sign(graph, &difference);
 }
 
-static rabbet_status_t rabbet_simplify_comparison(rabbet_expr_graph_t* graph,
-                                                  rabbet_expr_op_t op,
-                                                  const rabbet_linear_t* a,
-                                                  const rabbet_linear_t* b,
-                                                  rabbet_expr_t* out_expr) {
-  rabbet_interval_t sign = rabbet_difference_sign(graph, a, b);
+static rabbet_status_t simplify_comparison(rabbet_expr_graph_t* graph,
+                                           rabbet_expr_op_t op,
+                                           const rabbet_linear_t* a,
+                                           const rabbet_linear_t* b,
+                                           rabbet_expr_t* out_expr) {
+  rabbet_interval_t sign = difference_sign(graph, a, b);
   rabbet_interval_t zero = {0, 0};
   rabbet_interval_t result = rabbet_interval_apply(op, sign, zero);
   if (result.low != result.high) return rabbet_ok();
@@ -253,19 +247,19 @@ static rabbet_status_t rabbet_simplify_comparison(rabbet_expr_graph_t* graph,
 }
 
 // Whether operand i never decides, since operand j is never on the other side.
-static bool rabbet_extreme_dominated(const rabbet_expr_graph_t* graph,
-                                     rabbet_expr_op_t op, rabbet_expr_t i,
-                                     rabbet_expr_t j) {
+static bool extreme_dominated(const rabbet_expr_graph_t* graph,
+                              rabbet_expr_op_t op, rabbet_expr_t i,
+                              rabbet_expr_t j) {
   rabbet_linear_t a = rabbet_linear_of(graph, i);
   rabbet_linear_t b = rabbet_linear_of(graph, j);
-  rabbet_interval_t sign = rabbet_difference_sign(graph, &a, &b);
+  rabbet_interval_t sign = difference_sign(graph, &a, &b);
   return op == RABBET_EXPR_MAX ? sign.high <= 0 : sign.low >= 0;
 }
 
-static rabbet_status_t rabbet_simplify_extreme(rabbet_expr_graph_t* graph,
-                                               rabbet_expr_op_t op,
-                                               rabbet_expr_t a, rabbet_expr_t b,
-                                               rabbet_expr_t* out_expr) {
+static rabbet_status_t simplify_extreme(rabbet_expr_graph_t* graph,
+                                        rabbet_expr_op_t op, rabbet_expr_t a,
+                                        rabbet_expr_t b,
+                                        rabbet_expr_t* out_expr) {
   rabbet_atoms_t all = {0};
   if (!rabbet_atoms_add(graph, op, a, true, &all) ||
       !rabbet_atoms_add(graph, op, b, true, &all))
@@ -274,9 +268,8 @@ static rabbet_status_t rabbet_simplify_extreme(rabbet_expr_graph_t* graph,
   for (int i = 0; i < all.count; ++i) {
     bool dominated = false;
     for (int j = 0; j < kept.count && !dominated; ++j)
-      dominated =
-          kept.data[j] != all.data[i] &&
-          rabbet_extreme_dominated(graph, op, all.data[i], kept.data[j]);
+      dominated = kept.data[j] != all.data[i] &&
+                  extreme_dominated(graph, op, all.data[i], kept.data[j]);
     if (dominated) rabbet_atoms_remove(&kept, all.data[i]);
   }
   *out_expr = kept.data[0];
@@ -288,10 +281,9 @@ static rabbet_status_t rabbet_simplify_extreme(rabbet_expr_graph_t* graph,
 
 // An operand 1 has no effect. Beside another constant, all other operands must
 // be equal to it or 1.
-static rabbet_status_t rabbet_simplify_broadcast(rabbet_expr_graph_t* graph,
-                                                 rabbet_expr_t a,
-                                                 rabbet_expr_t b,
-                                                 rabbet_expr_t* out_expr) {
+static rabbet_status_t simplify_broadcast(rabbet_expr_graph_t* graph,
+                                          rabbet_expr_t a, rabbet_expr_t b,
+                                          rabbet_expr_t* out_expr) {
   const rabbet_expr_op_t op = RABBET_EXPR_BROADCAST;
   rabbet_atoms_t all = {0};
   rabbet_expr_t result = RABBET_EXPR_NONE;
@@ -320,9 +312,9 @@ rabbet_status_t rabbet_expr_simplify(rabbet_expr_graph_t* graph,
                                      rabbet_expr_t b, rabbet_expr_t* out_expr) {
   *out_expr = RABBET_EXPR_NONE;
   if (op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN)
-    return rabbet_simplify_extreme(graph, op, a, b, out_expr);
+    return simplify_extreme(graph, op, a, b, out_expr);
   if (op == RABBET_EXPR_BROADCAST)
-    return rabbet_simplify_broadcast(graph, a, b, out_expr);
+    return simplify_broadcast(graph, a, b, out_expr);
   rabbet_linear_t x = rabbet_linear_of(graph, a);
   rabbet_linear_t y = rabbet_linear_of(graph, b);
   switch (op) {
@@ -332,11 +324,11 @@ rabbet_status_t rabbet_expr_simplify(rabbet_expr_graph_t* graph,
         return rabbet_ok();
       return rabbet_linear_build(graph, &x, out_expr);
     case RABBET_EXPR_PROD:
-      return rabbet_simplify_product(graph, &x, &y, out_expr);
+      return simplify_product(graph, &x, &y, out_expr);
     case RABBET_EXPR_FLOOR_DIV:
     case RABBET_EXPR_CEIL_DIV:
-      return rabbet_simplify_division(graph, op, &x, &y, out_expr);
+      return simplify_division(graph, op, &x, &y, out_expr);
     default:
-      return rabbet_simplify_comparison(graph, op, &x, &y, out_expr);
+      return simplify_comparison(graph, op, &x, &y, out_expr);
   }
 }

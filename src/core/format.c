@@ -29,7 +29,7 @@ const char* rabbet_format_name(rabbet_format_t format) {
   return info ? info->name : "?";
 }
 
-static const char* rabbet_format_suggestion(const void* list, size_t index) {
+static const char* format_suggestion(const void* list, size_t index) {
   (void)list;
   return rabbet_formats[index].info.name;
 }
@@ -45,14 +45,14 @@ rabbet_status_t rabbet_format_parse(const char* text,
   char hint[160];
   return RABBET_STATUS(
       RABBET_STATUS_INVALID_ARGUMENT, "'%s' is not a tensor format%s", text,
-      rabbet_suggest_print(text, rabbet_format_suggestion, NULL,
-                           RABBET_FORMAT_ROWS, hint, sizeof(hint)));
+      rabbet_suggest_print(text, format_suggestion, NULL, RABBET_FORMAT_ROWS,
+                           hint, sizeof(hint)));
 }
 
 // The table's row for a tensor of these dimensions, or why there is none.
-static rabbet_status_t rabbet_format_check(
-    rabbet_format_t format, const rabbet_dims_t* dims,
-    const rabbet_format_info_t** out_info) {
+static rabbet_status_t format_check(rabbet_format_t format,
+                                    const rabbet_dims_t* dims,
+                                    const rabbet_format_info_t** out_info) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
   *out_info = info;
   if (!info)
@@ -72,7 +72,7 @@ static rabbet_status_t rabbet_format_check(
   return rabbet_ok();
 }
 
-static bool rabbet_format_is_row_major(const rabbet_format_info_t* info) {
+static bool format_is_row_major(const rabbet_format_info_t* info) {
   return info->block == 1 && !info->channels_last;
 }
 
@@ -80,9 +80,9 @@ rabbet_status_t rabbet_format_physical_dims(rabbet_format_t format,
                                             const rabbet_dims_t* dims,
                                             rabbet_dims_t* out_physical) {
   const rabbet_format_info_t* info = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_format_check(format, dims, &info));
+  RABBET_RETURN_IF_ERROR(format_check(format, dims, &info));
   rabbet_dims_t physical = *dims;
-  if (rabbet_format_is_row_major(info)) {
+  if (format_is_row_major(info)) {
     *out_physical = physical;
     return rabbet_ok();
   }
@@ -131,8 +131,8 @@ bool rabbet_format_lies_alike(const rabbet_dims_t* dims, rabbet_format_t a,
 
 // Row-major strides; an empty axis counts as one element, so that no stride is
 // 0 by accident.
-static rabbet_status_t rabbet_dims_strides(const rabbet_dims_t* dims,
-                                           int64_t strides[RABBET_MAX_RANK]) {
+static rabbet_status_t dims_strides(const rabbet_dims_t* dims,
+                                    int64_t strides[RABBET_MAX_RANK]) {
   int64_t stride = 1;
   for (int i = dims->rank - 1; i >= 0; --i) {
     strides[i] = stride;
@@ -152,9 +152,8 @@ rabbet_status_t rabbet_view_strides(const rabbet_view_t* view,
                                     int64_t out_strides[RABBET_MAX_RANK]) {
   const rabbet_format_info_t* info = NULL;
   const rabbet_dims_t* dims = &view->dims;
-  RABBET_RETURN_IF_ERROR(rabbet_format_check(view->format, dims, &info));
-  if (rabbet_format_is_row_major(info))
-    return rabbet_dims_strides(dims, out_strides);
+  RABBET_RETURN_IF_ERROR(format_check(view->format, dims, &info));
+  if (format_is_row_major(info)) return dims_strides(dims, out_strides);
   assert(dims->rank >= 2 && info->block > 0);
   int rank = dims->rank;
   if (!info->channels_last && dims->d[1] > info->block)
@@ -172,7 +171,7 @@ rabbet_status_t rabbet_view_strides(const rabbet_view_t* view,
           ? -1
           : channels + (info->block - channels % info->block) % info->block;
   int64_t strides[RABBET_MAX_RANK] = {0};
-  RABBET_RETURN_IF_ERROR(rabbet_dims_strides(&physical, strides));
+  RABBET_RETURN_IF_ERROR(dims_strides(&physical, strides));
   out_strides[0] = strides[0];
   out_strides[1] = 1;
   for (int i = 2; i < rank; ++i)

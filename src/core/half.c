@@ -5,13 +5,13 @@
 
 #include "core/view.h"
 
-static uint32_t rabbet_float_bits(float value) {
+static uint32_t float_bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
 
-static float rabbet_float_of_bits(uint32_t bits) {
+static float float_of_bits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof(value));
   return value;
@@ -23,25 +23,25 @@ float rabbet_half_to_float(uint16_t bits) {
   uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x1f) {
     uint32_t quiet = mantissa ? 0x400000u : 0;
-    return rabbet_float_of_bits(sign | 0x7f800000u | quiet | mantissa << 13);
+    return float_of_bits(sign | 0x7f800000u | quiet | mantissa << 13);
   }
   if (exponent == 0) {  // zero or subnormal: a multiple of 2^-24
     float magnitude = (float)mantissa * 0x1p-24f;
-    return rabbet_float_of_bits(sign | rabbet_float_bits(magnitude));
+    return float_of_bits(sign | float_bits(magnitude));
   }
-  return rabbet_float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+  return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 uint16_t rabbet_float_to_half(float value) {
-  uint32_t bits = rabbet_float_bits(value);
+  uint32_t bits = float_bits(value);
   uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
   uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u)
     return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 rounds up
   if (magnitude < 0x38800000u) {  // below 2^-14: the adder rounds to 2^-24
-    float aligned = rabbet_float_of_bits(magnitude) + 0.5f;
-    return (uint16_t)(sign | (rabbet_float_bits(aligned) - 0x3f000000u));
+    float aligned = float_of_bits(magnitude) + 0.5f;
+    return (uint16_t)(sign | (float_bits(aligned) - 0x3f000000u));
   }
   uint32_t odd = magnitude >> 13 & 1;
   return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfffu + odd) >> 13);
@@ -49,38 +49,34 @@ uint16_t rabbet_float_to_half(float value) {
 
 float rabbet_bf16_to_float(uint16_t bits) {
   bool nan = (bits & 0x7fffu) > 0x7f80u;
-  return rabbet_float_of_bits((uint32_t)(bits | (nan ? 0x40u : 0)) << 16);
+  return float_of_bits((uint32_t)(bits | (nan ? 0x40u : 0)) << 16);
 }
 
 uint16_t rabbet_float_to_bf16(float value) {
-  uint32_t bits = rabbet_float_bits(value);
+  uint32_t bits = float_bits(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
   return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
 // Binary floating-point types of 16 bits or fewer with a sign.
-typedef struct rabbet_minifloat_t {
+typedef struct minifloat_t {
   int mantissa_bits;
   int bias;
   uint32_t largest;   // code of the largest finite magnitude
   uint32_t overflow;  // code of larger magnitudes, and of infinity
   uint32_t nan;
   uint32_t sign;
-} rabbet_minifloat_t;
+} minifloat_t;
 
 // FP8 and FP4 have no infinity: they saturate, as ONNX's Cast does by default.
 // FP4 has no NaN either, which becomes its largest value, as in CUDA.
-static const rabbet_minifloat_t rabbet_half_type = {10,     15,     0x7bff,
-                                                    0x7c00, 0x7e00, 0x8000};
-static const rabbet_minifloat_t rabbet_bf16_type = {7,      127,    0x7f7f,
-                                                    0x7f80, 0x7fc0, 0x8000};
-static const rabbet_minifloat_t rabbet_fp8_type = {3,    7,    0x7e,
-                                                   0x7e, 0x7f, 0x80};
-static const rabbet_minifloat_t rabbet_fp4_type = {1, 1, 7, 7, 7, 8};
+static const minifloat_t half_type = {10, 15, 0x7bff, 0x7c00, 0x7e00, 0x8000};
+static const minifloat_t bf16_type = {7, 127, 0x7f7f, 0x7f80, 0x7fc0, 0x8000};
+static const minifloat_t fp8_type = {3, 7, 0x7e, 0x7e, 0x7f, 0x80};
+static const minifloat_t fp4_type = {1, 1, 7, 7, 7, 8};
 
 // Straight from double, since through float would round twice.
-static uint32_t rabbet_minifloat_of(const rabbet_minifloat_t* type,
-                                    double value) {
+static uint32_t minifloat_of(const minifloat_t* type, double value) {
   uint32_t sign = signbit(value) ? type->sign : 0;
   if (isnan(value)) return sign | type->nan;
   double magnitude = fabs(value);
@@ -99,8 +95,7 @@ static uint32_t rabbet_minifloat_of(const rabbet_minifloat_t* type,
   return sign | (code > type->largest ? type->overflow : code);
 }
 
-static double rabbet_minifloat_to(const rabbet_minifloat_t* type,
-                                  uint32_t bits) {
+static double minifloat_to(const minifloat_t* type, uint32_t bits) {
   uint32_t code = bits & (type->sign - 1);
   uint32_t exponent = code >> type->mantissa_bits;
   uint32_t mantissa = code & ((1u << type->mantissa_bits) - 1);
@@ -115,7 +110,7 @@ static double rabbet_minifloat_to(const rabbet_minifloat_t* type,
 
 // E8M0: 2^(code - 127); 255 is NaN. There is no sign and no zero: a negative
 // number is NaN, zero the smallest power.
-static uint8_t rabbet_e8m0_of(double value) {
+static uint8_t e8m0_of(double value) {
   if (isnan(value) || value < 0) return 255;
   if (value < 0x1p-127) return 0;
   if (value >= 0x1p127) return 254;
@@ -126,27 +121,27 @@ static uint8_t rabbet_e8m0_of(double value) {
   return (uint8_t)(code + up);
 }
 
-static int64_t rabbet_saturate(double value, int64_t low, int64_t high) {
+static int64_t saturate(double value, int64_t low, int64_t high) {
   if (isnan(value)) return 0;
   if (value <= (double)low) return low;
   if (value >= (double)high) return high;
   return (int64_t)value;
 }
 
-static uint8_t rabbet_nibble(const void* data, int64_t index) {
+static uint8_t nibble(const void* data, int64_t index) {
   uint8_t byte = ((const uint8_t*)data)[index / 2];
   return index % 2 ? byte >> 4 : byte & 15;
 }
 
 // The even element lies in the low half of the byte.
-static void rabbet_set_nibble(void* data, int64_t index, uint8_t value) {
+static void set_nibble(void* data, int64_t index, uint8_t value) {
   uint8_t* byte = (uint8_t*)data + index / 2;
   *byte = (uint8_t)(index % 2 ? (*byte & 0x0f) | (value & 15) << 4
                               : (*byte & 0xf0) | (value & 15));
 }
 
-static int64_t rabbet_load_integer(rabbet_dtype_t dtype, const void* data,
-                                   int64_t index) {
+static int64_t load_integer(rabbet_dtype_t dtype, const void* data,
+                            int64_t index) {
   switch (dtype) {
     case RABBET_DTYPE_INT8:
       return ((const int8_t*)data)[index];
@@ -159,7 +154,7 @@ static int64_t rabbet_load_integer(rabbet_dtype_t dtype, const void* data,
     case RABBET_DTYPE_INT64:
       return ((const int64_t*)data)[index];
     case RABBET_DTYPE_INT4:
-      return (int64_t)(rabbet_nibble(data, index) ^ 8) - 8;
+      return (int64_t)(nibble(data, index) ^ 8) - 8;
     default:
       return 0;
   }
@@ -176,26 +171,23 @@ double rabbet_load_double(rabbet_dtype_t dtype, const void* data,
     case RABBET_DTYPE_BF16:
       return rabbet_bf16_to_float(((const uint16_t*)data)[index]);
     case RABBET_DTYPE_FP8:
-      return rabbet_minifloat_to(&rabbet_fp8_type,
-                                 ((const uint8_t*)data)[index]);
+      return minifloat_to(&fp8_type, ((const uint8_t*)data)[index]);
     case RABBET_DTYPE_FP4:
-      return rabbet_minifloat_to(&rabbet_fp4_type, rabbet_nibble(data, index));
+      return minifloat_to(&fp4_type, nibble(data, index));
     case RABBET_DTYPE_E8M0: {
       uint8_t code = ((const uint8_t*)data)[index];
       return code == 255 ? NAN : ldexp(1.0, code - 127);
     }
     default:
-      return (double)rabbet_load_integer(dtype, data, index);
+      return (double)load_integer(dtype, data, index);
   }
 }
 
 int64_t rabbet_load_int64(rabbet_dtype_t dtype, const void* data,
                           int64_t index) {
   assert(index >= 0);
-  if (!rabbet_dtype_is_float(dtype))
-    return rabbet_load_integer(dtype, data, index);
-  return rabbet_saturate(rabbet_load_double(dtype, data, index), INT64_MIN,
-                         INT64_MAX);
+  if (!rabbet_dtype_is_float(dtype)) return load_integer(dtype, data, index);
+  return saturate(rabbet_load_double(dtype, data, index), INT64_MIN, INT64_MAX);
 }
 
 void rabbet_store_double(rabbet_dtype_t dtype, void* data, int64_t index,
@@ -206,44 +198,40 @@ void rabbet_store_double(rabbet_dtype_t dtype, void* data, int64_t index,
       ((float*)data)[index] = (float)value;
       return;
     case RABBET_DTYPE_HALF:
-      ((uint16_t*)data)[index] =
-          (uint16_t)rabbet_minifloat_of(&rabbet_half_type, value);
+      ((uint16_t*)data)[index] = (uint16_t)minifloat_of(&half_type, value);
       return;
     case RABBET_DTYPE_BF16:
-      ((uint16_t*)data)[index] =
-          (uint16_t)rabbet_minifloat_of(&rabbet_bf16_type, value);
+      ((uint16_t*)data)[index] = (uint16_t)minifloat_of(&bf16_type, value);
       return;
     case RABBET_DTYPE_FP8:
-      ((uint8_t*)data)[index] =
-          (uint8_t)rabbet_minifloat_of(&rabbet_fp8_type, value);
+      ((uint8_t*)data)[index] = (uint8_t)minifloat_of(&fp8_type, value);
       return;
     case RABBET_DTYPE_FP4:
-      rabbet_set_nibble(data, index,
-                        (uint8_t)rabbet_minifloat_of(&rabbet_fp4_type, value));
+      set_nibble(data, index, (uint8_t)minifloat_of(&fp4_type, value));
       return;
     case RABBET_DTYPE_E8M0:
-      ((uint8_t*)data)[index] = rabbet_e8m0_of(value);
+      ((uint8_t*)data)[index] = e8m0_of(value);
       return;
     case RABBET_DTYPE_BOOL:
       ((uint8_t*)data)[index] = value != 0;
       return;
     case RABBET_DTYPE_UINT8:
       ((uint8_t*)data)[index] =
-          (uint8_t)rabbet_saturate(nearbyint(value), 0, UINT8_MAX);
+          (uint8_t)saturate(nearbyint(value), 0, UINT8_MAX);
       return;
     default: {
       int bits = rabbet_dtype_bits(dtype);
       if (bits == 0) return;
       int64_t high = (int64_t)(UINT64_MAX >> (65 - bits));
       rabbet_store_int64(dtype, data, index,
-                         rabbet_saturate(nearbyint(value), -high - 1, high));
+                         saturate(nearbyint(value), -high - 1, high));
     }
   }
 }
 
 // To 53 bits, with the lost bits kept in the last of them: a further rounding
 // to fewer bits then equals a single rounding.
-static double rabbet_int64_to_odd(int64_t value) {
+static double int64_to_odd(int64_t value) {
   uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
   uint64_t lost = magnitude & 0x7ff;
   if (magnitude >> 53) magnitude = (magnitude - lost) | (lost ? 0x800 : 0);
@@ -271,9 +259,9 @@ void rabbet_store_int64(rabbet_dtype_t dtype, void* data, int64_t index,
       ((int64_t*)data)[index] = value;
       return;
     case RABBET_DTYPE_INT4:
-      rabbet_set_nibble(data, index, (uint8_t)(value & 15));
+      set_nibble(data, index, (uint8_t)(value & 15));
       return;
     default:
-      rabbet_store_double(dtype, data, index, rabbet_int64_to_odd(value));
+      rabbet_store_double(dtype, data, index, int64_to_odd(value));
   }
 }

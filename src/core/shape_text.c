@@ -7,7 +7,7 @@
 
 #include "base/math.h"
 
-static rabbet_status_t rabbet_dims_syntax(const char* text, size_t size) {
+static rabbet_status_t dims_syntax(const char* text, size_t size) {
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "'%.*s' is not a shape; expected dimensions such as "
                        "1x3x224x224 (-1 leaves one open, 'scalar' is rank 0)",
@@ -15,8 +15,8 @@ static rabbet_status_t rabbet_dims_syntax(const char* text, size_t size) {
 }
 
 // Digits, or -1. Returns the end, or NULL.
-static const char* rabbet_extent_parse(const char* at, const char* end,
-                                       int64_t* out_value) {
+static const char* extent_parse(const char* at, const char* end,
+                                int64_t* out_value) {
   if (end - at >= 2 && at[0] == '-' && at[1] == '1') {
     *out_value = -1;
     return at + 2;
@@ -32,8 +32,8 @@ static const char* rabbet_extent_parse(const char* at, const char* end,
   return at == start ? NULL : at;
 }
 
-static rabbet_status_t rabbet_dims_parse(const char* text, size_t size,
-                                         rabbet_dims_t* out_dims) {
+static rabbet_status_t dims_parse(const char* text, size_t size,
+                                  rabbet_dims_t* out_dims) {
   *out_dims = (rabbet_dims_t){0};
   if (size == 0 || (size == 6 && strncasecmp(text, "scalar", 6) == 0))
     return rabbet_ok();
@@ -41,9 +41,9 @@ static rabbet_status_t rabbet_dims_parse(const char* text, size_t size,
   const char* end = text + size;
   for (const char* at = text;;) {
     int64_t extent = 0;
-    at = rabbet_extent_parse(at, end, &extent);
+    at = extent_parse(at, end, &extent);
     if (!at || (at < end && *at != 'x' && *at != 'X'))
-      return rabbet_dims_syntax(text, size);
+      return dims_syntax(text, size);
     if (dims.rank == RABBET_MAX_RANK)
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "shape '%.*s' has more than %d dimensions",
@@ -58,7 +58,7 @@ static rabbet_status_t rabbet_dims_parse(const char* text, size_t size,
 
 // Reads a quoted name at *at (which is the quote) into `name`, which has room
 // for the whole text.
-static rabbet_status_t rabbet_quoted_name(const char** at, char* name) {
+static rabbet_status_t quoted_name(const char** at, char* name) {
   const char* from = *at + 1;
   for (;; ++from) {
     if (*from == '\0')
@@ -72,11 +72,10 @@ static rabbet_status_t rabbet_quoted_name(const char** at, char* name) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_shape_name(const char** at, bool quoted,
-                                         char* name) {
+static rabbet_status_t shape_name(const char** at, bool quoted, char* name) {
   const char* start = *at;
   if (quoted) {
-    RABBET_RETURN_IF_ERROR(rabbet_quoted_name(at, name));
+    RABBET_RETURN_IF_ERROR(quoted_name(at, name));
   } else {
     // A dimension never holds a colon, so that the last one of the item ends
     // the name: unquoted "scope:0:1x3" is clear too.
@@ -111,19 +110,19 @@ static rabbet_status_t rabbet_shape_name(const char** at, bool quoted,
 }
 
 // `name` has room for the item's own characters.
-static rabbet_status_t rabbet_shape_item(const char** at, char* name,
-                                         rabbet_named_dims_t* out_shape) {
+static rabbet_status_t shape_item(const char** at, char* name,
+                                  rabbet_named_dims_t* out_shape) {
   out_shape->name = name;
   out_shape->quoted = **at == '\'';
-  RABBET_RETURN_IF_ERROR(rabbet_shape_name(at, out_shape->quoted, name));
+  RABBET_RETURN_IF_ERROR(shape_name(at, out_shape->quoted, name));
   size_t size = strcspn(*at, ",");
-  rabbet_status_t status = rabbet_dims_parse(*at, size, &out_shape->dims);
+  rabbet_status_t status = dims_parse(*at, size, &out_shape->dims);
   *at += size;
   return RABBET_ANNOTATE(status, "tensor '%.200s'", name);
 }
 
-static rabbet_status_t rabbet_shape_unique(const rabbet_named_dims_t* shapes,
-                                           size_t count) {
+static rabbet_status_t shape_unique(const rabbet_named_dims_t* shapes,
+                                    size_t count) {
   for (size_t i = 0; i + 1 < count; ++i) {
     if (strcmp(shapes[i].name, shapes[count - 1].name) == 0)
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -151,8 +150,8 @@ rabbet_status_t rabbet_shape_text_parse(const char* text, rabbet_arena_t* arena,
   size_t count = 0;
   for (const char* at = text;; ++at) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_shape_item(&at, names + (at - text), &shapes[count++]));
-    RABBET_RETURN_IF_ERROR(rabbet_shape_unique(shapes, count));
+        shape_item(&at, names + (at - text), &shapes[count++]));
+    RABBET_RETURN_IF_ERROR(shape_unique(shapes, count));
     if (*at == '\0') break;
   }
   *out_shapes = shapes;
@@ -174,7 +173,7 @@ bool rabbet_shape_text_matches(const rabbet_named_dims_t* pattern,
 // ---- Writing ----------------------------------------------------------------
 
 // A shell's double quotes leave these four their meaning.
-static void rabbet_example_char(char c, bool shell, rabbet_strbuf_t* out) {
+static void example_char(char c, bool shell, rabbet_strbuf_t* out) {
   if (shell && strchr("$`\"\\", c)) rabbet_strbuf_append(out, "\\", 1);
   rabbet_strbuf_append(out, &c, 1);
   if (c == '\'') rabbet_strbuf_append(out, &c, 1);
@@ -189,7 +188,7 @@ void rabbet_shape_text_example(const char* name, const rabbet_dims_t* dims,
   if (shell) rabbet_strbuf_append(out, "\"", 1);
   if (quoted) rabbet_strbuf_append(out, "'", 1);
   for (const char* at = name; *at; ++at)
-    rabbet_example_char(*at, shell, out);
+    example_char(*at, shell, out);
   if (quoted) rabbet_strbuf_append(out, "'", 1);
   rabbet_strbuf_append(out, ":", 1);
   if (dims->rank == 0) rabbet_strbuf_printf(out, "scalar");

@@ -3,7 +3,7 @@
 
 #include "network/inside.h"
 
-static void rabbet_network_release_owner(void* network) {
+static void network_release_owner(void* network) {
   rabbet_network_release(network);
 }
 
@@ -15,7 +15,7 @@ rabbet_status_t rabbet_network_copy_empty(rabbet_network_t* like,
   RABBET_RETURN_IF_ERROR(
       rabbet_network_create(like->flags, allocator, like->logger, &network));
   rabbet_status_t status =
-      rabbet_network_take_owner(network, like, rabbet_network_release_owner);
+      rabbet_network_take_owner(network, like, network_release_owner);
   if (!rabbet_is_ok(status)) {
     rabbet_network_release(network);
     return status;

@@ -8,10 +8,9 @@
 
 // Marks, among layers after `first`, those that `tensor` is computed by.
 // False if `first` is one of them: a cycle.
-static bool rabbet_network_find_makers(const rabbet_network_t* network,
-                                       const rabbet_layer_t* first,
-                                       const rabbet_tensor_t* tensor,
-                                       bool* makers) {
+static bool network_find_makers(const rabbet_network_t* network,
+                                const rabbet_layer_t* first,
+                                const rabbet_tensor_t* tensor, bool* makers) {
   makers[tensor->producer->index] = true;
   for (int32_t i = tensor->producer->index; i > first->index; --i) {
     if (!makers[i]) continue;
@@ -27,9 +26,9 @@ static bool rabbet_network_find_makers(const rabbet_network_t* network,
 
 // Moves `first` and the unmarked layers behind the marked ones in [first,
 // last]; order is kept otherwise.
-static void rabbet_network_move_makers(rabbet_network_t* network, int32_t first,
-                                       int32_t last, const bool* makers,
-                                       rabbet_layer_t** scratch) {
+static void network_move_makers(rabbet_network_t* network, int32_t first,
+                                int32_t last, const bool* makers,
+                                rabbet_layer_t** scratch) {
   int32_t at = first;
   for (int pass = 0; pass < 2; ++pass) {
     for (int32_t i = first; i <= last; ++i) {
@@ -43,8 +42,8 @@ static void rabbet_network_move_makers(rabbet_network_t* network, int32_t first,
 }
 
 // Orders layers so that the tensor is made before `layer` runs.
-static rabbet_status_t rabbet_network_order(rabbet_layer_t* layer,
-                                            const rabbet_tensor_t* tensor) {
+static rabbet_status_t network_order(rabbet_layer_t* layer,
+                                     const rabbet_tensor_t* tensor) {
   rabbet_network_t* network = layer->network;
   if (!tensor || !tensor->producer || tensor->producer->index < layer->index) {
     return rabbet_ok();
@@ -59,10 +58,10 @@ static rabbet_status_t rabbet_network_order(rabbet_layer_t* layer,
                              (void**)&scratch);
   }
   if (rabbet_is_ok(status)) {
-    if (rabbet_network_find_makers(network, layer, tensor, makers)) {
+    if (network_find_makers(network, layer, tensor, makers)) {
       rabbet_network_changed(network);
-      rabbet_network_move_makers(network, layer->index, tensor->producer->index,
-                                 makers, scratch);
+      network_move_makers(network, layer->index, tensor->producer->index,
+                          makers, scratch);
     } else {
       status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                              "tensor '%s' is computed from this layer's own "
@@ -75,9 +74,9 @@ static rabbet_status_t rabbet_network_order(rabbet_layer_t* layer,
   return status;
 }
 
-static rabbet_status_t rabbet_layer_check_index(const rabbet_layer_t* layer,
-                                                size_t index,
-                                                const rabbet_tensor_t* tensor) {
+static rabbet_status_t layer_check_index(const rabbet_layer_t* layer,
+                                         size_t index,
+                                         const rabbet_tensor_t* tensor) {
   const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, index);
   bool variadic = operand && operand->flags & RABBET_OPERAND_VARIADIC;
   bool recurs = rabbet_op_is(layer->op, RABBET_OP_RECURRENCE);
@@ -99,10 +98,9 @@ static rabbet_status_t rabbet_layer_check_index(const rabbet_layer_t* layer,
                 : rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
-                                                size_t index,
-                                                rabbet_tensor_t* tensor) {
-  RABBET_RETURN_IF_ERROR(rabbet_layer_check_index(layer, index, tensor));
+static rabbet_status_t layer_place_input(rabbet_layer_t* layer, size_t index,
+                                         rabbet_tensor_t* tensor) {
+  RABBET_RETURN_IF_ERROR(layer_check_index(layer, index, tensor));
   rabbet_tensor_t** inputs = layer->inputs;
   size_t count = layer->input_count;
   if (index >= count) {
@@ -111,7 +109,7 @@ static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
     if (count > 0) memcpy(inputs, layer->inputs, count * sizeof(*inputs));
     count = index + 1;
   }
-  RABBET_RETURN_IF_ERROR(rabbet_network_order(layer, tensor));
+  RABBET_RETURN_IF_ERROR(network_order(layer, tensor));
   inputs[index] = tensor;
   layer->inputs = inputs;
   layer->input_count = count;
@@ -121,8 +119,8 @@ static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
 
 // Sets the value that an iteration leaves to the next one. It is made by a
 // later layer, so that the order of layers and inference know nothing of it.
-static rabbet_status_t rabbet_layer_place_next(rabbet_layer_t* layer,
-                                               rabbet_tensor_t* tensor) {
+static rabbet_status_t layer_place_next(rabbet_layer_t* layer,
+                                        rabbet_tensor_t* tensor) {
   if (!tensor) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "input 1, the next value, cannot be omitted");
@@ -135,9 +133,8 @@ static rabbet_status_t rabbet_layer_place_next(rabbet_layer_t* layer,
 rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer, size_t index,
                                        rabbet_tensor_t* tensor) {
   bool is_next = index == 1 && rabbet_op_is(layer->op, RABBET_OP_RECURRENCE);
-  rabbet_status_t status = is_next
-                               ? rabbet_layer_place_next(layer, tensor)
-                               : rabbet_layer_place_input(layer, index, tensor);
+  rabbet_status_t status = is_next ? layer_place_next(layer, tensor)
+                                   : layer_place_input(layer, index, tensor);
   if (rabbet_is_ok(status)) {
     if (index == 1) layer->has_default_length = false;
     return status;
@@ -148,8 +145,8 @@ rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer, size_t index,
 
 // ---- Removal ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_network_check_unread(
-    const rabbet_network_t* network, const rabbet_tensor_t* tensor) {
+static rabbet_status_t network_check_unread(const rabbet_network_t* network,
+                                            const rabbet_tensor_t* tensor) {
   if (tensor->is_output) {
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "tensor '%s' is a network output; unmark it first",
@@ -170,8 +167,8 @@ static rabbet_status_t rabbet_network_check_unread(
   return rabbet_ok();
 }
 
-static void rabbet_network_drop_tensor(rabbet_network_t* network,
-                                       rabbet_tensor_t* tensor) {
+static void network_drop_tensor(rabbet_network_t* network,
+                                rabbet_tensor_t* tensor) {
   rabbet_map_remove(&network->tensor_names, tensor->name, strlen(tensor->name));
   size_t at = (size_t)tensor->id;
   for (size_t i = at + 1; i < network->tensors.count; ++i) {
@@ -188,8 +185,7 @@ static void rabbet_network_drop_tensor(rabbet_network_t* network,
   }
 }
 
-static void rabbet_loop_drop_layer(rabbet_loop_t* loop,
-                                   const rabbet_layer_t* layer) {
+static void loop_drop_layer(rabbet_loop_t* loop, const rabbet_layer_t* layer) {
   for (size_t i = 0; loop && i < loop->layers.count; ++i) {
     if (loop->layers.data[i] != layer) continue;
     memmove(loop->layers.data + i, loop->layers.data + i + 1,
@@ -197,9 +193,9 @@ static void rabbet_loop_drop_layer(rabbet_loop_t* loop,
   }
 }
 
-static void rabbet_network_drop_layer(rabbet_network_t* network,
-                                      rabbet_layer_t* layer) {
-  rabbet_loop_drop_layer(layer->loop, layer);
+static void network_drop_layer(rabbet_network_t* network,
+                               rabbet_layer_t* layer) {
+  loop_drop_layer(layer->loop, layer);
   layer->loop = NULL;
   rabbet_map_remove(&network->layer_names, layer->name, strlen(layer->name));
   for (size_t i = (size_t)layer->index + 1; i < network->layers.count; ++i) {
@@ -219,12 +215,12 @@ rabbet_status_t rabbet_network_remove_tensor(rabbet_network_t* network,
   rabbet_tensor_t* const* tensors = layer ? layer->outputs : &tensor;
   size_t count = layer ? layer->output_count : 1;
   for (size_t i = 0; i < count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_network_check_unread(network, tensors[i]));
+    RABBET_RETURN_IF_ERROR(network_check_unread(network, tensors[i]));
   }
   rabbet_network_changed(network);
   for (size_t i = 0; i < count; ++i) {
-    rabbet_network_drop_tensor(network, tensors[i]);
+    network_drop_tensor(network, tensors[i]);
   }
-  if (layer) rabbet_network_drop_layer(network, layer);
+  if (layer) network_drop_layer(network, layer);
   return rabbet_ok();
 }

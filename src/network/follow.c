@@ -15,8 +15,8 @@
 // A tensor of more elements is not followed for the sake of one behind it.
 #define RABBET_FOLLOW_MAX_ROOT 64
 
-static int64_t rabbet_tensor_static_count(const rabbet_network_t* network,
-                                          const rabbet_tensor_t* tensor) {
+static int64_t tensor_static_count(const rabbet_network_t* network,
+                                   const rabbet_tensor_t* tensor) {
   rabbet_dims_t dims = rabbet_shape_dims(network->graph, &tensor->shape);
   int64_t count = 1;
   for (int32_t i = 0; i < dims.rank; ++i) {
@@ -28,7 +28,7 @@ static int64_t rabbet_tensor_static_count(const rabbet_network_t* network,
 
 rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
                                             rabbet_tensor_t* tensor) {
-  int64_t count = rabbet_tensor_static_count(network, tensor);
+  int64_t count = tensor_static_count(network, tensor);
   if (count < 0 || count > RABBET_OP_MAX_VALUES) {
     rabbet_dims_t dims = rabbet_shape_dims(network->graph, &tensor->shape);
     char text[128];
@@ -62,54 +62,52 @@ rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
 
 // Whether the tensor's elements may become symbols. A shape input is INT32 or
 // INT64, too: a mask that is an input stays where its other readers want it.
-static bool rabbet_tensor_can_be_root(const rabbet_network_t* network,
-                                      const rabbet_tensor_t* tensor) {
+static bool tensor_can_be_root(const rabbet_network_t* network,
+                               const rabbet_tensor_t* tensor) {
   bool readable = tensor->dtype == RABBET_DTYPE_INT32 ||
                   tensor->dtype == RABBET_DTYPE_INT64;
   if (tensor->is_followed || !readable) return false;
-  int64_t count = rabbet_tensor_static_count(network, tensor);
+  int64_t count = tensor_static_count(network, tensor);
   return count >= 0 && count <= RABBET_FOLLOW_MAX_ROOT;
 }
 
-static bool rabbet_tensor_has_values(const rabbet_tensor_t* tensor) {
+static bool tensor_has_values(const rabbet_tensor_t* tensor) {
   return !tensor || tensor->values || tensor->constant;
 }
 
-static bool rabbet_layer_passes_values(const rabbet_layer_t* layer) {
+static bool layer_passes_values(const rabbet_layer_t* layer) {
   return layer->input_count > 0 && layer->inputs[0] &&
          rabbet_op_passes_values(layer->op, layer->attrs,
                                  layer->inputs[0]->dtype);
 }
 
 // How a tensor without values may come by them.
-typedef enum rabbet_follow_t {
+typedef enum follow_t {
   RABBET_FOLLOW_UNSEEN = 0,
   RABBET_FOLLOW_WANTED,   // not decided yet
   RABBET_FOLLOW_DERIVED,  // from its layer's inputs
   RABBET_FOLLOW_ROOT,     // its elements may become symbols
   RABBET_FOLLOW_LOST,
-} rabbet_follow_t;
+} follow_t;
 
 // Marks the tensors from which `tensor`'s values may be computed.
-static void rabbet_follow_collect(const rabbet_network_t* network,
-                                  const rabbet_tensor_t* tensor,
-                                  uint8_t* states) {
+static void follow_collect(const rabbet_network_t* network,
+                           const rabbet_tensor_t* tensor, uint8_t* states) {
   states[tensor->id] = RABBET_FOLLOW_WANTED;
   for (int32_t i = tensor->producer->index; i >= 0; --i) {
     const rabbet_layer_t* layer = network->layers.data[i];
     bool wanted = false;
     for (size_t k = 0; k < layer->output_count; ++k)
       wanted |= states[layer->outputs[k]->id] == RABBET_FOLLOW_WANTED;
-    if (!wanted || !rabbet_layer_passes_values(layer)) continue;
+    if (!wanted || !layer_passes_values(layer)) continue;
     for (size_t k = 0; k < layer->input_count; ++k)
-      if (!rabbet_tensor_has_values(layer->inputs[k]))
+      if (!tensor_has_values(layer->inputs[k]))
         states[layer->inputs[k]->id] = RABBET_FOLLOW_WANTED;
   }
 }
 
-static bool rabbet_layer_derives(const rabbet_layer_t* layer,
-                                 const uint8_t* states) {
-  if (!rabbet_layer_passes_values(layer)) return false;
+static bool layer_derives(const rabbet_layer_t* layer, const uint8_t* states) {
+  if (!layer_passes_values(layer)) return false;
   for (size_t k = 0; k < layer->input_count; ++k) {
     const rabbet_tensor_t* input = layer->inputs[k];
     if (!input || input->constant) continue;
@@ -123,32 +121,31 @@ static bool rabbet_layer_derives(const rabbet_layer_t* layer,
 }
 
 // Decides for each tensor that is wanted, in the order of execution.
-static void rabbet_follow_decide(const rabbet_network_t* network,
-                                 int32_t last_layer, uint8_t* states) {
+static void follow_decide(const rabbet_network_t* network, int32_t last_layer,
+                          uint8_t* states) {
   for (size_t i = 0; i < network->inputs.count; ++i) {
     const rabbet_tensor_t* input = network->inputs.data[i];
     if (states[input->id] != RABBET_FOLLOW_WANTED) continue;
-    states[input->id] = rabbet_tensor_can_be_root(network, input)
-                            ? RABBET_FOLLOW_ROOT
-                            : RABBET_FOLLOW_LOST;
+    states[input->id] = tensor_can_be_root(network, input) ? RABBET_FOLLOW_ROOT
+                                                           : RABBET_FOLLOW_LOST;
   }
   for (int32_t i = 0; i <= last_layer; ++i) {
     const rabbet_layer_t* layer = network->layers.data[i];
     for (size_t k = 0; k < layer->output_count; ++k) {
       const rabbet_tensor_t* output = layer->outputs[k];
       if (states[output->id] != RABBET_FOLLOW_WANTED) continue;
-      states[output->id] =
-          rabbet_layer_derives(layer, states)          ? RABBET_FOLLOW_DERIVED
-          : rabbet_tensor_can_be_root(network, output) ? RABBET_FOLLOW_ROOT
-                                                       : RABBET_FOLLOW_LOST;
+      states[output->id] = layer_derives(layer, states) ? RABBET_FOLLOW_DERIVED
+                           : tensor_can_be_root(network, output)
+                               ? RABBET_FOLLOW_ROOT
+                               : RABBET_FOLLOW_LOST;
     }
   }
 }
 
 // Makes the roots behind `tensor`, whose values are derived, symbols.
-static void rabbet_follow_mark(rabbet_network_t* network,
-                               const rabbet_tensor_t* tensor, uint8_t* states,
-                               bool* out_found) {
+static void follow_mark(rabbet_network_t* network,
+                        const rabbet_tensor_t* tensor, uint8_t* states,
+                        bool* out_found) {
   if (states[tensor->id] != RABBET_FOLLOW_DERIVED) return;
   uint8_t* needed = states + network->tensors.count;
   needed[tensor->id] = 1;
@@ -163,7 +160,7 @@ static void rabbet_follow_mark(rabbet_network_t* network,
       output->is_followed = *out_found = true;
     }
     for (size_t k = 0; derives && k < layer->input_count; ++k)
-      if (!rabbet_tensor_has_values(layer->inputs[k]))
+      if (!tensor_has_values(layer->inputs[k]))
         needed[layer->inputs[k]->id] = 1;
   }
   for (size_t i = 0; i < network->inputs.count; ++i) {
@@ -174,15 +171,15 @@ static void rabbet_follow_mark(rabbet_network_t* network,
 
 // Marks the tensors behind `tensor` that give its values as followed;
 // *out_found tells whether there are any.
-static rabbet_status_t rabbet_network_follow_roots(rabbet_network_t* network,
-                                                   rabbet_tensor_t* tensor,
-                                                   bool* out_found) {
+static rabbet_status_t network_follow_roots(rabbet_network_t* network,
+                                            rabbet_tensor_t* tensor,
+                                            bool* out_found) {
   uint8_t* states = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       network->allocator, 2 * network->tensors.count, (void**)&states));
-  rabbet_follow_collect(network, tensor, states);
-  rabbet_follow_decide(network, tensor->producer->index, states);
-  rabbet_follow_mark(network, tensor, states, out_found);
+  follow_collect(network, tensor, states);
+  follow_decide(network, tensor->producer->index, states);
+  follow_mark(network, tensor, states, out_found);
   rabbet_free(network->allocator, states);
   return rabbet_ok();
 }
@@ -196,7 +193,7 @@ rabbet_status_t rabbet_network_need_values(rabbet_network_t* network,
   if (!tensor->values && integer && !tensor->constant) {
     if (tensor->kind == RABBET_TENSOR_LAYER) {
       RABBET_RETURN_IF_ERROR(
-          rabbet_network_follow_roots(network, tensor, out_restart));
+          network_follow_roots(network, tensor, out_restart));
       if (*out_restart) return rabbet_ok();
     }
     RABBET_RETURN_IF_ERROR(rabbet_network_read_on_host(network, tensor));

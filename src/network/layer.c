@@ -7,20 +7,20 @@
 
 // ---- Making ----------------------------------------------------------------
 
-static const char* rabbet_layer_op_at(const void* list, size_t index) {
+static const char* layer_op_at(const void* list, size_t index) {
   (void)list;
   return rabbet_op_get((rabbet_op_id_t)index)->name;
 }
 
-static rabbet_status_t rabbet_layer_find_op(const char* name,
-                                            const rabbet_op_t** out_op) {
+static rabbet_status_t layer_find_op(const char* name,
+                                     const rabbet_op_t** out_op) {
   *out_op = rabbet_op_find(name ? name : "");
   if (!*out_op) {
     char text[128];
     return RABBET_STATUS(
         RABBET_STATUS_NOT_FOUND, "there is no operator '%s'%s",
         name ? name : "",
-        rabbet_suggest_print(name ? name : "", rabbet_layer_op_at, NULL,
+        rabbet_suggest_print(name ? name : "", layer_op_at, NULL,
                              RABBET_OP_COUNT, text, sizeof text));
   }
   if (rabbet_op_is(*out_op, RABBET_OP_PLUGIN)) {
@@ -31,9 +31,10 @@ static rabbet_status_t rabbet_layer_find_op(const char* name,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_check_inputs(
-    const rabbet_network_t* network, const rabbet_op_t* op,
-    rabbet_tensor_t* const* inputs, size_t count) {
+static rabbet_status_t layer_check_inputs(const rabbet_network_t* network,
+                                          const rabbet_op_t* op,
+                                          rabbet_tensor_t* const* inputs,
+                                          size_t count) {
   size_t max = rabbet_op_max_inputs(op);
   if (count > max) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -53,10 +54,9 @@ static rabbet_status_t rabbet_layer_check_inputs(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_pick_name(rabbet_network_t* network,
-                                              const rabbet_op_t* op,
-                                              const char* name,
-                                              const char** out_name) {
+static rabbet_status_t layer_pick_name(rabbet_network_t* network,
+                                       const rabbet_op_t* op, const char* name,
+                                       const char** out_name) {
   if (name && *name) {
     return rabbet_network_claim_layer_name(network, name, out_name);
   }
@@ -67,7 +67,7 @@ static rabbet_status_t rabbet_layer_pick_name(rabbet_network_t* network,
                                   out_name);
 }
 
-static rabbet_status_t rabbet_layer_new_outputs(rabbet_layer_t* layer) {
+static rabbet_status_t layer_new_outputs(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
   bool alone = rabbet_layer_output_count(layer) == 1;
   for (size_t i = 0; i < layer->output_count; ++i) {
@@ -95,8 +95,7 @@ rabbet_status_t rabbet_network_new_layer(
     rabbet_layer_t** out_layer) {
   rabbet_arena_t* arena = &network->arena;
   rabbet_layer_t* layer = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_layer_check_inputs(network, op, inputs, input_count));
+  RABBET_RETURN_IF_ERROR(layer_check_inputs(network, op, inputs, input_count));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(arena, sizeof(*layer), (void**)&layer));
   layer->network = network;
@@ -106,8 +105,7 @@ rabbet_status_t rabbet_network_new_layer(
   layer->precision = RABBET_DTYPE_NONE;
   layer->input_count = input_count;
   layer->output_count = output_count;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_layer_pick_name(network, op, name, &layer->name));
+  RABBET_RETURN_IF_ERROR(layer_pick_name(network, op, name, &layer->name));
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
       arena, inputs, input_count * sizeof(*inputs), (void**)&layer->inputs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -123,11 +121,11 @@ rabbet_status_t rabbet_network_new_layer(
     layer->aliased[i] = -1;
   }
   *out_layer = layer;
-  return rabbet_layer_new_outputs(layer);
+  return layer_new_outputs(layer);
 }
 
 // Takes the last layer's outputs, from `count` tensors on, out of the lists.
-static void rabbet_layer_drop_outputs(rabbet_network_t* network, size_t count) {
+static void layer_drop_outputs(rabbet_network_t* network, size_t count) {
   while (network->tensors.count > count) {
     rabbet_tensor_t* tensor = network->tensors.data[--network->tensors.count];
     rabbet_map_remove(&network->tensor_names, tensor->name,
@@ -149,7 +147,7 @@ rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer) {
                             strlen(layer->name), layer);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_layer_drop_outputs(network, tensors);
+    layer_drop_outputs(network, tensors);
     return status;
   }
   layer->index = (int32_t)network->layers.count;
@@ -158,13 +156,12 @@ rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer) {
 }
 
 // Undoes enter for the layer that was entered last.
-static void rabbet_layer_leave(rabbet_layer_t* layer) {
+static void layer_leave(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
   --network->layers.count;
   layer->index = -1;
   rabbet_map_remove(&network->layer_names, layer->name, strlen(layer->name));
-  rabbet_layer_drop_outputs(network,
-                            network->tensors.count - layer->output_count);
+  layer_drop_outputs(network, network->tensors.count - layer->output_count);
 }
 
 rabbet_status_t rabbet_network_add_any_layer(
@@ -174,7 +171,7 @@ rabbet_status_t rabbet_network_add_any_layer(
   *out_layer = NULL;
   const rabbet_op_t* op = NULL;
   rabbet_layer_t* layer = NULL;
-  rabbet_status_t status = rabbet_layer_find_op(op_name, &op);
+  rabbet_status_t status = layer_find_op(op_name, &op);
   if (rabbet_is_ok(status)) {
     status = rabbet_network_new_layer(network, op, name, inputs, input_count,
                                       op->output_count, &layer);
@@ -210,7 +207,7 @@ rabbet_status_t rabbet_network_add_layer(
                                       out_layer);
 }
 
-static rabbet_status_t rabbet_input_count_is_wrong(
+static rabbet_status_t input_count_is_wrong(
     const rabbet_plugin_creator_t* creator, size_t count) {
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "plugin '%s' takes %d inputs, not %zu", creator->name,
@@ -218,7 +215,7 @@ static rabbet_status_t rabbet_input_count_is_wrong(
 }
 
 // A plugin layer without its plugin yet.
-static rabbet_status_t rabbet_network_enter_plugin(
+static rabbet_status_t network_enter_plugin(
     rabbet_network_t* network, const rabbet_plugin_creator_t* creator,
     int32_t output_count, const char* name, rabbet_tensor_t* const* inputs,
     size_t input_count, rabbet_layer_t** out_layer) {
@@ -239,32 +236,32 @@ static rabbet_status_t rabbet_network_enter_plugin(
 
 // The inputs that a plugin layer has, and which it lacks: NULLs, and those left
 // out at the end.
-typedef struct rabbet_present_inputs_t {
+typedef struct present_inputs_t {
   rabbet_tensor_t** tensors;
   size_t count;
   uint64_t absent;
-} rabbet_present_inputs_t;
+} present_inputs_t;
 
-static rabbet_status_t rabbet_input_is_absent(
-    const rabbet_plugin_creator_t* creator, size_t index, size_t given,
-    rabbet_present_inputs_t* inputs) {
+static rabbet_status_t input_is_absent(const rabbet_plugin_creator_t* creator,
+                                       size_t index, size_t given,
+                                       present_inputs_t* inputs) {
   uint64_t bit = index < 64 ? UINT64_C(1) << index : 0;
   if (creator->optional_inputs & bit) {
     inputs->absent |= bit;
     return rabbet_ok();
   }
-  if (index >= given) return rabbet_input_count_is_wrong(creator, given);
+  if (index >= given) return input_count_is_wrong(creator, given);
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "input %zu of plugin '%s' is absent, but it is not one "
                        "of those that may be",
                        index, creator->name);
 }
 
-static rabbet_status_t rabbet_network_present_inputs(
+static rabbet_status_t network_present_inputs(
     rabbet_network_t* network, const rabbet_plugin_creator_t* creator,
     rabbet_tensor_t* const* given, size_t given_count,
-    rabbet_present_inputs_t* out_inputs) {
-  *out_inputs = (rabbet_present_inputs_t){0};
+    present_inputs_t* out_inputs) {
+  *out_inputs = (present_inputs_t){0};
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&network->arena, given_count, sizeof(*given),
                                   (void**)&out_inputs->tensors));
@@ -276,10 +273,10 @@ static rabbet_status_t rabbet_network_present_inputs(
       out_inputs->tensors[out_inputs->count++] = given[i];
     else
       RABBET_RETURN_IF_ERROR(
-          rabbet_input_is_absent(creator, i, given_count, out_inputs));
+          input_is_absent(creator, i, given_count, out_inputs));
   }
   if (creator->input_count >= 0 && count > (size_t)creator->input_count)
-    return rabbet_input_count_is_wrong(creator, given_count);
+    return input_count_is_wrong(creator, given_count);
   return rabbet_ok();
 }
 
@@ -294,20 +291,20 @@ rabbet_status_t rabbet_network_add_plugin_of(
   if (!name || !*name) args.layer_name = plugin_name;
   rabbet_plugin_t* plugin = NULL;
   const rabbet_plugin_creator_t* creator = NULL;
-  rabbet_present_inputs_t present = {0};
+  present_inputs_t present = {0};
   rabbet_status_t status =
       rabbet_plugin_find(plugin_name, version, plugin_namespace, &creator);
   if (rabbet_is_ok(status))
-    status = rabbet_network_present_inputs(network, creator, inputs,
-                                           input_count, &present);
+    status =
+        network_present_inputs(network, creator, inputs, input_count, &present);
   args.absent_inputs = present.absent;
   if (rabbet_is_ok(status))
     status =
         rabbet_plugin_create_by(creator, &args, network->allocator, &plugin);
   if (rabbet_is_ok(status))
-    status = rabbet_network_enter_plugin(
-        network, creator, rabbet_plugin_output_count(plugin), name,
-        present.tensors, present.count, out_layer);
+    status = network_enter_plugin(network, creator,
+                                  rabbet_plugin_output_count(plugin), name,
+                                  present.tensors, present.count, out_layer);
   rabbet_plugin_creator_release(creator);
   if (!rabbet_is_ok(status)) {
     rabbet_plugin_release(plugin);
@@ -349,16 +346,16 @@ rabbet_status_t rabbet_network_add_plugin_instance(
   // Wrapped last, since a wrapped instance cannot be handed back.
   if (rabbet_is_ok(status) && own.input_count >= 0 &&
       (size_t)own.input_count != input_count)
-    status = rabbet_input_count_is_wrong(&own, input_count);
+    status = input_count_is_wrong(&own, input_count);
   if (rabbet_is_ok(status)) {
-    status = rabbet_network_enter_plugin(
-        network, &own, vtable.output_count(take_instance.self), name, inputs,
-        input_count, &layer);
+    status = network_enter_plugin(network, &own,
+                                  vtable.output_count(take_instance.self), name,
+                                  inputs, input_count, &layer);
   }
   if (rabbet_is_ok(status)) {
     status = rabbet_plugin_wrap(&own, take_instance, network->allocator,
                                 &layer->plugin);
-    if (!rabbet_is_ok(status)) rabbet_layer_leave(layer);
+    if (!rabbet_is_ok(status)) layer_leave(layer);
   }
   if (!rabbet_is_ok(status)) {
     return rabbet_status_annotate(status, "adding layer '%s'",
@@ -399,7 +396,7 @@ const char* rabbet_layer_metadata(const rabbet_layer_t* layer) {
   return layer->metadata;
 }
 
-static rabbet_status_t rabbet_plugin_kinds_check(uint32_t kinds) {
+static rabbet_status_t plugin_kinds_check(uint32_t kinds) {
   const uint32_t known = RABBET_PLUGIN_RUNS | RABBET_PLUGIN_READY |
                          RABBET_PLUGIN_PREFER_RUNS | RABBET_PLUGIN_PREFER_READY;
   if ((kinds & ~known) == 0) return rabbet_ok();
@@ -409,7 +406,7 @@ static rabbet_status_t rabbet_plugin_kinds_check(uint32_t kinds) {
 
 rabbet_status_t rabbet_network_set_plugin_kinds(rabbet_network_t* network,
                                                 uint32_t kinds) {
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_kinds_check(kinds));
+  RABBET_RETURN_IF_ERROR(plugin_kinds_check(kinds));
   network->plugin_kinds = kinds;
   return rabbet_ok();
 }
@@ -420,7 +417,7 @@ rabbet_status_t rabbet_layer_set_plugin_kinds(rabbet_layer_t* layer,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "layer '%s' is not a plugin layer but a %s layer",
                          layer->name, layer->op->name);
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_kinds_check(kinds));
+  RABBET_RETURN_IF_ERROR(plugin_kinds_check(kinds));
   rabbet_plugin_set_kinds(layer->plugin, kinds);
   return rabbet_ok();
 }
@@ -452,7 +449,7 @@ rabbet_tensor_t* rabbet_layer_output(const rabbet_layer_t* layer,
                                                   : NULL;
 }
 
-static const char* rabbet_layer_attr_at(const void* list, size_t index) {
+static const char* layer_attr_at(const void* list, size_t index) {
   return ((const rabbet_op_attr_t*)list)[index].name;
 }
 
@@ -465,8 +462,8 @@ rabbet_status_t rabbet_layer_attr(const rabbet_layer_t* layer, const char* name,
   rabbet_status_t status = RABBET_STATUS(
       RABBET_STATUS_NOT_FOUND, "layer '%s' (%s) has no attribute '%s'%s",
       layer->name, op->name, name,
-      rabbet_suggest_print(name, rabbet_layer_attr_at, op->attrs,
-                           op->attr_count, text, sizeof text));
+      rabbet_suggest_print(name, layer_attr_at, op->attrs, op->attr_count, text,
+                           sizeof text));
   return status;
 }
 

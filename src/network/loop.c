@@ -6,8 +6,8 @@
 
 // ---- Loops -----------------------------------------------------------------
 
-static rabbet_loop_t* rabbet_loop_named(const rabbet_network_t* network,
-                                        const char* name) {
+static rabbet_loop_t* loop_named(const rabbet_network_t* network,
+                                 const char* name) {
   for (size_t i = 0; i < network->loops.count; ++i) {
     if (strcmp(network->loops.data[i]->name, name) == 0) {
       return network->loops.data[i];
@@ -16,11 +16,11 @@ static rabbet_loop_t* rabbet_loop_named(const rabbet_network_t* network,
   return NULL;
 }
 
-static rabbet_status_t rabbet_loop_claim_name(rabbet_network_t* network,
-                                              const char* name,
-                                              const char** out_name) {
+static rabbet_status_t loop_claim_name(rabbet_network_t* network,
+                                       const char* name,
+                                       const char** out_name) {
   RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a loop", name));
-  if (name && rabbet_loop_named(network, name)) {
+  if (name && loop_named(network, name)) {
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
                          "there is a loop named '%s' already", name);
   }
@@ -28,7 +28,7 @@ static rabbet_status_t rabbet_loop_claim_name(rabbet_network_t* network,
   for (size_t i = network->loops.count;; ++i) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_printf(&network->arena, out_name, "loop_%zu", i));
-    if (!rabbet_loop_named(network, *out_name)) return rabbet_ok();
+    if (!loop_named(network, *out_name)) return rabbet_ok();
   }
 }
 
@@ -40,8 +40,8 @@ rabbet_status_t rabbet_network_add_loop(rabbet_network_t* network,
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&network->arena, sizeof(*loop), (void**)&loop));
   loop->network = network;
-  RABBET_RETURN_IF_ERROR(rabbet_loop_claim_name(
-      network, name && *name ? name : NULL, &loop->name));
+  RABBET_RETURN_IF_ERROR(
+      loop_claim_name(network, name && *name ? name : NULL, &loop->name));
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(network->allocator, &network->loops, loop));
   *out_loop = loop;
@@ -67,7 +67,7 @@ rabbet_status_t rabbet_loop_set_name(rabbet_loop_t* loop, const char* name) {
                          "a loop's name must not be empty");
   }
   if (strcmp(name, loop->name) == 0) return rabbet_ok();
-  return rabbet_loop_claim_name(loop->network, name, &loop->name);
+  return loop_claim_name(loop->network, name, &loop->name);
 }
 
 // ---- Their layers ----------------------------------------------------------
@@ -92,11 +92,10 @@ rabbet_layer_t* rabbet_loop_limit(const rabbet_loop_t* loop,
   return NULL;
 }
 
-static rabbet_status_t rabbet_loop_add(rabbet_loop_t* loop, rabbet_op_id_t op,
-                                       rabbet_tensor_t* tensor,
-                                       const rabbet_attr_t* attrs,
-                                       size_t attr_count,
-                                       rabbet_layer_t** out_layer) {
+static rabbet_status_t loop_add(rabbet_loop_t* loop, rabbet_op_id_t op,
+                                rabbet_tensor_t* tensor,
+                                const rabbet_attr_t* attrs, size_t attr_count,
+                                rabbet_layer_t** out_layer) {
   *out_layer = NULL;
   rabbet_network_t* network = loop->network;
   rabbet_layer_t* layer = NULL;
@@ -125,8 +124,8 @@ static rabbet_status_t rabbet_loop_add(rabbet_loop_t* loop, rabbet_op_id_t op,
 rabbet_status_t rabbet_loop_add_recurrence(rabbet_loop_t* loop,
                                            rabbet_tensor_t* initial_value,
                                            rabbet_layer_t** out_layer) {
-  return rabbet_loop_add(loop, RABBET_OP_RECURRENCE, initial_value, NULL, 0,
-                         out_layer);
+  return loop_add(loop, RABBET_OP_RECURRENCE, initial_value, NULL, 0,
+                  out_layer);
 }
 
 rabbet_status_t rabbet_loop_add_iterator(rabbet_loop_t* loop,
@@ -140,17 +139,17 @@ rabbet_status_t rabbet_loop_add_iterator(rabbet_loop_t* loop,
        .data = (const int64_t[]){reverse},
        .count = 1},
   };
-  return rabbet_loop_add(loop, RABBET_OP_ITERATOR, tensor, attrs, 2, out_layer);
+  return loop_add(loop, RABBET_OP_ITERATOR, tensor, attrs, 2, out_layer);
 }
 
-static bool rabbet_layer_is_stacked(const rabbet_layer_t* layer) {
+static bool layer_is_stacked(const rabbet_layer_t* layer) {
   return rabbet_op_is(layer->op, RABBET_OP_LOOP_OUTPUT) &&
          rabbet_layer_int(layer, "kind") != RABBET_LOOP_OUTPUT_LAST_VALUE;
 }
 
 // The extent of the stacked output is the number of iterations.
-static rabbet_status_t rabbet_loop_give_length(rabbet_layer_t* output,
-                                               rabbet_tensor_t* count) {
+static rabbet_status_t loop_give_length(rabbet_layer_t* output,
+                                        rabbet_tensor_t* count) {
   RABBET_RETURN_IF_ERROR(rabbet_layer_set_input(output, 1, count));
   output->has_default_length = true;
   return rabbet_ok();
@@ -170,12 +169,12 @@ rabbet_status_t rabbet_loop_add_trip_limit(rabbet_loop_t* loop,
                          loop->name, other->name);
   }
   RABBET_RETURN_IF_ERROR(
-      rabbet_loop_add(loop, RABBET_OP_TRIP_LIMIT, tensor, attrs, 1, out_layer));
+      loop_add(loop, RABBET_OP_TRIP_LIMIT, tensor, attrs, 1, out_layer));
   for (size_t i = 0; kind == RABBET_TRIP_LIMIT_COUNT && i < loop->layers.count;
        ++i) {
     rabbet_layer_t* output = loop->layers.data[i];
-    if (!rabbet_layer_is_stacked(output) || output->input_count > 1) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_loop_give_length(output, tensor));
+    if (!layer_is_stacked(output) || output->input_count > 1) continue;
+    RABBET_RETURN_IF_ERROR(loop_give_length(output, tensor));
   }
   return rabbet_ok();
 }
@@ -186,10 +185,10 @@ rabbet_status_t rabbet_loop_add_output(rabbet_loop_t* loop,
                                        rabbet_layer_t** out_layer) {
   const rabbet_attr_t attrs[] = {RABBET_LOOP_INT("kind", kind),
                                  RABBET_LOOP_INT("axis", axis)};
-  RABBET_RETURN_IF_ERROR(rabbet_loop_add(loop, RABBET_OP_LOOP_OUTPUT, tensor,
-                                         attrs, 2, out_layer));
+  RABBET_RETURN_IF_ERROR(
+      loop_add(loop, RABBET_OP_LOOP_OUTPUT, tensor, attrs, 2, out_layer));
   const rabbet_layer_t* limit =
       rabbet_loop_limit(loop, RABBET_TRIP_LIMIT_COUNT);
-  if (!limit || !rabbet_layer_is_stacked(*out_layer)) return rabbet_ok();
-  return rabbet_loop_give_length(*out_layer, limit->inputs[0]);
+  if (!limit || !layer_is_stacked(*out_layer)) return rabbet_ok();
+  return loop_give_length(*out_layer, limit->inputs[0]);
 }

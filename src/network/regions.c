@@ -9,37 +9,37 @@
 
 #include "network/inside.h"
 
-typedef struct rabbet_regions_work_t {
+typedef struct regions_work_t {
   const rabbet_network_t* network;
   rabbet_regions_t* regions;
   size_t loops;
   bool* nested;    // [outer * loops + inner]
   int32_t* depth;  // of a loop
-} rabbet_regions_work_t;
+} regions_work_t;
 
-static int32_t rabbet_loop_index(const rabbet_network_t* network,
-                                 const rabbet_loop_t* loop) {
+static int32_t loop_index(const rabbet_network_t* network,
+                          const rabbet_loop_t* loop) {
   for (size_t i = 0; loop && i < network->loops.count; ++i) {
     if (network->loops.data[i] == loop) return (int32_t)i;
   }
   return -1;
 }
 
-static bool* rabbet_regions_nested(const rabbet_regions_work_t* work,
-                                   size_t outer, size_t inner) {
+static bool* regions_nested(const regions_work_t* work, size_t outer,
+                            size_t inner) {
   return &work->nested[outer * work->loops + inner];
 }
 
 // ---- Growing ---------------------------------------------------------------
 
-static bool rabbet_regions_joins(const rabbet_regions_work_t* work, size_t loop,
-                                 const rabbet_layer_t* layer) {
+static bool regions_joins(const regions_work_t* work, size_t loop,
+                          const rabbet_layer_t* layer) {
   const rabbet_network_t* network = work->network;
-  int32_t own = rabbet_loop_index(network, layer->loop);
+  int32_t own = loop_index(network, layer->loop);
   if (own == (int32_t)loop) {
     return !rabbet_op_is(layer->op, RABBET_OP_LOOP_OUTPUT);
   }
-  if (own >= 0 && *rabbet_regions_nested(work, loop, (size_t)own)) return true;
+  if (own >= 0 && *regions_nested(work, loop, (size_t)own)) return true;
   for (size_t i = 0; i < layer->input_count; ++i) {
     if (rabbet_regions_makes(work->regions, loop, layer->inputs[i])) {
       return true;
@@ -48,12 +48,12 @@ static bool rabbet_regions_joins(const rabbet_regions_work_t* work, size_t loop,
   return false;
 }
 
-static bool rabbet_regions_grow(rabbet_regions_work_t* work, size_t loop) {
+static bool regions_grow(regions_work_t* work, size_t loop) {
   bool* inside = work->regions->inside + loop * work->regions->layer_count;
   bool changed = false;
   for (size_t i = 0; i < work->network->layers.count; ++i) {
     if (inside[i]) continue;
-    inside[i] = rabbet_regions_joins(work, loop, work->network->layers.data[i]);
+    inside[i] = regions_joins(work, loop, work->network->layers.data[i]);
     changed |= inside[i];
   }
   return changed;
@@ -61,8 +61,8 @@ static bool rabbet_regions_grow(rabbet_regions_work_t* work, size_t loop) {
 
 // Whether the loop's boundary reads a value that changes in each iteration of
 // `outer`.
-static bool rabbet_regions_reads(const rabbet_regions_work_t* work,
-                                 size_t outer, const rabbet_loop_t* loop) {
+static bool regions_reads(const regions_work_t* work, size_t outer,
+                          const rabbet_loop_t* loop) {
   for (size_t i = 0; i < loop->layers.count; ++i) {
     const rabbet_layer_t* layer = loop->layers.data[i];
     if (rabbet_regions_makes(work->regions, outer, layer->next)) return true;
@@ -75,16 +75,15 @@ static bool rabbet_regions_reads(const rabbet_regions_work_t* work,
   return false;
 }
 
-static bool rabbet_regions_nest(rabbet_regions_work_t* work) {
+static bool regions_nest(regions_work_t* work) {
   bool changed = false;
   for (size_t a = 0; a < work->loops; ++a) {
     for (size_t b = 0; b < work->loops; ++b) {
-      bool* nested = rabbet_regions_nested(work, a, b);
+      bool* nested = regions_nested(work, a, b);
       if (a == b || *nested) continue;
-      *nested = rabbet_regions_reads(work, a, work->network->loops.data[b]);
+      *nested = regions_reads(work, a, work->network->loops.data[b]);
       for (size_t c = 0; !*nested && c < work->loops; ++c) {
-        *nested = *rabbet_regions_nested(work, a, c) &&
-                  *rabbet_regions_nested(work, c, b);
+        *nested = *regions_nested(work, a, c) && *regions_nested(work, c, b);
       }
       changed |= *nested;
     }
@@ -94,9 +93,8 @@ static bool rabbet_regions_nest(rabbet_regions_work_t* work) {
 
 // ---- The tree of loops -----------------------------------------------------
 
-static rabbet_status_t rabbet_regions_crossed(const rabbet_network_t* network,
-                                              size_t a, size_t b,
-                                              const char* what) {
+static rabbet_status_t regions_crossed(const rabbet_network_t* network,
+                                       size_t a, size_t b, const char* what) {
   return RABBET_STATUS(
       RABBET_STATUS_INVALID_ARGUMENT,
       "%s uses values of loop '%s' and of loop '%s', neither of which is "
@@ -106,10 +104,9 @@ static rabbet_status_t rabbet_regions_crossed(const rabbet_network_t* network,
 }
 
 // The deepest of the loops in `in`; every other must be around it.
-static rabbet_status_t rabbet_regions_deepest(const rabbet_regions_work_t* work,
-                                              const bool* in, size_t stride,
-                                              const char* what,
-                                              int32_t* out_loop) {
+static rabbet_status_t regions_deepest(const regions_work_t* work,
+                                       const bool* in, size_t stride,
+                                       const char* what, int32_t* out_loop) {
   *out_loop = -1;
   for (size_t i = 0; i < work->loops; ++i) {
     if (!in[i * stride]) continue;
@@ -119,36 +116,36 @@ static rabbet_status_t rabbet_regions_deepest(const rabbet_regions_work_t* work,
   }
   for (size_t i = 0; i < work->loops; ++i) {
     if (!in[i * stride] || (int32_t)i == *out_loop) continue;
-    if (*rabbet_regions_nested(work, i, (size_t)*out_loop)) continue;
-    return rabbet_regions_crossed(work->network, i, (size_t)*out_loop, what);
+    if (*regions_nested(work, i, (size_t)*out_loop)) continue;
+    return regions_crossed(work->network, i, (size_t)*out_loop, what);
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_regions_arrange(rabbet_regions_work_t* work) {
+static rabbet_status_t regions_arrange(regions_work_t* work) {
   const rabbet_network_t* network = work->network;
   rabbet_regions_t* regions = work->regions;
   char what[160];
   for (size_t a = 0; a < work->loops; ++a) {
     for (size_t b = 0; b < work->loops; ++b) {
-      if (!*rabbet_regions_nested(work, a, b)) continue;
+      if (!*regions_nested(work, a, b)) continue;
       work->depth[b]++;
-      if (*rabbet_regions_nested(work, b, a)) {
-        return rabbet_regions_crossed(network, a, b, "the network");
+      if (*regions_nested(work, b, a)) {
+        return regions_crossed(network, a, b, "the network");
       }
     }
   }
   for (size_t i = 0; i < work->loops; ++i) {
     snprintf(what, sizeof what, "loop '%.100s'", network->loops.data[i]->name);
-    RABBET_RETURN_IF_ERROR(rabbet_regions_deepest(
-        work, work->nested + i, work->loops, what, &regions->parent[i]));
+    RABBET_RETURN_IF_ERROR(regions_deepest(work, work->nested + i, work->loops,
+                                           what, &regions->parent[i]));
   }
   for (size_t i = 0; i < regions->layer_count; ++i) {
     snprintf(what, sizeof what, "layer '%.100s'",
              network->layers.data[i]->name);
-    RABBET_RETURN_IF_ERROR(rabbet_regions_deepest(work, regions->inside + i,
-                                                  regions->layer_count, what,
-                                                  &regions->region[i]));
+    RABBET_RETURN_IF_ERROR(regions_deepest(work, regions->inside + i,
+                                           regions->layer_count, what,
+                                           &regions->region[i]));
   }
   return rabbet_ok();
 }
@@ -156,9 +153,10 @@ static rabbet_status_t rabbet_regions_arrange(rabbet_regions_work_t* work) {
 // ---- Checks ----------------------------------------------------------------
 
 // Checks an operand that must be known before the loop begins.
-static rabbet_status_t rabbet_loop_check_outside(
-    const rabbet_regions_work_t* work, size_t loop, const rabbet_layer_t* layer,
-    size_t input, const char* what) {
+static rabbet_status_t loop_check_outside(const regions_work_t* work,
+                                          size_t loop,
+                                          const rabbet_layer_t* layer,
+                                          size_t input, const char* what) {
   const rabbet_tensor_t* tensor =
       input < layer->input_count ? layer->inputs[input] : NULL;
   if (!rabbet_regions_makes(work->regions, loop, tensor)) return rabbet_ok();
@@ -169,12 +167,12 @@ static rabbet_status_t rabbet_loop_check_outside(
       layer->name, layer->op->name, what, tensor->name);
 }
 
-static rabbet_status_t rabbet_loop_check_output(
-    const rabbet_regions_work_t* work, size_t loop,
-    const rabbet_layer_t* layer) {
+static rabbet_status_t loop_check_output(const regions_work_t* work,
+                                         size_t loop,
+                                         const rabbet_layer_t* layer) {
   const rabbet_loop_t* own = work->network->loops.data[loop];
   if (rabbet_layer_int(layer, "kind") != RABBET_LOOP_OUTPUT_LAST_VALUE) {
-    return rabbet_loop_check_outside(work, loop, layer, 1, "its length");
+    return loop_check_outside(work, loop, layer, 1, "its length");
   }
   const rabbet_layer_t* producer = layer->inputs[0]->producer;
   if (!producer || producer->loop != own ||
@@ -189,20 +187,19 @@ static rabbet_status_t rabbet_loop_check_output(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_loop_check_layer(
-    const rabbet_regions_work_t* work, size_t loop,
-    const rabbet_layer_t* layer) {
+static rabbet_status_t loop_check_layer(const regions_work_t* work, size_t loop,
+                                        const rabbet_layer_t* layer) {
   if (rabbet_op_is(layer->op, RABBET_OP_LOOP_OUTPUT)) {
-    return rabbet_loop_check_output(work, loop, layer);
+    return loop_check_output(work, loop, layer);
   }
   if (rabbet_op_is(layer->op, RABBET_OP_ITERATOR)) {
-    return rabbet_loop_check_outside(work, loop, layer, 0, "what it slices");
+    return loop_check_outside(work, loop, layer, 0, "what it slices");
   }
   if (rabbet_op_is(layer->op, RABBET_OP_TRIP_LIMIT)) {
     if (rabbet_layer_int(layer, "kind") == RABBET_TRIP_LIMIT_WHILE) {
       return rabbet_ok();
     }
-    return rabbet_loop_check_outside(work, loop, layer, 0, "its count");
+    return loop_check_outside(work, loop, layer, 0, "its count");
   }
   if (!layer->next) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -210,15 +207,14 @@ static rabbet_status_t rabbet_loop_check_layer(
                          "with set_input(1, tensor)",
                          layer->name);
   }
-  return rabbet_loop_check_outside(work, loop, layer, 0, "its initial value");
+  return loop_check_outside(work, loop, layer, 0, "its initial value");
 }
 
-static rabbet_status_t rabbet_loop_check(const rabbet_regions_work_t* work,
-                                         size_t index) {
+static rabbet_status_t loop_check(const regions_work_t* work, size_t index) {
   const rabbet_loop_t* loop = work->network->loops.data[index];
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; rabbet_is_ok(status) && i < loop->layers.count; ++i) {
-    status = rabbet_loop_check_layer(work, index, loop->layers.data[i]);
+    status = loop_check_layer(work, index, loop->layers.data[i]);
   }
   if (rabbet_is_ok(status) &&
       !rabbet_loop_limit(loop, RABBET_TRIP_LIMIT_COUNT) &&
@@ -230,10 +226,10 @@ static rabbet_status_t rabbet_loop_check(const rabbet_regions_work_t* work,
   return RABBET_ANNOTATE(status, "loop '%s'", loop->name);
 }
 
-static rabbet_status_t rabbet_regions_check(const rabbet_regions_work_t* work) {
+static rabbet_status_t regions_check(const regions_work_t* work) {
   const rabbet_network_t* network = work->network;
   for (size_t i = 0; i < work->loops; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_loop_check(work, i));
+    RABBET_RETURN_IF_ERROR(loop_check(work, i));
   }
   for (size_t i = 0; i < network->outputs.count; ++i) {
     const rabbet_tensor_t* tensor = network->outputs.data[i];
@@ -250,8 +246,8 @@ static rabbet_status_t rabbet_regions_check(const rabbet_regions_work_t* work) {
 
 // ---- All -------------------------------------------------------------------
 
-static rabbet_status_t rabbet_regions_allocate(rabbet_regions_work_t* work,
-                                               rabbet_arena_t* arena) {
+static rabbet_status_t regions_allocate(regions_work_t* work,
+                                        rabbet_arena_t* arena) {
   rabbet_regions_t* regions = work->regions;
   size_t layers = work->network->layers.count, loops = work->loops;
   regions->layer_count = layers;
@@ -271,18 +267,18 @@ rabbet_status_t rabbet_regions_find(const rabbet_network_t* network,
                                     rabbet_arena_t* arena,
                                     rabbet_regions_t* out_regions) {
   *out_regions = (rabbet_regions_t){0};
-  rabbet_regions_work_t work = {.network = network,
-                                .regions = out_regions,
-                                .loops = network->loops.count};
-  RABBET_RETURN_IF_ERROR(rabbet_regions_allocate(&work, arena));
+  regions_work_t work = {.network = network,
+                         .regions = out_regions,
+                         .loops = network->loops.count};
+  RABBET_RETURN_IF_ERROR(regions_allocate(&work, arena));
   bool changed = true;
   while (changed) {
     changed = false;
     for (size_t i = 0; i < work.loops; ++i) {
-      changed |= rabbet_regions_grow(&work, i);
+      changed |= regions_grow(&work, i);
     }
-    changed |= rabbet_regions_nest(&work);
+    changed |= regions_nest(&work);
   }
-  RABBET_RETURN_IF_ERROR(rabbet_regions_arrange(&work));
-  return rabbet_regions_check(&work);
+  RABBET_RETURN_IF_ERROR(regions_arrange(&work));
+  return regions_check(&work);
 }

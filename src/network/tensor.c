@@ -29,7 +29,7 @@ rabbet_status_t rabbet_tensor_set_name(rabbet_tensor_t* tensor,
 }
 
 // Results for the tensor are there.
-static rabbet_status_t rabbet_tensor_infer(rabbet_tensor_t* tensor) {
+static rabbet_status_t tensor_infer(rabbet_tensor_t* tensor) {
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
   rabbet_layer_t* layer = tensor->producer;
   size_t count = layer ? (size_t)layer->index + 1 : 0;
@@ -42,7 +42,7 @@ rabbet_status_t rabbet_tensor_dtype(rabbet_tensor_t* tensor,
   *out_dtype = RABBET_DTYPE_NONE;
   if (tensor->kind == RABBET_TENSOR_LAYER &&
       tensor->wished_dtype == RABBET_DTYPE_NONE) {
-    RABBET_RETURN_IF_ERROR(rabbet_tensor_infer(tensor));
+    RABBET_RETURN_IF_ERROR(tensor_infer(tensor));
   }
   *out_dtype = tensor->wished_dtype != RABBET_DTYPE_NONE ? tensor->wished_dtype
                                                          : tensor->dtype;
@@ -56,13 +56,13 @@ rabbet_status_t rabbet_tensor_dims(rabbet_tensor_t* tensor,
     *out_dims = tensor->given_dims;
     return rabbet_ok();
   }
-  RABBET_RETURN_IF_ERROR(rabbet_tensor_infer(tensor));
+  RABBET_RETURN_IF_ERROR(tensor_infer(tensor));
   *out_dims = rabbet_shape_dims(tensor->network->graph, &tensor->shape);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_tensor_wish_dtype(rabbet_tensor_t* tensor,
-                                                rabbet_dtype_t dtype) {
+static rabbet_status_t tensor_wish_dtype(rabbet_tensor_t* tensor,
+                                         rabbet_dtype_t dtype) {
   if (tensor->network->flags & RABBET_NETWORK_STRONGLY_TYPED) {
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
@@ -90,7 +90,7 @@ rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                          (int)dtype);
   }
   if (tensor->kind == RABBET_TENSOR_LAYER) {
-    return rabbet_tensor_wish_dtype(tensor, dtype);
+    return tensor_wish_dtype(tensor, dtype);
   }
   if (tensor->kind == RABBET_TENSOR_WEIGHTS) {
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,

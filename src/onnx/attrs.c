@@ -45,7 +45,7 @@ bool rabbet_onnx_has_attr(const rabbet_onnx_node_t* node, const char* name) {
 }
 
 // The attribute if it is there and of this type.
-static const Onnx__AttributeProto* rabbet_onnx_attr_of(
+static const Onnx__AttributeProto* onnx_attr_of(
     rabbet_onnx_node_t* node, const char* name,
     Onnx__AttributeProto__AttributeType type) {
   const Onnx__AttributeProto* attr = rabbet_onnx_attr(node, name);
@@ -65,22 +65,22 @@ static const Onnx__AttributeProto* rabbet_onnx_attr_of(
 
 int64_t rabbet_onnx_attr_int(rabbet_onnx_node_t* node, const char* name,
                              int64_t fallback) {
-  const Onnx__AttributeProto* attr = rabbet_onnx_attr_of(
-      node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
   return attr ? attr->i : fallback;
 }
 
 double rabbet_onnx_attr_float(rabbet_onnx_node_t* node, const char* name,
                               double fallback) {
-  const Onnx__AttributeProto* attr = rabbet_onnx_attr_of(
-      node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
   return attr ? (double)attr->f : fallback;
 }
 
 const char* rabbet_onnx_attr_string(rabbet_onnx_node_t* node, const char* name,
                                     const char* fallback) {
-  const Onnx__AttributeProto* attr = rabbet_onnx_attr_of(
-      node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
   if (!attr) return fallback;
   char* text = NULL;
   rabbet_onnx_fail(node, rabbet_arena_allocate(&node->importer->arena,
@@ -92,23 +92,23 @@ const char* rabbet_onnx_attr_string(rabbet_onnx_node_t* node, const char* name,
 
 rabbet_onnx_ints_t rabbet_onnx_attr_ints(rabbet_onnx_node_t* node,
                                          const char* name) {
-  const Onnx__AttributeProto* attr = rabbet_onnx_attr_of(
-      node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
   if (!attr) return (rabbet_onnx_ints_t){0};
   return (rabbet_onnx_ints_t){true, attr->n_ints, attr->ints};
 }
 
 const Onnx__TensorProto* rabbet_onnx_attr_tensor(rabbet_onnx_node_t* node,
                                                  const char* name) {
-  const Onnx__AttributeProto* attr = rabbet_onnx_attr_of(
-      node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR);
   return attr ? attr->t : NULL;
 }
 
 const Onnx__GraphProto* rabbet_onnx_attr_graph(rabbet_onnx_node_t* node,
                                                const char* name) {
-  const Onnx__AttributeProto* attr = rabbet_onnx_attr_of(
-      node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH);
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH);
   return attr ? attr->g : NULL;
 }
 

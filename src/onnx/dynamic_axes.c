@@ -2,60 +2,58 @@
 
 // ---- Arithmetic ------------------------------------------------------------
 
-static rabbet_onnx_index_t rabbet_onnx_axes_is(rabbet_onnx_node_t* node,
-                                               rabbet_onnx_index_t a, int b) {
+static rabbet_onnx_index_t onnx_axes_is(rabbet_onnx_node_t* node,
+                                        rabbet_onnx_index_t a, int b) {
   return rabbet_onnx_index_op(node, "EQUAL", a, rabbet_onnx_index(b));
 }
 
-static rabbet_onnx_index_t rabbet_onnx_axes_not(rabbet_onnx_node_t* node,
-                                                rabbet_onnx_index_t truth) {
+static rabbet_onnx_index_t onnx_axes_not(rabbet_onnx_node_t* node,
+                                         rabbet_onnx_index_t truth) {
   return rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index(1), truth);
 }
 
-static bool rabbet_onnx_axes_is_number(rabbet_onnx_index_t x, int64_t number) {
+static bool onnx_axes_is_number(rabbet_onnx_index_t x, int64_t number) {
   return rabbet_onnx_is_static(x) && x.value == number;
 }
 
 // x where the condition (0 or 1) holds, else 1.
-static rabbet_onnx_index_t rabbet_onnx_axes_or_one(
-    rabbet_onnx_node_t* node, rabbet_onnx_index_t condition,
-    rabbet_onnx_index_t x) {
-  if (rabbet_onnx_axes_is_number(x, 1)) return x;
+static rabbet_onnx_index_t onnx_axes_or_one(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_index_t condition,
+                                            rabbet_onnx_index_t x) {
+  if (onnx_axes_is_number(x, 1)) return x;
   x = rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_index(1));
   x = rabbet_onnx_index_op(node, "PROD", condition, x);
   return rabbet_onnx_index_op(node, "SUM", x, rabbet_onnx_index(1));
 }
 
 // sum + condition * x
-static rabbet_onnx_index_t rabbet_onnx_axes_add(rabbet_onnx_node_t* node,
-                                                rabbet_onnx_index_t sum,
-                                                rabbet_onnx_index_t condition,
-                                                rabbet_onnx_index_t x) {
-  if (rabbet_onnx_axes_is_number(condition, 0)) return sum;
+static rabbet_onnx_index_t onnx_axes_add(rabbet_onnx_node_t* node,
+                                         rabbet_onnx_index_t sum,
+                                         rabbet_onnx_index_t condition,
+                                         rabbet_onnx_index_t x) {
+  if (onnx_axes_is_number(condition, 0)) return sum;
   x = rabbet_onnx_index_op(node, "PROD", condition, x);
-  return rabbet_onnx_axes_is_number(sum, 0)
+  return onnx_axes_is_number(sum, 0)
              ? x
              : rabbet_onnx_index_op(node, "SUM", sum, x);
 }
 
 // Whether one of the axes is this one; an axis may be named twice, as by
 // estimates when a plan is built.
-static rabbet_onnx_index_t rabbet_onnx_axes_has(
-    rabbet_onnx_node_t* node, const rabbet_onnx_dynamic_axes_t* axes,
-    int axis) {
+static rabbet_onnx_index_t onnx_axes_has(rabbet_onnx_node_t* node,
+                                         const rabbet_onnx_dynamic_axes_t* axes,
+                                         int axis) {
   rabbet_onnx_index_t sum = rabbet_onnx_index(0);
   for (int i = 0; i < axes->count; ++i)
-    sum = rabbet_onnx_axes_add(node, sum,
-                               rabbet_onnx_axes_is(node, axes->at[i], axis),
-                               rabbet_onnx_index(1));
+    sum = onnx_axes_add(node, sum, onnx_axes_is(node, axes->at[i], axis),
+                        rabbet_onnx_index(1));
   return axes->count > 1
              ? rabbet_onnx_index_op(node, "MIN", sum, rabbet_onnx_index(1))
              : sum;
 }
 
-static int rabbet_onnx_axes_extents(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* x,
-                                    rabbet_onnx_index_t* out_dims) {
+static int onnx_axes_extents(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                             rabbet_onnx_index_t* out_dims) {
   int rank = rabbet_onnx_rank(node, x);
   for (int i = 0; i < rank; ++i)
     out_dims[i] = rabbet_onnx_extent(node, x, i);
@@ -83,7 +81,7 @@ bool rabbet_onnx_read_dynamic_axes(rabbet_onnx_node_t* node,
     rabbet_onnx_index_t negative =
         rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index(0));
     out_axes->at[i] =
-        rabbet_onnx_axes_add(node, at, negative, rabbet_onnx_index(rank));
+        onnx_axes_add(node, at, negative, rabbet_onnx_index(rank));
   }
   return rabbet_onnx_ok(node);
 }
@@ -93,37 +91,35 @@ rabbet_onnx_index_t rabbet_onnx_dynamic_value(
     rabbet_tensor_t* values, int first, int axis, int64_t otherwise) {
   rabbet_onnx_index_t sum = rabbet_onnx_index(0);
   for (int i = 0; i < axes->count; ++i)
-    sum = rabbet_onnx_axes_add(node, sum,
-                               rabbet_onnx_axes_is(node, axes->at[i], axis),
-                               rabbet_onnx_element(node, values, first + i));
+    sum = onnx_axes_add(node, sum, onnx_axes_is(node, axes->at[i], axis),
+                        rabbet_onnx_element(node, values, first + i));
   rabbet_onnx_index_t none =
-      rabbet_onnx_axes_not(node, rabbet_onnx_axes_has(node, axes, axis));
-  return otherwise == 0 ? sum
-                        : rabbet_onnx_axes_add(node, sum, none,
-                                               rabbet_onnx_index(otherwise));
+      onnx_axes_not(node, onnx_axes_has(node, axes, axis));
+  return otherwise == 0
+             ? sum
+             : onnx_axes_add(node, sum, none, rabbet_onnx_index(otherwise));
 }
 
 // ---- Reshapes --------------------------------------------------------------
 
 // An axis beyond the last one leaves 0 elements in the middle, so that the
 // reshape fails.
-static rabbet_tensor_t* rabbet_onnx_axes_split(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* x,
-                                               const rabbet_onnx_index_t* dims,
-                                               int rank,
-                                               rabbet_onnx_index_t axis) {
+static rabbet_tensor_t* onnx_axes_split(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x,
+                                        const rabbet_onnx_index_t* dims,
+                                        int rank, rabbet_onnx_index_t axis) {
   rabbet_onnx_index_t parts[3] = {rabbet_onnx_index(1), rabbet_onnx_index(0),
                                   rabbet_onnx_index(1)};
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t at = rabbet_onnx_index(i);
     rabbet_onnx_index_t before = rabbet_onnx_index_op(node, "LESS", at, axis);
     rabbet_onnx_index_t behind = rabbet_onnx_index_op(node, "LESS", axis, at);
-    parts[0] = rabbet_onnx_index_op(
-        node, "PROD", parts[0], rabbet_onnx_axes_or_one(node, before, dims[i]));
-    parts[1] = rabbet_onnx_axes_add(
-        node, parts[1], rabbet_onnx_axes_is(node, axis, i), dims[i]);
-    parts[2] = rabbet_onnx_index_op(
-        node, "PROD", parts[2], rabbet_onnx_axes_or_one(node, behind, dims[i]));
+    parts[0] = rabbet_onnx_index_op(node, "PROD", parts[0],
+                                    onnx_axes_or_one(node, before, dims[i]));
+    parts[1] =
+        onnx_axes_add(node, parts[1], onnx_axes_is(node, axis, i), dims[i]);
+    parts[2] = rabbet_onnx_index_op(node, "PROD", parts[2],
+                                    onnx_axes_or_one(node, behind, dims[i]));
   }
   return rabbet_onnx_reshape(node, x, parts, 3);
 }
@@ -132,22 +128,22 @@ rabbet_tensor_t* rabbet_onnx_dynamic_middle(rabbet_onnx_node_t* node,
                                             rabbet_tensor_t* x,
                                             rabbet_onnx_index_t axis) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
-  int rank = rabbet_onnx_axes_extents(node, x, dims);
-  return rabbet_onnx_axes_split(node, x, dims, rank, axis);
+  int rank = onnx_axes_extents(node, x, dims);
+  return onnx_axes_split(node, x, dims, rank, axis);
 }
 
 rabbet_tensor_t* rabbet_onnx_dynamic_reduce(
     rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* x,
     const rabbet_onnx_dynamic_axes_t* axes, bool keep_dims) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
-  int rank = rabbet_onnx_axes_extents(node, x, dims);
+  int rank = onnx_axes_extents(node, x, dims);
   for (int k = 0; k < axes->count && rabbet_onnx_ok(node); ++k) {
-    x = rabbet_onnx_axes_split(node, x, dims, rank, axes->at[k]);
+    x = onnx_axes_split(node, x, dims, rank, axes->at[k]);
     x = rabbet_onnx_reduce(node, op, x, 2, false);
     for (int i = 0; i < rank; ++i) {
       rabbet_onnx_index_t stays =
-          rabbet_onnx_axes_not(node, rabbet_onnx_axes_is(node, axes->at[k], i));
-      dims[i] = rabbet_onnx_axes_or_one(node, stays, dims[i]);
+          onnx_axes_not(node, onnx_axes_is(node, axes->at[k], i));
+      dims[i] = onnx_axes_or_one(node, stays, dims[i]);
     }
   }
   x = rabbet_onnx_reshape(node, x, dims, rank);
@@ -159,21 +155,21 @@ rabbet_tensor_t* rabbet_onnx_dynamic_squeeze(
     rabbet_onnx_node_t* node, rabbet_tensor_t* x,
     const rabbet_onnx_dynamic_axes_t* axes) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK], out[RABBET_MAX_RANK];
-  int rank = rabbet_onnx_axes_extents(node, x, dims);
+  int rank = onnx_axes_extents(node, x, dims);
   int out_rank = rank - axes->count;
   for (int i = 0; i < out_rank; ++i)
     out[i] = rabbet_onnx_index(0);
   rabbet_onnx_index_t place = rabbet_onnx_index(0);
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t stays =
-        rabbet_onnx_axes_not(node, rabbet_onnx_axes_has(node, axes, i));
+        onnx_axes_not(node, onnx_axes_has(node, axes, i));
     for (int to = i - axes->count; to <= i; ++to) {
       if (to < 0 || to >= out_rank) continue;
       rabbet_onnx_index_t here = rabbet_onnx_index_op(
-          node, "PROD", stays, rabbet_onnx_axes_is(node, place, to));
-      out[to] = rabbet_onnx_axes_add(node, out[to], here, dims[i]);
+          node, "PROD", stays, onnx_axes_is(node, place, to));
+      out[to] = onnx_axes_add(node, out[to], here, dims[i]);
     }
-    place = rabbet_onnx_axes_add(node, place, stays, rabbet_onnx_index(1));
+    place = onnx_axes_add(node, place, stays, rabbet_onnx_index(1));
   }
   return rabbet_onnx_reshape(node, x, out, out_rank);
 }
@@ -182,19 +178,19 @@ rabbet_tensor_t* rabbet_onnx_dynamic_unsqueeze(
     rabbet_onnx_node_t* node, rabbet_tensor_t* x,
     const rabbet_onnx_dynamic_axes_t* axes) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK], out[RABBET_MAX_RANK];
-  int rank = rabbet_onnx_axes_extents(node, x, dims);
+  int rank = onnx_axes_extents(node, x, dims);
   rabbet_onnx_index_t place = rabbet_onnx_index(0);
   for (int to = 0; to < rank + axes->count && rabbet_onnx_ok(node); ++to) {
-    rabbet_onnx_index_t is_new = rabbet_onnx_axes_has(node, axes, to);
-    rabbet_onnx_index_t is_old = rabbet_onnx_axes_not(node, is_new);
+    rabbet_onnx_index_t is_new = onnx_axes_has(node, axes, to);
+    rabbet_onnx_index_t is_old = onnx_axes_not(node, is_new);
     out[to] = is_new;
     for (int i = to - axes->count; i <= to; ++i) {
       if (i < 0 || i >= rank) continue;
       rabbet_onnx_index_t here = rabbet_onnx_index_op(
-          node, "PROD", is_old, rabbet_onnx_axes_is(node, place, i));
-      out[to] = rabbet_onnx_axes_add(node, out[to], here, dims[i]);
+          node, "PROD", is_old, onnx_axes_is(node, place, i));
+      out[to] = onnx_axes_add(node, out[to], here, dims[i]);
     }
-    place = rabbet_onnx_axes_add(node, place, is_old, rabbet_onnx_index(1));
+    place = onnx_axes_add(node, place, is_old, rabbet_onnx_index(1));
   }
   return rabbet_onnx_reshape(node, x, out, rank + axes->count);
 }

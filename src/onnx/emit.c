@@ -62,7 +62,7 @@ bool rabbet_onnx_is_constant(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   return rabbet_onnx_ok(node);
 }
 
-static int64_t* rabbet_onnx_ints_room(rabbet_onnx_node_t* node, size_t count) {
+static int64_t* onnx_ints_room(rabbet_onnx_node_t* node, size_t count) {
   void* room = NULL;
   rabbet_onnx_fail(node,
                    rabbet_arena_allocate_array(&node->importer->arena, count,
@@ -72,14 +72,14 @@ static int64_t* rabbet_onnx_ints_room(rabbet_onnx_node_t* node, size_t count) {
 
 // Elements that the network follows as expressions, if all are constant; a
 // vector without elements has none to follow.
-static rabbet_onnx_ints_t rabbet_onnx_followed_ints(rabbet_onnx_node_t* node,
-                                                    rabbet_tensor_t* x) {
+static rabbet_onnx_ints_t onnx_followed_ints(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x) {
   rabbet_onnx_ints_t none = {0};
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   if (dims.rank == 1 && dims.d[0] == 0) return (rabbet_onnx_ints_t){true, 0, 0};
   rabbet_onnx_fail(node, rabbet_network_infer(node->importer->network));
   if (!rabbet_onnx_ok(node) || !x->values || x->denominators) return none;
-  int64_t* data = rabbet_onnx_ints_room(node, x->value_count);
+  int64_t* data = onnx_ints_room(node, x->value_count);
   if (!data) return none;
   for (size_t i = 0; i < x->value_count; ++i) {
     if (!rabbet_expr_is_constant(node->importer->network->graph, x->values[i],
@@ -96,14 +96,14 @@ rabbet_onnx_ints_t rabbet_onnx_try_ints(rabbet_onnx_node_t* node,
   rabbet_onnx_constant_t constant;
   if (!rabbet_onnx_is_constant(node, x, &constant)) {
     if (!rabbet_onnx_ok(node) || !x) return none;
-    return rabbet_onnx_followed_ints(node, x);
+    return onnx_followed_ints(node, x);
   }
   rabbet_dtype_t dtype = constant.weights.dtype;
   if (!rabbet_dtype_is_integer(dtype) && dtype != RABBET_DTYPE_BOOL) {
     return none;
   }
   size_t count = (size_t)constant.weights.count;
-  int64_t* data = rabbet_onnx_ints_room(node, count);
+  int64_t* data = onnx_ints_room(node, count);
   if (!data) return none;
   for (size_t i = 0; i < count; ++i) {
     data[i] = rabbet_load_int64(dtype, constant.weights.data, (int64_t)i);
@@ -198,7 +198,7 @@ rabbet_tensor_t* rabbet_onnx_int64s(rabbet_onnx_node_t* node,
 // ---- Layers ----------------------------------------------------------------
 
 // The node's own name for its first layer; the rest are numbered.
-static const char* rabbet_onnx_layer_name(rabbet_onnx_node_t* node) {
+static const char* onnx_layer_name(rabbet_onnx_node_t* node) {
   const char* name = node->name;
   size_t number = node->layer_count++;
   while (number > 0 && rabbet_onnx_ok(node)) {
@@ -217,17 +217,17 @@ static const char* rabbet_onnx_layer_name(rabbet_onnx_node_t* node) {
 
 // Constants of up to this many elements are computed at once: later nodes may
 // need to know them (lengths, axes, bounds), not just use them.
-static const int64_t rabbet_onnx_fold_elements = 4096;
+static const int64_t onnx_fold_elements = 4096;
 // Constants of so many elements cost as much as a node.
 #define RABBET_ONNX_FOLD_COST 256
 // Of operators whose results are folded: one that is shown, and a hidden size.
 #define RABBET_ONNX_FOLD_OUTPUTS 2
 
-static bool rabbet_onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
+static bool onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     rabbet_weights_t weights;
     if (inputs[i] && (!rabbet_tensor_weights(inputs[i], &weights) ||
-                      weights.count > rabbet_onnx_fold_elements)) {
+                      weights.count > onnx_fold_elements)) {
       return false;
     }
   }
@@ -236,7 +236,7 @@ static bool rabbet_onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
 
 // The result as weights; NULL if it is too large, or if the kernel refuses
 // (then the layer is added, and the network reports the error).
-static rabbet_tensor_t* rabbet_onnx_fold_layer(
+static rabbet_tensor_t* onnx_fold_layer(
     rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
     size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {
   rabbet_view_t* views = NULL;
@@ -268,8 +268,7 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   rabbet_view_t outputs[RABBET_ONNX_FOLD_OUTPUTS] = {{0}};
   rabbet_status_t status = rabbet_op_evaluate_small(
       op, attrs, attr_count, views, input_count,
-      (size_t)rabbet_onnx_fold_elements * sizeof(int64_t), allocator, outputs,
-      NULL);
+      (size_t)onnx_fold_elements * sizeof(int64_t), allocator, outputs, NULL);
   if (!rabbet_is_ok(status)) {
     bool memory = rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY;
     rabbet_onnx_fail(node, memory ? status : rabbet_ok());
@@ -280,7 +279,7 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   const rabbet_view_t output = outputs[0];
   rabbet_onnx_fail(node, rabbet_dims_count(&output.dims, &count));
   rabbet_tensor_t* folded = NULL;
-  if (count <= rabbet_onnx_fold_elements) {
+  if (count <= onnx_fold_elements) {
     void* data =
         rabbet_onnx_weights_room(node, output.dtype, &output.dims, &count);
     size_t bytes = (size_t)count * (size_t)rabbet_dtype_bits(output.dtype) / 8;
@@ -292,10 +291,12 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   return folded;
 }
 
-static rabbet_layer_t* rabbet_onnx_add_layer(
-    rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
-    size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {
-  const char* name = rabbet_onnx_layer_name(node);
+static rabbet_layer_t* onnx_add_layer(rabbet_onnx_node_t* node, const char* op,
+                                      rabbet_tensor_t* const* inputs,
+                                      size_t input_count,
+                                      const rabbet_attr_t* attrs,
+                                      size_t attr_count) {
+  const char* name = onnx_layer_name(node);
   rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, 1));
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_layer_t* layer = NULL;
@@ -317,13 +318,13 @@ rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
   bool late = known && ((known->flags & RABBET_OP_FOLD_LATE) != 0 ||
                         rabbet_op_shown_outputs(known) != 1 ||
                         known->output_count > RABBET_ONNX_FOLD_OUTPUTS);
-  if (!late && rabbet_onnx_can_fold(inputs, input_count)) {
-    rabbet_tensor_t* folded = rabbet_onnx_fold_layer(
-        node, op, inputs, input_count, attrs, attr_count);
+  if (!late && onnx_can_fold(inputs, input_count)) {
+    rabbet_tensor_t* folded =
+        onnx_fold_layer(node, op, inputs, input_count, attrs, attr_count);
     if (folded || !rabbet_onnx_ok(node)) return folded;
   }
   rabbet_layer_t* layer =
-      rabbet_onnx_add_layer(node, op, inputs, input_count, attrs, attr_count);
+      onnx_add_layer(node, op, inputs, input_count, attrs, attr_count);
   return layer ? rabbet_layer_output(layer, 0) : NULL;
 }
 
@@ -334,8 +335,7 @@ void rabbet_onnx_layer_outputs(rabbet_onnx_node_t* node, const char* op,
                                size_t output_count) {
   rabbet_layer_t* layer =
       rabbet_onnx_ok(node)
-          ? rabbet_onnx_add_layer(node, op, inputs, input_count, attrs,
-                                  attr_count)
+          ? onnx_add_layer(node, op, inputs, input_count, attrs, attr_count)
           : NULL;
   for (size_t i = 0; i < output_count; ++i)
     outputs[i] = layer ? rabbet_layer_output(layer, i) : NULL;
@@ -467,16 +467,16 @@ rabbet_tensor_t* rabbet_onnx_transpose(rabbet_onnx_node_t* node,
 // ---- Ones ------------------------------------------------------------------
 
 // Weights need no layer to be seen in another shape.
-static rabbet_tensor_t* rabbet_onnx_reshape_weights(rabbet_onnx_node_t* node,
-                                                    rabbet_tensor_t* x,
-                                                    const rabbet_dims_t* dims) {
+static rabbet_tensor_t* onnx_reshape_weights(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x,
+                                             const rabbet_dims_t* dims) {
   rabbet_onnx_constant_t constant;
   if (!rabbet_onnx_is_constant(node, x, &constant)) return NULL;
   return rabbet_onnx_weights(node, constant.weights.dtype,
                              constant.weights.data, dims);
 }
 
-static int rabbet_onnx_unknowns(const rabbet_dims_t* dims) {
+static int onnx_unknowns(const rabbet_dims_t* dims) {
   int count = 0;
   for (int i = 0; i < dims->rank; ++i) {
     count += dims->d[i] < 0;
@@ -484,7 +484,7 @@ static int rabbet_onnx_unknowns(const rabbet_dims_t* dims) {
   return count;
 }
 
-static bool rabbet_onnx_has_zero(const rabbet_dims_t* dims) {
+static bool onnx_has_zero(const rabbet_dims_t* dims) {
   for (int i = 0; i < dims->rank; ++i) {
     if (dims->d[i] == 0) return true;
   }
@@ -492,9 +492,9 @@ static bool rabbet_onnx_has_zero(const rabbet_dims_t* dims) {
 }
 
 // A reshape to dims with at most one unknown, which -1 stands for.
-static rabbet_tensor_t* rabbet_onnx_reshape_to(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* x,
-                                               const rabbet_dims_t* dims) {
+static rabbet_tensor_t* onnx_reshape_to(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x,
+                                        const rabbet_dims_t* dims) {
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INTS("reshape_dims", dims->d, dims->rank),
       RABBET_ONNX_BOOL("zero_is_placeholder", false),
@@ -506,10 +506,9 @@ static rabbet_tensor_t* rabbet_onnx_reshape_to(rabbet_onnx_node_t* node,
 // Several extents are unknown: the result's other extents, in order, come
 // first with the ones behind them, copied by position; then a transposition
 // (which moves nothing but ones) puts them into place.
-static rabbet_tensor_t* rabbet_onnx_unsqueeze_unknown(rabbet_onnx_node_t* node,
-                                                      rabbet_tensor_t* x,
-                                                      uint32_t axes,
-                                                      int out_rank) {
+static rabbet_tensor_t* onnx_unsqueeze_unknown(rabbet_onnx_node_t* node,
+                                               rabbet_tensor_t* x,
+                                               uint32_t axes, int out_rank) {
   int64_t dims[RABBET_MAX_RANK], perm[RABBET_MAX_RANK];
   int rank = rabbet_onnx_rank(node, x);
   int old = 0, one = rank;
@@ -525,10 +524,9 @@ static rabbet_tensor_t* rabbet_onnx_unsqueeze_unknown(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "shuffle", &x, 1, attrs, 3);
 }
 
-static rabbet_tensor_t* rabbet_onnx_squeeze_unknown(rabbet_onnx_node_t* node,
-                                                    rabbet_tensor_t* x,
-                                                    uint32_t axes,
-                                                    int out_rank) {
+static rabbet_tensor_t* onnx_squeeze_unknown(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x, uint32_t axes,
+                                             int out_rank) {
   int64_t dims[RABBET_MAX_RANK] = {0}, perm[RABBET_MAX_RANK];
   int rank = rabbet_onnx_rank(node, x);
   int kept = 0, one = out_rank;
@@ -561,13 +559,13 @@ rabbet_tensor_t* rabbet_onnx_unsqueeze(rabbet_onnx_node_t* node,
   for (int i = 0; i < out_rank; ++i) {
     out.d[i] = (axes >> i & 1) ? 1 : dims.d[old++];
   }
-  rabbet_tensor_t* weights = rabbet_onnx_reshape_weights(node, x, &out);
+  rabbet_tensor_t* weights = onnx_reshape_weights(node, x, &out);
   if (weights) return weights;
-  int unknowns = rabbet_onnx_unknowns(&out);
-  if (unknowns == 0 || (unknowns == 1 && !rabbet_onnx_has_zero(&out))) {
-    return rabbet_onnx_reshape_to(node, x, &out);
+  int unknowns = onnx_unknowns(&out);
+  if (unknowns == 0 || (unknowns == 1 && !onnx_has_zero(&out))) {
+    return onnx_reshape_to(node, x, &out);
   }
-  return rabbet_onnx_unsqueeze_unknown(node, x, axes, out_rank);
+  return onnx_unsqueeze_unknown(node, x, axes, out_rank);
 }
 
 rabbet_tensor_t* rabbet_onnx_squeeze(rabbet_onnx_node_t* node,
@@ -588,12 +586,12 @@ rabbet_tensor_t* rabbet_onnx_squeeze(rabbet_onnx_node_t* node,
       sure &= dims.d[i] == 1;
     }
   }
-  rabbet_tensor_t* weights = rabbet_onnx_reshape_weights(node, x, &out);
+  rabbet_tensor_t* weights = onnx_reshape_weights(node, x, &out);
   if (weights) return weights;
-  int unknowns = rabbet_onnx_unknowns(&out);
-  bool simple = unknowns == 0 || (unknowns == 1 && !rabbet_onnx_has_zero(&out));
-  if (sure && simple) return rabbet_onnx_reshape_to(node, x, &out);
-  return rabbet_onnx_squeeze_unknown(node, x, axes, out.rank);
+  int unknowns = onnx_unknowns(&out);
+  bool simple = unknowns == 0 || (unknowns == 1 && !onnx_has_zero(&out));
+  if (sure && simple) return onnx_reshape_to(node, x, &out);
+  return onnx_squeeze_unknown(node, x, axes, out.rank);
 }
 
 rabbet_tensor_t* rabbet_onnx_to_rank(rabbet_onnx_node_t* node,

@@ -3,7 +3,7 @@
 
 #include "onnx/import.h"
 
-static bool rabbet_onnx_same(const char* a, const char* b) {
+static bool onnx_same(const char* a, const char* b) {
   return !strcmp(a ? a : "", b ? b : "");
 }
 
@@ -13,9 +13,9 @@ const Onnx__FunctionProto* rabbet_onnx_find_function(
   const char* domain = rabbet_onnx_domain(node->domain);
   for (size_t i = 0; i < model->n_functions; ++i) {
     const Onnx__FunctionProto* function = model->functions[i];
-    if (rabbet_onnx_same(function->name, node->op_type) &&
-        rabbet_onnx_same(rabbet_onnx_domain(function->domain), domain) &&
-        rabbet_onnx_same(function->overload, node->overload)) {
+    if (onnx_same(function->name, node->op_type) &&
+        onnx_same(rabbet_onnx_domain(function->domain), domain) &&
+        onnx_same(function->overload, node->overload)) {
       return function;
     }
   }
@@ -23,7 +23,7 @@ const Onnx__FunctionProto* rabbet_onnx_find_function(
 }
 
 // The call's attributes, then defaults of those that it leaves out.
-static rabbet_status_t rabbet_onnx_function_arguments(
+static rabbet_status_t onnx_function_arguments(
     const rabbet_onnx_node_t* node, const Onnx__FunctionProto* function,
     rabbet_onnx_scope_t* body) {
   size_t most = node->attr_count + function->n_attribute_proto;
@@ -38,16 +38,16 @@ static rabbet_status_t rabbet_onnx_function_arguments(
     Onnx__AttributeProto* attr = function->attribute_proto[i];
     bool given = false;
     for (size_t j = 0; j < node->attr_count; ++j) {
-      given |= rabbet_onnx_same(node->attrs[j]->name, attr->name);
+      given |= onnx_same(node->attrs[j]->name, attr->name);
     }
     if (!given) body->arguments[body->argument_count++] = attr;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_bind_parameters(
-    const rabbet_onnx_node_t* node, const Onnx__FunctionProto* function,
-    rabbet_onnx_scope_t* body) {
+static rabbet_status_t onnx_bind_parameters(const rabbet_onnx_node_t* node,
+                                            const Onnx__FunctionProto* function,
+                                            rabbet_onnx_scope_t* body) {
   if (node->input_count > function->n_input) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "function '%s' has %zu inputs, but the call gives %zu",
@@ -61,9 +61,9 @@ static rabbet_status_t rabbet_onnx_bind_parameters(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_collect_results(
-    rabbet_onnx_node_t* node, const Onnx__FunctionProto* function,
-    rabbet_onnx_scope_t* body) {
+static rabbet_status_t onnx_collect_results(rabbet_onnx_node_t* node,
+                                            const Onnx__FunctionProto* function,
+                                            rabbet_onnx_scope_t* body) {
   if (node->output_count > function->n_output) {
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
@@ -78,9 +78,9 @@ static rabbet_status_t rabbet_onnx_collect_results(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_call(rabbet_onnx_node_t* node,
-                                        const Onnx__FunctionProto* function,
-                                        rabbet_onnx_scope_t* body) {
+static rabbet_status_t onnx_call(rabbet_onnx_node_t* node,
+                                 const Onnx__FunctionProto* function,
+                                 rabbet_onnx_scope_t* body) {
   body->function = function;
   body->depth = node->scope->depth + 1;
   body->nodes = function->node;
@@ -90,10 +90,10 @@ static rabbet_status_t rabbet_onnx_call(rabbet_onnx_node_t* node,
   body->opset_count = own ? function->n_opset_import : node->scope->opset_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&node->importer->arena,
                                              &body->prefix, "%s/", node->name));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_function_arguments(node, function, body));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_bind_parameters(node, function, body));
+  RABBET_RETURN_IF_ERROR(onnx_function_arguments(node, function, body));
+  RABBET_RETURN_IF_ERROR(onnx_bind_parameters(node, function, body));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(body));
-  return rabbet_onnx_collect_results(node, function, body);
+  return onnx_collect_results(node, function, body);
 }
 
 void rabbet_onnx_import_function(rabbet_onnx_node_t* node,
@@ -107,6 +107,6 @@ void rabbet_onnx_import_function(rabbet_onnx_node_t* node,
   }
   rabbet_onnx_scope_t body;
   rabbet_onnx_scope_initialize(node->importer, NULL, &body);
-  rabbet_onnx_fail(node, rabbet_onnx_call(node, function, &body));
+  rabbet_onnx_fail(node, onnx_call(node, function, &body));
   rabbet_onnx_scope_deinitialize(&body);
 }

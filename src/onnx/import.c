@@ -6,7 +6,7 @@
 
 // ---- The model -------------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_check_opsets(
+static rabbet_status_t onnx_check_opsets(
     const rabbet_onnx_importer_t* importer) {
   const Onnx__ModelProto* model = importer->model;
   for (size_t i = 0; i < model->n_opset_import; ++i) {
@@ -29,7 +29,7 @@ static rabbet_status_t rabbet_onnx_check_opsets(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_check_model(
+static rabbet_status_t onnx_check_model(
     const rabbet_onnx_importer_t* importer) {
   const Onnx__ModelProto* model = importer->model;
   if (!model->graph) {
@@ -55,7 +55,7 @@ static rabbet_status_t rabbet_onnx_check_model(
                "known (%d); new fields are ignored",
                (long long)model->ir_version, (int)ONNX__VERSION__IR_VERSION);
   }
-  return rabbet_onnx_check_opsets(importer);
+  return onnx_check_opsets(importer);
 }
 
 rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
@@ -71,8 +71,8 @@ rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
 
 // ---- Inputs ----------------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_input_type(
-    const Onnx__ValueInfoProto* info, const Onnx__TypeProto__Tensor** out) {
+static rabbet_status_t onnx_input_type(const Onnx__ValueInfoProto* info,
+                                       const Onnx__TypeProto__Tensor** out) {
   const Onnx__TypeProto* type = info->type;
   if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
       type->tensor_type->shape) {
@@ -90,8 +90,8 @@ static rabbet_status_t rabbet_onnx_input_type(
                 : "it has no type");
 }
 
-static rabbet_status_t rabbet_onnx_input_dims(
-    const Onnx__TensorShapeProto* shape, rabbet_dims_t* out_dims) {
+static rabbet_status_t onnx_input_dims(const Onnx__TensorShapeProto* shape,
+                                       rabbet_dims_t* out_dims) {
   if (shape->n_dim > RABBET_MAX_RANK) {
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "it has %zu dimensions; at most %d are possible",
@@ -108,8 +108,8 @@ static rabbet_status_t rabbet_onnx_input_dims(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_name_dims(
-    rabbet_tensor_t* tensor, const Onnx__TensorShapeProto* shape) {
+static rabbet_status_t onnx_name_dims(rabbet_tensor_t* tensor,
+                                      const Onnx__TensorShapeProto* shape) {
   for (size_t i = 0; i < shape->n_dim; ++i) {
     const Onnx__TensorShapeProto__Dimension* dim = shape->dim[i];
     if (dim->value_case !=
@@ -123,16 +123,16 @@ static rabbet_status_t rabbet_onnx_name_dims(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_add_input(rabbet_onnx_scope_t* scope,
-                                             const Onnx__ValueInfoProto* info) {
+static rabbet_status_t onnx_add_input(rabbet_onnx_scope_t* scope,
+                                      const Onnx__ValueInfoProto* info) {
   rabbet_onnx_importer_t* importer = scope->importer;
   const Onnx__TypeProto__Tensor* type = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_input_type(info, &type));
+  RABBET_RETURN_IF_ERROR(onnx_input_type(info, &type));
   rabbet_dtype_t dtype;
   bool narrowed = false;
   rabbet_dims_t dims = {0};
   RABBET_RETURN_IF_ERROR(rabbet_onnx_dtype(type->elem_type, &dtype, &narrowed));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_input_dims(type->shape, &dims));
+  RABBET_RETURN_IF_ERROR(onnx_input_dims(type->shape, &dims));
   if (narrowed) {
     rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
                "input '%s' is DOUBLE in the model and becomes FLOAT",
@@ -141,14 +141,14 @@ static rabbet_status_t rabbet_onnx_add_input(rabbet_onnx_scope_t* scope,
   rabbet_tensor_t* tensor = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_network_add_input(importer->network, info->name,
                                                   dtype, &dims, &tensor));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_name_dims(tensor, type->shape));
+  RABBET_RETURN_IF_ERROR(onnx_name_dims(tensor, type->shape));
   return rabbet_onnx_scope_bind(scope, info->name, tensor);
 }
 
 // Inputs with an initializer have a default value (before IR 4 every
 // initializer was listed as an input): they have the default's value.
-static rabbet_status_t rabbet_onnx_add_inputs(rabbet_onnx_scope_t* scope,
-                                              const Onnx__GraphProto* graph) {
+static rabbet_status_t onnx_add_inputs(rabbet_onnx_scope_t* scope,
+                                       const Onnx__GraphProto* graph) {
   for (size_t i = 0; i < graph->n_input; ++i) {
     const char* name = graph->input[i]->name;
     if (!name || !name[0]) {
@@ -158,7 +158,7 @@ static rabbet_status_t rabbet_onnx_add_inputs(rabbet_onnx_scope_t* scope,
     const rabbet_onnx_value_t* value =
         rabbet_map_get_string(&scope->values, name);
     if (value && value->initializer) continue;
-    rabbet_status_t status = rabbet_onnx_add_input(scope, graph->input[i]);
+    rabbet_status_t status = onnx_add_input(scope, graph->input[i]);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "input '%s'", name));
   }
   return rabbet_ok();
@@ -167,8 +167,7 @@ static rabbet_status_t rabbet_onnx_add_inputs(rabbet_onnx_scope_t* scope,
 // ---- Outputs ---------------------------------------------------------------
 
 // An output must be a tensor of its own under its own name.
-static bool rabbet_onnx_needs_copy(const rabbet_tensor_t* tensor,
-                                   const char* name) {
+static bool onnx_needs_copy(const rabbet_tensor_t* tensor, const char* name) {
   return !rabbet_tensor_producer(tensor) || rabbet_tensor_is_output(tensor) ||
          rabbet_tensor_weights(tensor, &(rabbet_weights_t){0}) ||
          strcmp(rabbet_tensor_name(tensor), name) != 0;
@@ -176,9 +175,9 @@ static bool rabbet_onnx_needs_copy(const rabbet_tensor_t* tensor,
 
 // Weights give their name up to the output. An input keeps it, as callers set
 // it by that name.
-static rabbet_status_t rabbet_onnx_free_name(rabbet_onnx_scope_t* scope,
-                                             rabbet_tensor_t* tensor,
-                                             const char** name) {
+static rabbet_status_t onnx_free_name(rabbet_onnx_scope_t* scope,
+                                      rabbet_tensor_t* tensor,
+                                      const char** name) {
   rabbet_arena_t* arena = &scope->importer->arena;
   if (strcmp(rabbet_tensor_name(tensor), *name) != 0) return rabbet_ok();
   const char* other;
@@ -196,10 +195,10 @@ static rabbet_status_t rabbet_onnx_free_name(rabbet_onnx_scope_t* scope,
   return rabbet_tensor_set_name(tensor, other);
 }
 
-static rabbet_status_t rabbet_onnx_copy_output(rabbet_onnx_scope_t* scope,
-                                               const char* name,
-                                               rabbet_tensor_t** tensor) {
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_free_name(scope, *tensor, &name));
+static rabbet_status_t onnx_copy_output(rabbet_onnx_scope_t* scope,
+                                        const char* name,
+                                        rabbet_tensor_t** tensor) {
+  RABBET_RETURN_IF_ERROR(onnx_free_name(scope, *tensor, &name));
   rabbet_layer_t* layer;
   RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
       scope->importer->network, "identity", NULL, tensor, 1, NULL, 0, &layer));
@@ -207,18 +206,18 @@ static rabbet_status_t rabbet_onnx_copy_output(rabbet_onnx_scope_t* scope,
   return rabbet_tensor_set_name(*tensor, name);
 }
 
-static rabbet_status_t rabbet_onnx_add_output(rabbet_onnx_scope_t* scope,
-                                              const char* name) {
+static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
+                                       const char* name) {
   rabbet_tensor_t* tensor;
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, name, &tensor));
-  if (rabbet_onnx_needs_copy(tensor, name)) {
-    RABBET_RETURN_IF_ERROR(rabbet_onnx_copy_output(scope, name, &tensor));
+  if (onnx_needs_copy(tensor, name)) {
+    RABBET_RETURN_IF_ERROR(onnx_copy_output(scope, name, &tensor));
   }
   return rabbet_network_mark_output(scope->importer->network, tensor);
 }
 
-static rabbet_status_t rabbet_onnx_add_outputs(rabbet_onnx_scope_t* scope,
-                                               const Onnx__GraphProto* graph) {
+static rabbet_status_t onnx_add_outputs(rabbet_onnx_scope_t* scope,
+                                        const Onnx__GraphProto* graph) {
   if (graph->n_output == 0) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the graph has no outputs");
@@ -229,7 +228,7 @@ static rabbet_status_t rabbet_onnx_add_outputs(rabbet_onnx_scope_t* scope,
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "output %zu of the graph has no name", i);
     }
-    rabbet_status_t status = rabbet_onnx_add_output(scope, name);
+    rabbet_status_t status = onnx_add_output(scope, name);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "output '%s'", name));
   }
   return rabbet_ok();
@@ -237,22 +236,22 @@ static rabbet_status_t rabbet_onnx_add_outputs(rabbet_onnx_scope_t* scope,
 
 // ---- The import ------------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_import_graph(rabbet_onnx_scope_t* scope) {
+static rabbet_status_t onnx_import_graph(rabbet_onnx_scope_t* scope) {
   const Onnx__GraphProto* graph = scope->importer->model->graph;
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
   rabbet_onnx_errors_set_node_count(scope->importer->errors, scope->node_count);
   RABBET_RETURN_IF_ERROR(rabbet_onnx_check_support(scope));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_add_inputs(scope, graph));
+  RABBET_RETURN_IF_ERROR(onnx_add_inputs(scope, graph));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_add_outputs(scope, graph));
+  RABBET_RETURN_IF_ERROR(onnx_add_outputs(scope, graph));
   if (graph->name && graph->name[0]) {
     return rabbet_network_set_name(scope->importer->network, graph->name);
   }
   return rabbet_ok();
 }
 
-static bool rabbet_onnx_has_initializer(const Onnx__GraphProto* graph,
-                                        const char* name) {
+static bool onnx_has_initializer(const Onnx__GraphProto* graph,
+                                 const char* name) {
   for (size_t i = 0; i < graph->n_initializer; ++i) {
     const char* other = graph->initializer[i]->name;
     if (other && strcmp(other, name) == 0) return true;
@@ -260,12 +259,11 @@ static bool rabbet_onnx_has_initializer(const Onnx__GraphProto* graph,
   return false;
 }
 
-static rabbet_status_t rabbet_onnx_check_given(
+static rabbet_status_t onnx_check_given(
     const rabbet_onnx_importer_t* importer) {
   const rabbet_onnx_storage_t* storage = importer->storage;
   for (size_t i = 0; i < storage->given_count; ++i) {
-    if (!rabbet_onnx_has_initializer(importer->model->graph,
-                                     storage->given[i].name))
+    if (!onnx_has_initializer(importer->model->graph, storage->given[i].name))
       return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
                            "data was given for the initializer '%s', which the "
                            "model's graph does not have",
@@ -274,25 +272,24 @@ static rabbet_status_t rabbet_onnx_check_given(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_import_model(
-    rabbet_onnx_importer_t* importer) {
+static rabbet_status_t onnx_import_model(rabbet_onnx_importer_t* importer) {
   RABBET_RETURN_IF_ERROR(rabbet_onnx_model_parse(
       importer->storage, &importer->arena, &importer->model));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_model(importer));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_given(importer));
+  RABBET_RETURN_IF_ERROR(onnx_check_model(importer));
+  RABBET_RETURN_IF_ERROR(onnx_check_given(importer));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_limits_begin(importer));
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(importer, NULL, &scope);
   scope.opsets = importer->model->opset_import;
   scope.opset_count = importer->model->n_opset_import;
-  rabbet_status_t status = rabbet_onnx_import_graph(&scope);
+  rabbet_status_t status = onnx_import_graph(&scope);
   rabbet_onnx_scope_deinitialize(&scope);
   return status;
 }
 
 // The caller's data, into the storage.
-static rabbet_status_t rabbet_onnx_take_given(
-    rabbet_onnx_storage_t* storage, const rabbet_onnx_options_t* options) {
+static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
+                                       const rabbet_onnx_options_t* options) {
   rabbet_onnx_initializer_t* copies = NULL;
   size_t count = options->initializers ? options->initializer_count : 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -313,10 +310,10 @@ static rabbet_status_t rabbet_onnx_take_given(
 }
 
 // Takes the storage.
-static rabbet_status_t rabbet_onnx_import(rabbet_network_t* network,
-                                          rabbet_onnx_storage_t* storage,
-                                          const rabbet_onnx_options_t* options,
-                                          rabbet_onnx_errors_t* errors) {
+static rabbet_status_t onnx_import(rabbet_network_t* network,
+                                   rabbet_onnx_storage_t* storage,
+                                   const rabbet_onnx_options_t* options,
+                                   rabbet_onnx_errors_t* errors) {
   rabbet_status_t status =
       rabbet_network_take_owner(network, storage, rabbet_onnx_storage_destroy);
   if (!rabbet_is_ok(status)) {
@@ -330,22 +327,21 @@ static rabbet_status_t rabbet_onnx_import(rabbet_network_t* network,
       .errors = errors};
   rabbet_arena_initialize(network->allocator, &importer.arena);
   rabbet_map_initialize(network->allocator, &importer.layer_names);
-  status = rabbet_onnx_take_given(storage, options);
-  if (rabbet_is_ok(status)) status = rabbet_onnx_import_model(&importer);
+  status = onnx_take_given(storage, options);
+  if (rabbet_is_ok(status)) status = onnx_import_model(&importer);
   rabbet_map_deinitialize(&importer.layer_names);
   rabbet_arena_deinitialize(&importer.arena);
   return status;
 }
 
-static rabbet_status_t rabbet_onnx_options(const rabbet_onnx_options_t* given,
-                                           rabbet_onnx_options_t* out) {
+static rabbet_status_t onnx_options(const rabbet_onnx_options_t* given,
+                                    rabbet_onnx_options_t* out) {
   return RABBET_STRUCT_READ(rabbet_onnx_options_t, given, struct_size, out);
 }
 
 // A failure that no node has recorded yet.
-static rabbet_status_t rabbet_onnx_finish(rabbet_onnx_errors_t* errors,
-                                          const char* path,
-                                          rabbet_status_t status) {
+static rabbet_status_t onnx_finish(rabbet_onnx_errors_t* errors,
+                                   const char* path, rabbet_status_t status) {
   if (!rabbet_is_ok(status) && errors && !rabbet_onnx_errors_count(errors)) {
     rabbet_status_ignore(rabbet_onnx_errors_add(errors, status, -1, -1, NULL));
   }
@@ -360,15 +356,15 @@ rabbet_status_t rabbet_onnx_import_file(rabbet_network_t* network,
   rabbet_onnx_options_t known;
   rabbet_onnx_storage_t* storage = NULL;
   if (errors) rabbet_onnx_errors_clear(errors);
-  rabbet_status_t status = rabbet_onnx_options(options, &known);
+  rabbet_status_t status = onnx_options(options, &known);
   if (rabbet_is_ok(status)) {
     status = rabbet_onnx_storage_open(path, known.external_data_dir,
                                       network->allocator, &storage);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_onnx_import(network, storage, &known, errors);
+    status = onnx_import(network, storage, &known, errors);
   }
-  return rabbet_onnx_finish(errors, path, status);
+  return onnx_finish(errors, path, status);
 }
 
 rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
@@ -379,13 +375,13 @@ rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
   rabbet_onnx_options_t known;
   rabbet_onnx_storage_t* storage = NULL;
   if (errors) rabbet_onnx_errors_clear(errors);
-  rabbet_status_t status = rabbet_onnx_options(options, &known);
+  rabbet_status_t status = onnx_options(options, &known);
   if (rabbet_is_ok(status)) {
     status = rabbet_onnx_storage_copy(data, size, path, known.external_data_dir,
                                       network->allocator, &storage);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_onnx_import(network, storage, &known, errors);
+    status = onnx_import(network, storage, &known, errors);
   }
-  return rabbet_onnx_finish(errors, path, status);
+  return onnx_finish(errors, path, status);
 }

@@ -6,8 +6,7 @@
 
 // ---- Numbers that are known ------------------------------------------------
 
-static bool rabbet_onnx_fold(const char* op, int64_t a, int64_t b,
-                             int64_t* out) {
+static bool onnx_fold(const char* op, int64_t a, int64_t b, int64_t* out) {
   if (!strcmp(op, "SUM")) return rabbet_checked_add(a, b, out);
   if (!strcmp(op, "SUB")) return rabbet_checked_sub(a, b, out);
   if (!strcmp(op, "PROD")) return rabbet_checked_mul(a, b, out);
@@ -23,7 +22,7 @@ static bool rabbet_onnx_fold(const char* op, int64_t a, int64_t b,
 }
 
 // x + 0, x - 0, x * 1, x / 1: no layer. Extents are never negative.
-static bool rabbet_onnx_is_neutral(const char* op, rabbet_onnx_index_t b) {
+static bool onnx_is_neutral(const char* op, rabbet_onnx_index_t b) {
   if (!rabbet_onnx_is_static(b)) return false;
   bool one = !strcmp(op, "PROD") || !strcmp(op, "FLOOR_DIV");
   bool zero = !strcmp(op, "SUM") || !strcmp(op, "SUB");
@@ -32,16 +31,16 @@ static bool rabbet_onnx_is_neutral(const char* op, rabbet_onnx_index_t b) {
 
 // ---- Elements --------------------------------------------------------------
 
-static rabbet_onnx_index_t rabbet_onnx_index_of(rabbet_onnx_node_t* node,
-                                                rabbet_tensor_t* x) {
+static rabbet_onnx_index_t onnx_index_of(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x) {
   rabbet_onnx_ints_t ints = rabbet_onnx_try_ints(node, x);
   if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
   if (ints.present && ints.count == 1) return rabbet_onnx_index(ints.data[0]);
   return (rabbet_onnx_index_t){.tensor = x};
 }
 
-static rabbet_tensor_t* rabbet_onnx_pick(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* x, int position) {
+static rabbet_tensor_t* onnx_pick(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  int position) {
   int64_t start = position, one = 1;
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INTS("start", &start, 1),
@@ -56,8 +55,7 @@ rabbet_onnx_index_t rabbet_onnx_extent(rabbet_onnx_node_t* node,
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
   if (dims.d[axis] >= 0) return rabbet_onnx_index(dims.d[axis]);
-  return rabbet_onnx_index_of(
-      node, rabbet_onnx_pick(node, rabbet_onnx_shape(node, x), axis));
+  return onnx_index_of(node, onnx_pick(node, rabbet_onnx_shape(node, x), axis));
 }
 
 int rabbet_onnx_shape_length(rabbet_onnx_node_t* node, rabbet_tensor_t* shape) {
@@ -83,13 +81,13 @@ rabbet_onnx_index_t rabbet_onnx_element(rabbet_onnx_node_t* node,
   if (dims.rank == 0) {
     x = rabbet_onnx_unsqueeze(node, x, 1, 1);
   } else if (dims.d[0] != 1) {
-    x = rabbet_onnx_pick(node, x, position);
+    x = onnx_pick(node, x, position);
   }
-  return rabbet_onnx_index_of(node, x);
+  return onnx_index_of(node, x);
 }
 
-static rabbet_tensor_t* rabbet_onnx_index_tensor(rabbet_onnx_node_t* node,
-                                                 rabbet_onnx_index_t index) {
+static rabbet_tensor_t* onnx_index_tensor(rabbet_onnx_node_t* node,
+                                          rabbet_onnx_index_t index) {
   return index.tensor ? index.tensor
                       : rabbet_onnx_int64s(node, &index.value, 1);
 }
@@ -98,21 +96,20 @@ rabbet_onnx_index_t rabbet_onnx_index_op(rabbet_onnx_node_t* node,
                                          const char* op, rabbet_onnx_index_t a,
                                          rabbet_onnx_index_t b) {
   if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
-  if (rabbet_onnx_is_neutral(op, b)) return a;
+  if (onnx_is_neutral(op, b)) return a;
   if (rabbet_onnx_is_static(a) && rabbet_onnx_is_static(b)) {
     int64_t value = 0;
-    if (!rabbet_onnx_fold(op, a.value, b.value, &value)) {
+    if (!onnx_fold(op, a.value, b.value, &value)) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
                        "an extent is out of range: %lld %s %lld",
                        (long long)a.value, op, (long long)b.value);
     }
     return rabbet_onnx_index(value);
   }
-  rabbet_tensor_t* result =
-      rabbet_onnx_binary(node, op, rabbet_onnx_index_tensor(node, a),
-                         rabbet_onnx_index_tensor(node, b));
+  rabbet_tensor_t* result = rabbet_onnx_binary(
+      node, op, onnx_index_tensor(node, a), onnx_index_tensor(node, b));
   result = rabbet_onnx_cast(node, result, RABBET_DTYPE_INT64);
-  return rabbet_onnx_index_of(node, result);
+  return onnx_index_of(node, result);
 }
 
 rabbet_onnx_index_t rabbet_onnx_ceil_div(rabbet_onnx_node_t* node,
@@ -147,7 +144,7 @@ rabbet_tensor_t* rabbet_onnx_index_vector(rabbet_onnx_node_t* node,
   }
   rabbet_tensor_t* parts[RABBET_MAX_RANK];
   for (size_t i = 0; i < count; ++i) {
-    parts[i] = rabbet_onnx_index_tensor(node, elements[i]);
+    parts[i] = onnx_index_tensor(node, elements[i]);
   }
   return rabbet_onnx_concat(node, parts, count, 0);
 }
@@ -155,8 +152,8 @@ rabbet_tensor_t* rabbet_onnx_index_vector(rabbet_onnx_node_t* node,
 // ---- Reshape ---------------------------------------------------------------
 
 // One unknown extent among known ones that are not 0 follows from the others.
-static bool rabbet_onnx_infer_one(const rabbet_onnx_index_t* dims, int rank,
-                                  int64_t* out_dims) {
+static bool onnx_infer_one(const rabbet_onnx_index_t* dims, int rank,
+                           int64_t* out_dims) {
   int unknowns = 0;
   for (int i = 0; i < rank; ++i) {
     bool known = rabbet_onnx_is_static(dims[i]);
@@ -174,7 +171,7 @@ rabbet_tensor_t* rabbet_onnx_reshape(rabbet_onnx_node_t* node,
   if (!rabbet_onnx_ok(node)) return NULL;
   int64_t known[RABBET_MAX_RANK];
   bool is_static = rabbet_onnx_all_static(dims, (size_t)rank, known) ||
-                   rabbet_onnx_infer_one(dims, rank, known);
+                   onnx_infer_one(dims, rank, known);
   rabbet_tensor_t* inputs[] = {x, NULL};
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_BOOL("zero_is_placeholder", false),

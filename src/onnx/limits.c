@@ -12,9 +12,8 @@
 #define RABBET_ONNX_NODES_VARIABLE "RABBET_ONNX_MAX_NODES"
 #define RABBET_ONNX_MEMORY_VARIABLE "RABBET_ONNX_MAX_MIB"
 
-static rabbet_status_t rabbet_onnx_read_limit(const char* variable,
-                                              uint64_t fallback,
-                                              uint64_t* out_limit) {
+static rabbet_status_t onnx_read_limit(const char* variable, uint64_t fallback,
+                                       uint64_t* out_limit) {
   const char* text = getenv(variable);
   *out_limit = fallback;
   if (!text || !*text) return rabbet_ok();
@@ -30,19 +29,19 @@ static rabbet_status_t rabbet_onnx_read_limit(const char* variable,
   return rabbet_ok();
 }
 
-static uint64_t rabbet_onnx_used_bytes(const rabbet_onnx_importer_t* importer) {
+static uint64_t onnx_used_bytes(const rabbet_onnx_importer_t* importer) {
   return importer->arena.used_bytes + importer->storage->arena.used_bytes +
          importer->network->arena.used_bytes;
 }
 
 rabbet_status_t rabbet_onnx_limits_begin(rabbet_onnx_importer_t* importer) {
   rabbet_onnx_limits_t* limits = &importer->limits;
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_read_limit(
+  RABBET_RETURN_IF_ERROR(onnx_read_limit(
       RABBET_ONNX_NODES_VARIABLE, RABBET_ONNX_MAX_NODES, &limits->nodes));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_read_limit(
-      RABBET_ONNX_MEMORY_VARIABLE, RABBET_ONNX_MAX_MIB, &limits->bytes));
+  RABBET_RETURN_IF_ERROR(onnx_read_limit(RABBET_ONNX_MEMORY_VARIABLE,
+                                         RABBET_ONNX_MAX_MIB, &limits->bytes));
   limits->bytes <<= 20;
-  limits->bytes_before = rabbet_onnx_used_bytes(importer);
+  limits->bytes_before = onnx_used_bytes(importer);
   return rabbet_ok();
 }
 
@@ -64,7 +63,7 @@ rabbet_status_t rabbet_onnx_spend(rabbet_onnx_importer_t* importer,
 rabbet_status_t rabbet_onnx_spend_bytes(rabbet_onnx_importer_t* importer,
                                         uint64_t more) {
   const rabbet_onnx_limits_t* limits = &importer->limits;
-  uint64_t used = rabbet_onnx_used_bytes(importer) - limits->bytes_before;
+  uint64_t used = onnx_used_bytes(importer) - limits->bytes_before;
   if (more <= limits->bytes && used <= limits->bytes - more) return rabbet_ok();
   return RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,

@@ -7,9 +7,9 @@
 
 // ---- Storage ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_set_folder(rabbet_onnx_storage_t* storage,
-                                              const char* path,
-                                              const char* external_folder) {
+static rabbet_status_t onnx_set_folder(rabbet_onnx_storage_t* storage,
+                                       const char* path,
+                                       const char* external_folder) {
   if (external_folder) {
     size_t size = strlen(external_folder) + 1;
     RABBET_RETURN_IF_ERROR(
@@ -23,31 +23,30 @@ static rabbet_status_t rabbet_onnx_set_folder(rabbet_onnx_storage_t* storage,
 }
 
 // NULL where the path names nothing.
-static rabbet_status_t rabbet_onnx_resolve(const char* path,
-                                           rabbet_allocator_t allocator,
-                                           char** out_path) {
+static rabbet_status_t onnx_resolve(const char* path,
+                                    rabbet_allocator_t allocator,
+                                    char** out_path) {
   rabbet_status_t status = rabbet_path_resolve(path, allocator, out_path);
   if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) return status;
   rabbet_status_ignore(status);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_set_real_folders(
-    rabbet_onnx_storage_t* storage, const char* path,
-    const char* external_folder) {
+static rabbet_status_t onnx_set_real_folders(rabbet_onnx_storage_t* storage,
+                                             const char* path,
+                                             const char* external_folder) {
   char** folders = storage->real_folders;
   if (!storage->folder) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
-      rabbet_onnx_resolve(storage->folder, storage->allocator, &folders[0]));
+      onnx_resolve(storage->folder, storage->allocator, &folders[0]));
   if (external_folder) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_onnx_resolve(path, storage->allocator, &folders[1]));
+  RABBET_RETURN_IF_ERROR(onnx_resolve(path, storage->allocator, &folders[1]));
   char* slash = folders[1] ? strrchr(folders[1], '/') : NULL;
   if (slash) slash[slash == folders[1]] = '\0';
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_storage_create(
+static rabbet_status_t onnx_storage_create(
     const char* path, const char* external_folder, rabbet_allocator_t allocator,
     rabbet_onnx_storage_t** out_storage) {
   *out_storage = NULL;
@@ -56,10 +55,9 @@ static rabbet_status_t rabbet_onnx_storage_create(
       rabbet_allocate(allocator, sizeof(*storage), (void**)&storage));
   storage->allocator = allocator;
   rabbet_arena_initialize(allocator, &storage->arena);
-  rabbet_status_t status =
-      rabbet_onnx_set_folder(storage, path, external_folder);
+  rabbet_status_t status = onnx_set_folder(storage, path, external_folder);
   if (rabbet_is_ok(status))
-    status = rabbet_onnx_set_real_folders(storage, path, external_folder);
+    status = onnx_set_real_folders(storage, path, external_folder);
   if (rabbet_is_ok(status)) {
     *out_storage = storage;
   } else {
@@ -75,7 +73,7 @@ rabbet_status_t rabbet_onnx_storage_open(const char* path,
   rabbet_onnx_storage_t* storage;
   *out_storage = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_onnx_storage_create(path, external_folder, allocator, &storage));
+      onnx_storage_create(path, external_folder, allocator, &storage));
   rabbet_status_t status =
       rabbet_file_map_create(path, allocator, &storage->file);
   if (rabbet_is_ok(status)) {
@@ -96,7 +94,7 @@ rabbet_status_t rabbet_onnx_storage_copy(const void* data, size_t size,
   rabbet_onnx_storage_t* storage;
   *out_storage = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_onnx_storage_create(path, external_folder, allocator, &storage));
+      onnx_storage_create(path, external_folder, allocator, &storage));
   void* copy = NULL;
   rabbet_status_t status =
       rabbet_arena_copy(&storage->arena, data, size, &copy);
@@ -133,14 +131,14 @@ void rabbet_onnx_storage_destroy(void* owner) {
 // ---- Parsing ---------------------------------------------------------------
 
 // protobuf-c's messages go to an arena, up to a limit.
-typedef struct rabbet_onnx_memory_t {
+typedef struct onnx_memory_t {
   rabbet_arena_t* arena;
   size_t left;
   rabbet_status_t status;  // why an allocation was refused
-} rabbet_onnx_memory_t;
+} onnx_memory_t;
 
-static void* rabbet_onnx_memory_allocate(void* data, size_t size) {
-  rabbet_onnx_memory_t* memory = data;
+static void* onnx_memory_allocate(void* data, size_t size) {
+  onnx_memory_t* memory = data;
   if (!rabbet_is_ok(memory->status)) return NULL;
   if (size > memory->left) {
     memory->status = RABBET_STATUS(
@@ -155,26 +153,25 @@ static void* rabbet_onnx_memory_allocate(void* data, size_t size) {
   return block;
 }
 
-static void rabbet_onnx_memory_free(void* data, void* block) {
+static void onnx_memory_free(void* data, void* block) {
   (void)data;
   (void)block;
 }
 
 // Real models need 5 to 15 bytes for each byte of the file without its large
 // tensors (mostly attributes: 12 bytes in the file, some 300 in memory).
-static size_t rabbet_onnx_memory_limit(size_t file_size, size_t slim_size) {
+static size_t onnx_memory_limit(size_t file_size, size_t slim_size) {
   size_t size = file_size < slim_size ? file_size : slim_size;
   return ((size_t)16 << 20) + size * 48;
 }
 
-static rabbet_status_t rabbet_onnx_unpack(const rabbet_strbuf_t* slim,
-                                          size_t file_size,
-                                          rabbet_arena_t* arena,
-                                          Onnx__ModelProto** out_model) {
-  rabbet_onnx_memory_t memory = {
-      .arena = arena, .left = rabbet_onnx_memory_limit(file_size, slim->size)};
-  ProtobufCAllocator allocator = {.alloc = rabbet_onnx_memory_allocate,
-                                  .free = rabbet_onnx_memory_free,
+static rabbet_status_t onnx_unpack(const rabbet_strbuf_t* slim,
+                                   size_t file_size, rabbet_arena_t* arena,
+                                   Onnx__ModelProto** out_model) {
+  onnx_memory_t memory = {.arena = arena,
+                          .left = onnx_memory_limit(file_size, slim->size)};
+  ProtobufCAllocator allocator = {.alloc = onnx_memory_allocate,
+                                  .free = onnx_memory_free,
                                   .allocator_data = &memory};
   Onnx__ModelProto* model = onnx__model_proto__unpack(
       &allocator, slim->size, (const uint8_t*)rabbet_strbuf_text(slim));
@@ -189,8 +186,7 @@ static rabbet_status_t rabbet_onnx_unpack(const rabbet_strbuf_t* slim,
 }
 
 // Files that people take for models.
-static rabbet_status_t rabbet_onnx_check_start(const uint8_t* data,
-                                               size_t size) {
+static rabbet_status_t onnx_check_start(const uint8_t* data, size_t size) {
   const char* what = NULL;
   if (size >= 8 && memcmp(data, "\x89RABBET\n", 8) == 0)
     what =
@@ -210,13 +206,13 @@ rabbet_status_t rabbet_onnx_model_parse(const rabbet_onnx_storage_t* storage,
                                         rabbet_arena_t* arena,
                                         Onnx__ModelProto** out_model) {
   *out_model = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_start(storage->data, storage->size));
+  RABBET_RETURN_IF_ERROR(onnx_check_start(storage->data, storage->size));
   rabbet_strbuf_t slim;
   rabbet_strbuf_initialize(storage->allocator, &slim);
   rabbet_status_t status =
       rabbet_onnx_scan(storage->data, storage->size, &slim);
   if (rabbet_is_ok(status)) {
-    status = rabbet_onnx_unpack(&slim, storage->size, arena, out_model);
+    status = onnx_unpack(&slim, storage->size, arena, out_model);
   }
   rabbet_strbuf_deinitialize(&slim);
   return status;

@@ -23,13 +23,13 @@ rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
 
 // ---- Choice of a node's importer -------------------------------------------
 
-typedef struct rabbet_onnx_route_t {
+typedef struct onnx_route_t {
   const rabbet_onnx_operator_t* op;
   const rabbet_plugin_creator_t* creator;  // retained
   const Onnx__FunctionProto* function;
-} rabbet_onnx_route_t;
+} onnx_route_t;
 
-static bool rabbet_onnx_names_plugin(const Onnx__NodeProto* node) {
+static bool onnx_names_plugin(const Onnx__NodeProto* node) {
   for (size_t i = 0; i < node->n_attribute; ++i) {
     const char* name = node->attribute[i]->name;
     if (name && !strcmp(name, "plugin_namespace")) return true;
@@ -38,8 +38,8 @@ static bool rabbet_onnx_names_plugin(const Onnx__NodeProto* node) {
 }
 
 // The operator's oldest version must not be newer than the model's.
-static rabbet_status_t rabbet_onnx_check_since(
-    const rabbet_onnx_scope_t* scope, const rabbet_onnx_operator_t* op) {
+static rabbet_status_t onnx_check_since(const rabbet_onnx_scope_t* scope,
+                                        const rabbet_onnx_operator_t* op) {
   int64_t opset = rabbet_onnx_scope_opset(scope, "");
   if (opset == 0) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -53,8 +53,8 @@ static rabbet_status_t rabbet_onnx_check_since(
                        op->since[0], (long long)opset);
 }
 
-static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
-                                           const char* domain) {
+static rabbet_status_t onnx_unknown(const Onnx__NodeProto* node,
+                                    const char* domain) {
   const char* reason = rabbet_onnx_operator_missing(domain, node->op_type);
   if (reason) return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "%s", reason);
   char near_names[256];
@@ -74,46 +74,47 @@ static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
 
 // The order: a plugin that the node asks for (or that overrides), the
 // importer's own operators, the model's functions, any plugin of that name.
-static rabbet_status_t rabbet_onnx_route(const rabbet_onnx_scope_t* scope,
-                                         const Onnx__NodeProto* node,
-                                         rabbet_onnx_route_t* out_route) {
-  *out_route = (rabbet_onnx_route_t){0};
+static rabbet_status_t onnx_route(const rabbet_onnx_scope_t* scope,
+                                  const Onnx__NodeProto* node,
+                                  onnx_route_t* out_route) {
+  *out_route = (onnx_route_t){0};
   if (!node->op_type || !node->op_type[0]) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the node names no operator");
   }
   const rabbet_onnx_importer_t* importer = scope->importer;
-  if (importer->plugin_override || rabbet_onnx_names_plugin(node)) {
+  if (importer->plugin_override || onnx_names_plugin(node)) {
     RABBET_RETURN_IF_ERROR(rabbet_onnx_find_plugin(node, &out_route->creator));
     if (out_route->creator) return rabbet_ok();
   }
   const char* domain = rabbet_onnx_domain(node->domain);
   out_route->op = rabbet_onnx_operator_find(domain, node->op_type);
-  if (out_route->op) return rabbet_onnx_check_since(scope, out_route->op);
+  if (out_route->op) return onnx_check_since(scope, out_route->op);
   out_route->function = rabbet_onnx_find_function(importer, node);
   if (out_route->function) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_onnx_find_plugin(node, &out_route->creator));
   if (out_route->creator) return rabbet_ok();
-  return rabbet_onnx_unknown(node, domain);
+  return onnx_unknown(node, domain);
 }
 
 // ---- A look ahead ----------------------------------------------------------
 
 // Everything that cannot be imported is reported at once, not only the first.
-typedef struct rabbet_onnx_survey_t {
+typedef struct onnx_survey_t {
   rabbet_status_t first;
   size_t count;
   int outer;               // index of the main graph's node
   rabbet_map_t functions;  // bool: looked into, and a node cannot be imported
-} rabbet_onnx_survey_t;
+} onnx_survey_t;
 
-static rabbet_status_t rabbet_onnx_survey_nodes(
-    const rabbet_onnx_scope_t* scope, rabbet_onnx_survey_t* survey);
+static rabbet_status_t onnx_survey_nodes(const rabbet_onnx_scope_t* scope,
+                                         onnx_survey_t* survey);
 
 // A function's errors are listed once. Other calls of it get one error each.
-static rabbet_status_t rabbet_onnx_survey_function(
-    const rabbet_onnx_scope_t* scope, const Onnx__FunctionProto* function,
-    rabbet_onnx_survey_t* survey, bool* out_known_bad) {
+static rabbet_status_t onnx_survey_function(const rabbet_onnx_scope_t* scope,
+                                            const Onnx__FunctionProto* function,
+                                            onnx_survey_t* survey,
+                                            bool* out_known_bad) {
   *out_known_bad = false;
   // Keyed by address: names may be shared by overloads.
   char key[32];
@@ -140,22 +141,21 @@ static rabbet_status_t rabbet_onnx_survey_function(
     body.opset_count = function->n_opset_import;
   }
   size_t count = survey->count;
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_survey_nodes(&body, survey));
+  RABBET_RETURN_IF_ERROR(onnx_survey_nodes(&body, survey));
   *bad = survey->count > count;
   return rabbet_ok();
 }
 
 // Whether a node can be imported, as far as its operator tells.
-static rabbet_status_t rabbet_onnx_survey_node(const rabbet_onnx_scope_t* scope,
-                                               const Onnx__NodeProto* node,
-                                               rabbet_onnx_survey_t* survey) {
-  rabbet_onnx_route_t route;
+static rabbet_status_t onnx_survey_node(const rabbet_onnx_scope_t* scope,
+                                        const Onnx__NodeProto* node,
+                                        onnx_survey_t* survey) {
+  onnx_route_t route;
   bool known_bad = false;
-  rabbet_status_t status = rabbet_onnx_route(scope, node, &route);
+  rabbet_status_t status = onnx_route(scope, node, &route);
   if (route.creator) rabbet_plugin_creator_release(route.creator);
   if (rabbet_is_ok(status) && route.function) {
-    status =
-        rabbet_onnx_survey_function(scope, route.function, survey, &known_bad);
+    status = onnx_survey_function(scope, route.function, survey, &known_bad);
   }
   if (!known_bad) return status;
   return RABBET_STATUS(
@@ -165,12 +165,12 @@ static rabbet_status_t rabbet_onnx_survey_node(const rabbet_onnx_scope_t* scope,
       route.function->name);
 }
 
-static rabbet_status_t rabbet_onnx_survey_nodes(
-    const rabbet_onnx_scope_t* scope, rabbet_onnx_survey_t* survey) {
+static rabbet_status_t onnx_survey_nodes(const rabbet_onnx_scope_t* scope,
+                                         onnx_survey_t* survey) {
   for (size_t i = 0; i < scope->node_count; ++i) {
     const Onnx__NodeProto* node = scope->nodes[i];
     if (scope->depth == 0) survey->outer = (int)i;
-    rabbet_status_t status = rabbet_onnx_survey_node(scope, node, survey);
+    rabbet_status_t status = onnx_survey_node(scope, node, survey);
     if (rabbet_is_ok(status)) continue;
     if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) {
       return status;
@@ -190,9 +190,9 @@ static rabbet_status_t rabbet_onnx_survey_nodes(
 }
 
 rabbet_status_t rabbet_onnx_check_support(const rabbet_onnx_scope_t* scope) {
-  rabbet_onnx_survey_t survey = {0};
+  onnx_survey_t survey = {0};
   rabbet_map_initialize(scope->importer->network->allocator, &survey.functions);
-  rabbet_status_t status = rabbet_onnx_survey_nodes(scope, &survey);
+  rabbet_status_t status = onnx_survey_nodes(scope, &survey);
   rabbet_map_deinitialize(&survey.functions);
   if (!rabbet_is_ok(status)) return rabbet_status_join(status, survey.first);
   if (survey.count < 2) return survey.first;
@@ -208,7 +208,7 @@ bool rabbet_onnx_layer_exists(const rabbet_onnx_importer_t* importer,
          rabbet_map_get_string(&importer->network->layer_names, name);
 }
 
-static rabbet_status_t rabbet_onnx_node_name(rabbet_onnx_node_t* node) {
+static rabbet_status_t onnx_node_name(rabbet_onnx_node_t* node) {
   rabbet_onnx_importer_t* importer = node->importer;
   const char* given = node->proto->name;
   if (given && given[0]) {
@@ -233,7 +233,7 @@ static rabbet_status_t rabbet_onnx_node_name(rabbet_onnx_node_t* node) {
 
 // ---- Inputs, attributes, outputs -------------------------------------------
 
-static rabbet_status_t rabbet_onnx_node_inputs(rabbet_onnx_node_t* node) {
+static rabbet_status_t onnx_node_inputs(rabbet_onnx_node_t* node) {
   const Onnx__NodeProto* proto = node->proto;
   node->input_count = proto->n_input;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -253,8 +253,8 @@ static rabbet_status_t rabbet_onnx_node_inputs(rabbet_onnx_node_t* node) {
 }
 
 // In a function's body an attribute may stand for one of the call's.
-static Onnx__AttributeProto* rabbet_onnx_argument(
-    const rabbet_onnx_scope_t* scope, const char* name) {
+static Onnx__AttributeProto* onnx_argument(const rabbet_onnx_scope_t* scope,
+                                           const char* name) {
   for (size_t i = 0; i < scope->argument_count; ++i) {
     const char* found = scope->arguments[i]->name;
     if (found && !strcmp(found, name)) return scope->arguments[i];
@@ -262,7 +262,7 @@ static Onnx__AttributeProto* rabbet_onnx_argument(
   return NULL;
 }
 
-static rabbet_status_t rabbet_onnx_node_attrs(rabbet_onnx_node_t* node) {
+static rabbet_status_t onnx_node_attrs(rabbet_onnx_node_t* node) {
   const Onnx__NodeProto* proto = node->proto;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&node->importer->arena, proto->n_attribute,
@@ -271,7 +271,7 @@ static rabbet_status_t rabbet_onnx_node_attrs(rabbet_onnx_node_t* node) {
     Onnx__AttributeProto* attr = proto->attribute[i];
     if (attr->ref_attr_name && attr->ref_attr_name[0]) {
       const Onnx__AttributeProto* argument =
-          rabbet_onnx_argument(node->scope, attr->ref_attr_name);
+          onnx_argument(node->scope, attr->ref_attr_name);
       // The call leaves it out: so does the body.
       if (!argument) continue;
       Onnx__AttributeProto* renamed;
@@ -288,8 +288,8 @@ static rabbet_status_t rabbet_onnx_node_attrs(rabbet_onnx_node_t* node) {
 
 // Whether the tensor was there before the node: the operator passes an input
 // through (Identity, Dropout, a cast to the type that it has).
-static bool rabbet_onnx_passes_through(const rabbet_tensor_t* tensor,
-                                       size_t layers_before) {
+static bool onnx_passes_through(const rabbet_tensor_t* tensor,
+                                size_t layers_before) {
   const rabbet_layer_t* producer = rabbet_tensor_producer(tensor);
   return rabbet_tensor_is_input(tensor) ||
          (producer && (size_t)producer->index < layers_before);
@@ -298,19 +298,19 @@ static bool rabbet_onnx_passes_through(const rabbet_tensor_t* tensor,
 // A tensor of its own, so that the name that the model gives it is known:
 // people mark outputs and set types by such names. The builder takes the layer
 // away.
-static void rabbet_onnx_own_tensor(rabbet_onnx_node_t* node, size_t index,
-                                   size_t layers_before) {
+static void onnx_own_tensor(rabbet_onnx_node_t* node, size_t index,
+                            size_t layers_before) {
   rabbet_tensor_t* tensor = node->outputs[index];
-  if (rabbet_onnx_passes_through(tensor, layers_before))
+  if (onnx_passes_through(tensor, layers_before))
     node->outputs[index] =
         rabbet_onnx_layer(node, "identity", &tensor, 1, NULL, 0);
 }
 
 // The tensor takes the ONNX name. Weights that have a name, of which other
 // nodes know, keep it.
-static rabbet_status_t rabbet_onnx_name_output(rabbet_onnx_node_t* node,
-                                               const char* name,
-                                               rabbet_tensor_t* tensor) {
+static rabbet_status_t onnx_name_output(rabbet_onnx_node_t* node,
+                                        const char* name,
+                                        rabbet_tensor_t* tensor) {
   if (!rabbet_tensor_producer(tensor) && tensor->has_own_name)
     return rabbet_ok();
   if (node->scope->prefix[0]) {
@@ -320,8 +320,8 @@ static rabbet_status_t rabbet_onnx_name_output(rabbet_onnx_node_t* node,
   return rabbet_tensor_set_name(tensor, name);
 }
 
-static rabbet_status_t rabbet_onnx_bind_outputs(rabbet_onnx_node_t* node,
-                                                size_t layers_before) {
+static rabbet_status_t onnx_bind_outputs(rabbet_onnx_node_t* node,
+                                         size_t layers_before) {
   for (size_t i = 0; i < node->output_count; ++i) {
     const char* name = node->proto->output[i];
     if (!name[0]) continue;
@@ -330,35 +330,34 @@ static rabbet_status_t rabbet_onnx_bind_outputs(rabbet_onnx_node_t* node,
                            "its output %zu ('%s') is not made by the importer",
                            i, name);
     }
-    rabbet_onnx_own_tensor(node, i, layers_before);
+    onnx_own_tensor(node, i, layers_before);
     if (!rabbet_onnx_ok(node)) return node->status;
     rabbet_tensor_t* tensor = node->outputs[i];
     // Inference now, so that a mistake is this node's.
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(tensor, &dims));
     RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(node->scope, name, tensor));
-    RABBET_RETURN_IF_ERROR(rabbet_onnx_name_output(node, name, tensor));
+    RABBET_RETURN_IF_ERROR(onnx_name_output(node, name, tensor));
   }
   return rabbet_ok();
 }
 
 // ---- A node ----------------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_prepare(rabbet_onnx_node_t* node) {
+static rabbet_status_t onnx_prepare(rabbet_onnx_node_t* node) {
   rabbet_onnx_importer_t* importer = node->importer;
   RABBET_RETURN_IF_ERROR(rabbet_onnx_spend(importer, 1));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_spend_bytes(importer, 0));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_node_name(node));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_node_inputs(node));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_node_attrs(node));
+  RABBET_RETURN_IF_ERROR(onnx_node_name(node));
+  RABBET_RETURN_IF_ERROR(onnx_node_inputs(node));
+  RABBET_RETURN_IF_ERROR(onnx_node_attrs(node));
   node->output_count = node->proto->n_output;
   return rabbet_arena_allocate_array(&importer->arena, node->output_count,
                                      sizeof(*node->outputs),
                                      (void**)&node->outputs);
 }
 
-static void rabbet_onnx_dispatch(rabbet_onnx_node_t* node,
-                                 const rabbet_onnx_route_t* route) {
+static void onnx_dispatch(rabbet_onnx_node_t* node, const onnx_route_t* route) {
   if (route->creator) {
     rabbet_onnx_import_plugin(node, route->creator);
   } else if (route->function) {
@@ -374,8 +373,8 @@ static void rabbet_onnx_dispatch(rabbet_onnx_node_t* node,
   }
 }
 
-static rabbet_status_t rabbet_onnx_import_node(rabbet_onnx_scope_t* scope,
-                                               size_t index) {
+static rabbet_status_t onnx_import_node(rabbet_onnx_scope_t* scope,
+                                        size_t index) {
   const Onnx__NodeProto* proto = scope->nodes[index];
   rabbet_onnx_node_t node = {
       .importer = scope->importer,
@@ -386,13 +385,13 @@ static rabbet_status_t rabbet_onnx_import_node(rabbet_onnx_scope_t* scope,
       .opset = rabbet_onnx_scope_opset(scope, proto->domain),
   };
   size_t layers = rabbet_network_layer_count(scope->importer->network);
-  rabbet_onnx_route_t route;
-  node.status = rabbet_onnx_route(scope, proto, &route);
-  if (rabbet_onnx_ok(&node)) node.status = rabbet_onnx_prepare(&node);
-  if (rabbet_onnx_ok(&node)) rabbet_onnx_dispatch(&node, &route);
+  onnx_route_t route;
+  node.status = onnx_route(scope, proto, &route);
+  if (rabbet_onnx_ok(&node)) node.status = onnx_prepare(&node);
+  if (rabbet_onnx_ok(&node)) onnx_dispatch(&node, &route);
   if (route.creator) rabbet_plugin_creator_release(route.creator);
   if (rabbet_onnx_ok(&node)) {
-    node.status = rabbet_onnx_bind_outputs(&node, layers);
+    node.status = onnx_bind_outputs(&node, layers);
   }
   return rabbet_onnx_annotate_node(scope, proto, index, node.status);
 }
@@ -400,7 +399,7 @@ static rabbet_status_t rabbet_onnx_import_node(rabbet_onnx_scope_t* scope,
 rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope) {
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; rabbet_is_ok(status) && i < scope->node_count; ++i) {
-    status = rabbet_onnx_import_node(scope, i);
+    status = onnx_import_node(scope, i);
     if (rabbet_is_ok(status) || scope->depth > 0) continue;
     rabbet_status_ignore(rabbet_onnx_errors_add(
         scope->importer->errors, status, (int)i, (int)i, scope->nodes[i]));

@@ -31,22 +31,19 @@
 RABBET_ONNX_FILES(RABBET_ONNX_FILE)
 #undef RABBET_ONNX_FILE
 
-static const rabbet_onnx_operator_t* const rabbet_onnx_tables[] = {
+static const rabbet_onnx_operator_t* const onnx_tables[] = {
 #define RABBET_ONNX_FILE(file) rabbet_onnx_operators_##file,
     RABBET_ONNX_FILES(RABBET_ONNX_FILE)
 #undef RABBET_ONNX_FILE
 };
-enum {
-  RABBET_ONNX_TABLE_COUNT =
-      sizeof(rabbet_onnx_tables) / sizeof(rabbet_onnx_tables[0])
-};
+enum { RABBET_ONNX_TABLE_COUNT = sizeof(onnx_tables) / sizeof(onnx_tables[0]) };
 
-typedef struct rabbet_onnx_missing_t {
+typedef struct onnx_missing_t {
   const char* name;
   const char* reason;
-} rabbet_onnx_missing_t;
+} onnx_missing_t;
 
-static const rabbet_onnx_missing_t rabbet_onnx_missing[] = {
+static const onnx_missing_t onnx_missing[] = {
 #define RABBET_ONNX_MISSING(name, reason) {#name, reason},
 #include "onnx/missing.def"
 #undef RABBET_ONNX_MISSING
@@ -55,28 +52,26 @@ static const rabbet_onnx_missing_t rabbet_onnx_missing[] = {
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
                                                         const char* name) {
   for (size_t i = 0; !domain[0] && i < RABBET_ONNX_TABLE_COUNT; ++i)
-    for (const rabbet_onnx_operator_t* op = rabbet_onnx_tables[i]; op->name;
-         ++op)
+    for (const rabbet_onnx_operator_t* op = onnx_tables[i]; op->name; ++op)
       if (!strcmp(op->name, name)) return op;
   return NULL;
 }
 
 const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {
-  size_t count = sizeof(rabbet_onnx_missing) / sizeof(rabbet_onnx_missing[0]);
+  size_t count = sizeof(onnx_missing) / sizeof(onnx_missing[0]);
   for (size_t i = 0; !domain[0] && i < count; ++i) {
-    if (!strcmp(rabbet_onnx_missing[i].name, name)) {
-      return rabbet_onnx_missing[i].reason;
+    if (!strcmp(onnx_missing[i].name, name)) {
+      return onnx_missing[i].reason;
     }
   }
   return NULL;
 }
 
 // Number `index` of all; NULL past the last.
-static const char* rabbet_onnx_operator_name(const void* list, size_t index) {
+static const char* onnx_operator_name(const void* list, size_t index) {
   (void)list;
   for (size_t i = 0; i < RABBET_ONNX_TABLE_COUNT; ++i)
-    for (const rabbet_onnx_operator_t* op = rabbet_onnx_tables[i]; op->name;
-         ++op)
+    for (const rabbet_onnx_operator_t* op = onnx_tables[i]; op->name; ++op)
       if (index-- == 0) return op->name;
   return NULL;
 }
@@ -84,10 +79,10 @@ static const char* rabbet_onnx_operator_name(const void* list, size_t index) {
 const char* rabbet_onnx_operator_suggest(const char* domain, const char* name,
                                          char* buffer, size_t capacity) {
   size_t count = 0;
-  while (!domain[0] && rabbet_onnx_operator_name(NULL, count))
+  while (!domain[0] && onnx_operator_name(NULL, count))
     ++count;
-  return rabbet_suggest_print(name, rabbet_onnx_operator_name, NULL, count,
-                              buffer, capacity);
+  return rabbet_suggest_print(name, onnx_operator_name, NULL, count, buffer,
+                              capacity);
 }
 
 bool rabbet_onnx_supports(const char* domain, const char* op_type) {

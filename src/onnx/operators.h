@@ -18,13 +18,13 @@ typedef struct rabbet_onnx_operator_t {
   const rabbet_onnx_operator_t rabbet_onnx_operators_##file[]
 // RABBET_ONNX_OP(name, function, variant, since...), of the default domain, in
 // such a table, which ends with {0}: `function` is
-// rabbet_onnx_import_<function>. A test compares the versions with the onnx
+// onnx_import_<function>. A test compares the versions with the onnx
 // package.
-#define RABBET_ONNX_OP(name, function, variant, ...)                   \
-  {                                                                    \
-#name, rabbet_onnx_import_##function, variant, (const int16_t[]) { \
-      __VA_ARGS__, 0                                                   \
-    }                                                                  \
+#define RABBET_ONNX_OP(name, function, variant, ...)            \
+  {                                                             \
+#name, onnx_import_##function, variant, (const int16_t[]) { \
+      __VA_ARGS__, 0                                            \
+    }                                                           \
   }
 
 // NULL if it is not known.

@@ -5,31 +5,31 @@
 #include "onnx/emit.h"
 #include "onnx/operators.h"
 
-static void rabbet_onnx_import_plain_activation(rabbet_onnx_node_t* node) {
+static void onnx_import_plain_activation(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_activation(node, node->variant, x, 0, 0);
 }
 
-static void rabbet_onnx_import_relu(rabbet_onnx_node_t* node) {
+static void onnx_import_relu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_is_float(node, x)
                          ? rabbet_onnx_activation(node, "RELU", x, 0, 0)
                          : rabbet_onnx_with_number(node, "MAX", x, 0);
 }
 
-static void rabbet_onnx_import_leaky_relu(rabbet_onnx_node_t* node) {
+static void onnx_import_leaky_relu(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 0.01);
   node->outputs[0] = rabbet_onnx_activation(
       node, "LEAKY_RELU", rabbet_onnx_required(node, 0), alpha, 0);
 }
 
-static void rabbet_onnx_import_elu(rabbet_onnx_node_t* node) {
+static void onnx_import_elu(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   node->outputs[0] = rabbet_onnx_activation(
       node, "ELU", rabbet_onnx_required(node, 0), alpha, 0);
 }
 
-static void rabbet_onnx_import_selu(rabbet_onnx_node_t* node) {
+static void onnx_import_selu(rabbet_onnx_node_t* node) {
   bool rough = node->opset < 6;
   double alpha = rabbet_onnx_attr_float(
       node, "alpha", rough ? 1.6732 : 1.67326319217681884765625);
@@ -39,32 +39,32 @@ static void rabbet_onnx_import_selu(rabbet_onnx_node_t* node) {
       node, "SELU", rabbet_onnx_required(node, 0), alpha, gamma);
 }
 
-static void rabbet_onnx_import_softplus(rabbet_onnx_node_t* node) {
+static void onnx_import_softplus(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_activation(
       node, "SOFTPLUS", rabbet_onnx_required(node, 0), 1, 1);
 }
 
-static void rabbet_onnx_import_hard_sigmoid(rabbet_onnx_node_t* node) {
+static void onnx_import_hard_sigmoid(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 0.2f);
   double beta = rabbet_onnx_attr_float(node, "beta", 0.5);
   node->outputs[0] = rabbet_onnx_activation(
       node, "HARD_SIGMOID", rabbet_onnx_required(node, 0), alpha, beta);
 }
 
-static void rabbet_onnx_import_thresholded_relu(rabbet_onnx_node_t* node) {
+static void onnx_import_thresholded_relu(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   node->outputs[0] = rabbet_onnx_activation(
       node, "THRESHOLDED_RELU", rabbet_onnx_required(node, 0), alpha, 0);
 }
 
-static void rabbet_onnx_import_hard_swish(rabbet_onnx_node_t* node) {
+static void onnx_import_hard_swish(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* gate =
       rabbet_onnx_activation(node, "HARD_SIGMOID", x, 1.0 / 6, 0.5);
   node->outputs[0] = rabbet_onnx_binary(node, "PROD", x, gate);
 }
 
-static void rabbet_onnx_import_mish(rabbet_onnx_node_t* node) {
+static void onnx_import_mish(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* gate = rabbet_onnx_activation(node, "SOFTPLUS", x, 1, 1);
   gate = rabbet_onnx_activation(node, "TANH", gate, 0, 0);
@@ -72,8 +72,8 @@ static void rabbet_onnx_import_mish(rabbet_onnx_node_t* node) {
 }
 
 // x * sigmoid(alpha * x)
-static rabbet_tensor_t* rabbet_onnx_swish(rabbet_onnx_node_t* node,
-                                          rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_swish(rabbet_onnx_node_t* node,
+                                   rabbet_tensor_t* x) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   rabbet_tensor_t* scaled =
       alpha == 1 ? x : rabbet_onnx_with_number(node, "PROD", x, alpha);
@@ -81,19 +81,19 @@ static rabbet_tensor_t* rabbet_onnx_swish(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "PROD", x, gate);
 }
 
-static void rabbet_onnx_import_swish(rabbet_onnx_node_t* node) {
-  node->outputs[0] = rabbet_onnx_swish(node, rabbet_onnx_required(node, 0));
+static void onnx_import_swish(rabbet_onnx_node_t* node) {
+  node->outputs[0] = onnx_swish(node, rabbet_onnx_required(node, 0));
 }
 
-static void rabbet_onnx_import_swiglu(rabbet_onnx_node_t* node) {
+static void onnx_import_swiglu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* gate = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* linear = rabbet_onnx_required(node, 1);
   node->outputs[0] =
-      rabbet_onnx_binary(node, "PROD", rabbet_onnx_swish(node, gate), linear);
+      rabbet_onnx_binary(node, "PROD", onnx_swish(node, gate), linear);
 }
 
 // max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
-static void rabbet_onnx_import_celu(rabbet_onnx_node_t* node) {
+static void onnx_import_celu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   if (alpha == 1) {
@@ -110,7 +110,7 @@ static void rabbet_onnx_import_celu(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_binary(node, "SUM", high, low);
 }
 
-static void rabbet_onnx_import_gelu(rabbet_onnx_node_t* node) {
+static void onnx_import_gelu(rabbet_onnx_node_t* node) {
   const char* approximate =
       rabbet_onnx_attr_string(node, "approximate", "none");
   bool tanh = !strcmp(approximate, "tanh");
@@ -125,7 +125,7 @@ static void rabbet_onnx_import_gelu(rabbet_onnx_node_t* node) {
 }
 
 // Before opset 7 a vector of slopes has one for each channel.
-static rabbet_tensor_t* rabbet_onnx_slope(rabbet_onnx_node_t* node, int rank) {
+static rabbet_tensor_t* onnx_slope(rabbet_onnx_node_t* node, int rank) {
   rabbet_tensor_t* slope = rabbet_onnx_required(node, 1);
   rabbet_dims_t dims = rabbet_onnx_dims(node, slope);
   bool channels = node->opset < 7 && dims.rank == 1 && dims.d[0] != 1;
@@ -135,9 +135,9 @@ static rabbet_tensor_t* rabbet_onnx_slope(rabbet_onnx_node_t* node, int rank) {
              : slope;
 }
 
-static void rabbet_onnx_import_prelu(rabbet_onnx_node_t* node) {
+static void onnx_import_prelu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* slope = rabbet_onnx_slope(node, rabbet_onnx_rank(node, x));
+  rabbet_tensor_t* slope = onnx_slope(node, rabbet_onnx_rank(node, x));
   rabbet_tensor_t* high = rabbet_onnx_with_number(node, "MAX", x, 0);
   rabbet_tensor_t* low = rabbet_onnx_with_number(node, "MIN", x, 0);
   low = rabbet_onnx_binary(node, "PROD", low, slope);
@@ -145,7 +145,7 @@ static void rabbet_onnx_import_prelu(rabbet_onnx_node_t* node) {
 }
 
 // x + bias below -lambd, x - bias above lambd, 0 between.
-static void rabbet_onnx_import_shrink(rabbet_onnx_node_t* node) {
+static void onnx_import_shrink(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double bias = rabbet_onnx_attr_float(node, "bias", 0);
   double lambd = rabbet_onnx_attr_float(node, "lambd", 0.5);
@@ -168,18 +168,18 @@ static void rabbet_onnx_import_shrink(rabbet_onnx_node_t* node) {
 // ---- Clip ------------------------------------------------------------------
 
 // A bound that is a number now; absent ones are infinite. False: a tensor.
-static bool rabbet_onnx_bound(rabbet_onnx_node_t* node, size_t index,
-                              const char* attr, double absent, double* out) {
+static bool onnx_bound(rabbet_onnx_node_t* node, size_t index, const char* attr,
+                       double absent, double* out) {
   rabbet_tensor_t* x = rabbet_onnx_input(node, index);
   *out = rabbet_onnx_attr_float(node, attr, absent);
   return !x || rabbet_onnx_constant_number(node, x, out);
 }
 
-static void rabbet_onnx_import_clip(rabbet_onnx_node_t* node) {
+static void onnx_import_clip(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double low, high;
-  bool known = rabbet_onnx_bound(node, 1, "min", -INFINITY, &low);
-  known &= rabbet_onnx_bound(node, 2, "max", INFINITY, &high);
+  bool known = onnx_bound(node, 1, "min", -INFINITY, &low);
+  known &= onnx_bound(node, 2, "max", INFINITY, &high);
   if (known && low <= high && rabbet_onnx_is_float(node, x)) {
     node->outputs[0] = rabbet_onnx_activation(node, "CLIP", x, low, high);
     return;

@@ -9,8 +9,8 @@
 enum { BATCH, HEADS, LENGTH, SIZE, RANK };
 
 // Rank 4, or rank 3 with the heads side by side in the last axis.
-static void rabbet_onnx_check_heads(rabbet_onnx_node_t* node,
-                                    const char* operand, rabbet_tensor_t* x) {
+static void onnx_check_heads(rabbet_onnx_node_t* node, const char* operand,
+                             rabbet_tensor_t* x) {
   int rank = rabbet_onnx_rank(node, x);
   if (rabbet_onnx_ok(node) && rank != RANK && rank != RANK - 1)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -21,9 +21,8 @@ static void rabbet_onnx_check_heads(rabbet_onnx_node_t* node,
 
 // x [batch, length, heads * size] as [batch, length, heads, size]; `attr` says
 // how many heads there are.
-static rabbet_tensor_t* rabbet_onnx_split_heads(rabbet_onnx_node_t* node,
-                                                rabbet_tensor_t* x,
-                                                const char* attr) {
+static rabbet_tensor_t* onnx_split_heads(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x, const char* attr) {
   int64_t heads = rabbet_onnx_attr_int(node, attr, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   if (rabbet_onnx_ok(node) &&
@@ -43,8 +42,8 @@ static rabbet_tensor_t* rabbet_onnx_split_heads(rabbet_onnx_node_t* node,
 }
 
 // And back.
-static rabbet_tensor_t* rabbet_onnx_join_heads(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_join_heads(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x) {
   const rabbet_onnx_index_t joined[] = {
       rabbet_onnx_extent(node, x, 0), rabbet_onnx_extent(node, x, 1),
       rabbet_onnx_index_op(node, "PROD", rabbet_onnx_extent(node, x, 2),
@@ -52,33 +51,32 @@ static rabbet_tensor_t* rabbet_onnx_join_heads(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, x, joined, RANK - 1);
 }
 
-static const int64_t rabbet_onnx_heads_first[] = {0, 2, 1, 3};
+static const int64_t onnx_heads_first[] = {0, 2, 1, 3};
 
 // ---- Attention -------------------------------------------------------------
 
-typedef struct rabbet_onnx_attention_t {
+typedef struct onnx_attention_t {
   rabbet_tensor_t *q, *k, *v;  // [batch, heads, length, size]
   rabbet_tensor_t* mask;       // or NULL
   rabbet_tensor_t* lengths;    // of the keys that count, [batch]; or NULL
   rabbet_onnx_index_t past;    // how many of the keys are from before
   bool joined;                 // the heads of the operands are in the last axis
   int64_t left, right;  // how far a query reaches from its place; -1: no limit
-} rabbet_onnx_attention_t;
+} onnx_attention_t;
 
-static rabbet_tensor_t* rabbet_onnx_attention_operand(rabbet_onnx_node_t* node,
-                                                      size_t index,
-                                                      const char* operand,
-                                                      const char* attr) {
+static rabbet_tensor_t* onnx_attention_operand(rabbet_onnx_node_t* node,
+                                               size_t index,
+                                               const char* operand,
+                                               const char* attr) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, index);
-  rabbet_onnx_check_heads(node, operand, x);
+  onnx_check_heads(node, operand, x);
   if (!rabbet_onnx_ok(node) || rabbet_onnx_rank(node, x) == RANK) return x;
-  x = rabbet_onnx_split_heads(node, x, attr);
-  return rabbet_onnx_transpose(node, x, rabbet_onnx_heads_first);
+  x = onnx_split_heads(node, x, attr);
+  return rabbet_onnx_transpose(node, x, onnx_heads_first);
 }
 
 // The keys and values from before, in front of those of the node.
-static void rabbet_onnx_attention_past(rabbet_onnx_node_t* node,
-                                       rabbet_onnx_attention_t* a) {
+static void onnx_attention_past(rabbet_onnx_node_t* node, onnx_attention_t* a) {
   rabbet_tensor_t* keys[] = {rabbet_onnx_input(node, 4), a->k};
   rabbet_tensor_t* values[] = {rabbet_onnx_input(node, 5), a->v};
   a->past = rabbet_onnx_index(0);
@@ -97,34 +95,34 @@ static void rabbet_onnx_attention_past(rabbet_onnx_node_t* node,
 }
 
 // Windows beyond any extent are as good as none.
-static int64_t rabbet_onnx_attention_window(rabbet_onnx_node_t* node,
-                                            const char* attr) {
+static int64_t onnx_attention_window(rabbet_onnx_node_t* node,
+                                     const char* attr) {
   int64_t size = rabbet_onnx_attr_int(node, attr, -1);
   return size < 0 || size > INT32_MAX ? -1 : size;
 }
 
-static void rabbet_onnx_attention_operands(rabbet_onnx_node_t* node,
-                                           rabbet_onnx_attention_t* a) {
-  a->q = rabbet_onnx_attention_operand(node, 0, "Q", "q_num_heads");
-  a->k = rabbet_onnx_attention_operand(node, 1, "K", "kv_num_heads");
-  a->v = rabbet_onnx_attention_operand(node, 2, "V", "kv_num_heads");
+static void onnx_attention_operands(rabbet_onnx_node_t* node,
+                                    onnx_attention_t* a) {
+  a->q = onnx_attention_operand(node, 0, "Q", "q_num_heads");
+  a->k = onnx_attention_operand(node, 1, "K", "kv_num_heads");
+  a->v = onnx_attention_operand(node, 2, "V", "kv_num_heads");
   if (!rabbet_onnx_ok(node)) return;
   a->joined = rabbet_onnx_rank(node, node->inputs[0]) == RANK - 1;
   a->mask = rabbet_onnx_input(node, 3);
   a->lengths = rabbet_onnx_input(node, 6);
-  a->left = rabbet_onnx_attention_window(node, "left_window_size");
-  a->right = rabbet_onnx_attention_window(node, "right_window_size");
+  a->left = onnx_attention_window(node, "left_window_size");
+  a->right = onnx_attention_window(node, "right_window_size");
   if (rabbet_onnx_attr_int(node, "is_causal", 0) != 0) a->right = 0;
   rabbet_onnx_check_rank(node, "nonpad_kv_seqlen", a->lengths, 1);
   if (a->mask && rabbet_onnx_rank(node, a->mask) > RANK)
     rabbet_onnx_check_rank(node, "attn_mask", a->mask, RANK);
-  rabbet_onnx_attention_past(node, a);
+  onnx_attention_past(node, a);
 }
 
 // x with each head `times` times, one after the other.
-static rabbet_tensor_t* rabbet_onnx_repeat_heads(rabbet_onnx_node_t* node,
-                                                 rabbet_tensor_t* x,
-                                                 rabbet_onnx_index_t times) {
+static rabbet_tensor_t* onnx_repeat_heads(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* x,
+                                          rabbet_onnx_index_t times) {
   rabbet_onnx_index_t old[RANK];
   for (int i = 0; i < RANK; ++i)
     old[i] = rabbet_onnx_extent(node, x, i);
@@ -137,8 +135,8 @@ static rabbet_tensor_t* rabbet_onnx_repeat_heads(rabbet_onnx_node_t* node,
 }
 
 // Heads of queries may share those of keys and values.
-static void rabbet_onnx_attention_share(rabbet_onnx_node_t* node,
-                                        rabbet_onnx_attention_t* a) {
+static void onnx_attention_share(rabbet_onnx_node_t* node,
+                                 onnx_attention_t* a) {
   rabbet_onnx_index_t heads = rabbet_onnx_extent(node, a->q, HEADS);
   rabbet_tensor_t** const operands[] = {&a->k, &a->v};
   for (size_t i = 0; i < 2 && rabbet_onnx_ok(node); ++i) {
@@ -153,13 +151,13 @@ static void rabbet_onnx_attention_share(rabbet_onnx_node_t* node,
     rabbet_onnx_index_t times =
         rabbet_onnx_index_op(node, "FLOOR_DIV", heads, own);
     if (rabbet_onnx_is_static(times) && times.value == 1) continue;
-    *operands[i] = rabbet_onnx_repeat_heads(node, *operands[i], times);
+    *operands[i] = onnx_repeat_heads(node, *operands[i], times);
   }
 }
 
 // The queries times the scale, 1 / sqrt(size) unless the node gives one.
-static rabbet_tensor_t* rabbet_onnx_attention_scaled(
-    rabbet_onnx_node_t* node, const rabbet_onnx_attention_t* a) {
+static rabbet_tensor_t* onnx_attention_scaled(rabbet_onnx_node_t* node,
+                                              const onnx_attention_t* a) {
   rabbet_onnx_index_t size = rabbet_onnx_extent(node, a->q, SIZE);
   bool given = rabbet_onnx_has_attr(node, "scale");
   if (!rabbet_onnx_ok(node)) return NULL;
@@ -177,8 +175,8 @@ static rabbet_tensor_t* rabbet_onnx_attention_scaled(
 }
 
 // A mask may end before the keys do; none of the rest counts.
-static rabbet_tensor_t* rabbet_onnx_attention_mask(rabbet_onnx_node_t* node,
-                                                   rabbet_onnx_attention_t* a) {
+static rabbet_tensor_t* onnx_attention_mask(rabbet_onnx_node_t* node,
+                                            onnx_attention_t* a) {
   rabbet_tensor_t* mask = a->mask;
   int last = rabbet_onnx_rank(node, mask) - 1;
   if (!rabbet_onnx_ok(node) || last < 0) return mask;
@@ -199,8 +197,9 @@ static rabbet_tensor_t* rabbet_onnx_attention_mask(rabbet_onnx_node_t* node,
 
 // Places of queries [1, 1, queries, 1] among the keys, with `more` added: the
 // last of the keys that count belongs to the last query.
-static rabbet_tensor_t* rabbet_onnx_attention_places(
-    rabbet_onnx_node_t* node, const rabbet_onnx_attention_t* a, int64_t more) {
+static rabbet_tensor_t* onnx_attention_places(rabbet_onnx_node_t* node,
+                                              const onnx_attention_t* a,
+                                              int64_t more) {
   rabbet_onnx_index_t queries = rabbet_onnx_extent(node, a->q, LENGTH);
   rabbet_tensor_t* row = rabbet_onnx_indices(node, queries, LENGTH, RANK);
   rabbet_onnx_index_t before =
@@ -215,51 +214,49 @@ static rabbet_tensor_t* rabbet_onnx_attention_places(
 }
 
 // Both, where both are given.
-static rabbet_tensor_t* rabbet_onnx_attention_and(rabbet_onnx_node_t* node,
-                                                  rabbet_tensor_t* a,
-                                                  rabbet_tensor_t* b) {
+static rabbet_tensor_t* onnx_attention_and(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* a,
+                                           rabbet_tensor_t* b) {
   return a && b ? rabbet_onnx_binary(node, "AND", a, b) : a ? a : b;
 }
 
 // `kept` without the keys that are out of a query's reach. BOOL; NULL: all are
 // kept.
-static rabbet_tensor_t* rabbet_onnx_attention_reach(
-    rabbet_onnx_node_t* node, const rabbet_onnx_attention_t* a,
-    rabbet_tensor_t* kept) {
+static rabbet_tensor_t* onnx_attention_reach(rabbet_onnx_node_t* node,
+                                             const onnx_attention_t* a,
+                                             rabbet_tensor_t* kept) {
   if (a->left < 0 && a->right < 0 && !a->lengths) return kept;
   rabbet_tensor_t* column = rabbet_onnx_indices(
       node, rabbet_onnx_extent(node, a->k, LENGTH), SIZE, RANK);
   if (a->right >= 0)
-    kept = rabbet_onnx_attention_and(
+    kept = onnx_attention_and(
         node, kept,
-        rabbet_onnx_binary(
-            node, "LESS", column,
-            rabbet_onnx_attention_places(node, a, a->right + 1)));
+        rabbet_onnx_binary(node, "LESS", column,
+                           onnx_attention_places(node, a, a->right + 1)));
   if (a->left >= 0)
-    kept = rabbet_onnx_attention_and(
+    kept = onnx_attention_and(
         node, kept,
-        rabbet_onnx_binary(
-            node, "GREATER", column,
-            rabbet_onnx_attention_places(node, a, -1 - a->left)));
+        rabbet_onnx_binary(node, "GREATER", column,
+                           onnx_attention_places(node, a, -1 - a->left)));
   if (a->lengths) {
     rabbet_tensor_t* end = rabbet_onnx_unsqueeze(node, a->lengths, 0xe, RANK);
-    kept = rabbet_onnx_attention_and(
-        node, kept, rabbet_onnx_binary(node, "LESS", column, end));
+    kept = onnx_attention_and(node, kept,
+                              rabbet_onnx_binary(node, "LESS", column, end));
   }
   return kept;
 }
 
 // The tensor that is added to the scores, or NULL.
-static rabbet_tensor_t* rabbet_onnx_attention_bias(rabbet_onnx_node_t* node,
-                                                   rabbet_onnx_attention_t* a) {
+static rabbet_tensor_t* onnx_attention_bias(rabbet_onnx_node_t* node,
+                                            onnx_attention_t* a) {
   rabbet_tensor_t *kept = NULL, *bias = NULL;
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, a->q);
-  if (a->mask) bias = rabbet_onnx_attention_mask(node, a);
+  if (a->mask) bias = onnx_attention_mask(node, a);
   if (bias && rabbet_onnx_dtype_of(node, bias) == RABBET_DTYPE_BOOL) {
     kept = bias;
     bias = NULL;
   }
-  kept = rabbet_onnx_attention_reach(node, a, kept);
+  kept = onnx_attention_reach(node, a, kept);
   if (bias) bias = rabbet_onnx_cast(node, bias, dtype);
   if (!kept || !rabbet_onnx_ok(node)) return bias;
   int rank = rabbet_onnx_rank(node, kept);
@@ -271,9 +268,9 @@ static rabbet_tensor_t* rabbet_onnx_attention_bias(rabbet_onnx_node_t* node,
 
 // The softmax of the scores in the type that the node asks for; rows of which
 // nothing counts are 0.
-static rabbet_tensor_t* rabbet_onnx_attention_softmax(rabbet_onnx_node_t* node,
-                                                      rabbet_tensor_t* scores,
-                                                      bool masked) {
+static rabbet_tensor_t* onnx_attention_softmax(rabbet_onnx_node_t* node,
+                                               rabbet_tensor_t* scores,
+                                               bool masked) {
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, scores), wide = dtype;
   int32_t asked = (int32_t)rabbet_onnx_attr_int(node, "softmax_precision", 0);
   if (asked != 0) rabbet_onnx_fail(node, rabbet_onnx_dtype(asked, &wide, NULL));
@@ -287,8 +284,8 @@ static rabbet_tensor_t* rabbet_onnx_attention_softmax(rabbet_onnx_node_t* node,
 }
 
 // The weights of the values. Output 3 shows one of the steps on the way.
-static rabbet_tensor_t* rabbet_onnx_attention_weights(
-    rabbet_onnx_node_t* node, rabbet_onnx_attention_t* a) {
+static rabbet_tensor_t* onnx_attention_weights(rabbet_onnx_node_t* node,
+                                               onnx_attention_t* a) {
   enum { PRODUCT, CAPPED, MASKED, WEIGHTS, STEPS };
   int64_t shown = rabbet_onnx_attr_int(node, "qk_matmul_output_mode", PRODUCT);
   double cap = rabbet_onnx_attr_float(node, "softcap", 0);
@@ -298,8 +295,8 @@ static rabbet_tensor_t* rabbet_onnx_attention_weights(
                      "3",
                      (long long)shown);
   rabbet_tensor_t* steps[STEPS];
-  steps[PRODUCT] = rabbet_onnx_matmul(
-      node, rabbet_onnx_attention_scaled(node, a), "NONE", a->k, "TRANSPOSE");
+  steps[PRODUCT] = rabbet_onnx_matmul(node, onnx_attention_scaled(node, a),
+                                      "NONE", a->k, "TRANSPOSE");
   steps[CAPPED] = steps[PRODUCT];
   if (cap != 0) {
     rabbet_tensor_t* x =
@@ -307,42 +304,41 @@ static rabbet_tensor_t* rabbet_onnx_attention_weights(
     x = rabbet_onnx_activation(node, "TANH", x, 0, 0);
     steps[CAPPED] = rabbet_onnx_with_number(node, "PROD", x, cap);
   }
-  rabbet_tensor_t* bias = rabbet_onnx_attention_bias(node, a);
+  rabbet_tensor_t* bias = onnx_attention_bias(node, a);
   steps[MASKED] = bias ? rabbet_onnx_binary(node, "SUM", steps[CAPPED], bias)
                        : steps[CAPPED];
   // Else each query reaches the first key.
   bool masked = a->mask || a->lengths || a->left >= 0;
-  steps[WEIGHTS] = rabbet_onnx_attention_softmax(node, steps[MASKED], masked);
+  steps[WEIGHTS] = onnx_attention_softmax(node, steps[MASKED], masked);
   if (rabbet_onnx_ok(node) && rabbet_onnx_wants(node, 3))
     node->outputs[3] = steps[shown];
   return steps[WEIGHTS];
 }
 
-static void rabbet_onnx_import_attention(rabbet_onnx_node_t* node) {
-  rabbet_onnx_attention_t a = {0};
-  rabbet_onnx_attention_operands(node, &a);
+static void onnx_import_attention(rabbet_onnx_node_t* node) {
+  onnx_attention_t a = {0};
+  onnx_attention_operands(node, &a);
   if (!rabbet_onnx_ok(node)) return;
   if (rabbet_onnx_wants(node, 1)) node->outputs[1] = a.k;
   if (rabbet_onnx_wants(node, 2)) node->outputs[2] = a.v;
-  rabbet_onnx_attention_share(node, &a);
-  rabbet_tensor_t* weights = rabbet_onnx_attention_weights(node, &a);
+  onnx_attention_share(node, &a);
+  rabbet_tensor_t* weights = onnx_attention_weights(node, &a);
   weights = rabbet_onnx_cast(node, weights, rabbet_onnx_dtype_of(node, a.v));
   rabbet_tensor_t* y = rabbet_onnx_matmul(node, weights, "NONE", a.v, "NONE");
   y = rabbet_onnx_cast(node, y, rabbet_onnx_dtype_of(node, a.q));
   if (a.joined)
-    y = rabbet_onnx_join_heads(
-        node, rabbet_onnx_transpose(node, y, rabbet_onnx_heads_first));
+    y = onnx_join_heads(node, rabbet_onnx_transpose(node, y, onnx_heads_first));
   node->outputs[0] = y;
 }
 
 // ---- RotaryEmbedding -------------------------------------------------------
 
 // Part of the last axis of x [batch, ..., size].
-static rabbet_tensor_t* rabbet_onnx_rotary_part(rabbet_onnx_node_t* node,
-                                                rabbet_tensor_t* x,
-                                                rabbet_onnx_index_t start,
-                                                rabbet_onnx_index_t size,
-                                                int64_t stride) {
+static rabbet_tensor_t* onnx_rotary_part(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x,
+                                         rabbet_onnx_index_t start,
+                                         rabbet_onnx_index_t size,
+                                         int64_t stride) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.start[SIZE] = start;
   slice.size[SIZE] = size;
@@ -351,8 +347,8 @@ static rabbet_tensor_t* rabbet_onnx_rotary_part(rabbet_onnx_node_t* node,
 }
 
 // A cosine or sine for each position, with an axis for the heads.
-static rabbet_tensor_t* rabbet_onnx_rotary_table(rabbet_onnx_node_t* node,
-                                                 size_t index, int heads) {
+static rabbet_tensor_t* onnx_rotary_table(rabbet_onnx_node_t* node,
+                                          size_t index, int heads) {
   rabbet_tensor_t* table = rabbet_onnx_required(node, index);
   rabbet_tensor_t* positions = rabbet_onnx_input(node, 3);
   const char* operand = index == 1 ? "cos_cache" : "sin_cache";
@@ -362,22 +358,22 @@ static rabbet_tensor_t* rabbet_onnx_rotary_table(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, table, 1u << heads, RANK);
 }
 
-typedef struct rabbet_onnx_rotation_t {
+typedef struct onnx_rotation_t {
   rabbet_tensor_t *cosines, *sines;
   rabbet_onnx_index_t turned;  // how much of the last axis is rotated
   bool interleaved;            // pairs are neighbours, and not halves apart
-} rabbet_onnx_rotation_t;
+} onnx_rotation_t;
 
-static rabbet_tensor_t* rabbet_onnx_rotated(rabbet_onnx_node_t* node,
-                                            rabbet_tensor_t* x,
-                                            const rabbet_onnx_rotation_t* r) {
+static rabbet_tensor_t* onnx_rotated(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x,
+                                     const onnx_rotation_t* r) {
   rabbet_onnx_index_t half =
       rabbet_onnx_index_op(node, "FLOOR_DIV", r->turned, rabbet_onnx_index(2));
   rabbet_onnx_index_t second = r->interleaved ? rabbet_onnx_index(1) : half;
   int64_t stride = r->interleaved ? 2 : 1;
   rabbet_tensor_t* a =
-      rabbet_onnx_rotary_part(node, x, rabbet_onnx_index(0), half, stride);
-  rabbet_tensor_t* b = rabbet_onnx_rotary_part(node, x, second, half, stride);
+      onnx_rotary_part(node, x, rabbet_onnx_index(0), half, stride);
+  rabbet_tensor_t* b = onnx_rotary_part(node, x, second, half, stride);
   rabbet_tensor_t* parts[] = {
       rabbet_onnx_binary(node, "SUB",
                          rabbet_onnx_binary(node, "PROD", r->cosines, a),
@@ -396,27 +392,27 @@ static rabbet_tensor_t* rabbet_onnx_rotated(rabbet_onnx_node_t* node,
                              dims, RANK);
 }
 
-static void rabbet_onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
+static void onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_onnx_check_heads(node, "X", x);
+  onnx_check_heads(node, "X", x);
   if (!rabbet_onnx_ok(node)) return;
   bool joined = rabbet_onnx_rank(node, x) == RANK - 1;
   // Joined heads are behind the positions.
   int heads = joined ? 2 : HEADS;
-  if (joined) x = rabbet_onnx_split_heads(node, x, "num_heads");
+  if (joined) x = onnx_split_heads(node, x, "num_heads");
   rabbet_onnx_index_t size = rabbet_onnx_extent(node, x, SIZE);
   int64_t turned = rabbet_onnx_attr_int(node, "rotary_embedding_dim", 0);
-  rabbet_onnx_rotation_t r = {
-      .cosines = rabbet_onnx_rotary_table(node, 1, heads),
-      .sines = rabbet_onnx_rotary_table(node, 2, heads),
+  onnx_rotation_t r = {
+      .cosines = onnx_rotary_table(node, 1, heads),
+      .sines = onnx_rotary_table(node, 2, heads),
       .turned = turned > 0 ? rabbet_onnx_index(turned) : size,
       .interleaved = rabbet_onnx_attr_int(node, "interleaved", 0) != 0};
-  rabbet_tensor_t* parts[2] = {rabbet_onnx_rotated(node, x, &r)};
+  rabbet_tensor_t* parts[2] = {onnx_rotated(node, x, &r)};
   rabbet_onnx_index_t rest = rabbet_onnx_index_op(node, "SUB", size, r.turned);
   bool whole = turned <= 0 || (rabbet_onnx_is_static(rest) && rest.value == 0);
-  if (!whole) parts[1] = rabbet_onnx_rotary_part(node, x, r.turned, rest, 1);
+  if (!whole) parts[1] = onnx_rotary_part(node, x, r.turned, rest, 1);
   rabbet_tensor_t* y = rabbet_onnx_concat(node, parts, whole ? 1 : 2, SIZE);
-  node->outputs[0] = joined ? rabbet_onnx_join_heads(node, y) : y;
+  node->outputs[0] = joined ? onnx_join_heads(node, y) : y;
 }
 
 RABBET_ONNX_OPERATORS(attention) = {

@@ -16,7 +16,7 @@ void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                             2);
 }
 
-static void rabbet_onnx_import_topk(rabbet_onnx_node_t* node) {
+static void onnx_import_topk(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool old = node->opset < 10;  // k is an attribute
   rabbet_tensor_t* k = old ? NULL : rabbet_onnx_required(node, 1);
@@ -31,8 +31,8 @@ static void rabbet_onnx_import_topk(rabbet_onnx_node_t* node) {
 }
 
 // x with the elements of an axis in the opposite order.
-static rabbet_tensor_t* rabbet_onnx_reversed(rabbet_onnx_node_t* node,
-                                             rabbet_tensor_t* x, int axis) {
+static rabbet_tensor_t* onnx_reversed(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, int axis) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.start[axis] = rabbet_onnx_index_op(
       node, "SUB", rabbet_onnx_extent(node, x, axis), rabbet_onnx_index(1));
@@ -40,7 +40,7 @@ static rabbet_tensor_t* rabbet_onnx_reversed(rabbet_onnx_node_t* node,
   return rabbet_onnx_slice(node, x, &slice);
 }
 
-static void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
+static void onnx_import_arg(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, x));
@@ -49,7 +49,7 @@ static void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
   bool largest = node->variant[0] == 'M' && node->variant[1] == 'A';
   rabbet_tensor_t* outputs[2] = {NULL, NULL};
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_tensor_t* from = last ? rabbet_onnx_reversed(node, x, axis) : x;
+  rabbet_tensor_t* from = last ? onnx_reversed(node, x, axis) : x;
   rabbet_onnx_topk(node, from, NULL, 1, axis, largest, outputs);
   rabbet_tensor_t* y = outputs[1];
   if (last && rabbet_onnx_ok(node)) {

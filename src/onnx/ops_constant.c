@@ -7,12 +7,12 @@
 
 // Larger constants than this are not written out when a slice can stand for
 // them.
-static const size_t rabbet_onnx_write_out_bytes = (size_t)1 << 30;
+static const size_t onnx_write_out_bytes = (size_t)1 << 30;
 
 // ---- Constant --------------------------------------------------------------
 
-static rabbet_tensor_t* rabbet_onnx_of_tensor(rabbet_onnx_node_t* node,
-                                              const Onnx__TensorProto* tensor) {
+static rabbet_tensor_t* onnx_of_tensor(rabbet_onnx_node_t* node,
+                                       const Onnx__TensorProto* tensor) {
   rabbet_onnx_constant_t constant = {0};
   rabbet_onnx_importer_t* importer = node->importer;
   rabbet_onnx_fail(node, rabbet_onnx_tensor_read(importer->storage,
@@ -22,9 +22,9 @@ static rabbet_tensor_t* rabbet_onnx_of_tensor(rabbet_onnx_node_t* node,
                              constant.weights.data, &constant.dims);
 }
 
-static rabbet_tensor_t* rabbet_onnx_of_floats(rabbet_onnx_node_t* node,
-                                              const float* values, size_t count,
-                                              int rank) {
+static rabbet_tensor_t* onnx_of_floats(rabbet_onnx_node_t* node,
+                                       const float* values, size_t count,
+                                       int rank) {
   rabbet_dims_t dims = {.rank = rank, .d = {(int64_t)count}};
   int64_t room;
   float* data =
@@ -33,9 +33,9 @@ static rabbet_tensor_t* rabbet_onnx_of_floats(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, data, &dims);
 }
 
-static rabbet_tensor_t* rabbet_onnx_of_ints(rabbet_onnx_node_t* node,
-                                            const int64_t* values, size_t count,
-                                            int rank) {
+static rabbet_tensor_t* onnx_of_ints(rabbet_onnx_node_t* node,
+                                     const int64_t* values, size_t count,
+                                     int rank) {
   rabbet_dims_t dims = {.rank = rank, .d = {(int64_t)count}};
   int64_t room;
   int64_t* data =
@@ -44,21 +44,20 @@ static rabbet_tensor_t* rabbet_onnx_of_ints(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, RABBET_DTYPE_INT64, data, &dims);
 }
 
-static void rabbet_onnx_import_constant(rabbet_onnx_node_t* node) {
+static void onnx_import_constant(rabbet_onnx_node_t* node) {
   const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, "value");
   const Onnx__AttributeProto* attr;
   if (!rabbet_onnx_ok(node)) return;
   if (tensor) {
-    node->outputs[0] = rabbet_onnx_of_tensor(node, tensor);
+    node->outputs[0] = onnx_of_tensor(node, tensor);
   } else if ((attr = rabbet_onnx_attr(node, "value_float"))) {
-    node->outputs[0] = rabbet_onnx_of_floats(node, &attr->f, 1, 0);
+    node->outputs[0] = onnx_of_floats(node, &attr->f, 1, 0);
   } else if ((attr = rabbet_onnx_attr(node, "value_floats"))) {
-    node->outputs[0] =
-        rabbet_onnx_of_floats(node, attr->floats, attr->n_floats, 1);
+    node->outputs[0] = onnx_of_floats(node, attr->floats, attr->n_floats, 1);
   } else if ((attr = rabbet_onnx_attr(node, "value_int"))) {
-    node->outputs[0] = rabbet_onnx_of_ints(node, &attr->i, 1, 0);
+    node->outputs[0] = onnx_of_ints(node, &attr->i, 1, 0);
   } else if ((attr = rabbet_onnx_attr(node, "value_ints"))) {
-    node->outputs[0] = rabbet_onnx_of_ints(node, attr->ints, attr->n_ints, 1);
+    node->outputs[0] = onnx_of_ints(node, attr->ints, attr->n_ints, 1);
   } else {
     bool sparse = rabbet_onnx_has_attr(node, "sparse_value");
     bool string = rabbet_onnx_has_attr(node, "value_string") ||
@@ -73,9 +72,8 @@ static void rabbet_onnx_import_constant(rabbet_onnx_node_t* node) {
 // ---- ConstantOfShape -------------------------------------------------------
 
 // The one number (default 0 as FLOAT) in the shape [1, ..., 1].
-static rabbet_tensor_t* rabbet_onnx_fill_value(rabbet_onnx_node_t* node,
-                                               int rank,
-                                               rabbet_onnx_constant_t* value) {
+static rabbet_tensor_t* onnx_fill_value(rabbet_onnx_node_t* node, int rank,
+                                        rabbet_onnx_constant_t* value) {
   const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, "value");
   if (!tensor) {
     rabbet_tensor_t* zero =
@@ -100,9 +98,9 @@ static rabbet_tensor_t* rabbet_onnx_fill_value(rabbet_onnx_node_t* node,
 }
 
 // A constant of equal elements, for operators that need weights.
-static rabbet_tensor_t* rabbet_onnx_fill(rabbet_onnx_node_t* node,
-                                         const rabbet_onnx_constant_t* value,
-                                         const rabbet_dims_t* dims) {
+static rabbet_tensor_t* onnx_fill(rabbet_onnx_node_t* node,
+                                  const rabbet_onnx_constant_t* value,
+                                  const rabbet_dims_t* dims) {
   rabbet_dtype_t dtype = value->weights.dtype;
   int64_t count;
   char* data = rabbet_onnx_weights_room(node, dtype, dims, &count);
@@ -113,7 +111,7 @@ static rabbet_tensor_t* rabbet_onnx_fill(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, dtype, data, dims);
 }
 
-static void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
+static void onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* shape = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_shape_length(node, shape);
   if (!rabbet_onnx_ok(node)) return;
@@ -123,7 +121,7 @@ static void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
     extents[i] = rabbet_onnx_element(node, shape, i);
   }
   rabbet_onnx_constant_t value;
-  rabbet_tensor_t* one = rabbet_onnx_fill_value(node, rank, &value);
+  rabbet_tensor_t* one = onnx_fill_value(node, rank, &value);
   if (!rabbet_onnx_ok(node)) return;
   size_t bytes = 0;
   bool known = rabbet_onnx_all_static(extents, (size_t)rank, dims.d);
@@ -133,21 +131,20 @@ static void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
                                   &dims, &bytes));
   }
   bool whole_bytes = rabbet_dtype_bits(value.weights.dtype) % 8 == 0;
-  node->outputs[0] =
-      known && whole_bytes && bytes <= rabbet_onnx_write_out_bytes
-          ? rabbet_onnx_fill(node, &value, &dims)
-          : rabbet_onnx_spread(node, one, extents, rank);
+  node->outputs[0] = known && whole_bytes && bytes <= onnx_write_out_bytes
+                         ? onnx_fill(node, &value, &dims)
+                         : rabbet_onnx_spread(node, one, extents, rank);
 }
 
 // ---- Passing through -------------------------------------------------------
 
-static void rabbet_onnx_import_identity(rabbet_onnx_node_t* node) {
+static void onnx_import_identity(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_required(node, 0);
 }
 
 // The mask keeps everything: true everywhere.
-static rabbet_tensor_t* rabbet_onnx_full_mask(rabbet_onnx_node_t* node,
-                                              rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_full_mask(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
   int rank = rabbet_onnx_rank(node, x);
   for (int i = 0; i < rank; ++i) {
@@ -158,7 +155,7 @@ static rabbet_tensor_t* rabbet_onnx_full_mask(rabbet_onnx_node_t* node,
                               : NULL;
 }
 
-static void rabbet_onnx_import_dropout(rabbet_onnx_node_t* node) {
+static void onnx_import_dropout(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* training = rabbet_onnx_input(node, 2);
   double ratio = 1;
@@ -175,15 +172,15 @@ static void rabbet_onnx_import_dropout(rabbet_onnx_node_t* node) {
   }
   node->outputs[0] = x;
   if (rabbet_onnx_wants(node, 1)) {
-    node->outputs[1] = rabbet_onnx_full_mask(node, x);
+    node->outputs[1] = onnx_full_mask(node, x);
   }
 }
 
 // ---- If --------------------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_branch(rabbet_onnx_node_t* node,
-                                          const Onnx__GraphProto* graph,
-                                          rabbet_onnx_scope_t* scope) {
+static rabbet_status_t onnx_branch(rabbet_onnx_node_t* node,
+                                   const Onnx__GraphProto* graph,
+                                   rabbet_onnx_scope_t* scope) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
       &node->importer->arena, &scope->prefix, "%s/", node->name));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
@@ -202,7 +199,7 @@ static rabbet_status_t rabbet_onnx_branch(rabbet_onnx_node_t* node,
 }
 
 // Only the branch that a constant condition takes is imported.
-static void rabbet_onnx_import_if(rabbet_onnx_node_t* node) {
+static void onnx_import_if(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
   rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);
   if (!rabbet_onnx_ok(node)) return;
@@ -223,7 +220,7 @@ static void rabbet_onnx_import_if(rabbet_onnx_node_t* node) {
   }
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
-  rabbet_onnx_fail(node, rabbet_onnx_branch(node, graph, &scope));
+  rabbet_onnx_fail(node, onnx_branch(node, graph, &scope));
   rabbet_onnx_scope_deinitialize(&scope);
 }
 

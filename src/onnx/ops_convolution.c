@@ -8,7 +8,7 @@
 enum { RABBET_ONNX_MAX_WINDOW = 3 };
 
 // Attributes of Conv and the pools, for `spatial` axes.
-typedef struct rabbet_onnx_window_t {
+typedef struct onnx_window_t {
   int spatial;
   int64_t kernel[RABBET_ONNX_MAX_WINDOW];
   int64_t stride[RABBET_ONNX_MAX_WINDOW];
@@ -16,11 +16,11 @@ typedef struct rabbet_onnx_window_t {
   int64_t before[RABBET_ONNX_MAX_WINDOW];
   int64_t after[RABBET_ONNX_MAX_WINDOW];
   const char* padding_mode;
-} rabbet_onnx_window_t;
+} onnx_window_t;
 
-static void rabbet_onnx_window_ints(rabbet_onnx_node_t* node, const char* name,
-                                    int count, int64_t fallback, int64_t least,
-                                    int64_t* out) {
+static void onnx_window_ints(rabbet_onnx_node_t* node, const char* name,
+                             int count, int64_t fallback, int64_t least,
+                             int64_t* out) {
   rabbet_onnx_ints_t ints = rabbet_onnx_attr_ints(node, name);
   if (ints.present && ints.count != (size_t)count) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -38,8 +38,8 @@ static void rabbet_onnx_window_ints(rabbet_onnx_node_t* node, const char* name,
   }
 }
 
-static void rabbet_onnx_window_padding(rabbet_onnx_node_t* node,
-                                       rabbet_onnx_window_t* window) {
+static void onnx_window_padding(rabbet_onnx_node_t* node,
+                                onnx_window_t* window) {
   static const char* const modes[][2] = {
       {"SAME_UPPER", "SAME_UPPER"},
       {"SAME_LOWER", "SAME_LOWER"},
@@ -60,16 +60,15 @@ static void rabbet_onnx_window_padding(rabbet_onnx_node_t* node,
   }
   if (strcmp(auto_pad, "NOTSET") != 0) return;
   int64_t pads[2 * RABBET_ONNX_MAX_WINDOW];
-  rabbet_onnx_window_ints(node, "pads", 2 * window->spatial, 0, 0, pads);
+  onnx_window_ints(node, "pads", 2 * window->spatial, 0, 0, pads);
   for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
     window->before[i] = pads[i];
     window->after[i] = pads[i + window->spatial];
   }
 }
 
-static rabbet_onnx_window_t rabbet_onnx_window(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* x) {
-  rabbet_onnx_window_t window = {.spatial = rabbet_onnx_rank(node, x) - 2};
+static onnx_window_t onnx_window(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
+  onnx_window_t window = {.spatial = rabbet_onnx_rank(node, x) - 2};
   if (!rabbet_onnx_ok(node)) return window;
   if (window.spatial < 1 || window.spatial > RABBET_ONNX_MAX_WINDOW) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
@@ -79,18 +78,17 @@ static rabbet_onnx_window_t rabbet_onnx_window(rabbet_onnx_node_t* node,
     window.spatial = 0;
     return window;
   }
-  rabbet_onnx_window_ints(node, "strides", window.spatial, 1, 1, window.stride);
-  rabbet_onnx_window_ints(node, "dilations", window.spatial, 1, 1,
-                          window.dilation);
-  rabbet_onnx_window_padding(node, &window);
+  onnx_window_ints(node, "strides", window.spatial, 1, 1, window.stride);
+  onnx_window_ints(node, "dilations", window.spatial, 1, 1, window.dilation);
+  onnx_window_padding(node, &window);
   return window;
 }
 
 // ---- Conv ------------------------------------------------------------------
 
-static void rabbet_onnx_check_kernel(rabbet_onnx_node_t* node,
-                                     const rabbet_dims_t* kernel,
-                                     rabbet_onnx_window_t* window) {
+static void onnx_check_kernel(rabbet_onnx_node_t* node,
+                              const rabbet_dims_t* kernel,
+                              onnx_window_t* window) {
   if (!rabbet_onnx_ok(node)) return;
   if (kernel->rank != window->spatial + 2) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -110,12 +108,12 @@ static void rabbet_onnx_check_kernel(rabbet_onnx_node_t* node,
   }
 }
 
-static void rabbet_onnx_import_convolution(rabbet_onnx_node_t* node) {
+static void onnx_import_convolution(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
-  rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
+  onnx_window_t window = onnx_window(node, x);
   rabbet_dims_t dims = rabbet_onnx_dims(node, kernel);
-  rabbet_onnx_check_kernel(node, &dims, &window);
+  onnx_check_kernel(node, &dims, &window);
   int64_t groups = rabbet_onnx_attr_int(node, "group", 1);
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* inputs[] = {x, kernel, rabbet_onnx_input(node, 2)};
@@ -137,9 +135,8 @@ static void rabbet_onnx_import_convolution(rabbet_onnx_node_t* node) {
 // ---- ConvTranspose ---------------------------------------------------------
 
 // The padding for which the output has the extents that output_shape asks for.
-static void rabbet_onnx_window_for(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                                   rabbet_onnx_window_t* window,
-                                   int64_t* extra) {
+static void onnx_window_for(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                            onnx_window_t* window, int64_t* extra) {
   rabbet_onnx_ints_t wish = rabbet_onnx_attr_ints(node, "output_shape");
   rabbet_dims_t in = rabbet_onnx_dims(node, x);
   if (!wish.present || !rabbet_onnx_ok(node)) return;
@@ -171,15 +168,15 @@ static void rabbet_onnx_window_for(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   }
 }
 
-static void rabbet_onnx_import_deconvolution(rabbet_onnx_node_t* node) {
+static void onnx_import_deconvolution(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
-  rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
+  onnx_window_t window = onnx_window(node, x);
   rabbet_dims_t dims = rabbet_onnx_dims(node, kernel);
   int64_t extra[RABBET_ONNX_MAX_WINDOW] = {0};
-  rabbet_onnx_check_kernel(node, &dims, &window);
-  rabbet_onnx_window_ints(node, "output_padding", window.spatial, 0, 0, extra);
-  rabbet_onnx_window_for(node, x, &window, extra);
+  onnx_check_kernel(node, &dims, &window);
+  onnx_window_ints(node, "output_padding", window.spatial, 0, 0, extra);
+  onnx_window_for(node, x, &window, extra);
   int64_t groups = rabbet_onnx_attr_int(node, "group", 1);
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* inputs[] = {x, kernel, rabbet_onnx_input(node, 2)};
@@ -202,19 +199,17 @@ static void rabbet_onnx_import_deconvolution(rabbet_onnx_node_t* node) {
 // ---- Pools -----------------------------------------------------------------
 
 // One axis of a pool that skips elements.
-typedef struct rabbet_onnx_skip_t {
+typedef struct onnx_skip_t {
   rabbet_onnx_index_t before, padded, size;  // padding, input with it, output
   int64_t kernel, stride, dilation;
-} rabbet_onnx_skip_t;
+} onnx_skip_t;
 
-static rabbet_onnx_skip_t rabbet_onnx_skip(rabbet_onnx_node_t* node,
-                                           rabbet_onnx_index_t in,
-                                           const rabbet_onnx_window_t* window,
-                                           int i) {
-  rabbet_onnx_skip_t skip = {.before = rabbet_onnx_index(window->before[i]),
-                             .kernel = window->kernel[i],
-                             .stride = window->stride[i],
-                             .dilation = window->dilation[i]};
+static onnx_skip_t onnx_skip(rabbet_onnx_node_t* node, rabbet_onnx_index_t in,
+                             const onnx_window_t* window, int i) {
+  onnx_skip_t skip = {.before = rabbet_onnx_index(window->before[i]),
+                      .kernel = window->kernel[i],
+                      .stride = window->stride[i],
+                      .dilation = window->dilation[i]};
   const char* mode = window->padding_mode;
   rabbet_onnx_index_t step = rabbet_onnx_index(skip.stride);
   int64_t reach = (skip.kernel - 1) * skip.dilation + 1;
@@ -251,11 +246,10 @@ static rabbet_onnx_skip_t rabbet_onnx_skip(rabbet_onnx_node_t* node,
 
 // Joins the elements of each window along an axis: slices, one for each place
 // in the window.
-static rabbet_tensor_t* rabbet_onnx_skip_along(rabbet_onnx_node_t* node,
-                                               const char* op,
-                                               rabbet_tensor_t* x, int axis,
-                                               const rabbet_onnx_skip_t* skip,
-                                               double outside) {
+static rabbet_tensor_t* onnx_skip_along(rabbet_onnx_node_t* node,
+                                        const char* op, rabbet_tensor_t* x,
+                                        int axis, const onnx_skip_t* skip,
+                                        double outside) {
   rabbet_tensor_t* y = NULL;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.mode = "FILL";
@@ -274,10 +268,9 @@ static rabbet_tensor_t* rabbet_onnx_skip_along(rabbet_onnx_node_t* node,
 
 // Numbers of elements of each window along an axis: those of the input, and of
 // its padding if that counts. At least 1: the mean of none is 0.
-static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* x, int axis,
-                                               rabbet_onnx_skip_t skip,
-                                               bool count_padding) {
+static rabbet_tensor_t* onnx_skip_count(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x, int axis,
+                                        onnx_skip_t skip, bool count_padding) {
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
   for (int i = 0; i < rank; ++i)
@@ -287,46 +280,44 @@ static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
   rabbet_tensor_t* ones =
       rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 1);
   ones = rabbet_onnx_spread(node, ones, dims, rank);
-  ones = rabbet_onnx_skip_along(node, "SUM", ones, axis, &skip, 0);
+  ones = onnx_skip_along(node, "SUM", ones, axis, &skip, 0);
   return rabbet_onnx_with_number(node, "MAX", ones, 1);
 }
 
 // Pooling with dilations, an axis after the other: extremes of extremes, means
 // of means, sums of sums.
-static rabbet_tensor_t* rabbet_onnx_dilated(rabbet_onnx_node_t* node,
-                                            const char* type,
-                                            rabbet_tensor_t* x,
-                                            const rabbet_onnx_window_t* window,
-                                            bool count_padding) {
+static rabbet_tensor_t* onnx_dilated(rabbet_onnx_node_t* node, const char* type,
+                                     rabbet_tensor_t* x,
+                                     const onnx_window_t* window,
+                                     bool count_padding) {
   bool most = !strcmp(type, "MAX"), mean = !strcmp(type, "AVERAGE");
   for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
     int axis = i + 2;
-    rabbet_onnx_skip_t skip =
-        rabbet_onnx_skip(node, rabbet_onnx_extent(node, x, axis), window, i);
-    rabbet_tensor_t* y = rabbet_onnx_skip_along(
-        node, most ? "MAX" : "SUM", x, axis, &skip, most ? -INFINITY : 0);
+    onnx_skip_t skip =
+        onnx_skip(node, rabbet_onnx_extent(node, x, axis), window, i);
+    rabbet_tensor_t* y = onnx_skip_along(node, most ? "MAX" : "SUM", x, axis,
+                                         &skip, most ? -INFINITY : 0);
     x = mean ? rabbet_onnx_binary(
                    node, "DIV", y,
-                   rabbet_onnx_skip_count(node, x, axis, skip, count_padding))
+                   onnx_skip_count(node, x, axis, skip, count_padding))
              : y;
   }
   return x;
 }
 
-static bool rabbet_onnx_is_dilated(const rabbet_onnx_window_t* window) {
+static bool onnx_is_dilated(const onnx_window_t* window) {
   for (int i = 0; i < window->spatial; ++i)
     if (window->dilation[i] != 1) return true;
   return false;
 }
 
-static rabbet_tensor_t* rabbet_onnx_pooling(rabbet_onnx_node_t* node,
-                                            const char* type,
-                                            rabbet_tensor_t* x,
-                                            const rabbet_onnx_window_t* window,
-                                            bool count_padding) {
+static rabbet_tensor_t* onnx_pooling(rabbet_onnx_node_t* node, const char* type,
+                                     rabbet_tensor_t* x,
+                                     const onnx_window_t* window,
+                                     bool count_padding) {
   if (!rabbet_onnx_ok(node)) return NULL;
-  if (rabbet_onnx_is_dilated(window))
-    return rabbet_onnx_dilated(node, type, x, window, count_padding);
+  if (onnx_is_dilated(window))
+    return onnx_dilated(node, type, x, window, count_padding);
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("type",
                       rabbet_onnx_enumerator(node, "pooling", "type", type)),
@@ -343,16 +334,15 @@ static rabbet_tensor_t* rabbet_onnx_pooling(rabbet_onnx_node_t* node,
                            sizeof(attrs) / sizeof(attrs[0]));
 }
 
-static rabbet_onnx_window_t rabbet_onnx_pool_window(rabbet_onnx_node_t* node,
-                                                    rabbet_tensor_t* x) {
-  rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
+static onnx_window_t onnx_pool_window(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x) {
+  onnx_window_t window = onnx_window(node, x);
   if (!rabbet_onnx_has_attr(node, "kernel_shape")) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "attribute 'kernel_shape' is missing");
   }
   if (!rabbet_onnx_ok(node)) return window;
-  rabbet_onnx_window_ints(node, "kernel_shape", window.spatial, 1, 1,
-                          window.kernel);
+  onnx_window_ints(node, "kernel_shape", window.spatial, 1, 1, window.kernel);
   if (rabbet_onnx_attr_int(node, "ceil_mode", 0) &&
       !strcmp(window.padding_mode, "EXPLICIT_ROUND_DOWN")) {
     window.padding_mode = "EXPLICIT_ROUND_UP";
@@ -362,9 +352,9 @@ static rabbet_onnx_window_t rabbet_onnx_pool_window(rabbet_onnx_node_t* node,
 
 // With ceil_mode ONNX drops a last window that would begin beyond the input
 // (and the padding before it); the catalogue keeps it.
-static rabbet_tensor_t* rabbet_onnx_drop_last(
-    rabbet_onnx_node_t* node, rabbet_tensor_t* x, rabbet_tensor_t* y,
-    const rabbet_onnx_window_t* window) {
+static rabbet_tensor_t* onnx_drop_last(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x, rabbet_tensor_t* y,
+                                       const onnx_window_t* window) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, y);
   bool drops = false;
   for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
@@ -384,7 +374,7 @@ static rabbet_tensor_t* rabbet_onnx_drop_last(
   return drops ? rabbet_onnx_slice(node, y, &slice) : y;
 }
 
-static void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
+static void onnx_import_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   // Integers of 8 bits are exact in FLOAT.
@@ -395,31 +385,31 @@ static void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "output 1 (Indices) of MaxPool is not imported");
   }
-  rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
+  onnx_window_t window = onnx_pool_window(node, x);
   bool count_padding = rabbet_onnx_attr_int(node, "count_include_pad", 0) != 0;
   rabbet_tensor_t* y =
-      rabbet_onnx_pooling(node, node->variant, x, &window, count_padding);
-  if (rabbet_onnx_ok(node) && !rabbet_onnx_is_dilated(&window) &&
+      onnx_pooling(node, node->variant, x, &window, count_padding);
+  if (rabbet_onnx_ok(node) && !onnx_is_dilated(&window) &&
       !strcmp(window.padding_mode, "EXPLICIT_ROUND_UP")) {
-    y = rabbet_onnx_drop_last(node, x, y, &window);
+    y = onnx_drop_last(node, x, y, &window);
   }
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
 
 // The power, of any kind before opset 2.
-static double rabbet_onnx_power(rabbet_onnx_node_t* node) {
+static double onnx_power(rabbet_onnx_node_t* node) {
   return node->opset < 2 ? rabbet_onnx_attr_float(node, "p", 2)
                          : (double)rabbet_onnx_attr_int(node, "p", 2);
 }
 
 // Sums of windows, as means times the window's size. For ceil_mode the padding
 // is so long that the last window fits: all are of one size.
-static rabbet_tensor_t* rabbet_onnx_sum_pooling(
-    rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-    const rabbet_onnx_window_t* window) {
-  if (rabbet_onnx_is_dilated(window))
-    return rabbet_onnx_dilated(node, "SUM", x, window, true);
-  rabbet_onnx_window_t longer = *window;
+static rabbet_tensor_t* onnx_sum_pooling(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x,
+                                         const onnx_window_t* window) {
+  if (onnx_is_dilated(window))
+    return onnx_dilated(node, "SUM", x, window, true);
+  onnx_window_t longer = *window;
   bool up = !strcmp(window->padding_mode, "EXPLICIT_ROUND_UP");
   if (up) longer.padding_mode = "EXPLICIT_ROUND_DOWN";
   double size = 1;
@@ -427,43 +417,42 @@ static rabbet_tensor_t* rabbet_onnx_sum_pooling(
     size *= (double)window->kernel[i];
     if (up) longer.after[i] += window->stride[i] - 1;
   }
-  rabbet_tensor_t* y = rabbet_onnx_pooling(node, "AVERAGE", x, &longer, true);
-  if (up && rabbet_onnx_ok(node)) y = rabbet_onnx_drop_last(node, x, y, window);
+  rabbet_tensor_t* y = onnx_pooling(node, "AVERAGE", x, &longer, true);
+  if (up && rabbet_onnx_ok(node)) y = onnx_drop_last(node, x, y, window);
   return rabbet_onnx_with_number(node, "PROD", y, size);
 }
 
 // (sum of |x|^p over the window)^(1/p).
-static void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
+static void onnx_import_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  double p = rabbet_onnx_power(node);
-  rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
+  double p = onnx_power(node);
+  onnx_window_t window = onnx_pool_window(node, x);
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
   y = rabbet_onnx_with_number(node, "POW", y, p);
-  y = rabbet_onnx_sum_pooling(node, y, &window);
+  y = onnx_sum_pooling(node, y, &window);
   node->outputs[0] = rabbet_onnx_with_number(node, "POW", y, 1 / p);
 }
 
 // All axes but batch and channels.
-static uint32_t rabbet_onnx_spatial_axes(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* x) {
+static uint32_t onnx_spatial_axes(rabbet_onnx_node_t* node,
+                                  rabbet_tensor_t* x) {
   int rank = rabbet_onnx_rank(node, x);
   return rank > 2 ? ((1u << rank) - 1) & ~3u : 0;
 }
 
-static void rabbet_onnx_import_global_pool(rabbet_onnx_node_t* node) {
+static void onnx_import_global_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  node->outputs[0] = rabbet_onnx_reduce(
-      node, node->variant, x, rabbet_onnx_spatial_axes(node, x), true);
+  node->outputs[0] = rabbet_onnx_reduce(node, node->variant, x,
+                                        onnx_spatial_axes(node, x), true);
 }
 
-static void rabbet_onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
+static void onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  double p = rabbet_onnx_power(node);
+  double p = onnx_power(node);
   rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
   y = rabbet_onnx_with_number(node, "POW", y, p);
-  y = rabbet_onnx_reduce(node, "SUM", y, rabbet_onnx_spatial_axes(node, x),
-                         true);
+  y = rabbet_onnx_reduce(node, "SUM", y, onnx_spatial_axes(node, x), true);
   node->outputs[0] = rabbet_onnx_with_number(node, "POW", y, 1 / p);
 }
 

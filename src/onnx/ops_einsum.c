@@ -13,24 +13,24 @@ enum {
   RABBET_EINSUM_ELLIPSIS = 128,
 };
 
-typedef struct rabbet_onnx_term_t {
+typedef struct onnx_term_t {
   rabbet_tensor_t* x;  // NULL: the output
   int rank;
   int labels[RABBET_EINSUM_LABELS];
-} rabbet_onnx_term_t;
+} onnx_term_t;
 
 // ---- The equation ----------------------------------------------------------
 
-static int rabbet_onnx_term_find(const rabbet_onnx_term_t* term, int label) {
+static int onnx_term_find(const onnx_term_t* term, int label) {
   for (int i = 0; i < term->rank; ++i)
     if (term->labels[i] == label) return i;
   return -1;
 }
 
-static void rabbet_onnx_term_add(rabbet_onnx_node_t* node,
-                                 rabbet_onnx_term_t* term, int label) {
+static void onnx_term_add(rabbet_onnx_node_t* node, onnx_term_t* term,
+                          int label) {
   if (!rabbet_onnx_ok(node)) return;
-  if (rabbet_onnx_term_find(term, label) >= 0) {
+  if (onnx_term_find(term, label) >= 0) {
     RABBET_ONNX_FAIL(
         node, RABBET_STATUS_UNSUPPORTED,
         "the equation names '%c' twice in one term; diagonals are not imported",
@@ -46,16 +46,15 @@ static void rabbet_onnx_term_add(rabbet_onnx_node_t* node,
 }
 
 // Reads a term up to `end`; `hidden` axes are its ellipsis.
-static void rabbet_onnx_term_parse(rabbet_onnx_node_t* node, const char* text,
-                                   const char* end, int hidden,
-                                   rabbet_onnx_term_t* term) {
+static void onnx_term_parse(rabbet_onnx_node_t* node, const char* text,
+                            const char* end, int hidden, onnx_term_t* term) {
   for (; text < end && rabbet_onnx_ok(node); ++text) {
     if (*text == ' ') continue;
     if (isalpha((unsigned char)*text)) {
-      rabbet_onnx_term_add(node, term, *text);
+      onnx_term_add(node, term, *text);
     } else if (end - text >= 3 && !strncmp(text, "...", 3)) {
       for (int i = hidden; i > 0; --i)
-        rabbet_onnx_term_add(node, term, RABBET_EINSUM_ELLIPSIS + i);
+        onnx_term_add(node, term, RABBET_EINSUM_ELLIPSIS + i);
       text += 2;
     } else {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -64,8 +63,8 @@ static void rabbet_onnx_term_parse(rabbet_onnx_node_t* node, const char* text,
   }
 }
 
-static int rabbet_onnx_term_letters(const char* text, const char* end,
-                                    bool* out_ellipsis) {
+static int onnx_term_letters(const char* text, const char* end,
+                             bool* out_ellipsis) {
   int letters = 0;
   *out_ellipsis = false;
   for (; text < end; ++text) {
@@ -76,23 +75,21 @@ static int rabbet_onnx_term_letters(const char* text, const char* end,
 }
 
 // Labels that occur once, in the order of the alphabet, after the ellipsis.
-static void rabbet_onnx_term_default(rabbet_onnx_node_t* node,
-                                     const rabbet_onnx_term_t* terms,
-                                     size_t count, int hidden,
-                                     rabbet_onnx_term_t* out) {
+static void onnx_term_default(rabbet_onnx_node_t* node,
+                              const onnx_term_t* terms, size_t count,
+                              int hidden, onnx_term_t* out) {
   for (int i = hidden; i > 0; --i)
-    rabbet_onnx_term_add(node, out, RABBET_EINSUM_ELLIPSIS + i);
+    onnx_term_add(node, out, RABBET_EINSUM_ELLIPSIS + i);
   for (int label = 'A'; label <= 'z'; ++label) {
     int seen = 0;
     for (size_t i = 0; i < count; ++i)
-      seen += rabbet_onnx_term_find(&terms[i], label) >= 0;
-    if (seen == 1) rabbet_onnx_term_add(node, out, label);
+      seen += onnx_term_find(&terms[i], label) >= 0;
+    if (seen == 1) onnx_term_add(node, out, label);
   }
 }
 
 // The terms of the inputs, and the output's behind them.
-static void rabbet_onnx_einsum_parse(rabbet_onnx_node_t* node,
-                                     rabbet_onnx_term_t* terms) {
+static void onnx_einsum_parse(rabbet_onnx_node_t* node, onnx_term_t* terms) {
   const char* text = rabbet_onnx_attr_string(node, "equation", "");
   const char* arrow = strstr(text, "->");
   const char* last = arrow ? arrow : text + strlen(text);
@@ -110,26 +107,26 @@ static void rabbet_onnx_einsum_parse(rabbet_onnx_node_t* node,
     const char* end = is_last ? last : comma;
     terms[i].x = rabbet_onnx_required(node, i);
     int rank = rabbet_onnx_rank(node, terms[i].x);
-    int hidden = rank - rabbet_onnx_term_letters(text, end, &ellipsis);
+    int hidden = rank - onnx_term_letters(text, end, &ellipsis);
     if (rabbet_onnx_ok(node) && (hidden < 0 || (hidden > 0 && !ellipsis)))
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                        "term %zu of the equation does not fit input %zu, whose "
                        "rank is %d",
                        i, i, rank);
-    rabbet_onnx_term_parse(node, text, end, hidden, &terms[i]);
+    onnx_term_parse(node, text, end, hidden, &terms[i]);
     if (hidden > most) most = hidden;
     text = end + 1;
   }
-  rabbet_onnx_term_t* out = &terms[node->input_count];
+  onnx_term_t* out = &terms[node->input_count];
   if (arrow)
-    rabbet_onnx_term_parse(node, arrow + 2, arrow + strlen(arrow), most, out);
+    onnx_term_parse(node, arrow + 2, arrow + strlen(arrow), most, out);
   else
-    rabbet_onnx_term_default(node, terms, node->input_count, most, out);
+    onnx_term_default(node, terms, node->input_count, most, out);
 }
 
 // ---- Terms -----------------------------------------------------------------
 
-static void rabbet_onnx_term_remove(rabbet_onnx_term_t* term, int at) {
+static void onnx_term_remove(onnx_term_t* term, int at) {
   --term->rank;
   memmove(term->labels + at, term->labels + at + 1,
           sizeof(int) * (size_t)(term->rank - at));
@@ -137,16 +134,14 @@ static void rabbet_onnx_term_remove(rabbet_onnx_term_t* term, int at) {
 
 // Sums over the axes whose labels no other term has; axes of 1 that others
 // spread go, too.
-static void rabbet_onnx_term_reduce(rabbet_onnx_node_t* node,
-                                    rabbet_onnx_term_t* term,
-                                    const rabbet_onnx_term_t* others,
-                                    size_t other_count) {
+static void onnx_term_reduce(rabbet_onnx_node_t* node, onnx_term_t* term,
+                             const onnx_term_t* others, size_t other_count) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, term->x);
   uint32_t summed = 0;
   for (int i = 0; i < term->rank && rabbet_onnx_ok(node); ++i) {
     bool needed = false, spread = false;
     for (size_t k = 0; k < other_count; ++k) {
-      int at = rabbet_onnx_term_find(&others[k], term->labels[i]);
+      int at = onnx_term_find(&others[k], term->labels[i]);
       needed = needed || at >= 0;
       if (at >= 0 && others[k].x && &others[k] != term)
         spread = spread || rabbet_onnx_dims(node, others[k].x).d[at] != 1;
@@ -156,106 +151,102 @@ static void rabbet_onnx_term_reduce(rabbet_onnx_node_t* node,
   if (summed == 0 || !rabbet_onnx_ok(node)) return;
   term->x = rabbet_onnx_reduce(node, "SUM", term->x, summed, false);
   for (int i = term->rank - 1; i >= 0; --i)
-    if (summed >> i & 1) rabbet_onnx_term_remove(term, i);
+    if (summed >> i & 1) onnx_term_remove(term, i);
 }
 
 // Axes in the order of `labels`, of which there are as many as the term has.
-static rabbet_tensor_t* rabbet_onnx_term_turn(rabbet_onnx_node_t* node,
-                                              const rabbet_onnx_term_t* term,
-                                              const int* labels) {
+static rabbet_tensor_t* onnx_term_turn(rabbet_onnx_node_t* node,
+                                       const onnx_term_t* term,
+                                       const int* labels) {
   int64_t order[RABBET_EINSUM_LABELS];
   bool same = true;
   for (int i = 0; i < term->rank; ++i) {
-    order[i] = rabbet_onnx_term_find(term, labels[i]);
+    order[i] = onnx_term_find(term, labels[i]);
     same = same && order[i] == i;
   }
   return same ? term->x : rabbet_onnx_transpose(node, term->x, order);
 }
 
-static rabbet_onnx_index_t rabbet_onnx_term_product(
-    rabbet_onnx_node_t* node, const rabbet_onnx_term_t* term,
-    const rabbet_onnx_term_t* labels) {
+static rabbet_onnx_index_t onnx_term_product(rabbet_onnx_node_t* node,
+                                             const onnx_term_t* term,
+                                             const onnx_term_t* labels) {
   rabbet_onnx_index_t product = rabbet_onnx_index(1);
   for (int i = 0; i < labels->rank && rabbet_onnx_ok(node); ++i)
     product = rabbet_onnx_index_op(
         node, "PROD", product,
         rabbet_onnx_extent(node, term->x,
-                           rabbet_onnx_term_find(term, labels->labels[i])));
+                           onnx_term_find(term, labels->labels[i])));
   return product;
 }
 
 // ---- Pairs -----------------------------------------------------------------
 
 // The axes of a pair of terms, by their role in the product.
-typedef struct rabbet_onnx_pair_t {
-  rabbet_onnx_term_t batch, summed, rows, columns;
-} rabbet_onnx_pair_t;
+typedef struct onnx_pair_t {
+  onnx_term_t batch, summed, rows, columns;
+} onnx_pair_t;
 
-static void rabbet_onnx_pair_sort(rabbet_onnx_node_t* node,
-                                  const rabbet_onnx_term_t* a,
-                                  const rabbet_onnx_term_t* b,
-                                  const rabbet_onnx_term_t* later,
-                                  size_t later_count,
-                                  rabbet_onnx_pair_t* pair) {
+static void onnx_pair_sort(rabbet_onnx_node_t* node, const onnx_term_t* a,
+                           const onnx_term_t* b, const onnx_term_t* later,
+                           size_t later_count, onnx_pair_t* pair) {
   memset(pair, 0, sizeof(*pair));
   for (int i = 0; i < a->rank; ++i) {
     int label = a->labels[i];
     bool stays = false;
     for (size_t k = 0; k < later_count; ++k)
-      stays = stays || rabbet_onnx_term_find(&later[k], label) >= 0;
-    bool shared = rabbet_onnx_term_find(b, label) >= 0;
-    rabbet_onnx_term_add(node,
-                         !shared ? &pair->rows
-                         : stays ? &pair->batch
-                                 : &pair->summed,
-                         label);
+      stays = stays || onnx_term_find(&later[k], label) >= 0;
+    bool shared = onnx_term_find(b, label) >= 0;
+    onnx_term_add(node,
+                  !shared ? &pair->rows
+                  : stays ? &pair->batch
+                          : &pair->summed,
+                  label);
   }
   for (int i = 0; i < b->rank; ++i)
-    if (rabbet_onnx_term_find(a, b->labels[i]) < 0)
-      rabbet_onnx_term_add(node, &pair->columns, b->labels[i]);
+    if (onnx_term_find(a, b->labels[i]) < 0)
+      onnx_term_add(node, &pair->columns, b->labels[i]);
 }
 
 // A factor as (batch, first, second).
-static rabbet_tensor_t* rabbet_onnx_pair_factor(
-    rabbet_onnx_node_t* node, const rabbet_onnx_term_t* term,
-    const rabbet_onnx_term_t* batch, const rabbet_onnx_term_t* first,
-    const rabbet_onnx_term_t* second) {
+static rabbet_tensor_t* onnx_pair_factor(rabbet_onnx_node_t* node,
+                                         const onnx_term_t* term,
+                                         const onnx_term_t* batch,
+                                         const onnx_term_t* first,
+                                         const onnx_term_t* second) {
   int labels[3 * RABBET_EINSUM_LABELS], count = 0;
-  const rabbet_onnx_term_t* parts[] = {batch, first, second};
+  const onnx_term_t* parts[] = {batch, first, second};
   rabbet_onnx_index_t dims[3];
   for (int p = 0; p < 3; ++p) {
     for (int i = 0; i < parts[p]->rank; ++i)
       labels[count++] = parts[p]->labels[i];
-    dims[p] = rabbet_onnx_term_product(node, term, parts[p]);
+    dims[p] = onnx_term_product(node, term, parts[p]);
   }
-  rabbet_tensor_t* turned = rabbet_onnx_term_turn(node, term, labels);
+  rabbet_tensor_t* turned = onnx_term_turn(node, term, labels);
   return rabbet_onnx_reshape(node, turned, dims, 3);
 }
 
 // Joins b to a; `later` are the terms that come yet, and the output's.
-static void rabbet_onnx_pair_join(rabbet_onnx_node_t* node,
-                                  rabbet_onnx_term_t* a,
-                                  const rabbet_onnx_term_t* b,
-                                  const rabbet_onnx_term_t* later,
-                                  size_t later_count) {
-  rabbet_onnx_pair_t pair;
-  rabbet_onnx_pair_sort(node, a, b, later, later_count, &pair);
+static void onnx_pair_join(rabbet_onnx_node_t* node, onnx_term_t* a,
+                           const onnx_term_t* b, const onnx_term_t* later,
+                           size_t later_count) {
+  onnx_pair_t pair;
+  onnx_pair_sort(node, a, b, later, later_count, &pair);
   rabbet_tensor_t* left =
-      rabbet_onnx_pair_factor(node, a, &pair.batch, &pair.rows, &pair.summed);
-  rabbet_tensor_t* right = rabbet_onnx_pair_factor(node, b, &pair.batch,
-                                                   &pair.summed, &pair.columns);
+      onnx_pair_factor(node, a, &pair.batch, &pair.rows, &pair.summed);
+  rabbet_tensor_t* right =
+      onnx_pair_factor(node, b, &pair.batch, &pair.summed, &pair.columns);
   rabbet_tensor_t* y = rabbet_onnx_matmul(node, left, "NONE", right, "NONE");
-  rabbet_onnx_term_t joined = {0};
+  onnx_term_t joined = {0};
   rabbet_onnx_index_t dims[RABBET_EINSUM_LABELS];
-  const rabbet_onnx_term_t* parts[] = {&pair.batch, &pair.rows, &pair.columns};
+  const onnx_term_t* parts[] = {&pair.batch, &pair.rows, &pair.columns};
   for (int p = 0; p < 3; ++p) {
-    const rabbet_onnx_term_t* from = p == 2 ? b : a;
+    const onnx_term_t* from = p == 2 ? b : a;
     for (int i = 0; i < parts[p]->rank && rabbet_onnx_ok(node); ++i) {
       int label = parts[p]->labels[i];
-      rabbet_onnx_term_add(node, &joined, label);
+      onnx_term_add(node, &joined, label);
       if (rabbet_onnx_ok(node))
-        dims[joined.rank - 1] = rabbet_onnx_extent(
-            node, from->x, rabbet_onnx_term_find(from, label));
+        dims[joined.rank - 1] =
+            rabbet_onnx_extent(node, from->x, onnx_term_find(from, label));
     }
   }
   if (!rabbet_onnx_ok(node)) return;
@@ -265,37 +256,37 @@ static void rabbet_onnx_pair_join(rabbet_onnx_node_t* node,
 
 // ---- Einsum ----------------------------------------------------------------
 
-static void rabbet_onnx_import_einsum(rabbet_onnx_node_t* node) {
-  rabbet_onnx_term_t* terms = NULL;
+static void onnx_import_einsum(rabbet_onnx_node_t* node) {
+  onnx_term_t* terms = NULL;
   size_t count = node->input_count;
   rabbet_onnx_fail(
       node, rabbet_arena_allocate_array(&node->importer->arena, count + 1,
                                         sizeof(*terms), (void**)&terms));
   if (!rabbet_onnx_ok(node)) return;
   memset(terms, 0, (count + 1) * sizeof(*terms));
-  rabbet_onnx_einsum_parse(node, terms);
+  onnx_einsum_parse(node, terms);
   // The first term takes the others in.
   for (size_t i = 1; i < count && rabbet_onnx_ok(node); ++i) {
-    rabbet_onnx_term_t pair[2] = {terms[0], terms[i]};
+    onnx_term_t pair[2] = {terms[0], terms[i]};
     size_t left = count - i;  // terms after this one, and the output's
-    rabbet_onnx_term_t* around = &terms[i];
-    rabbet_onnx_term_reduce(node, &pair[0], around, left + 1);
+    onnx_term_t* around = &terms[i];
+    onnx_term_reduce(node, &pair[0], around, left + 1);
     terms[0] = pair[0];
     // Seen from the other side: the first term in its place.
     around[0] = pair[0];
-    rabbet_onnx_term_reduce(node, &pair[1], around, left + 1);
+    onnx_term_reduce(node, &pair[1], around, left + 1);
     if (!rabbet_onnx_ok(node)) return;
-    rabbet_onnx_pair_join(node, &terms[0], &pair[1], around + 1, left);
+    onnx_pair_join(node, &terms[0], &pair[1], around + 1, left);
   }
   if (!rabbet_onnx_ok(node)) return;
-  const rabbet_onnx_term_t* out = &terms[count];
-  rabbet_onnx_term_reduce(node, &terms[0], out, 1);
+  const onnx_term_t* out = &terms[count];
+  onnx_term_reduce(node, &terms[0], out, 1);
   for (int i = 0; i < out->rank && rabbet_onnx_ok(node); ++i)
-    if (rabbet_onnx_term_find(&terms[0], out->labels[i]) < 0)
+    if (onnx_term_find(&terms[0], out->labels[i]) < 0)
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                        "the equation's result has a label that no term has");
   if (rabbet_onnx_ok(node))
-    node->outputs[0] = rabbet_onnx_term_turn(node, &terms[0], out->labels);
+    node->outputs[0] = onnx_term_turn(node, &terms[0], out->labels);
 }
 
 RABBET_ONNX_OPERATORS(einsum) = {

@@ -9,7 +9,7 @@
 
 typedef RABBET_VEC(rabbet_tensor_t*) rabbet_onnx_tensors_t;
 
-typedef struct rabbet_onnx_loop_t {
+typedef struct onnx_loop_t {
   rabbet_onnx_node_t* node;
   const Onnx__GraphProto* body;
   rabbet_onnx_scope_t shared;  // the body's initializers, for all iterations
@@ -20,16 +20,16 @@ typedef struct rabbet_onnx_loop_t {
   size_t stack_count;             // outputs behind the states
   rabbet_onnx_tensors_t* stacks;  // the iterations' values
   int64_t trips;
-} rabbet_onnx_loop_t;
+} onnx_loop_t;
 
-static const char* rabbet_onnx_value_name(const Onnx__ValueInfoProto* value) {
+static const char* onnx_value_name(const Onnx__ValueInfoProto* value) {
   return value->name ? value->name : "";
 }
 
 // ---- Beginning and end -----------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_loop_check(const rabbet_onnx_loop_t* loop,
-                                              size_t input_count) {
+static rabbet_status_t onnx_loop_check(const onnx_loop_t* loop,
+                                       size_t input_count) {
   const rabbet_onnx_node_t* node = loop->node;
   size_t states = loop->first_output + loop->state_count;
   if (!loop->body || node->scope->depth + 2 >= RABBET_ONNX_MAX_SCOPES) {
@@ -54,7 +54,7 @@ static rabbet_status_t rabbet_onnx_loop_check(const rabbet_onnx_loop_t* loop,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_onnx_loop_allocate(rabbet_onnx_loop_t* loop) {
+static rabbet_status_t onnx_loop_allocate(onnx_loop_t* loop) {
   rabbet_arena_t* arena = &loop->node->importer->arena;
   loop->stack_count =
       loop->body->n_output - loop->first_output - loop->state_count;
@@ -76,24 +76,23 @@ static rabbet_status_t rabbet_onnx_loop_allocate(rabbet_onnx_loop_t* loop) {
 }
 
 // `input_count` inputs of the body; the node's input `from` is the first state.
-static void rabbet_onnx_loop_begin(rabbet_onnx_loop_t* loop,
-                                   rabbet_onnx_node_t* node, size_t input_count,
-                                   size_t from) {
+static void onnx_loop_begin(onnx_loop_t* loop, rabbet_onnx_node_t* node,
+                            size_t input_count, size_t from) {
   loop->node = node;
   loop->body = rabbet_onnx_attr_graph(node, "body");
   rabbet_onnx_scope_initialize(node->importer, node->scope, &loop->shared);
   if (rabbet_onnx_ok(node)) {
-    rabbet_onnx_fail(node, rabbet_onnx_loop_check(loop, input_count));
+    rabbet_onnx_fail(node, onnx_loop_check(loop, input_count));
   }
   if (rabbet_onnx_ok(node)) {
-    rabbet_onnx_fail(node, rabbet_onnx_loop_allocate(loop));
+    rabbet_onnx_fail(node, onnx_loop_allocate(loop));
   }
   for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
     loop->inputs[loop->first_input + i] = rabbet_onnx_required(node, from + i);
   }
 }
 
-static void rabbet_onnx_loop_end(rabbet_onnx_loop_t* loop) {
+static void onnx_loop_end(onnx_loop_t* loop) {
   for (size_t i = 0; loop->stacks && i < loop->stack_count; ++i) {
     rabbet_vec_free(loop->node->importer->network->allocator, &loop->stacks[i]);
   }
@@ -102,8 +101,8 @@ static void rabbet_onnx_loop_end(rabbet_onnx_loop_t* loop) {
 
 // ---- An iteration ----------------------------------------------------------
 
-static rabbet_status_t rabbet_onnx_loop_run(rabbet_onnx_loop_t* loop,
-                                            rabbet_onnx_scope_t* scope) {
+static rabbet_status_t onnx_loop_run(onnx_loop_t* loop,
+                                     rabbet_onnx_scope_t* scope) {
   const Onnx__GraphProto* body = loop->body;
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
       &loop->node->importer->arena, &scope->prefix, "%s[%lld]/",
@@ -112,12 +111,12 @@ static rabbet_status_t rabbet_onnx_loop_run(rabbet_onnx_loop_t* loop,
   scope->node_count = body->n_node;
   for (size_t i = 0; i < body->n_input; ++i) {
     RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(
-        scope, rabbet_onnx_value_name(body->input[i]), loop->inputs[i]));
+        scope, onnx_value_name(body->input[i]), loop->inputs[i]));
   }
   RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
   for (size_t i = 0; i < body->n_output; ++i) {
     RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(
-        scope, rabbet_onnx_value_name(body->output[i]), &loop->outputs[i]));
+        scope, onnx_value_name(body->output[i]), &loop->outputs[i]));
   }
   for (size_t i = 0; i < loop->state_count; ++i) {
     loop->inputs[loop->first_input + i] = loop->outputs[loop->first_output + i];
@@ -130,7 +129,7 @@ static rabbet_status_t rabbet_onnx_loop_run(rabbet_onnx_loop_t* loop,
   return rabbet_ok();
 }
 
-static void rabbet_onnx_loop_iterate(rabbet_onnx_loop_t* loop) {
+static void onnx_loop_iterate(onnx_loop_t* loop) {
   rabbet_onnx_node_t* node = loop->node;
   if (!rabbet_onnx_ok(node)) return;
   // A body without nodes costs something, too.
@@ -139,7 +138,7 @@ static void rabbet_onnx_loop_iterate(rabbet_onnx_loop_t* loop) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, &loop->shared, &scope);
-  rabbet_status_t status = rabbet_onnx_loop_run(loop, &scope);
+  rabbet_status_t status = onnx_loop_run(loop, &scope);
   rabbet_onnx_scope_deinitialize(&scope);
   rabbet_onnx_fail(
       node, RABBET_ANNOTATE(status, "iteration %lld", (long long)loop->trips));
@@ -150,8 +149,8 @@ static void rabbet_onnx_loop_iterate(rabbet_onnx_loop_t* loop) {
 
 // An empty output of a loop with 0 iterations, of the shape that the body
 // declares.
-static rabbet_tensor_t* rabbet_onnx_loop_nothing(rabbet_onnx_loop_t* loop,
-                                                 size_t index, int64_t axis) {
+static rabbet_tensor_t* onnx_loop_nothing(onnx_loop_t* loop, size_t index,
+                                          int64_t axis) {
   rabbet_onnx_node_t* node = loop->node;
   const Onnx__ValueInfoProto* info =
       loop->body->output[loop->first_output + loop->state_count + index];
@@ -176,7 +175,7 @@ static rabbet_tensor_t* rabbet_onnx_loop_nothing(rabbet_onnx_loop_t* loop,
         node, RABBET_STATUS_UNSUPPORTED,
         "the loop has 0 iterations, and its body does not determine the shape "
         "of '%s', which the empty result needs",
-        rabbet_onnx_value_name(info));
+        onnx_value_name(info));
   }
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool narrowed = false;
@@ -189,12 +188,11 @@ static rabbet_tensor_t* rabbet_onnx_loop_nothing(rabbet_onnx_loop_t* loop,
   return room ? rabbet_onnx_weights(node, dtype, room, &dims) : NULL;
 }
 
-static rabbet_tensor_t* rabbet_onnx_loop_stack(rabbet_onnx_loop_t* loop,
-                                               size_t index, int64_t axis,
-                                               bool reverse) {
+static rabbet_tensor_t* onnx_loop_stack(onnx_loop_t* loop, size_t index,
+                                        int64_t axis, bool reverse) {
   rabbet_onnx_node_t* node = loop->node;
   rabbet_onnx_tensors_t* values = &loop->stacks[index];
-  if (values->count == 0) return rabbet_onnx_loop_nothing(loop, index, axis);
+  if (values->count == 0) return onnx_loop_nothing(loop, index, axis);
   int rank = rabbet_onnx_rank(node, values->data[0]) + 1;
   int at = rabbet_onnx_axis(node, axis, rank);
   for (size_t i = 0; i < values->count; ++i) {
@@ -210,9 +208,8 @@ static rabbet_tensor_t* rabbet_onnx_loop_stack(rabbet_onnx_loop_t* loop,
 }
 
 // `axes` and `reversals` of the stacks, one for each, or none.
-static void rabbet_onnx_loop_results(rabbet_onnx_loop_t* loop,
-                                     rabbet_onnx_ints_t axes,
-                                     rabbet_onnx_ints_t reversals) {
+static void onnx_loop_results(onnx_loop_t* loop, rabbet_onnx_ints_t axes,
+                              rabbet_onnx_ints_t reversals) {
   rabbet_onnx_node_t* node = loop->node;
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
     if (i < loop->state_count) {
@@ -223,16 +220,15 @@ static void rabbet_onnx_loop_results(rabbet_onnx_loop_t* loop,
     size_t stack = i - loop->state_count;
     int64_t axis = stack < axes.count ? axes.data[stack] : 0;
     bool reverse = stack < reversals.count && reversals.data[stack] != 0;
-    node->outputs[i] = rabbet_onnx_loop_stack(loop, stack, axis, reverse);
+    node->outputs[i] = onnx_loop_stack(loop, stack, axis, reverse);
   }
 }
 
 // ---- Loop ------------------------------------------------------------------
 
 // The number in a tensor that must be known; `fallback` without a tensor.
-static int64_t rabbet_onnx_loop_number(rabbet_onnx_node_t* node,
-                                       const char* what, rabbet_tensor_t* x,
-                                       int64_t fallback) {
+static int64_t onnx_loop_number(rabbet_onnx_node_t* node, const char* what,
+                                rabbet_tensor_t* x, int64_t fallback) {
   if (!rabbet_onnx_ok(node) || !x) return fallback;
   rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, x);
   if (!rabbet_onnx_ok(node)) return fallback;
@@ -246,40 +242,40 @@ static int64_t rabbet_onnx_loop_number(rabbet_onnx_node_t* node,
   return fallback;
 }
 
-static void rabbet_onnx_import_loop(rabbet_onnx_node_t* node) {
+static void onnx_import_loop(rabbet_onnx_node_t* node) {
   size_t states = node->proto->n_input > 2 ? node->proto->n_input - 2 : 0;
-  rabbet_onnx_loop_t loop = {
+  onnx_loop_t loop = {
       .first_input = 2, .first_output = 1, .state_count = states};
-  rabbet_onnx_loop_begin(&loop, node, states + 2, 2);
-  int64_t most = rabbet_onnx_loop_number(node, "the trip count",
-                                         rabbet_onnx_input(node, 0), INT64_MAX);
+  onnx_loop_begin(&loop, node, states + 2, 2);
+  int64_t most = onnx_loop_number(node, "the trip count",
+                                  rabbet_onnx_input(node, 0), INT64_MAX);
   rabbet_tensor_t* condition = rabbet_onnx_input(node, 1);
   if (!condition) {
     condition = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
   }
   while (rabbet_onnx_ok(node) && loop.trips < most &&
-         rabbet_onnx_loop_number(node, "the condition", condition, 0) != 0) {
+         onnx_loop_number(node, "the condition", condition, 0) != 0) {
     loop.inputs[0] =
         rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)loop.trips);
     loop.inputs[1] = condition;
-    rabbet_onnx_loop_iterate(&loop);
+    onnx_loop_iterate(&loop);
     condition = rabbet_onnx_ok(node) ? loop.outputs[0] : NULL;
   }
   const rabbet_onnx_ints_t none = {0};
-  rabbet_onnx_loop_results(&loop, none, none);
-  rabbet_onnx_loop_end(&loop);
+  onnx_loop_results(&loop, none, none);
+  onnx_loop_end(&loop);
 }
 
 // ---- Scan ------------------------------------------------------------------
 
-typedef struct rabbet_onnx_scan_t {
-  rabbet_onnx_loop_t loop;
+typedef struct onnx_scan_t {
+  onnx_loop_t loop;
   size_t slice_count;
   rabbet_onnx_ints_t axes, reversals;
-} rabbet_onnx_scan_t;
+} onnx_scan_t;
 
-static int rabbet_onnx_scan_axis(const rabbet_onnx_scan_t* scan, size_t index,
-                                 rabbet_tensor_t* x) {
+static int onnx_scan_axis(const onnx_scan_t* scan, size_t index,
+                          rabbet_tensor_t* x) {
   rabbet_onnx_node_t* node = scan->loop.node;
   return rabbet_onnx_axis(node,
                           index < scan->axes.count ? scan->axes.data[index] : 0,
@@ -287,12 +283,12 @@ static int rabbet_onnx_scan_axis(const rabbet_onnx_scan_t* scan, size_t index,
 }
 
 // Slices of scan inputs, which all have the same number of them.
-static int64_t rabbet_onnx_scan_length(const rabbet_onnx_scan_t* scan) {
+static int64_t onnx_scan_length(const onnx_scan_t* scan) {
   rabbet_onnx_node_t* node = scan->loop.node;
   int64_t length = -1;
   for (size_t i = 0; i < scan->slice_count && rabbet_onnx_ok(node); ++i) {
     rabbet_tensor_t* x = rabbet_onnx_required(node, scan->loop.state_count + i);
-    int axis = rabbet_onnx_scan_axis(scan, i, x);
+    int axis = onnx_scan_axis(scan, i, x);
     rabbet_dims_t dims = rabbet_onnx_dims(node, x);
     if (!rabbet_onnx_ok(node)) break;
     int64_t extent = dims.d[axis];
@@ -313,8 +309,8 @@ static int64_t rabbet_onnx_scan_length(const rabbet_onnx_scan_t* scan) {
   return length;
 }
 
-static rabbet_tensor_t* rabbet_onnx_scan_slice(const rabbet_onnx_scan_t* scan,
-                                               size_t index, int64_t length) {
+static rabbet_tensor_t* onnx_scan_slice(const onnx_scan_t* scan, size_t index,
+                                        int64_t length) {
   rabbet_onnx_node_t* node = scan->loop.node;
   rabbet_tensor_t* x = rabbet_onnx_input(node, scan->loop.state_count + index);
   bool reverse =
@@ -323,12 +319,11 @@ static rabbet_tensor_t* rabbet_onnx_scan_slice(const rabbet_onnx_scan_t* scan,
   rabbet_tensor_t* inputs[] = {
       x, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)at)};
   const rabbet_attr_t axis =
-      RABBET_ONNX_INT("axis", rabbet_onnx_scan_axis(scan, index, x));
+      RABBET_ONNX_INT("axis", onnx_scan_axis(scan, index, x));
   return rabbet_onnx_layer(node, "gather", inputs, 2, &axis, 1);
 }
 
-static void rabbet_onnx_scan_run(rabbet_onnx_node_t* node,
-                                 const char* directions) {
+static void onnx_scan_run(rabbet_onnx_node_t* node, const char* directions) {
   int64_t slices = rabbet_onnx_attr_int(node, "num_scan_inputs", 0);
   size_t inputs = node->proto->n_input;
   if (slices < 1 || slices > (int64_t)inputs) {
@@ -339,32 +334,30 @@ static void rabbet_onnx_scan_run(rabbet_onnx_node_t* node,
         (long long)slices, inputs);
     return;
   }
-  rabbet_onnx_scan_t scan = {
-      .loop = {.state_count = inputs - (size_t)slices},
-      .slice_count = (size_t)slices,
-      .axes = rabbet_onnx_attr_ints(node, "scan_input_axes"),
-      .reversals = rabbet_onnx_attr_ints(node, directions)};
-  rabbet_onnx_loop_begin(&scan.loop, node, inputs, 0);
-  int64_t length = rabbet_onnx_scan_length(&scan);
+  onnx_scan_t scan = {.loop = {.state_count = inputs - (size_t)slices},
+                      .slice_count = (size_t)slices,
+                      .axes = rabbet_onnx_attr_ints(node, "scan_input_axes"),
+                      .reversals = rabbet_onnx_attr_ints(node, directions)};
+  onnx_loop_begin(&scan.loop, node, inputs, 0);
+  int64_t length = onnx_scan_length(&scan);
   while (rabbet_onnx_ok(node) && scan.loop.trips < length) {
     for (size_t i = 0; i < scan.slice_count; ++i) {
       scan.loop.inputs[scan.loop.state_count + i] =
-          rabbet_onnx_scan_slice(&scan, i, length);
+          onnx_scan_slice(&scan, i, length);
     }
-    rabbet_onnx_loop_iterate(&scan.loop);
+    onnx_loop_iterate(&scan.loop);
   }
-  rabbet_onnx_loop_results(
-      &scan.loop, rabbet_onnx_attr_ints(node, "scan_output_axes"),
-      rabbet_onnx_attr_ints(node, "scan_output_directions"));
-  rabbet_onnx_loop_end(&scan.loop);
+  onnx_loop_results(&scan.loop, rabbet_onnx_attr_ints(node, "scan_output_axes"),
+                    rabbet_onnx_attr_ints(node, "scan_output_directions"));
+  onnx_loop_end(&scan.loop);
 }
 
 // ---- Scan before opset 9 ---------------------------------------------------
 
 // Input 0 tells lengths, and the others have a batch axis in front: each
 // sequence is scanned by itself.
-static void rabbet_onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
-                                      rabbet_tensor_t** outputs) {
+static void onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
+                               rabbet_tensor_t** outputs) {
   rabbet_arena_t* arena = &node->importer->arena;
   Onnx__NodeProto proto = *node->proto;
   rabbet_onnx_node_t one = *node;
@@ -386,13 +379,12 @@ static void rabbet_onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
     const rabbet_attr_t axis = RABBET_ONNX_INT("axis", 0);
     one.inputs[i] = rabbet_onnx_layer(&one, "gather", inputs, 2, &axis, 1);
   }
-  if (rabbet_onnx_ok(&one)) rabbet_onnx_scan_run(&one, "directions");
+  if (rabbet_onnx_ok(&one)) onnx_scan_run(&one, "directions");
   node->status = one.status;
 }
 
 // Lengths that are given must be those of the input.
-static void rabbet_onnx_scan_check_lengths(rabbet_onnx_node_t* node,
-                                           int64_t length) {
+static void onnx_scan_check_lengths(rabbet_onnx_node_t* node, int64_t length) {
   rabbet_tensor_t* given = rabbet_onnx_input(node, 0);
   if (!given || !rabbet_onnx_ok(node)) return;
   rabbet_onnx_ints_t lengths =
@@ -406,8 +398,7 @@ static void rabbet_onnx_scan_check_lengths(rabbet_onnx_node_t* node,
 }
 
 // States and slices of all sequences: one for each.
-static void rabbet_onnx_scan_check_batch(rabbet_onnx_node_t* node,
-                                         int64_t sequences) {
+static void onnx_scan_check_batch(rabbet_onnx_node_t* node, int64_t sequences) {
   for (size_t i = 1; i < node->input_count && rabbet_onnx_ok(node); ++i) {
     rabbet_dims_t dims = rabbet_onnx_dims(node, node->inputs[i]);
     if (dims.rank > 0 && dims.d[0] == sequences) continue;
@@ -420,7 +411,7 @@ static void rabbet_onnx_scan_check_batch(rabbet_onnx_node_t* node,
   }
 }
 
-static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
+static void onnx_scan_batch(rabbet_onnx_node_t* node) {
   rabbet_arena_t* arena = &node->importer->arena;
   rabbet_tensor_t* last = NULL;
   for (size_t i = 1; i < node->proto->n_input; ++i)
@@ -430,8 +421,8 @@ static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "before opset 9 the scan inputs need a batch axis and a "
                      "sequence axis of known extents");
-  if (rabbet_onnx_ok(node)) rabbet_onnx_scan_check_batch(node, dims.d[0]);
-  if (rabbet_onnx_ok(node)) rabbet_onnx_scan_check_lengths(node, dims.d[1]);
+  if (rabbet_onnx_ok(node)) onnx_scan_check_batch(node, dims.d[0]);
+  if (rabbet_onnx_ok(node)) onnx_scan_check_lengths(node, dims.d[1]);
   size_t count = rabbet_onnx_ok(node) ? (size_t)dims.d[0] : 0;
   rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, count));
   size_t outputs = node->output_count;
@@ -442,7 +433,7 @@ static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
   rabbet_onnx_fail(node, rabbet_arena_allocate_array(
                              arena, count, sizeof(*parts), (void**)&parts));
   for (size_t b = 0; b < count && rabbet_onnx_ok(node); ++b)
-    rabbet_onnx_scan_sequence(node, (int64_t)b, made + b * outputs);
+    onnx_scan_sequence(node, (int64_t)b, made + b * outputs);
   for (size_t i = 0; i < outputs && rabbet_onnx_ok(node); ++i) {
     if (!rabbet_onnx_wants(node, i)) continue;
     for (size_t b = 0; b < count; ++b) {
@@ -454,11 +445,11 @@ static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
   }
 }
 
-static void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
+static void onnx_import_scan(rabbet_onnx_node_t* node) {
   if (node->opset < 9)
-    rabbet_onnx_scan_batch(node);
+    onnx_scan_batch(node);
   else
-    rabbet_onnx_scan_run(node, "scan_input_directions");
+    onnx_scan_run(node, "scan_input_directions");
 }
 
 RABBET_ONNX_OPERATORS(loop) = {

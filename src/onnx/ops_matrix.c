@@ -5,7 +5,7 @@
 #include "onnx/operators.h"
 
 // A vector on one side is a row or a column that the result does not show.
-static void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
+static void onnx_import_matmul(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   int rank_a = rabbet_onnx_rank(node, a), rank_b = rabbet_onnx_rank(node, b);
@@ -24,7 +24,7 @@ static void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
                          rank_b == 1 ? "VECTOR" : "NONE");
 }
 
-static void rabbet_onnx_import_gemm(rabbet_onnx_node_t* node) {
+static void onnx_import_gemm(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* c = rabbet_onnx_input(node, 2);
@@ -51,8 +51,8 @@ static void rabbet_onnx_import_gemm(rabbet_onnx_node_t* node) {
 // ---- Softmax ---------------------------------------------------------------
 
 // log(exp(x) / sum(exp(x))) without exponentials that overflow.
-static rabbet_tensor_t* rabbet_onnx_log_softmax(rabbet_onnx_node_t* node,
-                                                rabbet_tensor_t* x, int axis) {
+static rabbet_tensor_t* onnx_log_softmax(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x, int axis) {
   uint32_t mask = 1u << axis;
   rabbet_tensor_t* most = rabbet_onnx_reduce(node, "MAX", x, mask, true);
   rabbet_tensor_t* less = rabbet_onnx_binary(node, "SUB", x, most);
@@ -63,9 +63,9 @@ static rabbet_tensor_t* rabbet_onnx_log_softmax(rabbet_onnx_node_t* node,
 }
 
 // Before opset 13 all axes from `axis` on were one.
-static void rabbet_onnx_softmax_of(
-    rabbet_onnx_node_t* node,
-    rabbet_tensor_t* (*apply)(rabbet_onnx_node_t*, rabbet_tensor_t*, int)) {
+static void onnx_softmax_of(rabbet_onnx_node_t* node,
+                            rabbet_tensor_t* (*apply)(rabbet_onnx_node_t*,
+                                                      rabbet_tensor_t*, int)) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   bool flat = node->opset < 13;
@@ -93,17 +93,17 @@ static void rabbet_onnx_softmax_of(
   node->outputs[0] = rabbet_onnx_reshape(node, y, all, dims.rank);
 }
 
-static void rabbet_onnx_import_softmax(rabbet_onnx_node_t* node) {
-  rabbet_onnx_softmax_of(node, rabbet_onnx_softmax);
+static void onnx_import_softmax(rabbet_onnx_node_t* node) {
+  onnx_softmax_of(node, rabbet_onnx_softmax);
 }
 
-static void rabbet_onnx_import_log_softmax(rabbet_onnx_node_t* node) {
-  rabbet_onnx_softmax_of(node, rabbet_onnx_log_softmax);
+static void onnx_import_log_softmax(rabbet_onnx_node_t* node) {
+  onnx_softmax_of(node, onnx_log_softmax);
 }
 
 // 1 at the first of the largest elements of an axis, else 0.
-static rabbet_tensor_t* rabbet_onnx_hardmax(rabbet_onnx_node_t* node,
-                                            rabbet_tensor_t* x, int axis) {
+static rabbet_tensor_t* onnx_hardmax(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x, int axis) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   rabbet_tensor_t* best[2] = {NULL, NULL};
   if (rabbet_onnx_ok(node) && dims.d[axis] < 0)
@@ -129,8 +129,8 @@ static rabbet_tensor_t* rabbet_onnx_hardmax(rabbet_onnx_node_t* node,
   return rabbet_onnx_cast(node, y, rabbet_onnx_dtype_of(node, x));
 }
 
-static void rabbet_onnx_import_hardmax(rabbet_onnx_node_t* node) {
-  rabbet_onnx_softmax_of(node, rabbet_onnx_hardmax);
+static void onnx_import_hardmax(rabbet_onnx_node_t* node) {
+  onnx_softmax_of(node, onnx_hardmax);
 }
 
 RABBET_ONNX_OPERATORS(matrix) = {

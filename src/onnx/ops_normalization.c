@@ -5,13 +5,13 @@
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
-static uint32_t rabbet_onnx_axes_from(int first, int rank) {
+static uint32_t onnx_axes_from(int first, int rank) {
   return ((1u << rank) - 1) & ~((1u << first) - 1);
 }
 
 // A vector by channel, in the shape [1, C, 1, ...].
-static rabbet_tensor_t* rabbet_onnx_by_channel(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* x, int rank) {
+static rabbet_tensor_t* onnx_by_channel(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x, int rank) {
   if (rabbet_onnx_rank(node, x) != 1 || rank < 2) {
     if (rabbet_onnx_ok(node)) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -23,9 +23,11 @@ static rabbet_tensor_t* rabbet_onnx_by_channel(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, x, ((1u << rank) - 1) & ~2u, rank);
 }
 
-static rabbet_tensor_t* rabbet_onnx_normalize(
-    rabbet_onnx_node_t* node, rabbet_tensor_t* x, rabbet_tensor_t* scale,
-    rabbet_tensor_t* bias, uint32_t axes, double epsilon, int64_t groups) {
+static rabbet_tensor_t* onnx_normalize(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x,
+                                       rabbet_tensor_t* scale,
+                                       rabbet_tensor_t* bias, uint32_t axes,
+                                       double epsilon, int64_t groups) {
   rabbet_tensor_t* inputs[] = {x, scale, bias};
   size_t count = bias ? 3 : scale ? 2 : 1;
   rabbet_attr_t attrs[] = {
@@ -42,8 +44,8 @@ static rabbet_tensor_t* rabbet_onnx_normalize(
 enum { SCALE, SHIFT, MEAN, VARIANCE, STATISTICS };
 
 // Four constant vectors of one length.
-static bool rabbet_onnx_statistics(rabbet_onnx_node_t* node,
-                                   rabbet_onnx_constant_t* constants) {
+static bool onnx_statistics(rabbet_onnx_node_t* node,
+                            rabbet_onnx_constant_t* constants) {
   for (size_t i = 0; i < STATISTICS; ++i) {
     if (!rabbet_onnx_is_constant(node, node->inputs[i + 1], &constants[i]) ||
         constants[i].weights.count != constants[0].weights.count) {
@@ -54,7 +56,7 @@ static bool rabbet_onnx_statistics(rabbet_onnx_node_t* node,
 }
 
 // x * factor + offset, with both computed now, in double, and rounded once.
-static rabbet_tensor_t* rabbet_onnx_batch_constant(
+static rabbet_tensor_t* onnx_batch_constant(
     rabbet_onnx_node_t* node, rabbet_tensor_t* x,
     const rabbet_onnx_constant_t* constants, double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
@@ -84,14 +86,14 @@ static rabbet_tensor_t* rabbet_onnx_batch_constant(
   return rabbet_onnx_binary(node, "SUM", y, offset);
 }
 
-static rabbet_tensor_t* rabbet_onnx_batch_computed(rabbet_onnx_node_t* node,
-                                                   rabbet_tensor_t* x,
-                                                   double epsilon) {
+static rabbet_tensor_t* onnx_batch_computed(rabbet_onnx_node_t* node,
+                                            rabbet_tensor_t* x,
+                                            double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   rabbet_tensor_t* v[STATISTICS];
   for (size_t i = 0; i < STATISTICS; ++i) {
-    v[i] = rabbet_onnx_by_channel(node, node->inputs[i + 1], rank);
+    v[i] = onnx_by_channel(node, node->inputs[i + 1], rank);
     v[i] = rabbet_onnx_cast(node, v[i], dtype);
   }
   rabbet_tensor_t* deviation =
@@ -106,9 +108,9 @@ static rabbet_tensor_t* rabbet_onnx_batch_computed(rabbet_onnx_node_t* node,
 
 // running * momentum + batch * (1 - momentum), as a vector of the running one's
 // type.
-static rabbet_tensor_t* rabbet_onnx_batch_running(rabbet_onnx_node_t* node,
-                                                  rabbet_tensor_t* running,
-                                                  rabbet_tensor_t* batch) {
+static rabbet_tensor_t* onnx_batch_running(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* running,
+                                           rabbet_tensor_t* batch) {
   double momentum = rabbet_onnx_attr_float(node, "momentum", 0.9f);
   int rank = rabbet_onnx_rank(node, batch);
   batch = rabbet_onnx_squeeze(node, batch, ((1u << rank) - 1) & ~2u);
@@ -120,14 +122,14 @@ static rabbet_tensor_t* rabbet_onnx_batch_running(rabbet_onnx_node_t* node,
 
 // By the statistics of x itself. Networks that standardise their weights are
 // exported so: there x is constant, and the builder folds all of this.
-static void rabbet_onnx_batch_trained(rabbet_onnx_node_t* node,
-                                      rabbet_tensor_t* x, double epsilon) {
+static void onnx_batch_trained(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                               double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   uint32_t axes = ((1u << rank) - 1) & ~2u;
   rabbet_tensor_t* v[2];
   for (size_t i = 0; i < 2; ++i) {
-    v[i] = rabbet_onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
+    v[i] = onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
     v[i] = rabbet_onnx_cast(node, v[i], dtype);
   }
   rabbet_tensor_t* mean = rabbet_onnx_reduce(node, "AVG", x, axes, true);
@@ -145,13 +147,13 @@ static void rabbet_onnx_batch_trained(rabbet_onnx_node_t* node,
   for (size_t i = 0; i < 2; ++i) {
     if (!rabbet_onnx_wants(node, 1 + i)) continue;
     node->outputs[1 + i] =
-        rabbet_onnx_batch_running(node, node->inputs[MEAN + 1 + i], found[i]);
+        onnx_batch_running(node, node->inputs[MEAN + 1 + i], found[i]);
   }
 }
 
 // From opset 14 on an attribute says so, before that outputs for statistics,
 // unless (before opset 7) an attribute says otherwise.
-static bool rabbet_onnx_batch_trains(rabbet_onnx_node_t* node) {
+static bool onnx_batch_trains(rabbet_onnx_node_t* node) {
   if (node->opset < 7 && rabbet_onnx_attr_int(node, "is_test", 0)) return false;
   if (node->opset >= 14)
     return rabbet_onnx_attr_int(node, "training_mode", 0) != 0;
@@ -160,11 +162,11 @@ static bool rabbet_onnx_batch_trains(rabbet_onnx_node_t* node) {
   return false;
 }
 
-static void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
+static void onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
   for (size_t i = 0; i <= STATISTICS; ++i) {
     rabbet_onnx_required(node, i);
   }
-  bool trains = rabbet_onnx_batch_trains(node);
+  bool trains = onnx_batch_trains(node);
   if (trains && (rabbet_onnx_wants(node, 3) || rabbet_onnx_wants(node, 4)))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "outputs 3 and 4 (saved_mean, saved_var) serve a backward "
@@ -182,36 +184,34 @@ static void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
   }
   rabbet_onnx_constant_t constants[STATISTICS];
   if (trains)
-    rabbet_onnx_batch_trained(node, x, epsilon);
+    onnx_batch_trained(node, x, epsilon);
   else
-    node->outputs[0] =
-        rabbet_onnx_statistics(node, constants)
-            ? rabbet_onnx_batch_constant(node, x, constants, epsilon)
-            : rabbet_onnx_batch_computed(node, x, epsilon);
+    node->outputs[0] = onnx_statistics(node, constants)
+                           ? onnx_batch_constant(node, x, constants, epsilon)
+                           : onnx_batch_computed(node, x, epsilon);
 }
 
 // ---- Instance, group, layer ------------------------------------------------
 
-static void rabbet_onnx_import_instance_normalization(
-    rabbet_onnx_node_t* node) {
+static void onnx_import_instance_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* bias = rabbet_onnx_required(node, 2);
   int rank = rabbet_onnx_rank(node, x);
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   if (!rabbet_onnx_ok(node)) return;
-  scale = rabbet_onnx_by_channel(node, scale, rank);
-  bias = rabbet_onnx_by_channel(node, bias, rank);
-  node->outputs[0] = rabbet_onnx_normalize(
-      node, x, scale, bias, rabbet_onnx_axes_from(2, rank), epsilon, 1);
+  scale = onnx_by_channel(node, scale, rank);
+  bias = onnx_by_channel(node, bias, rank);
+  node->outputs[0] =
+      onnx_normalize(node, x, scale, bias, onnx_axes_from(2, rank), epsilon, 1);
 }
 
 // Before opset 21 scale and bias are by group: each number is repeated for the
 // channels of its group.
-static rabbet_tensor_t* rabbet_onnx_group_to_channels(rabbet_onnx_node_t* node,
-                                                      rabbet_tensor_t* v,
-                                                      int64_t groups,
-                                                      int64_t channels) {
+static rabbet_tensor_t* onnx_group_to_channels(rabbet_onnx_node_t* node,
+                                               rabbet_tensor_t* v,
+                                               int64_t groups,
+                                               int64_t channels) {
   rabbet_onnx_index_t dims[] = {rabbet_onnx_index(groups),
                                 rabbet_onnx_index(channels / groups)};
   v = rabbet_onnx_unsqueeze(node, v, 2, 2);
@@ -220,7 +220,7 @@ static rabbet_tensor_t* rabbet_onnx_group_to_channels(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, v, dims, 1);
 }
 
-static void rabbet_onnx_import_group_normalization(rabbet_onnx_node_t* node) {
+static void onnx_import_group_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* bias = rabbet_onnx_required(node, 2);
@@ -236,22 +236,21 @@ static void rabbet_onnx_import_group_normalization(rabbet_onnx_node_t* node) {
     return;
   }
   if (node->opset < 21) {
-    scale = rabbet_onnx_group_to_channels(node, scale, groups, dims.d[1]);
-    bias = rabbet_onnx_group_to_channels(node, bias, groups, dims.d[1]);
+    scale = onnx_group_to_channels(node, scale, groups, dims.d[1]);
+    bias = onnx_group_to_channels(node, bias, groups, dims.d[1]);
   }
-  scale = rabbet_onnx_by_channel(node, scale, dims.rank);
-  bias = rabbet_onnx_by_channel(node, bias, dims.rank);
-  uint32_t axes = rabbet_onnx_axes_from(2, dims.rank);
+  scale = onnx_by_channel(node, scale, dims.rank);
+  bias = onnx_by_channel(node, bias, dims.rank);
+  uint32_t axes = onnx_axes_from(2, dims.rank);
   // With one group the channels are not included by num_groups.
   if (groups == 1) axes |= 2;
   node->outputs[0] =
-      rabbet_onnx_normalize(node, x, scale, bias, axes, epsilon, groups);
+      onnx_normalize(node, x, scale, bias, axes, epsilon, groups);
 }
 
 // Mean and 1 / deviation as outputs: composed, in FLOAT as stash_type asks.
-static void rabbet_onnx_layer_statistics(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* x, uint32_t axes,
-                                         double epsilon) {
+static void onnx_layer_statistics(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  uint32_t axes, double epsilon) {
   x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
   rabbet_tensor_t* mean = rabbet_onnx_reduce(node, "AVG", x, axes, true);
   rabbet_tensor_t* centred = rabbet_onnx_binary(node, "SUB", x, mean);
@@ -265,7 +264,7 @@ static void rabbet_onnx_layer_statistics(rabbet_onnx_node_t* node,
   if (rabbet_onnx_wants(node, 2)) node->outputs[2] = inverse;
 }
 
-static void rabbet_onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
+static void onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* bias = rabbet_onnx_input(node, 2);
@@ -274,18 +273,17 @@ static void rabbet_onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
       rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1), rank);
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   if (!rabbet_onnx_ok(node)) return;
-  uint32_t axes = rabbet_onnx_axes_from(axis, rank);
+  uint32_t axes = onnx_axes_from(axis, rank);
   rabbet_tensor_t* scaled = rabbet_onnx_to_rank(node, scale, rank);
   if (bias) bias = rabbet_onnx_to_rank(node, bias, rank);
-  node->outputs[0] =
-      rabbet_onnx_normalize(node, x, scaled, bias, axes, epsilon, 1);
+  node->outputs[0] = onnx_normalize(node, x, scaled, bias, axes, epsilon, 1);
   if (rabbet_onnx_wants(node, 1) || rabbet_onnx_wants(node, 2)) {
-    rabbet_onnx_layer_statistics(node, x, axes, epsilon);
+    onnx_layer_statistics(node, x, axes, epsilon);
   }
 }
 
 // x / sqrt(mean(x^2) + epsilon) * scale, the root in FLOAT.
-static void rabbet_onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
+static void onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   int rank = rabbet_onnx_rank(node, x);
@@ -296,8 +294,8 @@ static void rabbet_onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* wide = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
   rabbet_tensor_t* square = rabbet_onnx_binary(node, "PROD", wide, wide);
-  square = rabbet_onnx_reduce(node, "AVG", square,
-                              rabbet_onnx_axes_from(axis, rank), true);
+  square =
+      rabbet_onnx_reduce(node, "AVG", square, onnx_axes_from(axis, rank), true);
   square = rabbet_onnx_with_number(node, "SUM", square, epsilon);
   rabbet_tensor_t* root = rabbet_onnx_unary(node, "SQRT", square);
   rabbet_tensor_t* y = rabbet_onnx_binary(node, "DIV", wide, root);
@@ -309,7 +307,7 @@ static void rabbet_onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
 // ---- Others ----------------------------------------------------------------
 
 // (x - mean) / (deviation + 1e-9)
-static void rabbet_onnx_import_mean_variance(rabbet_onnx_node_t* node) {
+static void onnx_import_mean_variance(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_ints_t axes = rabbet_onnx_attr_ints(node, "axes");
   static const int64_t usual[] = {0, 2, 3};
@@ -325,7 +323,7 @@ static void rabbet_onnx_import_mean_variance(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_binary(node, "DIV", centred, deviation);
 }
 
-static void rabbet_onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
+static void onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1),
                               rabbet_onnx_rank(node, x));
@@ -348,9 +346,8 @@ static void rabbet_onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
 
 // The mean of x^2 over neighbouring channels (zeros beyond the ends counted) is
 // an average pool along the channels.
-static rabbet_tensor_t* rabbet_onnx_channel_mean(rabbet_onnx_node_t* node,
-                                                 rabbet_tensor_t* x,
-                                                 int64_t size) {
+static rabbet_tensor_t* onnx_channel_mean(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* x, int64_t size) {
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_index_t dims[RABBET_MAX_RANK], rows[4];
   rabbet_onnx_index_t rest = rabbet_onnx_index(1);
@@ -380,7 +377,7 @@ static rabbet_tensor_t* rabbet_onnx_channel_mean(rabbet_onnx_node_t* node,
 }
 
 // x / (bias + alpha * mean)^beta
-static void rabbet_onnx_import_lrn(rabbet_onnx_node_t* node) {
+static void onnx_import_lrn(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t size = rabbet_onnx_attr_int(node, "size", 0);
   double alpha = rabbet_onnx_attr_float(node, "alpha", 0.0001f);
@@ -393,7 +390,7 @@ static void rabbet_onnx_import_lrn(rabbet_onnx_node_t* node) {
                      (long long)size);
   }
   rabbet_tensor_t* square = rabbet_onnx_binary(node, "PROD", x, x);
-  rabbet_tensor_t* y = rabbet_onnx_channel_mean(node, square, size);
+  rabbet_tensor_t* y = onnx_channel_mean(node, square, size);
   y = rabbet_onnx_with_number(node, "PROD", y, alpha);
   y = rabbet_onnx_with_number(node, "SUM", y, bias);
   y = rabbet_onnx_with_number(node, "POW", y, beta);

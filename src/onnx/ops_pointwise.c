@@ -4,13 +4,13 @@
 #include "onnx/emit.h"
 #include "onnx/operators.h"
 
-static void rabbet_onnx_import_unary(rabbet_onnx_node_t* node) {
+static void onnx_import_unary(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_unary(node, node->variant, x);
 }
 
 // One sign alone: infinite, and on that side of 0.
-static void rabbet_onnx_import_is_inf(rabbet_onnx_node_t* node) {
+static void onnx_import_is_inf(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool negative = rabbet_onnx_attr_int(node, "detect_negative", 1) != 0;
   bool positive = rabbet_onnx_attr_int(node, "detect_positive", 1) != 0;
@@ -29,8 +29,8 @@ static void rabbet_onnx_import_is_inf(rabbet_onnx_node_t* node) {
 
 // The second operand. Before opset 7 an attribute names the axis of the first
 // that its own axes begin at; without one they are the last, as ever since.
-static rabbet_tensor_t* rabbet_onnx_operand(rabbet_onnx_node_t* node,
-                                            rabbet_tensor_t* a) {
+static rabbet_tensor_t* onnx_operand(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* a) {
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   int64_t axis = rabbet_onnx_attr_int(node, "axis", -1);
   if (node->opset >= 7 || axis == -1) return b;
@@ -47,23 +47,23 @@ static rabbet_tensor_t* rabbet_onnx_operand(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, b, behind >> first, rank_a - first);
 }
 
-static void rabbet_onnx_import_binary(rabbet_onnx_node_t* node) {
+static void onnx_import_binary(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* b = rabbet_onnx_operand(node, a);
+  rabbet_tensor_t* b = onnx_operand(node, a);
   node->outputs[0] = rabbet_onnx_binary(node, node->variant, a, b);
 }
 
 // The catalogue compares numbers; two truth values are equal unless XOR.
-static void rabbet_onnx_import_equal(rabbet_onnx_node_t* node) {
+static void onnx_import_equal(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* b = rabbet_onnx_operand(node, a);
+  rabbet_tensor_t* b = onnx_operand(node, a);
   bool truth = rabbet_onnx_dtype_of(node, a) == RABBET_DTYPE_BOOL;
   rabbet_tensor_t* y = rabbet_onnx_binary(node, truth ? "XOR" : "EQUAL", a, b);
   node->outputs[0] = truth ? rabbet_onnx_unary(node, "NOT", y) : y;
 }
 
 // Not the negation of the opposite, which NaN would make true.
-static void rabbet_onnx_import_or_equal(rabbet_onnx_node_t* node) {
+static void onnx_import_or_equal(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* strict = rabbet_onnx_binary(node, node->variant, a, b);
@@ -71,8 +71,8 @@ static void rabbet_onnx_import_or_equal(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_binary(node, "OR", strict, equal);
 }
 
-static rabbet_tensor_t* rabbet_onnx_truncate(rabbet_onnx_node_t* node,
-                                             rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_truncate(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x) {
   rabbet_tensor_t* size =
       rabbet_onnx_unary(node, "FLOOR", rabbet_onnx_unary(node, "ABS", x));
   return rabbet_onnx_binary(node, "PROD", rabbet_onnx_unary(node, "SIGN", x),
@@ -81,10 +81,10 @@ static rabbet_tensor_t* rabbet_onnx_truncate(rabbet_onnx_node_t* node,
 
 // The remainder where b is infinite (and a * (b / a) says nothing): a,
 // or with the sign of b: b, if that is not a's. (a - a) is NaN for infinite a.
-static rabbet_tensor_t* rabbet_onnx_mod_infinite(rabbet_onnx_node_t* node,
-                                                 rabbet_tensor_t* a,
-                                                 rabbet_tensor_t* b,
-                                                 bool towards_zero) {
+static rabbet_tensor_t* onnx_mod_infinite(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* a,
+                                          rabbet_tensor_t* b,
+                                          bool towards_zero) {
   rabbet_tensor_t* y = a;
   if (!towards_zero) {
     rabbet_tensor_t* product =
@@ -99,29 +99,28 @@ static rabbet_tensor_t* rabbet_onnx_mod_infinite(rabbet_onnx_node_t* node,
 
 // a - b * quotient; fmod says whether the quotient is rounded down or towards
 // zero (integers divide towards zero by themselves).
-static void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
+static void onnx_import_mod(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   bool towards_zero = rabbet_onnx_attr_int(node, "fmod", 0) != 0;
   bool is_float = rabbet_onnx_is_float(node, a);
   rabbet_tensor_t* quotient =
       rabbet_onnx_binary(node, towards_zero ? "DIV" : "FLOOR_DIV", a, b);
-  if (towards_zero && is_float) quotient = rabbet_onnx_truncate(node, quotient);
+  if (towards_zero && is_float) quotient = onnx_truncate(node, quotient);
   rabbet_tensor_t* y = rabbet_onnx_binary(
       node, "SUB", a, rabbet_onnx_binary(node, "PROD", b, quotient));
   if (is_float) {
     y = rabbet_onnx_select(node, rabbet_onnx_unary(node, "ISINF", b),
-                           rabbet_onnx_mod_infinite(node, a, b, towards_zero),
-                           y);
+                           onnx_mod_infinite(node, a, b, towards_zero), y);
   }
   node->outputs[0] = y;
 }
 
 // The result has the base's type, for any type of the exponent. Integers take
 // part as FLOAT if the exponent is FLOAT.
-static void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
+static void onnx_import_pow(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* base = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* exponent = rabbet_onnx_operand(node, base);
+  rabbet_tensor_t* exponent = onnx_operand(node, base);
   rabbet_dtype_t type = rabbet_onnx_dtype_of(node, base);
   bool mixed =
       !rabbet_dtype_is_float(type) && rabbet_onnx_is_float(node, exponent);
@@ -132,8 +131,7 @@ static void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_cast(node, y, type);
 }
 
-static rabbet_tensor_t* rabbet_onnx_chain(rabbet_onnx_node_t* node,
-                                          const char* op) {
+static rabbet_tensor_t* onnx_chain(rabbet_onnx_node_t* node, const char* op) {
   rabbet_tensor_t* y = rabbet_onnx_required(node, 0);
   for (size_t i = 1; i < node->input_count && rabbet_onnx_ok(node); ++i) {
     y = rabbet_onnx_binary(node, op, y, rabbet_onnx_required(node, i));
@@ -141,26 +139,26 @@ static rabbet_tensor_t* rabbet_onnx_chain(rabbet_onnx_node_t* node,
   return y;
 }
 
-static void rabbet_onnx_import_variadic(rabbet_onnx_node_t* node) {
-  node->outputs[0] = rabbet_onnx_chain(node, node->variant);
+static void onnx_import_variadic(rabbet_onnx_node_t* node) {
+  node->outputs[0] = onnx_chain(node, node->variant);
 }
 
-static void rabbet_onnx_import_mean(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* sum = rabbet_onnx_chain(node, "SUM");
+static void onnx_import_mean(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* sum = onnx_chain(node, "SUM");
   node->outputs[0] =
       node->input_count > 1
           ? rabbet_onnx_with_number(node, "DIV", sum, (double)node->input_count)
           : sum;
 }
 
-static void rabbet_onnx_import_where(rabbet_onnx_node_t* node) {
+static void onnx_import_where(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* yes = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* no = rabbet_onnx_required(node, 2);
   node->outputs[0] = rabbet_onnx_select(node, condition, yes, no);
 }
 
-static void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
+static void onnx_import_cast(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t to =
       node->opset < 6
@@ -177,7 +175,7 @@ static void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_cast(node, x, dtype);
 }
 
-static void rabbet_onnx_import_cast_like(rabbet_onnx_node_t* node) {
+static void onnx_import_cast_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* like = rabbet_onnx_required(node, 1);
   node->outputs[0] =

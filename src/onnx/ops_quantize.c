@@ -7,13 +7,12 @@
 enum { X = 0, SCALE = 1, ZERO_POINT = 2 };
 
 // Where the scales of a tensor vary.
-typedef struct rabbet_onnx_scales_t {
+typedef struct onnx_scales_t {
   int axis;
   int64_t block;  // 0: one for each index
-} rabbet_onnx_scales_t;
+} onnx_scales_t;
 
-static bool rabbet_onnx_read_scales(rabbet_onnx_node_t* node,
-                                    rabbet_onnx_scales_t* out) {
+static bool onnx_read_scales(rabbet_onnx_node_t* node, onnx_scales_t* out) {
   int rank = rabbet_onnx_rank(node, node->inputs[X]);
   int64_t axis = rabbet_onnx_attr_int(node, "axis", 1);
   bool many = rabbet_onnx_rank(node, node->inputs[SCALE]) > 0 && rank > 1;
@@ -31,13 +30,13 @@ static bool rabbet_onnx_read_scales(rabbet_onnx_node_t* node,
   return true;
 }
 
-static void rabbet_onnx_import_scaled(rabbet_onnx_node_t* node, const char* op,
-                                      rabbet_dtype_t to) {
-  rabbet_onnx_scales_t scales;
+static void onnx_import_scaled(rabbet_onnx_node_t* node, const char* op,
+                               rabbet_dtype_t to) {
+  onnx_scales_t scales;
   rabbet_tensor_t* const inputs[] = {node->inputs[X], node->inputs[SCALE],
                                      rabbet_onnx_input(node, ZERO_POINT)};
   int64_t blocks[RABBET_MAX_RANK];
-  if (!rabbet_onnx_read_scales(node, &scales)) return;
+  if (!onnx_read_scales(node, &scales)) return;
   if (scales.block < 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "block_size is %lld; expected 0 (none) or more",
@@ -55,8 +54,8 @@ static void rabbet_onnx_import_scaled(rabbet_onnx_node_t* node, const char* op,
 }
 
 // The type that an attribute names; `absent` if it does not.
-static rabbet_dtype_t rabbet_onnx_output_dtype(rabbet_onnx_node_t* node,
-                                               rabbet_dtype_t absent) {
+static rabbet_dtype_t onnx_output_dtype(rabbet_onnx_node_t* node,
+                                        rabbet_dtype_t absent) {
   rabbet_dtype_t dtype = absent;
   int64_t number = rabbet_onnx_attr_int(node, "output_dtype", 0);
   if (number != 0)
@@ -66,32 +65,32 @@ static rabbet_dtype_t rabbet_onnx_output_dtype(rabbet_onnx_node_t* node,
   return dtype;
 }
 
-static void rabbet_onnx_import_quantize(rabbet_onnx_node_t* node) {
+static void onnx_import_quantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
   rabbet_tensor_t* zero = rabbet_onnx_input(node, ZERO_POINT);
   if (!x || !scale) return;
-  rabbet_dtype_t to = rabbet_onnx_output_dtype(
+  rabbet_dtype_t to = onnx_output_dtype(
       node, zero ? rabbet_onnx_dtype_of(node, zero) : RABBET_DTYPE_UINT8);
   if (to == RABBET_DTYPE_FP8 && rabbet_onnx_attr_int(node, "saturate", 1) == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "saturate is 0; expected 1: values beyond the largest of "
                      "FLOAT8E4M3FN are clamped");
-  rabbet_onnx_import_scaled(node, "quantize", to);
+  onnx_import_scaled(node, "quantize", to);
 }
 
-static void rabbet_onnx_import_dequantize(rabbet_onnx_node_t* node) {
+static void onnx_import_dequantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
   if (!x || !scale) return;
-  rabbet_onnx_import_scaled(
+  onnx_import_scaled(
       node, "dequantize",
-      rabbet_onnx_output_dtype(node, rabbet_onnx_dtype_of(node, scale)));
+      onnx_output_dtype(node, rabbet_onnx_dtype_of(node, scale)));
 }
 
 // The range of all numbers, with 0 in it, goes over the 256 of UINT8. A tensor
 // of zeros has scale 1.
-static void rabbet_onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
+static void onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   uint32_t axes = (1u << rabbet_onnx_rank(node, x)) - 1;
   rabbet_tensor_t* high = rabbet_onnx_with_number(

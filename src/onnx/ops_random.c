@@ -6,7 +6,7 @@
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
-static int64_t rabbet_onnx_seed(rabbet_onnx_node_t* node) {
+static int64_t onnx_seed(rabbet_onnx_node_t* node) {
   double given = rabbet_onnx_attr_float(node, "seed", 0);
   uint64_t seed = 0;
   if (rabbet_onnx_has_attr(node, "seed")) {
@@ -19,8 +19,8 @@ static int64_t rabbet_onnx_seed(rabbet_onnx_node_t* node) {
   return (int64_t)(seed & INT64_MAX);
 }
 
-static rabbet_dtype_t rabbet_onnx_random_type(rabbet_onnx_node_t* node,
-                                              rabbet_dtype_t fallback) {
+static rabbet_dtype_t onnx_random_type(rabbet_onnx_node_t* node,
+                                       rabbet_dtype_t fallback) {
   rabbet_dtype_t dtype = fallback;
   if (rabbet_onnx_has_attr(node, "dtype"))
     rabbet_onnx_fail(
@@ -35,8 +35,8 @@ static rabbet_dtype_t rabbet_onnx_random_type(rabbet_onnx_node_t* node,
 }
 
 // `shape`: an INT64 tensor, or NULL for the attribute.
-static void rabbet_onnx_random(rabbet_onnx_node_t* node, rabbet_tensor_t* shape,
-                               rabbet_dtype_t dtype) {
+static void onnx_random(rabbet_onnx_node_t* node, rabbet_tensor_t* shape,
+                        rabbet_dtype_t dtype) {
   bool normal = !strcmp(node->variant, "RANDOM_NORMAL");
   rabbet_onnx_ints_t dims = rabbet_onnx_attr_ints(node, "shape");
   double alpha = normal ? rabbet_onnx_attr_float(node, "mean", 0)
@@ -52,21 +52,19 @@ static void rabbet_onnx_random(rabbet_onnx_node_t* node, rabbet_tensor_t* shape,
       RABBET_ONNX_FLOAT("alpha", alpha),
       RABBET_ONNX_FLOAT("beta", beta),
       RABBET_ONNX_INT("to_type", dtype),
-      RABBET_ONNX_INT("seed", rabbet_onnx_seed(node))};
+      RABBET_ONNX_INT("seed", onnx_seed(node))};
   node->outputs[0] = rabbet_onnx_layer(node, "fill", &shape, shape ? 1 : 0,
                                        attrs, sizeof(attrs) / sizeof(attrs[0]));
 }
 
-static void rabbet_onnx_import_random(rabbet_onnx_node_t* node) {
-  rabbet_onnx_random(node, NULL,
-                     rabbet_onnx_random_type(node, RABBET_DTYPE_FLOAT));
+static void onnx_import_random(rabbet_onnx_node_t* node) {
+  onnx_random(node, NULL, onnx_random_type(node, RABBET_DTYPE_FLOAT));
 }
 
-static void rabbet_onnx_import_random_like(rabbet_onnx_node_t* node) {
+static void onnx_import_random_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dtype_t own = rabbet_onnx_dtype_of(node, x);
-  rabbet_onnx_random(node, rabbet_onnx_shape(node, x),
-                     rabbet_onnx_random_type(node, own));
+  onnx_random(node, rabbet_onnx_shape(node, x), onnx_random_type(node, own));
 }
 
 RABBET_ONNX_OPERATORS(random) = {

@@ -8,16 +8,16 @@
 
 // ---- Numbers in even steps -------------------------------------------------
 
-typedef struct rabbet_onnx_steps_t {
+typedef struct onnx_steps_t {
   rabbet_dtype_t dtype;
   rabbet_tensor_t* start;  // one element of dtype; NULL: 0
   rabbet_tensor_t* step;   // NULL: 1
-} rabbet_onnx_steps_t;
+} onnx_steps_t;
 
 // A vector of `count` numbers.
-static rabbet_tensor_t* rabbet_onnx_steps(rabbet_onnx_node_t* node,
-                                          const rabbet_onnx_steps_t* steps,
-                                          rabbet_onnx_index_t count) {
+static rabbet_tensor_t* onnx_steps(rabbet_onnx_node_t* node,
+                                   const onnx_steps_t* steps,
+                                   rabbet_onnx_index_t count) {
   bool known = rabbet_onnx_is_static(count);
   rabbet_tensor_t* step = steps->step;
   // LINSPACE wants a vector of steps.
@@ -43,8 +43,8 @@ rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
   for (int i = 0; i < rank; ++i)
     dims.d[i] = i == axis ? count.value : 1;
   if (!rabbet_onnx_is_static(count)) {
-    rabbet_onnx_steps_t steps = {.dtype = RABBET_DTYPE_INT64};
-    return rabbet_onnx_unsqueeze(node, rabbet_onnx_steps(node, &steps, count),
+    onnx_steps_t steps = {.dtype = RABBET_DTYPE_INT64};
+    return rabbet_onnx_unsqueeze(node, onnx_steps(node, &steps, count),
                                  ((1u << rank) - 1) & ~(1u << axis), rank);
   }
   int64_t number;
@@ -57,10 +57,10 @@ rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
 
 // ---- Range -----------------------------------------------------------------
 
-static const int64_t rabbet_onnx_longest_range = 1000000000;
+static const int64_t onnx_longest_range = 1000000000;
 
 // Integers of 64 bits are not all doubles, and their difference may overflow.
-static int64_t rabbet_onnx_range_length(const int64_t v[3]) {
+static int64_t onnx_range_length(const int64_t v[3]) {
   bool down = v[2] < 0;
   uint64_t step = down ? 0 - (uint64_t)v[2] : (uint64_t)v[2];
   int64_t low = down ? v[1] : v[0], high = down ? v[0] : v[1];
@@ -70,11 +70,11 @@ static int64_t rabbet_onnx_range_length(const int64_t v[3]) {
   return count < INT64_MAX ? (int64_t)count : INT64_MAX;
 }
 
-static rabbet_tensor_t* rabbet_onnx_range_of_ints(rabbet_onnx_node_t* node,
-                                                  rabbet_dtype_t dtype,
-                                                  const int64_t v[3]) {
-  rabbet_dims_t dims = {.rank = 1, .d = {rabbet_onnx_range_length(v)}};
-  if (dims.d[0] >= rabbet_onnx_longest_range) {
+static rabbet_tensor_t* onnx_range_of_ints(rabbet_onnx_node_t* node,
+                                           rabbet_dtype_t dtype,
+                                           const int64_t v[3]) {
+  rabbet_dims_t dims = {.rank = 1, .d = {onnx_range_length(v)}};
+  if (dims.d[0] >= onnx_longest_range) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
                      "a range from %lld to %lld by %lld has no valid length",
                      (long long)v[0], (long long)v[1], (long long)v[2]);
@@ -89,11 +89,11 @@ static rabbet_tensor_t* rabbet_onnx_range_of_ints(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, dtype, data, &dims);
 }
 
-static rabbet_tensor_t* rabbet_onnx_range_of_floats(rabbet_onnx_node_t* node,
-                                                    rabbet_dtype_t dtype,
-                                                    const double v[3]) {
+static rabbet_tensor_t* onnx_range_of_floats(rabbet_onnx_node_t* node,
+                                             rabbet_dtype_t dtype,
+                                             const double v[3]) {
   double steps = v[2] == 0 ? NAN : ceil((v[1] - v[0]) / v[2]);
-  if (!(steps < (double)rabbet_onnx_longest_range)) {
+  if (!(steps < (double)onnx_longest_range)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
                      "a range from %g to %g by %g has no valid length", v[0],
                      v[1], v[2]);
@@ -108,9 +108,9 @@ static rabbet_tensor_t* rabbet_onnx_range_of_floats(rabbet_onnx_node_t* node,
 }
 
 // The range if all parts are known; else, or if it fails, NULL.
-static rabbet_tensor_t* rabbet_onnx_range_constant(
-    rabbet_onnx_node_t* node, rabbet_dtype_t dtype,
-    rabbet_tensor_t* const parts[3]) {
+static rabbet_tensor_t* onnx_range_constant(rabbet_onnx_node_t* node,
+                                            rabbet_dtype_t dtype,
+                                            rabbet_tensor_t* const parts[3]) {
   bool whole = true;
   int64_t ints[3] = {0};
   double floats[3] = {0};
@@ -126,11 +126,11 @@ static rabbet_tensor_t* rabbet_onnx_range_constant(
     }
   }
   if (!rabbet_onnx_ok(node)) return NULL;
-  return whole ? rabbet_onnx_range_of_ints(node, dtype, ints)
-               : rabbet_onnx_range_of_floats(node, dtype, floats);
+  return whole ? onnx_range_of_ints(node, dtype, ints)
+               : onnx_range_of_floats(node, dtype, floats);
 }
 
-static rabbet_onnx_index_t rabbet_onnx_range_count_ints(
+static rabbet_onnx_index_t onnx_range_count_ints(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_onnx_index_t start = rabbet_onnx_element(node, parts[0], 0);
   rabbet_onnx_index_t limit = rabbet_onnx_element(node, parts[1], 0);
@@ -139,14 +139,14 @@ static rabbet_onnx_index_t rabbet_onnx_range_count_ints(
                               rabbet_onnx_element(node, parts[2], 0));
 }
 
-static bool rabbet_onnx_is_number(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                                  double number) {
+static bool onnx_is_number(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                           double number) {
   double value = 0;
   return rabbet_onnx_constant_number(node, x, &value) && value == number;
 }
 
 // The number times 2^bits, if that is an integer of at most 62 bits.
-static bool rabbet_onnx_scaled(double number, int bits, int64_t* out_value) {
+static bool onnx_scaled(double number, int bits, int64_t* out_value) {
   double scaled = ldexp(number, bits);
   if (!(fabs(scaled) < 0x1p62) || scaled != floor(scaled)) return false;
   *out_value = (int64_t)scaled;
@@ -154,8 +154,8 @@ static bool rabbet_onnx_scaled(double number, int bits, int64_t* out_value) {
 }
 
 // Whether its value follows from shapes, and is an integer.
-static bool rabbet_onnx_is_followed_integer(const rabbet_onnx_node_t* node,
-                                            const rabbet_tensor_t* x) {
+static bool onnx_is_followed_integer(const rabbet_onnx_node_t* node,
+                                     const rabbet_tensor_t* x) {
   int64_t bottom = 1;
   if (!x->values || x->value_count != 1) return false;
   return !x->denominators ||
@@ -167,21 +167,20 @@ static bool rabbet_onnx_is_followed_integer(const rabbet_onnx_node_t* node,
 // Limits that follow from shapes, as integers: start and delta are taken at
 // their exact FLOAT values, which may be a little above or below the intended
 // decimal number. Multiples of 2^-bits make all of them integers.
-static bool rabbet_onnx_range_count_exact(rabbet_onnx_node_t* node,
-                                          rabbet_tensor_t* const parts[3],
-                                          rabbet_onnx_index_t* out_count) {
+static bool onnx_range_count_exact(rabbet_onnx_node_t* node,
+                                   rabbet_tensor_t* const parts[3],
+                                   rabbet_onnx_index_t* out_count) {
   double start = 0, delta = 0;
   int64_t first = 0, step = 0;
   int bits = 0;
-  if (!rabbet_onnx_is_followed_integer(node, parts[1]) ||
+  if (!onnx_is_followed_integer(node, parts[1]) ||
       !rabbet_onnx_constant_number(node, parts[0], &start) ||
       !rabbet_onnx_constant_number(node, parts[2], &delta))
     return false;
-  while (bits < 40 && (!rabbet_onnx_scaled(start, bits, &first) ||
-                       !rabbet_onnx_scaled(delta, bits, &step)))
+  while (bits < 40 && (!onnx_scaled(start, bits, &first) ||
+                       !onnx_scaled(delta, bits, &step)))
     ++bits;
-  if (!rabbet_onnx_scaled(start, bits, &first) ||
-      !rabbet_onnx_scaled(delta, bits, &step))
+  if (!onnx_scaled(start, bits, &first) || !onnx_scaled(delta, bits, &step))
     return false;
   rabbet_onnx_index_t limit =
       rabbet_onnx_index_op(node, "PROD", rabbet_onnx_element(node, parts[1], 0),
@@ -193,12 +192,12 @@ static bool rabbet_onnx_range_count_exact(rabbet_onnx_node_t* node,
 }
 
 // Of fractions that follow from shapes, nothing is rounded in between.
-static rabbet_onnx_index_t rabbet_onnx_range_count_fractions(
+static rabbet_onnx_index_t onnx_range_count_fractions(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_tensor_t* x = parts[1];
-  if (!rabbet_onnx_is_number(node, parts[0], 0))
+  if (!onnx_is_number(node, parts[0], 0))
     x = rabbet_onnx_binary(node, "SUB", x, parts[0]);
-  if (!rabbet_onnx_is_number(node, parts[2], 1))
+  if (!onnx_is_number(node, parts[2], 1))
     x = rabbet_onnx_binary(node, "DIV", x, parts[2]);
   x = rabbet_onnx_unary(node, "CEIL", x);
   return rabbet_onnx_element(node, x, 0);
@@ -207,8 +206,8 @@ static rabbet_onnx_index_t rabbet_onnx_range_count_fractions(
 // A power of two that leaves products with it below 2^63, by the number that is
 // largest. FLOAT has 24 bits: smaller ones lose theirs only where a range would
 // have more elements than memory has room for.
-static rabbet_tensor_t* rabbet_onnx_range_scale(
-    rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
+static rabbet_tensor_t* onnx_range_scale(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* const parts[3]) {
   static const struct {
     double below, scale;
   } steps[] = {{0x1p34, 0x1p28}, {0x1p22, 0x1p40}, {0x1p2, 0x1p60}};
@@ -230,13 +229,13 @@ static rabbet_tensor_t* rabbet_onnx_range_scale(
 
 // FLOAT numbers that a run tells, as INT64 multiples of a small number: their
 // quotient in FLOAT would be rounded, and the length be off by one.
-static rabbet_onnx_index_t rabbet_onnx_range_count_data(
+static rabbet_onnx_index_t onnx_range_count_data(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_tensor_t* numbers[3];
   rabbet_onnx_index_t scaled[3];
   for (size_t i = 0; i < 3; ++i)
     numbers[i] = rabbet_onnx_cast(node, parts[i], RABBET_DTYPE_FLOAT);
-  rabbet_tensor_t* scale = rabbet_onnx_range_scale(node, numbers);
+  rabbet_tensor_t* scale = onnx_range_scale(node, numbers);
   for (size_t i = 0; i < 3; ++i) {
     rabbet_tensor_t* x = rabbet_onnx_binary(node, "PROD", numbers[i], scale);
     scaled[i] = rabbet_onnx_element(node, x, 0);
@@ -245,24 +244,23 @@ static rabbet_onnx_index_t rabbet_onnx_range_count_data(
       node, rabbet_onnx_index_op(node, "SUB", scaled[1], scaled[0]), scaled[2]);
 }
 
-static bool rabbet_onnx_is_followed(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* x) {
+static bool onnx_is_followed(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
   double value = 0;
   return x->values || rabbet_onnx_constant_number(node, x, &value);
 }
 
 // ONNX Runtime computes ceil((limit - start) / delta) of FLOAT in DOUBLE.
-static rabbet_onnx_index_t rabbet_onnx_range_count_floats(
+static rabbet_onnx_index_t onnx_range_count_floats(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_onnx_index_t count;
-  if (rabbet_onnx_range_count_exact(node, parts, &count)) return count;
+  if (onnx_range_count_exact(node, parts, &count)) return count;
   for (size_t i = 0; i < 3; ++i)
-    if (!rabbet_onnx_is_followed(node, parts[i]))
-      return rabbet_onnx_range_count_data(node, parts);
-  return rabbet_onnx_range_count_fractions(node, parts);
+    if (!onnx_is_followed(node, parts[i]))
+      return onnx_range_count_data(node, parts);
+  return onnx_range_count_fractions(node, parts);
 }
 
-static void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
+static void onnx_import_range(rabbet_onnx_node_t* node) {
   static const char* const names[] = {"start", "limit", "delta"};
   rabbet_tensor_t* parts[3];
   for (size_t i = 0; i < 3; ++i) {
@@ -276,39 +274,40 @@ static void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
   }
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, parts[0]);
   if (!rabbet_onnx_ok(node)) return;
-  node->outputs[0] = rabbet_onnx_range_constant(node, dtype, parts);
+  node->outputs[0] = onnx_range_constant(node, dtype, parts);
   if (node->outputs[0] || !rabbet_onnx_ok(node)) return;
-  if (rabbet_onnx_is_number(node, parts[2], 0))
+  if (onnx_is_number(node, parts[2], 0))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 2 ('delta') is 0; a range needs another step");
   rabbet_onnx_index_t count = rabbet_dtype_is_float(dtype)
-                                  ? rabbet_onnx_range_count_floats(node, parts)
-                                  : rabbet_onnx_range_count_ints(node, parts);
+                                  ? onnx_range_count_floats(node, parts)
+                                  : onnx_range_count_ints(node, parts);
   count = rabbet_onnx_index_op(node, "MAX", count, rabbet_onnx_index(0));
-  rabbet_onnx_steps_t steps = {.dtype = dtype};
-  if (!rabbet_onnx_is_number(node, parts[0], 0)) steps.start = parts[0];
-  if (!rabbet_onnx_is_number(node, parts[2], 1)) steps.step = parts[2];
-  node->outputs[0] = rabbet_onnx_steps(node, &steps, count);
+  onnx_steps_t steps = {.dtype = dtype};
+  if (!onnx_is_number(node, parts[0], 0)) steps.start = parts[0];
+  if (!onnx_is_number(node, parts[2], 1)) steps.step = parts[2];
+  node->outputs[0] = onnx_steps(node, &steps, count);
 }
 
 // ---- Diagonals -------------------------------------------------------------
 
 // Diagonals beyond any extent are as good as one at this distance.
-static const int64_t rabbet_onnx_max_diagonal = INT64_C(1) << 40;
+static const int64_t onnx_max_diagonal = INT64_C(1) << 40;
 
-typedef struct rabbet_onnx_diagonal_t {
+typedef struct onnx_diagonal_t {
   rabbet_onnx_index_t rows, columns;
   rabbet_onnx_index_t offset;  // of the column that belongs to row 0
-} rabbet_onnx_diagonal_t;
+} onnx_diagonal_t;
 
-static bool rabbet_onnx_diagonal_is_static(const rabbet_onnx_diagonal_t* d) {
+static bool onnx_diagonal_is_static(const onnx_diagonal_t* d) {
   return rabbet_onnx_is_static(d->rows) && rabbet_onnx_is_static(d->columns) &&
          rabbet_onnx_is_static(d->offset);
 }
 
 // The matrix of `column OP row + offset`; op: LESS, EQUAL or GREATER. BOOL.
-static rabbet_tensor_t* rabbet_onnx_compare_diagonal(
-    rabbet_onnx_node_t* node, const char* op, const rabbet_onnx_diagonal_t* d) {
+static rabbet_tensor_t* onnx_compare_diagonal(rabbet_onnx_node_t* node,
+                                              const char* op,
+                                              const onnx_diagonal_t* d) {
   rabbet_tensor_t* row = rabbet_onnx_indices(node, d->rows, 0, 2);
   rabbet_tensor_t* column = rabbet_onnx_indices(node, d->columns, 1, 2);
   if (!rabbet_onnx_is_static(d->offset) || d->offset.value != 0)
@@ -317,12 +316,12 @@ static rabbet_tensor_t* rabbet_onnx_compare_diagonal(
   return rabbet_onnx_binary(node, op, column, row);
 }
 
-static int64_t rabbet_onnx_clamp_diagonal(int64_t offset) {
-  int64_t most = rabbet_onnx_max_diagonal;
+static int64_t onnx_clamp_diagonal(int64_t offset) {
+  int64_t most = onnx_max_diagonal;
   return offset < -most ? -most : offset > most ? most : offset;
 }
 
-static void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
+static void onnx_import_eye_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t k = rabbet_onnx_attr_int(node, "k", 0);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
@@ -336,18 +335,17 @@ static void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
                      "input 0 ('%s') has rank %d; expected a matrix",
                      rabbet_tensor_name(x), rank);
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_onnx_diagonal_t diagonal = {
+  onnx_diagonal_t diagonal = {
       .rows = rabbet_onnx_extent(node, x, 0),
       .columns = rabbet_onnx_extent(node, x, 1),
-      .offset = rabbet_onnx_index(rabbet_onnx_clamp_diagonal(k))};
+      .offset = rabbet_onnx_index(onnx_clamp_diagonal(k))};
   node->outputs[0] = rabbet_onnx_cast(
-      node, rabbet_onnx_compare_diagonal(node, "EQUAL", &diagonal), dtype);
+      node, onnx_compare_diagonal(node, "EQUAL", &diagonal), dtype);
 }
 
 // The triangle of ones where everything is known, which other rules recognise.
-static rabbet_tensor_t* rabbet_onnx_triangle(rabbet_onnx_node_t* node,
-                                             const rabbet_onnx_diagonal_t* d,
-                                             bool upper) {
+static rabbet_tensor_t* onnx_triangle(rabbet_onnx_node_t* node,
+                                      const onnx_diagonal_t* d, bool upper) {
   int64_t rows = d->rows.value, columns = d->columns.value, count;
   int64_t k = d->offset.value;
   rabbet_dims_t square = {.rank = 2, .d = {rows, columns}};
@@ -361,7 +359,7 @@ static rabbet_tensor_t* rabbet_onnx_triangle(rabbet_onnx_node_t* node,
 }
 
 // A triangle of ones for the last two axes chooses between x and 0.
-static void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
+static void onnx_import_trilu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool upper = rabbet_onnx_attr_int(node, "upper", 1) != 0;
   int rank = rabbet_onnx_rank(node, x);
@@ -370,19 +368,19 @@ static void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
                      "input 0 ('%s') has rank %d; expected 2 or more",
                      rabbet_tensor_name(x), rank);
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_onnx_diagonal_t d = {.rows = rabbet_onnx_extent(node, x, rank - 2),
-                              .columns = rabbet_onnx_extent(node, x, rank - 1),
-                              .offset = rabbet_onnx_index(0)};
+  onnx_diagonal_t d = {.rows = rabbet_onnx_extent(node, x, rank - 2),
+                       .columns = rabbet_onnx_extent(node, x, rank - 1),
+                       .offset = rabbet_onnx_index(0)};
   if (rabbet_onnx_input(node, 1))
     d.offset = rabbet_onnx_element(node, node->inputs[1], 0);
-  d.offset.value = rabbet_onnx_clamp_diagonal(d.offset.value);
+  d.offset.value = onnx_clamp_diagonal(d.offset.value);
   rabbet_tensor_t* mask = NULL;
-  if (rabbet_onnx_diagonal_is_static(&d)) {
-    mask = rabbet_onnx_triangle(node, &d, upper);
+  if (onnx_diagonal_is_static(&d)) {
+    mask = onnx_triangle(node, &d, upper);
   } else {
     d.offset = rabbet_onnx_index_op(node, "SUM", d.offset,
                                     rabbet_onnx_index(upper ? -1 : 1));
-    mask = rabbet_onnx_compare_diagonal(node, upper ? "GREATER" : "LESS", &d);
+    mask = onnx_compare_diagonal(node, upper ? "GREATER" : "LESS", &d);
   }
   rabbet_tensor_t* zero =
       rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 0);
@@ -392,10 +390,10 @@ static void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
 // ---- OneHot ----------------------------------------------------------------
 
 // indices == 0, 1, ..., depth - 1 along a new axis; below 0 counts from depth.
-static rabbet_tensor_t* rabbet_onnx_hot(rabbet_onnx_node_t* node,
-                                        rabbet_tensor_t* indices,
-                                        rabbet_onnx_index_t depth, int axis,
-                                        int rank) {
+static rabbet_tensor_t* onnx_hot(rabbet_onnx_node_t* node,
+                                 rabbet_tensor_t* indices,
+                                 rabbet_onnx_index_t depth, int axis,
+                                 int rank) {
   rabbet_tensor_t* end = rabbet_onnx_index_vector(node, &depth, 1);
   rabbet_tensor_t* wrapped = rabbet_onnx_select(
       node, rabbet_onnx_with_number(node, "LESS", indices, 0),
@@ -404,7 +402,7 @@ static rabbet_tensor_t* rabbet_onnx_hot(rabbet_onnx_node_t* node,
                             rabbet_onnx_indices(node, depth, axis, rank));
 }
 
-static void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
+static void onnx_import_one_hot(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* values = rabbet_onnx_required(node, 2);
   rabbet_onnx_index_t depth =
@@ -420,7 +418,7 @@ static void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   indices = rabbet_onnx_cast(node, indices, RABBET_DTYPE_INT64);
   indices = rabbet_onnx_unsqueeze(node, indices, 1u << axis, rank);
-  rabbet_tensor_t* hot = rabbet_onnx_hot(node, indices, depth, axis, rank);
+  rabbet_tensor_t* hot = onnx_hot(node, indices, depth, axis, rank);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, values);
   slice.size[0] = rabbet_onnx_index(1);
   rabbet_tensor_t* off = rabbet_onnx_slice(node, values, &slice);

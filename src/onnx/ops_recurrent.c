@@ -8,13 +8,13 @@
 
 enum { RABBET_ONNX_MAX_GATES = 4, RABBET_ONNX_MAX_FUNCTIONS = 3 };
 
-typedef struct rabbet_onnx_function_t {
+typedef struct onnx_function_t {
   const char* name;  // ONNX's
   const char* type;  // activation's; NULL: alpha x + beta
   double alpha, beta;
-} rabbet_onnx_function_t;
+} onnx_function_t;
 
-static const rabbet_onnx_function_t rabbet_onnx_functions[] = {
+static const onnx_function_t onnx_functions[] = {
     {"Sigmoid", "SIGMOID", 0, 0},
     {"Tanh", "TANH", 0, 0},
     {"Relu", "RELU", 0, 0},
@@ -29,27 +29,27 @@ static const rabbet_onnx_function_t rabbet_onnx_functions[] = {
 };
 
 // One direction of a layer; its state is h, and c of an LSTM.
-typedef struct rabbet_onnx_cell_t {
+typedef struct onnx_cell_t {
   rabbet_onnx_node_t* node;
   int gates;
   int64_t hidden;
   double clip;  // 0: none
   bool linear_before_reset, input_forget;
-  rabbet_onnx_function_t functions[RABBET_ONNX_MAX_FUNCTIONS];
+  onnx_function_t functions[RABBET_ONNX_MAX_FUNCTIONS];
   rabbet_tensor_t* weights;     // [gates * hidden, input]
   rabbet_tensor_t* recurrence;  // [gates * hidden, hidden]
   rabbet_tensor_t* bias[2];     // [1, gates * hidden] or NULL: of x, of h
   rabbet_tensor_t* peepholes;   // [1, 3 * hidden] or NULL
   rabbet_tensor_t* h;           // [batch, hidden]
   rabbet_tensor_t* c;
-} rabbet_onnx_cell_t;
+} onnx_cell_t;
 
 // ---- Parts of tensors ------------------------------------------------------
 
 // Element `index` of an axis, which is taken away.
-static rabbet_tensor_t* rabbet_onnx_slice_at(rabbet_onnx_node_t* node,
-                                             rabbet_tensor_t* x, int axis,
-                                             int64_t index) {
+static rabbet_tensor_t* onnx_slice_at(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, int axis,
+                                      int64_t index) {
   if (!rabbet_onnx_ok(node) || !x) return NULL;
   rabbet_tensor_t* inputs[] = {
       x, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)index)};
@@ -58,9 +58,8 @@ static rabbet_tensor_t* rabbet_onnx_slice_at(rabbet_onnx_node_t* node,
 }
 
 // `count` gates' columns (or rows) from gate `first` on.
-static rabbet_tensor_t* rabbet_onnx_gates(const rabbet_onnx_cell_t* cell,
-                                          rabbet_tensor_t* x, int axis,
-                                          int first, int count) {
+static rabbet_tensor_t* onnx_gates(const onnx_cell_t* cell, rabbet_tensor_t* x,
+                                   int axis, int first, int count) {
   rabbet_onnx_node_t* node = cell->node;
   if (!rabbet_onnx_ok(node) || !x) return NULL;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
@@ -71,23 +70,20 @@ static rabbet_tensor_t* rabbet_onnx_gates(const rabbet_onnx_cell_t* cell,
 
 // ---- Arithmetic ------------------------------------------------------------
 
-static rabbet_tensor_t* rabbet_onnx_plus(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* a,
-                                         rabbet_tensor_t* b) {
+static rabbet_tensor_t* onnx_plus(rabbet_onnx_node_t* node, rabbet_tensor_t* a,
+                                  rabbet_tensor_t* b) {
   return b ? rabbet_onnx_binary(node, "SUM", a, b) : a;
 }
 
-static rabbet_tensor_t* rabbet_onnx_times(rabbet_onnx_node_t* node,
-                                          rabbet_tensor_t* a,
-                                          rabbet_tensor_t* b) {
+static rabbet_tensor_t* onnx_times(rabbet_onnx_node_t* node, rabbet_tensor_t* a,
+                                   rabbet_tensor_t* b) {
   return rabbet_onnx_binary(node, "PROD", a, b);
 }
 
-static rabbet_tensor_t* rabbet_onnx_apply(const rabbet_onnx_cell_t* cell,
-                                          int index, bool clips,
-                                          rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_apply(const onnx_cell_t* cell, int index,
+                                   bool clips, rabbet_tensor_t* x) {
   rabbet_onnx_node_t* node = cell->node;
-  const rabbet_onnx_function_t* f = &cell->functions[index];
+  const onnx_function_t* f = &cell->functions[index];
   if (clips && cell->clip > 0) {
     x = rabbet_onnx_activation(node, "CLIP", x, -cell->clip, cell->clip);
   }
@@ -97,9 +93,9 @@ static rabbet_tensor_t* rabbet_onnx_apply(const rabbet_onnx_cell_t* cell,
   return rabbet_onnx_with_number(node, "SUM", x, f->beta);
 }
 
-static rabbet_tensor_t* rabbet_onnx_product(rabbet_onnx_node_t* node,
-                                            rabbet_tensor_t* x,
-                                            rabbet_tensor_t* weights) {
+static rabbet_tensor_t* onnx_product(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x,
+                                     rabbet_tensor_t* weights) {
   rabbet_tensor_t* pair[] = {x, weights};
   rabbet_onnx_align(node, pair, 2);
   return rabbet_onnx_matmul(node, pair[0], "NONE", pair[1], "TRANSPOSE");
@@ -108,84 +104,77 @@ static rabbet_tensor_t* rabbet_onnx_product(rabbet_onnx_node_t* node,
 // ---- Cells -----------------------------------------------------------------
 
 // `x` is the input's part of all gates, with its bias; sets h and c.
-typedef void (*rabbet_onnx_step_t)(rabbet_onnx_cell_t* cell,
-                                   rabbet_tensor_t* x);
+typedef void (*onnx_step_t)(onnx_cell_t* cell, rabbet_tensor_t* x);
 
-static void rabbet_onnx_rnn_step(rabbet_onnx_cell_t* cell, rabbet_tensor_t* x) {
+static void onnx_rnn_step(onnx_cell_t* cell, rabbet_tensor_t* x) {
   rabbet_onnx_node_t* node = cell->node;
-  rabbet_tensor_t* h = rabbet_onnx_product(node, cell->h, cell->recurrence);
-  x = rabbet_onnx_plus(node, rabbet_onnx_plus(node, x, h), cell->bias[1]);
-  cell->h = rabbet_onnx_apply(cell, 0, true, x);
+  rabbet_tensor_t* h = onnx_product(node, cell->h, cell->recurrence);
+  x = onnx_plus(node, onnx_plus(node, x, h), cell->bias[1]);
+  cell->h = onnx_apply(cell, 0, true, x);
 }
 
 // Gates: update, reset, new.
-static void rabbet_onnx_gru_step(rabbet_onnx_cell_t* cell, rabbet_tensor_t* x) {
+static void onnx_gru_step(onnx_cell_t* cell, rabbet_tensor_t* x) {
   rabbet_onnx_node_t* node = cell->node;
-  rabbet_tensor_t* both = rabbet_onnx_product(
-      node, cell->h, rabbet_onnx_gates(cell, cell->recurrence, 0, 0, 2));
-  both = rabbet_onnx_plus(node, both,
-                          rabbet_onnx_gates(cell, cell->bias[1], 1, 0, 2));
-  both = rabbet_onnx_plus(node, both, rabbet_onnx_gates(cell, x, 1, 0, 2));
-  both = rabbet_onnx_apply(cell, 0, true, both);
-  rabbet_tensor_t* update = rabbet_onnx_gates(cell, both, 1, 0, 1);
-  rabbet_tensor_t* reset = rabbet_onnx_gates(cell, both, 1, 1, 1);
-  rabbet_tensor_t* weights = rabbet_onnx_gates(cell, cell->recurrence, 0, 2, 1);
-  rabbet_tensor_t* bias = rabbet_onnx_gates(cell, cell->bias[1], 1, 2, 1);
+  rabbet_tensor_t* both =
+      onnx_product(node, cell->h, onnx_gates(cell, cell->recurrence, 0, 0, 2));
+  both = onnx_plus(node, both, onnx_gates(cell, cell->bias[1], 1, 0, 2));
+  both = onnx_plus(node, both, onnx_gates(cell, x, 1, 0, 2));
+  both = onnx_apply(cell, 0, true, both);
+  rabbet_tensor_t* update = onnx_gates(cell, both, 1, 0, 1);
+  rabbet_tensor_t* reset = onnx_gates(cell, both, 1, 1, 1);
+  rabbet_tensor_t* weights = onnx_gates(cell, cell->recurrence, 0, 2, 1);
+  rabbet_tensor_t* bias = onnx_gates(cell, cell->bias[1], 1, 2, 1);
   rabbet_tensor_t* h = cell->h;
-  if (!cell->linear_before_reset) h = rabbet_onnx_times(node, reset, h);
-  h = rabbet_onnx_plus(node, rabbet_onnx_product(node, h, weights), bias);
-  if (cell->linear_before_reset) h = rabbet_onnx_times(node, reset, h);
-  h = rabbet_onnx_plus(node, rabbet_onnx_gates(cell, x, 1, 2, 1), h);
-  h = rabbet_onnx_apply(cell, 1, true, h);
+  if (!cell->linear_before_reset) h = onnx_times(node, reset, h);
+  h = onnx_plus(node, onnx_product(node, h, weights), bias);
+  if (cell->linear_before_reset) h = onnx_times(node, reset, h);
+  h = onnx_plus(node, onnx_gates(cell, x, 1, 2, 1), h);
+  h = onnx_apply(cell, 1, true, h);
   // (1 - update) h + update h' = h + update (h' - h)
   rabbet_tensor_t* step = rabbet_onnx_binary(node, "SUB", cell->h, h);
-  cell->h = rabbet_onnx_plus(node, h, rabbet_onnx_times(node, update, step));
+  cell->h = onnx_plus(node, h, onnx_times(node, update, step));
 }
 
-static rabbet_tensor_t* rabbet_onnx_peep(const rabbet_onnx_cell_t* cell,
-                                         rabbet_tensor_t* x, int peephole,
-                                         rabbet_tensor_t* c) {
+static rabbet_tensor_t* onnx_peep(const onnx_cell_t* cell, rabbet_tensor_t* x,
+                                  int peephole, rabbet_tensor_t* c) {
   if (!cell->peepholes) return x;
-  return rabbet_onnx_plus(
+  return onnx_plus(
       cell->node, x,
-      rabbet_onnx_times(
-          cell->node, c,
-          rabbet_onnx_gates(cell, cell->peepholes, 1, peephole, 1)));
+      onnx_times(cell->node, c,
+                 onnx_gates(cell, cell->peepholes, 1, peephole, 1)));
 }
 
 // Gates: input, output, forget, cell; peepholes: input, output, forget.
-static void rabbet_onnx_lstm_step(rabbet_onnx_cell_t* cell,
-                                  rabbet_tensor_t* x) {
+static void onnx_lstm_step(onnx_cell_t* cell, rabbet_tensor_t* x) {
   rabbet_onnx_node_t* node = cell->node;
-  rabbet_tensor_t* h = rabbet_onnx_product(node, cell->h, cell->recurrence);
-  x = rabbet_onnx_plus(node, rabbet_onnx_plus(node, x, h), cell->bias[1]);
+  rabbet_tensor_t* h = onnx_product(node, cell->h, cell->recurrence);
+  x = onnx_plus(node, onnx_plus(node, x, h), cell->bias[1]);
   rabbet_tensor_t* gates[RABBET_ONNX_MAX_GATES];
   for (int i = 0; i < 4; ++i) {
-    gates[i] = rabbet_onnx_gates(cell, x, 1, i, 1);
+    gates[i] = onnx_gates(cell, x, 1, i, 1);
   }
-  rabbet_tensor_t* in = rabbet_onnx_apply(
-      cell, 0, true, rabbet_onnx_peep(cell, gates[0], 0, cell->c));
+  rabbet_tensor_t* in =
+      onnx_apply(cell, 0, true, onnx_peep(cell, gates[0], 0, cell->c));
   rabbet_tensor_t* forget = NULL;
   if (cell->input_forget) {
     forget = rabbet_onnx_with_number(node, "PROD", in, -1);
     forget = rabbet_onnx_with_number(node, "SUM", forget, 1);
   } else {
-    forget = rabbet_onnx_apply(cell, 0, true,
-                               rabbet_onnx_peep(cell, gates[2], 2, cell->c));
+    forget = onnx_apply(cell, 0, true, onnx_peep(cell, gates[2], 2, cell->c));
   }
-  rabbet_tensor_t* new = rabbet_onnx_apply(cell, 1, true, gates[3]);
-  cell->c = rabbet_onnx_plus(node, rabbet_onnx_times(node, forget, cell->c),
-                             rabbet_onnx_times(node, in, new));
-  rabbet_tensor_t* out = rabbet_onnx_apply(
-      cell, 0, true, rabbet_onnx_peep(cell, gates[1], 1, cell->c));
-  cell->h =
-      rabbet_onnx_times(node, out, rabbet_onnx_apply(cell, 2, false, cell->c));
+  rabbet_tensor_t* new = onnx_apply(cell, 1, true, gates[3]);
+  cell->c = onnx_plus(node, onnx_times(node, forget, cell->c),
+                      onnx_times(node, in, new));
+  rabbet_tensor_t* out =
+      onnx_apply(cell, 0, true, onnx_peep(cell, gates[1], 1, cell->c));
+  cell->h = onnx_times(node, out, onnx_apply(cell, 2, false, cell->c));
 }
 
 // ---- Attributes ------------------------------------------------------------
 
-static const Onnx__AttributeProto* rabbet_onnx_raw_attr(
-    const rabbet_onnx_node_t* node, const char* name) {
+static const Onnx__AttributeProto* onnx_raw_attr(const rabbet_onnx_node_t* node,
+                                                 const char* name) {
   for (size_t i = 0; i < node->attr_count; ++i) {
     if (node->attrs[i]->name && !strcmp(node->attrs[i]->name, name)) {
       return node->attrs[i];
@@ -195,24 +184,23 @@ static const Onnx__AttributeProto* rabbet_onnx_raw_attr(
 }
 
 // Functions of direction `direction`, each of which has `count`.
-static void rabbet_onnx_read_functions(rabbet_onnx_cell_t* cell, int direction,
-                                       int count) {
+static void onnx_read_functions(onnx_cell_t* cell, int direction, int count) {
   rabbet_onnx_node_t* node = cell->node;
-  const Onnx__AttributeProto* names = rabbet_onnx_raw_attr(node, "activations");
+  const Onnx__AttributeProto* names = onnx_raw_attr(node, "activations");
   const Onnx__AttributeProto* lists[] = {
-      rabbet_onnx_raw_attr(node, "activation_alpha"),
-      rabbet_onnx_raw_attr(node, "activation_beta")};
+      onnx_raw_attr(node, "activation_alpha"),
+      onnx_raw_attr(node, "activation_beta")};
   for (int i = 0; i < count; ++i) {
     size_t at = (size_t)(direction * count + i);
-    rabbet_onnx_function_t* f = &cell->functions[i];
+    onnx_function_t* f = &cell->functions[i];
     // By default a sigmoid for gates, and tanh; an RNN has no gates.
-    *f = rabbet_onnx_functions[i > 0 || count == 1];
+    *f = onnx_functions[i > 0 || count == 1];
     if (names && at < names->n_strings) {
       const ProtobufCBinaryData* name = &names->strings[at];
-      size_t k = 0, all = sizeof rabbet_onnx_functions / sizeof *f;
-      while (k < all && (strlen(rabbet_onnx_functions[k].name) != name->len ||
-                         memcmp(rabbet_onnx_functions[k].name, name->data,
-                                name->len) != 0)) {
+      size_t k = 0, all = sizeof onnx_functions / sizeof *f;
+      while (k < all &&
+             (strlen(onnx_functions[k].name) != name->len ||
+              memcmp(onnx_functions[k].name, name->data, name->len) != 0)) {
         ++k;
       }
       if (k == all) {
@@ -223,7 +211,7 @@ static void rabbet_onnx_read_functions(rabbet_onnx_cell_t* cell, int direction,
                          (int)name->len, (const char*)name->data);
         return;
       }
-      *f = rabbet_onnx_functions[k];
+      *f = onnx_functions[k];
     }
     if (lists[0] && at < lists[0]->n_floats) f->alpha = lists[0]->floats[at];
     if (lists[1] && at < lists[1]->n_floats) f->beta = lists[1]->floats[at];
@@ -232,24 +220,24 @@ static void rabbet_onnx_read_functions(rabbet_onnx_cell_t* cell, int direction,
 
 // ---- Layers ----------------------------------------------------------------
 
-typedef struct rabbet_onnx_recurrent_t {
+typedef struct onnx_recurrent_t {
   rabbet_onnx_node_t* node;
   int gates, functions;
-  rabbet_onnx_step_t step;
+  onnx_step_t step;
   bool batch_first, reverse;
   int directions;
   int64_t hidden, length;
   rabbet_tensor_t* x;  // [length, batch, input]
-} rabbet_onnx_recurrent_t;
+} onnx_recurrent_t;
 
-static rabbet_tensor_t* rabbet_onnx_swap(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_swap(rabbet_onnx_node_t* node,
+                                  rabbet_tensor_t* x) {
   const int64_t order[] = {1, 0, 2};
   return x ? rabbet_onnx_transpose(node, x, order) : NULL;
 }
 
 // Lengths of sequences must be all the same as the input's.
-static void rabbet_onnx_check_lengths(const rabbet_onnx_recurrent_t* layer) {
+static void onnx_check_lengths(const onnx_recurrent_t* layer) {
   rabbet_onnx_node_t* node = layer->node;
   rabbet_tensor_t* lengths = rabbet_onnx_input(node, 4);
   if (!rabbet_onnx_ok(node) || !lengths) return;
@@ -264,7 +252,7 @@ static void rabbet_onnx_check_lengths(const rabbet_onnx_recurrent_t* layer) {
   }
 }
 
-static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
+static void onnx_recurrent_begin(onnx_recurrent_t* layer) {
   rabbet_onnx_node_t* node = layer->node;
   const char* direction = rabbet_onnx_attr_string(node, "direction", "forward");
   layer->batch_first = rabbet_onnx_attr_int(node, "layout", 0) != 0;
@@ -282,7 +270,7 @@ static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
   if (!rabbet_onnx_ok(node)) return;
   layer->directions = strcmp(direction, "bidirectional") ? 1 : 2;
   layer->reverse = !strcmp(direction, "reverse");
-  layer->x = layer->batch_first ? rabbet_onnx_swap(node, x) : x;
+  layer->x = layer->batch_first ? onnx_swap(node, x) : x;
   rabbet_dims_t dims = rabbet_onnx_dims(node, layer->x);
   if (!rabbet_onnx_ok(node)) return;
   layer->hidden = r.rank == 3 ? r.d[2] : 0;
@@ -303,18 +291,17 @@ static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
         "the number of steps of X is not known; recurrent layers are unrolled "
         "at import: give the model's inputs fixed shapes");
   }
-  rabbet_onnx_check_lengths(layer);
+  onnx_check_lengths(layer);
 }
 
 // The state at the beginning: an input, or zeros.
-static rabbet_tensor_t* rabbet_onnx_initial(
-    const rabbet_onnx_recurrent_t* layer, size_t input, int direction) {
+static rabbet_tensor_t* onnx_initial(const onnx_recurrent_t* layer,
+                                     size_t input, int direction) {
   rabbet_onnx_node_t* node = layer->node;
   rabbet_tensor_t* given = rabbet_onnx_input(node, input);
   if (!rabbet_onnx_ok(node)) return NULL;
   if (given) {
-    return rabbet_onnx_slice_at(node, given, layer->batch_first ? 1 : 0,
-                                direction);
+    return onnx_slice_at(node, given, layer->batch_first ? 1 : 0, direction);
   }
   const rabbet_onnx_index_t dims[] = {rabbet_onnx_extent(node, layer->x, 1),
                                       rabbet_onnx_index(layer->hidden)};
@@ -323,16 +310,15 @@ static rabbet_tensor_t* rabbet_onnx_initial(
                             2);
 }
 
-static rabbet_tensor_t* rabbet_onnx_row(rabbet_onnx_node_t* node,
-                                        rabbet_tensor_t* x, int direction) {
-  x = rabbet_onnx_slice_at(node, x, 0, direction);
+static rabbet_tensor_t* onnx_row(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                 int direction) {
+  x = onnx_slice_at(node, x, 0, direction);
   return x ? rabbet_onnx_unsqueeze(node, x, 1u, 2) : NULL;
 }
 
-static rabbet_onnx_cell_t rabbet_onnx_cell(const rabbet_onnx_recurrent_t* layer,
-                                           int direction) {
+static onnx_cell_t onnx_cell(const onnx_recurrent_t* layer, int direction) {
   rabbet_onnx_node_t* node = layer->node;
-  rabbet_onnx_cell_t cell = {
+  onnx_cell_t cell = {
       .node = node,
       .gates = layer->gates,
       .hidden = layer->hidden,
@@ -340,37 +326,33 @@ static rabbet_onnx_cell_t rabbet_onnx_cell(const rabbet_onnx_recurrent_t* layer,
       .linear_before_reset =
           rabbet_onnx_attr_int(node, "linear_before_reset", 0) != 0,
       .input_forget = rabbet_onnx_attr_int(node, "input_forget", 0) != 0};
-  rabbet_onnx_read_functions(&cell, direction, layer->functions);
-  cell.weights =
-      rabbet_onnx_slice_at(node, rabbet_onnx_input(node, 1), 0, direction);
+  onnx_read_functions(&cell, direction, layer->functions);
+  cell.weights = onnx_slice_at(node, rabbet_onnx_input(node, 1), 0, direction);
   cell.recurrence =
-      rabbet_onnx_slice_at(node, rabbet_onnx_input(node, 2), 0, direction);
-  rabbet_tensor_t* bias =
-      rabbet_onnx_row(node, rabbet_onnx_input(node, 3), direction);
-  cell.bias[0] = rabbet_onnx_gates(&cell, bias, 1, 0, cell.gates);
-  cell.bias[1] = rabbet_onnx_gates(&cell, bias, 1, cell.gates, cell.gates);
-  cell.h = rabbet_onnx_initial(layer, 5, direction);
+      onnx_slice_at(node, rabbet_onnx_input(node, 2), 0, direction);
+  rabbet_tensor_t* bias = onnx_row(node, rabbet_onnx_input(node, 3), direction);
+  cell.bias[0] = onnx_gates(&cell, bias, 1, 0, cell.gates);
+  cell.bias[1] = onnx_gates(&cell, bias, 1, cell.gates, cell.gates);
+  cell.h = onnx_initial(layer, 5, direction);
   if (cell.gates == 4) {
-    cell.c = rabbet_onnx_initial(layer, 6, direction);
-    cell.peepholes =
-        rabbet_onnx_row(node, rabbet_onnx_input(node, 7), direction);
+    cell.c = onnx_initial(layer, 6, direction);
+    cell.peepholes = onnx_row(node, rabbet_onnx_input(node, 7), direction);
   }
   return cell;
 }
 
 // One direction: [length, 1, batch, hidden] of all steps, and the last states,
 // [1, batch, hidden].
-static void rabbet_onnx_direction(const rabbet_onnx_recurrent_t* layer,
-                                  int direction, rabbet_tensor_t** steps,
-                                  rabbet_tensor_t* out[3]) {
+static void onnx_direction(const onnx_recurrent_t* layer, int direction,
+                           rabbet_tensor_t** steps, rabbet_tensor_t* out[3]) {
   rabbet_onnx_node_t* node = layer->node;
   bool reverse = layer->reverse || direction == 1;
-  rabbet_onnx_cell_t cell = rabbet_onnx_cell(layer, direction);
-  rabbet_tensor_t* x = rabbet_onnx_product(node, layer->x, cell.weights);
-  x = rabbet_onnx_plus(node, x, cell.bias[0]);
+  onnx_cell_t cell = onnx_cell(layer, direction);
+  rabbet_tensor_t* x = onnx_product(node, layer->x, cell.weights);
+  x = onnx_plus(node, x, cell.bias[0]);
   for (int64_t i = 0; i < layer->length && rabbet_onnx_ok(node); ++i) {
     int64_t at = reverse ? layer->length - 1 - i : i;
-    layer->step(&cell, rabbet_onnx_slice_at(node, x, 0, at));
+    layer->step(&cell, onnx_slice_at(node, x, 0, at));
     steps[at] = rabbet_onnx_unsqueeze(node, cell.h, 3u, 4);
   }
   if (!rabbet_onnx_ok(node)) return;
@@ -379,12 +361,12 @@ static void rabbet_onnx_direction(const rabbet_onnx_recurrent_t* layer,
   if (cell.c) out[2] = rabbet_onnx_unsqueeze(node, cell.c, 1u, 3);
 }
 
-static void rabbet_onnx_recurrent(rabbet_onnx_node_t* node, int gates,
-                                  int functions, rabbet_onnx_step_t step) {
-  rabbet_onnx_recurrent_t layer = {
+static void onnx_recurrent(rabbet_onnx_node_t* node, int gates, int functions,
+                           onnx_step_t step) {
+  onnx_recurrent_t layer = {
       .node = node, .gates = gates, .functions = functions, .step = step};
   rabbet_tensor_t *results[2][3] = {{NULL}}, **steps = NULL;
-  rabbet_onnx_recurrent_begin(&layer);
+  onnx_recurrent_begin(&layer);
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_fail(node,
                    rabbet_onnx_spend(node->importer, (uint64_t)layer.length));
@@ -393,7 +375,7 @@ static void rabbet_onnx_recurrent(rabbet_onnx_node_t* node, int gates,
                              &node->importer->arena, (size_t)layer.length,
                              sizeof(*steps), (void**)&steps));
   for (int i = 0; i < layer.directions && rabbet_onnx_ok(node); ++i) {
-    rabbet_onnx_direction(&layer, i, steps, results[i]);
+    onnx_direction(&layer, i, steps, results[i]);
   }
   for (size_t i = 0; i < node->output_count && i < (gates == 4 ? 3 : 2); ++i) {
     if (!rabbet_onnx_ok(node) || !rabbet_onnx_wants(node, i)) continue;
@@ -404,23 +386,22 @@ static void rabbet_onnx_recurrent(rabbet_onnx_node_t* node, int gates,
     }
     const int64_t order[] = {2, 0, 1, 3};
     if (layer.batch_first) {
-      y = i == 0 ? rabbet_onnx_transpose(node, y, order)
-                 : rabbet_onnx_swap(node, y);
+      y = i == 0 ? rabbet_onnx_transpose(node, y, order) : onnx_swap(node, y);
     }
     node->outputs[i] = y;
   }
 }
 
-static void rabbet_onnx_import_recurrent(rabbet_onnx_node_t* node) {
+static void onnx_import_recurrent(rabbet_onnx_node_t* node) {
   switch (node->variant[0]) {
     case 'L':
-      rabbet_onnx_recurrent(node, 4, 3, rabbet_onnx_lstm_step);
+      onnx_recurrent(node, 4, 3, onnx_lstm_step);
       break;
     case 'G':
-      rabbet_onnx_recurrent(node, 3, 2, rabbet_onnx_gru_step);
+      onnx_recurrent(node, 3, 2, onnx_gru_step);
       break;
     default:
-      rabbet_onnx_recurrent(node, 1, 1, rabbet_onnx_rnn_step);
+      onnx_recurrent(node, 1, 1, onnx_rnn_step);
   }
 }
 

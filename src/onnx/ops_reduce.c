@@ -4,15 +4,15 @@
 #include "onnx/dynamic_axes.h"
 #include "onnx/operators.h"
 
-typedef struct rabbet_onnx_reduction_t {
+typedef struct onnx_reduction_t {
   rabbet_tensor_t* x;
   uint32_t axes;
   rabbet_onnx_dynamic_axes_t dynamic_axes;  // instead, where they are not known
   bool keep_dims;
-} rabbet_onnx_reduction_t;
+} onnx_reduction_t;
 
-static rabbet_onnx_reduction_t rabbet_onnx_reduction(rabbet_onnx_node_t* node) {
-  rabbet_onnx_reduction_t r = {.x = rabbet_onnx_required(node, 0)};
+static onnx_reduction_t onnx_reduction(rabbet_onnx_node_t* node) {
+  onnx_reduction_t r = {.x = rabbet_onnx_required(node, 0)};
   int rank = rabbet_onnx_rank(node, r.x);
   r.keep_dims = rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
   if (rabbet_onnx_read_dynamic_axes(node, rabbet_onnx_input(node, 1), rank,
@@ -25,10 +25,9 @@ static rabbet_onnx_reduction_t rabbet_onnx_reduction(rabbet_onnx_node_t* node) {
   return r;
 }
 
-static rabbet_tensor_t* rabbet_onnx_reduce_with(rabbet_onnx_node_t* node,
-                                                const char* op,
-                                                rabbet_onnx_reduction_t r,
-                                                rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_reduce_with(rabbet_onnx_node_t* node,
+                                         const char* op, onnx_reduction_t r,
+                                         rabbet_tensor_t* x) {
   return r.dynamic_axes.count
              ? rabbet_onnx_dynamic_reduce(node, op, x, &r.dynamic_axes,
                                           r.keep_dims)
@@ -36,9 +35,8 @@ static rabbet_tensor_t* rabbet_onnx_reduce_with(rabbet_onnx_node_t* node,
 }
 
 // Roots and logarithms of integers are taken in FLOAT.
-static rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
-                                             const char* op,
-                                             rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_in_float(rabbet_onnx_node_t* node, const char* op,
+                                      rabbet_tensor_t* x) {
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   if (rabbet_dtype_is_float(dtype)) return rabbet_onnx_unary(node, op, x);
   x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
@@ -47,65 +45,64 @@ static rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
 
 // Truth values reduce as 0 and 1; narrow integers, which the catalogue does not
 // reduce, as INT32 (extremes and results that fit come back exactly).
-static void rabbet_onnx_import_reduce(rabbet_onnx_node_t* node) {
-  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+static void onnx_import_reduce(rabbet_onnx_node_t* node) {
+  onnx_reduction_t r = onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
   bool narrow = dtype == RABBET_DTYPE_BOOL || dtype == RABBET_DTYPE_INT8 ||
                 dtype == RABBET_DTYPE_UINT8;
   rabbet_tensor_t* x =
       narrow ? rabbet_onnx_cast(node, r.x, RABBET_DTYPE_INT32) : r.x;
-  rabbet_tensor_t* y = rabbet_onnx_reduce_with(node, node->variant, r, x);
+  rabbet_tensor_t* y = onnx_reduce_with(node, node->variant, r, x);
   // The largest of nothing is the least INT32, which is not false.
   node->outputs[0] = dtype == RABBET_DTYPE_BOOL && !strcmp(node->variant, "MAX")
                          ? rabbet_onnx_with_number(node, "GREATER", y, 0)
                          : rabbet_onnx_cast(node, y, dtype);
 }
 
-static void rabbet_onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
-  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
-  node->outputs[0] = rabbet_onnx_reduce_with(
-      node, "SUM", r, rabbet_onnx_unary(node, "ABS", r.x));
-}
-
-static rabbet_tensor_t* rabbet_onnx_sum_square(rabbet_onnx_node_t* node) {
-  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
-  return rabbet_onnx_reduce_with(node, "SUM", r,
-                                 rabbet_onnx_binary(node, "PROD", r.x, r.x));
-}
-
-static void rabbet_onnx_import_reduce_sum_square(rabbet_onnx_node_t* node) {
-  node->outputs[0] = rabbet_onnx_sum_square(node);
-}
-
-static void rabbet_onnx_import_reduce_l2(rabbet_onnx_node_t* node) {
+static void onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
+  onnx_reduction_t r = onnx_reduction(node);
   node->outputs[0] =
-      rabbet_onnx_in_float(node, "SQRT", rabbet_onnx_sum_square(node));
+      onnx_reduce_with(node, "SUM", r, rabbet_onnx_unary(node, "ABS", r.x));
 }
 
-static void rabbet_onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {
-  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
-  rabbet_tensor_t* sum = rabbet_onnx_reduce_with(node, "SUM", r, r.x);
-  node->outputs[0] = rabbet_onnx_in_float(node, "LOG", sum);
+static rabbet_tensor_t* onnx_sum_square(rabbet_onnx_node_t* node) {
+  onnx_reduction_t r = onnx_reduction(node);
+  return onnx_reduce_with(node, "SUM", r,
+                          rabbet_onnx_binary(node, "PROD", r.x, r.x));
+}
+
+static void onnx_import_reduce_sum_square(rabbet_onnx_node_t* node) {
+  node->outputs[0] = onnx_sum_square(node);
+}
+
+static void onnx_import_reduce_l2(rabbet_onnx_node_t* node) {
+  node->outputs[0] = onnx_in_float(node, "SQRT", onnx_sum_square(node));
+}
+
+static void onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {
+  onnx_reduction_t r = onnx_reduction(node);
+  rabbet_tensor_t* sum = onnx_reduce_with(node, "SUM", r, r.x);
+  node->outputs[0] = onnx_in_float(node, "LOG", sum);
 }
 
 // log(sum(exp(x - most))) + most, where `most` is the largest, or 0 if that is
 // infinite (nothing to reduce, or infinities within).
-static void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
-  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+static void onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
+  onnx_reduction_t r = onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
   bool is_float = rabbet_dtype_is_float(dtype);
   bool squeezes = !r.keep_dims;
   r.keep_dims = true;
   rabbet_tensor_t* x =
       is_float ? r.x : rabbet_onnx_cast(node, r.x, RABBET_DTYPE_FLOAT);
-  rabbet_tensor_t* most = rabbet_onnx_reduce_with(node, "MAX", r, x);
+  rabbet_tensor_t* most = onnx_reduce_with(node, "MAX", r, x);
   rabbet_tensor_t* zero = rabbet_onnx_number(
       node, rabbet_onnx_dtype_of(node, x), rabbet_onnx_rank(node, x), 0);
   most = rabbet_onnx_select(node, rabbet_onnx_unary(node, "ISINF", most), zero,
                             most);
   rabbet_tensor_t* y = rabbet_onnx_binary(node, "SUB", x, most);
   y = rabbet_onnx_unary(node, "EXP", y);
-  y = rabbet_onnx_reduce_with(node, "SUM", r, y);
+  y = onnx_reduce_with(node, "SUM", r, y);
   y = rabbet_onnx_unary(node, "LOG", y);
   y = rabbet_onnx_binary(node, "SUM", y, most);
   if (squeezes)

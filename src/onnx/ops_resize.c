@@ -7,16 +7,16 @@
 #include "ops/resize.h"
 
 // An input that is neither omitted nor empty.
-static rabbet_tensor_t* rabbet_onnx_resize_input(rabbet_onnx_node_t* node,
-                                                 size_t index) {
+static rabbet_tensor_t* onnx_resize_input(rabbet_onnx_node_t* node,
+                                          size_t index) {
   rabbet_tensor_t* x = rabbet_onnx_input(node, index);
   if (!x) return NULL;
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   return dims.rank == 1 && dims.d[0] == 0 ? NULL : x;
 }
 
-static void rabbet_onnx_resize_axes(rabbet_onnx_node_t* node,
-                                    rabbet_onnx_resize_t* r) {
+static void onnx_resize_axes(rabbet_onnx_node_t* node,
+                             rabbet_onnx_resize_t* r) {
   rabbet_onnx_ints_t axes = rabbet_onnx_attr_ints(node, "axes");
   (void)rabbet_onnx_axes_mask(node, axes, r->rank);  // none twice
   r->count = axes.present ? (int)axes.count : r->rank;
@@ -31,10 +31,9 @@ static void rabbet_onnx_resize_axes(rabbet_onnx_node_t* node,
 }
 
 // `count` constant numbers; NULL, failing, if they are not.
-static const void* rabbet_onnx_resize_numbers(rabbet_onnx_node_t* node,
-                                              const char* operand,
-                                              rabbet_tensor_t* x, int count,
-                                              rabbet_dtype_t* out_dtype) {
+static const void* onnx_resize_numbers(rabbet_onnx_node_t* node,
+                                       const char* operand, rabbet_tensor_t* x,
+                                       int count, rabbet_dtype_t* out_dtype) {
   rabbet_onnx_constant_t constant;
   if (!rabbet_onnx_ok(node)) return NULL;
   bool known = rabbet_onnx_is_constant(node, x, &constant);
@@ -51,9 +50,9 @@ static const void* rabbet_onnx_resize_numbers(rabbet_onnx_node_t* node,
 }
 
 // Extents of the axes that are resized, as FLOAT.
-static rabbet_tensor_t* rabbet_onnx_resize_extents(
-    rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-    const rabbet_onnx_resize_t* r) {
+static rabbet_tensor_t* onnx_resize_extents(rabbet_onnx_node_t* node,
+                                            rabbet_tensor_t* x,
+                                            const rabbet_onnx_resize_t* r) {
   rabbet_onnx_index_t extents[RABBET_MAX_RANK];
   for (int i = 0; i < r->count; ++i)
     extents[i] = rabbet_onnx_extent(node, x, r->axes[i]);
@@ -65,14 +64,14 @@ static rabbet_tensor_t* rabbet_onnx_resize_extents(
 // Scales that are not known now, a FLOAT vector of an element for each axis
 // that is resized: sizes are floor(extent * scale), or, where half is set, the
 // nearest integers.
-static void rabbet_onnx_resize_by(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                                  rabbet_tensor_t* scales, bool half,
-                                  rabbet_onnx_resize_t* r) {
+static void onnx_resize_by(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                           rabbet_tensor_t* scales, bool half,
+                           rabbet_onnx_resize_t* r) {
   rabbet_tensor_t* units = rabbet_onnx_with_number(
       node, "PROD", scales, 1 / RABBET_RESIZE_SCALE_UNIT);
   units = rabbet_onnx_cast(node, units, RABBET_DTYPE_INT64);
-  rabbet_tensor_t* sizes = rabbet_onnx_binary(
-      node, "PROD", rabbet_onnx_resize_extents(node, x, r), scales);
+  rabbet_tensor_t* sizes =
+      rabbet_onnx_binary(node, "PROD", onnx_resize_extents(node, x, r), scales);
   if (half) sizes = rabbet_onnx_with_number(node, "SUM", sizes, 0.5);
   sizes = rabbet_onnx_unary(node, "FLOOR", sizes);
   sizes = rabbet_onnx_cast(node, sizes, RABBET_DTYPE_INT64);
@@ -87,29 +86,28 @@ static void rabbet_onnx_resize_by(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   r->has_units = r->has_sizes = true;
 }
 
-static void rabbet_onnx_resize_scales(rabbet_onnx_node_t* node,
-                                      rabbet_tensor_t* x,
-                                      rabbet_tensor_t* scales,
-                                      rabbet_onnx_resize_t* r) {
+static void onnx_resize_scales(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                               rabbet_tensor_t* scales,
+                               rabbet_onnx_resize_t* r) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   rabbet_onnx_constant_t constant;
   rabbet_dims_t dims = rabbet_onnx_dims(node, scales);
   if (rabbet_onnx_ok(node) &&
       !rabbet_onnx_is_constant(node, scales, &constant) && dims.rank == 1 &&
       dims.d[0] == r->count) {
-    rabbet_onnx_resize_by(node, x, scales, false, r);
+    onnx_resize_by(node, x, scales, false, r);
     return;
   }
   const void* data =
-      rabbet_onnx_resize_numbers(node, "scales", scales, r->count, &dtype);
+      onnx_resize_numbers(node, "scales", scales, r->count, &dtype);
   for (int i = 0; data && i < r->count; ++i)
     r->scales[r->axes[i]] = rabbet_load_double(dtype, data, i);
   r->has_scales = true;
 }
 
 // Upsample's before opset 7: of an image's height and width.
-static void rabbet_onnx_resize_image(rabbet_onnx_node_t* node,
-                                     rabbet_onnx_resize_t* r) {
+static void onnx_resize_image(rabbet_onnx_node_t* node,
+                              rabbet_onnx_resize_t* r) {
   static const char* const names[] = {"height_scale", "width_scale"};
   if (rabbet_onnx_ok(node) && r->count != 4)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -126,8 +124,8 @@ static void rabbet_onnx_resize_image(rabbet_onnx_node_t* node,
 }
 
 // Upsample's before opset 9.
-static void rabbet_onnx_resize_attribute(rabbet_onnx_node_t* node,
-                                         rabbet_onnx_resize_t* r) {
+static void onnx_resize_attribute(rabbet_onnx_node_t* node,
+                                  rabbet_onnx_resize_t* r) {
   const Onnx__AttributeProto* scales = rabbet_onnx_attr(node, "scales");
   if (!scales || scales->n_floats != (size_t)r->count) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -139,12 +137,11 @@ static void rabbet_onnx_resize_attribute(rabbet_onnx_node_t* node,
   r->has_scales = true;
 }
 
-static void rabbet_onnx_resize_part(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* part,
-                                    rabbet_onnx_resize_t* r) {
+static void onnx_resize_part(rabbet_onnx_node_t* node, rabbet_tensor_t* part,
+                             rabbet_onnx_resize_t* r) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   const void* data =
-      rabbet_onnx_resize_numbers(node, "roi", part, 2 * r->count, &dtype);
+      onnx_resize_numbers(node, "roi", part, 2 * r->count, &dtype);
   for (int i = 0; data && i < r->count; ++i) {
     r->part[r->axes[i]] = rabbet_load_double(dtype, data, i);
     r->part[r->axes[i] + r->rank] =
@@ -153,9 +150,8 @@ static void rabbet_onnx_resize_part(rabbet_onnx_node_t* node,
   r->has_part = true;
 }
 
-static void rabbet_onnx_resize_sizes(rabbet_onnx_node_t* node,
-                                     rabbet_tensor_t* x, rabbet_tensor_t* sizes,
-                                     rabbet_onnx_resize_t* r) {
+static void onnx_resize_sizes(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                              rabbet_tensor_t* sizes, rabbet_onnx_resize_t* r) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, sizes);
   if (!rabbet_onnx_ok(node)) return;
   if (dims.rank != 1 || dims.d[0] != r->count) {
@@ -173,28 +169,25 @@ static void rabbet_onnx_resize_sizes(rabbet_onnx_node_t* node,
 }
 
 // The same where extents are not known now.
-static void rabbet_onnx_resize_by_policy(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* x, bool larger,
-                                         rabbet_onnx_resize_t* r) {
+static void onnx_resize_by_policy(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  bool larger, rabbet_onnx_resize_t* r) {
   rabbet_onnx_index_t wanted[RABBET_MAX_RANK];
   for (int i = 0; i < r->count; ++i)
     wanted[i] = r->sizes[r->axes[i]];
   rabbet_tensor_t* ratios = rabbet_onnx_cast(
       node, rabbet_onnx_index_vector(node, wanted, (size_t)r->count),
       RABBET_DTYPE_FLOAT);
-  ratios = rabbet_onnx_binary(node, "DIV", ratios,
-                              rabbet_onnx_resize_extents(node, x, r));
+  ratios =
+      rabbet_onnx_binary(node, "DIV", ratios, onnx_resize_extents(node, x, r));
   rabbet_tensor_t* one =
       rabbet_onnx_reduce(node, larger ? "MAX" : "MIN", ratios, 1, true);
   const rabbet_onnx_index_t count = rabbet_onnx_index(r->count);
-  rabbet_onnx_resize_by(node, x, rabbet_onnx_spread(node, one, &count, 1), true,
-                        r);
+  onnx_resize_by(node, x, rabbet_onnx_spread(node, one, &count, 1), true, r);
 }
 
 // Sizes that keep the aspect ratio: one scale for all axes that are named.
-static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
-                                      rabbet_tensor_t* x,
-                                      rabbet_onnx_resize_t* r) {
+static void onnx_resize_policy(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                               rabbet_onnx_resize_t* r) {
   const char* policy =
       rabbet_onnx_attr_string(node, "keep_aspect_ratio_policy", "stretch");
   rabbet_dims_t in = rabbet_onnx_dims(node, x);
@@ -213,7 +206,7 @@ static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
   for (int i = 0; i < r->count; ++i) {
     int axis = r->axes[i];
     if (!rabbet_onnx_is_static(r->sizes[axis]) || in.d[axis] <= 0) {
-      rabbet_onnx_resize_by_policy(node, x, larger, r);
+      onnx_resize_by_policy(node, x, larger, r);
       return;
     }
     float ratio = (float)r->sizes[axis].value / (float)in.d[axis];
@@ -230,15 +223,14 @@ static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
 
 // ---- Attributes ------------------------------------------------------------
 
-typedef struct rabbet_onnx_word_t {
+typedef struct onnx_word_t {
   const char *onnx, *ours;
-} rabbet_onnx_word_t;
+} onnx_word_t;
 
 // Ours for the value of an attribute, which a list that ends with {NULL} has.
-static const char* rabbet_onnx_resize_word(rabbet_onnx_node_t* node,
-                                           const char* attr,
-                                           const char* fallback,
-                                           const rabbet_onnx_word_t* words) {
+static const char* onnx_resize_word(rabbet_onnx_node_t* node, const char* attr,
+                                    const char* fallback,
+                                    const onnx_word_t* words) {
   const char* given = rabbet_onnx_attr_string(node, attr, fallback);
   for (; words->onnx; ++words)
     if (!strcmp(words->onnx, given)) return words->ours;
@@ -248,15 +240,14 @@ static const char* rabbet_onnx_resize_word(rabbet_onnx_node_t* node,
   return NULL;
 }
 
-static void rabbet_onnx_resize_emit(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* x,
-                                    const rabbet_onnx_resize_t* r) {
-  static const rabbet_onnx_word_t modes[] = {{"nearest", "NEAREST"},
-                                             {"linear", "LINEAR"},
-                                             {"bilinear", "LINEAR"},
-                                             {"cubic", "CUBIC"},
-                                             {0}};
-  static const rabbet_onnx_word_t coordinates[] = {
+static void onnx_resize_emit(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                             const rabbet_onnx_resize_t* r) {
+  static const onnx_word_t modes[] = {{"nearest", "NEAREST"},
+                                      {"linear", "LINEAR"},
+                                      {"bilinear", "LINEAR"},
+                                      {"cubic", "CUBIC"},
+                                      {0}};
+  static const onnx_word_t coordinates[] = {
       {"half_pixel", "HALF_PIXEL"},
       {"pytorch_half_pixel", "HALF_PIXEL"},
       {"half_pixel_symmetric", "HALF_PIXEL_SYMMETRIC"},
@@ -265,19 +256,17 @@ static void rabbet_onnx_resize_emit(rabbet_onnx_node_t* node,
       {"align_corners", "ALIGN_CORNERS"},
       {"tf_crop_and_resize", "CROP"},
       {0}};
-  static const rabbet_onnx_word_t rounds[] = {
-      {"round_prefer_floor", "HALF_DOWN"},
-      {"round_prefer_ceil", "HALF_UP"},
-      {"floor", "FLOOR"},
-      {"ceil", "CEIL"},
-      {0}};
+  static const onnx_word_t rounds[] = {{"round_prefer_floor", "HALF_DOWN"},
+                                       {"round_prefer_ceil", "HALF_UP"},
+                                       {"floor", "FLOOR"},
+                                       {"ceil", "CEIL"},
+                                       {0}};
   bool modern = node->opset >= 11 && strcmp(node->variant, "upsample") != 0;
   const char* where = "coordinate_transformation_mode";
   const char* fallback = modern ? "half_pixel" : "asymmetric";
-  const char* mode = rabbet_onnx_resize_word(node, "mode", "nearest", modes);
-  const char* coordinate =
-      rabbet_onnx_resize_word(node, where, fallback, coordinates);
-  const char* rounding = rabbet_onnx_resize_word(
+  const char* mode = onnx_resize_word(node, "mode", "nearest", modes);
+  const char* coordinate = onnx_resize_word(node, where, fallback, coordinates);
+  const char* rounding = onnx_resize_word(
       node, "nearest_mode", modern ? "round_prefer_floor" : "floor", rounds);
   bool upper = !strcmp(rabbet_onnx_attr_string(node, where, fallback),
                        "pytorch_half_pixel");
@@ -318,54 +307,54 @@ static void rabbet_onnx_resize_emit(rabbet_onnx_node_t* node,
                                        attrs, sizeof(attrs) / sizeof(attrs[0]));
 }
 
-static void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
+static void onnx_import_resize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_resize_t r = {.rank = rabbet_onnx_rank(node, x)};
   bool modern = node->opset >= 11 && strcmp(node->variant, "upsample") != 0;
   bool smooth = rabbet_onnx_attr_int(node, "antialias", 0) != 0;
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_onnx_resize_axes(node, &r);
-  rabbet_tensor_t* scales = rabbet_onnx_resize_input(node, modern ? 2 : 1);
-  rabbet_tensor_t* sizes = modern ? rabbet_onnx_resize_input(node, 3) : NULL;
-  rabbet_tensor_t* part = modern ? rabbet_onnx_resize_input(node, 1) : NULL;
+  onnx_resize_axes(node, &r);
+  rabbet_tensor_t* scales = onnx_resize_input(node, modern ? 2 : 1);
+  rabbet_tensor_t* sizes = modern ? onnx_resize_input(node, 3) : NULL;
+  rabbet_tensor_t* part = modern ? onnx_resize_input(node, 1) : NULL;
   bool crops = !strcmp(
       rabbet_onnx_attr_string(node, "coordinate_transformation_mode", ""),
       "tf_crop_and_resize");
   if (node->opset < 7)
-    rabbet_onnx_resize_image(node, &r);
+    onnx_resize_image(node, &r);
   else if (node->opset < 9)
-    rabbet_onnx_resize_attribute(node, &r);
+    onnx_resize_attribute(node, &r);
   else if (sizes)
-    rabbet_onnx_resize_sizes(node, x, sizes, &r);
+    onnx_resize_sizes(node, x, sizes, &r);
   else if (scales && smooth)
-    rabbet_onnx_resize_by(node, x, scales, false, &r);
+    onnx_resize_by(node, x, scales, false, &r);
   else if (scales)
-    rabbet_onnx_resize_scales(node, x, scales, &r);
+    onnx_resize_scales(node, x, scales, &r);
   else
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "neither scales nor sizes are given");
-  if (part && crops) rabbet_onnx_resize_part(node, part, &r);
-  rabbet_onnx_resize_policy(node, x, &r);
+  if (part && crops) onnx_resize_part(node, part, &r);
+  onnx_resize_policy(node, x, &r);
   if (smooth)
     node->outputs[0] = rabbet_onnx_resize_smooth(node, x, &r);
   else
-    rabbet_onnx_resize_emit(node, x, &r);
+    onnx_resize_emit(node, x, &r);
 }
 
 // ---- GridSample ------------------------------------------------------------
 
-static void rabbet_onnx_import_grid_sample(rabbet_onnx_node_t* node) {
-  static const rabbet_onnx_word_t modes[] = {
+static void onnx_import_grid_sample(rabbet_onnx_node_t* node) {
+  static const onnx_word_t modes[] = {
       {"bilinear", "LINEAR"}, {"linear", "LINEAR"}, {"nearest", "NEAREST"},
       {"bicubic", "CUBIC"},   {"cubic", "CUBIC"},   {0}};
-  static const rabbet_onnx_word_t outside[] = {
+  static const onnx_word_t outside[] = {
       {"zeros", "FILL"}, {"border", "CLAMP"}, {"reflection", "REFLECT"}, {0}};
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
-  const char* mode = rabbet_onnx_resize_word(
+  const char* mode = onnx_resize_word(
       node, "mode", node->opset < 20 ? "bilinear" : "linear", modes);
   const char* padding =
-      rabbet_onnx_resize_word(node, "padding_mode", "zeros", outside);
+      onnx_resize_word(node, "padding_mode", "zeros", outside);
   if (!rabbet_onnx_ok(node)) return;
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("interpolation_mode",

@@ -5,7 +5,7 @@
 #include "onnx/dynamic_axes.h"
 #include "onnx/operators.h"
 
-static void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
+static void onnx_import_scatter(rabbet_onnx_node_t* node) {
   static const char* const reductions[][2] = {{"none", "NONE"},
                                               {"add", "ADD"},
                                               {"mul", "MUL"},
@@ -34,7 +34,7 @@ static void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_layer(node, "scatter", inputs, 3, attrs, 3);
 }
 
-static void rabbet_onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
+static void onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* indices = rabbet_onnx_input(node, 2);
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1), indices};
@@ -54,8 +54,8 @@ static void rabbet_onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
                                        indices ? 3 : 2, attrs, 2);
 }
 
-static rabbet_tensor_t* rabbet_onnx_cumulate(rabbet_onnx_node_t* node,
-                                             rabbet_tensor_t* x, int64_t axis) {
+static rabbet_tensor_t* onnx_cumulate(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, int64_t axis) {
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("axis", axis),
       RABBET_ONNX_BOOL("exclusive", rabbet_onnx_attr_int(node, "exclusive", 0)),
@@ -63,7 +63,7 @@ static rabbet_tensor_t* rabbet_onnx_cumulate(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "cumulative", &x, 1, attrs, 3);
 }
 
-static rabbet_tensor_t* rabbet_onnx_cumulate_dynamic(
+static rabbet_tensor_t* onnx_cumulate_dynamic(
     rabbet_onnx_node_t* node, rabbet_tensor_t* x,
     const rabbet_onnx_dynamic_axes_t* dynamic_axes) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
@@ -71,18 +71,17 @@ static rabbet_tensor_t* rabbet_onnx_cumulate_dynamic(
   for (int i = 0; i < rank; ++i)
     dims[i] = rabbet_onnx_extent(node, x, i);
   rabbet_tensor_t* y = rabbet_onnx_dynamic_middle(node, x, dynamic_axes->at[0]);
-  y = rabbet_onnx_cumulate(node, y, 1);
+  y = onnx_cumulate(node, y, 1);
   return rabbet_onnx_reshape(node, y, dims, rank);
 }
 
-static void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
+static void onnx_import_cumulative(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
   rabbet_onnx_dynamic_axes_t dynamic_axes;
   if (rabbet_onnx_read_dynamic_axes(
           node, inputs[1], rabbet_onnx_rank(node, inputs[0]), &dynamic_axes)) {
-    node->outputs[0] =
-        rabbet_onnx_cumulate_dynamic(node, inputs[0], &dynamic_axes);
+    node->outputs[0] = onnx_cumulate_dynamic(node, inputs[0], &dynamic_axes);
     return;
   }
   rabbet_onnx_ints_t axis =
@@ -93,10 +92,10 @@ static void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
                      "input 'axis' must be one constant number");
     return;
   }
-  node->outputs[0] = rabbet_onnx_cumulate(node, inputs[0], axis.data[0]);
+  node->outputs[0] = onnx_cumulate(node, inputs[0], axis.data[0]);
 }
 
-static void rabbet_onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
+static void onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
   rabbet_attr_t attrs[] = {

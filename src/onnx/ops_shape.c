@@ -7,7 +7,7 @@
 // ---- Reading ---------------------------------------------------------------
 
 // [start, end) of the axes, clamped, as opset 15 allows.
-static void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
+static void onnx_import_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t rank = rabbet_onnx_rank(node, x);
   int64_t start = rabbet_onnx_attr_int(node, "start", 0);
@@ -26,7 +26,7 @@ static void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
   node->outputs[0] = shape;
 }
 
-static void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
+static void onnx_import_size(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   rabbet_onnx_index_t size = rabbet_onnx_index(1);
@@ -41,7 +41,7 @@ static void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
 // ---- Reshape ---------------------------------------------------------------
 
 // 0 copies an extent (unless allowzero), -1 is inferred: as shuffle has it.
-static void rabbet_onnx_import_reshape(rabbet_onnx_node_t* node) {
+static void onnx_import_reshape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool zero_copies = rabbet_onnx_attr_int(node, "allowzero", 0) == 0;
   bool is_attr = node->opset < 5;
@@ -63,7 +63,7 @@ static void rabbet_onnx_import_reshape(rabbet_onnx_node_t* node) {
       node, "shuffle", inputs, constant ? 1 : 2, attrs, constant ? 3 : 1);
 }
 
-static void rabbet_onnx_import_flatten(rabbet_onnx_node_t* node) {
+static void onnx_import_flatten(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   int64_t given = rabbet_onnx_attr_int(node, "axis", 1);
@@ -78,7 +78,7 @@ static void rabbet_onnx_import_flatten(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_reshape(node, x, dims, 2);
 }
 
-static void rabbet_onnx_import_transpose(rabbet_onnx_node_t* node) {
+static void onnx_import_transpose(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_ints_t perm = rabbet_onnx_attr_ints(node, "perm");
@@ -98,8 +98,8 @@ static void rabbet_onnx_import_transpose(rabbet_onnx_node_t* node) {
 
 // The rank of the result is fixed now, so that an extent that is not known yet
 // must not turn out to be 1.
-static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
-                                       rabbet_tensor_t* x, int axis) {
+static void onnx_squeeze_demand(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                int axis) {
   const char* message = NULL;
   rabbet_onnx_index_t extent = rabbet_onnx_extent(node, x, axis);
   rabbet_onnx_fail(
@@ -121,7 +121,7 @@ static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
   rabbet_onnx_layer_outputs(node, "assertion", &other, 1, &attr, 1, NULL, 0);
 }
 
-static void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
+static void onnx_import_squeeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   rabbet_onnx_dynamic_axes_t dynamic_axes;
@@ -134,13 +134,13 @@ static void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   uint32_t mask = rabbet_onnx_axes_mask(node, axes, dims.rank);
   for (int i = 0; i < dims.rank && !axes.present && rabbet_onnx_ok(node); ++i) {
     if (dims.d[i] == 1) mask |= 1u << i;
-    if (dims.d[i] < 0) rabbet_onnx_squeeze_demand(node, x, i);
+    if (dims.d[i] < 0) onnx_squeeze_demand(node, x, i);
   }
   node->outputs[0] = rabbet_onnx_squeeze(node, x, mask);
 }
 
-static bool rabbet_onnx_unsqueezes_dynamic(rabbet_onnx_node_t* node,
-                                           rabbet_tensor_t* x) {
+static bool onnx_unsqueezes_dynamic(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* x) {
   rabbet_tensor_t* axes = rabbet_onnx_input(node, 1);
   rabbet_dims_t length = {0};
   if (axes) length = rabbet_onnx_dims(node, axes);
@@ -154,9 +154,9 @@ static bool rabbet_onnx_unsqueezes_dynamic(rabbet_onnx_node_t* node,
   return true;
 }
 
-static void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
+static void onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  if (rabbet_onnx_unsqueezes_dynamic(node, x)) return;
+  if (onnx_unsqueezes_dynamic(node, x)) return;
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   if (rabbet_onnx_ok(node) && !axes.present) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT, "axes are missing");
@@ -176,9 +176,9 @@ static void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
 
 // The extent that x and the wanted shape broadcast to: the wanted one, unless
 // that is 1. (wanted == 1) * (x - 1) + wanted.
-static rabbet_onnx_index_t rabbet_onnx_broadcast(rabbet_onnx_node_t* node,
-                                                 rabbet_onnx_index_t x,
-                                                 rabbet_onnx_index_t wanted) {
+static rabbet_onnx_index_t onnx_broadcast(rabbet_onnx_node_t* node,
+                                          rabbet_onnx_index_t x,
+                                          rabbet_onnx_index_t wanted) {
   if (rabbet_onnx_is_static(x) && x.value == 1) return wanted;
   if (rabbet_onnx_is_static(wanted)) return wanted.value == 1 ? x : wanted;
   if (rabbet_onnx_is_static(x)) return x;
@@ -190,7 +190,7 @@ static rabbet_onnx_index_t rabbet_onnx_broadcast(rabbet_onnx_node_t* node,
       node, "SUM", rabbet_onnx_index_op(node, "PROD", is_one, less), wanted);
 }
 
-static void rabbet_onnx_import_expand(rabbet_onnx_node_t* node) {
+static void onnx_import_expand(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* shape = rabbet_onnx_required(node, 1);
   int wanted = rabbet_onnx_shape_length(node, shape);
@@ -203,8 +203,8 @@ static void rabbet_onnx_import_expand(rabbet_onnx_node_t* node) {
     dims[i] = rabbet_onnx_extent(node, x, i);
     int position = i - (rank - wanted);
     if (position < 0) continue;
-    dims[i] = rabbet_onnx_broadcast(node, dims[i],
-                                    rabbet_onnx_element(node, shape, position));
+    dims[i] = onnx_broadcast(node, dims[i],
+                             rabbet_onnx_element(node, shape, position));
   }
   if (rabbet_onnx_ok(node)) {
     node->outputs[0] = rabbet_onnx_spread(node, x, dims, rank);
@@ -214,15 +214,15 @@ static void rabbet_onnx_import_expand(rabbet_onnx_node_t* node) {
 // ---- Blocks ----------------------------------------------------------------
 
 // Reshape to six axes, transpose, reshape to four.
-typedef struct rabbet_onnx_blocks_t {
+typedef struct onnx_blocks_t {
   rabbet_onnx_index_t split[6];
   int64_t perm[6];
   rabbet_onnx_index_t joined[4];
-} rabbet_onnx_blocks_t;
+} onnx_blocks_t;
 
-static bool rabbet_onnx_block_input(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* x, int64_t* out_block,
-                                    rabbet_onnx_index_t* out_dims) {
+static bool onnx_block_input(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                             int64_t* out_block,
+                             rabbet_onnx_index_t* out_dims) {
   *out_block = rabbet_onnx_attr_int(node, "blocksize", 0);
   if (rabbet_onnx_ok(node) && (*out_block < 1 || *out_block > 65535 ||
                                rabbet_onnx_rank(node, x) != 4)) {
@@ -237,15 +237,15 @@ static bool rabbet_onnx_block_input(rabbet_onnx_node_t* node,
   return rabbet_onnx_ok(node);
 }
 
-static rabbet_tensor_t* rabbet_onnx_move_blocks(rabbet_onnx_node_t* node,
-                                                rabbet_tensor_t* x,
-                                                rabbet_onnx_blocks_t* blocks) {
+static rabbet_tensor_t* onnx_move_blocks(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x,
+                                         onnx_blocks_t* blocks) {
   rabbet_tensor_t* y = rabbet_onnx_reshape(node, x, blocks->split, 6);
   y = rabbet_onnx_transpose(node, y, blocks->perm);
   return rabbet_onnx_reshape(node, y, blocks->joined, 4);
 }
 
-static bool rabbet_onnx_column_first(rabbet_onnx_node_t* node) {
+static bool onnx_column_first(rabbet_onnx_node_t* node) {
   const char* mode = rabbet_onnx_attr_string(node, "mode", "DCR");
   if (strcmp(mode, "DCR") != 0 && strcmp(mode, "CRD") != 0) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -254,16 +254,16 @@ static bool rabbet_onnx_column_first(rabbet_onnx_node_t* node) {
   return !strcmp(mode, "CRD");
 }
 
-static void rabbet_onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
+static void onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_index_t d[4];
   int64_t size;
-  bool crd = rabbet_onnx_column_first(node);
-  if (!rabbet_onnx_block_input(node, x, &size, d)) return;
+  bool crd = onnx_column_first(node);
+  if (!onnx_block_input(node, x, &size, d)) return;
   rabbet_onnx_index_t b = rabbet_onnx_index(size);
   rabbet_onnx_index_t depth = rabbet_onnx_index_op(
       node, "FLOOR_DIV", d[1], rabbet_onnx_index(size * size));
-  rabbet_onnx_blocks_t blocks = {
+  onnx_blocks_t blocks = {
       .split = {d[0], b, b, depth, d[2], d[3]},
       .perm = {0, 3, 4, 1, 5, 2},
       .joined = {d[0], depth, rabbet_onnx_index_op(node, "PROD", d[2], b),
@@ -274,28 +274,28 @@ static void rabbet_onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
     blocks.split[1] = depth;
     blocks.split[3] = b;
   }
-  node->outputs[0] = rabbet_onnx_move_blocks(node, x, &blocks);
+  node->outputs[0] = onnx_move_blocks(node, x, &blocks);
 }
 
-static void rabbet_onnx_import_space_to_depth(rabbet_onnx_node_t* node) {
+static void onnx_import_space_to_depth(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_index_t d[4];
   int64_t size;
-  bool crd = rabbet_onnx_column_first(node);
-  if (!rabbet_onnx_block_input(node, x, &size, d)) return;
+  bool crd = onnx_column_first(node);
+  if (!onnx_block_input(node, x, &size, d)) return;
   rabbet_onnx_index_t b = rabbet_onnx_index(size);
   rabbet_onnx_index_t height = rabbet_onnx_index_op(node, "FLOOR_DIV", d[2], b);
   rabbet_onnx_index_t width = rabbet_onnx_index_op(node, "FLOOR_DIV", d[3], b);
   rabbet_onnx_index_t depth =
       rabbet_onnx_index_op(node, "PROD", d[1], rabbet_onnx_index(size * size));
-  rabbet_onnx_blocks_t blocks = {.split = {d[0], d[1], height, b, width, b},
-                                 .perm = {0, 3, 5, 1, 2, 4},
-                                 .joined = {d[0], depth, height, width}};
+  onnx_blocks_t blocks = {.split = {d[0], d[1], height, b, width, b},
+                          .perm = {0, 3, 5, 1, 2, 4},
+                          .joined = {d[0], depth, height, width}};
   if (crd) {
     static const int64_t perm[] = {0, 1, 3, 5, 2, 4};
     memcpy(blocks.perm, perm, sizeof(perm));
   }
-  node->outputs[0] = rabbet_onnx_move_blocks(node, x, &blocks);
+  node->outputs[0] = onnx_move_blocks(node, x, &blocks);
 }
 
 RABBET_ONNX_OPERATORS(shape) = {

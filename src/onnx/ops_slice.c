@@ -8,17 +8,17 @@
 // ---- Slice -----------------------------------------------------------------
 
 // Beyond any extent: "to the end".
-static const int64_t rabbet_onnx_slice_to_end = INT32_MAX;
+static const int64_t onnx_slice_to_end = INT32_MAX;
 
 // Counts from the end where negative, then clamps to [low, high].
-static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
-                                                   rabbet_onnx_index_t at,
-                                                   rabbet_onnx_index_t extent,
-                                                   rabbet_onnx_index_t low,
-                                                   rabbet_onnx_index_t high) {
+static rabbet_onnx_index_t onnx_bound_index(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_index_t at,
+                                            rabbet_onnx_index_t extent,
+                                            rabbet_onnx_index_t low,
+                                            rabbet_onnx_index_t high) {
   if (rabbet_onnx_is_static(at)) {
-    if (at.value >= rabbet_onnx_slice_to_end) return high;
-    if (at.value <= -rabbet_onnx_slice_to_end) return low;
+    if (at.value >= onnx_slice_to_end) return high;
+    if (at.value <= -onnx_slice_to_end) return low;
     if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, high);
     at = rabbet_onnx_index_op(node, "SUM", extent, at);
     return rabbet_onnx_index_op(node, "MAX", at, low);
@@ -34,17 +34,16 @@ static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
 // One axis: start, size and stride from ONNX's start, end and step. Backwards,
 // bounds lie one lower: the first element is the last one, and the end is in
 // front of element 0.
-static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
-                                   rabbet_onnx_slice_t* slice, int axis,
-                                   rabbet_onnx_index_t start,
-                                   rabbet_onnx_index_t end,
-                                   rabbet_onnx_index_t step) {
+static void onnx_slice_axis(rabbet_onnx_node_t* node,
+                            rabbet_onnx_slice_t* slice, int axis,
+                            rabbet_onnx_index_t start, rabbet_onnx_index_t end,
+                            rabbet_onnx_index_t step) {
   rabbet_onnx_index_t extent = slice->size[axis], zero = rabbet_onnx_index(0);
   rabbet_onnx_index_t back = rabbet_onnx_index_op(node, "LESS", step, zero);
   rabbet_onnx_index_t high = rabbet_onnx_index_op(node, "SUB", extent, back);
   rabbet_onnx_index_t low = rabbet_onnx_index_op(node, "SUB", zero, back);
-  start = rabbet_onnx_bound_index(node, start, extent, zero, high);
-  end = rabbet_onnx_bound_index(node, end, extent, low, high);
+  start = onnx_bound_index(node, start, extent, zero, high);
+  end = onnx_bound_index(node, end, extent, low, high);
   rabbet_onnx_index_t size = rabbet_onnx_ceil_div(
       node, rabbet_onnx_index_op(node, "SUB", end, start), step);
   // Of no elements the first is not one, either.
@@ -55,24 +54,24 @@ static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
   slice->stride[axis] = step;
 }
 
-typedef struct rabbet_onnx_slicing_t {
+typedef struct onnx_slicing_t {
   rabbet_onnx_ints_t starts, ends;     // attributes
   rabbet_tensor_t *start_at, *end_at;  // or inputs
   rabbet_tensor_t* step_at;            // NULL: 1
   rabbet_onnx_ints_t axes;
   rabbet_onnx_dynamic_axes_t dynamic_axes;  // or these
   int64_t count;
-} rabbet_onnx_slicing_t;
+} onnx_slicing_t;
 
 // Whether an input is a vector of `count` elements.
-static bool rabbet_onnx_has_length(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                                   int64_t count) {
+static bool onnx_has_length(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                            int64_t count) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   return dims.rank == 1 && dims.d[0] == count;
 }
 
-static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
-  rabbet_onnx_slicing_t s = {0};
+static onnx_slicing_t onnx_slicing(rabbet_onnx_node_t* node) {
+  onnx_slicing_t s = {0};
   bool fits = true;
   if (node->opset < 10) {
     s.starts = rabbet_onnx_attr_ints(node, "starts");
@@ -90,8 +89,8 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
     s.step_at = rabbet_onnx_input(node, 4);
     rabbet_dims_t dims = rabbet_onnx_dims(node, s.start_at);
     s.count = dims.rank == 1 ? dims.d[0] : -1;
-    fits = rabbet_onnx_has_length(node, s.end_at, s.count) &&
-           (!s.step_at || rabbet_onnx_has_length(node, s.step_at, s.count));
+    fits = onnx_has_length(node, s.end_at, s.count) &&
+           (!s.step_at || onnx_has_length(node, s.step_at, s.count));
   }
   fits = fits && s.count >= 0 && s.count <= RABBET_MAX_RANK &&
          (!s.axes.present || s.axes.count == (size_t)s.count) &&
@@ -103,44 +102,44 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
   return s;
 }
 
-static rabbet_onnx_index_t rabbet_onnx_slice_step(
-    rabbet_onnx_node_t* node, const rabbet_onnx_slicing_t* s, int i) {
+static rabbet_onnx_index_t onnx_slice_step(rabbet_onnx_node_t* node,
+                                           const onnx_slicing_t* s, int i) {
   if (!s->step_at) return rabbet_onnx_index(1);
   rabbet_onnx_index_t step = rabbet_onnx_element(node, s->step_at, i);
   if (!rabbet_onnx_is_static(step)) return step;
   if (step.value == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "element %d of input 4 ('steps') is 0", i);
-  int64_t most = rabbet_onnx_slice_to_end;
+  int64_t most = onnx_slice_to_end;
   return rabbet_onnx_index(step.value < -most  ? -most
                            : step.value > most ? most
                                                : step.value);
 }
 
 // Every axis with its own start, end and step.
-static void rabbet_onnx_slice_dynamic(rabbet_onnx_node_t* node,
-                                      const rabbet_onnx_slicing_t* s,
-                                      rabbet_onnx_slice_t* slice, int rank) {
+static void onnx_slice_dynamic(rabbet_onnx_node_t* node,
+                               const onnx_slicing_t* s,
+                               rabbet_onnx_slice_t* slice, int rank) {
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t start =
         rabbet_onnx_dynamic_value(node, &s->dynamic_axes, s->start_at, 0, i, 0);
     rabbet_onnx_index_t end = rabbet_onnx_dynamic_value(
-        node, &s->dynamic_axes, s->end_at, 0, i, rabbet_onnx_slice_to_end);
+        node, &s->dynamic_axes, s->end_at, 0, i, onnx_slice_to_end);
     rabbet_onnx_index_t step =
         s->step_at ? rabbet_onnx_dynamic_value(node, &s->dynamic_axes,
                                                s->step_at, 0, i, 1)
                    : rabbet_onnx_index(1);
-    rabbet_onnx_slice_axis(node, slice, i, start, end, step);
+    onnx_slice_axis(node, slice, i, start, end, step);
   }
 }
 
-static void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
+static void onnx_import_slice(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_onnx_slicing_t s = rabbet_onnx_slicing(node);
+  onnx_slicing_t s = onnx_slicing(node);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   int rank = rabbet_onnx_rank(node, x);
   uint32_t seen = 0;
-  if (s.dynamic_axes.count) rabbet_onnx_slice_dynamic(node, &s, &slice, rank);
+  if (s.dynamic_axes.count) onnx_slice_dynamic(node, &s, &slice, rank);
   for (int i = 0; i < s.count && !s.dynamic_axes.count && rabbet_onnx_ok(node);
        ++i) {
     int axis =
@@ -155,8 +154,8 @@ static void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
                                     : rabbet_onnx_index(s.starts.data[i]);
     rabbet_onnx_index_t end = s.end_at ? rabbet_onnx_element(node, s.end_at, i)
                                        : rabbet_onnx_index(s.ends.data[i]);
-    rabbet_onnx_index_t step = rabbet_onnx_slice_step(node, &s, i);
-    rabbet_onnx_slice_axis(node, &slice, axis, start, end, step);
+    rabbet_onnx_index_t step = onnx_slice_step(node, &s, i);
+    onnx_slice_axis(node, &slice, axis, start, end, step);
   }
   node->outputs[0] = rabbet_onnx_slice(node, x, &slice);
 }
@@ -164,9 +163,9 @@ static void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
 // ---- Split, Concat, Tile ---------------------------------------------------
 
 // The extent of part i when `parts` divide an axis: equal but for the last.
-static rabbet_onnx_index_t rabbet_onnx_equal_part(rabbet_onnx_node_t* node,
-                                                  rabbet_onnx_index_t extent,
-                                                  size_t parts) {
+static rabbet_onnx_index_t onnx_equal_part(rabbet_onnx_node_t* node,
+                                           rabbet_onnx_index_t extent,
+                                           size_t parts) {
   rabbet_onnx_index_t n = rabbet_onnx_index((int64_t)parts);
   rabbet_onnx_index_t up = rabbet_onnx_index_op(
       node, "SUM", extent, rabbet_onnx_index((int64_t)parts - 1));
@@ -175,14 +174,14 @@ static rabbet_onnx_index_t rabbet_onnx_equal_part(rabbet_onnx_node_t* node,
 
 // Extents of the parts of an axis: given as an attribute or an input, else
 // equal.
-static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
-                                    rabbet_onnx_index_t extent,
-                                    rabbet_onnx_index_t* sizes) {
+static void onnx_split_sizes(rabbet_onnx_node_t* node,
+                             rabbet_onnx_index_t extent,
+                             rabbet_onnx_index_t* sizes) {
   rabbet_onnx_ints_t attr = rabbet_onnx_attr_ints(node, "split");
   rabbet_tensor_t* given = rabbet_onnx_input(node, 1);
   size_t count = node->output_count;
   if (!rabbet_onnx_ok(node)) return;
-  if (given ? !rabbet_onnx_has_length(node, given, (int64_t)count)
+  if (given ? !onnx_has_length(node, given, (int64_t)count)
             : attr.present && attr.count != count) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "'split' must be a vector of %zu sizes, one for each "
@@ -190,7 +189,7 @@ static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
                      count);
     return;
   }
-  rabbet_onnx_index_t part = rabbet_onnx_equal_part(node, extent, count);
+  rabbet_onnx_index_t part = onnx_equal_part(node, extent, count);
   rabbet_onnx_index_t left = extent;
   for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
     // The rest of the axis bounds a part: the last may be smaller, or empty.
@@ -202,9 +201,9 @@ static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
   }
 }
 
-static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
-                                    const rabbet_onnx_index_t* sizes,
-                                    rabbet_onnx_index_t extent) {
+static void onnx_check_parts(rabbet_onnx_node_t* node,
+                             const rabbet_onnx_index_t* sizes,
+                             rabbet_onnx_index_t extent) {
   int64_t sum = 0;
   bool known = rabbet_onnx_is_static(extent), good = true;
   for (size_t i = 0; i < node->output_count && good; ++i) {
@@ -219,7 +218,7 @@ static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
                    node->output_count);
 }
 
-static void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
+static void onnx_import_split(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, x));
@@ -230,8 +229,8 @@ static void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
   rabbet_onnx_fail(node, rabbet_arena_allocate_array(
                              &node->importer->arena, node->output_count,
                              sizeof(*sizes), (void**)&sizes));
-  rabbet_onnx_split_sizes(node, extent, sizes);
-  if (rabbet_onnx_ok(node)) rabbet_onnx_check_parts(node, sizes, extent);
+  onnx_split_sizes(node, extent, sizes);
+  if (rabbet_onnx_ok(node)) onnx_check_parts(node, sizes, extent);
   rabbet_onnx_index_t at = rabbet_onnx_index(0);
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
     slice.start[axis] = at;
@@ -242,7 +241,7 @@ static void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
   }
 }
 
-static void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
+static void onnx_import_concat(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 1),
                               rabbet_onnx_rank(node, x));
@@ -255,8 +254,8 @@ static void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
 }
 
 // Before opset 6: how often, and along which axis.
-static void rabbet_onnx_tile_axis(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                                  rabbet_onnx_slice_t* slice) {
+static void onnx_tile_axis(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                           rabbet_onnx_slice_t* slice) {
   rabbet_tensor_t* tiles = rabbet_onnx_required(node, 1);
   double axis = 0;
   if (!rabbet_onnx_constant_number(node, rabbet_onnx_required(node, 2), &axis))
@@ -270,14 +269,14 @@ static void rabbet_onnx_tile_axis(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 }
 
 // Reading on past the end wraps around.
-static void rabbet_onnx_import_tile(rabbet_onnx_node_t* node) {
+static void onnx_import_tile(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* repeats = rabbet_onnx_required(node, 1);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   int rank = rabbet_onnx_rank(node, x);
   slice.mode = "WRAP";
   if (node->opset < 6) {
-    rabbet_onnx_tile_axis(node, x, &slice);
+    onnx_tile_axis(node, x, &slice);
     return;
   }
   rabbet_dims_t dims = rabbet_onnx_dims(node, repeats);
@@ -294,7 +293,7 @@ static void rabbet_onnx_import_tile(rabbet_onnx_node_t* node) {
 
 // ---- Pad -------------------------------------------------------------------
 
-static const char* rabbet_onnx_pad_mode(rabbet_onnx_node_t* node) {
+static const char* onnx_pad_mode(rabbet_onnx_node_t* node) {
   static const char* const modes[][2] = {{"constant", "FILL"},
                                          {"reflect", "REFLECT"},
                                          {"edge", "CLAMP"},
@@ -310,8 +309,8 @@ static const char* rabbet_onnx_pad_mode(rabbet_onnx_node_t* node) {
 }
 
 // The number to fill with: of x's type, rank 0; NULL for 0.
-static rabbet_tensor_t* rabbet_onnx_pad_value(rabbet_onnx_node_t* node,
-                                              rabbet_tensor_t* x) {
+static rabbet_tensor_t* onnx_pad_value(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x) {
   rabbet_tensor_t* value = rabbet_onnx_input(node, 2);
   if (value) {
     bool vector = rabbet_onnx_rank(node, value) == 1;
@@ -323,17 +322,16 @@ static rabbet_tensor_t* rabbet_onnx_pad_value(rabbet_onnx_node_t* node,
   return rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 0, number);
 }
 
-static rabbet_onnx_index_t rabbet_onnx_pad_at(rabbet_onnx_node_t* node,
-                                              rabbet_onnx_ints_t known,
-                                              rabbet_tensor_t* pads, int i) {
+static rabbet_onnx_index_t onnx_pad_at(rabbet_onnx_node_t* node,
+                                       rabbet_onnx_ints_t known,
+                                       rabbet_tensor_t* pads, int i) {
   return known.present ? rabbet_onnx_index(known.data[i])
                        : rabbet_onnx_element(node, pads, i);
 }
 
-static void rabbet_onnx_pad_axis(rabbet_onnx_node_t* node,
-                                 rabbet_onnx_slice_t* slice, int axis,
-                                 rabbet_onnx_index_t before,
-                                 rabbet_onnx_index_t after) {
+static void onnx_pad_axis(rabbet_onnx_node_t* node, rabbet_onnx_slice_t* slice,
+                          int axis, rabbet_onnx_index_t before,
+                          rabbet_onnx_index_t after) {
   slice->start[axis] =
       rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index(0), before);
   slice->size[axis] = rabbet_onnx_index_op(
@@ -341,7 +339,7 @@ static void rabbet_onnx_pad_axis(rabbet_onnx_node_t* node,
       after);
 }
 
-static void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
+static void onnx_import_pad(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_ints_t pads =
@@ -366,10 +364,10 @@ static void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
                      "pads must be a vector of %zu numbers", 2 * count);
   }
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
-  slice.mode = rabbet_onnx_pad_mode(node);
-  if (!strcmp(slice.mode, "FILL")) slice.fill = rabbet_onnx_pad_value(node, x);
+  slice.mode = onnx_pad_mode(node);
+  if (!strcmp(slice.mode, "FILL")) slice.fill = onnx_pad_value(node, x);
   for (int i = 0; i < rank && dynamic_axes.count && rabbet_onnx_ok(node); ++i)
-    rabbet_onnx_pad_axis(
+    onnx_pad_axis(
         node, &slice, i,
         rabbet_onnx_dynamic_value(node, &dynamic_axes, given, 0, i, 0),
         rabbet_onnx_dynamic_value(node, &dynamic_axes, given,
@@ -378,9 +376,8 @@ static void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
        ++i) {
     int axis =
         axes.present ? rabbet_onnx_axis(node, axes.data[i], rank) : (int)i;
-    rabbet_onnx_pad_axis(
-        node, &slice, axis, rabbet_onnx_pad_at(node, pads, given, (int)i),
-        rabbet_onnx_pad_at(node, pads, given, (int)(i + count)));
+    onnx_pad_axis(node, &slice, axis, onnx_pad_at(node, pads, given, (int)i),
+                  onnx_pad_at(node, pads, given, (int)(i + count)));
   }
   node->outputs[0] = rank == 0 ? x : rabbet_onnx_slice(node, x, &slice);
 }
@@ -389,7 +386,7 @@ static void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
 
 // Indices below 0 count from the end. Constant ones are settled here, if the
 // extent is known; others by layers.
-static rabbet_tensor_t* rabbet_onnx_wrap_constant(
+static rabbet_tensor_t* onnx_wrap_constant(
     rabbet_onnx_node_t* node, const rabbet_onnx_constant_t* indices,
     int64_t extent) {
   rabbet_dtype_t dtype = indices->weights.dtype;
@@ -408,7 +405,7 @@ static rabbet_tensor_t* rabbet_onnx_wrap_constant(
   return rabbet_onnx_weights(node, dtype, data, &indices->dims);
 }
 
-static bool rabbet_onnx_has_negative(const rabbet_onnx_constant_t* indices) {
+static bool onnx_has_negative(const rabbet_onnx_constant_t* indices) {
   for (int64_t i = 0; i < indices->weights.count; ++i) {
     if (rabbet_load_int64(indices->weights.dtype, indices->weights.data, i) <
         0) {
@@ -419,9 +416,9 @@ static bool rabbet_onnx_has_negative(const rabbet_onnx_constant_t* indices) {
 }
 
 // extents: a number, or (ND) a vector that broadcasts to the indices.
-static rabbet_tensor_t* rabbet_onnx_wrap_computed(rabbet_onnx_node_t* node,
-                                                  rabbet_tensor_t* indices,
-                                                  rabbet_tensor_t* extents) {
+static rabbet_tensor_t* onnx_wrap_computed(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* indices,
+                                           rabbet_tensor_t* extents) {
   extents =
       rabbet_onnx_cast(node, extents, rabbet_onnx_dtype_of(node, indices));
   rabbet_tensor_t* negative = rabbet_onnx_with_number(node, "LESS", indices, 0);
@@ -429,14 +426,14 @@ static rabbet_tensor_t* rabbet_onnx_wrap_computed(rabbet_onnx_node_t* node,
   return rabbet_onnx_select(node, negative, wrapped, indices);
 }
 
-static rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node,
-                                         rabbet_tensor_t* indices,
-                                         rabbet_onnx_index_t extent) {
+static rabbet_tensor_t* onnx_wrap(rabbet_onnx_node_t* node,
+                                  rabbet_tensor_t* indices,
+                                  rabbet_onnx_index_t extent) {
   rabbet_onnx_constant_t constant;
   bool is_constant = rabbet_onnx_is_constant(node, indices, &constant);
-  if (is_constant && !rabbet_onnx_has_negative(&constant)) return indices;
+  if (is_constant && !onnx_has_negative(&constant)) return indices;
   if (is_constant && rabbet_onnx_is_static(extent)) {
-    return rabbet_onnx_wrap_constant(node, &constant, extent.value);
+    return onnx_wrap_constant(node, &constant, extent.value);
   }
   rabbet_onnx_ints_t followed = rabbet_onnx_try_ints(node, indices);
   bool negative = !followed.present;
@@ -448,14 +445,13 @@ static rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node,
   if (rabbet_onnx_rank(node, indices) == 0) {
     number = rabbet_onnx_squeeze(node, number, 1);
   }
-  return rabbet_onnx_wrap_computed(node, indices, number);
+  return onnx_wrap_computed(node, indices, number);
 }
 
-static rabbet_tensor_t* rabbet_onnx_gather(rabbet_onnx_node_t* node,
-                                           rabbet_tensor_t* data,
-                                           rabbet_tensor_t* indices,
-                                           const char* mode, int64_t axis,
-                                           int64_t batch) {
+static rabbet_tensor_t* onnx_gather(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* data,
+                                    rabbet_tensor_t* indices, const char* mode,
+                                    int64_t axis, int64_t batch) {
   rabbet_tensor_t* inputs[] = {data, indices};
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("mode",
@@ -466,22 +462,21 @@ static rabbet_tensor_t* rabbet_onnx_gather(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "gather", inputs, 2, attrs, 3);
 }
 
-static void rabbet_onnx_import_gather(rabbet_onnx_node_t* node) {
+static void onnx_import_gather(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* data = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, data));
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_index_t extent = rabbet_onnx_extent(node, data, axis);
-  indices = rabbet_onnx_wrap(node, indices, extent);
-  node->outputs[0] =
-      rabbet_onnx_gather(node, data, indices, node->variant, axis, 0);
+  indices = onnx_wrap(node, indices, extent);
+  node->outputs[0] = onnx_gather(node, data, indices, node->variant, axis, 0);
 }
 
 // The extents that the last axis of the indices indexes, as a vector.
-static rabbet_tensor_t* rabbet_onnx_nd_extents(rabbet_onnx_node_t* node,
-                                               rabbet_tensor_t* data, int batch,
-                                               int depth) {
+static rabbet_tensor_t* onnx_nd_extents(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* data, int batch,
+                                        int depth) {
   rabbet_onnx_index_t extents[RABBET_MAX_RANK];
   for (int i = 0; i < depth; ++i) {
     extents[i] = rabbet_onnx_extent(node, data, batch + i);
@@ -489,7 +484,7 @@ static rabbet_tensor_t* rabbet_onnx_nd_extents(rabbet_onnx_node_t* node,
   return rabbet_onnx_index_vector(node, extents, (size_t)depth);
 }
 
-static void rabbet_onnx_import_gather_nd(rabbet_onnx_node_t* node) {
+static void onnx_import_gather_nd(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* data = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
   int64_t batch = rabbet_onnx_attr_int(node, "batch_dims", 0);
@@ -506,13 +501,12 @@ static void rabbet_onnx_import_gather_nd(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_constant_t constant;
   bool plain = rabbet_onnx_is_constant(node, indices, &constant) &&
-               !rabbet_onnx_has_negative(&constant);
+               !onnx_has_negative(&constant);
   if (!plain) {
-    indices = rabbet_onnx_wrap_computed(
-        node, indices,
-        rabbet_onnx_nd_extents(node, data, (int)batch, (int)depth));
+    indices = onnx_wrap_computed(
+        node, indices, onnx_nd_extents(node, data, (int)batch, (int)depth));
   }
-  node->outputs[0] = rabbet_onnx_gather(node, data, indices, "ND", 0, batch);
+  node->outputs[0] = onnx_gather(node, data, indices, "ND", 0, batch);
 }
 
 RABBET_ONNX_OPERATORS(slice) = {

@@ -8,9 +8,9 @@
 // ---- Finding it ------------------------------------------------------------
 
 // A string attribute of a node that is not being imported yet, terminated.
-static void rabbet_onnx_plain_string(const Onnx__NodeProto* node,
-                                     const char* name, const char* fallback,
-                                     char* buffer, size_t capacity) {
+static void onnx_plain_string(const Onnx__NodeProto* node, const char* name,
+                              const char* fallback, char* buffer,
+                              size_t capacity) {
   snprintf(buffer, capacity, "%s", fallback);
   for (size_t i = 0; i < node->n_attribute; ++i) {
     const Onnx__AttributeProto* attr = node->attribute[i];
@@ -26,7 +26,7 @@ static void rabbet_onnx_plain_string(const Onnx__NodeProto* node,
   }
 }
 
-static rabbet_status_t rabbet_onnx_find_in(
+static rabbet_status_t onnx_find_in(
     const char* name, const char* version, const char* plugin_namespace,
     const rabbet_plugin_creator_t** out_creator) {
   rabbet_status_t status =
@@ -38,35 +38,34 @@ static rabbet_status_t rabbet_onnx_find_in(
 }
 
 // How a node names its plugin.
-typedef struct rabbet_onnx_plugin_key_t {
+typedef struct onnx_plugin_key_t {
   char version[64], plugin_namespace[256];
-} rabbet_onnx_plugin_key_t;
+} onnx_plugin_key_t;
 
-static void rabbet_onnx_plugin_key(const Onnx__NodeProto* node,
-                                   rabbet_onnx_plugin_key_t* out_key) {
-  rabbet_onnx_plain_string(node, "plugin_version", "1", out_key->version,
-                           sizeof(out_key->version));
-  rabbet_onnx_plain_string(node, "plugin_namespace", "",
-                           out_key->plugin_namespace,
-                           sizeof(out_key->plugin_namespace));
+static void onnx_plugin_key(const Onnx__NodeProto* node,
+                            onnx_plugin_key_t* out_key) {
+  onnx_plain_string(node, "plugin_version", "1", out_key->version,
+                    sizeof(out_key->version));
+  onnx_plain_string(node, "plugin_namespace", "", out_key->plugin_namespace,
+                    sizeof(out_key->plugin_namespace));
 }
 
 rabbet_status_t rabbet_onnx_find_plugin(
     const Onnx__NodeProto* node, const rabbet_plugin_creator_t** out_creator) {
-  rabbet_onnx_plugin_key_t key;
+  onnx_plugin_key_t key;
   *out_creator = NULL;
-  rabbet_onnx_plugin_key(node, &key);
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_find_in(
-      node->op_type, key.version, key.plugin_namespace, out_creator));
+  onnx_plugin_key(node, &key);
+  RABBET_RETURN_IF_ERROR(onnx_find_in(node->op_type, key.version,
+                                      key.plugin_namespace, out_creator));
   const char* domain = rabbet_onnx_domain(node->domain);
   if (*out_creator || !strcmp(domain, key.plugin_namespace)) return rabbet_ok();
-  return rabbet_onnx_find_in(node->op_type, key.version, domain, out_creator);
+  return onnx_find_in(node->op_type, key.version, domain, out_creator);
 }
 
 rabbet_status_t rabbet_onnx_plugin_missing(const Onnx__NodeProto* node) {
-  rabbet_onnx_plugin_key_t key;
+  onnx_plugin_key_t key;
   const rabbet_plugin_creator_t* none = NULL;
-  rabbet_onnx_plugin_key(node, &key);
+  onnx_plugin_key(node, &key);
   const char* plugin_namespace = key.plugin_namespace[0]
                                      ? key.plugin_namespace
                                      : rabbet_onnx_domain(node->domain);
@@ -78,9 +77,9 @@ rabbet_status_t rabbet_onnx_plugin_missing(const Onnx__NodeProto* node) {
 
 // ---- Attributes ------------------------------------------------------------
 
-static void rabbet_onnx_field_mismatch(rabbet_onnx_node_t* node,
-                                       const rabbet_plugin_field_t* field,
-                                       const Onnx__AttributeProto* attr) {
+static void onnx_field_mismatch(rabbet_onnx_node_t* node,
+                                const rabbet_plugin_field_t* field,
+                                const Onnx__AttributeProto* attr) {
   RABBET_ONNX_FAIL(
       node, RABBET_STATUS_INVALID_ARGUMENT,
       "attribute '%s' is %s, which does not convert to the %s that plugin "
@@ -89,8 +88,7 @@ static void rabbet_onnx_field_mismatch(rabbet_onnx_node_t* node,
       rabbet_attr_type_name(field->type), node->proto->op_type);
 }
 
-static void* rabbet_onnx_room(rabbet_onnx_node_t* node, size_t count,
-                              size_t size) {
+static void* onnx_room(rabbet_onnx_node_t* node, size_t count, size_t size) {
   void* room = NULL;
   rabbet_onnx_fail(node, rabbet_arena_allocate_array(&node->importer->arena,
                                                      count, size, &room));
@@ -98,26 +96,26 @@ static void* rabbet_onnx_room(rabbet_onnx_node_t* node, size_t count,
 }
 
 // An attribute as numbers: FLOAT, FLOATS, INT, INTS and TENSOR alike.
-typedef struct rabbet_onnx_numbers_t {
+typedef struct onnx_numbers_t {
   size_t count;
   bool exact;  // integers; `ints` is set, else `floats`
   int64_t* ints;
   double* floats;
   rabbet_dims_t dims;  // scalars: rank 0
   bool is_list;
-} rabbet_onnx_numbers_t;
+} onnx_numbers_t;
 
-static bool rabbet_onnx_numbers_room(rabbet_onnx_node_t* node, size_t count,
-                                     rabbet_onnx_numbers_t* numbers) {
+static bool onnx_numbers_room(rabbet_onnx_node_t* node, size_t count,
+                              onnx_numbers_t* numbers) {
   numbers->count = count;
-  numbers->ints = rabbet_onnx_room(node, count, sizeof(int64_t));
-  numbers->floats = rabbet_onnx_room(node, count, sizeof(double));
+  numbers->ints = onnx_room(node, count, sizeof(int64_t));
+  numbers->floats = onnx_room(node, count, sizeof(double));
   return rabbet_onnx_ok(node);
 }
 
-static void rabbet_onnx_tensor_numbers(rabbet_onnx_node_t* node,
-                                       const Onnx__TensorProto* tensor,
-                                       rabbet_onnx_numbers_t* numbers) {
+static void onnx_tensor_numbers(rabbet_onnx_node_t* node,
+                                const Onnx__TensorProto* tensor,
+                                onnx_numbers_t* numbers) {
   rabbet_onnx_constant_t constant;
   rabbet_onnx_fail(
       node, rabbet_onnx_tensor_read(node->importer->storage,
@@ -128,7 +126,7 @@ static void rabbet_onnx_tensor_numbers(rabbet_onnx_node_t* node,
   numbers->dims = constant.dims;
   numbers->exact = !rabbet_dtype_is_float(dtype);
   size_t count = (size_t)constant.weights.count;
-  if (!rabbet_onnx_numbers_room(node, count, numbers)) return;
+  if (!onnx_numbers_room(node, count, numbers)) return;
   for (size_t i = 0; i < count; ++i) {
     numbers->floats[i] =
         rabbet_load_double(dtype, constant.weights.data, (int64_t)i);
@@ -140,10 +138,10 @@ static void rabbet_onnx_tensor_numbers(rabbet_onnx_node_t* node,
 }
 
 // False for attributes that are no numbers.
-static bool rabbet_onnx_numbers(rabbet_onnx_node_t* node,
-                                const Onnx__AttributeProto* attr,
-                                rabbet_onnx_numbers_t* numbers) {
-  *numbers = (rabbet_onnx_numbers_t){0};
+static bool onnx_numbers(rabbet_onnx_node_t* node,
+                         const Onnx__AttributeProto* attr,
+                         onnx_numbers_t* numbers) {
+  *numbers = (onnx_numbers_t){0};
   const int64_t* ints = &attr->i;
   const float* floats = &attr->f;
   size_t count = 1;
@@ -151,7 +149,7 @@ static bool rabbet_onnx_numbers(rabbet_onnx_node_t* node,
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
       numbers->is_list = true;
       if (!attr->t) return false;
-      rabbet_onnx_tensor_numbers(node, attr->t, numbers);
+      onnx_tensor_numbers(node, attr->t, numbers);
       return rabbet_onnx_ok(node);
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
       ints = attr->ints;
@@ -174,7 +172,7 @@ static bool rabbet_onnx_numbers(rabbet_onnx_node_t* node,
   if (numbers->is_list) {
     numbers->dims = (rabbet_dims_t){.rank = 1, .d = {(int64_t)count}};
   }
-  if (!rabbet_onnx_numbers_room(node, count, numbers)) return false;
+  if (!onnx_numbers_room(node, count, numbers)) return false;
   for (size_t i = 0; i < count; ++i) {
     if (numbers->exact) numbers->ints[i] = ints[i];
     numbers->floats[i] = numbers->exact ? (double)ints[i] : (double)floats[i];
@@ -182,7 +180,7 @@ static bool rabbet_onnx_numbers(rabbet_onnx_node_t* node,
   return true;
 }
 
-static bool rabbet_onnx_is_truth(const rabbet_onnx_numbers_t* numbers) {
+static bool onnx_is_truth(const onnx_numbers_t* numbers) {
   for (size_t i = 0; i < numbers->count; ++i) {
     if (!numbers->exact || (numbers->ints[i] & ~(int64_t)1)) return false;
   }
@@ -190,9 +188,8 @@ static bool rabbet_onnx_is_truth(const rabbet_onnx_numbers_t* numbers) {
 }
 
 // The elements in the type of the plugin's array.
-static bool rabbet_onnx_array(rabbet_onnx_node_t* node,
-                              const rabbet_onnx_numbers_t* numbers,
-                              rabbet_attr_t* out_attr) {
+static bool onnx_array(rabbet_onnx_node_t* node, const onnx_numbers_t* numbers,
+                       rabbet_attr_t* out_attr) {
   bool whole = !rabbet_dtype_is_float(out_attr->dtype);
   if (whole && !numbers->exact) return false;
   size_t bytes = 0;
@@ -201,7 +198,7 @@ static bool rabbet_onnx_array(rabbet_onnx_node_t* node,
                    rabbet_tensor_bytes(out_attr->dtype, RABBET_FORMAT_LINEAR,
                                        &numbers->dims, &bytes));
   if (!rabbet_onnx_ok(node)) return false;
-  void* data = rabbet_onnx_room(node, bytes, 1);
+  void* data = onnx_room(node, bytes, 1);
   if (!data) return false;
   for (size_t i = 0; i < numbers->count; ++i) {
     if (!numbers->exact) {
@@ -220,9 +217,9 @@ static bool rabbet_onnx_array(rabbet_onnx_node_t* node,
 }
 
 // Converts where nothing is lost. False if the types do not go together.
-static bool rabbet_onnx_field_numbers(rabbet_onnx_node_t* node,
-                                      const rabbet_onnx_numbers_t* numbers,
-                                      rabbet_attr_t* out_attr) {
+static bool onnx_field_numbers(rabbet_onnx_node_t* node,
+                               const onnx_numbers_t* numbers,
+                               rabbet_attr_t* out_attr) {
   bool scalar = numbers->count == 1;
   out_attr->count = numbers->count;
   switch (out_attr->type) {
@@ -231,7 +228,7 @@ static bool rabbet_onnx_field_numbers(rabbet_onnx_node_t* node,
       return scalar && numbers->exact;
     case RABBET_ATTR_BOOL:
       out_attr->data = numbers->ints;
-      return scalar && rabbet_onnx_is_truth(numbers);
+      return scalar && onnx_is_truth(numbers);
     case RABBET_ATTR_FLOAT:
       out_attr->data = numbers->floats;
       return scalar;
@@ -240,27 +237,27 @@ static bool rabbet_onnx_field_numbers(rabbet_onnx_node_t* node,
       return numbers->exact;
     case RABBET_ATTR_BOOLS:
       out_attr->data = numbers->ints;
-      return rabbet_onnx_is_truth(numbers);
+      return onnx_is_truth(numbers);
     case RABBET_ATTR_FLOATS:
       out_attr->data = numbers->floats;
       return true;
     case RABBET_ATTR_TENSOR:
-      return rabbet_onnx_array(node, numbers, out_attr);
+      return onnx_array(node, numbers, out_attr);
     default:
       return false;
   }
 }
 
-static bool rabbet_onnx_field_string(rabbet_onnx_node_t* node,
-                                     const Onnx__AttributeProto* attr,
-                                     rabbet_attr_t* out_attr) {
+static bool onnx_field_string(rabbet_onnx_node_t* node,
+                              const Onnx__AttributeProto* attr,
+                              rabbet_attr_t* out_attr) {
   if (out_attr->type == RABBET_ATTR_BYTES) {
     out_attr->data = attr->s.data;
     out_attr->count = attr->s.len;
     return true;
   }
   if (out_attr->type != RABBET_ATTR_STRING) return false;
-  char* text = rabbet_onnx_room(node, attr->s.len + 1, 1);
+  char* text = onnx_room(node, attr->s.len + 1, 1);
   if (!text) return false;
   if (attr->s.len) memcpy(text, attr->s.data, attr->s.len);
   out_attr->data = text;
@@ -268,9 +265,9 @@ static bool rabbet_onnx_field_string(rabbet_onnx_node_t* node,
   return true;
 }
 
-static bool rabbet_onnx_field_strings(rabbet_onnx_node_t* node,
-                                      const Onnx__AttributeProto* attr,
-                                      rabbet_attr_t* out_attr) {
+static bool onnx_field_strings(rabbet_onnx_node_t* node,
+                               const Onnx__AttributeProto* attr,
+                               rabbet_attr_t* out_attr) {
   if (out_attr->type != RABBET_ATTR_STRINGS) return false;
   size_t size = 0;
   for (size_t i = 0; i < attr->n_strings; ++i) {
@@ -280,7 +277,7 @@ static bool rabbet_onnx_field_strings(rabbet_onnx_node_t* node,
     }
     size += attr->strings[i].len + 1;
   }
-  char* text = rabbet_onnx_room(node, size, 1);
+  char* text = onnx_room(node, size, 1);
   if (!text) return false;
   out_attr->data = text;
   out_attr->count = attr->n_strings;
@@ -293,8 +290,7 @@ static bool rabbet_onnx_field_strings(rabbet_onnx_node_t* node,
 }
 
 // The type that holds an attribute as the node has it.
-static rabbet_attr_type_t rabbet_onnx_own_type(
-    const Onnx__AttributeProto* attr) {
+static rabbet_attr_type_t onnx_own_type(const Onnx__AttributeProto* attr) {
   switch (rabbet_onnx_attr_type(attr)) {
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
       return RABBET_ATTR_INT;
@@ -316,9 +312,9 @@ static rabbet_attr_type_t rabbet_onnx_own_type(
 }
 
 // A tensor's elements in the type that the importer holds them in.
-static bool rabbet_onnx_own_tensor(rabbet_onnx_node_t* node,
-                                   const Onnx__AttributeProto* attr,
-                                   rabbet_attr_t* out_attr) {
+static bool onnx_own_tensor(rabbet_onnx_node_t* node,
+                            const Onnx__AttributeProto* attr,
+                            rabbet_attr_t* out_attr) {
   rabbet_onnx_constant_t constant;
   if (!attr->t) return false;
   rabbet_onnx_fail(
@@ -333,38 +329,38 @@ static bool rabbet_onnx_own_tensor(rabbet_onnx_node_t* node,
   return true;
 }
 
-static void rabbet_onnx_field(rabbet_onnx_node_t* node,
-                              const rabbet_plugin_field_t* field,
-                              const Onnx__AttributeProto* attr,
-                              rabbet_attr_t* out_attr) {
+static void onnx_field(rabbet_onnx_node_t* node,
+                       const rabbet_plugin_field_t* field,
+                       const Onnx__AttributeProto* attr,
+                       rabbet_attr_t* out_attr) {
   *out_attr = (rabbet_attr_t){
       .name = field->name, .type = field->type, .dtype = field->dtype};
   Onnx__AttributeProto__AttributeType type = rabbet_onnx_attr_type(attr);
-  rabbet_onnx_numbers_t numbers;
+  onnx_numbers_t numbers;
   bool converted = false;
   bool any = field->type == RABBET_ATTR_ANY;
-  if (any) out_attr->type = rabbet_onnx_own_type(attr);
+  if (any) out_attr->type = onnx_own_type(attr);
   if (any && out_attr->type == RABBET_ATTR_ANY) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "attribute '%s' is %s, which plugin '%s' cannot be given",
                      field->name, rabbet_onnx_attr_type_name(type),
                      node->proto->op_type);
   } else if (any && out_attr->type == RABBET_ATTR_TENSOR) {
-    converted = rabbet_onnx_own_tensor(node, attr, out_attr);
+    converted = onnx_own_tensor(node, attr, out_attr);
   } else if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING) {
-    converted = rabbet_onnx_field_string(node, attr, out_attr);
+    converted = onnx_field_string(node, attr, out_attr);
   } else if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS) {
-    converted = rabbet_onnx_field_strings(node, attr, out_attr);
-  } else if (rabbet_onnx_numbers(node, attr, &numbers)) {
-    converted = rabbet_onnx_field_numbers(node, &numbers, out_attr);
+    converted = onnx_field_strings(node, attr, out_attr);
+  } else if (onnx_numbers(node, attr, &numbers)) {
+    converted = onnx_field_numbers(node, &numbers, out_attr);
   }
   if (!converted && rabbet_onnx_ok(node)) {
-    rabbet_onnx_field_mismatch(node, field, attr);
+    onnx_field_mismatch(node, field, attr);
   }
 }
 
 // Attributes that speak to the importer, not to the plugin.
-static bool rabbet_onnx_is_reserved(const char* name) {
+static bool onnx_is_reserved(const char* name) {
   static const char* const names[] = {"aot", "plugin_namespace",
                                       "plugin_version",
                                       "tensorrt_plugin_shape_input_indices"};
@@ -375,11 +371,11 @@ static bool rabbet_onnx_is_reserved(const char* name) {
 }
 
 // A misspelt attribute would otherwise go unnoticed.
-static void rabbet_onnx_warn_unread(rabbet_onnx_node_t* node,
-                                    const rabbet_plugin_creator_t* creator) {
+static void onnx_warn_unread(rabbet_onnx_node_t* node,
+                             const rabbet_plugin_creator_t* creator) {
   for (size_t i = 0; i < node->attr_count; ++i) {
     const char* name = node->attrs[i]->name ? node->attrs[i]->name : "";
-    bool known = rabbet_onnx_is_reserved(name);
+    bool known = onnx_is_reserved(name);
     for (size_t j = 0; j < creator->field_count; ++j) {
       known |= !strcmp(creator->fields[j].name, name);
     }
@@ -393,7 +389,7 @@ static void rabbet_onnx_warn_unread(rabbet_onnx_node_t* node,
 
 // Bits of the inputs that the node says are shape inputs; negative numbers
 // count from the end.
-static uint64_t rabbet_onnx_shape_inputs(rabbet_onnx_node_t* node) {
+static uint64_t onnx_shape_inputs(rabbet_onnx_node_t* node) {
   const char* name = "tensorrt_plugin_shape_input_indices";
   const Onnx__AttributeProto* attr = rabbet_onnx_attr(node, name);
   uint64_t mask = 0;
@@ -422,25 +418,23 @@ static uint64_t rabbet_onnx_shape_inputs(rabbet_onnx_node_t* node) {
 
 void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
                                const rabbet_plugin_creator_t* creator) {
-  rabbet_attr_t* attrs =
-      rabbet_onnx_room(node, creator->field_count, sizeof(*attrs));
+  rabbet_attr_t* attrs = onnx_room(node, creator->field_count, sizeof(*attrs));
   size_t count = 0;
   for (size_t i = 0; i < creator->field_count && rabbet_onnx_ok(node); ++i) {
     const Onnx__AttributeProto* attr =
         rabbet_onnx_attr(node, creator->fields[i].name);
     // Whether it may be missing is for the plugin's fields to say.
-    if (attr)
-      rabbet_onnx_field(node, &creator->fields[i], attr, &attrs[count++]);
+    if (attr) onnx_field(node, &creator->fields[i], attr, &attrs[count++]);
   }
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_onnx_warn_unread(node, creator);
+  onnx_warn_unread(node, creator);
   rabbet_layer_t* layer = NULL;
   const rabbet_plugin_create_t create = {
       .layer_name = node->name,
       .phase = RABBET_PLUGIN_PHASE_BUILD,
       .attrs = attrs,
       .attr_count = count,
-      .shape_inputs = rabbet_onnx_shape_inputs(node),
+      .shape_inputs = onnx_shape_inputs(node),
   };
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_fail(node, rabbet_network_add_plugin_of(

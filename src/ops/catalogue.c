@@ -6,18 +6,18 @@
 #define RABBET_OP(id, name, ...) extern const rabbet_op_t rabbet_op_##name;
 #include "ops/ops.def"
 
-static const rabbet_op_t* const rabbet_ops[RABBET_OP_COUNT] = {
+static const rabbet_op_t* const catalogue_ops[RABBET_OP_COUNT] = {
 #define RABBET_OP(id, name, ...) [RABBET_OP_##id] = &rabbet_op_##name,
 #include "ops/ops.def"
 };
 
 const rabbet_op_t* rabbet_op_get(rabbet_op_id_t id) {
-  return (unsigned)id < RABBET_OP_COUNT ? rabbet_ops[id] : NULL;
+  return (unsigned)id < RABBET_OP_COUNT ? catalogue_ops[id] : NULL;
 }
 
 const rabbet_op_t* rabbet_op_find(const char* name) {
   for (int i = 0; name && i < RABBET_OP_COUNT; ++i) {
-    if (strcmp(rabbet_ops[i]->name, name) == 0) return rabbet_ops[i];
+    if (strcmp(catalogue_ops[i]->name, name) == 0) return catalogue_ops[i];
   }
   return NULL;
 }

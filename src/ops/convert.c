@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static void rabbet_int_bounds(rabbet_dtype_t dtype, double* low, double* high) {
+static void int_bounds(rabbet_dtype_t dtype, double* low, double* high) {
   switch (dtype) {
     case RABBET_DTYPE_INT8:
       *low = INT8_MIN, *high = INT8_MAX;
@@ -20,9 +20,9 @@ static void rabbet_int_bounds(rabbet_dtype_t dtype, double* low, double* high) {
   }
 }
 
-static int64_t rabbet_truncate(rabbet_dtype_t dtype, double value) {
+static int64_t convert_truncate(rabbet_dtype_t dtype, double value) {
   double low = 0, high = 0;
-  rabbet_int_bounds(dtype, &low, &high);
+  int_bounds(dtype, &low, &high);
   if (isnan(value)) return 0;
   if (value <= low)
     return dtype == RABBET_DTYPE_INT64 ? INT64_MIN : (int64_t)low;
@@ -50,7 +50,7 @@ void rabbet_convert(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,
       double value = rabbet_load_double(from, source, i);
       rabbet_store_int64(
           to, target, i,
-          to == RABBET_DTYPE_BOOL ? value != 0 : rabbet_truncate(to, value));
+          to == RABBET_DTYPE_BOOL ? value != 0 : convert_truncate(to, value));
     } else if (from == RABBET_DTYPE_INT64 && to == RABBET_DTYPE_FLOAT) {
       // Once to FLOAT, not by way of double.
       ((float*)target)[i] = (float)((const int64_t*)source)[i];

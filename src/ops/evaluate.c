@@ -7,36 +7,35 @@
 
 #define RABBET_EVALUATE_ALIGNMENT 64
 
-typedef struct rabbet_evaluate_t {
+typedef struct evaluate_t {
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;
   rabbet_expr_graph_t* graph;
   rabbet_op_infer_t infer;
   size_t max_bytes;  // of an output
   bool too_large;    // one has more
-} rabbet_evaluate_t;
+} evaluate_t;
 
-static const char* rabbet_evaluate_name(const void* list, size_t index) {
+static const char* evaluate_name(const void* list, size_t index) {
   (void)list;
   return rabbet_op_get((rabbet_op_id_t)index)->name;
 }
 
-static rabbet_status_t rabbet_evaluate_find(const char* name,
-                                            const rabbet_op_t** out_op) {
+static rabbet_status_t evaluate_find(const char* name,
+                                     const rabbet_op_t** out_op) {
   *out_op = rabbet_op_find(name);
   if (*out_op && (*out_op)->reference) return rabbet_ok();
   char text[128];
   return RABBET_STATUS(
       RABBET_STATUS_NOT_FOUND,
       "there is no operator '%s' with a reference kernel%s", name,
-      rabbet_suggest_print(name, rabbet_evaluate_name, NULL, RABBET_OP_COUNT,
-                           text, sizeof text));
+      rabbet_suggest_print(name, evaluate_name, NULL, RABBET_OP_COUNT, text,
+                           sizeof text));
 }
 
-static rabbet_status_t rabbet_evaluate_infer(rabbet_evaluate_t* e,
-                                             const rabbet_attr_t* attrs,
-                                             size_t attr_count,
-                                             const rabbet_view_t* inputs) {
+static rabbet_status_t evaluate_infer(evaluate_t* e, const rabbet_attr_t* attrs,
+                                      size_t attr_count,
+                                      const rabbet_view_t* inputs) {
   const rabbet_op_t* op = e->infer.op;
   rabbet_attr_t* complete = NULL;
   rabbet_op_value_t *in = NULL, *out = NULL;
@@ -72,8 +71,7 @@ static rabbet_status_t rabbet_evaluate_infer(rabbet_evaluate_t* e,
   return rabbet_op_infer(&e->infer);
 }
 
-static rabbet_status_t rabbet_evaluate_room(rabbet_evaluate_t* e,
-                                            rabbet_view_t* output) {
+static rabbet_status_t evaluate_room(evaluate_t* e, rabbet_view_t* output) {
   size_t size = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(output->dtype, output->format, &output->dims, &size));
@@ -86,12 +84,11 @@ static rabbet_status_t rabbet_evaluate_room(rabbet_evaluate_t* e,
                                  RABBET_EVALUATE_ALIGNMENT, &output->data);
 }
 
-static bool rabbet_evaluate_is_size(const rabbet_evaluate_t* e, size_t output) {
+static bool evaluate_is_size(const evaluate_t* e, size_t output) {
   return e->infer.op->outputs[output].flags & RABBET_OPERAND_SIZE;
 }
 
-static void rabbet_evaluate_views(const rabbet_evaluate_t* e,
-                                  rabbet_view_t* outputs) {
+static void evaluate_views(const evaluate_t* e, rabbet_view_t* outputs) {
   for (size_t i = 0; i < e->infer.output_count; ++i) {
     outputs[i].dtype = e->infer.outputs[i].dtype;
     outputs[i].format = RABBET_FORMAT_LINEAR;
@@ -99,9 +96,9 @@ static void rabbet_evaluate_views(const rabbet_evaluate_t* e,
   }
 }
 
-static rabbet_status_t rabbet_evaluate_run(const rabbet_evaluate_t* e,
-                                           const rabbet_view_t* inputs,
-                                           const rabbet_view_t* outputs) {
+static rabbet_status_t evaluate_run(const evaluate_t* e,
+                                    const rabbet_view_t* inputs,
+                                    const rabbet_view_t* outputs) {
   const rabbet_op_eval_t eval = {
       .op = e->infer.op,
       .allocator = e->allocator,
@@ -118,8 +115,7 @@ static rabbet_status_t rabbet_evaluate_run(const rabbet_evaluate_t* e,
 // ---- Sizes that a run tells ------------------------------------------------
 
 // Dimensions, once the sizes are there.
-static rabbet_status_t rabbet_evaluate_dims(rabbet_evaluate_t* e,
-                                            rabbet_view_t* outputs) {
+static rabbet_status_t evaluate_dims(evaluate_t* e, rabbet_view_t* outputs) {
   size_t symbols = rabbet_expr_symbol_count(e->graph);
   int64_t *sizes = NULL, *values = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -142,28 +138,26 @@ static rabbet_status_t rabbet_evaluate_dims(rabbet_evaluate_t* e,
 
 // Computes the size outputs first, so that outputs are allocated with their
 // final sizes.
-static rabbet_status_t rabbet_evaluate_sizes(rabbet_evaluate_t* e,
-                                             const rabbet_view_t* inputs,
-                                             rabbet_view_t* outputs) {
+static rabbet_status_t evaluate_sizes(evaluate_t* e,
+                                      const rabbet_view_t* inputs,
+                                      rabbet_view_t* outputs) {
   for (size_t i = 0; i < e->infer.output_count; ++i) {
-    if (rabbet_evaluate_is_size(e, i))
-      RABBET_RETURN_IF_ERROR(rabbet_evaluate_room(e, &outputs[i]));
+    if (evaluate_is_size(e, i))
+      RABBET_RETURN_IF_ERROR(evaluate_room(e, &outputs[i]));
   }
-  RABBET_RETURN_IF_ERROR(rabbet_evaluate_run(e, inputs, outputs));
-  return rabbet_evaluate_dims(e, outputs);
+  RABBET_RETURN_IF_ERROR(evaluate_run(e, inputs, outputs));
+  return evaluate_dims(e, outputs);
 }
 
-static rabbet_status_t rabbet_evaluate_all(rabbet_evaluate_t* e,
-                                           const rabbet_view_t* inputs,
-                                           rabbet_view_t* outputs) {
-  rabbet_evaluate_views(e, outputs);
+static rabbet_status_t evaluate_all(evaluate_t* e, const rabbet_view_t* inputs,
+                                    rabbet_view_t* outputs) {
+  evaluate_views(e, outputs);
   if (rabbet_op_makes_sizes(e->infer.op))
-    RABBET_RETURN_IF_ERROR(rabbet_evaluate_sizes(e, inputs, outputs));
+    RABBET_RETURN_IF_ERROR(evaluate_sizes(e, inputs, outputs));
   for (size_t i = 0; i < e->infer.output_count; ++i) {
-    if (!outputs[i].data)
-      RABBET_RETURN_IF_ERROR(rabbet_evaluate_room(e, &outputs[i]));
+    if (!outputs[i].data) RABBET_RETURN_IF_ERROR(evaluate_room(e, &outputs[i]));
   }
-  return rabbet_evaluate_run(e, inputs, outputs);
+  return evaluate_run(e, inputs, outputs);
 }
 
 rabbet_status_t rabbet_op_evaluate_small(
@@ -172,9 +166,9 @@ rabbet_status_t rabbet_op_evaluate_small(
     rabbet_allocator_t allocator, rabbet_view_t* outputs, bool* out_too_large) {
   const rabbet_op_t* op = NULL;
   if (out_too_large) *out_too_large = false;
-  RABBET_RETURN_IF_ERROR(rabbet_evaluate_find(op_name, &op));
+  RABBET_RETURN_IF_ERROR(evaluate_find(op_name, &op));
   memset(outputs, 0, op->output_count * sizeof(*outputs));
-  rabbet_evaluate_t e = {.allocator = allocator, .max_bytes = max_bytes};
+  evaluate_t e = {.allocator = allocator, .max_bytes = max_bytes};
   rabbet_arena_initialize(allocator, &e.arena);
   rabbet_status_t status = rabbet_expr_graph_create(allocator, &e.graph);
   if (rabbet_is_ok(status)) {
@@ -183,9 +177,9 @@ rabbet_status_t rabbet_op_evaluate_small(
                                   .arena = &e.arena,
                                   .input_count = input_count,
                                   .strongly_typed = true};
-    status = rabbet_evaluate_infer(&e, attrs, attr_count, inputs);
+    status = evaluate_infer(&e, attrs, attr_count, inputs);
   }
-  if (rabbet_is_ok(status)) status = rabbet_evaluate_all(&e, inputs, outputs);
+  if (rabbet_is_ok(status)) status = evaluate_all(&e, inputs, outputs);
   for (size_t i = 0; !rabbet_is_ok(status) && i < op->output_count; ++i) {
     rabbet_free_aligned(allocator, outputs[i].data, RABBET_EVALUATE_ALIGNMENT);
     outputs[i].data = NULL;

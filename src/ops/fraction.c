@@ -8,8 +8,8 @@
 // ---- Constants -------------------------------------------------------------
 
 // The simplest fraction in [low, high], both positive (by continued fractions).
-static void rabbet_fraction_between(double low, double high, int depth,
-                                    int64_t* out_p, int64_t* out_q) {
+static void fraction_between(double low, double high, int depth, int64_t* out_p,
+                             int64_t* out_q) {
   double whole = floor(low);
   *out_q = 1;
   if (whole == low || whole + 1 <= high || depth == 0) {
@@ -17,8 +17,7 @@ static void rabbet_fraction_between(double low, double high, int depth,
     return;
   }
   int64_t p = 0, q = 0;
-  rabbet_fraction_between(1 / (high - whole), 1 / (low - whole), depth - 1, &p,
-                          &q);
+  fraction_between(1 / (high - whole), 1 / (low - whole), depth - 1, &p, &q);
   *out_p = (int64_t)whole * p + q;
   *out_q = p;
 }
@@ -33,16 +32,15 @@ bool rabbet_simplest_fraction(double x, int64_t* out_p, int64_t* out_q) {
     *out_p = (int64_t)rounded;
   } else {
     if (!(rounded > 0x1p-24 && rounded < 0x1p24)) return false;
-    rabbet_fraction_between(rounded * (1 - half), rounded * (1 + half), 48,
-                            out_p, out_q);
+    fraction_between(rounded * (1 - half), rounded * (1 + half), 48, out_p,
+                     out_q);
   }
   if (x < 0) *out_p = -*out_p;
   return true;
 }
 
-static rabbet_status_t rabbet_fraction_of(const rabbet_op_infer_t* infer,
-                                          int64_t p, int64_t q,
-                                          rabbet_fraction_t* out_x) {
+static rabbet_status_t fraction_of(const rabbet_op_infer_t* infer, int64_t p,
+                                   int64_t q, rabbet_fraction_t* out_x) {
   RABBET_RETURN_IF_ERROR(rabbet_expr_constant(infer->graph, p, &out_x->top));
   return rabbet_expr_constant(infer->graph, q, &out_x->bottom);
 }
@@ -75,7 +73,7 @@ rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
     if (!rabbet_simplest_fraction((double)((const float*)value->constant)[i],
                                   &p, &q))
       return rabbet_ok();
-    RABBET_RETURN_IF_ERROR(rabbet_fraction_of(infer, p, q, &x));
+    RABBET_RETURN_IF_ERROR(fraction_of(infer, p, q, &x));
     made.tops[i] = x.top;
     made.bottoms[i] = x.bottom;
   }
@@ -96,10 +94,9 @@ rabbet_status_t rabbet_fraction_at(const rabbet_op_infer_t* infer,
 // ---- Arithmetic ------------------------------------------------------------
 
 // *in_out = *in_out OP b.
-static rabbet_status_t rabbet_fraction_step(const rabbet_op_infer_t* infer,
-                                            rabbet_expr_op_t op,
-                                            rabbet_expr_t b,
-                                            rabbet_expr_t* in_out) {
+static rabbet_status_t fraction_step(const rabbet_op_infer_t* infer,
+                                     rabbet_expr_op_t op, rabbet_expr_t b,
+                                     rabbet_expr_t* in_out) {
   return rabbet_expr_binary(infer->graph, op, *in_out, b, in_out);
 }
 
@@ -114,48 +111,44 @@ rabbet_status_t rabbet_op_truncated(const rabbet_op_infer_t* infer,
   RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, 0, &zero));
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_binary(graph, RABBET_EXPR_SUB, zero, a, &down));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_MAX, zero, &down));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_FLOOR_DIV, b, &down));
+  RABBET_RETURN_IF_ERROR(fraction_step(infer, RABBET_EXPR_MAX, zero, &down));
+  RABBET_RETURN_IF_ERROR(fraction_step(infer, RABBET_EXPR_FLOOR_DIV, b, &down));
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_binary(graph, RABBET_EXPR_MAX, a, zero, out_value));
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_FLOOR_DIV, b, out_value));
-  return rabbet_fraction_step(infer, RABBET_EXPR_SUB, down, out_value);
+      fraction_step(infer, RABBET_EXPR_FLOOR_DIV, b, out_value));
+  return fraction_step(infer, RABBET_EXPR_SUB, down, out_value);
 }
 
 // Both over one bottom.
-static rabbet_status_t rabbet_fraction_align(const rabbet_op_infer_t* infer,
-                                             rabbet_fraction_t* a,
-                                             rabbet_fraction_t* b) {
+static rabbet_status_t fraction_align(const rabbet_op_infer_t* infer,
+                                      rabbet_fraction_t* a,
+                                      rabbet_fraction_t* b) {
   if (a->bottom == b->bottom) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_PROD, b->bottom, &a->top));
+      fraction_step(infer, RABBET_EXPR_PROD, b->bottom, &a->top));
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_PROD, a->bottom, &b->top));
+      fraction_step(infer, RABBET_EXPR_PROD, a->bottom, &b->top));
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_PROD, b->bottom, &a->bottom));
+      fraction_step(infer, RABBET_EXPR_PROD, b->bottom, &a->bottom));
   b->bottom = a->bottom;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_fraction_multiply(const rabbet_op_infer_t* infer,
-                                                rabbet_fraction_t a,
-                                                rabbet_fraction_t b,
-                                                rabbet_fraction_t* out_y) {
+static rabbet_status_t fraction_multiply(const rabbet_op_infer_t* infer,
+                                         rabbet_fraction_t a,
+                                         rabbet_fraction_t b,
+                                         rabbet_fraction_t* out_y) {
   *out_y = a;
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_PROD, b.top, &out_y->top));
-  return rabbet_fraction_step(infer, RABBET_EXPR_PROD, b.bottom,
-                              &out_y->bottom);
+      fraction_step(infer, RABBET_EXPR_PROD, b.top, &out_y->top));
+  return fraction_step(infer, RABBET_EXPR_PROD, b.bottom, &out_y->bottom);
 }
 
 // NONE where the sign of b is not known, or b is 0: FLOAT then has infinities.
-static rabbet_status_t rabbet_fraction_divide(const rabbet_op_infer_t* infer,
-                                              rabbet_fraction_t a,
-                                              rabbet_fraction_t b,
-                                              rabbet_fraction_t* out_y) {
+static rabbet_status_t fraction_divide(const rabbet_op_infer_t* infer,
+                                       rabbet_fraction_t a, rabbet_fraction_t b,
+                                       rabbet_fraction_t* out_y) {
   int64_t by = 1;
   bool known = rabbet_op_is_constant(infer, b.top, &by);
   out_y->top = RABBET_EXPR_NONE;
@@ -168,24 +161,23 @@ static rabbet_status_t rabbet_fraction_divide(const rabbet_op_infer_t* infer,
                                                    b.bottom, -1, &b.bottom));
   }
   const rabbet_fraction_t turned = {.top = b.bottom, .bottom = b.top};
-  return rabbet_fraction_multiply(infer, a, turned, out_y);
+  return fraction_multiply(infer, a, turned, out_y);
 }
 
 // ---- Rounding --------------------------------------------------------------
 
-static rabbet_status_t rabbet_fraction_whole(const rabbet_op_infer_t* infer,
-                                             rabbet_expr_op_t division,
-                                             rabbet_fraction_t x,
-                                             rabbet_fraction_t* out_y) {
+static rabbet_status_t fraction_whole(const rabbet_op_infer_t* infer,
+                                      rabbet_expr_op_t division,
+                                      rabbet_fraction_t x,
+                                      rabbet_fraction_t* out_y) {
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_binary(infer->graph, division, x.top, x.bottom, &out_y->top));
   return rabbet_expr_constant(infer->graph, 1, &out_y->bottom);
 }
 
 // x - 2 * floor(x / 2)
-static rabbet_status_t rabbet_fraction_odd(const rabbet_op_infer_t* infer,
-                                           rabbet_expr_t x,
-                                           rabbet_expr_t* out_odd) {
+static rabbet_status_t fraction_odd(const rabbet_op_infer_t* infer,
+                                    rabbet_expr_t x, rabbet_expr_t* out_odd) {
   rabbet_expr_t even = RABBET_EXPR_NONE;
   RABBET_RETURN_IF_ERROR(
       rabbet_op_with_constant(infer, RABBET_EXPR_FLOOR_DIV, x, 2, &even));
@@ -195,44 +187,43 @@ static rabbet_status_t rabbet_fraction_odd(const rabbet_op_infer_t* infer,
 }
 
 // Half to even: f = floor(x + 1/2), less 1 where x + 1/2 is an odd number.
-static rabbet_status_t rabbet_fraction_round(const rabbet_op_infer_t* infer,
-                                             rabbet_fraction_t x,
-                                             rabbet_fraction_t* out_y) {
+static rabbet_status_t fraction_round(const rabbet_op_infer_t* infer,
+                                      rabbet_fraction_t x,
+                                      rabbet_fraction_t* out_y) {
   rabbet_expr_graph_t* graph = infer->graph;
   rabbet_fraction_t moved = x;  // (2 * top + bottom) / (2 * bottom)
   rabbet_expr_t back = RABBET_EXPR_NONE, tie = RABBET_EXPR_NONE;
   RABBET_RETURN_IF_ERROR(
       rabbet_op_with_constant(infer, RABBET_EXPR_PROD, x.top, 2, &moved.top));
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_SUM, x.bottom, &moved.top));
+      fraction_step(infer, RABBET_EXPR_SUM, x.bottom, &moved.top));
   RABBET_RETURN_IF_ERROR(rabbet_op_with_constant(infer, RABBET_EXPR_PROD,
                                                  x.bottom, 2, &moved.bottom));
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_whole(infer, RABBET_EXPR_FLOOR_DIV, moved, out_y));
+      fraction_whole(infer, RABBET_EXPR_FLOOR_DIV, moved, out_y));
   RABBET_RETURN_IF_ERROR(rabbet_expr_binary(graph, RABBET_EXPR_PROD, out_y->top,
                                             moved.bottom, &back));
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_binary(graph, RABBET_EXPR_EQUAL, back, moved.top, &tie));
-  RABBET_RETURN_IF_ERROR(rabbet_fraction_odd(infer, out_y->top, &back));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_PROD, back, &tie));
-  return rabbet_fraction_step(infer, RABBET_EXPR_SUB, tie, &out_y->top);
+  RABBET_RETURN_IF_ERROR(fraction_odd(infer, out_y->top, &back));
+  RABBET_RETURN_IF_ERROR(fraction_step(infer, RABBET_EXPR_PROD, back, &tie));
+  return fraction_step(infer, RABBET_EXPR_SUB, tie, &out_y->top);
 }
 
 // ---- Operators -------------------------------------------------------------
 
 // (0 < x) - (x < 0)
-static rabbet_status_t rabbet_fraction_sign(const rabbet_op_infer_t* infer,
-                                            rabbet_fraction_t x,
-                                            rabbet_fraction_t* out_y) {
+static rabbet_status_t fraction_sign(const rabbet_op_infer_t* infer,
+                                     rabbet_fraction_t x,
+                                     rabbet_fraction_t* out_y) {
   rabbet_expr_t zero = RABBET_EXPR_NONE, below = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_fraction_of(infer, 0, 1, out_y));
+  RABBET_RETURN_IF_ERROR(fraction_of(infer, 0, 1, out_y));
   zero = out_y->top;
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_binary(infer->graph, RABBET_EXPR_LESS, x.top, zero, &below));
   RABBET_RETURN_IF_ERROR(
-      rabbet_fraction_step(infer, RABBET_EXPR_LESS, x.top, &out_y->top));
-  return rabbet_fraction_step(infer, RABBET_EXPR_SUB, below, &out_y->top);
+      fraction_step(infer, RABBET_EXPR_LESS, x.top, &out_y->top));
+  return fraction_step(infer, RABBET_EXPR_SUB, below, &out_y->top);
 }
 
 rabbet_status_t rabbet_fraction_unary(const rabbet_op_infer_t* infer,
@@ -247,31 +238,30 @@ rabbet_status_t rabbet_fraction_unary(const rabbet_op_infer_t* infer,
     case RABBET_UNARY_ABS:
       RABBET_RETURN_IF_ERROR(rabbet_op_with_constant(infer, RABBET_EXPR_PROD,
                                                      x.top, -1, &other.top));
-      return rabbet_fraction_step(infer, RABBET_EXPR_MAX, other.top,
-                                  &out_y->top);
+      return fraction_step(infer, RABBET_EXPR_MAX, other.top, &out_y->top);
     case RABBET_UNARY_SIGN:
-      return rabbet_fraction_sign(infer, x, out_y);
+      return fraction_sign(infer, x, out_y);
     case RABBET_UNARY_FLOOR:
-      return rabbet_fraction_whole(infer, RABBET_EXPR_FLOOR_DIV, x, out_y);
+      return fraction_whole(infer, RABBET_EXPR_FLOOR_DIV, x, out_y);
     case RABBET_UNARY_CEIL:
-      return rabbet_fraction_whole(infer, RABBET_EXPR_CEIL_DIV, x, out_y);
+      return fraction_whole(infer, RABBET_EXPR_CEIL_DIV, x, out_y);
     case RABBET_UNARY_ROUND:
-      return rabbet_fraction_round(infer, x, out_y);
+      return fraction_round(infer, x, out_y);
     case RABBET_UNARY_RECIP:
-      RABBET_RETURN_IF_ERROR(rabbet_fraction_of(infer, 1, 1, &other));
-      return rabbet_fraction_divide(infer, other, x, out_y);
+      RABBET_RETURN_IF_ERROR(fraction_of(infer, 1, 1, &other));
+      return fraction_divide(infer, other, x, out_y);
     default:
       out_y->top = RABBET_EXPR_NONE;
       return rabbet_ok();
   }
 }
 
-static rabbet_status_t rabbet_fraction_compare(const rabbet_op_infer_t* infer,
-                                               rabbet_expr_op_t op,
-                                               rabbet_fraction_t a,
-                                               rabbet_fraction_t b,
-                                               rabbet_fraction_t* out_y) {
-  RABBET_RETURN_IF_ERROR(rabbet_fraction_align(infer, &a, &b));
+static rabbet_status_t fraction_compare(const rabbet_op_infer_t* infer,
+                                        rabbet_expr_op_t op,
+                                        rabbet_fraction_t a,
+                                        rabbet_fraction_t b,
+                                        rabbet_fraction_t* out_y) {
+  RABBET_RETURN_IF_ERROR(fraction_align(infer, &a, &b));
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_binary(infer->graph, op, a.top, b.top, &out_y->top));
   bool picks = op != RABBET_EXPR_EQUAL && op != RABBET_EXPR_LESS;
@@ -281,19 +271,18 @@ static rabbet_status_t rabbet_fraction_compare(const rabbet_op_infer_t* infer,
 }
 
 // Powers of a few small whole exponents.
-static rabbet_status_t rabbet_fraction_power(const rabbet_op_infer_t* infer,
-                                             rabbet_fraction_t a,
-                                             rabbet_fraction_t b,
-                                             rabbet_fraction_t* out_y) {
+static rabbet_status_t fraction_power(const rabbet_op_infer_t* infer,
+                                      rabbet_fraction_t a, rabbet_fraction_t b,
+                                      rabbet_fraction_t* out_y) {
   int64_t exponent = 0, bottom = 0;
   out_y->top = RABBET_EXPR_NONE;
   if (!rabbet_op_is_constant(infer, b.top, &exponent) ||
       !rabbet_op_is_constant(infer, b.bottom, &bottom) || bottom != 1 ||
       exponent < 0 || exponent > 4)
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_fraction_of(infer, 1, 1, out_y));
+  RABBET_RETURN_IF_ERROR(fraction_of(infer, 1, 1, out_y));
   for (int64_t i = 0; i < exponent; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_fraction_multiply(infer, *out_y, a, out_y));
+    RABBET_RETURN_IF_ERROR(fraction_multiply(infer, *out_y, a, out_y));
   return rabbet_ok();
 }
 
@@ -307,27 +296,27 @@ rabbet_status_t rabbet_fraction_binary(const rabbet_op_infer_t* infer,
       sum = RABBET_EXPR_SUB;
       __attribute__((fallthrough));
     case RABBET_ELEMENTWISE_SUM:
-      return rabbet_fraction_compare(infer, sum, a, b, out_y);
+      return fraction_compare(infer, sum, a, b, out_y);
     case RABBET_ELEMENTWISE_PROD:
-      return rabbet_fraction_multiply(infer, a, b, out_y);
+      return fraction_multiply(infer, a, b, out_y);
     case RABBET_ELEMENTWISE_DIV:
-      return rabbet_fraction_divide(infer, a, b, out_y);
+      return fraction_divide(infer, a, b, out_y);
     case RABBET_ELEMENTWISE_FLOOR_DIV:
-      RABBET_RETURN_IF_ERROR(rabbet_fraction_divide(infer, a, b, out_y));
+      RABBET_RETURN_IF_ERROR(fraction_divide(infer, a, b, out_y));
       if (!rabbet_fraction_exists(*out_y)) return rabbet_ok();
-      return rabbet_fraction_whole(infer, RABBET_EXPR_FLOOR_DIV, *out_y, out_y);
+      return fraction_whole(infer, RABBET_EXPR_FLOOR_DIV, *out_y, out_y);
     case RABBET_ELEMENTWISE_POW:
-      return rabbet_fraction_power(infer, a, b, out_y);
+      return fraction_power(infer, a, b, out_y);
     case RABBET_ELEMENTWISE_MAX:
-      return rabbet_fraction_compare(infer, RABBET_EXPR_MAX, a, b, out_y);
+      return fraction_compare(infer, RABBET_EXPR_MAX, a, b, out_y);
     case RABBET_ELEMENTWISE_MIN:
-      return rabbet_fraction_compare(infer, RABBET_EXPR_MIN, a, b, out_y);
+      return fraction_compare(infer, RABBET_EXPR_MIN, a, b, out_y);
     case RABBET_ELEMENTWISE_EQUAL:
-      return rabbet_fraction_compare(infer, RABBET_EXPR_EQUAL, a, b, out_y);
+      return fraction_compare(infer, RABBET_EXPR_EQUAL, a, b, out_y);
     case RABBET_ELEMENTWISE_LESS:
-      return rabbet_fraction_compare(infer, RABBET_EXPR_LESS, a, b, out_y);
+      return fraction_compare(infer, RABBET_EXPR_LESS, a, b, out_y);
     case RABBET_ELEMENTWISE_GREATER:
-      return rabbet_fraction_compare(infer, RABBET_EXPR_LESS, b, a, out_y);
+      return fraction_compare(infer, RABBET_EXPR_LESS, b, a, out_y);
     default:
       out_y->top = RABBET_EXPR_NONE;
       return rabbet_ok();

@@ -5,97 +5,94 @@
 // The text of a signature is for machines, but readable: names and numbers
 // separated so that no two groups run together.
 
-static void rabbet_signature_int(rabbet_strbuf_t* buffer, int64_t value) {
+static void signature_int(rabbet_strbuf_t* buffer, int64_t value) {
   rabbet_strbuf_printf(buffer, "%lld,", (long long)value);
 }
 
 // Length first, so that any bytes can follow.
-static void rabbet_signature_bytes(rabbet_strbuf_t* buffer, const void* data,
-                                   size_t size) {
+static void signature_bytes(rabbet_strbuf_t* buffer, const void* data,
+                            size_t size) {
   rabbet_strbuf_printf(buffer, "%zu:", size);
   if (size > 0) rabbet_strbuf_append(buffer, data, size);
 }
 
-static void rabbet_signature_text(rabbet_strbuf_t* buffer, const char* text) {
-  rabbet_signature_bytes(buffer, text ? text : "", text ? strlen(text) : 0);
+static void signature_text(rabbet_strbuf_t* buffer, const char* text) {
+  signature_bytes(buffer, text ? text : "", text ? strlen(text) : 0);
 }
 
-static void rabbet_signature_dims(rabbet_strbuf_t* buffer,
-                                  const rabbet_dims_t* dims) {
-  rabbet_signature_int(buffer, dims->rank);
+static void signature_dims(rabbet_strbuf_t* buffer, const rabbet_dims_t* dims) {
+  signature_int(buffer, dims->rank);
   for (int32_t i = 0; i < dims->rank; ++i) {
-    rabbet_signature_int(buffer, dims->d[i]);
+    signature_int(buffer, dims->d[i]);
   }
 }
 
-static void rabbet_signature_list(rabbet_strbuf_t* buffer, const char* label,
-                                  const int32_t* numbers, size_t count) {
+static void signature_list(rabbet_strbuf_t* buffer, const char* label,
+                           const int32_t* numbers, size_t count) {
   rabbet_strbuf_printf(buffer, "%s%zu:", label, count);
   for (size_t i = 0; i < count; ++i) {
-    rabbet_signature_int(buffer, numbers[i]);
+    signature_int(buffer, numbers[i]);
   }
 }
 
 // `with_data`: also the data of tensors, which an operator's speed does not
 // depend on, but a plugin's may.
-static void rabbet_signature_attr(rabbet_strbuf_t* buffer,
-                                  const rabbet_attr_t* attr, bool with_data) {
-  rabbet_signature_text(buffer, attr->name);
-  rabbet_signature_int(buffer, attr->type);
+static void signature_attr(rabbet_strbuf_t* buffer, const rabbet_attr_t* attr,
+                           bool with_data) {
+  signature_text(buffer, attr->name);
+  signature_int(buffer, attr->type);
   if (attr->type == RABBET_ATTR_TENSOR) {
-    rabbet_signature_int(buffer, attr->dtype);
-    rabbet_signature_dims(buffer, &attr->dims);
+    signature_int(buffer, attr->dtype);
+    signature_dims(buffer, &attr->dims);
     if (!with_data) return;
   }
-  rabbet_signature_bytes(buffer, attr->data, rabbet_attr_bytes(attr));
+  signature_bytes(buffer, attr->data, rabbet_attr_bytes(attr));
 }
 
-static void rabbet_signature_value(rabbet_strbuf_t* buffer,
-                                   const rabbet_group_value_t* value) {
+static void signature_value(rabbet_strbuf_t* buffer,
+                            const rabbet_group_value_t* value) {
   rabbet_strbuf_printf(
       buffer, "value(%s,%s,%s,", rabbet_dtype_name(value->dtype),
       rabbet_format_name(value->format), value->constant ? "constant" : "");
-  rabbet_signature_dims(buffer, &value->dims);
-  rabbet_signature_dims(buffer, &value->min);
-  rabbet_signature_dims(buffer, &value->max);
+  signature_dims(buffer, &value->dims);
+  signature_dims(buffer, &value->min);
+  signature_dims(buffer, &value->max);
   rabbet_strbuf_printf(buffer, ")");
 }
 
-static rabbet_status_t rabbet_signature_add(void* context,
-                                            const rabbet_attr_t* attr) {
-  rabbet_signature_attr(context, attr, true);
+static rabbet_status_t signature_add(void* context, const rabbet_attr_t* attr) {
+  signature_attr(context, attr, true);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_signature_plugin(rabbet_strbuf_t* buffer,
-                                               rabbet_plugin_t* plugin,
-                                               bool* cacheable) {
+static rabbet_status_t signature_plugin(rabbet_strbuf_t* buffer,
+                                        rabbet_plugin_t* plugin,
+                                        bool* cacheable) {
   const rabbet_plugin_creator_t* creator = rabbet_plugin_creator(plugin);
-  rabbet_signature_text(buffer, creator->plugin_namespace);
-  rabbet_signature_text(buffer, creator->name);
-  rabbet_signature_text(buffer, creator->version ? creator->version : "1");
+  signature_text(buffer, creator->plugin_namespace);
+  signature_text(buffer, creator->name);
+  signature_text(buffer, creator->version ? creator->version : "1");
   bool has_key = false;
   RABBET_RETURN_IF_ERROR(rabbet_plugin_timing_key(
       plugin,
-      (rabbet_plugin_attr_sink_t){.context = buffer,
-                                  .add = rabbet_signature_add},
+      (rabbet_plugin_attr_sink_t){.context = buffer, .add = signature_add},
       &has_key));
   if (!has_key) *cacheable = false;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_signature_node(rabbet_strbuf_t* buffer,
-                                             const rabbet_group_node_t* node,
-                                             bool* cacheable) {
+static rabbet_status_t signature_node(rabbet_strbuf_t* buffer,
+                                      const rabbet_group_node_t* node,
+                                      bool* cacheable) {
   rabbet_strbuf_printf(buffer, "node(%s,", node->op->name);
   for (size_t i = 0; i < node->op->attr_count; ++i) {
-    rabbet_signature_attr(buffer, &node->attrs[i], false);
+    signature_attr(buffer, &node->attrs[i], false);
   }
-  rabbet_signature_list(buffer, "in", node->inputs, node->input_count);
-  rabbet_signature_list(buffer, "out", node->outputs, node->output_count);
+  signature_list(buffer, "in", node->inputs, node->input_count);
+  signature_list(buffer, "out", node->outputs, node->output_count);
   rabbet_status_t status = rabbet_ok();
   if (node->plugin) {
-    status = rabbet_signature_plugin(buffer, node->plugin, cacheable);
+    status = signature_plugin(buffer, node->plugin, cacheable);
   }
   rabbet_strbuf_printf(buffer, ")");
   return RABBET_ANNOTATE(status, "layer '%s'", node->name);
@@ -106,13 +103,13 @@ rabbet_status_t rabbet_group_signature(const rabbet_group_t* group,
                                        rabbet_strbuf_t* buffer) {
   *out_cacheable = true;
   for (size_t i = 0; i < group->value_count; ++i) {
-    rabbet_signature_value(buffer, &group->values[i]);
+    signature_value(buffer, &group->values[i]);
   }
-  rabbet_signature_list(buffer, "inputs", group->inputs, group->input_count);
-  rabbet_signature_list(buffer, "outputs", group->outputs, group->output_count);
+  signature_list(buffer, "inputs", group->inputs, group->input_count);
+  signature_list(buffer, "outputs", group->outputs, group->output_count);
   for (size_t i = 0; i < group->node_count; ++i) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_signature_node(buffer, &group->nodes[i], out_cacheable));
+        signature_node(buffer, &group->nodes[i], out_cacheable));
   }
   return rabbet_strbuf_status(buffer);
 }
@@ -146,23 +143,22 @@ bool rabbet_group_makes_nothing(const rabbet_group_t* group) {
 #define RABBET_GROUP_TYPES_INPUTS 16
 #define RABBET_GROUP_TYPES_OUTPUTS 4
 
-static rabbet_op_value_t rabbet_group_typed(const rabbet_group_t* group,
-                                            int32_t value) {
+static rabbet_op_value_t group_typed(const rabbet_group_t* group,
+                                     int32_t value) {
   if (value < 0) return (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
   return (rabbet_op_value_t){.present = true,
                              .dtype = group->values[value].dtype};
 }
 
 // The rule asked about input 0 and `count` inputs from `first` on.
-static bool rabbet_group_some_types_fit(const rabbet_group_t* group,
-                                        const rabbet_group_node_t* node,
-                                        size_t first, size_t count) {
+static bool group_some_types_fit(const rabbet_group_t* group,
+                                 const rabbet_group_node_t* node, size_t first,
+                                 size_t count) {
   rabbet_op_value_t inputs[RABBET_GROUP_TYPES_INPUTS] = {0};
   rabbet_op_value_t outputs[RABBET_GROUP_TYPES_OUTPUTS] = {0};
-  if (node->input_count > 0)
-    inputs[0] = rabbet_group_typed(group, node->inputs[0]);
+  if (node->input_count > 0) inputs[0] = group_typed(group, node->inputs[0]);
   for (size_t i = 0; i < count; ++i)
-    inputs[1 + i] = rabbet_group_typed(group, node->inputs[first + i]);
+    inputs[1 + i] = group_typed(group, node->inputs[first + i]);
   for (size_t i = 0; i < node->output_count; ++i)
     outputs[i].dtype = group->values[node->outputs[i]].dtype;
   const rabbet_op_infer_t infer = {
@@ -190,7 +186,7 @@ bool rabbet_group_types_fit(const rabbet_group_t* group,
   do {
     size_t left = node->input_count > first ? node->input_count - first : 0;
     size_t count = left < most ? left : most;
-    if (!rabbet_group_some_types_fit(group, node, first, count)) return false;
+    if (!group_some_types_fit(group, node, first, count)) return false;
     first += count;
   } while (first < node->input_count);
   return true;

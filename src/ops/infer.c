@@ -2,8 +2,8 @@
 #include "ops/rules.h"
 
 // "FLOAT, HALF, BF16" of a mask.
-static const char* rabbet_op_dtypes_text(uint32_t dtypes, char* buffer,
-                                         size_t capacity) {
+static const char* op_dtypes_text(uint32_t dtypes, char* buffer,
+                                  size_t capacity) {
   size_t used = 0;
   buffer[0] = '\0';
   for (int i = 0; i < RABBET_DTYPE_COUNT; ++i) {
@@ -20,7 +20,7 @@ static const char* rabbet_op_dtypes_text(uint32_t dtypes, char* buffer,
   return buffer;
 }
 
-static rabbet_status_t rabbet_op_check_count(const rabbet_op_infer_t* infer) {
+static rabbet_status_t op_check_count(const rabbet_op_infer_t* infer) {
   size_t min = rabbet_op_min_inputs(infer->op);
   size_t max = rabbet_op_max_inputs(infer->op);
   size_t count = infer->input_count;
@@ -35,8 +35,8 @@ static rabbet_status_t rabbet_op_check_count(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_op_check_input(const rabbet_op_infer_t* infer,
-                                             size_t index) {
+static rabbet_status_t op_check_input(const rabbet_op_infer_t* infer,
+                                      size_t index) {
   const rabbet_op_operand_t* operand = rabbet_op_input(infer->op, index);
   const rabbet_op_value_t* input = &infer->inputs[index];
   if (!input->present) {
@@ -52,11 +52,11 @@ static rabbet_status_t rabbet_op_check_input(const rabbet_op_infer_t* infer,
   return RABBET_OP_INVALID(
       "input %zu ('%s') has type %s; '%s' takes %s (insert a cast)", index,
       operand->name, rabbet_dtype_name(input->dtype), infer->op->name,
-      rabbet_op_dtypes_text(operand->dtypes, text, sizeof text));
+      op_dtypes_text(operand->dtypes, text, sizeof text));
 }
 
 // Integer constants among the inputs count as values too.
-static rabbet_status_t rabbet_op_follow_constants(rabbet_op_infer_t* infer) {
+static rabbet_status_t op_follow_constants(rabbet_op_infer_t* infer) {
   rabbet_op_value_t* inputs = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(infer->arena, infer->inputs,
                                            infer->input_count * sizeof(*inputs),
@@ -70,7 +70,7 @@ static rabbet_status_t rabbet_op_follow_constants(rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
-static bool rabbet_op_needs_values(const rabbet_op_infer_t* infer) {
+static bool op_needs_values(const rabbet_op_infer_t* infer) {
   for (size_t i = 0; i < infer->input_count; ++i) {
     if (infer->inputs[i].present && infer->inputs[i].constant &&
         !infer->inputs[i].values && rabbet_op_follows(infer->inputs[i].dtype)) {
@@ -81,9 +81,9 @@ static bool rabbet_op_needs_values(const rabbet_op_infer_t* infer) {
 }
 
 rabbet_status_t rabbet_op_infer_types(const rabbet_op_infer_t* infer) {
-  RABBET_RETURN_IF_ERROR(rabbet_op_check_count(infer));
+  RABBET_RETURN_IF_ERROR(op_check_count(infer));
   for (size_t i = 0; i < infer->input_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_op_check_input(infer, i));
+    RABBET_RETURN_IF_ERROR(op_check_input(infer, i));
   if (infer->op->infer_types) return infer->op->infer_types(infer);
   for (size_t i = 0; i < infer->output_count; ++i) {
     infer->outputs[i].dtype = infer->inputs[0].dtype;
@@ -91,7 +91,7 @@ rabbet_status_t rabbet_op_infer_types(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_op_check_outputs(const rabbet_op_infer_t* infer) {
+static rabbet_status_t op_check_outputs(const rabbet_op_infer_t* infer) {
   for (size_t i = 0; i < infer->output_count; ++i) {
     rabbet_op_value_t* output = &infer->outputs[i];
     output->present = true;
@@ -115,10 +115,10 @@ rabbet_status_t rabbet_op_infer(const rabbet_op_infer_t* given) {
                          "operator '%s' has no shape rule", op->name);
   }
   RABBET_RETURN_IF_ERROR(rabbet_op_infer_types(&infer));
-  if (rabbet_op_needs_values(&infer)) {
-    RABBET_RETURN_IF_ERROR(rabbet_op_follow_constants(&infer));
+  if (op_needs_values(&infer)) {
+    RABBET_RETURN_IF_ERROR(op_follow_constants(&infer));
   }
   RABBET_RETURN_IF_ERROR(op->infer_shapes(&infer));
-  RABBET_RETURN_IF_ERROR(rabbet_op_check_outputs(&infer));
+  RABBET_RETURN_IF_ERROR(op_check_outputs(&infer));
   return rabbet_op_infer_values(&infer);
 }

@@ -17,8 +17,8 @@ rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
 }
 
 // `budget` bounds the nodes that are looked at, as shared ones come up often.
-static bool rabbet_op_non_negative_at(const rabbet_expr_graph_t* graph,
-                                      rabbet_expr_t expr, int* budget) {
+static bool op_non_negative_at(const rabbet_expr_graph_t* graph,
+                               rabbet_expr_t expr, int* budget) {
   if (--*budget < 0) return false;
   const rabbet_expr_node_t* node = rabbet_expr_node(graph, expr);
   switch (node->op) {
@@ -36,20 +36,20 @@ static bool rabbet_op_non_negative_at(const rabbet_expr_graph_t* graph,
     case RABBET_EXPR_LESS:
       return true;
     case RABBET_EXPR_MAX:
-      return rabbet_op_non_negative_at(graph, node->a, budget) ||
-             rabbet_op_non_negative_at(graph, node->b, budget);
+      return op_non_negative_at(graph, node->a, budget) ||
+             op_non_negative_at(graph, node->b, budget);
     case RABBET_EXPR_SUB:
       return false;
     default:
-      return rabbet_op_non_negative_at(graph, node->a, budget) &&
-             rabbet_op_non_negative_at(graph, node->b, budget);
+      return op_non_negative_at(graph, node->a, budget) &&
+             op_non_negative_at(graph, node->b, budget);
   }
 }
 
 bool rabbet_op_non_negative(const rabbet_op_infer_t* infer,
                             rabbet_expr_t expr) {
   int budget = 256;
-  return rabbet_op_non_negative_at(infer->graph, expr, &budget);
+  return op_non_negative_at(infer->graph, expr, &budget);
 }
 
 rabbet_status_t rabbet_op_choose(const rabbet_op_infer_t* infer,
@@ -121,9 +121,9 @@ bool rabbet_op_same_dim(const rabbet_op_infer_t* infer, rabbet_expr_t a,
   return !(a_known && b_known) || x == y;
 }
 
-static rabbet_status_t rabbet_op_broadcast_into(const rabbet_op_infer_t* infer,
-                                                size_t first, size_t index,
-                                                rabbet_shape_t* shape) {
+static rabbet_status_t op_broadcast_into(const rabbet_op_infer_t* infer,
+                                         size_t first, size_t index,
+                                         rabbet_shape_t* shape) {
   const rabbet_shape_t* other = &infer->inputs[index].shape;
   const char* name = rabbet_op_input(infer->op, index)->name;
   char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT];
@@ -157,7 +157,7 @@ rabbet_status_t rabbet_op_broadcast(const rabbet_op_infer_t* infer,
                                     rabbet_shape_t* out_shape) {
   rabbet_shape_t shape = infer->inputs[first].shape;
   for (size_t i = first + 1; i < first + count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_op_broadcast_into(infer, first, i, &shape));
+    RABBET_RETURN_IF_ERROR(op_broadcast_into(infer, first, i, &shape));
   }
   *out_shape = shape;
   return rabbet_ok();

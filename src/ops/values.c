@@ -34,16 +34,16 @@ rabbet_status_t rabbet_op_values_of_constant(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_op_new_data(const rabbet_op_infer_t* infer,
-                                          rabbet_dtype_t dtype, int64_t count,
-                                          void** out_data) {
+static rabbet_status_t op_new_data(const rabbet_op_infer_t* infer,
+                                   rabbet_dtype_t dtype, int64_t count,
+                                   void** out_data) {
   return rabbet_arena_allocate_array(infer->arena, (size_t)count,
                                      rabbet_element_size(dtype), out_data);
 }
 
 // ---- Constants -------------------------------------------------------------
 
-static bool rabbet_op_all_constant(const rabbet_op_infer_t* infer) {
+static bool op_all_constant(const rabbet_op_infer_t* infer) {
   if (!infer->op->reference ||
       infer->op->flags & (RABBET_OP_NO_FOLD | RABBET_OP_FOLD_LATE) ||
       infer->input_count == 0) {
@@ -65,9 +65,8 @@ static bool rabbet_op_all_constant(const rabbet_op_infer_t* infer) {
   return total <= RABBET_OP_MAX_FOLD;
 }
 
-static rabbet_view_t rabbet_op_view(const rabbet_op_infer_t* infer,
-                                    const rabbet_op_value_t* value,
-                                    const void* data) {
+static rabbet_view_t op_view(const rabbet_op_infer_t* infer,
+                             const rabbet_op_value_t* value, const void* data) {
   rabbet_view_t view = {.dtype = RABBET_DTYPE_NONE};
   if (!value->present) return view;
   view.data = (void*)(uintptr_t)data;
@@ -78,8 +77,8 @@ static rabbet_view_t rabbet_op_view(const rabbet_op_infer_t* infer,
 }
 
 // Runs the reference kernel on views laid out as inputs, then outputs.
-static rabbet_status_t rabbet_op_run(const rabbet_op_infer_t* infer,
-                                     const rabbet_view_t* views) {
+static rabbet_status_t op_run(const rabbet_op_infer_t* infer,
+                              const rabbet_view_t* views) {
   const rabbet_op_eval_t eval = {
       .op = infer->op,
       .allocator = infer->arena->allocator,
@@ -93,29 +92,28 @@ static rabbet_status_t rabbet_op_run(const rabbet_op_infer_t* infer,
   return infer->op->reference(&eval);
 }
 
-static rabbet_status_t rabbet_op_new_views(const rabbet_op_infer_t* infer,
-                                           rabbet_view_t** out_views) {
+static rabbet_status_t op_new_views(const rabbet_op_infer_t* infer,
+                                    rabbet_view_t** out_views) {
   return rabbet_arena_allocate_array(infer->arena,
                                      infer->input_count + infer->output_count,
                                      sizeof(rabbet_view_t), (void**)out_views);
 }
 
-static rabbet_status_t rabbet_op_fold(const rabbet_op_infer_t* infer) {
+static rabbet_status_t op_fold(const rabbet_op_infer_t* infer) {
   rabbet_view_t* views = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_new_views(infer, &views));
+  RABBET_RETURN_IF_ERROR(op_new_views(infer, &views));
   for (size_t i = 0; i < infer->input_count; ++i) {
-    views[i] =
-        rabbet_op_view(infer, &infer->inputs[i], infer->inputs[i].constant);
+    views[i] = op_view(infer, &infer->inputs[i], infer->inputs[i].constant);
   }
   for (size_t i = 0; i < infer->output_count; ++i) {
     rabbet_op_value_t* output = &infer->outputs[i];
     void* data = NULL;
-    RABBET_RETURN_IF_ERROR(rabbet_op_new_data(
-        infer, output->dtype, rabbet_op_constant_count(infer, &output->shape),
-        &data));
-    views[infer->input_count + i] = rabbet_op_view(infer, output, data);
+    RABBET_RETURN_IF_ERROR(
+        op_new_data(infer, output->dtype,
+                    rabbet_op_constant_count(infer, &output->shape), &data));
+    views[infer->input_count + i] = op_view(infer, output, data);
   }
-  RABBET_RETURN_IF_ERROR(rabbet_op_run(infer, views));
+  RABBET_RETURN_IF_ERROR(op_run(infer, views));
   for (size_t i = 0; i < infer->output_count; ++i) {
     rabbet_op_value_t* output = &infer->outputs[i];
     output->constant = views[infer->input_count + i].data;
@@ -135,10 +133,9 @@ bool rabbet_op_steers(const rabbet_op_t* op, size_t index) {
 
 // Tops or bottoms of an input as INT32 handles: 0 for zero, else expression
 // + 1.
-static rabbet_status_t rabbet_op_handles(const rabbet_op_infer_t* infer,
-                                         const rabbet_op_value_t* value,
-                                         bool bottoms,
-                                         rabbet_view_t* out_view) {
+static rabbet_status_t op_handles(const rabbet_op_infer_t* infer,
+                                  const rabbet_op_value_t* value, bool bottoms,
+                                  rabbet_view_t* out_view) {
   int32_t* handles = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       infer->arena, value->value_count, sizeof(*handles), (void**)&handles));
@@ -147,15 +144,15 @@ static rabbet_status_t rabbet_op_handles(const rabbet_op_infer_t* infer,
     RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, value, (int64_t)i, &x));
     handles[i] = (bottoms ? x.bottom : x.top) + 1;
   }
-  *out_view = rabbet_op_view(infer, value, handles);
+  *out_view = op_view(infer, value, handles);
   out_view->dtype = RABBET_DTYPE_INT32;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_op_from_handles(const rabbet_op_infer_t* infer,
-                                              const int32_t* handles,
-                                              int64_t count, bool bottoms,
-                                              rabbet_expr_t** out_values) {
+static rabbet_status_t op_from_handles(const rabbet_op_infer_t* infer,
+                                       const int32_t* handles, int64_t count,
+                                       bool bottoms,
+                                       rabbet_expr_t** out_values) {
   RABBET_RETURN_IF_ERROR(
       rabbet_op_new_values(infer, (size_t)count, out_values));
   for (int64_t i = 0; i < count; ++i) {
@@ -169,7 +166,7 @@ static rabbet_status_t rabbet_op_from_handles(const rabbet_op_infer_t* infer,
 
 // Whether the reference kernel may run on handles: the moved elements have
 // values, and the operands that give positions are constant.
-static bool rabbet_op_can_move(const rabbet_op_infer_t* infer) {
+static bool op_can_move(const rabbet_op_infer_t* infer) {
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
     if (!input->present) continue;
@@ -183,36 +180,34 @@ static bool rabbet_op_can_move(const rabbet_op_infer_t* infer) {
          (rabbet_op_follows(dtype) || dtype == RABBET_DTYPE_FLOAT);
 }
 
-static rabbet_status_t rabbet_op_move(const rabbet_op_infer_t* infer,
-                                      bool bottoms,
-                                      rabbet_expr_t** out_values) {
+static rabbet_status_t op_move(const rabbet_op_infer_t* infer, bool bottoms,
+                               rabbet_expr_t** out_values) {
   rabbet_op_value_t* output = &infer->outputs[0];
   rabbet_view_t* views = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_new_views(infer, &views));
+  RABBET_RETURN_IF_ERROR(op_new_views(infer, &views));
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
-    views[i] = rabbet_op_view(infer, input, input->constant);
+    views[i] = op_view(infer, input, input->constant);
     if (!input->present || rabbet_op_steers(infer->op, i)) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_op_handles(infer, input, bottoms, &views[i]));
+    RABBET_RETURN_IF_ERROR(op_handles(infer, input, bottoms, &views[i]));
   }
   int64_t count = rabbet_op_constant_count(infer, &output->shape);
   void* data = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_op_new_data(infer, RABBET_DTYPE_INT32, count, &data));
+  RABBET_RETURN_IF_ERROR(op_new_data(infer, RABBET_DTYPE_INT32, count, &data));
   rabbet_view_t* target = &views[infer->input_count];
-  *target = rabbet_op_view(infer, output, data);
+  *target = op_view(infer, output, data);
   target->dtype = RABBET_DTYPE_INT32;
-  RABBET_RETURN_IF_ERROR(rabbet_op_run(infer, views));
-  return rabbet_op_from_handles(infer, data, count, bottoms, out_values);
+  RABBET_RETURN_IF_ERROR(op_run(infer, views));
+  return op_from_handles(infer, data, count, bottoms, out_values);
 }
 
 rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
   rabbet_op_value_t* output = &infer->outputs[0];
-  if (!rabbet_op_can_move(infer)) return rabbet_ok();
+  if (!op_can_move(infer)) return rabbet_ok();
   rabbet_fractions_t made = {NULL, NULL};
-  RABBET_RETURN_IF_ERROR(rabbet_op_move(infer, false, &made.tops));
+  RABBET_RETURN_IF_ERROR(op_move(infer, false, &made.tops));
   if (output->dtype == RABBET_DTYPE_FLOAT)
-    RABBET_RETURN_IF_ERROR(rabbet_op_move(infer, true, &made.bottoms));
+    RABBET_RETURN_IF_ERROR(op_move(infer, true, &made.bottoms));
   rabbet_fractions_store(
       &made, (size_t)rabbet_op_constant_count(infer, &output->shape), output);
   return rabbet_ok();
@@ -221,9 +216,9 @@ rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
 // ---- All -------------------------------------------------------------------
 
 // An element that is constant; false if it is not.
-static bool rabbet_op_constant_element(const rabbet_op_infer_t* infer,
-                                       const rabbet_op_value_t* value, size_t i,
-                                       int64_t* out_top, int64_t* out_bottom) {
+static bool op_constant_element(const rabbet_op_infer_t* infer,
+                                const rabbet_op_value_t* value, size_t i,
+                                int64_t* out_top, int64_t* out_bottom) {
   *out_bottom = 1;
   return rabbet_op_is_constant(infer, value->values[i], out_top) &&
          (!value->denominators ||
@@ -231,20 +226,19 @@ static bool rabbet_op_constant_element(const rabbet_op_infer_t* infer,
 }
 
 // Data for a tensor whose values all turned out constant.
-static rabbet_status_t rabbet_op_materialise(const rabbet_op_infer_t* infer,
-                                             rabbet_op_value_t* output) {
+static rabbet_status_t op_materialise(const rabbet_op_infer_t* infer,
+                                      rabbet_op_value_t* output) {
   if (!output->values || output->constant) return rabbet_ok();
   int64_t top = 0, bottom = 1;
   for (size_t i = 0; i < output->value_count; ++i) {
-    if (!rabbet_op_constant_element(infer, output, i, &top, &bottom) ||
-        bottom == 0)
+    if (!op_constant_element(infer, output, i, &top, &bottom) || bottom == 0)
       return rabbet_ok();
   }
   void* data = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_new_data(
-      infer, output->dtype, (int64_t)output->value_count, &data));
+  RABBET_RETURN_IF_ERROR(
+      op_new_data(infer, output->dtype, (int64_t)output->value_count, &data));
   for (size_t i = 0; i < output->value_count; ++i) {
-    (void)rabbet_op_constant_element(infer, output, i, &top, &bottom);
+    (void)op_constant_element(infer, output, i, &top, &bottom);
     if (output->dtype == RABBET_DTYPE_FLOAT)
       rabbet_store_double(output->dtype, data, (int64_t)i,
                           (double)top / (double)bottom);
@@ -256,7 +250,7 @@ static rabbet_status_t rabbet_op_materialise(const rabbet_op_infer_t* infer,
 }
 
 // Where other inputs are followed, FLOAT constants take part as fractions.
-static rabbet_status_t rabbet_op_follow_floats(rabbet_op_infer_t* infer) {
+static rabbet_status_t op_follow_floats(rabbet_op_infer_t* infer) {
   bool followed = false, floats = false;
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
@@ -299,16 +293,16 @@ bool rabbet_op_passes_values(const rabbet_op_t* op, const rabbet_attr_t* attrs,
 }
 
 rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* given) {
-  if (rabbet_op_all_constant(given)) return rabbet_op_fold(given);
+  if (op_all_constant(given)) return op_fold(given);
   rabbet_op_infer_t infer = *given;
-  RABBET_RETURN_IF_ERROR(rabbet_op_follow_floats(&infer));
+  RABBET_RETURN_IF_ERROR(op_follow_floats(&infer));
   if (infer.op->infer_values) {
     RABBET_RETURN_IF_ERROR(infer.op->infer_values(&infer));
   } else if (infer.op->flags & RABBET_OP_MOVES_DATA) {
     RABBET_RETURN_IF_ERROR(rabbet_op_move_values(&infer));
   }
   for (size_t i = 0; i < infer.output_count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_op_materialise(&infer, &infer.outputs[i]));
+    RABBET_RETURN_IF_ERROR(op_materialise(&infer, &infer.outputs[i]));
   }
   return rabbet_ok();
 }

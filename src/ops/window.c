@@ -8,10 +8,10 @@ const rabbet_op_enumerator_t rabbet_padding_modes[] = {
 // A bound that keeps all arithmetic on windows far from overflow.
 #define RABBET_WINDOW_MAX (INT64_C(1) << 30)
 
-static rabbet_status_t rabbet_window_list(const rabbet_attr_t* attrs,
-                                          size_t attr_count, const char* name,
-                                          int32_t spatial, int64_t least,
-                                          int64_t fallback, int64_t* out) {
+static rabbet_status_t window_list(const rabbet_attr_t* attrs,
+                                   size_t attr_count, const char* name,
+                                   int32_t spatial, int64_t least,
+                                   int64_t fallback, int64_t* out) {
   size_t count = 0;
   const int64_t* values = rabbet_attr_ints(attrs, attr_count, name, &count);
   if (count != 0 && count != (size_t)spatial) {
@@ -47,33 +47,32 @@ rabbet_status_t rabbet_window_read(const rabbet_attr_t* attrs,
         "2^30)",
         i, (long long)size[i]);
   }
-  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "stride_nd",
-                                            spatial, 1, 1, w->stride));
-  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "dilation_nd",
-                                            spatial, 1, 1, w->dilation));
-  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "pre_padding",
-                                            spatial, 0, 0, w->pre));
-  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "post_padding",
-                                            spatial, 0, 0, w->post));
-  return rabbet_window_list(attrs, attr_count, "output_padding", spatial, 0, 0,
-                            w->extra);
+  RABBET_RETURN_IF_ERROR(
+      window_list(attrs, attr_count, "stride_nd", spatial, 1, 1, w->stride));
+  RABBET_RETURN_IF_ERROR(window_list(attrs, attr_count, "dilation_nd", spatial,
+                                     1, 1, w->dilation));
+  RABBET_RETURN_IF_ERROR(
+      window_list(attrs, attr_count, "pre_padding", spatial, 0, 0, w->pre));
+  RABBET_RETURN_IF_ERROR(
+      window_list(attrs, attr_count, "post_padding", spatial, 0, 0, w->post));
+  return window_list(attrs, attr_count, "output_padding", spatial, 0, 0,
+                     w->extra);
 }
 
 // The extent that the window covers, gaps of the dilation included.
-static int64_t rabbet_window_cover(const rabbet_window_t* w, int32_t i) {
+static int64_t window_cover(const rabbet_window_t* w, int32_t i) {
   return w->dilation[i] * (w->size[i] - 1) + 1;
 }
 
-static bool rabbet_window_is_same(const rabbet_window_t* w) {
+static bool window_is_same(const rabbet_window_t* w) {
   return w->mode == RABBET_PADDING_SAME_UPPER ||
          w->mode == RABBET_PADDING_SAME_LOWER;
 }
 
-static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
-                                            const rabbet_window_t* w, int32_t i,
-                                            rabbet_expr_t in,
-                                            rabbet_expr_t* out) {
-  if (rabbet_window_is_same(w)) {
+static rabbet_status_t window_extent(const rabbet_op_infer_t* infer,
+                                     const rabbet_window_t* w, int32_t i,
+                                     rabbet_expr_t in, rabbet_expr_t* out) {
+  if (window_is_same(w)) {
     return rabbet_op_with_constant(infer, RABBET_EXPR_CEIL_DIV, in,
                                    w->stride[i], out);
   }
@@ -81,7 +80,7 @@ static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
   // the input with its padding.
   bool up = w->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
   int64_t padding = w->pre[i] + w->post[i] + (up ? w->stride[i] - 1 : 0);
-  int64_t cover = rabbet_window_cover(w, i), extent = 0;
+  int64_t cover = window_cover(w, i), extent = 0;
   if (rabbet_op_is_constant(infer, in, &extent) && extent < cover - padding) {
     return RABBET_OP_INVALID(
         "spatial axis %d has %lld elements and %lld of padding, less than the "
@@ -103,8 +102,7 @@ rabbet_status_t rabbet_window_infer(const rabbet_op_infer_t* infer,
                                     const rabbet_expr_t* in,
                                     rabbet_expr_t* out) {
   for (int32_t i = 0; i < window->spatial; ++i) {
-    RABBET_RETURN_IF_ERROR(
-        rabbet_window_extent(infer, window, i, in[i], &out[i]));
+    RABBET_RETURN_IF_ERROR(window_extent(infer, window, i, in[i], &out[i]));
   }
   return rabbet_ok();
 }
@@ -113,9 +111,8 @@ void rabbet_window_pads(const rabbet_window_t* w, const int64_t* in,
                         const int64_t* out, int64_t* out_pre,
                         int64_t* out_post) {
   for (int32_t i = 0; i < w->spatial; ++i) {
-    int64_t total =
-        (out[i] - 1) * w->stride[i] + rabbet_window_cover(w, i) - in[i];
-    if (rabbet_window_is_same(w)) {
+    int64_t total = (out[i] - 1) * w->stride[i] + window_cover(w, i) - in[i];
+    if (window_is_same(w)) {
       int64_t padded = total > 0 ? total : 0;
       bool upper = w->mode == RABBET_PADDING_SAME_UPPER;
       out_pre[i] = upper ? padded / 2 : padded - padded / 2;
@@ -128,15 +125,16 @@ void rabbet_window_pads(const rabbet_window_t* w, const int64_t* in,
 
 // ---- Over the output --------------------------------------------------------
 
-static rabbet_status_t rabbet_window_extent_transposed(
-    const rabbet_op_infer_t* infer, const rabbet_window_t* w, int32_t i,
-    rabbet_expr_t in, rabbet_expr_t* out) {
-  int64_t added = rabbet_window_cover(w, i) - w->stride[i] + w->extra[i] -
-                  w->pre[i] - w->post[i];
+static rabbet_status_t window_extent_transposed(const rabbet_op_infer_t* infer,
+                                                const rabbet_window_t* w,
+                                                int32_t i, rabbet_expr_t in,
+                                                rabbet_expr_t* out) {
+  int64_t added =
+      window_cover(w, i) - w->stride[i] + w->extra[i] - w->pre[i] - w->post[i];
   int64_t extent = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_op_with_constant(infer, RABBET_EXPR_PROD, in, w->stride[i], out));
-  if (rabbet_window_is_same(w)) return rabbet_ok();
+  if (window_is_same(w)) return rabbet_ok();
   if (rabbet_op_is_constant(infer, *out, &extent) && extent + added < 0) {
     return RABBET_OP_INVALID(
         "spatial axis %d would have %lld elements without padding, less than "
@@ -156,7 +154,7 @@ rabbet_status_t rabbet_window_infer_transposed(const rabbet_op_infer_t* infer,
                                                rabbet_expr_t* out) {
   for (int32_t i = 0; i < window->spatial; ++i) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_window_extent_transposed(infer, window, i, in[i], &out[i]));
+        window_extent_transposed(infer, window, i, in[i], &out[i]));
   }
   return rabbet_ok();
 }
@@ -165,10 +163,10 @@ void rabbet_window_pads_transposed(const rabbet_window_t* w, const int64_t* in,
                                    const int64_t* out, int64_t* out_pre,
                                    int64_t* out_post) {
   for (int32_t i = 0; i < w->spatial; ++i) {
-    int64_t cover = rabbet_window_cover(w, i);
+    int64_t cover = window_cover(w, i);
     int64_t total = cover - w->stride[i] + w->extra[i];
     out_pre[i] = w->pre[i];
-    if (rabbet_window_is_same(w)) {
+    if (window_is_same(w)) {
       int64_t cut = total > 0 ? total : 0;
       bool upper = w->mode == RABBET_PADDING_SAME_UPPER;
       out_pre[i] = upper ? cut / 2 : cut - cut / 2;

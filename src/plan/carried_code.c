@@ -7,9 +7,9 @@
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
-static rabbet_status_t rabbet_read_requirements(
-    rabbet_plan_t* plan, const Rabbet__Plan__Carried* from,
-    rabbet_carried_t* carried) {
+static rabbet_status_t read_requirements(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Carried* from,
+                                         rabbet_carried_t* carried) {
   const char** list = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, from->n_requirements, sizeof(*list), (void**)&list));
@@ -22,9 +22,10 @@ static rabbet_status_t rabbet_read_requirements(
 }
 
 // They lie one behind another, so that the section holds nothing else.
-static rabbet_status_t rabbet_read_one_carried(
-    rabbet_plan_t* plan, const Rabbet__Plan__Carried* from,
-    rabbet_span_t section, size_t* at, rabbet_carried_t* carried) {
+static rabbet_status_t read_one_carried(rabbet_plan_t* plan,
+                                        const Rabbet__Plan__Carried* from,
+                                        rabbet_span_t section, size_t* at,
+                                        rabbet_carried_t* carried) {
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &carried->name));
   size_t expected = rabbet_align_up(*at, RABBET_PLAN_ALIGNMENT);
   if (from->offset != expected || expected > section.size ||
@@ -40,7 +41,7 @@ static rabbet_status_t rabbet_read_one_carried(
                                  : (const uint8_t*)"";
   carried->size = (size_t)from->size;
   *at = expected + carried->size;
-  return rabbet_read_requirements(plan, from, carried);
+  return read_requirements(plan, from, carried);
 }
 
 rabbet_status_t rabbet_read_carried(rabbet_plan_t* plan,
@@ -53,8 +54,8 @@ rabbet_status_t rabbet_read_carried(rabbet_plan_t* plan,
   plan->carried_count = meta->n_carried;
   for (size_t i = 0; i < meta->n_carried; ++i)
     RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_read_one_carried(plan, meta->carried[i], section,
-                                                &end, &plan->carried[i]),
+        RABBET_ANNOTATE(read_one_carried(plan, meta->carried[i], section, &end,
+                                         &plan->carried[i]),
                         "code %zu", i));
   if (end != section.size)
     return RABBET_DAMAGED(
@@ -64,8 +65,8 @@ rabbet_status_t rabbet_read_carried(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_one_carried(
-    const rabbet_plan_t* plan, const rabbet_carried_t* carried) {
+static rabbet_status_t verify_one_carried(const rabbet_plan_t* plan,
+                                          const rabbet_carried_t* carried) {
   if (carried->kind != RABBET_CARRIED_LIBRARY &&
       carried->kind != RABBET_CARRIED_PYTHON)
     return RABBET_DAMAGED("it is of no known kind (%d)", (int)carried->kind);
@@ -94,6 +95,6 @@ rabbet_status_t rabbet_verify_carried(const rabbet_plan_t* plan) {
         plan->carried_count);
   for (size_t i = 0; i < plan->carried_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_verify_one_carried(plan, &plan->carried[i]), "code %zu", i));
+        verify_one_carried(plan, &plan->carried[i]), "code %zu", i));
   return rabbet_ok();
 }

@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-static void rabbet_json_space(const char** at) {
+static void json_space(const char** at) {
   *at += strspn(*at, " \t\r\n");
 }
 
-static bool rabbet_json_string(const char** at) {
+static bool json_string(const char** at) {
   if (**at != '"') return false;
   for (++*at; **at && **at != '"'; ++*at) {
     if ((unsigned char)**at < 0x20) return false;
@@ -24,31 +24,31 @@ static bool rabbet_json_string(const char** at) {
   return true;
 }
 
-static bool rabbet_json_digits(const char** at) {
+static bool json_digits(const char** at) {
   size_t count = strspn(*at, "0123456789");
   *at += count;
   return count > 0;
 }
 
-static bool rabbet_json_number(const char** at) {
+static bool json_number(const char** at) {
   if (**at == '-') ++*at;
   if (**at == '0')
     ++*at;
-  else if (!rabbet_json_digits(at))
+  else if (!json_digits(at))
     return false;
   if (**at == '.') {
     ++*at;
-    if (!rabbet_json_digits(at)) return false;
+    if (!json_digits(at)) return false;
   }
   if (**at == 'e' || **at == 'E') {
     ++*at;
     if (**at == '+' || **at == '-') ++*at;
-    if (!rabbet_json_digits(at)) return false;
+    if (!json_digits(at)) return false;
   }
   return true;
 }
 
-static bool rabbet_json_scalar(const char** at) {
+static bool json_scalar(const char** at) {
   static const char* const words[] = {"true", "false", "null"};
   for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); ++i) {
     size_t size = strlen(words[i]);
@@ -56,14 +56,14 @@ static bool rabbet_json_scalar(const char** at) {
     *at += size;
     return true;
   }
-  return **at == '"' ? rabbet_json_string(at) : rabbet_json_number(at);
+  return **at == '"' ? json_string(at) : json_number(at);
 }
 
 // In an object, the name and colon before a value.
-static bool rabbet_json_name(const char** at) {
-  rabbet_json_space(at);
-  if (!rabbet_json_string(at)) return false;
-  rabbet_json_space(at);
+static bool json_name(const char** at) {
+  json_space(at);
+  if (!json_string(at)) return false;
+  json_space(at);
   return *(*at)++ == ':';
 }
 
@@ -72,30 +72,30 @@ bool rabbet_json_valid(const char* text) {
   size_t depth = 0;
   for (;;) {
     // Here a value begins.
-    rabbet_json_space(&text);
+    json_space(&text);
     if (*text == '[' || *text == '{') {
       char closer = *text == '[' ? ']' : '}';
       ++text;
-      rabbet_json_space(&text);
+      json_space(&text);
       if (depth == sizeof(closers)) return false;
       if (*text != closer) {
         closers[depth++] = closer;
-        if (closer == '}' && !rabbet_json_name(&text)) return false;
+        if (closer == '}' && !json_name(&text)) return false;
         continue;
       }
       ++text;
-    } else if (!rabbet_json_scalar(&text)) {
+    } else if (!json_scalar(&text)) {
       return false;
     }
     // A value has ended here, and perhaps its containers.
-    rabbet_json_space(&text);
+    json_space(&text);
     while (depth > 0 && *text == closers[depth - 1]) {
       --depth;
       ++text;
-      rabbet_json_space(&text);
+      json_space(&text);
     }
     if (depth == 0) return *text == 0;
     if (*text++ != ',') return false;
-    if (closers[depth - 1] == '}' && !rabbet_json_name(&text)) return false;
+    if (closers[depth - 1] == '}' && !json_name(&text)) return false;
   }
 }

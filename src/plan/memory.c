@@ -9,32 +9,31 @@
 
 #define RABBET_MEMORY_ALIGNMENT 256
 
-typedef struct rabbet_memory_block_t {
+typedef struct memory_block_t {
   rabbet_memory_request_t* request;
   size_t size;  // rounded up
-} rabbet_memory_block_t;
+} memory_block_t;
 
 // Equal sizes in order of the requests, so that the result is deterministic.
-static int rabbet_memory_block_compare(const void* a, const void* b) {
-  const rabbet_memory_block_t *x = a, *y = b;
+static int memory_block_compare(const void* a, const void* b) {
+  const memory_block_t *x = a, *y = b;
   if (x->size != y->size) return x->size > y->size ? -1 : 1;
   return x->request < y->request ? -1 : x->request > y->request;
 }
 
-static bool rabbet_alive_together(const rabbet_memory_request_t* a,
-                                  const rabbet_memory_request_t* b) {
+static bool alive_together(const rabbet_memory_request_t* a,
+                           const rabbet_memory_request_t* b) {
   return a->first <= b->last && b->first <= a->last;
 }
 
 // `placed` is ordered by offset.
-static size_t rabbet_best_gap(const rabbet_memory_block_t* wanted,
-                              rabbet_memory_block_t* const* placed,
-                              size_t count) {
+static size_t best_gap(const memory_block_t* wanted,
+                       memory_block_t* const* placed, size_t count) {
   size_t end = 0, best = SIZE_MAX, best_size = SIZE_MAX;
   for (size_t i = 0; i < count; ++i) {
-    const rabbet_memory_block_t* other = placed[i];
+    const memory_block_t* other = placed[i];
     assert(i == 0 || placed[i - 1]->request->offset <= other->request->offset);
-    if (!rabbet_alive_together(wanted->request, other->request)) continue;
+    if (!alive_together(wanted->request, other->request)) continue;
     size_t offset = other->request->offset;
     if (offset >= end && offset - end >= wanted->size &&
         offset - end < best_size) {
@@ -46,14 +45,14 @@ static size_t rabbet_best_gap(const rabbet_memory_block_t* wanted,
   return best != SIZE_MAX ? best : end;
 }
 
-static rabbet_status_t rabbet_memory_place(rabbet_memory_block_t* blocks,
-                                           rabbet_memory_block_t** placed,
-                                           size_t count, size_t* out_total) {
+static rabbet_status_t memory_place(memory_block_t* blocks,
+                                    memory_block_t** placed, size_t count,
+                                    size_t* out_total) {
   size_t total = 0;
   for (size_t i = 0; i < count; ++i) {
-    rabbet_memory_block_t* wanted = &blocks[i];
+    memory_block_t* wanted = &blocks[i];
     assert(i == 0 || blocks[i - 1].size >= wanted->size);
-    size_t offset = rabbet_best_gap(wanted, placed, i), end = 0;
+    size_t offset = best_gap(wanted, placed, i), end = 0;
     if (!rabbet_checked_add(offset, wanted->size, &end) || end > PTRDIFF_MAX)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "intermediate tensors need more memory than can be "
@@ -77,11 +76,10 @@ rabbet_status_t rabbet_plan_memory(rabbet_memory_request_t* requests,
   if (count == 0) return rabbet_ok();
   size_t bytes = 0;
   if (!rabbet_checked_mul(
-          count, sizeof(rabbet_memory_block_t) + sizeof(rabbet_memory_block_t*),
-          &bytes))
+          count, sizeof(memory_block_t) + sizeof(memory_block_t*), &bytes))
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE, "%zu tensors are too many",
                          count);
-  rabbet_memory_block_t* blocks = NULL;
+  memory_block_t* blocks = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, bytes, (void**)&blocks));
   size_t used = 0;
   rabbet_status_t status = rabbet_ok();
@@ -94,14 +92,14 @@ rabbet_status_t rabbet_plan_memory(rabbet_memory_request_t* requests,
                         "a tensor of %zu bytes is too large", requests[i].size);
       break;
     }
-    blocks[used++] = (rabbet_memory_block_t){
+    blocks[used++] = (memory_block_t){
         &requests[i],
         rabbet_align_up(requests[i].size, RABBET_MEMORY_ALIGNMENT)};
   }
   if (rabbet_is_ok(status)) {
-    qsort(blocks, used, sizeof(*blocks), rabbet_memory_block_compare);
-    status = rabbet_memory_place(
-        blocks, (rabbet_memory_block_t**)(blocks + count), used, out_total);
+    qsort(blocks, used, sizeof(*blocks), memory_block_compare);
+    status = memory_place(blocks, (memory_block_t**)(blocks + count), used,
+                          out_total);
   }
   rabbet_free(allocator, blocks);
   return status;

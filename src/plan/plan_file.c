@@ -17,47 +17,46 @@
 // A reader that does not know the section may pass it over.
 #define RABBET_PLAN_FLAG_OPTIONAL 1u
 
-static const uint8_t rabbet_plan_magic[8] = {0x89, 'R', 'A', 'B',
-                                             'B',  'E', 'T', '\n'};
+static const uint8_t plan_magic[8] = {0x89, 'R', 'A', 'B', 'B', 'E', 'T', '\n'};
 
-static uint32_t rabbet_load32(const uint8_t* data) {
+static uint32_t load32(const uint8_t* data) {
   return (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 |
          (uint32_t)data[3] << 24;
 }
-static uint64_t rabbet_load64(const uint8_t* data) {
-  return rabbet_load32(data) | (uint64_t)rabbet_load32(data + 4) << 32;
+static uint64_t load64(const uint8_t* data) {
+  return load32(data) | (uint64_t)load32(data + 4) << 32;
 }
-static void rabbet_store32(uint8_t* data, uint32_t value) {
+static void store32(uint8_t* data, uint32_t value) {
   for (int i = 0; i < 4; ++i)
     data[i] = (uint8_t)(value >> (8 * i));
 }
-static void rabbet_store64(uint8_t* data, uint64_t value) {
-  rabbet_store32(data, (uint32_t)value);
-  rabbet_store32(data + 4, (uint32_t)(value >> 32));
+static void store64(uint8_t* data, uint64_t value) {
+  store32(data, (uint32_t)value);
+  store32(data + 4, (uint32_t)(value >> 32));
 }
 
-static const char* rabbet_plan_section_name(uint32_t id) {
+static const char* plan_section_name(uint32_t id) {
   static const char* const names[] = {"?",       "DEVICE",  "META",
                                       "WEIGHTS", "KERNELS", "PLUGINS"};
   return id < RABBET_PLAN_SECTION_LIMIT ? names[id] : "?";
 }
 
-static bool rabbet_plan_section_optional(uint32_t id) {
+static bool plan_section_optional(uint32_t id) {
   return id == RABBET_PLAN_SECTION_KERNELS || id == RABBET_PLAN_SECTION_PLUGINS;
 }
 
 // ---- Writing
 
-static bool rabbet_plan_has_section(
-    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT], uint32_t id) {
-  return sizes[id] > 0 || !rabbet_plan_section_optional(id);
+static bool plan_has_section(const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
+                             uint32_t id) {
+  return sizes[id] > 0 || !plan_section_optional(id);
 }
 
-static uint32_t rabbet_plan_count_sections(
+static uint32_t plan_count_sections(
     const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT]) {
   uint32_t count = 0;
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id)
-    count += rabbet_plan_has_section(sizes, id);
+    count += plan_has_section(sizes, id);
   return count;
 }
 
@@ -65,16 +64,16 @@ rabbet_status_t rabbet_plan_file_layout(
     const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
     uint64_t out_offsets[RABBET_PLAN_SECTION_LIMIT], uint64_t* out_size) {
   uint64_t end = RABBET_PLAN_HEADER_SIZE +
-                 RABBET_PLAN_ROW_SIZE * rabbet_plan_count_sections(sizes);
+                 RABBET_PLAN_ROW_SIZE * plan_count_sections(sizes);
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
-    if (!rabbet_plan_has_section(sizes, id)) continue;
+    if (!plan_has_section(sizes, id)) continue;
     out_offsets[id] = rabbet_align_up(end, RABBET_PLAN_ALIGNMENT);
     if (sizes[id] > INT64_MAX / 2 ||
         !rabbet_checked_add(out_offsets[id], sizes[id], &end) ||
         end > INT64_MAX / 2) {
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "section %s of %llu bytes is too large for a plan",
-                           rabbet_plan_section_name(id),
+                           plan_section_name(id),
                            (unsigned long long)sizes[id]);
     }
   }
@@ -85,42 +84,42 @@ rabbet_status_t rabbet_plan_file_layout(
 void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
                            const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
                            const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT]) {
-  uint32_t count = rabbet_plan_count_sections(sizes);
-  memcpy(data, rabbet_plan_magic, sizeof(rabbet_plan_magic));
-  rabbet_store32(data + 8, RABBET_PLAN_FORMAT_VERSION);
-  rabbet_store32(data + 12, count);
-  rabbet_store64(data + 16, size);
+  uint32_t count = plan_count_sections(sizes);
+  memcpy(data, plan_magic, sizeof(plan_magic));
+  store32(data + 8, RABBET_PLAN_FORMAT_VERSION);
+  store32(data + 12, count);
+  store64(data + 16, size);
   size_t producer_size = strlen(producer);
   memcpy(data + 32, producer, producer_size < 32 ? producer_size : 32);
   uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
-    if (!rabbet_plan_has_section(sizes, id)) continue;
-    rabbet_store32(row, id);
-    rabbet_store64(row + 8, offsets[id]);
-    rabbet_store64(row + 16, sizes[id]);
-    rabbet_store64(row + 24, rabbet_hash64(data + offsets[id], sizes[id]));
+    if (!plan_has_section(sizes, id)) continue;
+    store32(row, id);
+    store64(row + 8, offsets[id]);
+    store64(row + 16, sizes[id]);
+    store64(row + 24, rabbet_hash64(data + offsets[id], sizes[id]));
     row += RABBET_PLAN_ROW_SIZE;
   }
-  rabbet_store64(data + 24, rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
-                                          (size_t)(row - data) -
-                                              RABBET_PLAN_CHECKED_FROM));
+  store64(data + 24,
+          rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
+                        (size_t)(row - data) - RABBET_PLAN_CHECKED_FROM));
 }
 
 void rabbet_plan_file_reseal(uint8_t* data) {
-  uint32_t count = rabbet_load32(data + 12);
+  uint32_t count = load32(data + 12);
   uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
   for (uint32_t i = 0; i < count; ++i, row += RABBET_PLAN_ROW_SIZE)
-    rabbet_store64(row + 24, rabbet_hash64(data + rabbet_load64(row + 8),
-                                           (size_t)rabbet_load64(row + 16)));
-  rabbet_store64(data + 24, rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
-                                          (size_t)(row - data) -
-                                              RABBET_PLAN_CHECKED_FROM));
+    store64(row + 24,
+            rabbet_hash64(data + load64(row + 8), (size_t)load64(row + 16)));
+  store64(data + 24,
+          rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
+                        (size_t)(row - data) - RABBET_PLAN_CHECKED_FROM));
 }
 
 // ---- Reading
 
 // Guesses the kind of a file that is no plan.
-static const char* rabbet_plan_guess(const uint8_t* data, size_t size) {
+static const char* plan_guess(const uint8_t* data, size_t size) {
   if (size >= 4 && memcmp(data, "PK\3\4", 4) == 0)
     return "; it seems to be a zip archive";
   if (size >= 4 && memcmp(data, "\177ELF", 4) == 0)
@@ -134,22 +133,21 @@ static const char* rabbet_plan_guess(const uint8_t* data, size_t size) {
   return "";
 }
 
-static rabbet_status_t rabbet_plan_check_header(const uint8_t* data,
-                                                size_t size) {
+static rabbet_status_t plan_check_header(const uint8_t* data, size_t size) {
   size_t known = size < 8 ? size : 8;
   if (size == 0)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the plan is empty");
-  if (memcmp(data, rabbet_plan_magic, known) != 0)
+  if (memcmp(data, plan_magic, known) != 0)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "this is not a plan: it does not begin with the "
                          "signature of one%s",
-                         rabbet_plan_guess(data, size));
+                         plan_guess(data, size));
   if (size < RABBET_PLAN_HEADER_SIZE)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the plan is truncated: it has %zu bytes, its header "
                          "alone %d",
                          size, RABBET_PLAN_HEADER_SIZE);
-  uint32_t version = rabbet_load32(data + 8);
+  uint32_t version = load32(data + 8);
   if (version != RABBET_PLAN_FORMAT_VERSION)
     return RABBET_STATUS(
         RABBET_STATUS_INCOMPATIBLE,
@@ -157,7 +155,7 @@ static rabbet_status_t rabbet_plan_check_header(const uint8_t* data,
         "version %d. Build the plan again",
         version, (const char*)data + 32, rabbet_version(),
         RABBET_PLAN_FORMAT_VERSION);
-  uint64_t file_size = rabbet_load64(data + 16);
+  uint64_t file_size = load64(data + 16);
   if (file_size > size)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the plan is truncated: it has %zu of %llu bytes",
@@ -170,9 +168,9 @@ static rabbet_status_t rabbet_plan_check_header(const uint8_t* data,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_plan_check_table(const uint8_t* data, size_t size,
-                                               uint32_t* out_count) {
-  uint32_t count = rabbet_load32(data + 12);
+static rabbet_status_t plan_check_table(const uint8_t* data, size_t size,
+                                        uint32_t* out_count) {
+  uint32_t count = load32(data + 12);
   *out_count = count;
   if (count == 0 || count > RABBET_PLAN_MAX_SECTIONS ||
       RABBET_PLAN_HEADER_SIZE + count * RABBET_PLAN_ROW_SIZE > size)
@@ -182,13 +180,13 @@ static rabbet_status_t rabbet_plan_check_table(const uint8_t* data, size_t size,
                          count, size);
   size_t end = RABBET_PLAN_HEADER_SIZE + count * RABBET_PLAN_ROW_SIZE;
   if (rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
-                    end - RABBET_PLAN_CHECKED_FROM) != rabbet_load64(data + 24))
+                    end - RABBET_PLAN_CHECKED_FROM) != load64(data + 24))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the plan's header is damaged: its checksum differs");
   return rabbet_ok();
 }
 
-static bool rabbet_all_zero(const uint8_t* data, size_t size) {
+static bool all_zero(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < size; ++i) {
     if (data[i]) return false;
   }
@@ -197,40 +195,38 @@ static bool rabbet_all_zero(const uint8_t* data, size_t size) {
 
 // Sections lie one behind another, each at the next multiple of 64, with zeros
 // between, so that no byte of the file goes unchecked.
-static rabbet_status_t rabbet_plan_check_row(const uint8_t* data, size_t size,
-                                             uint32_t number, size_t* end,
-                                             rabbet_plan_sections_t* sections) {
+static rabbet_status_t plan_check_row(const uint8_t* data, size_t size,
+                                      uint32_t number, size_t* end,
+                                      rabbet_plan_sections_t* sections) {
   const uint8_t* row =
       data + RABBET_PLAN_HEADER_SIZE + number * RABBET_PLAN_ROW_SIZE;
-  uint32_t id = rabbet_load32(row), flags = rabbet_load32(row + 4);
-  uint64_t offset = rabbet_load64(row + 8), length = rabbet_load64(row + 16);
+  uint32_t id = load32(row), flags = load32(row + 4);
+  uint64_t offset = load64(row + 8), length = load64(row + 16);
   size_t expected = rabbet_align_up(*end, RABBET_PLAN_ALIGNMENT);
   if (offset != expected || offset > size || length > size - offset)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "section %u (%s) lies at %llu with %llu bytes; "
                          "expected at %zu, within %zu bytes",
-                         id, rabbet_plan_section_name(id),
-                         (unsigned long long)offset, (unsigned long long)length,
-                         expected, size);
-  if (!rabbet_all_zero(data + *end, expected - *end))
+                         id, plan_section_name(id), (unsigned long long)offset,
+                         (unsigned long long)length, expected, size);
+  if (!all_zero(data + *end, expected - *end))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the padding before section %u (%s) is not zero", id,
-                         rabbet_plan_section_name(id));
-  if (rabbet_hash64(data + offset, length) != rabbet_load64(row + 24))
+                         plan_section_name(id));
+  if (rabbet_hash64(data + offset, length) != load64(row + 24))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "section %u (%s, %llu bytes at %llu) is damaged: its "
                          "checksum differs",
-                         id, rabbet_plan_section_name(id),
-                         (unsigned long long)length,
+                         id, plan_section_name(id), (unsigned long long)length,
                          (unsigned long long)offset);
   *end = (size_t)(offset + length);
   bool known = id > 0 && id < RABBET_PLAN_SECTION_LIMIT;
   if (known && sections->section[id].data)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "section %u (%s) comes twice",
-                         id, rabbet_plan_section_name(id));
-  if (known && length == 0 && rabbet_plan_section_optional(id))
+                         id, plan_section_name(id));
+  if (known && length == 0 && plan_section_optional(id))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "section %u (%s) is empty",
-                         id, rabbet_plan_section_name(id));
+                         id, plan_section_name(id));
   if (known)
     sections->section[id] = (rabbet_span_t){data + offset, (size_t)length};
   if (!known && !(flags & RABBET_PLAN_FLAG_OPTIONAL))
@@ -244,22 +240,21 @@ static rabbet_status_t rabbet_plan_check_row(const uint8_t* data, size_t size,
 rabbet_status_t rabbet_plan_file_open(const uint8_t* data, size_t size,
                                       rabbet_plan_sections_t* out_sections) {
   *out_sections = (rabbet_plan_sections_t){0};
-  RABBET_RETURN_IF_ERROR(rabbet_plan_check_header(data, size));
+  RABBET_RETURN_IF_ERROR(plan_check_header(data, size));
   uint32_t count = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_plan_check_table(data, size, &count));
+  RABBET_RETURN_IF_ERROR(plan_check_table(data, size, &count));
   memcpy(out_sections->producer, data + 32, 32);
   size_t end = RABBET_PLAN_HEADER_SIZE + count * RABBET_PLAN_ROW_SIZE;
   for (uint32_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_plan_check_row(data, size, i, &end, out_sections));
+    RABBET_RETURN_IF_ERROR(plan_check_row(data, size, i, &end, out_sections));
   if (end != size)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the sections end at %zu, the plan at %zu", end, size);
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
-    if (!out_sections->section[id].data && !rabbet_plan_section_optional(id))
+    if (!out_sections->section[id].data && !plan_section_optional(id))
       return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                            "section %u (%s) is missing", id,
-                           rabbet_plan_section_name(id));
+                           plan_section_name(id));
   }
   return rabbet_ok();
 }

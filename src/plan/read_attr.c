@@ -5,9 +5,9 @@
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
-static rabbet_status_t rabbet_read_ints(rabbet_plan_t* plan,
-                                        const Rabbet__Plan__Attr* from,
-                                        rabbet_attr_t* attr) {
+static rabbet_status_t read_ints(rabbet_plan_t* plan,
+                                 const Rabbet__Plan__Attr* from,
+                                 rabbet_attr_t* attr) {
   bool single = attr->type == RABBET_ATTR_INT || attr->type == RABBET_ATTR_BOOL;
   bool logical =
       attr->type == RABBET_ATTR_BOOL || attr->type == RABBET_ATTR_BOOLS;
@@ -24,9 +24,9 @@ static rabbet_status_t rabbet_read_ints(rabbet_plan_t* plan,
                            (void**)(uintptr_t)&attr->data);
 }
 
-static rabbet_status_t rabbet_read_floats(rabbet_plan_t* plan,
-                                          const Rabbet__Plan__Attr* from,
-                                          rabbet_attr_t* attr) {
+static rabbet_status_t read_floats(rabbet_plan_t* plan,
+                                   const Rabbet__Plan__Attr* from,
+                                   rabbet_attr_t* attr) {
   if (attr->type == RABBET_ATTR_FLOAT && from->n_floats != 1)
     return RABBET_DAMAGED("%zu numbers; expected one", from->n_floats);
   attr->count = from->n_floats;
@@ -36,9 +36,9 @@ static rabbet_status_t rabbet_read_floats(rabbet_plan_t* plan,
 }
 
 // Bytes with a NUL after them.
-static rabbet_status_t rabbet_read_bytes(rabbet_plan_t* plan,
-                                         const Rabbet__Plan__Attr* from,
-                                         rabbet_attr_t* attr) {
+static rabbet_status_t read_bytes(rabbet_plan_t* plan,
+                                  const Rabbet__Plan__Attr* from,
+                                  rabbet_attr_t* attr) {
   char* copy = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&plan->arena, from->data.len + 1, (void**)&copy));
@@ -48,9 +48,9 @@ static rabbet_status_t rabbet_read_bytes(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_strings(rabbet_plan_t* plan,
-                                           const Rabbet__Plan__Attr* from,
-                                           rabbet_attr_t* attr) {
+static rabbet_status_t read_strings(rabbet_plan_t* plan,
+                                    const Rabbet__Plan__Attr* from,
+                                    rabbet_attr_t* attr) {
   size_t ends = 0;
   for (size_t i = 0; i < from->data.len; ++i)
     ends += from->data.data[i] == 0;
@@ -59,14 +59,14 @@ static rabbet_status_t rabbet_read_strings(rabbet_plan_t* plan,
     return RABBET_DAMAGED("%zu bytes hold %zu strings; expected %llu",
                           from->data.len, ends,
                           (unsigned long long)from->count);
-  RABBET_RETURN_IF_ERROR(rabbet_read_bytes(plan, from, attr));
+  RABBET_RETURN_IF_ERROR(read_bytes(plan, from, attr));
   attr->count = ends;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_tensor(rabbet_plan_t* plan,
-                                          const Rabbet__Plan__Attr* from,
-                                          rabbet_attr_t* attr) {
+static rabbet_status_t read_tensor(rabbet_plan_t* plan,
+                                   const Rabbet__Plan__Attr* from,
+                                   rabbet_attr_t* attr) {
   int64_t count = 0;
   size_t bytes = 0;
   if (from->n_dims > RABBET_MAX_RANK)
@@ -85,7 +85,7 @@ static rabbet_status_t rabbet_read_tensor(rabbet_plan_t* plan,
         "a tensor of %lld elements has %llu of them in %zu "
         "bytes",
         (long long)count, (unsigned long long)from->count, from->data.len);
-  RABBET_RETURN_IF_ERROR(rabbet_read_bytes(plan, from, attr));
+  RABBET_RETURN_IF_ERROR(read_bytes(plan, from, attr));
   attr->count = (size_t)count;
   return rabbet_ok();
 }
@@ -101,17 +101,17 @@ rabbet_status_t rabbet_read_attr(rabbet_plan_t* plan,
     case RABBET_ATTR_BOOL:
     case RABBET_ATTR_INTS:
     case RABBET_ATTR_BOOLS:
-      return rabbet_read_ints(plan, from, attr);
+      return read_ints(plan, from, attr);
     case RABBET_ATTR_FLOAT:
     case RABBET_ATTR_FLOATS:
-      return rabbet_read_floats(plan, from, attr);
+      return read_floats(plan, from, attr);
     case RABBET_ATTR_STRING:
     case RABBET_ATTR_BYTES:
-      return rabbet_read_bytes(plan, from, attr);
+      return read_bytes(plan, from, attr);
     case RABBET_ATTR_STRINGS:
-      return rabbet_read_strings(plan, from, attr);
+      return read_strings(plan, from, attr);
     case RABBET_ATTR_TENSOR:
-      return rabbet_read_tensor(plan, from, attr);
+      return read_tensor(plan, from, attr);
     default:
       return RABBET_DAMAGED("%d is not a type of attribute", from->type);
   }

@@ -4,8 +4,8 @@
 #include "plan/plan.h"
 #include "plan/plan_file.h"
 
-static void rabbet_plan_sizes(const rabbet_plan_sections_t* sections,
-                              uint64_t sizes[RABBET_PLAN_SECTION_LIMIT]) {
+static void plan_sizes(const rabbet_plan_sections_t* sections,
+                       uint64_t sizes[RABBET_PLAN_SECTION_LIMIT]) {
   sizes[0] = 0;
   for (int id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id)
     sizes[id] = sections->section[id].size;
@@ -23,7 +23,7 @@ rabbet_status_t rabbet_plan_resize_weights(const void* data, size_t size,
   *out_size = 0;
   *out_weights = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, &sections));
-  rabbet_plan_sizes(&sections, sizes);
+  plan_sizes(&sections, sizes);
   sizes[RABBET_PLAN_SECTION_WEIGHTS] = weights_size;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));
   uint8_t* copy = NULL;

@@ -1,8 +1,8 @@
 // Dimension expressions as plugins see them.
 #include "plugin/plugin.h"
 
-static rabbet_status_t rabbet_dim_check(const rabbet_dim_builder_t* builder,
-                                        rabbet_dim_t dim) {
+static rabbet_status_t dim_check(const rabbet_dim_builder_t* builder,
+                                 rabbet_dim_t dim) {
   if (!builder) {
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "dimension expressions can be made only while outputs "
@@ -20,7 +20,7 @@ static rabbet_status_t rabbet_dim_check(const rabbet_dim_builder_t* builder,
 rabbet_status_t rabbet_dim_constant(rabbet_dim_builder_t* builder,
                                     int64_t value, rabbet_dim_t* out_dim) {
   *out_dim = RABBET_EXPR_NONE;
-  if (!builder) return rabbet_dim_check(builder, 0);
+  if (!builder) return dim_check(builder, 0);
   return rabbet_expr_constant(builder->graph, value, out_dim);
 }
 
@@ -28,8 +28,8 @@ rabbet_status_t rabbet_dim_operation(rabbet_dim_builder_t* builder,
                                      rabbet_dim_op_t op, rabbet_dim_t a,
                                      rabbet_dim_t b, rabbet_dim_t* out_dim) {
   *out_dim = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_dim_check(builder, a));
-  RABBET_RETURN_IF_ERROR(rabbet_dim_check(builder, b));
+  RABBET_RETURN_IF_ERROR(dim_check(builder, a));
+  RABBET_RETURN_IF_ERROR(dim_check(builder, b));
   if (op < RABBET_DIM_SUM || op > RABBET_DIM_CEIL_DIV) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%d is not a dimension operation", (int)op);
@@ -43,8 +43,8 @@ rabbet_status_t rabbet_dim_size_tensor(rabbet_dim_builder_t* builder,
                                        rabbet_dim_t upper,
                                        rabbet_dim_t* out_dim) {
   *out_dim = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_dim_check(builder, opt));
-  RABBET_RETURN_IF_ERROR(rabbet_dim_check(builder, upper));
+  RABBET_RETURN_IF_ERROR(dim_check(builder, opt));
+  RABBET_RETURN_IF_ERROR(dim_check(builder, upper));
   if (output_index < 0 || (size_t)output_index >= builder->output_count) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "size tensor: output %d of %zu outputs", output_index,
@@ -59,7 +59,7 @@ rabbet_status_t rabbet_dim_size_tensor(rabbet_dim_builder_t* builder,
 
 bool rabbet_dim_is_constant(rabbet_dim_builder_t* builder, rabbet_dim_t dim,
                             int64_t* out_value) {
-  rabbet_status_t valid = rabbet_dim_check(builder, dim);
+  rabbet_status_t valid = dim_check(builder, dim);
   if (!rabbet_is_ok(valid)) {
     rabbet_status_ignore(valid);
     return false;
@@ -69,7 +69,7 @@ bool rabbet_dim_is_constant(rabbet_dim_builder_t* builder, rabbet_dim_t dim,
 
 bool rabbet_dim_is_size_tensor(rabbet_dim_builder_t* builder,
                                rabbet_dim_t dim) {
-  rabbet_status_t valid = rabbet_dim_check(builder, dim);
+  rabbet_status_t valid = dim_check(builder, dim);
   if (!rabbet_is_ok(valid)) {
     rabbet_status_ignore(valid);
     return false;

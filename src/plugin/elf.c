@@ -25,7 +25,7 @@
 // Symbols, relocations and versions of one library.
 #define RABBET_ELF_MOST (UINT64_C(1) << 28)
 
-typedef struct rabbet_elf_t {
+typedef struct elf_t {
   const uint8_t* data;
   size_t size;
   Elf64_Ehdr header;
@@ -35,11 +35,11 @@ typedef struct rabbet_elf_t {
   const char* strings;
   uint64_t string_bytes;
   uint64_t symbol_count;
-} rabbet_elf_t;
+} elf_t;
 
 // ---- The file ---------------------------------------------------------------
 
-static rabbet_status_t rabbet_elf_check_header(rabbet_elf_t* elf) {
+static rabbet_status_t elf_check_header(elf_t* elf) {
   const uint8_t* data = elf->data;
   Elf64_Ehdr* header = &elf->header;
   if (elf->size < sizeof(*header) || memcmp(data, ELFMAG, SELFMAG) != 0)
@@ -64,7 +64,7 @@ static rabbet_status_t rabbet_elf_check_header(rabbet_elf_t* elf) {
   return rabbet_ok();
 }
 
-static Elf64_Phdr rabbet_elf_segment(const rabbet_elf_t* elf, size_t i) {
+static Elf64_Phdr elf_segment(const elf_t* elf, size_t i) {
   Elf64_Phdr segment;
   memcpy(&segment, elf->data + elf->header.e_phoff + i * sizeof(segment),
          sizeof(segment));
@@ -73,9 +73,9 @@ static Elf64_Phdr rabbet_elf_segment(const rabbet_elf_t* elf, size_t i) {
 
 // The loader maps segments without checking the file's size, and a process that
 // touches pages beyond the file ends.
-static rabbet_status_t rabbet_elf_check_segment(const rabbet_elf_t* elf,
-                                                size_t i, uint64_t* end) {
-  Elf64_Phdr s = rabbet_elf_segment(elf, i);
+static rabbet_status_t elf_check_segment(const elf_t* elf, size_t i,
+                                         uint64_t* end) {
+  Elf64_Phdr s = elf_segment(elf, i);
   if (s.p_offset > elf->size || s.p_filesz > elf->size - s.p_offset)
     return RABBET_ELF_DAMAGED(
         "segment %zu has %llu bytes at %llu, the file %zu", i,
@@ -96,10 +96,10 @@ static rabbet_status_t rabbet_elf_check_segment(const rabbet_elf_t* elf,
 
 // The bytes that the loader will have at an address, as they lie in the file;
 // NULL if they are not all of one segment.
-static const uint8_t* rabbet_elf_at(const rabbet_elf_t* elf, uint64_t address,
-                                    uint64_t bytes) {
+static const uint8_t* elf_at(const elf_t* elf, uint64_t address,
+                             uint64_t bytes) {
   for (size_t i = 0; i < elf->header.e_phnum; ++i) {
-    Elf64_Phdr s = rabbet_elf_segment(elf, i);
+    Elf64_Phdr s = elf_segment(elf, i);
     if (s.p_type == PT_LOAD && address >= s.p_vaddr &&
         address - s.p_vaddr <= s.p_filesz &&
         bytes <= s.p_filesz - (address - s.p_vaddr))
@@ -109,10 +109,10 @@ static const uint8_t* rabbet_elf_at(const rabbet_elf_t* elf, uint64_t address,
 }
 
 // Whether the library has memory there with these rights (PF_W, ...).
-static bool rabbet_elf_maps(const rabbet_elf_t* elf, uint64_t address,
-                            uint64_t bytes, uint32_t rights) {
+static bool elf_maps(const elf_t* elf, uint64_t address, uint64_t bytes,
+                     uint32_t rights) {
   for (size_t i = 0; i < elf->header.e_phnum; ++i) {
-    Elf64_Phdr s = rabbet_elf_segment(elf, i);
+    Elf64_Phdr s = elf_segment(elf, i);
     if (s.p_type == PT_LOAD && (s.p_flags & rights) == rights &&
         address >= s.p_vaddr && address - s.p_vaddr <= s.p_memsz &&
         bytes <= s.p_memsz - (address - s.p_vaddr))
@@ -122,25 +122,25 @@ static bool rabbet_elf_maps(const rabbet_elf_t* elf, uint64_t address,
 }
 
 // Segments that the loader reads or protects lie within those that it maps.
-static bool rabbet_elf_is_inside(const rabbet_elf_t* elf, const Elf64_Phdr* s) {
+static bool elf_is_inside(const elf_t* elf, const Elf64_Phdr* s) {
   switch (s->p_type) {
     case PT_DYNAMIC:
     case PT_NOTE:
     case PT_GNU_PROPERTY:
-      return rabbet_elf_at(elf, s->p_vaddr, s->p_filesz) != NULL;
+      return elf_at(elf, s->p_vaddr, s->p_filesz) != NULL;
     case PT_TLS:
       return s->p_filesz <= s->p_memsz &&
              (s->p_align & (s->p_align - 1)) == 0 &&
-             (s->p_filesz == 0 || rabbet_elf_at(elf, s->p_vaddr, s->p_filesz));
+             (s->p_filesz == 0 || elf_at(elf, s->p_vaddr, s->p_filesz));
     case PT_GNU_RELRO:
-      return rabbet_elf_maps(elf, s->p_vaddr, s->p_memsz, PF_W);
+      return elf_maps(elf, s->p_vaddr, s->p_memsz, PF_W);
     default:
       return true;
   }
 }
 
-static rabbet_status_t rabbet_elf_check_segments(const rabbet_elf_t* elf,
-                                                 Elf64_Phdr* out_dynamic) {
+static rabbet_status_t elf_check_segments(const elf_t* elf,
+                                          Elf64_Phdr* out_dynamic) {
   const Elf64_Ehdr* header = &elf->header;
   uint64_t table = (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), end = 0;
   bool dynamic = false;
@@ -149,10 +149,10 @@ static rabbet_status_t rabbet_elf_check_segments(const rabbet_elf_t* elf,
     return RABBET_ELF_DAMAGED(
         "its table of segments does not lie within its %zu bytes", elf->size);
   for (size_t i = 0; i < header->e_phnum; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_elf_check_segment(elf, i, &end));
+    RABBET_RETURN_IF_ERROR(elf_check_segment(elf, i, &end));
   for (size_t i = 0; i < header->e_phnum; ++i) {
-    Elf64_Phdr s = rabbet_elf_segment(elf, i);
-    if (!rabbet_elf_is_inside(elf, &s))
+    Elf64_Phdr s = elf_segment(elf, i);
+    if (!elf_is_inside(elf, &s))
       return RABBET_ELF_DAMAGED("segment %zu lies outside of what is mapped",
                                 i);
     if (s.p_type != PT_DYNAMIC) continue;
@@ -168,7 +168,7 @@ static rabbet_status_t rabbet_elf_check_segments(const rabbet_elf_t* elf,
 
 // ---- The dynamic table ------------------------------------------------------
 
-static void rabbet_elf_take_tag(rabbet_elf_t* elf, const Elf64_Dyn* entry) {
+static void elf_take_tag(elf_t* elf, const Elf64_Dyn* entry) {
   uint64_t value = entry->d_un.d_val;
   if (entry->d_tag >= 0 && entry->d_tag < RABBET_ELF_TAGS) {
     elf->tags[entry->d_tag] = value;
@@ -182,61 +182,58 @@ static void rabbet_elf_take_tag(rabbet_elf_t* elf, const Elf64_Dyn* entry) {
   if (entry->d_tag == DT_VERDEFNUM) elf->defined_count = value;
 }
 
-static rabbet_status_t rabbet_elf_read_tags(rabbet_elf_t* elf,
-                                            const Elf64_Phdr* dynamic) {
+static rabbet_status_t elf_read_tags(elf_t* elf, const Elf64_Phdr* dynamic) {
   Elf64_Dyn entry;
   for (uint64_t at = 0; at + sizeof(entry) <= dynamic->p_filesz;
        at += sizeof(entry)) {
-    memcpy(&entry, rabbet_elf_at(elf, dynamic->p_vaddr, dynamic->p_filesz) + at,
+    memcpy(&entry, elf_at(elf, dynamic->p_vaddr, dynamic->p_filesz) + at,
            sizeof(entry));
     if (entry.d_tag == DT_NULL) return rabbet_ok();
-    rabbet_elf_take_tag(elf, &entry);
+    elf_take_tag(elf, &entry);
   }
   return RABBET_ELF_DAMAGED("its dynamic table has no end");
 }
 
-static rabbet_status_t rabbet_elf_check_string(const rabbet_elf_t* elf,
-                                               uint64_t at, const char* what) {
+static rabbet_status_t elf_check_string(const elf_t* elf, uint64_t at,
+                                        const char* what) {
   return at < elf->string_bytes
              ? rabbet_ok()
              : RABBET_ELF_DAMAGED("the name of %s lies outside of its strings",
                                   what);
 }
 
-static rabbet_status_t rabbet_elf_check_strings(rabbet_elf_t* elf,
-                                                const Elf64_Phdr* dynamic) {
+static rabbet_status_t elf_check_strings(elf_t* elf,
+                                         const Elf64_Phdr* dynamic) {
   elf->string_bytes = elf->tags[DT_STRSZ];
   elf->strings =
-      (const char*)rabbet_elf_at(elf, elf->tags[DT_STRTAB], elf->string_bytes);
+      (const char*)elf_at(elf, elf->tags[DT_STRTAB], elf->string_bytes);
   if (!elf->strings || elf->string_bytes == 0 ||
       elf->strings[elf->string_bytes - 1])
     return RABBET_ELF_DAMAGED("its strings are not there, or have no end");
-  const uint8_t* table =
-      rabbet_elf_at(elf, dynamic->p_vaddr, dynamic->p_filesz);
+  const uint8_t* table = elf_at(elf, dynamic->p_vaddr, dynamic->p_filesz);
   for (Elf64_Dyn entry = {.d_tag = DT_DEBUG}; entry.d_tag != DT_NULL;
        table += sizeof(entry)) {
     memcpy(&entry, table, sizeof(entry));
     if (entry.d_tag == DT_NEEDED || entry.d_tag == DT_SONAME ||
         entry.d_tag == DT_RPATH || entry.d_tag == DT_RUNPATH)
-      RABBET_RETURN_IF_ERROR(rabbet_elf_check_string(
-          elf, entry.d_un.d_val, "a library that it needs"));
+      RABBET_RETURN_IF_ERROR(
+          elf_check_string(elf, entry.d_un.d_val, "a library that it needs"));
   }
   return rabbet_ok();
 }
 
 // Code that the loader calls.
-static rabbet_status_t rabbet_elf_check_calls(const rabbet_elf_t* elf) {
+static rabbet_status_t elf_check_calls(const elf_t* elf) {
   static const int single[] = {DT_INIT, DT_FINI};
   static const int lists[][2] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
                                  {DT_FINI_ARRAY, DT_FINI_ARRAYSZ}};
   for (size_t i = 0; i < 2; ++i) {
-    if (elf->has[single[i]] &&
-        !rabbet_elf_maps(elf, elf->tags[single[i]], 1, PF_X))
+    if (elf->has[single[i]] && !elf_maps(elf, elf->tags[single[i]], 1, PF_X))
       return RABBET_ELF_DAMAGED("a function to call has no code");
     if (elf->has[lists[i][0]] != elf->has[lists[i][1]] ||
         (elf->has[lists[i][0]] &&
          (elf->tags[lists[i][1]] % 8 != 0 ||
-          !rabbet_elf_at(elf, elf->tags[lists[i][0]], elf->tags[lists[i][1]]))))
+          !elf_at(elf, elf->tags[lists[i][0]], elf->tags[lists[i][1]]))))
       return RABBET_ELF_DAMAGED("its list of functions to call is not there");
   }
   return rabbet_ok();
@@ -244,64 +241,61 @@ static rabbet_status_t rabbet_elf_check_calls(const rabbet_elf_t* elf) {
 
 // ---- Symbols ----------------------------------------------------------------
 
-static uint32_t rabbet_elf_word(const uint8_t* words, uint64_t index) {
+static uint32_t elf_word(const uint8_t* words, uint64_t index) {
   uint32_t word = 0;
   memcpy(&word, words + index * sizeof(word), sizeof(word));
   return word;
 }
 
 // One past the last symbol that chains of the GNU hash table lead to.
-static rabbet_status_t rabbet_elf_walk_gnu(rabbet_elf_t* elf, uint64_t buckets,
-                                           uint32_t bucket_count,
-                                           uint32_t first) {
+static rabbet_status_t elf_walk_gnu(elf_t* elf, uint64_t buckets,
+                                    uint32_t bucket_count, uint32_t first) {
   uint64_t chains = buckets + (uint64_t)bucket_count * 4;
   elf->symbol_count = first;
   for (uint32_t b = 0; b < bucket_count; ++b) {
-    uint64_t at = rabbet_elf_word(
-        rabbet_elf_at(elf, buckets, (uint64_t)bucket_count * 4), b);
+    uint64_t at = elf_word(elf_at(elf, buckets, (uint64_t)bucket_count * 4), b);
     if (at == 0) continue;
     for (bool last = false; !last; ++at) {
-      const uint8_t* word =
-          at < first || at >= RABBET_ELF_MOST
-              ? NULL
-              : rabbet_elf_at(elf, chains + (at - first) * 4, 4);
+      const uint8_t* word = at < first || at >= RABBET_ELF_MOST
+                                ? NULL
+                                : elf_at(elf, chains + (at - first) * 4, 4);
       if (!word)
         return RABBET_ELF_DAMAGED(
             "its table of names refers outside of the file");
-      last = rabbet_elf_word(word, 0) & 1;
+      last = elf_word(word, 0) & 1;
     }
     if (at > elf->symbol_count) elf->symbol_count = at;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_elf_check_gnu_hash(rabbet_elf_t* elf) {
-  const uint8_t* head = rabbet_elf_at(elf, elf->gnu_hash, 16);
-  uint32_t buckets = head ? rabbet_elf_word(head, 0) : 0;
-  uint32_t first = head ? rabbet_elf_word(head, 1) : 0;
-  uint32_t bloom = head ? rabbet_elf_word(head, 2) : 0;
+static rabbet_status_t elf_check_gnu_hash(elf_t* elf) {
+  const uint8_t* head = elf_at(elf, elf->gnu_hash, 16);
+  uint32_t buckets = head ? elf_word(head, 0) : 0;
+  uint32_t first = head ? elf_word(head, 1) : 0;
+  uint32_t bloom = head ? elf_word(head, 2) : 0;
   uint64_t table = elf->gnu_hash + 16 + (uint64_t)bloom * 8;
   if (buckets == 0 || bloom == 0 || (bloom & (bloom - 1)) != 0 ||
       first >= RABBET_ELF_MOST ||
-      !rabbet_elf_at(elf, elf->gnu_hash + 16, (uint64_t)bloom * 8) ||
-      !rabbet_elf_at(elf, table, (uint64_t)buckets * 4))
+      !elf_at(elf, elf->gnu_hash + 16, (uint64_t)bloom * 8) ||
+      !elf_at(elf, table, (uint64_t)buckets * 4))
     return RABBET_ELF_DAMAGED("its table of names is not there");
-  return rabbet_elf_walk_gnu(elf, table, buckets, first);
+  return elf_walk_gnu(elf, table, buckets, first);
 }
 
 // Chains of the older table must end.
-static rabbet_status_t rabbet_elf_check_hash(rabbet_elf_t* elf) {
-  const uint8_t* head = rabbet_elf_at(elf, elf->tags[DT_HASH], 8);
-  uint32_t buckets = head ? rabbet_elf_word(head, 0) : 0;
-  uint32_t symbols = head ? rabbet_elf_word(head, 1) : 0;
-  const uint8_t* table = rabbet_elf_at(elf, elf->tags[DT_HASH] + 8,
-                                       ((uint64_t)buckets + symbols) * 4);
+static rabbet_status_t elf_check_hash(elf_t* elf) {
+  const uint8_t* head = elf_at(elf, elf->tags[DT_HASH], 8);
+  uint32_t buckets = head ? elf_word(head, 0) : 0;
+  uint32_t symbols = head ? elf_word(head, 1) : 0;
+  const uint8_t* table =
+      elf_at(elf, elf->tags[DT_HASH] + 8, ((uint64_t)buckets + symbols) * 4);
   if (buckets == 0 || !table)
     return RABBET_ELF_DAMAGED("its table of names is not there");
   uint64_t steps = 0;
   for (uint32_t b = 0; b < buckets; ++b) {
-    for (uint32_t at = rabbet_elf_word(table, b); at != 0;
-         at = rabbet_elf_word(table, (uint64_t)buckets + at))
+    for (uint32_t at = elf_word(table, b); at != 0;
+         at = elf_word(table, (uint64_t)buckets + at))
       if (at >= symbols || ++steps > symbols)
         return RABBET_ELF_DAMAGED(
             "its table of names refers outside of the file");
@@ -311,9 +305,8 @@ static rabbet_status_t rabbet_elf_check_hash(rabbet_elf_t* elf) {
 }
 
 // Relocations name symbols that no chain leads to: those of other libraries.
-static rabbet_status_t rabbet_elf_count_symbols(rabbet_elf_t* elf, int table,
-                                                int bytes) {
-  const uint8_t* list = rabbet_elf_at(elf, elf->tags[table], elf->tags[bytes]);
+static rabbet_status_t elf_count_symbols(elf_t* elf, int table, int bytes) {
+  const uint8_t* list = elf_at(elf, elf->tags[table], elf->tags[bytes]);
   if (elf->has[table] != elf->has[bytes] || !list ||
       elf->tags[bytes] % sizeof(Elf64_Rela) != 0)
     return RABBET_ELF_DAMAGED("its relocations are not there");
@@ -328,32 +321,30 @@ static rabbet_status_t rabbet_elf_count_symbols(rabbet_elf_t* elf, int table,
              : RABBET_ELF_DAMAGED("a relocation's symbol is not there");
 }
 
-static rabbet_status_t rabbet_elf_check_symbols(rabbet_elf_t* elf) {
+static rabbet_status_t elf_check_symbols(elf_t* elf) {
   if (!elf->gnu_hash && !elf->has[DT_HASH])
     return RABBET_ELF_DAMAGED("it has no table of names");
-  if (elf->gnu_hash) RABBET_RETURN_IF_ERROR(rabbet_elf_check_gnu_hash(elf));
-  if (elf->has[DT_HASH]) RABBET_RETURN_IF_ERROR(rabbet_elf_check_hash(elf));
+  if (elf->gnu_hash) RABBET_RETURN_IF_ERROR(elf_check_gnu_hash(elf));
+  if (elf->has[DT_HASH]) RABBET_RETURN_IF_ERROR(elf_check_hash(elf));
   if (elf->has[DT_RELA])
-    RABBET_RETURN_IF_ERROR(rabbet_elf_count_symbols(elf, DT_RELA, DT_RELASZ));
+    RABBET_RETURN_IF_ERROR(elf_count_symbols(elf, DT_RELA, DT_RELASZ));
   if (elf->has[DT_JMPREL])
-    RABBET_RETURN_IF_ERROR(
-        rabbet_elf_count_symbols(elf, DT_JMPREL, DT_PLTRELSZ));
-  const uint8_t* table = rabbet_elf_at(elf, elf->tags[DT_SYMTAB],
-                                       elf->symbol_count * sizeof(Elf64_Sym));
+    RABBET_RETURN_IF_ERROR(elf_count_symbols(elf, DT_JMPREL, DT_PLTRELSZ));
+  const uint8_t* table =
+      elf_at(elf, elf->tags[DT_SYMTAB], elf->symbol_count * sizeof(Elf64_Sym));
   if (!table ||
       (elf->has[DT_SYMENT] && elf->tags[DT_SYMENT] != sizeof(Elf64_Sym)))
     return RABBET_ELF_DAMAGED("its symbols are not there");
   for (uint64_t i = 0; i < elf->symbol_count; ++i) {
     Elf64_Sym symbol;
     memcpy(&symbol, table + i * sizeof(symbol), sizeof(symbol));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_elf_check_string(elf, symbol.st_name, "a symbol"));
+    RABBET_RETURN_IF_ERROR(elf_check_string(elf, symbol.st_name, "a symbol"));
     int type = ELF64_ST_TYPE(symbol.st_info);
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS ||
         type == STT_TLS || type == STT_SECTION)
       continue;
     bool code = type == STT_FUNC || type == STT_GNU_IFUNC;
-    if (!rabbet_elf_maps(elf, symbol.st_value, 0, code ? PF_X : 0))
+    if (!elf_maps(elf, symbol.st_value, 0, code ? PF_X : 0))
       return RABBET_ELF_DAMAGED("symbol '%s' lies outside of it",
                                 elf->strings + symbol.st_name);
   }
@@ -363,62 +354,60 @@ static rabbet_status_t rabbet_elf_check_symbols(rabbet_elf_t* elf) {
 // ---- Versions ---------------------------------------------------------------
 
 // Chains of records that lead forwards: common fields of both tables.
-typedef struct rabbet_elf_link_t {
+typedef struct elf_link_t {
   uint64_t next, parts, part_count, index, name;
-} rabbet_elf_link_t;
+} elf_link_t;
 
-static bool rabbet_elf_read_link(const rabbet_elf_t* elf, uint64_t at,
-                                 bool is_need, rabbet_elf_link_t* out_link) {
+static bool elf_read_link(const elf_t* elf, uint64_t at, bool is_need,
+                          elf_link_t* out_link) {
   Elf64_Verneed need;
   Elf64_Verdef definition;
   const uint8_t* bytes =
-      rabbet_elf_at(elf, at, is_need ? sizeof(need) : sizeof(definition));
+      elf_at(elf, at, is_need ? sizeof(need) : sizeof(definition));
   if (!bytes) return false;
   if (is_need) {
     memcpy(&need, bytes, sizeof(need));
-    *out_link = (rabbet_elf_link_t){need.vn_next, need.vn_aux, need.vn_cnt, 0,
-                                    need.vn_file};
+    *out_link =
+        (elf_link_t){need.vn_next, need.vn_aux, need.vn_cnt, 0, need.vn_file};
   } else {
     memcpy(&definition, bytes, sizeof(definition));
-    *out_link = (rabbet_elf_link_t){definition.vd_next, definition.vd_aux,
-                                    definition.vd_cnt, definition.vd_ndx, 0};
+    *out_link = (elf_link_t){definition.vd_next, definition.vd_aux,
+                             definition.vd_cnt, definition.vd_ndx, 0};
   }
   return true;
 }
 
-static bool rabbet_elf_read_part(const rabbet_elf_t* elf, uint64_t at,
-                                 bool is_need, rabbet_elf_link_t* out_part) {
+static bool elf_read_part(const elf_t* elf, uint64_t at, bool is_need,
+                          elf_link_t* out_part) {
   Elf64_Vernaux need;
   Elf64_Verdaux definition;
   const uint8_t* bytes =
-      rabbet_elf_at(elf, at, is_need ? sizeof(need) : sizeof(definition));
+      elf_at(elf, at, is_need ? sizeof(need) : sizeof(definition));
   if (!bytes) return false;
   if (is_need) {
     memcpy(&need, bytes, sizeof(need));
     *out_part =
-        (rabbet_elf_link_t){need.vna_next, 0, 0, need.vna_other, need.vna_name};
+        (elf_link_t){need.vna_next, 0, 0, need.vna_other, need.vna_name};
   } else {
     memcpy(&definition, bytes, sizeof(definition));
-    *out_part =
-        (rabbet_elf_link_t){definition.vda_next, 0, 0, 0, definition.vda_name};
+    *out_part = (elf_link_t){definition.vda_next, 0, 0, 0, definition.vda_name};
   }
   return true;
 }
 
 // *highest: the highest number of a version.
-static rabbet_status_t rabbet_elf_walk_versions(const rabbet_elf_t* elf,
-                                                uint64_t at, bool is_need,
-                                                uint64_t* highest) {
-  rabbet_elf_link_t link = {.next = 1}, part = {.next = 1};
+static rabbet_status_t elf_walk_versions(const elf_t* elf, uint64_t at,
+                                         bool is_need, uint64_t* highest) {
+  elf_link_t link = {.next = 1}, part = {.next = 1};
   while (at && link.next) {
-    if (!rabbet_elf_read_link(elf, at, is_need, &link) ||
+    if (!elf_read_link(elf, at, is_need, &link) ||
         link.name >= elf->string_bytes)
       return RABBET_ELF_DAMAGED("its versions are not there");
     if (link.index > *highest) *highest = link.index;
     uint64_t from = at + link.parts;
     part.next = link.part_count > 0;
     while (part.next) {
-      if (!rabbet_elf_read_part(elf, from, is_need, &part) ||
+      if (!elf_read_part(elf, from, is_need, &part) ||
           part.name >= elf->string_bytes)
         return RABBET_ELF_DAMAGED("its versions are not there");
       uint64_t index = part.index & 0x7fff;
@@ -430,15 +419,13 @@ static rabbet_status_t rabbet_elf_walk_versions(const rabbet_elf_t* elf,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_elf_check_versions(const rabbet_elf_t* elf) {
+static rabbet_status_t elf_check_versions(const elf_t* elf) {
   uint64_t highest = 1;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_elf_walk_versions(elf, elf->needed, true, &highest));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_elf_walk_versions(elf, elf->defined, false, &highest));
+  RABBET_RETURN_IF_ERROR(elf_walk_versions(elf, elf->needed, true, &highest));
+  RABBET_RETURN_IF_ERROR(elf_walk_versions(elf, elf->defined, false, &highest));
   if (!elf->versions) return rabbet_ok();
   const uint8_t* table =
-      rabbet_elf_at(elf, elf->versions, elf->symbol_count * sizeof(uint16_t));
+      elf_at(elf, elf->versions, elf->symbol_count * sizeof(uint16_t));
   if (!table) return RABBET_ELF_DAMAGED("its symbols' versions are not there");
   for (uint64_t i = 0; i < elf->symbol_count; ++i) {
     uint16_t version = 0;
@@ -452,7 +439,7 @@ static rabbet_status_t rabbet_elf_check_versions(const rabbet_elf_t* elf) {
 
 // ---- Relocations ------------------------------------------------------------
 
-static bool rabbet_elf_is_relative(uint64_t type, bool* out_calls) {
+static bool elf_is_relative(uint64_t type, bool* out_calls) {
   *out_calls = false;
   switch (RABBET_ELF_MACHINE) {
     case EM_X86_64:
@@ -466,38 +453,36 @@ static bool rabbet_elf_is_relative(uint64_t type, bool* out_calls) {
   }
 }
 
-static rabbet_status_t rabbet_elf_check_relocation(const rabbet_elf_t* elf,
-                                                   const Elf64_Rela* r) {
+static rabbet_status_t elf_check_relocation(const elf_t* elf,
+                                            const Elf64_Rela* r) {
   bool calls = false;
-  bool relative = rabbet_elf_is_relative(ELF64_R_TYPE(r->r_info), &calls);
+  bool relative = elf_is_relative(ELF64_R_TYPE(r->r_info), &calls);
   // Some libraries have relocations of read-only memory.
   uint32_t rights = elf->has[DT_TEXTREL] || elf->has[DT_FLAGS] ? 0 : PF_W;
-  bool fits = (ELF64_R_TYPE(r->r_info) == 0 ||
-               rabbet_elf_maps(elf, r->r_offset, 8, rights)) &&
-              // One that is relative gives an address of the library.
-              (!relative || rabbet_elf_maps(elf, (uint64_t)r->r_addend, 0,
-                                            calls ? PF_X : 0));
+  bool fits =
+      (ELF64_R_TYPE(r->r_info) == 0 || elf_maps(elf, r->r_offset, 8, rights)) &&
+      // One that is relative gives an address of the library.
+      (!relative || elf_maps(elf, (uint64_t)r->r_addend, 0, calls ? PF_X : 0));
   return fits ? rabbet_ok()
               : RABBET_ELF_DAMAGED(
                     "a relocation lies outside of it, or leads "
                     "there");
 }
 
-// Of lists that are there (rabbet_elf_count_symbols).
-static rabbet_status_t rabbet_elf_check_list(const rabbet_elf_t* elf, int table,
-                                             int bytes) {
-  const uint8_t* list = rabbet_elf_at(elf, elf->tags[table], elf->tags[bytes]);
+// Of lists that are there (elf_count_symbols).
+static rabbet_status_t elf_check_list(const elf_t* elf, int table, int bytes) {
+  const uint8_t* list = elf_at(elf, elf->tags[table], elf->tags[bytes]);
   for (uint64_t at = 0; elf->has[table] && at < elf->tags[bytes];
        at += sizeof(Elf64_Rela)) {
     Elf64_Rela relocation;
     memcpy(&relocation, list + at, sizeof(relocation));
-    RABBET_RETURN_IF_ERROR(rabbet_elf_check_relocation(elf, &relocation));
+    RABBET_RETURN_IF_ERROR(elf_check_relocation(elf, &relocation));
   }
   return rabbet_ok();
 }
 
 // Tags of which the loader expects all or none.
-static bool rabbet_elf_has_whole_lists(const rabbet_elf_t* elf) {
+static bool elf_has_whole_lists(const elf_t* elf) {
   const bool* has = elf->has;
   const uint64_t* tags = elf->tags;
   return has[DT_RELA] == has[DT_RELASZ] && has[DT_RELA] == has[DT_RELAENT] &&
@@ -507,27 +492,26 @@ static bool rabbet_elf_has_whole_lists(const rabbet_elf_t* elf) {
          (!has[DT_JMPREL] || tags[DT_PLTREL] == DT_RELA) && !has[DT_REL];
 }
 
-static rabbet_status_t rabbet_elf_check_relocations(const rabbet_elf_t* elf) {
+static rabbet_status_t elf_check_relocations(const elf_t* elf) {
   // The loader writes three addresses there, of itself.
   bool writes = elf->has[DT_PLTGOT] && elf->has[DT_JMPREL];
-  if (writes && !rabbet_elf_maps(elf, elf->tags[DT_PLTGOT], 24, PF_W))
+  if (writes && !elf_maps(elf, elf->tags[DT_PLTGOT], 24, PF_W))
     return RABBET_ELF_DAMAGED("its table of calls is not there");
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_list(elf, DT_RELA, DT_RELASZ));
-  return rabbet_elf_check_list(elf, DT_JMPREL, DT_PLTRELSZ);
+  RABBET_RETURN_IF_ERROR(elf_check_list(elf, DT_RELA, DT_RELASZ));
+  return elf_check_list(elf, DT_JMPREL, DT_PLTRELSZ);
 }
 
 rabbet_status_t rabbet_elf_check(const void* data, size_t size) {
-  rabbet_elf_t elf = {.data = data, .size = size};
+  elf_t elf = {.data = data, .size = size};
   Elf64_Phdr dynamic = {0};
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_header(&elf));
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_segments(&elf, &dynamic));
-  RABBET_RETURN_IF_ERROR(rabbet_elf_read_tags(&elf, &dynamic));
-  if (!rabbet_elf_has_whole_lists(&elf) || !elf.has[DT_STRTAB] ||
-      !elf.has[DT_SYMTAB])
+  RABBET_RETURN_IF_ERROR(elf_check_header(&elf));
+  RABBET_RETURN_IF_ERROR(elf_check_segments(&elf, &dynamic));
+  RABBET_RETURN_IF_ERROR(elf_read_tags(&elf, &dynamic));
+  if (!elf_has_whole_lists(&elf) || !elf.has[DT_STRTAB] || !elf.has[DT_SYMTAB])
     return RABBET_ELF_DAMAGED("its dynamic table lacks a part");
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_strings(&elf, &dynamic));
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_calls(&elf));
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_symbols(&elf));
-  RABBET_RETURN_IF_ERROR(rabbet_elf_check_versions(&elf));
-  return rabbet_elf_check_relocations(&elf);
+  RABBET_RETURN_IF_ERROR(elf_check_strings(&elf, &dynamic));
+  RABBET_RETURN_IF_ERROR(elf_check_calls(&elf));
+  RABBET_RETURN_IF_ERROR(elf_check_symbols(&elf));
+  RABBET_RETURN_IF_ERROR(elf_check_versions(&elf));
+  return elf_check_relocations(&elf);
 }

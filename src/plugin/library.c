@@ -43,7 +43,7 @@ rabbet_status_t rabbet_plugin_library_check(const char* name, const void* data,
 
 // Of a file that is there and has a folder in its name; others dlopen looks
 // for.
-static rabbet_status_t rabbet_library_check_file(const char* path) {
+static rabbet_status_t library_check_file(const char* path) {
   rabbet_file_map_t* map = NULL;
   if (!strchr(path, '/') || access(path, R_OK) != 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
@@ -60,7 +60,7 @@ static rabbet_status_t rabbet_library_check_file(const char* path) {
 // A library of plugins need not be linked against this one: where this one was
 // opened for a single module (as Python's are), its functions become visible to
 // all that is opened later.
-static void rabbet_show_functions(void) {
+static void show_functions(void) {
   Dl_info info;
   if (!dladdr((const void*)(uintptr_t)&rabbet_plugin_register, &info) ||
       !info.dli_fname)
@@ -69,9 +69,8 @@ static void rabbet_show_functions(void) {
   if (self) dlclose(self);  // gives back the reference, not the visibility
 }
 
-static rabbet_status_t rabbet_library_dlopen(const char* path,
-                                             void** out_handle) {
-  rabbet_show_functions();
+static rabbet_status_t library_dlopen(const char* path, void** out_handle) {
+  show_functions();
   *out_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   return *out_handle ? rabbet_ok()
                      : RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
@@ -79,7 +78,7 @@ static rabbet_status_t rabbet_library_dlopen(const char* path,
 }
 
 // Libraries that do not say are older than the question.
-static rabbet_status_t rabbet_library_check_abi(void* handle) {
+static rabbet_status_t library_check_abi(void* handle) {
   uint32_t (*abi)(void) = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_symbol_function(
       handle, "rabbet_plugin_library_abi", (void**)&abi));
@@ -93,8 +92,8 @@ static rabbet_status_t rabbet_library_check_abi(void* handle) {
 }
 
 // Creators that it registers go to `creators`; if this fails the list is empty.
-static rabbet_status_t rabbet_library_register(
-    void* handle, const char* name, rabbet_creator_list_t* creators) {
+static rabbet_status_t library_register(void* handle, const char* name,
+                                        rabbet_creator_list_t* creators) {
   rabbet_status_t (*entry)(void) = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_symbol_function(handle, RABBET_REGISTER_SYMBOL, (void**)&entry));
@@ -102,7 +101,7 @@ static rabbet_status_t rabbet_library_register(
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "it does not export " RABBET_REGISTER_SYMBOL
                          " (RABBET_PLUGIN_LIBRARY of rabbet/plugin.h)");
-  RABBET_RETURN_IF_ERROR(rabbet_library_check_abi(handle));
+  RABBET_RETURN_IF_ERROR(library_check_abi(handle));
   rabbet_creator_list_t* previous = rabbet_creators_collect(creators);
   rabbet_status_t status = entry();
   rabbet_creators_collect(previous);
@@ -118,12 +117,12 @@ rabbet_status_t rabbet_plugin_load_library(const char* path) {
   if (!path)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin library: path is NULL");
-  RABBET_RETURN_IF_ERROR(rabbet_library_check_file(path));
-  rabbet_status_t status = rabbet_library_dlopen(path, &handle);
+  RABBET_RETURN_IF_ERROR(library_check_file(path));
+  rabbet_status_t status = library_dlopen(path, &handle);
   // dlopen looks for a bare name elsewhere than here.
   bool known = strchr(path, '/') && realpath(path, full);
   if (rabbet_is_ok(status))
-    status = rabbet_library_register(handle, known ? full : path, &creators);
+    status = library_register(handle, known ? full : path, &creators);
   if (rabbet_is_ok(status)) status = rabbet_creators_publish(&creators);
   rabbet_creators_free(&creators);
   // The library stays open: the registry has its creators.
@@ -133,8 +132,7 @@ rabbet_status_t rabbet_plugin_load_library(const char* path) {
 
 // ---- Bytes
 
-static rabbet_status_t rabbet_file_fill(int file, const uint8_t* data,
-                                        size_t size) {
+static rabbet_status_t file_fill(int file, const uint8_t* data, size_t size) {
   while (size > 0) {
     ssize_t written = write(file, data, size);
     if (written < 0 && errno == EINTR) continue;
@@ -147,23 +145,23 @@ static rabbet_status_t rabbet_file_fill(int file, const uint8_t* data,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_library_open_memory(
-    const char* name, const uint8_t* data, size_t size,
-    rabbet_plugin_library_t* library) {
+static rabbet_status_t library_open_memory(const char* name,
+                                           const uint8_t* data, size_t size,
+                                           rabbet_plugin_library_t* library) {
   char path[32];
   library->file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (library->file < 0)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                          "no file can be made in memory: %s", strerror(errno));
-  RABBET_RETURN_IF_ERROR(rabbet_file_fill(library->file, data, size));
+  RABBET_RETURN_IF_ERROR(file_fill(library->file, data, size));
   // Nobody changes it any more; it is no loss where that cannot be had.
   (void)fcntl(library->file, F_ADD_SEALS,
               F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
   snprintf(path, sizeof(path), "/proc/self/fd/%d", library->file);
-  return rabbet_library_dlopen(path, &library->handle);
+  return library_dlopen(path, &library->handle);
 }
 
-static rabbet_status_t rabbet_library_open_temporary(
+static rabbet_status_t library_open_temporary(
     const char* directory, const uint8_t* data, size_t size,
     rabbet_plugin_library_t* library) {
   static const char name[] = "/rabbet-XXXXXX";
@@ -182,9 +180,9 @@ static rabbet_status_t rabbet_library_open_temporary(
                            "no file can be made in folder '%s': %s", directory,
                            strerror(errno));
   } else {
-    status = rabbet_file_fill(file, data, size);
+    status = file_fill(file, data, size);
     if (rabbet_is_ok(status))
-      status = RABBET_ANNOTATE(rabbet_library_dlopen(path, &library->handle),
+      status = RABBET_ANNOTATE(library_dlopen(path, &library->handle),
                                "as a file in folder '%s'", directory);
     close(file);
     unlink(path);
@@ -194,20 +192,21 @@ static rabbet_status_t rabbet_library_open_temporary(
 }
 
 // In memory if that can be had, else as a file.
-static rabbet_status_t rabbet_library_open_bytes(
-    const char* name, const void* data, size_t size,
-    const rabbet_library_files_t* files, rabbet_plugin_library_t* library) {
+static rabbet_status_t library_open_bytes(const char* name, const void* data,
+                                          size_t size,
+                                          const rabbet_library_files_t* files,
+                                          rabbet_plugin_library_t* library) {
   if (files->no_memory_files && files->no_temporary_files)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "it must become a file to be opened, and neither "
                          "files in memory nor temporary files are allowed");
   rabbet_status_t status = rabbet_ok();
   if (!files->no_memory_files) {
-    status = rabbet_library_open_memory(name, data, size, library);
+    status = library_open_memory(name, data, size, library);
     if (rabbet_is_ok(status) || files->no_temporary_files) return status;
     rabbet_status_free(status);
   }
-  return rabbet_library_open_temporary(files->directory, data, size, library);
+  return library_open_temporary(files->directory, data, size, library);
 }
 
 rabbet_status_t rabbet_plugin_library_open(
@@ -221,10 +220,9 @@ rabbet_status_t rabbet_plugin_library_open(
       rabbet_allocate(allocator, sizeof(*library), (void**)&library));
   library->allocator = allocator;
   library->file = -1;
-  rabbet_status_t status =
-      rabbet_library_open_bytes(name, data, size, files, library);
+  rabbet_status_t status = library_open_bytes(name, data, size, files, library);
   if (rabbet_is_ok(status))
-    status = rabbet_library_register(library->handle, name, &library->creators);
+    status = library_register(library->handle, name, &library->creators);
   if (rabbet_is_ok(status))
     *out_library = library;
   else

@@ -23,12 +23,13 @@ struct rabbet_plugin_t {
 
 // Rabbet's own attribute among a plugin's in a plan and in timing keys: the
 // mask of absent inputs, last, where there are any.
-static const char rabbet_absent_attr[] = "rabbet.absent_inputs";
+static const char absent_attr[] = "rabbet.absent_inputs";
 
 // "ACTIONplugin 'NAMESPACE::NAME' (ORIGIN): CALLBACK"
-static rabbet_status_t rabbet_creator_annotate(
-    const rabbet_plugin_creator_t* creator, const char* action,
-    const char* callback, rabbet_status_t status) {
+static rabbet_status_t creator_annotate(const rabbet_plugin_creator_t* creator,
+                                        const char* action,
+                                        const char* callback,
+                                        rabbet_status_t status) {
   bool known = *creator->origin;
   return rabbet_status_annotate(
       status, "%splugin '%s%s%s'%s%s%s%s%s", action, creator->plugin_namespace,
@@ -37,21 +38,21 @@ static rabbet_status_t rabbet_creator_annotate(
 }
 
 // The callers know the layer, or the step, and name it.
-static rabbet_status_t rabbet_plugin_annotate(const rabbet_plugin_t* plugin,
-                                              const char* callback,
-                                              rabbet_status_t status) {
+static rabbet_status_t plugin_annotate(const rabbet_plugin_t* plugin,
+                                       const char* callback,
+                                       rabbet_status_t status) {
   if (rabbet_is_ok(status)) return status;
-  return rabbet_creator_annotate(plugin->creator, "", callback, status);
+  return creator_annotate(plugin->creator, "", callback, status);
 }
 
 // ---- Creation --------------------------------------------------------------
 
-static const char* rabbet_field_name_at(const void* list, size_t index) {
+static const char* field_name_at(const void* list, size_t index) {
   return ((const rabbet_plugin_field_t*)list)[index].name;
 }
 
-static void rabbet_fields_print(const rabbet_plugin_creator_t* creator,
-                                rabbet_strbuf_t* text) {
+static void fields_print(const rabbet_plugin_creator_t* creator,
+                         rabbet_strbuf_t* text) {
   for (size_t i = 0; i < creator->field_count; ++i) {
     const rabbet_plugin_field_t* field = &creator->fields[i];
     rabbet_strbuf_printf(text, "%s%s: %s%s", i ? ", " : "", field->name,
@@ -61,26 +62,26 @@ static void rabbet_fields_print(const rabbet_plugin_creator_t* creator,
   if (creator->field_count == 0) rabbet_strbuf_printf(text, "none");
 }
 
-static rabbet_status_t rabbet_attr_unknown(
-    const rabbet_plugin_creator_t* creator, const char* name) {
+static rabbet_status_t attr_unknown(const rabbet_plugin_creator_t* creator,
+                                    const char* name) {
   rabbet_strbuf_t fields;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &fields);
-  rabbet_fields_print(creator, &fields);
+  fields_print(creator, &fields);
   char near_names[256];
   rabbet_status_t status =
       RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                     "plugin '%s' has no attribute '%s'%s; its attributes: %s",
                     creator->name, name,
-                    rabbet_suggest_print(name, rabbet_field_name_at,
-                                         creator->fields, creator->field_count,
-                                         near_names, sizeof(near_names)),
+                    rabbet_suggest_print(name, field_name_at, creator->fields,
+                                         creator->field_count, near_names,
+                                         sizeof(near_names)),
                     rabbet_strbuf_text(&fields));
   rabbet_strbuf_deinitialize(&fields);
   return status;
 }
 
-static rabbet_status_t rabbet_attr_check(const rabbet_plugin_creator_t* creator,
-                                         const rabbet_attr_t* attr) {
+static rabbet_status_t attr_check(const rabbet_plugin_creator_t* creator,
+                                  const rabbet_attr_t* attr) {
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_attr_check_reserved(attr),
                                          "plugin '%s'", creator->name));
   for (size_t i = 0; i < creator->field_count; ++i) {
@@ -104,17 +105,16 @@ static rabbet_status_t rabbet_attr_check(const rabbet_plugin_creator_t* creator,
     }
     return rabbet_ok();
   }
-  return rabbet_attr_unknown(creator, attr->name);
+  return attr_unknown(creator, attr->name);
 }
 
 // At run time a plugin gets its serialized data, which may have fewer fields;
 // in a build every required field must be there.
-static rabbet_status_t rabbet_attrs_check(
-    const rabbet_plugin_creator_t* creator,
-    const rabbet_plugin_create_t* args) {
+static rabbet_status_t attrs_check(const rabbet_plugin_creator_t* creator,
+                                   const rabbet_plugin_create_t* args) {
   if (args->phase == RABBET_PLUGIN_PHASE_RUNTIME) return rabbet_ok();
   for (size_t i = 0; i < args->attr_count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_attr_check(creator, &args->attrs[i]));
+    RABBET_RETURN_IF_ERROR(attr_check(creator, &args->attrs[i]));
     if (rabbet_attr_find(args->attrs, i, args->attrs[i].name)) {
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "plugin '%s': attribute '%s' is given twice",
@@ -158,7 +158,7 @@ rabbet_status_t rabbet_plugin_vtable_read(
 }
 
 // Takes the instance and a reference to the creator on success.
-static rabbet_status_t rabbet_plugin_allocate(
+static rabbet_status_t plugin_allocate(
     const rabbet_plugin_creator_t* take_creator,
     rabbet_plugin_instance_t take_instance, rabbet_allocator_t allocator,
     rabbet_plugin_t** out_plugin) {
@@ -178,19 +178,19 @@ static rabbet_status_t rabbet_plugin_allocate(
   return rabbet_ok();
 }
 
-static void rabbet_instance_destroy(rabbet_plugin_instance_t instance) {
+static void instance_destroy(rabbet_plugin_instance_t instance) {
   if (instance.vtable && instance.vtable->destroy) {
     instance.vtable->destroy(instance.self);
   }
 }
 
 // Takes the mask of absent inputs out of a plan's attributes.
-static rabbet_status_t rabbet_absent_take(
-    const rabbet_plugin_creator_t* creator, rabbet_plugin_create_t* args) {
+static rabbet_status_t absent_take(const rabbet_plugin_creator_t* creator,
+                                   rabbet_plugin_create_t* args) {
   if (args->phase != RABBET_PLUGIN_PHASE_RUNTIME || args->attr_count == 0)
     return rabbet_ok();
   const rabbet_attr_t* last = &args->attrs[args->attr_count - 1];
-  if (strcmp(last->name, rabbet_absent_attr) != 0) return rabbet_ok();
+  if (strcmp(last->name, absent_attr) != 0) return rabbet_ok();
   if (last->type != RABBET_ATTR_INT)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the mask of absent inputs is not an integer");
@@ -214,17 +214,17 @@ rabbet_status_t rabbet_plugin_create_by(const rabbet_plugin_creator_t* creator,
   rabbet_plugin_instance_t instance = {NULL, NULL};
   rabbet_plugin_create_t own = *args;
   own.struct_size = sizeof(own);
-  RABBET_RETURN_IF_ERROR(rabbet_absent_take(creator, &own));
-  RABBET_RETURN_IF_ERROR(rabbet_attrs_check(creator, &own));
+  RABBET_RETURN_IF_ERROR(absent_take(creator, &own));
+  RABBET_RETURN_IF_ERROR(attrs_check(creator, &own));
   rabbet_status_t status = creator->create(creator->user_data, &own, &instance);
   if (!rabbet_is_ok(status))
-    return rabbet_creator_annotate(creator, "creating ", "", status);
-  status = rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
+    return creator_annotate(creator, "creating ", "", status);
+  status = plugin_allocate(creator, instance, allocator, out_plugin);
   if (rabbet_is_ok(status)) {
     (*out_plugin)->absent_inputs = own.absent_inputs;
     rabbet_creator_retain(creator);
   } else {
-    rabbet_instance_destroy(instance);
+    instance_destroy(instance);
   }
   return status;
 }
@@ -256,7 +256,7 @@ rabbet_status_t rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
   const rabbet_plugin_creator_t* copy = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_creator_create(&borrowed, &copy));
   rabbet_status_t status =
-      rabbet_plugin_allocate(copy, take_instance, allocator, out_plugin);
+      plugin_allocate(copy, take_instance, allocator, out_plugin);
   if (!rabbet_is_ok(status)) rabbet_plugin_creator_release(copy);
   return status;
 }
@@ -281,15 +281,15 @@ rabbet_status_t rabbet_plugin_clone(rabbet_plugin_t* plugin,
     return rabbet_ok();
   }
   rabbet_plugin_instance_t instance = {&plugin->vtable, NULL};
-  rabbet_status_t status = rabbet_plugin_annotate(
+  rabbet_status_t status = plugin_annotate(
       plugin, "clone", plugin->vtable.clone(plugin->self, &instance.self));
   if (!rabbet_is_ok(status)) return status;
   rabbet_creator_retain(plugin->creator);
-  status = rabbet_plugin_allocate(plugin->creator, instance, plugin->allocator,
-                                  out_clone);
+  status =
+      plugin_allocate(plugin->creator, instance, plugin->allocator, out_clone);
   if (rabbet_is_ok(status)) (*out_clone)->absent_inputs = plugin->absent_inputs;
   if (!rabbet_is_ok(status)) {
-    rabbet_instance_destroy(instance);
+    instance_destroy(instance);
     rabbet_plugin_creator_release(plugin->creator);
     return status;
   }
@@ -317,7 +317,7 @@ const char* rabbet_plugin_metadata(rabbet_plugin_t* plugin) {
 }
 
 // The bits of a mask over all inputs, for the inputs that are there.
-static uint64_t rabbet_mask_of_present(uint64_t mask, uint64_t absent) {
+static uint64_t mask_of_present(uint64_t mask, uint64_t absent) {
   uint64_t present = 0;
   for (int from = 0, to = 0; from < 64; ++from) {
     if (absent >> from & 1) continue;
@@ -330,8 +330,7 @@ uint64_t rabbet_plugin_shape_inputs(const rabbet_plugin_t* plugin) {
   uint64_t own = plugin->vtable.shape_inputs
                      ? plugin->vtable.shape_inputs(plugin->self)
                      : 0;
-  return rabbet_mask_of_present(plugin->creator->shape_inputs,
-                                plugin->absent_inputs) |
+  return mask_of_present(plugin->creator->shape_inputs, plugin->absent_inputs) |
          own;
 }
 
@@ -341,14 +340,14 @@ int32_t rabbet_plugin_output_count(rabbet_plugin_t* plugin) {
 
 // ---- Build -----------------------------------------------------------------
 
-static bool rabbet_dtype_is_valid(rabbet_dtype_t dtype) {
+static bool dtype_is_valid(rabbet_dtype_t dtype) {
   return dtype >= 0 && dtype < RABBET_DTYPE_COUNT;
 }
 
-static rabbet_status_t rabbet_output_check(const rabbet_dim_builder_t* builder,
-                                           const rabbet_plugin_output_t* output,
-                                           size_t index, size_t input_count) {
-  if (!rabbet_dtype_is_valid(output->dtype)) {
+static rabbet_status_t output_check(const rabbet_dim_builder_t* builder,
+                                    const rabbet_plugin_output_t* output,
+                                    size_t index, size_t input_count) {
+  if (!dtype_is_valid(output->dtype)) {
     return RABBET_STATUS(RABBET_STATUS_PLUGIN,
                          "output %zu: %d is not a data type", index,
                          (int)output->dtype);
@@ -390,9 +389,9 @@ static rabbet_status_t rabbet_output_check(const rabbet_dim_builder_t* builder,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_alias_check(const rabbet_plugin_input_t* inputs,
-                                          const rabbet_plugin_output_t* outputs,
-                                          size_t count) {
+static rabbet_status_t alias_check(const rabbet_plugin_input_t* inputs,
+                                   const rabbet_plugin_output_t* outputs,
+                                   size_t count) {
   for (size_t i = 0; i < count; ++i) {
     int32_t input = outputs[i].aliased_input;
     if (input < 0) continue;
@@ -433,29 +432,29 @@ rabbet_status_t rabbet_plugin_describe(rabbet_plugin_t* plugin,
   rabbet_status_t status = plugin->vtable.describe(
       plugin->self, builder, inputs, input_count, outputs);
   for (size_t i = 0; rabbet_is_ok(status) && i < count; ++i) {
-    status = rabbet_output_check(builder, &outputs[i], i, input_count);
+    status = output_check(builder, &outputs[i], i, input_count);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_alias_check(inputs, outputs, count);
+    status = alias_check(inputs, outputs, count);
   }
-  return rabbet_plugin_annotate(plugin, "describing its outputs", status);
+  return plugin_annotate(plugin, "describing its outputs", status);
 }
 
 // Stands between the plugin and the caller's sink: checks and counts.
-typedef struct rabbet_combination_check_t {
+typedef struct combination_check_t {
   const rabbet_plugin_query_t* query;
   rabbet_plugin_combination_sink_t sink;
   size_t count;
-} rabbet_combination_check_t;
+} combination_check_t;
 
-static rabbet_status_t rabbet_combination_add(
+static rabbet_status_t combination_add(
     void* context, const rabbet_plugin_type_format_t* tensors) {
-  rabbet_combination_check_t* check = context;
+  combination_check_t* check = context;
   const rabbet_plugin_query_t* query = check->query;
   size_t count = query->input_count + query->output_count;
   for (size_t i = 0; i < count; ++i) {
     size_t bytes = 0;
-    if (!rabbet_dtype_is_valid(tensors[i].dtype)) {
+    if (!dtype_is_valid(tensors[i].dtype)) {
       return RABBET_STATUS(
           RABBET_STATUS_PLUGIN,
           "combination %zu: %d is not a data type (tensor %zu)", check->count,
@@ -474,8 +473,7 @@ static rabbet_status_t rabbet_combination_add(
 }
 
 // A plugin without `combinations` takes the network's own types in LINEAR.
-static rabbet_status_t rabbet_combination_add_own(
-    rabbet_combination_check_t* check) {
+static rabbet_status_t combination_add_own(combination_check_t* check) {
   const rabbet_plugin_query_t* query = check->query;
   size_t count = query->input_count + query->output_count;
   rabbet_plugin_type_format_t* own = NULL;
@@ -486,7 +484,7 @@ static rabbet_status_t rabbet_combination_add_own(
     own[i].dtype = query->tensors[i].dtype;
     own[i].format = RABBET_FORMAT_LINEAR;
   }
-  rabbet_status_t status = rabbet_combination_add(check, own);
+  rabbet_status_t status = combination_add(check, own);
   rabbet_free(allocator, own);
   return status;
 }
@@ -494,28 +492,28 @@ static rabbet_status_t rabbet_combination_add_own(
 rabbet_status_t rabbet_plugin_combinations(
     rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
     rabbet_plugin_combination_sink_t sink) {
-  rabbet_combination_check_t check = {.query = query, .sink = sink};
-  rabbet_plugin_combination_sink_t checked = {&check, rabbet_combination_add};
+  combination_check_t check = {.query = query, .sink = sink};
+  rabbet_plugin_combination_sink_t checked = {&check, combination_add};
   rabbet_status_t status =
       plugin->vtable.combinations
           ? plugin->vtable.combinations(plugin->self, query, checked)
-          : rabbet_combination_add_own(&check);
+          : combination_add_own(&check);
   if (rabbet_is_ok(status) && check.count == 0) {
     status = RABBET_STATUS(RABBET_STATUS_PLUGIN,
                            "no combination of types and formats is supported "
                            "on device '%s'",
                            query->device);
   }
-  return rabbet_plugin_annotate(plugin, "listing types and formats", status);
+  return plugin_annotate(plugin, "listing types and formats", status);
 }
 
-typedef struct rabbet_tactic_check_t {
+typedef struct tactic_check_t {
   rabbet_plugin_tactic_sink_t sink;
   size_t count;
-} rabbet_tactic_check_t;
+} tactic_check_t;
 
-static rabbet_status_t rabbet_tactic_add(void* context, int32_t tactic) {
-  rabbet_tactic_check_t* check = context;
+static rabbet_status_t tactic_add(void* context, int32_t tactic) {
+  tactic_check_t* check = context;
   if (tactic <= 0) {
     return RABBET_STATUS(RABBET_STATUS_PLUGIN,
                          "tactic %d: tactics are positive; 0 stands for the "
@@ -529,30 +527,30 @@ static rabbet_status_t rabbet_tactic_add(void* context, int32_t tactic) {
 rabbet_status_t rabbet_plugin_tactics(rabbet_plugin_t* plugin,
                                       const rabbet_plugin_query_t* query,
                                       rabbet_plugin_tactic_sink_t sink) {
-  rabbet_tactic_check_t check = {.sink = sink};
+  tactic_check_t check = {.sink = sink};
   rabbet_status_t status = rabbet_ok();
   if (plugin->vtable.tactics) {
-    rabbet_plugin_tactic_sink_t checked = {&check, rabbet_tactic_add};
+    rabbet_plugin_tactic_sink_t checked = {&check, tactic_add};
     status = plugin->vtable.tactics(plugin->self, query, checked);
   }
   if (rabbet_is_ok(status) && check.count == 0) {
     status = sink.add(sink.context, 0);
   }
-  return rabbet_plugin_annotate(plugin, "listing tactics", status);
+  return plugin_annotate(plugin, "listing tactics", status);
 }
 
 // ---- Load ------------------------------------------------------------------
 
-typedef struct rabbet_plugin_take_t {
+typedef struct plugin_take_t {
   const rabbet_plugin_query_t* query;
   int32_t tactic;
   size_t offered;  // combinations, then tactics
   bool found;
-} rabbet_plugin_take_t;
+} plugin_take_t;
 
-static rabbet_status_t rabbet_take_combination(
+static rabbet_status_t take_combination(
     void* context, const rabbet_plugin_type_format_t* tensors) {
-  rabbet_plugin_take_t* take = context;
+  plugin_take_t* take = context;
   const rabbet_plugin_query_t* query = take->query;
   size_t count = query->input_count + query->output_count;
   bool equal = true;
@@ -565,8 +563,8 @@ static rabbet_status_t rabbet_take_combination(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_take_tactic(void* context, int32_t tactic) {
-  rabbet_plugin_take_t* take = context;
+static rabbet_status_t take_tactic(void* context, int32_t tactic) {
+  plugin_take_t* take = context;
   ++take->offered;
   take->found = take->found || tactic == take->tactic ||
                 tactic == RABBET_PLUGIN_ANY_TACTIC;
@@ -575,9 +573,8 @@ static rabbet_status_t rabbet_take_tactic(void* context, int32_t tactic) {
 
 // A build asks with the types of the network, which a plan does not have: where
 // the network was weakly typed, they were FLOAT for HALF and BF16.
-static rabbet_status_t rabbet_take_ask(rabbet_plugin_t* plugin,
-                                       rabbet_plugin_take_t* take,
-                                       bool as_float) {
+static rabbet_status_t take_ask(rabbet_plugin_t* plugin, plugin_take_t* take,
+                                bool as_float) {
   rabbet_plugin_query_t asked = *take->query;
   size_t count = asked.input_count + asked.output_count;
   rabbet_plugin_tensor_t* tensors = NULL;
@@ -592,21 +589,21 @@ static rabbet_status_t rabbet_take_ask(rabbet_plugin_t* plugin,
   asked.tensors = tensors;
   rabbet_status_t status = plugin->vtable.combinations(
       plugin->self, &asked,
-      (rabbet_plugin_combination_sink_t){take, rabbet_take_combination});
+      (rabbet_plugin_combination_sink_t){take, take_combination});
   rabbet_free(allocator, tensors);
   return status;
 }
 
-static rabbet_status_t rabbet_take_types(rabbet_plugin_t* plugin,
-                                         rabbet_plugin_take_t* take) {
+static rabbet_status_t take_types(rabbet_plugin_t* plugin,
+                                  plugin_take_t* take) {
   const rabbet_plugin_query_t* query = take->query;
   size_t count = query->input_count + query->output_count;
   char text[512] = "";
   size_t length = 0;
   if (plugin->vtable.combinations) {
-    rabbet_status_t status = rabbet_take_ask(plugin, take, false);
+    rabbet_status_t status = take_ask(plugin, take, false);
     if (!take->found) {
-      rabbet_status_t second = rabbet_take_ask(plugin, take, true);
+      rabbet_status_t second = take_ask(plugin, take, true);
       if (rabbet_is_ok(status))
         status = second;
       else
@@ -634,14 +631,14 @@ static rabbet_status_t rabbet_take_types(rabbet_plugin_t* plugin,
                        text, query->device);
 }
 
-static rabbet_status_t rabbet_take_tactics(rabbet_plugin_t* plugin,
-                                           rabbet_plugin_take_t* take) {
+static rabbet_status_t take_tactics(rabbet_plugin_t* plugin,
+                                    plugin_take_t* take) {
   take->offered = 0;
   take->found = false;
   if (plugin->vtable.tactics)
     RABBET_RETURN_IF_ERROR(plugin->vtable.tactics(
         plugin->self, take->query,
-        (rabbet_plugin_tactic_sink_t){take, rabbet_take_tactic}));
+        (rabbet_plugin_tactic_sink_t){take, take_tactic}));
   if (take->found || (take->offered == 0 && take->tactic == 0))
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
@@ -653,20 +650,20 @@ static rabbet_status_t rabbet_take_tactics(rabbet_plugin_t* plugin,
 rabbet_status_t rabbet_plugin_takes(rabbet_plugin_t* plugin,
                                     const rabbet_plugin_query_t* query,
                                     int32_t tactic) {
-  rabbet_plugin_take_t take = {.query = query, .tactic = tactic};
-  rabbet_status_t status = rabbet_take_types(plugin, &take);
-  if (rabbet_is_ok(status)) status = rabbet_take_tactics(plugin, &take);
-  return rabbet_plugin_annotate(plugin, "loading a plan", status);
+  plugin_take_t take = {.query = query, .tactic = tactic};
+  rabbet_status_t status = take_types(plugin, &take);
+  if (rabbet_is_ok(status)) status = take_tactics(plugin, &take);
+  return plugin_annotate(plugin, "loading a plan", status);
 }
 
-typedef struct rabbet_attr_count_t {
+typedef struct attr_count_t {
   rabbet_plugin_attr_sink_t sink;
   size_t count;
-} rabbet_attr_count_t;
+} attr_count_t;
 
-static rabbet_status_t rabbet_attr_count_add(void* context,
-                                             const rabbet_attr_t* attr) {
-  rabbet_attr_count_t* counter = context;
+static rabbet_status_t attr_count_add(void* context,
+                                      const rabbet_attr_t* attr) {
+  attr_count_t* counter = context;
   if (!attr->name || !*attr->name) {
     return RABBET_STATUS(RABBET_STATUS_PLUGIN, "attribute %zu has no name",
                          counter->count);
@@ -675,14 +672,12 @@ static rabbet_status_t rabbet_attr_count_add(void* context,
   return counter->sink.add(counter->sink.context, attr);
 }
 
-static rabbet_status_t rabbet_absent_add(const rabbet_plugin_t* plugin,
-                                         rabbet_plugin_attr_sink_t sink) {
+static rabbet_status_t absent_add(const rabbet_plugin_t* plugin,
+                                  rabbet_plugin_attr_sink_t sink) {
   if (!plugin->absent_inputs) return rabbet_ok();
   int64_t mask = (int64_t)plugin->absent_inputs;
-  rabbet_attr_t attr = {.name = rabbet_absent_attr,
-                        .type = RABBET_ATTR_INT,
-                        .data = &mask,
-                        .count = 1};
+  rabbet_attr_t attr = {
+      .name = absent_attr, .type = RABBET_ATTR_INT, .data = &mask, .count = 1};
   return sink.add(sink.context, &attr);
 }
 
@@ -691,21 +686,20 @@ rabbet_status_t rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
                                          bool* out_cacheable) {
   *out_cacheable = false;
   if (!plugin->vtable.timing_key) return rabbet_ok();
-  rabbet_attr_count_t counter = {.sink = sink};
+  attr_count_t counter = {.sink = sink};
   rabbet_status_t status = plugin->vtable.timing_key(
-      plugin->self,
-      (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
+      plugin->self, (rabbet_plugin_attr_sink_t){&counter, attr_count_add});
   *out_cacheable = rabbet_is_ok(status) && counter.count > 0;
-  if (*out_cacheable) status = rabbet_absent_add(plugin, sink);
-  return rabbet_plugin_annotate(plugin, "timing key", status);
+  if (*out_cacheable) status = absent_add(plugin, sink);
+  return plugin_annotate(plugin, "timing key", status);
 }
 
 rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
                                         const rabbet_plugin_query_t* query,
                                         int32_t tactic,
                                         rabbet_plugin_attr_sink_t sink) {
-  rabbet_attr_count_t counter = {.sink = sink};
-  rabbet_plugin_attr_sink_t counted = {&counter, rabbet_attr_count_add};
+  attr_count_t counter = {.sink = sink};
+  rabbet_plugin_attr_sink_t counted = {&counter, attr_count_add};
   rabbet_status_t status = rabbet_ok();
   if (plugin->vtable.serialize_chosen) {
     status =
@@ -713,8 +707,8 @@ rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
   } else if (plugin->vtable.serialize) {
     status = plugin->vtable.serialize(plugin->self, counted);
   }
-  if (rabbet_is_ok(status)) status = rabbet_absent_add(plugin, sink);
-  return rabbet_plugin_annotate(plugin, "serializing", status);
+  if (rabbet_is_ok(status)) status = absent_add(plugin, sink);
+  return plugin_annotate(plugin, "serializing", status);
 }
 
 // ---- Run -------------------------------------------------------------------
@@ -725,7 +719,7 @@ rabbet_status_t rabbet_plugin_prepare(rabbet_plugin_t* plugin,
   *out_workspace = 0;
   *out_state = NULL;
   if (!plugin->vtable.prepare) return rabbet_ok();
-  return rabbet_plugin_annotate(
+  return plugin_annotate(
       plugin, "preparing",
       plugin->vtable.prepare(plugin->self, call, out_workspace, out_state));
 }
@@ -740,7 +734,7 @@ rabbet_status_t rabbet_plugin_enqueue(rabbet_plugin_t* plugin,
                                       const rabbet_plugin_call_t* call) {
   rabbet_status_t status = plugin->vtable.enqueue(plugin->self, call);
   if (rabbet_is_ok(status)) return status;
-  return rabbet_plugin_annotate(plugin, "running", status);
+  return plugin_annotate(plugin, "running", status);
 }
 
 // ---- Graphs ----------------------------------------------------------------
@@ -762,7 +756,7 @@ rabbet_status_t rabbet_plugin_enqueue_captured(rabbet_plugin_t* plugin,
   *out_kept = NULL;
   if (!plugin->vtable.enqueue_captured)
     return rabbet_plugin_enqueue(plugin, call);
-  return rabbet_plugin_annotate(
+  return plugin_annotate(
       plugin, "being recorded",
       plugin->vtable.enqueue_captured(plugin->self, call, out_kept));
 }
@@ -797,7 +791,7 @@ rabbet_status_t rabbet_plugin_launches(rabbet_plugin_t* plugin,
                                        const rabbet_plugin_input_t* inputs,
                                        const rabbet_plugin_output_t* outputs,
                                        rabbet_plugin_launch_sink_t sink) {
-  return rabbet_plugin_annotate(
+  return plugin_annotate(
       plugin, "giving its kernels",
       plugin->vtable.launches(plugin->self, builder, query, tactic, inputs,
                               outputs, sink));

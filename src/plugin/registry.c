@@ -11,11 +11,11 @@
 #include "base/vec.h"
 #include "plugin/registry.h"
 
-typedef struct rabbet_registered_t {
+typedef struct registered_t {
   rabbet_plugin_creator_t creator;  // first: the public view
   rabbet_refcount_t references;
   rabbet_arena_t arena;  // strings and fields
-} rabbet_registered_t;
+} registered_t;
 
 static struct {
   pthread_mutex_t lock;
@@ -23,11 +23,10 @@ static struct {
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // Where this thread's registrations go instead, while a library is opened.
-static _Thread_local rabbet_creator_list_t* rabbet_collecting;
+static _Thread_local rabbet_creator_list_t* collecting;
 
-static bool rabbet_same_key(const rabbet_plugin_creator_t* creator,
-                            const char* name, const char* version,
-                            const char* plugin_namespace) {
+static bool same_key(const rabbet_plugin_creator_t* creator, const char* name,
+                     const char* version, const char* plugin_namespace) {
   return strcmp(creator->name, name) == 0 &&
          strcmp(creator->version, version ? version : "1") == 0 &&
          strcmp(creator->plugin_namespace,
@@ -35,23 +34,22 @@ static bool rabbet_same_key(const rabbet_plugin_creator_t* creator,
 }
 
 // Position in the list, or its count.
-static size_t rabbet_creators_position(const rabbet_creator_list_t* list,
-                                       const char* name, const char* version,
-                                       const char* plugin_namespace) {
+static size_t creators_position(const rabbet_creator_list_t* list,
+                                const char* name, const char* version,
+                                const char* plugin_namespace) {
   size_t i = 0;
   while (i < list->count &&
-         !rabbet_same_key(list->data[i], name, version, plugin_namespace)) {
+         !same_key(list->data[i], name, version, plugin_namespace)) {
     ++i;
   }
   return i;
 }
 
 // Takes the creator on success.
-static rabbet_status_t rabbet_creators_add(
+static rabbet_status_t creators_add(
     rabbet_creator_list_t* list, const rabbet_plugin_creator_t* take_creator) {
-  size_t at =
-      rabbet_creators_position(list, take_creator->name, take_creator->version,
-                               take_creator->plugin_namespace);
+  size_t at = creators_position(list, take_creator->name, take_creator->version,
+                                take_creator->plugin_namespace);
   if (at < list->count) {
     return RABBET_STATUS(
         RABBET_STATUS_ALREADY_EXISTS,
@@ -64,10 +62,10 @@ static rabbet_status_t rabbet_creators_add(
 }
 
 // The creator that was there, now the caller's; or NULL.
-static const rabbet_plugin_creator_t* rabbet_creators_remove(
+static const rabbet_plugin_creator_t* creators_remove(
     rabbet_creator_list_t* list, const char* name, const char* version,
     const char* plugin_namespace) {
-  size_t at = rabbet_creators_position(list, name, version, plugin_namespace);
+  size_t at = creators_position(list, name, version, plugin_namespace);
   if (at == list->count) return NULL;
   const rabbet_plugin_creator_t* removed = list->data[at];
   memmove(&list->data[at], &list->data[at + 1],
@@ -90,8 +88,7 @@ rabbet_status_t rabbet_creator_read(const rabbet_plugin_creator_t* given,
 }
 
 // Of all but the fields.
-static rabbet_status_t rabbet_creator_check(
-    const rabbet_plugin_creator_t* creator) {
+static rabbet_status_t creator_check(const rabbet_plugin_creator_t* creator) {
   if (!creator->name || !*creator->name) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin creator: name is empty");
@@ -114,9 +111,9 @@ static rabbet_status_t rabbet_creator_check(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_fields_copy(const rabbet_plugin_creator_t* from,
-                                          rabbet_arena_t* arena,
-                                          rabbet_plugin_creator_t* out) {
+static rabbet_status_t fields_copy(const rabbet_plugin_creator_t* from,
+                                   rabbet_arena_t* arena,
+                                   rabbet_plugin_creator_t* out) {
   rabbet_plugin_field_t* fields = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, from->field_count, sizeof(*fields), (void**)&fields));
@@ -141,9 +138,8 @@ static rabbet_status_t rabbet_fields_copy(const rabbet_plugin_creator_t* from,
 }
 
 // A path need not be UTF-8, as plans must: for people to read, it is escaped.
-static rabbet_status_t rabbet_origin_copy(rabbet_arena_t* arena,
-                                          const char* origin,
-                                          const char** out_origin) {
+static rabbet_status_t origin_copy(rabbet_arena_t* arena, const char* origin,
+                                   const char** out_origin) {
   if (!origin) origin = "";
   char* copy = NULL;
   size_t size = rabbet_text_escape(origin, NULL, 0) + 1;
@@ -153,9 +149,9 @@ static rabbet_status_t rabbet_origin_copy(rabbet_arena_t* arena,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_creator_copy(const rabbet_plugin_creator_t* from,
-                                           rabbet_arena_t* arena,
-                                           rabbet_plugin_creator_t* out) {
+static rabbet_status_t creator_copy(const rabbet_plugin_creator_t* from,
+                                    rabbet_arena_t* arena,
+                                    rabbet_plugin_creator_t* out) {
   *out = *from;
   rabbet_status_t status = rabbet_arena_strdup(arena, from->name, &out->name);
   if (rabbet_is_ok(status)) {
@@ -168,12 +164,12 @@ static rabbet_status_t rabbet_creator_copy(const rabbet_plugin_creator_t* from,
         &out->plugin_namespace);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_origin_copy(arena, from->origin, &out->origin);
+    status = origin_copy(arena, from->origin, &out->origin);
   }
-  return rabbet_is_ok(status) ? rabbet_fields_copy(from, arena, out) : status;
+  return rabbet_is_ok(status) ? fields_copy(from, arena, out) : status;
 }
 
-static void rabbet_registered_free(rabbet_registered_t* registered) {
+static void registered_free(registered_t* registered) {
   rabbet_arena_deinitialize(&registered->arena);
   rabbet_free(rabbet_allocator_system(), registered);
 }
@@ -183,17 +179,17 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
   *out = NULL;
   rabbet_plugin_creator_t own;
   RABBET_RETURN_IF_ERROR(rabbet_creator_read(creator, &own));
-  RABBET_RETURN_IF_ERROR(rabbet_creator_check(&own));
+  RABBET_RETURN_IF_ERROR(creator_check(&own));
   rabbet_allocator_t allocator = rabbet_allocator_system();
-  rabbet_registered_t* registered = NULL;
+  registered_t* registered = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*registered), (void**)&registered));
   rabbet_refcount_initialize(&registered->references);
   rabbet_arena_initialize(allocator, &registered->arena);
   rabbet_status_t status =
-      rabbet_creator_copy(&own, &registered->arena, &registered->creator);
+      creator_copy(&own, &registered->arena, &registered->creator);
   if (!rabbet_is_ok(status)) {
-    rabbet_registered_free(registered);
+    registered_free(registered);
     return status;
   }
   *out = &registered->creator;
@@ -201,29 +197,29 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
 }
 
 void rabbet_creator_retain(const rabbet_plugin_creator_t* creator) {
-  rabbet_refcount_retain(&((rabbet_registered_t*)creator)->references);
+  rabbet_refcount_retain(&((registered_t*)creator)->references);
 }
 
 void rabbet_plugin_creator_release(const rabbet_plugin_creator_t* creator) {
-  rabbet_registered_t* registered = (rabbet_registered_t*)creator;
+  registered_t* registered = (registered_t*)creator;
   if (!registered || !rabbet_refcount_release(&registered->references)) return;
   if (creator->destroy) creator->destroy(creator->user_data);
-  rabbet_registered_free(registered);
+  registered_free(registered);
 }
 
 rabbet_status_t rabbet_plugin_register(const rabbet_plugin_creator_t* creator) {
   const rabbet_plugin_creator_t* copy = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_creator_create(creator, &copy));
   rabbet_status_t status;
-  if (rabbet_collecting) {
-    status = rabbet_creators_add(rabbet_collecting, copy);
+  if (collecting) {
+    status = creators_add(collecting, copy);
   } else {
     pthread_mutex_lock(&registry.lock);
-    status = rabbet_creators_add(&registry.list, copy);
+    status = creators_add(&registry.list, copy);
     pthread_mutex_unlock(&registry.lock);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_registered_free((rabbet_registered_t*)copy);
+    registered_free((registered_t*)copy);
   }
   return status;
 }
@@ -234,13 +230,11 @@ rabbet_status_t rabbet_plugin_deregister(const char* name, const char* version,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "plugin name is NULL");
   }
   const rabbet_plugin_creator_t* removed =
-      rabbet_collecting ? rabbet_creators_remove(rabbet_collecting, name,
-                                                 version, plugin_namespace)
-                        : NULL;
+      collecting ? creators_remove(collecting, name, version, plugin_namespace)
+                 : NULL;
   if (!removed) {
     pthread_mutex_lock(&registry.lock);
-    removed =
-        rabbet_creators_remove(&registry.list, name, version, plugin_namespace);
+    removed = creators_remove(&registry.list, name, version, plugin_namespace);
     pthread_mutex_unlock(&registry.lock);
   }
   if (!removed) {
@@ -256,8 +250,8 @@ rabbet_status_t rabbet_plugin_deregister(const char* name, const char* version,
 // ---- Lists of creators
 
 rabbet_creator_list_t* rabbet_creators_collect(rabbet_creator_list_t* list) {
-  rabbet_creator_list_t* previous = rabbet_collecting;
-  rabbet_collecting = list;
+  rabbet_creator_list_t* previous = collecting;
+  collecting = list;
   return previous;
 }
 
@@ -266,7 +260,7 @@ rabbet_status_t rabbet_creators_publish(const rabbet_creator_list_t* list) {
   size_t added = 0;
   pthread_mutex_lock(&registry.lock);
   while (rabbet_is_ok(status) && added < list->count) {
-    status = rabbet_creators_add(&registry.list, list->data[added]);
+    status = creators_add(&registry.list, list->data[added]);
     added += rabbet_is_ok(status);
   }
   for (size_t i = 0; i < added; ++i) {
@@ -274,8 +268,8 @@ rabbet_status_t rabbet_creators_publish(const rabbet_creator_list_t* list) {
     if (rabbet_is_ok(status)) {
       rabbet_creator_retain(creator);
     } else {
-      rabbet_creators_remove(&registry.list, creator->name, creator->version,
-                             creator->plugin_namespace);
+      creators_remove(&registry.list, creator->name, creator->version,
+                      creator->plugin_namespace);
     }
   }
   pthread_mutex_unlock(&registry.lock);
@@ -285,17 +279,17 @@ rabbet_status_t rabbet_creators_publish(const rabbet_creator_list_t* list) {
 const rabbet_plugin_creator_t* rabbet_creators_find(
     const rabbet_creator_list_t* list, const char* name, const char* version,
     const char* plugin_namespace) {
-  size_t at = rabbet_creators_position(list, name, version, plugin_namespace);
+  size_t at = creators_position(list, name, version, plugin_namespace);
   return at < list->count ? list->data[at] : NULL;
 }
 
 rabbet_status_t rabbet_creators_set_origin(const rabbet_creator_list_t* list,
                                            const char* origin) {
   for (size_t i = 0; i < list->count; ++i) {
-    rabbet_registered_t* registered = (rabbet_registered_t*)list->data[i];
+    registered_t* registered = (registered_t*)list->data[i];
     if (*registered->creator.origin) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_origin_copy(&registered->arena, origin,
-                                              &registered->creator.origin));
+    RABBET_RETURN_IF_ERROR(
+        origin_copy(&registered->arena, origin, &registered->creator.origin));
   }
   return rabbet_ok();
 }
@@ -308,17 +302,16 @@ void rabbet_creators_free(rabbet_creator_list_t* list) {
 
 // ---- Looking up
 
-static const char* rabbet_registry_name_at(const void* list, size_t index) {
+static const char* registry_name_at(const void* list, size_t index) {
   (void)list;
   return registry.list.data[index]->name;
 }
 
 // "; did you mean 'namespace::Name' or ...?", or "". The lock is held.
-static void rabbet_registry_print_near(const char* name,
-                                       rabbet_strbuf_t* hint) {
+static void registry_print_near(const char* name, rabbet_strbuf_t* hint) {
   const char* names[RABBET_SUGGEST_MAX];
-  size_t count = rabbet_suggest(name, rabbet_registry_name_at, NULL,
-                                registry.list.count, names);
+  size_t count =
+      rabbet_suggest(name, registry_name_at, NULL, registry.list.count, names);
   for (size_t i = 0; i < count; ++i) {
     size_t at = 0;
     while (registry.list.data[at]->name != names[i])
@@ -332,9 +325,8 @@ static void rabbet_registry_print_near(const char* name,
 
 // An error that names other versions and namespaces that are registered, else
 // similar names. The lock is held.
-static rabbet_status_t rabbet_registry_missing(const char* name,
-                                               const char* version,
-                                               const char* plugin_namespace) {
+static rabbet_status_t registry_missing(const char* name, const char* version,
+                                        const char* plugin_namespace) {
   rabbet_strbuf_t hint;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &hint);
   for (size_t i = 0; i < registry.list.count; ++i) {
@@ -347,7 +339,7 @@ static rabbet_status_t rabbet_registry_missing(const char* name,
   if (hint.size == 0 && registry.list.count == 0) {
     rabbet_strbuf_printf(&hint, "; no plugin is registered at all");
   } else if (hint.size == 0) {
-    rabbet_registry_print_near(name, &hint);
+    registry_print_near(name, &hint);
   }
   rabbet_status_t status = RABBET_STATUS(
       RABBET_STATUS_NOT_FOUND,
@@ -372,7 +364,7 @@ rabbet_status_t rabbet_plugin_find(
   if (*out_creator) {
     rabbet_creator_retain(*out_creator);
   } else {
-    status = rabbet_registry_missing(name, version, plugin_namespace);
+    status = registry_missing(name, version, plugin_namespace);
   }
   pthread_mutex_unlock(&registry.lock);
   return status;

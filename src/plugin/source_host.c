@@ -25,7 +25,7 @@ rabbet_status_t rabbet_source_host_set(const rabbet_source_host_t* host) {
 }
 
 // Not locked while it is called, as it loads plans, too.
-static rabbet_status_t rabbet_source_host(rabbet_source_host_t* out_host) {
+static rabbet_status_t source_host_source_host(rabbet_source_host_t* out_host) {
   pthread_mutex_lock(&current.lock);
   *out_host = current.host;
   pthread_mutex_unlock(&current.lock);
@@ -42,7 +42,7 @@ rabbet_status_t rabbet_source_host_collect(const rabbet_plugin_key_t* plugins,
                                            size_t module_count,
                                            rabbet_carried_sink_t sink) {
   rabbet_source_host_t host;
-  RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  RABBET_RETURN_IF_ERROR(source_host_source_host(&host));
   return host.collect(host.user_data, plugins, plugin_count, modules,
                       module_count, sink);
 }
@@ -50,14 +50,14 @@ rabbet_status_t rabbet_source_host_collect(const rabbet_plugin_key_t* plugins,
 rabbet_status_t rabbet_source_host_run(const rabbet_carried_t* modules,
                                        size_t count) {
   rabbet_source_host_t host;
-  RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  RABBET_RETURN_IF_ERROR(source_host_source_host(&host));
   return host.run(host.user_data, modules, count);
 }
 
 rabbet_status_t rabbet_source_host_load(const char* const* plugins,
                                         size_t count) {
   rabbet_source_host_t host;
-  RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  RABBET_RETURN_IF_ERROR(source_host_source_host(&host));
   if (!host.load)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the host of sources in this process loads no "
@@ -67,7 +67,7 @@ rabbet_status_t rabbet_source_host_load(const char* const* plugins,
 
 void rabbet_source_host_close(void) {
   rabbet_source_host_t host;
-  rabbet_status_t status = rabbet_source_host(&host);
+  rabbet_status_t status = source_host_source_host(&host);
   if (rabbet_is_ok(status) && host.close) host.close(host.user_data);
   rabbet_status_ignore(status);
   rabbet_status_ignore(rabbet_source_host_set(NULL));

@@ -15,7 +15,7 @@ extern char** environ;
 
 // Three lines: version, executable, shared library. A python that is linked
 // with its library names it by INSTSONAME.
-static const char rabbet_question[] =
+static const char question[] =
     "import os, sys, sysconfig\n"
     "get = lambda name: sysconfig.get_config_var(name) or ''\n"
     "folders = [get('LIBDIR'), os.path.join(get('LIBDIR'), get('MULTIARCH')),\n"
@@ -28,7 +28,7 @@ static const char rabbet_question[] =
     "print(next(filter(os.path.isfile, paths), ''))\n";
 
 // Reads until the other side closes; cut where it does not fit.
-static void rabbet_read_all(int file, char* text, size_t capacity) {
+static void read_all(int file, char* text, size_t capacity) {
   size_t size = 0;
   char rest[256];
   for (;;) {
@@ -42,19 +42,19 @@ static void rabbet_read_all(int file, char* text, size_t capacity) {
   text[size] = '\0';
 }
 
-static rabbet_status_t rabbet_spawn_failed(const char* python, int error) {
+static rabbet_status_t spawn_failed(const char* python, int error) {
   return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                        "there is no Python: '%s' cannot be run (%s); name one "
                        "by rabbet_pyhost_options_t or RABBET_PYTHON",
                        python, strerror(error));
 }
 
-static rabbet_status_t rabbet_run_python(const char* python, char* text,
-                                         size_t capacity) {
+static rabbet_status_t run_python(const char* python, char* text,
+                                  size_t capacity) {
   int pipe_files[2], exit_status = 0;
   pid_t child = 0;
   char* const argv[] = {(char*)(uintptr_t)python, "-c",
-                        (char*)(uintptr_t)rabbet_question, NULL};
+                        (char*)(uintptr_t)question, NULL};
   posix_spawn_file_actions_t actions;
   if (pipe(pipe_files) != 0)
     return RABBET_STATUS(RABBET_STATUS_IO, "pipe: %s", strerror(errno));
@@ -67,9 +67,9 @@ static rabbet_status_t rabbet_run_python(const char* python, char* text,
     posix_spawn_file_actions_destroy(&actions);
   }
   close(pipe_files[1]);
-  if (error == 0) rabbet_read_all(pipe_files[0], text, capacity);
+  if (error == 0) read_all(pipe_files[0], text, capacity);
   close(pipe_files[0]);
-  if (error != 0) return rabbet_spawn_failed(python, error);
+  if (error != 0) return spawn_failed(python, error);
   while (waitpid(child, &exit_status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 0)
@@ -81,7 +81,7 @@ static rabbet_status_t rabbet_run_python(const char* python, char* text,
 }
 
 // Cuts the next line off.
-static const char* rabbet_next_line(char** text) {
+static const char* next_line(char** text) {
   char* line = *text;
   char* end = strchr(line, '\n');
   *text = end ? end + 1 : line + strlen(line);
@@ -94,11 +94,11 @@ rabbet_status_t rabbet_interpreter_ask(const char* python,
   rabbet_interpreter_t* out = out_interpreter;
   char answer[2 * RABBET_INTERPRETER_TEXT + 64];
   memset(out, 0, sizeof(*out));
-  RABBET_RETURN_IF_ERROR(rabbet_run_python(python, answer, sizeof(answer)));
+  RABBET_RETURN_IF_ERROR(run_python(python, answer, sizeof(answer)));
   char* at = answer;
-  const char* version = rabbet_next_line(&at);
-  const char* executable = rabbet_next_line(&at);
-  const char* library = rabbet_next_line(&at);
+  const char* version = next_line(&at);
+  const char* executable = next_line(&at);
+  const char* library = next_line(&at);
   if (sscanf(version, "%d.%d", &out->major, &out->minor) != 2 ||
       strlen(executable) >= sizeof(out->executable) ||
       strlen(library) >= sizeof(out->library))

@@ -17,7 +17,7 @@
 
 // ---- Functions of libpython, by name
 
-typedef struct rabbet_python_t {
+typedef struct python_t {
   const char* (*Py_GetVersion)(void);
   int (*Py_IsInitialized)(void);
   void (*Py_InitializeEx)(int install_signal_handlers);
@@ -43,12 +43,12 @@ typedef struct rabbet_python_t {
   int (*PyInitConfig_GetError)(void* config, const char** out_text);
   // Older ones have this.
   void (*Py_SetProgramName)(const wchar_t* name);
-} rabbet_python_t;
+} python_t;
 
 #define RABBET_PYTHON_SYMBOL(name) \
-  { #name, offsetof(rabbet_python_t, name), false }
+  { #name, offsetof(python_t, name), false }
 #define RABBET_PYTHON_OPTIONAL(name) \
-  { #name, offsetof(rabbet_python_t, name), true }
+  { #name, offsetof(python_t, name), true }
 static const struct {
   const char* name;
   size_t offset;
@@ -78,8 +78,8 @@ static const struct {
     RABBET_PYTHON_OPTIONAL(Py_SetProgramName),
 };
 
-static rabbet_status_t rabbet_python_find(void* library, const char* where,
-                                          rabbet_python_t* python) {
+static rabbet_status_t python_find(void* library, const char* where,
+                                   python_t* python) {
   for (size_t i = 0; i < sizeof(python_symbols) / sizeof(*python_symbols);
        ++i) {
     void* symbol = NULL;
@@ -98,26 +98,26 @@ static rabbet_status_t rabbet_python_find(void* library, const char* where,
 
 // ---- State of the process
 
-typedef enum rabbet_pyhost_state_t {
+typedef enum pyhost_state_t {
   RABBET_PYHOST_ABSENT = 0,
   RABBET_PYHOST_OURS = 1,     // started here
   RABBET_PYHOST_THEIRS = 2,   // was running before
   RABBET_PYHOST_STOPPED = 3,  // ours, ended
-} rabbet_pyhost_state_t;
+} pyhost_state_t;
 
 static struct {
   pthread_mutex_t lock;
-  rabbet_pyhost_state_t state;
+  pyhost_state_t state;
   pthread_t owner;  // OURS: the thread that started it
-  rabbet_python_t python;
+  python_t python;
   void* thread;  // state of the thread that started it, while nobody holds it
 } pyhost = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // ---- Starting
 
-static rabbet_status_t rabbet_pyhost_open(
-    const rabbet_pyhost_options_t* options,
-    const rabbet_interpreter_t* interpreter, void** out_library) {
+static rabbet_status_t pyhost_open(const rabbet_pyhost_options_t* options,
+                                   const rabbet_interpreter_t* interpreter,
+                                   void** out_library) {
   char soname[64];
   snprintf(soname, sizeof(soname), "libpython%d.%d.so.1.0", interpreter->major,
            interpreter->minor);
@@ -134,8 +134,7 @@ static rabbet_status_t rabbet_pyhost_open(
         "--enable-shared), or name it by rabbet_pyhost_options_t",
         interpreter->major, interpreter->minor, interpreter->executable,
         dlerror(), interpreter->major, interpreter->minor);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_python_find(*out_library, path, &pyhost.python));
+  RABBET_RETURN_IF_ERROR(python_find(*out_library, path, &pyhost.python));
   int major = 0, minor = 0;
   const char* version = pyhost.python.Py_GetVersion();
   if (sscanf(version, "%d.%d", &major, &minor) != 2 ||
@@ -149,9 +148,9 @@ static rabbet_status_t rabbet_pyhost_open(
 }
 
 // So that it finds the packages of the interpreter's environment.
-static rabbet_status_t rabbet_pyhost_initialize(
+static rabbet_status_t pyhost_initialize(
     const rabbet_interpreter_t* interpreter) {
-  const rabbet_python_t* python = &pyhost.python;
+  const python_t* python = &pyhost.python;
   if (python->PyInitConfig_Create && python->PyInitConfig_Free &&
       python->PyInitConfig_SetStr && python->Py_InitializeFromInitConfig &&
       python->PyInitConfig_GetError) {
@@ -184,8 +183,8 @@ static rabbet_status_t rabbet_pyhost_initialize(
 }
 
 // The GIL is held.
-static rabbet_status_t rabbet_pyhost_import(const char* where) {
-  const rabbet_python_t* python = &pyhost.python;
+static rabbet_status_t pyhost_import(const char* where) {
+  const python_t* python = &pyhost.python;
   void* module = python->PyImport_ImportModule("rabbet");
   if (module) {
     python->Py_DecRef(module);
@@ -207,7 +206,7 @@ static rabbet_status_t rabbet_pyhost_import(const char* where) {
   return status;
 }
 
-static rabbet_status_t rabbet_pyhost_start_ours(
+static rabbet_status_t pyhost_start_ours(
     const rabbet_pyhost_options_t* options) {
   const char* given =
       options->python ? options->python : getenv("RABBET_PYTHON");
@@ -215,14 +214,14 @@ static rabbet_status_t rabbet_pyhost_start_ours(
   void* library = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_interpreter_ask(
       given && *given ? given : "python3", &interpreter));
-  rabbet_status_t status = rabbet_pyhost_open(options, &interpreter, &library);
-  if (rabbet_is_ok(status)) status = rabbet_pyhost_initialize(&interpreter);
+  rabbet_status_t status = pyhost_open(options, &interpreter, &library);
+  if (rabbet_is_ok(status)) status = pyhost_initialize(&interpreter);
   if (!rabbet_is_ok(status)) {
     if (library) dlclose(library);
     return status;
   }
   // From here on it stays loaded: a second start would not be safe.
-  status = rabbet_pyhost_import(interpreter.executable);
+  status = pyhost_import(interpreter.executable);
   pyhost.thread = pyhost.python.PyEval_SaveThread();
   pyhost.owner = pthread_self();
   pyhost.state = RABBET_PYHOST_OURS;
@@ -231,27 +230,26 @@ static rabbet_status_t rabbet_pyhost_start_ours(
 
 // Ours that runs already, that of a process of Python, or of a program that has
 // started it by itself.
-static rabbet_status_t rabbet_pyhost_join(void) {
+static rabbet_status_t pyhost_join(void) {
   if (pyhost.state == RABBET_PYHOST_ABSENT) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_python_find(RTLD_DEFAULT, "this process", &pyhost.python));
+        python_find(RTLD_DEFAULT, "this process", &pyhost.python));
     pyhost.state = RABBET_PYHOST_THEIRS;
   }
   int gil = pyhost.python.PyGILState_Ensure();
-  rabbet_status_t status =
-      rabbet_pyhost_import("the interpreter of this process");
+  rabbet_status_t status = pyhost_import("the interpreter of this process");
   pyhost.python.PyGILState_Release(gil);
   return status;
 }
 
 // Python runs already, or the one that is asked for is started.
-static rabbet_status_t rabbet_pyhost_join_or_start(
+static rabbet_status_t pyhost_join_or_start(
     const rabbet_pyhost_options_t* options) {
   int (*is_initialized)(void) = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_symbol_function(
       RTLD_DEFAULT, "Py_IsInitialized", (void**)&is_initialized));
-  return is_initialized && is_initialized() ? rabbet_pyhost_join()
-                                            : rabbet_pyhost_start_ours(options);
+  return is_initialized && is_initialized() ? pyhost_join()
+                                            : pyhost_start_ours(options);
 }
 
 rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
@@ -265,7 +263,7 @@ rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
                            "Python was stopped (rabbet_pyhost_stop), and "
                            "cannot be started again in the same process");
   else
-    status = rabbet_pyhost_join_or_start(&options);
+    status = pyhost_join_or_start(&options);
   pthread_mutex_unlock(&pyhost.lock);
   return RABBET_ANNOTATE(status, "starting Python");
 }
