@@ -12,12 +12,13 @@ STRICT := $(if $(filter 12,$(shell cc -dumpversion)),,--compile-no-warning-as-er
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
-.PHONY: help setup configure build install demo test test-c test-python sanitize bench zoo \
+.PHONY: help setup configure build install demo test test-c test-python test-full sanitize bench zoo \
         wheel wheel-free-threaded format lint clean
 
 help:
 	@echo "make demo      the main job, from an ONNX model to a checked result; no tests are built"
 	@echo "make test      all tests that need no GPU"
+	@echo "make test-full tests that take minutes: the wheel, in an empty environment"
 	@echo "make bench     measure against other engines"
 	@echo "make zoo       export real architectures, run them, and write docs/reference/models.md"
 	@echo "make build     libraries, command and Python package in $(BUILD)/"
@@ -56,7 +57,10 @@ test-c: build
 
 # Bytecode is kept, whatever the environment says: tests start hundreds of processes.
 test-python: build
-	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q tests examples
+	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n 2 --dist loadfile -m "not full" tests examples
+
+test-full: build
+	@$(RUN) -m pytest -q -m full tests examples
 
 sanitize: setup
 	@tools/sanitize.sh

@@ -24,6 +24,8 @@ from tests.python.support.c_programs import EXAMPLES, ROOT, needed, output
 from tests.python.support.command import FLOAT, save_model
 from tests.python.support.free_threaded import find_free_threaded
 
+pytestmark = pytest.mark.full
+
 LIMIT = 40e6
 # Libraries that every Linux of the manylinux kind has.
 BASE = re.compile(
