@@ -7,10 +7,10 @@ The catalogue is src/ops/: the built command tells it (`rabbet ops --json`; $RAB
 the build's folder, build/ if it is not set), ops.def the texts. Kernels are those of
 src/device/kernels.def, ONNX operators those of which src/onnx makes the layer. Written are:
 
-    python/rabbet/_operator_enums.py   enumerations of attributes
-    python/rabbet/_layers.py           layers, with attributes as properties
-    docs/reference/operators.md        the page of operators
-    src/cli/op_facts.def               kernels and ONNX operators, for the command
+    python/rabbet/_enumerations.py   those of attributes, and others that TensorRT has
+    python/rabbet/_layers.py         layers, with attributes as properties
+    docs/reference/operators.md      the page of operators
+    src/cli/op_facts.def             kernels and ONNX operators, for the command
 
 Enumerations, their members, layers and properties are those that TensorRT has, too
 (docs/reference/names.tsv). What differs from an attribute's plain value is written by hand,
@@ -169,36 +169,80 @@ def _literal(text: str) -> str:
 # ---- Enumerations ----------------------------------------------------------
 
 
-def _enumeration(name: str, known: Enumeration, members: dict[str, str]) -> str:
-    lines = [f"class {name}(_Enum):", _wrapped(f'"""{known.doc}', "    ", "    "), ""]
-    for member in members:
-        if member not in known.values:
-            raise ValueError(f"ops.def lacks value '{member}' of '{name}'")
-        lines.append(_wrapped(f"{member}: {known.values[member]}", " " * 4, " " * 8))
+class Other(NamedTuple):
+    """An enumeration of python/enumerations.txt; its members with number and text."""
+
+    is_integer: bool
+    doc: str
+    members: dict[str, tuple[str, str]]
+
+
+def others() -> dict[str, Other]:
+    """Enumerations that are no operators'."""
+    found: dict[str, Other] = {}
+    numbers = tensorrt()
+    row = r"^(  )?(\w+)( int)?(?: = (\d+))?: (.*)$"
+    text = (ROOT / "python/enumerations.txt").read_text()
+    for indent, name, is_integer, number, doc in re.findall(row, text, re.M):
+        if not indent:
+            found[name] = Other(bool(is_integer), doc, {})
+            continue
+        owner = list(found)[-1]
+        known = number or numbers.get(owner, {}).get(name)
+        if known is None:
+            raise ValueError(f"enumerations.txt lacks the number of {owner}.{name}")
+        found[owner].members[name] = (known, doc)
+    return found
+
+
+def _enumeration(name: str, base: str, doc: str, members: dict[str, tuple[str, str]]) -> str:
+    lines = [f"class {name}({base}):", _wrapped(f'"""{doc}', "    ", "    "), ""]
+    for member, (_, text) in members.items():
+        lines.append(_wrapped(f"{member}: {text}", " " * 4, " " * 8))
     lines += ['    """', ""]
-    lines += [f"    {member} = {number}" for member, number in members.items()]
+    lines += [f"    {member} = {number}" for member, (number, _) in members.items()]
     return "\n".join(lines)
 
 
+def _of_operators() -> dict[str, Other]:
+    """Enumerations of ops.def that TensorRT has, with its members."""
+    names, found = tensorrt(), {}
+    for name, known in enumerations().items():
+        if name not in names:
+            continue
+        numbers = {key: number for key, number in names[name].items() if key}
+        lacking = numbers.keys() - known.values.keys()
+        if lacking:
+            raise ValueError(f"ops.def lacks values of '{name}': {sorted(lacking)}")
+        members = {key: (number, known.values[key]) for key, number in numbers.items()}
+        found[name] = Other(False, known.doc, members)
+    return found
+
+
 def enums_module() -> str:
-    """python/rabbet/_operator_enums.py."""
-    names, known = tensorrt(), enumerations()
-    shown = sorted((name for name in known if name in names), key=str.lower)
-    classes = []
-    for name in shown:
-        members = {key: number for key, number in names[name].items() if key}
-        classes.append(_enumeration(name, known[name], members))
+    """python/rabbet/_enumerations.py."""
+    known = {**_of_operators(), **others()}
+    own = re.findall(r"^class (_\w+)", (PACKAGE / "_enum.py").read_text(), re.M)
+    classes, bases = [], set()
+    for name in sorted(known, key=str.lower):
+        one = known[name]
+        base = f"_{name}" if f"_{name}" in own else "_IntEnum" if one.is_integer else "_Enum"
+        bases.add(base)
+        classes.append(_enumeration(name, base, one.doc, one.members))
     return "\n\n\n".join(
         [
-            _WRITTEN.format("Enumerations of operators' attributes.")
-            + "\n\nfrom __future__ import annotations\n\nfrom ._enum import _Enum",
+            '"""Enumerations, with the names and numbers of TensorRT 10.\n\n'
+            "Written by tools/operators.py from src/ops and python/enumerations.txt; not\n"
+            'edited by hand."""\n\nfrom __future__ import annotations\n\n'
+            f"from ._enum import {', '.join(sorted(bases))}",
             *classes,
-            _all(shown),
+            _all(sorted(known, key=str.lower)),
         ]
     )
 
 
 def _all(names: list[str]) -> str:
+    names = sorted(names, key=_import_order)
     return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
 
 
@@ -316,7 +360,7 @@ def layers_module() -> str:
 def _import_order(name: str) -> tuple[int, str]:
     """Constants, classes, functions, as ruff sorts what is imported."""
     kind = 0 if name.isupper() else 1 if name[0].isupper() else 2
-    return kind, name.lower()
+    return kind, name.lower() if name[0] == "_" else name
 
 
 # ---- Facts for the command -------------------------------------------------
@@ -448,7 +492,7 @@ def _numbers(known: dict[str, Enumeration]) -> dict[str, dict[str, Any]]:
 # ---- Files -----------------------------------------------------------------
 
 FILES = {
-    PACKAGE / "_operator_enums.py": enums_module,
+    PACKAGE / "_enumerations.py": enums_module,
     PACKAGE / "_layers.py": layers_module,
     ROOT / "docs" / "reference" / "operators.md": page,
     ROOT / "src" / "cli" / "op_facts.def": facts,

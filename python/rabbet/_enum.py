@@ -1,4 +1,6 @@
-"""Bases of enumerations."""
+"""Bases of enumerations (_enumerations.py); _DataType is that of DataType.
+
+Those that take part in arithmetic in TensorRT (flags, formats) are integers here."""
 
 from __future__ import annotations
 
@@ -35,3 +37,26 @@ class _IntEnum(enum.IntEnum):
 
 for _kind in (_Enum, _IntEnum):
     setattr(_kind, "__entries", _Entries())
+
+
+_ITEM_SIZES = {
+    "FLOAT": 4,
+    "HALF": 2,
+    "BF16": 2,
+    "INT8": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "BOOL": 1,
+    "UINT8": 1,
+    "FP8": 1,
+    "INT4": 0.5,
+    "FP4": 0.5,
+    "E8M0": 1,
+}
+
+
+class _DataType(_Enum):
+    @property
+    def itemsize(self) -> float:
+        """Bytes of one element; 0.5 where two share a byte."""
+        return _ITEM_SIZES[self.name]

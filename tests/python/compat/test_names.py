@@ -44,6 +44,11 @@ def test_the_page_says_what_is_so() -> None:
     )
 
 
+def test_written_enumerations_and_layers_are_exported() -> None:
+    written = {*trt._enumerations.__all__, *trt._layers.__all__}
+    assert written <= set(trt.__all__)
+
+
 def test_a_false_row_is_found() -> None:
     def judge(*row: str) -> Any:
         return names.judge(names.Name(*row))
