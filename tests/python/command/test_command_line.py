@@ -95,6 +95,21 @@ def test_ops() -> None:
     assert "did you mean 'softmax'" in command("ops", "softmx", code=2).stderr
 
 
+def test_an_operator_with_all_that_is_known() -> None:
+    told = command("ops", "cumulative").stdout
+    for line in (
+        "attr    op             int, default SUM: What is running.",
+        "SUM           0  Sums.",
+        "limits  Input 1, the axis, is a constant.",
+        "kernels CPU, CUDA",
+        "ONNX    CumSum Unique",
+    ):
+        assert f"  {line}\n" in told
+    found = json.loads(command("ops", "cumulative", "--json").stdout)
+    assert (found["cpu_formats"], found["onnx"]) == ("LINEAR", "CumSum Unique")
+    assert [attr["default"] for attr in found["attributes"]] == [0, 0, False, False]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
