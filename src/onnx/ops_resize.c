@@ -369,9 +369,44 @@ static void onnx_import_grid_sample(rabbet_onnx_node_t* node) {
       rabbet_onnx_layer(node, "grid_sample", inputs, 2, attrs, 3);
 }
 
+// ---- RoiAlign --------------------------------------------------------------
+
+static void onnx_import_roi_align(rabbet_onnx_node_t* node) {
+  static const onnx_word_t modes[] = {{"avg", "AVERAGE"}, {"max", "MAX"}, {0}};
+  static const onnx_word_t coordinates[] = {
+      {"half_pixel", "HALF_PIXEL"},
+      {"output_half_pixel", "OUTPUT_HALF_PIXEL"},
+      {0}};
+  const char* where = "coordinate_transformation_mode";
+  rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
+                               rabbet_onnx_required(node, 1),
+                               rabbet_onnx_required(node, 2)};
+  const char* mode = onnx_resize_word(node, "mode", "avg", modes);
+  // Before version 16 there was no such attribute, and no shift.
+  const char* coordinate = onnx_resize_word(
+      node, where, node->opset < 16 ? "output_half_pixel" : "half_pixel",
+      coordinates);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("mode",
+                      rabbet_onnx_enumerator(node, "roi_align", "mode", mode)),
+      RABBET_ONNX_INT(
+          where, rabbet_onnx_enumerator(node, "roi_align", where, coordinate)),
+      RABBET_ONNX_INT("output_height",
+                      rabbet_onnx_attr_int(node, "output_height", 1)),
+      RABBET_ONNX_INT("output_width",
+                      rabbet_onnx_attr_int(node, "output_width", 1)),
+      RABBET_ONNX_INT("sampling_ratio",
+                      rabbet_onnx_attr_int(node, "sampling_ratio", 0)),
+      RABBET_ONNX_FLOAT("spatial_scale",
+                        rabbet_onnx_attr_float(node, "spatial_scale", 1))};
+  node->outputs[0] = rabbet_onnx_layer(node, "roi_align", inputs, 3, attrs, 6);
+}
+
 RABBET_ONNX_OPERATORS(resize) = {
     RABBET_ONNX_OP(GridSample, grid_sample, "", 16, 20, 22),
     RABBET_ONNX_OP(Resize, resize, "", 10, 11, 13, 18, 19),
+    RABBET_ONNX_OP(RoiAlign, roi_align, "", 10, 16, 22),
     RABBET_ONNX_OP(Upsample, resize, "upsample", 1, 7, 9, 10),
     {0},
 };

@@ -321,6 +321,62 @@ static void grid_sample(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "grid_sample", attrs, 3, inputs, 2));
 }
 
+// ---- Regions ---------------------------------------------------------------
+
+// Regions inside and outside of the image, reversed, without extent, far larger
+// than it, and not finite. They are FLOAT, since rounding would move samples.
+static int32_t regions(conformance_t* t, int64_t count, int64_t extent) {
+  kernel_case_t* c = &t->c;
+  static const float odd[] = {1e5f, 1e7f, 3e38f, __builtin_inff(),
+                              __builtin_nanf("")};
+  c->low = -0.3 * (double)extent;
+  c->high = 1.4 * (double)extent;
+  int32_t value = kernel_case_typed_input(c, RABBET_DTYPE_FLOAT,
+                                          KERNEL_DIMS(count, 4), false);
+  float* data = c->reference[value];
+  for (int64_t i = 0; i < 4 * count; ++i)
+    if (conformance_chance(t, 16)) data[i] = odd[conformance_random(t, 5)];
+  for (int64_t i = 0; i < count; ++i)
+    if (conformance_chance(t, 8)) data[4 * i + 2] = data[4 * i];
+  return value;
+}
+
+static void roi_align(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  int64_t index[64];
+  begin(t);
+  int64_t batch = 1 + conformance_random(t, 2);
+  int64_t count = conformance_random(t, t->large ? 40 : 5);
+  int64_t channels = 1 + conformance_random(t, t->large ? 80 : 10);
+  int64_t height = 1 + conformance_random(t, t->large ? 40 : 7);
+  int64_t width = 1 + conformance_random(t, t->large ? 40 : 7);
+  static const double scales[] = {1, 0.25, 0.3};
+  double scale = scales[conformance_random(t, 3)];
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "mode", conformance_random(t, 2)),
+      conformance_int(t, "coordinate_transformation_mode",
+                      conformance_random(t, 2)),
+      conformance_int(t, "output_height", 1 + conformance_random(t, 7)),
+      conformance_int(t, "output_width", 1 + conformance_random(t, 7)),
+      conformance_int(t, "sampling_ratio", conformance_random(t, 4)),
+      {.name = "spatial_scale",
+       .type = RABBET_ATTR_FLOAT,
+       .data = &scale,
+       .count = 1}};
+  for (int64_t i = 0; i < count; ++i)
+    index[i] = conformance_chance(t, 8) ? conformance_random(t, 9) - 4
+                                        : conformance_random(t, batch);
+  c->tolerance = 1e-5;
+  int32_t x =
+      kernel_case_input(c, KERNEL_DIMS(batch, channels, height, width), false);
+  int32_t inputs[] = {
+      x, regions(t, count, (int64_t)((double)height / scale)),
+      kernel_case_numbers(
+          c, conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64,
+          KERNEL_DIMS(count), index, false)};
+  kernel_case_output(c, kernel_case_op(c, "roi_align", attrs, 6, inputs, 3));
+}
+
 // ---- Fills -----------------------------------------------------------------
 
 static void fill(conformance_t* t) {
@@ -367,6 +423,7 @@ const conformance_family_t conformance_sampling[] = {
     {"grid_sample", 120, grid_sample},
     {"kv_cache", 150, kv_cache},
     {"resize", 300, resize},
+    {"roi_align", 200, roi_align},
     {"scatter_elements", 120, scatter_elements},
     {"scatter_itself", 10, scatter_itself},
     {"scatter_rows", 120, scatter_rows},

@@ -1260,6 +1260,117 @@ def test_grid_sample_errors():
         evaluate("grid_sample", x, grid)
 
 
+# ---- Regions -----------------------------------------------------------------
+
+ROI_MODES = {"avg": "AVERAGE", "max": "MAX"}
+
+
+def roi_inputs(regions=9, key=()):
+    """An image, regions inside and partly outside of it; one has no extent."""
+    x = uniform((2, 5, 11, 13), key=key)
+    rois = uniform((regions, 2, 2), low=-8.0, high=34.0, key=key)
+    rois = np.sort(rois, axis=1).reshape(regions, 4)
+    rois[0, 2:] = rois[0, :2]
+    return x, rois, rng(key).integers(0, 2, regions)
+
+
+def roi_align(x, rois, indices, mode="avg", coordinates="half_pixel", **attrs):
+    return evaluate(
+        "roi_align", x, rois, indices, mode=ROI_MODES[mode],
+        coordinate_transformation_mode=coordinates.upper(), **attrs)
+
+
+@pytest.mark.parametrize("ratio", [0, 1, 3])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align(mode, coordinates, ratio):
+    for key in range(4):
+        inputs = roi_inputs(key=key)
+        if ratio > 0:  # an adaptive number of samples would be negative
+            inputs[1][1] = inputs[1][1, [2, 3, 0, 1]]
+        attrs = {"output_height": 1 + key, "output_width": 4 - key, "sampling_ratio": ratio,
+                 "spatial_scale": (0.5, 0.25, 1.0, 0.4)[key]}
+        found = roi_align(*inputs, mode, coordinates, **attrs)
+        expected = run_onnx("RoiAlign", inputs, opset=16, mode=mode,
+                            coordinate_transformation_mode=coordinates, **attrs)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_of_narrow_types(mode, dtype):
+    x, rois, indices = roi_inputs()
+    x, rois = x.astype(dtype), rois.astype(dtype)
+    attrs = {"output_height": 3, "output_width": 2, "sampling_ratio": 2}
+    expected = run_onnx("RoiAlign", [x.astype(np.float32), rois.astype(np.float32), indices],
+                        opset=16, mode=mode, **attrs)
+    found = roi_align(x, rois, indices, mode, **attrs)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.astype(np.float32), expected,
+                               rtol=2 * ROUNDING[np.dtype(dtype)], atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_of_regions_that_are_none(mode):
+    """The same with NaN in the image, which samples of nothing must not read."""
+    x, rois, _ = roi_inputs(6)
+    rois[0], rois[1, 2], rois[2, 0], rois[3, 2:] = np.nan, np.inf, -np.inf, 3e38
+    x[1] = np.nan
+    for ratio in (0, 2):
+        found = roi_align(x, rois, np.array([0, 0, 0, 0, -1, 2**62]), mode,
+                          output_height=2, output_width=2, sampling_ratio=ratio)
+        np.testing.assert_array_equal(found, np.zeros_like(found))
+    turned = np.array([[9, 9, 2, 2]], np.float32)
+    assert (roi_align(x, turned, np.zeros(1, int), mode, output_height=2) == 0).all()
+    assert roi_align(x, rois[:0], np.zeros(0, np.int32), mode).shape == (0, 5, 1, 1)
+
+
+def test_roi_align_of_a_region_far_larger_than_the_image():
+    """Samples lie at whole numbers, those at -1 and at the end count as the border's."""
+    x = uniform((1, 2, 4, 3))
+    far = float(2**20)
+    found = roi_align(x, np.array([[-far, -far, far, far]], np.float32), np.zeros(1, int))
+    rows, columns = np.array([2, 1, 1, 2.0]), np.array([2, 1, 2.0])
+    expected = np.einsum("nchw,h,w->nc", x.astype(np.float64), rows, columns)
+    np.testing.assert_allclose(found[:, :, 0, 0], expected / (2 * far) ** 2, rtol=1e-6)
+    largest = roi_align(abs(x), np.array([[-far, -far, far, far]], np.float32),
+                        np.zeros(1, int), "max")
+    np.testing.assert_array_equal(largest[0, :, 0, 0], abs(x).max((0, 2, 3)))
+
+
+def test_roi_align_errors():
+    x, rois, indices = roi_inputs()
+    with pytest.raises(OpError, match=r"expected .*\(regions, 4\) and \(regions\)"):
+        evaluate("roi_align", x, rois, indices[1:])
+    with pytest.raises(OpError, match="'sampling_ratio' is -1; expected a number from 0"):
+        evaluate("roi_align", x, rois, indices, sampling_ratio=-1)
+    with pytest.raises(OpError, match="'output_width' is 0; expected a number from 1"):
+        evaluate("roi_align", x, rois, indices, output_width=0)
+    with pytest.raises(OpError, match="axis 2 of the input has 0 elements"):
+        evaluate("roi_align", x[:, :, :0], rois, indices)
+
+
+@pytest.mark.parametrize("version", [10, 16])
+def test_roi_align_in_models(version):
+    """Each version has a default of its own for where elements lie."""
+    x, rois, indices = roi_inputs()
+    values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), dims)
+              for name, a, dims in (("x", x, x.shape), ("rois", rois, ["n", 4]),
+                                    ("indices", indices, ["n"]))]
+    node = helper.make_node("RoiAlign", ["x", "rois", "indices"], ["y"],
+                            output_height=2, output_width=3, spatial_scale=0.5)
+    graph = helper.make_graph([node], "g", values, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)],
+                              ir_version=9)
+    shapes = {"rois": ((0, 4), (9, 4), (9, 4)), "indices": ((0,), (9,), (9,))}
+    compiled = rabbet.compile(model.SerializeToString(), device="cpu", shapes=shapes)
+    for count in (9, 0, 4):
+        found = compiled.run({"x": x, "rois": rois[:count], "indices": indices[:count]})["y"]
+        expected = run_onnx("RoiAlign", [x, rois, indices], opset=version, output_height=2,
+                            output_width=3, spatial_scale=0.5)[:count]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 # ---- Fills -------------------------------------------------------------------
 
 
