@@ -43,7 +43,7 @@ SANITIZED = {
         "gather_element", "gather_nd", "concatenation", "convert", "chain",
         "reduce", "softmax", "normalization", "pooling", "pooling_modes",
         "attention", "cumulative", "deconvolution", "fill", "grid_sample",
-        "resize", "scatter_elements", "scatter_rows", "thin_products",
+        "resize", "roi_align", "scatter_elements", "scatter_rows", "thin_products",
         "tiled_products", "topk",
     ),
     "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",
