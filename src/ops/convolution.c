@@ -1,40 +1,15 @@
 // Grouped convolution over one, two or three spatial axes. The kernel is input
 // 1: (maps, channels / groups, spatial...); the bias input 2: (maps).
+#include "ops/convolution.h"
 #include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 #include "ops/window.h"
 
-enum { INPUT = 0, KERNEL = 1, BIAS = 2 };
-
-static rabbet_status_t convolution_infer_types(const rabbet_op_infer_t* infer) {
-  infer->outputs[0].dtype = infer->inputs[INPUT].dtype;
-  return rabbet_op_same_types(infer, INPUT);
-}
-
-static rabbet_status_t convolution_check_ranks(const rabbet_op_infer_t* infer,
-                                               rabbet_dims_t* out_kernel) {
-  const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
-  char text[RABBET_OP_TEXT], kernel_text[RABBET_OP_TEXT];
-  if (x->rank < 3 || x->rank > 5) {
-    return RABBET_OP_INVALID(
-        "input 0 ('input') has shape %s; expected (batch, channels) and one to "
-        "three spatial axes",
-        rabbet_op_shape_text(infer, x, text));
-  }
-  *out_kernel = rabbet_shape_dims(infer->graph, &infer->inputs[KERNEL].shape);
-  bool fits = out_kernel->rank == x->rank;
-  for (int32_t i = 0; fits && i < x->rank; ++i) {
-    fits = out_kernel->d[i] > 0;
-  }
-  if (fits) return rabbet_ok();
-  return RABBET_OP_INVALID(
-      "input 1 ('kernel') has shape %s and input 0 has shape %s; expected a "
-      "kernel of known shape (maps, channels / groups, spatial...) of the same "
-      "rank",
-      rabbet_dims_print(out_kernel, kernel_text, sizeof kernel_text),
-      rabbet_op_shape_text(infer, x, text));
-}
+enum {
+  INPUT = RABBET_CONVOLUTION_INPUT,
+  KERNEL = RABBET_CONVOLUTION_KERNEL,
+};
 
 static rabbet_status_t convolution_check_channels(
     const rabbet_op_infer_t* infer, const rabbet_dims_t* kernel) {
@@ -60,29 +35,15 @@ static rabbet_status_t convolution_check_channels(
       (long long)taken);
 }
 
-static rabbet_status_t convolution_check_bias(const rabbet_op_infer_t* infer,
-                                              int64_t maps) {
-  if (infer->input_count <= BIAS || !infer->inputs[BIAS].present) {
-    return rabbet_ok();
-  }
-  const rabbet_shape_t* bias = &infer->inputs[BIAS].shape;
-  if (bias->rank == 1 && rabbet_op_equals(infer, bias->d[0], maps)) {
-    return rabbet_ok();
-  }
-  char text[RABBET_OP_TEXT];
-  return RABBET_OP_INVALID(
-      "input 2 ('bias') has shape %s; expected (%lld,), one for each map",
-      rabbet_op_shape_text(infer, bias, text), (long long)maps);
-}
-
 static rabbet_status_t convolution_infer_shapes(
     const rabbet_op_infer_t* infer) {
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
   rabbet_dims_t kernel;
   rabbet_window_t window;
-  RABBET_RETURN_IF_ERROR(convolution_check_ranks(infer, &kernel));
+  RABBET_RETURN_IF_ERROR(rabbet_convolution_infer_kernel(
+      infer, "maps, channels / groups", &kernel));
   RABBET_RETURN_IF_ERROR(convolution_check_channels(infer, &kernel));
-  RABBET_RETURN_IF_ERROR(convolution_check_bias(infer, kernel.d[0]));
+  RABBET_RETURN_IF_ERROR(rabbet_convolution_check_bias(infer, kernel.d[0]));
   RABBET_RETURN_IF_ERROR(rabbet_window_read(
       infer->attrs, infer->attr_count, x->rank - 2, kernel.d + 2, &window));
   rabbet_shape_t shape = {.rank = x->rank, .d = {x->d[0]}};
@@ -109,13 +70,10 @@ static rabbet_status_t convolution_start(const rabbet_op_eval_t* eval,
                                          convolution_t* out) {
   *out = (convolution_t){.x = &eval->inputs[INPUT],
                          .kernel = &eval->inputs[KERNEL],
+                         .bias = rabbet_convolution_bias(eval),
                          .y = &eval->outputs[0]};
   const rabbet_dims_t* kernel = &out->kernel->dims;
   int64_t groups = RABBET_OP_INT(eval, "num_groups");
-  if (eval->input_count > BIAS &&
-      eval->inputs[BIAS].dtype != RABBET_DTYPE_NONE) {
-    out->bias = &eval->inputs[BIAS];
-  }
   if (out->x->dims.d[1] != kernel->d[1] * groups) {
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "the input has %lld channels; the kernel takes %lld",
@@ -186,11 +144,6 @@ static double convolution_cost(const rabbet_op_eval_t* eval) {
   return rabbet_cost_kernel(eval, 0);
 }
 
-static const rabbet_op_operand_t convolution_inputs[] = {
-    {"input", 0, RABBET_T_FLOATS},
-    {"kernel", 0, RABBET_T_FLOATS},
-    {"bias", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-};
 static const rabbet_op_operand_t convolution_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t convolution_attrs[] = {
@@ -206,13 +159,13 @@ static const rabbet_op_attr_t convolution_attrs[] = {
 const rabbet_op_t rabbet_op_convolution = {
     .name = "convolution",
     .layer_type = "CONVOLUTION",
-    .inputs = convolution_inputs,
-    .input_count = RABBET_OP_COUNT_OF(convolution_inputs),
+    .inputs = rabbet_convolution_inputs,
+    .input_count = RABBET_CONVOLUTION_INPUTS,
     .outputs = convolution_outputs,
     .output_count = RABBET_OP_COUNT_OF(convolution_outputs),
     .attrs = convolution_attrs,
     .attr_count = RABBET_OP_COUNT_OF(convolution_attrs),
-    .infer_types = convolution_infer_types,
+    .infer_types = rabbet_convolution_infer_types,
     .infer_shapes = convolution_infer_shapes,
     .reference = convolution_reference,
     .cost = convolution_cost,
