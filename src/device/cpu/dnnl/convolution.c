@@ -4,7 +4,7 @@
 // implementation a tactic: direct ones and, for 3x3, Winograd's.
 #include <string.h>
 
-#include "device/cpu/dnnl/fused.h"
+#include "device/cpu/dnnl/weighted.h"
 #include "ops/window.h"
 
 enum { METHOD_DIRECT = 0, METHOD_WINOGRAD = 1 };
@@ -148,19 +148,9 @@ static rabbet_status_t convolution_describe(const convolution_case_t* c,
 
 // ---- Proposing -------------------------------------------------------------
 
-typedef struct convolution_offer_t {
-  const rabbet_propose_t* propose;
-  rabbet_candidate_sink_t sink;
-  const rabbet_dims_t* dims;
-  rabbet_type_format_t* tensors;  // scratch
-  const rabbet_quantized_t* quantized;
-  float* scratch;
-} convolution_offer_t;
-
-static rabbet_status_t convolution_offer_one(const convolution_offer_t* offer,
-                                             rabbet_dtype_t dtype,
-                                             rabbet_format_t in,
-                                             rabbet_format_t out, int method) {
+static rabbet_status_t convolution_offer_one(
+    const rabbet_dnnl_weighted_offer_t* offer, rabbet_dtype_t dtype,
+    rabbet_format_t in, rabbet_format_t out, int method) {
   rabbet_dtype_t compute = method == METHOD_WINOGRAD
                                ? RABBET_DTYPE_FLOAT
                                : rabbet_dnnl_compute_type(dtype);
@@ -196,7 +186,7 @@ static rabbet_status_t convolution_offer_one(const convolution_offer_t* offer,
 }
 
 static rabbet_status_t convolution_offer_formats(
-    const convolution_offer_t* offer, rabbet_dtype_t dtype) {
+    const rabbet_dnnl_weighted_offer_t* offer, rabbet_dtype_t dtype) {
   const rabbet_format_t linear = RABBET_FORMAT_LINEAR, hwc = RABBET_FORMAT_HWC;
   const rabbet_format_t blocked = rabbet_cpu_blocked_format();
   const rabbet_format_t pairs[][2] = {
@@ -211,46 +201,12 @@ static rabbet_status_t convolution_offer_formats(
   return convolution_offer_one(offer, dtype, blocked, blocked, METHOD_WINOGRAD);
 }
 
-// Bytes are summed fastest with channels last.
-static rabbet_status_t convolution_offer_quantized(
-    const convolution_offer_t* offer) {
-  return convolution_offer_one(offer, RABBET_DTYPE_FLOAT, RABBET_FORMAT_HWC,
+static rabbet_status_t convolution_offer(
+    const rabbet_dnnl_weighted_offer_t* offer, rabbet_dtype_t dtype) {
+  if (!offer->quantized) return convolution_offer_formats(offer, dtype);
+  // Bytes are summed fastest with channels last.
+  return convolution_offer_one(offer, dtype, RABBET_FORMAT_HWC,
                                RABBET_FORMAT_HWC, METHOD_DIRECT);
-}
-
-static rabbet_status_t cpu_dnnl_convolution_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  const rabbet_group_t* group = propose->group;
-  rabbet_quantized_t quantized;
-  bool bytes = rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized);
-  if (!bytes && !convolution_matches(group)) return rabbet_ok();
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      propose, group->values[group->nodes[0].inputs[0]].dtype, types);
-  rabbet_dims_t* dims = NULL;
-  rabbet_type_format_t* tensors = NULL;
-  float* scratch = NULL;
-  rabbet_status_t status =
-      rabbet_group_opt_dims(group, propose->allocator, &dims);
-  if (rabbet_is_ok(status) && bytes)
-    status = rabbet_allocate(propose->allocator,
-                             2 * (size_t)quantized.w_count * sizeof(*scratch),
-                             (void**)&scratch);
-  if (rabbet_is_ok(status))
-    status = rabbet_allocate(
-        propose->allocator,
-        sizeof(*tensors) * (group->input_count + group->output_count),
-        (void**)&tensors);
-  const convolution_offer_t offer = {
-      propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
-  if (rabbet_is_ok(status) && bytes)
-    status = convolution_offer_quantized(&offer);
-  for (int i = 0; rabbet_is_ok(status) && !bytes && i < count; ++i)
-    status = convolution_offer_formats(&offer, types[i]);
-  rabbet_free(propose->allocator, scratch);
-  rabbet_free(propose->allocator, tensors);
-  rabbet_free(propose->allocator, dims);
-  return status;
 }
 
 // ---- Compiling -------------------------------------------------------------
@@ -287,27 +243,22 @@ static rabbet_status_t convolution_compile(rabbet_dnnl_program_t* program,
   return rabbet_dnnl_fused_compile(&fused, program);
 }
 
+static const rabbet_dnnl_weighted_t convolution_family = {
+    .noun = "convolution",
+    .op = RABBET_OP_CONVOLUTION,
+    .matches = convolution_matches,
+    .offer = convolution_offer,
+    .compile = convolution_compile,
+};
+
+static rabbet_status_t cpu_dnnl_convolution_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  return rabbet_dnnl_weighted_propose(&convolution_family, propose, sink);
+}
+
 static rabbet_status_t cpu_dnnl_convolution_compile(
     rabbet_dnnl_program_t* program) {
-  const rabbet_group_t* group = program->kernel->group;
-  rabbet_quantized_t quantized;
-  // Every window lies in the padding.
-  if (rabbet_dnnl_has_empty_input(program))
-    return rabbet_dnnl_by_reference(program);
-  if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized)) {
-    if (!convolution_matches(group))
-      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                           "the group holds no convolution that oneDNN does");
-    return convolution_compile(program, group, NULL, NULL);
-  }
-  float* scratch = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      program->kernel->allocator,
-      2 * (size_t)quantized.w_count * sizeof(*scratch), (void**)&scratch));
-  rabbet_status_t status =
-      convolution_compile(program, &quantized.plain, &quantized, scratch);
-  rabbet_free(program->kernel->allocator, scratch);
-  return status;
+  return rabbet_dnnl_weighted_compile(&convolution_family, program);
 }
 
 static bool cpu_dnnl_convolution_takes(const rabbet_kernel_spec_t* spec) {

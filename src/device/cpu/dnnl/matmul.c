@@ -6,7 +6,7 @@
 // matrices are packed.
 #include <string.h>
 
-#include "device/cpu/dnnl/fused.h"
+#include "device/cpu/dnnl/weighted.h"
 #include "ops/matrix_multiply.h"
 
 enum {
@@ -341,17 +341,9 @@ static rabbet_status_t matmul_describe(const matmul_case_t* c,
 
 // ---- Proposing -------------------------------------------------------------
 
-typedef struct matmul_offer_t {
-  const rabbet_propose_t* propose;
-  rabbet_candidate_sink_t sink;
-  const rabbet_dims_t* dims;
-  rabbet_type_format_t* tensors;  // scratch
-  const rabbet_quantized_t* quantized;
-  float* scratch;
-} matmul_offer_t;
-
-static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
-                                        rabbet_dtype_t dtype, int method) {
+static rabbet_status_t matmul_offer_one(
+    const rabbet_dnnl_weighted_offer_t* offer, rabbet_dtype_t dtype,
+    int method) {
   static const char* const prefixes[] = {
       [METHOD_MATMUL] = "matmul/",
       [METHOD_INNER_PRODUCT] = "inner/",
@@ -386,8 +378,8 @@ static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
                                    });
 }
 
-static rabbet_status_t matmul_offer_methods(const matmul_offer_t* offer,
-                                            rabbet_dtype_t dtype) {
+static rabbet_status_t matmul_offer_methods(
+    const rabbet_dnnl_weighted_offer_t* offer, rabbet_dtype_t dtype) {
   const rabbet_group_t* group =
       offer->quantized ? &offer->quantized->plain : offer->propose->group;
   RABBET_RETURN_IF_ERROR(matmul_offer_one(offer, dtype, METHOD_MATMUL));
@@ -398,43 +390,6 @@ static rabbet_status_t matmul_offer_methods(const matmul_offer_t* offer,
   }
   RABBET_RETURN_IF_ERROR(matmul_offer_one(offer, dtype, METHOD_INNER_PRODUCT));
   return matmul_offer_one(offer, dtype, METHOD_CONVOLUTION);
-}
-
-static rabbet_status_t cpu_dnnl_matmul_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
-  const rabbet_group_t* group = propose->group;
-  rabbet_quantized_t quantized;
-  bool bytes =
-      rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized);
-  if (!bytes && !rabbet_matmul_matches(group)) return rabbet_ok();
-  rabbet_dtype_t types[4] = {RABBET_DTYPE_FLOAT};
-  int count =
-      bytes
-          ? 1
-          : rabbet_compute_types(
-                propose, group->values[group->nodes[0].inputs[0]].dtype, types);
-  rabbet_dims_t* dims = NULL;
-  rabbet_type_format_t* tensors = NULL;
-  float* scratch = NULL;
-  rabbet_status_t status =
-      rabbet_group_opt_dims(group, propose->allocator, &dims);
-  if (rabbet_is_ok(status) && bytes)
-    status = rabbet_allocate(propose->allocator,
-                             2 * (size_t)quantized.w_count * sizeof(*scratch),
-                             (void**)&scratch);
-  if (rabbet_is_ok(status))
-    status = rabbet_allocate(
-        propose->allocator,
-        sizeof(*tensors) * (group->input_count + group->output_count),
-        (void**)&tensors);
-  const matmul_offer_t offer = {
-      propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
-  for (int i = 0; rabbet_is_ok(status) && i < count; ++i)
-    status = matmul_offer_methods(&offer, types[i]);
-  rabbet_free(propose->allocator, scratch);
-  rabbet_free(propose->allocator, tensors);
-  rabbet_free(propose->allocator, dims);
-  return status;
 }
 
 // ---- Compiling -------------------------------------------------------------
@@ -476,26 +431,21 @@ static rabbet_status_t matmul_compile(rabbet_dnnl_program_t* program,
   return rabbet_dnnl_fused_compile(&fused, program);
 }
 
+static const rabbet_dnnl_weighted_t matmul_family = {
+    .noun = "product",
+    .op = RABBET_OP_MATRIX_MULTIPLY,
+    .matches = rabbet_matmul_matches,
+    .offer = matmul_offer_methods,
+    .compile = matmul_compile,
+};
+
+static rabbet_status_t cpu_dnnl_matmul_propose(const rabbet_propose_t* propose,
+                                               rabbet_candidate_sink_t sink) {
+  return rabbet_dnnl_weighted_propose(&matmul_family, propose, sink);
+}
+
 static rabbet_status_t cpu_dnnl_matmul_compile(rabbet_dnnl_program_t* program) {
-  const rabbet_group_t* group = program->kernel->group;
-  rabbet_quantized_t quantized;
-  // K = 0: the product is all zeros, and the epilogue is computed from them.
-  if (rabbet_dnnl_has_empty_input(program))
-    return rabbet_dnnl_by_reference(program);
-  if (!rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized)) {
-    if (!rabbet_matmul_matches(group))
-      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                           "the group holds no product that oneDNN does");
-    return matmul_compile(program, group, NULL, NULL);
-  }
-  float* scratch = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      program->kernel->allocator,
-      2 * (size_t)quantized.w_count * sizeof(*scratch), (void**)&scratch));
-  rabbet_status_t status =
-      matmul_compile(program, &quantized.plain, &quantized, scratch);
-  rabbet_free(program->kernel->allocator, scratch);
-  return status;
+  return rabbet_dnnl_weighted_compile(&matmul_family, program);
 }
 
 static bool cpu_dnnl_matmul_takes(const rabbet_kernel_spec_t* spec) {
