@@ -1,4 +1,4 @@
-# What `cmake --install` and a wheel put where.
+# The places of files in an installation (`cmake --install`) and in a wheel.
 #
 #   system   lib/librabbet*.so  bin/rabbet  include/rabbet/  lib/cmake/rabbet/
 #   wheel    the same below rabbet/, the command also as a script of the

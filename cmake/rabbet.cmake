@@ -52,7 +52,7 @@ set(RABBET_STAND_IN_ENVIRONMENT
   RABBET_CUBLASLT=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cublaslt.so
   RABBET_CUDNN=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cudnn.so)
 
-# What C tests share.
+# The library that C tests share.
 function(rabbet_test_support)
   if(NOT RABBET_TESTS OR TARGET rabbet_test_support)
     return()

@@ -306,9 +306,10 @@ def ragged_softmax(
     import numpy as np
 
     dims = list(x.shape)
-    if dims[-1] < 0:
+    if not dims or dims[-1] < 0:
         raise ValueError(
-            f"add_ragged_softmax: the rows' length must be known, not {dims}"
+            f"add_ragged_softmax: the input's shape is {dims}; expected one axis or more, "
+            "the last of a known length"
         )
     shape = [1] * (len(dims) - 1) + [dims[-1]]
     _, numbers = constant(

@@ -182,8 +182,8 @@ class DLPackMaker:
         return array, array.data_ptr
 
     def wait(self, stream: int) -> None:
-        """Who reads the outputs next, on which stream, and who writes the inputs, is
-        not known: nothing may be under way."""
+        """Waits for the stream: readers of the outputs, writers of the inputs and their
+        streams are not known, so that nothing may be under way."""
         _rabbet.synchronize(self.engine, stream)
 
     def finish(self, array: Any) -> Any:

@@ -24,13 +24,13 @@ class IRuntimeConfig:
             e.ExecutionContextAllocationStrategy.STATIC
         ),
     ) -> None:
-        """Who allocates the context's memory."""
+        """Choose how the context gets its memory."""
         self._strategy = e.ExecutionContextAllocationStrategy(strategy)
 
     def get_execution_context_allocation_strategy(
         self,
     ) -> e.ExecutionContextAllocationStrategy:
-        """Who allocates the context's memory."""
+        """How the context gets its memory."""
         return self._strategy
 
 

@@ -62,6 +62,16 @@ _ACTIVATION_PARAMETERS = {
 }
 
 
+def tensor_list(method: str, inputs: Sequence[ITensor]) -> list[ITensor]:
+    """The tensors that a method takes as a list: one or more."""
+    tensors = list(inputs) if isinstance(inputs, Iterable) else [inputs]
+    if tensors == [inputs] or not all(isinstance(t, ITensor) for t in tensors):
+        raise TypeError(f"{method} takes a list of ITensors, got {inputs!r}")
+    if not tensors:
+        raise ValueError(f"{method} needs at least one tensor")
+    return tensors
+
+
 class OperatorLayers(_rabbet.Network):
     """A network to which such layers can be added."""
 
@@ -357,13 +367,7 @@ class OperatorLayers(_rabbet.Network):
 
     def add_concatenation(self, inputs: Sequence[ITensor]) -> IConcatenationLayer:
         """Tensors one after the other; default axis: the third from the end."""
-        tensors = list(inputs) if isinstance(inputs, Iterable) else [inputs]
-        if tensors == [inputs] or not all(isinstance(t, ITensor) for t in tensors):
-            raise TypeError(
-                f"add_concatenation takes a list of ITensors, got {inputs!r}"
-            )
-        if not tensors:
-            raise ValueError("add_concatenation needs at least one tensor")
+        tensors = tensor_list("add_concatenation", inputs)
         attrs = {"axis": max(0, len(tensors[0].shape) - 3)}
         return self._add_layer("concatenation", None, tensors, attrs)
 

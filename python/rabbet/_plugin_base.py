@@ -32,7 +32,7 @@ class DecoratedDefinition(Protocol):
 
 
 class LayerCall:
-    """What network.add_plugin takes: a plugin with its tensors and attributes."""
+    """An argument of network.add_plugin: a plugin with its tensors and attributes."""
 
     def add_to(self, network: Any, request: Any) -> Any:
         """Adds the layer."""

@@ -79,8 +79,8 @@ static bool py_known(const rabbet_dims_t* dims) {
   return true;
 }
 
-// What the inputs do not determine before the first run, each run tells; the
-// context then answers with the shape of the run before.
+// A shape that inputs do not determine before the first run is known after
+// each run; the context then answers with the shape of the run before.
 static rabbet_status_t py_output_shape(rabbet_py_runner_t* runner,
                                        rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_output_t* output = &lane->outputs[i];

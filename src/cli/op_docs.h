@@ -16,7 +16,7 @@ typedef struct rabbet_op_doc_t {
   const char* text;
 } rabbet_op_doc_t;
 
-// What tools/operators.py finds in the sources.
+// Facts that tools/operators.py finds in the sources.
 typedef struct rabbet_op_facts_t {
   const char* name;
   // Formats of kernels of its own: "LINEAR", "ANY"; "" if there are none.

@@ -227,8 +227,8 @@ static bool onnx_block_input(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   if (rabbet_onnx_ok(node) && (*out_block < 1 || *out_block > 65535 ||
                                rabbet_onnx_rank(node, x) != 4)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                     "the input must have rank 4 (found %d) and blocksize be "
-                     "positive (found %lld)",
+                     "the input has rank %d and attribute 'blocksize' is "
+                     "%lld; expected rank 4 and from 1 to 65535",
                      rabbet_onnx_rank(node, x), (long long)*out_block);
   }
   for (int i = 0; i < 4 && rabbet_onnx_ok(node); ++i) {

@@ -142,8 +142,8 @@ class ClassInstance:
     def _combination_of_plan(
         self, tensors: Sequence[QueryTensor], seen: list[QueryTensor], inputs: int
     ) -> list[list[tuple[int, int]]]:
-        """What a plan has, if the class accepts it: an object made for running alone
-        cannot be asked."""
+        """The plan's types and formats, if the class accepts them: an object made for
+        running alone cannot be asked."""
         if self._asked() is not None:
             accepts = self._accepts(seen, inputs)
             chosen: list[Choice] = [(t[0], t[1]) for t in seen]

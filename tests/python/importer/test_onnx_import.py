@@ -431,6 +431,8 @@ def test_range_of_large_integers(start, limit, delta, tmp_path):
      r"node 0 '' \(Norm, domain 'local', opset 1\)"),
     ("graph (float[2,3] x, float[4] w) => (float[2,4] y) { y = Add(x, w) }",
      r"\(Add, .*\(2, 3\)"),
+    ("graph (float[1,4,2,2] x) => (float[1,1,4,4] y) { y = DepthToSpace<blocksize=65536>(x) }",
+     "'blocksize' is 65536; expected rank 4 and from 1 to 65535"),
 ])
 def test_what_cannot_be_imported_is_explained(body, message, tmp_path):
     with pytest.raises(reference.ImportFailed, match=message):

@@ -47,6 +47,13 @@ WRONG_CALLS: list[tuple[Any, type[Exception], str]] = [
     (lambda n, x: n.mark_output(None), TypeError, "expected an ITensor, got None"),
     (lambda n, x: n.add_concatenation([x, None]), TypeError, "takes a list of ITensors"),
     (lambda n, x: n.add_concatenation(x), TypeError, "a list of ITensors"),
+    (lambda n, x: n.add_einsum(x, "ab->a"), TypeError, "add_einsum takes a list of ITensors"),
+    (lambda n, x: n.add_einsum([], "->"), ValueError, "needs at least one tensor"),
+    (
+        lambda n, x: n.add_ragged_softmax(n.add_input("s", trt.float32, ()), x),
+        ValueError,
+        r"shape is \[\]; expected one axis or more",
+    ),
     (
         lambda n, x: n.add_slice(x, None, (1, 1), (1, 1)),
         TypeError,

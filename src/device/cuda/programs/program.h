@@ -5,12 +5,12 @@
 
 #include "device/cuda/cuda.h"
 
-// The source and options of a program. Sources lie in kernels/ and are part of
-// this library (kernels/sources.def); a generated one has a text of its own.
-// All can include the headers of kernels/.
+// The source and options of a program. Sources lie in src/device/cuda and
+// the build embeds them in this library (cmake/embed.cmake), with the headers
+// that they include; a generated one has a text of its own.
 typedef struct rabbet_cuda_source_t {
   const char* name;            // "reduction/reduce.cu"
-  const char* text;            // NULL: the file of that name in kernels/
+  const char* text;            // NULL: the embedded source of that name
   const char* const* options;  // "-DT=float", ...
   size_t option_count;
   // Compiled for exactly this compute capability: where the compiler defines
