@@ -1,4 +1,4 @@
-// Matrix products and softmax.
+// Matrix products, determinants and softmax.
 #include <string.h>
 
 #include "onnx/index.h"
@@ -46,6 +46,11 @@ static void onnx_import_gemm(rabbet_onnx_node_t* node) {
     y = rabbet_onnx_binary(node, "SUM", y, c);
   }
   node->outputs[0] = y;
+}
+
+static void onnx_import_det(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  node->outputs[0] = rabbet_onnx_layer(node, "determinant", &x, 1, NULL, 0);
 }
 
 // ---- Softmax ---------------------------------------------------------------
@@ -134,6 +139,7 @@ static void onnx_import_hardmax(rabbet_onnx_node_t* node) {
 }
 
 RABBET_ONNX_OPERATORS(matrix) = {
+    RABBET_ONNX_OP(Det, det, "", 11, 22),
     RABBET_ONNX_OP(Gemm, gemm, "", 1, 6, 7, 9, 11, 13),
     RABBET_ONNX_OP(Hardmax, hardmax, "", 1, 11, 13),
     RABBET_ONNX_OP(LogSoftmax, log_softmax, "", 1, 11, 13),

@@ -1,4 +1,5 @@
-// Convolution, pooling and matrix products, with what is fused into them.
+// Convolution, pooling and matrix products, with what is fused into them;
+// determinants.
 #include <string.h>
 
 #include "conformance/conformance.h"
@@ -692,12 +693,91 @@ static void empty_batches(conformance_t* t) {
   kernel_case_output(c, y);
 }
 
+// Near a permutation: small numbers, and a 1 or -1 in each row.
+static void near_permutation(conformance_t* t, int64_t order, float* data) {
+  float step = 1;
+  while (step * 14 * (float)order > 1)
+    step /= 2;
+  for (int64_t i = 0; i < order * order; ++i)
+    data[i] = step * (float)(conformance_random(t, 15) - 7);
+  for (int64_t i = 0; i < order; ++i)
+    data[i * order + i] = conformance_chance(t, 2) ? 1 : -1;
+}
+
+// The reflection I - 2 v v' / (v' v), with v of 1 and -1. Its leading half is
+// near singular, so that it matters which rows are pivots.
+static void reflection(conformance_t* t, int64_t order, float* data) {
+  uint64_t signs[4] = {0};
+  char rounded[8];
+  for (int64_t i = 0; i < order; ++i)
+    signs[i / 64] |= (uint64_t)conformance_random(t, 2) << i % 64;
+  for (int64_t i = 0; i < order * order; ++i) {
+    int64_t row = i / order, column = i % order;
+    bool turns =
+        (signs[row / 64] >> row % 64 ^ signs[column / 64] >> column % 64) & 1;
+    double value = (row == column) - (turns ? -2.0 : 2.0) / (double)order;
+    rabbet_store_double(t->c.dtype, rounded, 0, value);
+    data[i] = (float)rabbet_load_double(t->c.dtype, rounded, 0);
+  }
+}
+
+// Its determinant is near 1 or -1, but for some with a column of zeros, or with
+// NaN.
+static void determinant_matrix(conformance_t* t, int64_t order, float* data) {
+  if (conformance_chance(t, 2))
+    reflection(t, order, data);
+  else
+    near_permutation(t, order, data);
+  for (int64_t i = order - 1; i > 0; --i) {
+    int64_t other = conformance_random(t, i + 1);
+    for (int64_t k = 0; k < order; ++k) {
+      float moved = data[i * order + k];
+      data[i * order + k] = data[other * order + k];
+      data[other * order + k] = moved;
+    }
+  }
+  if (order == 0 || !conformance_chance(t, 6)) return;
+  if (conformance_chance(t, 2))
+    data[conformance_random(t, order * order)] = __builtin_nanf("");
+  if (conformance_chance(t, 2)) return;
+  int64_t empty = conformance_random(t, order);
+  for (int64_t i = 0; i < order; ++i)
+    data[i * order + empty] = 0;
+}
+
+static void determinant(conformance_t* t) {
+  static const int64_t orders[] = {1, 2, 3, 4, 5, 7, 8, 9, 17, 32, 33};
+  static const int64_t large[] = {96, 97, 130, 200};
+  kernel_case_t* c = &t->c;
+  begin(t);
+  c->tolerance = 2e-4;
+  int64_t order = one_of(t, orders, 11);
+  rabbet_dims_t dims = {.rank = 2 + (int32_t)conformance_random(t, 3)};
+  if (conformance_chance(t, 20)) order = 0;
+  if (conformance_chance(t, 12)) {
+    order = one_of(t, large, 4);
+    if (conformance_chance(t, 2)) dims.rank = 2;
+  }
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims.rank - 2; ++i) {
+    dims.d[i] = 1 + conformance_random(t, t->large && order < 9 ? 40 : 4);
+    if (conformance_chance(t, 30)) dims.d[i] = 0;
+    count *= dims.d[i];
+  }
+  dims.d[dims.rank - 2] = dims.d[dims.rank - 1] = order;
+  int32_t x = kernel_case_input(c, dims, false);
+  for (int64_t m = 0; m < count; ++m)
+    determinant_matrix(t, order, (float*)c->reference[x] + m * order * order);
+  kernel_case_output(c, kernel_case_op(c, "determinant", NULL, 0, &x, 1));
+}
+
 const conformance_family_t conformance_products[] = {
     {"moe", 60, moe},
     {"convolution", 80, convolution},
     {"convolution_pixels", 60, convolution_pixels},
     {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
     {"deconvolution", 60, deconvolution},
+    {"determinant", 150, determinant},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},

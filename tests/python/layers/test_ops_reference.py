@@ -587,6 +587,85 @@ def test_matrix_multiply_errors():
         evaluate("matrix_multiply", a[0], b)
 
 
+# ---- Determinant -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (2, 2), (2, 3, 3), (3, 1, 2, 5, 5), (4, 12, 12)], ids=str)
+def test_determinant(shape, dtype):
+    x = uniform(shape, dtype)
+    found = evaluate("determinant", x)
+    assert found.dtype == dtype
+    assert_close(found, np.linalg.det(x.astype(np.float64)))
+
+
+def test_determinant_agrees_with_onnxruntime():
+    x = uniform((7, 6, 6))
+    np.testing.assert_allclose(evaluate("determinant", x), run_onnx("Det", [x]), rtol=1e-4)
+
+
+def test_determinant_of_nothing():
+    assert (evaluate("determinant", np.zeros((3, 0, 0), np.float32)) == np.ones(3)).all()
+    assert evaluate("determinant", np.zeros((2, 0, 5, 5), np.float32)).shape == (2, 0)
+
+
+def test_determinant_of_permutations_and_singular_matrices():
+    for order in range(1, 6):
+        for places in itertools.permutations(range(order)):
+            x = np.eye(order, dtype=np.float32)[list(places)]
+            assert evaluate("determinant", x) == round(np.linalg.det(x))
+    x = uniform((5, 5))
+    x[:, 3] = 0
+    assert evaluate("determinant", x) == 0
+    x[:, 3] = 2 * x[:, 1]  # exact in every step
+    assert evaluate("determinant", x) == 0
+
+
+def test_determinant_far_from_one():
+    """Pivots whose product leaves the range of FLOAT on the way."""
+    x = np.diag(np.array([1e30, 1e30, 1e-30, 1e-30, 3], np.float32))
+    np.testing.assert_allclose(evaluate("determinant", x), 3, rtol=1e-5)
+    assert evaluate("determinant", x[:2, :2]) == np.inf
+    assert evaluate("determinant", x[[1, 0]][:, [0, 1]]) == -np.inf
+    assert evaluate("determinant", x[2:4, 2:4]) == 0
+
+
+def test_determinant_passes_nan():
+    for at in itertools.product(range(3), repeat=2):
+        x = uniform((3, 3))
+        x[at] = np.nan
+        assert np.isnan(evaluate("determinant", x)), at
+    x = np.eye(3, dtype=np.float32)
+    x[1, 1] = np.inf
+    assert evaluate("determinant", x) == np.inf
+
+
+def test_determinant_errors():
+    with pytest.raises(OpError, match="expected square matrices on the last two axes"):
+        evaluate("determinant", np.zeros((2, 3), np.float32))
+    with pytest.raises(OpError, match="expected square matrices on the last two axes"):
+        evaluate("determinant", np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("version", [11, 22])
+def test_determinant_in_models(version):
+    values = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", "n", "m"])]
+    node = helper.make_node("Det", ["x"], ["y"])
+    graph = helper.make_graph([node], "g", values, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)],
+                              ir_version=9)
+    shapes = {"x": ((0, 0, 0), (4, 5, 5), (9, 250, 250))}
+    compiled = rabbet.compile(model.SerializeToString(), device="cpu", shapes=shapes)
+    for shape in ((4, 5, 5), (0, 5, 5), (2, 0, 0), (9, 1, 1), (1, 200, 200)):
+        x = uniform(shape) + 20 * np.eye(shape[1], dtype=np.float32)
+        x /= 20
+        np.testing.assert_allclose(compiled.run({"x": x})["y"],
+                                   np.linalg.det(x.astype(np.float64)), rtol=1e-4)
+    with pytest.raises(rabbet.Error, match="matrices have 4 rows and 5 columns"):
+        compiled.run({"x": uniform((2, 4, 5))})
+
+
 # ---- Convolution, pooling --------------------------------------------------
 
 CONVOLUTIONS = [
