@@ -27,6 +27,7 @@ help:
 	@echo "make wheel-free-threaded"
 	@echo "               one more, for RABBET_FREE_THREADED_PYTHON or python3.13t or newer"
 	@echo "make sanitize  the C tests under address, undefined and thread sanitizers"
+	@echo "make format    lay out sources in C and CUDA that git tracks"
 	@echo "make lint      formatting, Python and its types, includes and imports, exported symbols"
 
 setup:
