@@ -101,7 +101,9 @@ void kernel_case_begin(kernel_case_t* c, rabbet_device_t* device,
                        rabbet_dtype_t dtype);
 void kernel_case_end(kernel_case_t* c);
 
-// Random values in [low, high] that the case's type can hold.
+// Random values in [low, high] that the case's type can hold. Those of an input
+// that is no constant may be overwritten, before an operator reads them, in
+// c->reference (FLOAT for real types), with others that the type can hold.
 int32_t kernel_case_input(kernel_case_t* c, rabbet_dims_t dims, bool constant);
 // The same of another type than the case's.
 int32_t kernel_case_typed_input(kernel_case_t* c, rabbet_dtype_t dtype,
