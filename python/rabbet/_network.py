@@ -23,7 +23,7 @@ from ._layer import ILayer, ITensor, as_found
 from ._loops import ILoop
 from ._managed import Fixed, Managed
 from ._numbers import PREFER_AOT, PREFER_RUNS
-from ._operator_layers import OperatorLayers, Shape
+from ._operator_layers import OperatorLayers, Shape, check_tensors
 from ._plugin_base import LayerCall
 from ._plugin_layers import IPluginV2Layer, IPluginV3Layer
 from ._refused_layers import RefusedLayers
@@ -257,6 +257,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         channel_axis: int = 1,
     ) -> composites.IScaleLayer:
         """(input * scale + shift) ** power; weights that are left out change nothing."""
+        check_tensors("add_scale", input=input)
         given = {"scale": (scale, 1.0), "shift": (shift, 0.0), "power": (power, 1.0)}
         return composites.scale(self, input, mode, given, channel_axis)
 
@@ -264,40 +265,47 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         self, input: ITensor, pre_padding: Shape, post_padding: Shape
     ) -> reshapes.IPaddingLayer:
         """Zeros around the last axes; negative padding takes elements away."""
+        check_tensors("add_padding_nd", input=input)
         return reshapes.padding(self, input, pre_padding, post_padding)
 
     def add_squeeze(self, input: ITensor, axes: ITensor) -> reshapes.ISqueezeLayer:
         """Takes axes of extent 1 away; `axes` is a constant."""
+        check_tensors("add_squeeze", input=input, axes=axes)
         return reshapes.reshaping(self, reshapes.ISqueezeLayer, input, axes)
 
     def add_unsqueeze(
         self, input: ITensor, axes: ITensor
     ) -> reshapes.IUnsqueezeLayer:
         """Puts axes of extent 1 in; `axes` is a constant."""
+        check_tensors("add_unsqueeze", input=input, axes=axes)
         return reshapes.reshaping(self, reshapes.IUnsqueezeLayer, input, axes)
 
     def add_parametric_relu(
         self, input: ITensor, slopes: ITensor
     ) -> composites.IParametricReLULayer:
         """x where it is positive, slopes * x elsewhere."""
+        check_tensors("add_parametric_relu", input=input, slopes=slopes)
         return composites.parametric_relu(self, input, slopes)
 
     def add_one_hot(
         self, indices: ITensor, values: ITensor, depth: ITensor, axis: int
     ) -> composites.IOneHotLayer:
         """values[1] where indices say so along a new axis, values[0] elsewhere."""
+        check_tensors("add_one_hot", indices=indices, values=values, depth=depth)
         return composites.one_hot(self, indices, values, depth, axis)
 
     def add_lrn(
         self, input: ITensor, window: int, alpha: float, beta: float, k: float
     ) -> composites.ILRNLayer:
         """x / (k + alpha * mean of squares in a window of channels) ** beta."""
+        check_tensors("add_lrn", input=input)
         return composites.lrn(self, input, window, alpha, beta, k)
 
     def add_ragged_softmax(
         self, input: ITensor, bounds: ITensor
     ) -> composites.IRaggedSoftMaxLayer:
         """Softmax of the first bounds[i] elements of each row; zeros behind."""
+        check_tensors("add_ragged_softmax", input=input, bounds=bounds)
         return composites.ragged_softmax(self, input, bounds)
 
     def add_einsum(
@@ -315,6 +323,12 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         rotary_embedding_dim: int,
     ) -> IRotaryEmbeddingLayer:
         """Turns pairs of elements by angles whose cosines and sines are given."""
+        check_tensors(
+            "add_rotary_embedding",
+            input=input,
+            cos_cache=cos_cache,
+            sin_cache=sin_cache,
+        )
         caches = (cos_cache, sin_cache)
         return rotary_embedding(self, input, caches, interleaved, rotary_embedding_dim)
 

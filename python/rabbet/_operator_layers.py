@@ -62,6 +62,13 @@ _ACTIVATION_PARAMETERS = {
 }
 
 
+def check_tensors(method: str, **given: Any) -> None:
+    """Arguments of a method that must be tensors, by name."""
+    for name, value in given.items():
+        if not isinstance(value, ITensor):
+            raise TypeError(f"{method}: {name}: expected an ITensor, got {value!r}")
+
+
 def tensor_list(method: str, inputs: Sequence[ITensor]) -> list[ITensor]:
     """The tensors that a method takes as a list: one or more."""
     tensors = list(inputs) if isinstance(inputs, Iterable) else [inputs]

@@ -49,6 +49,12 @@ WRONG_CALLS: list[tuple[Any, type[Exception], str]] = [
     (lambda n, x: n.add_concatenation(x), TypeError, "a list of ITensors"),
     (lambda n, x: n.add_einsum(x, "ab->a"), TypeError, "add_einsum takes a list of ITensors"),
     (lambda n, x: n.add_einsum([], "->"), ValueError, "needs at least one tensor"),
+    (lambda n, x: n.add_lrn(None, 3, 1, 1, 1), TypeError, "input: expected an ITensor, got None"),
+    (lambda n, x: n.add_scale(5, trt.ScaleMode.UNIFORM), TypeError, "add_scale: input: expected"),
+    (lambda n, x: n.add_padding_nd(None, (1, 1), (1, 1)), TypeError, "add_padding_nd: input"),
+    (lambda n, x: n.add_unsqueeze(x, [0]), TypeError, r"axes: expected an ITensor, got \[0\]"),
+    (lambda n, x: n.add_one_hot(x, x, None, 0), TypeError, "add_one_hot: depth: expected"),
+    (lambda n, x: n.add_rotary_embedding(x, x, None, True, 0), TypeError, "sin_cache: expected"),
     (
         lambda n, x: n.add_ragged_softmax(n.add_input("s", trt.float32, ()), x),
         ValueError,

@@ -64,6 +64,7 @@ static rabbet_status_t cuda_roi_align_program(
 static rabbet_status_t roi_launch(const cuda_roi_align_kernel_t* kernel,
                                   cuda_roi_align_state_t* state) {
   const rabbet_roi_align_t* p = &state->parameters;
+  if (p->channels == 0) return rabbet_ok();  // nothing is launched
   int64_t bins = (int64_t)p->out[0] * p->out[1];
   int64_t blocks = rabbet_ceildiv(p->rois * bins, (int64_t)THREADS);
   if (blocks > INT32_MAX)
