@@ -5,6 +5,10 @@
 # rabbet_cuda_sources, under their names without PREFIX; all others
 # rabbet_cuda_headers, under the names by which they are included. Headers beyond
 # PREFIX are shared with C: what such a one includes is for C alone.
+
+# A script has no policies of the project.
+cmake_minimum_required(VERSION 3.25)
+
 function(embed table)
   set(rows "")
   set(index 0)
