@@ -223,8 +223,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "build" / "lib").symlink_to(LIBRARIES)
     (folder / "include").symlink_to(INCLUDE)
     (folder / "examples").symlink_to(EXAMPLES)
-    (folder / ".venv" / "bin").mkdir(parents=True)
-    (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (folder / ".venv").symlink_to(sys.prefix)
     text = output(sys.executable, EXAMPLES / "demo" / "demo.py", cwd=folder)
     return folder, text
 

@@ -126,8 +126,8 @@ extern "C" __global__ void __launch_bounds__(256)
     determinant_blocks(const T* x, T* y, float* memory,
                        const __grid_constant__ rabbet_determinant_t p,
                        int64_t stride) {
-  extern __shared__ float shared[];
   turn_t turn;
+  extern __shared__ float shared[];
   matrix_t m;
   m.a = memory ? memory + blockIdx.x * (p.order * stride) : shared;
   m.order = p.order;
