@@ -40,7 +40,7 @@ def test_allowed(tmp_path, files):
      "_a, rabbet._b, rabbet._c"),
     ({"_a": "from . import _b",
       "_b": "if TYPE_CHECKING:\n    from ._a import X"}, "_a, rabbet._b"),
-    # What rabbet.sub imports is imported with its parts.
+    # The imports of rabbet.sub come with its parts.
     ({"_a": "from .sub._c import x", "sub____init__": "from .. import _a", "sub___c": ""},
      "_a, rabbet.sub"),
 ])

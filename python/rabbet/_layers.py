@@ -390,8 +390,7 @@ class IResizeLayer(ILayer):
         "shape", "Extent of the output on each axis (unless input 1 gives it)."
     )
     scales = _floats(
-        "scales",
-        "What each axis is scaled by; with a shape, only where elements are found.",
+        "scales", "The scale of each axis; with a shape, only where elements are found."
     )
     resize_mode = _choice(
         "resize_mode", e.InterpolationMode, "Interpolation between elements."

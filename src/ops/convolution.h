@@ -1,5 +1,5 @@
-// What convolution and deconvolution have in common: operands, and what their
-// types, ranks and bias must be.
+// Common parts of convolution and deconvolution: operands, and rules for their
+// types, ranks and bias.
 #ifndef RABBET_SRC_OPS_CONVOLUTION_H_
 #define RABBET_SRC_OPS_CONVOLUTION_H_
 

@@ -423,7 +423,7 @@ def test_layers_are_viewed_as_their_kind() -> None:
     last.__class__ = trt.IPaddingLayer
     assert last == padded
     assert last.post_padding_nd == padded.post_padding_nd == (2, 2)
-    # What was found is another object than what was made.
+    # The layer found is another object than the layer made.
     assert type(padded) is trt.IPaddingLayer
     assert type(made) is trt.IConvolutionLayer
     with pytest.raises(TypeError, match="expected a class of layers"):
