@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/symbol.h"
 #include "base/thread.h"
 
@@ -62,6 +63,7 @@ static void* library_open(const char* folder, const char* kind,
   int size = snprintf(path, PATH_MAX, "%s%slibrabbet_%s.so", folder,
                       *folder ? "/" : "", kind);
   if (size < 0 || size >= PATH_MAX) return NULL;
+  (void)dlerror();  // of a call before this one
   return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
@@ -110,24 +112,79 @@ static rabbet_status_t device_check_tables(rabbet_device_t* device) {
   return rabbet_ok();
 }
 
+// The release in the name of the version node that libraries of Rabbet share
+// (cmake/exports.cmake). It is read from the file: the loader refuses a library
+// of another release before a function of it can be called.
+static void library_release(const char* path, char out_release[32]) {
+  static const char node[] = "RABBET_PRIVATE_";
+  const size_t length = sizeof(node) - 1;
+  rabbet_file_map_t* map = NULL;
+  snprintf(out_release, 32, "an unknown release");
+  rabbet_status_t status =
+      rabbet_file_map_create(path, rabbet_allocator_system(), &map);
+  if (!rabbet_is_ok(status)) {
+    rabbet_status_ignore(status);
+    return;
+  }
+  const char* at = (const char*)rabbet_file_map_data(map);
+  const char* end = at + rabbet_file_map_size(map);
+  while (at && (at = memmem(at, (size_t)(end - at), node, length))) {
+    at += length;
+    size_t size = 0;
+    while (at + size < end && strchr("0123456789.", at[size]) && at[size])
+      ++size;
+    if (size == 0 || size > 16) continue;
+    snprintf(out_release, 32, "rabbet %.*s", (int)size, at);
+    break;
+  }
+  rabbet_file_map_release(map);
+}
+
+// Of the library at `path` that the loader did not open. NULL if there is no
+// file: all other failures are errors, or the CPU would silently take the place
+// of a GPU.
+static rabbet_status_t library_failure(const char* path) {
+  const char* reason = dlerror();
+  char release[32];
+  if (!strchr(path, '/') || access(path, F_OK) != 0) return rabbet_ok();
+  library_release(path, release);
+  return RABBET_STATUS(
+      RABBET_STATUS_INCOMPATIBLE,
+      "device library '%s' cannot be loaded: %s. It is made for %s, and this "
+      "is rabbet %s: take the one that comes with this rabbet, compile it "
+      "against its sources, or remove it",
+      path, reason ? reason : "the loader gives no reason", release,
+      rabbet_version());
+}
+
+// NULL in `out_library` if neither folder has it.
+static rabbet_status_t library_look(const char* kind, char path[PATH_MAX],
+                                    void** out_library) {
+  char folder[PATH_MAX];
+  const char* asked = getenv("RABBET_LIBRARY_PATH");
+  *out_library = NULL;
+  if (asked && *asked) {
+    *out_library = library_open(asked, kind, path);
+    if (*out_library) return rabbet_ok();
+    RABBET_RETURN_IF_ERROR(library_failure(path));
+  }
+  library_folder(folder);
+  *out_library = library_open(folder, kind, path);
+  return *out_library ? rabbet_ok() : library_failure(path);
+}
+
 static rabbet_status_t library_find(const char* kind,
                                     rabbet_device_open_fn_t* out_open) {
-  char path[PATH_MAX], folder[PATH_MAX];
-  const char* asked = getenv("RABBET_LIBRARY_PATH");
+  char path[PATH_MAX];
   void* library = NULL;
-  if (asked && *asked) library = library_open(asked, kind, path);
+  RABBET_RETURN_IF_ERROR(library_look(kind, path, &library));
   if (!library) {
-    library_folder(folder);
-    library = library_open(folder, kind, path);
-  }
-  if (!library) {
-    const char* reason = dlerror();
     return RABBET_STATUS(
         RABBET_STATUS_UNAVAILABLE,
         "device '%s' is not available (\"cpu\" and \"cuda\" are what comes "
-        "with Rabbet): %s. It is looked for beside "
+        "with Rabbet): there is no '%s'. It is looked for beside "
         "librabbet_runtime.so and in RABBET_LIBRARY_PATH",
-        kind, reason ? reason : "its library cannot be opened");
+        kind, path);
   }
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_symbol_function(library, "rabbet_device_open", (void**)out_open),
@@ -167,7 +224,9 @@ rabbet_status_t rabbet_device_create(const char* name,
     return device_open_kind(kind, ordinal, allocator, out_device);
   }
   rabbet_status_t gpu = device_open_kind("cuda", 0, allocator, out_device);
-  if (rabbet_status_code(gpu) != RABBET_STATUS_UNAVAILABLE) return gpu;
+  if (rabbet_status_code(gpu) != RABBET_STATUS_UNAVAILABLE)
+    return RABBET_ANNOTATE(gpu,
+                           "the default device (\"cpu\" does without a GPU)");
   rabbet_status_ignore(gpu);
   return device_open_kind("cpu", 0, allocator, out_device);
 }

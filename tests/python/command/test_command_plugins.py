@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -316,68 +315,6 @@ def test_data_is_not_called(
     build = ["build", folder / "relu.onnx", "-o", tmp_path / "plan", *options]
     error = command(*build, env=env, code=3).stderr
     assert f"its symbol {symbol} is data; expected a function" in error
-
-
-# ---- Device libraries of other versions ------------------------------------
-
-STALE_DEVICE = """
-#include "device/device.h"
-static void destroy(rabbet_device_t* device) { (void)device; }
-static const rabbet_kernel_class_t* const* classes(rabbet_device_t* device,
-                                                   size_t* out_count) {
-  static const rabbet_kernel_class_t kernel = {.struct_size = CLASS_SIZE};
-  static const rabbet_kernel_class_t* const list[] = {&kernel};
-  (void)device;
-  *out_count = 1;
-  return list;
-}
-__attribute__((visibility("default"))) rabbet_status_t rabbet_device_open(
-    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device) {
-  static const rabbet_device_vtable_t vtable = {
-      .struct_size = TABLE_SIZE, .destroy = destroy, .kernel_classes = classes};
-  static rabbet_device_t device = {.vtable = &vtable, .name = "old", .kind = "old"};
-  (void)ordinal, (void)allocator;
-  rabbet_refcount_initialize(&device.references);
-  if (ABI != RABBET_DEVICE_ABI) __builtin_trap();
-  *out_device = &device;
-  return NULL;
-}
-#if ABI > 0
-__attribute__((visibility("default"))) uint32_t rabbet_device_abi(void) { return ABI; }
-#endif
-"""
-
-
-@pytest.mark.parametrize(
-    ("abi", "table", "kernel", "error"),
-    [
-        ("0", "8", "8", r"made for version 0 of the interface .* has version \d+:"),
-        ("99", "8", "8", r"made for version 99 of the interface .* has version \d+:"),
-        ("RABBET_DEVICE_ABI", "8", "8", r"table of functions has 8 bytes, .* \d+"),
-        (
-            "RABBET_DEVICE_ABI",
-            "sizeof(rabbet_device_vtable_t)",
-            "8",
-            r"kernel class 0 has 8 bytes, .* have \d+",
-        ),
-    ],
-)
-def test_stale_device_libraries_are_refused(
-    folder: Path, tmp_path: Path, abi: str, table: str, kernel: str, error: str
-) -> None:
-    """Those of another number are not run, and nothing of other tables is called."""
-    compile_library(
-        STALE_DEVICE,
-        tmp_path / "librabbet_old.so",
-        *(f"-I{ROOT / part}" for part in ("include", "src")),
-        f"-DTABLE_SIZE={table}",
-        f"-DCLASS_SIZE={kernel}",
-        # The preprocessor knows RABBET_DEVICE_ABI once the header is read.
-        f"-DABI={abi}",
-    )
-    env = {"RABBET_LIBRARY_PATH": str(tmp_path)}
-    build = ["build", folder / "relu.onnx", "-o", tmp_path / "plan", "--device=old"]
-    assert re.search(error, command(*build, env=env, code=3).stderr)
 
 
 # ---- Without Python --------------------------------------------------------
