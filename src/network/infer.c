@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "network/inside.h"
+#include "ops/infer.h"
 #include "ops/rules.h"
 
 // ---- Forgetting ------------------------------------------------------------
@@ -195,33 +196,27 @@ static rabbet_status_t rabbet_layer_output_ids(const rabbet_layer_t* layer,
 
 static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
-  rabbet_arena_t* arena = &network->infer_arena;
-  rabbet_op_value_t *inputs = NULL, *outputs = NULL;
+  rabbet_op_value_t* inputs = NULL;
   int32_t* ids = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, layer->input_count, sizeof(*inputs), (void**)&inputs));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, layer->output_count, sizeof(*outputs), (void**)&outputs));
   RABBET_RETURN_IF_ERROR(rabbet_layer_output_ids(layer, &ids));
-  for (size_t i = 0; i < layer->input_count; ++i) {
-    inputs[i] = rabbet_network_value(layer->inputs[i]);
-  }
-  for (size_t i = 0; i < layer->output_count; ++i) {
-    outputs[i].dtype = layer->outputs[i]->wished_dtype;
-  }
-  const rabbet_op_infer_t infer = {
+  rabbet_op_infer_t infer = {
       .op = layer->op,
       .graph = network->graph,
-      .arena = arena,
+      .arena = &network->infer_arena,
       .attrs = layer->attrs,
-      .attr_count = layer->op->attr_count,
-      .inputs = inputs,
       .input_count = layer->input_count,
-      .outputs = outputs,
       .output_count = layer->output_count,
       .output_tensors = ids,
       .strongly_typed = network->flags & RABBET_NETWORK_STRONGLY_TYPED,
   };
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
+  for (size_t i = 0; i < layer->input_count; ++i) {
+    inputs[i] = rabbet_network_value(layer->inputs[i]);
+  }
+  rabbet_op_value_t* outputs = infer.outputs;
+  for (size_t i = 0; i < layer->output_count; ++i) {
+    outputs[i].dtype = layer->outputs[i]->wished_dtype;
+  }
   RABBET_RETURN_IF_ERROR(rabbet_op_infer(&infer));
   for (size_t i = 0; i < layer->output_count; ++i) {
     rabbet_layer_store(&outputs[i], layer->outputs[i]);

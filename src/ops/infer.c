@@ -1,4 +1,6 @@
 // Checks of operands against the descriptor, then the operator's rules.
+#include "ops/infer.h"
+
 #include "ops/rules.h"
 
 // "FLOAT, HALF, BF16" of a mask.
@@ -104,6 +106,22 @@ static rabbet_status_t op_check_outputs(const rabbet_op_infer_t* infer) {
                                (long long)extent);
     }
   }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_op_infer_allocate(rabbet_op_infer_t* infer,
+                                         rabbet_op_value_t** out_inputs) {
+  *out_inputs = NULL;
+  infer->attr_count = infer->op->attr_count;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(infer->arena, infer->input_count,
+                                  sizeof(**out_inputs), (void**)out_inputs));
+  infer->inputs = *out_inputs;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      infer->arena, infer->output_count, sizeof(*infer->outputs),
+      (void**)&infer->outputs));
+  for (size_t i = 0; i < infer->output_count; ++i)
+    infer->outputs[i].dtype = RABBET_DTYPE_NONE;
   return rabbet_ok();
 }
 

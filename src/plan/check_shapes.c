@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ops/infer.h"
+
 // Compares one output with the rule's result.
 static rabbet_shapes_verdict_t rabbet_compare_shapes(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* found,
@@ -105,38 +107,32 @@ static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
                                          const rabbet_group_node_t* node,
                                          rabbet_shapes_verdict_t* verdict,
                                          int32_t* out_value) {
-  rabbet_op_value_t *inputs = NULL, *outputs = NULL;
+  rabbet_op_value_t* inputs = NULL;
   if (!node->op->infer_shapes) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      check->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      check->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
-  bool askable = false;
-  RABBET_RETURN_IF_ERROR(rabbet_check_inputs(check, node, inputs, &askable));
-  if (!askable) return rabbet_ok();
-  int32_t* numbers = NULL;
-  bool sized = rabbet_op_makes_sizes(node->op), differs = false;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      check->arena, node->output_count, sizeof(*numbers), (void**)&numbers));
-  for (size_t i = 0; i < node->output_count; ++i) {
-    outputs[i].dtype = check->values[node->outputs[i]].dtype;
-    numbers[i] = check->numbers[node->outputs[i]];
-  }
+  bool askable = false, differs = false;
   rabbet_op_infer_t infer = {.op = node->op,
                              .graph = check->graph,
                              .arena = check->arena,
                              .attrs = node->attrs,
-                             .attr_count = node->op->attr_count,
-                             .inputs = inputs,
                              .input_count = node->input_count,
-                             .outputs = outputs,
                              .output_count = node->output_count,
-                             .output_tensors = numbers,
                              .out_bound_differs = &differs};
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_check_inputs(check, node, inputs, &askable));
+  if (!askable) return rabbet_ok();
+  rabbet_op_value_t* outputs = infer.outputs;
+  int32_t* numbers = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      check->arena, node->output_count, sizeof(*numbers), (void**)&numbers));
+  infer.output_tensors = numbers;
+  for (size_t i = 0; i < node->output_count; ++i) {
+    outputs[i].dtype = check->values[node->outputs[i]].dtype;
+    numbers[i] = check->numbers[node->outputs[i]];
+  }
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->infer_shapes(&infer),
                                          "layer '%s' (%s)", node->name,
                                          node->op->name));
-  if (sized && check->bytes)
+  if (rabbet_op_makes_sizes(node->op) && check->bytes)
     RABBET_RETURN_IF_ERROR(rabbet_check_room(check, node, outputs));
   if (differs && *verdict == RABBET_SHAPES_PROVEN)
     *verdict = RABBET_SHAPES_UNPROVEN;
@@ -235,30 +231,25 @@ static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
                                           const rabbet_op_value_t* values,
                                           rabbet_expr_graph_t* graph,
                                           rabbet_arena_t* arena) {
-  rabbet_op_value_t *inputs = NULL, *outputs = NULL;
+  rabbet_op_value_t* inputs = NULL;
   const rabbet_attr_t* attrs = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_prove_attrs(node, arena, &attrs));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, node->input_count, sizeof(*inputs), (void**)&inputs));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  rabbet_op_infer_t infer = {.op = node->op,
+                             .graph = graph,
+                             .arena = arena,
+                             .attrs = attrs,
+                             .input_count = node->input_count,
+                             .output_count = node->output_count};
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
   for (size_t i = 0; i < node->input_count; ++i) {
     if (node->inputs[i] < 0) continue;
     inputs[i] = values[node->inputs[i]];
     inputs[i].dtype = rabbet_prove_type(inputs[i].dtype);
     inputs[i].present = true;
   }
+  rabbet_op_value_t* outputs = infer.outputs;
   for (size_t i = 0; i < node->output_count; ++i)
     outputs[i].dtype = rabbet_prove_type(values[node->outputs[i]].dtype);
-  const rabbet_op_infer_t infer = {.op = node->op,
-                                   .graph = graph,
-                                   .arena = arena,
-                                   .attrs = attrs,
-                                   .attr_count = node->op->attr_count,
-                                   .inputs = inputs,
-                                   .input_count = node->input_count,
-                                   .outputs = outputs,
-                                   .output_count = node->output_count};
   RABBET_RETURN_IF_ERROR(rabbet_op_infer_types(&infer));
   for (size_t i = 0; i < node->output_count; ++i) {
     rabbet_dtype_t found = values[node->outputs[i]].dtype;

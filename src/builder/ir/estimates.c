@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "ops/infer.h"
 
 // Distance from the estimate within which every number is tried.
 #define ESTIMATES_NEAR 32
@@ -125,27 +126,21 @@ static rabbet_status_t estimates_value(estimates_t* e,
 static rabbet_status_t estimates_infer(estimates_t* e,
                                        const rabbet_ir_node_t* node) {
   const rabbet_ir_t* ir = &e->build->ir;
-  rabbet_op_value_t *inputs = NULL, *outputs = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &e->scratch, node->input_count + 1, sizeof(*inputs), (void**)&inputs));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &e->scratch, node->output_count + 1, sizeof(*outputs), (void**)&outputs));
+  rabbet_op_value_t* inputs = NULL;
+  rabbet_op_infer_t infer = {.op = node->op,
+                             .graph = e->graph,
+                             .arena = &e->scratch,
+                             .attrs = node->attrs,
+                             .input_count = node->input_count,
+                             .output_count = node->output_count,
+                             .strongly_typed = ir->strongly_typed};
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
   for (size_t i = 0; i < node->input_count; ++i) {
     const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, i);
     if (value) RABBET_RETURN_IF_ERROR(estimates_value(e, value, &inputs[i]));
   }
   for (size_t i = 0; i < node->output_count; ++i)
-    outputs[i].dtype = rabbet_ir_output(ir, node, i)->dtype;
-  const rabbet_op_infer_t infer = {.op = node->op,
-                                   .graph = e->graph,
-                                   .arena = &e->scratch,
-                                   .attrs = node->attrs,
-                                   .attr_count = node->op->attr_count,
-                                   .inputs = inputs,
-                                   .input_count = node->input_count,
-                                   .outputs = outputs,
-                                   .output_count = node->output_count,
-                                   .strongly_typed = ir->strongly_typed};
+    infer.outputs[i].dtype = rabbet_ir_output(ir, node, i)->dtype;
   return node->op->infer_shapes(&infer);
 }
 

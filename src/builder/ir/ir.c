@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/attr_set.h"
+#include "ops/infer.h"
 
 void rabbet_ir_deinitialize(rabbet_ir_t* ir) {
   rabbet_vec_free(ir->allocator, &ir->values);
@@ -163,34 +164,27 @@ static rabbet_op_value_t ir_op_value(const rabbet_ir_value_t* value) {
 
 // Types and shapes of a new node's outputs, from those of its inputs.
 static rabbet_status_t ir_infer(rabbet_ir_t* ir, rabbet_ir_node_t* node,
-                                rabbet_op_value_t* outputs) {
+                                rabbet_op_value_t** out_outputs) {
   rabbet_op_value_t* inputs = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      ir->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
-  for (size_t i = 0; i < node->input_count; ++i)
-    inputs[i] = ir_op_value(rabbet_ir_input(ir, node, i));
-  for (size_t i = 0; i < node->output_count; ++i)
-    outputs[i] = (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
   rabbet_op_infer_t infer = {
       .op = node->op,
       .graph = ir->graph,
       .arena = ir->arena,
       .attrs = node->attrs,
-      .attr_count = node->op->attr_count,
-      .inputs = inputs,
       .input_count = node->input_count,
-      .outputs = outputs,
       .output_count = node->output_count,
       .strongly_typed = ir->strongly_typed,
   };
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
+  for (size_t i = 0; i < node->input_count; ++i)
+    inputs[i] = ir_op_value(rabbet_ir_input(ir, node, i));
+  *out_outputs = infer.outputs;
   return RABBET_ANNOTATE(rabbet_op_infer(&infer), "layer '%s'", node->name);
 }
 
 static rabbet_status_t ir_add_outputs(rabbet_ir_t* ir, rabbet_ir_node_t* node) {
   rabbet_op_value_t* outputs = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      ir->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
-  RABBET_RETURN_IF_ERROR(ir_infer(ir, node, outputs));
+  RABBET_RETURN_IF_ERROR(ir_infer(ir, node, &outputs));
   for (size_t i = 0; i < node->output_count; ++i) {
     rabbet_ir_value_t like = {.dtype = outputs[i].dtype,
                               .shape = outputs[i].shape};
