@@ -15,7 +15,7 @@ from ._dims import Dims, Permutation
 from ._errors import AlreadyExistsError, Error, UnsupportedError
 from ._flags import flag
 from ._managed import Fixed
-from ._numbers import FLOATS, INTS
+from ._numbers import Attr
 
 T = TypeVar("T")
 
@@ -297,7 +297,7 @@ class _Attribute(Generic[T]):
 
 
 def _ints(values: Iterable[int]) -> tuple[int, list[int]]:
-    return INTS, [int(v) for v in Dims(values)]
+    return Attr.INTS, [int(v) for v in Dims(values)]
 
 
 def _whole(value: Any) -> int:
@@ -346,7 +346,7 @@ def _dims(name: str, doc: str) -> _Attribute[Dims]:
 
 def _floats(name: str, doc: str) -> _Attribute[list[float]]:
     return _Attribute(
-        name, list, lambda values: (FLOATS, [float(v) for v in values]), doc
+        name, list, lambda values: (Attr.FLOATS, [float(v) for v in values]), doc
     )
 
 

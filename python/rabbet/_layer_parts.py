@@ -11,7 +11,7 @@ from ._arrays import dtype_of, from_bytes
 from ._dims import Dims, volume
 from ._layer import ILayer, ITensor, _ints, _number, _Spatial
 from ._managed import Fixed
-from ._numbers import TENSOR
+from ._numbers import Attr
 from ._weights import to_weights
 
 
@@ -178,7 +178,7 @@ class _Constant(ILayer):
                 f"constant '{self.name}': {len(data)} bytes do not fill shape {dims} of "
                 f"{dtype}"
             )
-        self._set_attrs({"weights": (TENSOR, int(dtype), dims, data)})
+        self._set_attrs({"weights": (Attr.TENSOR, int(dtype), dims, data)})
 
 
 class _MoE(ILayer):

@@ -47,7 +47,7 @@ from ._layers import (
     ITopKLayer,
     IUnaryLayer,
 )
-from ._numbers import INTS, TENSOR
+from ._numbers import Attr
 from ._weights import Weights, to_weights
 
 Shape = Iterable[int]
@@ -173,7 +173,7 @@ class OperatorLayers(_rabbet.Network):
         self, input: ITensor, type: e.PoolingType, window_size: Shape
     ) -> IPoolingLayer:
         """Pooling over all axes after the second; stride defaults to the window."""
-        window = (INTS, list(dims_of(window_size, "window_size")))
+        window = (Attr.INTS, list(dims_of(window_size, "window_size")))
         attrs = {"type": int(e.PoolingType(type)), "window_size_nd": window}
         return self._add_layer("pooling", None, [input], attrs)
 
@@ -237,9 +237,9 @@ class OperatorLayers(_rabbet.Network):
         """A part of a tensor; inputs 1 to 5 may give start, shape, stride, the
         fill value and axes."""
         attrs = {
-            "start": (INTS, list(dims_of(start, "start"))),
-            "shape": (INTS, list(dims_of(shape, "shape"))),
-            "stride": (INTS, list(dims_of(stride, "stride"))),
+            "start": (Attr.INTS, list(dims_of(start, "start"))),
+            "shape": (Attr.INTS, list(dims_of(shape, "shape"))),
+            "stride": (Attr.INTS, list(dims_of(stride, "stride"))),
         }
         return self._add_layer("slice", None, [input], attrs)
 
@@ -359,7 +359,7 @@ class OperatorLayers(_rabbet.Network):
         """Numbers in even steps, or random numbers."""
         attrs = {
             "operation": int(e.FillOperation(op)),
-            "shape": (INTS, list(dims_of(shape, "shape"))),
+            "shape": (Attr.INTS, list(dims_of(shape, "shape"))),
             "to_type": int(dtype_of(output_type)),
         }
         return self._add_layer("fill", None, [], attrs)
@@ -442,7 +442,7 @@ class OperatorLayers(_rabbet.Network):
     ) -> IDynamicQuantizeLayer:
         """The same for blocks that have an extent on each axis, -1: all of it."""
         attrs = {
-            "block_shape": (INTS, list(dims_of(block_shape, "block_shape"))),
+            "block_shape": (Attr.INTS, list(dims_of(block_shape, "block_shape"))),
             "to_type": int(dtype_of(output_type)),
             "scale_type": int(dtype_of(scale_type)),
         }
@@ -473,7 +473,7 @@ class OperatorLayers(_rabbet.Network):
                 f"({volume(dims)} elements)"
             )
         data = constant.numpy().tobytes()
-        value = (TENSOR, int(constant.dtype), dims, data)
+        value = (Attr.TENSOR, int(constant.dtype), dims, data)
         layer = self._add_layer("constant", None, [], {"weights": value})
         if constant.size:
             self._given_weights[constant._address] = layer.get_output(0).name

@@ -274,46 +274,33 @@ static int32_t py_output_count(void* self) {
   return ((rabbet_py_plugin_t*)self)->output_count;
 }
 
-static const rabbet_plugin_vtable_t py_vtable = {
-    .struct_size = sizeof(rabbet_plugin_vtable_t),
-    .destroy = py_plugin_destroy,
-    .output_count = py_output_count,
-    .describe = py_describe,
-    .combinations = py_combinations,
-    .tactics = py_tactics,
-    .timing_key = py_timing_key,
-    .serialize_chosen = py_serialize,
-    .prepare = rabbet_py_plugin_prepare,
-    .destroy_state = rabbet_py_plugin_destroy_state,
-    .enqueue = rabbet_py_plugin_enqueue,
-    .kinds = rabbet_py_plugin_kinds,
-    .launches = rabbet_py_plugin_launches,
-    .capture = rabbet_py_plugin_capture,
-    .enqueue_captured = rabbet_py_plugin_enqueue_captured,
-    .release_captured = rabbet_py_plugin_release_captured,
-};
+// Plugins describe themselves alike; plugin_call.c runs decorated functions,
+// and plugin_class.c classes.
+#define PY_VTABLE_WITH(...)                                            \
+  {                                                                    \
+    .struct_size = sizeof(rabbet_plugin_vtable_t),                     \
+    .destroy = py_plugin_destroy, .output_count = py_output_count,     \
+    .describe = py_describe, .combinations = py_combinations,          \
+    .tactics = py_tactics, .timing_key = py_timing_key,                \
+    .serialize_chosen = py_serialize, .kinds = rabbet_py_plugin_kinds, \
+    .launches = rabbet_py_plugin_launches,                             \
+    .release_captured = rabbet_py_plugin_release_captured, __VA_ARGS__ \
+  }
 
-// Classes: plugin_class.c runs them.
-static const rabbet_plugin_vtable_t py_class_vtable = {
-    .struct_size = sizeof(rabbet_plugin_vtable_t),
-    .destroy = py_plugin_destroy,
-    .output_count = py_output_count,
-    .describe = py_describe,
-    .combinations = py_combinations,
-    .tactics = py_tactics,
-    .timing_key = py_timing_key,
-    .serialize_chosen = py_serialize,
-    .prepare = rabbet_py_class_prepare,
-    .destroy_state = rabbet_py_class_destroy_state,
-    .enqueue = rabbet_py_class_enqueue,
-    .metadata = py_metadata,
-    .kinds = rabbet_py_plugin_kinds,
-    .launches = rabbet_py_plugin_launches,
-    .capture = rabbet_py_class_capture,
-    .enqueue_captured = rabbet_py_class_enqueue_captured,
-    .release_captured = rabbet_py_plugin_release_captured,
-    .shape_inputs = py_shape_inputs,
-};
+static const rabbet_plugin_vtable_t py_vtable =
+    PY_VTABLE_WITH(.prepare = rabbet_py_plugin_prepare,
+                   .destroy_state = rabbet_py_plugin_destroy_state,
+                   .enqueue = rabbet_py_plugin_enqueue,
+                   .capture = rabbet_py_plugin_capture,
+                   .enqueue_captured = rabbet_py_plugin_enqueue_captured);
+
+static const rabbet_plugin_vtable_t py_class_vtable =
+    PY_VTABLE_WITH(.prepare = rabbet_py_class_prepare,
+                   .destroy_state = rabbet_py_class_destroy_state,
+                   .enqueue = rabbet_py_class_enqueue,
+                   .capture = rabbet_py_class_capture,
+                   .enqueue_captured = rabbet_py_class_enqueue_captured,
+                   .metadata = py_metadata, .shape_inputs = py_shape_inputs);
 
 static int py_instance_int(PyObject* instance, const char* name,
                            int64_t* out_value) {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._arrays import from_bytes
 from .._enums import PluginFieldType
-from .._numbers import INTS
+from .._numbers import Attr
 
 if TYPE_CHECKING:
     import numpy as np
@@ -326,7 +326,7 @@ def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
             raise ValueError(f"the field name '{field.name}' comes {why}")
         attrs[field.name] = field.tobytes()
         index += [int(field.type), field.size]
-    attrs[_INDEX] = (INTS, index)
+    attrs[_INDEX] = (Attr.INTS, index)
     return attrs
 
 

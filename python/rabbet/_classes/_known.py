@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._enums import PluginFieldType, QuickPluginCreationRequest
-from .._numbers import (
-    BOOL,
-    BOOLS,
-    BYTES,
-    FLOAT,
-    FLOATS,
-    INT,
-    INTS,
-    STRING,
-    STRINGS,
-)
+from .._numbers import Attr
 from .._plugin_base import Key
 from ._bases import IPluginCreatorV3One, IPluginCreatorV3Quick, IPluginV3
 from ._fields import PluginField, PluginFieldCollection
@@ -36,14 +26,14 @@ class FoundPlugin(IPluginV3):
 
 # By the types of attributes.
 _FIELD_TYPES = {
-    INT: PluginFieldType.INT64,
-    FLOAT: PluginFieldType.FLOAT64,
-    BOOL: PluginFieldType.INT8,
-    STRING: PluginFieldType.CHAR,
-    INTS: PluginFieldType.INT64,
-    FLOATS: PluginFieldType.FLOAT64,
-    BOOLS: PluginFieldType.INT8,
-    STRINGS: PluginFieldType.CHAR,
+    Attr.INT: PluginFieldType.INT64,
+    Attr.FLOAT: PluginFieldType.FLOAT64,
+    Attr.BOOL: PluginFieldType.INT8,
+    Attr.STRING: PluginFieldType.CHAR,
+    Attr.INTS: PluginFieldType.INT64,
+    Attr.FLOATS: PluginFieldType.FLOAT64,
+    Attr.BOOLS: PluginFieldType.INT8,
+    Attr.STRINGS: PluginFieldType.CHAR,
 }
 
 
@@ -100,21 +90,21 @@ class QuickCreator(_Known, IPluginCreatorV3Quick):
 
 def _value_of(field: PluginField, code: int) -> Any:
     """A field as the attribute that a plugin declares."""
-    if code == STRING:
+    if code == Attr.STRING:
         return field.tobytes().decode("utf-8").rstrip("\0")
-    if code == BYTES:
+    if code == Attr.BYTES:
         return field.tobytes()
-    if code == STRINGS:
+    if code == Attr.STRINGS:
         texts = field.tobytes().decode("utf-8").removesuffix("\0")
         return (code, texts.split("\0") if texts else [])
     data = field.data
     values = [] if data is None else data.tolist()
-    if code in (BOOL, BOOLS):
+    if code in (Attr.BOOL, Attr.BOOLS):
         values = [bool(value) for value in values]
-    if code in (INT, FLOAT, BOOL):
+    if code in (Attr.INT, Attr.FLOAT, Attr.BOOL):
         if len(values) != 1:
             raise ValueError(
                 f"PluginField '{field.name}' holds {len(values)} values; expected one"
             )
-        return float(values[0]) if code == FLOAT else values[0]
+        return float(values[0]) if code == Attr.FLOAT else values[0]
     return (code, values) if code else values

@@ -9,17 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._flags import flag
-from .._numbers import (
-    BOOL,
-    BOOLS,
-    BYTES,
-    FLOAT,
-    FLOATS,
-    INT,
-    INTS,
-    STRING,
-    STRINGS,
-)
+from .._numbers import Attr
 
 SUPPORTED = (
     "int, float, bool, str, bytes, list[...] and tuple[...] of int, float, bool or "
@@ -55,13 +45,18 @@ def _to_bytes(value: Any) -> bytes:
 
 _Converter = Callable[[Any], Any]
 _SCALARS: dict[type, tuple[int, _Converter]] = {
-    int: (INT, _to_int),
-    float: (FLOAT, _to_float),
-    bool: (BOOL, _to_bool),
-    str: (STRING, _to_str),
-    bytes: (BYTES, _to_bytes),
+    int: (Attr.INT, _to_int),
+    float: (Attr.FLOAT, _to_float),
+    bool: (Attr.BOOL, _to_bool),
+    str: (Attr.STRING, _to_str),
+    bytes: (Attr.BYTES, _to_bytes),
 }
-_LISTS: dict[type, int] = {int: INTS, float: FLOATS, bool: BOOLS, str: STRINGS}
+_LISTS: dict[type, int] = {
+    int: Attr.INTS,
+    float: Attr.FLOATS,
+    bool: Attr.BOOLS,
+    str: Attr.STRINGS,
+}
 
 
 class AttributeType:
@@ -99,7 +94,7 @@ def _array(annotation: Any, scalar: Any) -> AttributeType | None:
     import numpy as np
 
     dtype = np.dtype(scalar)
-    codes = {"i": INTS, "u": INTS, "f": FLOATS, "b": BOOLS}
+    codes = {"i": Attr.INTS, "u": Attr.INTS, "f": Attr.FLOATS, "b": Attr.BOOLS}
     code = codes.get(dtype.kind)
     if code is None:
         return None

@@ -9,10 +9,9 @@ from typing import Any, cast
 from .. import _rabbet
 from .._enums import QuickPluginCreationRequest as Request
 from .._layer import ITensor
-from .._numbers import AOT, PREFER_AOT, PREFER_RUNS, RUNS
+from .._numbers import AOT, PREFER_AOT, PREFER_RUNS, RUNS, Attr
 from .._plugin_base import DECORATED, LayerCall
 from ._arguments import arranged, attribute_values, check_inputs
-from ._attributes import STRING
 from ._definition import (
     AOT_IMPL,
     AUTOTUNE,
@@ -151,7 +150,7 @@ class PluginDef(Functions):
                     f"'{name}'{near(name, reg.attributes)}"
                     f" It has {', '.join(reg.attributes) or 'none'}"
                 )
-            if kind.code == STRING:
+            if kind.code == Attr.STRING:
                 value = value.rstrip("\0")
             try:
                 values[name] = kind.decode(value)

@@ -22,17 +22,8 @@ from .._convert import torch_dtype
 from .._enums import DataType
 from .._enums import DimensionOperation as Op
 from .._model import Model
-from ._attributes import (
-    BOOL,
-    BOOLS,
-    FLOAT,
-    FLOATS,
-    INT,
-    INTS,
-    STRING,
-    STRINGS,
-    AttributeType,
-)
+from .._numbers import Attr
+from ._attributes import AttributeType
 from ._call import build_one
 from ._definition import DefinitionError
 from ._instance import Instance
@@ -44,14 +35,14 @@ _MAX_MODELS = 64
 # Of each kind of attribute: torch's name for its type, ONNX's, the letter that torch's
 # older exporter adds to the name of an attribute, and the one that reads its value.
 _ATTRIBUTES = {
-    INT: ("int", "INT", "i", "i"),
-    FLOAT: ("float", "FLOAT", "f", "f"),
-    BOOL: ("bool", "INT", "i", "b"),
-    STRING: ("str", "STRING", "s", "s"),
-    INTS: ("int[]", "INTS", "i", "is"),
-    FLOATS: ("float[]", "FLOATS", "f", "fs"),
-    BOOLS: ("bool[]", "INTS", "i", "is"),
-    STRINGS: ("str[]", "STRINGS", "s", None),
+    Attr.INT: ("int", "INT", "i", "i"),
+    Attr.FLOAT: ("float", "FLOAT", "f", "f"),
+    Attr.BOOL: ("bool", "INT", "i", "b"),
+    Attr.STRING: ("str", "STRING", "s", "s"),
+    Attr.INTS: ("int[]", "INTS", "i", "is"),
+    Attr.FLOATS: ("float[]", "FLOATS", "f", "fs"),
+    Attr.BOOLS: ("bool[]", "INTS", "i", "is"),
+    Attr.STRINGS: ("str[]", "STRINGS", "s", None),
 }
 
 # Defaults that torch's schemas can write.
