@@ -2,21 +2,21 @@
 //
 //   ELEMENT     type of q, k, v and y: half_t, bf16_t, or float (TF32)
 //   MASK        type of the mask, which is added; undefined: no mask
-//   KEEP        defined: the mask selects. Scores stay where it equals KEEP (0
-//               or 1); elsewhere a number takes their place
-//   ZERO_NAN    defined: weights that are NaN are 0, as in rows that the mask
-//               hides entirely
+//   KEEP        defined: the mask is BOOL. A score stays where the mask equals
+//               KEEP (0 or 1) and is attend_t.other elsewhere
+//   ZERO_NAN    defined: NaN weights become 0. Rows that are masked entirely
+//               have such weights
 //   WIDTH       columns of q, k, v and y, a multiple of 32
-//   ROW_WARPS   warps of a block that have 16 rows each
-//   KEY_WARPS   warps that share the keys of the same rows; their results are
-//               joined at the end
+//   ROW_WARPS   groups of warps in a block; each group has 16 rows of q
+//   KEY_WARPS   warps of a group, which split its keys; their results are
+//               combined at the end
 //
-// A warp goes through its keys by tiles with the tensor cores. Factors come
-// from memory straight into registers, 16 bytes at a time: the order of a
-// product's inner index, and of the columns of v, is free, so that a thread's
-// elements may be contiguous. Neighbouring warps read the same keys, from the
-// cache. Bounded by latency for short sequences, by the exponentials and the
-// first-level cache for long ones.
+// A warp computes a tile of keys at a time on the tensor cores. Factors are
+// loaded from global memory into registers, 16 bytes at a time. This works
+// since the order of a product's inner index, and of the columns of v, is free:
+// each thread takes contiguous elements. Neighbouring warps read the same keys,
+// from the cache. Short sequences are bound by latency, long ones by the
+// exponentials and the first-level cache.
 #include "device/cuda/products/mma.cuh"
 
 #include "device/cuda/attention/attention_params.h"
@@ -26,13 +26,13 @@ enum {
   BLOCKS = TILE / 8,                      // of 8 keys, as mma counts
   PACK = 16 / sizeof(ELEMENT),
   CHUNKS = WIDTH / (4 * PACK),  // of q and k: 16 bytes for each of 4 threads
-  // Columns of v that a thread has of one key, and how often.
+  // A thread has SETS sets of COLUMNS contiguous columns of v for each key.
   COLUMNS = WIDTH % (8 * PACK) == 0 ? PACK : 4,
   SETS = WIDTH / (8 * COLUMNS),
   PIECES = 4 * SETS,  // of COLUMNS results
 };
 
-// Words of 32 bits that tensor cores take: two narrow elements or one float.
+// Operands of tensor cores: a word has two elements of 16 bits, or one float.
 struct alignas(16) words4_t {
   uint32_t v[4];
 };
@@ -65,8 +65,8 @@ DEVICE words4_t load_words(const ELEMENT* from) {
 
 // ---- Scores ----------------------------------------------------------------
 
-// A 16-byte word of q and one of k make two products: the inner index is
-// counted as it lies in memory.
+// 16 bytes of q and 16 bytes of k are the operands of two products. The inner
+// index is taken in the order of memory.
 struct queries_t {
   words4_t row[2][CHUNKS];
 };
@@ -101,7 +101,7 @@ DEVICE void add_scores(const queries_t& q, const words4_t* k, float* scores) {
 // ---- Results ---------------------------------------------------------------
 
 template <class E>
-struct values_of {  // two bytes to an element: a step is two blocks of 8 keys
+struct values_of {  // elements of 16 bits: a step is two blocks of 8 keys
   enum { KEYS = 16, ROWS = 4 };
   struct alignas(2 * COLUMNS) pack_type {
     uint32_t v[COLUMNS / 2];
@@ -162,11 +162,11 @@ struct tile_t {
   words4_t k[BLOCKS][CHUNKS];
   value_pack_t v[STEPS][SETS][values_t::ROWS];
 #ifdef MASK
-  mask_t mask[BLOCKS][4];  // as scores are held
+  mask_t mask[BLOCKS][4];  // in the layout of the scores
 #endif
 };
 
-// Where a thread's parts begin; keys count from here.
+// Addresses of a thread's elements at key 0 of its range.
 struct places_t {
   const ELEMENT *k, *v;
   const mask_t* mask[2];  // of rows g and g + 8
@@ -194,8 +194,8 @@ DEVICE places_t places_of(const attend_t& p, const ELEMENT* k, const ELEMENT* v,
   return at;
 }
 
-// All loads of a tile are on their way before the first is waited for. Behind
-// the last key it is read again; its weight is 0 there.
+// All loads of a tile are issued before the first is used. Indices beyond the
+// last key read the last key again, with weight 0.
 DEVICE uint32_t key_at(const places_t& at, uint32_t key) {
   return key < at.keys ? key : at.keys - 1;
 }
@@ -239,10 +239,10 @@ struct state_t {
   float results[SETS][COLUMNS][4];
 };
 
-// A NaN shows in the sum.
+// The maximum ignores NaN; the sum of the weights becomes NaN instead.
 DEVICE float highest(float a, float b) { return fmaxf(a, b); }
 DEVICE float finite_base(float most) { return most == -INFINITE ? 0 : most; }
-// e^x, as precisely as weights of 16 bits or TF32 need it.
+// e^x, precise enough for weights of 16 bits or TF32.
 DEVICE float power(float x) {
   x *= 1.4426950408889634f;
 #ifdef RABBET_STAND_IN
@@ -253,7 +253,7 @@ DEVICE float power(float x) {
   return y;
 #endif
 }
-// Of the four threads that have a row.
+// Reductions over the four threads that hold a row.
 DEVICE float highest_of_row(float x) {
   x = highest(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return highest(x, __shfl_xor_sync(0xffffffffu, x, 2));
@@ -263,7 +263,7 @@ DEVICE float sum_of_row(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-// Scores become weights exp(score - most).
+// Turns scores into weights exp(score - most).
 DEVICE void weigh(float (*scores)[4], state_t& state) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -313,7 +313,7 @@ DEVICE void add_values(const tile_t& tile, const float (*weights)[4],
 
 // ---- The kernel ------------------------------------------------------------
 
-// Scales, adds the mask, and leaves keys that do not exist out.
+// Scales the scores and adds the mask. Keys beyond the last get -infinity.
 DEVICE void finish_scores(const places_t& at, const tile_t& tile,
                           const attend_t& p, uint32_t first,
                           float (*scores)[4]) {
@@ -352,8 +352,8 @@ DEVICE void attend_keys(const places_t& at, const queries_t& q,
   }
 }
 
-// A result of a row with this sum of weights: either all of the row's results
-// are NaN, or none is.
+// A result x of a row with this sum of weights. The sum tells of NaN: either
+// all results of a row are NaN, or none is.
 DEVICE float without_nan(float x, float sum) {
 #ifdef ZERO_NAN
   return sum > 0 ? x : 0;
@@ -364,11 +364,11 @@ DEVICE float without_nan(float x, float sum) {
 
 struct shares_t {
   float most[16], sum[16];
-  float results[WIDTH / 2][32];  // of a warp: each thread's in a column
+  float results[WIDTH / 2][32];  // column: thread of the warp
 };
 
-// Factors that the shares of the warps with the same keys have in a row; the
-// sum of its weights.
+// factor[w]: by which the results of warp w count in the row, as each warp has
+// a maximum of its own. Returns the row's sum of weights.
 DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor) {
   float most = -INFINITE, sum = 0;
 #pragma unroll

@@ -1,7 +1,7 @@
-// Keys and values put into their cache (-DUNIT: bytes of an element). A thread
-// for each unit of the update: 16 bytes, or an element where rows or addresses
-// do not allow it. Bound by the bytes of the update, or, for a token or two, by
-// the launch.
+// Stores keys and values into their cache (-DUNIT: bytes of an element). A
+// thread moves one unit of the update: 16 bytes, or one element where rows or
+// addresses are not aligned. Bound by the bytes of the update; an update of one
+// or two tokens is bound by the launch.
 #include "device/cuda/attention/kv_cache_params.h"
 #include "device/cuda/movement/pieces.cuh"
 

@@ -1,13 +1,13 @@
-// Deconvolutions of any window, LINEAR (-DELEMENT, -DHAS_BIAS; steps
-// -DSTRIDE_D, _H, _W, likewise DILATION). For those that cuDNN does not take:
-// bound by arithmetic outside the tensor cores, and by loads.
+// Deconvolutions of any window, LINEAR (-DELEMENT, -DHAS_BIAS; strides
+// -DSTRIDE_D, _H, _W, likewise DILATION), for those that cuDNN rejects. Bound
+// by arithmetic, which does not use tensor cores, and by loads.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/image/deconvolution_params.h"
 
 typedef ELEMENT T;
 
-// Position of the input that a tap adds to `at`; -1: none.
+// The input position that tap `tap` reads for output position `at`; -1: none.
 template <int STRIDE, int DILATION>
 DEVICE int32_t find_source(const deconvolution_t& p, int axis, int32_t at,
                            int32_t tap) {
@@ -16,7 +16,7 @@ DEVICE int32_t find_source(const deconvolution_t& p, int axis, int32_t at,
   return place / STRIDE < p.in[axis] ? place / STRIDE : -1;
 }
 
-// Adds one tap's products: all channels, to MAPS maps.
+// Adds the products of one tap, over all channels, to the sums of MAPS maps.
 template <int MAPS>
 DEVICE void add_tap(const deconvolution_t& p, const T* x, const T* w,
                     int64_t taps, float* sums) {
@@ -30,8 +30,8 @@ DEVICE void add_tap(const deconvolution_t& p, const T* x, const T* w,
   }
 }
 
-// A thread makes one position of MAPS neighbouring maps; blocks of a column of
-// the grid share the planes of those.
+// A thread computes one position in MAPS neighbouring maps. The blocks along
+// the grid's y share the planes.
 template <int MAPS>
 DEVICE void make_planes(const T* x, const T* w, const T* bias, T* y,
                         const deconvolution_t& p) {

@@ -1,8 +1,8 @@
 // Samples of an image at the points of a grid (-DELEMENT, -DPOINT: the grid's
 // type; -DTAPS=1, 2, 4 for nearest, linear, cubic; -DOUTSIDE: the number of a
-// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread computes a point's
-// neighbours and weights, and its samples of some channels. Bound by the bytes
-// of the output and of the sectors of the input that points touch.
+// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread computes the neighbours
+// and weights of one point, and with them the samples of several channels.
+// Bound by the bytes of the output and of the input sectors that are touched.
 #include "device/cuda/image/grid_sample_params.h"
 #include "device/cuda/programs/number.cuh"
 #include "ops/enums.h"
@@ -34,7 +34,7 @@ DEVICE float find_place(float g, int32_t elements) {
   return OUTSIDE == RABBET_SAMPLE_REFLECT ? reflect(x, low, high) : x;
 }
 
-// -1: filled.
+// The element at a rounded position; -1: outside, the sample is the fill value.
 DEVICE int32_t find_element(float position, int32_t extent) {
   float last = (float)(extent - 1);
   if (position >= 0.0f && position <= last) return (int32_t)position;
@@ -55,7 +55,7 @@ DEVICE float weight_of(int tap, float t) {
              : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
 }
 
-// The part of one axis in a sample; offsets in elements, -1: filled.
+// The taps of a sample along one axis; offsets in elements, -1: outside.
 struct axis_t {
   int64_t offset[TAPS];
   float weight[TAPS];

@@ -1,12 +1,12 @@
 // Maxima and averages of windows (-DELEMENT; -DKIND: the number of a
-// rabbet_pooling_t; -DEXCLUDES; the window: its extents -DWINDOW_D, _H, _W,
-// likewise STRIDE and DILATION). Bound by the bytes of input and output, as
-// long as the elements that windows share stay in the caches.
+// rabbet_pooling_t; -DEXCLUDES: padding does not count; -DWINDOW_D, _H, _W,
+// likewise STRIDE and DILATION). Bound by the bytes of input and output if
+// overlapping windows find their elements in the caches.
 #include "device/cuda/image/pooling_params.h"
 #include "device/cuda/programs/number.cuh"
 #include "ops/enums.h"
 
-// (A macro T would meet the templates of the compiler's own header.)
+// A typedef, since a macro T would break the templates of NVRTC's own header.
 typedef ELEMENT T;
 
 enum { TAPS = WINDOW_D * WINDOW_H * WINDOW_W };
@@ -18,8 +18,8 @@ enum {
 
 // ---- A window
 
-// Taps [first, last) of an axis meet the input, those below `counted` the input
-// or the padding.
+// Taps [first, last) of an axis lie in the input, taps [0, counted) in the
+// input or its padding.
 struct taps_t {
   int32_t begin;  // position of tap 0
   int32_t first, last, counted;
@@ -63,7 +63,7 @@ DEVICE bool is_inside(const taps_t& taps, int32_t tap) {
   return tap >= taps.first && tap < taps.last;
 }
 
-// Position in the plane of the first tap of a row.
+// The first tap of a row, as a position in the plane.
 DEVICE int64_t find_row(const pooling_t& p, const window_t& window, int32_t z,
                         int32_t y) {
   int64_t row = (int64_t)(window.d.begin + z * DILATION_D) * p.in[1] +
@@ -81,7 +81,7 @@ DEVICE cell_t empty_cell() {
   cell_t cell = {-INFINITE, 0.0f};
   return cell;
 }
-// NaN wins.
+// NaN propagates.
 DEVICE void add_highest(cell_t& cell, float x) {
 #if !defined(RABBET_STAND_IN) && __CUDA_ARCH__ >= 800
   asm("max.NaN.f32 %0, %0, %1;" : "+f"(cell.highest) : "f"(x));
@@ -114,7 +114,7 @@ DEVICE float finish_cell(const pooling_t& p, const cell_t& cell, float count) {
 
 // ---- LINEAR
 
-// A thread for each element; rows of a block are planes.
+// One thread per element; threadIdx.y counts planes.
 extern "C" __global__ void __launch_bounds__(256)
     pooling_linear(const T* in, T* out, const __grid_constant__ pooling_t p) {
   turn_t turn;
@@ -145,28 +145,29 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-// Rows of whole vectors (-DROWS_PRE: padding before a row): a thread computes
-// -DROWS_WIDTH neighbours in each of -DROWS_HEIGHT rows and shares the loads of
-// their windows; padding is whole vectors. Not for blends.
+// Vectorized rows (-DROWS_PRE: padding before a row): a thread computes
+// -DROWS_WIDTH neighbours in each of -DROWS_HEIGHT rows and loads what their
+// windows share once. A vector lies in the input or in the padding, never in
+// both. Not for blends of maximum and average.
 #ifdef ROWS_PRE
 enum {
   ROWS_VECTOR = 16 / sizeof(T),
-  // Elements from the first vector's to the first tap; vectors.
+  // Elements before the first tap in its vector; elements of all taps in a row.
   ROWS_SKEW = (ROWS_VECTOR - ROWS_PRE % ROWS_VECTOR) % ROWS_VECTOR,
   ROWS_SPAN = (ROWS_WIDTH - 1) * STRIDE_W + (WINDOW_W - 1) * DILATION_W + 1,
-  // Rows of the input.
+  // Rows of the input that the windows span; vectors of each.
   ROWS_INPUT = (ROWS_HEIGHT - 1) * STRIDE_H + (WINDOW_H - 1) * DILATION_H + 1,
   ROWS_VECTORS = (ROWS_SKEW + ROWS_SPAN + ROWS_VECTOR - 1) / ROWS_VECTOR
 };
 
-// Whether row i of the input that the thread meets is one of window number k.
+// Whether row i of the ROWS_INPUT rows belongs to window k of the thread.
 DEVICE constexpr bool is_tap_row(int i, int k) {
   return i >= k * STRIDE_H && (i - k * STRIDE_H) % DILATION_H == 0 &&
          (i - k * STRIDE_H) / DILATION_H < WINDOW_H;
 }
 
-// The taps of a row of the input, for each of the neighbours. (No branch: so
-// that rows can be loaded before the first one is used.)
+// Adds the taps of one input row to each neighbour. Without branches, so that
+// the compiler can load several rows before it uses the first.
 DEVICE void pool_row(const pooling_t& p, const T* row, bool inside,
                      int32_t begin, cell_t* cells) {
   T taps[ROWS_VECTORS * ROWS_VECTOR];
@@ -233,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int i = 0; i < ROWS_HEIGHT * ROWS_WIDTH; ++i)
     cells[i / ROWS_WIDTH][i % ROWS_WIDTH] = empty_cell();
-    // Rows of the input that any of the windows has a tap in.
+    // Rows in which no window has a tap are skipped.
 #pragma unroll
   for (int i = 0; i < ROWS_INPUT; ++i) {
     bool used = false;
@@ -259,8 +260,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 #endif
 
-// A warp for each element, for large windows and few of them. Lanes share out
-// the taps of a row, and rows.
+// One warp per element, for few and large windows. The lanes share the taps.
 enum {
   ROW_LANES = WINDOW_W <= 2    ? 2
               : WINDOW_W <= 4  ? 4
@@ -317,7 +317,7 @@ DEVICE void add_pack(cells_t<N>& cells, const T* from) {
   for (int i = 0; i < N; ++i) add_tap(cells.cells[i], to_float(pack.v[i]));
 }
 
-// Channels of padding stay zero.
+// Stores zeros into the channels of padding.
 template <int N>
 DEVICE void store_cells(const pooling_t& p, const cells_t<N>& cells,
                         const window_t& window, int32_t channel, T* to) {
@@ -331,7 +331,7 @@ DEVICE void store_cells(const pooling_t& p, const cells_t<N>& cells,
   store_pack<T, N>(to, pack);
 }
 
-// A thread for N channels of a position.
+// One thread per N channels of a position.
 template <int N>
 DEVICE void pool_channels(const T* in, T* out, const pooling_t& p) {
   int64_t size = (int64_t)p.out[0] * p.out[1] * p.out[2];
@@ -365,7 +365,7 @@ DEVICE void pool_channels(const T* in, T* out, const pooling_t& p) {
   }
 }
 
-// For large windows and few of them: columns of a block share out the taps.
+// For few and large windows: COLUMN threads share the taps of a result.
 enum { COLUMN = 8 };
 
 template <int N>

@@ -10,10 +10,10 @@ typedef struct pooling_t {
   int32_t pitch;     // elements from one position to the next, channels last
   int32_t in[3], out[3];
   int32_t pre[3];  // padding before
-  int32_t end[3];  // first position that is not even padding
-  // Of the output; by rows, threads along the axes.
+  int32_t end[3];  // first position behind the padding at the end
+  // Extents of the output; kernels for rows: threads along them.
   divisor_t out_height, out_width;
-  divisor_t groups;  // of channels that a thread takes, channels last
-  float blend;       // share of the average
-  int32_t threads;   // by rows
+  divisor_t groups;  // channels last: threads for a position's channels
+  float blend;       // share of the average, from 0 to 1
+  int32_t threads;   // kernels for rows: all threads
 } pooling_t;

@@ -1,6 +1,6 @@
 // Resizing (-DELEMENT, -DTAPS: 1 for nearest, of any element type; 2 or 4 for
-// interpolation). Bound by bytes: those of the output, and of the input if it
-// is larger; neighbours share input from the caches.
+// interpolation). Bound by the bytes of the larger of input and output;
+// neighbours find the input that they share in the caches.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/image/resize_params.h"
@@ -26,7 +26,8 @@ DEVICE T finish(const sum_t& sum) { return from_float<T>(sum); }
 DEVICE sum_t nothing() { return 0.0f; }
 #endif
 
-// Adds the V neighbours at `x`, moved along the axes from A on, to the sums.
+// Adds V neighbours to the sums for each combination of taps of the axes from A
+// on; x: their place so far.
 template <int RANK, int V, int A>
 struct adder {
   static __device__ __forceinline__ void add(const resize_t& p,
@@ -56,7 +57,7 @@ struct adder<RANK, V, RANK> {
   }
 };
 
-// Any number of axes: their taps are counted through.
+// For any number of axes: a loop counts through all combinations of taps.
 template <int V>
 DEVICE void add_all(const resize_t& p, const tables_t& tables,
                     const int64_t* entries, const T* x, sum_t* sums) {
@@ -102,8 +103,9 @@ DEVICE void make_elements(const resize_t& p, const tables_t& tables,
     made[v] = is_outside ? from_float<T>(p.outside) : finish(sums[v]);
 }
 
-// V elements: of the axes inside the last one (INSIDE), or, without such axes,
-// of the last axis, one for each position.
+// A thread computes V elements. INSIDE: contiguous ones of the axes inside the
+// last resized one. Otherwise that axis is the innermost one, and the elements
+// are neighbours along it.
 template <int RANK, int V, bool INSIDE>
 DEVICE void resize_piece(const T* x, const tables_t& tables, T* y,
                          const resize_t& p) {

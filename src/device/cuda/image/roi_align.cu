@@ -1,7 +1,7 @@
 // RoiAlign (-DELEMENT, -DROI, -DINDEX: the types of the image, of the regions
-// and of the batch indices; -DIS_MAX; -DCHANNELS). A thread makes a bin for
-// CHANNELS channels, which share the samples' positions and weights. Bound by
-// the sectors of the input that samples touch.
+// and of the batch indices; -DIS_MAX; -DCHANNELS). A thread computes one bin
+// for CHANNELS channels, which share the samples' positions and weights. Bound
+// by the input sectors that samples touch.
 #include "device/cuda/programs/index.h"
 #include "ops/roi_align.h"
 
@@ -33,7 +33,7 @@ DEVICE void add_sample(bin_t& bin, const rabbet_roi_sample_t& y,
   add_corner(bin, y.high, x.high, y.high_weight * x.high_weight);
 }
 
-// Samples that are inside.
+// Adds all samples of a bin; returns how many lie inside the image.
 DEVICE int64_t add_samples(const rabbet_roi_align_t& p,
                            const rabbet_roi_axis_t& rows, int32_t row,
                            const rabbet_roi_axis_t& columns, int32_t column,

@@ -1,5 +1,5 @@
-// Tensors one after the other, of elements of SIZE bytes (-DSIZE=1, 2, 4, 8).
-// Bound by bytes: each element is read and written once.
+// Concatenation of elements of SIZE bytes (-DSIZE=1, 2, 4, 8). Bound by bytes:
+// each element is read and written once.
 #include "device/cuda/movement/pieces.cuh"
 
 #include "device/cuda/movement/gather_params.h"
@@ -12,7 +12,7 @@ struct concatenation_source {
 
   __device__ __forceinline__ void fill(E& value) const {}
 
-  // Where an element is, and how many of its row follow it there.
+  // The address of an element; left: contiguous elements from it on.
   __device__ __forceinline__ const E* find(I at, I& left, bool& roomy) const {
     const E* skipped = (const E*)PIECES_SKIPPED;
     I row = divide(at, table.row), length = (I)table.row.divisor;

@@ -1,13 +1,13 @@
 // Elements from one type and format to another.
 //
-//   FROM, TO                  types; equal ones are moved bit by bit
+//   FROM, TO                  types; elements of equal types are copied
 //   FROM_BLOCK, TO_BLOCK      log2 of the channels to a block
 //   FROM_LAST, TO_LAST        1: channels last
 //   VECTOR                    elements to 16 bytes of the wider type
 //
-// `flat` serves formats that lay these dims out alike. `tiled` brings a tile of
-// channels by positions into shared memory in the order in which the source
-// keeps them, and out of it in the target's.
+// `flat` is for pairs of formats with the same order of elements. `tiled` loads
+// a tile of channels by positions into shared memory in the source's order, and
+// stores it in the target's.
 #include "device/cuda/programs/number.cuh"
 
 enum { BLOCK = 256, TILE = 2048, EACH = TILE / BLOCK, MOST_CHANNELS = 512 };
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   target[at] = converter<FROM, TO>::from(source[at]);
 }
 
-// Addresses that no vector fits.
+// For addresses that are not aligned to a vector.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     single(const FROM* source, TO* target, uint32_t count) {
   turn_t turn;
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 
 // ---- Another order ---------------------------------------------------------
 
-// Filled by the host (convert.c), which lays it out alike.
+// The host fills it (convert.c has the same structure).
 struct tiles_t {
   uint32_t channels, positions;         // of an image
   uint32_t from_channels, to_channels;  // with padding
@@ -75,7 +75,7 @@ DEVICE void tile_place(const tiles_t& t, uint32_t i, uint32_t* c, uint32_t* s) {
   }
 }
 
-// Where an image has its element.
+// The offset of an element in its image.
 template <int BLOCKED, bool LAST>
 DEVICE int64_t image_place(const tiles_t& t, uint32_t padded, uint32_t c,
                            uint32_t s) {
@@ -87,7 +87,7 @@ DEVICE int64_t image_place(const tiles_t& t, uint32_t padded, uint32_t c,
 extern "C" __global__ void __launch_bounds__(BLOCK)
     tiled(const FROM* source, TO* target, const tiles_t t) {
   turn_t turn;
-  // Rows begin in different banks.
+  // Padding makes rows begin in different banks.
   enum { PAD = sizeof(TO) >= 4 ? 1 : 4 / sizeof(TO) };
   __shared__ TO tile[TILE + MOST_CHANNELS * PAD];
   uint32_t rest = blockIdx.x / t.position_tiles;

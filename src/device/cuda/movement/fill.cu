@@ -1,6 +1,7 @@
-// Numbers in even steps, and random ones (-DELEMENT, -DOPERATION: 0 in steps, 1
-// evenly, 2 normally distributed; -DINTEGER). Bound by the bytes of the output,
-// or by arithmetic where numbers are random. Philox4x32-10: ops/philox.h.
+// Arithmetic sequences and random numbers (-DELEMENT; -DOPERATION: 0 a
+// sequence, 1 uniform, 2 normal distribution; -DINTEGER). Sequences are bound
+// by the bytes of the output, random numbers by arithmetic. Philox4x32-10:
+// ops/philox.h.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/movement/fill_params.h"

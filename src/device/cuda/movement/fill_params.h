@@ -5,7 +5,7 @@
 
 typedef struct fill_t {
   int64_t count;
-  double alpha, beta;  // unless tensors give them
+  double alpha, beta;  // tensors, if there are, replace them
   uint64_t seed;
   int32_t rank, beta_count;
   divisor_t dims[8];

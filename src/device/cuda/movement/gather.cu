@@ -9,7 +9,7 @@ struct place_t {
   I data, index;
 };
 
-// Where the axes lead to for an element of the output.
+// The offsets of output element `at` in data and indices, by the axes' strides.
 template <class I>
 __device__ __forceinline__ place_t<I> find_place(const gather_t& gather, I at) {
   place_t<I> place = {0, 0};
@@ -53,7 +53,7 @@ struct gather_source {
 
   __device__ __forceinline__ void fill(E& value) const {}
 
-  // Where an element is; how many of its row follow it there.
+  // The address of an element; left: contiguous elements from it on.
   __device__ __forceinline__ const E* find(I at, I& left, bool& roomy) const {
     place_t<I> place = find_place<I>(gather, at);
     const divisor_t& row = gather.axes[0].extent;
@@ -89,8 +89,8 @@ WRITE_PIECES(gather_wide_large, gather_source, gather_t, 16, 1, int64_t)
 
 // ---- Elements
 
-// Each thread writes a few, a block apart, so that their loads are in flight
-// together.
+// A thread writes GATHER_ELEMENTS elements, which lie blockDim.x apart, so that
+// their loads are in flight together.
 enum { GATHER_ELEMENTS = 4 };
 
 template <class I>

@@ -5,8 +5,9 @@
 #include "device/cuda/movement/pieces.cuh"
 #include "ops/enums.h"
 
-// `mode` is a rabbet_sample_mode_t. -1: filled. With 32 bits, no more than one
-// period away (the host knows).
+// The source position for position `at`, which may be outside; -1: the fill
+// value. `mode` is a rabbet_sample_mode_t. The version of 32 bits handles one
+// period on each side; the host chooses it only where that is enough.
 __device__ __forceinline__ int32_t map_position(int mode,
                                                 const move_axis_t& axis,
                                                 int32_t at) {
@@ -44,8 +45,8 @@ struct move_source {
     value = *(const E*)&words;
   }
 
-  // Adds the row's offset on axis i; `row` becomes the index for the axes
-  // outside. False: filled.
+  // Adds the row's offset on axis i and leaves the index over the outer axes in
+  // `row`. False: the elements are the fill value.
   __device__ __forceinline__ bool step_axis(int i, I& row, I& offset) const {
     const move_axis_t& axis = move.axes[i];
     I at = row;
@@ -59,12 +60,12 @@ struct move_source {
     return at >= 0;
   }
 
-  // The place of a row; false: filled.
+  // The offset of a row; false: its elements are the fill value.
   __device__ __forceinline__ bool find_row(I row, I& offset) const {
     bool inside = true;
     offset = (I)move.offset;
     if (sizeof(I) == 4) {
-      // Unrolled wholly, so that parameters are operands of instructions.
+      // Unrolled, so that instructions read parameters by constant addresses.
 #pragma unroll
       for (int i = 1; i < MOVE_AXES_SMALL; ++i) {
         if (i < move.rank) inside = step_axis(i, row, offset) && inside;
@@ -91,7 +92,7 @@ struct move_source {
       filled = (is_low || is_high) && move.sides == MOVE_SIDES_FILLED;
       if ((is_low || is_high) && move.sides == MOVE_SIDES_MIXED) return false;
     } else {
-      // Units of a row lie apart.
+      // A row's units are not neighbours in the source.
       const move_axis_t& axis = move.axes[0];
       I unit = (I)move.unit.divisor, i = divide(in_row, move.unit);
       end = (i + 1) * unit;
@@ -128,14 +129,14 @@ struct move_source {
     write_pieces<bytes, pieces, index>(locate, target, (index)move.count);   \
   }
 
-// Of elements, and of 16 bytes at a time.
+// narrow: by elements; wide: by units of 16 bytes.
 MOVE_KERNEL(move_narrow, SIZE, MOVE_PIECES, int32_t)
 MOVE_KERNEL(move_wide, 16, MOVE_PIECES, int32_t)
 MOVE_KERNEL(move_narrow_large, SIZE, MOVE_PIECES_LARGE, int64_t)
 MOVE_KERNEL(move_wide_large, 16, MOVE_PIECES_LARGE, int64_t)
 
-// Where no two elements of the output are neighbours in the source: a thread
-// takes some of them, a block apart.
+// For outputs without neighbours that are neighbours in the source, too. A
+// thread moves MOVE_ELEMENTS elements, which lie blockDim.x apart.
 extern "C" __global__ void __launch_bounds__(256)
     move_elements(const element<SIZE>::type* source,
                   element<SIZE>::type* target,
@@ -197,7 +198,8 @@ __device__ __forceinline__ void join_unit(const uint8_t* tile, int pitch,
 
 enum { TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2, TILES_THREADS = 256 };
 
-// A thread's items in a tile whose rows are 1 << log items: `of` elements each.
+// Item `number` of a thread, in a tile with rows of 1 << log items of `of`
+// elements.
 struct tile_item_t {
   int32_t row, column;
 };
@@ -207,7 +209,7 @@ __device__ __forceinline__ tile_item_t tile_item(int number, int log, int of) {
   return item;
 }
 
-// Rows of the source, by units of type U, to shared memory.
+// Loads rows of the source into shared memory, by units of type U.
 template <class E, class U, int ITEMS, int LOG_UNIT>
 __device__ __forceinline__ void load_tile(const E* source, int64_t stride,
                                           int32_t rows, int32_t columns,
@@ -228,7 +230,7 @@ __device__ __forceinline__ void load_tile(const E* source, int64_t stride,
   }
 }
 
-// Columns of the tile, which are rows of the target.
+// Stores columns of the tile as rows of the target.
 template <class E, class U, int ITEMS, int LOG_UNIT>
 __device__ __forceinline__ void store_tile(E* target, int64_t stride,
                                            int32_t rows, int32_t columns,
@@ -245,8 +247,8 @@ __device__ __forceinline__ void store_tile(E* target, int64_t stride,
   }
 }
 
-// Where a block's tile begins, and how much of the axes lies from there on, at
-// most a tile's: 1 << log units of `of` elements.
+// Where a block's tile begins on both sides, and its extents: 1 << log units of
+// `of` elements, or fewer at the end of an axis.
 struct tile_place_t {
   int64_t source, target;
   int32_t left_a, left_b;
@@ -274,8 +276,8 @@ __device__ __forceinline__ tile_place_t find_tile(const tiles_t& tiles,
   return place;
 }
 
-// A block moves a tile through shared memory, so that both sides are touched in
-// the order in which they lie in memory.
+// A block moves a tile through shared memory, so that reads and writes of
+// global memory are both contiguous.
 template <int BYTES, int LOG>
 __device__ __forceinline__ void move_tile(
     const typename element<BYTES>::type* source,
@@ -327,9 +329,9 @@ MOVE_TILES(move_tiles_16, 16, 9)
 
 // ---- Transposes of whole squares
 
-// Where 16 bytes hold elements of both axes, a thread takes a square of them,
-// turns it over in its registers and leaves its rows in shared memory, from
-// which they are stored in the order of the target.
+// If vectors of 16 bytes are aligned along both axes, a thread loads a square
+// of elements, transposes it in its registers and writes its rows to shared
+// memory. From there they are stored in the order of the target.
 template <int BYTES>
 __device__ __forceinline__ void turn(words_t (&rows)[16 / BYTES]);
 template <>
@@ -366,7 +368,7 @@ __device__ __forceinline__ void turn<2>(words_t (&rows)[8]) {
   for (int i = 0; i < 8; ++i) rows[i] = turned[i];
 }
 
-// Log_a and log_b: of the threads along the axes.
+// tiles.log_a and log_b are of the threads along the axes.
 template <int BYTES>
 __device__ __forceinline__ void move_squares(
     const typename element<BYTES>::type* source,
@@ -375,7 +377,7 @@ __device__ __forceinline__ void move_squares(
   __shared__ words_t rows[TILES_THREADS * N];
   tile_place_t place = find_tile(tiles, tiles.log_a, tiles.log_b, N);
   source += place.source, target += place.target;
-  // Threads that meet the same bank write to different columns.
+  // `flip` spreads threads that would write to the same bank over columns.
   int32_t ta = (int32_t)threadIdx.x & ((1 << tiles.log_a) - 1);
   int32_t tb = (int32_t)threadIdx.x >> tiles.log_a;
   int32_t mask = (1 << tiles.log_b) - 1, flip = mask & 7;
@@ -419,7 +421,7 @@ MOVE_SQUARES(8)
 
 // ---- Few elements side by side
 
-// Element number `at` of vectors that follow each other.
+// Element `at` of consecutive vectors.
 __device__ __forceinline__ uint8_t pick(const words_t* v, int at, uint8_t) {
   return (uint8_t)(v[at >> 4].w[at >> 2 & 3] >> (at & 3) * 8);
 }
@@ -434,7 +436,7 @@ __device__ __forceinline__ uint64_t pick(const words_t* v, int at, uint64_t) {
   return (uint64_t)w[1] << 32 | w[0];
 }
 
-// The elements first, first + step, ...
+// Gathers the elements first, first + STEP, ...
 template <int STEP>
 __device__ __forceinline__ words_t pick_vector(const words_t* from, int first) {
   typedef element<SIZE>::type E;
@@ -445,7 +447,7 @@ __device__ __forceinline__ words_t pick_vector(const words_t* from, int first) {
   return to;
 }
 
-// Where a thread's vectors begin on both sides. False: there are no more.
+// Where a thread's vectors begin on both sides. False: the thread has none.
 __device__ __forceinline__ bool find_vectors(const few_t& few, int64_t& source,
                                              int64_t& target) {
   int32_t number = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -465,7 +467,7 @@ __device__ __forceinline__ bool find_vectors(const few_t& few, int64_t& source,
 }
 
 #if TRANSPOSES
-// Pixels of K channels to K planes.
+// From pixels of K channels to K planes.
 template <int K>
 __device__ __forceinline__ void split(const words_t* source, words_t* target,
                                       const few_t& few) {
@@ -479,7 +481,7 @@ __device__ __forceinline__ void split(const words_t* source, words_t* target,
     target[to + k * few.plane] = pick_vector<K>(pixels, k);
 }
 
-// K planes to pixels of K channels.
+// From K planes to pixels of K channels.
 template <int K>
 __device__ __forceinline__ void join(const words_t* source, words_t* target,
                                      const few_t& few) {
@@ -517,7 +519,7 @@ MOVE_FEW(join, 3)
 MOVE_FEW(join, 4)
 #endif
 
-// Every second element, from the first or the second on.
+// Takes every second element, from element few.phase (0 or 1) on.
 extern "C" __global__ void __launch_bounds__(256)
     move_second(const words_t* source, words_t* target,
                 const __grid_constant__ few_t few) {

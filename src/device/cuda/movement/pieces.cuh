@@ -1,16 +1,15 @@
-// Writing a dense output in pieces of 16 bytes, wherever its elements come
-// from.
+// Writes a dense output in pieces of 16 bytes. Its elements come from anywhere.
 //
-// A locator says where elements of the output are:
-//   SKIPS           1: some of them are not written by this launch
-//   run(at, from)   where the elements of the piece that begins with element
-//                   `at` are, if they are neighbours there; false: they are not
-//   place(at)       where an element is
-//   fill(value)     the value of filled elements
-// A place of NULL: filled. Pieces that are neighbours are loaded as words and
-// shifted to where they go; the others of a block are put on a list, which its
-// threads then share out element by element. Words hold up to 3 bytes before
-// and behind a piece: `run` answers for them, too.
+// A locator gives the source addresses of output elements:
+//   SKIPS           1: this launch leaves some elements unwritten
+//   run(at, from)   true: the piece that begins with element `at` is contiguous
+//                   in the source, from `from` on
+//   place(at)       the address of one element; NULL: it is the fill value
+//   fill(value)     the fill value
+// Contiguous pieces are loaded as words and shifted into place. The other
+// pieces of a block are put on a list; its threads then share their elements.
+// The words have up to 3 bytes before and behind a piece, and `run` returns
+// true only if these bytes can be read, too.
 #pragma once
 
 #include "device/cuda/programs/index.h"
@@ -43,15 +42,16 @@ struct element<16> {
   typedef words_t type;
 };
 
-// A place of elements that are not written.
+// The address that stands for elements that stay unwritten.
 #define PIECES_SKIPPED 1
 
-// Elements that share a word with others.
+// How many other elements share an element's word.
 template <int BYTES>
 struct beside {
   enum { ELEMENTS = BYTES < 4 ? 4 / BYTES - 1 : 0 };
 };
-// Whether words around the elements [at, at + 16 bytes) of `size` lie inside.
+// Whether the words of the piece from element `at` on lie inside `size`
+// elements.
 template <int BYTES, class I>
 __device__ __forceinline__ bool has_room(I at, I size) {
   enum { MORE = beside<BYTES>::ELEMENTS };
@@ -92,13 +92,13 @@ __device__ __forceinline__ void repeat(const E& x, uint32_t* words) {
 
 // ---- Pieces
 
-// Loads in flight: words that are shifted when they are stored.
+// A piece as loaded: words, which store_piece shifts into place.
 struct piece_t {
   uint32_t w[5];
   uint32_t shift;  // bits
 };
 
-// From an address that is aligned to an element.
+// `from` is aligned to an element.
 template <int BYTES>
 __device__ __forceinline__ void load_piece(const char* from, piece_t& piece) {
   if (BYTES == 16) {
@@ -133,9 +133,9 @@ __device__ __forceinline__ void store_piece(const piece_t& piece, void* to) {
 
 enum { PIECES_THREADS = 256 };  // at most
 
-// Each thread writes `PIECES` pieces. The first one begins before the target
-// where that is not aligned to 16 bytes. `count`: elements of the target. All
-// threads of the block must come here.
+// Each thread writes `PIECES` pieces. A target that is not aligned to 16 bytes
+// begins inside the first piece. `count`: elements of the target. All threads
+// of the block must call it.
 template <int BYTES, int PIECES, class I, class L>
 __device__ __forceinline__ void write_pieces(
     const L& locate, typename element<BYTES>::type* target, I count) {
@@ -197,8 +197,8 @@ __device__ __forceinline__ void write_pieces(
   }
 }
 
-// A kernel that writes a target by a locator `source` of data, of the indices
-// that give its position, and of `parameters`, which have the target's count.
+// Defines a kernel that writes a target with the locator `source`, made of the
+// data, the indices `where` and the parameters, whose `count` is the target's.
 #define WRITE_PIECES(name, source, parameters, bytes, pieces, index)        \
   extern "C" __global__ void __launch_bounds__(PIECES_THREADS) name(        \
       const element<bytes>::type* data, const void* where,                  \

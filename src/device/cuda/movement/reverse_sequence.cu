@@ -1,6 +1,6 @@
-// Reverses the first elements of each sequence, of SIZE bytes each (-DSIZE=1,
-// 2, 4, 8). Bound by bytes: the elements behind both axes are moved in pieces
-// of 16 bytes.
+// Reverses the first elements of each sequence; elements have SIZE bytes
+// (-DSIZE=1, 2, 4, 8). Bound by bytes. The axes inside batch and sequence are
+// contiguous and are moved in pieces of 16 bytes.
 #include "device/cuda/movement/pieces.cuh"
 
 #include "device/cuda/movement/reverse_sequence_params.h"
@@ -21,8 +21,7 @@ struct reverse_source {
     return all < p.extent ? all : p.extent;
   }
 
-  // An element's position in the source, and how many contiguous ones follow
-  // it.
+  // An element's offset in the source; left: contiguous elements from it on.
   __device__ __forceinline__ I find(I at, I& left) const {
     I row = divide(at, p.inner), outer = divide(row, p.second);
     I second = row - outer * (I)p.second.divisor;

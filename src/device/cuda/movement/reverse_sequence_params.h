@@ -3,8 +3,8 @@
 
 #include "device/cuda/programs/index.h"
 
-// The tensor as (outer, first, middle, second, inner); batch and sequence are
-// the first and the second, one way or the other.
+// The tensor as (outer, first, middle, second, inner). One of `first` and
+// `second` is the batch axis, the other one the sequence axis.
 typedef struct reverse_sequence_t {
   int64_t count, size;  // elements, of the output and of the input
   divisor_t first, middle, second, inner;

@@ -1,7 +1,8 @@
-// Elements put where indices say (-DELEMENT, -DREDUCTION: 0 replaces, 1 adds, 2
-// multiplies, 3 and 4 take the smaller and the larger). A thread for each
-// element of the updates; bound by the bytes of the updates and of the data's
-// sectors that they touch. Updates that meet are done in no certain order.
+// Scatters updates to the positions that indices give (-DELEMENT; -DREDUCTION:
+// 0 replaces, 1 adds, 2 multiplies, 3 takes the minimum, 4 the maximum). One
+// thread per element of the updates; bound by the bytes of the updates and of
+// the data's sectors that they touch. The order of updates to the same element
+// is undefined.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/movement/scatter_params.h"
@@ -37,7 +38,7 @@ DEVICE I join_elements(I a, I b) {
   return (I)join((int64_t)a, (int64_t)b);
 }
 
-// The smallest word that can be swapped.
+// The smallest word for compare and swap.
 template <int BYTES>
 struct word {
   typedef uint32_t type;
@@ -47,7 +48,7 @@ struct word<8> {
   typedef uint64_t type;
 };
 
-// An element within its word.
+// Reads and replaces an element within its word; shift in bits.
 DEVICE T take(word<sizeof(T)>::type bits, int shift) {
   union {
     word<sizeof(T)>::type bits;

@@ -12,7 +12,7 @@ typedef struct scatter_t {
   int32_t is_long;  // indices of 64 bits
   int32_t reserved;
   divisor_t dims[SCATTER_AXES];  // of the updates' rows
-  int64_t steps[SCATTER_AXES];   // how far they move in the data
-  int64_t extent[SCATTER_AXES];  // that indices are for
+  int64_t steps[SCATTER_AXES];   // their strides in the data
+  int64_t extent[SCATTER_AXES];  // of the data's axis that index i selects from
   int64_t stride[SCATTER_AXES];
 } scatter_t;

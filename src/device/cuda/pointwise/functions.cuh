@@ -1,7 +1,7 @@
-// The catalogue's element-wise functions, under the names of their enumerators:
-// elementwise_SUM, unary_EXP, activation_RELU. One overload for each kind of
-// lane that the operators allow (number.cuh). NaN, infinities and divisors of
-// zero are handled as the reference kernels do.
+// The catalogue's element-wise functions, named after their enumerators:
+// elementwise_SUM, unary_EXP, activation_RELU. There is an overload for each
+// kind of lane (number.cuh) that the operator allows. NaN, infinities and
+// division by zero give what the reference kernels give.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
@@ -14,7 +14,7 @@ DEVICE float elementwise_SUB(float a, float b) { return a - b; }
 DEVICE float elementwise_DIV(float a, float b) { return a / b; }
 DEVICE float elementwise_POW(float a, float b) { return powf(a, b); }
 DEVICE float elementwise_FLOOR_DIV(float a, float b) { return floorf(a / b); }
-// A NaN in either operand is the result; one instruction from sm_80 on.
+// NaN in either operand gives NaN; one instruction from sm_80 on.
 DEVICE float elementwise_MAX(float a, float b) {
 #if !defined(RABBET_STAND_IN) && __CUDA_ARCH__ >= 800
   float y;
@@ -102,8 +102,8 @@ DEVICE bool elementwise_LESS(L a, L b) {
 
 // ---- Quantization ----------------------------------------------------------
 
-// Lanes of the type's elements: x / scale rounded to nearest even, shifted and
-// saturated.
+// x / scale rounded to nearest even, plus the zero point, saturated to the
+// type.
 DEVICE int32_t quantize_whole(float x, float scale, float zero, float low,
                               float high) {
   float y = rintf(x / scale) + zero;
@@ -165,7 +165,7 @@ DEVICE bool unary_ISNAN(float x) { return x != x; }
 
 // ---- Activations -----------------------------------------------------------
 
-// -0 stays, as in the reference, which a maximum would not keep.
+// -0 stays -0, as in the reference; fmaxf could return +0.
 DEVICE float activation_RELU(float x, float, float) { return x < 0 ? 0 : x; }
 DEVICE float activation_SIGMOID(float x, float, float) {
   return divide_fast(1.0f, 1.0f + expf(-x));

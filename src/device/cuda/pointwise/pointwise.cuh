@@ -1,31 +1,34 @@
 // Chains and trees of element-wise functions in one pass over memory. The text
-// that includes this is made for a group of layers (pointwise_text.c):
+// that includes this file is generated for a group of layers
+// (pointwise_text.c). It defines
 //
 //   VECTOR, UNROLL          elements of a vector, vectors of a thread
-//   SINGLE                  elements of a thread where no vectors fit
+//   SINGLE                  elements of a thread in kernels without vectors
 //   INPUTS, TABLES, OUTPUTS operands in memory
 //   SCALARS                 inputs of one element, which come with the launch
-//   WAYS, AXES              walks through memory; axes outside the row
-//   FOR_INPUTS(X), FOR_OUTPUTS(X)   X(number, type, way) for each; no inputs
-//                           where apply loads them itself
-//   apply                   a vector of each input to one of each output
+//   WAYS, AXES              sets of strides, which operands share; axes
+//                           outside the row
+//   FOR_INPUTS(X), FOR_OUTPUTS(X)   X(number, type, way) for each; inputs that
+//                           `apply` loads itself are not among them
+//   apply                   computes a vector of each output from one of each
+//                           input
 //
-// The walk is over vectors along rows: axes that lie behind one another are
-// one, and an operand streams along the row or stands still. Constants that
-// stand still are columns of a table, of which a thread reads one row.
+// Threads take vectors along rows. Axes that are contiguous in all operands are
+// merged into one. Along a row an operand is contiguous or broadcast. Broadcast
+// constants are columns of a table, of which a thread reads one row.
 #pragma once
 
 #include "device/cuda/pointwise/functions.cuh"
 
 enum { BLOCK = 256, ADDRESSES = INPUTS + TABLES + OUTPUTS };
 
-// Filled by the host (pointwise.c), which lays it out alike.
+// The host fills it (pointwise.c has the same structure).
 struct space_t {
   uint32_t count;       // vectors
-  uint32_t tail;        // elements behind the last vector (flat)
-  uint32_t axes;        // outside the row
-  divider_t row;        // vectors of one
-  uint32_t streams[2];  // bit w: way w streams along the row
+  uint32_t tail;        // elements after the last vector (kernel `flat`)
+  uint32_t axes;        // number of axes outside the row
+  divider_t row;        // vectors of a row
+  uint32_t streams[2];  // bit w: way w is contiguous along the row
   void* data[ADDRESSES];
   int64_t stride[WAYS][AXES];  // elements, of the axes outside the row
   divider_t axis[AXES];        // extents, from the innermost
@@ -53,7 +56,7 @@ DEVICE bool streams(const space_t& space, int way) {
   return space.streams[way / 32] >> (way % 32) & 1u;
 }
 
-// ---- For the text ----------------------------------------------------------
+// ---- For the generated text ------------------------------------------------
 
 #define LANES _Pragma("unroll") for (int e = 0; e < V; ++e)
 
@@ -76,7 +79,8 @@ DEVICE const float* table(const space_t& space, int k, int64_t at) {
   return (const float*)space.data[INPUTS + k] + at;
 }
 
-// Loads memory that no kernel writes: the compiler may load it early, and once.
+// Loads memory that no kernel writes, so the compiler may load it early or
+// once.
 DEVICE pack_t<float, 4> load_fixed(const float* from) {
 #ifdef RABBET_STAND_IN
   return load_pack<float, 4>(from);
@@ -102,7 +106,7 @@ DEVICE pack_t<T, V> fetch(const space_t& space, int k, int way, int64_t at) {
 
 // ---- The walk --------------------------------------------------------------
 
-// Where vector number i lies on each way.
+// place[w]: the offset of vector i for the operands of way w.
 template <int V, bool FLAT>
 DEVICE void locate(const space_t& space, uint32_t i, int64_t* place) {
   uint32_t column = i, rest = 0;
@@ -136,8 +140,8 @@ DEVICE void scatter(const space_t& space, const int64_t* place,
 #undef X
 }
 
-// All vectors of a thread are loaded before the first is computed with, so that
-// enough bytes are on their way. Blocks may be smaller than BLOCK.
+// A thread loads all its vectors before it computes with the first, so that
+// enough loads are in flight. Blocks may be smaller than BLOCK.
 template <int V, bool FLAT, int U>
 DEVICE void walk(const space_t& space) {
   uint32_t first = blockIdx.x * (blockDim.x * U) + threadIdx.x;
@@ -161,12 +165,12 @@ DEVICE void walk(const space_t& space) {
 
 // ---- Kernels ---------------------------------------------------------------
 
-// A table's rows are not walked as one line, with vectors.
+// Groups with a table always have rows.
 #if TABLES == 0
 extern "C" __global__ void __launch_bounds__(BLOCK) flat(const space_t space) {
   turn_t turn;
   walk<VECTOR, true, UNROLL>(space);
-  // A block is at least as large as a vector.
+  // A block has enough threads: at least the elements of a vector.
   if (blockIdx.x != 0 || threadIdx.x >= space.tail) return;
   inputs_t<1> in;
   outputs_t<1> out;
@@ -183,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) rows(const space_t space) {
   walk<VECTOR, false, UNROLL>(space);
 }
 
-// Addresses or rows that no vector fits.
+// For addresses or rows that are not aligned to a vector.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     single(const space_t space) {
   turn_t turn;

@@ -1,11 +1,12 @@
-// Blocks of a cluster, from compute capability 9 on: they run at the same time,
-// and write each other's shared memory. The first `cluster_arrive` of a kernel
-// tells the others that the block's shared memory is there.
+// Clusters of blocks, from compute capability 9 on. The blocks of a cluster run
+// at the same time and write to each other's shared memory. The first
+// `cluster_arrive` of a kernel says that the block has started, so that its
+// shared memory exists.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
 
-// The block's writes are seen by all threads that have reached their wait.
+// Threads see the block's earlier writes after their next cluster_wait.
 DEVICE void cluster_arrive() {
 #ifdef RABBET_STAND_IN
   stand_in_cluster_arrive();
@@ -13,7 +14,7 @@ DEVICE void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #endif
 }
-// All threads of the cluster have arrived.
+// Waits until all threads of the cluster have arrived.
 DEVICE void cluster_wait() {
 #ifdef RABBET_STAND_IN
   stand_in_cluster_wait();
@@ -22,7 +23,7 @@ DEVICE void cluster_wait() {
 #endif
 }
 
-// The address of `own` in block `rank` of the cluster.
+// The address in block `rank` of the cluster that corresponds to `own`.
 #ifdef RABBET_STAND_IN
 typedef float* remote_t;
 DEVICE remote_t remote_address(float* own, uint32_t rank) {

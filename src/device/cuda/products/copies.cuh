@@ -1,5 +1,5 @@
-// Loads into shared memory that a thread does not wait for, and matrices in it
-// that tensor cores take (mma.cuh).
+// Asynchronous copies into shared memory, and loads of matrices from it into
+// the layout of tensor cores (mma.cuh).
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
@@ -21,7 +21,7 @@ DEVICE shared_t shared_address(const void* shared) {
 }
 #endif
 
-// 16 bytes, or zeros if they are not `wanted`: then the address is not read.
+// Copies 16 bytes; if not `wanted`, stores zeros and does not read `from`.
 DEVICE void copy_chunk(shared_t to, const void* from, bool wanted) {
 #ifdef RABBET_STAND_IN
   chunk_t zeros = {{0, 0, 0, 0}};
@@ -41,13 +41,14 @@ DEVICE void store_chunk(shared_t to, const chunk_t& x) {
                : "memory");
 #endif
 }
-// The thread's copies since the last call are a group.
+// Makes a group of the thread's copies since the last call.
 DEVICE void commit_copies() {
 #ifndef RABBET_STAND_IN
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// All of its groups but the last `pending` are there, for this thread.
+// Waits until at most PENDING groups of the thread are unfinished. Only this
+// thread sees the copied data; others need a barrier.
 template <int PENDING>
 DEVICE void await_copies() {
 #ifndef RABBET_STAND_IN
@@ -55,10 +56,10 @@ DEVICE void await_copies() {
 #endif
 }
 
-// Four matrices of 8 x 8 elements of 16 bits; lane 8 i + r gives the address of
-// row r of matrix i. words[i] are the elements of matrix i that mma.sync wants
-// of this lane: row lane / 4, columns 2 (lane % 4) and the next. TURNED: the
-// matrices lie transposed, and rows are columns.
+// Loads four matrices of 8 x 8 elements of 16 bits. Lane 8 i + r passes the
+// address of row r of matrix i. words[i] gets the lane's elements of matrix i
+// for mma.sync: row lane / 4, columns 2 (lane % 4) and the next. TURNED: the
+// matrices are stored transposed.
 template <bool TURNED>
 DEVICE void load_matrices(uint32_t* words, shared_t row) {
 #ifdef RABBET_STAND_IN

@@ -1,7 +1,7 @@
 // Determinants (-DELEMENT: the type), by elimination in FLOAT; the product of
-// pivots is kept in double. Matrices of order up to 4 are a thread's, in
-// registers: bound by bytes. Others are a block's, in shared memory or the
-// workspace: bound by the latency of one column after the other.
+// pivots is a double. One thread computes a matrix of order up to 4 in
+// registers, bound by bytes. One block computes a larger one in shared memory
+// or the workspace, bound by the latency of its columns, one after the other.
 #include "device/cuda/programs/number.cuh"
 #include "ops/determinant.h"
 
@@ -65,8 +65,8 @@ struct matrix_t {
   int64_t stride;  // from row to row
 };
 
-// The row with the best pivot of column k; of equal ones the first. By the
-// first warp.
+// The row with the largest pivot of column k, the first one of equals. Only the
+// first warp calls it.
 DEVICE int32_t find_pivot(const matrix_t& m, int32_t k) {
   float best = 0.0f;
   int32_t row = k;
@@ -88,7 +88,7 @@ DEVICE int32_t find_pivot(const matrix_t& m, int32_t k) {
   return row;
 }
 
-// All threads of the block must come here, and all get the result.
+// All threads of the block must call it; all get the result.
 DEVICE double eliminate(const matrix_t& m) {
   __shared__ int32_t chosen;
   int32_t warp = (int32_t)threadIdx.x / 32, lane = (int32_t)threadIdx.x % 32;
@@ -121,7 +121,7 @@ DEVICE double eliminate(const matrix_t& m) {
   return product;
 }
 
-// `memory`: matrices of all blocks; NULL: they are in shared memory.
+// `memory`: room for a matrix per block; NULL: shared memory is used.
 extern "C" __global__ void __launch_bounds__(256)
     determinant_blocks(const T* x, T* y, float* memory,
                        const __grid_constant__ rabbet_determinant_t p,
@@ -141,6 +141,6 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     double found = eliminate(m);
     if (threadIdx.x == 0) y[at] = from_float<T>((float)found);
-    __syncthreads();  // threads that still read the pivot
+    __syncthreads();  // until all threads have read the pivot
   }
 }

@@ -1,13 +1,12 @@
-// Products of few rows: b is read once, a by all. The text that includes this
-// is generated for the product's epilogue (gemv.c):
+// Products of few rows: b is read once, a by all blocks. The text that includes
+// this file is generated with the product's epilogue (gemv.c). It defines
 //
 //   ELEMENT    type of all tensors
-//   ROWS       computed at once; others by other blocks
-//   COLUMNS    of a warp, if b is contiguous along k
-//   LANES      threads that share an element of k, if b is contiguous along
-//              columns
+//   ROWS       rows of a block
+//   COLUMNS    columns of a warp, if b is contiguous along k
+//   LANES      threads along columns, if b is contiguous along columns
 //
-// and for layers.cuh.
+// and the macros of layers_params.h.
 #pragma once
 
 #include "device/cuda/products/gemv_params.h"
@@ -25,8 +24,8 @@ DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // ---- b along k -------------------------------------------------------------
 
-// A warp for COLUMNS columns of R rows; its lanes share k. Rows and columns
-// behind the last are computed as the last and not stored. Blocks may be
+// A warp computes COLUMNS columns of R rows; its lanes split k. Rows and
+// columns beyond the last repeat the last one and are not stored. Blocks may be
 // smaller than GEMV_BLOCK.
 template <int R, int V>
 DEVICE void dot_product(const gemv_t& p) {
@@ -64,7 +63,7 @@ DEVICE void dot_product(const gemv_t& p) {
         for (int e = 0; e < V; ++e) sum[r][c] += load(x.v[e]) * load(w[c].v[e]);
     }
   }
-  float mine = 0;  // of row lane / COLUMNS, column lane % COLUMNS
+  float mine = 0;  // the sum of row lane / COLUMNS, column lane % COLUMNS
 #pragma unroll
   for (int i = 0; i < R * COLUMNS; ++i) {
     float x = sum[i / COLUMNS][i % COLUMNS];
@@ -79,8 +78,8 @@ DEVICE void dot_product(const gemv_t& p) {
 
 // ---- b along columns -------------------------------------------------------
 
-// LANES threads stand beside each other, V columns each; the others of the
-// block share k with them.
+// LANES neighbouring threads have V columns each; the block's SLICES groups of
+// LANES threads split k.
 template <int R, int V>
 DEVICE void spread_product(const gemv_t& p) {
   enum { SLICES = GEMV_BLOCK / LANES, WIDTH = LANES * V };
@@ -88,7 +87,7 @@ DEVICE void spread_product(const gemv_t& p) {
   uint32_t beside = threadIdx.x % LANES;
   int64_t row = (int64_t)blockIdx.z * R, first = (int64_t)blockIdx.x * WIDTH;
   const ELEMENT* a = (const ELEMENT*)p.a + blockIdx.y * p.a_batch;
-  // Columns behind the last are computed as the last vector and not stored.
+  // Columns beyond the last repeat the last vector and are not stored.
   const ELEMENT* b = (const ELEMENT*)p.b + blockIdx.y * p.b_batch +
                      least(first + beside * V, p.columns - V);
   int64_t at[R];
@@ -139,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
   turn_t turn;
   spread_product<ROWS, VECTOR>(p);
 }
-// Any distances and addresses: a row at a time.
+// For any strides and alignment: a row at a time.
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     single(const gemv_t p) {
   turn_t turn;

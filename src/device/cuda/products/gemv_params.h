@@ -6,7 +6,7 @@
 enum { GEMV_BLOCK = 256 };
 
 // y[batch][row][column] = f(sum over k of a[batch][row][k] b[batch][k][column])
-// with few rows; distances in elements.
+// with few rows; strides in elements.
 typedef struct gemv_t {
   const void *a, *b;
   void* y;

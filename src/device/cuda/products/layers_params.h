@@ -1,17 +1,17 @@
-// The element-wise layers behind a product (layers.h): parameters of their
-// kernels, and the walk of an element through them. C and CUDA C++. The text
-// that includes this in CUDA C++ also has
+// The epilogue of a product (layers.h): its parameters, and its computation for
+// one element. C and CUDA C++. The text that includes this file in CUDA C++
+// defines
 //
 //   ELEMENT    type of all tensors
-//   OPERANDS   how many tensors the layers read
-//   finish     the layers on one element x; o[i]: its number of operand i
+//   OPERANDS   number of tensors that the epilogue reads
+//   finish     applies the epilogue to an element x; o[i]: element of operand i
 #pragma once
 
 #include "device/cuda/programs/index.h"
 
 enum { LAYERS = 12 };
 
-// A tensor that a layer reads; distances of 0 where it has one element for all.
+// A tensor that the epilogue reads; the stride of a broadcast axis is 0.
 typedef struct layer_operand_t {
   const void* data;
   int64_t batch, row, column;
@@ -34,7 +34,7 @@ DEVICE const ELEMENT* operand_at(const layers_t& p, int i, int64_t batch,
          column * o.column;
 }
 
-// The element of a product with all that follows it.
+// The element of the output for an element x of the product.
 DEVICE ELEMENT finished(float x, const layers_t& p, int64_t batch, int64_t row,
                         int64_t column) {
   float o[OPERANDS + 1];

@@ -1,15 +1,16 @@
-// Products of some rows by tensor cores, a tile of the result to a block or,
-// with k divided, to a cluster of them. The text that includes this is
-// generated for the product's epilogue (matmul_tiles.c):
+// Products by tensor cores. A block computes a tile of the result; if k is
+// split, a cluster of blocks does. The text that includes this file is
+// generated with the product's epilogue (matmul_tiles.c). It defines
 //
 //   ELEMENT        type of all tensors: half_t or bf16_t
 //   ALONG_COLUMNS  1: b is contiguous along columns; 0: along k
-//   ROWS           of a tile, 64 or 128; a warp has 16
-//   COLUMNS        of a tile; a multiple of 64 if b is contiguous along them
-//   STAGES         of TILES_INNER elements of k in flight
-//   PARTS          blocks of a cluster, which share k
+//   ROWS           rows of a tile, 64 or 128; a warp has 16
+//   COLUMNS        columns of a tile; a multiple of 64 if b is contiguous along
+//                  them
+//   STAGES         stages in flight, each of TILES_INNER elements of k
+//   PARTS          blocks of a cluster, which split k
 //
-// and for layers.cuh.
+// and the macros of layers_params.h.
 #pragma once
 
 #include "device/cuda/products/cluster.cuh"
@@ -25,7 +26,7 @@ enum {
   A_BYTES = ROWS * LINE,
   STAGE = (ROWS + COLUMNS) * LINE,
   LEAP = THREADS / CHUNKS,  // lines that the block loads at once
-  // A block adds up whole groups of 8 rows.
+  // The blocks of a cluster split the sums by groups of 8 rows.
   GROUPS = ROWS / 8,
   OWN_ROWS = (GROUPS + PARTS - 1) / PARTS * 8,
   PITCH = COLUMNS + 8,
@@ -35,7 +36,8 @@ enum {
 
 // ---- Stages ----------------------------------------------------------------
 
-// Where the block is, and which stages of k it has.
+// The block's tile (first row and column), its rank in the cluster, and its
+// stages of k.
 struct block_t {
   int32_t row, column, rank, first, count;
 };
@@ -49,12 +51,12 @@ DEVICE block_t find_block(const tiles_t& p) {
   return b;
 }
 
-// A thread's chunks of a matrix's lines: one in every LEAP lines, at the same
-// place of each. Addresses and bounds are computed once.
+// A thread loads one chunk from every LEAP-th line of a matrix, always at the
+// same position of the line. Addresses and bounds are computed once.
 struct fetch_t {
   const ELEMENT* from;  // the chunk of stage 0 in the first line
-  int64_t leap, stage;  // elements to the next one, and to the next stage
-  int32_t lines, room;  // from the first on, and elements of the first line
+  int64_t leap, stage;  // strides to the next chunk and to the next stage
+  int32_t lines, room;  // what is left: lines, elements of a line
   int64_t pace;
 };
 DEVICE fetch_t find_fetch(const tiles_lines_t& lines, int32_t line, int32_t at,
@@ -72,8 +74,8 @@ DEVICE fetch_t find_fetch(const tiles_lines_t& lines, int32_t line, int32_t at,
   return f;
 }
 
-// Chunks lie in other orders from line to line, as tensor cores want it
-// (warpgroup.cuh): the order is that of the line's number modulo 8.
+// The offset of a chunk in shared memory. Tensor cores expect chunks permuted
+// within a line, by the line's index modulo 8 (warpgroup.cuh).
 DEVICE uint32_t place(uint32_t line, uint32_t chunk) {
   return line * LINE + (chunk ^ (line & 7)) * 16;
 }
@@ -86,8 +88,8 @@ DEVICE chunk_t gather_chunk(const ELEMENT* from, int64_t pace, int32_t count) {
   return y;
 }
 
-// COUNT lines of a stage; zeros beyond the matrix. WHOLE: chunks are contiguous
-// and aligned, and lines are whole chunks.
+// Loads COUNT lines of a stage, with zeros beyond the matrix. WHOLE: chunks are
+// contiguous and aligned, and a line's length is a multiple of a chunk.
 template <int COUNT, bool WHOLE>
 DEVICE void fetch(shared_t to, const fetch_t& f, int32_t lines, int32_t room,
                   int64_t offset) {
@@ -106,7 +108,7 @@ DEVICE void fetch(shared_t to, const fetch_t& f, int32_t lines, int32_t room,
   }
 }
 
-// Stage `stage` of the block's, counted from 0.
+// `stage` counts from the block's first stage.
 template <bool WHOLE>
 DEVICE void fetch_a(shared_t shared, const fetch_t& f, int32_t stage) {
   fetch<ROWS, WHOLE>(shared + stage % STAGES * STAGE, f, f.lines,
@@ -129,7 +131,7 @@ DEVICE void fetch_b(shared_t shared, const fetch_t& f, int32_t stage) {
 
 // ---- Products --------------------------------------------------------------
 
-// Of warp w: rows 16 w and on.
+// The sums of a thread; warp w has the 16 rows from 16 w on.
 struct sums_t {
   float v[COLUMNS / 8][4];
 };
@@ -157,14 +159,15 @@ DEVICE void multiply_stages(shared_t shared, const fetch_t& a, const fetch_t& b,
 
 // ---- Sums ------------------------------------------------------------------
 
-// Of the cluster's blocks, each adds up the sums of its groups of rows.
+// Each block of a cluster gets the partial sums of its groups of rows from all
+// blocks and adds them up.
 DEVICE float* part_of(float* parts, int part, int row) {
   return parts + (part * OWN_ROWS + row) * PITCH;
 }
 
 DEVICE void share_sums(float* parts, const block_t& b, const sums_t& sums) {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (PARTS > 1) cluster_wait();  // until the others' memory is there
+  if (PARTS > 1) cluster_wait();  // until all blocks have started
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     int group = 2 * warp + half, owner = ((group + 1) * PARTS - 1) / GROUPS;
@@ -189,9 +192,9 @@ DEVICE void share_sums(float* parts, const block_t& b, const sums_t& sums) {
   }
 }
 
-// A thread's pieces of the result, WIDTH elements each.
+// A piece of the result that a thread finishes: WIDTH elements of a row.
 struct piece_t {
-  int32_t row, column;  // of the tile's part that the block has
+  int32_t row, column;  // within the block's part of the tile
   bool wanted;
 };
 DEVICE piece_t find_piece(const tiles_t& p, const block_t& b, int i) {
@@ -206,14 +209,14 @@ DEVICE piece_t find_piece(const tiles_t& p, const block_t& b, int i) {
 }
 
 typedef pack_t<ELEMENT, WIDTH> elements_t;
-// As words, which nobody takes apart before the products are done: until then
-// the loads need not have arrived.
+// Operands are kept as words and unpacked after the products, so that the
+// products do not wait for their loads.
 typedef pack_t<uint32_t, 2> words_t;
 struct operands_t {
   words_t v[PIECES][OPERANDS + 1];
 };
 
-// Prefetches the layers' operands before the product is there.
+// Starts the loads of the epilogue's operands before the products are done.
 DEVICE void fetch_operands(const tiles_t& p, const block_t& b,
                            operands_t& operands) {
 #pragma unroll
@@ -292,7 +295,8 @@ struct product_t {
   fetch_t a, b;
 };
 
-// Starts loads that need not wait for the kernel before: b, if it is constant.
+// Starts the loads of b, if it is constant: they need not wait for the end of
+// the previous kernel.
 template <bool WHOLE>
 DEVICE product_t begin_product(const tiles_t& p) {
   extern __shared__ __align__(1024) chunk_t memory[];
@@ -330,14 +334,15 @@ DEVICE void end_product(const tiles_t& p, const product_t& x) {
   write_sums<WHOLE>(x.parts, p, x.block, operands);
 }
 
-// The next kernel is admitted at once: if it is one like this it loads its b.
+// Lets the next kernel begin at once, since it may be such a product, which can
+// already load its b.
 extern "C" __global__ void __launch_bounds__(THREADS)
     tiles(const __grid_constant__ tiles_t p) {
   product_t product = begin_product<true>(p);
   { turn_t turn; }
   end_product<true>(p, product);
 }
-// Any distances and addresses.
+// For any strides and alignment.
 extern "C" __global__ void __launch_bounds__(THREADS)
     tiles_single(const __grid_constant__ tiles_t p) {
   product_t product = begin_product<false>(p);

@@ -3,11 +3,12 @@
 
 #include "device/cuda/products/layers_params.h"
 
-// Elements of k in a stage; where b lies along columns, also of them.
+// Elements of k in a stage. A panel of b that is contiguous along columns has
+// as many columns.
 enum { TILES_INNER = 64 };
 
-// Lines of elements, `step` apart, whose neighbours lie `pace` apart; of other
-// batches `batch` apart.
+// A matrix as `count` lines of `length` elements. Strides: `step` from line to
+// line, `pace` within a line, `batch` from batch to batch.
 typedef struct tiles_lines_t {
   const void* data;
   int64_t count, length;
@@ -15,14 +16,14 @@ typedef struct tiles_lines_t {
 } tiles_lines_t;
 
 // y[batch][row][column] = f(sum over k of a[batch][row][k]
-// b[batch][k][column]): lines of a are rows, those of b columns or, where it
-// lies along these, k.
+// b[batch][k][column]). The lines of a are rows. The lines of b are columns,
+// or, if b is contiguous along columns, positions of k.
 typedef struct tiles_t {
   tiles_lines_t a, b;
   void* y;
   int64_t rows, columns;
   int64_t y_batch, y_row;
-  int32_t stages;  // of k, all blocks of a cluster together
-  int32_t ahead;   // b is loaded before the kernel before has ended
+  int32_t stages;  // of k, in all blocks of a cluster together
+  int32_t ahead;   // b is constant: loads need not wait for the last kernel
   layers_t layers;
 } tiles_t;

@@ -1,7 +1,7 @@
 // Tensor cores: one product of 16 rows and 8 columns, over 16 elements of 16
-// bits or 8 of TF32. Factors are words of 32 bits: two narrow elements, the one
-// with the lower index first, or one float. A lane's elements are those of
-// m16n8k16 and m16n8k8 in the PTX manual.
+// bits or 8 of TF32. A word of 32 bits has two elements of 16 bits, the one
+// with the lower index in the low half, or one float. The PTX manual
+// (mma.m16n8k16 and mma.m16n8k8) says which elements a lane has.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"

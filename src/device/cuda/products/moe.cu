@@ -1,14 +1,14 @@
-// A mixture of experts. Pairs of a token and an expert are sorted by expert;
-// tiles of rows of one expert go through its weights, which are read once for
-// each tile. The number of tiles is known only after the sort: blocks beyond it
-// end at once.
+// A mixture of experts. Pairs of a token and an expert are sorted by expert. A
+// tile has rows (pairs) of one expert, whose weights are read once for each
+// tile. The number of tiles is known only after sorting; blocks beyond it
+// return at once.
 //
-//   ELEMENT  type of all real tensors: half_t and bf16_t by tensor cores, float
-//   ROUND    int8_t or fp8_t: the last product's rows are rounded to it;
-//            undefined: they are not. SCALE: type of scales, FACTOR: of the
-//            scale given
+//   ELEMENT  type of all real tensors: half_t, bf16_t (tensor cores), or float
+//   ROUND    int8_t or fp8_t: the type to which the last product's input is
+//            quantized; undefined: it is not. SCALE: type of computed scales,
+//            FACTOR: type of a given scale
 //
-// Bound by the bytes of the weights for few tokens, by products for many.
+// Few tokens are bound by the bytes of the weights, many by products.
 #include "device/cuda/products/mma.cuh"
 #include "device/cuda/products/moe_params.h"
 #include "device/cuda/programs/scales.cuh"
@@ -17,9 +17,9 @@ typedef ELEMENT T;
 
 enum {
   PIECE = 16 / sizeof(T),   // elements
-  STEP = 64 / sizeof(T),    // of the inner index, held at once
-  PIECES = STEP / PIECE,    // of a row of it
-  A_STRIDE = STEP + PIECE,  // so that rows begin in different banks
+  STEP = 64 / sizeof(T),    // elements of the inner index in shared memory
+  PIECES = STEP / PIECE,    // of a row
+  A_STRIDE = STEP + PIECE,  // padded: rows begin in different banks
   B_STRIDE = MOE_COLUMNS + PIECE,
   B_PIECES = STEP * (MOE_COLUMNS / PIECE) / MOE_THREADS,  // of a thread
 };
@@ -34,7 +34,7 @@ DEVICE int32_t expert_of(const void* experts, int64_t pair, const moe_t& p) {
   return e >= 0 && e < p.experts ? (int32_t)e : -1;
 }
 
-// Exclusive prefix sum over the 32 threads of a warp; *total: the whole sum.
+// The exclusive prefix sum over the 32 threads of a warp; *total: the sum.
 DEVICE int32_t scan_warp(int32_t x, int32_t* total) {
   int32_t sum = x;
   for (int by = 1; by < 32; by *= 2) {
@@ -46,8 +46,8 @@ DEVICE int32_t scan_warp(int32_t x, int32_t* total) {
   return sum - x;
 }
 
-// Before: starts[e] is how many pairs expert e has. `tiles` first serves as the
-// next free place of each expert.
+// starts[e] first counts the pairs of expert e, and tiles[e] is first the next
+// free place of expert e.
 extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
     moe_sort(const void* experts, moe_order_t out,
              const __grid_constant__ moe_t p) {
@@ -99,10 +99,10 @@ extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
 // ---- Tiles
 
 struct tile_t {
-  int32_t expert, first, end;  // places; expert -1: no tile
+  int32_t expert, first, end;  // pairs [first, end); expert -1: no tile
 };
 
-// All threads of the block must come here.
+// All threads of the block must call it.
 DEVICE tile_t find_tile(const moe_order_t& order, int32_t number,
                         const moe_t& p) {
   __shared__ tile_t found;
@@ -119,7 +119,7 @@ DEVICE tile_t find_tile(const moe_order_t& order, int32_t number,
   return found;
 }
 
-// 16 bytes of a row, [at, at + PIECE) of `count` elements; zeros behind.
+// Elements [at, at + PIECE) of a row of `count` elements; zeros beyond.
 DEVICE pack_t<T, PIECE> load_piece_of(const T* row, int64_t at, int64_t count,
                                       bool exists, bool wide) {
   pack_t<T, PIECE> piece;
@@ -130,14 +130,14 @@ DEVICE pack_t<T, PIECE> load_piece_of(const T* row, int64_t at, int64_t count,
   return piece;
 }
 
-// MATRICES products of `ROWS` rows with MOE_COLUMNS columns of weights.
+// Products of the same ROWS rows with MOE_COLUMNS columns of MATRICES weights.
 template <int ROWS, int MATRICES>
 struct products_t {
   enum {
     A_PIECES = (ROWS * PIECES + MOE_THREADS - 1) / MOE_THREADS,
     BY_CORES = sizeof(T) == 2,
-    ROW_BLOCKS = ROWS / 16,              // tensor cores
-    OWN_ROWS = ROWS * 16 / MOE_THREADS,  // else: rows, of 4 columns each
+    ROW_BLOCKS = ROWS / 16,              // with tensor cores
+    OWN_ROWS = ROWS * 16 / MOE_THREADS,  // without: a thread's rows
     SUMS = BY_CORES ? ROW_BLOCKS * 8 : OWN_ROWS * 4,
   };
   struct shared_t {
@@ -147,7 +147,7 @@ struct products_t {
   pack_t<T, PIECE> a[A_PIECES], b[MATRICES][B_PIECES];
   float sums[MATRICES][SUMS];
 
-  // Into registers: row r of the tile is rows[r], NULL if there is none.
+  // Loads into registers. rows[r]: row r of the tile; NULL: it has no such row.
   __device__ __forceinline__ void load(const T* const* rows,
                                        const T* const* weights, int64_t k,
                                        int64_t count, int64_t column,
@@ -190,7 +190,7 @@ struct products_t {
       }
   }
 
-  // Two elements, one above the other, of 16 bits.
+  // Two elements of 16 bits, of a row and of the next.
   static __device__ __forceinline__ uint32_t pair_of(const T* from) {
     pack_t<T, 2> pair;
     pair.v[0] = from[0], pair.v[1] = from[B_STRIDE];
@@ -418,7 +418,7 @@ extern "C" __global__ void __launch_bounds__(MOE_THREADS)
   down_products<64>(in, order, inner, results, p);
 }
 
-// A thread for each element of the output.
+// One thread per element of the output.
 extern "C" __global__ void __launch_bounds__(256)
     moe_sum(const T* scores, moe_order_t order, const float* results, T* y,
             int64_t count, divisor_t hidden, const __grid_constant__ moe_t p) {

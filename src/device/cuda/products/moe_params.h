@@ -7,9 +7,9 @@
 #define MOE_THREADS 128  // of a block of products
 #define MOE_SORT_THREADS 256
 
-// Sizes of one part of the tokens.
+// Sizes of a launch, which computes a part of the tokens.
 typedef struct moe_t {
-  int64_t pairs;  // of a token and an expert
+  int64_t pairs;  // pairs of a token and an expert
   int64_t hidden, inner;
   divisor_t chosen;  // experts of a token
   int32_t experts;
@@ -17,13 +17,13 @@ typedef struct moe_t {
   int32_t is_long;  // expert numbers of 64 bits
   int32_t is_silu;
   float limit, alpha, beta;
-  int32_t finds;  // scales; 0: the scale is given
-  int32_t wide;   // rows of all tensors are whole, aligned pieces of 16 bytes
+  int32_t finds;  // scales are computed; 0: the scale is given
+  int32_t wide;   // all rows consist of aligned pieces of 16 bytes
   int64_t block;  // elements that share a scale
 } moe_t;
 
-// Result of sorting: pairs by expert, the place of a pair in that order (-1:
-// its expert does not exist), the experts' first places, and their tiles.
+// The result of sorting: pairs ordered by expert; each pair's place in that
+// order (-1: its expert does not exist); each expert's first place and tile.
 typedef struct moe_order_t {
   int32_t *order, *place, *starts, *tiles;
 } moe_order_t;

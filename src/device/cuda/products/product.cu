@@ -1,6 +1,6 @@
-// Products of integer matrices, from shape arithmetic: modulo 2^32 or 2^64
-// (-DT=uint32_t, uint64_t). One element for each thread; bound by latency, as
-// the matrices are small.
+// Products of integer matrices modulo 2^32 or 2^64 (-DT=uint32_t, uint64_t).
+// Networks compute shapes with them, so the matrices are small and latency is
+// the bound. One thread per element.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/products/product_params.h"

@@ -4,7 +4,7 @@
 #include "device/cuda/programs/index.h"
 
 // y[batch][row][column] = sum over k of a[batch][row][k] b[batch][k][column];
-// distances in elements.
+// strides in elements.
 typedef struct product_t {
   int64_t count;  // elements of y
   int64_t rows, columns, k;

@@ -1,13 +1,13 @@
-// Tiles of 16-bit elements in shared memory times each other, by a warp group:
-// 64 rows of a by COLUMNS columns of b, over 64 elements of k; a second warp
-// group has the next 64 rows. Lines are 128 bytes, contiguous from a multiple
-// of 1024 bytes on; chunk c (16 bytes) of line i is stored at c ^ (i % 8).
-// Lines of a are rows, those of b columns or, TURNED, k; b is then panels of 64
-// columns, one behind the other.
+// Products of tiles of 16-bit elements in shared memory, by a warp group: 64
+// rows of a by COLUMNS columns of b, over 64 elements of k. A second warp group
+// has the next 64 rows. A tile is an array of lines of 128 bytes and begins at
+// a multiple of 1024 bytes; chunk c (16 bytes) of line i is stored at c ^ (i %
+// 8). The lines of a are rows. The lines of b are columns; if TURNED, they are
+// positions of k, and b consists of panels of 64 columns.
 //
-// sums: for each 8 columns, a lane's results of mma.sync for 16 rows and 8
-// columns. By wgmma if the program is compiled for exactly compute capability
-// 9.0, which has it, and by mma.sync elsewhere.
+// sums: for every 8 columns, the lane's results of mma.sync for 16 rows and 8
+// columns. Programs compiled for compute capability 9.0 itself use wgmma, all
+// others mma.sync.
 #pragma once
 
 #include "device/cuda/products/copies.cuh"
@@ -21,7 +21,8 @@ DEVICE void show_tensor_cores() {
 DEVICE void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-// The sums are there; the compiler may not move their uses before this.
+// Keeps the compiler from moving uses of the sums before the end of the
+// products.
 template <int COLUMNS_>
 DEVICE void take_products(float* sums) {
 #pragma unroll
@@ -33,7 +34,8 @@ DEVICE void take_products(float* sums) {
     asm volatile("" : "+f"(sums[i])::"memory");
 }
 
-// Lines by 128 bytes, 8 of them 1024; panels 8192 bytes apart.
+// wgmma's matrix descriptor: lines of 128 bytes, groups of 8 lines 1024 bytes
+// apart, panels 8192 bytes apart.
 DEVICE uint64_t tile_descriptor(uint32_t at) {
   return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(8192 >> 4) << 16 |
          (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;

@@ -1,14 +1,14 @@
 // Element types of kernels: loading, arithmetic and storing.
 //
-// A program is compiled for types given by options such as -DELEMENT=..., as
-// one of the names below (T is a name in NVRTC's own header). An element is
-// loaded into a lane: float for floating types, int32_t for INT8, UINT8 and
-// INT32, int64_t for INT64, bool for BOOL. Stored values are rounded once, as
-// the operators' reference kernels do it (core/view.h): floating types to
-// nearest even (FP8 saturates), integers from floats towards zero with
-// saturation (NaN is 0), integers from integers by their low bits. No header of
-// a toolkit is needed. Tests compile kernels for the host with RABBET_STAND_IN,
-// where PTX has an alternative in plain C++.
+// Options such as -DELEMENT=half_t give a program its types; their names are
+// below. (None is called T, a name in NVRTC's own header.) An element is loaded
+// into a lane: float for floating types, int32_t for INT8, UINT8 and INT32,
+// int64_t for INT64, bool for BOOL. Stores round once, as the reference kernels
+// do (core/view.h): to floating types to nearest even (FP8 saturates), from
+// floats to integers towards zero with saturation (NaN gives 0), between
+// integers by taking the low bits. No header of a toolkit is needed. Tests
+// compile kernels for the host with RABBET_STAND_IN, for which each use of PTX
+// has an alternative in plain C++.
 #pragma once
 
 typedef unsigned char uint8_t;
@@ -56,7 +56,8 @@ DEVICE float to_float(half_t x) {
   uint32_t sign = (uint32_t)(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
   if (rest >= 0x7c00u)
     return float_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  // The exponent's bias is 112 less: a product with 2^112 also sets subnormals.
+  // The exponent's bias is 112 less. Multiplying by 2^112 also normalizes
+  // subnormals.
   return float_of_bits(sign | bits_of(float_of_bits(rest << 13) * 0x1p112f));
 #else
   float y;
@@ -167,7 +168,7 @@ __device__ __forceinline__ fp8_t from_float<fp8_t>(float x) {
 #endif
   return y;
 }
-// Negative numbers are NaN, and 0 the smallest power.
+// Negative numbers give NaN, and 0 gives the smallest power.
 template <>
 __device__ __forceinline__ e8m0_t from_float<e8m0_t>(float x) {
   uint32_t bits = bits_of(x), code;
@@ -246,8 +247,9 @@ DEVICE int32_t load(int32_t x) { return x; }
 DEVICE int64_t load(int64_t x) { return x; }
 DEVICE bool load(bool_t x) { return x.value != 0; }
 
-// A float that rounds to each narrower floating type as the integer would:
-// rounded towards zero, with the last bit set where something was cut off.
+// Rounding to odd: towards zero, with the last bit set if the result is
+// inexact. The float then rounds to any narrower floating type as the integer
+// would.
 DEVICE float odd_float(int32_t x) {
 #ifdef RABBET_STAND_IN
   double wide = x;
@@ -259,7 +261,7 @@ DEVICE float odd_float(int32_t x) {
 #endif
   return (double)y == wide ? y : float_of_bits(bits_of(y) | 1u);
 }
-// By way of double, as the reference goes.
+// Converts to double first, as the reference does.
 DEVICE float odd_float(int64_t x) {
   double wide = (double)x;
 #ifdef RABBET_STAND_IN
@@ -325,8 +327,8 @@ DEVICE T store_as(L x) {
 
 // ---- Several elements at once ----------------------------------------------
 
-// N elements that lie together, loaded and stored by one instruction where they
-// are 16 bytes or fewer; the address must be a multiple of their size.
+// N contiguous elements; one instruction loads or stores up to 16 bytes. The
+// address must be a multiple of their size in bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) pack_t {
   T v[N];

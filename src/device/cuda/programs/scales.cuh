@@ -1,5 +1,5 @@
-// Scales that make the largest element of a block the largest of a type, and
-// elements divided by them (ops/blocks.h).
+// Block quantization (ops/blocks.h): a block's scale maps its largest element
+// to the largest number of the result's type.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
@@ -27,7 +27,7 @@ template <class S>
 DEVICE S store_scale(float x) {
   return from_float<S>(x);
 }
-// Rounded up.
+// Rounds up to a power of two.
 template <>
 __device__ __forceinline__ e8m0_t store_scale<e8m0_t>(float x) {
   e8m0_t y;

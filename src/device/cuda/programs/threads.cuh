@@ -1,5 +1,5 @@
-// Reductions and scans over the threads of a block: blocks of 256, of which 2^n
-// neighbours share a row, or stand beside each other in columns.
+// Reductions over the threads of a block of BLOCK threads. 2^across_log
+// neighbouring threads share a row, or they are the columns of the block.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
@@ -26,8 +26,8 @@ DEVICE A shuffle_xor(const A& x, int flip) {
   return to.value;
 }
 
-// Of the 2^across_log threads that share a row; all of them get the result.
-// All threads of the block must come here.
+// Joins the values of the 2^across_log threads that share a row; all of them
+// get the result. All threads of the block must call it.
 template <class F, class A>
 DEVICE A join_threads(A x, uint32_t across_log) {
   __shared__ A warps[WARPS];
@@ -35,7 +35,7 @@ DEVICE A join_threads(A x, uint32_t across_log) {
   for (uint32_t flip = lanes / 2; flip > 0; flip /= 2)
     x = F::join(x, shuffle_xor(x, (int)flip));
   if (across <= 32) return x;
-  __syncthreads();  // for threads that still read the previous values
+  __syncthreads();  // until all threads have read the previous values
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
   __syncthreads();
   uint32_t first = threadIdx.x >> across_log << (across_log - 5);
@@ -44,7 +44,8 @@ DEVICE A join_threads(A x, uint32_t across_log) {
   return x;
 }
 
-// Of the threads of a column, 2^across_log apart; all of them get the result.
+// Joins the values of a column's threads, which are 2^across_log apart; all of
+// them get the result. All threads of the block must call it.
 template <class F, class A>
 DEVICE A join_columns(A x, uint32_t across_log) {
   __shared__ A cells[BLOCK];

@@ -1,10 +1,10 @@
-// Sums over the warps of a block of 32 WARPS threads.
+// Sums over the warps of a block with 32 WARPS threads.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
 
-// Every lane gives its warp's number; returns the sum of the warps before, and
-// *all. All threads of the block must come here.
+// All lanes of a warp pass its number. Returns the sum of the numbers of the
+// warps before; *all: the sum of all. All threads of the block must call it.
 template <int WARPS, class N>
 DEVICE N add_up(N own, N* all) {
   __shared__ N sums[WARPS];

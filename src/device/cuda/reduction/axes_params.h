@@ -1,5 +1,6 @@
-// Positions of some axes, counted in order, and their offsets in each operand.
-// C and CUDA C++: the host fills the kernels' tables (axes.c).
+// Strides of up to AXES_OPERANDS operands along some axes, to turn the number
+// of a position into offsets. C and CUDA C++: the host fills the tables
+// (axes.c).
 #pragma once
 
 #include "device/cuda/programs/divider.h"
@@ -13,7 +14,7 @@ typedef struct axes_t {
 } axes_t;
 
 #ifdef __cplusplus
-// Adds to place[0..K) where position number `at`, below 2^31, lies.
+// Adds the offsets of position number `at`, below 2^31, to place[0..K).
 template <int K>
 __device__ __forceinline__ void locate(const axes_t& axes, uint32_t at,
                                        int64_t* place) {

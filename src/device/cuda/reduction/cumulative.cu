@@ -1,6 +1,7 @@
-// Running sums (-DELEMENT, -DSUM: float, int64_t). Rows that lie together are a
-// block's, piece by piece; others a thread's, beside its neighbours'. Bound by
-// the bytes of input and output, or by latency where rows are few.
+// Cumulative sums (-DELEMENT, -DSUM: float, int64_t). A block computes a
+// contiguous row, piece by piece. A row with a stride is computed by one
+// thread; neighbouring threads have neighbouring rows. Bound by the bytes of
+// input and output, or by latency if rows are few.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/reduction/cumulative_params.h"
@@ -17,7 +18,7 @@ DEVICE E store_as(int64_t x) {
   return (E)x;
 }
 
-// Where element i in the order of summing lies.
+// The offset of element i in the order of summation.
 DEVICE int64_t find(const cumulative_t& p, int64_t row, int64_t i) {
   int64_t outer = divide(row, p.inner);
   int64_t at = row - outer * p.inner.divisor;
@@ -78,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(256)
         total += warps[w];
       }
       sum += before;
-      // Not sum - own, which would round.
+      // sum - own would round.
       sum_t shifted = shuffle_up(sum, 1);
       sum_t exclusive = lane > 0 ? shifted : before;
       if (i < p.count) y[at] = store_as<T>(p.exclusive ? exclusive : sum);

@@ -5,6 +5,6 @@
 
 typedef struct cumulative_t {
   int64_t rows, count;
-  divisor_t inner;  // elements from one of a row to the next
+  divisor_t inner;  // stride of a row's elements
   int32_t exclusive, reverse;
 } cumulative_t;

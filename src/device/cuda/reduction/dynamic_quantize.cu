@@ -1,17 +1,18 @@
-// Blocks of elements divided by scales that make their largest the type's
-// largest (-DELEMENT, -DRESULT of int8_t and fp8_t, -DSCALE, -DFACTOR: types of
-// the tensors). 1 to 256 threads share a block, by elements or by packs of 16
-// bytes; elements kept in registers are read once, the others a second time,
-// from caches if the block is small. Bound by the bytes of input and output.
+// Block quantization: a block's scale maps its largest element to the largest
+// number of the result's type (-DELEMENT, -DRESULT: int8_t or fp8_t, -DSCALE,
+// -DFACTOR: types of the tensors). 1 to 256 threads share a block, by elements
+// or by packs of 16 bytes. Elements that fit into registers are read once,
+// others twice, the second time from a cache if the block is small. Bound by
+// the bytes of input and output.
 #include "device/cuda/reduction/dynamic_quantize_params.h"
 #include "device/cuda/programs/scales.cuh"
 #include "device/cuda/programs/threads.cuh"
 
 typedef ELEMENT T;
 
-// Where element or pack `e` of the block at `from` lies, in elements; -1:
-// behind the tensor's end. `left`: elements from the block's first on each
-// axis.
+// The offset, in elements, of element or pack `e` of the block that begins at
+// `from`; -1: it is outside the tensor. `left`: elements of each axis from the
+// block's first on.
 DEVICE int64_t find(const dynamic_quantize_t& p, const int64_t* left,
                     int64_t from, int64_t e) {
   int64_t at = from, inside = 0;

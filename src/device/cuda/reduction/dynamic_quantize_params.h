@@ -5,8 +5,7 @@
 
 #define QUANTIZE_AXES 8
 
-// Of an axis, outermost first; the last one counts packs where a kernel works
-// with packs.
+// An axis, outermost first. Kernels for packs count the last axis in packs.
 typedef struct quantize_axis_t {
   divisor_t count;  // blocks
   divisor_t block;  // elements of a block
@@ -14,8 +13,8 @@ typedef struct quantize_axis_t {
 } quantize_axis_t;
 
 typedef struct dynamic_quantize_t {
-  int64_t count;     // blocks of all
-  int64_t elements;  // of a block; packs of them
+  int64_t count;     // blocks
+  int64_t elements;  // elements or packs of a block
   int32_t rank;
   int32_t across_log;  // threads that share a block: 1 << across_log
   quantize_axis_t axes[QUANTIZE_AXES];

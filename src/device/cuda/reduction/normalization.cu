@@ -3,12 +3,13 @@
 //   ELEMENT            type of input and output   VECTOR  elements to 16 bytes
 //   SCALE_TYPE, BIAS_TYPE
 //
-// Rows: a mean is over the contiguous axis. Short ones are held in registers,
-// and their variance is exact in two passes; of long ones each thread takes
-// mean and squares of its share in one pass, which are joined as by Chan, Golub
-// and LeVeque, and a second one reads them again. Columns: means lie beside
-// each other. Where there are few means, parts of each are summed by blocks of
-// their own (the _part functions), and the _apply ones join them.
+// Rows: a mean is over the contiguous axis. Short rows are held in registers;
+// their variance comes from a second pass over the registers. For long rows, a
+// first pass computes each thread's mean and squares, which are combined by the
+// method of Chan, Golub and LeVeque, and a second pass reads the row again.
+// Columns: the contiguous axis is kept, and neighbouring threads have
+// neighbouring means. If there are few means, several blocks sum parts of each
+// (the _part functions), and the _apply functions combine the parts.
 #include "device/cuda/programs/threads.cuh"
 
 #include "device/cuda/reduction/normalization_params.h"
@@ -17,8 +18,8 @@ enum { COLUMNS = VECTOR < 4 ? VECTOR : 4 };
 
 // ---- Moments ---------------------------------------------------------------
 
-// Of distances from a number that is one of those summed, so that a mean far
-// from 0 takes no digits from the variance.
+// Sums of distances from one of the numbers, so that the variance loses no
+// digits if the mean is far from 0.
 struct sums_t {
   float sum, squares;
 };
@@ -33,8 +34,8 @@ DEVICE void add(sums_t& s, float distance) {
   s.squares += distance * distance;
 }
 
-// squares: of distances from the mean. That of a part is its own: one number
-// far from all others takes digits only from the variance of its part.
+// squares: sum of the squared distances from the mean. Each part has a mean of
+// its own, so an outlier costs digits only in the variance of its part.
 struct moments_t {
   float count, mean, squares;
 };
@@ -136,7 +137,7 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
       blockIdx.x * (BLOCK >> n.across_log) + (threadIdx.x >> n.across_log);
   bool is_row = row < n.outputs;
   places_t start = outside(n, is_row ? row : 0);
-  pack_t<ELEMENT, V> packs[N];  // all on their way before the first is used
+  pack_t<ELEMENT, V> packs[N];  // all loads are issued before the first use
   float x[N][V], sum = 0, squares = 0;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
@@ -176,8 +177,8 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   }
 }
 
-// Rows that lie one behind the other, with scale and bias along them: no place
-// has to be looked for, and all loads go out together.
+// For contiguous rows with scale and bias along them: addresses need no axes,
+// and all loads are issued together.
 template <class E, int V>
 DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
   pack_t<E, V> pack;
@@ -185,9 +186,10 @@ DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
   return pack;
 }
 
-// Of distances x from the first element. A thread with one vector has rows of
-// some hundred elements, limited by the time of their sum; with more the
-// variance is exact.
+// x: distances from the row's first element. If a thread has several vectors,
+// the variance is computed in a second pass. With one vector (rows of some
+// hundred elements) one pass is enough, as the reductions take most of the
+// time.
 template <int V, int N>
 DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
                           const float (*x)[V]) {
@@ -206,7 +208,7 @@ DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
     if (pass == 0 && N > 1) mean = m.sum * n.share;
   }
   float rest = m.sum * n.share, variance = m.squares * n.share - rest * rest;
-  if (variance < 0) variance = 0;  // by rounding
+  if (variance < 0) variance = 0;  // a rounding error
   line_t line = {mean + rest, 1.0f / sqrtf(variance + n.epsilon)};
   return line;
 }
@@ -237,7 +239,8 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   for (int k = 0; k < N; ++k)
 #pragma unroll
     for (int e = 0; e < V; ++e) x[k][e] = to_float(packs[k].v[e]) - first;
-  // Waits also for the threads that read the first element.
+  // Its barriers also make all threads read the first element before the
+  // stores.
   line_t line = line_of_row<V, N>(n, lane, is_row, x);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
@@ -273,9 +276,9 @@ HOLD_ROWS(rows_single, 1, 8)
 FLAT_ROWS(rows_flat, 1)
 FLAT_ROWS(rows_flat_held, 4)
 
-// ---- Long rows: a block for each, or for each part -------------------------
+// ---- Long rows: one block per row, or per part of a row --------------------
 
-// The number of steps of a thread that begins at `first` and goes on by `step`.
+// The number of positions first, first + step, ... below `end`.
 DEVICE uint32_t steps_of(uint32_t first, uint32_t end, uint32_t step) {
   return first < end ? (end - first - 1) / step + 1 : 0;
 }

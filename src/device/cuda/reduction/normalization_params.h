@@ -6,20 +6,22 @@
 enum { INPUT = 0, SCALE = 1, BIAS = 2 };
 
 typedef struct normalize_t {
-  // Positions outside and inside of a mean, for input, scale and bias; inside
-  // for the input alone. Rows: those inside are vectors of the contiguous axis;
-  // columns: those outside are without it.
+  // outer: one position per mean. inner: the positions that a mean is over, for
+  // input, scale and bias; moments: the same for the input alone. Rows: `inner`
+  // counts the contiguous axis in vectors. Columns: `outer` lacks the
+  // contiguous axis.
   axes_t outer, inner, moments;
   float epsilon;
   float share;       // 1 / elements of a mean
   uint32_t outputs;  // means
   uint32_t count;    // positions inside
-  uint32_t part;     // of them to a part
+  uint32_t part;     // positions inside, of a part
   uint32_t parts;
-  uint32_t across_log;  // rows: threads to a row; columns: threads along one
-  // Columns.
+  uint32_t across_log;  // log2 of threads; rows: per row; columns: side by side
+  // Columns: extent of the contiguous axis; in vectors; in tiles.
   uint32_t columns, column_vectors, tiles;
-  // Bit SCALE, BIAS: it is there; it is contiguous where the input is.
+  // Bits SCALE and BIAS: the operand exists; it is contiguous where the input
+  // is.
   uint32_t present, moves;
   int64_t along[AXES_OPERANDS];  // columns: strides of the contiguous axis
 } normalize_t;

@@ -4,11 +4,11 @@
 //   OP        a rabbet_reduce_t        IDENTITY  result for no elements
 //   VECTOR    elements to 16 bytes
 //
-// `rows`: the contiguous axis is reduced; some threads of a block take an
-// output together. `columns`: it is kept; neighbouring threads take
-// neighbouring outputs, and the block's rows of threads share the positions. If
-// there are few outputs, each is cut into parts (the _part functions), which
-// `finish` joins: partial results are stored as [part][output].
+// `rows`: the contiguous axis is reduced; several threads of a block share an
+// output. `columns`: it is kept; neighbouring threads have neighbouring
+// outputs, and the block's rows of threads split the positions. If there are
+// few outputs, several blocks compute parts of each (the _part functions).
+// Partial results are stored as [part][output], and `finish` combines them.
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/reduction/reduce_params.h"
 #include "ops/enums.h"
@@ -62,8 +62,8 @@ DEVICE void take(const reduce_t& r, const E* from, uint32_t at, ACC* out) {
   for (int e = 0; e < V; ++e) out[e] = (ACC)load(pack.v[e]);
 }
 
-// Four at a time, so that enough bytes are on their way, and that sums stay
-// short.
+// Takes four at a time: their loads are in flight together, and sums of four
+// round less than one long sum.
 template <class E, int V>
 DEVICE void gather(const reduce_t& r, const E* from, uint32_t begin,
                    uint32_t end, uint32_t step, ACC* total) {
@@ -93,7 +93,7 @@ DEVICE uint32_t part_end(const reduce_t& r, uint32_t begin) {
 
 // ---- Rows ------------------------------------------------------------------
 
-// The threads of a row; the result is in all that share its last warp.
+// Combines the values of a row's threads; all of them get the result.
 DEVICE ACC join_row(ACC x, int across_log) {
   __shared__ ACC warps[WARPS];
   int across = 1 << across_log, lanes = across < 32 ? across : 32;
@@ -151,7 +151,7 @@ REDUCE_ROWS(rows_single_part, 1, false)
 
 // ---- Columns ---------------------------------------------------------------
 
-// The block's rows of threads, into the first.
+// Combines the block's rows of threads into the first row.
 template <int V>
 DEVICE void join_columns(ACC* total, int across_log) {
   __shared__ ACC cells[V][BLOCK];

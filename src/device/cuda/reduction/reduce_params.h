@@ -4,17 +4,18 @@
 #include "device/cuda/reduction/axes_params.h"
 
 typedef struct reduce_t {
-  // Where the elements of an output lie (rows: in vectors), and where they
-  // begin: outputs without the columns' axis.
+  // reduced: the positions of an output's elements (rows: in vectors). kept:
+  // the position of its first element, over the outputs without the columns'
+  // axis.
   axes_t reduced, kept;
   axes_t targets;    // places of all outputs, in order
-  int64_t elements;  // that an output is reduced from
+  int64_t elements;  // number of elements of each output
   uint32_t outputs;
   uint32_t count;    // positions of `reduced`
-  uint32_t part;     // of them to a part
+  uint32_t part;     // positions of a part
   uint32_t columns;  // extent of the contiguous axis
   uint32_t column_vectors;
   uint32_t tiles;       // of the columns
-  uint32_t across_log;  // rows: threads to a row; columns: threads along one
+  uint32_t across_log;  // log2 of threads; rows: per row; columns: side by side
   uint32_t packed;      // columns: outputs can be stored as vectors
 } reduce_t;

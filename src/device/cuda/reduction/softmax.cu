@@ -1,10 +1,10 @@
-// Exponentials of an axis, scaled to sum 1; with LOG, the logarithm of that.
+// Softmax along an axis; with LOG, its logarithm.
 //
 //   ELEMENT   type of both tensors     VECTOR   elements to 16 bytes
 //
 // The memory is [outer, count, inner]. Rows (inner is 1) are held in registers
-// by the threads that share one, or read twice where they are too long;
-// columns are read twice, in rows of neighbouring ones.
+// of the threads that share a row, or read twice if they are too long. Columns
+// are read twice; neighbouring threads have neighbouring columns.
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/programs/threads.cuh"
 
@@ -19,8 +19,8 @@ struct highest_of {
 // e^x; its error is far below that of the sum to which it is added.
 DEVICE float power(float x) { return exp2f(x * 1.4426950408889634f); }
 
-// Maximum, and sum of the exponentials of the distances from it. Where all is
-// -infinity, 0 serves as the maximum until the end.
+// The maximum, and the sum of exp(x - maximum). If all x are -infinity, 0 takes
+// the place of the maximum.
 struct sums_t {
   float most, sum;
 };
@@ -63,7 +63,7 @@ DEVICE void hold_rows(const ELEMENT* source, ELEMENT* target, uint32_t rows,
   uint32_t across = 1u << across_log, lane = threadIdx.x & (across - 1);
   uint32_t row =
       blockIdx.x * (BLOCK >> across_log) + (threadIdx.x >> across_log);
-  pack_t<ELEMENT, V> packs[N];  // all on their way before the first is used
+  pack_t<ELEMENT, V> packs[N];  // all loads are issued before the first use
   float x[N][V], most = -INFINITE, sum = 0;
   bool inside = row < rows;
   source += (int64_t)row * vectors * V;

@@ -1,13 +1,14 @@
 // Non-maximum suppression (-DBOX, -DSCORE, -DIOU, -DLEAST: types of the boxes,
 // the scores and the thresholds; -DMOST: of the number of boxes).
 //
-// A block makes a list of the keys above the threshold for each class of each
-// batch, in the order of boxes; if there is a limit, a block for each batch
-// finds the score at which it cuts; then a block for each list repeatedly takes
-// the best remaining box and strikes out those that overlap it. One block adds
-// up, and warps write rows, whose places they find by searching the lists of
-// other classes. Nothing depends on the order of threads. Bound by latency: a
-// few steps for each box that is taken, in all lists at once.
+// Keys order boxes by score, then by index. For each class of each batch a
+// block lists the keys of scores above the threshold, in the order of boxes. If
+// there is a limit, a block per batch finds the lowest score within it. Then a
+// block per list repeatedly takes the best remaining box and removes the boxes
+// that overlap it. One block computes where each list's rows begin. Finally
+// warps write the rows; a row's place is found by binary search in the lists of
+// the other classes. The result does not depend on the order of threads. Bound
+// by latency: a few steps for each box that is taken, in all lists at once.
 #include "device/cuda/selection/nms_params.h"
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/programs/warps.cuh"
@@ -16,7 +17,7 @@ enum { WARPS = NMS_THREADS / 32 };
 
 // ---- Scores
 
-// Larger for better scores; of equal scores for the lower index. Never 0.
+// Larger for higher scores, and for lower indices of equal scores. Never 0.
 DEVICE uint64_t key_of(float score, int64_t index) {
   uint32_t bits = bits_of(score + 0.0f);  // -0 is 0
   bits = bits >> 31 ? ~bits : bits | 0x80000000u;
@@ -27,7 +28,7 @@ DEVICE uint32_t score_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
 // ---- Threads together
 
-// How many threads before this one have it set; *all: how many of the block.
+// The number of lower threads with `set`; *all: the number in the whole block.
 DEVICE int32_t count_before(bool set, int32_t* all) {
   uint32_t word = __ballot_sync(0xffffffffu, set);
   int32_t before = add_up<WARPS, int32_t>(__popc(word), all);
@@ -84,9 +85,10 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
 
 // ---- The limit
 
-// Of a batch with more than the limit, the score of the worst that is looked at
-// into cuts[batch] (0: all are), and for each list how many of that score are:
-// those of the lower classes, and of the lower boxes.
+// For a batch with more candidates than the limit: cuts[batch] gets the lowest
+// score within the limit, and ties[list] how many candidates of exactly this
+// score the list keeps; lower classes and lower boxes come first. cuts[batch]
+// is 0 if all candidates are within the limit.
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_cut(const uint64_t* keys, const int32_t* counts, uint32_t* cuts,
             int32_t* ties, const __grid_constant__ nms_t p) {
@@ -137,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
   if (threadIdx.x == 0) cuts[blockIdx.x] = cut;
 }
 
-// Strikes out the keys beyond the limit.
+// Removes (zeroes) the keys beyond the limit.
 DEVICE void strike_worst(uint64_t* keys, int32_t count, uint32_t cut,
                          int32_t ties) {
   int32_t seen = 0;
@@ -181,7 +183,7 @@ DEVICE float area(const box_t& box) {
                    __fsub_rn(box.high[1], box.low[1]));
 }
 
-// Without fused multiply-adds, so that every device finds the same.
+// No fused multiply-adds, so that all devices get the same result.
 DEVICE bool overlap(const box_t& a, const box_t& b, float threshold) {
   float side[2];
 #pragma unroll
@@ -198,8 +200,8 @@ DEVICE bool overlap(const box_t& a, const box_t& b, float threshold) {
   return __fdiv_rn(shared, both) > threshold;
 }
 
-// Writes a list's kept keys to `taken`, best first, and their number to
-// `counts`, which had the number of candidates.
+// Writes the chosen keys of a list to `taken`, best first. `counts` is the
+// number of candidates before, the number of chosen keys after.
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_choose(const BOX* boxes, const IOU* iou, const MOST* most,
                uint64_t* keys, int32_t* counts, const uint32_t* cuts,
@@ -241,14 +243,14 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
       if (threadIdx.x == 0) to[kept] = last;
       ++kept;
     }
-    __syncthreads();  // for threads that still read the count
+    __syncthreads();  // until all threads have read the count
     if (threadIdx.x == 0) counts[list] = (int32_t)kept;
   }
 }
 
 // ---- Writing
 
-// begins[i]: rows before list i. One block.
+// begins[i]: the number of rows before list i. Launched with one block.
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_add_up(const int32_t* counts, int32_t* begins, int32_t* total,
                const __grid_constant__ nms_t p) {
@@ -270,8 +272,8 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
   if (threadIdx.x == 0) *total = before;
 }
 
-// How many keys of a list come before a key of another: the better ones, and
-// equal ones of a lower class.
+// The number of keys in a list that come before `key` of another list: larger
+// ones, and equal ones if the list is of a lower class.
 DEVICE int32_t rank_in(const uint64_t* taken, int32_t count, uint64_t key,
                        bool lower) {
   int32_t low = 0, high = count;

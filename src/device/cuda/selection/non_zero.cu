@@ -1,7 +1,8 @@
 // Positions of the elements that are not zero, in order (-DELEMENT: an unsigned
-// integer; -DMASK: its bits without the sign). Blocks count theirs, one block
-// adds up, blocks write; a small input is one block's. Bound by the bytes of
-// the input, read twice, and of the output.
+// integer; -DMASK: its bits without the sign). Three launches: each block
+// counts its elements, one block computes prefix sums, each block writes. One
+// block does it all for a small input. Bound by the bytes of the input, which
+// is read twice, and of the output.
 #include "device/cuda/selection/non_zero_params.h"
 #include "device/cuda/programs/warps.cuh"
 
@@ -9,8 +10,8 @@ typedef ELEMENT T;
 
 enum { WARPS = NON_ZERO_THREADS / 32, ITEMS = NON_ZERO_ITEMS };
 
-// A warp's part of a tile, whose count all lanes get: bit k of the word of lane
-// i says that element first + 32 i + k is not zero.
+// Reads a warp's part of a tile. Bit k of *word in lane i: element
+// first + 32 i + k is not zero. Returns the warp's count, to all lanes.
 DEVICE int32_t find(const T* x, const non_zero_t& p, int64_t first,
                     uint32_t* word) {
   int lane = (int)(threadIdx.x & 31);
@@ -34,7 +35,7 @@ DEVICE int64_t first_of(int64_t tile) {
   return tile * NON_ZERO_TILE + (int64_t)(threadIdx.x >> 5) * 32 * ITEMS;
 }
 
-// The positions of a warp's elements, from column `place` of `total` on.
+// Writes the positions of a warp's elements, from column `place` of `total` on.
 DEVICE void store(const non_zero_t& p, int64_t first, uint32_t words,
                   int64_t place, int64_t total, void* y) {
   int lane = (int)(threadIdx.x & 31);
@@ -69,7 +70,8 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
   if (threadIdx.x == 0) places[blockIdx.x] = all;
 }
 
-// places[i]: how many block i has, then how many are before it. One block.
+// places[i]: the count of block i; afterwards the sum of the blocks before it.
+// Launched with one block.
 extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
     non_zero_add_up(int64_t* places, int64_t* total,
                     const __grid_constant__ non_zero_t p) {
@@ -101,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
   if (all > 0) store(p, first, word, places[blockIdx.x] + before, *total, y);
 }
 
-// All of it by one block.
+// For small inputs; launched with one block.
 extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
     non_zero_few(const T* x, int64_t* total, void* y,
                  const __grid_constant__ non_zero_t p) {

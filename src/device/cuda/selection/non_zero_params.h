@@ -5,7 +5,7 @@
 
 typedef struct non_zero_t {
   int64_t count;   // elements
-  int64_t blocks;  // that share them: blocks of NON_ZERO_TILE
+  int64_t blocks;  // each has NON_ZERO_TILE elements
   int32_t rank;
   int32_t is_long;  // indices of 64 bits
   divisor_t extents[8];

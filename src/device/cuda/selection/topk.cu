@@ -1,9 +1,9 @@
-// The best elements of rows and their indices (-DELEMENT). Elements are ordered
-// by value and then by index, so that no two are equal. A row is reduced (k =
-// 1), sorted in shared memory, or searched digit by digit for its k-th element
-// and the elements before it sorted; rows that are longer still are sorted in
-// the device's memory. Bound by the bytes of the input if k is small, by
-// latency if rows are few.
+// The k best elements of each row and their indices (-DELEMENT). Elements are
+// ordered by value and then by index, so no two are equal. For k = 1 a row is
+// reduced. Short rows are sorted in shared memory. In longer ones the k-th
+// element is found by radix selection, and the elements up to it are sorted. If
+// k exceeds shared memory, rows are sorted in the workspace. Bound by the bytes
+// of the input if k is small, by latency if rows are few.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/selection/topk_params.h"
@@ -33,8 +33,8 @@ DEVICE uint64_t key_of(int64_t x) {
   return (uint64_t)x ^ 0x8000000000000000ull;
 }
 
-// Larger keys come first, then lower indices. An index of ~0: no element, which
-// comes last.
+// Larger keys come first, then lower indices. Index ~0 stands for no element
+// and comes last.
 struct item_t {
   key_t key;
   uint32_t index;
@@ -97,7 +97,7 @@ DEVICE item_t shuffle_item(const item_t& item, int flip) {
   return other;
 }
 
-// A block for each row.
+// One block per row.
 extern "C" __global__ void __launch_bounds__(256)
     topk_first(const T* x, T* values, void* indices,
                const __grid_constant__ topk_t p) {
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-// A thread for each row: where neighbouring rows lie beside one another.
+// One thread per row, for rows that are neighbours in memory.
 extern "C" __global__ void __launch_bounds__(256)
     topk_first_columns(const T* x, T* values, void* indices,
                        const __grid_constant__ topk_t p) {
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- Sorting
 
-// Bitonic, of a power of two of items; all threads of the block.
+// Bitonic sort; count is a power of two. All threads of the block must call it.
 DEVICE void sort_items(item_t* items, int64_t count) {
   for (int64_t size = 2; size <= count; size *= 2) {
     for (int64_t step = size / 2; step > 0; step /= 2) {
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(512)
     sort_row(p, x, find_row(p, r), items, values, indices);
 }
 
-// `items` has room for p.padded of each row.
+// `items` has room for p.padded items per row.
 extern "C" __global__ void __launch_bounds__(1024)
     topk_sort_large(const T* x, item_t* items, T* values, void* indices,
                     const __grid_constant__ topk_t p) {
@@ -195,15 +195,15 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 // ---- Searching
 
-// Digit of 8 bits of an item's place in the order, the highest first: an item
-// that comes earlier has larger digits.
+// Digit `digit` (8 bits, the highest is 0) of an item's place in the order.
+// Items that come earlier have larger digits.
 DEVICE uint32_t digit_of(const item_t& item, int digit) {
   if (digit < KEY_BYTES)
     return (uint32_t)(item.key >> (8 * (KEY_BYTES - 1 - digit))) & 255u;
   return ~item.index >> (8 * (DIGITS - 1 - digit)) & 255u;
 }
 
-// Whether the item has the digits of `last` above `digit`.
+// Whether the item agrees with `last` in all digits above `digit`.
 DEVICE bool has_digits(const item_t& item, const item_t& last, int digit) {
   if (digit <= KEY_BYTES) {
     int bits = 8 * (KEY_BYTES - digit);
@@ -220,7 +220,7 @@ DEVICE void set_digit(item_t& last, int digit, uint32_t value) {
     last.index |= (255u - value) << (8 * (DIGITS - 1 - digit));
 }
 
-// The k-th item of a row, found digit by digit.
+// The k-th item of a row, by radix selection.
 DEVICE item_t find_last(const topk_t& p, const T* x, const row_t& row) {
   __shared__ uint32_t counts[256];
   __shared__ uint32_t found, left_after;
@@ -249,7 +249,7 @@ DEVICE item_t find_last(const topk_t& p, const T* x, const row_t& row) {
   return last;
 }
 
-// k up to SHARED_ITEMS.
+// For k up to SHARED_ITEMS.
 extern "C" __global__ void __launch_bounds__(1024)
     topk_select(const T* x, T* values, void* indices,
                 const __grid_constant__ topk_t p) {

@@ -3,11 +3,11 @@
 
 #include "device/cuda/programs/index.h"
 
-// Rows of `count` elements that are `inner.divisor` apart, of which the first k
-// in order are written.
+// Rows of `count` elements with stride `inner.divisor`; the first k in order of
+// each are written.
 typedef struct topk_t {
   int64_t rows, count, k;
-  int64_t padded;  // count, or k, as a power of two
+  int64_t padded;  // count or k, rounded up to a power of two
   divisor_t inner;
   int32_t is_long;  // indices of 64 bits
   int32_t smallest;
