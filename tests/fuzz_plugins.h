@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/attr_set.h"
 #include "core/view.h"
+#include "rabbet/attr.h"
 #include "rabbet/plugin.h"
 
 typedef struct fuzz_plugin_t {
@@ -162,17 +162,21 @@ static const rabbet_plugin_vtable_t fuzz_picked_vtable = {
 static rabbet_status_t fuzz_plugin_create(void* user_data,
                                           const rabbet_plugin_create_t* args,
                                           rabbet_plugin_instance_t* out) {
+  const rabbet_attr_t* factor =
+      rabbet_attr_find(args->attrs, args->attr_count, "factor");
+  const rabbet_attr_t* bounds =
+      rabbet_attr_find(args->attrs, args->attr_count, "bounds");
+  if ((factor && factor->type != RABBET_ATTR_FLOAT) ||
+      (bounds && bounds->type != RABBET_ATTR_INTS))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "an attribute has another type");
   fuzz_plugin_t* plugin = calloc(1, sizeof(*plugin));
-  size_t count = 0;
-  const int64_t* bounds =
-      rabbet_attr_ints(args->attrs, args->attr_count, "bounds", &count);
   if (!plugin)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "%zu bytes",
                          sizeof(*plugin));
-  plugin->factor =
-      rabbet_attr_float(args->attrs, args->attr_count, "factor", 3);
-  for (size_t i = 0; i < count && i < 2; ++i)
-    plugin->bounds[i] = bounds[i];
+  plugin->factor = factor ? *(const double*)factor->data : 3;
+  for (size_t i = 0; bounds && i < bounds->count && i < 2; ++i)
+    plugin->bounds[i] = ((const int64_t*)bounds->data)[i];
   *out = (rabbet_plugin_instance_t){user_data, plugin};
   return rabbet_ok();
 }

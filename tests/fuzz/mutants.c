@@ -163,6 +163,9 @@ int main(int argc, char** argv) {
     // The last one may have left what only the end of the process finds.
     i = *run.at + (ended && *run.at < end);
   }
+  for (size_t s = 0; s < run.count; ++s)
+    free(run.seeds[s].data);
+  free(run.seeds);
   printf("%ld mutants of %zu plans, %ld ended the process\n", last - first,
          run.count, failed);
   return failed > 0;
