@@ -5,14 +5,17 @@
 //   scaled   x[n, m], FLOAT or HALF -> y[n, 2 m]: x beside x times `factor`;
 //            tactics 1 and 2 are the order of the two
 //   picked   x[n], FLOAT -> y[k], count: the elements above `bounds`[0], k of n
+//   sourced  scaled; registered by the host of sources, which runs any source
 #ifndef RABBET_TESTS_FUZZ_PLUGINS_H_
 #define RABBET_TESTS_FUZZ_PLUGINS_H_
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "core/view.h"
 #include "rabbet/attr.h"
+#include "rabbet/carried.h"
 #include "rabbet/plugin.h"
 
 typedef struct fuzz_plugin_t {
@@ -181,27 +184,66 @@ static rabbet_status_t fuzz_plugin_create(void* user_data,
   return rabbet_ok();
 }
 
-static inline void fuzz_plugins_register(void) {
-  static const struct {
-    const char* name;
-    const rabbet_plugin_vtable_t* vtable;
-  } plugins[] = {{"scaled", &fuzz_scaled_vtable},
-                 {"picked", &fuzz_picked_vtable}};
-  for (size_t i = 0; i < sizeof(plugins) / sizeof(plugins[0]); ++i) {
-    rabbet_plugin_creator_t creator = {.struct_size = sizeof(creator),
-                                       .name = plugins[i].name,
-                                       .plugin_namespace = "test",
-                                       .origin = "fuzz_plugins.h",
-                                       .user_data = (void*)plugins[i].vtable,
-                                       .create = fuzz_plugin_create,
-                                       .input_count = 1};
-    rabbet_status_ignore(rabbet_plugin_register(&creator));
+static rabbet_status_t fuzz_plugin_register(
+    const char* name, const rabbet_plugin_vtable_t* vtable) {
+  rabbet_plugin_creator_t creator = {.struct_size = sizeof(creator),
+                                     .name = name,
+                                     .plugin_namespace = "test",
+                                     .origin = "fuzz_plugins.h",
+                                     .user_data = (void*)vtable,
+                                     .create = fuzz_plugin_create,
+                                     .input_count = 1};
+  return rabbet_plugin_register(&creator);
+}
+
+// ---- The host of sources
+
+static rabbet_status_t fuzz_host_collect(void* user_data,
+                                         const rabbet_plugin_key_t* plugins,
+                                         size_t plugin_count,
+                                         const char* const* modules,
+                                         size_t module_count,
+                                         rabbet_carried_sink_t sink) {
+  (void)user_data, (void)plugins, (void)plugin_count, (void)modules,
+      (void)module_count, (void)sink;
+  return rabbet_ok();
+}
+
+// Reads all of the modules, for a sanitizer to see.
+static rabbet_status_t fuzz_host_run(void* user_data,
+                                     const rabbet_carried_t* modules,
+                                     size_t count) {
+  volatile uint64_t* sum = user_data;
+  for (size_t i = 0; i < count; ++i) {
+    *sum += strlen(modules[i].name);
+    *sum += rabbet_hash64(modules[i].data, modules[i].size);
+    for (size_t k = 0; k < modules[i].requirement_count; ++k)
+      *sum += strlen(modules[i].requirements[k]);
   }
+  return fuzz_plugin_register("sourced", &fuzz_scaled_vtable);
+}
+
+static inline void fuzz_forget_source(void) {
+  rabbet_status_ignore(rabbet_plugin_deregister("sourced", "1", "test"));
+}
+
+// ---- All
+
+static inline void fuzz_plugins_register(void) {
+  static volatile uint64_t sum;
+  const rabbet_source_host_t host = {.struct_size = sizeof(host),
+                                     .user_data = (void*)&sum,
+                                     .collect = fuzz_host_collect,
+                                     .run = fuzz_host_run};
+  rabbet_status_ignore(fuzz_plugin_register("scaled", &fuzz_scaled_vtable));
+  rabbet_status_ignore(fuzz_plugin_register("picked", &fuzz_picked_vtable));
+  rabbet_status_ignore(rabbet_source_host_set(&host));
 }
 
 static inline void fuzz_plugins_deregister(void) {
   rabbet_status_ignore(rabbet_plugin_deregister("scaled", "1", "test"));
   rabbet_status_ignore(rabbet_plugin_deregister("picked", "1", "test"));
+  rabbet_status_ignore(rabbet_source_host_set(NULL));
 }
 
 #endif  // RABBET_TESTS_FUZZ_PLUGINS_H_

@@ -316,11 +316,9 @@ static inline void sample_artifacts(maker_t* m) {
   m->steps[1].artifact_count = 1;
 }
 
-// sample_static, with source that none of its steps needs.
-static inline void sample_carried(maker_t* m) {
+static inline void sample_add_modules(maker_t* m) {
   static const char source[] = "import numpy\n";
   static const char* const needed[] = {"numpy 2.1.0"};
-  sample_static(m);
   rabbet_carried_t list[] = {
       {.kind = RABBET_CARRIED_PYTHON,
        .name = "ops",
@@ -336,6 +334,12 @@ static inline void sample_carried(maker_t* m) {
       {.kind = RABBET_CARRIED_PYTHON, .name = "ops.empty", .data = ""}};
   m->plan->carried = maker_copy(m, list, sizeof(list));
   m->plan->carried_count = 3;
+}
+
+// sample_static, with source that none of its steps needs.
+static inline void sample_carried(maker_t* m) {
+  sample_static(m);
+  sample_add_modules(m);
 }
 
 typedef struct sample_t {

@@ -550,6 +550,7 @@ static void grid_place_threads(const unsigned block[3]) {
 
 CUresult grid_run(const launch_t* launch) {
   const CUmodule module = launch->function->module;
+  if (!launch->function->kernel->call) return CUDA_SUCCESS;
   grid.launch = launch;
   grid.state = module->state;
   grid.block_threads = launch->block[0] * launch->block[1] * launch->block[2];

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cuda_stand_in/internal.h"
+#include "cuda_stand_in/stand_in.h"
 
 static int modules_alive;
 static CUmodule modules;
@@ -89,14 +90,7 @@ static bool module_bind(CUmodule module) {
     return false;
   module->shared_begin = *(uint8_t**)module->shared_begin;
   module->shared_size = (size_t)(*end - module->shared_begin);
-  if (module->state->abi != STAND_IN_ABI) return false;
-  while (module->kernels[module->count].name)
-    ++module->count;
-  module->functions = calloc(module->count + 1, sizeof(struct CUfunc_st));
-  for (size_t i = 0; module->functions && i < module->count; ++i)
-    module->functions[i] = (struct CUfunc_st){
-        .module = module, .kernel = &module->kernels[i], .most_shared = 49152};
-  return module->functions != NULL;
+  return module->state->abi == STAND_IN_ABI;
 }
 
 // A path that no module had before: the loader takes a file that it knows by
@@ -110,21 +104,46 @@ static void module_path(int file, char path[96]) {
   snprintf(path + at, 96 - (size_t)at, "%d", file);
 }
 
-static CUresult module_load(CUmodule* out_module, const void* image) {
-  *out_module = NULL;
+static CUresult module_open(CUmodule module, const void* image) {
+  static const unsigned sizes[] = {8, 8, 8, 4, 12, sizeof(CUtensorMap)};
+  static const struct stand_in_kernel idle[] = {
+      {"idle", NULL, 0, sizeof(sizes) / sizeof(sizes[0]), sizes}, {0}};
+  if (strcmp(image, STAND_IN_IDLE) == 0) {
+    module->kernels = idle;
+    return CUDA_SUCCESS;
+  }
   int file = -1;
+  char path[96];
   CUresult result = image_open(image, &file);
   if (result != CUDA_SUCCESS) return result;
-  CUmodule module = calloc(1, sizeof(*module));
-  char path[96];
   module_path(file, path);
-  if (module) module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (module && !module->handle)
-    fprintf(stderr, "CUDA stand-in: %s\n", dlerror());
+  module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!module->handle) fprintf(stderr, "CUDA stand-in: %s\n", dlerror());
   close(file);
-  if (!module || !module->handle || !module_bind(module)) {
-    if (module) module_free(module);
-    return CUDA_ERROR_INVALID_IMAGE;
+  return module->handle && module_bind(module) ? CUDA_SUCCESS
+                                               : CUDA_ERROR_INVALID_IMAGE;
+}
+
+static bool module_make_functions(CUmodule module) {
+  while (module->kernels[module->count].name)
+    ++module->count;
+  module->functions = calloc(module->count + 1, sizeof(struct CUfunc_st));
+  for (size_t i = 0; module->functions && i < module->count; ++i)
+    module->functions[i] = (struct CUfunc_st){
+        .module = module, .kernel = &module->kernels[i], .most_shared = 49152};
+  return module->functions != NULL;
+}
+
+static CUresult module_load(CUmodule* out_module, const void* image) {
+  *out_module = NULL;
+  CUmodule module = calloc(1, sizeof(*module));
+  if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = module_open(module, image);
+  if (result == CUDA_SUCCESS && !module_make_functions(module))
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    module_free(module);
+    return result;
   }
   ++modules_alive;
   module->context = context_current;

@@ -10,6 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// PTX of the kernel "idle", which does nothing: for launches that may be wrong
+// in any way. Its parameters are three addresses, an integer of 4 bytes, 12
+// bytes and a tensor map.
+#define STAND_IN_IDLE "// stand-in kernel without code"
+
 // Objects that were made and not destroyed yet.
 typedef struct stand_in_alive_t {
   // Contexts, primary ones as often as retained; one less of the first GPU's,

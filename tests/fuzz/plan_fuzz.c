@@ -101,13 +101,16 @@ static void run(rabbet_engine_t* engine, int which) {
 }
 
 static void load(const void* data, size_t size) {
+  const rabbet_engine_options_t options = {.struct_size = sizeof(options),
+                                           .host_code_allowed = true};
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status =
-      rabbet_engine_deserialize(data, size, NULL, capped, &engine);
+      rabbet_engine_deserialize(data, size, &options, capped, &engine);
   for (int which = 0; which < 3 && rabbet_is_ok(status); ++which)
     run(engine, which);
   report(status);
   rabbet_engine_release(engine);
+  fuzz_forget_source();
 }
 
 static bool is_plan(const uint8_t* data, size_t size) {
@@ -115,13 +118,16 @@ static bool is_plan(const uint8_t* data, size_t size) {
 }
 
 static void load_meta(const uint8_t* data, size_t size) {
-  static const uint8_t weights[256];
-  plan_bytes_t parts = {{(const uint8_t*)"null\nnull", data, weights, weights},
-                        {9, size, sizeof(weights), 0}};
-  // Without artifacts, and with as many bytes of them as the seeds have.
-  for (uint64_t kernels = 0; kernels <= 164; kernels += 164) {
+  static const uint8_t bytes[256];
+  // Bytes of KERNELS and PLUGINS: none, and as many as the seeds have.
+  static const uint64_t sizes[][2] = {{0, 0}, {164, 0}, {0, 128}};
+  plan_bytes_t parts = {
+      {(const uint8_t*)"null\nnull", data, bytes, bytes, bytes},
+      {9, size, sizeof(bytes)}};
+  for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
     size_t whole = 0;
-    parts.size[PLAN_KERNELS] = kernels;
+    parts.size[PLAN_KERNELS] = sizes[i][0];
+    parts.size[PLAN_PLUGINS] = sizes[i][1];
     uint8_t* joined = plan_bytes_join(&parts, &whole);
     load(joined, whole);
     free(joined);

@@ -347,13 +347,37 @@ static Rabbet__Plan__Meta* read_meta(const uint8_t* data, size_t size,
                                     parts->section[PLAN_META]);
 }
 
-static uint8_t* change_weights(mutator_t* m, plan_bytes_t* parts) {
-  uint8_t* weights = malloc(parts->size[PLAN_WEIGHTS]);
-  memcpy(weights, parts->section[PLAN_WEIGHTS], parts->size[PLAN_WEIGHTS]);
-  for (size_t i = 0; i <= below(m, 4); ++i)
-    weights[below(m, parts->size[PLAN_WEIGHTS])] = (uint8_t)number(m, 0);
-  parts->section[PLAN_WEIGHTS] = weights;
-  return weights;
+// Numbers of kernels lie at multiples of 4, those of weights anywhere.
+static void change_number(mutator_t* m, uint8_t* data, size_t size) {
+  if (size < 4 || below(m, 2) == 0) {
+    data[below(m, size)] = (uint8_t)number(m, 0);
+    return;
+  }
+  uint8_t* at = data + 4 * below(m, size / 4);
+  int32_t value = 0;
+  memcpy(&value, at, 4);
+  value = (int32_t)number(m, value);
+  memcpy(at, &value, 4);
+}
+
+// The section to change beside META, in one of so many plans that have it; or
+// none.
+static int pick_section(mutator_t* m, const plan_bytes_t* parts) {
+  static const int one_of[PLAN_BYTES_SECTIONS] = {
+      [PLAN_WEIGHTS] = 12, [PLAN_KERNELS] = 2, [PLAN_PLUGINS] = 6};
+  for (int i = PLAN_WEIGHTS; i < PLAN_BYTES_SECTIONS; ++i)
+    if (parts->size[i] > 0 && below(m, (size_t)one_of[i]) == 0) return i;
+  return -1;
+}
+
+static uint8_t* change_section(mutator_t* m, plan_bytes_t* parts, int section) {
+  size_t size = parts->size[section], changes = 1 + below(m, 4);
+  uint8_t* copy = malloc(size);
+  memcpy(copy, parts->section[section], size);
+  for (size_t i = 0; i < changes; ++i)
+    change_number(m, copy, size);
+  parts->section[section] = copy;
+  return copy;
 }
 
 static uint8_t* join(plan_bytes_t* parts, const Rabbet__Plan__Meta* meta,
@@ -398,15 +422,16 @@ uint8_t* plan_mutate(const uint8_t* data, size_t size, const uint8_t* donor,
       donor ? read_meta(donor, donor_size, &donor_parts) : NULL;
   mutator_t m = {.state = seed};
   m.messages = malloc(MUTATE_MOST_MESSAGES * sizeof(*m.messages));
-  uint8_t* weights = NULL;
-  if (parts.size[PLAN_WEIGHTS] > 0 && below(&m, 12) == 0)
-    weights = change_weights(&m, &parts);
+  uint8_t* changed = NULL;
+  int section = pick_section(&m, &parts);
+  if (section >= 0)
+    changed = change_section(&m, &parts, section);
   else
     change_some(&m, meta, other);
   uint8_t* file = join(&parts, meta, out_size);
   rabbet__plan__meta__free_unpacked(meta, NULL);
   if (other) rabbet__plan__meta__free_unpacked(other, NULL);
-  free(weights);
+  free(changed);
   free(m.messages);
   return file;
 }

@@ -1,5 +1,5 @@
 // Changes plans so that their checksums stay right: fields of META by
-// protobuf's reflection, and bytes of WEIGHTS.
+// protobuf's reflection, and bytes of the sections behind it.
 #ifndef RABBET_TESTS_FUZZ_PLAN_MUTATE_H_
 #define RABBET_TESTS_FUZZ_PLAN_MUTATE_H_
 
