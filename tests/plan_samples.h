@@ -293,8 +293,8 @@ static inline void sample_fused(maker_t* m) {
   step->group.node_count = 2;
   step->inner_shapes = maker_copy(m, shapes, sizeof(shapes));
   step->name = "add + tanh";
-  m->plan->step_count = 1;
-  m->plan->value_count = (size_t)unused;
+  m->plan->sequences[0].step_count = 1;
+  m->plan->sequences[0].value_count = (size_t)unused;
 }
 
 // sample_static, whose steps keep something in the plan: the first both, the

@@ -7,11 +7,11 @@
 #define RABBET_ANALYSIS_ARRAY(arena, count, out) \
   rabbet_arena_allocate_array((arena), (count), sizeof(**(out)), (void**)(out))
 
-static rabbet_status_t rabbet_analysis_allocate(const rabbet_plan_t* plan,
-                                                rabbet_arena_t* arena,
-                                                rabbet_plan_analysis_t* out) {
-  size_t steps = plan->step_count, values = plan->value_count;
-  size_t exprs = rabbet_expr_node_count(plan->graph);
+static rabbet_status_t rabbet_analysis_allocate(
+    const rabbet_plan_sequence_t* sequence, rabbet_arena_t* arena,
+    rabbet_plan_analysis_t* out) {
+  size_t steps = sequence->step_count, values = sequence->value_count;
+  size_t exprs = rabbet_expr_node_count(sequence->graph);
   rabbet_status_t status =
       RABBET_ANALYSIS_ARRAY(arena, steps + 1, &out->segment_ends);
 #define RABBET_NEXT(count, field) \
@@ -19,7 +19,7 @@ static rabbet_status_t rabbet_analysis_allocate(const rabbet_plan_t* plan,
   status = RABBET_ANALYSIS_ARRAY(arena, (count), &out->field)
   RABBET_NEXT(steps + 1, segment_reads);
   RABBET_NEXT(steps, step_segments);
-  RABBET_NEXT(rabbet_expr_symbol_count(plan->graph), sources);
+  RABBET_NEXT(rabbet_expr_symbol_count(sequence->graph), sources);
   RABBET_NEXT(exprs, expr_stages);
   RABBET_NEXT(exprs, expr_bound_stages);
   RABBET_NEXT(values, producers);
@@ -38,37 +38,38 @@ static rabbet_status_t rabbet_analysis_allocate(const rabbet_plan_t* plan,
 
 // Elements of a value whose shape is constant, as the values that the host
 // reads have.
-static int64_t rabbet_constant_count(const rabbet_plan_t* plan, int32_t value) {
+static int64_t rabbet_constant_count(const rabbet_plan_sequence_t* sequence,
+                                     int32_t value) {
   rabbet_dims_t dims =
-      rabbet_shape_dims(plan->graph, &plan->values[value].shape);
+      rabbet_shape_dims(sequence->graph, &sequence->values[value].shape);
   int64_t count = 0;
   rabbet_status_ignore(rabbet_dims_count(&dims, &count));
   return count;
 }
 
-static void rabbet_analyse_segments(const rabbet_plan_t* plan,
+static void rabbet_analyse_segments(const rabbet_plan_sequence_t* sequence,
                                     rabbet_plan_analysis_t* out) {
   int32_t segment = 0;
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    const rabbet_plan_step_t* step = &sequence->steps[s];
     out->step_segments[s] = segment;
     if (step->host_read_count == 0) continue;
     for (size_t i = 0; i < step->host_read_count; ++i)
       out->segment_reads[segment] +=
-          (size_t)rabbet_constant_count(plan, step->host_reads[i]);
+          (size_t)rabbet_constant_count(sequence, step->host_reads[i]);
     out->segment_ends[segment++] = (int32_t)s + 1;
   }
-  out->segment_ends[segment] = (int32_t)plan->step_count;
+  out->segment_ends[segment] = (int32_t)sequence->step_count;
   out->segment_count = (size_t)segment + 1;
-  assert(out->segment_count <= plan->step_count + 1);
+  assert(out->segment_count <= sequence->step_count + 1);
 }
 
-static bool rabbet_find_read(const rabbet_plan_t* plan,
+static bool rabbet_find_read(const rabbet_plan_sequence_t* sequence,
                              const rabbet_plan_analysis_t* analysis,
                              const rabbet_symbol_t* symbol,
                              rabbet_plan_source_t* out_source) {
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    const rabbet_plan_step_t* step = &sequence->steps[s];
     int64_t before = 0;
     for (size_t i = 0; i < step->host_read_count; ++i) {
       if (step->host_reads[i] == symbol->tensor) {
@@ -78,25 +79,25 @@ static bool rabbet_find_read(const rabbet_plan_t* plan,
                                    .index = (int32_t)(before + symbol->index)};
         return true;
       }
-      before += rabbet_constant_count(plan, step->host_reads[i]);
+      before += rabbet_constant_count(sequence, step->host_reads[i]);
     }
   }
   return false;
 }
 
-static rabbet_status_t rabbet_analyse_symbols(const rabbet_plan_t* plan,
-                                              rabbet_plan_analysis_t* out) {
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
-    const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
-    const rabbet_plan_value_t* value = &plan->values[symbol->tensor];
+static rabbet_status_t rabbet_analyse_symbols(
+    const rabbet_plan_sequence_t* sequence, rabbet_plan_analysis_t* out) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(sequence->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
+    const rabbet_plan_value_t* value = &sequence->values[symbol->tensor];
     if (symbol->kind == RABBET_SYMBOL_VALUE &&
-        rabbet_find_read(plan, out, symbol, &out->sources[i])) {
+        rabbet_find_read(sequence, out, symbol, &out->sources[i])) {
       continue;
     }
     bool input = value->storage == RABBET_PLAN_STORAGE_IO && value->alias < 0 &&
-                 plan->ios[value->io].is_input;
+                 sequence->ios[value->io].is_input;
     if (!input || (symbol->kind == RABBET_SYMBOL_VALUE &&
-                   !plan->ios[value->io].is_shape_input))
+                   !sequence->ios[value->io].is_shape_input))
       return RABBET_STATUS(
           RABBET_STATUS_DATA_LOSS,
           "symbol %zu stands for %s of value %d ('%s'), which is neither an "
@@ -109,15 +110,15 @@ static rabbet_status_t rabbet_analyse_symbols(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static void rabbet_analyse_exprs(const rabbet_plan_t* plan,
+static void rabbet_analyse_exprs(const rabbet_plan_sequence_t* sequence,
                                  rabbet_plan_analysis_t* out) {
-  for (size_t i = 0; i < rabbet_expr_node_count(plan->graph); ++i) {
+  for (size_t i = 0; i < rabbet_expr_node_count(sequence->graph); ++i) {
     const rabbet_expr_node_t* node =
-        rabbet_expr_node(plan->graph, (rabbet_expr_t)i);
+        rabbet_expr_node(sequence->graph, (rabbet_expr_t)i);
     int32_t stage = 0, bound = 0;
     if (node->op == RABBET_EXPR_SYMBOL) {
       const rabbet_symbol_t* symbol =
-          rabbet_expr_symbol(plan->graph, (size_t)node->a);
+          rabbet_expr_symbol(sequence->graph, (size_t)node->a);
       stage = out->sources[node->a].read + 1;
       bound = symbol->upper == RABBET_EXPR_NONE
                   ? stage
@@ -146,11 +147,11 @@ static void rabbet_analyse_use(rabbet_plan_analysis_t* out, int32_t value,
   if (step > out->last_steps[root]) out->last_steps[root] = step;
 }
 
-static void rabbet_analyse_shapes(const rabbet_plan_t* plan,
+static void rabbet_analyse_shapes(const rabbet_plan_sequence_t* sequence,
                                   rabbet_plan_analysis_t* out) {
-  for (size_t v = 0; v < plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->values[v];
-    assert(value->alias < 0 || plan->values[value->alias].alias < 0);
+  for (size_t v = 0; v < sequence->value_count; ++v) {
+    const rabbet_plan_value_t* value = &sequence->values[v];
+    assert(value->alias < 0 || sequence->values[value->alias].alias < 0);
     out->producers[v] = -1;
     out->roots[v] = value->alias >= 0 ? value->alias : (int32_t)v;
     out->first_steps[v] = INT32_MAX;
@@ -163,23 +164,23 @@ static void rabbet_analyse_shapes(const rabbet_plan_t* plan,
   }
 }
 
-bool rabbet_plan_is_view(const rabbet_plan_t* plan,
+bool rabbet_plan_is_view(const rabbet_plan_sequence_t* sequence,
                          const rabbet_plan_analysis_t* analysis, int32_t v) {
-  const rabbet_plan_value_t* value = &plan->values[v];
+  const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->alias < 0 || analysis->producers[v] >= 0 || value->host_values ||
       value->offset != 0)
     return false;
-  const rabbet_plan_value_t* root = &plan->values[value->alias];
+  const rabbet_plan_value_t* root = &sequence->values[value->alias];
   return value->dtype == root->dtype && value->format == root->format &&
          value->format == RABBET_FORMAT_LINEAR;
 }
 
-static void rabbet_analyse_memory(const rabbet_plan_t* plan,
+static void rabbet_analyse_memory(const rabbet_plan_sequence_t* sequence,
                                   rabbet_plan_analysis_t* out) {
-  for (size_t v = 0; v < plan->value_count; ++v) {
-    const rabbet_shape_t* shape = &plan->values[v].shape;
+  for (size_t v = 0; v < sequence->value_count; ++v) {
+    const rabbet_shape_t* shape = &sequence->values[v].shape;
     int32_t* stage = &out->memory_stages[out->roots[v]];
-    if (rabbet_plan_is_view(plan, out, (int32_t)v)) continue;
+    if (rabbet_plan_is_view(sequence, out, (int32_t)v)) continue;
     for (int32_t axis = 0; axis < shape->rank; ++axis)
       if (out->expr_bound_stages[shape->d[axis]] > *stage)
         *stage = out->expr_bound_stages[shape->d[axis]];
@@ -188,26 +189,26 @@ static void rabbet_analyse_memory(const rabbet_plan_t* plan,
 
 // The runtime writes a value from its host values if a step reads it, but no
 // step writes it or anything in the same memory.
-static void rabbet_analyse_materialized(const rabbet_plan_t* plan,
+static void rabbet_analyse_materialized(const rabbet_plan_sequence_t* sequence,
                                         rabbet_plan_analysis_t* out) {
-  for (size_t v = 0; v < plan->value_count; ++v) {
+  for (size_t v = 0; v < sequence->value_count; ++v) {
     if (out->producers[v] >= 0) out->written[out->roots[v]] = true;
   }
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    const rabbet_plan_step_t* step = &sequence->steps[s];
     for (size_t i = 0; i < step->group.input_count; ++i) {
       int32_t root = out->roots[step->values[step->group.inputs[i]]];
-      const rabbet_plan_value_t* value = &plan->values[root];
+      const rabbet_plan_value_t* value = &sequence->values[root];
       out->materialized[root] = value->host_values && !out->written[root] &&
                                 value->storage == RABBET_PLAN_STORAGE_ARENA;
     }
   }
 }
 
-static void rabbet_analyse_lifetimes(const rabbet_plan_t* plan,
+static void rabbet_analyse_lifetimes(const rabbet_plan_sequence_t* sequence,
                                      rabbet_plan_analysis_t* out) {
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    const rabbet_plan_step_t* step = &sequence->steps[s];
     for (size_t i = 0; i < step->group.output_count; ++i) {
       int32_t value = step->values[step->group.outputs[i]];
       assert(value >= 0);
@@ -219,19 +220,20 @@ static void rabbet_analyse_lifetimes(const rabbet_plan_t* plan,
     for (size_t i = 0; i < step->host_read_count; ++i)
       rabbet_analyse_use(out, step->host_reads[i], (int32_t)s);
   }
-  rabbet_analyse_materialized(plan, out);
+  rabbet_analyse_materialized(sequence, out);
 }
 
-rabbet_status_t rabbet_plan_analyse(const rabbet_plan_t* plan,
+rabbet_status_t rabbet_plan_analyse(const rabbet_plan_sequence_t* sequence,
                                     rabbet_arena_t* arena,
                                     rabbet_plan_analysis_t* out_analysis) {
   *out_analysis = (rabbet_plan_analysis_t){0};
-  RABBET_RETURN_IF_ERROR(rabbet_analysis_allocate(plan, arena, out_analysis));
-  rabbet_analyse_segments(plan, out_analysis);
-  RABBET_RETURN_IF_ERROR(rabbet_analyse_symbols(plan, out_analysis));
-  rabbet_analyse_exprs(plan, out_analysis);
-  rabbet_analyse_shapes(plan, out_analysis);
-  rabbet_analyse_lifetimes(plan, out_analysis);
-  rabbet_analyse_memory(plan, out_analysis);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_analysis_allocate(sequence, arena, out_analysis));
+  rabbet_analyse_segments(sequence, out_analysis);
+  RABBET_RETURN_IF_ERROR(rabbet_analyse_symbols(sequence, out_analysis));
+  rabbet_analyse_exprs(sequence, out_analysis);
+  rabbet_analyse_shapes(sequence, out_analysis);
+  rabbet_analyse_lifetimes(sequence, out_analysis);
+  rabbet_analyse_memory(sequence, out_analysis);
   return rabbet_ok();
 }

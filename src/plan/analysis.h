@@ -41,7 +41,7 @@ typedef struct rabbet_plan_analysis_t {
 } rabbet_plan_analysis_t;
 
 // Numbers in the plan must have been checked. Everything lies in `arena`.
-rabbet_status_t rabbet_plan_analyse(const rabbet_plan_t* plan,
+rabbet_status_t rabbet_plan_analyse(const rabbet_plan_sequence_t* sequence,
                                     rabbet_arena_t* arena,
                                     rabbet_plan_analysis_t* out_analysis);
 
@@ -49,7 +49,7 @@ rabbet_status_t rabbet_plan_analyse(const rabbet_plan_t* plan,
 // root, which is checked once both shapes are known, and so needs no memory of
 // its own, even where its shape is known later than the root is written.
 RABBET_PRIVATE_API bool rabbet_plan_is_view(
-    const rabbet_plan_t* plan, const rabbet_plan_analysis_t* analysis,
-    int32_t v);
+    const rabbet_plan_sequence_t* sequence,
+    const rabbet_plan_analysis_t* analysis, int32_t v);
 
 #endif  // RABBET_SRC_PLAN_ANALYSIS_H_

@@ -175,15 +175,14 @@ static rabbet_status_t rabbet_copy_graph(const rabbet_expr_graph_t* from,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prove_values(const rabbet_plan_t* plan,
-                                           const rabbet_plan_step_t* step,
-                                           rabbet_expr_graph_t* graph,
-                                           rabbet_arena_t* arena,
-                                           rabbet_op_value_t* values) {
+static rabbet_status_t rabbet_prove_values(
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step,
+    rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
+    rabbet_op_value_t* values) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
     const rabbet_group_value_t* from = &step->group.values[i];
     const rabbet_plan_value_t* outer =
-        step->values[i] < 0 ? NULL : &plan->values[step->values[i]];
+        step->values[i] < 0 ? NULL : &sequence->values[step->values[i]];
     values[i] = (rabbet_op_value_t){
         .dtype = from->dtype,
         .shape = outer ? outer->shape : step->inner_shapes[i],
@@ -278,16 +277,15 @@ static rabbet_status_t rabbet_prove_all_types(const rabbet_group_t* group,
 
 // Elements that a run computes are symbols, so that the rule can be asked about
 // all else.
-static rabbet_status_t rabbet_prove_elements(const rabbet_plan_t* plan,
-                                             int32_t v,
-                                             rabbet_expr_graph_t* graph,
-                                             rabbet_arena_t* arena,
-                                             rabbet_op_value_t* value) {
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+static rabbet_status_t rabbet_prove_elements(
+    const rabbet_plan_sequence_t* sequence, int32_t v,
+    rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
+    rabbet_op_value_t* value) {
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   int64_t count = 0;
   rabbet_expr_t* elements = NULL;
   if (value->values || !rabbet_dtype_is_integer(value->dtype) ||
-      !rabbet_shape_is_constant(plan->graph, &value->shape))
+      !rabbet_shape_is_constant(sequence->graph, &value->shape))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   if (count > RABBET_OP_MAX_VALUES) return rabbet_ok();
@@ -309,12 +307,10 @@ static rabbet_status_t rabbet_prove_elements(const rabbet_plan_t* plan,
 
 // Evaluates operands on which shapes depend. *out_all_constant is false if a
 // rule may have to be called again once their elements are numbers.
-static rabbet_status_t rabbet_prove_operands(const rabbet_plan_t* plan,
-                                             const rabbet_plan_step_t* step,
-                                             rabbet_expr_graph_t* graph,
-                                             rabbet_arena_t* arena,
-                                             rabbet_op_value_t* values,
-                                             bool* out_all_constant) {
+static rabbet_status_t rabbet_prove_operands(
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step,
+    rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
+    rabbet_op_value_t* values, bool* out_all_constant) {
   *out_all_constant = true;
   for (size_t n = 0; n < step->group.node_count; ++n) {
     const rabbet_group_node_t* node = &step->group.nodes[n];
@@ -325,8 +321,8 @@ static rabbet_status_t rabbet_prove_operands(const rabbet_plan_t* plan,
           !(operand->flags & RABBET_OPERAND_SHAPE))
         continue;
       rabbet_op_value_t* value = &values[v];
-      RABBET_RETURN_IF_ERROR(
-          rabbet_prove_elements(plan, step->values[v], graph, arena, value));
+      RABBET_RETURN_IF_ERROR(rabbet_prove_elements(sequence, step->values[v],
+                                                   graph, arena, value));
       for (size_t k = 0; k < value->value_count; ++k)
         *out_all_constant &=
             rabbet_expr_is_constant(graph, value->values[k], NULL);
@@ -335,7 +331,7 @@ static rabbet_status_t rabbet_prove_operands(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
+static rabbet_status_t rabbet_prove_step(const rabbet_plan_sequence_t* sequence,
                                          rabbet_plan_step_t* step,
                                          rabbet_expr_graph_t* graph,
                                          rabbet_arena_t* arena) {
@@ -344,12 +340,13 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
   int32_t value = -1;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, step->group.value_count, sizeof(*values), (void**)&values));
-  RABBET_RETURN_IF_ERROR(rabbet_prove_values(plan, step, graph, arena, values));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_prove_values(sequence, step, graph, arena, values));
   RABBET_RETURN_IF_ERROR(
       rabbet_prove_all_types(&step->group, values, graph, arena));
   bool all_constant = true;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_prove_operands(plan, step, graph, arena, values, &all_constant));
+  RABBET_RETURN_IF_ERROR(rabbet_prove_operands(sequence, step, graph, arena,
+                                               values, &all_constant));
   rabbet_shapes_check_t check = {.graph = graph,
                                  .arena = arena,
                                  .step = step,
@@ -359,7 +356,7 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
   step->shapes_proven = verdict == RABBET_SHAPES_PROVEN && all_constant;
   if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();
   char text[192];
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &values[value].shape);
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &values[value].shape);
   return RABBET_STATUS(
       RABBET_STATUS_DATA_LOSS,
       "value %d of the step has shape %s, which its layer does "
@@ -367,16 +364,17 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
       value, rabbet_dims_print(&dims, text, sizeof(text)));
 }
 
-rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_t* plan) {
+rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_sequence_t* sequence) {
   rabbet_expr_graph_t* graph = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(plan->allocator, &graph));
-  rabbet_status_t status = rabbet_copy_graph(plan->graph, graph);
-  for (size_t s = 0; s < plan->step_count && rabbet_is_ok(status); ++s) {
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_graph_create(sequence->plan->allocator, &graph));
+  rabbet_status_t status = rabbet_copy_graph(sequence->graph, graph);
+  for (size_t s = 0; s < sequence->step_count && rabbet_is_ok(status); ++s) {
     rabbet_arena_t arena;
-    rabbet_arena_initialize(plan->allocator, &arena);
-    status =
-        RABBET_ANNOTATE(rabbet_prove_step(plan, &plan->steps[s], graph, &arena),
-                        "step %zu ('%s')", s, plan->steps[s].name);
+    rabbet_arena_initialize(sequence->plan->allocator, &arena);
+    status = RABBET_ANNOTATE(
+        rabbet_prove_step(sequence, &sequence->steps[s], graph, &arena),
+        "step %zu ('%s')", s, sequence->steps[s].name);
     rabbet_arena_deinitialize(&arena);
   }
   rabbet_expr_graph_destroy(graph);

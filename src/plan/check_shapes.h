@@ -39,6 +39,6 @@ rabbet_status_t rabbet_plan_check_shapes(const rabbet_shapes_check_t* check,
 // The check of a plan that is read, of its layers' types, too: sets each step's
 // shapes_proven. Constants must be in place. DATA_LOSS where types or shapes
 // cannot be right.
-rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_t* plan);
+rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_sequence_t* sequence);
 
 #endif  // RABBET_SRC_PLAN_CHECK_SHAPES_H_

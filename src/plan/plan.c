@@ -8,19 +8,27 @@ rabbet_status_t rabbet_plan_create(rabbet_allocator_t allocator,
       rabbet_allocate(allocator, sizeof(*plan), (void**)&plan));
   plan->allocator = allocator;
   rabbet_arena_initialize(allocator, &plan->arena);
-  rabbet_status_t status = rabbet_expr_graph_create(allocator, &plan->graph);
-  if (!rabbet_is_ok(status)) {
-    rabbet_plan_destroy(plan);
-    return status;
-  }
   *out_plan = plan;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, count, sizeof(*plan->sequences), (void**)&plan->sequences));
+  plan->sequence_count = count;
+  for (size_t i = 0; i < count; ++i) {
+    plan->sequences[i].plan = plan;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_graph_create(plan->allocator, &plan->sequences[i].graph));
+  }
   return rabbet_ok();
 }
 
 void rabbet_plan_destroy(rabbet_plan_t* plan) {
   if (!plan) return;
   rabbet_allocator_t allocator = plan->allocator;
-  rabbet_expr_graph_destroy(plan->graph);
+  for (size_t i = 0; i < plan->sequence_count; ++i)
+    rabbet_expr_graph_destroy(plan->sequences[i].graph);
   if (plan->file) rabbet_file_map_release(plan->file);
   rabbet_free_aligned(allocator, plan->copy, RABBET_PLAN_ALIGNMENT);
   rabbet_arena_deinitialize(&plan->arena);

@@ -134,15 +134,11 @@ typedef struct rabbet_plan_range_t {
   size_t value_count;
 } rabbet_plan_range_t;
 
-typedef struct rabbet_plan_t {
-  rabbet_allocator_t allocator;
-  rabbet_arena_t arena;
-  const char* name;
-  const char* producer;  // "rabbet 0.1.0"
-  const char* device;    // kind: "cpu", "cuda"
-  const char* device_signature;
-  int32_t threads;             // tuned for
-  rabbet_expr_graph_t* graph;  // symbols refer to plan values
+// Steps in order of execution, and the values between them. Sequences share the
+// plan's weights and artifacts.
+typedef struct rabbet_plan_sequence_t {
+  struct rabbet_plan_t* plan;  // that it is a part of
+  rabbet_expr_graph_t* graph;  // symbols refer to its values
   rabbet_plan_value_t* values;
   size_t value_count;
   rabbet_plan_io_t* ios;  // inputs first
@@ -156,6 +152,19 @@ typedef struct rabbet_plan_t {
   bool unfused_debug;  // listeners may also see values between steps
   rabbet_plan_step_t* steps;
   size_t step_count;
+} rabbet_plan_sequence_t;
+
+typedef struct rabbet_plan_t {
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  const char* name;
+  const char* producer;  // "rabbet 0.1.0"
+  const char* device;    // kind: "cpu", "cuda"
+  const char* device_signature;
+  int32_t threads;  // tuned for
+  // Those of the steps that callers run come first.
+  rabbet_plan_sequence_t* sequences;
+  size_t sequence_count;
   // [profile * input_count + input]; at least one profile. Static inputs have
   // min = opt = max.
   rabbet_plan_range_t* profiles;
@@ -185,6 +194,9 @@ typedef struct rabbet_plan_t {
 
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_create(rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+// Empty sequences, once for each plan.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count);
 RABBET_PRIVATE_API void rabbet_plan_destroy(rabbet_plan_t* plan);
 
 // Bytes of the constants, in order of offset; the writer pads between them.

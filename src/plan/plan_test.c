@@ -95,7 +95,7 @@ static void attributes_survive(void** state) {
   sample_attributes(&maker);
   maker_write(&maker, SYSTEM, &data, &size);
   rabbet_plan_t* plan = read_plan(data, size);
-  const rabbet_plan_step_t* step = &plan->steps[1];
+  const rabbet_plan_step_t* step = &plan->sequences[0].steps[1];
   assert_int_equal(step->plugin_attr_count, maker.steps[1].plugin_attr_count);
   for (size_t i = 0; i < step->plugin_attr_count; ++i)
     check_attr(&step->plugin_attrs[i], &maker.steps[1].plugin_attrs[i]);
@@ -121,9 +121,9 @@ static void what_is_read(void** state) {
   assert_string_equal(plan->producer, "rabbet test");
   assert_string_equal(plan->device, "null");
   assert_int_equal(plan->threads, 1);
-  assert_int_equal(plan->value_count, 4);
-  assert_string_equal(plan->values[1].name, "w");
-  const rabbet_group_value_t* w = &plan->steps[0].group.values[1];
+  assert_int_equal(plan->sequences[0].value_count, 4);
+  assert_string_equal(plan->sequences[0].values[1].name, "w");
+  const rabbet_group_value_t* w = &plan->sequences[0].steps[0].group.values[1];
   // In place, aligned, within the file.
   assert_true((const uint8_t*)w->constant > (const uint8_t*)data);
   assert_true((const uint8_t*)w->constant < (const uint8_t*)data + size);
@@ -131,9 +131,10 @@ static void what_is_read(void** state) {
   assert_float_equal(((const float*)w->constant)[5], 1.5f, 0);
   assert_int_equal(w->dims.d[1], 3);
   assert_int_equal(w->max.d[1], 3);
-  assert_true(plan->steps[0].shapes_proven);
-  assert_string_equal(plan->steps[1].group.nodes[0].op->name, "activation");
-  assert_float_equal(plan->steps[0].time_us, 1.5f, 0);
+  assert_true(plan->sequences[0].steps[0].shapes_proven);
+  assert_string_equal(plan->sequences[0].steps[1].group.nodes[0].op->name,
+                      "activation");
+  assert_float_equal(plan->sequences[0].steps[0].time_us, 1.5f, 0);
   rabbet_plan_destroy(plan);
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
@@ -179,9 +180,9 @@ static void artifacts_are_read(void** state) {
     assert_int_equal((uintptr_t)found->data % RABBET_PLAN_ALIGNMENT, 0);
     assert_true((const uint8_t*)found->data < (const uint8_t*)data + size);
   }
-  assert_int_equal(plan->steps[0].artifact_count, 2);
-  assert_int_equal(plan->steps[1].artifact_count, 1);
-  assert_int_equal(plan->steps[1].artifacts[0], 1);
+  assert_int_equal(plan->sequences[0].steps[0].artifact_count, 2);
+  assert_int_equal(plan->sequences[0].steps[1].artifact_count, 1);
+  assert_int_equal(plan->sequences[0].steps[1].artifacts[0], 1);
   rabbet_plan_destroy(plan);
   maker.plan->artifact_count = 0;
   maker.steps[0].artifact_count = maker.steps[1].artifact_count = 0;
@@ -259,7 +260,7 @@ static void same_names(maker_t* m) {
   m->ios[1].name = "x";
 }
 static void inputs_last(maker_t* m) {
-  m->plan->input_count = 0;
+  m->plan->sequences[0].input_count = 0;
 }
 static void range_upside_down(maker_t* m) {
   m->ranges[0].min.d[0] = 3;
@@ -281,7 +282,7 @@ static void writes_input(maker_t* m) {
   m->steps[1].values = values;
 }
 static void output_never_written(maker_t* m) {
-  m->plan->step_count = 1;
+  m->plan->sequences[0].step_count = 1;
 }
 static void no_kernel_name(maker_t* m) {
   m->steps[0].kernel = "";
@@ -394,22 +395,22 @@ static void check_of(maker_t* m, int32_t io, int32_t index) {
   static rabbet_plan_check_t check;
   check = (rabbet_plan_check_t){
       .layer = "small", .message = "?", .io = io, .index = index};
-  m->plan->hidden_count = 1;
-  m->plan->checks = &check;
-  m->plan->check_count = 1;
+  m->plan->sequences[0].hidden_count = 1;
+  m->plan->sequences[0].checks = &check;
+  m->plan->sequences[0].check_count = 1;
 }
 static void hidden_for_nothing(maker_t* m) {
-  m->plan->hidden_count = 1;
+  m->plan->sequences[0].hidden_count = 1;
 }
 static void check_of_input(maker_t* m) {
   check_of(m, 0, 0);
-  m->plan->ios[m->plan->io_count - 1].is_debug = true;
+  m->plan->sequences[0].ios[m->plan->sequences[0].io_count - 1].is_debug = true;
 }
 static void check_of_floats(maker_t* m) {
-  check_of(m, (int32_t)m->plan->io_count - 1, 0);
+  check_of(m, (int32_t)m->plan->sequences[0].io_count - 1, 0);
 }
 static void check_of_unknown(maker_t* m) {
-  check_of(m, (int32_t)m->plan->io_count - 1, -1);
+  check_of(m, (int32_t)m->plan->sequences[0].io_count - 1, -1);
 }
 
 typedef struct wrong_t {
@@ -646,7 +647,7 @@ static void part_made_late(maker_t* m) {
   m->steps[2] = step;
 }
 static void part_never_made(maker_t* m) {
-  m->plan->step_count = 4;
+  m->plan->sequences[0].step_count = 4;
 }
 static void parts_with_a_gap(maker_t* m) {
   static const int64_t dims[] = {64};
@@ -709,7 +710,7 @@ static void wrong_stages(void** state) {
   static const int32_t values[] = {0, 1, 2};
   rabbet_plan_step_t* step = &maker.steps[0];
   maker.steps[1] = maker.steps[2];
-  maker.plan->step_count = 2;
+  maker.plan->sequences[0].step_count = 2;
   rabbet_group_value_t group_values[] = {step->group.values[0],
                                          step->group.values[1],
                                          {.dtype = RABBET_DTYPE_FLOAT}};

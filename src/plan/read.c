@@ -58,11 +58,11 @@ static rabbet_status_t rabbet_read_shape(const int32_t* dims, size_t count,
 
 // ---- Expressions
 
-static rabbet_status_t rabbet_read_symbol(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_symbol(rabbet_plan_sequence_t* sequence,
                                           const Rabbet__Plan__Meta* meta,
                                           const Rabbet__Plan__Expr* expr,
                                           rabbet_expr_t* out_expr) {
-  size_t next = rabbet_expr_symbol_count(plan->graph);
+  size_t next = rabbet_expr_symbol_count(sequence->graph);
   if (expr->a < 0 || (size_t)expr->a != next || next >= meta->n_symbols)
     return RABBET_DAMAGED("it is symbol %d; expected %zu of %zu", expr->a, next,
                           meta->n_symbols);
@@ -75,39 +75,40 @@ static rabbet_status_t rabbet_read_symbol(rabbet_plan_t* plan,
                             .name = *from->name ? from->name : NULL,
                             .opt = from->opt,
                             .upper = from->upper};
-  RABBET_RETURN_IF_ERROR(rabbet_expr_of_symbol(plan->graph, &symbol, out_expr));
-  if (rabbet_expr_symbol_count(plan->graph) != next + 1)
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_of_symbol(sequence->graph, &symbol, out_expr));
+  if (rabbet_expr_symbol_count(sequence->graph) != next + 1)
     return RABBET_DAMAGED("symbol %zu repeats an earlier one", next);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_exprs(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_exprs(rabbet_plan_sequence_t* sequence,
                                          const Rabbet__Plan__Meta* meta) {
   for (size_t i = 0; i < meta->n_exprs; ++i) {
     const Rabbet__Plan__Expr* from = meta->exprs[i];
     rabbet_expr_t expr = RABBET_EXPR_NONE;
     rabbet_status_t status = rabbet_ok();
     if (from->op == RABBET_EXPR_SYMBOL) {
-      status = rabbet_read_symbol(plan, meta, from, &expr);
+      status = rabbet_read_symbol(sequence, meta, from, &expr);
     } else {
       rabbet_expr_node_t node = {.op = (rabbet_expr_op_t)from->op,
                                  .a = from->a,
                                  .b = from->b,
                                  .value = from->value};
-      status = rabbet_expr_append(plan->graph, &node, &expr);
+      status = rabbet_expr_append(sequence->graph, &node, &expr);
     }
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "expression %zu", i));
   }
-  if (rabbet_expr_symbol_count(plan->graph) != meta->n_symbols)
+  if (rabbet_expr_symbol_count(sequence->graph) != meta->n_symbols)
     return RABBET_DAMAGED("%zu of %zu symbols are used",
-                          rabbet_expr_symbol_count(plan->graph),
+                          rabbet_expr_symbol_count(sequence->graph),
                           meta->n_symbols);
   return rabbet_ok();
 }
 
 // ---- Values, inputs and outputs, profiles
 
-static rabbet_status_t rabbet_read_value(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_value(rabbet_plan_sequence_t* sequence,
                                          const Rabbet__Plan__Value* from,
                                          rabbet_plan_value_t* value) {
   value->dtype = (rabbet_dtype_t)from->dtype;
@@ -117,13 +118,14 @@ static rabbet_status_t rabbet_read_value(rabbet_plan_t* plan,
   value->offset = from->offset;
   value->size = from->size;
   value->alias = from->alias;
-  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &value->name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(sequence->plan, from->name, &value->name));
   if (!from->has_host_values && from->n_host_values > 0)
     return RABBET_DAMAGED("value '%s' has host values although it has none",
                           value->name);
   if (from->has_host_values) {
-    RABBET_RETURN_IF_ERROR(
-        RABBET_READ_LIST(plan, from, host_values, &value->host_values));
+    RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(sequence->plan, from, host_values,
+                                            &value->host_values));
     value->host_value_count = from->n_host_values;
   }
   return RABBET_ANNOTATE(
@@ -131,19 +133,19 @@ static rabbet_status_t rabbet_read_value(rabbet_plan_t* plan,
       "value '%s'", value->name);
 }
 
-static rabbet_status_t rabbet_read_values(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_values(rabbet_plan_sequence_t* sequence,
                                           const Rabbet__Plan__Meta* meta) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, meta->n_values, sizeof(*plan->values),
-      (void**)&plan->values));
-  plan->value_count = meta->n_values;
+      &sequence->plan->arena, meta->n_values, sizeof(*sequence->values),
+      (void**)&sequence->values));
+  sequence->value_count = meta->n_values;
   for (size_t i = 0; i < meta->n_values; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_read_value(plan, meta->values[i], &plan->values[i]));
+        rabbet_read_value(sequence, meta->values[i], &sequence->values[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_io(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_io(rabbet_plan_sequence_t* sequence,
                                       const Rabbet__Plan__Io* from,
                                       rabbet_plan_io_t* io) {
   io->is_input = from->is_input;
@@ -151,29 +153,32 @@ static rabbet_status_t rabbet_read_io(rabbet_plan_t* plan,
   io->value = from->value;
   io->aliased_input = from->aliased_input;
   io->is_debug = from->is_debug;
-  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &io->name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(sequence->plan, from->name, &io->name));
   if (from->n_dim_names > RABBET_MAX_RANK)
     return RABBET_DAMAGED("'%s' has %zu names of dimensions", io->name,
                           from->n_dim_names);
   for (size_t i = 0; i < from->n_dim_names; ++i)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_read_optional_text(plan, from->dim_names[i], &io->dim_names[i]));
+    RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(
+        sequence->plan, from->dim_names[i], &io->dim_names[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_ios(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_ios(rabbet_plan_sequence_t* sequence,
                                        const Rabbet__Plan__Meta* meta) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, meta->n_ios, sizeof(*plan->ios), (void**)&plan->ios));
-  plan->io_count = meta->n_ios;
+      &sequence->plan->arena, meta->n_ios, sizeof(*sequence->ios),
+      (void**)&sequence->ios));
+  sequence->io_count = meta->n_ios;
   if (meta->input_count < 0 || (size_t)meta->input_count > meta->n_ios)
     return RABBET_DAMAGED("%d inputs among %zu inputs and outputs",
                           meta->input_count, meta->n_ios);
-  plan->input_count = (size_t)meta->input_count;
-  plan->hidden_count = meta->hidden_count;
-  plan->unfused_debug = meta->unfused_debug;
+  sequence->input_count = (size_t)meta->input_count;
+  sequence->hidden_count = meta->hidden_count;
+  sequence->unfused_debug = meta->unfused_debug;
   for (size_t i = 0; i < meta->n_ios; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_read_io(plan, meta->ios[i], &plan->ios[i]));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_read_io(sequence, meta->ios[i], &sequence->ios[i]));
   return rabbet_ok();
 }
 
@@ -209,53 +214,53 @@ static rabbet_status_t rabbet_read_range(rabbet_plan_t* plan,
 
 static rabbet_status_t rabbet_read_profiles(rabbet_plan_t* plan,
                                             const Rabbet__Plan__Meta* meta) {
-  size_t count = 0;
+  const rabbet_plan_sequence_t* sequence = &plan->sequences[0];
+  size_t count = 0, inputs = sequence->input_count;
   if (meta->profile_count < 0 ||
-      !rabbet_checked_mul((size_t)meta->profile_count, plan->input_count,
-                          &count) ||
+      !rabbet_checked_mul((size_t)meta->profile_count, inputs, &count) ||
       count != meta->n_ranges)
     return RABBET_DAMAGED("%d profiles of %zu inputs have %zu ranges",
-                          meta->profile_count, plan->input_count,
-                          meta->n_ranges);
+                          meta->profile_count, inputs, meta->n_ranges);
   plan->profile_count = (size_t)meta->profile_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, count, sizeof(*plan->profiles), (void**)&plan->profiles));
   for (size_t i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_read_range(plan, meta->ranges[i], &plan->profiles[i]),
-        "profile %zu, input '%s'", i / plan->input_count,
-        plan->ios[i % plan->input_count].name));
+        "profile %zu, input '%s'", i / inputs, sequence->ios[i % inputs].name));
   return rabbet_ok();
 }
 
 // ---- Steps
 
-static rabbet_status_t rabbet_read_group_values(rabbet_plan_t* plan,
-                                                const Rabbet__Plan__Step* from,
-                                                rabbet_plan_step_t* step) {
+static rabbet_status_t rabbet_read_group_values(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Step* from,
+    rabbet_plan_step_t* step) {
   rabbet_group_t* group = &step->group;
   int32_t* values = NULL;
   rabbet_shape_t* shapes = NULL;
   group->value_count = from->n_values;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, from->n_values, sizeof(*group->values),
+      &sequence->plan->arena, from->n_values, sizeof(*group->values),
       (void**)&group->values));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, from->n_values, sizeof(*values), (void**)&values));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, from->n_values, sizeof(*shapes), (void**)&shapes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&sequence->plan->arena, from->n_values,
+                                  sizeof(*values), (void**)&values));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&sequence->plan->arena, from->n_values,
+                                  sizeof(*shapes), (void**)&shapes));
   step->values = values;
   step->inner_shapes = shapes;
   for (size_t i = 0; i < from->n_values; ++i) {
     const Rabbet__Plan__GroupValue* value = from->values[i];
     values[i] = value->value;
-    if (value->value < -1 || value->value >= (int64_t)plan->value_count)
+    if (value->value < -1 || value->value >= (int64_t)sequence->value_count)
       return RABBET_DAMAGED("value %zu of the step is value %d of %zu", i,
-                            value->value, plan->value_count);
+                            value->value, sequence->value_count);
     if (value->value >= 0) {
       shapes[i].rank = -1;
-      group->values[i].dtype = plan->values[value->value].dtype;
-      group->values[i].format = plan->values[value->value].format;
+      group->values[i].dtype = sequence->values[value->value].dtype;
+      group->values[i].format = sequence->values[value->value].format;
       continue;
     }
     group->values[i].dtype = (rabbet_dtype_t)value->dtype;
@@ -279,7 +284,7 @@ static rabbet_status_t rabbet_read_attrs(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_node(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_node(rabbet_plan_sequence_t* sequence,
                                         const Rabbet__Plan__Node* from,
                                         rabbet_group_node_t* node) {
   node->op = rabbet_op_find(from->op);
@@ -288,44 +293,48 @@ static rabbet_status_t rabbet_read_node(rabbet_plan_t* plan,
         RABBET_STATUS_INCOMPATIBLE,
         "operator '%s' is not known to rabbet %s; the plan was "
         "written by '%s'",
-        from->op, rabbet_version(), plan->producer);
-  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &node->name));
+        from->op, rabbet_version(), sequence->plan->producer);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(sequence->plan, from->name, &node->name));
   rabbet_attr_t *given = NULL, *attrs = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_read_attrs(plan, from->attrs, from->n_attrs, &given));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, node->op->attr_count, sizeof(*attrs), (void**)&attrs));
+      rabbet_read_attrs(sequence->plan, from->attrs, from->n_attrs, &given));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&sequence->plan->arena, node->op->attr_count,
+                                  sizeof(*attrs), (void**)&attrs));
   RABBET_RETURN_IF_ERROR(rabbet_op_complete_attrs(
-      node->op, given, from->n_attrs, &plan->arena, attrs));
+      node->op, given, from->n_attrs, &sequence->plan->arena, attrs));
   node->attrs = attrs;
   node->input_count = from->n_inputs;
   node->output_count = from->n_outputs;
-  RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, inputs, &node->inputs));
-  RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, outputs, &node->outputs));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_READ_LIST(sequence->plan, from, inputs, &node->inputs));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_READ_LIST(sequence->plan, from, outputs, &node->outputs));
   if (from->n_aliased == 0) return rabbet_ok();
   if (from->n_aliased != from->n_outputs)
     return RABBET_DAMAGED(
         "it says of %zu of %zu outputs in whose place they "
         "lie",
         from->n_aliased, from->n_outputs);
-  return RABBET_READ_LIST(plan, from, aliased, &node->aliased);
+  return RABBET_READ_LIST(sequence->plan, from, aliased, &node->aliased);
 }
 
-static rabbet_status_t rabbet_read_nodes(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_nodes(rabbet_plan_sequence_t* sequence,
                                          const Rabbet__Plan__Step* from,
                                          rabbet_group_t* group) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, from->n_nodes, sizeof(*group->nodes),
+      &sequence->plan->arena, from->n_nodes, sizeof(*group->nodes),
       (void**)&group->nodes));
   group->node_count = from->n_nodes;
   for (size_t i = 0; i < from->n_nodes; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_read_node(plan, from->nodes[i], &group->nodes[i]),
+        rabbet_read_node(sequence, from->nodes[i], &group->nodes[i]),
         "layer '%s' (%s)", from->nodes[i]->name, from->nodes[i]->op));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_plugin(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_plugin(rabbet_plan_sequence_t* sequence,
                                           const Rabbet__Plan__Step* from,
                                           rabbet_plan_step_t* step) {
   if (!*from->plugin_name) {
@@ -336,21 +345,21 @@ static rabbet_status_t rabbet_read_plugin(rabbet_plan_t* plan,
   }
   rabbet_attr_t* attrs = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_read_text(plan, from->plugin_name, &step->plugin_name));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_read_text(plan, from->plugin_version, &step->plugin_version));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_read_text(plan, from->plugin_namespace, &step->plugin_namespace));
-  RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(plan, from->plugin_origin,
-                                                   &step->plugin_origin));
-  RABBET_RETURN_IF_ERROR(rabbet_read_attrs(plan, from->plugin_attrs,
+      rabbet_read_text(sequence->plan, from->plugin_name, &step->plugin_name));
+  RABBET_RETURN_IF_ERROR(rabbet_read_text(sequence->plan, from->plugin_version,
+                                          &step->plugin_version));
+  RABBET_RETURN_IF_ERROR(rabbet_read_text(
+      sequence->plan, from->plugin_namespace, &step->plugin_namespace));
+  RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(
+      sequence->plan, from->plugin_origin, &step->plugin_origin));
+  RABBET_RETURN_IF_ERROR(rabbet_read_attrs(sequence->plan, from->plugin_attrs,
                                            from->n_plugin_attrs, &attrs));
   step->plugin_attrs = attrs;
   step->plugin_attr_count = from->n_plugin_attrs;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_step(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_step(rabbet_plan_sequence_t* sequence,
                                         const Rabbet__Plan__Step* from,
                                         rabbet_plan_step_t* step) {
   step->tactic = from->tactic;
@@ -358,39 +367,47 @@ static rabbet_status_t rabbet_read_step(rabbet_plan_t* plan,
   step->group.input_count = from->n_inputs;
   step->group.output_count = from->n_outputs;
   step->host_read_count = from->n_host_reads;
-  rabbet_status_t status = rabbet_read_text(plan, from->name, &step->name);
+  rabbet_status_t status =
+      rabbet_read_text(sequence->plan, from->name, &step->name);
   if (rabbet_is_ok(status))
-    status = rabbet_read_text(plan, from->kernel, &step->kernel);
-  if (rabbet_is_ok(status))
-    status = rabbet_read_text(plan, from->tactic_name, &step->tactic_name);
+    status = rabbet_read_text(sequence->plan, from->kernel, &step->kernel);
   if (rabbet_is_ok(status))
     status =
-        rabbet_read_optional_text(plan, from->report_json, &step->report_json);
+        rabbet_read_text(sequence->plan, from->tactic_name, &step->tactic_name);
   if (rabbet_is_ok(status))
-    status = RABBET_READ_LIST(plan, from, inputs, &step->group.inputs);
+    status = rabbet_read_optional_text(sequence->plan, from->report_json,
+                                       &step->report_json);
   if (rabbet_is_ok(status))
-    status = RABBET_READ_LIST(plan, from, outputs, &step->group.outputs);
+    status =
+        RABBET_READ_LIST(sequence->plan, from, inputs, &step->group.inputs);
   if (rabbet_is_ok(status))
-    status = RABBET_READ_LIST(plan, from, host_reads, &step->host_reads);
+    status =
+        RABBET_READ_LIST(sequence->plan, from, outputs, &step->group.outputs);
+  if (rabbet_is_ok(status))
+    status =
+        RABBET_READ_LIST(sequence->plan, from, host_reads, &step->host_reads);
   step->artifact_count = from->n_artifacts;
   if (rabbet_is_ok(status))
-    status = RABBET_READ_LIST(plan, from, artifacts, &step->artifacts);
-  if (rabbet_is_ok(status)) status = rabbet_read_group_values(plan, from, step);
+    status =
+        RABBET_READ_LIST(sequence->plan, from, artifacts, &step->artifacts);
   if (rabbet_is_ok(status))
-    status = rabbet_read_nodes(plan, from, &step->group);
-  if (rabbet_is_ok(status)) status = rabbet_read_plugin(plan, from, step);
+    status = rabbet_read_group_values(sequence, from, step);
+  if (rabbet_is_ok(status))
+    status = rabbet_read_nodes(sequence, from, &step->group);
+  if (rabbet_is_ok(status)) status = rabbet_read_plugin(sequence, from, step);
   return status;
 }
 
-static rabbet_status_t rabbet_read_steps(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_steps(rabbet_plan_sequence_t* sequence,
                                          const Rabbet__Plan__Meta* meta) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, meta->n_steps, sizeof(*plan->steps), (void**)&plan->steps));
-  plan->step_count = meta->n_steps;
+      &sequence->plan->arena, meta->n_steps, sizeof(*sequence->steps),
+      (void**)&sequence->steps));
+  sequence->step_count = meta->n_steps;
   for (size_t i = 0; i < meta->n_steps; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_read_step(plan, meta->steps[i], &plan->steps[i]),
-                        "step %zu ('%s')", i, meta->steps[i]->name));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_read_step(sequence, meta->steps[i], &sequence->steps[i]),
+        "step %zu ('%s')", i, meta->steps[i]->name));
   return rabbet_ok();
 }
 
@@ -438,19 +455,21 @@ static rabbet_status_t rabbet_read_scales(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_checks(rabbet_plan_t* plan,
+static rabbet_status_t rabbet_read_checks(rabbet_plan_sequence_t* sequence,
                                           const Rabbet__Plan__Meta* meta) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, meta->n_checks, sizeof(*plan->checks),
-      (void**)&plan->checks));
-  plan->check_count = meta->n_checks;
+      &sequence->plan->arena, meta->n_checks, sizeof(*sequence->checks),
+      (void**)&sequence->checks));
+  sequence->check_count = meta->n_checks;
   for (size_t i = 0; i < meta->n_checks; ++i) {
     const Rabbet__Plan__Check* from = meta->checks[i];
-    rabbet_plan_check_t* to = &plan->checks[i];
+    rabbet_plan_check_t* to = &sequence->checks[i];
     to->io = from->io;
     to->index = from->index;
-    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->layer, &to->layer));
-    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->message, &to->message));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_read_text(sequence->plan, from->layer, &to->layer));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_read_text(sequence->plan, from->message, &to->message));
   }
   return rabbet_ok();
 }
@@ -464,9 +483,11 @@ static rabbet_status_t rabbet_read_meta(
   if (meta->threads < 0)
     return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, meta->name, &plan->name));
-  RABBET_RETURN_IF_ERROR(rabbet_read_exprs(plan, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_values(plan, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_ios(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, 1));
+  rabbet_plan_sequence_t* sequence = &plan->sequences[0];
+  RABBET_RETURN_IF_ERROR(rabbet_read_exprs(sequence, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_values(sequence, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_ios(sequence, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_profiles(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(
       plan, meta, sections->section[RABBET_PLAN_SECTION_KERNELS]));
@@ -474,8 +495,8 @@ static rabbet_status_t rabbet_read_meta(
       plan, meta, sections->section[RABBET_PLAN_SECTION_PLUGINS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_scales(plan, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_checks(plan, meta));
-  return rabbet_read_steps(plan, meta);
+  RABBET_RETURN_IF_ERROR(rabbet_read_checks(sequence, meta));
+  return rabbet_read_steps(sequence, meta);
 }
 
 static rabbet_status_t rabbet_unpack_meta(
@@ -522,12 +543,13 @@ static bool rabbet_plan_has_bytes(const rabbet_plan_t* plan,
   return value->offset + value->size <= plan->weights_size;
 }
 
-void rabbet_plan_link_constants(rabbet_plan_t* plan) {
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    rabbet_plan_step_t* step = &plan->steps[s];
+static void rabbet_sequence_link_constants(rabbet_plan_sequence_t* sequence) {
+  const rabbet_plan_t* plan = sequence->plan;
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    rabbet_plan_step_t* step = &sequence->steps[s];
     for (size_t i = 0; i < step->group.value_count; ++i) {
       if (step->values[i] < 0) continue;
-      const rabbet_plan_value_t* outer = &plan->values[step->values[i]];
+      const rabbet_plan_value_t* outer = &sequence->values[step->values[i]];
       if (outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
           outer->format == RABBET_FORMAT_LINEAR)
         step->group.values[i].constant = rabbet_plan_has_bytes(plan, outer)
@@ -537,22 +559,27 @@ void rabbet_plan_link_constants(rabbet_plan_t* plan) {
   }
 }
 
+void rabbet_plan_link_constants(rabbet_plan_t* plan) {
+  for (size_t i = 0; i < plan->sequence_count; ++i)
+    rabbet_sequence_link_constants(&plan->sequences[i]);
+}
+
 // Sets derived fields: constants' addresses, and the dimensions that are known
 // at load.
-static void rabbet_plan_finish(rabbet_plan_t* plan) {
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    rabbet_plan_step_t* step = &plan->steps[s];
+static void rabbet_sequence_finish(rabbet_plan_sequence_t* sequence) {
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    rabbet_plan_step_t* step = &sequence->steps[s];
     for (size_t i = 0; i < step->group.value_count; ++i) {
       rabbet_group_value_t* value = &step->group.values[i];
       const rabbet_plan_value_t* outer =
-          step->values[i] < 0 ? NULL : &plan->values[step->values[i]];
+          step->values[i] < 0 ? NULL : &sequence->values[step->values[i]];
       const rabbet_shape_t* shape =
           outer ? &outer->shape : &step->inner_shapes[i];
-      value->dims = rabbet_shape_dims(plan->graph, shape);
+      value->dims = rabbet_shape_dims(sequence->graph, shape);
       value->min = value->max = value->dims;
     }
   }
-  rabbet_plan_link_constants(plan);
+  rabbet_sequence_link_constants(sequence);
 }
 
 static rabbet_status_t rabbet_read_into(const void* data, size_t size,
@@ -576,8 +603,11 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
         (unsigned long long)plan->kept_size);
   RABBET_RETURN_IF_ERROR(rabbet_plan_verify(
       plan, plan->full_size > 0 ? plan->full_size : plan->weights_size));
-  rabbet_plan_finish(plan);
-  return rabbet_plan_prove_shapes(plan);
+  for (size_t i = 0; i < plan->sequence_count; ++i) {
+    rabbet_sequence_finish(&plan->sequences[i]);
+    RABBET_RETURN_IF_ERROR(rabbet_plan_prove_shapes(&plan->sequences[i]));
+  }
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_plan_read(const void* data, size_t size,

@@ -11,7 +11,7 @@
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
 typedef struct rabbet_verify_t {
-  const rabbet_plan_t* plan;
+  const rabbet_plan_sequence_t* sequence;
   uint64_t weights_size;
   rabbet_arena_t arena;
   rabbet_plan_analysis_t analysis;
@@ -23,22 +23,23 @@ static bool rabbet_dtype_valid(int dtype) {
   return dtype >= 0 && dtype < RABBET_DTYPE_COUNT;
 }
 
-static bool rabbet_expr_valid(const rabbet_plan_t* plan, rabbet_expr_t expr) {
-  return expr >= 0 && (size_t)expr < rabbet_expr_node_count(plan->graph);
+static bool rabbet_expr_valid(const rabbet_plan_sequence_t* sequence,
+                              rabbet_expr_t expr) {
+  return expr >= 0 && (size_t)expr < rabbet_expr_node_count(sequence->graph);
 }
 
 // ---- Expressions
 
-static rabbet_status_t rabbet_verify_symbol(const rabbet_plan_t* plan,
-                                            size_t i) {
-  const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
-  if (symbol->tensor < 0 || (size_t)symbol->tensor >= plan->value_count)
+static rabbet_status_t rabbet_verify_symbol(
+    const rabbet_plan_sequence_t* sequence, size_t i) {
+  const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
+  if (symbol->tensor < 0 || (size_t)symbol->tensor >= sequence->value_count)
     return RABBET_DAMAGED("symbol %zu stands for value %d of %zu", i,
-                          symbol->tensor, plan->value_count);
-  const rabbet_shape_t* shape = &plan->values[symbol->tensor].shape;
+                          symbol->tensor, sequence->value_count);
+  const rabbet_shape_t* shape = &sequence->values[symbol->tensor].shape;
   int64_t limit = shape->rank;
   if (symbol->kind == RABBET_SYMBOL_VALUE) {
-    rabbet_dims_t dims = rabbet_shape_dims(plan->graph, shape);
+    rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, shape);
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(rabbet_dims_count(&dims, &limit), "symbol %zu", i));
   }
@@ -46,43 +47,45 @@ static rabbet_status_t rabbet_verify_symbol(const rabbet_plan_t* plan,
     return RABBET_DAMAGED(
         "symbol %zu stands for %s %d of value '%s', which has %lld", i,
         symbol->kind == RABBET_SYMBOL_DIM ? "axis" : "element", symbol->index,
-        plan->values[symbol->tensor].name, (long long)limit);
+        sequence->values[symbol->tensor].name, (long long)limit);
   return rabbet_ok();
 }
 
 // Operands and hints are in order by the graph itself, which refuses others.
-static rabbet_status_t rabbet_verify_exprs(const rabbet_plan_t* plan) {
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_symbol(plan, i));
+static rabbet_status_t rabbet_verify_exprs(
+    const rabbet_plan_sequence_t* sequence) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(sequence->graph); ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_verify_symbol(sequence, i));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_shape(const rabbet_plan_t* plan,
-                                           const rabbet_shape_t* shape) {
+static rabbet_status_t rabbet_verify_shape(
+    const rabbet_plan_sequence_t* sequence, const rabbet_shape_t* shape) {
   if (shape->rank < 0 || shape->rank > RABBET_MAX_RANK)
     return RABBET_DAMAGED("rank %d; expected 0 to %d", shape->rank,
                           RABBET_MAX_RANK);
   for (int32_t i = 0; i < shape->rank; ++i) {
     int64_t constant = 0;
-    if (!rabbet_expr_valid(plan, shape->d[i]))
+    if (!rabbet_expr_valid(sequence, shape->d[i]))
       return RABBET_DAMAGED("axis %d refers to expression %d of %zu", i,
-                            shape->d[i], rabbet_expr_node_count(plan->graph));
-    if (rabbet_expr_is_constant(plan->graph, shape->d[i], &constant) &&
+                            shape->d[i],
+                            rabbet_expr_node_count(sequence->graph));
+    if (rabbet_expr_is_constant(sequence->graph, shape->d[i], &constant) &&
         constant < 0)
       return RABBET_DAMAGED("axis %d is %lld", i, (long long)constant);
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_tensor(const rabbet_plan_t* plan,
-                                            int dtype, int format,
-                                            const rabbet_shape_t* shape) {
+static rabbet_status_t rabbet_verify_tensor(
+    const rabbet_plan_sequence_t* sequence, int dtype, int format,
+    const rabbet_shape_t* shape) {
   if (!rabbet_dtype_valid(dtype))
     return RABBET_DAMAGED("%d is not a data type", dtype);
   const rabbet_format_info_t* info =
       rabbet_format_info((rabbet_format_t)format);
   if (!info) return RABBET_DAMAGED("%d is not a tensor format", format);
-  RABBET_RETURN_IF_ERROR(rabbet_verify_shape(plan, shape));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_shape(sequence, shape));
   if (shape->rank < info->min_rank)
     return RABBET_DAMAGED("format %s needs rank %d, found %d", info->name,
                           info->min_rank, shape->rank);
@@ -93,10 +96,10 @@ static rabbet_status_t rabbet_verify_tensor(const rabbet_plan_t* plan,
 
 static rabbet_status_t rabbet_verify_constant(
     const rabbet_verify_t* verify, const rabbet_plan_value_t* value) {
-  const rabbet_plan_t* plan = verify->plan;
-  if (!rabbet_shape_is_constant(plan->graph, &value->shape))
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  if (!rabbet_shape_is_constant(sequence->graph, &value->shape))
     return RABBET_DAMAGED("a constant has a dynamic shape");
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   size_t bytes = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(value->dtype, value->format, &dims, &bytes));
@@ -116,18 +119,18 @@ static rabbet_status_t rabbet_verify_constant(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_alias(const rabbet_plan_t* plan,
-                                           size_t number) {
-  const rabbet_plan_value_t* value = &plan->values[number];
+static rabbet_status_t rabbet_verify_alias(
+    const rabbet_plan_sequence_t* sequence, size_t number) {
+  const rabbet_plan_value_t* value = &sequence->values[number];
   if (value->alias < 0) {
     if (value->alias != -1) return RABBET_DAMAGED("alias %d", value->alias);
     return rabbet_ok();
   }
-  if ((size_t)value->alias >= plan->value_count ||
+  if ((size_t)value->alias >= sequence->value_count ||
       (size_t)value->alias == number)
     return RABBET_DAMAGED("it shares the memory of value %d of %zu",
-                          value->alias, plan->value_count);
-  const rabbet_plan_value_t* root = &plan->values[value->alias];
+                          value->alias, sequence->value_count);
+  const rabbet_plan_value_t* root = &sequence->values[value->alias];
   if (root->alias != -1 || root->storage != value->storage ||
       (root->storage == RABBET_PLAN_STORAGE_IO && root->io != value->io))
     return RABBET_DAMAGED(
@@ -145,30 +148,30 @@ static rabbet_status_t rabbet_verify_alias(const rabbet_plan_t* plan,
 
 // ---- Parts of other values
 
-static rabbet_status_t rabbet_constant_bytes(const rabbet_plan_t* plan,
-                                             int32_t v, size_t* out_bytes) {
-  const rabbet_plan_value_t* value = &plan->values[v];
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+static rabbet_status_t rabbet_constant_bytes(
+    const rabbet_plan_sequence_t* sequence, int32_t v, size_t* out_bytes) {
+  const rabbet_plan_value_t* value = &sequence->values[v];
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   return rabbet_tensor_bytes(value->dtype, value->format, &dims, out_bytes);
 }
 
 // Once all values are known to be sound by themselves.
-static rabbet_status_t rabbet_verify_part(const rabbet_plan_t* plan,
-                                          int32_t v) {
-  const rabbet_plan_value_t* value = &plan->values[v];
+static rabbet_status_t rabbet_verify_part(
+    const rabbet_plan_sequence_t* sequence, int32_t v) {
+  const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->storage == RABBET_PLAN_STORAGE_CONSTANT || value->offset == 0)
     return rabbet_ok();
   if (value->alias < 0)
     return RABBET_DAMAGED("it has an offset but memory of its own");
-  const rabbet_plan_value_t* root = &plan->values[value->alias];
-  if (!rabbet_shape_is_constant(plan->graph, &value->shape) ||
-      !rabbet_shape_is_constant(plan->graph, &root->shape))
+  const rabbet_plan_value_t* root = &sequence->values[value->alias];
+  if (!rabbet_shape_is_constant(sequence->graph, &value->shape) ||
+      !rabbet_shape_is_constant(sequence->graph, &root->shape))
     return RABBET_DAMAGED(
         "it is a part of '%s', but their shapes are not both constant",
         root->name);
   size_t bytes = 0, room = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(plan, v, &bytes));
-  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(plan, value->alias, &room));
+  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(sequence, v, &bytes));
+  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(sequence, value->alias, &room));
   if (value->offset % RABBET_PLAN_ALIGNMENT != 0 || value->offset > room ||
       bytes > room - value->offset)
     return RABBET_DAMAGED("it lies at %llu with %zu bytes, '%s' has %zu",
@@ -178,11 +181,11 @@ static rabbet_status_t rabbet_verify_part(const rabbet_plan_t* plan,
 }
 
 static rabbet_status_t rabbet_verify_host_values(
-    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_value_t* value) {
   if (!value->host_values) return rabbet_ok();
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   int64_t count = 0;
-  if (!rabbet_shape_is_constant(plan->graph, &value->shape) ||
+  if (!rabbet_shape_is_constant(sequence->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
       (!rabbet_dtype_is_integer(value->dtype) &&
        value->dtype != RABBET_DTYPE_BOOL))
@@ -194,20 +197,20 @@ static rabbet_status_t rabbet_verify_host_values(
     return RABBET_DAMAGED("it has %lld elements but %zu host values",
                           (long long)count, value->host_value_count);
   for (size_t i = 0; i < value->host_value_count; ++i) {
-    if (!rabbet_expr_valid(plan, value->host_values[i]))
+    if (!rabbet_expr_valid(sequence, value->host_values[i]))
       return RABBET_DAMAGED("host value %zu is expression %d of %zu", i,
                             value->host_values[i],
-                            rabbet_expr_node_count(plan->graph));
+                            rabbet_expr_node_count(sequence->graph));
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_verify_value(const rabbet_verify_t* verify,
                                            size_t number) {
-  const rabbet_plan_t* plan = verify->plan;
-  const rabbet_plan_value_t* value = &plan->values[number];
-  RABBET_RETURN_IF_ERROR(
-      rabbet_verify_tensor(plan, value->dtype, value->format, &value->shape));
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  const rabbet_plan_value_t* value = &sequence->values[number];
+  RABBET_RETURN_IF_ERROR(rabbet_verify_tensor(sequence, value->dtype,
+                                              value->format, &value->shape));
   switch (value->storage) {
     case RABBET_PLAN_STORAGE_ARENA:
       break;
@@ -215,29 +218,29 @@ static rabbet_status_t rabbet_verify_value(const rabbet_verify_t* verify,
       RABBET_RETURN_IF_ERROR(rabbet_verify_constant(verify, value));
       break;
     case RABBET_PLAN_STORAGE_IO:
-      if (value->io < 0 || (size_t)value->io >= plan->io_count)
+      if (value->io < 0 || (size_t)value->io >= sequence->io_count)
         return RABBET_DAMAGED("it is input or output %d of %zu", value->io,
-                              plan->io_count);
-      if (value->alias < 0 && plan->ios[value->io].value != (int32_t)number)
+                              sequence->io_count);
+      if (value->alias < 0 && sequence->ios[value->io].value != (int32_t)number)
         return RABBET_DAMAGED("input or output '%s' is another value",
-                              plan->ios[value->io].name);
+                              sequence->ios[value->io].name);
       break;
     default:
       return RABBET_DAMAGED("%d is not a storage", (int)value->storage);
   }
-  RABBET_RETURN_IF_ERROR(rabbet_verify_alias(plan, number));
-  return rabbet_verify_host_values(plan, value);
+  RABBET_RETURN_IF_ERROR(rabbet_verify_alias(sequence, number));
+  return rabbet_verify_host_values(sequence, value);
 }
 
 static rabbet_status_t rabbet_verify_values(const rabbet_verify_t* verify) {
-  for (size_t i = 0; i < verify->plan->value_count; ++i)
+  for (size_t i = 0; i < verify->sequence->value_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_value(verify, i),
                                            "value %zu ('%s')", i,
-                                           verify->plan->values[i].name));
-  for (size_t i = 0; i < verify->plan->value_count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_verify_part(verify->plan, (int32_t)i),
-                        "value %zu ('%s')", i, verify->plan->values[i].name));
+                                           verify->sequence->values[i].name));
+  for (size_t i = 0; i < verify->sequence->value_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_verify_part(verify->sequence, (int32_t)i), "value %zu ('%s')", i,
+        verify->sequence->values[i].name));
   return rabbet_ok();
 }
 
@@ -246,16 +249,16 @@ static rabbet_status_t rabbet_verify_values(const rabbet_verify_t* verify) {
 // A dynamic dimension of an input is a symbol that stands for a dimension of an
 // input, so that its value can be read off.
 static rabbet_status_t rabbet_verify_input_shape(
-    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_value_t* value) {
   for (int32_t axis = 0; axis < value->shape.rank; ++axis) {
     const rabbet_expr_node_t* node =
-        rabbet_expr_node(plan->graph, value->shape.d[axis]);
+        rabbet_expr_node(sequence->graph, value->shape.d[axis]);
     if (node->op == RABBET_EXPR_CONSTANT) continue;
     if (node->op != RABBET_EXPR_SYMBOL)
       return RABBET_DAMAGED("axis %d is neither a number nor a symbol", axis);
     const rabbet_symbol_t* symbol =
-        rabbet_expr_symbol(plan->graph, (size_t)node->a);
-    const rabbet_plan_value_t* origin = &plan->values[symbol->tensor];
+        rabbet_expr_symbol(sequence->graph, (size_t)node->a);
+    const rabbet_plan_value_t* origin = &sequence->values[symbol->tensor];
     if (symbol->kind != RABBET_SYMBOL_DIM ||
         origin->shape.d[symbol->index] != value->shape.d[axis])
       return RABBET_DAMAGED("axis %d is a symbol of something else", axis);
@@ -264,15 +267,15 @@ static rabbet_status_t rabbet_verify_input_shape(
 }
 
 static rabbet_status_t rabbet_verify_shape_input(
-    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
-  if (!rabbet_shape_is_constant(plan->graph, &value->shape) ||
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_value_t* value) {
+  if (!rabbet_shape_is_constant(sequence->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
       (value->dtype != RABBET_DTYPE_INT32 &&
        value->dtype != RABBET_DTYPE_INT64))
     return RABBET_DAMAGED(
         "a shape input must be a scalar or vector of INT32 or INT64, of "
         "constant length");
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   if (count > RABBET_OP_MAX_VALUES)
@@ -283,79 +286,82 @@ static rabbet_status_t rabbet_verify_shape_input(
   return rabbet_ok();
 }
 
-static bool rabbet_plan_is_checked(const rabbet_plan_t* plan, size_t io) {
-  for (size_t i = 0; i < plan->check_count; ++i)
-    if (plan->checks[i].io == (int32_t)io) return true;
+static bool rabbet_plan_is_checked(const rabbet_plan_sequence_t* sequence,
+                                   size_t io) {
+  for (size_t i = 0; i < sequence->check_count; ++i)
+    if (sequence->checks[i].io == (int32_t)io) return true;
   return false;
 }
 
-static rabbet_status_t rabbet_verify_io(const rabbet_plan_t* plan,
+static rabbet_status_t rabbet_verify_io(const rabbet_plan_sequence_t* sequence,
                                         size_t number) {
-  const rabbet_plan_io_t* io = &plan->ios[number];
-  if (io->is_input != (number < plan->input_count))
+  const rabbet_plan_io_t* io = &sequence->ios[number];
+  if (io->is_input != (number < sequence->input_count))
     return RABBET_DAMAGED("inputs must come first");
-  if (io->value < 0 || (size_t)io->value >= plan->value_count)
+  if (io->value < 0 || (size_t)io->value >= sequence->value_count)
     return RABBET_DAMAGED("it is value %d of %zu", io->value,
-                          plan->value_count);
-  const rabbet_plan_value_t* value = &plan->values[io->value];
+                          sequence->value_count);
+  const rabbet_plan_value_t* value = &sequence->values[io->value];
   if (value->storage != RABBET_PLAN_STORAGE_IO || value->alias != -1 ||
       value->io != (int32_t)number)
     return RABBET_DAMAGED("its value %d ('%s') lies elsewhere", io->value,
                           value->name);
   if (io->aliased_input < -1 ||
       (io->aliased_input >= 0 &&
-       (io->is_input || (size_t)io->aliased_input >= plan->input_count)))
+       (io->is_input || (size_t)io->aliased_input >= sequence->input_count)))
     return RABBET_DAMAGED("it is aliased to input %d of %zu", io->aliased_input,
-                          plan->input_count);
-  if (number >= plan->io_count - plan->hidden_count && !io->is_debug &&
-      !rabbet_plan_is_checked(plan, number))
+                          sequence->input_count);
+  if (number >= sequence->io_count - sequence->hidden_count && !io->is_debug &&
+      !rabbet_plan_is_checked(sequence, number))
     return RABBET_DAMAGED(
         "a hidden output must be a debug tensor or that of a check");
   if (io->is_shape_input && !io->is_input)
     return RABBET_DAMAGED("an output cannot be a shape input");
   if (!io->is_input) return rabbet_ok();
   if (io->is_shape_input)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_shape_input(plan, value));
-  return rabbet_verify_input_shape(plan, value);
+    RABBET_RETURN_IF_ERROR(rabbet_verify_shape_input(sequence, value));
+  return rabbet_verify_input_shape(sequence, value);
 }
 
-static rabbet_status_t rabbet_verify_io_names(const rabbet_plan_t* plan) {
+static rabbet_status_t rabbet_verify_io_names(
+    const rabbet_plan_sequence_t* sequence) {
   rabbet_map_t names;
-  rabbet_map_initialize(plan->allocator, &names);
+  rabbet_map_initialize(sequence->plan->allocator, &names);
   rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; i < plan->io_count && rabbet_is_ok(status); ++i) {
-    const char* name = plan->ios[i].name;
+  for (size_t i = 0; i < sequence->io_count && rabbet_is_ok(status); ++i) {
+    const char* name = sequence->ios[i].name;
     if (!*name || rabbet_map_get_string(&names, name))
       status = RABBET_DAMAGED("two inputs or outputs are named '%s'", name);
     else
-      status = rabbet_map_set(&names, name, strlen(name), &plan->ios[i]);
+      status = rabbet_map_set(&names, name, strlen(name), &sequence->ios[i]);
   }
   rabbet_map_deinitialize(&names);
   return status;
 }
 
-static rabbet_status_t rabbet_verify_ios(const rabbet_plan_t* plan) {
-  if (plan->input_count > plan->io_count)
+static rabbet_status_t rabbet_verify_ios(
+    const rabbet_plan_sequence_t* sequence) {
+  if (sequence->input_count > sequence->io_count)
     return RABBET_DAMAGED("%zu inputs among %zu inputs and outputs",
-                          plan->input_count, plan->io_count);
-  if (plan->hidden_count > plan->io_count - plan->input_count)
+                          sequence->input_count, sequence->io_count);
+  if (sequence->hidden_count > sequence->io_count - sequence->input_count)
     return RABBET_DAMAGED("%zu debug tensors among %zu outputs",
-                          plan->hidden_count,
-                          plan->io_count - plan->input_count);
-  for (size_t i = 0; i < plan->io_count; ++i)
+                          sequence->hidden_count,
+                          sequence->io_count - sequence->input_count);
+  for (size_t i = 0; i < sequence->io_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_verify_io(plan, i), "%s '%s'",
-        plan->ios[i].is_input ? "input" : "output", plan->ios[i].name));
-  return rabbet_verify_io_names(plan);
+        rabbet_verify_io(sequence, i), "%s '%s'",
+        sequence->ios[i].is_input ? "input" : "output", sequence->ios[i].name));
+  return rabbet_verify_io_names(sequence);
 }
 
 // ---- Profiles
 
-static rabbet_status_t rabbet_verify_range(const rabbet_plan_t* plan,
-                                           const rabbet_plan_io_t* io,
-                                           const rabbet_plan_range_t* range) {
-  const rabbet_plan_value_t* value = &plan->values[io->value];
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+static rabbet_status_t rabbet_verify_range(
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_io_t* io,
+    const rabbet_plan_range_t* range) {
+  const rabbet_plan_value_t* value = &sequence->values[io->value];
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   if (range->min.rank != dims.rank || range->opt.rank != dims.rank ||
       range->max.rank != dims.rank)
     return RABBET_DAMAGED("its range has another rank than %d", dims.rank);
@@ -385,6 +391,7 @@ static rabbet_status_t rabbet_verify_range(const rabbet_plan_t* plan,
 }
 
 static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
+  const rabbet_plan_sequence_t* sequence = &plan->sequences[0];
   if (plan->profile_count == 0)
     return RABBET_DAMAGED("the plan has no profile");
   // Without inputs nothing else bounds the number.
@@ -392,11 +399,11 @@ static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
     return RABBET_DAMAGED("the plan has %zu profiles; at most %d are possible",
                           plan->profile_count, RABBET_PLAN_MAX_PROFILES);
   for (size_t p = 0; p < plan->profile_count; ++p) {
-    for (size_t i = 0; i < plan->input_count; ++i)
+    for (size_t i = 0; i < sequence->input_count; ++i)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-          rabbet_verify_range(plan, &plan->ios[i],
-                              &plan->profiles[p * plan->input_count + i]),
-          "profile %zu, input '%s'", p, plan->ios[i].name));
+          rabbet_verify_range(sequence, &sequence->ios[i],
+                              &plan->profiles[p * sequence->input_count + i]),
+          "profile %zu, input '%s'", p, sequence->ios[i].name));
   }
   return rabbet_ok();
 }
@@ -417,16 +424,17 @@ static int rabbet_part_compare(const void* a, const void* b) {
 // Lists the values in the memory of a value with parts, by offset: the value
 // itself first.
 static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
-  const rabbet_plan_t* plan = verify->plan;
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
   int32_t** lists[] = {&verify->first_in, &verify->next_in};
   for (int i = 0; i < 2; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-        &verify->arena, plan->value_count, sizeof(int32_t), (void**)lists[i]));
-    for (size_t v = 0; v < plan->value_count; ++v)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate_array(&verify->arena, sequence->value_count,
+                                    sizeof(int32_t), (void**)lists[i]));
+    for (size_t v = 0; v < sequence->value_count; ++v)
       (*lists[i])[v] = -1;
   }
-  for (size_t v = 0; v < plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->values[v];
+  for (size_t v = 0; v < sequence->value_count; ++v) {
+    const rabbet_plan_value_t* value = &sequence->values[v];
     if (value->alias >= 0 && value->offset > 0 &&
         value->storage != RABBET_PLAN_STORAGE_CONSTANT)
       verify->first_in[value->alias] = value->alias;
@@ -434,11 +442,11 @@ static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
   rabbet_part_t* parts = NULL;
   size_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &verify->arena, plan->value_count, sizeof(*parts), (void**)&parts));
-  for (size_t v = 0; v < plan->value_count; ++v) {
+      &verify->arena, sequence->value_count, sizeof(*parts), (void**)&parts));
+  for (size_t v = 0; v < sequence->value_count; ++v) {
     int32_t root = verify->analysis.roots[v];
     if (root != (int32_t)v && verify->first_in[root] >= 0)
-      parts[count++] = (rabbet_part_t){(int32_t)v, plan->values[v].offset};
+      parts[count++] = (rabbet_part_t){(int32_t)v, sequence->values[v].offset};
   }
   if (count > 0) qsort(parts, count, sizeof(*parts), rabbet_part_compare);
   while (count > 0) {
@@ -452,21 +460,21 @@ static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
 // Whether earlier steps wrote all of a value by its parts.
 static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
                                int32_t step) {
-  const rabbet_plan_t* plan = verify->plan;
-  const rabbet_plan_value_t* value = &plan->values[v];
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  const rabbet_plan_value_t* value = &sequence->values[v];
   size_t bytes = 0, at = (size_t)value->offset;
-  if (!rabbet_shape_is_constant(plan->graph, &value->shape)) return false;
-  rabbet_status_ignore(rabbet_constant_bytes(plan, v, &bytes));
+  if (!rabbet_shape_is_constant(sequence->graph, &value->shape)) return false;
+  rabbet_status_ignore(rabbet_constant_bytes(sequence, v, &bytes));
   size_t end = at + bytes;
   for (int32_t p = verify->first_in[verify->analysis.roots[v]];
-       p >= 0 && at < end && plan->values[p].offset <= at;
+       p >= 0 && at < end && sequence->values[p].offset <= at;
        p = verify->next_in[p]) {
-    const rabbet_plan_value_t* part = &plan->values[p];
+    const rabbet_plan_value_t* part = &sequence->values[p];
     int32_t producer = verify->analysis.producers[p];
     if (producer < 0 || producer >= step ||
-        !rabbet_shape_is_constant(plan->graph, &part->shape))
+        !rabbet_shape_is_constant(sequence->graph, &part->shape))
       continue;
-    rabbet_status_ignore(rabbet_constant_bytes(plan, p, &bytes));
+    rabbet_status_ignore(rabbet_constant_bytes(sequence, p, &bytes));
     if (part->offset + bytes > at) at = (size_t)part->offset + bytes;
   }
   return at >= end;
@@ -476,10 +484,11 @@ static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
 // input, written by an earlier step, or known to the host.
 static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
                                int32_t step, const bool* written) {
-  const rabbet_plan_t* plan = verify->plan;
-  const rabbet_plan_value_t* value = &plan->values[v];
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) return true;
-  if (value->storage == RABBET_PLAN_STORAGE_IO && plan->ios[value->io].is_input)
+  if (value->storage == RABBET_PLAN_STORAGE_IO &&
+      sequence->ios[value->io].is_input)
     return true;
   if (verify->analysis.producers[v] >= 0)
     return verify->analysis.producers[v] < step;
@@ -492,23 +501,24 @@ static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
 // An output that no step writes is one that the host knows.
 static bool rabbet_output_there(const rabbet_verify_t* verify, int32_t v,
                                 const bool* written) {
-  const rabbet_plan_t* plan = verify->plan;
-  return rabbet_value_there(verify, v, (int32_t)plan->step_count, written) ||
-         (plan->values[v].host_values && !verify->analysis.written[v]);
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  return rabbet_value_there(verify, v, (int32_t)sequence->step_count,
+                            written) ||
+         (sequence->values[v].host_values && !verify->analysis.written[v]);
 }
 
 static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
                                            int32_t v, int32_t segment,
                                            bool output) {
   const rabbet_plan_analysis_t* analysis = &verify->analysis;
-  const char* name = verify->plan->values[v].name;
+  const char* name = verify->sequence->values[v].name;
   if (!output && analysis->dim_stages[v] > segment)
     return RABBET_DAMAGED(
         "the shape of '%s' is needed before the host reads "
         "the values that it depends on",
         name);
   int32_t root = analysis->roots[v];
-  const rabbet_plan_value_t* written = &verify->plan->values[root];
+  const rabbet_plan_value_t* written = &verify->sequence->values[root];
   for (size_t i = 0;
        !output && analysis->materialized[root] && i < written->host_value_count;
        ++i) {
@@ -526,12 +536,13 @@ static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
 
 static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
                                                int32_t v, bool* read) {
-  const rabbet_plan_value_t* value = &verify->plan->values[v];
+  const rabbet_plan_value_t* value = &verify->sequence->values[v];
   if (read[v]) return RABBET_DAMAGED("the host reads '%s' twice", value->name);
   read[v] = true;
   int64_t count = 0;
-  rabbet_dims_t dims = rabbet_shape_dims(verify->plan->graph, &value->shape);
-  if (!rabbet_shape_is_constant(verify->plan->graph, &value->shape) ||
+  rabbet_dims_t dims =
+      rabbet_shape_dims(verify->sequence->graph, &value->shape);
+  if (!rabbet_shape_is_constant(verify->sequence->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
       (value->dtype != RABBET_DTYPE_INT32 &&
        value->dtype != RABBET_DTYPE_INT64 && value->dtype != RABBET_DTYPE_BOOL))
@@ -550,24 +561,24 @@ static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
 
 static rabbet_status_t rabbet_verify_step_order(const rabbet_verify_t* verify,
                                                 size_t s, bool* written) {
-  const rabbet_plan_t* plan = verify->plan;
-  const rabbet_plan_step_t* step = &plan->steps[s];
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  const rabbet_plan_step_t* step = &sequence->steps[s];
   int32_t segment = verify->analysis.step_segments[s];
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
     if (!rabbet_value_there(verify, v, (int32_t)s, written))
       return RABBET_DAMAGED("it reads '%s', which no earlier step writes",
-                            plan->values[v].name);
+                            sequence->values[v].name);
     RABBET_RETURN_IF_ERROR(rabbet_verify_known(verify, v, segment, false));
   }
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
-    const rabbet_plan_value_t* value = &plan->values[v];
+    const rabbet_plan_value_t* value = &sequence->values[v];
     if (verify->analysis.producers[v] != (int32_t)s)
       return RABBET_DAMAGED("'%s' is written by two steps", value->name);
     if (value->storage == RABBET_PLAN_STORAGE_CONSTANT ||
         (value->storage == RABBET_PLAN_STORAGE_IO &&
-         plan->ios[value->io].is_input))
+         sequence->ios[value->io].is_input))
       return RABBET_DAMAGED("it writes '%s', which must not be written",
                             value->name);
     RABBET_RETURN_IF_ERROR(rabbet_verify_known(verify, v, segment, true));
@@ -577,15 +588,15 @@ static rabbet_status_t rabbet_verify_step_order(const rabbet_verify_t* verify,
 }
 
 static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
-  const rabbet_plan_t* plan = verify->plan;
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
   bool *written = NULL, *read = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_list_parts(verify));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
-      &verify->arena, plan->value_count, (void**)&written));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate(&verify->arena, plan->value_count, (void**)&read));
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+      &verify->arena, sequence->value_count, (void**)&written));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+      &verify->arena, sequence->value_count, (void**)&read));
+  for (size_t s = 0; s < sequence->step_count; ++s) {
+    const rabbet_plan_step_t* step = &sequence->steps[s];
     rabbet_status_t status = rabbet_verify_step_order(verify, s, written);
     for (size_t i = 0; i < step->host_read_count && rabbet_is_ok(status); ++i) {
       int32_t v = step->host_reads[i];
@@ -593,14 +604,15 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
       if (rabbet_is_ok(status) &&
           !rabbet_value_there(verify, v, (int32_t)s + 1, written))
         status = RABBET_DAMAGED("the host reads '%s' before it is written",
-                                plan->values[v].name);
+                                sequence->values[v].name);
     }
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(status, "step %zu ('%s')", s, step->name));
   }
-  for (size_t i = plan->input_count; i < plan->io_count; ++i) {
-    if (!rabbet_output_there(verify, plan->ios[i].value, written))
-      return RABBET_DAMAGED("output '%s' is never written", plan->ios[i].name);
+  for (size_t i = sequence->input_count; i < sequence->io_count; ++i) {
+    if (!rabbet_output_there(verify, sequence->ios[i].value, written))
+      return RABBET_DAMAGED("output '%s' is never written",
+                            sequence->ios[i].name);
   }
   return rabbet_ok();
 }
@@ -608,12 +620,13 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
 // ---- Weights that can be refitted
 
 // A constant with memory of its own, at `first` or behind.
-static rabbet_status_t rabbet_verify_own(const rabbet_plan_t* plan, int32_t v,
-                                         uint64_t first, bool is_float,
+static rabbet_status_t rabbet_verify_own(const rabbet_plan_sequence_t* sequence,
+                                         int32_t v, uint64_t first,
+                                         bool is_float,
                                          const rabbet_plan_value_t** out) {
-  if (v < 0 || (size_t)v >= plan->value_count)
-    return RABBET_DAMAGED("value %d of %zu", v, plan->value_count);
-  const rabbet_plan_value_t* value = &plan->values[v];
+  if (v < 0 || (size_t)v >= sequence->value_count)
+    return RABBET_DAMAGED("value %d of %zu", v, sequence->value_count);
+  const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->storage != RABBET_PLAN_STORAGE_CONSTANT || value->alias >= 0 ||
       (value->size > 0 && value->offset < first) ||
       rabbet_dtype_is_float(value->dtype) != is_float)
@@ -622,11 +635,11 @@ static rabbet_status_t rabbet_verify_own(const rabbet_plan_t* plan, int32_t v,
   return rabbet_ok();
 }
 
-static bool rabbet_verify_is_scale(const rabbet_plan_t* plan,
+static bool rabbet_verify_is_scale(const rabbet_plan_sequence_t* sequence,
                                    const rabbet_plan_value_t* scale,
                                    const rabbet_plan_value_t* bytes) {
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &bytes->shape);
-  rabbet_dims_t scales = rabbet_shape_dims(plan->graph, &scale->shape);
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &bytes->shape);
+  rabbet_dims_t scales = rabbet_shape_dims(sequence->graph, &scale->shape);
   int axes = 0;
   bool fits = dims.rank > 0 && scales.rank == dims.rank &&
               scale->dtype == RABBET_DTYPE_FLOAT &&
@@ -638,23 +651,24 @@ static bool rabbet_verify_is_scale(const rabbet_plan_t* plan,
   return fits && axes <= 1;
 }
 
-static rabbet_status_t rabbet_verify_pair(const rabbet_plan_t* plan,
-                                          const int32_t pair[2],
-                                          const rabbet_plan_value_t** out) {
+static rabbet_status_t rabbet_verify_pair(
+    const rabbet_plan_sequence_t* sequence, const int32_t pair[2],
+    const rabbet_plan_value_t** out) {
   const rabbet_plan_value_t* scale = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_verify_own(plan, pair[0], plan->kept_size, false, out));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_verify_own(plan, pair[1], plan->kept_size, true, &scale));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_own(
+      sequence, pair[0], sequence->plan->kept_size, false, out));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_own(
+      sequence, pair[1], sequence->plan->kept_size, true, &scale));
   if ((*out)->dtype != RABBET_DTYPE_INT8 ||
-      !rabbet_verify_is_scale(plan, scale, *out))
+      !rabbet_verify_is_scale(sequence, scale, *out))
     return RABBET_DAMAGED("'%s' is not a scale of '%s'", scale->name,
                           (*out)->name);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
-                                           const rabbet_plan_weights_t* refit) {
+static rabbet_status_t rabbet_verify_refit(
+    const rabbet_plan_sequence_t* sequence,
+    const rabbet_plan_weights_t* refit) {
   if (refit->dtype < 0 || refit->dtype >= RABBET_DTYPE_COUNT ||
       !rabbet_dtype_is_float(refit->dtype))
     return RABBET_DAMAGED("%d is not a floating type", (int)refit->dtype);
@@ -668,11 +682,11 @@ static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
     const rabbet_plan_value_t* value = NULL;
     size_t pair = i - refit->value_count;
     if (i < refit->value_count)
-      RABBET_RETURN_IF_ERROR(rabbet_verify_own(plan, refit->values[i],
-                                               plan->kept_size, true, &value));
+      RABBET_RETURN_IF_ERROR(rabbet_verify_own(
+          sequence, refit->values[i], sequence->plan->kept_size, true, &value));
     else
       RABBET_RETURN_IF_ERROR(
-          rabbet_verify_pair(plan, &refit->bytes[2 * pair], &value));
+          rabbet_verify_pair(sequence, &refit->bytes[2 * pair], &value));
     if (shape && memcmp(shape, &value->shape, sizeof(*shape)) != 0)
       return RABBET_DAMAGED("its values differ in shape");
     shape = &value->shape;
@@ -680,14 +694,14 @@ static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_scale(const rabbet_plan_t* plan,
-                                           const rabbet_plan_scale_t* scale) {
+static rabbet_status_t rabbet_verify_scale(
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_scale_t* scale) {
   if (scale->value_count == 0) return RABBET_DAMAGED("it has no values");
   for (size_t i = 0; i < scale->value_count; ++i) {
     const rabbet_plan_value_t* value = NULL;
     RABBET_RETURN_IF_ERROR(
-        rabbet_verify_own(plan, scale->values[i], 0, true, &value));
-    rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+        rabbet_verify_own(sequence, scale->values[i], 0, true, &value));
+    rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
     for (int32_t k = 0; k < dims.rank; ++k)
       if (dims.d[k] != 1 || value->format != RABBET_FORMAT_LINEAR)
         return RABBET_DAMAGED("value '%s' is not one number", value->name);
@@ -704,39 +718,40 @@ static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
     return RABBET_DAMAGED(
         "there are weights to refit, but the size of all weights is missing");
   for (size_t i = 0; i < plan->refit_count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_verify_refit(plan, &plan->refits[i]),
-                        "weights '%s'", plan->refits[i].name));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_verify_refit(&plan->sequences[0], &plan->refits[i]),
+        "weights '%s'", plan->refits[i].name));
   for (size_t i = 0; i < plan->scale_count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_verify_scale(plan, &plan->scales[i]),
-                        "the scale of '%s'", plan->scales[i].tensor));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_verify_scale(&plan->sequences[0], &plan->scales[i]),
+        "the scale of '%s'", plan->scales[i].tensor));
   return rabbet_ok();
 }
 
 // ---- Checks
 
-static bool rabbet_verify_element(const rabbet_plan_t* plan,
+static bool rabbet_verify_element(const rabbet_plan_sequence_t* sequence,
                                   const rabbet_plan_value_t* value,
                                   int32_t index) {
   int64_t extent = 0;
   return value->dtype == RABBET_DTYPE_INT32 && value->shape.rank == 1 &&
          value->format == RABBET_FORMAT_LINEAR &&
-         rabbet_expr_is_constant(plan->graph, value->shape.d[0], &extent) &&
+         rabbet_expr_is_constant(sequence->graph, value->shape.d[0], &extent) &&
          index < extent;
 }
 
-static rabbet_status_t rabbet_verify_check(const rabbet_plan_t* plan,
-                                           size_t number) {
-  const rabbet_plan_check_t* check = &plan->checks[number];
-  if (check->io < 0 || (size_t)check->io >= plan->io_count ||
-      (size_t)check->io < plan->io_count - plan->hidden_count)
+static rabbet_status_t rabbet_verify_check(
+    const rabbet_plan_sequence_t* sequence, size_t number) {
+  const rabbet_plan_check_t* check = &sequence->checks[number];
+  if (check->io < 0 || (size_t)check->io >= sequence->io_count ||
+      (size_t)check->io < sequence->io_count - sequence->hidden_count)
     return RABBET_DAMAGED("it is of output %d, which is not hidden", check->io);
-  const rabbet_plan_value_t* value = &plan->values[plan->ios[check->io].value];
+  const rabbet_plan_value_t* value =
+      &sequence->values[sequence->ios[check->io].value];
   bool fits = check->index < 0
                   ? check->index == -1 && value->host_values &&
                         value->dtype == RABBET_DTYPE_BOOL
-                  : rabbet_verify_element(plan, value, check->index);
+                  : rabbet_verify_element(sequence, value, check->index);
   if (!fits)
     return RABBET_DAMAGED("element %d of value '%s' is not a condition",
                           check->index, value->name);
@@ -746,34 +761,32 @@ static rabbet_status_t rabbet_verify_check(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_checks(const rabbet_plan_t* plan) {
-  for (size_t i = 0; i < plan->check_count; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_verify_check(plan, i), "check '%s'", plan->checks[i].layer));
+static rabbet_status_t rabbet_verify_checks(
+    const rabbet_plan_sequence_t* sequence) {
+  for (size_t i = 0; i < sequence->check_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_check(sequence, i),
+                                           "check '%s'",
+                                           sequence->checks[i].layer));
   return rabbet_ok();
 }
 
 // ---- All
 
-static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
-  const rabbet_plan_t* plan = verify->plan;
-  if (plan->threads < 0 || plan->threads > RABBET_MAX_THREADS)
-    return RABBET_DAMAGED("it was tuned for %d threads; expected 0 to %d",
-                          plan->threads, RABBET_MAX_THREADS);
+static rabbet_status_t rabbet_verify_sequence(rabbet_verify_t* verify) {
+  const rabbet_plan_sequence_t* sequence = verify->sequence;
+  if (sequence->value_count > INT32_MAX || sequence->io_count > INT32_MAX ||
+      sequence->step_count >= INT32_MAX)
+    return RABBET_DAMAGED("the plan has too many values or steps");
   RABBET_RETURN_IF_ERROR(rabbet_verify_values(verify));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(plan));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_ios(plan));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_checks(plan));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_refits(plan));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_carried(plan));
-  for (size_t s = 0; s < plan->step_count; ++s)
+  RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(sequence));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_ios(sequence));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_checks(sequence));
+  for (size_t s = 0; s < sequence->step_count; ++s)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_verify_step(plan, &plan->steps[s], &verify->arena),
-        "step %zu ('%s')", s, plan->steps[s].name));
+        rabbet_verify_step(sequence, &sequence->steps[s], &verify->arena),
+        "step %zu ('%s')", s, sequence->steps[s].name));
   RABBET_RETURN_IF_ERROR(
-      rabbet_plan_analyse(plan, &verify->arena, &verify->analysis));
+      rabbet_plan_analyse(sequence, &verify->arena, &verify->analysis));
   return rabbet_verify_order(verify);
 }
 
@@ -789,14 +802,26 @@ rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status) {
   return damage;
 }
 
+static rabbet_status_t rabbet_verify_all(const rabbet_plan_t* plan,
+                                         uint64_t weights_size) {
+  if (plan->threads < 0 || plan->threads > RABBET_MAX_THREADS)
+    return RABBET_DAMAGED("it was tuned for %d threads; expected 0 to %d",
+                          plan->threads, RABBET_MAX_THREADS);
+  RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_carried(plan));
+  for (size_t i = 0; i < plan->sequence_count; ++i) {
+    rabbet_verify_t verify = {.sequence = &plan->sequences[i],
+                              .weights_size = weights_size};
+    rabbet_arena_initialize(plan->allocator, &verify.arena);
+    rabbet_status_t status = rabbet_verify_sequence(&verify);
+    rabbet_arena_deinitialize(&verify.arena);
+    RABBET_RETURN_IF_ERROR(status);
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
+  return rabbet_verify_refits(plan);
+}
+
 rabbet_status_t rabbet_plan_verify(const rabbet_plan_t* plan,
                                    uint64_t weights_size) {
-  if (plan->value_count > INT32_MAX || plan->io_count > INT32_MAX ||
-      plan->step_count >= INT32_MAX)
-    return RABBET_DAMAGED("the plan has too many values or steps");
-  rabbet_verify_t verify = {.plan = plan, .weights_size = weights_size};
-  rabbet_arena_initialize(plan->allocator, &verify.arena);
-  rabbet_status_t status = rabbet_plan_as_damage(rabbet_verify_all(&verify));
-  rabbet_arena_deinitialize(&verify.arena);
-  return status;
+  return rabbet_plan_as_damage(rabbet_verify_all(plan, weights_size));
 }

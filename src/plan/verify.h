@@ -6,12 +6,14 @@
 
 // One step by itself: wiring, operators, attributes, types, shapes. The plan's
 // values have been checked. `arena` is for scratch.
-rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
+rabbet_status_t rabbet_verify_step(const rabbet_plan_sequence_t* sequence,
                                    const rabbet_plan_step_t* step,
                                    rabbet_arena_t* arena);
 
-// Artifacts of the plan and of its steps.
+// Artifacts of the plan, and those that a step names.
 rabbet_status_t rabbet_verify_artifacts(const rabbet_plan_t* plan);
+rabbet_status_t rabbet_verify_step_artifacts(const rabbet_plan_t* plan,
+                                             const rabbet_plan_step_t* step);
 
 // Errors of a caller's making (INVALID_ARGUMENT, ...) become DATA_LOSS: here
 // they come from a plan.

@@ -7,7 +7,7 @@
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
 typedef struct rabbet_verify_group_t {
-  const rabbet_plan_t* plan;
+  const rabbet_plan_sequence_t* sequence;
   const rabbet_plan_step_t* step;
   bool* there;  // [group value]: input of the group or written by a node
 } rabbet_verify_group_t;
@@ -30,14 +30,14 @@ static rabbet_status_t rabbet_verify_boundary(
 }
 
 static rabbet_status_t rabbet_verify_group_values(
-    const rabbet_plan_t* plan, const rabbet_plan_step_t* step,
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step,
     const bool* boundary) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
     const rabbet_group_value_t* value = &step->group.values[i];
     int32_t v = step->values[i];
-    if (v < -1 || v >= (int64_t)plan->value_count)
+    if (v < -1 || v >= (int64_t)sequence->value_count)
       return RABBET_DAMAGED("value %zu of the step is value %d of %zu", i, v,
-                            plan->value_count);
+                            sequence->value_count);
     if (v < 0) {
       if (!rabbet_format_info(value->format) || value->dtype < 0 ||
           value->dtype >= RABBET_DTYPE_COUNT)
@@ -49,21 +49,22 @@ static rabbet_status_t rabbet_verify_group_values(
       return RABBET_DAMAGED(
           "value %zu of the step ('%s') is neither its input "
           "nor its output",
-          i, plan->values[v].name);
-    if (value->dtype != plan->values[v].dtype ||
-        value->format != plan->values[v].format)
+          i, sequence->values[v].name);
+    if (value->dtype != sequence->values[v].dtype ||
+        value->format != sequence->values[v].format)
       return RABBET_DAMAGED(
           "value %zu of the step ('%s') is %s %s outside but "
           "%s %s inside",
-          i, plan->values[v].name, rabbet_dtype_name(plan->values[v].dtype),
-          rabbet_format_name(plan->values[v].format),
+          i, sequence->values[v].name,
+          rabbet_dtype_name(sequence->values[v].dtype),
+          rabbet_format_name(sequence->values[v].format),
           rabbet_dtype_name(value->dtype), rabbet_format_name(value->format));
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_verify_inner_shapes(
-    const rabbet_plan_t* plan, const rabbet_plan_step_t* step) {
+    const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
     if (step->values[i] >= 0) continue;
     const rabbet_shape_t* shape = &step->inner_shapes[i];
@@ -72,7 +73,7 @@ static rabbet_status_t rabbet_verify_inner_shapes(
                             shape->rank);
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       if (shape->d[axis] < 0 ||
-          (size_t)shape->d[axis] >= rabbet_expr_node_count(plan->graph))
+          (size_t)shape->d[axis] >= rabbet_expr_node_count(sequence->graph))
         return RABBET_DAMAGED(
             "axis %d of value %zu of the step refers to "
             "expression %d",
@@ -217,11 +218,11 @@ static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
   return plugins > 0 ? rabbet_verify_plugin(group) : rabbet_ok();
 }
 
-rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
+rabbet_status_t rabbet_verify_step(const rabbet_plan_sequence_t* sequence,
                                    const rabbet_plan_step_t* step,
                                    rabbet_arena_t* arena) {
   const rabbet_group_t* group = &step->group;
-  rabbet_verify_group_t check = {.plan = plan, .step = step};
+  rabbet_verify_group_t check = {.sequence = sequence, .step = step};
   if (!step->kernel || !*step->kernel)
     return RABBET_DAMAGED("it names no kernel");
   if (step->report_json && !rabbet_json_valid(step->report_json))
@@ -239,18 +240,19 @@ rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
     check.there[group->inputs[i]] = true;
   RABBET_RETURN_IF_ERROR(rabbet_verify_boundary(
       &check, group->outputs, group->output_count, "output", boundary));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_group_values(plan, step, boundary));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_inner_shapes(plan, step));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_group_values(sequence, step, boundary));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_inner_shapes(sequence, step));
   RABBET_RETURN_IF_ERROR(rabbet_verify_nodes(&check));
   for (size_t i = 0; i < group->output_count; ++i) {
     if (!check.there[group->outputs[i]])
       return RABBET_DAMAGED("output %zu is computed by no layer", i);
   }
+  RABBET_RETURN_IF_ERROR(rabbet_verify_step_artifacts(sequence->plan, step));
   for (size_t i = 0; i < step->host_read_count; ++i) {
     if (step->host_reads[i] < 0 ||
-        (size_t)step->host_reads[i] >= plan->value_count)
+        (size_t)step->host_reads[i] >= sequence->value_count)
       return RABBET_DAMAGED("the host reads value %d of %zu",
-                            step->host_reads[i], plan->value_count);
+                            step->host_reads[i], sequence->value_count);
   }
   return rabbet_ok();
 }

@@ -73,7 +73,8 @@ static char* rabbet_write_text(const char* text) {
 
 static rabbet_status_t rabbet_write_graph(rabbet_plan_writer_t* writer,
                                           Rabbet__Plan__Meta* meta) {
-  const rabbet_expr_graph_t* graph = writer->plan->graph;
+  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+  const rabbet_expr_graph_t* graph = sequence->graph;
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, rabbet_expr_node_count(graph), Rabbet__Plan__Expr, expr,
       &meta->n_exprs, &meta->exprs));
@@ -104,11 +105,12 @@ static rabbet_status_t rabbet_write_graph(rabbet_plan_writer_t* writer,
 
 static rabbet_status_t rabbet_write_values(rabbet_plan_writer_t* writer,
                                            Rabbet__Plan__Meta* meta) {
-  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
-      writer, writer->plan->value_count, Rabbet__Plan__Value, value,
-      &meta->n_values, &meta->values));
+  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->value_count,
+                                               Rabbet__Plan__Value, value,
+                                               &meta->n_values, &meta->values));
   for (size_t i = 0; i < meta->n_values; ++i) {
-    const rabbet_plan_value_t* value = &writer->plan->values[i];
+    const rabbet_plan_value_t* value = &sequence->values[i];
     Rabbet__Plan__Value* message = meta->values[i];
     message->name = rabbet_write_text(value->name);
     message->dtype = (int32_t)value->dtype;
@@ -131,14 +133,15 @@ static rabbet_status_t rabbet_write_values(rabbet_plan_writer_t* writer,
 
 static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
                                         Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_t* plan = writer->plan;
-  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
-      writer, plan->io_count, Rabbet__Plan__Io, io, &meta->n_ios, &meta->ios));
-  meta->input_count = (int32_t)plan->input_count;
-  meta->hidden_count = (uint32_t)plan->hidden_count;
-  meta->unfused_debug = plan->unfused_debug;
+  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->io_count,
+                                               Rabbet__Plan__Io, io,
+                                               &meta->n_ios, &meta->ios));
+  meta->input_count = (int32_t)sequence->input_count;
+  meta->hidden_count = (uint32_t)sequence->hidden_count;
+  meta->unfused_debug = sequence->unfused_debug;
   for (size_t i = 0; i < meta->n_ios; ++i) {
-    const rabbet_plan_io_t* io = &plan->ios[i];
+    const rabbet_plan_io_t* io = &sequence->ios[i];
     Rabbet__Plan__Io* message = meta->ios[i];
     message->name = rabbet_write_text(io->name);
     message->is_input = io->is_input;
@@ -146,7 +149,7 @@ static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
     message->value = io->value;
     message->aliased_input = io->aliased_input;
     message->is_debug = io->is_debug;
-    size_t rank = (size_t)plan->values[io->value].shape.rank;
+    size_t rank = (size_t)sequence->values[io->value].shape.rank;
     bool named = false;
     for (size_t axis = 0; axis < rank; ++axis)
       named |= io->dim_names[axis] != NULL;
@@ -275,24 +278,25 @@ static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
 
 static rabbet_status_t rabbet_write_steps(rabbet_plan_writer_t* writer,
                                           Rabbet__Plan__Meta* meta) {
-  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, writer->plan->step_count,
+  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->step_count,
                                                Rabbet__Plan__Step, step,
                                                &meta->n_steps, &meta->steps));
   for (size_t i = 0; i < meta->n_steps; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_write_step(writer, &writer->plan->steps[i], meta->steps[i]));
+        rabbet_write_step(writer, &sequence->steps[i], meta->steps[i]));
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_write_profiles(rabbet_plan_writer_t* writer,
                                              Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_t* plan = writer->plan;
-  meta->profile_count = (int32_t)plan->profile_count;
+  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+  meta->profile_count = (int32_t)sequence->plan->profile_count;
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
-      writer, plan->profile_count * plan->input_count, Rabbet__Plan__Range,
-      range, &meta->n_ranges, &meta->ranges));
+      writer, sequence->plan->profile_count * sequence->input_count,
+      Rabbet__Plan__Range, range, &meta->n_ranges, &meta->ranges));
   for (size_t i = 0; i < meta->n_ranges; ++i) {
-    const rabbet_plan_range_t* range = &plan->profiles[i];
+    const rabbet_plan_range_t* range = &sequence->plan->profiles[i];
     Rabbet__Plan__Range* message = meta->ranges[i];
     RABBET_WRITE_LIST(message, min, range->min.d, (size_t)range->min.rank);
     RABBET_WRITE_LIST(message, opt, range->opt.d, (size_t)range->opt.rank);
@@ -387,15 +391,15 @@ static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
 
 static rabbet_status_t rabbet_write_checks(rabbet_plan_writer_t* writer,
                                            Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_t* plan = writer->plan;
-  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, plan->check_count,
+  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->check_count,
                                                Rabbet__Plan__Check, check,
                                                &meta->n_checks, &meta->checks));
   for (size_t i = 0; i < meta->n_checks; ++i) {
-    meta->checks[i]->layer = rabbet_write_text(plan->checks[i].layer);
-    meta->checks[i]->message = rabbet_write_text(plan->checks[i].message);
-    meta->checks[i]->io = plan->checks[i].io;
-    meta->checks[i]->index = plan->checks[i].index;
+    meta->checks[i]->layer = rabbet_write_text(sequence->checks[i].layer);
+    meta->checks[i]->message = rabbet_write_text(sequence->checks[i].message);
+    meta->checks[i]->io = sequence->checks[i].io;
+    meta->checks[i]->index = sequence->checks[i].index;
   }
   return rabbet_ok();
 }

@@ -16,7 +16,7 @@ static const rabbet_prepared_t* rabbet_prepared_at(
 
 static void* rabbet_io_address(const rabbet_context_t* context,
                                const rabbet_prepared_t* prepared, size_t io) {
-  bool copied = io < context->engine->plan->input_count
+  bool copied = io < context->engine->plan->sequences[0].input_count
                     ? prepared->input_copied[io]
                     : rabbet_io_is_misaligned(context, io);
   return copied ? context->io_copies[io].memory : context->addresses[io];
@@ -25,8 +25,8 @@ static void* rabbet_io_address(const rabbet_context_t* context,
 void* rabbet_value_address(const rabbet_context_t* context,
                            const rabbet_prepared_t* prepared, int32_t v) {
   const rabbet_engine_t* engine = context->engine;
-  assert(v >= 0 && (size_t)v < engine->plan->value_count);
-  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
+  assert(v >= 0 && (size_t)v < engine->sequence->value_count);
   size_t root = (size_t)engine->analysis.roots[v];
   if (rabbet_is_materialized(engine, (int32_t)root))
     return (uint8_t*)prepared->materialized +
@@ -60,7 +60,8 @@ static bool rabbet_is_unbounded(const rabbet_context_t* context,
     return false;
   while (prepared->parent)
     prepared = prepared->parent;
-  return prepared->bytes[engine->plan->ios[io].value] == RABBET_BYTES_UNKNOWN;
+  return prepared->bytes[engine->plan->sequences[0].ios[io].value] ==
+         RABBET_BYTES_UNKNOWN;
 }
 
 rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
@@ -74,7 +75,7 @@ rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
                          "an output allocator for it",
                          tensor->name);
   if (context->addresses[io] ||
-      prepared->bytes[context->engine->plan->ios[io].value] == 0)
+      prepared->bytes[context->engine->plan->sequences[0].ios[io].value] == 0)
     return rabbet_ok();
   if (tensor->aliased_input >= 0)
     return RABBET_STATUS(
@@ -92,7 +93,7 @@ rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
 static rabbet_status_t rabbet_check_addresses(
     const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
     if (engine->io_segments[i] != prepared->segment) continue;
     RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
   }
@@ -122,7 +123,7 @@ static void rabbet_fill_all_slots(rabbet_context_t* context,
         prepared->slots + engine->steps[run->step].first_slot - begin;
     run->call.inputs = slots;
     run->call.outputs =
-        slots + engine->plan->steps[run->step].group.input_count;
+        slots + engine->plan->sequences[0].steps[run->step].group.input_count;
     run->call.workspace = memory + run->workspace_offset;
   }
 }

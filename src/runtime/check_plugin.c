@@ -46,8 +46,8 @@ static rabbet_status_t rabbet_step_check_counts(
 // optimum in the first, or its most there where a run tells it.
 static rabbet_status_t rabbet_engine_find_extents(rabbet_engine_t* engine) {
   const rabbet_plan_t* plan = engine->plan;
-  size_t symbols = rabbet_expr_symbol_count(plan->graph);
-  size_t count = rabbet_expr_node_count(plan->graph);
+  size_t symbols = rabbet_expr_symbol_count(plan->sequences[0].graph);
+  size_t count = rabbet_expr_node_count(plan->sequences[0].graph);
   int64_t *bounds = NULL, *extents = NULL;
   if (engine->extents) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
@@ -81,12 +81,12 @@ static rabbet_status_t rabbet_step_set_ranges(rabbet_engine_t* engine,
                                               const rabbet_plan_step_t* step,
                                               int32_t value,
                                               rabbet_plugin_tensor_t* tensor) {
-  size_t count = rabbet_expr_node_count(engine->plan->graph);
+  size_t count = rabbet_expr_node_count(engine->plan->sequences[0].graph);
   if (value < 0) return rabbet_ok();
   const rabbet_shape_t* shape =
       step->values[value] < 0
           ? &step->inner_shapes[value]
-          : &engine->plan->values[step->values[value]].shape;
+          : &engine->plan->sequences[0].values[step->values[value]].shape;
   for (int32_t axis = 0; axis < shape->rank; ++axis) {
     if (tensor->dims.d[axis] >= 0) continue;
     RABBET_RETURN_IF_ERROR(rabbet_engine_find_extents(engine));

@@ -23,14 +23,14 @@ static rabbet_status_t rabbet_check_failed(const rabbet_plan_check_t* check) {
 
 rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
   const rabbet_plan_t* plan = prepared->engine->plan;
-  for (size_t i = 0; i < plan->check_count; ++i) {
-    const rabbet_plan_check_t* check = &plan->checks[i];
-    int32_t v = plan->ios[check->io].value;
+  for (size_t i = 0; i < plan->sequences[0].check_count; ++i) {
+    const rabbet_plan_check_t* check = &plan->sequences[0].checks[i];
+    int32_t v = plan->sequences[0].ios[check->io].value;
     const int64_t* values = prepared->host_values[v];
     if (check->index >= 0 || !values ||
         (prepared->parent && prepared->parent->host_values[v]))
       continue;
-    for (size_t k = 0; k < plan->values[v].host_value_count; ++k)
+    for (size_t k = 0; k < plan->sequences[0].values[v].host_value_count; ++k)
       if (!values[k]) return rabbet_check_failed(check);
   }
   return rabbet_ok();
@@ -42,10 +42,11 @@ rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
 static const rabbet_plan_check_t* rabbet_first_check(const rabbet_plan_t* plan,
                                                      size_t* out_count) {
   size_t first = 0;
-  while (first < plan->check_count && plan->checks[first].index < 0)
+  while (first < plan->sequences[0].check_count &&
+         plan->sequences[0].checks[first].index < 0)
     ++first;
-  *out_count = plan->check_count - first;
-  return *out_count > 0 ? &plan->checks[first] : NULL;
+  *out_count = plan->sequences[0].check_count - first;
+  return *out_count > 0 ? &plan->sequences[0].checks[first] : NULL;
 }
 
 static volatile int32_t* rabbet_check_place(const rabbet_context_t* context,

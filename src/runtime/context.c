@@ -21,17 +21,17 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   status = rabbet_arena_allocate_array(&context->arena, (count), \
                                        sizeof(*context->field),  \
                                        (void**)&context->field)
-  RABBET_NEXT(plan->input_count, shape_set);
-  RABBET_NEXT(plan->input_count, shape_is_new);
-  RABBET_NEXT(plan->io_count, addresses);
-  RABBET_NEXT(plan->io_count, host_ios);
-  RABBET_NEXT(plan->io_count, io_copies);
-  RABBET_NEXT(plan->io_count, output_allocators);
-  RABBET_NEXT(plan->io_count, debug_on);
-  RABBET_NEXT(plan->hidden_count, hidden_bytes);
+  RABBET_NEXT(plan->sequences[0].input_count, shape_set);
+  RABBET_NEXT(plan->sequences[0].input_count, shape_is_new);
+  RABBET_NEXT(plan->sequences[0].io_count, addresses);
+  RABBET_NEXT(plan->sequences[0].io_count, host_ios);
+  RABBET_NEXT(plan->sequences[0].io_count, io_copies);
+  RABBET_NEXT(plan->sequences[0].io_count, output_allocators);
+  RABBET_NEXT(plan->sequences[0].io_count, debug_on);
+  RABBET_NEXT(plan->sequences[0].hidden_count, hidden_bytes);
   RABBET_NEXT(engine->key_size, key);
   RABBET_NEXT(reads, read_key);
-  RABBET_NEXT(plan->step_count, graph_reported);
+  RABBET_NEXT(plan->sequences[0].step_count, graph_reported);
   RABBET_NEXT(engine->analysis.segment_count, memory);
   RABBET_NEXT(engine->analysis.segment_count, memory_bytes);
 #undef RABBET_NEXT
@@ -41,7 +41,7 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
 // Inputs without dynamic dimensions have their shape from the start.
 static void rabbet_context_reset_shapes(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
     const rabbet_dims_t* dims = &engine->ios[i].dims;
     context->shape_set[i] = true;
     for (int32_t axis = 0; axis < dims->rank; ++axis) {
@@ -98,7 +98,7 @@ void rabbet_context_forget(rabbet_context_t* context) {
 }
 
 static size_t rabbet_context_event_count(const rabbet_context_t* context) {
-  return context->engine->plan->step_count +
+  return context->engine->plan->sequences[0].step_count +
          context->engine->analysis.segment_count;
 }
 
@@ -203,21 +203,22 @@ size_t rabbet_context_profile(const rabbet_context_t* context) {
 static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
                                                size_t io, bool want_input) {
   const rabbet_plan_t* plan = context->engine->plan;
-  if (io >= plan->io_count)
+  if (io >= plan->sequences[0].io_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "%zu is not an input or output; the plan has %zu", io,
-                         plan->io_count);
-  if (want_input && io >= plan->input_count)
+                         plan->sequences[0].io_count);
+  if (want_input && io >= plan->sequences[0].input_count)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an output: its shape follows from the inputs",
-                         plan->ios[io].name);
+                         plan->sequences[0].ios[io].name);
   return rabbet_ok();
 }
 
 static const rabbet_plan_range_t* rabbet_context_range(
     const rabbet_context_t* context, size_t input) {
   const rabbet_plan_t* plan = context->engine->plan;
-  return &plan->profiles[context->profile * plan->input_count + input];
+  return &plan->profiles[context->profile * plan->sequences[0].input_count +
+                         input];
 }
 
 static rabbet_status_t rabbet_context_check_shape(
@@ -272,14 +273,14 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
 
 bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
   const rabbet_engine_t* engine = context->engine;
-  if (io >= engine->plan->input_count) return false;
+  if (io >= engine->plan->sequences[0].input_count) return false;
   bool values = engine->ios[io].is_shape_input &&
                 engine->plan->profiles[io].value_count > 0;
   return !context->shape_set[io] || (values && !context->addresses[io]);
 }
 
 int32_t rabbet_context_missing(const rabbet_context_t* context) {
-  for (size_t i = 0; i < context->engine->plan->input_count; ++i)
+  for (size_t i = 0; i < context->engine->plan->sequences[0].input_count; ++i)
     if (rabbet_context_is_missing(context, i)) return (int32_t)i;
   return -1;
 }
@@ -300,7 +301,7 @@ static rabbet_status_t rabbet_context_missing_error(
 // dropped, also on failure.
 static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
     const rabbet_io_t* io = &engine->ios[i];
     if (!io->is_shape_input) continue;
     const rabbet_plan_range_t* range = rabbet_context_range(context, i);
@@ -356,7 +357,7 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
   const rabbet_engine_t* engine = context->engine;
   *out_dims = engine->ios[io].dims;
-  if (io < engine->plan->input_count) {
+  if (io < engine->plan->sequences[0].input_count) {
     if (context->shape_set[io] && out_dims->rank > 0)
       memcpy(out_dims->d, context->key + engine->key_offsets[io],
              (size_t)out_dims->rank * sizeof(int64_t));
@@ -366,7 +367,7 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   if (context->last) prepared = context->last;
-  *out_dims = prepared->dims[engine->plan->ios[io].value];
+  *out_dims = prepared->dims[engine->plan->sequences[0].ios[io].value];
   return rabbet_ok();
 }
 
@@ -386,7 +387,8 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
   }
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  size_t bytes = prepared->bytes[context->engine->plan->ios[io].value];
+  size_t bytes =
+      prepared->bytes[context->engine->plan->sequences[0].ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run; "
@@ -423,7 +425,9 @@ rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
 }
 
 void* rabbet_context_address(const rabbet_context_t* context, size_t io) {
-  return io < context->engine->plan->io_count ? context->addresses[io] : NULL;
+  return io < context->engine->plan->sequences[0].io_count
+             ? context->addresses[io]
+             : NULL;
 }
 
 rabbet_status_t rabbet_context_set_output_allocator(
@@ -442,7 +446,7 @@ rabbet_status_t rabbet_context_set_output_allocator(
 rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
                                             rabbet_profiler_t profiler) {
   if (profiler.report && !context->times) {
-    size_t count = context->engine->plan->step_count;
+    size_t count = context->engine->plan->sequences[0].step_count;
     RABBET_RETURN_IF_ERROR(rabbet_allocate(
         context->allocator, (count + 1) * sizeof(*context->times),
         (void**)&context->times));

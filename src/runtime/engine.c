@@ -33,7 +33,7 @@ static int32_t rabbet_first_segment(const rabbet_engine_t* engine,
                                     int32_t value) {
   int32_t root = engine->analysis.roots[value];
   int32_t step = engine->analysis.first_steps[root];
-  return step < (int32_t)engine->plan->step_count
+  return step < (int32_t)engine->plan->sequences[0].step_count
              ? engine->analysis.step_segments[step]
              : 0;
 }
@@ -41,27 +41,27 @@ static int32_t rabbet_first_segment(const rabbet_engine_t* engine,
 static rabbet_status_t rabbet_engine_list_ios(rabbet_engine_t* engine) {
   const rabbet_plan_t* plan = engine->plan;
   RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&engine->arena, plan->io_count,
+      rabbet_arena_allocate_array(&engine->arena, plan->sequences[0].io_count,
                                   sizeof(*engine->ios), (void**)&engine->ios));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, plan->io_count, sizeof(*engine->io_segments),
+      &engine->arena, plan->sequences[0].io_count, sizeof(*engine->io_segments),
       (void**)&engine->io_segments));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, plan->io_count, sizeof(*engine->io_alignments),
-      (void**)&engine->io_alignments));
+      &engine->arena, plan->sequences[0].io_count,
+      sizeof(*engine->io_alignments), (void**)&engine->io_alignments));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, plan->input_count, sizeof(*engine->key_offsets),
-      (void**)&engine->key_offsets));
-  for (size_t i = 0; i < plan->io_count; ++i) {
-    const rabbet_plan_io_t* from = &plan->ios[i];
-    const rabbet_plan_value_t* value = &plan->values[from->value];
+      &engine->arena, plan->sequences[0].input_count,
+      sizeof(*engine->key_offsets), (void**)&engine->key_offsets));
+  for (size_t i = 0; i < plan->sequences[0].io_count; ++i) {
+    const rabbet_plan_io_t* from = &plan->sequences[0].ios[i];
+    const rabbet_plan_value_t* value = &plan->sequences[0].values[from->value];
     rabbet_io_t* io = &engine->ios[i];
     io->name = from->name;
     io->is_input = from->is_input;
     io->is_shape_input = from->is_shape_input;
     io->dtype = value->dtype;
     io->format = value->format;
-    io->dims = rabbet_shape_dims(plan->graph, &value->shape);
+    io->dims = rabbet_shape_dims(plan->sequences[0].graph, &value->shape);
     io->aliased_input = from->aliased_input;
     memcpy(io->dim_names, from->dim_names, sizeof(io->dim_names));
     if (!from->is_input) {
@@ -81,16 +81,16 @@ static rabbet_status_t rabbet_engine_list_ios(rabbet_engine_t* engine) {
 
 static rabbet_status_t rabbet_engine_list_slots(rabbet_engine_t* engine) {
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_group_t* group = &plan->steps[s].group;
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+    const rabbet_group_t* group = &plan->sequences[0].steps[s].group;
     engine->steps[s].first_slot = engine->slot_count;
     engine->slot_count += group->input_count + group->output_count;
   }
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &engine->arena, engine->slot_count, sizeof(*engine->slot_values),
       (void**)&engine->slot_values));
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->sequences[0].steps[s];
     int32_t* slots = engine->slot_values + engine->steps[s].first_slot;
     for (size_t i = 0; i < step->group.input_count; ++i)
       *slots++ = step->values[step->group.inputs[i]];
@@ -101,7 +101,8 @@ static rabbet_status_t rabbet_engine_list_slots(rabbet_engine_t* engine) {
       &engine->arena, engine->slot_count, sizeof(*engine->io_slots),
       (void**)&engine->io_slots));
   for (size_t i = 0; i < engine->slot_count; ++i) {
-    if (plan->values[engine->slot_values[i]].storage == RABBET_PLAN_STORAGE_IO)
+    if (plan->sequences[0].values[engine->slot_values[i]].storage ==
+        RABBET_PLAN_STORAGE_IO)
       engine->io_slots[engine->io_slot_count++] = i;
   }
   return rabbet_ok();
@@ -109,16 +110,16 @@ static rabbet_status_t rabbet_engine_list_slots(rabbet_engine_t* engine) {
 
 static rabbet_status_t rabbet_engine_initialize(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
-  rabbet_status_t status =
-      rabbet_plan_analyse(engine->plan, &engine->arena, &engine->analysis);
+  rabbet_status_t status = rabbet_plan_analyse(
+      &engine->plan->sequences[0], &engine->arena, &engine->analysis);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_ios(engine);
   if (rabbet_is_ok(status)) status = rabbet_engine_fix_shapes(engine);
   if (!rabbet_is_ok(status) || options->inspect_only) return status;
   status = rabbet_engine_open_device(engine, options);
   if (rabbet_is_ok(status))
     status = rabbet_arena_allocate_array(
-        &engine->arena, engine->plan->step_count, sizeof(*engine->steps),
-        (void**)&engine->steps);
+        &engine->arena, engine->plan->sequences[0].step_count,
+        sizeof(*engine->steps), (void**)&engine->steps);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_slots(engine);
   if (rabbet_is_ok(status))
     status = rabbet_engine_open_carried(engine, options);
@@ -235,7 +236,8 @@ void rabbet_engine_plan(const rabbet_engine_t* engine, const void** out_data,
 }
 
 size_t rabbet_engine_io_count(const rabbet_engine_t* engine) {
-  return engine->plan->io_count - engine->plan->hidden_count;
+  return engine->plan->sequences[0].io_count -
+         engine->plan->sequences[0].hidden_count;
 }
 
 const rabbet_io_t* rabbet_engine_io(const rabbet_engine_t* engine,
@@ -262,12 +264,12 @@ static rabbet_status_t rabbet_engine_range(const rabbet_engine_t* engine,
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "profile %zu does not exist; the plan has %zu",
                          profile, plan->profile_count);
-  if (io >= plan->input_count)
+  if (io >= plan->sequences[0].input_count)
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
         "%zu is not an input; the plan has %zu, which come first", io,
-        plan->input_count);
-  *out = &plan->profiles[profile * plan->input_count + io];
+        plan->sequences[0].input_count);
+  *out = &plan->profiles[profile * plan->sequences[0].input_count + io];
   return rabbet_ok();
 }
 
@@ -300,7 +302,7 @@ rabbet_status_t rabbet_engine_profile_values(const rabbet_engine_t* engine,
 }
 
 size_t rabbet_engine_layer_count(const rabbet_engine_t* engine) {
-  return engine->plan->step_count;
+  return engine->plan->sequences[0].step_count;
 }
 
 const rabbet_carried_t* rabbet_engine_carried(const rabbet_engine_t* engine,

@@ -6,12 +6,15 @@
 void rabbet_profile_optimum(const rabbet_engine_t* engine, size_t profile,
                             int64_t* values) {
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->sequences[0].graph);
+       ++i) {
     const rabbet_plan_source_t* source = &engine->analysis.sources[i];
     if (source->read >= 0) continue;
     const rabbet_plan_range_t* range =
-        &plan->profiles[profile * plan->input_count + (size_t)source->input];
-    bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
+        &plan->profiles[profile * plan->sequences[0].input_count +
+                        (size_t)source->input];
+    bool dim = rabbet_expr_symbol(plan->sequences[0].graph, i)->kind ==
+               RABBET_SYMBOL_DIM;
     values[i] =
         dim ? range->opt.d[source->index] : range->opt_values[source->index];
   }
@@ -20,12 +23,15 @@ void rabbet_profile_optimum(const rabbet_engine_t* engine, size_t profile,
 void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
                             int64_t* low, int64_t* high) {
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->sequences[0].graph);
+       ++i) {
     const rabbet_plan_source_t* source = &engine->analysis.sources[i];
     if (source->read >= 0) continue;
     const rabbet_plan_range_t* range =
-        &plan->profiles[profile * plan->input_count + (size_t)source->input];
-    bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
+        &plan->profiles[profile * plan->sequences[0].input_count +
+                        (size_t)source->input];
+    bool dim = rabbet_expr_symbol(plan->sequences[0].graph, i)->kind ==
+               RABBET_SYMBOL_DIM;
     low[i] =
         dim ? range->min.d[source->index] : range->min_values[source->index];
     high[i] =
@@ -36,15 +42,16 @@ void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
 static void rabbet_fix_dims(const rabbet_engine_t* engine, size_t profile,
                             const int64_t* low, const int64_t* high) {
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < plan->io_count; ++i) {
-    const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
+  for (size_t i = 0; i < plan->sequences[0].io_count; ++i) {
+    const rabbet_shape_t* shape =
+        &plan->sequences[0].values[plan->sequences[0].ios[i].value].shape;
     rabbet_dims_t* dims = &engine->ios[i].dims;
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       rabbet_expr_t e = shape->d[axis];
       bool fixed = low[e] == high[e] && low[e] >= 0;
       if (profile == 0 && dims->d[axis] < 0 && fixed) dims->d[axis] = low[e];
       if (profile > 0 && !(fixed && dims->d[axis] == low[e]) &&
-          !rabbet_expr_is_constant(plan->graph, e, &(int64_t){0}))
+          !rabbet_expr_is_constant(plan->sequences[0].graph, e, &(int64_t){0}))
         dims->d[axis] = -1;
     }
   }
@@ -52,8 +59,8 @@ static void rabbet_fix_dims(const rabbet_engine_t* engine, size_t profile,
 
 rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine) {
   const rabbet_plan_t* plan = engine->plan;
-  size_t symbols = rabbet_expr_symbol_count(plan->graph);
-  size_t exprs = rabbet_expr_node_count(plan->graph);
+  size_t symbols = rabbet_expr_symbol_count(plan->sequences[0].graph);
+  size_t exprs = rabbet_expr_node_count(plan->sequences[0].graph);
   int64_t* bounds = NULL;
   if (symbols == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -87,11 +94,11 @@ static rabbet_status_t rabbet_stage_bytes(const rabbet_engine_t* engine,
                                           rabbet_memory_request_t* requests,
                                           size_t* out_bytes) {
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t v = 0; v < plan->value_count; ++v)
+  for (size_t v = 0; v < plan->sequences[0].value_count; ++v)
     requests[v] = (rabbet_memory_request_t){0};
-  for (size_t v = 0; v < plan->value_count; ++v) {
+  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
     size_t root = (size_t)engine->analysis.roots[v];
-    size_t bytes = rabbet_largest_bytes(&plan->values[v], high);
+    size_t bytes = rabbet_largest_bytes(&plan->sequences[0].values[v], high);
     if (!rabbet_engine_owns_memory(engine, segment, root) ||
         bytes == RABBET_BYTES_UNKNOWN)
       continue;
@@ -99,8 +106,8 @@ static rabbet_status_t rabbet_stage_bytes(const rabbet_engine_t* engine,
     requests[root].last = engine->analysis.last_steps[root];
     if (bytes > requests[root].size) requests[root].size = bytes;
   }
-  return rabbet_plan_memory(requests, plan->value_count, engine->allocator,
-                            out_bytes);
+  return rabbet_plan_memory(requests, plan->sequences[0].value_count,
+                            engine->allocator, out_bytes);
 }
 
 // The tensors of the segments from `first` on.
@@ -109,14 +116,15 @@ static rabbet_status_t rabbet_measure_tensors(const rabbet_engine_t* engine,
                                               rabbet_arena_t* arena,
                                               size_t* out_bytes) {
   const rabbet_plan_t* plan = engine->plan;
-  size_t symbols = rabbet_expr_symbol_count(plan->graph);
-  size_t exprs = rabbet_expr_node_count(plan->graph);
+  size_t symbols = rabbet_expr_symbol_count(plan->sequences[0].graph);
+  size_t exprs = rabbet_expr_node_count(plan->sequences[0].graph);
   int64_t* bounds = NULL;
   rabbet_memory_request_t* requests = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, 2 * (symbols + exprs), sizeof(*bounds), (void**)&bounds));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, plan->value_count, sizeof(*requests), (void**)&requests));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(arena, plan->sequences[0].value_count,
+                                  sizeof(*requests), (void**)&requests));
   int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
   int64_t* high = low + exprs;
   rabbet_profile_symbols(engine, profile, bounds, symbol_high);
@@ -138,9 +146,9 @@ static rabbet_status_t rabbet_measure_tensors(const rabbet_engine_t* engine,
 static void rabbet_largest_key(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < plan->input_count; ++i) {
+  for (size_t i = 0; i < plan->sequences[0].input_count; ++i) {
     const rabbet_plan_range_t* range =
-        &plan->profiles[context->profile * plan->input_count + i];
+        &plan->profiles[context->profile * plan->sequences[0].input_count + i];
     int64_t* key = context->key + engine->key_offsets[i];
     for (int32_t axis = 0; axis < range->max.rank; ++axis)
       *key++ = range->max.d[axis];

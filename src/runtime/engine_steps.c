@@ -90,7 +90,7 @@ static bool rabbet_step_has_kernel(const rabbet_engine_t* engine,
 }
 
 static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
-  rabbet_plan_step_t* step = &engine->plan->steps[s];
+  rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
   rabbet_engine_step_t* out = &engine->steps[s];
   const rabbet_kernel_class_t* kernel =
       rabbet_device_find_kernel(engine->device, step->kernel);
@@ -108,12 +108,12 @@ static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
 
 static void rabbet_step_align_ios(rabbet_engine_t* engine, size_t step) {
   const rabbet_plan_t* plan = engine->plan;
-  const rabbet_group_t* group = &plan->steps[step].group;
+  const rabbet_group_t* group = &plan->sequences[0].steps[step].group;
   const rabbet_kernel_t* kernel = engine->steps[step].kernel;
   const int32_t* slots = engine->slot_values + engine->steps[step].first_slot;
   size_t count = group->input_count + group->output_count;
   for (size_t i = 0; kernel && i < count; ++i) {
-    const rabbet_plan_value_t* value = &plan->values[slots[i]];
+    const rabbet_plan_value_t* value = &plan->sequences[0].values[slots[i]];
     if (value->storage == RABBET_PLAN_STORAGE_IO &&
         engine->io_alignments[value->io] < kernel->alignment)
       engine->io_alignments[value->io] = kernel->alignment;
@@ -122,26 +122,26 @@ static void rabbet_step_align_ios(rabbet_engine_t* engine, size_t step) {
 
 // Shape inputs lie in the host's memory.
 static void rabbet_engine_align_ios(rabbet_engine_t* engine) {
-  for (size_t i = 0; i < engine->plan->io_count; ++i)
+  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i)
     engine->io_alignments[i] = 1;
-  for (size_t s = 0; s < engine->plan->step_count; ++s)
+  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s)
     rabbet_step_align_ios(engine, s);
-  for (size_t i = 0; i < engine->plan->io_count; ++i)
+  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i)
     if (engine->ios[i].is_shape_input) engine->io_alignments[i] = 1;
 }
 
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {
-  for (size_t s = 0; s < engine->plan->step_count; ++s)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_step_create(engine, s),
-                                           "step '%s'",
-                                           engine->plan->steps[s].name));
+  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_step_create(engine, s), "step '%s'",
+                        engine->plan->sequences[0].steps[s].name));
   rabbet_engine_align_ios(engine);
   return rabbet_ok();
 }
 
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine) {
   if (!engine->steps) return;
-  for (size_t s = 0; s < engine->plan->step_count; ++s) {
+  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s) {
     rabbet_engine_step_t* step = &engine->steps[s];
     if (step->kernel) step->kernel->kernel_class->destroy(step->kernel);
     rabbet_plugin_release(step->plugin);

@@ -18,10 +18,10 @@ static bool rabbet_step_reads(const rabbet_engine_t* engine, size_t step,
 static void rabbet_mark_weights(const rabbet_engine_t* engine,
                                 size_t* offsets) {
   const rabbet_plan_t* plan = engine->plan;
-  for (size_t v = 0; v < plan->value_count; ++v)
+  for (size_t v = 0; v < plan->sequences[0].value_count; ++v)
     offsets[v] = SIZE_MAX;
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->sequences[0].steps[s];
     for (size_t i = 0; i < step->group.input_count; ++i) {
       if (rabbet_step_reads(engine, s, i))
         offsets[step->values[step->group.inputs[i]]] = 0;
@@ -42,8 +42,8 @@ static rabbet_status_t rabbet_place_weights(rabbet_engine_t* engine,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       engine->allocator, blocks * sizeof(*places), (void**)&places));
   *out_total = 0;
-  for (size_t v = 0; v < plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->values[v];
+  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
     if (value->storage != RABBET_PLAN_STORAGE_CONSTANT ||
         offsets[v] == SIZE_MAX)
       continue;
@@ -57,8 +57,8 @@ static rabbet_status_t rabbet_place_weights(rabbet_engine_t* engine,
     places[i] = *out_total + 1;
     *out_total += rabbet_align_up(size, RABBET_WEIGHT_ALIGNMENT);
   }
-  for (size_t v = 0; v < plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->values[v];
+  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
     if (value->storage != RABBET_PLAN_STORAGE_CONSTANT ||
         offsets[v] == SIZE_MAX)
       continue;
@@ -75,8 +75,9 @@ static rabbet_status_t rabbet_copy_weights(rabbet_engine_t* engine,
   const rabbet_plan_t* plan = engine->plan;
   rabbet_device_t* device = engine->device;
   rabbet_status_t status = rabbet_ok();
-  for (size_t v = 0; v < plan->value_count && rabbet_is_ok(status); ++v) {
-    const rabbet_plan_value_t* value = &plan->values[v];
+  for (size_t v = 0; v < plan->sequences[0].value_count && rabbet_is_ok(status);
+       ++v) {
+    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
     if (value->storage != RABBET_PLAN_STORAGE_CONSTANT ||
         offsets[v] == SIZE_MAX || value->size == 0)
       continue;
@@ -91,11 +92,12 @@ static rabbet_status_t rabbet_copy_weights(rabbet_engine_t* engine,
 rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine) {
   rabbet_device_t* device = engine->device;
   size_t total = 0;
-  if (device->host_memory || engine->plan->value_count == 0) return rabbet_ok();
+  if (device->host_memory || engine->plan->sequences[0].value_count == 0)
+    return rabbet_ok();
   // Again after a refit.
   if (!engine->weight_offsets)
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-        &engine->arena, engine->plan->value_count,
+        &engine->arena, engine->plan->sequences[0].value_count,
         sizeof(*engine->weight_offsets), (void**)&engine->weight_offsets));
   rabbet_memory_free(device, &engine->device_allocator, engine->device_weights,
                      NULL);

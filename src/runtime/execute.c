@@ -11,11 +11,12 @@ static rabbet_status_t rabbet_ask_output_allocators(
     rabbet_context_t* context, const rabbet_prepared_t* prepared,
     void* stream) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+  for (size_t i = engine->plan->sequences[0].input_count;
+       i < engine->plan->sequences[0].io_count; ++i) {
     const rabbet_output_allocator_t* allocator = &context->output_allocators[i];
     if (!allocator->reallocate || engine->io_segments[i] != prepared->segment)
       continue;
-    size_t bytes = prepared->bytes[engine->plan->ios[i].value];
+    size_t bytes = prepared->bytes[engine->plan->sequences[0].ios[i].value];
     if (bytes == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the size of output '%s' has no usable upper bound "
@@ -41,7 +42,8 @@ static rabbet_status_t rabbet_ask_output_allocators(
 
 static rabbet_status_t rabbet_step_failed(const rabbet_context_t* context,
                                           size_t step, rabbet_status_t status) {
-  const rabbet_plan_step_t* at = &context->engine->plan->steps[step];
+  const rabbet_plan_step_t* at =
+      &context->engine->plan->sequences[0].steps[step];
   return rabbet_status_annotate(status, "step '%s' (kernel '%s')", at->name,
                                 at->kernel);
 }
@@ -142,8 +144,9 @@ static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
 
 static void rabbet_report_times(const rabbet_context_t* context) {
   const rabbet_plan_t* plan = context->engine->plan;
-  for (size_t s = 0; s < plan->step_count; ++s)
-    context->profiler.report(context->profiler.user_data, plan->steps[s].name,
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s)
+    context->profiler.report(context->profiler.user_data,
+                             plan->sequences[0].steps[s].name,
                              context->times[s]);
 }
 
@@ -157,7 +160,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
   rabbet_device_t* device = engine->device;
   assert(rabbet_segment_end(engine, prepared->segment) > 0);
   size_t last = rabbet_segment_end(engine, prepared->segment) - 1;
-  const rabbet_plan_step_t* step = &engine->plan->steps[last];
+  const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[last];
   uint8_t* staging = prepared->read_staging;
   RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
   for (size_t i = 0; i < step->host_read_count; ++i) {
@@ -178,7 +181,8 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
     int64_t count = 0;
     RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
     for (int64_t k = 0; k < count; ++k)
-      *key++ = rabbet_load_int64(engine->plan->values[v].dtype, staging, k);
+      *key++ = rabbet_load_int64(engine->plan->sequences[0].values[v].dtype,
+                                 staging, k);
     staging += rabbet_align_up(prepared->bytes[v], 16);
   }
   assert(key - context->read_key ==
@@ -193,9 +197,10 @@ static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
   const rabbet_engine_t* engine = context->engine;
   rabbet_device_t* device = engine->device;
   const uint8_t* staging = leaf->output_staging;
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
-    int32_t v = engine->plan->ios[i].value;
-    const rabbet_plan_value_t* value = &engine->plan->values[v];
+  for (size_t i = engine->plan->sequences[0].input_count;
+       i < engine->plan->sequences[0].io_count; ++i) {
+    int32_t v = engine->plan->sequences[0].ios[i].value;
+    const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
     if (engine->analysis.written[v]) continue;
     if (!leaf->host_values[v])
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -214,11 +219,13 @@ static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
 static void rabbet_notify_shapes(const rabbet_context_t* context,
                                  const rabbet_prepared_t* leaf) {
   const rabbet_plan_t* plan = context->engine->plan;
-  for (size_t i = plan->input_count; i < plan->io_count; ++i) {
+  for (size_t i = plan->sequences[0].input_count;
+       i < plan->sequences[0].io_count; ++i) {
     const rabbet_output_allocator_t* allocator = &context->output_allocators[i];
     if (allocator->notify_shape)
-      allocator->notify_shape(allocator->user_data, plan->ios[i].name,
-                              &leaf->dims[plan->ios[i].value]);
+      allocator->notify_shape(allocator->user_data,
+                              plan->sequences[0].ios[i].name,
+                              &leaf->dims[plan->sequences[0].ios[i].value]);
   }
 }
 
@@ -271,7 +278,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
       rabbet_context_copy_outputs(context, prepared, stream));
   if (engine->has_written_outputs)
     RABBET_RETURN_IF_ERROR(rabbet_write_outputs(context, prepared, stream));
-  if (engine->plan->check_count > 0)
+  if (engine->plan->sequences[0].check_count > 0)
     RABBET_RETURN_IF_ERROR(rabbet_context_take_checks(context, stream));
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
@@ -306,7 +313,8 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
   if (timed)
     memset(context->times, 0,
-           context->engine->plan->step_count * sizeof(*context->times));
+           context->engine->plan->sequences[0].step_count *
+               sizeof(*context->times));
   rabbet_status_t status = rabbet_run(context, stream);
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);

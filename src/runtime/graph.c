@@ -67,7 +67,8 @@ static void rabbet_graphs_exclude(rabbet_context_t* context,
                                   rabbet_prepared_t* prepared, size_t run,
                                   const char* reason) {
   size_t step = prepared->runs[run].step;
-  const rabbet_plan_step_t* at = &context->engine->plan->steps[step];
+  const rabbet_plan_step_t* at =
+      &context->engine->plan->sequences[0].steps[step];
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
   if (context->graph_reported[step]) return;
   context->graph_reported[step] = true;

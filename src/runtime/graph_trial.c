@@ -42,14 +42,15 @@ typedef struct rabbet_trial_t {
 static void rabbet_trial_describe(rabbet_trial_t* trial,
                                   const rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_step_t* step = &engine->plan->steps[trial->run->step];
+  const rabbet_plan_step_t* step =
+      &engine->plan->sequences[0].steps[trial->run->step];
   for (size_t i = 0; i < trial->count; ++i) {
     bool input = i < trial->input_count;
     int32_t v =
         step->values[input ? step->group.inputs[i]
                            : step->group.outputs[i - trial->input_count]];
     rabbet_trial_tensor_t* tensor = &trial->tensors[i];
-    tensor->value = &engine->plan->values[v];
+    tensor->value = &engine->plan->sequences[0].values[v];
     tensor->bytes = prepared->bytes[v];
     tensor->original = input ? trial->run->call.inputs[i]
                              : trial->run->call.outputs[i - trial->input_count];
@@ -225,7 +226,8 @@ rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
                                    const rabbet_prepared_t* prepared,
                                    const rabbet_run_t* run, void* stream) {
   const rabbet_engine_t* engine = context->engine;
-  const rabbet_group_t* group = &engine->plan->steps[run->step].group;
+  const rabbet_group_t* group =
+      &engine->plan->sequences[0].steps[run->step].group;
   rabbet_trial_t trial = {.context = context,
                           .device = engine->device,
                           .run = run,

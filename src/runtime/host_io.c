@@ -24,9 +24,11 @@ static void io_memory_free(const rabbet_engine_t* engine,
 
 void rabbet_context_free_host_ios(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; context->host_ios && i < engine->plan->io_count; ++i)
+  for (size_t i = 0;
+       context->host_ios && i < engine->plan->sequences[0].io_count; ++i)
     io_memory_free(engine, &context->host_ios[i].device, NULL);
-  for (size_t i = 0; context->io_copies && i < engine->plan->io_count; ++i)
+  for (size_t i = 0;
+       context->io_copies && i < engine->plan->sequences[0].io_count; ++i)
     io_memory_free(engine, &context->io_copies[i], NULL);
 }
 
@@ -53,7 +55,7 @@ static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
   rabbet_device_t* device = engine->device;
   const rabbet_io_t* tensor = &engine->ios[io];
   rabbet_host_io_t* host_io = &context->host_ios[io];
-  size_t bytes = prepared->bytes[engine->plan->ios[io].value];
+  size_t bytes = prepared->bytes[engine->plan->sequences[0].ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
@@ -80,7 +82,7 @@ rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
                                               const rabbet_prepared_t* prepared,
                                               void* stream) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
     if (context->host_ios[i].host &&
         engine->io_segments[i] == prepared->segment)
       RABBET_RETURN_IF_ERROR(host_io_begin(context, i, prepared, stream));
@@ -93,11 +95,12 @@ rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
                                             void* stream) {
   const rabbet_engine_t* engine = context->engine;
   rabbet_device_t* device = engine->device;
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+  for (size_t i = engine->plan->sequences[0].input_count;
+       i < engine->plan->sequences[0].io_count; ++i) {
     if (!context->host_ios[i].host) continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
         device, context->host_ios[i].host, context->addresses[i],
-        leaf->bytes[engine->plan->ios[i].value], stream));
+        leaf->bytes[engine->plan->sequences[0].ios[i].value], stream));
   }
   // Inputs may be changed, and outputs read, as soon as this returns.
   return device->vtable->synchronize(device, stream);

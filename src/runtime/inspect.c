@@ -30,8 +30,8 @@ static rabbet_dims_t rabbet_inspect_dims(const rabbet_engine_t* engine,
                                          const rabbet_prepared_t* shapes,
                                          int32_t value) {
   if (shapes) return shapes->dims[value];
-  return rabbet_shape_dims(engine->plan->graph,
-                           &engine->plan->values[value].shape);
+  return rabbet_shape_dims(engine->plan->sequences[0].graph,
+                           &engine->plan->sequences[0].values[value].shape);
 }
 
 // "CONVOLUTION + ACTIVATION"
@@ -53,7 +53,7 @@ static void rabbet_json_member(rabbet_strbuf_t* out, const char* name,
 static void rabbet_json_tensor(const rabbet_engine_t* engine,
                                const rabbet_prepared_t* shapes, int32_t v,
                                rabbet_strbuf_t* out) {
-  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
   rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
   rabbet_strbuf_printf(out, "{");
   rabbet_json_member(out, "Name", value->name);
@@ -129,7 +129,9 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", ");
   // An engine that is only looked at has no steps.
   rabbet_plugin_t* plugin =
-      engine->steps ? engine->steps[step - engine->plan->steps].plugin : NULL;
+      engine->steps
+          ? engine->steps[step - engine->plan->sequences[0].steps].plugin
+          : NULL;
   rabbet_json_member(out, "Metadata",
                      plugin ? rabbet_plugin_metadata(plugin) : "");
   rabbet_strbuf_printf(out, ", ");
@@ -146,8 +148,8 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", \"HostReads\": [");
   for (size_t i = 0; i < step->host_read_count; ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
-    rabbet_strbuf_json_string(out,
-                              engine->plan->values[step->host_reads[i]].name);
+    rabbet_strbuf_json_string(
+        out, engine->plan->sequences[0].values[step->host_reads[i]].name);
   }
   rabbet_strbuf_printf(out, "], ");
   rabbet_json_artifacts(engine->plan, step->artifacts, step->artifact_count,
@@ -193,14 +195,14 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", ");
   rabbet_json_member(out, "DeviceSignature", plan->device_signature);
   rabbet_strbuf_printf(out, ", \"Threads\": %d, \"Layers\": [", plan->threads);
-  for (size_t s = 0; s < plan->step_count; ++s) {
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
     rabbet_strbuf_printf(out, "%s\n  ", s ? "," : "");
-    rabbet_json_step(engine, shapes, &plan->steps[s], out);
+    rabbet_json_step(engine, shapes, &plan->sequences[0].steps[s], out);
   }
   rabbet_strbuf_printf(out, "\n], \"Bindings\": [");
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
-    rabbet_strbuf_json_string(out, plan->ios[i].name);
+    rabbet_strbuf_json_string(out, plan->sequences[0].ios[i].name);
   }
   rabbet_strbuf_printf(out, "], ");
   rabbet_json_artifacts(plan, NULL, plan->artifact_count, out);
@@ -248,7 +250,7 @@ static void rabbet_text_tensors(const rabbet_engine_t* engine,
   const char* separator = "";
   for (size_t i = 0; i < count; ++i) {
     int32_t v = step->values[list[i]];
-    const rabbet_plan_value_t* value = &engine->plan->values[v];
+    const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
     if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) continue;
     rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
     char text[192];
@@ -305,24 +307,30 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
                                rabbet_strbuf_t* out) {
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "%s: %zu step%s for %s (%s), %d thread%s, by %s\n",
-                       *plan->name ? plan->name : "plan", plan->step_count,
-                       rabbet_plural(plan->step_count), plan->device,
-                       plan->device_signature, plan->threads,
+                       *plan->name ? plan->name : "plan",
+                       plan->sequences[0].step_count,
+                       rabbet_plural(plan->sequences[0].step_count),
+                       plan->device, plan->device_signature, plan->threads,
                        rabbet_plural((size_t)plan->threads), plan->producer);
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     char text[192];
     rabbet_dims_t dims =
-        rabbet_inspect_dims(engine, shapes, plan->ios[i].value);
+        rabbet_inspect_dims(engine, shapes, plan->sequences[0].ios[i].value);
     rabbet_strbuf_printf(
-        out, "%-6s %s: %s %s %s\n", plan->ios[i].is_input ? "input" : "output",
-        plan->ios[i].name, rabbet_inspect_dtype(engine->ios[i].dtype),
+        out, "%-6s %s: %s %s %s\n",
+        plan->sequences[0].ios[i].is_input ? "input" : "output",
+        plan->sequences[0].ios[i].name,
+        rabbet_inspect_dtype(engine->ios[i].dtype),
         rabbet_dims_print(&dims, text, sizeof(text)),
         rabbet_format_name(engine->ios[i].format));
   }
-  for (size_t s = 0; s < plan->step_count; ++s)
-    for (size_t i = 0; i < plan->steps[s].host_read_count; ++i)
-      rabbet_strbuf_printf(out, "waits for %s, of which sizes are made\n",
-                           plan->values[plan->steps[s].host_reads[i]].name);
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s)
+    for (size_t i = 0; i < plan->sequences[0].steps[s].host_read_count; ++i)
+      rabbet_strbuf_printf(
+          out, "waits for %s, of which sizes are made\n",
+          plan->sequences[0]
+              .values[plan->sequences[0].steps[s].host_reads[i]]
+              .name);
   for (size_t i = 0; i < plan->artifact_count; ++i)
     rabbet_strbuf_printf(out, "keeps  %s: %zu bytes\n", plan->artifacts[i].name,
                          plan->artifacts[i].size);
@@ -362,8 +370,9 @@ static void rabbet_text(const rabbet_engine_t* engine,
     rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
     rabbet_table_end_cell(&table);
   }
-  for (size_t s = 0; s < engine->plan->step_count; ++s)
-    rabbet_table_step(engine, shapes, &engine->plan->steps[s], &table);
+  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s)
+    rabbet_table_step(engine, shapes, &engine->plan->sequences[0].steps[s],
+                      &table);
   if (table.cells.failed)
     out->failed = true;
   else
@@ -378,10 +387,10 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
                                       rabbet_allocator_t allocator,
                                       char** out_text) {
   *out_text = NULL;
-  if (layer < -1 || layer >= (int64_t)engine->plan->step_count)
+  if (layer < -1 || layer >= (int64_t)engine->plan->sequences[0].step_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "layer %d does not exist; the plan has %zu", layer,
-                         engine->plan->step_count);
+                         engine->plan->sequences[0].step_count);
   if (context && context->engine != engine)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the context belongs to another engine");
@@ -389,11 +398,13 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
   rabbet_strbuf_t out;
   rabbet_strbuf_initialize(allocator, &out);
   if (format == RABBET_INSPECT_TEXT && layer >= 0)
-    rabbet_text_step(engine, shapes, &engine->plan->steps[layer], &out);
+    rabbet_text_step(engine, shapes, &engine->plan->sequences[0].steps[layer],
+                     &out);
   else if (format == RABBET_INSPECT_TEXT)
     rabbet_text(engine, shapes, &out);
   else if (layer >= 0)
-    rabbet_json_step(engine, shapes, &engine->plan->steps[layer], &out);
+    rabbet_json_step(engine, shapes, &engine->plan->sequences[0].steps[layer],
+                     &out);
   else
     rabbet_json_engine(engine, shapes, &out);
   if (format == RABBET_INSPECT_TEXT) rabbet_strbuf_escape(&out);

@@ -23,7 +23,8 @@ bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io) {
 // A tensor of unknown size counts as one byte: only its address is known.
 static size_t rabbet_io_bytes(const rabbet_context_t* context,
                               const rabbet_prepared_t* prepared, size_t io) {
-  size_t bytes = prepared->bytes[context->engine->plan->ios[io].value];
+  size_t bytes =
+      prepared->bytes[context->engine->plan->sequences[0].ios[io].value];
   return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
 }
 
@@ -45,8 +46,11 @@ static bool rabbet_output_spoils(const rabbet_context_t* context,
   uintptr_t to = (uintptr_t)context->addresses[output];
   uintptr_t from = (uintptr_t)context->addresses[input];
   int32_t written =
-      analysis->first_steps[analysis->roots[plan->ios[output].value]];
-  int32_t read = analysis->last_steps[analysis->roots[plan->ios[input].value]];
+      analysis
+          ->first_steps[analysis->roots[plan->sequences[0].ios[output].value]];
+  int32_t read =
+      analysis
+          ->last_steps[analysis->roots[plan->sequences[0].ios[input].value]];
   bool in_place =
       from == to && engine->ios[output].aliased_input == (int32_t)input;
   return read >= written && !in_place &&
@@ -66,7 +70,8 @@ static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
                                             const rabbet_prepared_t* prepared,
                                             size_t output) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+  for (size_t i = engine->plan->sequences[0].input_count;
+       i < engine->plan->sequences[0].io_count; ++i) {
     if (i == output || !rabbet_output_place(context, i) ||
         engine->io_segments[i] > prepared->segment)
       continue;
@@ -114,7 +119,8 @@ static rabbet_status_t rabbet_resolve_output(rabbet_context_t* context,
   const rabbet_engine_t* engine = context->engine;
   RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, output));
   if (!rabbet_io_is_misaligned(context, output)) return rabbet_ok();
-  if (prepared->bytes[engine->plan->ios[output].value] == RABBET_BYTES_UNKNOWN)
+  if (prepared->bytes[engine->plan->sequences[0].ios[output].value] ==
+      RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the address of output '%s', %p, is not a multiple of "
                          "%zu, and its size, which a copy in between needs, is "
@@ -128,11 +134,12 @@ rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
                                                  rabbet_prepared_t* prepared,
                                                  void* stream) {
   const rabbet_engine_t* engine = context->engine;
-  size_t inputs = engine->plan->input_count;
+  size_t inputs = engine->plan->sequences[0].input_count;
   prepared->copies_inputs = false;
   for (size_t i = 0; i < inputs; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_resolve_input(context, prepared, i, stream));
-  for (size_t output = inputs; output < engine->plan->io_count; ++output) {
+  for (size_t output = inputs; output < engine->plan->sequences[0].io_count;
+       ++output) {
     if (engine->io_segments[output] != prepared->segment) continue;
     RABBET_RETURN_IF_ERROR(
         rabbet_resolve_output(context, prepared, output, stream));
@@ -153,13 +160,13 @@ rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
                                             void* stream) {
   const rabbet_engine_t* engine = context->engine;
   rabbet_device_t* device = engine->device;
-  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
     if (!prepared->input_copied[i] ||
         (prepared->parent && prepared->parent->input_copied[i]))
       continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy(
         device, context->io_copies[i].memory, context->addresses[i],
-        prepared->bytes[engine->plan->ios[i].value], stream));
+        prepared->bytes[engine->plan->sequences[0].ios[i].value], stream));
   }
   return rabbet_ok();
 }
@@ -169,8 +176,9 @@ rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
                                             void* stream) {
   const rabbet_engine_t* engine = context->engine;
   rabbet_device_t* device = engine->device;
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
-    int32_t value = engine->plan->ios[i].value;
+  for (size_t i = engine->plan->sequences[0].input_count;
+       i < engine->plan->sequences[0].io_count; ++i) {
+    int32_t value = engine->plan->sequences[0].ios[i].value;
     if (!rabbet_io_is_misaligned(context, i) ||
         !engine->analysis.written[value])
       continue;

@@ -59,9 +59,9 @@ static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
                                            size_t s, int threads,
                                            size_t* out_workspace) {
   const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
   assert(s >= rabbet_segment_begin(engine, prepared->segment));
   assert(s < rabbet_segment_end(engine, prepared->segment));
-  const rabbet_plan_step_t* step = &engine->plan->steps[s];
   rabbet_kernel_t* kernel = engine->steps[s].kernel;
   rabbet_kernel_shapes_t shapes;
   RABBET_RETURN_IF_ERROR(rabbet_step_shapes(prepared, step, threads, &shapes));
@@ -80,7 +80,7 @@ static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
   size_t begin = rabbet_segment_begin(engine, prepared->segment);
   size_t end = rabbet_segment_end(engine, prepared->segment);
   for (size_t s = begin; s < end; ++s) {
-    const rabbet_plan_step_t* step = &engine->plan->steps[s];
+    const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
     if (rabbet_step_is_empty(prepared, step)) continue;
     size_t run = prepared->run_count;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
@@ -101,7 +101,8 @@ bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
                                size_t value) {
   const rabbet_plan_analysis_t* analysis = &engine->analysis;
   return analysis->roots[value] == (int32_t)value &&
-         engine->plan->values[value].storage == RABBET_PLAN_STORAGE_ARENA &&
+         engine->plan->sequences[0].values[value].storage ==
+             RABBET_PLAN_STORAGE_ARENA &&
          analysis->memory_stages[value] == segment &&
          analysis->first_steps[value] <= analysis->last_steps[value] &&
          !analysis->materialized[value];
@@ -114,18 +115,19 @@ static rabbet_status_t rabbet_memory_requests(
     rabbet_memory_request_t* requests) {
   const rabbet_engine_t* engine = prepared->engine;
   const rabbet_plan_analysis_t* analysis = &engine->analysis;
-  size_t values = engine->plan->value_count;
+  size_t values = engine->plan->sequences[0].value_count;
   for (size_t v = 0; v < values; ++v) {
     size_t root = (size_t)analysis->roots[v];
     if (!rabbet_engine_owns_memory(engine, prepared->segment, root) ||
         (analysis->dim_stages[v] > prepared->segment &&
-         rabbet_plan_is_view(engine->plan, analysis, (int32_t)v)))
+         rabbet_plan_is_view(&engine->plan->sequences[0], analysis,
+                             (int32_t)v)))
       continue;
     if (prepared->bytes[v] == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the size of '%s' has no usable upper bound for "
                            "these input shapes",
-                           engine->plan->values[v].name);
+                           engine->plan->sequences[0].values[v].name);
     requests[root].first = analysis->first_steps[root];
     requests[root].last = analysis->last_steps[root];
     if (prepared->bytes[v] > requests[root].size)
@@ -142,7 +144,7 @@ static rabbet_status_t rabbet_memory_requests(
 static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
                                              const size_t* workspaces) {
   const rabbet_engine_t* engine = prepared->engine;
-  size_t values = engine->plan->value_count;
+  size_t values = engine->plan->sequences[0].value_count;
   size_t count = values + prepared->run_count;
   rabbet_memory_request_t* requests = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -172,7 +174,7 @@ static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
 // Shape inputs lie on the host; steps on a device that cannot see them read a
 // copy.
 bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root) {
-  const rabbet_plan_value_t* value = &engine->plan->values[root];
+  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[root];
   return engine->analysis.materialized[root] ||
          (!engine->device->host_memory &&
           value->storage == RABBET_PLAN_STORAGE_IO &&
@@ -182,7 +184,7 @@ bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root) {
 static const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
                                          int32_t v) {
   const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
   if (prepared->host_values[v]) return prepared->host_values[v];
   if (value->storage != RABBET_PLAN_STORAGE_IO ||
       !engine->ios[value->io].is_shape_input)
@@ -202,7 +204,8 @@ void rabbet_store_host_values(const rabbet_plan_value_t* value,
 
 static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
                                                  int32_t v, uint8_t* staging) {
-  const rabbet_plan_value_t* value = &prepared->engine->plan->values[v];
+  const rabbet_plan_value_t* value =
+      &prepared->engine->plan->sequences[0].values[v];
   const int64_t* from = rabbet_host_values(prepared, v);
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
@@ -225,7 +228,7 @@ static void rabbet_place_materialized(rabbet_prepared_t* prepared,
   size_t begin = 0, end = 0;
   *out_total = 0;
   rabbet_segment_slots(engine, prepared->segment, &begin, &end);
-  for (size_t v = 0; v < engine->plan->value_count; ++v)
+  for (size_t v = 0; v < engine->plan->sequences[0].value_count; ++v)
     prepared->materialized_offsets[v] = SIZE_MAX;
   for (size_t i = begin; i < end; ++i) {
     int32_t root = engine->analysis.roots[engine->slot_values[i]];
@@ -241,7 +244,8 @@ static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
                                                 size_t total, uint8_t* staging,
                                                 void* stream) {
   rabbet_device_t* device = prepared->engine->device;
-  for (size_t v = 0; v < prepared->engine->plan->value_count; ++v) {
+  for (size_t v = 0; v < prepared->engine->plan->sequences[0].value_count;
+       ++v) {
     if (prepared->materialized_offsets[v] != SIZE_MAX)
       RABBET_RETURN_IF_ERROR(
           rabbet_write_materialized(prepared, (int32_t)v, staging));
@@ -259,10 +263,10 @@ static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
                                                    void* stream) {
   const rabbet_engine_t* engine = prepared->engine;
   size_t total = 0;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&prepared->arena, engine->plan->value_count,
-                                  sizeof(*prepared->materialized_offsets),
-                                  (void**)&prepared->materialized_offsets));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, engine->plan->sequences[0].value_count,
+      sizeof(*prepared->materialized_offsets),
+      (void**)&prepared->materialized_offsets));
   rabbet_place_materialized(prepared, &total);
   if (total == 0) return rabbet_ok();
   void* staging = NULL;
@@ -300,7 +304,7 @@ static rabbet_status_t rabbet_prepared_check_sizes(
   const rabbet_engine_t* engine = prepared->engine;
   if (!engine->device->host_memory) return rabbet_ok();
   uint64_t limit = rabbet_memory_limit();
-  for (size_t v = 0; v < engine->plan->value_count; ++v) {
+  for (size_t v = 0; v < engine->plan->sequences[0].value_count; ++v) {
     size_t bytes = prepared->bytes[v];
     if (bytes == RABBET_BYTES_UNKNOWN || bytes <= limit ||
         !rabbet_engine_owns_memory(engine, prepared->segment, v))
@@ -308,7 +312,7 @@ static rabbet_status_t rabbet_prepared_check_sizes(
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
                          "tensor '%s' has %zu bytes, more memory than the "
                          "%llu bytes that this process can have",
-                         engine->plan->values[v].name, bytes,
+                         engine->plan->sequences[0].values[v].name, bytes,
                          (unsigned long long)limit);
   }
   return rabbet_ok();

@@ -41,7 +41,7 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
 // memory is copied, in runs alone.
 static bool rabbet_context_can_bind(const rabbet_context_t* context) {
   if (context->allocator_count > 0 || context->host_io_count > 0) return false;
-  for (size_t i = 0; i < context->engine->plan->io_count; ++i)
+  for (size_t i = 0; i < context->engine->plan->sequences[0].io_count; ++i)
     if (!context->addresses[i]) return false;
   return true;
 }
@@ -79,7 +79,8 @@ rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
 
 void rabbet_context_expect_shapes(rabbet_context_t* context) {
   memset(context->shape_is_new, 0,
-         context->engine->plan->input_count * sizeof(*context->shape_is_new));
+         context->engine->plan->sequences[0].input_count *
+             sizeof(*context->shape_is_new));
   context->is_unprepared = false;
   context->has_run = true;
 }
@@ -88,11 +89,11 @@ void rabbet_context_expect_shapes(rabbet_context_t* context) {
 // next, the inputs that it has not come to yet have shapes of the run before.
 static bool rabbet_context_knows_run(const rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
     if (!context->addresses[i] && !context->output_allocators[i].reallocate)
       return false;
   }
-  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
     const rabbet_dims_t* dims = &engine->ios[i].dims;
     for (int32_t axis = 0; axis < dims->rank; ++axis)
       if (dims->d[axis] < 0 && !context->shape_is_new[i]) return false;

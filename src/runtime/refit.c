@@ -127,7 +127,8 @@ static rabbet_status_t rabbet_refitter_check(const rabbet_refitter_t* refitter,
 static rabbet_dims_t rabbet_refit_dims(const rabbet_plan_t* plan,
                                        const rabbet_plan_weights_t* refit) {
   int32_t first = refit->value_count > 0 ? refit->values[0] : refit->bytes[0];
-  return rabbet_shape_dims(plan->graph, &plan->values[first].shape);
+  return rabbet_shape_dims(plan->sequences[0].graph,
+                           &plan->sequences[0].values[first].shape);
 }
 
 rabbet_status_t rabbet_refitter_info(const rabbet_refitter_t* refitter,
@@ -239,7 +240,8 @@ rabbet_status_t rabbet_refitter_range(const rabbet_refitter_t* refitter,
   RABBET_RETURN_IF_ERROR(rabbet_refitter_check_range(refitter, index));
   const rabbet_plan_t* plan = refitter->engine->plan;
   const rabbet_plan_scale_t* scale = &plan->scales[index];
-  const rabbet_plan_value_t* value = &plan->values[scale->values[0]];
+  const rabbet_plan_value_t* value =
+      &plan->sequences[0].values[scale->values[0]];
   *out_tensor = scale->tensor;
   *out_range = refitter->ranges[index];
   if (*out_range == 0)
@@ -318,7 +320,8 @@ static rabbet_status_t rabbet_refit_own(rabbet_engine_t* engine) {
 // The axis along which scales differ, if they do.
 static int32_t rabbet_refit_axis(const rabbet_plan_t* plan,
                                  const rabbet_plan_value_t* scale) {
-  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &scale->shape);
+  rabbet_dims_t dims =
+      rabbet_shape_dims(plan->sequences[0].graph, &scale->shape);
   for (int32_t i = 0; i < dims.rank; ++i)
     if (dims.d[i] != 1) return i;
   return -1;
@@ -331,8 +334,8 @@ static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
                                                 const float* data) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
-  const rabbet_plan_value_t* bytes = &plan->values[pair[0]];
-  const rabbet_plan_value_t* scale = &plan->values[pair[1]];
+  const rabbet_plan_value_t* bytes = &plan->sequences[0].values[pair[0]];
+  const rabbet_plan_value_t* scale = &plan->sequences[0].values[pair[1]];
   int64_t count = 0;
   int8_t* made = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
@@ -357,7 +360,8 @@ static void rabbet_refit_write_range(rabbet_engine_t* engine,
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
   for (size_t i = 0; i < scale->value_count; ++i) {
-    const rabbet_plan_value_t* value = &plan->values[scale->values[i]];
+    const rabbet_plan_value_t* value =
+        &plan->sequences[0].values[scale->values[i]];
     rabbet_store_double(value->dtype, to + value->offset, 0,
                         (double)rabbet_quantize_scale(range));
   }
@@ -370,7 +374,8 @@ static rabbet_status_t rabbet_refit_write(rabbet_engine_t* engine,
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
   rabbet_dims_t dims = rabbet_refit_dims(plan, refit);
   for (size_t i = 0; i < refit->value_count; ++i) {
-    const rabbet_plan_value_t* value = &plan->values[refit->values[i]];
+    const rabbet_plan_value_t* value =
+        &plan->sequences[0].values[refit->values[i]];
     if (value->dtype == refit->dtype && value->format == RABBET_FORMAT_LINEAR)
       memcpy(to + value->offset, weights->data, (size_t)value->size);
     else

@@ -12,21 +12,25 @@
 
 static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
   const rabbet_plan_t* plan = prepared->engine->plan;
-  size_t exprs = rabbet_expr_node_count(plan->graph);
+  size_t exprs = rabbet_expr_node_count(plan->sequences[0].graph);
   rabbet_status_t status = RABBET_RESOLVE_ARRAY(
-      prepared, rabbet_expr_symbol_count(plan->graph), symbols);
+      prepared, rabbet_expr_symbol_count(plan->sequences[0].graph), symbols);
   if (rabbet_is_ok(status))
     status = RABBET_RESOLVE_ARRAY(prepared, exprs, exprs);
   if (rabbet_is_ok(status))
     status = RABBET_RESOLVE_ARRAY(prepared, exprs, valid);
   if (rabbet_is_ok(status))
-    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, dims);
+    status =
+        RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].value_count, dims);
   if (rabbet_is_ok(status))
-    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, bytes);
+    status =
+        RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].value_count, bytes);
   if (rabbet_is_ok(status))
-    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, host_values);
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].value_count,
+                                  host_values);
   if (rabbet_is_ok(status))
-    status = RABBET_RESOLVE_ARRAY(prepared, plan->input_count, input_copied);
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].input_count,
+                                  input_copied);
   if (prepared->engine->analysis.segment_count == 1) return status;
   if (rabbet_is_ok(status)) status = RABBET_RESOLVE_ARRAY(prepared, exprs, low);
   if (rabbet_is_ok(status))
@@ -38,7 +42,7 @@ static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
 
 static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_expr_graph_t* graph = engine->plan->graph;
+  const rabbet_expr_graph_t* graph = engine->plan->sequences[0].graph;
   size_t count = rabbet_expr_symbol_count(graph);
   if (prepared->parent && count > 0)
     memcpy(prepared->symbols, prepared->parent->symbols,
@@ -63,8 +67,10 @@ static rabbet_status_t rabbet_resolve_check_reads(
     const rabbet_prepared_t* prepared) {
   const rabbet_plan_t* plan = prepared->engine->plan;
   if (prepared->segment == 0) return rabbet_ok();
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
-    const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->sequences[0].graph);
+       ++i) {
+    const rabbet_symbol_t* symbol =
+        rabbet_expr_symbol(plan->sequences[0].graph, i);
     if (prepared->engine->analysis.sources[i].read + 1 != prepared->segment ||
         symbol->upper == RABBET_EXPR_NONE)
       continue;
@@ -74,7 +80,7 @@ static rabbet_status_t rabbet_resolve_check_reads(
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "size tensor '%s' holds %lld; expected 0 to %lld, "
                            "the upper bound that was declared for it",
-                           plan->values[symbol->tensor].name,
+                           plan->sequences[0].values[symbol->tensor].name,
                            (long long)prepared->symbols[i], (long long)upper);
   }
   return rabbet_ok();
@@ -84,7 +90,7 @@ static rabbet_status_t rabbet_resolve_check_reads(
 
 static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_expr_graph_t* graph = engine->plan->graph;
+  const rabbet_expr_graph_t* graph = engine->plan->sequences[0].graph;
   if (!prepared->parent)
     return rabbet_expr_evaluate(graph, prepared->symbols, prepared->exprs,
                                 prepared->valid);
@@ -106,7 +112,7 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
                                      int32_t segment, int64_t* symbol_low,
                                      int64_t* symbol_high, int64_t* low,
                                      int64_t* high) {
-  const rabbet_expr_graph_t* graph = engine->plan->graph;
+  const rabbet_expr_graph_t* graph = engine->plan->sequences[0].graph;
   size_t count = rabbet_expr_symbol_count(graph);
   for (size_t i = 0; i < count; ++i) {
     if (engine->analysis.sources[i].read < segment) continue;
@@ -134,7 +140,8 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
 }
 
 static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
-  size_t count = rabbet_expr_symbol_count(prepared->engine->plan->graph);
+  size_t count =
+      rabbet_expr_symbol_count(prepared->engine->plan->sequences[0].graph);
   size_t bytes = count * sizeof(*prepared->symbols);
   if (!prepared->low) return rabbet_ok();
   int64_t *low = NULL, *high = NULL;
@@ -153,8 +160,8 @@ static rabbet_status_t rabbet_resolve_bad_dim(const rabbet_prepared_t* prepared,
                                               rabbet_expr_t expr) {
   const rabbet_engine_t* engine = prepared->engine;
   char* text = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_print(engine->plan->graph, expr, engine->allocator, &text));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_print(engine->plan->sequences[0].graph,
+                                           expr, engine->allocator, &text));
   rabbet_status_t status =
       prepared->valid[expr]
           ? RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -211,14 +218,14 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
                                            size_t v) {
   const rabbet_plan_t* plan = prepared->engine->plan;
   const int32_t* stages = prepared->engine->analysis.dim_stages;
-  const rabbet_plan_value_t* value = &plan->values[v];
+  const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
   if (value->alias < 0) return rabbet_ok();
-  const rabbet_plan_value_t* root = &plan->values[value->alias];
+  const rabbet_plan_value_t* root = &plan->sequences[0].values[value->alias];
   int32_t stage =
       stages[v] > stages[value->alias] ? stages[v] : stages[value->alias];
   if (stage != prepared->segment ||
-      (rabbet_shape_is_constant(plan->graph, &value->shape) &&
-       rabbet_shape_is_constant(plan->graph, &root->shape)))
+      (rabbet_shape_is_constant(plan->sequences[0].graph, &value->shape) &&
+       rabbet_shape_is_constant(plan->sequences[0].graph, &root->shape)))
     return rabbet_ok();
   rabbet_dims_t a, b;
   int64_t in = 0, out = 0;
@@ -241,7 +248,7 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
 static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
                                             size_t v) {
   const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
   int32_t root = engine->analysis.roots[v];
   RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
       prepared, value->name, &value->shape, &prepared->dims[v]));
@@ -262,10 +269,11 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
   if (value->alias >= 0 && value->storage != RABBET_PLAN_STORAGE_ARENA &&
       (known || !view)) {
     RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
-        prepared, engine->plan->values[root].name,
-        &engine->plan->values[root].shape, &prepared->dims[root]));
-    size_t room = rabbet_resolve_bytes(prepared, &engine->plan->values[root],
-                                       &prepared->dims[root]);
+        prepared, engine->plan->sequences[0].values[root].name,
+        &engine->plan->sequences[0].values[root].shape, &prepared->dims[root]));
+    size_t room =
+        rabbet_resolve_bytes(prepared, &engine->plan->sequences[0].values[root],
+                             &prepared->dims[root]);
     size_t offset =
         value->storage == RABBET_PLAN_STORAGE_IO ? (size_t)value->offset : 0;
     if (offset > room || prepared->bytes[v] > room - offset)
@@ -273,14 +281,14 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
                            "'%s' needs %zu bytes but shares the %zu bytes of "
                            "'%s'",
                            value->name, prepared->bytes[v], room,
-                           engine->plan->values[root].name);
+                           engine->plan->sequences[0].values[root].name);
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
-  for (size_t v = 0; v < engine->plan->value_count; ++v) {
+  for (size_t v = 0; v < engine->plan->sequences[0].value_count; ++v) {
     RABBET_RETURN_IF_ERROR(rabbet_resolve_view(prepared, v));
     if (prepared->parent &&
         engine->analysis.dim_stages[v] < prepared->segment) {
@@ -295,8 +303,8 @@ static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
 
 static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
   const rabbet_plan_t* plan = prepared->engine->plan;
-  for (size_t v = 0; v < plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->values[v];
+  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
     if (!value->host_values) continue;
     if (prepared->parent && prepared->parent->host_values[v]) {
       prepared->host_values[v] = prepared->parent->host_values[v];
@@ -326,21 +334,24 @@ static rabbet_status_t rabbet_resolve_check_inputs(
   const rabbet_engine_t* engine = prepared->engine;
   const rabbet_plan_t* plan = engine->plan;
   if (prepared->segment > 0) return rabbet_ok();
-  for (size_t i = 0; i < plan->input_count; ++i) {
-    const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
+  for (size_t i = 0; i < plan->sequences[0].input_count; ++i) {
+    const rabbet_shape_t* shape =
+        &plan->sequences[0].values[plan->sequences[0].ios[i].value].shape;
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       int64_t given = prepared->key[engine->key_offsets[i] + (size_t)axis];
       if (given == prepared->exprs[shape->d[axis]]) continue;
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(
-          plan->graph,
-          (size_t)rabbet_expr_node(plan->graph, shape->d[axis])->a);
+          plan->sequences[0].graph,
+          (size_t)rabbet_expr_node(plan->sequences[0].graph, shape->d[axis])
+              ->a);
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "dimension %d of input '%s' is %lld and dimension %d of input '%s' "
           "is %lld, but both are named '%s' and must be equal",
-          symbol->index, plan->values[symbol->tensor].name,
-          (long long)prepared->exprs[shape->d[axis]], axis, plan->ios[i].name,
-          (long long)given, symbol->name ? symbol->name : "?");
+          symbol->index, plan->sequences[0].values[symbol->tensor].name,
+          (long long)prepared->exprs[shape->d[axis]], axis,
+          plan->sequences[0].ios[i].name, (long long)given,
+          symbol->name ? symbol->name : "?");
     }
   }
   return rabbet_ok();

@@ -93,7 +93,7 @@ static inline void rabbet_segment_slots(const rabbet_engine_t* engine,
                                         size_t* out_end) {
   size_t begin = rabbet_segment_begin(engine, segment);
   size_t end = rabbet_segment_end(engine, segment);
-  size_t steps = engine->plan->step_count;
+  size_t steps = engine->plan->sequences[0].step_count;
   *out_begin =
       begin < steps ? engine->steps[begin].first_slot : engine->slot_count;
   *out_end = end < steps ? engine->steps[end].first_slot : engine->slot_count;

@@ -24,7 +24,7 @@ static size_t rabbet_read_staging_bytes(const rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
   size_t end = rabbet_segment_end(engine, prepared->segment), bytes = 0;
   if (end == 0) return 0;
-  const rabbet_plan_step_t* step = &engine->plan->steps[end - 1];
+  const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[end - 1];
   for (size_t i = 0; i < step->host_read_count; ++i)
     bytes += rabbet_align_up(prepared->bytes[step->host_reads[i]], 16);
   return bytes;
@@ -36,9 +36,10 @@ static size_t rabbet_stage_outputs(const rabbet_prepared_t* prepared,
   const rabbet_engine_t* engine = prepared->engine;
   size_t bytes = 0;
   if ((size_t)prepared->segment + 1 < engine->analysis.segment_count) return 0;
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
-    int32_t v = engine->plan->ios[i].value;
-    const rabbet_plan_value_t* value = &engine->plan->values[v];
+  for (size_t i = engine->plan->sequences[0].input_count;
+       i < engine->plan->sequences[0].io_count; ++i) {
+    int32_t v = engine->plan->sequences[0].ios[i].value;
+    const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
     if (engine->analysis.written[v]) continue;
     // Values that are missing fail the run.
     if (memory && prepared->host_values[v])

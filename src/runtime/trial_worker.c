@@ -298,7 +298,7 @@ static rabbet_status_t trial_library(const char* path, size_t size) {
 }
 
 static rabbet_status_t trial_plugin(trial_t* trial) {
-  const rabbet_plan_step_t* step = &trial->plan->steps[0];
+  const rabbet_plan_step_t* step = &trial->plan->sequences[0].steps[0];
   const rabbet_plugin_create_t args = {.layer_name = step->name,
                                        .phase = RABBET_PLUGIN_PHASE_RUNTIME,
                                        .attrs = step->plugin_attrs,
@@ -317,9 +317,9 @@ static rabbet_status_t trial_open(trial_t* trial, const void* data,
   const worker_t* worker = trial->worker;
   RABBET_RETURN_IF_ERROR(
       rabbet_plan_read(data, size, NULL, worker->allocator, &trial->plan));
-  if (trial->plan->step_count != 1)
+  if (trial->plan->sequences[0].step_count != 1)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "not one step to try");
-  const rabbet_plan_step_t* step = &trial->plan->steps[0];
+  const rabbet_plan_step_t* step = &trial->plan->sequences[0].steps[0];
   trial->group = &step->group;
   trial->kernel = rabbet_device_find_kernel(worker->device, step->kernel);
   if (!trial->kernel || (!trial->kernel->ask && !trial->head.is_given))

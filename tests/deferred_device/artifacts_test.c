@@ -30,9 +30,9 @@ static void kept_in_the_plan(void** state) {
   RABBET_EXPECT_OK(
       rabbet_plan_read(built.plan, built.size, NULL, SYSTEM, &plan));
   assert_true(plan->artifact_count > 0);
-  assert_true(plan->artifact_count <= plan->step_count);
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  assert_true(plan->artifact_count <= plan->sequences[0].step_count);
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->sequences[0].steps[s];
     char code[96];
     snprintf(code, sizeof(code), "code of %s.cu",
              step->group.nodes[0].op->name);
@@ -85,7 +85,7 @@ static void not_trusted(void** state) {
   deferred_counts()->compiled = 0;
   RABBET_EXPECT_OK(
       rabbet_engine_deserialize(data, size, &options, SYSTEM, &built.engine));
-  assert_int_equal(deferred_counts()->compiled, plan->step_count);
+  assert_int_equal(deferred_counts()->compiled, plan->sequences[0].step_count);
   rabbet_engine_t* engine = NULL;
   options.host_code_allowed = true;
   RABBET_EXPECT_ERROR(

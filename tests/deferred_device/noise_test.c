@@ -170,12 +170,12 @@ static void outcome_read(const void* data, size_t size, outcome_t* out) {
   rabbet_plan_t* plan = NULL;
   int found = 0;
   RABBET_EXPECT_OK(rabbet_plan_read(data, size, NULL, SYSTEM, &plan));
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->steps[s];
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->sequences[0].steps[s];
     int layer = -1;
     if (sscanf(step->name, "layer%d", &layer) != 1) continue;
     out->tactics[layer] = step->tactic;
-    out->dtypes[layer] = plan->values[step->values[0]].dtype;
+    out->dtypes[layer] = plan->sequences[0].values[step->values[0]].dtype;
     ++found;
   }
   assert_int_equal(found, LAYERS);

@@ -78,7 +78,7 @@ static rabbet_status_t collect_step(collector_t* collector,
 
 static rabbet_status_t collect_steps(collector_t* collector,
                                      const rabbet_layout_t* layout) {
-  rabbet_plan_step_t* step = collector->plan->steps;
+  rabbet_plan_step_t* step = collector->plan->sequences[0].steps;
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_pick_t* pick = &layout->steps.data[s].pick;
     if (!pick->choice->candidate.kernel) continue;
@@ -128,13 +128,13 @@ static rabbet_status_t collect_sort(collector_t* collector) {
     places[ranked[i].number] = (int32_t)i;
   }
   plan->artifact_count = count;
-  for (size_t s = 0; s < plan->step_count; ++s) {
+  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
     // The copy that collect_step made.
-    int32_t* uses = (int32_t*)(uintptr_t)plan->steps[s].artifacts;
-    for (size_t i = 0; i < plan->steps[s].artifact_count; ++i)
+    int32_t* uses = (int32_t*)(uintptr_t)plan->sequences[0].steps[s].artifacts;
+    for (size_t i = 0; i < plan->sequences[0].steps[s].artifact_count; ++i)
       uses[i] = places[uses[i]];
     if (uses)
-      qsort(uses, plan->steps[s].artifact_count, sizeof(*uses),
+      qsort(uses, plan->sequences[0].steps[s].artifact_count, sizeof(*uses),
             collect_compare_numbers);
   }
   return rabbet_ok();

@@ -15,6 +15,7 @@ typedef struct emitter_t {
   const rabbet_layout_t* layout;
   rabbet_emitted_t* out;
   rabbet_plan_t* plan;
+  rabbet_plan_sequence_t* sequence;
   int32_t* values;         // plan value of each slot, or -1
   int32_t* made;           // plan value that first holds each IR value, or -1
   bool* is_shape_operand;  // of each IR value
@@ -36,6 +37,7 @@ static bool emit_is_view(const rabbet_layout_step_t* step) {
 
 // Numbers the slots that anything uses.
 static rabbet_status_t emit_number(emitter_t* emitter) {
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
   const rabbet_layout_t* layout = emitter->layout;
   rabbet_arena_t* arena = &emitter->build->arena;
   size_t count = layout->slots.count;
@@ -55,10 +57,10 @@ static rabbet_status_t emit_number(emitter_t* emitter) {
   }
   for (size_t i = 0; i < count; ++i)
     emitter->values[i] = emitter->values[i] ? next++ : -1;
-  emitter->plan->value_count = (size_t)next;
+  sequence->value_count = (size_t)next;
   return rabbet_arena_allocate_array(&emitter->plan->arena, (size_t)next,
                                      sizeof(rabbet_plan_value_t),
-                                     (void**)&emitter->plan->values);
+                                     (void**)&sequence->values);
 }
 
 // The plan's value for each IR value, as symbols refer to it.
@@ -128,7 +130,7 @@ static rabbet_status_t emit_exprs(emitter_t* emitter) {
   }
   rabbet_ir_close_exprs(ir->graph, needed);
   return rabbet_ir_copy_exprs(ir->graph, needed, emit_symbol, emitter,
-                              emitter->plan->graph, emitter->exprs);
+                              emitter->sequence->graph, emitter->exprs);
 }
 
 static rabbet_shape_t emit_shape(const emitter_t* emitter,
@@ -222,17 +224,18 @@ static rabbet_status_t emit_host_values(emitter_t* emitter,
       &emitter->plan->arena, (size_t)count, sizeof(*exprs), (void**)&exprs));
   for (int64_t i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_expr_constant(emitter->plan->graph, numbers[i], &exprs[i]));
+        rabbet_expr_constant(emitter->sequence->graph, numbers[i], &exprs[i]));
   out->host_values = exprs;
   out->host_value_count = (size_t)count;
   return rabbet_ok();
 }
 
 static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
   const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
   const rabbet_ir_value_t* value =
       rabbet_ir_value(&emitter->build->ir, slot->value);
-  rabbet_plan_value_t* out = &emitter->plan->values[emitter->values[index]];
+  rabbet_plan_value_t* out = &sequence->values[emitter->values[index]];
   *out = (rabbet_plan_value_t){
       .dtype = slot->type.dtype,
       .format = slot->type.format,
@@ -250,7 +253,7 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
                   ? root->input
                   : (int32_t)emitter->build->ir.input_count + root->output;
   } else if (root->is_constant && slot->alias >= 0) {
-    const rabbet_plan_value_t* bytes = &emitter->plan->values[out->alias];
+    const rabbet_plan_value_t* bytes = &sequence->values[out->alias];
     out->storage = bytes->storage;
     out->offset = bytes->offset;
     out->size = bytes->size;
@@ -524,7 +527,7 @@ static rabbet_status_t emit_step(emitter_t* emitter,
 
 // Whether the plan's graph has a symbol for elements of the value.
 static bool emit_is_read(const emitter_t* emitter, int32_t value) {
-  const rabbet_expr_graph_t* graph = emitter->plan->graph;
+  const rabbet_expr_graph_t* graph = emitter->sequence->graph;
   for (size_t i = 0; i < rabbet_expr_symbol_count(graph); ++i) {
     const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
     if (symbol->kind == RABBET_SYMBOL_VALUE && symbol->tensor == value)
@@ -559,19 +562,19 @@ static rabbet_status_t emit_host_reads(emitter_t* emitter,
 
 static rabbet_status_t emit_steps(emitter_t* emitter) {
   const rabbet_layout_t* layout = emitter->layout;
-  rabbet_plan_t* plan = emitter->plan;
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, layout->steps.count, sizeof(rabbet_plan_step_t),
-      (void**)&plan->steps));
+      &sequence->plan->arena, layout->steps.count, sizeof(rabbet_plan_step_t),
+      (void**)&sequence->steps));
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_layout_step_t* from = &layout->steps.data[s];
     if (!emit_is_view(from)) {
-      rabbet_plan_step_t* step = &plan->steps[plan->step_count++];
+      rabbet_plan_step_t* step = &sequence->steps[sequence->step_count++];
       RABBET_RETURN_IF_ERROR(emit_step(emitter, from, step));
     }
-    if (plan->step_count > 0)
-      RABBET_RETURN_IF_ERROR(
-          emit_host_reads(emitter, from, &plan->steps[plan->step_count - 1]));
+    if (sequence->step_count > 0)
+      RABBET_RETURN_IF_ERROR(emit_host_reads(
+          emitter, from, &sequence->steps[sequence->step_count - 1]));
   }
   return rabbet_ok();
 }
@@ -583,7 +586,7 @@ static rabbet_status_t emit_io(emitter_t* emitter, size_t number,
   const rabbet_ir_t* ir = &emitter->build->ir;
   const rabbet_ir_value_t* value =
       rabbet_ir_value(ir, emitter->layout->slots.data[slot].value);
-  rabbet_plan_io_t* io = &emitter->plan->ios[number];
+  rabbet_plan_io_t* io = &emitter->sequence->ios[number];
   io->is_input = number < ir->input_count;
   io->value = emitter->values[slot];
   io->is_shape_input =
@@ -600,74 +603,74 @@ static rabbet_status_t emit_io(emitter_t* emitter, size_t number,
 
 static rabbet_status_t emit_ios(emitter_t* emitter) {
   const rabbet_ir_t* ir = &emitter->build->ir;
-  rabbet_plan_t* plan = emitter->plan;
-  plan->input_count = ir->input_count;
-  plan->io_count = ir->input_count + ir->output_count;
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
+  sequence->input_count = ir->input_count;
+  sequence->io_count = ir->input_count + ir->output_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, plan->io_count, sizeof(rabbet_plan_io_t),
-      (void**)&plan->ios));
+      &sequence->plan->arena, sequence->io_count, sizeof(rabbet_plan_io_t),
+      (void**)&sequence->ios));
   // Slots of network inputs are the first ones.
   for (size_t i = 0; i < ir->input_count; ++i)
     RABBET_RETURN_IF_ERROR(emit_io(emitter, i, (int32_t)i));
   for (size_t i = 0; i < ir->output_count; ++i)
     RABBET_RETURN_IF_ERROR(
         emit_io(emitter, ir->input_count + i, emitter->layout->outputs[i]));
-  plan->hidden_count = ir->debug_count + ir->check_count;
+  sequence->hidden_count = ir->debug_count + ir->check_count;
   return rabbet_ok();
 }
 
 static void emit_debug(emitter_t* emitter, const rabbet_network_t* network) {
-  rabbet_plan_t* plan = emitter->plan;
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
   size_t inputs = network->inputs.count, outputs = network->outputs.count;
   size_t checks = emitter->build->ir.check_count;
-  for (size_t i = 0; i < plan->io_count; ++i)
-    plan->ios[i].is_debug = i < inputs ? network->inputs.data[i]->is_debug
-                            : i < inputs + outputs
-                                ? network->outputs.data[i - inputs]->is_debug
-                                : i + checks < plan->io_count;
-  plan->unfused_debug = network->unfused_debug;
+  for (size_t i = 0; i < sequence->io_count; ++i)
+    sequence->ios[i].is_debug =
+        i < inputs             ? network->inputs.data[i]->is_debug
+        : i < inputs + outputs ? network->outputs.data[i - inputs]->is_debug
+                               : i + checks < sequence->io_count;
+  sequence->unfused_debug = network->unfused_debug;
 }
 
 static rabbet_status_t emit_checks(emitter_t* emitter,
                                    const rabbet_network_t* network) {
-  rabbet_plan_t* plan = emitter->plan;
-  size_t io = plan->io_count - emitter->build->ir.check_count;
-  plan->check_count = network->checks.count;
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
+  size_t io = sequence->io_count - emitter->build->ir.check_count;
+  sequence->check_count = network->checks.count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, plan->check_count, sizeof(*plan->checks),
-      (void**)&plan->checks));
-  for (size_t i = 0; i < plan->check_count; ++i) {
+      &sequence->plan->arena, sequence->check_count, sizeof(*sequence->checks),
+      (void**)&sequence->checks));
+  for (size_t i = 0; i < sequence->check_count; ++i) {
     const rabbet_network_check_t* from = &network->checks.data[i];
-    rabbet_plan_check_t* to = &plan->checks[i];
+    rabbet_plan_check_t* to = &sequence->checks[i];
     to->io = (int32_t)(from->index <= 0 ? io++ : io - 1);
     to->index = from->index;
     RABBET_RETURN_IF_ERROR(
-        rabbet_arena_strdup(&plan->arena, from->layer, &to->layer));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_arena_strdup(&plan->arena, from->message, &to->message));
+        rabbet_arena_strdup(&sequence->plan->arena, from->layer, &to->layer));
+    RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(&sequence->plan->arena,
+                                               from->message, &to->message));
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t emit_profiles(emitter_t* emitter) {
   const rabbet_ranges_t* ranges = &emitter->build->ranges;
-  rabbet_plan_t* plan = emitter->plan;
-  plan->profile_count = ranges->profile_count;
-  size_t count = plan->profile_count * plan->input_count;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&plan->arena, ranges->profiles,
-                                           count * sizeof(rabbet_plan_range_t),
-                                           (void**)&plan->profiles));
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
+  sequence->plan->profile_count = ranges->profile_count;
+  size_t count = sequence->plan->profile_count * sequence->input_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &sequence->plan->arena, ranges->profiles,
+      count * sizeof(rabbet_plan_range_t), (void**)&sequence->plan->profiles));
   for (size_t i = 0; i < count; ++i) {
-    rabbet_plan_range_t* range = &plan->profiles[i];
+    rabbet_plan_range_t* range = &sequence->plan->profiles[i];
     const int64_t** values[] = {&range->min_values, &range->opt_values,
                                 &range->max_values};
     // A shape input that no shape depends on any more has no range.
-    if (!plan->ios[i % plan->input_count].is_shape_input)
+    if (!sequence->ios[i % sequence->input_count].is_shape_input)
       range->value_count = 0;
     for (size_t k = 0; k < 3 && range->value_count > 0; ++k)
       RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-          &plan->arena, *values[k], range->value_count * sizeof(int64_t),
-          (void**)values[k]));
+          &sequence->plan->arena, *values[k],
+          range->value_count * sizeof(int64_t), (void**)values[k]));
   }
   return rabbet_ok();
 }
@@ -715,7 +718,9 @@ rabbet_status_t rabbet_emit(rabbet_build_t* build,
                        .out = out_emitted,
                        .plan = out_emitted->plan};
   rabbet_map_initialize(build->allocator, &emitter.constants);
-  rabbet_status_t status = emit_all(&emitter, network);
+  rabbet_status_t status = rabbet_plan_make_sequences(emitter.plan, 1);
+  emitter.sequence = emitter.plan->sequences;
+  if (rabbet_is_ok(status)) status = emit_all(&emitter, network);
   rabbet_map_deinitialize(&emitter.constants);
   if (!rabbet_is_ok(status)) rabbet_emitted_deinitialize(build, out_emitted);
   return status;

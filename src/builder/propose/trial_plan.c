@@ -18,6 +18,7 @@ typedef struct writer_t {
   const rabbet_question_t* question;
   int32_t tactic;
   rabbet_plan_t* plan;
+  rabbet_plan_sequence_t* sequence;
   RABBET_VEC(rabbet_plan_blob_t) blobs;
   uint64_t weights;
 } writer_t;
@@ -27,8 +28,8 @@ static rabbet_status_t trial_shape(const writer_t* writer,
                                    rabbet_shape_t* out_shape) {
   *out_shape = (rabbet_shape_t){.rank = dims->rank};
   for (int32_t i = 0; i < dims->rank; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_expr_constant(writer->plan->graph, dims->d[i],
-                                                &out_shape->d[i]));
+    RABBET_RETURN_IF_ERROR(rabbet_expr_constant(writer->sequence->graph,
+                                                dims->d[i], &out_shape->d[i]));
   return rabbet_ok();
 }
 
@@ -85,15 +86,15 @@ static rabbet_status_t trial_constant(writer_t* writer,
 
 static rabbet_status_t trial_io(writer_t* writer, int32_t number,
                                 bool is_input) {
-  rabbet_plan_t* plan = writer->plan;
-  rabbet_plan_value_t* value = &plan->values[number];
+  rabbet_plan_sequence_t* sequence = writer->sequence;
+  rabbet_plan_value_t* value = &sequence->values[number];
   value->storage = RABBET_PLAN_STORAGE_IO;
-  value->io = (int32_t)plan->io_count;
-  plan->ios[plan->io_count++] = (rabbet_plan_io_t){.name = value->name,
-                                                   .is_input = is_input,
-                                                   .value = number,
-                                                   .aliased_input = -1};
-  plan->input_count += is_input;
+  value->io = (int32_t)sequence->io_count;
+  sequence->ios[sequence->io_count++] = (rabbet_plan_io_t){.name = value->name,
+                                                           .is_input = is_input,
+                                                           .value = number,
+                                                           .aliased_input = -1};
+  sequence->input_count += is_input;
   return rabbet_ok();
 }
 
@@ -103,7 +104,7 @@ static rabbet_status_t trial_value(writer_t* writer, size_t i) {
   int32_t number = rabbet_group_boundary(group, i);
   const rabbet_group_value_t* value = &group->values[number];
   const rabbet_dims_t* dims = &question->dims[number];
-  rabbet_plan_value_t* out = &writer->plan->values[i];
+  rabbet_plan_value_t* out = &writer->sequence->values[i];
   bool is_input = i < group->input_count;
   size_t bytes = 0;
   *out = (rabbet_plan_value_t){
@@ -122,29 +123,31 @@ static rabbet_status_t trial_value(writer_t* writer, size_t i) {
 }
 
 static rabbet_status_t trial_values(writer_t* writer) {
-  rabbet_plan_t* plan = writer->plan;
+  rabbet_plan_sequence_t* sequence = writer->sequence;
   const rabbet_group_t* group = writer->question->group;
   size_t count = group->input_count + group->output_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, count, sizeof(*plan->values), (void**)&plan->values));
+      &sequence->plan->arena, count, sizeof(*sequence->values),
+      (void**)&sequence->values));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, count, sizeof(*plan->ios), (void**)&plan->ios));
-  plan->value_count = count;
+      &sequence->plan->arena, count, sizeof(*sequence->ios),
+      (void**)&sequence->ios));
+  sequence->value_count = count;
   for (size_t i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(trial_value(writer, i));
   return rabbet_ok();
 }
 
 static rabbet_status_t trial_profile(writer_t* writer) {
-  rabbet_plan_t* plan = writer->plan;
-  plan->profile_count = 1;
+  rabbet_plan_sequence_t* sequence = writer->sequence;
+  sequence->plan->profile_count = 1;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, plan->input_count, sizeof(*plan->profiles),
-      (void**)&plan->profiles));
-  for (size_t i = 0; i < plan->input_count; ++i) {
-    rabbet_dims_t dims =
-        rabbet_shape_dims(plan->graph, &plan->values[plan->ios[i].value].shape);
-    plan->profiles[i] =
+      &sequence->plan->arena, sequence->input_count,
+      sizeof(*sequence->plan->profiles), (void**)&sequence->plan->profiles));
+  for (size_t i = 0; i < sequence->input_count; ++i) {
+    rabbet_dims_t dims = rabbet_shape_dims(
+        sequence->graph, &sequence->values[sequence->ios[i].value].shape);
+    sequence->plan->profiles[i] =
         (rabbet_plan_range_t){.min = dims, .opt = dims, .max = dims};
   }
   return rabbet_ok();
@@ -153,23 +156,25 @@ static rabbet_status_t trial_profile(writer_t* writer) {
 // ---- The step ---------------------------------------------------------------
 
 static rabbet_status_t trial_step(writer_t* writer) {
-  rabbet_plan_t* plan = writer->plan;
+  rabbet_plan_sequence_t* sequence = writer->sequence;
   const rabbet_group_t* group = writer->question->group;
   rabbet_plan_step_t* step = NULL;
   int32_t* values = NULL;
   rabbet_shape_t* shapes = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(&sequence->plan->arena,
+                                               sizeof(*step), (void**)&step));
   RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate(&plan->arena, sizeof(*step), (void**)&step));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, group->value_count, sizeof(*values), (void**)&values));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, group->value_count, sizeof(*shapes), (void**)&shapes));
+      rabbet_arena_allocate_array(&sequence->plan->arena, group->value_count,
+                                  sizeof(*values), (void**)&values));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&sequence->plan->arena, group->value_count,
+                                  sizeof(*shapes), (void**)&shapes));
   for (size_t i = 0; i < group->value_count; ++i) {
     values[i] = -1;
     RABBET_RETURN_IF_ERROR(
         trial_shape(writer, &writer->question->dims[i], &shapes[i]));
   }
-  for (size_t i = 0; i < plan->value_count; ++i) {
+  for (size_t i = 0; i < sequence->value_count; ++i) {
     values[rabbet_group_boundary(group, i)] = (int32_t)i;
     shapes[rabbet_group_boundary(group, i)].rank = -1;
   }
@@ -181,12 +186,12 @@ static rabbet_status_t trial_step(writer_t* writer) {
                                .group = *group,
                                .values = values,
                                .inner_shapes = shapes};
-  plan->steps = step;
-  plan->step_count = 1;
+  sequence->steps = step;
+  sequence->step_count = 1;
   for (size_t i = 0; i < group->node_count; ++i)
     if (group->nodes[i].plugin)
       RABBET_RETURN_IF_ERROR(rabbet_emit_plugin(
-          plan, writer->question->allocator,
+          sequence->plan, writer->question->allocator,
           &(rabbet_plugin_layer_t){group->nodes[i].plugin, &group->nodes[i],
                                    writer->question->device->kind},
           step));
@@ -201,6 +206,8 @@ static rabbet_status_t trial_plan_fill(writer_t* writer) {
   plan->device = device->kind;
   plan->device_signature = device->vtable->signature(device);
   plan->threads = 1;
+  RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, 1));
+  writer->sequence = plan->sequences;
   RABBET_RETURN_IF_ERROR(trial_values(writer));
   RABBET_RETURN_IF_ERROR(trial_profile(writer));
   return trial_step(writer);
