@@ -34,3 +34,18 @@ void rabbet_plan_destroy(rabbet_plan_t* plan) {
   rabbet_arena_deinitialize(&plan->arena);
   rabbet_free(allocator, plan);
 }
+
+size_t rabbet_plan_step_count(const rabbet_plan_t* plan) {
+  size_t count = 0;
+  for (size_t i = 0; i < plan->sequence_count; ++i)
+    count += plan->sequences[i].step_count;
+  return count;
+}
+
+const rabbet_plan_step_t* rabbet_plan_step(const rabbet_plan_t* plan,
+                                           size_t number) {
+  const rabbet_plan_sequence_t* sequence = plan->sequences;
+  for (; number >= sequence->step_count; ++sequence)
+    number -= sequence->step_count;
+  return &sequence->steps[number];
+}

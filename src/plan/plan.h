@@ -149,7 +149,6 @@ typedef struct rabbet_plan_sequence_t {
   size_t hidden_count;
   rabbet_plan_check_t* checks;  // those with an index last, all of one output
   size_t check_count;
-  bool unfused_debug;  // listeners may also see values between steps
   rabbet_plan_step_t* steps;
   size_t step_count;
 } rabbet_plan_sequence_t;
@@ -165,6 +164,7 @@ typedef struct rabbet_plan_t {
   // Those of the steps that callers run come first.
   rabbet_plan_sequence_t* sequences;
   size_t sequence_count;
+  bool unfused_debug;  // listeners may also see values between steps
   // [profile * input_count + input]; at least one profile. Static inputs have
   // min = opt = max.
   rabbet_plan_range_t* profiles;
@@ -198,6 +198,11 @@ rabbet_plan_create(rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count);
 RABBET_PRIVATE_API void rabbet_plan_destroy(rabbet_plan_t* plan);
+
+// The steps of all sequences, numbered through.
+RABBET_PRIVATE_API size_t rabbet_plan_step_count(const rabbet_plan_t* plan);
+RABBET_PRIVATE_API const rabbet_plan_step_t* rabbet_plan_step(
+    const rabbet_plan_t* plan, size_t number);
 
 // Bytes of the constants, in order of offset; the writer pads between them.
 typedef struct rabbet_plan_blob_t {

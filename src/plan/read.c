@@ -175,7 +175,7 @@ static rabbet_status_t rabbet_read_ios(rabbet_plan_sequence_t* sequence,
                           meta->input_count, meta->n_ios);
   sequence->input_count = (size_t)meta->input_count;
   sequence->hidden_count = meta->hidden_count;
-  sequence->unfused_debug = meta->unfused_debug;
+  sequence->plan->unfused_debug = meta->unfused_debug;
   for (size_t i = 0; i < meta->n_ios; ++i)
     RABBET_RETURN_IF_ERROR(
         rabbet_read_io(sequence, meta->ios[i], &sequence->ios[i]));

@@ -139,7 +139,7 @@ static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
                                                &meta->n_ios, &meta->ios));
   meta->input_count = (int32_t)sequence->input_count;
   meta->hidden_count = (uint32_t)sequence->hidden_count;
-  meta->unfused_debug = sequence->unfused_debug;
+  meta->unfused_debug = sequence->plan->unfused_debug;
   for (size_t i = 0; i < meta->n_ios; ++i) {
     const rabbet_plan_io_t* io = &sequence->ios[i];
     Rabbet__Plan__Io* message = meta->ios[i];

@@ -16,7 +16,7 @@ static const rabbet_prepared_t* rabbet_prepared_at(
 
 static void* rabbet_io_address(const rabbet_context_t* context,
                                const rabbet_prepared_t* prepared, size_t io) {
-  bool copied = io < context->engine->plan->sequences[0].input_count
+  bool copied = io < context->sequence->plan->input_count
                     ? prepared->input_copied[io]
                     : rabbet_io_is_misaligned(context, io);
   return copied ? context->io_copies[io].memory : context->addresses[io];
@@ -24,11 +24,11 @@ static void* rabbet_io_address(const rabbet_context_t* context,
 
 void* rabbet_value_address(const rabbet_context_t* context,
                            const rabbet_prepared_t* prepared, int32_t v) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
-  assert(v >= 0 && (size_t)v < engine->sequence->value_count);
-  size_t root = (size_t)engine->analysis.roots[v];
-  if (rabbet_is_materialized(engine, (int32_t)root))
+  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_plan_value_t* value = &sequence->plan->values[v];
+  assert(v >= 0 && (size_t)v < sequence->plan->value_count);
+  size_t root = (size_t)sequence->analysis.roots[v];
+  if (rabbet_is_materialized(sequence, (int32_t)root))
     return (uint8_t*)prepared->materialized +
            prepared->materialized_offsets[root] + value->offset;
   switch (value->storage) {
@@ -37,13 +37,15 @@ void* rabbet_value_address(const rabbet_context_t* context,
              value->offset;
     case RABBET_PLAN_STORAGE_CONSTANT:
       // Kernels only read it.
-      if (!engine->weight_offsets)
-        return (uint8_t*)(uintptr_t)engine->plan->weights + value->offset;
-      return engine->weight_offsets[v] == SIZE_MAX
+      if (!sequence->weight_offsets)
+        return (uint8_t*)(uintptr_t)sequence->engine->plan->weights +
+               value->offset;
+      return sequence->weight_offsets[v] == SIZE_MAX
                  ? NULL
-                 : (uint8_t*)engine->device_weights + engine->weight_offsets[v];
+                 : (uint8_t*)sequence->engine->device_weights +
+                       sequence->weight_offsets[v];
     default: {
-      int32_t stage = engine->analysis.memory_stages[root];
+      int32_t stage = sequence->analysis.memory_stages[root];
       return (uint8_t*)context->memory[stage] +
              rabbet_prepared_at(prepared, stage)->offsets[root] + value->offset;
     }
@@ -54,20 +56,19 @@ void* rabbet_value_address(const rabbet_context_t* context,
 // how large it must be.
 static bool rabbet_is_unbounded(const rabbet_context_t* context,
                                 const rabbet_prepared_t* prepared, size_t io) {
-  const rabbet_engine_t* engine = context->engine;
-  if (engine->ios[io].is_input || engine->ios[io].aliased_input >= 0 ||
+  const rabbet_sequence_t* sequence = context->sequence;
+  if (sequence->ios[io].is_input || sequence->ios[io].aliased_input >= 0 ||
       context->output_allocators[io].reallocate)
     return false;
   while (prepared->parent)
     prepared = prepared->parent;
-  return prepared->bytes[engine->plan->sequences[0].ios[io].value] ==
-         RABBET_BYTES_UNKNOWN;
+  return prepared->bytes[sequence->plan->ios[io].value] == RABBET_BYTES_UNKNOWN;
 }
 
 rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
                                      const rabbet_prepared_t* prepared,
                                      size_t io) {
-  const rabbet_io_t* tensor = &context->engine->ios[io];
+  const rabbet_io_t* tensor = &context->sequence->ios[io];
   if (rabbet_is_unbounded(context, prepared, io))
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run, "
@@ -75,14 +76,14 @@ rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
                          "an output allocator for it",
                          tensor->name);
   if (context->addresses[io] ||
-      prepared->bytes[context->engine->plan->sequences[0].ios[io].value] == 0)
+      prepared->bytes[context->sequence->plan->ios[io].value] == 0)
     return rabbet_ok();
   if (tensor->aliased_input >= 0)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the address of output '%s' is not set; set it to that of input '%s' "
         "to update that in place, or to memory of its own",
-        tensor->name, context->engine->ios[tensor->aliased_input].name);
+        tensor->name, context->sequence->ios[tensor->aliased_input].name);
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                        "the address of %s '%s' is not set",
                        tensor->is_input ? "input" : "output", tensor->name);
@@ -92,9 +93,9 @@ rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
 // writes it.
 static rabbet_status_t rabbet_check_addresses(
     const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
-    if (engine->io_segments[i] != prepared->segment) continue;
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = 0; i < sequence->plan->io_count; ++i) {
+    if (sequence->io_segments[i] != prepared->segment) continue;
     RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
   }
   return rabbet_ok();
@@ -105,36 +106,36 @@ static void rabbet_fill_slot(const rabbet_context_t* context,
                              size_t slot) {
   assert(slot >= begin && slot < context->engine->slot_count);
   prepared->slots[slot - begin] = rabbet_value_address(
-      context, prepared, context->engine->slot_values[slot]);
+      context, prepared, context->sequence->slot_values[slot]);
 }
 
 static void rabbet_fill_all_slots(rabbet_context_t* context,
                                   rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   uint8_t* memory = context->memory[prepared->segment];
   size_t begin = 0, end = 0;
-  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
+  rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
   for (size_t slot = begin; slot < end; ++slot)
     rabbet_fill_slot(context, prepared, begin, slot);
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
-    assert(engine->steps[run->step].first_slot >= begin);
+    assert(sequence->steps[run->step].first_slot >= begin);
     void** slots =
-        prepared->slots + engine->steps[run->step].first_slot - begin;
+        prepared->slots + sequence->steps[run->step].first_slot - begin;
     run->call.inputs = slots;
     run->call.outputs =
-        slots + engine->plan->sequences[0].steps[run->step].group.input_count;
+        slots + sequence->plan->steps[run->step].group.input_count;
     run->call.workspace = memory + run->workspace_offset;
   }
 }
 
 static void rabbet_fill_io_slots(rabbet_context_t* context,
                                  rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   size_t begin = 0, end = 0;
-  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
-  for (size_t i = 0; i < engine->io_slot_count; ++i) {
-    size_t slot = engine->io_slots[i];
+  rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
+  for (size_t i = 0; i < sequence->io_slot_count; ++i) {
+    size_t slot = sequence->io_slots[i];
     if (slot >= begin && slot < end)
       rabbet_fill_slot(context, prepared, begin, slot);
   }

@@ -6,11 +6,11 @@
 #include "runtime/runtime.h"
 
 static bool rabbet_step_has_new_origin(const rabbet_plan_t* plan, size_t s) {
-  const char* origin = plan->sequences[0].steps[s].plugin_origin;
-  if (!plan->sequences[0].steps[s].plugin_name || !origin || !*origin)
+  const char* origin = rabbet_plan_step(plan, s)->plugin_origin;
+  if (!rabbet_plan_step(plan, s)->plugin_name || !origin || !*origin)
     return false;
   for (size_t i = 0; i < s; ++i) {
-    const rabbet_plan_step_t* other = &plan->sequences[0].steps[i];
+    const rabbet_plan_step_t* other = rabbet_plan_step(plan, i);
     if (other->plugin_name && other->plugin_origin &&
         strcmp(other->plugin_origin, origin) == 0)
       return false;
@@ -21,14 +21,14 @@ static bool rabbet_step_has_new_origin(const rabbet_plan_t* plan, size_t s) {
 void rabbet_engine_print_origins(const rabbet_plan_t* plan,
                                  rabbet_strbuf_t* out) {
   size_t count = 0;
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s)
+  for (size_t s = 0; s < rabbet_plan_step_count(plan); ++s)
     count += rabbet_step_has_new_origin(plan, s);
   if (count < 2) return;
   const char* between = "; all that it was built with: ";
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+  for (size_t s = 0; s < rabbet_plan_step_count(plan); ++s) {
     if (!rabbet_step_has_new_origin(plan, s)) continue;
     rabbet_strbuf_printf(out, "%s'%s'", between,
-                         plan->sequences[0].steps[s].plugin_origin);
+                         rabbet_plan_step(plan, s)->plugin_origin);
     between = ", ";
   }
 }
@@ -91,9 +91,9 @@ static rabbet_status_t rabbet_engine_open_libraries(
 static rabbet_status_t rabbet_engine_first_unknown(
     const rabbet_engine_t* engine, const rabbet_plan_step_t** out_step) {
   *out_step = NULL;
-  for (size_t s = 0; s < engine->plan->sequences[0].step_count && !*out_step;
+  for (size_t s = 0; s < rabbet_plan_step_count(engine->plan) && !*out_step;
        ++s) {
-    const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
+    const rabbet_plan_step_t* step = rabbet_plan_step(engine->plan, s);
     const rabbet_kernel_class_t* kernel =
         rabbet_device_find_kernel(engine->device, step->kernel);
     if (!step->plugin_name || !kernel ||

@@ -44,22 +44,24 @@ static rabbet_status_t rabbet_step_check_counts(
 
 // The range of each expression: its least and its most of all profiles, and its
 // optimum in the first, or its most there where a run tells it.
-static rabbet_status_t rabbet_engine_find_extents(rabbet_engine_t* engine) {
-  const rabbet_plan_t* plan = engine->plan;
-  size_t symbols = rabbet_expr_symbol_count(plan->sequences[0].graph);
-  size_t count = rabbet_expr_node_count(plan->sequences[0].graph);
+static rabbet_status_t rabbet_sequence_find_extents(
+    rabbet_sequence_t* sequence) {
+  const rabbet_plan_t* plan = sequence->engine->plan;
+  size_t symbols = rabbet_expr_symbol_count(sequence->plan->graph);
+  size_t count = rabbet_expr_node_count(sequence->plan->graph);
   int64_t *bounds = NULL, *extents = NULL;
-  if (engine->extents) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&engine->arena, 2 * symbols + 2 * count,
-                                  sizeof(*bounds), (void**)&bounds));
+  if (sequence->extents) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, 3 * count + 1, sizeof(*extents), (void**)&extents));
+      &sequence->engine->arena, 2 * symbols + 2 * count, sizeof(*bounds),
+      (void**)&bounds));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&sequence->engine->arena, 3 * count + 1,
+                                  sizeof(*extents), (void**)&extents));
   int64_t *least = bounds + 2 * symbols, *most = least + count;
   for (size_t p = 0; p < plan->profile_count; ++p) {
-    rabbet_profile_symbols(engine, p, bounds, bounds + symbols);
-    RABBET_RETURN_IF_ERROR(
-        rabbet_settle_bounds(engine, 0, bounds, bounds + symbols, least, most));
+    rabbet_profile_symbols(sequence, p, bounds, bounds + symbols);
+    RABBET_RETURN_IF_ERROR(rabbet_settle_bounds(sequence, 0, bounds,
+                                                bounds + symbols, least, most));
     for (size_t i = 0; i < count; ++i) {
       bool less = p == 0 || least[i] < extents[i];
       bool more = p == 0 || most[i] > extents[2 * count + i];
@@ -67,30 +69,30 @@ static rabbet_status_t rabbet_engine_find_extents(rabbet_engine_t* engine) {
       if (more) extents[2 * count + i] = most[i];
     }
   }
-  rabbet_profile_optimum(engine, 0, bounds);
+  rabbet_profile_optimum(sequence, 0, bounds);
   memcpy(bounds + symbols, bounds, symbols * sizeof(*bounds));
   RABBET_RETURN_IF_ERROR(
-      rabbet_settle_bounds(engine, 0, bounds, bounds + symbols, least, most));
+      rabbet_settle_bounds(sequence, 0, bounds, bounds + symbols, least, most));
   memcpy(extents + count, most, count * sizeof(*extents));
-  engine->extents = extents;
+  sequence->extents = extents;
   return rabbet_ok();
 }
 
 // A plan's tensors have no ranges of their own.
-static rabbet_status_t rabbet_step_set_ranges(rabbet_engine_t* engine,
+static rabbet_status_t rabbet_step_set_ranges(rabbet_sequence_t* sequence,
                                               const rabbet_plan_step_t* step,
                                               int32_t value,
                                               rabbet_plugin_tensor_t* tensor) {
-  size_t count = rabbet_expr_node_count(engine->plan->sequences[0].graph);
+  size_t count = rabbet_expr_node_count(sequence->plan->graph);
   if (value < 0) return rabbet_ok();
   const rabbet_shape_t* shape =
       step->values[value] < 0
           ? &step->inner_shapes[value]
-          : &engine->plan->sequences[0].values[step->values[value]].shape;
+          : &sequence->plan->values[step->values[value]].shape;
   for (int32_t axis = 0; axis < shape->rank; ++axis) {
     if (tensor->dims.d[axis] >= 0) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_engine_find_extents(engine));
-    const int64_t* extents = engine->extents + shape->d[axis];
+    RABBET_RETURN_IF_ERROR(rabbet_sequence_find_extents(sequence));
+    const int64_t* extents = sequence->extents + shape->d[axis];
     tensor->min.d[axis] = rabbet_max_i64(extents[0], 0);
     tensor->opt.d[axis] = rabbet_max_i64(extents[count], 0);
     tensor->max.d[axis] = rabbet_max_i64(extents[2 * count], 0);
@@ -98,43 +100,43 @@ static rabbet_status_t rabbet_step_set_ranges(rabbet_engine_t* engine,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_step_ask(rabbet_engine_t* engine,
+static rabbet_status_t rabbet_step_ask(rabbet_sequence_t* sequence,
                                        const rabbet_plan_step_t* step,
                                        rabbet_plugin_tensor_t* tensors,
                                        rabbet_plugin_t* plugin) {
   const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
   rabbet_plugin_query_t query;
-  rabbet_plugin_query_node(&step->group, node, engine->device->kind, tensors,
-                           &query);
+  rabbet_plugin_query_node(&step->group, node, sequence->engine->device->kind,
+                           tensors, &query);
   for (size_t i = 0; i < node->input_count + node->output_count; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_step_set_ranges(
-        engine, step,
+        sequence, step,
         i < node->input_count ? node->inputs[i]
                               : node->outputs[i - node->input_count],
         &tensors[i]));
   return rabbet_plugin_takes(plugin, &query, step->tactic);
 }
 
-static rabbet_status_t rabbet_step_check_types(rabbet_engine_t* engine,
+static rabbet_status_t rabbet_step_check_types(rabbet_sequence_t* sequence,
                                                const rabbet_plan_step_t* step,
                                                rabbet_plugin_t* plugin) {
   const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
   rabbet_plugin_tensor_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator,
+      sequence->engine->allocator,
       (node->input_count + node->output_count) * sizeof(*tensors),
       (void**)&tensors));
-  rabbet_status_t status = rabbet_step_ask(engine, step, tensors, plugin);
-  rabbet_free(engine->allocator, tensors);
+  rabbet_status_t status = rabbet_step_ask(sequence, step, tensors, plugin);
+  rabbet_free(sequence->engine->allocator, tensors);
   return RABBET_ANNOTATE(status, "layer '%s'", node->name);
 }
 
-rabbet_status_t rabbet_step_check_plugin(rabbet_engine_t* engine,
+rabbet_status_t rabbet_step_check_plugin(rabbet_sequence_t* sequence,
                                          const rabbet_plan_step_t* step,
                                          rabbet_plugin_t* plugin) {
   RABBET_RETURN_IF_ERROR(rabbet_step_check_counts(
       rabbet_step_plugin_node(step), rabbet_plugin_creator(plugin), plugin));
-  return rabbet_step_check_types(engine, step, plugin);
+  return rabbet_step_check_types(sequence, step, plugin);
 }
 
 // ---- Before a run

@@ -81,7 +81,7 @@ rabbet_status_t rabbet_prepared_check_step(
     const rabbet_prepared_t* prepared, const rabbet_plan_step_t* step,
     const rabbet_kernel_shapes_t* shapes) {
   if (step->shapes_proven) return rabbet_ok();
-  rabbet_allocator_t allocator = prepared->engine->allocator;
+  rabbet_allocator_t allocator = prepared->sequence->engine->allocator;
   rabbet_step_check_t check = {
       .prepared = prepared, .step = step, .shapes = shapes};
   RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(allocator, &check.graph));

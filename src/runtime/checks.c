@@ -22,15 +22,15 @@ static rabbet_status_t rabbet_check_failed(const rabbet_plan_check_t* check) {
 }
 
 rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
-  const rabbet_plan_t* plan = prepared->engine->plan;
-  for (size_t i = 0; i < plan->sequences[0].check_count; ++i) {
-    const rabbet_plan_check_t* check = &plan->sequences[0].checks[i];
-    int32_t v = plan->sequences[0].ios[check->io].value;
+  const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
+  for (size_t i = 0; i < plan->check_count; ++i) {
+    const rabbet_plan_check_t* check = &plan->checks[i];
+    int32_t v = plan->ios[check->io].value;
     const int64_t* values = prepared->host_values[v];
     if (check->index >= 0 || !values ||
         (prepared->parent && prepared->parent->host_values[v]))
       continue;
-    for (size_t k = 0; k < plan->sequences[0].values[v].host_value_count; ++k)
+    for (size_t k = 0; k < plan->values[v].host_value_count; ++k)
       if (!values[k]) return rabbet_check_failed(check);
   }
   return rabbet_ok();
@@ -39,14 +39,13 @@ rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
 // ---- Conditions that kernels compute
 
 // First of the checks with an index, which are of one output, or NULL.
-static const rabbet_plan_check_t* rabbet_first_check(const rabbet_plan_t* plan,
-                                                     size_t* out_count) {
+static const rabbet_plan_check_t* rabbet_first_check(
+    const rabbet_plan_sequence_t* plan, size_t* out_count) {
   size_t first = 0;
-  while (first < plan->sequences[0].check_count &&
-         plan->sequences[0].checks[first].index < 0)
+  while (first < plan->check_count && plan->checks[first].index < 0)
     ++first;
-  *out_count = plan->sequences[0].check_count - first;
-  return *out_count > 0 ? &plan->sequences[0].checks[first] : NULL;
+  *out_count = plan->check_count - first;
+  return *out_count > 0 ? &plan->checks[first] : NULL;
 }
 
 static volatile int32_t* rabbet_check_place(const rabbet_context_t* context,
@@ -72,7 +71,7 @@ static rabbet_status_t rabbet_check_elements(const rabbet_plan_check_t* checks,
 rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
   size_t count = 0;
   const rabbet_plan_check_t* checks =
-      rabbet_first_check(context->engine->plan, &count);
+      rabbet_first_check(context->sequence->plan, &count);
   rabbet_status_t status = rabbet_ok();
   bool known = true;
   while (rabbet_is_ok(status) && known &&
@@ -88,8 +87,8 @@ rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
 rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   size_t count = 0;
-  if (!rabbet_first_check(engine->plan, &count) || context->check_places ||
-      engine->device->host_memory)
+  if (!rabbet_first_check(context->sequence->plan, &count) ||
+      context->check_places || engine->device->host_memory)
     return rabbet_ok();
   return rabbet_host_allocate(engine,
                               RABBET_CHECK_PLACES * count * sizeof(int32_t),
@@ -113,7 +112,7 @@ rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
   size_t count = 0;
   bool known = false;
   const rabbet_plan_check_t* checks =
-      rabbet_first_check(context->engine->plan, &count);
+      rabbet_first_check(context->sequence->plan, &count);
   if (!checks) return rabbet_ok();
   const void* elements = context->addresses[checks->io];
   if (device->host_memory)

@@ -8,12 +8,12 @@
 // ---- Making a context
 
 static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
   size_t reads = 0;
-  for (size_t i = 0; i < engine->analysis.segment_count; ++i) {
-    if (engine->analysis.segment_reads[i] > reads)
-      reads = engine->analysis.segment_reads[i];
+  for (size_t i = 0; i < sequence->analysis.segment_count; ++i) {
+    if (sequence->analysis.segment_reads[i] > reads)
+      reads = sequence->analysis.segment_reads[i];
   }
   rabbet_status_t status = rabbet_ok();
 #define RABBET_NEXT(count, field)                                \
@@ -21,31 +21,31 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   status = rabbet_arena_allocate_array(&context->arena, (count), \
                                        sizeof(*context->field),  \
                                        (void**)&context->field)
-  RABBET_NEXT(plan->sequences[0].input_count, shape_set);
-  RABBET_NEXT(plan->sequences[0].input_count, shape_is_new);
-  RABBET_NEXT(plan->sequences[0].io_count, addresses);
-  RABBET_NEXT(plan->sequences[0].io_count, host_ios);
-  RABBET_NEXT(plan->sequences[0].io_count, io_copies);
-  RABBET_NEXT(plan->sequences[0].io_count, output_allocators);
-  RABBET_NEXT(plan->sequences[0].io_count, debug_on);
-  RABBET_NEXT(plan->sequences[0].hidden_count, hidden_bytes);
-  RABBET_NEXT(engine->key_size, key);
+  RABBET_NEXT(plan->input_count, shape_set);
+  RABBET_NEXT(plan->input_count, shape_is_new);
+  RABBET_NEXT(plan->io_count, addresses);
+  RABBET_NEXT(plan->io_count, host_ios);
+  RABBET_NEXT(plan->io_count, io_copies);
+  RABBET_NEXT(plan->io_count, output_allocators);
+  RABBET_NEXT(plan->io_count, debug_on);
+  RABBET_NEXT(plan->hidden_count, hidden_bytes);
+  RABBET_NEXT(sequence->key_size, key);
   RABBET_NEXT(reads, read_key);
-  RABBET_NEXT(plan->sequences[0].step_count, graph_reported);
-  RABBET_NEXT(engine->analysis.segment_count, memory);
-  RABBET_NEXT(engine->analysis.segment_count, memory_bytes);
+  RABBET_NEXT(plan->step_count, graph_reported);
+  RABBET_NEXT(sequence->analysis.segment_count, memory);
+  RABBET_NEXT(sequence->analysis.segment_count, memory_bytes);
 #undef RABBET_NEXT
   return status;
 }
 
 // Inputs without dynamic dimensions have their shape from the start.
 static void rabbet_context_reset_shapes(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
-    const rabbet_dims_t* dims = &engine->ios[i].dims;
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = 0; i < sequence->plan->input_count; ++i) {
+    const rabbet_dims_t* dims = &sequence->ios[i].dims;
     context->shape_set[i] = true;
     for (int32_t axis = 0; axis < dims->rank; ++axis) {
-      context->key[engine->key_offsets[i] + (size_t)axis] = dims->d[axis];
+      context->key[sequence->key_offsets[i] + (size_t)axis] = dims->d[axis];
       if (dims->d[axis] < 0) context->shape_set[i] = false;
     }
   }
@@ -70,6 +70,7 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   context->allocator = allocator;
   rabbet_arena_initialize(allocator, &context->arena);
   context->engine = engine;
+  context->sequence = rabbet_engine_main(engine);
   rabbet_engine_retain(engine);
   rabbet_engine_add_context(engine, context);
   rabbet_status_t status = rabbet_context_allocate(context);
@@ -98,8 +99,8 @@ void rabbet_context_forget(rabbet_context_t* context) {
 }
 
 static size_t rabbet_context_event_count(const rabbet_context_t* context) {
-  return context->engine->plan->sequences[0].step_count +
-         context->engine->analysis.segment_count;
+  return context->sequence->plan->step_count +
+         context->sequence->analysis.segment_count;
 }
 
 static void rabbet_context_destroy_events(rabbet_context_t* context) {
@@ -202,28 +203,28 @@ size_t rabbet_context_profile(const rabbet_context_t* context) {
 
 static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
                                                size_t io, bool want_input) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  if (io >= plan->sequences[0].io_count)
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  if (io >= plan->io_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "%zu is not an input or output; the plan has %zu", io,
-                         plan->sequences[0].io_count);
-  if (want_input && io >= plan->sequences[0].input_count)
+                         plan->io_count);
+  if (want_input && io >= plan->input_count)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an output: its shape follows from the inputs",
-                         plan->sequences[0].ios[io].name);
+                         plan->ios[io].name);
   return rabbet_ok();
 }
 
 static const rabbet_plan_range_t* rabbet_context_range(
     const rabbet_context_t* context, size_t input) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  return &plan->profiles[context->profile * plan->sequences[0].input_count +
-                         input];
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  return &context->engine->plan
+              ->profiles[context->profile * plan->input_count + input];
 }
 
 static rabbet_status_t rabbet_context_check_shape(
     const rabbet_context_t* context, size_t io, const rabbet_dims_t* dims) {
-  const rabbet_io_t* input = &context->engine->ios[io];
+  const rabbet_io_t* input = &context->sequence->ios[io];
   const rabbet_plan_range_t* range = rabbet_context_range(context, io);
   char text[192], expected[192];
   if (dims->rank != input->dims.rank)
@@ -256,7 +257,7 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
                                                const rabbet_dims_t* dims) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, true));
   RABBET_RETURN_IF_ERROR(rabbet_context_check_shape(context, io, dims));
-  int64_t* key = context->key + context->engine->key_offsets[io];
+  int64_t* key = context->key + context->sequence->key_offsets[io];
   size_t bytes = (size_t)dims->rank * sizeof(*key);
   bool same = context->shape_set[io] &&
               (bytes == 0 || memcmp(key, dims->d, bytes) == 0);
@@ -272,22 +273,22 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
 }
 
 bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
-  const rabbet_engine_t* engine = context->engine;
-  if (io >= engine->plan->sequences[0].input_count) return false;
-  bool values = engine->ios[io].is_shape_input &&
-                engine->plan->profiles[io].value_count > 0;
+  const rabbet_sequence_t* sequence = context->sequence;
+  if (io >= sequence->plan->input_count) return false;
+  bool values = sequence->ios[io].is_shape_input &&
+                sequence->engine->plan->profiles[io].value_count > 0;
   return !context->shape_set[io] || (values && !context->addresses[io]);
 }
 
 int32_t rabbet_context_missing(const rabbet_context_t* context) {
-  for (size_t i = 0; i < context->engine->plan->sequences[0].input_count; ++i)
+  for (size_t i = 0; i < context->sequence->plan->input_count; ++i)
     if (rabbet_context_is_missing(context, i)) return (int32_t)i;
   return -1;
 }
 
 static rabbet_status_t rabbet_context_missing_error(
     const rabbet_context_t* context, int32_t input) {
-  const char* name = context->engine->ios[input].name;
+  const char* name = context->sequence->ios[input].name;
   if (!context->shape_set[input])
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the shape of input '%s' is not set", name);
@@ -300,12 +301,12 @@ static rabbet_status_t rabbet_context_missing_error(
 // Reads shape inputs. If any value differs from last time, the known shapes are
 // dropped, also on failure.
 static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
-    const rabbet_io_t* io = &engine->ios[i];
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = 0; i < sequence->plan->input_count; ++i) {
+    const rabbet_io_t* io = &sequence->ios[i];
     if (!io->is_shape_input) continue;
     const rabbet_plan_range_t* range = rabbet_context_range(context, i);
-    int64_t* key = context->key + engine->key_offsets[i] + io->dims.rank;
+    int64_t* key = context->key + sequence->key_offsets[i] + io->dims.rank;
     for (size_t k = 0; k < range->value_count; ++k) {
       int64_t value =
           rabbet_load_int64(io->dtype, context->addresses[i], (int64_t)k);
@@ -327,17 +328,17 @@ static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
 
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,
                                       rabbet_prepared_t** out_prepared) {
-  const rabbet_engine_t* engine = context->engine;
-  if (!context->current || engine->has_shape_inputs) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  if (!context->current || sequence->has_shape_inputs) {
     int32_t missing = rabbet_context_missing(context);
     if (missing >= 0) return rabbet_context_missing_error(context, missing);
   }
-  if (engine->has_shape_inputs)
+  if (sequence->has_shape_inputs)
     RABBET_RETURN_IF_ERROR(rabbet_context_read_values(context));
   if (!context->current) {
     context->last = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
-        context, NULL, context->key, engine->key_size, &context->current));
+        context, NULL, context->key, sequence->key_size, &context->current));
   }
   *out_prepared = context->current;
   return rabbet_ok();
@@ -355,11 +356,11 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
                                      rabbet_dims_t* out_dims) {
   *out_dims = (rabbet_dims_t){.rank = -1};
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  const rabbet_engine_t* engine = context->engine;
-  *out_dims = engine->ios[io].dims;
-  if (io < engine->plan->sequences[0].input_count) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  *out_dims = sequence->ios[io].dims;
+  if (io < sequence->plan->input_count) {
     if (context->shape_set[io] && out_dims->rank > 0)
-      memcpy(out_dims->d, context->key + engine->key_offsets[io],
+      memcpy(out_dims->d, context->key + sequence->key_offsets[io],
              (size_t)out_dims->rank * sizeof(int64_t));
     return rabbet_ok();
   }
@@ -367,7 +368,7 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   if (context->last) prepared = context->last;
-  *out_dims = prepared->dims[engine->plan->sequences[0].ios[io].value];
+  *out_dims = prepared->dims[sequence->plan->ios[io].value];
   return rabbet_ok();
 }
 
@@ -375,7 +376,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
                                      size_t* out_bytes) {
   *out_bytes = 0;
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  const rabbet_io_t* tensor = &context->engine->ios[io];
+  const rabbet_io_t* tensor = &context->sequence->ios[io];
   if (tensor->is_input) {
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_context_shape(context, io, &dims));
@@ -387,8 +388,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
   }
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  size_t bytes =
-      prepared->bytes[context->engine->plan->sequences[0].ios[io].value];
+  size_t bytes = prepared->bytes[context->sequence->plan->ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run; "
@@ -410,7 +410,7 @@ void rabbet_context_store_address(rabbet_context_t* context, size_t io,
 rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                                            void* address) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  const rabbet_io_t* tensor = &context->engine->ios[io];
+  const rabbet_io_t* tensor = &context->sequence->ios[io];
   uintptr_t element = (uintptr_t)rabbet_dtype_bits(tensor->dtype) / 8;
   if (element > 1 && (uintptr_t)address % element != 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -425,18 +425,16 @@ rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
 }
 
 void* rabbet_context_address(const rabbet_context_t* context, size_t io) {
-  return io < context->engine->plan->sequences[0].io_count
-             ? context->addresses[io]
-             : NULL;
+  return io < context->sequence->plan->io_count ? context->addresses[io] : NULL;
 }
 
 rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  if (context->engine->ios[io].is_input)
+  if (context->sequence->ios[io].is_input)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an input; output allocators are for outputs",
-                         context->engine->ios[io].name);
+                         context->sequence->ios[io].name);
   context->allocator_count -= context->output_allocators[io].reallocate != NULL;
   context->allocator_count += allocator.reallocate != NULL;
   context->output_allocators[io] = allocator;
@@ -446,7 +444,7 @@ rabbet_status_t rabbet_context_set_output_allocator(
 rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
                                             rabbet_profiler_t profiler) {
   if (profiler.report && !context->times) {
-    size_t count = context->engine->plan->sequences[0].step_count;
+    size_t count = context->sequence->plan->step_count;
     RABBET_RETURN_IF_ERROR(rabbet_allocate(
         context->allocator, (count + 1) * sizeof(*context->times),
         (void**)&context->times));

@@ -4,8 +4,8 @@
 #include "base/strbuf.h"
 #include "runtime/runtime.h"
 
-static size_t rabbet_first_hidden(const rabbet_plan_t* plan) {
-  return plan->sequences[0].io_count - plan->sequences[0].hidden_count;
+static size_t rabbet_first_hidden(const rabbet_plan_sequence_t* plan) {
+  return plan->io_count - plan->hidden_count;
 }
 
 // ---- Memory of hidden outputs
@@ -14,11 +14,11 @@ static void* rabbet_hidden_reallocate(void* user_data, const char* name,
                                       void* current, size_t size,
                                       size_t alignment, void* stream) {
   rabbet_context_t* context = user_data;
-  const rabbet_plan_t* plan = context->engine->plan;
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
   rabbet_device_t* device = context->engine->device;
   size_t io = rabbet_first_hidden(plan);
   (void)alignment;
-  while (strcmp(plan->sequences[0].ios[io].name, name) != 0)
+  while (strcmp(plan->ios[io].name, name) != 0)
     ++io;
   size_t* bytes = &context->hidden_bytes[io - rabbet_first_hidden(plan)];
   if (current && size <= *bytes) return current;
@@ -42,9 +42,8 @@ static void* rabbet_hidden_reallocate(void* user_data, const char* name,
 }
 
 void rabbet_context_own_hidden(rabbet_context_t* context) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  for (size_t i = rabbet_first_hidden(plan); i < plan->sequences[0].io_count;
-       ++i) {
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  for (size_t i = rabbet_first_hidden(plan); i < plan->io_count; ++i) {
     context->output_allocators[i] = (rabbet_output_allocator_t){
         .user_data = context, .reallocate = rabbet_hidden_reallocate};
     ++context->allocator_count;
@@ -52,11 +51,12 @@ void rabbet_context_own_hidden(rabbet_context_t* context) {
 }
 
 void rabbet_context_free_hidden(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   if (!context->addresses) return;
-  for (size_t i = rabbet_first_hidden(engine->plan);
-       i < engine->plan->sequences[0].io_count; ++i)
-    rabbet_memory_free(engine->device, &engine->device_allocator,
+  for (size_t i = rabbet_first_hidden(sequence->plan);
+       i < sequence->plan->io_count; ++i)
+    rabbet_memory_free(sequence->engine->device,
+                       &sequence->engine->device_allocator,
                        context->addresses[i], NULL);
 }
 
@@ -79,13 +79,13 @@ static void rabbet_show(const rabbet_context_t* context, const char* name,
 
 void rabbet_context_show_debug(rabbet_context_t* context,
                                const rabbet_prepared_t* leaf, void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
   if (!context->debug_listener.process) return;
-  for (size_t i = 0; i < plan->sequences[0].io_count; ++i) {
-    const rabbet_plan_io_t* io = &plan->sequences[0].ios[i];
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    const rabbet_plan_io_t* io = &plan->ios[i];
     if (!io->is_debug || !context->debug_on[i]) continue;
-    rabbet_show(context, io->name, &plan->sequences[0].values[io->value],
+    rabbet_show(context, io->name, &plan->values[io->value],
                 &leaf->dims[io->value], context->addresses[i],
                 io->is_shape_input, stream);
   }
@@ -94,14 +94,13 @@ void rabbet_context_show_debug(rabbet_context_t* context,
 void rabbet_context_show_step(rabbet_context_t* context,
                               const rabbet_prepared_t* prepared,
                               const rabbet_run_t* run, void* stream) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  const rabbet_plan_step_t* step = &plan->sequences[0].steps[run->step];
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  const rabbet_plan_step_t* step = &plan->steps[run->step];
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
-    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
+    const rabbet_plan_value_t* value = &plan->values[v];
     bool is_marked = value->storage == RABBET_PLAN_STORAGE_IO &&
-                     value->alias < 0 &&
-                     plan->sequences[0].ios[value->io].is_debug;
+                     value->alias < 0 && plan->ios[value->io].is_debug;
     if (!is_marked)
       rabbet_show(context, value->name, value, &prepared->dims[v],
                   run->call.outputs[i], false, stream);
@@ -112,9 +111,10 @@ void rabbet_context_show_step(rabbet_context_t* context,
 
 const char* rabbet_engine_debug_tensor(const rabbet_engine_t* engine,
                                        size_t index) {
-  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
-    if (!engine->plan->sequences[0].ios[i].is_debug) continue;
-    if (index-- == 0) return engine->plan->sequences[0].ios[i].name;
+  const rabbet_plan_sequence_t* plan = rabbet_engine_main(engine)->plan;
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    if (!plan->ios[i].is_debug) continue;
+    if (index-- == 0) return plan->ios[i].name;
   }
   return NULL;
 }
@@ -137,10 +137,9 @@ static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
 
 static rabbet_status_t rabbet_debug_find(const rabbet_context_t* context,
                                          const char* name, bool** out_state) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  for (size_t i = 0; i < plan->sequences[0].io_count; ++i) {
-    if (!plan->sequences[0].ios[i].is_debug ||
-        strcmp(plan->sequences[0].ios[i].name, name) != 0)
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    if (!plan->ios[i].is_debug || strcmp(plan->ios[i].name, name) != 0)
       continue;
     *out_state = &context->debug_on[i];
     return rabbet_ok();
@@ -161,7 +160,7 @@ rabbet_status_t rabbet_context_set_debug_state(rabbet_context_t* context,
     *state = on;
     return rabbet_ok();
   }
-  if (on && !context->engine->plan->sequences[0].unfused_debug)
+  if (on && !context->engine->plan->unfused_debug)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the plan was built without tensors between kernels as "

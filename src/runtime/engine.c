@@ -29,106 +29,128 @@ static rabbet_status_t rabbet_engine_open_device(
   return rabbet_ok();
 }
 
-static int32_t rabbet_first_segment(const rabbet_engine_t* engine,
+static int32_t rabbet_first_segment(const rabbet_sequence_t* sequence,
                                     int32_t value) {
-  int32_t root = engine->analysis.roots[value];
-  int32_t step = engine->analysis.first_steps[root];
-  return step < (int32_t)engine->plan->sequences[0].step_count
-             ? engine->analysis.step_segments[step]
+  int32_t root = sequence->analysis.roots[value];
+  int32_t step = sequence->analysis.first_steps[root];
+  return step < (int32_t)sequence->plan->step_count
+             ? sequence->analysis.step_segments[step]
              : 0;
 }
 
-static rabbet_status_t rabbet_engine_list_ios(rabbet_engine_t* engine) {
-  const rabbet_plan_t* plan = engine->plan;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&engine->arena, plan->sequences[0].io_count,
-                                  sizeof(*engine->ios), (void**)&engine->ios));
+static rabbet_status_t rabbet_sequence_list_ios(rabbet_sequence_t* sequence) {
+  const rabbet_plan_sequence_t* plan = sequence->plan;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, plan->sequences[0].io_count, sizeof(*engine->io_segments),
-      (void**)&engine->io_segments));
+      &sequence->engine->arena, plan->io_count, sizeof(*sequence->ios),
+      (void**)&sequence->ios));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, plan->sequences[0].io_count,
-      sizeof(*engine->io_alignments), (void**)&engine->io_alignments));
+      &sequence->engine->arena, plan->io_count, sizeof(*sequence->io_segments),
+      (void**)&sequence->io_segments));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, plan->sequences[0].input_count,
-      sizeof(*engine->key_offsets), (void**)&engine->key_offsets));
-  for (size_t i = 0; i < plan->sequences[0].io_count; ++i) {
-    const rabbet_plan_io_t* from = &plan->sequences[0].ios[i];
-    const rabbet_plan_value_t* value = &plan->sequences[0].values[from->value];
-    rabbet_io_t* io = &engine->ios[i];
+      &sequence->engine->arena, plan->io_count,
+      sizeof(*sequence->io_alignments), (void**)&sequence->io_alignments));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &sequence->engine->arena, plan->input_count,
+      sizeof(*sequence->key_offsets), (void**)&sequence->key_offsets));
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    const rabbet_plan_io_t* from = &plan->ios[i];
+    const rabbet_plan_value_t* value = &plan->values[from->value];
+    rabbet_io_t* io = &sequence->ios[i];
     io->name = from->name;
     io->is_input = from->is_input;
     io->is_shape_input = from->is_shape_input;
     io->dtype = value->dtype;
     io->format = value->format;
-    io->dims = rabbet_shape_dims(plan->sequences[0].graph, &value->shape);
+    io->dims = rabbet_shape_dims(plan->graph, &value->shape);
     io->aliased_input = from->aliased_input;
     memcpy(io->dim_names, from->dim_names, sizeof(io->dim_names));
     if (!from->is_input) {
-      engine->io_segments[i] = rabbet_first_segment(engine, from->value);
-      engine->has_written_outputs |= !engine->analysis.written[from->value];
+      sequence->io_segments[i] = rabbet_first_segment(sequence, from->value);
+      sequence->has_written_outputs |= !sequence->analysis.written[from->value];
       continue;
     }
-    engine->key_offsets[i] = engine->key_size;
-    engine->key_size += (size_t)value->shape.rank;
+    sequence->key_offsets[i] = sequence->key_size;
+    sequence->key_size += (size_t)value->shape.rank;
     if (from->is_shape_input) {
-      engine->key_size += plan->profiles[i].value_count;
-      engine->has_shape_inputs = true;
+      int64_t count = 0;
+      RABBET_RETURN_IF_ERROR(rabbet_dims_count(&io->dims, &count));
+      sequence->key_size += (size_t)count;
+      sequence->has_shape_inputs = true;
     }
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_engine_list_slots(rabbet_engine_t* engine) {
-  const rabbet_plan_t* plan = engine->plan;
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
-    const rabbet_group_t* group = &plan->sequences[0].steps[s].group;
-    engine->steps[s].first_slot = engine->slot_count;
-    engine->slot_count += group->input_count + group->output_count;
+static rabbet_status_t rabbet_sequence_list_slots(rabbet_sequence_t* sequence) {
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_group_t* group = &plan->steps[s].group;
+    sequence->steps[s].first_slot = sequence->slot_count;
+    sequence->slot_count += group->input_count + group->output_count;
   }
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, engine->slot_count, sizeof(*engine->slot_values),
-      (void**)&engine->slot_values));
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
-    const rabbet_plan_step_t* step = &plan->sequences[0].steps[s];
-    int32_t* slots = engine->slot_values + engine->steps[s].first_slot;
+      &sequence->engine->arena, sequence->slot_count,
+      sizeof(*sequence->slot_values), (void**)&sequence->slot_values));
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    int32_t* slots = sequence->slot_values + sequence->steps[s].first_slot;
     for (size_t i = 0; i < step->group.input_count; ++i)
       *slots++ = step->values[step->group.inputs[i]];
     for (size_t i = 0; i < step->group.output_count; ++i)
       *slots++ = step->values[step->group.outputs[i]];
   }
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, engine->slot_count, sizeof(*engine->io_slots),
-      (void**)&engine->io_slots));
-  for (size_t i = 0; i < engine->slot_count; ++i) {
-    if (plan->sequences[0].values[engine->slot_values[i]].storage ==
+      &sequence->engine->arena, sequence->slot_count,
+      sizeof(*sequence->io_slots), (void**)&sequence->io_slots));
+  for (size_t i = 0; i < sequence->slot_count; ++i) {
+    if (plan->values[sequence->slot_values[i]].storage ==
         RABBET_PLAN_STORAGE_IO)
-      engine->io_slots[engine->io_slot_count++] = i;
+      sequence->io_slots[sequence->io_slot_count++] = i;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_sequence_initialize(rabbet_sequence_t* sequence,
+                                                  bool inspect_only) {
+  rabbet_arena_t* arena = &sequence->engine->arena;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plan_analyse(sequence->plan, arena, &sequence->analysis));
+  RABBET_RETURN_IF_ERROR(rabbet_sequence_list_ios(sequence));
+  RABBET_RETURN_IF_ERROR(rabbet_sequence_fix_shapes(sequence));
+  if (inspect_only) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, sequence->plan->step_count, sizeof(*sequence->steps),
+      (void**)&sequence->steps));
+  return rabbet_sequence_list_slots(sequence);
+}
+
+static rabbet_status_t rabbet_engine_create_sequences(rabbet_engine_t* engine,
+                                                      bool inspect_only) {
+  size_t count = engine->plan->sequence_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &engine->arena, count, sizeof(*engine->sequences),
+      (void**)&engine->sequences));
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_sequence_t* sequence = &engine->sequences[i];
+    sequence->engine = engine;
+    sequence->plan = &engine->plan->sequences[i];
+    RABBET_RETURN_IF_ERROR(rabbet_sequence_initialize(sequence, inspect_only));
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_engine_initialize(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
-  rabbet_status_t status = rabbet_plan_analyse(
-      &engine->plan->sequences[0], &engine->arena, &engine->analysis);
-  if (rabbet_is_ok(status)) status = rabbet_engine_list_ios(engine);
-  if (rabbet_is_ok(status)) status = rabbet_engine_fix_shapes(engine);
-  if (!rabbet_is_ok(status) || options->inspect_only) return status;
-  status = rabbet_engine_open_device(engine, options);
-  if (rabbet_is_ok(status))
-    status = rabbet_arena_allocate_array(
-        &engine->arena, engine->plan->sequences[0].step_count,
-        sizeof(*engine->steps), (void**)&engine->steps);
-  if (rabbet_is_ok(status)) status = rabbet_engine_list_slots(engine);
-  if (rabbet_is_ok(status))
-    status = rabbet_engine_open_carried(engine, options);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_engine_create_sequences(engine, options->inspect_only));
+  if (options->inspect_only) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_engine_open_device(engine, options));
+  RABBET_RETURN_IF_ERROR(rabbet_engine_open_carried(engine, options));
   // A stripped plan gets its kernels together with its weights.
   engine->lacks_weights = engine->plan->weights_size < engine->plan->full_size;
-  if (!rabbet_is_ok(status) || engine->lacks_weights) return status;
-  status = rabbet_engine_create_steps(engine);
-  if (rabbet_is_ok(status)) status = rabbet_engine_upload_weights(engine);
-  return status;
+  if (engine->lacks_weights) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_engine_create_steps(engine));
+  return rabbet_engine_upload_weights(engine);
 }
 
 static void rabbet_engine_destroy(rabbet_engine_t* engine) {
@@ -236,18 +258,20 @@ void rabbet_engine_plan(const rabbet_engine_t* engine, const void** out_data,
 }
 
 size_t rabbet_engine_io_count(const rabbet_engine_t* engine) {
-  return engine->plan->sequences[0].io_count -
-         engine->plan->sequences[0].hidden_count;
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
+  return sequence->plan->io_count - sequence->plan->hidden_count;
 }
 
 const rabbet_io_t* rabbet_engine_io(const rabbet_engine_t* engine,
                                     size_t index) {
-  return index < rabbet_engine_io_count(engine) ? &engine->ios[index] : NULL;
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
+  return index < rabbet_engine_io_count(engine) ? &sequence->ios[index] : NULL;
 }
 
 int32_t rabbet_engine_find_io(const rabbet_engine_t* engine, const char* name) {
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
-    if (strcmp(engine->ios[i].name, name) == 0) return (int32_t)i;
+    if (strcmp(sequence->ios[i].name, name) == 0) return (int32_t)i;
   }
   return -1;
 }
@@ -260,16 +284,16 @@ static rabbet_status_t rabbet_engine_range(const rabbet_engine_t* engine,
                                            size_t profile, size_t io,
                                            const rabbet_plan_range_t** out) {
   const rabbet_plan_t* plan = engine->plan;
+  size_t inputs = rabbet_engine_main(engine)->plan->input_count;
   if (profile >= plan->profile_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "profile %zu does not exist; the plan has %zu",
                          profile, plan->profile_count);
-  if (io >= plan->sequences[0].input_count)
+  if (io >= inputs)
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
-        "%zu is not an input; the plan has %zu, which come first", io,
-        plan->sequences[0].input_count);
-  *out = &plan->profiles[profile * plan->sequences[0].input_count + io];
+        "%zu is not an input; the plan has %zu, which come first", io, inputs);
+  *out = &plan->profiles[profile * inputs + io];
   return rabbet_ok();
 }
 
@@ -302,7 +326,7 @@ rabbet_status_t rabbet_engine_profile_values(const rabbet_engine_t* engine,
 }
 
 size_t rabbet_engine_layer_count(const rabbet_engine_t* engine) {
-  return engine->plan->sequences[0].step_count;
+  return rabbet_engine_main(engine)->plan->step_count;
 }
 
 const rabbet_carried_t* rabbet_engine_carried(const rabbet_engine_t* engine,

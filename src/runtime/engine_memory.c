@@ -3,35 +3,31 @@
 #include "base/math.h"
 #include "runtime/runtime.h"
 
-void rabbet_profile_optimum(const rabbet_engine_t* engine, size_t profile,
+void rabbet_profile_optimum(const rabbet_sequence_t* sequence, size_t profile,
                             int64_t* values) {
-  const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->sequences[0].graph);
-       ++i) {
-    const rabbet_plan_source_t* source = &engine->analysis.sources[i];
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read >= 0) continue;
     const rabbet_plan_range_t* range =
-        &plan->profiles[profile * plan->sequences[0].input_count +
-                        (size_t)source->input];
-    bool dim = rabbet_expr_symbol(plan->sequences[0].graph, i)->kind ==
-               RABBET_SYMBOL_DIM;
+        &sequence->engine->plan
+             ->profiles[profile * plan->input_count + (size_t)source->input];
+    bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
     values[i] =
         dim ? range->opt.d[source->index] : range->opt_values[source->index];
   }
 }
 
-void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
+void rabbet_profile_symbols(const rabbet_sequence_t* sequence, size_t profile,
                             int64_t* low, int64_t* high) {
-  const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->sequences[0].graph);
-       ++i) {
-    const rabbet_plan_source_t* source = &engine->analysis.sources[i];
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read >= 0) continue;
     const rabbet_plan_range_t* range =
-        &plan->profiles[profile * plan->sequences[0].input_count +
-                        (size_t)source->input];
-    bool dim = rabbet_expr_symbol(plan->sequences[0].graph, i)->kind ==
-               RABBET_SYMBOL_DIM;
+        &sequence->engine->plan
+             ->profiles[profile * plan->input_count + (size_t)source->input];
+    bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
     low[i] =
         dim ? range->min.d[source->index] : range->min_values[source->index];
     high[i] =
@@ -39,39 +35,39 @@ void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
   }
 }
 
-static void rabbet_fix_dims(const rabbet_engine_t* engine, size_t profile,
+static void rabbet_fix_dims(const rabbet_sequence_t* sequence, size_t profile,
                             const int64_t* low, const int64_t* high) {
-  const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < plan->sequences[0].io_count; ++i) {
-    const rabbet_shape_t* shape =
-        &plan->sequences[0].values[plan->sequences[0].ios[i].value].shape;
-    rabbet_dims_t* dims = &engine->ios[i].dims;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
+    rabbet_dims_t* dims = &sequence->ios[i].dims;
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       rabbet_expr_t e = shape->d[axis];
       bool fixed = low[e] == high[e] && low[e] >= 0;
       if (profile == 0 && dims->d[axis] < 0 && fixed) dims->d[axis] = low[e];
       if (profile > 0 && !(fixed && dims->d[axis] == low[e]) &&
-          !rabbet_expr_is_constant(plan->sequences[0].graph, e, &(int64_t){0}))
+          !rabbet_expr_is_constant(plan->graph, e, &(int64_t){0}))
         dims->d[axis] = -1;
     }
   }
 }
 
-rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine) {
-  const rabbet_plan_t* plan = engine->plan;
-  size_t symbols = rabbet_expr_symbol_count(plan->sequences[0].graph);
-  size_t exprs = rabbet_expr_node_count(plan->sequences[0].graph);
+rabbet_status_t rabbet_sequence_fix_shapes(rabbet_sequence_t* sequence) {
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  size_t symbols = rabbet_expr_symbol_count(plan->graph);
+  size_t exprs = rabbet_expr_node_count(plan->graph);
   int64_t* bounds = NULL;
   if (symbols == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, 2 * (symbols + exprs), sizeof(*bounds), (void**)&bounds));
+      &sequence->engine->arena, 2 * (symbols + exprs), sizeof(*bounds),
+      (void**)&bounds));
   int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
   int64_t* high = low + exprs;
-  for (size_t p = 0; p < plan->profile_count; ++p) {
-    rabbet_profile_symbols(engine, p, bounds, symbol_high);
+  for (size_t p = 0; p < sequence->engine->plan->profile_count; ++p) {
+    rabbet_profile_symbols(sequence, p, bounds, symbol_high);
     RABBET_RETURN_IF_ERROR(
-        rabbet_settle_bounds(engine, 0, bounds, symbol_high, low, high));
-    rabbet_fix_dims(engine, p, low, high);
+        rabbet_settle_bounds(sequence, 0, bounds, symbol_high, low, high));
+    rabbet_fix_dims(sequence, p, low, high);
   }
   return rabbet_ok();
 }
@@ -89,51 +85,50 @@ static size_t rabbet_largest_bytes(const rabbet_plan_value_t* value,
   return bytes;
 }
 
-static rabbet_status_t rabbet_stage_bytes(const rabbet_engine_t* engine,
+static rabbet_status_t rabbet_stage_bytes(const rabbet_sequence_t* sequence,
                                           int32_t segment, const int64_t* high,
                                           rabbet_memory_request_t* requests,
                                           size_t* out_bytes) {
-  const rabbet_plan_t* plan = engine->plan;
-  for (size_t v = 0; v < plan->sequences[0].value_count; ++v)
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  for (size_t v = 0; v < plan->value_count; ++v)
     requests[v] = (rabbet_memory_request_t){0};
-  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
-    size_t root = (size_t)engine->analysis.roots[v];
-    size_t bytes = rabbet_largest_bytes(&plan->sequences[0].values[v], high);
-    if (!rabbet_engine_owns_memory(engine, segment, root) ||
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    size_t root = (size_t)sequence->analysis.roots[v];
+    size_t bytes = rabbet_largest_bytes(&plan->values[v], high);
+    if (!rabbet_sequence_owns_memory(sequence, segment, root) ||
         bytes == RABBET_BYTES_UNKNOWN)
       continue;
-    requests[root].first = engine->analysis.first_steps[root];
-    requests[root].last = engine->analysis.last_steps[root];
+    requests[root].first = sequence->analysis.first_steps[root];
+    requests[root].last = sequence->analysis.last_steps[root];
     if (bytes > requests[root].size) requests[root].size = bytes;
   }
-  return rabbet_plan_memory(requests, plan->sequences[0].value_count,
-                            engine->allocator, out_bytes);
+  return rabbet_plan_memory(requests, plan->value_count,
+                            sequence->engine->allocator, out_bytes);
 }
 
 // The tensors of the segments from `first` on.
-static rabbet_status_t rabbet_measure_tensors(const rabbet_engine_t* engine,
+static rabbet_status_t rabbet_measure_tensors(const rabbet_sequence_t* sequence,
                                               size_t profile, size_t first,
                                               rabbet_arena_t* arena,
                                               size_t* out_bytes) {
-  const rabbet_plan_t* plan = engine->plan;
-  size_t symbols = rabbet_expr_symbol_count(plan->sequences[0].graph);
-  size_t exprs = rabbet_expr_node_count(plan->sequences[0].graph);
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  size_t symbols = rabbet_expr_symbol_count(plan->graph);
+  size_t exprs = rabbet_expr_node_count(plan->graph);
   int64_t* bounds = NULL;
   rabbet_memory_request_t* requests = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, 2 * (symbols + exprs), sizeof(*bounds), (void**)&bounds));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(arena, plan->sequences[0].value_count,
-                                  sizeof(*requests), (void**)&requests));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, plan->value_count, sizeof(*requests), (void**)&requests));
   int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
   int64_t* high = low + exprs;
-  rabbet_profile_symbols(engine, profile, bounds, symbol_high);
+  rabbet_profile_symbols(sequence, profile, bounds, symbol_high);
   RABBET_RETURN_IF_ERROR(
-      rabbet_settle_bounds(engine, 0, bounds, symbol_high, low, high));
-  for (size_t k = first; k < engine->analysis.segment_count; ++k) {
+      rabbet_settle_bounds(sequence, 0, bounds, symbol_high, low, high));
+  for (size_t k = first; k < sequence->analysis.segment_count; ++k) {
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
-        rabbet_stage_bytes(engine, (int32_t)k, high, requests, &bytes));
+        rabbet_stage_bytes(sequence, (int32_t)k, high, requests, &bytes));
     bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
     if (!rabbet_checked_add(*out_bytes, bytes, out_bytes))
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -144,12 +139,13 @@ static rabbet_status_t rabbet_measure_tensors(const rabbet_engine_t* engine,
 }
 
 static void rabbet_largest_key(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_t* plan = engine->plan;
-  for (size_t i = 0; i < plan->sequences[0].input_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  for (size_t i = 0; i < plan->input_count; ++i) {
     const rabbet_plan_range_t* range =
-        &plan->profiles[context->profile * plan->sequences[0].input_count + i];
-    int64_t* key = context->key + engine->key_offsets[i];
+        &sequence->engine->plan
+             ->profiles[context->profile * plan->input_count + i];
+    int64_t* key = context->key + sequence->key_offsets[i];
     for (int32_t axis = 0; axis < range->max.rank; ++axis)
       *key++ = range->max.d[axis];
     for (size_t k = 0; k < range->value_count; ++k)
@@ -165,7 +161,7 @@ static rabbet_status_t rabbet_measure_key(rabbet_context_t* context,
   rabbet_prepared_t* prepared = NULL;
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_prepared_create(
-      context, NULL, context->key, context->engine->key_size, &prepared));
+      context, NULL, context->key, context->sequence->key_size, &prepared));
   rabbet_status_t status = rabbet_ok();
   if (device->vtable->begin_run)
     status = device->vtable->begin_run(
@@ -191,7 +187,8 @@ static rabbet_status_t rabbet_measure_profile(rabbet_engine_t* engine,
                                               rabbet_arena_t* arena,
                                               size_t* out_bytes) {
   if (!engine->device)
-    return rabbet_measure_tensors(engine, profile, 0, arena, out_bytes);
+    return rabbet_measure_tensors(rabbet_engine_main(engine), profile, 0, arena,
+                                  out_bytes);
   rabbet_context_t* context = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_context_create(engine, engine->allocator, &context));
@@ -200,7 +197,8 @@ static rabbet_status_t rabbet_measure_profile(rabbet_engine_t* engine,
   if (!rabbet_is_ok(status)) return status;
   *out_bytes =
       rabbet_align_up(*out_bytes ? *out_bytes : 1, RABBET_DEVICE_ALIGNMENT);
-  return rabbet_measure_tensors(engine, profile, 1, arena, out_bytes);
+  return rabbet_measure_tensors(rabbet_engine_main(engine), profile, 1, arena,
+                                out_bytes);
 }
 
 rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
@@ -231,8 +229,8 @@ rabbet_status_t rabbet_context_memory_bytes(rabbet_context_t* context,
   bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
   rabbet_arena_t arena;
   rabbet_arena_initialize(engine->allocator, &arena);
-  rabbet_status_t status =
-      rabbet_measure_tensors(engine, context->profile, 1, &arena, &bytes);
+  rabbet_status_t status = rabbet_measure_tensors(
+      context->sequence, context->profile, 1, &arena, &bytes);
   rabbet_arena_deinitialize(&arena);
   if (rabbet_is_ok(status)) *out_bytes = bytes;
   return RABBET_ANNOTATE(status, "measuring the memory of the next run");

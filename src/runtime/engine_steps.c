@@ -4,9 +4,10 @@
 #include "base/strbuf.h"
 #include "runtime/runtime.h"
 
-static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
+static rabbet_status_t rabbet_step_create_plugin(rabbet_sequence_t* sequence,
                                                  const rabbet_plan_step_t* step,
                                                  rabbet_plugin_t** out_plugin) {
+  rabbet_engine_t* engine = sequence->engine;
   const char* layer = rabbet_step_plugin_node(step)->name;
   rabbet_plugin_create_t args = {.layer_name = layer,
                                  .phase = RABBET_PLUGIN_PHASE_RUNTIME,
@@ -18,7 +19,7 @@ static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
     status =
         rabbet_plugin_create_by(creator, &args, engine->allocator, out_plugin);
     if (rabbet_is_ok(status))
-      status = rabbet_step_check_plugin(engine, step, *out_plugin);
+      status = rabbet_step_check_plugin(sequence, step, *out_plugin);
     rabbet_plugin_creator_release(creator);
     return status;
   }
@@ -89,15 +90,17 @@ static bool rabbet_step_has_kernel(const rabbet_engine_t* engine,
   return kernel->flags & RABBET_KERNEL_WITHOUT_PLUGIN && !engine->untrusted;
 }
 
-static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
-  rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
-  rabbet_engine_step_t* out = &engine->steps[s];
+static rabbet_status_t rabbet_step_create(rabbet_sequence_t* sequence,
+                                          size_t s) {
+  rabbet_engine_t* engine = sequence->engine;
+  rabbet_plan_step_t* step = &sequence->plan->steps[s];
+  rabbet_engine_step_t* out = &sequence->steps[s];
   const rabbet_kernel_class_t* kernel =
       rabbet_device_find_kernel(engine->device, step->kernel);
   if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);
   if (step->plugin_name && !rabbet_step_has_kernel(engine, kernel)) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_step_create_plugin(engine, step, &out->plugin));
+        rabbet_step_create_plugin(sequence, step, &out->plugin));
     for (size_t i = 0; i < step->group.node_count; ++i) {
       rabbet_group_node_t* node = &step->group.nodes[i];
       if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) node->plugin = out->plugin;
@@ -106,46 +109,59 @@ static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
   return rabbet_step_create_kernel(engine, step, kernel, &out->kernel);
 }
 
-static void rabbet_step_align_ios(rabbet_engine_t* engine, size_t step) {
-  const rabbet_plan_t* plan = engine->plan;
-  const rabbet_group_t* group = &plan->sequences[0].steps[step].group;
-  const rabbet_kernel_t* kernel = engine->steps[step].kernel;
-  const int32_t* slots = engine->slot_values + engine->steps[step].first_slot;
+static void rabbet_step_align_ios(rabbet_sequence_t* sequence, size_t step) {
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  const rabbet_group_t* group = &plan->steps[step].group;
+  const rabbet_kernel_t* kernel = sequence->steps[step].kernel;
+  const int32_t* slots =
+      sequence->slot_values + sequence->steps[step].first_slot;
   size_t count = group->input_count + group->output_count;
   for (size_t i = 0; kernel && i < count; ++i) {
-    const rabbet_plan_value_t* value = &plan->sequences[0].values[slots[i]];
+    const rabbet_plan_value_t* value = &plan->values[slots[i]];
     if (value->storage == RABBET_PLAN_STORAGE_IO &&
-        engine->io_alignments[value->io] < kernel->alignment)
-      engine->io_alignments[value->io] = kernel->alignment;
+        sequence->io_alignments[value->io] < kernel->alignment)
+      sequence->io_alignments[value->io] = kernel->alignment;
   }
 }
 
 // Shape inputs lie in the host's memory.
-static void rabbet_engine_align_ios(rabbet_engine_t* engine) {
-  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i)
-    engine->io_alignments[i] = 1;
-  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s)
-    rabbet_step_align_ios(engine, s);
-  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i)
-    if (engine->ios[i].is_shape_input) engine->io_alignments[i] = 1;
+static void rabbet_sequence_align_ios(rabbet_sequence_t* sequence) {
+  for (size_t i = 0; i < sequence->plan->io_count; ++i)
+    sequence->io_alignments[i] = 1;
+  for (size_t s = 0; s < sequence->plan->step_count; ++s)
+    rabbet_step_align_ios(sequence, s);
+  for (size_t i = 0; i < sequence->plan->io_count; ++i)
+    if (sequence->ios[i].is_shape_input) sequence->io_alignments[i] = 1;
 }
 
-rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {
-  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_step_create(engine, s), "step '%s'",
-                        engine->plan->sequences[0].steps[s].name));
-  rabbet_engine_align_ios(engine);
+static rabbet_status_t rabbet_sequence_create_steps(
+    rabbet_sequence_t* sequence) {
+  for (size_t s = 0; s < sequence->plan->step_count; ++s)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_step_create(sequence, s),
+                                           "step '%s'",
+                                           sequence->plan->steps[s].name));
+  rabbet_sequence_align_ios(sequence);
   return rabbet_ok();
 }
 
-void rabbet_engine_destroy_steps(rabbet_engine_t* engine) {
-  if (!engine->steps) return;
-  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s) {
-    rabbet_engine_step_t* step = &engine->steps[s];
+rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {
+  for (size_t i = 0; i < engine->plan->sequence_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_sequence_create_steps(&engine->sequences[i]));
+  return rabbet_ok();
+}
+
+static void rabbet_sequence_destroy_steps(rabbet_sequence_t* sequence) {
+  if (!sequence->steps) return;
+  for (size_t s = 0; s < sequence->plan->step_count; ++s) {
+    rabbet_engine_step_t* step = &sequence->steps[s];
     if (step->kernel) step->kernel->kernel_class->destroy(step->kernel);
     rabbet_plugin_release(step->plugin);
     step->kernel = NULL;
     step->plugin = NULL;
   }
+}
+
+void rabbet_engine_destroy_steps(rabbet_engine_t* engine) {
+  for (size_t i = 0; engine->sequences && i < engine->plan->sequence_count; ++i)
+    rabbet_sequence_destroy_steps(&engine->sequences[i]);
 }

@@ -10,27 +10,27 @@
 static rabbet_status_t rabbet_ask_output_allocators(
     rabbet_context_t* context, const rabbet_prepared_t* prepared,
     void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = engine->plan->sequences[0].input_count;
-       i < engine->plan->sequences[0].io_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
+       ++i) {
     const rabbet_output_allocator_t* allocator = &context->output_allocators[i];
-    if (!allocator->reallocate || engine->io_segments[i] != prepared->segment)
+    if (!allocator->reallocate || sequence->io_segments[i] != prepared->segment)
       continue;
-    size_t bytes = prepared->bytes[engine->plan->sequences[0].ios[i].value];
+    size_t bytes = prepared->bytes[sequence->plan->ios[i].value];
     if (bytes == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the size of output '%s' has no usable upper bound "
                            "for these input shapes",
-                           engine->ios[i].name);
+                           sequence->ios[i].name);
     // An empty tensor asks for a byte, so that NULL always means failure.
     void* address = allocator->reallocate(
-        allocator->user_data, engine->ios[i].name, context->addresses[i],
+        allocator->user_data, sequence->ios[i].name, context->addresses[i],
         bytes ? bytes : 1, 256, stream);
     if (!address)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
                            "the output allocator of '%s' gave no memory for "
                            "%zu bytes",
-                           engine->ios[i].name, bytes);
+                           sequence->ios[i].name, bytes);
     RABBET_RETURN_IF_ERROR(
         allocator->host ? rabbet_context_set_host_address(context, i, address)
                         : rabbet_context_set_address(context, i, address));
@@ -42,8 +42,7 @@ static rabbet_status_t rabbet_ask_output_allocators(
 
 static rabbet_status_t rabbet_step_failed(const rabbet_context_t* context,
                                           size_t step, rabbet_status_t status) {
-  const rabbet_plan_step_t* at =
-      &context->engine->plan->sequences[0].steps[step];
+  const rabbet_plan_step_t* at = &context->sequence->plan->steps[step];
   return rabbet_status_annotate(status, "step '%s' (kernel '%s')", at->name,
                                 at->kernel);
 }
@@ -95,7 +94,7 @@ static rabbet_status_t rabbet_mark_time(const rabbet_context_t* context,
 static void** rabbet_segment_events(const rabbet_context_t* context,
                                     const rabbet_prepared_t* prepared) {
   return context->events +
-         rabbet_segment_begin(context->engine, prepared->segment) +
+         rabbet_segment_begin(context->sequence, prepared->segment) +
          (size_t)prepared->segment;
 }
 
@@ -143,10 +142,9 @@ static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
 }
 
 static void rabbet_report_times(const rabbet_context_t* context) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s)
-    context->profiler.report(context->profiler.user_data,
-                             plan->sequences[0].steps[s].name,
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  for (size_t s = 0; s < plan->step_count; ++s)
+    context->profiler.report(context->profiler.user_data, plan->steps[s].name,
                              context->times[s]);
 }
 
@@ -156,11 +154,11 @@ static void rabbet_report_times(const rabbet_context_t* context) {
 static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
                                         const rabbet_prepared_t* prepared,
                                         void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
-  assert(rabbet_segment_end(engine, prepared->segment) > 0);
-  size_t last = rabbet_segment_end(engine, prepared->segment) - 1;
-  const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[last];
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
+  assert(rabbet_segment_end(sequence, prepared->segment) > 0);
+  size_t last = rabbet_segment_end(sequence, prepared->segment) - 1;
+  const rabbet_plan_step_t* step = &sequence->plan->steps[last];
   uint8_t* staging = prepared->read_staging;
   RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
   for (size_t i = 0; i < step->host_read_count; ++i) {
@@ -181,8 +179,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
     int64_t count = 0;
     RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
     for (int64_t k = 0; k < count; ++k)
-      *key++ = rabbet_load_int64(engine->plan->sequences[0].values[v].dtype,
-                                 staging, k);
+      *key++ = rabbet_load_int64(sequence->plan->values[v].dtype, staging, k);
     staging += rabbet_align_up(prepared->bytes[v], 16);
   }
   assert(key - context->read_key ==
@@ -194,14 +191,14 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
 static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
   const uint8_t* staging = leaf->output_staging;
-  for (size_t i = engine->plan->sequences[0].input_count;
-       i < engine->plan->sequences[0].io_count; ++i) {
-    int32_t v = engine->plan->sequences[0].ios[i].value;
-    const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
-    if (engine->analysis.written[v]) continue;
+  for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
+       ++i) {
+    int32_t v = sequence->plan->ios[i].value;
+    const rabbet_plan_value_t* value = &sequence->plan->values[v];
+    if (sequence->analysis.written[v]) continue;
     if (!leaf->host_values[v])
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the values of output '%s' divide by 0 or overflow "
@@ -218,14 +215,12 @@ static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
 
 static void rabbet_notify_shapes(const rabbet_context_t* context,
                                  const rabbet_prepared_t* leaf) {
-  const rabbet_plan_t* plan = context->engine->plan;
-  for (size_t i = plan->sequences[0].input_count;
-       i < plan->sequences[0].io_count; ++i) {
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  for (size_t i = plan->input_count; i < plan->io_count; ++i) {
     const rabbet_output_allocator_t* allocator = &context->output_allocators[i];
     if (allocator->notify_shape)
-      allocator->notify_shape(allocator->user_data,
-                              plan->sequences[0].ios[i].name,
-                              &leaf->dims[plan->sequences[0].ios[i].value]);
+      allocator->notify_shape(allocator->user_data, plan->ios[i].name,
+                              &leaf->dims[plan->ios[i].value]);
   }
 }
 
@@ -259,33 +254,33 @@ static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
 }
 
 static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   context->last = NULL;
   if (context->finite) rabbet_finite_begin(context);
   RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
-  while ((size_t)prepared->segment + 1 < engine->analysis.segment_count) {
+  while ((size_t)prepared->segment + 1 < sequence->analysis.segment_count) {
     RABBET_RETURN_IF_ERROR(rabbet_read_back(context, prepared, stream));
     RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
         context, prepared, context->read_key,
-        engine->analysis.segment_reads[prepared->segment], &prepared));
+        sequence->analysis.segment_reads[prepared->segment], &prepared));
     RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
   }
   assert((size_t)prepared->segment + 1 == engine->analysis.segment_count);
   context->last = prepared;
   RABBET_RETURN_IF_ERROR(
       rabbet_context_copy_outputs(context, prepared, stream));
-  if (engine->has_written_outputs)
+  if (sequence->has_written_outputs)
     RABBET_RETURN_IF_ERROR(rabbet_write_outputs(context, prepared, stream));
-  if (engine->plan->sequences[0].check_count > 0)
+  if (sequence->plan->check_count > 0)
     RABBET_RETURN_IF_ERROR(rabbet_context_take_checks(context, stream));
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_context_end_host_ios(context, prepared, stream));
   if (context->consumed_event)
-    RABBET_RETURN_IF_ERROR(engine->device->vtable->record_event(
-        engine->device, context->consumed_event, stream));
+    RABBET_RETURN_IF_ERROR(sequence->engine->device->vtable->record_event(
+        sequence->engine->device, context->consumed_event, stream));
   if (context->allocator_count > 0) rabbet_notify_shapes(context, prepared);
   rabbet_context_show_debug(context, prepared, stream);
   if (context->finite)
@@ -313,8 +308,7 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
   if (timed)
     memset(context->times, 0,
-           context->engine->plan->sequences[0].step_count *
-               sizeof(*context->times));
+           context->sequence->plan->step_count * sizeof(*context->times));
   rabbet_status_t status = rabbet_run(context, stream);
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);

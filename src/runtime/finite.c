@@ -121,8 +121,7 @@ static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
                                           const rabbet_prepared_t* prepared,
                                           int32_t v, const void* memory,
                                           const void* constant, void* stream) {
-  const rabbet_plan_value_t* value =
-      &context->engine->plan->sequences[0].values[v];
+  const rabbet_plan_value_t* value = &context->sequence->plan->values[v];
   rabbet_range_t* range = &context->finite->ranges[v];
   rabbet_view_t view = {.dtype = value->dtype,
                         .format = value->format,
@@ -145,8 +144,7 @@ static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
 static void rabbet_finite_print_value(const rabbet_context_t* context,
                                       const rabbet_prepared_t* prepared,
                                       int32_t v, rabbet_strbuf_t* out) {
-  const rabbet_plan_value_t* value =
-      &context->engine->plan->sequences[0].values[v];
+  const rabbet_plan_value_t* value = &context->sequence->plan->values[v];
   char dims[192];
   rabbet_strbuf_printf(
       out, "'%s' (%s %s)", value->name, rabbet_dtype_name(value->dtype),
@@ -173,8 +171,8 @@ static void rabbet_finite_print_count(const rabbet_context_t* context,
                          range->infinities == 1 ? "y" : "ies");
   rabbet_strbuf_printf(out, " among %lld element%s", (long long)range->count,
                        rabbet_plural((size_t)range->count));
-  bool row_major = context->engine->plan->sequences[0].values[v].format ==
-                   RABBET_FORMAT_LINEAR;
+  bool row_major =
+      context->sequence->plan->values[v].format == RABBET_FORMAT_LINEAR;
   if (!row_major || dims->rank == 0) return;
   int64_t index[RABBET_MAX_RANK], rest = range->first;
   for (int32_t i = dims->rank; i-- > 0; rest /= dims->d[i])
@@ -189,8 +187,7 @@ static void rabbet_finite_print_count(const rabbet_context_t* context,
 static void rabbet_finite_print_hint(const rabbet_context_t* context,
                                      const rabbet_plan_step_t* step,
                                      int32_t output, rabbet_strbuf_t* out) {
-  const rabbet_plan_value_t* values =
-      context->engine->plan->sequences[0].values;
+  const rabbet_plan_value_t* values = context->sequence->plan->values;
   bool half = values[output].dtype == RABBET_DTYPE_HALF;
   for (size_t i = 0; i < step->group.input_count; ++i)
     half |=
@@ -255,8 +252,7 @@ rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
                                           const rabbet_prepared_t* prepared,
                                           const rabbet_run_t* run,
                                           void* stream) {
-  const rabbet_plan_step_t* step =
-      &context->engine->plan->sequences[0].steps[run->step];
+  const rabbet_plan_step_t* step = &context->sequence->plan->steps[run->step];
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
     if (context->finite->ranges[v].known) continue;
@@ -271,8 +267,7 @@ rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
                                          const rabbet_prepared_t* prepared,
                                          const rabbet_run_t* run,
                                          void* stream) {
-  const rabbet_plan_step_t* step =
-      &context->engine->plan->sequences[0].steps[run->step];
+  const rabbet_plan_step_t* step = &context->sequence->plan->steps[run->step];
   rabbet_range_t* ranges = context->finite->ranges;
   bool read_nan = false, read_infinity = false;
   for (size_t i = 0; i < step->group.input_count; ++i) {
@@ -296,9 +291,8 @@ rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
 // ---- Runs -------------------------------------------------------------------
 
 void rabbet_finite_begin(rabbet_context_t* context) {
-  memset(
-      context->finite->ranges, 0,
-      context->engine->plan->sequences[0].value_count * sizeof(rabbet_range_t));
+  memset(context->finite->ranges, 0,
+         context->sequence->plan->value_count * sizeof(rabbet_range_t));
 }
 
 static bool rabbet_finite_is_wrong(const rabbet_context_t* context, int32_t v) {
@@ -309,12 +303,11 @@ static bool rabbet_finite_is_wrong(const rabbet_context_t* context, int32_t v) {
 // If no step is to blame: the inputs and constants.
 rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
                                   const rabbet_prepared_t* leaf) {
-  const rabbet_plan_t* plan = context->engine->plan;
+  const rabbet_plan_sequence_t* plan = context->sequence->plan;
   int32_t wrong = -1;
-  for (size_t i = plan->sequences[0].input_count;
-       i < plan->sequences[0].io_count && wrong < 0; ++i)
-    if (rabbet_finite_is_wrong(context, plan->sequences[0].ios[i].value))
-      wrong = plan->sequences[0].ios[i].value;
+  for (size_t i = plan->input_count; i < plan->io_count && wrong < 0; ++i)
+    if (rabbet_finite_is_wrong(context, plan->ios[i].value))
+      wrong = plan->ios[i].value;
   if (wrong < 0) return rabbet_ok();
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(context->allocator, &text);
@@ -323,11 +316,10 @@ rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
   rabbet_strbuf_printf(&text, " holds ");
   rabbet_finite_print_count(context, leaf, wrong, &text);
   rabbet_strbuf_printf(&text, "; no layer made them of finite numbers");
-  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->values[v];
     bool is_input = value->storage == RABBET_PLAN_STORAGE_IO &&
-                    value->alias < 0 &&
-                    plan->sequences[0].ios[value->io].is_input;
+                    value->alias < 0 && plan->ios[value->io].is_input;
     bool is_constant = value->storage == RABBET_PLAN_STORAGE_CONSTANT;
     if ((!is_input && !is_constant) ||
         !rabbet_finite_is_wrong(context, (int32_t)v))
@@ -358,7 +350,7 @@ rabbet_status_t rabbet_context_set_check_finite(rabbet_context_t* context,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       context->allocator, sizeof(*context->finite), (void**)&context->finite));
   // An empty network has no values.
-  size_t count = context->engine->plan->sequences[0].value_count + 1;
+  size_t count = context->sequence->plan->value_count + 1;
   rabbet_status_t status =
       rabbet_allocate(context->allocator, count * sizeof(rabbet_range_t),
                       (void**)&context->finite->ranges);

@@ -67,8 +67,7 @@ static void rabbet_graphs_exclude(rabbet_context_t* context,
                                   rabbet_prepared_t* prepared, size_t run,
                                   const char* reason) {
   size_t step = prepared->runs[run].step;
-  const rabbet_plan_step_t* at =
-      &context->engine->plan->sequences[0].steps[step];
+  const rabbet_plan_step_t* at = &context->sequence->plan->steps[step];
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
   if (context->graph_reported[step]) return;
   context->graph_reported[step] = true;
@@ -92,7 +91,7 @@ static void rabbet_graphs_give_up(rabbet_context_t* context,
 
 static void rabbet_recording_clear(const rabbet_prepared_t* prepared,
                                    rabbet_recording_t* recording) {
-  rabbet_device_t* device = prepared->engine->device;
+  rabbet_device_t* device = prepared->sequence->engine->device;
   for (size_t i = 0; i < recording->piece_count; ++i) {
     if (recording->pieces[i].graph)
       device->vtable->destroy_graph(device, recording->pieces[i].graph);
@@ -106,7 +105,7 @@ static void rabbet_recording_clear(const rabbet_prepared_t* prepared,
 }
 
 void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
-  rabbet_device_t* device = prepared->engine->device;
+  rabbet_device_t* device = prepared->sequence->engine->device;
   void* token = NULL;
   rabbet_status_t status = rabbet_ok();
   if (!prepared->graphs) return;
@@ -126,7 +125,7 @@ static rabbet_status_t rabbet_graphs_create(rabbet_prepared_t* prepared) {
   rabbet_arena_t* arena = &prepared->arena;
   rabbet_graphs_t* graphs = NULL;
   size_t begin = 0, end = 0;
-  rabbet_segment_slots(prepared->engine, prepared->segment, &begin, &end);
+  rabbet_segment_slots(prepared->sequence, prepared->segment, &begin, &end);
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(arena, sizeof(*graphs), (void**)&graphs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(

@@ -41,16 +41,15 @@ typedef struct rabbet_trial_t {
 
 static void rabbet_trial_describe(rabbet_trial_t* trial,
                                   const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_step_t* step =
-      &engine->plan->sequences[0].steps[trial->run->step];
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_step_t* step = &sequence->plan->steps[trial->run->step];
   for (size_t i = 0; i < trial->count; ++i) {
     bool input = i < trial->input_count;
     int32_t v =
         step->values[input ? step->group.inputs[i]
                            : step->group.outputs[i - trial->input_count]];
     rabbet_trial_tensor_t* tensor = &trial->tensors[i];
-    tensor->value = &engine->plan->sequences[0].values[v];
+    tensor->value = &sequence->plan->values[v];
     tensor->bytes = prepared->bytes[v];
     tensor->original = input ? trial->run->call.inputs[i]
                              : trial->run->call.outputs[i - trial->input_count];
@@ -207,7 +206,7 @@ static rabbet_status_t rabbet_trial_round(rabbet_trial_t* trial, int round) {
 
 static rabbet_status_t rabbet_trial_run(rabbet_trial_t* trial,
                                         const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_engine_t* engine = prepared->sequence->engine;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(engine->allocator,
                                          trial->count * sizeof(*trial->tensors),
                                          (void**)&trial->tensors));
@@ -225,11 +224,10 @@ static rabbet_status_t rabbet_trial_run(rabbet_trial_t* trial,
 rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
                                    const rabbet_prepared_t* prepared,
                                    const rabbet_run_t* run, void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_group_t* group =
-      &engine->plan->sequences[0].steps[run->step].group;
+  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_group_t* group = &sequence->plan->steps[run->step].group;
   rabbet_trial_t trial = {.context = context,
-                          .device = engine->device,
+                          .device = sequence->engine->device,
                           .run = run,
                           .stream = stream,
                           .input_count = group->input_count,
@@ -241,10 +239,10 @@ rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
         status, trial.device->vtable->synchronize(trial.device, stream));
   trial.device->vtable->destroy_graph(trial.device, trial.graph);
   rabbet_release_recorded(run, trial.kept);
-  rabbet_host_free(engine, trial.replayed);
-  rabbet_host_free(engine, trial.direct);
+  rabbet_host_free(sequence->engine, trial.replayed);
+  rabbet_host_free(sequence->engine, trial.direct);
   if (trial.memory) trial.device->vtable->free(trial.device, trial.memory);
-  rabbet_free(engine->allocator, trial.addresses);
-  rabbet_free(engine->allocator, trial.tensors);
+  rabbet_free(sequence->engine->allocator, trial.addresses);
+  rabbet_free(sequence->engine->allocator, trial.tensors);
   return status;
 }

@@ -3,10 +3,11 @@
 
 rabbet_status_t rabbet_context_set_host_address(rabbet_context_t* context,
                                                 size_t io, void* address) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   RABBET_RETURN_IF_ERROR(rabbet_context_set_address(context, io, address));
   // The host reads shape inputs itself.
-  if (!address || engine->device->host_memory || engine->ios[io].is_shape_input)
+  if (!address || sequence->engine->device->host_memory ||
+      sequence->ios[io].is_shape_input)
     return rabbet_ok();
   context->host_ios[io].host = address;
   ++context->host_io_count;
@@ -23,27 +24,26 @@ static void io_memory_free(const rabbet_engine_t* engine,
 }
 
 void rabbet_context_free_host_ios(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0;
-       context->host_ios && i < engine->plan->sequences[0].io_count; ++i)
-    io_memory_free(engine, &context->host_ios[i].device, NULL);
-  for (size_t i = 0;
-       context->io_copies && i < engine->plan->sequences[0].io_count; ++i)
-    io_memory_free(engine, &context->io_copies[i], NULL);
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = 0; context->host_ios && i < sequence->plan->io_count; ++i)
+    io_memory_free(sequence->engine, &context->host_ios[i].device, NULL);
+  for (size_t i = 0; context->io_copies && i < sequence->plan->io_count; ++i)
+    io_memory_free(sequence->engine, &context->io_copies[i], NULL);
 }
 
 rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,
                                          rabbet_io_memory_t* memory, size_t io,
                                          size_t bytes, void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
   if (memory->memory && bytes <= memory->bytes) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
-  io_memory_free(engine, memory, stream);
+  io_memory_free(sequence->engine, memory, stream);
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_memory_allocate(device, &engine->device_allocator,
+      rabbet_memory_allocate(device, &sequence->engine->device_allocator,
                              bytes > 0 ? bytes : 1, stream, &memory->memory),
-      "%zu bytes on '%s' for '%s'", bytes, device->name, engine->ios[io].name));
+      "%zu bytes on '%s' for '%s'", bytes, device->name,
+      sequence->ios[io].name));
   memory->bytes = bytes;
   return rabbet_ok();
 }
@@ -51,11 +51,11 @@ rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,
 static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
                                      const rabbet_prepared_t* prepared,
                                      void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
-  const rabbet_io_t* tensor = &engine->ios[io];
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
+  const rabbet_io_t* tensor = &sequence->ios[io];
   rabbet_host_io_t* host_io = &context->host_ios[io];
-  size_t bytes = prepared->bytes[engine->plan->sequences[0].ios[io].value];
+  size_t bytes = prepared->bytes[sequence->plan->ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
@@ -81,10 +81,10 @@ static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
 rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
                                               const rabbet_prepared_t* prepared,
                                               void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = 0; i < sequence->plan->io_count; ++i) {
     if (context->host_ios[i].host &&
-        engine->io_segments[i] == prepared->segment)
+        sequence->io_segments[i] == prepared->segment)
       RABBET_RETURN_IF_ERROR(host_io_begin(context, i, prepared, stream));
   }
   return rabbet_ok();
@@ -93,14 +93,14 @@ rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
 rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
-  for (size_t i = engine->plan->sequences[0].input_count;
-       i < engine->plan->sequences[0].io_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
+  for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
+       ++i) {
     if (!context->host_ios[i].host) continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
         device, context->host_ios[i].host, context->addresses[i],
-        leaf->bytes[engine->plan->sequences[0].ios[i].value], stream));
+        leaf->bytes[sequence->plan->ios[i].value], stream));
   }
   // Inputs may be changed, and outputs read, as soon as this returns.
   return device->vtable->synchronize(device, stream);

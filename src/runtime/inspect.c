@@ -26,12 +26,12 @@ static const rabbet_prepared_t* rabbet_inspect_shapes(
   return context->last ? context->last : context->current;
 }
 
-static rabbet_dims_t rabbet_inspect_dims(const rabbet_engine_t* engine,
+static rabbet_dims_t rabbet_inspect_dims(const rabbet_sequence_t* sequence,
                                          const rabbet_prepared_t* shapes,
                                          int32_t value) {
   if (shapes) return shapes->dims[value];
-  return rabbet_shape_dims(engine->plan->sequences[0].graph,
-                           &engine->plan->sequences[0].values[value].shape);
+  return rabbet_shape_dims(sequence->plan->graph,
+                           &sequence->plan->values[value].shape);
 }
 
 // "CONVOLUTION + ACTIVATION"
@@ -50,11 +50,11 @@ static void rabbet_json_member(rabbet_strbuf_t* out, const char* name,
   rabbet_strbuf_json_string(out, text);
 }
 
-static void rabbet_json_tensor(const rabbet_engine_t* engine,
+static void rabbet_json_tensor(const rabbet_sequence_t* sequence,
                                const rabbet_prepared_t* shapes, int32_t v,
                                rabbet_strbuf_t* out) {
-  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
-  rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
+  const rabbet_plan_value_t* value = &sequence->plan->values[v];
+  rabbet_dims_t dims = rabbet_inspect_dims(sequence, shapes, v);
   rabbet_strbuf_printf(out, "{");
   rabbet_json_member(out, "Name", value->name);
   rabbet_strbuf_printf(out, ", \"Dimensions\": [");
@@ -65,7 +65,7 @@ static void rabbet_json_tensor(const rabbet_engine_t* engine,
                        rabbet_inspect_dtype(value->dtype));
 }
 
-static void rabbet_json_tensors(const rabbet_engine_t* engine,
+static void rabbet_json_tensors(const rabbet_sequence_t* sequence,
                                 const rabbet_prepared_t* shapes,
                                 const char* name,
                                 const rabbet_plan_step_t* step,
@@ -74,7 +74,7 @@ static void rabbet_json_tensors(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", \"%s\": [", name);
   for (size_t i = 0; i < count; ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
-    rabbet_json_tensor(engine, shapes, step->values[list[i]], out);
+    rabbet_json_tensor(sequence, shapes, step->values[list[i]], out);
   }
   rabbet_strbuf_printf(out, "]");
 }
@@ -110,7 +110,7 @@ static void rabbet_json_artifacts(const rabbet_plan_t* plan,
   rabbet_strbuf_printf(out, "]");
 }
 
-static void rabbet_json_step(const rabbet_engine_t* engine,
+static void rabbet_json_step(const rabbet_sequence_t* sequence,
                              const rabbet_prepared_t* shapes,
                              const rabbet_plan_step_t* step,
                              rabbet_strbuf_t* out) {
@@ -119,9 +119,9 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", \"LayerType\": \"");
   rabbet_inspect_type(step, out);
   rabbet_strbuf_printf(out, "\"");
-  rabbet_json_tensors(engine, shapes, "Inputs", step, step->group.inputs,
+  rabbet_json_tensors(sequence, shapes, "Inputs", step, step->group.inputs,
                       step->group.input_count, out);
-  rabbet_json_tensors(engine, shapes, "Outputs", step, step->group.outputs,
+  rabbet_json_tensors(sequence, shapes, "Outputs", step, step->group.outputs,
                       step->group.output_count, out);
   rabbet_strbuf_printf(out, ", ");
   rabbet_json_member(out, "Origin",
@@ -129,9 +129,8 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", ");
   // An engine that is only looked at has no steps.
   rabbet_plugin_t* plugin =
-      engine->steps
-          ? engine->steps[step - engine->plan->sequences[0].steps].plugin
-          : NULL;
+      sequence->steps ? sequence->steps[step - sequence->plan->steps].plugin
+                      : NULL;
   rabbet_json_member(out, "Metadata",
                      plugin ? rabbet_plugin_metadata(plugin) : "");
   rabbet_strbuf_printf(out, ", ");
@@ -148,12 +147,12 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", \"HostReads\": [");
   for (size_t i = 0; i < step->host_read_count; ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
-    rabbet_strbuf_json_string(
-        out, engine->plan->sequences[0].values[step->host_reads[i]].name);
+    rabbet_strbuf_json_string(out,
+                              sequence->plan->values[step->host_reads[i]].name);
   }
   rabbet_strbuf_printf(out, "], ");
-  rabbet_json_artifacts(engine->plan, step->artifacts, step->artifact_count,
-                        out);
+  rabbet_json_artifacts(sequence->engine->plan, step->artifacts,
+                        step->artifact_count, out);
   rabbet_strbuf_printf(out, ", \"Alternatives\": %s}",
                        step->report_json ? step->report_json : "[]");
 }
@@ -185,6 +184,7 @@ static void rabbet_json_carried(const rabbet_plan_t* plan,
 static void rabbet_json_engine(const rabbet_engine_t* engine,
                                const rabbet_prepared_t* shapes,
                                rabbet_strbuf_t* out) {
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "{");
   rabbet_json_member(out, "Name", plan->name);
@@ -195,14 +195,14 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, ", ");
   rabbet_json_member(out, "DeviceSignature", plan->device_signature);
   rabbet_strbuf_printf(out, ", \"Threads\": %d, \"Layers\": [", plan->threads);
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+  for (size_t s = 0; s < sequence->plan->step_count; ++s) {
     rabbet_strbuf_printf(out, "%s\n  ", s ? "," : "");
-    rabbet_json_step(engine, shapes, &plan->sequences[0].steps[s], out);
+    rabbet_json_step(sequence, shapes, &sequence->plan->steps[s], out);
   }
   rabbet_strbuf_printf(out, "\n], \"Bindings\": [");
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
-    rabbet_strbuf_json_string(out, plan->sequences[0].ios[i].name);
+    rabbet_strbuf_json_string(out, sequence->plan->ios[i].name);
   }
   rabbet_strbuf_printf(out, "], ");
   rabbet_json_artifacts(plan, NULL, plan->artifact_count, out);
@@ -242,7 +242,7 @@ static void rabbet_table_end_cell(rabbet_inspect_table_t* table) {
 }
 
 // Type, shape and format of each tensor, constants left out.
-static void rabbet_text_tensors(const rabbet_engine_t* engine,
+static void rabbet_text_tensors(const rabbet_sequence_t* sequence,
                                 const rabbet_prepared_t* shapes,
                                 const rabbet_plan_step_t* step,
                                 const int32_t* list, size_t count,
@@ -250,9 +250,9 @@ static void rabbet_text_tensors(const rabbet_engine_t* engine,
   const char* separator = "";
   for (size_t i = 0; i < count; ++i) {
     int32_t v = step->values[list[i]];
-    const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
+    const rabbet_plan_value_t* value = &sequence->plan->values[v];
     if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) continue;
-    rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
+    rabbet_dims_t dims = rabbet_inspect_dims(sequence, shapes, v);
     char text[192];
     rabbet_strbuf_printf(out, "%s%s %s %s", separator,
                          rabbet_inspect_dtype(value->dtype),
@@ -262,7 +262,7 @@ static void rabbet_text_tensors(const rabbet_engine_t* engine,
   }
 }
 
-static void rabbet_table_step(const rabbet_engine_t* engine,
+static void rabbet_table_step(const rabbet_sequence_t* sequence,
                               const rabbet_prepared_t* shapes,
                               const rabbet_plan_step_t* step,
                               rabbet_inspect_table_t* table) {
@@ -277,10 +277,10 @@ static void rabbet_table_step(const rabbet_engine_t* engine,
   else
     rabbet_strbuf_printf(&table->cells, "-");
   rabbet_table_end_cell(table);
-  rabbet_text_tensors(engine, shapes, step, step->group.inputs,
+  rabbet_text_tensors(sequence, shapes, step, step->group.inputs,
                       step->group.input_count, &table->cells);
   rabbet_table_end_cell(table);
-  rabbet_text_tensors(engine, shapes, step, step->group.outputs,
+  rabbet_text_tensors(sequence, shapes, step, step->group.outputs,
                       step->group.output_count, &table->cells);
   rabbet_table_end_cell(table);
 }
@@ -305,32 +305,30 @@ static void rabbet_table_print(const rabbet_inspect_table_t* table,
 static void rabbet_text_engine(const rabbet_engine_t* engine,
                                const rabbet_prepared_t* shapes,
                                rabbet_strbuf_t* out) {
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "%s: %zu step%s for %s (%s), %d thread%s, by %s\n",
                        *plan->name ? plan->name : "plan",
-                       plan->sequences[0].step_count,
-                       rabbet_plural(plan->sequences[0].step_count),
-                       plan->device, plan->device_signature, plan->threads,
+                       sequence->plan->step_count,
+                       rabbet_plural(sequence->plan->step_count), plan->device,
+                       plan->device_signature, plan->threads,
                        rabbet_plural((size_t)plan->threads), plan->producer);
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     char text[192];
     rabbet_dims_t dims =
-        rabbet_inspect_dims(engine, shapes, plan->sequences[0].ios[i].value);
-    rabbet_strbuf_printf(
-        out, "%-6s %s: %s %s %s\n",
-        plan->sequences[0].ios[i].is_input ? "input" : "output",
-        plan->sequences[0].ios[i].name,
-        rabbet_inspect_dtype(engine->ios[i].dtype),
-        rabbet_dims_print(&dims, text, sizeof(text)),
-        rabbet_format_name(engine->ios[i].format));
+        rabbet_inspect_dims(sequence, shapes, sequence->plan->ios[i].value);
+    rabbet_strbuf_printf(out, "%-6s %s: %s %s %s\n",
+                         sequence->plan->ios[i].is_input ? "input" : "output",
+                         sequence->plan->ios[i].name,
+                         rabbet_inspect_dtype(sequence->ios[i].dtype),
+                         rabbet_dims_print(&dims, text, sizeof(text)),
+                         rabbet_format_name(sequence->ios[i].format));
   }
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s)
-    for (size_t i = 0; i < plan->sequences[0].steps[s].host_read_count; ++i)
+  for (size_t s = 0; s < sequence->plan->step_count; ++s)
+    for (size_t i = 0; i < sequence->plan->steps[s].host_read_count; ++i)
       rabbet_strbuf_printf(
           out, "waits for %s, of which sizes are made\n",
-          plan->sequences[0]
-              .values[plan->sequences[0].steps[s].host_reads[i]]
-              .name);
+          sequence->plan->values[sequence->plan->steps[s].host_reads[i]].name);
   for (size_t i = 0; i < plan->artifact_count; ++i)
     rabbet_strbuf_printf(out, "keeps  %s: %zu bytes\n", plan->artifacts[i].name,
                          plan->artifacts[i].size);
@@ -341,7 +339,7 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, "\n");
 }
 
-static void rabbet_text_step(const rabbet_engine_t* engine,
+static void rabbet_text_step(const rabbet_sequence_t* sequence,
                              const rabbet_prepared_t* shapes,
                              const rabbet_plan_step_t* step,
                              rabbet_strbuf_t* out) {
@@ -351,16 +349,17 @@ static void rabbet_text_step(const rabbet_engine_t* engine,
     rabbet_strbuf_printf(out, "%.1f us: ", (double)step->time_us);
   else
     rabbet_strbuf_printf(out, "not timed: ");
-  rabbet_text_tensors(engine, shapes, step, step->group.inputs,
+  rabbet_text_tensors(sequence, shapes, step, step->group.inputs,
                       step->group.input_count, out);
   rabbet_strbuf_printf(out, " -> ");
-  rabbet_text_tensors(engine, shapes, step, step->group.outputs,
+  rabbet_text_tensors(sequence, shapes, step, step->group.outputs,
                       step->group.output_count, out);
   rabbet_strbuf_printf(out, "\n");
 }
 
 static void rabbet_text(const rabbet_engine_t* engine,
                         const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   static const char* const heads[RABBET_INSPECT_COLUMNS] = {
       "Layer", "Kernel", "Tactic", "us", "Inputs", "Outputs"};
   rabbet_inspect_table_t table = {0};
@@ -370,9 +369,8 @@ static void rabbet_text(const rabbet_engine_t* engine,
     rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
     rabbet_table_end_cell(&table);
   }
-  for (size_t s = 0; s < engine->plan->sequences[0].step_count; ++s)
-    rabbet_table_step(engine, shapes, &engine->plan->sequences[0].steps[s],
-                      &table);
+  for (size_t s = 0; s < sequence->plan->step_count; ++s)
+    rabbet_table_step(sequence, shapes, &sequence->plan->steps[s], &table);
   if (table.cells.failed)
     out->failed = true;
   else
@@ -386,11 +384,12 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
                                       rabbet_inspect_format_t format,
                                       rabbet_allocator_t allocator,
                                       char** out_text) {
+  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   *out_text = NULL;
-  if (layer < -1 || layer >= (int64_t)engine->plan->sequences[0].step_count)
+  if (layer < -1 || layer >= (int64_t)sequence->plan->step_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "layer %d does not exist; the plan has %zu", layer,
-                         engine->plan->sequences[0].step_count);
+                         sequence->plan->step_count);
   if (context && context->engine != engine)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the context belongs to another engine");
@@ -398,13 +397,11 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
   rabbet_strbuf_t out;
   rabbet_strbuf_initialize(allocator, &out);
   if (format == RABBET_INSPECT_TEXT && layer >= 0)
-    rabbet_text_step(engine, shapes, &engine->plan->sequences[0].steps[layer],
-                     &out);
+    rabbet_text_step(sequence, shapes, &sequence->plan->steps[layer], &out);
   else if (format == RABBET_INSPECT_TEXT)
     rabbet_text(engine, shapes, &out);
   else if (layer >= 0)
-    rabbet_json_step(engine, shapes, &engine->plan->sequences[0].steps[layer],
-                     &out);
+    rabbet_json_step(sequence, shapes, &sequence->plan->steps[layer], &out);
   else
     rabbet_json_engine(engine, shapes, &out);
   if (format == RABBET_INSPECT_TEXT) rabbet_strbuf_escape(&out);

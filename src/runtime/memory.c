@@ -49,12 +49,13 @@ const rabbet_device_allocator_t* rabbet_context_allocator(
 
 // No work uses the memory any more; the stream of the last run may be gone.
 void rabbet_context_free_memory(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   for (size_t i = 0;
-       context->memory_bytes && i < engine->analysis.segment_count; ++i) {
+       context->memory_bytes && i < sequence->analysis.segment_count; ++i) {
     if (!context->has_given_memory)
-      rabbet_memory_free(engine->device, rabbet_context_allocator(context),
-                         context->memory[i], NULL);
+      rabbet_memory_free(sequence->engine->device,
+                         rabbet_context_allocator(context), context->memory[i],
+                         NULL);
     context->memory[i] = NULL;
     context->memory_bytes[i] = 0;
   }
@@ -91,7 +92,7 @@ static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
         "needs %zu: give it more (rabbet_context_memory_bytes, "
         "update_device_memory_size_for_shapes tell how much)",
         context->given_bytes, before + bytes);
-  size_t segments = context->engine->analysis.segment_count;
+  size_t segments = context->sequence->analysis.segment_count;
   for (size_t i = (size_t)segment; i < segments; ++i)
     context->memory_bytes[i] = 0;
   context->memory[segment] = context->given_memory + before;

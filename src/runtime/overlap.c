@@ -15,7 +15,7 @@
 #include "runtime/runtime.h"
 
 bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io) {
-  size_t alignment = context->engine->io_alignments[io];
+  size_t alignment = context->sequence->io_alignments[io];
   assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
   return ((uintptr_t)context->addresses[io] & (alignment - 1)) != 0;
 }
@@ -23,8 +23,7 @@ bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io) {
 // A tensor of unknown size counts as one byte: only its address is known.
 static size_t rabbet_io_bytes(const rabbet_context_t* context,
                               const rabbet_prepared_t* prepared, size_t io) {
-  size_t bytes =
-      prepared->bytes[context->engine->plan->sequences[0].ios[io].value];
+  size_t bytes = prepared->bytes[context->sequence->plan->ios[io].value];
   return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
 }
 
@@ -40,19 +39,16 @@ static bool rabbet_ranges_overlap(uintptr_t a, size_t a_bytes, uintptr_t b,
 static bool rabbet_output_spoils(const rabbet_context_t* context,
                                  const rabbet_prepared_t* prepared,
                                  size_t output, size_t input) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_t* plan = engine->plan;
-  const rabbet_plan_analysis_t* analysis = &engine->analysis;
+  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  const rabbet_plan_analysis_t* analysis = &sequence->analysis;
   uintptr_t to = (uintptr_t)context->addresses[output];
   uintptr_t from = (uintptr_t)context->addresses[input];
   int32_t written =
-      analysis
-          ->first_steps[analysis->roots[plan->sequences[0].ios[output].value]];
-  int32_t read =
-      analysis
-          ->last_steps[analysis->roots[plan->sequences[0].ios[input].value]];
+      analysis->first_steps[analysis->roots[plan->ios[output].value]];
+  int32_t read = analysis->last_steps[analysis->roots[plan->ios[input].value]];
   bool in_place =
-      from == to && engine->ios[output].aliased_input == (int32_t)input;
+      from == to && sequence->ios[output].aliased_input == (int32_t)input;
   return read >= written && !in_place &&
          !rabbet_io_is_misaligned(context, output) &&
          rabbet_ranges_overlap(to, rabbet_io_bytes(context, prepared, output),
@@ -69,11 +65,11 @@ static uintptr_t rabbet_output_place(const rabbet_context_t* context,
 static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
                                             const rabbet_prepared_t* prepared,
                                             size_t output) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = engine->plan->sequences[0].input_count;
-       i < engine->plan->sequences[0].io_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
+       ++i) {
     if (i == output || !rabbet_output_place(context, i) ||
-        engine->io_segments[i] > prepared->segment)
+        sequence->io_segments[i] > prepared->segment)
       continue;
     if (rabbet_ranges_overlap(rabbet_output_place(context, output),
                               rabbet_io_bytes(context, prepared, output),
@@ -83,7 +79,7 @@ static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
           RABBET_STATUS_INVALID_ARGUMENT,
           "the memory of output '%s' overlaps that of output '%s'; give each "
           "memory of its own",
-          engine->ios[output].name, engine->ios[i].name);
+          sequence->ios[output].name, sequence->ios[i].name);
   }
   return rabbet_ok();
 }
@@ -116,31 +112,30 @@ static rabbet_status_t rabbet_resolve_input(rabbet_context_t* context,
 static rabbet_status_t rabbet_resolve_output(rabbet_context_t* context,
                                              const rabbet_prepared_t* prepared,
                                              size_t output, void* stream) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, output));
   if (!rabbet_io_is_misaligned(context, output)) return rabbet_ok();
-  if (prepared->bytes[engine->plan->sequences[0].ios[output].value] ==
+  if (prepared->bytes[sequence->plan->ios[output].value] ==
       RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the address of output '%s', %p, is not a multiple of "
                          "%zu, and its size, which a copy in between needs, is "
                          "not known",
-                         engine->ios[output].name, context->addresses[output],
-                         engine->io_alignments[output]);
+                         sequence->ios[output].name, context->addresses[output],
+                         sequence->io_alignments[output]);
   return rabbet_reserve_copy(context, prepared, output, stream);
 }
 
 rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
                                                  rabbet_prepared_t* prepared,
                                                  void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  size_t inputs = engine->plan->sequences[0].input_count;
+  const rabbet_sequence_t* sequence = context->sequence;
+  size_t inputs = sequence->plan->input_count;
   prepared->copies_inputs = false;
   for (size_t i = 0; i < inputs; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_resolve_input(context, prepared, i, stream));
-  for (size_t output = inputs; output < engine->plan->sequences[0].io_count;
-       ++output) {
-    if (engine->io_segments[output] != prepared->segment) continue;
+  for (size_t output = inputs; output < sequence->plan->io_count; ++output) {
+    if (sequence->io_segments[output] != prepared->segment) continue;
     RABBET_RETURN_IF_ERROR(
         rabbet_resolve_output(context, prepared, output, stream));
     for (size_t i = 0; i < inputs; ++i) {
@@ -158,15 +153,15 @@ rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
 rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
                                             const rabbet_prepared_t* prepared,
                                             void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
-  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
+  for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     if (!prepared->input_copied[i] ||
         (prepared->parent && prepared->parent->input_copied[i]))
       continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy(
         device, context->io_copies[i].memory, context->addresses[i],
-        prepared->bytes[engine->plan->sequences[0].ios[i].value], stream));
+        prepared->bytes[sequence->plan->ios[i].value], stream));
   }
   return rabbet_ok();
 }
@@ -174,13 +169,13 @@ rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
 rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
-  for (size_t i = engine->plan->sequences[0].input_count;
-       i < engine->plan->sequences[0].io_count; ++i) {
-    int32_t value = engine->plan->sequences[0].ios[i].value;
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
+  for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
+       ++i) {
+    int32_t value = sequence->plan->ios[i].value;
     if (!rabbet_io_is_misaligned(context, i) ||
-        !engine->analysis.written[value])
+        !sequence->analysis.written[value])
       continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy(device, context->addresses[i],
                                                 context->io_copies[i].memory,

@@ -58,35 +58,35 @@ static rabbet_status_t rabbet_step_shapes(rabbet_prepared_t* prepared,
 static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
                                            size_t s, int threads,
                                            size_t* out_workspace) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
-  assert(s >= rabbet_segment_begin(engine, prepared->segment));
-  assert(s < rabbet_segment_end(engine, prepared->segment));
-  rabbet_kernel_t* kernel = engine->steps[s].kernel;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_step_t* step = &sequence->plan->steps[s];
+  rabbet_kernel_t* kernel = sequence->steps[s].kernel;
+  assert(s >= rabbet_segment_begin(sequence, prepared->segment));
+  assert(s < rabbet_segment_end(sequence, prepared->segment));
   rabbet_kernel_shapes_t shapes;
   RABBET_RETURN_IF_ERROR(rabbet_step_shapes(prepared, step, threads, &shapes));
   RABBET_RETURN_IF_ERROR(rabbet_prepared_check_step(prepared, step, &shapes));
-  if (engine->steps[s].plugin)
+  if (sequence->steps[s].plugin)
     RABBET_RETURN_IF_ERROR(rabbet_step_check_plugin_shapes(
-        engine->allocator, step, engine->steps[s].plugin, &shapes));
-  size_t at = s - rabbet_segment_begin(engine, prepared->segment);
+        sequence->engine->allocator, step, sequence->steps[s].plugin, &shapes));
+  size_t at = s - rabbet_segment_begin(sequence, prepared->segment);
   return kernel->kernel_class->prepare(kernel, &shapes, &prepared->states[at],
                                        out_workspace);
 }
 
 static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
                                            int threads, size_t* workspaces) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t begin = rabbet_segment_begin(engine, prepared->segment);
-  size_t end = rabbet_segment_end(engine, prepared->segment);
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  size_t begin = rabbet_segment_begin(sequence, prepared->segment);
+  size_t end = rabbet_segment_end(sequence, prepared->segment);
   for (size_t s = begin; s < end; ++s) {
-    const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[s];
+    const rabbet_plan_step_t* step = &sequence->plan->steps[s];
     if (rabbet_step_is_empty(prepared, step)) continue;
     size_t run = prepared->run_count;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_prepare_step(prepared, s, threads, &workspaces[run]),
         "preparing step '%s' (kernel '%s')", step->name, step->kernel));
-    prepared->runs[run].kernel = engine->steps[s].kernel;
+    prepared->runs[run].kernel = sequence->steps[s].kernel;
     prepared->runs[run].state = prepared->states[s - begin];
     prepared->runs[run].step = s;
     prepared->runs[run].is_copy = rabbet_group_is_copy(&step->group);
@@ -97,12 +97,11 @@ static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
 
 // ---- Memory
 
-bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
-                               size_t value) {
-  const rabbet_plan_analysis_t* analysis = &engine->analysis;
+bool rabbet_sequence_owns_memory(const rabbet_sequence_t* sequence,
+                                 int32_t segment, size_t value) {
+  const rabbet_plan_analysis_t* analysis = &sequence->analysis;
   return analysis->roots[value] == (int32_t)value &&
-         engine->plan->sequences[0].values[value].storage ==
-             RABBET_PLAN_STORAGE_ARENA &&
+         sequence->plan->values[value].storage == RABBET_PLAN_STORAGE_ARENA &&
          analysis->memory_stages[value] == segment &&
          analysis->first_steps[value] <= analysis->last_steps[value] &&
          !analysis->materialized[value];
@@ -113,21 +112,21 @@ bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
 static rabbet_status_t rabbet_memory_requests(
     const rabbet_prepared_t* prepared, const size_t* workspaces,
     rabbet_memory_request_t* requests) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_analysis_t* analysis = &engine->analysis;
-  size_t values = engine->plan->sequences[0].value_count;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_analysis_t* analysis = &sequence->analysis;
+  size_t values = sequence->plan->value_count;
   for (size_t v = 0; v < values; ++v) {
     size_t root = (size_t)analysis->roots[v];
-    if (!rabbet_engine_owns_memory(engine, prepared->segment, root) ||
+    if (!rabbet_sequence_owns_memory(sequence, prepared->segment, root) ||
         (analysis->dim_stages[v] > prepared->segment &&
-         rabbet_plan_is_view(&engine->plan->sequences[0], analysis,
+         rabbet_plan_is_view(&sequence->engine->plan->sequences[0], analysis,
                              (int32_t)v)))
       continue;
     if (prepared->bytes[v] == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the size of '%s' has no usable upper bound for "
                            "these input shapes",
-                           engine->plan->sequences[0].values[v].name);
+                           sequence->plan->values[v].name);
     requests[root].first = analysis->first_steps[root];
     requests[root].last = analysis->last_steps[root];
     if (prepared->bytes[v] > requests[root].size)
@@ -143,19 +142,20 @@ static rabbet_status_t rabbet_memory_requests(
 
 static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
                                              const size_t* workspaces) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t values = engine->plan->sequences[0].value_count;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  size_t values = sequence->plan->value_count;
   size_t count = values + prepared->run_count;
   rabbet_memory_request_t* requests = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &prepared->arena, values, sizeof(*prepared->offsets),
       (void**)&prepared->offsets));
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator, count * sizeof(*requests), (void**)&requests));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(sequence->engine->allocator,
+                                         count * sizeof(*requests),
+                                         (void**)&requests));
   rabbet_status_t status =
       rabbet_memory_requests(prepared, workspaces, requests);
   if (rabbet_is_ok(status))
-    status = rabbet_plan_memory(requests, count, engine->allocator,
+    status = rabbet_plan_memory(requests, count, sequence->engine->allocator,
                                 &prepared->memory_bytes);
   if (rabbet_is_ok(status)) {
     for (size_t v = 0; v < values; ++v) {
@@ -165,7 +165,7 @@ static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
     for (size_t i = 0; i < prepared->run_count; ++i)
       prepared->runs[i].workspace_offset = requests[values + i].offset;
   }
-  rabbet_free(engine->allocator, requests);
+  rabbet_free(sequence->engine->allocator, requests);
   return status;
 }
 
@@ -173,27 +173,27 @@ static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
 
 // Shape inputs lie on the host; steps on a device that cannot see them read a
 // copy.
-bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root) {
-  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[root];
-  return engine->analysis.materialized[root] ||
-         (!engine->device->host_memory &&
+bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root) {
+  const rabbet_plan_value_t* value = &sequence->plan->values[root];
+  return sequence->analysis.materialized[root] ||
+         (!sequence->engine->device->host_memory &&
           value->storage == RABBET_PLAN_STORAGE_IO &&
-          engine->ios[value->io].is_shape_input);
+          sequence->ios[value->io].is_shape_input);
 }
 
 static const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
-                                         int32_t v) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
+                                          int32_t v) {
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_value_t* value = &sequence->plan->values[v];
   if (prepared->host_values[v]) return prepared->host_values[v];
   if (value->storage != RABBET_PLAN_STORAGE_IO ||
-      !engine->ios[value->io].is_shape_input)
+      !sequence->ios[value->io].is_shape_input)
     return NULL;
   const rabbet_prepared_t* root = prepared;
   while (root->parent)
     root = root->parent;
-  return root->key + engine->key_offsets[value->io] +
-         engine->ios[value->io].dims.rank;
+  return root->key + sequence->key_offsets[value->io] +
+         sequence->ios[value->io].dims.rank;
 }
 
 void rabbet_store_host_values(const rabbet_plan_value_t* value,
@@ -204,8 +204,7 @@ void rabbet_store_host_values(const rabbet_plan_value_t* value,
 
 static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
                                                  int32_t v, uint8_t* staging) {
-  const rabbet_plan_value_t* value =
-      &prepared->engine->plan->sequences[0].values[v];
+  const rabbet_plan_value_t* value = &prepared->sequence->plan->values[v];
   const int64_t* from = rabbet_host_values(prepared, v);
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
@@ -224,16 +223,17 @@ static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
 // read.
 static void rabbet_place_materialized(rabbet_prepared_t* prepared,
                                       size_t* out_total) {
-  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_sequence_t* sequence = prepared->sequence;
   size_t begin = 0, end = 0;
   *out_total = 0;
-  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
-  for (size_t v = 0; v < engine->plan->sequences[0].value_count; ++v)
+  rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
+  for (size_t v = 0; v < sequence->plan->value_count; ++v)
     prepared->materialized_offsets[v] = SIZE_MAX;
   for (size_t i = begin; i < end; ++i) {
-    int32_t root = engine->analysis.roots[engine->slot_values[i]];
+    int32_t root = sequence->analysis.roots[sequence->slot_values[i]];
     size_t* offset = &prepared->materialized_offsets[root];
-    if (*offset != SIZE_MAX || !rabbet_is_materialized(engine, root)) continue;
+    if (*offset != SIZE_MAX || !rabbet_is_materialized(sequence, root))
+      continue;
     *offset = *out_total;
     *out_total +=
         rabbet_align_up(prepared->bytes[root] + 1, RABBET_DEVICE_ALIGNMENT);
@@ -243,16 +243,15 @@ static void rabbet_place_materialized(rabbet_prepared_t* prepared,
 static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
                                                 size_t total, uint8_t* staging,
                                                 void* stream) {
-  rabbet_device_t* device = prepared->engine->device;
-  for (size_t v = 0; v < prepared->engine->plan->sequences[0].value_count;
-       ++v) {
+  rabbet_device_t* device = prepared->sequence->engine->device;
+  for (size_t v = 0; v < prepared->sequence->plan->value_count; ++v) {
     if (prepared->materialized_offsets[v] != SIZE_MAX)
       RABBET_RETURN_IF_ERROR(
           rabbet_write_materialized(prepared, (int32_t)v, staging));
   }
-  RABBET_RETURN_IF_ERROR(
-      rabbet_memory_allocate(device, &prepared->engine->device_allocator, total,
-                             stream, &prepared->materialized));
+  RABBET_RETURN_IF_ERROR(rabbet_memory_allocate(
+      device, &prepared->sequence->engine->device_allocator, total, stream,
+      &prepared->materialized));
   rabbet_status_t status = device->vtable->copy_to_device(
       device, prepared->materialized, staging, total, stream);
   return rabbet_status_join(status,
@@ -261,32 +260,33 @@ static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
 
 static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
                                                    void* stream) {
-  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_sequence_t* sequence = prepared->sequence;
   size_t total = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &prepared->arena, engine->plan->sequences[0].value_count,
-      sizeof(*prepared->materialized_offsets),
-      (void**)&prepared->materialized_offsets));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&prepared->arena, sequence->plan->value_count,
+                                  sizeof(*prepared->materialized_offsets),
+                                  (void**)&prepared->materialized_offsets));
   rabbet_place_materialized(prepared, &total);
   if (total == 0) return rabbet_ok();
   void* staging = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_host_allocate(engine, total, &staging));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_host_allocate(sequence->engine, total, &staging));
   // The gaps between and behind the values are not written.
   memset(staging, 0, total);
   rabbet_status_t status =
       rabbet_copy_materialized(prepared, total, staging, stream);
-  rabbet_host_free(engine, staging);
+  rabbet_host_free(sequence->engine, staging);
   return status;
 }
 
 // ---- All
 
 static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t steps = rabbet_segment_end(engine, prepared->segment) -
-                 rabbet_segment_begin(engine, prepared->segment);
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  size_t steps = rabbet_segment_end(sequence, prepared->segment) -
+                 rabbet_segment_begin(sequence, prepared->segment);
   size_t first = 0, last = 0;
-  rabbet_segment_slots(engine, prepared->segment, &first, &last);
+  rabbet_segment_slots(sequence, prepared->segment, &first, &last);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &prepared->arena, steps, sizeof(*prepared->states),
       (void**)&prepared->states));
@@ -301,18 +301,18 @@ static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
 // Before kernels prepare, which may take time that grows with the sizes.
 static rabbet_status_t rabbet_prepared_check_sizes(
     const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  if (!engine->device->host_memory) return rabbet_ok();
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  if (!sequence->engine->device->host_memory) return rabbet_ok();
   uint64_t limit = rabbet_memory_limit();
-  for (size_t v = 0; v < engine->plan->sequences[0].value_count; ++v) {
+  for (size_t v = 0; v < sequence->plan->value_count; ++v) {
     size_t bytes = prepared->bytes[v];
     if (bytes == RABBET_BYTES_UNKNOWN || bytes <= limit ||
-        !rabbet_engine_owns_memory(engine, prepared->segment, v))
+        !rabbet_sequence_owns_memory(sequence, prepared->segment, v))
       continue;
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
                          "tensor '%s' has %zu bytes, more memory than the "
                          "%llu bytes that this process can have",
-                         engine->plan->sequences[0].values[v].name, bytes,
+                         sequence->plan->values[v].name, bytes,
                          (unsigned long long)limit);
   }
   return rabbet_ok();
@@ -320,12 +320,13 @@ static rabbet_status_t rabbet_prepared_check_sizes(
 
 rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
                                         rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t steps = rabbet_segment_end(engine, prepared->segment) -
-                 rabbet_segment_begin(engine, prepared->segment);
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  size_t steps = rabbet_segment_end(sequence, prepared->segment) -
+                 rabbet_segment_begin(sequence, prepared->segment);
   size_t* workspaces = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator, (steps + 1) * sizeof(size_t), (void**)&workspaces));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(sequence->engine->allocator,
+                                         (steps + 1) * sizeof(size_t),
+                                         (void**)&workspaces));
   rabbet_status_t status = rabbet_prepared_check_sizes(prepared);
   if (rabbet_is_ok(status)) status = rabbet_prepare_arrays(prepared);
   if (rabbet_is_ok(status))
@@ -333,7 +334,7 @@ rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
         prepared, rabbet_context_actual_threads(context), workspaces);
   if (rabbet_is_ok(status))
     status = rabbet_prepare_memory(prepared, workspaces);
-  rabbet_free(engine->allocator, workspaces);
+  rabbet_free(sequence->engine->allocator, workspaces);
   if (!rabbet_is_ok(status)) rabbet_prepared_undo(prepared);
   return status;
 }

@@ -14,14 +14,14 @@ bool rabbet_prepared_is_ready(const rabbet_context_t* context,
 
 rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
                                                 void* stream) {
-  const rabbet_engine_t* engine = context->engine;
-  rabbet_device_t* device = engine->device;
+  const rabbet_sequence_t* sequence = context->sequence;
+  rabbet_device_t* device = sequence->engine->device;
   bool recording = false;
   if (!stream || !device->vtable->is_recording) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       device->vtable->is_recording(device, stream, &recording));
   if (!recording) return rabbet_ok();
-  if (engine->analysis.segment_count > 1)
+  if (sequence->analysis.segment_count > 1)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the stream is being captured, and sizes in this plan depend on data "
@@ -41,7 +41,7 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
 // memory is copied, in runs alone.
 static bool rabbet_context_can_bind(const rabbet_context_t* context) {
   if (context->allocator_count > 0 || context->host_io_count > 0) return false;
-  for (size_t i = 0; i < context->engine->plan->sequences[0].io_count; ++i)
+  for (size_t i = 0; i < context->sequence->plan->io_count; ++i)
     if (!context->addresses[i]) return false;
   return true;
 }
@@ -79,8 +79,7 @@ rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
 
 void rabbet_context_expect_shapes(rabbet_context_t* context) {
   memset(context->shape_is_new, 0,
-         context->engine->plan->sequences[0].input_count *
-             sizeof(*context->shape_is_new));
+         context->sequence->plan->input_count * sizeof(*context->shape_is_new));
   context->is_unprepared = false;
   context->has_run = true;
 }
@@ -88,13 +87,13 @@ void rabbet_context_expect_shapes(rabbet_context_t* context) {
 // Whether the next run is known: while a caller goes from one shape to the
 // next, the inputs that it has not come to yet have shapes of the run before.
 static bool rabbet_context_knows_run(const rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->sequences[0].io_count; ++i) {
+  const rabbet_sequence_t* sequence = context->sequence;
+  for (size_t i = 0; i < sequence->plan->io_count; ++i) {
     if (!context->addresses[i] && !context->output_allocators[i].reallocate)
       return false;
   }
-  for (size_t i = 0; i < engine->plan->sequences[0].input_count; ++i) {
-    const rabbet_dims_t* dims = &engine->ios[i].dims;
+  for (size_t i = 0; i < sequence->plan->input_count; ++i) {
+    const rabbet_dims_t* dims = &sequence->ios[i].dims;
     for (int32_t axis = 0; axis < dims->rank; ++axis)
       if (dims->d[axis] < 0 && !context->shape_is_new[i]) return false;
   }
@@ -102,10 +101,11 @@ static bool rabbet_context_knows_run(const rabbet_context_t* context) {
 }
 
 void rabbet_context_prepare_early(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
+  const rabbet_sequence_t* sequence = context->sequence;
   if (!context->is_unprepared || context->running ||
-      !engine->device->vtable->is_recording || engine->has_shape_inputs ||
-      context->host_io_count > 0 || !rabbet_context_knows_run(context))
+      !sequence->engine->device->vtable->is_recording ||
+      sequence->has_shape_inputs || context->host_io_count > 0 ||
+      !rabbet_context_knows_run(context))
     return;
   context->is_unprepared = false;
   // After the first run the caller may be between two sets of addresses, where

@@ -11,27 +11,23 @@
                               (void**)&(prepared)->field)
 
 static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
-  const rabbet_plan_t* plan = prepared->engine->plan;
-  size_t exprs = rabbet_expr_node_count(plan->sequences[0].graph);
+  const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
+  size_t exprs = rabbet_expr_node_count(plan->graph);
   rabbet_status_t status = RABBET_RESOLVE_ARRAY(
-      prepared, rabbet_expr_symbol_count(plan->sequences[0].graph), symbols);
+      prepared, rabbet_expr_symbol_count(plan->graph), symbols);
   if (rabbet_is_ok(status))
     status = RABBET_RESOLVE_ARRAY(prepared, exprs, exprs);
   if (rabbet_is_ok(status))
     status = RABBET_RESOLVE_ARRAY(prepared, exprs, valid);
   if (rabbet_is_ok(status))
-    status =
-        RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].value_count, dims);
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, dims);
   if (rabbet_is_ok(status))
-    status =
-        RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].value_count, bytes);
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, bytes);
   if (rabbet_is_ok(status))
-    status = RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].value_count,
-                                  host_values);
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, host_values);
   if (rabbet_is_ok(status))
-    status = RABBET_RESOLVE_ARRAY(prepared, plan->sequences[0].input_count,
-                                  input_copied);
-  if (prepared->engine->analysis.segment_count == 1) return status;
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->input_count, input_copied);
+  if (prepared->sequence->analysis.segment_count == 1) return status;
   if (rabbet_is_ok(status)) status = RABBET_RESOLVE_ARRAY(prepared, exprs, low);
   if (rabbet_is_ok(status))
     status = RABBET_RESOLVE_ARRAY(prepared, exprs, high);
@@ -41,20 +37,20 @@ static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
 // ---- Symbols
 
 static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_expr_graph_t* graph = engine->plan->sequences[0].graph;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_expr_graph_t* graph = sequence->plan->graph;
   size_t count = rabbet_expr_symbol_count(graph);
   if (prepared->parent && count > 0)
     memcpy(prepared->symbols, prepared->parent->symbols,
            count * sizeof(*prepared->symbols));
   for (size_t i = 0; i < count; ++i) {
-    const rabbet_plan_source_t* source = &engine->analysis.sources[i];
+    const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read + 1 != prepared->segment) continue;
     size_t at = (size_t)source->index;
     if (source->read < 0) {
-      at += engine->key_offsets[source->input];
+      at += sequence->key_offsets[source->input];
       if (rabbet_expr_symbol(graph, i)->kind == RABBET_SYMBOL_VALUE)
-        at += (size_t)engine->ios[source->input].dims.rank;
+        at += (size_t)sequence->ios[source->input].dims.rank;
     }
     assert(at < prepared->key_size);
     prepared->symbols[i] = prepared->key[at];
@@ -65,13 +61,11 @@ static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
 // planned for.
 static rabbet_status_t rabbet_resolve_check_reads(
     const rabbet_prepared_t* prepared) {
-  const rabbet_plan_t* plan = prepared->engine->plan;
+  const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
   if (prepared->segment == 0) return rabbet_ok();
-  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->sequences[0].graph);
-       ++i) {
-    const rabbet_symbol_t* symbol =
-        rabbet_expr_symbol(plan->sequences[0].graph, i);
-    if (prepared->engine->analysis.sources[i].read + 1 != prepared->segment ||
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
+    if (prepared->sequence->analysis.sources[i].read + 1 != prepared->segment ||
         symbol->upper == RABBET_EXPR_NONE)
       continue;
     assert(prepared->parent && prepared->parent->high);
@@ -80,7 +74,7 @@ static rabbet_status_t rabbet_resolve_check_reads(
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "size tensor '%s' holds %lld; expected 0 to %lld, "
                            "the upper bound that was declared for it",
-                           plan->sequences[0].values[symbol->tensor].name,
+                           plan->values[symbol->tensor].name,
                            (long long)prepared->symbols[i], (long long)upper);
   }
   return rabbet_ok();
@@ -89,8 +83,8 @@ static rabbet_status_t rabbet_resolve_check_reads(
 // ---- Expressions
 
 static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_expr_graph_t* graph = engine->plan->sequences[0].graph;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_expr_graph_t* graph = sequence->plan->graph;
   if (!prepared->parent)
     return rabbet_expr_evaluate(graph, prepared->symbols, prepared->exprs,
                                 prepared->valid);
@@ -100,7 +94,7 @@ static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
   memcpy(prepared->valid, prepared->parent->valid,
          count * sizeof(*prepared->valid));
   for (size_t i = 0; i < count; ++i) {
-    if (engine->analysis.expr_stages[i] != prepared->segment) continue;
+    if (sequence->analysis.expr_stages[i] != prepared->segment) continue;
     prepared->valid[i] =
         rabbet_expr_evaluate_node(graph, (rabbet_expr_t)i, prepared->symbols,
                                   prepared->exprs, prepared->valid);
@@ -108,14 +102,14 @@ static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
+rabbet_status_t rabbet_settle_bounds(const rabbet_sequence_t* sequence,
                                      int32_t segment, int64_t* symbol_low,
                                      int64_t* symbol_high, int64_t* low,
                                      int64_t* high) {
-  const rabbet_expr_graph_t* graph = engine->plan->sequences[0].graph;
+  const rabbet_expr_graph_t* graph = sequence->plan->graph;
   size_t count = rabbet_expr_symbol_count(graph);
   for (size_t i = 0; i < count; ++i) {
-    if (engine->analysis.sources[i].read < segment) continue;
+    if (sequence->analysis.sources[i].read < segment) continue;
     bool bounded = rabbet_expr_symbol(graph, i)->upper != RABBET_EXPR_NONE;
     symbol_low[i] = bounded ? 0 : INT64_MIN;
     symbol_high[i] = INT64_MAX;
@@ -128,7 +122,7 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
         rabbet_expr_bounds(graph, symbol_low, symbol_high, low, high));
     for (size_t i = 0; i < count; ++i) {
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
-      if (engine->analysis.sources[i].read < segment ||
+      if (sequence->analysis.sources[i].read < segment ||
           symbol->upper == RABBET_EXPR_NONE)
         continue;
       int64_t upper = rabbet_max_i64(high[symbol->upper], 0);
@@ -140,8 +134,7 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
 }
 
 static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
-  size_t count =
-      rabbet_expr_symbol_count(prepared->engine->plan->sequences[0].graph);
+  size_t count = rabbet_expr_symbol_count(prepared->sequence->plan->graph);
   size_t bytes = count * sizeof(*prepared->symbols);
   if (!prepared->low) return rabbet_ok();
   int64_t *low = NULL, *high = NULL;
@@ -149,7 +142,7 @@ static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
                                            bytes, (void**)&low));
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&prepared->arena, prepared->symbols,
                                            bytes, (void**)&high));
-  return rabbet_settle_bounds(prepared->engine, prepared->segment, low, high,
+  return rabbet_settle_bounds(prepared->sequence, prepared->segment, low, high,
                               prepared->low, prepared->high);
 }
 
@@ -158,10 +151,10 @@ static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
 static rabbet_status_t rabbet_resolve_bad_dim(const rabbet_prepared_t* prepared,
                                               const char* name, int32_t axis,
                                               rabbet_expr_t expr) {
-  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_sequence_t* sequence = prepared->sequence;
   char* text = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_print(engine->plan->sequences[0].graph,
-                                           expr, engine->allocator, &text));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_print(sequence->plan->graph, expr,
+                                           sequence->engine->allocator, &text));
   rabbet_status_t status =
       prepared->valid[expr]
           ? RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -173,7 +166,7 @@ static rabbet_status_t rabbet_resolve_bad_dim(const rabbet_prepared_t* prepared,
                           "0, overflows or does not broadcast for these input "
                           "shapes",
                           axis, name, text);
-  rabbet_free(engine->allocator, text);
+  rabbet_free(sequence->engine->allocator, text);
   return status;
 }
 
@@ -185,7 +178,7 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
   for (int32_t axis = 0; axis < shape->rank; ++axis) {
     rabbet_expr_t expr = shape->d[axis];
     out_dims->d[axis] = -1;
-    if (prepared->engine->analysis.expr_stages[expr] > prepared->segment)
+    if (prepared->sequence->analysis.expr_stages[expr] > prepared->segment)
       continue;
     if (!prepared->valid[expr] || prepared->exprs[expr] < 0)
       return rabbet_resolve_bad_dim(prepared, name, axis, expr);
@@ -216,16 +209,16 @@ static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
 // shapes are fixed: a reshaped tensor may have another number of elements.
 static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
                                            size_t v) {
-  const rabbet_plan_t* plan = prepared->engine->plan;
-  const int32_t* stages = prepared->engine->analysis.dim_stages;
-  const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
+  const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
+  const int32_t* stages = prepared->sequence->analysis.dim_stages;
+  const rabbet_plan_value_t* value = &plan->values[v];
   if (value->alias < 0) return rabbet_ok();
-  const rabbet_plan_value_t* root = &plan->sequences[0].values[value->alias];
+  const rabbet_plan_value_t* root = &plan->values[value->alias];
   int32_t stage =
       stages[v] > stages[value->alias] ? stages[v] : stages[value->alias];
   if (stage != prepared->segment ||
-      (rabbet_shape_is_constant(plan->sequences[0].graph, &value->shape) &&
-       rabbet_shape_is_constant(plan->sequences[0].graph, &root->shape)))
+      (rabbet_shape_is_constant(plan->graph, &value->shape) &&
+       rabbet_shape_is_constant(plan->graph, &root->shape)))
     return rabbet_ok();
   rabbet_dims_t a, b;
   int64_t in = 0, out = 0;
@@ -247,14 +240,14 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
 
 static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
                                             size_t v) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
-  int32_t root = engine->analysis.roots[v];
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_value_t* value = &sequence->plan->values[v];
+  int32_t root = sequence->analysis.roots[v];
   RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
       prepared, value->name, &value->shape, &prepared->dims[v]));
   prepared->bytes[v] =
       rabbet_resolve_bytes(prepared, value, &prepared->dims[v]);
-  bool known = engine->analysis.dim_stages[v] <= prepared->segment;
+  bool known = sequence->analysis.dim_stages[v] <= prepared->segment;
   if (known && prepared->bytes[v] == RABBET_BYTES_UNKNOWN) {
     char text[192];
     return RABBET_STATUS(
@@ -265,15 +258,14 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
   // Intermediate memory is as large as the largest of the values that share it;
   // memory of the caller or the plan cannot be enlarged. A value that no step
   // writes, whose shape is not known yet, is checked once it is known.
-  bool view = engine->analysis.producers[v] < 0 && !value->host_values;
+  bool view = sequence->analysis.producers[v] < 0 && !value->host_values;
   if (value->alias >= 0 && value->storage != RABBET_PLAN_STORAGE_ARENA &&
       (known || !view)) {
     RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
-        prepared, engine->plan->sequences[0].values[root].name,
-        &engine->plan->sequences[0].values[root].shape, &prepared->dims[root]));
-    size_t room =
-        rabbet_resolve_bytes(prepared, &engine->plan->sequences[0].values[root],
-                             &prepared->dims[root]);
+        prepared, sequence->plan->values[root].name,
+        &sequence->plan->values[root].shape, &prepared->dims[root]));
+    size_t room = rabbet_resolve_bytes(prepared, &sequence->plan->values[root],
+                                       &prepared->dims[root]);
     size_t offset =
         value->storage == RABBET_PLAN_STORAGE_IO ? (size_t)value->offset : 0;
     if (offset > room || prepared->bytes[v] > room - offset)
@@ -281,17 +273,17 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
                            "'%s' needs %zu bytes but shares the %zu bytes of "
                            "'%s'",
                            value->name, prepared->bytes[v], room,
-                           engine->plan->sequences[0].values[root].name);
+                           sequence->plan->values[root].name);
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  for (size_t v = 0; v < engine->plan->sequences[0].value_count; ++v) {
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  for (size_t v = 0; v < sequence->plan->value_count; ++v) {
     RABBET_RETURN_IF_ERROR(rabbet_resolve_view(prepared, v));
     if (prepared->parent &&
-        engine->analysis.dim_stages[v] < prepared->segment) {
+        sequence->analysis.dim_stages[v] < prepared->segment) {
       prepared->dims[v] = prepared->parent->dims[v];
       prepared->bytes[v] = prepared->parent->bytes[v];
       continue;
@@ -302,9 +294,9 @@ static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
 }
 
 static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
-  const rabbet_plan_t* plan = prepared->engine->plan;
-  for (size_t v = 0; v < plan->sequences[0].value_count; ++v) {
-    const rabbet_plan_value_t* value = &plan->sequences[0].values[v];
+  const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->values[v];
     if (!value->host_values) continue;
     if (prepared->parent && prepared->parent->host_values[v]) {
       prepared->host_values[v] = prepared->parent->host_values[v];
@@ -318,7 +310,7 @@ static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
     for (size_t i = 0; i < value->host_value_count && known; ++i) {
       rabbet_expr_t expr = value->host_values[i];
       known =
-          prepared->engine->analysis.expr_stages[expr] <= prepared->segment &&
+          prepared->sequence->analysis.expr_stages[expr] <= prepared->segment &&
           prepared->valid[expr];
       values[i] = prepared->exprs[expr];
     }
@@ -331,27 +323,24 @@ static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
 // the first of them.
 static rabbet_status_t rabbet_resolve_check_inputs(
     const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
   if (prepared->segment > 0) return rabbet_ok();
-  for (size_t i = 0; i < plan->sequences[0].input_count; ++i) {
-    const rabbet_shape_t* shape =
-        &plan->sequences[0].values[plan->sequences[0].ios[i].value].shape;
+  for (size_t i = 0; i < plan->input_count; ++i) {
+    const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
-      int64_t given = prepared->key[engine->key_offsets[i] + (size_t)axis];
+      int64_t given = prepared->key[sequence->key_offsets[i] + (size_t)axis];
       if (given == prepared->exprs[shape->d[axis]]) continue;
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(
-          plan->sequences[0].graph,
-          (size_t)rabbet_expr_node(plan->sequences[0].graph, shape->d[axis])
-              ->a);
+          plan->graph,
+          (size_t)rabbet_expr_node(plan->graph, shape->d[axis])->a);
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "dimension %d of input '%s' is %lld and dimension %d of input '%s' "
           "is %lld, but both are named '%s' and must be equal",
-          symbol->index, plan->sequences[0].values[symbol->tensor].name,
-          (long long)prepared->exprs[shape->d[axis]], axis,
-          plan->sequences[0].ios[i].name, (long long)given,
-          symbol->name ? symbol->name : "?");
+          symbol->index, plan->values[symbol->tensor].name,
+          (long long)prepared->exprs[shape->d[axis]], axis, plan->ios[i].name,
+          (long long)given, symbol->name ? symbol->name : "?");
     }
   }
   return rabbet_ok();
@@ -379,7 +368,7 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator, sizeof(*prepared),
                                          (void**)&prepared));
-  prepared->engine = context->engine;
+  prepared->sequence = context->sequence;
   prepared->parent = parent;
   prepared->segment = parent ? parent->segment + 1 : 0;
   prepared->key_size = key_size;
@@ -396,21 +385,22 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
 }
 
 void rabbet_prepared_undo(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t begin = rabbet_segment_begin(engine, prepared->segment);
-  size_t end = rabbet_segment_end(engine, prepared->segment);
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  size_t begin = rabbet_segment_begin(sequence, prepared->segment);
+  size_t end = rabbet_segment_end(sequence, prepared->segment);
   rabbet_graphs_destroy(prepared);
   for (size_t s = begin; prepared->states && s < end; ++s) {
-    rabbet_kernel_t* kernel = engine->steps[s].kernel;
+    rabbet_kernel_t* kernel = sequence->steps[s].kernel;
     if (prepared->states[s - begin])
       kernel->kernel_class->destroy_state(kernel, prepared->states[s - begin]);
     prepared->states[s - begin] = NULL;
   }
   if (prepared->materialized)
-    rabbet_memory_free(engine->device, &engine->device_allocator,
+    rabbet_memory_free(sequence->engine->device,
+                       &sequence->engine->device_allocator,
                        prepared->materialized, NULL);
   prepared->materialized = NULL;
-  rabbet_host_free(engine, prepared->staging);
+  rabbet_host_free(sequence->engine, prepared->staging);
   prepared->staging = NULL;
   prepared->run_count = 0;
 }

@@ -27,28 +27,13 @@ typedef struct rabbet_engine_step_t {
   size_t first_slot;  // boundary inputs, then outputs
 } rabbet_engine_step_t;
 
-struct rabbet_engine_t {
-  rabbet_allocator_t allocator;
-  rabbet_refcount_t references;
-  rabbet_logger_t logger;
-  rabbet_plan_t* plan;
-  const void* data;  // the plan's bytes; the plan keeps them
-  size_t size;
-  rabbet_device_t* device;  // NULL: an engine to inspect, without steps too
-  rabbet_device_allocator_t device_allocator;
-  // Constants on the device, and each constant's offset there (SIZE_MAX: no
-  // step reads it); NULL: they are used in place.
-  void* device_weights;
-  size_t* weight_offsets;
-  rabbet_arena_t arena;  // for all that follows
+// A sequence of the plan as an engine has it.
+typedef struct rabbet_sequence_t {
+  rabbet_engine_t* engine;
+  const rabbet_plan_sequence_t* plan;
   rabbet_plan_analysis_t analysis;
   const int64_t* extents;  // NULL: not needed so far (check_plugin.c)
   rabbet_engine_step_t* steps;
-  // Libraries that the plan carries, in its order.
-  rabbet_plugin_library_t** libraries;
-  size_t library_count;
-  bool source_run;  // the source that the plan carries
-  bool untrusted;   // nothing that the plan keeps for kernels is used
   // An argument of a step is a slot: all steps' boundary values in order.
   int32_t* slot_values;
   size_t slot_count;
@@ -66,6 +51,30 @@ struct rabbet_engine_t {
   size_t* key_offsets;
   size_t key_size;
   bool has_shape_inputs;
+  // Some outputs are written by the host, from host_values.
+  bool has_written_outputs;
+  // Each constant's offset among those on the device (SIZE_MAX: no step reads
+  // it); NULL: they are used in place.
+  size_t* weight_offsets;
+} rabbet_sequence_t;
+
+struct rabbet_engine_t {
+  rabbet_allocator_t allocator;
+  rabbet_refcount_t references;
+  rabbet_logger_t logger;
+  rabbet_plan_t* plan;
+  const void* data;  // the plan's bytes; the plan keeps them
+  size_t size;
+  rabbet_device_t* device;  // NULL: an engine to inspect, without steps too
+  rabbet_device_allocator_t device_allocator;
+  void* device_weights;          // constants on the device
+  rabbet_arena_t arena;          // for all that follows
+  rabbet_sequence_t* sequences;  // those of the plan
+  // Libraries that the plan carries, in its order.
+  rabbet_plugin_library_t** libraries;
+  size_t library_count;
+  bool source_run;  // the source that the plan carries
+  bool untrusted;   // nothing that the plan keeps for kernels is used
   // Refitting (refit.c). The plan's bytes with the weights in use, if they
   // differ from the file's; and whether weights are missing, so that nothing
   // can run.
@@ -73,36 +82,42 @@ struct rabbet_engine_t {
   bool lacks_weights;
   pthread_mutex_t contexts_lock;
   rabbet_context_t* contexts;  // all that live
-  // Some outputs are written by the host, from host_values.
-  bool has_written_outputs;
 };
 
-static inline size_t rabbet_segment_begin(const rabbet_engine_t* engine,
-                                          int32_t segment) {
-  assert(segment >= 0 && (size_t)segment < engine->analysis.segment_count);
-  return segment == 0 ? 0 : (size_t)engine->analysis.segment_ends[segment - 1];
-}
-static inline size_t rabbet_segment_end(const rabbet_engine_t* engine,
-                                        int32_t segment) {
-  assert(segment >= 0 && (size_t)segment < engine->analysis.segment_count);
-  return (size_t)engine->analysis.segment_ends[segment];
+// The sequence that callers run.
+static inline rabbet_sequence_t* rabbet_engine_main(
+    const rabbet_engine_t* engine) {
+  return &engine->sequences[0];
 }
 
-static inline void rabbet_segment_slots(const rabbet_engine_t* engine,
+static inline size_t rabbet_segment_begin(const rabbet_sequence_t* sequence,
+                                          int32_t segment) {
+  assert(segment >= 0 && (size_t)segment < sequence->analysis.segment_count);
+  return segment == 0 ? 0
+                      : (size_t)sequence->analysis.segment_ends[segment - 1];
+}
+static inline size_t rabbet_segment_end(const rabbet_sequence_t* sequence,
+                                        int32_t segment) {
+  assert(segment >= 0 && (size_t)segment < sequence->analysis.segment_count);
+  return (size_t)sequence->analysis.segment_ends[segment];
+}
+
+static inline void rabbet_segment_slots(const rabbet_sequence_t* sequence,
                                         int32_t segment, size_t* out_begin,
                                         size_t* out_end) {
-  size_t begin = rabbet_segment_begin(engine, segment);
-  size_t end = rabbet_segment_end(engine, segment);
-  size_t steps = engine->plan->sequences[0].step_count;
+  size_t begin = rabbet_segment_begin(sequence, segment);
+  size_t end = rabbet_segment_end(sequence, segment);
+  size_t steps = sequence->plan->step_count;
   *out_begin =
-      begin < steps ? engine->steps[begin].first_slot : engine->slot_count;
-  *out_end = end < steps ? engine->steps[end].first_slot : engine->slot_count;
-  assert(*out_begin <= *out_end && *out_end <= engine->slot_count);
+      begin < steps ? sequence->steps[begin].first_slot : sequence->slot_count;
+  *out_end =
+      end < steps ? sequence->steps[end].first_slot : sequence->slot_count;
+  assert(*out_begin <= *out_end && *out_end <= sequence->slot_count);
 }
 
 // The values whose memory is planned at stage `segment`.
-bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
-                               size_t value);
+bool rabbet_sequence_owns_memory(const rabbet_sequence_t* sequence,
+                                 int32_t segment, size_t value);
 
 // ---- Memory of the device (memory.c)
 
@@ -155,7 +170,7 @@ void rabbet_engine_print_origins(const rabbet_plan_t* plan,
 const rabbet_group_node_t* rabbet_step_plugin_node(
     const rabbet_plan_step_t* step);
 // Numbers of inputs and outputs, types, formats and tactic; INCOMPATIBLE.
-rabbet_status_t rabbet_step_check_plugin(rabbet_engine_t* engine,
+rabbet_status_t rabbet_step_check_plugin(rabbet_sequence_t* sequence,
                                          const rabbet_plan_step_t* step,
                                          rabbet_plugin_t* plugin);
 // The same for the outputs that it describes for the shapes of this run.
@@ -201,7 +216,7 @@ static inline bool rabbet_run_is_idle(const rabbet_run_t* run) {
 }
 
 struct rabbet_prepared_t {
-  const rabbet_engine_t* engine;
+  const rabbet_sequence_t* sequence;
   rabbet_prepared_t* parent;
   rabbet_arena_t arena;
   int32_t segment;
@@ -255,16 +270,16 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
                                        rabbet_prepared_t** out_prepared);
 void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
 // Dimensions for which all profiles leave one value are no dynamic ones.
-rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine);
+rabbet_status_t rabbet_sequence_fix_shapes(rabbet_sequence_t* sequence);
 // engine_memory.c: the ranges that a profile gives to symbols known before the
 // first segment; others are left as they are.
-void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
+void rabbet_profile_symbols(const rabbet_sequence_t* sequence, size_t profile,
                             int64_t* low, int64_t* high);
-void rabbet_profile_optimum(const rabbet_engine_t* engine, size_t profile,
+void rabbet_profile_optimum(const rabbet_sequence_t* sequence, size_t profile,
                             int64_t* values);
 // Bounds of all expressions while the symbols that are read from segment
 // `segment` on are not known; the others' bounds are given. Sets those too.
-rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
+rabbet_status_t rabbet_settle_bounds(const rabbet_sequence_t* sequence,
                                      int32_t segment, int64_t* symbol_low,
                                      int64_t* symbol_high, int64_t* low,
                                      int64_t* high);
@@ -305,7 +320,7 @@ rabbet_status_t rabbet_prepared_check_step(
 // Integers as the value's type.
 void rabbet_store_host_values(const rabbet_plan_value_t* value,
                               const int64_t* from, size_t count, void* to);
-bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root);
+bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root);
 
 // The node for the key: found, or created in the place of the oldest.
 rabbet_status_t rabbet_prepared_lookup(rabbet_context_t* context,
@@ -331,6 +346,7 @@ typedef struct rabbet_host_io_t {
 
 struct rabbet_context_t {
   rabbet_engine_t* engine;
+  const rabbet_sequence_t* sequence;
   rabbet_context_t *next, *previous;  // of the engine's
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;

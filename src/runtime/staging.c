@@ -21,10 +21,10 @@ void rabbet_host_free(const rabbet_engine_t* engine, void* memory) {
 }
 
 static size_t rabbet_read_staging_bytes(const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t end = rabbet_segment_end(engine, prepared->segment), bytes = 0;
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  size_t end = rabbet_segment_end(sequence, prepared->segment), bytes = 0;
   if (end == 0) return 0;
-  const rabbet_plan_step_t* step = &engine->plan->sequences[0].steps[end - 1];
+  const rabbet_plan_step_t* step = &sequence->plan->steps[end - 1];
   for (size_t i = 0; i < step->host_read_count; ++i)
     bytes += rabbet_align_up(prepared->bytes[step->host_reads[i]], 16);
   return bytes;
@@ -33,14 +33,15 @@ static size_t rabbet_read_staging_bytes(const rabbet_prepared_t* prepared) {
 // Bytes; with memory, writes the outputs there.
 static size_t rabbet_stage_outputs(const rabbet_prepared_t* prepared,
                                    uint8_t* memory) {
-  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_sequence_t* sequence = prepared->sequence;
   size_t bytes = 0;
-  if ((size_t)prepared->segment + 1 < engine->analysis.segment_count) return 0;
-  for (size_t i = engine->plan->sequences[0].input_count;
-       i < engine->plan->sequences[0].io_count; ++i) {
-    int32_t v = engine->plan->sequences[0].ios[i].value;
-    const rabbet_plan_value_t* value = &engine->plan->sequences[0].values[v];
-    if (engine->analysis.written[v]) continue;
+  if ((size_t)prepared->segment + 1 < sequence->analysis.segment_count)
+    return 0;
+  for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
+       ++i) {
+    int32_t v = sequence->plan->ios[i].value;
+    const rabbet_plan_value_t* value = &sequence->plan->values[v];
+    if (sequence->analysis.written[v]) continue;
     // Values that are missing fail the run.
     if (memory && prepared->host_values[v])
       rabbet_store_host_values(value, prepared->host_values[v],
@@ -54,8 +55,8 @@ rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared) {
   size_t reads = rabbet_read_staging_bytes(prepared);
   size_t outputs = rabbet_stage_outputs(prepared, NULL);
   if (reads + outputs == 0) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_host_allocate(prepared->engine, reads + outputs,
-                                              &prepared->staging));
+  RABBET_RETURN_IF_ERROR(rabbet_host_allocate(
+      prepared->sequence->engine, reads + outputs, &prepared->staging));
   prepared->read_staging = prepared->staging;
   prepared->output_staging = prepared->read_staging + reads;
   rabbet_stage_outputs(prepared, prepared->output_staging);

@@ -628,7 +628,7 @@ static void emit_debug(emitter_t* emitter, const rabbet_network_t* network) {
         i < inputs             ? network->inputs.data[i]->is_debug
         : i < inputs + outputs ? network->outputs.data[i - inputs]->is_debug
                                : i + checks < sequence->io_count;
-  sequence->unfused_debug = network->unfused_debug;
+  sequence->plan->unfused_debug = network->unfused_debug;
 }
 
 static rabbet_status_t emit_checks(emitter_t* emitter,
