@@ -14,17 +14,17 @@ static const rabbet_prepared_t* rabbet_prepared_at(
   return prepared;
 }
 
-static void* rabbet_io_address(const rabbet_context_t* context,
+static void* rabbet_io_address(const rabbet_frame_t* frame,
                                const rabbet_prepared_t* prepared, size_t io) {
-  bool copied = io < context->sequence->plan->input_count
+  bool copied = io < frame->sequence->plan->input_count
                     ? prepared->input_copied[io]
-                    : rabbet_io_is_misaligned(context, io);
-  return copied ? context->io_copies[io].memory : context->addresses[io];
+                    : rabbet_io_is_misaligned(frame, io);
+  return copied ? frame->io_copies[io].memory : frame->addresses[io];
 }
 
-void* rabbet_value_address(const rabbet_context_t* context,
+void* rabbet_value_address(const rabbet_frame_t* frame,
                            const rabbet_prepared_t* prepared, int32_t v) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
   assert(v >= 0 && (size_t)v < sequence->plan->value_count);
   size_t root = (size_t)sequence->analysis.roots[v];
@@ -33,7 +33,7 @@ void* rabbet_value_address(const rabbet_context_t* context,
            prepared->materialized_offsets[root] + value->offset;
   switch (value->storage) {
     case RABBET_PLAN_STORAGE_IO:
-      return (uint8_t*)rabbet_io_address(context, prepared, (size_t)value->io) +
+      return (uint8_t*)rabbet_io_address(frame, prepared, (size_t)value->io) +
              value->offset;
     case RABBET_PLAN_STORAGE_CONSTANT:
       // Kernels only read it.
@@ -46,7 +46,7 @@ void* rabbet_value_address(const rabbet_context_t* context,
                        sequence->weight_offsets[v];
     default: {
       int32_t stage = sequence->analysis.memory_stages[root];
-      return (uint8_t*)context->memory[stage] +
+      return (uint8_t*)frame->memory[stage] +
              rabbet_prepared_at(prepared, stage)->offsets[root] + value->offset;
     }
   }
@@ -54,36 +54,36 @@ void* rabbet_value_address(const rabbet_context_t* context,
 
 // Whether memory of the caller's was given for an output before anything told
 // how large it must be.
-static bool rabbet_is_unbounded(const rabbet_context_t* context,
+static bool rabbet_is_unbounded(const rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared, size_t io) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   if (sequence->ios[io].is_input || sequence->ios[io].aliased_input >= 0 ||
-      context->output_allocators[io].reallocate)
+      frame->output_allocators[io].reallocate)
     return false;
   while (prepared->parent)
     prepared = prepared->parent;
   return prepared->bytes[sequence->plan->ios[io].value] == RABBET_BYTES_UNKNOWN;
 }
 
-rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
+rabbet_status_t rabbet_check_address(const rabbet_frame_t* frame,
                                      const rabbet_prepared_t* prepared,
                                      size_t io) {
-  const rabbet_io_t* tensor = &context->sequence->ios[io];
-  if (rabbet_is_unbounded(context, prepared, io))
+  const rabbet_io_t* tensor = &frame->sequence->ios[io];
+  if (rabbet_is_unbounded(frame, prepared, io))
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run, "
                          "so that no memory is known to be large enough; set "
                          "an output allocator for it",
                          tensor->name);
-  if (context->addresses[io] ||
-      prepared->bytes[context->sequence->plan->ios[io].value] == 0)
+  if (frame->addresses[io] ||
+      prepared->bytes[frame->sequence->plan->ios[io].value] == 0)
     return rabbet_ok();
   if (tensor->aliased_input >= 0)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the address of output '%s' is not set; set it to that of input '%s' "
         "to update that in place, or to memory of its own",
-        tensor->name, context->sequence->ios[tensor->aliased_input].name);
+        tensor->name, frame->sequence->ios[tensor->aliased_input].name);
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                        "the address of %s '%s' is not set",
                        tensor->is_input ? "input" : "output", tensor->name);
@@ -92,31 +92,31 @@ rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
 // Inputs are checked before the first segment, an output before the one that
 // writes it.
 static rabbet_status_t rabbet_check_addresses(
-    const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
-  const rabbet_sequence_t* sequence = context->sequence;
+    const rabbet_frame_t* frame, const rabbet_prepared_t* prepared) {
+  const rabbet_sequence_t* sequence = frame->sequence;
   for (size_t i = 0; i < sequence->plan->io_count; ++i) {
     if (sequence->io_segments[i] != prepared->segment) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
+    RABBET_RETURN_IF_ERROR(rabbet_check_address(frame, prepared, i));
   }
   return rabbet_ok();
 }
 
-static void rabbet_fill_slot(const rabbet_context_t* context,
+static void rabbet_fill_slot(const rabbet_frame_t* frame,
                              rabbet_prepared_t* prepared, size_t begin,
                              size_t slot) {
-  assert(slot >= begin && slot < context->engine->slot_count);
-  prepared->slots[slot - begin] = rabbet_value_address(
-      context, prepared, context->sequence->slot_values[slot]);
+  assert(slot >= begin && slot < frame->sequence->slot_count);
+  prepared->slots[slot - begin] =
+      rabbet_value_address(frame, prepared, frame->sequence->slot_values[slot]);
 }
 
-static void rabbet_fill_all_slots(rabbet_context_t* context,
+static void rabbet_fill_all_slots(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared) {
-  const rabbet_sequence_t* sequence = context->sequence;
-  uint8_t* memory = context->memory[prepared->segment];
+  const rabbet_sequence_t* sequence = frame->sequence;
+  uint8_t* memory = frame->memory[prepared->segment];
   size_t begin = 0, end = 0;
   rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
   for (size_t slot = begin; slot < end; ++slot)
-    rabbet_fill_slot(context, prepared, begin, slot);
+    rabbet_fill_slot(frame, prepared, begin, slot);
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     assert(sequence->steps[run->step].first_slot >= begin);
@@ -129,32 +129,32 @@ static void rabbet_fill_all_slots(rabbet_context_t* context,
   }
 }
 
-static void rabbet_fill_io_slots(rabbet_context_t* context,
+static void rabbet_fill_io_slots(rabbet_frame_t* frame,
                                  rabbet_prepared_t* prepared) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   size_t begin = 0, end = 0;
   rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
   for (size_t i = 0; i < sequence->io_slot_count; ++i) {
     size_t slot = sequence->io_slots[i];
     if (slot >= begin && slot < end)
-      rabbet_fill_slot(context, prepared, begin, slot);
+      rabbet_fill_slot(frame, prepared, begin, slot);
   }
 }
 
-rabbet_status_t rabbet_prepared_bind(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_bind(rabbet_frame_t* frame,
                                      rabbet_prepared_t* prepared,
                                      void* stream) {
-  if (prepared->memory_generation == context->memory_generation &&
-      prepared->io_generation == context->io_generation)
+  if (prepared->memory_generation == frame->memory_generation &&
+      prepared->io_generation == frame->io_generation)
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_check_addresses(context, prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_check_addresses(frame, prepared));
   RABBET_RETURN_IF_ERROR(
-      rabbet_prepared_resolve_overlaps(context, prepared, stream));
-  if (prepared->memory_generation != context->memory_generation)
-    rabbet_fill_all_slots(context, prepared);
+      rabbet_prepared_resolve_overlaps(frame, prepared, stream));
+  if (prepared->memory_generation != frame->memory_generation)
+    rabbet_fill_all_slots(frame, prepared);
   else
-    rabbet_fill_io_slots(context, prepared);
-  prepared->memory_generation = context->memory_generation;
-  prepared->io_generation = context->io_generation;
+    rabbet_fill_io_slots(frame, prepared);
+  prepared->memory_generation = frame->memory_generation;
+  prepared->io_generation = frame->io_generation;
   return rabbet_ok();
 }

@@ -48,9 +48,9 @@ static const rabbet_plan_check_t* rabbet_first_check(
   return *out_count > 0 ? &plan->checks[first] : NULL;
 }
 
-static volatile int32_t* rabbet_check_place(const rabbet_context_t* context,
+static volatile int32_t* rabbet_check_place(const rabbet_frame_t* frame,
                                             uint64_t number, size_t count) {
-  return context->check_places + (number % RABBET_CHECK_PLACES) * count;
+  return frame->check_places + (number % RABBET_CHECK_PLACES) * count;
 }
 
 // Looks at elements; *out_known is false if some have not arrived.
@@ -68,72 +68,72 @@ static rabbet_status_t rabbet_check_elements(const rabbet_plan_check_t* checks,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
+rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame) {
   size_t count = 0;
   const rabbet_plan_check_t* checks =
-      rabbet_first_check(context->sequence->plan, &count);
+      rabbet_first_check(frame->sequence->plan, &count);
   rabbet_status_t status = rabbet_ok();
   bool known = true;
   while (rabbet_is_ok(status) && known &&
-         context->checks_seen < context->checks_made) {
+         frame->checks_seen < frame->checks_made) {
     status = rabbet_check_elements(
-        checks, count, rabbet_check_place(context, context->checks_seen, count),
+        checks, count, rabbet_check_place(frame, frame->checks_seen, count),
         &known);
-    context->checks_seen += known;
+    frame->checks_seen += known;
   }
   return status;
 }
 
-rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context) {
-  const rabbet_engine_t* engine = context->engine;
+rabbet_status_t rabbet_frame_reserve_checks(rabbet_frame_t* frame) {
+  const rabbet_engine_t* engine = frame->context->engine;
   size_t count = 0;
-  if (!rabbet_first_check(context->sequence->plan, &count) ||
-      context->check_places || engine->device->host_memory)
+  if (!rabbet_first_check(frame->sequence->plan, &count) ||
+      frame->check_places || engine->device->host_memory)
     return rabbet_ok();
   return rabbet_host_allocate(engine,
                               RABBET_CHECK_PLACES * count * sizeof(int32_t),
-                              (void**)&context->check_places);
+                              (void**)&frame->check_places);
 }
 
 // A free place for the next run's vector.
-static rabbet_status_t rabbet_free_check_place(rabbet_context_t* context,
+static rabbet_status_t rabbet_free_check_place(rabbet_frame_t* frame,
                                                void* stream) {
-  RABBET_RETURN_IF_ERROR(rabbet_context_reserve_checks(context));
-  if (context->checks_made - context->checks_seen < RABBET_CHECK_PLACES)
+  RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(frame));
+  if (frame->checks_made - frame->checks_seen < RABBET_CHECK_PLACES)
     return rabbet_ok();
   // The host is that many runs ahead.
-  RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
-  return rabbet_context_look_at_checks(context);
+  RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
+  return rabbet_frame_look_at_checks(frame);
 }
 
-rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
-                                           void* stream) {
-  rabbet_device_t* device = context->engine->device;
+rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream) {
+  rabbet_device_t* device = frame->context->engine->device;
   size_t count = 0;
   bool known = false;
   const rabbet_plan_check_t* checks =
-      rabbet_first_check(context->sequence->plan, &count);
+      rabbet_first_check(frame->sequence->plan, &count);
   if (!checks) return rabbet_ok();
-  const void* elements = context->addresses[checks->io];
+  const void* elements = frame->addresses[checks->io];
   if (device->host_memory)
     return rabbet_check_elements(checks, count, elements, &known);
-  RABBET_RETURN_IF_ERROR(rabbet_free_check_place(context, stream));
-  assert(context->checks_seen <= context->checks_made);
-  assert(context->checks_made - context->checks_seen < RABBET_CHECK_PLACES);
+  RABBET_RETURN_IF_ERROR(rabbet_free_check_place(frame, stream));
+  assert(frame->checks_seen <= frame->checks_made);
+  assert(frame->checks_made - frame->checks_seen < RABBET_CHECK_PLACES);
   volatile int32_t* place =
-      rabbet_check_place(context, context->checks_made, count);
+      rabbet_check_place(frame, frame->checks_made, count);
   for (size_t i = 0; i < count; ++i)
     place[i] = RABBET_CHECK_UNKNOWN;
   RABBET_RETURN_IF_ERROR(
       device->vtable->copy_to_host(device, (void*)(uintptr_t)place, elements,
                                    count * sizeof(int32_t), stream));
-  context->checks_made++;
+  frame->checks_made++;
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_context_check(rabbet_context_t* context, void* stream) {
   rabbet_device_t* device = context->engine->device;
-  if (context->checks_seen == context->checks_made) return rabbet_ok();
+  if (context->main.checks_seen == context->main.checks_made)
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  return rabbet_context_look_at_checks(context);
+  return rabbet_frame_look_at_checks(&context->main);
 }

@@ -8,49 +8,34 @@
 // ---- Making a context
 
 static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = rabbet_engine_main(context->engine);
   const rabbet_plan_sequence_t* plan = sequence->plan;
-  size_t reads = 0;
-  for (size_t i = 0; i < sequence->analysis.segment_count; ++i) {
-    if (sequence->analysis.segment_reads[i] > reads)
-      reads = sequence->analysis.segment_reads[i];
-  }
-  rabbet_status_t status = rabbet_ok();
-#define RABBET_NEXT(count, field)                                \
-  if (rabbet_is_ok(status))                                      \
-  status = rabbet_arena_allocate_array(&context->arena, (count), \
-                                       sizeof(*context->field),  \
-                                       (void**)&context->field)
-  RABBET_NEXT(plan->input_count, shape_set);
-  RABBET_NEXT(plan->input_count, shape_is_new);
-  RABBET_NEXT(plan->io_count, addresses);
-  RABBET_NEXT(plan->io_count, host_ios);
-  RABBET_NEXT(plan->io_count, io_copies);
-  RABBET_NEXT(plan->io_count, output_allocators);
-  RABBET_NEXT(plan->io_count, debug_on);
-  RABBET_NEXT(plan->hidden_count, hidden_bytes);
-  RABBET_NEXT(sequence->key_size, key);
-  RABBET_NEXT(reads, read_key);
-  RABBET_NEXT(plan->step_count, graph_reported);
-  RABBET_NEXT(sequence->analysis.segment_count, memory);
-  RABBET_NEXT(sequence->analysis.segment_count, memory_bytes);
-#undef RABBET_NEXT
-  return status;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &context->arena, plan->input_count, sizeof(*context->shape_set),
+      (void**)&context->shape_set));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &context->arena, plan->input_count, sizeof(*context->shape_is_new),
+      (void**)&context->shape_is_new));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &context->arena, plan->io_count, sizeof(*context->host_ios),
+      (void**)&context->host_ios));
+  return rabbet_frame_initialize(&context->main);
 }
 
 // Inputs without dynamic dimensions have their shape from the start.
 static void rabbet_context_reset_shapes(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_dims_t* dims = &sequence->ios[i].dims;
     context->shape_set[i] = true;
     for (int32_t axis = 0; axis < dims->rank; ++axis) {
-      context->key[sequence->key_offsets[i] + (size_t)axis] = dims->d[axis];
+      context->main.key[sequence->key_offsets[i] + (size_t)axis] =
+          dims->d[axis];
       if (dims->d[axis] < 0) context->shape_set[i] = false;
     }
   }
-  context->current = NULL;
-  context->last = NULL;
+  context->main.current = NULL;
+  context->main.last = NULL;
   context->is_unprepared = true;
 }
 
@@ -70,7 +55,8 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   context->allocator = allocator;
   rabbet_arena_initialize(allocator, &context->arena);
   context->engine = engine;
-  context->sequence = rabbet_engine_main(engine);
+  context->main.context = context;
+  context->main.sequence = rabbet_engine_main(engine);
   rabbet_engine_retain(engine);
   rabbet_engine_add_context(engine, context);
   rabbet_status_t status = rabbet_context_allocate(context);
@@ -78,10 +64,7 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
     rabbet_context_destroy(context);
     return status;
   }
-  // Generations of a node that was never bound are 0.
-  context->io_generation = context->memory_generation = 1;
   rabbet_context_reset_shapes(context);
-  rabbet_context_own_hidden(context);
   *out_context = context;
   return rabbet_ok();
 }
@@ -90,42 +73,10 @@ void rabbet_context_forget(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
   // Waits for the whole device: the stream of the last run may be gone. A
   // failure here has already been reported.
-  if (device->vtable->synchronize_all && context->roots.count > 0)
+  if (device->vtable->synchronize_all && context->main.roots.count > 0)
     rabbet_status_ignore(device->vtable->synchronize_all(device));
-  context->current = NULL;
-  context->last = NULL;
   context->is_unprepared = true;
-  rabbet_prepared_cache_clear(&context->roots);
-}
-
-static size_t rabbet_context_event_count(const rabbet_context_t* context) {
-  return context->sequence->plan->step_count +
-         context->sequence->analysis.segment_count;
-}
-
-static void rabbet_context_destroy_events(rabbet_context_t* context) {
-  rabbet_device_t* device = context->engine->device;
-  if (!context->events) return;
-  for (size_t i = 0; i < rabbet_context_event_count(context); ++i) {
-    if (context->events[i])
-      device->vtable->destroy_event(device, context->events[i]);
-  }
-  rabbet_free(context->allocator, context->events);
-  context->events = NULL;
-}
-
-static rabbet_status_t rabbet_context_create_events(rabbet_context_t* context) {
-  rabbet_device_t* device = context->engine->device;
-  if (context->events || !device->vtable->create_event) return rabbet_ok();
-  size_t count = rabbet_context_event_count(context);
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator,
-                                         count * sizeof(*context->events),
-                                         (void**)&context->events));
-  rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
-    status = device->vtable->create_event(device, &context->events[i]);
-  if (!rabbet_is_ok(status)) rabbet_context_destroy_events(context);
-  return RABBET_ANNOTATE(status, "%zu events for the times of layers", count);
+  rabbet_frame_forget(&context->main);
 }
 
 void rabbet_context_destroy(rabbet_context_t* context) {
@@ -133,16 +84,12 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   rabbet_engine_t* engine = context->engine;
   rabbet_engine_remove_context(engine, context);
   rabbet_context_forget(context);
-  rabbet_context_free_memory(context);
   rabbet_context_free_host_ios(context);
-  rabbet_context_free_hidden(context);
-  rabbet_host_free(engine, context->check_places);
-  rabbet_context_destroy_events(context);
+  rabbet_frame_deinitialize(&context->main);
   if (context->record_stream)
     engine->device->vtable->destroy_stream(engine->device,
                                            context->record_stream);
-  rabbet_finite_destroy(context);
-  rabbet_free(context->allocator, context->times);
+  rabbet_finite_destroy(&context->main);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);
   rabbet_engine_release(engine);
@@ -203,7 +150,7 @@ size_t rabbet_context_profile(const rabbet_context_t* context) {
 
 static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
                                                size_t io, bool want_input) {
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
   if (io >= plan->io_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "%zu is not an input or output; the plan has %zu", io,
@@ -217,14 +164,14 @@ static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
 
 static const rabbet_plan_range_t* rabbet_context_range(
     const rabbet_context_t* context, size_t input) {
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
   return &context->engine->plan
               ->profiles[context->profile * plan->input_count + input];
 }
 
 static rabbet_status_t rabbet_context_check_shape(
     const rabbet_context_t* context, size_t io, const rabbet_dims_t* dims) {
-  const rabbet_io_t* input = &context->sequence->ios[io];
+  const rabbet_io_t* input = &context->main.sequence->ios[io];
   const rabbet_plan_range_t* range = rabbet_context_range(context, io);
   char text[192], expected[192];
   if (dims->rank != input->dims.rank)
@@ -257,7 +204,7 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
                                                const rabbet_dims_t* dims) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, true));
   RABBET_RETURN_IF_ERROR(rabbet_context_check_shape(context, io, dims));
-  int64_t* key = context->key + context->sequence->key_offsets[io];
+  int64_t* key = context->main.key + context->main.sequence->key_offsets[io];
   size_t bytes = (size_t)dims->rank * sizeof(*key);
   bool same = context->shape_set[io] &&
               (bytes == 0 || memcmp(key, dims->d, bytes) == 0);
@@ -265,30 +212,30 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
   if (!same) {
     memcpy(key, dims->d, bytes);
     context->shape_set[io] = true;
-    context->current = NULL;
-    context->last = NULL;
+    context->main.current = NULL;
+    context->main.last = NULL;
     context->is_unprepared = true;
   }
   return rabbet_ok();
 }
 
 bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   if (io >= sequence->plan->input_count) return false;
   bool values = sequence->ios[io].is_shape_input &&
                 sequence->engine->plan->profiles[io].value_count > 0;
-  return !context->shape_set[io] || (values && !context->addresses[io]);
+  return !context->shape_set[io] || (values && !context->main.addresses[io]);
 }
 
 int32_t rabbet_context_missing(const rabbet_context_t* context) {
-  for (size_t i = 0; i < context->sequence->plan->input_count; ++i)
+  for (size_t i = 0; i < context->main.sequence->plan->input_count; ++i)
     if (rabbet_context_is_missing(context, i)) return (int32_t)i;
   return -1;
 }
 
 static rabbet_status_t rabbet_context_missing_error(
     const rabbet_context_t* context, int32_t input) {
-  const char* name = context->sequence->ios[input].name;
+  const char* name = context->main.sequence->ios[input].name;
   if (!context->shape_set[input])
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the shape of input '%s' is not set", name);
@@ -301,15 +248,15 @@ static rabbet_status_t rabbet_context_missing_error(
 // Reads shape inputs. If any value differs from last time, the known shapes are
 // dropped, also on failure.
 static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_io_t* io = &sequence->ios[i];
     if (!io->is_shape_input) continue;
     const rabbet_plan_range_t* range = rabbet_context_range(context, i);
-    int64_t* key = context->key + sequence->key_offsets[i] + io->dims.rank;
+    int64_t* key = context->main.key + sequence->key_offsets[i] + io->dims.rank;
     for (size_t k = 0; k < range->value_count; ++k) {
       int64_t value =
-          rabbet_load_int64(io->dtype, context->addresses[i], (int64_t)k);
+          rabbet_load_int64(io->dtype, context->main.addresses[i], (int64_t)k);
       if (value < range->min_values[k] || value > range->max_values[k])
         return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                              "element %zu of shape input '%s' is %lld; profile "
@@ -319,8 +266,8 @@ static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
                              (long long)range->max_values[k]);
       if (key[k] == value) continue;
       key[k] = value;
-      context->current = NULL;
-      context->last = NULL;
+      context->main.current = NULL;
+      context->main.last = NULL;
     }
   }
   return rabbet_ok();
@@ -328,19 +275,20 @@ static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
 
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,
                                       rabbet_prepared_t** out_prepared) {
-  const rabbet_sequence_t* sequence = context->sequence;
-  if (!context->current || sequence->has_shape_inputs) {
+  const rabbet_sequence_t* sequence = context->main.sequence;
+  if (!context->main.current || sequence->has_shape_inputs) {
     int32_t missing = rabbet_context_missing(context);
     if (missing >= 0) return rabbet_context_missing_error(context, missing);
   }
   if (sequence->has_shape_inputs)
     RABBET_RETURN_IF_ERROR(rabbet_context_read_values(context));
-  if (!context->current) {
-    context->last = NULL;
-    RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
-        context, NULL, context->key, sequence->key_size, &context->current));
+  if (!context->main.current) {
+    context->main.last = NULL;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_prepared_lookup(&context->main, NULL, context->main.key,
+                               sequence->key_size, &context->main.current));
   }
-  *out_prepared = context->current;
+  *out_prepared = context->main.current;
   return rabbet_ok();
 }
 
@@ -356,18 +304,18 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
                                      rabbet_dims_t* out_dims) {
   *out_dims = (rabbet_dims_t){.rank = -1};
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   *out_dims = sequence->ios[io].dims;
   if (io < sequence->plan->input_count) {
     if (context->shape_set[io] && out_dims->rank > 0)
-      memcpy(out_dims->d, context->key + sequence->key_offsets[io],
+      memcpy(out_dims->d, context->main.key + sequence->key_offsets[io],
              (size_t)out_dims->rank * sizeof(int64_t));
     return rabbet_ok();
   }
   if (rabbet_context_missing(context) >= 0) return rabbet_ok();
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  if (context->last) prepared = context->last;
+  if (context->main.last) prepared = context->main.last;
   *out_dims = prepared->dims[sequence->plan->ios[io].value];
   return rabbet_ok();
 }
@@ -376,7 +324,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
                                      size_t* out_bytes) {
   *out_bytes = 0;
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  const rabbet_io_t* tensor = &context->sequence->ios[io];
+  const rabbet_io_t* tensor = &context->main.sequence->ios[io];
   if (tensor->is_input) {
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_context_shape(context, io, &dims));
@@ -388,7 +336,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
   }
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  size_t bytes = prepared->bytes[context->sequence->plan->ios[io].value];
+  size_t bytes = prepared->bytes[context->main.sequence->plan->ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run; "
@@ -400,17 +348,17 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
 
 // ---- Addresses
 
-void rabbet_context_store_address(rabbet_context_t* context, size_t io,
-                                  void* address) {
-  if (context->addresses[io] == address) return;
-  context->addresses[io] = address;
-  ++context->io_generation;
+void rabbet_frame_store_address(rabbet_frame_t* frame, size_t io,
+                                void* address) {
+  if (frame->addresses[io] == address) return;
+  frame->addresses[io] = address;
+  ++frame->io_generation;
 }
 
 rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                                            void* address) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  const rabbet_io_t* tensor = &context->sequence->ios[io];
+  const rabbet_io_t* tensor = &context->main.sequence->ios[io];
   uintptr_t element = (uintptr_t)rabbet_dtype_bits(tensor->dtype) / 8;
   if (element > 1 && (uintptr_t)address % element != 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -420,37 +368,34 @@ rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                          rabbet_dtype_name(tensor->dtype), (size_t)element);
   context->host_io_count -= context->host_ios[io].host != NULL;
   context->host_ios[io].host = NULL;
-  rabbet_context_store_address(context, io, address);
+  rabbet_frame_store_address(&context->main, io, address);
   return rabbet_ok();
 }
 
 void* rabbet_context_address(const rabbet_context_t* context, size_t io) {
-  return io < context->sequence->plan->io_count ? context->addresses[io] : NULL;
+  return io < context->main.sequence->plan->io_count
+             ? context->main.addresses[io]
+             : NULL;
 }
 
 rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
-  if (context->sequence->ios[io].is_input)
+  if (context->main.sequence->ios[io].is_input)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an input; output allocators are for outputs",
-                         context->sequence->ios[io].name);
-  context->allocator_count -= context->output_allocators[io].reallocate != NULL;
-  context->allocator_count += allocator.reallocate != NULL;
-  context->output_allocators[io] = allocator;
+                         context->main.sequence->ios[io].name);
+  context->main.allocator_count -=
+      context->main.output_allocators[io].reallocate != NULL;
+  context->main.allocator_count += allocator.reallocate != NULL;
+  context->main.output_allocators[io] = allocator;
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
                                             rabbet_profiler_t profiler) {
-  if (profiler.report && !context->times) {
-    size_t count = context->sequence->plan->step_count;
-    RABBET_RETURN_IF_ERROR(rabbet_allocate(
-        context->allocator, (count + 1) * sizeof(*context->times),
-        (void**)&context->times));
-  }
   if (profiler.report)
-    RABBET_RETURN_IF_ERROR(rabbet_context_create_events(context));
+    RABBET_RETURN_IF_ERROR(rabbet_frame_time_steps(&context->main));
   context->profiler = profiler;
   return rabbet_ok();
 }

@@ -13,56 +13,57 @@ static size_t rabbet_first_hidden(const rabbet_plan_sequence_t* plan) {
 static void* rabbet_hidden_reallocate(void* user_data, const char* name,
                                       void* current, size_t size,
                                       size_t alignment, void* stream) {
-  rabbet_context_t* context = user_data;
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
-  rabbet_device_t* device = context->engine->device;
+  rabbet_frame_t* frame = user_data;
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  rabbet_engine_t* engine = frame->context->engine;
+  rabbet_device_t* device = engine->device;
   size_t io = rabbet_first_hidden(plan);
   (void)alignment;
   while (strcmp(plan->ios[io].name, name) != 0)
     ++io;
-  size_t* bytes = &context->hidden_bytes[io - rabbet_first_hidden(plan)];
+  size_t* bytes = &frame->hidden_bytes[io - rabbet_first_hidden(plan)];
   if (current && size <= *bytes) return current;
   rabbet_status_t status = rabbet_ok();
   if (current) status = device->vtable->synchronize(device, stream);
   void* memory = NULL;
   if (rabbet_is_ok(status))
-    status = rabbet_memory_allocate(device, &context->engine->device_allocator,
-                                    size, stream, &memory);
+    status = rabbet_memory_allocate(device, &engine->device_allocator, size,
+                                    stream, &memory);
   if (!rabbet_is_ok(status)) {
-    rabbet_log(context->engine->logger, RABBET_SEVERITY_ERROR,
+    rabbet_log(engine->logger, RABBET_SEVERITY_ERROR,
                "memory for the debug tensor '%s': %s", name,
                rabbet_status_message(status));
     rabbet_status_ignore(status);
     return NULL;
   }
-  rabbet_memory_free(device, &context->engine->device_allocator, current,
-                     stream);
+  rabbet_memory_free(device, &engine->device_allocator, current, stream);
   *bytes = size;
   return memory;
 }
 
-void rabbet_context_own_hidden(rabbet_context_t* context) {
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+void rabbet_frame_own_hidden(rabbet_frame_t* frame) {
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   for (size_t i = rabbet_first_hidden(plan); i < plan->io_count; ++i) {
-    context->output_allocators[i] = (rabbet_output_allocator_t){
-        .user_data = context, .reallocate = rabbet_hidden_reallocate};
-    ++context->allocator_count;
+    frame->output_allocators[i] = (rabbet_output_allocator_t){
+
+        .user_data = frame, .reallocate = rabbet_hidden_reallocate};
+    ++frame->allocator_count;
   }
 }
 
-void rabbet_context_free_hidden(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
-  if (!context->addresses) return;
+void rabbet_frame_free_hidden(rabbet_frame_t* frame) {
+  const rabbet_sequence_t* sequence = frame->sequence;
+  if (!frame->addresses) return;
   for (size_t i = rabbet_first_hidden(sequence->plan);
        i < sequence->plan->io_count; ++i)
     rabbet_memory_free(sequence->engine->device,
-                       &sequence->engine->device_allocator,
-                       context->addresses[i], NULL);
+                       &sequence->engine->device_allocator, frame->addresses[i],
+                       NULL);
 }
 
 // ---- Showing them
 
-static void rabbet_show(const rabbet_context_t* context, const char* name,
+static void rabbet_show(const rabbet_frame_t* frame, const char* name,
                         const rabbet_plan_value_t* value,
                         const rabbet_dims_t* dims, const void* data,
                         bool on_host, void* stream) {
@@ -74,27 +75,28 @@ static void rabbet_show(const rabbet_context_t* context, const char* name,
                                   .format = value->format,
                                   .dims = *dims,
                                   .stream = stream};
-  context->debug_listener.process(context->debug_listener.user_data, &tensor);
+  frame->context->debug_listener.process(
+      frame->context->debug_listener.user_data, &tensor);
 }
 
-void rabbet_context_show_debug(rabbet_context_t* context,
-                               const rabbet_prepared_t* leaf, void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
+void rabbet_frame_show_debug(rabbet_frame_t* frame,
+                             const rabbet_prepared_t* leaf, void* stream) {
+  const rabbet_sequence_t* sequence = frame->sequence;
   const rabbet_plan_sequence_t* plan = sequence->plan;
-  if (!context->debug_listener.process) return;
+  if (!frame->context->debug_listener.process) return;
   for (size_t i = 0; i < plan->io_count; ++i) {
     const rabbet_plan_io_t* io = &plan->ios[i];
-    if (!io->is_debug || !context->debug_on[i]) continue;
-    rabbet_show(context, io->name, &plan->values[io->value],
-                &leaf->dims[io->value], context->addresses[i],
-                io->is_shape_input, stream);
+    if (!io->is_debug || !frame->debug_on[i]) continue;
+    rabbet_show(frame, io->name, &plan->values[io->value],
+                &leaf->dims[io->value], frame->addresses[i], io->is_shape_input,
+                stream);
   }
 }
 
-void rabbet_context_show_step(rabbet_context_t* context,
-                              const rabbet_prepared_t* prepared,
-                              const rabbet_run_t* run, void* stream) {
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+void rabbet_frame_show_step(rabbet_frame_t* frame,
+                            const rabbet_prepared_t* prepared,
+                            const rabbet_run_t* run, void* stream) {
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   const rabbet_plan_step_t* step = &plan->steps[run->step];
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
@@ -102,7 +104,7 @@ void rabbet_context_show_step(rabbet_context_t* context,
     bool is_marked = value->storage == RABBET_PLAN_STORAGE_IO &&
                      value->alias < 0 && plan->ios[value->io].is_debug;
     if (!is_marked)
-      rabbet_show(context, value->name, value, &prepared->dims[v],
+      rabbet_show(frame, value->name, value, &prepared->dims[v],
                   run->call.outputs[i], false, stream);
   }
 }
@@ -137,11 +139,11 @@ static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
 
 static rabbet_status_t rabbet_debug_find(const rabbet_context_t* context,
                                          const char* name, bool** out_state) {
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
   for (size_t i = 0; i < plan->io_count; ++i) {
     if (!plan->ios[i].is_debug || strcmp(plan->ios[i].name, name) != 0)
       continue;
-    *out_state = &context->debug_on[i];
+    *out_state = &context->main.debug_on[i];
     return rabbet_ok();
   }
   return rabbet_debug_unknown(context, name);

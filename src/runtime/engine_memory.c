@@ -139,13 +139,13 @@ static rabbet_status_t rabbet_measure_tensors(const rabbet_sequence_t* sequence,
 }
 
 static void rabbet_largest_key(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   const rabbet_plan_sequence_t* plan = sequence->plan;
   for (size_t i = 0; i < plan->input_count; ++i) {
     const rabbet_plan_range_t* range =
         &sequence->engine->plan
              ->profiles[context->profile * plan->input_count + i];
-    int64_t* key = context->key + sequence->key_offsets[i];
+    int64_t* key = context->main.key + sequence->key_offsets[i];
     for (int32_t axis = 0; axis < range->max.rank; ++axis)
       *key++ = range->max.d[axis];
     for (size_t k = 0; k < range->value_count; ++k)
@@ -160,14 +160,15 @@ static rabbet_status_t rabbet_measure_key(rabbet_context_t* context,
   rabbet_device_t* device = context->engine->device;
   rabbet_prepared_t* prepared = NULL;
   void* token = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_prepared_create(
-      context, NULL, context->key, context->sequence->key_size, &prepared));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_prepared_create(&context->main, NULL, context->main.key,
+                             context->main.sequence->key_size, &prepared));
   rabbet_status_t status = rabbet_ok();
   if (device->vtable->begin_run)
     status = device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token);
   if (rabbet_is_ok(status)) {
-    status = rabbet_prepared_measure(context, prepared);
+    status = rabbet_prepared_measure(&context->main, prepared);
     if (device->vtable->end_run) device->vtable->end_run(device, token);
   }
   if (rabbet_is_ok(status)) *out_bytes = prepared->memory_bytes;
@@ -230,7 +231,7 @@ rabbet_status_t rabbet_context_memory_bytes(rabbet_context_t* context,
   rabbet_arena_t arena;
   rabbet_arena_initialize(engine->allocator, &arena);
   rabbet_status_t status = rabbet_measure_tensors(
-      context->sequence, context->profile, 1, &arena, &bytes);
+      context->main.sequence, context->profile, 1, &arena, &bytes);
   rabbet_arena_deinitialize(&arena);
   if (rabbet_is_ok(status)) *out_bytes = bytes;
   return RABBET_ANNOTATE(status, "measuring the memory of the next run");

@@ -94,19 +94,19 @@ static rabbet_status_t rabbet_range_of(const rabbet_view_t* view,
 
 // ---- A value of the run -----------------------------------------------------
 
-static rabbet_status_t rabbet_finite_fetch(rabbet_context_t* context,
+static rabbet_status_t rabbet_finite_fetch(rabbet_frame_t* frame,
                                            const void* memory, size_t bytes,
                                            void* stream, void** out_data) {
-  rabbet_finite_t* finite = context->finite;
-  rabbet_device_t* device = context->engine->device;
+  rabbet_finite_t* finite = frame->context->finite;
+  rabbet_device_t* device = frame->context->engine->device;
   *out_data = (void*)(uintptr_t)memory;
   if (device->host_memory) return rabbet_ok();
   if (finite->staging_bytes < bytes) {
-    rabbet_free(context->allocator, finite->staging);
+    rabbet_free(frame->context->allocator, finite->staging);
     finite->staging = NULL;
     finite->staging_bytes = 0;
     RABBET_RETURN_IF_ERROR(
-        rabbet_allocate(context->allocator, bytes, &finite->staging));
+        rabbet_allocate(frame->context->allocator, bytes, &finite->staging));
     finite->staging_bytes = bytes;
   }
   *out_data = finite->staging;
@@ -117,12 +117,12 @@ static rabbet_status_t rabbet_finite_fetch(rabbet_context_t* context,
 
 // The range of a value at `memory`, or of the group's constant. Unknown for
 // integers, and for a tensor whose size is still unknown.
-static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
+static rabbet_status_t rabbet_finite_look(rabbet_frame_t* frame,
                                           const rabbet_prepared_t* prepared,
                                           int32_t v, const void* memory,
                                           const void* constant, void* stream) {
-  const rabbet_plan_value_t* value = &context->sequence->plan->values[v];
-  rabbet_range_t* range = &context->finite->ranges[v];
+  const rabbet_plan_value_t* value = &frame->sequence->plan->values[v];
+  rabbet_range_t* range = &frame->context->finite->ranges[v];
   rabbet_view_t view = {.dtype = value->dtype,
                         .format = value->format,
                         .dims = prepared->dims[v]};
@@ -135,16 +135,16 @@ static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
   view.data = (void*)(uintptr_t)constant;
   if (!constant)
     RABBET_RETURN_IF_ERROR(rabbet_finite_fetch(
-        context, memory, prepared->bytes[v], stream, &view.data));
+        frame, memory, prepared->bytes[v], stream, &view.data));
   return rabbet_range_of(&view, range);
 }
 
 // ---- Words ------------------------------------------------------------------
 
-static void rabbet_finite_print_value(const rabbet_context_t* context,
+static void rabbet_finite_print_value(const rabbet_frame_t* frame,
                                       const rabbet_prepared_t* prepared,
                                       int32_t v, rabbet_strbuf_t* out) {
-  const rabbet_plan_value_t* value = &context->sequence->plan->values[v];
+  const rabbet_plan_value_t* value = &frame->sequence->plan->values[v];
   char dims[192];
   rabbet_strbuf_printf(
       out, "'%s' (%s %s)", value->name, rabbet_dtype_name(value->dtype),
@@ -158,10 +158,10 @@ static void rabbet_finite_print_extent(const rabbet_range_t* range,
 }
 
 // "3 NaN and 1 infinity among 12 elements, the first at [0, 2]"
-static void rabbet_finite_print_count(const rabbet_context_t* context,
+static void rabbet_finite_print_count(const rabbet_frame_t* frame,
                                       const rabbet_prepared_t* prepared,
                                       int32_t v, rabbet_strbuf_t* out) {
-  const rabbet_range_t* range = &context->finite->ranges[v];
+  const rabbet_range_t* range = &frame->context->finite->ranges[v];
   const rabbet_dims_t* dims = &prepared->dims[v];
   if (range->nans > 0)
     rabbet_strbuf_printf(out, "%lld NaN%s", (long long)range->nans,
@@ -172,7 +172,7 @@ static void rabbet_finite_print_count(const rabbet_context_t* context,
   rabbet_strbuf_printf(out, " among %lld element%s", (long long)range->count,
                        rabbet_plural((size_t)range->count));
   bool row_major =
-      context->sequence->plan->values[v].format == RABBET_FORMAT_LINEAR;
+      frame->sequence->plan->values[v].format == RABBET_FORMAT_LINEAR;
   if (!row_major || dims->rank == 0) return;
   int64_t index[RABBET_MAX_RANK], rest = range->first;
   for (int32_t i = dims->rank; i-- > 0; rest /= dims->d[i])
@@ -184,10 +184,10 @@ static void rabbet_finite_print_count(const rabbet_context_t* context,
 }
 
 // Prints the likely cause and a remedy.
-static void rabbet_finite_print_hint(const rabbet_context_t* context,
+static void rabbet_finite_print_hint(const rabbet_frame_t* frame,
                                      const rabbet_plan_step_t* step,
                                      int32_t output, rabbet_strbuf_t* out) {
-  const rabbet_plan_value_t* values = context->sequence->plan->values;
+  const rabbet_plan_value_t* values = frame->sequence->plan->values;
   bool half = values[output].dtype == RABBET_DTYPE_HALF;
   for (size_t i = 0; i < step->group.input_count; ++i)
     half |=
@@ -199,7 +199,7 @@ static void rabbet_finite_print_hint(const rabbet_context_t* context,
         "(layer.precision and set_output_type, `rabbet exec "
         "--layerPrecisions=NAME:fp32`), scale its inputs, or build with "
         "BF16");
-  else if (context->finite->ranges[output].nans > 0)
+  else if (frame->context->finite->ranges[output].nans > 0)
     rabbet_strbuf_printf(
         out,
         ". A NaN comes of 0 / 0, inf - inf, 0 * inf, and of roots and "
@@ -218,57 +218,57 @@ static rabbet_status_t rabbet_finite_status(rabbet_strbuf_t* text) {
   return status;
 }
 
-static rabbet_status_t rabbet_finite_blame(const rabbet_context_t* context,
+static rabbet_status_t rabbet_finite_blame(const rabbet_frame_t* frame,
                                            const rabbet_prepared_t* prepared,
                                            const rabbet_plan_step_t* step,
                                            int32_t output) {
-  const rabbet_range_t* ranges = context->finite->ranges;
+  const rabbet_range_t* ranges = frame->context->finite->ranges;
   rabbet_strbuf_t text;
-  rabbet_strbuf_initialize(context->allocator, &text);
+  rabbet_strbuf_initialize(frame->context->allocator, &text);
   rabbet_strbuf_printf(&text, "layer '%s' (kernel '%s') made the first ",
                        step->name, step->kernel);
   rabbet_strbuf_printf(&text, "%s of the run: output ",
                        ranges[output].nans > 0 ? "NaN" : "infinity");
-  rabbet_finite_print_value(context, prepared, output, &text);
+  rabbet_finite_print_value(frame, prepared, output, &text);
   rabbet_strbuf_printf(&text, " holds ");
-  rabbet_finite_print_count(context, prepared, output, &text);
+  rabbet_finite_print_count(frame, prepared, output, &text);
   rabbet_strbuf_printf(&text, ". It read");
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
     rabbet_strbuf_printf(&text, "%s ", i ? "," : "");
-    rabbet_finite_print_value(context, prepared, v, &text);
+    rabbet_finite_print_value(frame, prepared, v, &text);
     if (ranges[v].known) rabbet_finite_print_extent(&ranges[v], &text);
     if (ranges[v].known && ranges[v].infinities > 0)
       rabbet_strbuf_printf(&text, " with infinities");
   }
   if (step->group.input_count == 0) rabbet_strbuf_printf(&text, " nothing");
-  rabbet_finite_print_hint(context, step, output, &text);
+  rabbet_finite_print_hint(frame, step, output, &text);
   return rabbet_finite_status(&text);
 }
 
 // ---- Steps ------------------------------------------------------------------
 
-rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
+rabbet_status_t rabbet_finite_before_step(rabbet_frame_t* frame,
                                           const rabbet_prepared_t* prepared,
                                           const rabbet_run_t* run,
                                           void* stream) {
-  const rabbet_plan_step_t* step = &context->sequence->plan->steps[run->step];
+  const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
-    if (context->finite->ranges[v].known) continue;
+    if (frame->context->finite->ranges[v].known) continue;
     RABBET_RETURN_IF_ERROR(rabbet_finite_look(
-        context, prepared, v, run->call.inputs[i],
+        frame, prepared, v, run->call.inputs[i],
         step->group.values[step->group.inputs[i]].constant, stream));
   }
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
+rabbet_status_t rabbet_finite_after_step(rabbet_frame_t* frame,
                                          const rabbet_prepared_t* prepared,
                                          const rabbet_run_t* run,
                                          void* stream) {
-  const rabbet_plan_step_t* step = &context->sequence->plan->steps[run->step];
-  rabbet_range_t* ranges = context->finite->ranges;
+  const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
+  rabbet_range_t* ranges = frame->context->finite->ranges;
   bool read_nan = false, read_infinity = false;
   for (size_t i = 0; i < step->group.input_count; ++i) {
     const rabbet_range_t* range = &ranges[step->values[step->group.inputs[i]]];
@@ -278,43 +278,43 @@ rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
     RABBET_RETURN_IF_ERROR(rabbet_finite_look(
-        context, prepared, v, run->call.outputs[i], NULL, stream));
+        frame, prepared, v, run->call.outputs[i], NULL, stream));
     const rabbet_range_t* range = &ranges[v];
     if (!range->known) continue;
     if ((range->nans > 0 && !read_nan) ||
         (range->infinities > 0 && !read_nan && !read_infinity))
-      return rabbet_finite_blame(context, prepared, step, v);
+      return rabbet_finite_blame(frame, prepared, step, v);
   }
   return rabbet_ok();
 }
 
 // ---- Runs -------------------------------------------------------------------
 
-void rabbet_finite_begin(rabbet_context_t* context) {
-  memset(context->finite->ranges, 0,
-         context->sequence->plan->value_count * sizeof(rabbet_range_t));
+void rabbet_finite_begin(rabbet_frame_t* frame) {
+  memset(frame->context->finite->ranges, 0,
+         frame->sequence->plan->value_count * sizeof(rabbet_range_t));
 }
 
-static bool rabbet_finite_is_wrong(const rabbet_context_t* context, int32_t v) {
-  const rabbet_range_t* range = &context->finite->ranges[v];
+static bool rabbet_finite_is_wrong(const rabbet_frame_t* frame, int32_t v) {
+  const rabbet_range_t* range = &frame->context->finite->ranges[v];
   return range->known && range->nans + range->infinities > 0;
 }
 
 // If no step is to blame: the inputs and constants.
-rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
+rabbet_status_t rabbet_finite_end(rabbet_frame_t* frame,
                                   const rabbet_prepared_t* leaf) {
-  const rabbet_plan_sequence_t* plan = context->sequence->plan;
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   int32_t wrong = -1;
   for (size_t i = plan->input_count; i < plan->io_count && wrong < 0; ++i)
-    if (rabbet_finite_is_wrong(context, plan->ios[i].value))
+    if (rabbet_finite_is_wrong(frame, plan->ios[i].value))
       wrong = plan->ios[i].value;
   if (wrong < 0) return rabbet_ok();
   rabbet_strbuf_t text;
-  rabbet_strbuf_initialize(context->allocator, &text);
+  rabbet_strbuf_initialize(frame->context->allocator, &text);
   rabbet_strbuf_printf(&text, "output ");
-  rabbet_finite_print_value(context, leaf, wrong, &text);
+  rabbet_finite_print_value(frame, leaf, wrong, &text);
   rabbet_strbuf_printf(&text, " holds ");
-  rabbet_finite_print_count(context, leaf, wrong, &text);
+  rabbet_finite_print_count(frame, leaf, wrong, &text);
   rabbet_strbuf_printf(&text, "; no layer made them of finite numbers");
   for (size_t v = 0; v < plan->value_count; ++v) {
     const rabbet_plan_value_t* value = &plan->values[v];
@@ -322,39 +322,39 @@ rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
                     value->alias < 0 && plan->ios[value->io].is_input;
     bool is_constant = value->storage == RABBET_PLAN_STORAGE_CONSTANT;
     if ((!is_input && !is_constant) ||
-        !rabbet_finite_is_wrong(context, (int32_t)v))
+        !rabbet_finite_is_wrong(frame, (int32_t)v))
       continue;
     rabbet_strbuf_printf(&text, ". The %s ", is_input ? "input" : "constant");
-    rabbet_finite_print_value(context, leaf, (int32_t)v, &text);
+    rabbet_finite_print_value(frame, leaf, (int32_t)v, &text);
     rabbet_strbuf_printf(&text, " holds ");
-    rabbet_finite_print_count(context, leaf, (int32_t)v, &text);
+    rabbet_finite_print_count(frame, leaf, (int32_t)v, &text);
   }
   return rabbet_finite_status(&text);
 }
 
-void rabbet_finite_destroy(rabbet_context_t* context) {
-  if (!context->finite) return;
-  rabbet_free(context->allocator, context->finite->staging);
-  rabbet_free(context->allocator, context->finite->ranges);
-  rabbet_free(context->allocator, context->finite);
-  context->finite = NULL;
+void rabbet_finite_destroy(rabbet_frame_t* frame) {
+  if (!frame->context->finite) return;
+  rabbet_free(frame->context->allocator, frame->context->finite->staging);
+  rabbet_free(frame->context->allocator, frame->context->finite->ranges);
+  rabbet_free(frame->context->allocator, frame->context->finite);
+  frame->context->finite = NULL;
 }
 
 rabbet_status_t rabbet_context_set_check_finite(rabbet_context_t* context,
                                                 bool on) {
   if (on == (context->finite != NULL)) return rabbet_ok();
   if (!on) {
-    rabbet_finite_destroy(context);
+    rabbet_finite_destroy(&context->main);
     return rabbet_ok();
   }
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       context->allocator, sizeof(*context->finite), (void**)&context->finite));
   // An empty network has no values.
-  size_t count = context->sequence->plan->value_count + 1;
+  size_t count = context->main.sequence->plan->value_count + 1;
   rabbet_status_t status =
       rabbet_allocate(context->allocator, count * sizeof(rabbet_range_t),
                       (void**)&context->finite->ranges);
-  if (!rabbet_is_ok(status)) rabbet_finite_destroy(context);
+  if (!rabbet_is_ok(status)) rabbet_finite_destroy(&context->main);
   return status;
 }
 

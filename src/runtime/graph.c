@@ -37,10 +37,10 @@ struct rabbet_graphs_t {
 
 // ---- Recording a step
 
-rabbet_status_t rabbet_record_call(rabbet_context_t* context,
+rabbet_status_t rabbet_record_call(rabbet_frame_t* frame,
                                    const rabbet_run_t* run,
                                    rabbet_kernel_call_t call, void** out_kept) {
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   const rabbet_kernel_class_t* class = run->kernel->kernel_class;
   bool recording = true;
   *out_kept = NULL;
@@ -63,24 +63,24 @@ void rabbet_release_recorded(const rabbet_run_t* run, void* kept) {
 }
 
 // Says so once for each step and context.
-static void rabbet_graphs_exclude(rabbet_context_t* context,
+static void rabbet_graphs_exclude(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared, size_t run,
                                   const char* reason) {
   size_t step = prepared->runs[run].step;
-  const rabbet_plan_step_t* at = &context->sequence->plan->steps[step];
+  const rabbet_plan_step_t* at = &frame->sequence->plan->steps[step];
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
-  if (context->graph_reported[step]) return;
-  context->graph_reported[step] = true;
-  rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
+  if (frame->graph_reported[step]) return;
+  frame->graph_reported[step] = true;
+  rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_WARNING,
              "step '%s' (kernel '%s') is not recorded into a graph and runs "
              "without one: %s",
              at->name, at->kernel, reason);
 }
 
-static void rabbet_graphs_give_up(rabbet_context_t* context,
+static void rabbet_graphs_give_up(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared,
                                   rabbet_status_t status) {
-  rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
+  rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_WARNING,
              "segment %d is not recorded into graphs and runs without them: %s",
              prepared->segment, rabbet_status_message(status));
   rabbet_status_free(status);
@@ -162,38 +162,37 @@ static rabbet_status_t rabbet_recording_allocate(
 
 // ---- Addresses
 
-static void* rabbet_graphs_memory(const rabbet_context_t* context,
+static void* rabbet_graphs_memory(const rabbet_frame_t* frame,
                                   const rabbet_prepared_t* prepared) {
-  return context->memory[prepared->segment];
+  return frame->memory[prepared->segment];
 }
 
 static rabbet_recording_t* rabbet_graphs_find(
-    const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
+    const rabbet_frame_t* frame, const rabbet_prepared_t* prepared) {
   rabbet_graphs_t* graphs = prepared->graphs;
   size_t bytes = graphs->slot_count * sizeof(void*);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
     rabbet_recording_t* recording = &graphs->recordings[i];
     if (!recording->valid) continue;
-    bool same = recording->memory_generation == context->memory_generation &&
-                recording->io_generation == context->io_generation;
-    if (!same &&
-        (recording->memory != rabbet_graphs_memory(context, prepared) ||
-         memcmp(recording->slots, prepared->slots, bytes) != 0))
+    bool same = recording->memory_generation == frame->memory_generation &&
+                recording->io_generation == frame->io_generation;
+    if (!same && (recording->memory != rabbet_graphs_memory(frame, prepared) ||
+                  memcmp(recording->slots, prepared->slots, bytes) != 0))
       continue;
-    recording->memory_generation = context->memory_generation;
-    recording->io_generation = context->io_generation;
+    recording->memory_generation = frame->memory_generation;
+    recording->io_generation = frame->io_generation;
     return recording;
   }
   return NULL;
 }
 
 // Whether these addresses were there before; notes them if not.
-static bool rabbet_graphs_seen(const rabbet_context_t* context,
+static bool rabbet_graphs_seen(const rabbet_frame_t* frame,
                                const rabbet_prepared_t* prepared) {
   rabbet_graphs_t* graphs = prepared->graphs;
   uint64_t hash =
       rabbet_hash64(prepared->slots, graphs->slot_count * sizeof(void*)) ^
-      (uint64_t)(uintptr_t)rabbet_graphs_memory(context, prepared);
+      (uint64_t)(uintptr_t)rabbet_graphs_memory(frame, prepared);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
     if (graphs->seen[i] == hash) return true;
   }
@@ -204,65 +203,63 @@ static bool rabbet_graphs_seen(const rabbet_context_t* context,
 
 // ---- Running
 
-static rabbet_status_t rabbet_run_range(rabbet_context_t* context,
+static rabbet_status_t rabbet_run_range(rabbet_frame_t* frame,
                                         rabbet_prepared_t* prepared,
                                         size_t begin, size_t end,
                                         void* stream) {
   for (size_t i = begin; i < end; ++i)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_run_step(context, &prepared->runs[i], stream));
-  context->graph_info.other_steps += end - begin;
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, &prepared->runs[i], stream));
+  frame->context->graph_info.other_steps += end - begin;
   return rabbet_ok();
 }
 
 // A graph that cannot be launched is not tried again.
-static rabbet_status_t rabbet_run_piece(rabbet_context_t* context,
+static rabbet_status_t rabbet_run_piece(rabbet_frame_t* frame,
                                         rabbet_prepared_t* prepared,
                                         const rabbet_piece_t* piece,
                                         void* stream) {
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   if (piece->graph && !prepared->graphs->given_up) {
     rabbet_status_t status =
         device->vtable->launch_graph(device, piece->graph, stream);
     if (rabbet_is_ok(status)) {
-      context->graph_info.graph_steps += piece->end - piece->begin;
+      frame->context->graph_info.graph_steps += piece->end - piece->begin;
       return status;
     }
-    rabbet_graphs_give_up(context, prepared, status);
+    rabbet_graphs_give_up(frame, prepared, status);
   }
-  return rabbet_run_range(context, prepared, piece->begin, piece->end, stream);
+  return rabbet_run_range(frame, prepared, piece->begin, piece->end, stream);
 }
 
-static rabbet_status_t rabbet_graphs_replay(rabbet_context_t* context,
+static rabbet_status_t rabbet_graphs_replay(rabbet_frame_t* frame,
                                             rabbet_prepared_t* prepared,
                                             rabbet_recording_t* recording,
                                             void* stream) {
   recording->used = ++prepared->graphs->clock;
-  ++context->graph_info.replays;
+  ++frame->context->graph_info.replays;
   for (size_t i = 0; i < recording->piece_count; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_run_piece(context, prepared, &recording->pieces[i], stream));
+        rabbet_run_piece(frame, prepared, &recording->pieces[i], stream));
   return rabbet_ok();
 }
 
 // The run itself is one as ever; before each step of which nobody knows, it is
 // tried on memory of its own.
-static rabbet_status_t rabbet_graphs_try(rabbet_context_t* context,
+static rabbet_status_t rabbet_graphs_try(rabbet_frame_t* frame,
                                          rabbet_prepared_t* prepared,
                                          void* stream) {
   rabbet_graphs_t* graphs = prepared->graphs;
   for (size_t i = 0; i < prepared->run_count; ++i) {
     if (graphs->recordable[i] == RABBET_RECORDABLE_UNKNOWN) {
       rabbet_status_t status =
-          rabbet_graph_trial(context, prepared, &prepared->runs[i], stream);
+          rabbet_graph_trial(frame, prepared, &prepared->runs[i], stream);
       graphs->recordable[i] = RABBET_RECORDABLE_YES;
       if (!rabbet_is_ok(status))
-        rabbet_graphs_exclude(context, prepared, i,
+        rabbet_graphs_exclude(frame, prepared, i,
                               rabbet_status_message(status));
       rabbet_status_free(status);
     }
-    RABBET_RETURN_IF_ERROR(
-        rabbet_run_range(context, prepared, i, i + 1, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_range(frame, prepared, i, i + 1, stream));
   }
   graphs->tried = true;
   return rabbet_ok();
@@ -281,7 +278,7 @@ static size_t rabbet_piece_end(const rabbet_prepared_t* prepared,
 }
 
 // Blames the steps with users' code, or all steps if there are none.
-static void rabbet_piece_blame(rabbet_context_t* context,
+static void rabbet_piece_blame(rabbet_frame_t* frame,
                                rabbet_prepared_t* prepared, size_t begin,
                                size_t end, const char* reason) {
   bool found = false;
@@ -289,7 +286,7 @@ static void rabbet_piece_blame(rabbet_context_t* context,
     for (size_t i = begin; i < end; ++i) {
       const rabbet_run_t* run = &prepared->runs[i];
       if (pass == 0 && !run->kernel->kernel_class->recordable) continue;
-      rabbet_graphs_exclude(context, prepared, i, reason);
+      rabbet_graphs_exclude(frame, prepared, i, reason);
       found = true;
     }
   }
@@ -297,11 +294,11 @@ static void rabbet_piece_blame(rabbet_context_t* context,
 
 // On failure the steps to blame are no longer recordable, and there is no graph
 // to free.
-static bool rabbet_piece_record(rabbet_context_t* context,
+static bool rabbet_piece_record(rabbet_frame_t* frame,
                                 rabbet_prepared_t* prepared, size_t begin,
                                 size_t end, void** kept, void** graph) {
-  rabbet_device_t* device = context->engine->device;
-  void* stream = context->record_stream;
+  rabbet_device_t* device = frame->context->engine->device;
+  void* stream = frame->context->record_stream;
   assert(begin < end && end <= prepared->run_count && stream);
   size_t at = begin;
   rabbet_status_t status = device->vtable->record_begin(device, stream);
@@ -311,7 +308,7 @@ static bool rabbet_piece_record(rabbet_context_t* context,
     rabbet_kernel_call_t call = run->call;
     call.stream = stream;
     if (!rabbet_run_is_idle(run))
-      status = rabbet_record_call(context, run, call, &kept[at]);
+      status = rabbet_record_call(frame, run, call, &kept[at]);
     if (rabbet_is_ok(status)) ++at;
   }
   if (begun) {
@@ -322,9 +319,9 @@ static bool rabbet_piece_record(rabbet_context_t* context,
   if (rabbet_is_ok(status)) return true;
   const char* reason = rabbet_status_message(status);
   if (begun && at < end)
-    rabbet_graphs_exclude(context, prepared, at, reason);
+    rabbet_graphs_exclude(frame, prepared, at, reason);
   else
-    rabbet_piece_blame(context, prepared, begin, end, reason);
+    rabbet_piece_blame(frame, prepared, begin, end, reason);
   rabbet_status_free(status);
   for (size_t i = begin; i < end; ++i) {
     rabbet_release_recorded(&prepared->runs[i], kept[i]);
@@ -363,19 +360,19 @@ typedef struct rabbet_replaced_t {
 } rabbet_replaced_t;
 
 // Replaces the recording's contents. Graphs and memory may still be in use.
-static rabbet_status_t rabbet_recording_replace(rabbet_context_t* context,
+static rabbet_status_t rabbet_recording_replace(rabbet_frame_t* frame,
                                                 rabbet_prepared_t* prepared,
                                                 rabbet_recording_t* recording,
                                                 void* stream,
                                                 rabbet_replaced_t* out_old) {
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   size_t pieces = recording->piece_count * sizeof(*recording->pieces);
   size_t kept = prepared->run_count * sizeof(*recording->kept);
   *out_old = (rabbet_replaced_t){0};
   if (!recording->valid) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator, pieces + kept,
-                                         (void**)&out_old->pieces));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      frame->context->allocator, pieces + kept, (void**)&out_old->pieces));
   out_old->kept = (void**)(out_old->pieces + recording->piece_count);
   out_old->piece_count = recording->piece_count;
   memcpy(out_old->pieces, recording->pieces, pieces);
@@ -386,21 +383,21 @@ static rabbet_status_t rabbet_recording_replace(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-static void rabbet_replaced_free(rabbet_context_t* context,
+static void rabbet_replaced_free(rabbet_frame_t* frame,
                                  const rabbet_prepared_t* prepared,
                                  rabbet_replaced_t* old) {
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   for (size_t i = 0; i < old->piece_count; ++i) {
     if (old->pieces[i].graph)
       device->vtable->destroy_graph(device, old->pieces[i].graph);
   }
   for (size_t i = 0; old->kept && i < prepared->run_count; ++i)
     rabbet_release_recorded(&prepared->runs[i], old->kept[i]);
-  rabbet_free(context->allocator, old->pieces);
+  rabbet_free(frame->context->allocator, old->pieces);
 }
 
 // Records and runs, piece by piece.
-static rabbet_status_t rabbet_recording_fill(rabbet_context_t* context,
+static rabbet_status_t rabbet_recording_fill(rabbet_frame_t* frame,
                                              rabbet_prepared_t* prepared,
                                              rabbet_recording_t* recording,
                                              rabbet_replaced_t* old,
@@ -413,23 +410,23 @@ static rabbet_status_t rabbet_recording_fill(rabbet_context_t* context,
       piece.graph =
           rabbet_recording_take(old->pieces, old->piece_count, begin, end);
       void* before = piece.graph;
-      bool made = rabbet_piece_record(context, prepared, begin, end,
+      bool made = rabbet_piece_record(frame, prepared, begin, end,
                                       recording->kept, &piece.graph);
       if (!made && before)
-        context->engine->device->vtable->destroy_graph(context->engine->device,
-                                                       before);
+        frame->context->engine->device->vtable->destroy_graph(
+            frame->context->engine->device, before);
       if (!made) continue;  // with the steps that are still recordable
-      ++context->graph_info.recordings;
+      ++frame->context->graph_info.recordings;
     }
     assert(recording->piece_count < prepared->run_count);
     recording->pieces[recording->piece_count++] = piece;
-    RABBET_RETURN_IF_ERROR(rabbet_run_piece(context, prepared, &piece, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_piece(frame, prepared, &piece, stream));
     begin = end;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
+static rabbet_status_t rabbet_graphs_record(rabbet_frame_t* frame,
                                             rabbet_prepared_t* prepared,
                                             void* stream) {
   rabbet_graphs_t* graphs = prepared->graphs;
@@ -437,13 +434,13 @@ static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
   rabbet_replaced_t old;
   RABBET_RETURN_IF_ERROR(rabbet_recording_allocate(prepared, recording));
   RABBET_RETURN_IF_ERROR(
-      rabbet_recording_replace(context, prepared, recording, stream, &old));
+      rabbet_recording_replace(frame, prepared, recording, stream, &old));
   rabbet_status_t status =
-      rabbet_recording_fill(context, prepared, recording, &old, stream);
-  rabbet_replaced_free(context, prepared, &old);
+      rabbet_recording_fill(frame, prepared, recording, &old, stream);
+  rabbet_replaced_free(frame, prepared, &old);
   if (!rabbet_is_ok(status)) {
     // Work that was launched before the failure may still run.
-    rabbet_device_t* device = context->engine->device;
+    rabbet_device_t* device = frame->context->engine->device;
     status =
         rabbet_status_join(status, device->vtable->synchronize(device, stream));
     rabbet_recording_clear(prepared, recording);
@@ -453,9 +450,9 @@ static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
          prepared->run_count);
   memcpy(recording->slots, prepared->slots,
          graphs->slot_count * sizeof(*recording->slots));
-  recording->memory = rabbet_graphs_memory(context, prepared);
-  recording->memory_generation = context->memory_generation;
-  recording->io_generation = context->io_generation;
+  recording->memory = rabbet_graphs_memory(frame, prepared);
+  recording->memory_generation = frame->memory_generation;
+  recording->io_generation = frame->io_generation;
   recording->used = ++graphs->clock;
   recording->valid = true;
   return rabbet_ok();
@@ -470,9 +467,9 @@ bool rabbet_graphs_wanted(const rabbet_context_t* context) {
 }
 
 // A caller that records itself gets the kernels, not a graph of them.
-static bool rabbet_graphs_possible(rabbet_context_t* context,
+static bool rabbet_graphs_possible(rabbet_frame_t* frame,
                                    rabbet_prepared_t* prepared, void* stream) {
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   bool recording = false;
   if (prepared->run_count == 0) return false;
   if (!stream) return true;  // the default stream cannot record
@@ -483,37 +480,36 @@ static bool rabbet_graphs_possible(rabbet_context_t* context,
   return known && !recording;
 }
 
-rabbet_status_t rabbet_graphs_run(rabbet_context_t* context,
+rabbet_status_t rabbet_graphs_run(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared, void* stream) {
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   rabbet_graphs_t* graphs = prepared->graphs;
   size_t count = prepared->run_count;
-  if (!rabbet_graphs_possible(context, prepared, stream) ||
+  if (!rabbet_graphs_possible(frame, prepared, stream) ||
       (graphs && graphs->given_up))
-    return rabbet_run_range(context, prepared, 0, count, stream);
+    return rabbet_run_range(frame, prepared, 0, count, stream);
   if (!graphs) {
-    RABBET_RETURN_IF_ERROR(
-        rabbet_run_range(context, prepared, 0, count, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_range(frame, prepared, 0, count, stream));
     RABBET_RETURN_IF_ERROR(rabbet_graphs_create(prepared));
-    rabbet_graphs_seen(context, prepared);
+    rabbet_graphs_seen(frame, prepared);
     return rabbet_ok();
   }
-  rabbet_recording_t* recording = rabbet_graphs_find(context, prepared);
+  rabbet_recording_t* recording = rabbet_graphs_find(frame, prepared);
   if (recording)
-    return rabbet_graphs_replay(context, prepared, recording, stream);
-  if (!context->record_stream) {
+    return rabbet_graphs_replay(frame, prepared, recording, stream);
+  if (!frame->context->record_stream) {
     rabbet_status_t status =
-        device->vtable->create_stream(device, &context->record_stream);
+        device->vtable->create_stream(device, &frame->context->record_stream);
     if (!rabbet_is_ok(status)) {
-      rabbet_graphs_give_up(context, prepared, status);
-      return rabbet_run_range(context, prepared, 0, count, stream);
+      rabbet_graphs_give_up(frame, prepared, status);
+      return rabbet_run_range(frame, prepared, 0, count, stream);
     }
   }
   if (!graphs->tried) {
-    rabbet_graphs_seen(context, prepared);
-    return rabbet_graphs_try(context, prepared, stream);
+    rabbet_graphs_seen(frame, prepared);
+    return rabbet_graphs_try(frame, prepared, stream);
   }
-  if (!rabbet_graphs_seen(context, prepared))
-    return rabbet_run_range(context, prepared, 0, count, stream);
-  return rabbet_graphs_record(context, prepared, stream);
+  if (!rabbet_graphs_seen(frame, prepared))
+    return rabbet_run_range(frame, prepared, 0, count, stream);
+  return rabbet_graphs_record(frame, prepared, stream);
 }

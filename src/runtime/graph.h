@@ -14,19 +14,19 @@
 // Whether this context records on its device.
 bool rabbet_graphs_wanted(const rabbet_context_t* context);
 // The segment's steps, by graph where there is one. The slots are filled.
-rabbet_status_t rabbet_graphs_run(rabbet_context_t* context,
+rabbet_status_t rabbet_graphs_run(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared, void* stream);
 // They must not run any more.
 void rabbet_graphs_destroy(rabbet_prepared_t* prepared);
 
 // Runs one step as ever.
-rabbet_status_t rabbet_run_step(rabbet_context_t* context, rabbet_run_t* run,
+rabbet_status_t rabbet_run_step(rabbet_frame_t* frame, rabbet_run_t* run,
                                 void* stream);
 
 // ---- Within graphs
 
 // Enqueues a call on a stream that records; *out_kept is for release_recorded.
-rabbet_status_t rabbet_record_call(rabbet_context_t* context,
+rabbet_status_t rabbet_record_call(rabbet_frame_t* frame,
                                    const rabbet_run_t* run,
                                    rabbet_kernel_call_t call, void** out_kept);
 void rabbet_release_recorded(const rabbet_run_t* run, void* kept);
@@ -34,7 +34,7 @@ void rabbet_release_recorded(const rabbet_run_t* run, void* kept);
 // Whether replays of the step equal enqueuing it, bit by bit, on inputs other
 // than those of the recording. Its inputs must be there; the run's memory is
 // not changed. Fails if the trial itself could not be made.
-rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
+rabbet_status_t rabbet_graph_trial(rabbet_frame_t* frame,
                                    const rabbet_prepared_t* prepared,
                                    const rabbet_run_t* run, void* stream);
 

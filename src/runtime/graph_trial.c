@@ -23,7 +23,7 @@ typedef struct rabbet_trial_tensor_t {
 } rabbet_trial_tensor_t;
 
 typedef struct rabbet_trial_t {
-  rabbet_context_t* context;
+  rabbet_frame_t* frame;
   rabbet_device_t* device;
   const rabbet_run_t* run;
   void* stream;
@@ -96,11 +96,11 @@ static rabbet_status_t rabbet_trial_place(rabbet_trial_t* trial) {
       RABBET_RETURN_IF_ERROR(trial->device->vtable->allocate(
           trial->device, total + 1, &trial->memory));
   }
-  RABBET_RETURN_IF_ERROR(rabbet_host_allocate(trial->context->engine,
+  RABBET_RETURN_IF_ERROR(rabbet_host_allocate(trial->frame->context->engine,
                                               trial->output_bytes + 1,
                                               (void**)&trial->replayed));
-  return rabbet_host_allocate(trial->context->engine, trial->output_bytes + 1,
-                              (void**)&trial->direct);
+  return rabbet_host_allocate(trial->frame->context->engine,
+                              trial->output_bytes + 1, (void**)&trial->direct);
 }
 
 // ---- Contents
@@ -175,11 +175,10 @@ static rabbet_kernel_call_t rabbet_trial_call(const rabbet_trial_t* trial,
 
 static rabbet_status_t rabbet_trial_record(rabbet_trial_t* trial) {
   rabbet_device_t* device = trial->device;
-  void* stream = trial->context->record_stream;
+  void* stream = trial->frame->context->record_stream;
   RABBET_RETURN_IF_ERROR(device->vtable->record_begin(device, stream));
-  rabbet_status_t status =
-      rabbet_record_call(trial->context, trial->run,
-                         rabbet_trial_call(trial, stream), &trial->kept);
+  rabbet_status_t status = rabbet_record_call(
+      trial->frame, trial->run, rabbet_trial_call(trial, stream), &trial->kept);
   rabbet_status_t ended = device->vtable->record_end(
       device, stream, rabbet_is_ok(status) ? &trial->graph : NULL);
   return rabbet_status_join(status, ended);
@@ -221,12 +220,12 @@ static rabbet_status_t rabbet_trial_run(rabbet_trial_t* trial,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
+rabbet_status_t rabbet_graph_trial(rabbet_frame_t* frame,
                                    const rabbet_prepared_t* prepared,
                                    const rabbet_run_t* run, void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   const rabbet_group_t* group = &sequence->plan->steps[run->step].group;
-  rabbet_trial_t trial = {.context = context,
+  rabbet_trial_t trial = {.frame = frame,
                           .device = sequence->engine->device,
                           .run = run,
                           .stream = stream,

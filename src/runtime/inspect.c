@@ -23,7 +23,7 @@ static const char* rabbet_inspect_dtype(rabbet_dtype_t dtype) {
 static const rabbet_prepared_t* rabbet_inspect_shapes(
     const rabbet_context_t* context) {
   if (!context) return NULL;
-  return context->last ? context->last : context->current;
+  return context->main.last ? context->main.last : context->main.current;
 }
 
 static rabbet_dims_t rabbet_inspect_dims(const rabbet_sequence_t* sequence,

@@ -48,18 +48,19 @@ const rabbet_device_allocator_t* rabbet_context_allocator(
 // ---- A context's memory
 
 // No work uses the memory any more; the stream of the last run may be gone.
-void rabbet_context_free_memory(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+void rabbet_frame_free_memory(rabbet_frame_t* frame) {
+  const rabbet_context_t* context = frame->context;
   for (size_t i = 0;
-       context->memory_bytes && i < sequence->analysis.segment_count; ++i) {
+       frame->memory_bytes && i < frame->sequence->analysis.segment_count;
+       ++i) {
     if (!context->has_given_memory)
-      rabbet_memory_free(sequence->engine->device,
-                         rabbet_context_allocator(context), context->memory[i],
+      rabbet_memory_free(context->engine->device,
+                         rabbet_context_allocator(context), frame->memory[i],
                          NULL);
-    context->memory[i] = NULL;
-    context->memory_bytes[i] = 0;
+    frame->memory[i] = NULL;
+    frame->memory_bytes[i] = 0;
   }
-  ++context->memory_generation;
+  ++frame->memory_generation;
 }
 
 static rabbet_status_t rabbet_context_settle(const rabbet_context_t* context) {
@@ -78,50 +79,49 @@ rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
 }
 
 // Behind the memory of the segments before.
-static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
-                                                 int32_t segment,
-                                                 size_t bytes) {
+static rabbet_status_t rabbet_frame_take_given(rabbet_frame_t* frame,
+                                               int32_t segment, size_t bytes) {
   size_t before = 0;
   for (int32_t i = 0; i < segment; ++i)
-    before += context->memory_bytes[i];
-  if (bytes > context->given_bytes || before > context->given_bytes - bytes)
+    before += frame->memory_bytes[i];
+  if (bytes > frame->context->given_bytes ||
+      before > frame->context->given_bytes - bytes)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the context was given %zu bytes of memory, and a run with these "
         "shapes "
         "needs %zu: give it more (rabbet_context_memory_bytes, "
         "update_device_memory_size_for_shapes tell how much)",
-        context->given_bytes, before + bytes);
-  size_t segments = context->sequence->analysis.segment_count;
+        frame->context->given_bytes, before + bytes);
+  size_t segments = frame->sequence->analysis.segment_count;
   for (size_t i = (size_t)segment; i < segments; ++i)
-    context->memory_bytes[i] = 0;
-  context->memory[segment] = context->given_memory + before;
-  context->memory_bytes[segment] = bytes;
+    frame->memory_bytes[i] = 0;
+  frame->memory[segment] = frame->context->given_memory + before;
+  frame->memory_bytes[segment] = bytes;
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
-                                       int32_t segment, size_t bytes,
-                                       void* stream) {
-  rabbet_device_t* device = context->engine->device;
-  assert((size_t)segment < context->engine->analysis.segment_count);
+rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
+                                     size_t bytes, void* stream) {
+  rabbet_device_t* device = frame->context->engine->device;
+  assert((size_t)segment < frame->sequence->analysis.segment_count);
   // Empty tensors and kernels without workspace get a valid address too.
   if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
   bytes = rabbet_align_up(bytes, RABBET_DEVICE_ALIGNMENT);
-  if (bytes <= context->memory_bytes[segment]) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
-  ++context->memory_generation;
-  if (context->has_given_memory)
-    return rabbet_context_take_given(context, segment, bytes);
-  rabbet_memory_free(device, rabbet_context_allocator(context),
-                     context->memory[segment], stream);
-  context->memory[segment] = NULL;
-  context->memory_bytes[segment] = 0;
+  if (bytes <= frame->memory_bytes[segment]) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
+  ++frame->memory_generation;
+  if (frame->context->has_given_memory)
+    return rabbet_frame_take_given(frame, segment, bytes);
+  rabbet_memory_free(device, rabbet_context_allocator(frame->context),
+                     frame->memory[segment], stream);
+  frame->memory[segment] = NULL;
+  frame->memory_bytes[segment] = 0;
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_memory_allocate(device, rabbet_context_allocator(context), bytes,
-                             stream, &context->memory[segment]),
+      rabbet_memory_allocate(device, rabbet_context_allocator(frame->context),
+                             bytes, stream, &frame->memory[segment]),
       "%zu bytes for intermediate tensors", bytes));
-  context->memory_bytes[segment] = bytes;
+  frame->memory_bytes[segment] = bytes;
   return rabbet_ok();
 }
 
@@ -132,7 +132,7 @@ rabbet_status_t rabbet_context_set_device_allocator(
                          "the caller gives this context its memory: it asks no "
                          "allocator for any");
   RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
-  rabbet_context_free_memory(context);
+  rabbet_frame_free_memory(&context->main);
   context->device_allocator = allocator;
   return rabbet_ok();
 }
@@ -147,7 +147,7 @@ rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%zu bytes of memory, but the address is NULL", size);
   RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
-  rabbet_context_free_memory(context);
+  rabbet_frame_free_memory(&context->main);
   context->has_given_memory = true;
   context->given_memory = memory;
   context->given_bytes = size;

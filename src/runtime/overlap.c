@@ -14,16 +14,16 @@
 
 #include "runtime/runtime.h"
 
-bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io) {
-  size_t alignment = context->sequence->io_alignments[io];
+bool rabbet_io_is_misaligned(const rabbet_frame_t* frame, size_t io) {
+  size_t alignment = frame->sequence->io_alignments[io];
   assert(alignment > 0 && (alignment & (alignment - 1)) == 0);
-  return ((uintptr_t)context->addresses[io] & (alignment - 1)) != 0;
+  return ((uintptr_t)frame->addresses[io] & (alignment - 1)) != 0;
 }
 
 // A tensor of unknown size counts as one byte: only its address is known.
-static size_t rabbet_io_bytes(const rabbet_context_t* context,
+static size_t rabbet_io_bytes(const rabbet_frame_t* frame,
                               const rabbet_prepared_t* prepared, size_t io) {
-  size_t bytes = prepared->bytes[context->sequence->plan->ios[io].value];
+  size_t bytes = prepared->bytes[frame->sequence->plan->ios[io].value];
   return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
 }
 
@@ -36,45 +36,44 @@ static bool rabbet_ranges_overlap(uintptr_t a, size_t a_bytes, uintptr_t b,
 
 // Whether writing the output would change elements of the input that steps
 // read.
-static bool rabbet_output_spoils(const rabbet_context_t* context,
+static bool rabbet_output_spoils(const rabbet_frame_t* frame,
                                  const rabbet_prepared_t* prepared,
                                  size_t output, size_t input) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   const rabbet_plan_sequence_t* plan = sequence->plan;
   const rabbet_plan_analysis_t* analysis = &sequence->analysis;
-  uintptr_t to = (uintptr_t)context->addresses[output];
-  uintptr_t from = (uintptr_t)context->addresses[input];
+  uintptr_t to = (uintptr_t)frame->addresses[output];
+  uintptr_t from = (uintptr_t)frame->addresses[input];
   int32_t written =
       analysis->first_steps[analysis->roots[plan->ios[output].value]];
   int32_t read = analysis->last_steps[analysis->roots[plan->ios[input].value]];
   bool in_place =
       from == to && sequence->ios[output].aliased_input == (int32_t)input;
   return read >= written && !in_place &&
-         !rabbet_io_is_misaligned(context, output) &&
-         rabbet_ranges_overlap(to, rabbet_io_bytes(context, prepared, output),
-                               from, rabbet_io_bytes(context, prepared, input));
+         !rabbet_io_is_misaligned(frame, output) &&
+         rabbet_ranges_overlap(to, rabbet_io_bytes(frame, prepared, output),
+                               from, rabbet_io_bytes(frame, prepared, input));
 }
 
 // Where the caller has an output: behind a copy, if that is the host's memory.
-static uintptr_t rabbet_output_place(const rabbet_context_t* context,
-                                     size_t io) {
-  const void* host = context->host_ios[io].host;
-  return (uintptr_t)(host ? host : context->addresses[io]);
+static uintptr_t rabbet_output_place(const rabbet_frame_t* frame, size_t io) {
+  const void* host = frame->context->host_ios[io].host;
+  return (uintptr_t)(host ? host : frame->addresses[io]);
 }
 
-static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
+static rabbet_status_t rabbet_check_outputs(const rabbet_frame_t* frame,
                                             const rabbet_prepared_t* prepared,
                                             size_t output) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
-    if (i == output || !rabbet_output_place(context, i) ||
+    if (i == output || !rabbet_output_place(frame, i) ||
         sequence->io_segments[i] > prepared->segment)
       continue;
-    if (rabbet_ranges_overlap(rabbet_output_place(context, output),
-                              rabbet_io_bytes(context, prepared, output),
-                              rabbet_output_place(context, i),
-                              rabbet_io_bytes(context, prepared, i)))
+    if (rabbet_ranges_overlap(rabbet_output_place(frame, output),
+                              rabbet_io_bytes(frame, prepared, output),
+                              rabbet_output_place(frame, i),
+                              rabbet_io_bytes(frame, prepared, i)))
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "the memory of output '%s' overlaps that of output '%s'; give each "
@@ -85,64 +84,64 @@ static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
 }
 
 // Memory for a copy; kept by the context.
-static rabbet_status_t rabbet_reserve_copy(rabbet_context_t* context,
+static rabbet_status_t rabbet_reserve_copy(rabbet_frame_t* frame,
                                            const rabbet_prepared_t* prepared,
                                            size_t io, void* stream) {
-  rabbet_io_memory_t* copy = &context->io_copies[io];
+  rabbet_io_memory_t* copy = &frame->io_copies[io];
   const void* before = copy->memory;
   rabbet_status_t status = rabbet_io_memory_reserve(
-      context, copy, io, rabbet_io_bytes(context, prepared, io), stream);
-  if (copy->memory != before) ++context->memory_generation;
+      frame, copy, io, rabbet_io_bytes(frame, prepared, io), stream);
+  if (copy->memory != before) ++frame->memory_generation;
   return status;
 }
 
-static rabbet_status_t rabbet_resolve_input(rabbet_context_t* context,
+static rabbet_status_t rabbet_resolve_input(rabbet_frame_t* frame,
                                             rabbet_prepared_t* prepared,
                                             size_t input, void* stream) {
   prepared->input_copied[input] =
       prepared->parent && prepared->parent->input_copied[input];
-  if (prepared->input_copied[input] || !rabbet_io_is_misaligned(context, input))
+  if (prepared->input_copied[input] || !rabbet_io_is_misaligned(frame, input))
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(context, prepared, input, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(frame, prepared, input, stream));
   prepared->input_copied[input] = true;
   prepared->copies_inputs = true;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_resolve_output(rabbet_context_t* context,
+static rabbet_status_t rabbet_resolve_output(rabbet_frame_t* frame,
                                              const rabbet_prepared_t* prepared,
                                              size_t output, void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
-  RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, output));
-  if (!rabbet_io_is_misaligned(context, output)) return rabbet_ok();
+  const rabbet_sequence_t* sequence = frame->sequence;
+  RABBET_RETURN_IF_ERROR(rabbet_check_outputs(frame, prepared, output));
+  if (!rabbet_io_is_misaligned(frame, output)) return rabbet_ok();
   if (prepared->bytes[sequence->plan->ios[output].value] ==
       RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the address of output '%s', %p, is not a multiple of "
                          "%zu, and its size, which a copy in between needs, is "
                          "not known",
-                         sequence->ios[output].name, context->addresses[output],
+                         sequence->ios[output].name, frame->addresses[output],
                          sequence->io_alignments[output]);
-  return rabbet_reserve_copy(context, prepared, output, stream);
+  return rabbet_reserve_copy(frame, prepared, output, stream);
 }
 
-rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_frame_t* frame,
                                                  rabbet_prepared_t* prepared,
                                                  void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   size_t inputs = sequence->plan->input_count;
   prepared->copies_inputs = false;
   for (size_t i = 0; i < inputs; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_resolve_input(context, prepared, i, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_resolve_input(frame, prepared, i, stream));
   for (size_t output = inputs; output < sequence->plan->io_count; ++output) {
     if (sequence->io_segments[output] != prepared->segment) continue;
     RABBET_RETURN_IF_ERROR(
-        rabbet_resolve_output(context, prepared, output, stream));
+        rabbet_resolve_output(frame, prepared, output, stream));
     for (size_t i = 0; i < inputs; ++i) {
       if (prepared->input_copied[i] ||
-          !rabbet_output_spoils(context, prepared, output, i))
+          !rabbet_output_spoils(frame, prepared, output, i))
         continue;
-      RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(context, prepared, i, stream));
+      RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(frame, prepared, i, stream));
       prepared->input_copied[i] = true;
       prepared->copies_inputs = true;
     }
@@ -150,35 +149,35 @@ rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_copy_inputs(rabbet_frame_t* frame,
                                             const rabbet_prepared_t* prepared,
                                             void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = frame->sequence;
   rabbet_device_t* device = sequence->engine->device;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     if (!prepared->input_copied[i] ||
         (prepared->parent && prepared->parent->input_copied[i]))
       continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy(
-        device, context->io_copies[i].memory, context->addresses[i],
+        device, frame->io_copies[i].memory, frame->addresses[i],
         prepared->bytes[sequence->plan->ios[i].value], stream));
   }
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
-                                            const rabbet_prepared_t* leaf,
-                                            void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
+rabbet_status_t rabbet_frame_copy_outputs(rabbet_frame_t* frame,
+                                          const rabbet_prepared_t* leaf,
+                                          void* stream) {
+  const rabbet_sequence_t* sequence = frame->sequence;
   rabbet_device_t* device = sequence->engine->device;
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
     int32_t value = sequence->plan->ios[i].value;
-    if (!rabbet_io_is_misaligned(context, i) ||
+    if (!rabbet_io_is_misaligned(frame, i) ||
         !sequence->analysis.written[value])
       continue;
-    RABBET_RETURN_IF_ERROR(device->vtable->copy(device, context->addresses[i],
-                                                context->io_copies[i].memory,
+    RABBET_RETURN_IF_ERROR(device->vtable->copy(device, frame->addresses[i],
+                                                frame->io_copies[i].memory,
                                                 leaf->bytes[value], stream));
   }
   return rabbet_ok();

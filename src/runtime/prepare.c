@@ -182,7 +182,7 @@ bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root) {
 }
 
 static const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
-                                          int32_t v) {
+                                         int32_t v) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
   if (prepared->host_values[v]) return prepared->host_values[v];
@@ -318,7 +318,7 @@ static rabbet_status_t rabbet_prepared_check_sizes(
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
                                         rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t steps = rabbet_segment_end(sequence, prepared->segment) -
@@ -331,7 +331,7 @@ rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
   if (rabbet_is_ok(status)) status = rabbet_prepare_arrays(prepared);
   if (rabbet_is_ok(status))
     status = rabbet_prepare_runs(
-        prepared, rabbet_context_actual_threads(context), workspaces);
+        prepared, rabbet_context_actual_threads(frame->context), workspaces);
   if (rabbet_is_ok(status))
     status = rabbet_prepare_memory(prepared, workspaces);
   rabbet_free(sequence->engine->allocator, workspaces);
@@ -339,11 +339,11 @@ rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
   return status;
 }
 
-rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_make_ready(rabbet_frame_t* frame,
                                            rabbet_prepared_t* prepared,
                                            void* stream) {
   if (!prepared->ready) {
-    RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(context, prepared));
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(frame, prepared));
     rabbet_status_t status = rabbet_prepare_materialized(prepared, stream);
     if (rabbet_is_ok(status)) status = rabbet_prepare_staging(prepared);
     if (!rabbet_is_ok(status)) {
@@ -352,6 +352,6 @@ rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
     }
     prepared->ready = true;
   }
-  return rabbet_context_reserve(context, prepared->segment,
-                                prepared->memory_bytes, stream);
+  return rabbet_frame_reserve(frame, prepared->segment, prepared->memory_bytes,
+                              stream);
 }

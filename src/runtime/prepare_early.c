@@ -4,9 +4,9 @@
 
 #include "runtime/runtime.h"
 
-bool rabbet_prepared_is_ready(const rabbet_context_t* context,
+bool rabbet_prepared_is_ready(const rabbet_frame_t* frame,
                               const rabbet_prepared_t* prepared) {
-  size_t room = context->memory_bytes[prepared->segment];
+  size_t room = frame->memory_bytes[prepared->segment];
   return prepared->ready && room > 0 && prepared->memory_bytes <= room;
 }
 
@@ -14,7 +14,7 @@ bool rabbet_prepared_is_ready(const rabbet_context_t* context,
 
 rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
                                                 void* stream) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   rabbet_device_t* device = sequence->engine->device;
   bool recording = false;
   if (!stream || !device->vtable->is_recording) return rabbet_ok();
@@ -40,9 +40,10 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
 // Addresses are bound once all are there; output allocators are asked, and host
 // memory is copied, in runs alone.
 static bool rabbet_context_can_bind(const rabbet_context_t* context) {
-  if (context->allocator_count > 0 || context->host_io_count > 0) return false;
-  for (size_t i = 0; i < context->sequence->plan->io_count; ++i)
-    if (!context->addresses[i]) return false;
+  if (context->main.allocator_count > 0 || context->host_io_count > 0)
+    return false;
+  for (size_t i = 0; i < context->main.sequence->plan->io_count; ++i)
+    if (!context->main.addresses[i]) return false;
   return true;
 }
 
@@ -50,11 +51,12 @@ static rabbet_status_t rabbet_prepare_first_segment(rabbet_context_t* context,
                                                     bool bind) {
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  if (!rabbet_prepared_is_ready(context, prepared))
-    RABBET_RETURN_IF_ERROR(rabbet_prepared_make_ready(context, prepared, NULL));
-  RABBET_RETURN_IF_ERROR(rabbet_context_reserve_checks(context));
+  if (!rabbet_prepared_is_ready(&context->main, prepared))
+    RABBET_RETURN_IF_ERROR(
+        rabbet_prepared_make_ready(&context->main, prepared, NULL));
+  RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(&context->main));
   return bind && rabbet_context_can_bind(context)
-             ? rabbet_prepared_bind(context, prepared, NULL)
+             ? rabbet_prepared_bind(&context->main, prepared, NULL)
              : rabbet_ok();
 }
 
@@ -79,7 +81,8 @@ rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
 
 void rabbet_context_expect_shapes(rabbet_context_t* context) {
   memset(context->shape_is_new, 0,
-         context->sequence->plan->input_count * sizeof(*context->shape_is_new));
+         context->main.sequence->plan->input_count *
+             sizeof(*context->shape_is_new));
   context->is_unprepared = false;
   context->has_run = true;
 }
@@ -87,9 +90,10 @@ void rabbet_context_expect_shapes(rabbet_context_t* context) {
 // Whether the next run is known: while a caller goes from one shape to the
 // next, the inputs that it has not come to yet have shapes of the run before.
 static bool rabbet_context_knows_run(const rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   for (size_t i = 0; i < sequence->plan->io_count; ++i) {
-    if (!context->addresses[i] && !context->output_allocators[i].reallocate)
+    if (!context->main.addresses[i] &&
+        !context->main.output_allocators[i].reallocate)
       return false;
   }
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
@@ -101,7 +105,7 @@ static bool rabbet_context_knows_run(const rabbet_context_t* context) {
 }
 
 void rabbet_context_prepare_early(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->sequence;
+  const rabbet_sequence_t* sequence = context->main.sequence;
   if (!context->is_unprepared || context->running ||
       !sequence->engine->device->vtable->is_recording ||
       sequence->has_shape_inputs || context->host_io_count > 0 ||

@@ -360,19 +360,19 @@ static rabbet_status_t rabbet_resolve(rabbet_prepared_t* prepared) {
 
 // ---- Nodes
 
-rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_create(rabbet_frame_t* frame,
                                        rabbet_prepared_t* parent,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared) {
   *out_prepared = NULL;
   rabbet_prepared_t* prepared = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator, sizeof(*prepared),
-                                         (void**)&prepared));
-  prepared->sequence = context->sequence;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator,
+                                         sizeof(*prepared), (void**)&prepared));
+  prepared->sequence = frame->sequence;
   prepared->parent = parent;
   prepared->segment = parent ? parent->segment + 1 : 0;
   prepared->key_size = key_size;
-  rabbet_arena_initialize(context->allocator, &prepared->arena);
+  rabbet_arena_initialize(frame->context->allocator, &prepared->arena);
   rabbet_status_t status = rabbet_arena_copy(
       &prepared->arena, key, key_size * sizeof(*key), (void**)&prepared->key);
   if (rabbet_is_ok(status)) status = rabbet_resolve(prepared);
@@ -421,46 +421,47 @@ void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache) {
 }
 
 // Work on the device may still use the evicted objects.
-static rabbet_status_t rabbet_prepared_evict(rabbet_context_t* context,
+static rabbet_status_t rabbet_prepared_evict(rabbet_frame_t* frame,
                                              rabbet_prepared_cache_t* cache) {
   if (cache->count < RABBET_PREPARED_MAX) return rabbet_ok();
-  rabbet_device_t* device = context->engine->device;
+  rabbet_device_t* device = frame->context->engine->device;
   if (device->vtable->synchronize_all)
     RABBET_RETURN_IF_ERROR(
-        context->running ? device->vtable->synchronize(device, context->stream)
-                         : device->vtable->synchronize_all(device));
+        frame->context->running
+            ? device->vtable->synchronize(device, frame->context->stream)
+            : device->vtable->synchronize_all(device));
   size_t oldest = 0;
   for (size_t i = 1; i < cache->count; ++i) {
     if (cache->nodes[i]->used < cache->nodes[oldest]->used) oldest = i;
   }
-  context->last = NULL;  // it may lie below
+  frame->last = NULL;  // it may lie below
   rabbet_prepared_destroy(cache->nodes[oldest]);
   cache->nodes[oldest] = cache->nodes[--cache->count];
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_prepared_lookup(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
                                        rabbet_prepared_t* parent,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared) {
-  rabbet_prepared_cache_t* cache = parent ? &parent->children : &context->roots;
+  rabbet_prepared_cache_t* cache = parent ? &parent->children : &frame->roots;
   for (size_t i = 0; i < cache->count; ++i) {
     rabbet_prepared_t* node = cache->nodes[i];
     if (key_size > 0 && memcmp(node->key, key, key_size * sizeof(*key)) != 0)
       continue;
-    node->used = ++context->clock;
+    node->used = ++frame->context->clock;
     *out_prepared = node;
     return rabbet_ok();
   }
   rabbet_prepared_t* node = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_prepared_create(context, parent, key, key_size, &node));
-  rabbet_status_t status = rabbet_prepared_evict(context, cache);
+      rabbet_prepared_create(frame, parent, key, key_size, &node));
+  rabbet_status_t status = rabbet_prepared_evict(frame, cache);
   if (!rabbet_is_ok(status)) {
     rabbet_prepared_destroy(node);
     return status;
   }
-  node->used = ++context->clock;
+  node->used = ++frame->context->clock;
   cache->nodes[cache->count++] = node;
   *out_prepared = node;
   return rabbet_ok();

@@ -119,6 +119,8 @@ static inline void rabbet_segment_slots(const rabbet_sequence_t* sequence,
 bool rabbet_sequence_owns_memory(const rabbet_sequence_t* sequence,
                                  int32_t segment, size_t value);
 
+typedef struct rabbet_frame_t rabbet_frame_t;
+
 // ---- Memory of the device (memory.c)
 
 #define RABBET_DEVICE_ALIGNMENT 256
@@ -134,10 +136,9 @@ void rabbet_memory_free(rabbet_device_t* device,
 const rabbet_device_allocator_t* rabbet_context_allocator(
     const rabbet_context_t* context);
 // A context's memory of a stage only grows.
-rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
-                                       int32_t segment, size_t bytes,
-                                       void* stream);
-void rabbet_context_free_memory(rabbet_context_t* context);
+rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
+                                     size_t bytes, void* stream);
+void rabbet_frame_free_memory(rabbet_frame_t* frame);
 // Waits until earlier runs use none of the context's memory: in a run for the
 // work of its stream, else for all of the device. Refused, as allocating is,
 // while the caller records the stream.
@@ -264,7 +265,7 @@ struct rabbet_prepared_t {
 
 // Evaluates dims, bytes and host_values, which follow from `key`. Runs and
 // allocates nothing on the device.
-rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_create(rabbet_frame_t* frame,
                                        rabbet_prepared_t* parent,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared);
@@ -297,11 +298,11 @@ void rabbet_host_free(const rabbet_engine_t* engine, void* memory);
 // end.
 rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared);
 // Kernel states, and the bytes of memory that they and the tensors need.
-rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
                                         rabbet_prepared_t* prepared);
 // All that a run needs; and back.
 void rabbet_prepared_undo(rabbet_prepared_t* prepared);
-rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_make_ready(rabbet_frame_t* frame,
                                            rabbet_prepared_t* prepared,
                                            void* stream);
 
@@ -323,7 +324,7 @@ void rabbet_store_host_values(const rabbet_plan_value_t* value,
 bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root);
 
 // The node for the key: found, or created in the place of the oldest.
-rabbet_status_t rabbet_prepared_lookup(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
                                        rabbet_prepared_t* parent,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared);
@@ -344,21 +345,11 @@ typedef struct rabbet_host_io_t {
   rabbet_io_memory_t device;
 } rabbet_host_io_t;
 
-struct rabbet_context_t {
-  rabbet_engine_t* engine;
+// What a context has of one sequence.
+struct rabbet_frame_t {
+  rabbet_context_t* context;
   const rabbet_sequence_t* sequence;
-  rabbet_context_t *next, *previous;  // of the engine's
-  rabbet_allocator_t allocator;
-  rabbet_arena_t arena;
-  int threads;  // as asked for; 0: the plan's
-  size_t profile;
-  bool* shape_set;     // [input]
-  bool* shape_is_new;  // [input]: set after the run
-  bool is_unprepared;  // nobody tried to prepare the present shapes
-  bool has_run;
   void** addresses;                              // [io]
-  rabbet_host_io_t* host_ios;                    // [io]
-  size_t host_io_count;                          // that have a host address
   rabbet_io_memory_t* io_copies;                 // [io] (overlap.c)
   rabbet_output_allocator_t* output_allocators;  // [io]
   size_t allocator_count;
@@ -366,26 +357,14 @@ struct rabbet_context_t {
   rabbet_prepared_cache_t roots;
   rabbet_prepared_t* current;  // for `key`, or NULL
   rabbet_prepared_t* last;     // leaf of the last run if it began at `current`
-  uint64_t clock;
   uint64_t io_generation, memory_generation;
   void** memory;  // [segment]
   size_t* memory_bytes;
-  rabbet_device_allocator_t device_allocator;
-  // The caller gives the memory; segments lie in it one behind another.
-  bool has_given_memory;
-  uint8_t* given_memory;
-  size_t given_bytes;
-  void* consumed_event;
+  int64_t* read_key;
   // Debug tensors (debug.c). Hidden outputs lie in memory of the context.
-  rabbet_debug_listener_t debug_listener;
-  bool* debug_on;  // [io]
-  bool unfused_debug_on;
+  bool* debug_on;        // [io]
   size_t* hidden_bytes;  // [hidden output]
-  void* stream;          // of the last run; it is there while `running`
-  bool running;
-  rabbet_finite_t* finite;  // NULL: runs are not looked at
-  rabbet_profiler_t profiler;
-  float* times;  // [step], while there is a profiler
+  float* times;          // [step], while there is a profiler
   // On a device that has them: one where each segment begins and one after each
   // of its runs, those of segment k from its first step + k.
   void** events;
@@ -393,22 +372,58 @@ struct rabbet_context_t {
   // one, and the number of vectors that were read.
   int32_t* check_places;
   uint64_t checks_made, checks_seen;
-  int64_t* read_key;
-  bool use_graphs;
-  void* record_stream;   // that only records; made when it is needed
   bool* graph_reported;  // [step]: that it is not recorded was said
+};
+
+struct rabbet_context_t {
+  rabbet_engine_t* engine;
+  rabbet_context_t *next, *previous;  // of the engine's
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  rabbet_frame_t main;  // of the sequence that callers run
+  int threads;          // as asked for; 0: the plan's
+  size_t profile;
+  bool* shape_set;     // [input]
+  bool* shape_is_new;  // [input]: set after the run
+  bool is_unprepared;  // nobody tried to prepare the present shapes
+  bool has_run;
+  rabbet_host_io_t* host_ios;  // [io]
+  size_t host_io_count;        // that have a host address
+  uint64_t clock;
+  rabbet_device_allocator_t device_allocator;
+  // The caller gives the memory; segments lie in it one behind another.
+  bool has_given_memory;
+  uint8_t* given_memory;
+  size_t given_bytes;
+  void* consumed_event;
+  rabbet_debug_listener_t debug_listener;
+  bool unfused_debug_on;
+  void* stream;  // of the last run; it is there while `running`
+  bool running;
+  rabbet_finite_t* finite;  // NULL: runs are not looked at
+  rabbet_profiler_t profiler;
+  bool use_graphs;
+  void* record_stream;  // that only records; made when it is needed
   rabbet_graph_info_t graph_info;
 };
 
+// frame.c: `context` and `sequence` are set.
+rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame);
+void rabbet_frame_deinitialize(rabbet_frame_t* frame);
+// Everything prepared is thrown away; nothing uses it any more.
+void rabbet_frame_forget(rabbet_frame_t* frame);
+// Makes what times of steps are taken with.
+rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame);
+
 // debug.c: the context gives hidden outputs their memory.
-void rabbet_context_own_hidden(rabbet_context_t* context);
-void rabbet_context_free_hidden(rabbet_context_t* context);
+void rabbet_frame_own_hidden(rabbet_frame_t* frame);
+void rabbet_frame_free_hidden(rabbet_frame_t* frame);
 // After a run, and after a step.
-void rabbet_context_show_debug(rabbet_context_t* context,
-                               const rabbet_prepared_t* leaf, void* stream);
-void rabbet_context_show_step(rabbet_context_t* context,
-                              const rabbet_prepared_t* prepared,
-                              const rabbet_run_t* run, void* stream);
+void rabbet_frame_show_debug(rabbet_frame_t* frame,
+                             const rabbet_prepared_t* leaf, void* stream);
+void rabbet_frame_show_step(rabbet_frame_t* frame,
+                            const rabbet_prepared_t* prepared,
+                            const rabbet_run_t* run, void* stream);
 static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
   return context->unfused_debug_on && context->debug_listener.process;
 }
@@ -417,38 +432,37 @@ static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
 // for its inputs, which it may overwrite; after it, for its outputs: fails if
 // the step made the first infinity or NaN; at the end, which fails if an output
 // holds some although no step made them.
-void rabbet_finite_begin(rabbet_context_t* context);
-rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
+void rabbet_finite_begin(rabbet_frame_t* frame);
+rabbet_status_t rabbet_finite_before_step(rabbet_frame_t* frame,
                                           const rabbet_prepared_t* prepared,
                                           const rabbet_run_t* run,
                                           void* stream);
-rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
+rabbet_status_t rabbet_finite_after_step(rabbet_frame_t* frame,
                                          const rabbet_prepared_t* prepared,
                                          const rabbet_run_t* run, void* stream);
-rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
+rabbet_status_t rabbet_finite_end(rabbet_frame_t* frame,
                                   const rabbet_prepared_t* leaf);
-void rabbet_finite_destroy(rabbet_context_t* context);
+void rabbet_finite_destroy(rabbet_frame_t* frame);
 
 // checks.c: conditions known to the host once shapes are known; the vector of a
 // run, before any wait for it; the vectors of earlier runs.
 rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared);
-rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context);
-rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
-                                           void* stream);
-rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context);
+rabbet_status_t rabbet_frame_reserve_checks(rabbet_frame_t* frame);
+rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream);
+rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame);
 
 // bind.c: where a step of the segment finds a value. The addresses that a run
 // needs are checked and put into the steps' calls.
-void* rabbet_value_address(const rabbet_context_t* context,
+void* rabbet_value_address(const rabbet_frame_t* frame,
                            const rabbet_prepared_t* prepared, int32_t value);
-rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
+rabbet_status_t rabbet_check_address(const rabbet_frame_t* frame,
                                      const rabbet_prepared_t* prepared,
                                      size_t io);
-rabbet_status_t rabbet_prepared_bind(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_bind(rabbet_frame_t* frame,
                                      rabbet_prepared_t* prepared, void* stream);
 
 // prepare_early.c: kernels and memory of the segment are there.
-bool rabbet_prepared_is_ready(const rabbet_context_t* context,
+bool rabbet_prepared_is_ready(const rabbet_frame_t* frame,
                               const rabbet_prepared_t* prepared);
 // Fails, and says how to avoid it, if the caller records the stream: the next
 // actions allocate or wait, which would spoil the recording.
@@ -460,17 +474,17 @@ void rabbet_context_expect_shapes(rabbet_context_t* context);
 // overlap.c: finds the inputs that outputs of the segment would overwrite too
 // early, and addresses that are not aligned as steps need them; reserves memory
 // in their place; copies inputs before a segment, outputs after the last one.
-rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_frame_t* frame,
                                                  rabbet_prepared_t* prepared,
                                                  void* stream);
-rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
+rabbet_status_t rabbet_prepared_copy_inputs(rabbet_frame_t* frame,
                                             const rabbet_prepared_t* prepared,
                                             void* stream);
-rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
-                                            const rabbet_prepared_t* leaf,
-                                            void* stream);
+rabbet_status_t rabbet_frame_copy_outputs(rabbet_frame_t* frame,
+                                          const rabbet_prepared_t* leaf,
+                                          void* stream);
 // Whether steps use memory of the context's in the place of this address.
-bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io);
+bool rabbet_io_is_misaligned(const rabbet_frame_t* frame, size_t io);
 
 // host_io.c: before a segment, memory on the device for inputs and outputs in
 // host memory, and the inputs' contents; after the run, the outputs'.
@@ -481,12 +495,13 @@ rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream);
 void rabbet_context_free_host_ios(rabbet_context_t* context);
+void rabbet_frame_free_copies(rabbet_frame_t* frame);
 // Grows memory for the io. No run may use it any more.
-rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,
+rabbet_status_t rabbet_io_memory_reserve(rabbet_frame_t* frame,
                                          rabbet_io_memory_t* memory, size_t io,
                                          size_t bytes, void* stream);
-void rabbet_context_store_address(rabbet_context_t* context, size_t io,
-                                  void* address);
+void rabbet_frame_store_address(rabbet_frame_t* frame, size_t io,
+                                void* address);
 
 // The root for the present inputs; reads the values of shape inputs.
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,

@@ -1,0 +1,96 @@
+// What a context has of one sequence of the plan.
+#include "runtime/runtime.h"
+
+static size_t rabbet_frame_most_reads(const rabbet_frame_t* frame) {
+  const rabbet_plan_analysis_t* analysis = &frame->sequence->analysis;
+  size_t most = 0;
+  for (size_t i = 0; i < analysis->segment_count; ++i)
+    if (analysis->segment_reads[i] > most) most = analysis->segment_reads[i];
+  return most;
+}
+
+rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame) {
+  const rabbet_sequence_t* sequence = frame->sequence;
+  const rabbet_plan_sequence_t* plan = sequence->plan;
+  rabbet_status_t status = rabbet_ok();
+#define RABBET_NEXT(count, field)                                       \
+  if (rabbet_is_ok(status))                                             \
+  status = rabbet_arena_allocate_array(&frame->context->arena, (count), \
+                                       sizeof(*frame->field),           \
+                                       (void**)&frame->field)
+  RABBET_NEXT(plan->io_count, addresses);
+  RABBET_NEXT(plan->io_count, io_copies);
+  RABBET_NEXT(plan->io_count, output_allocators);
+  RABBET_NEXT(plan->io_count, debug_on);
+  RABBET_NEXT(plan->hidden_count, hidden_bytes);
+  RABBET_NEXT(sequence->key_size, key);
+  RABBET_NEXT(rabbet_frame_most_reads(frame), read_key);
+  RABBET_NEXT(plan->step_count, graph_reported);
+  RABBET_NEXT(sequence->analysis.segment_count, memory);
+  RABBET_NEXT(sequence->analysis.segment_count, memory_bytes);
+#undef RABBET_NEXT
+  RABBET_RETURN_IF_ERROR(status);
+  // Generations of a node that was never bound are 0.
+  frame->io_generation = frame->memory_generation = 1;
+  rabbet_frame_own_hidden(frame);
+  return rabbet_ok();
+}
+
+void rabbet_frame_forget(rabbet_frame_t* frame) {
+  frame->current = NULL;
+  frame->last = NULL;
+  rabbet_prepared_cache_clear(&frame->roots);
+}
+
+// ---- Times of steps
+
+static size_t rabbet_frame_event_count(const rabbet_frame_t* frame) {
+  return frame->sequence->plan->step_count +
+         frame->sequence->analysis.segment_count;
+}
+
+static void rabbet_frame_destroy_events(rabbet_frame_t* frame) {
+  rabbet_device_t* device = frame->context->engine->device;
+  if (!frame->events) return;
+  for (size_t i = 0; i < rabbet_frame_event_count(frame); ++i) {
+    if (frame->events[i])
+      device->vtable->destroy_event(device, frame->events[i]);
+  }
+  rabbet_free(frame->context->allocator, frame->events);
+  frame->events = NULL;
+}
+
+static rabbet_status_t rabbet_frame_create_events(rabbet_frame_t* frame) {
+  rabbet_device_t* device = frame->context->engine->device;
+  if (frame->events || !device->vtable->create_event) return rabbet_ok();
+  size_t count = rabbet_frame_event_count(frame);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator,
+                                         count * sizeof(*frame->events),
+                                         (void**)&frame->events));
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
+    status = device->vtable->create_event(device, &frame->events[i]);
+  if (!rabbet_is_ok(status)) rabbet_frame_destroy_events(frame);
+  return RABBET_ANNOTATE(status, "%zu events for the times of layers", count);
+}
+
+rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame) {
+  size_t count = frame->sequence->plan->step_count;
+  if (!frame->times)
+    RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator,
+                                           (count + 1) * sizeof(*frame->times),
+                                           (void**)&frame->times));
+  return rabbet_frame_create_events(frame);
+}
+
+// ---- The end
+
+void rabbet_frame_deinitialize(rabbet_frame_t* frame) {
+  rabbet_context_t* context = frame->context;
+  rabbet_frame_free_memory(frame);
+  rabbet_frame_free_copies(frame);
+  rabbet_frame_free_hidden(frame);
+  rabbet_host_free(context->engine, frame->check_places);
+  rabbet_frame_destroy_events(frame);
+  rabbet_free(context->allocator, frame->times);
+}
