@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ._enums import DataType
+from ._flags import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,11 +55,15 @@ def storage_type(dtype: DataType) -> Any:
     return np.dtype(np.uint8)
 
 
-def dtype_of(value: Any) -> DataType:
-    """DataType of a NumPy dtype, a NumPy or torch type, or a DataType."""
+def dtype_of(value: Any, what: str = "") -> DataType:
+    """DataType of a NumPy dtype, a NumPy or torch type, or a DataType; `what` names it in
+    errors."""
     if isinstance(value, DataType):
         return value
-    name = str(getattr(value, "name", None) or value).removeprefix("torch.")
+    try:
+        name = str(getattr(value, "name", None) or value).removeprefix("torch.")
+    except Exception:  # a class of users
+        name = ""
     if isinstance(value, type):
         name = value.__name__
     name = {"bool_": "bool", "float": "float32", "half": "float16"}.get(name, name)
@@ -68,7 +73,7 @@ def dtype_of(value: Any) -> DataType:
         if name == other:
             return dtype
     raise TypeError(
-        f"no DataType for {value!r}; there are "
+        f"{what}{': ' if what else ''}no DataType for {shown(value)}; there are "
         + ", ".join([*_DTYPES, *_ML_DTYPES_NAMES.values()])
     )
 

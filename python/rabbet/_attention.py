@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from . import _enums as e
-from ._arrays import dtype_of
+from ._checked import DType, checks_arguments
 from ._composite import Composite, compose, out
 from ._errors import UnsupportedError
-from ._flags import flag
 from ._layer import ILayer, ITensor
 from ._managed import Fixed
 from ._operator_layers import OperatorLayers
@@ -45,6 +44,7 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
     _type = e.LayerType.ATTENTION_OUTPUT
 
 
+@checks_arguments
 class IAttention:
     """softmax(query key^T + mask) value, of [batch, heads, length, width] each; the
     query is scaled before. Made by INetworkDefinition.add_attention."""
@@ -67,7 +67,7 @@ class IAttention:
         self._to_type = e.DataType.FP8
         self._inputs = [self._input(tensor) for tensor in inputs]
         query, key, value = (cast(ITensor, i.get_output(0)) for i in self._inputs)
-        self._norm_op = e.AttentionNormalizationOp(norm_op)
+        self._norm_op = norm_op
         self._scores = network.add_matrix_multiply(query, none, key, transpose)
         scores = self._scores.get_output(0)
         assert scores is not None
@@ -104,7 +104,7 @@ class IAttention:
 
     @norm_op.setter
     def norm_op(self, op: e.AttentionNormalizationOp) -> None:
-        if e.AttentionNormalizationOp(op) is not self._norm_op:
+        if op is not self._norm_op:
             raise UnsupportedError(
                 f"attention '{self.name}' was added with {self._norm_op}: give another to "
                 "add_attention"
@@ -128,7 +128,7 @@ class IAttention:
 
     @causal_kind.setter
     def causal_kind(self, kind: e.CausalMaskKind) -> None:
-        self._causal_kind = e.CausalMaskKind(kind)
+        self._causal_kind = kind
         self._connect()
 
     @property
@@ -139,7 +139,7 @@ class IAttention:
     @causal.setter
     def causal(self, causal: bool) -> None:
         kinds = e.CausalMaskKind
-        self.causal_kind = kinds.UPPER_LEFT if flag(causal, "causal") else kinds.NONE
+        self.causal_kind = kinds.UPPER_LEFT if causal else kinds.NONE
 
     @property
     def normalization_quantize_scale(self) -> ITensor | None:
@@ -159,14 +159,13 @@ class IAttention:
         return self._to_type
 
     @normalization_quantize_to_type.setter
-    def normalization_quantize_to_type(self, dtype: Any) -> None:
-        kind = dtype_of(dtype)
-        if kind not in (e.DataType.FP8, e.DataType.INT8):
+    def normalization_quantize_to_type(self, dtype: DType) -> None:
+        if dtype not in (e.DataType.FP8, e.DataType.INT8):
             raise ValueError(
                 f"attention '{self.name}': normalized scores are quantized to FP8 or "
-                f"INT8, not {kind}"
+                f"INT8, not {dtype}"
             )
-        self._to_type = kind
+        self._to_type = dtype
         self._quantize()
 
     def _quantize(self) -> None:
@@ -196,14 +195,14 @@ class IAttention:
         network = self._network
         layer: ILayer
         if mask.dtype is e.DataType.BOOL:
-            layer = network.add_select(mask, scores, self.constant(scores, -1e9))
+            layer = network.add_select(mask, scores, self._constant(scores, -1e9))
         else:
             layer = network.add_elementwise(scores, mask, e.ElementWiseOperation.SUM)
         result = layer.get_output(0)
         assert result is not None
         return result
 
-    def constant(self, scores: ITensor, values: Any) -> ITensor:
+    def _constant(self, scores: ITensor, values: Any) -> ITensor:
         """Numbers in the scores' type and rank."""
         import numpy as np
 
@@ -225,7 +224,7 @@ class IAttention:
         if rows < 0 or columns < 0:
             return self._running_triangle(scores, lower_right)
         kept = np.tri(rows, columns, columns - rows if lower_right else 0, dtype=bool)
-        return self.constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
+        return self._constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
 
     def _running_triangle(self, scores: ITensor, lower_right: bool) -> ITensor:
         """BOOL: column - row is at most 0, or at most the surplus of columns over rows."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from . import _enums as e
+from ._checked import checks_arguments
 from ._composite import Composite, Places, compose, out
 from ._errors import UnsupportedError
 from ._layer import ITensor
@@ -48,15 +49,25 @@ class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
     _type = e.LayerType.CONDITIONAL_OUTPUT
 
 
+@checks_arguments
 class IIfConditional:
     """Chooses between results of two branches, both of which are computed."""
 
-    __slots__ = ("_condition", "_network", "name")
+    __slots__ = ("_condition", "_name", "_network")
 
     def __init__(self, network: OperatorLayers, name: str) -> None:
         self._network = network
         self._condition: IConditionLayer | None = None
-        self.name = name
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
 
     def _copy(self, kind: type[B], tensor: ITensor) -> B:
         copy = self._network.add_identity(tensor)

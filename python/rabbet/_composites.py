@@ -6,13 +6,14 @@ from typing import Any, cast
 
 from . import _enums as e
 from ._arrays import storage_type
+from ._checked import Constants
 from ._composite import Composite, Places, compose, constant, out
 from ._errors import UnsupportedError
 from ._layer import ILayer, ITensor
 from ._layers import IConstantLayer
 from ._operator_layers import OperatorLayers
 from ._reshapes import IUnsqueezeLayer, axes_of, reshaping
-from ._weights import to_weights
+from ._weights import Weights
 
 # ---- Scale
 
@@ -30,7 +31,7 @@ class IScaleLayer(Composite):
 
     @mode.setter
     def mode(self, mode: e.ScaleMode) -> None:
-        self._keep("mode", self.mode, e.ScaleMode(mode))
+        self._keep("mode", self.mode, mode)
 
     @property
     def channel_axis(self) -> int:
@@ -44,9 +45,9 @@ class IScaleLayer(Composite):
     def _weights(self, name: str) -> Any:
         return self._parts[name].weights.reshape(-1)
 
-    def _put(self, name: str, weights: Any) -> None:
+    def _put(self, name: str, weights: Weights) -> None:
         layer = self._parts[name]
-        layer.weights = to_weights(weights, name).numpy().astype(layer.weights.dtype)
+        layer.weights = weights.numpy().astype(layer.weights.dtype)
 
     @property
     def shift(self) -> Any:
@@ -54,7 +55,7 @@ class IScaleLayer(Composite):
         return self._weights("shift")
 
     @shift.setter
-    def shift(self, weights: Any) -> None:
+    def shift(self, weights: Constants) -> None:
         self._put("shift", weights)
 
     @property
@@ -63,7 +64,7 @@ class IScaleLayer(Composite):
         return self._weights("scale")
 
     @scale.setter
-    def scale(self, weights: Any) -> None:
+    def scale(self, weights: Constants) -> None:
         self._put("scale", weights)
 
     @property
@@ -72,7 +73,7 @@ class IScaleLayer(Composite):
         return self._weights("power")
 
     @power.setter
-    def power(self, weights: Any) -> None:
+    def power(self, weights: Constants) -> None:
         self._put("power", weights)
 
 
@@ -80,14 +81,13 @@ def scale(
     network: OperatorLayers,
     x: ITensor,
     mode: e.ScaleMode,
-    given: dict[str, tuple[Any, float]],
+    given: dict[str, tuple[Weights, float]],
     axis: int,
 ) -> IScaleLayer:
     """`given`: for scale, shift and power the weights and their default values."""
     import numpy as np
 
     dims = list(x.shape)
-    mode = e.ScaleMode(mode)
     if not 0 <= axis < len(dims):
         raise ValueError(f"channel_axis {axis} of a tensor of {len(dims)} dimensions")
     shape = [1] * len(dims)
@@ -106,8 +106,7 @@ def scale(
     }
     layers: dict[str, IConstantLayer] = {}
     first: ILayer | None = None
-    for name, (weights, default) in given.items():
-        values = to_weights(weights, name)
+    for name, (values, default) in given.items():
         if values.size not in (0, int(np.prod(shape))):
             raise ValueError(
                 f"add_scale: {values.size} weights for {name}; {mode} needs {shape}"
@@ -118,7 +117,7 @@ def scale(
         first, x = first or last, out(last)
     # TensorRT has no role for powers.
     for name in ("scale", "shift"):
-        if to_weights(given[name][0], name).size:
+        if given[name][0].size:
             role = e.WeightsRole[name.upper()]
             out(layers[name])._set_role(last, int(role))
     inputs = [[(cast(ILayer, first), 0)]]

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self, SupportsIndex, overload
 
+from ._flags import integer, shown
+
 Ints = Iterable[SupportsIndex]
 
 
@@ -37,8 +39,10 @@ class Dims:
         try:
             self._d = [operator.index(d) for d in items]
         except TypeError:
-            shown = dims[0] if len(dims) == 1 else dims
-            raise TypeError(f"dimensions must be integers, got {shown!r}") from None
+            given = dims[0] if len(dims) == 1 else dims
+            raise TypeError(
+                f"dimensions must be integers, got {shown(given)}"
+            ) from None
         if self._length is not None and len(self._d) != self._length:
             raise ValueError(
                 f"{type(self).__name__} has {self._length} dimensions, "
@@ -225,6 +229,7 @@ def volume(iterable: Iterable[int]) -> int:
 def dims_of(value: Any, name: str) -> tuple[int, ...]:
     """Dimensions that a user gave; errors name them."""
     try:
-        return tuple(Dims(value))
+        dims = Dims(value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
+    return tuple(integer(d, name) for d in dims)

@@ -10,7 +10,7 @@ from . import _enums as e
 from ._composite import Composite, Places, compose, out
 from ._layer import ITensor
 from ._layers import IShuffleLayer
-from ._operator_layers import OperatorLayers, tensor_list
+from ._operator_layers import OperatorLayers
 
 
 class IEinsumLayer(Composite):
@@ -101,7 +101,6 @@ def einsum(
     network: OperatorLayers, tensors: Sequence[ITensor], equation: str
 ) -> IEinsumLayer:
     """Products of matrices, one after the other."""
-    tensors = tensor_list("add_einsum", tensors)
     inputs, result = _labels(equation, len(tensors))
     # Copies, so that inputs can be replaced.
     copies = [network.add_identity(tensor) for tensor in tensors]

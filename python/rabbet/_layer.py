@@ -4,16 +4,15 @@ their operators."""
 from __future__ import annotations
 
 import enum
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from . import _enums as e
 from . import _rabbet
-from ._arrays import dtype_of
-from ._dims import Dims, Permutation
+from ._checked import Check, DType, Shape, checks_arguments
+from ._dims import Dims, Permutation, dims_of
 from ._errors import AlreadyExistsError, Error, UnsupportedError
-from ._flags import flag
+from ._flags import enumerator, flag, integer, real, shown, text
 from ._managed import Fixed
 from ._numbers import Attr
 
@@ -44,6 +43,7 @@ def _warn_of_type(layer: Any, what: str, dtype: e.DataType) -> None:
     )
 
 
+@checks_arguments
 class ITensor(_rabbet.NetworkTensor):
     """A tensor of a network. Two objects for one tensor are equal."""
 
@@ -58,15 +58,14 @@ class ITensor(_rabbet.NetworkTensor):
         return super().dtype  # type: ignore[no-any-return]
 
     @dtype.setter
-    def dtype(self, dtype: Any) -> None:
-        kind = dtype_of(dtype)
+    def dtype(self, dtype: DType) -> None:
         producer = self._producer()
         if producer is not None and _is_strongly_typed(producer):
-            if not self._has_dtype(kind):
-                _warn_of_type(producer, "output type", kind)
+            if not self._has_dtype(dtype):
+                _warn_of_type(producer, "output type", dtype)
             return
         # There is no super() for setters.
-        vars(_rabbet.NetworkTensor)["dtype"].__set__(self, kind)
+        vars(_rabbet.NetworkTensor)["dtype"].__set__(self, dtype)
 
     def _has_dtype(self, dtype: e.DataType) -> bool:
         try:
@@ -80,8 +79,8 @@ class ITensor(_rabbet.NetworkTensor):
         return Dims(self._dims)
 
     @shape.setter
-    def shape(self, dims: Iterable[int]) -> None:
-        self._dims = tuple(Dims(dims))
+    def shape(self, shape: Shape) -> None:
+        self._dims = tuple(shape)
 
     @property
     def location(self) -> e.TensorLocation:
@@ -92,7 +91,7 @@ class ITensor(_rabbet.NetworkTensor):
 
     @location.setter
     def location(self, location: e.TensorLocation) -> None:
-        if e.TensorLocation(location) is not self.location:
+        if location is not self.location:
             raise UnsupportedError(
                 f"tensor '{self.name}' lies on the {self.location.name}: it follows from "
                 "its readers"
@@ -150,10 +149,16 @@ class ITensor(_rabbet.NetworkTensor):
         return f"<ITensor '{self.name}'>"
 
 
+@checks_arguments
 class ILayer(_rabbet.NetworkLayer):
     """A layer of a network. Two objects for one layer are equal."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        checks_arguments(cls)
+
     _type: ClassVar[e.LayerType | None] = None
     num_ranks = Fixed(1, "A plan runs on one device.")
 
@@ -217,12 +222,11 @@ class ILayer(_rabbet.NetworkLayer):
         return e.DataType.FLOAT if dtype is None else dtype
 
     @precision.setter
-    def precision(self, dtype: Any) -> None:
-        kind = dtype_of(dtype)
+    def precision(self, dtype: DType) -> None:
         if _is_strongly_typed(self):
-            _warn_of_type(self, "precision", kind)
+            _warn_of_type(self, "precision", dtype)
         else:
-            self._set_precision(kind)
+            self._set_precision(dtype)
 
     @property
     def precision_is_set(self) -> bool:
@@ -245,9 +249,9 @@ class ILayer(_rabbet.NetworkLayer):
         """Type of an output."""
         return self._output(index).dtype
 
-    def set_output_type(self, index: int, dtype: Any) -> None:
+    def set_output_type(self, index: int, dtype: DType) -> None:
         """Asks for the type of an output (weakly typed networks)."""
-        self._output(index).dtype = dtype_of(dtype)
+        self._output(index).dtype = dtype
 
     def output_type_is_set(self, index: int) -> bool:
         """Whether set_output_type was called for an output."""
@@ -272,9 +276,9 @@ class _Attribute(Generic[T]):
     """A property that is an attribute of the layer's operator."""
 
     def __init__(
-        self, name: str, read: Callable[[Any], T], write: Callable[[Any], Any], doc: str
+        self, name: str, read: Callable[[Any], T], check: Check, doc: str
     ) -> None:
-        self.name, self.read, self.write = name, read, write
+        self.name, self.read, self.check = name, read, check
         self.__doc__ = doc
 
     @overload
@@ -287,49 +291,26 @@ class _Attribute(Generic[T]):
         return self.read(layer._attr(self.name))
 
     def __set__(self, layer: ILayer, value: Any) -> None:
-        try:
-            converted = self.write(value)
-        except (TypeError, ValueError) as error:
-            raise type(error)(
-                f"{type(layer).__name__}.{self.name} of layer '{layer.name}': {error}"
-            ) from None
-        layer._set_attrs({self.name: converted})
+        name = f"{type(layer).__name__}.{self.name} of layer '{layer.name}'"
+        layer._set_attrs({self.name: self.check(value, name)})
 
 
-def _ints(values: Iterable[int]) -> tuple[int, list[int]]:
-    return Attr.INTS, [int(v) for v in Dims(values)]
+def _ints(values: Any, name: str) -> tuple[int, list[int]]:
+    return Attr.INTS, list(dims_of(values, name))
 
 
-def _whole(value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"expected an integer, got {value!r}") from None
-
-
-def _real(value: Any) -> float:
-    try:
-        if not isinstance(value, (str, bytes, bytearray)):
-            return float(value)
-    except OverflowError as error:
-        raise ValueError(f"expected a number, got one too large: {error}") from None
-    except TypeError:
-        pass
-    raise TypeError(f"expected a number, got {value!r}")
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a str, got {value!r}")
-    return value
+def _reals(values: Any, name: str) -> tuple[int, list[float]]:
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise TypeError(f"{name}: expected numbers, got {shown(values)}")
+    return Attr.FLOATS, [real(value, name) for value in values]
 
 
 def _number(name: str, doc: str) -> _Attribute[int]:
-    return _Attribute(name, int, _whole, doc)
+    return _Attribute(name, int, integer, doc)
 
 
 def _float(name: str, doc: str) -> _Attribute[float]:
-    return _Attribute(name, float, _real, doc)
+    return _Attribute(name, float, real, doc)
 
 
 def _flag(name: str, doc: str) -> _Attribute[bool]:
@@ -337,7 +318,7 @@ def _flag(name: str, doc: str) -> _Attribute[bool]:
 
 
 def _text(name: str, doc: str) -> _Attribute[str]:
-    return _Attribute(name, str, _string, doc)
+    return _Attribute(name, str, text, doc)
 
 
 def _dims(name: str, doc: str) -> _Attribute[Dims]:
@@ -345,9 +326,7 @@ def _dims(name: str, doc: str) -> _Attribute[Dims]:
 
 
 def _floats(name: str, doc: str) -> _Attribute[list[float]]:
-    return _Attribute(
-        name, list, lambda values: (Attr.FLOATS, [float(v) for v in values]), doc
-    )
+    return _Attribute(name, list, _reals, doc)
 
 
 def _order(name: str, doc: str) -> _Attribute[Permutation]:
@@ -358,7 +337,10 @@ E_ = TypeVar("E_", bound=enum.Enum)
 
 
 def _choice(name: str, kind: type[E_], doc: str) -> _Attribute[E_]:
-    return _Attribute(name, kind, lambda value: int(cast(Any, kind(value))), doc)
+    def check(value: Any, where: str) -> int:
+        return int(cast(Any, enumerator(kind, value, where)))
+
+    return _Attribute(name, kind, check, doc)
 
 
 class _Spatial(_Attribute[Dims]):

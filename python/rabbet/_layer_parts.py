@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _enums as e
-from ._arrays import dtype_of, from_bytes
+from ._arrays import from_bytes
+from ._checked import Constants, DType, Shape
 from ._dims import Dims, volume
-from ._layer import ILayer, ITensor, _ints, _number, _Spatial
+from ._layer import ILayer, ITensor, _number, _Spatial
 from ._managed import Fixed
 from ._numbers import Attr
-from ._weights import to_weights
+from ._weights import Weights
 
 
 class _Padded(ILayer):
@@ -32,10 +33,9 @@ class _Padded(ILayer):
         return before
 
     @padding_nd.setter
-    def padding_nd(self, padding: Iterable[int]) -> None:
-        values = Dims(padding)
-        self.pre_padding = values
-        self.post_padding = values
+    def padding_nd(self, padding: Shape) -> None:
+        self.pre_padding = padding
+        self.post_padding = padding
 
 
 class _Pooling(_Padded):
@@ -63,7 +63,7 @@ class _Convolving(_Padded):
         return Dims(self.get_input(1).shape[2:])  # type: ignore[union-attr]
 
     @kernel_size_nd.setter
-    def kernel_size_nd(self, size: Iterable[int]) -> None:
+    def kernel_size_nd(self, size: Shape) -> None:
         self._follows("kernel_size_nd", self.kernel_size_nd, Dims(size))
 
     def _follows(self, name: str, now: Any, wanted: Any) -> None:
@@ -86,7 +86,7 @@ class _Convolving(_Padded):
         return self._constant(1)
 
     @kernel.setter
-    def kernel(self, weights: Any) -> None:
+    def kernel(self, weights: Constants) -> None:
         self._replace(1, weights)
 
     @property
@@ -95,12 +95,11 @@ class _Convolving(_Padded):
         return self._constant(2)
 
     @bias.setter
-    def bias(self, weights: Any) -> None:
+    def bias(self, weights: Constants) -> None:
         self._replace(2, weights)
 
-    def _replace(self, index: int, weights: Any) -> None:
+    def _replace(self, index: int, new: Weights) -> None:
         """New weights of the old shape; a bias may also come or go."""
-        new = to_weights(weights, ("input", "kernel", "bias")[index])
         old = self.get_input(index)
         shape = tuple(old.shape) if old is not None else (self.num_output_maps,)
         self.set_input(index, self._network()._weights_tensor(new, shape))
@@ -133,9 +132,10 @@ class _Shuffle(ILayer):
         return Dims(self._attr("reshape_dims"))
 
     @reshape_dims.setter
-    def reshape_dims(self, dims: Iterable[int]) -> None:
-        values = _ints(dims)
-        self._set_attrs({"reshape_dims": values, "reshape_to_scalar": not values[1]})
+    def reshape_dims(self, dims: Shape) -> None:
+        values = list(dims)
+        new = {"reshape_dims": (Attr.INTS, values), "reshape_to_scalar": not values}
+        self._set_attrs(new)
 
 
 class _Fill(ILayer):
@@ -157,9 +157,9 @@ class _Constant(ILayer):
         return Dims(self._attr("weights")[1])
 
     @shape.setter
-    def shape(self, dims: Iterable[int]) -> None:
+    def shape(self, dims: Shape) -> None:
         dtype, _, data = self._attr("weights")
-        self._put(dtype, data, tuple(Dims(dims)))
+        self._put(dtype, data, tuple(dims))
 
     @property
     def weights(self) -> Any:
@@ -168,9 +168,8 @@ class _Constant(ILayer):
         return from_bytes(dtype, data, dims)
 
     @weights.setter
-    def weights(self, weights: Any) -> None:
-        new = to_weights(weights, "weights")
-        self._put(new.dtype, new.numpy().tobytes(), tuple(self.shape))
+    def weights(self, weights: Constants) -> None:
+        self._put(weights.dtype, weights.numpy().tobytes(), tuple(self.shape))
 
     def _put(self, dtype: e.DataType, data: bytes, dims: tuple[int, ...]) -> None:
         if int(volume(dims) * dtype.itemsize) != len(data):
@@ -215,27 +214,26 @@ class _MoE(ILayer):
         self._set(dict(zip(names, (limit, alpha, beta), strict=True)))
 
     def set_quantization_static(
-        self, fc_down_activation_scale: ITensor, data_type: Any
+        self, fc_down_activation_scale: ITensor, data_type: DType
     ) -> None:
         """Rounds the last product's rows to INT8 or FP8, with one scale."""
-        kind = dtype_of(data_type)
-        self._set({"quantization_to_type": kind, "quantization_block_shape": ()})
+        self._set({"quantization_to_type": data_type, "quantization_block_shape": ()})
         self.set_input(9, fc_down_activation_scale)
 
     def set_quantization_dynamic_dbl_q(
         self,
         fc_down_activation_dbl_q_scale: ITensor,
-        data_type: Any,
-        block_shape: Iterable[int],
-        dyn_q_output_scale_type: Any,
+        data_type: DType,
+        block_shape: Shape,
+        dyn_q_output_scale_type: DType,
     ) -> None:
         """The same with a scale for each block of a row, which is found, divided by a
         number and rounded to its type."""
         self._set(
             {
-                "quantization_to_type": dtype_of(data_type),
+                "quantization_to_type": data_type,
                 "quantization_block_shape": block_shape,
-                "dyn_q_output_scale_type": dtype_of(dyn_q_output_scale_type),
+                "dyn_q_output_scale_type": dyn_q_output_scale_type,
             }
         )
         self.set_input(9, fc_down_activation_dbl_q_scale)

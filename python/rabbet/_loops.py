@@ -6,10 +6,11 @@ from typing import cast
 
 from . import _enums as e
 from . import _rabbet
-from ._flags import flag
+from ._checked import checks_arguments
 from ._layer import LAYER_CLASSES, ILayer, ITensor, _flag, _number
 
 
+@checks_arguments
 class ILoop:
     """A loop. Layers that depend on its recurrences and iterators are its body. Two
     objects for one loop are equal."""
@@ -55,7 +56,7 @@ class ILoop:
         return cast(
             ITripLimitLayer,
             self._network._add_loop_layer(
-                self._index, "trip_limit", tensor, int(e.TripLimit(kind)), 0
+                self._index, "trip_limit", tensor, int(kind), 0
             ),
         )
 
@@ -66,7 +67,7 @@ class ILoop:
         return cast(
             IIteratorLayer,
             self._network._add_loop_layer(
-                self._index, "iterator", tensor, int(flag(reverse, "reverse")), axis
+                self._index, "iterator", tensor, int(reverse), axis
             ),
         )
 
@@ -78,7 +79,7 @@ class ILoop:
         return cast(
             ILoopOutputLayer,
             self._network._add_loop_layer(
-                self._index, "loop_output", tensor, int(e.LoopOutput(kind)), axis
+                self._index, "loop_output", tensor, int(kind), axis
             ),
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from ._errors import UnsupportedError
+from ._flags import same, shown
 
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -46,6 +47,11 @@ def no_effect(why: str) -> Callable[[T], T]:
         return thing
 
     return decorate
+
+
+def is_refused(thing: Any) -> bool:
+    """Whether `refused` or refuse_class marked it."""
+    return bool(getattr(thing, _MARK, ("",))[0] == "refused")
 
 
 def refuse_class(why: str) -> Callable[[T], T]:
@@ -106,13 +112,13 @@ class Fixed(Generic[T]):
         return self.value
 
     def __set__(self, instance: Any, value: Any) -> None:
-        if value != self.value:
+        if not same(value, self.value):
             self._refuse(instance, value)
 
     def _refuse(self, instance: Any, value: Any) -> NoReturn:
         raise ValueError(
             f"{type(instance).__name__}.{self.name} is {self.value!r} here, and cannot "
-            f"be {value!r}"
+            f"be {shown(value)}"
         )
 
 

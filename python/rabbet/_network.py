@@ -9,26 +9,23 @@ from typing import Any, Self
 from . import _composites as composites
 from . import _enums as e
 from . import _reshapes as reshapes
-from ._arrays import dtype_of
 from ._attention import IAttention
 from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
+from ._checked import Constants, DType, Shape, Tensors, checks_arguments
 from ._classes._bases import IPluginV3
 from ._classes._layers import add_plugin_v2, add_plugin_v3
-from ._dims import dims_of
 from ._einsum import IEinsumLayer, einsum
 from ._errors import NotFoundError
-from ._flags import flag, text
 from ._layer import ILayer, ITensor, as_found
 from ._loops import ILoop
 from ._managed import Fixed, Managed
 from ._numbers import PREFER_AOT, PREFER_RUNS
-from ._operator_layers import OperatorLayers, Shape, check_tensors
+from ._operator_layers import OperatorLayers
 from ._plugin_base import LayerCall
 from ._plugin_layers import IPluginV2Layer, IPluginV3Layer
 from ._refused_layers import RefusedLayers
 from ._rotary import IRotaryEmbeddingLayer, rotary_embedding
-from ._weights import to_weights
 
 
 def _position(index: int, count: int, what: str) -> int:
@@ -39,6 +36,7 @@ def _position(index: int, count: int, what: str) -> int:
     return position
 
 
+@checks_arguments
 class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     """A network under construction: made by Builder.create_network."""
 
@@ -131,11 +129,9 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
 
     # ---- Inputs and outputs ----
 
-    def add_input(self, name: str, dtype: Any, shape: Shape) -> ITensor:
+    def add_input(self, name: str, dtype: DType, shape: Shape) -> ITensor:
         """A tensor that the caller supplies; -1 marks a dynamic dimension."""
-        return self._add_input(
-            text(name, "name"), int(dtype_of(dtype)), dims_of(shape, "shape")
-        )
+        return self._add_input(name, int(dtype), tuple(shape))
 
     def mark_output(self, tensor: ITensor) -> None:
         """Makes the tensor one that the caller gets."""
@@ -167,9 +163,9 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
             raise NotFoundError(f"the network has no weights named '{name}'")
         return tensor  # type: ignore[no-any-return]
 
-    def set_weights_name(self, weights: Any, name: str) -> bool:
+    def set_weights_name(self, weights: Constants, name: str) -> bool:
         """Names weights that were given to add_...: Weights, or the array itself."""
-        address = to_weights(weights, "weights")._address
+        address = weights._address
         old = self._given_weights.get(address)
         if old is None:
             raise NotFoundError(
@@ -240,9 +236,9 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         self,
         input: ITensor,
         mode: e.ScaleMode,
-        shift: Any = None,
-        scale: Any = None,
-        power: Any = None,
+        shift: Constants = None,
+        scale: Constants = None,
+        power: Constants = None,
     ) -> composites.IScaleLayer:
         """(input * scale + shift) ** power; channels are on axis 1."""
         return self.add_scale_nd(input, mode, shift, scale, power, 1)
@@ -251,13 +247,12 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         self,
         input: ITensor,
         mode: e.ScaleMode,
-        shift: Any = None,
-        scale: Any = None,
-        power: Any = None,
+        shift: Constants = None,
+        scale: Constants = None,
+        power: Constants = None,
         channel_axis: int = 1,
     ) -> composites.IScaleLayer:
         """(input * scale + shift) ** power; weights that are left out change nothing."""
-        check_tensors("add_scale", input=input)
         given = {"scale": (scale, 1.0), "shift": (shift, 0.0), "power": (power, 1.0)}
         return composites.scale(self, input, mode, given, channel_axis)
 
@@ -265,52 +260,43 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         self, input: ITensor, pre_padding: Shape, post_padding: Shape
     ) -> reshapes.IPaddingLayer:
         """Zeros around the last axes; negative padding takes elements away."""
-        check_tensors("add_padding_nd", input=input)
         return reshapes.padding(self, input, pre_padding, post_padding)
 
     def add_squeeze(self, input: ITensor, axes: ITensor) -> reshapes.ISqueezeLayer:
         """Takes axes of extent 1 away; `axes` is a constant."""
-        check_tensors("add_squeeze", input=input, axes=axes)
         return reshapes.reshaping(self, reshapes.ISqueezeLayer, input, axes)
 
     def add_unsqueeze(
         self, input: ITensor, axes: ITensor
     ) -> reshapes.IUnsqueezeLayer:
         """Puts axes of extent 1 in; `axes` is a constant."""
-        check_tensors("add_unsqueeze", input=input, axes=axes)
         return reshapes.reshaping(self, reshapes.IUnsqueezeLayer, input, axes)
 
     def add_parametric_relu(
         self, input: ITensor, slopes: ITensor
     ) -> composites.IParametricReLULayer:
         """x where it is positive, slopes * x elsewhere."""
-        check_tensors("add_parametric_relu", input=input, slopes=slopes)
         return composites.parametric_relu(self, input, slopes)
 
     def add_one_hot(
         self, indices: ITensor, values: ITensor, depth: ITensor, axis: int
     ) -> composites.IOneHotLayer:
         """values[1] where indices say so along a new axis, values[0] elsewhere."""
-        check_tensors("add_one_hot", indices=indices, values=values, depth=depth)
         return composites.one_hot(self, indices, values, depth, axis)
 
     def add_lrn(
         self, input: ITensor, window: int, alpha: float, beta: float, k: float
     ) -> composites.ILRNLayer:
         """x / (k + alpha * mean of squares in a window of channels) ** beta."""
-        check_tensors("add_lrn", input=input)
         return composites.lrn(self, input, window, alpha, beta, k)
 
     def add_ragged_softmax(
         self, input: ITensor, bounds: ITensor
     ) -> composites.IRaggedSoftMaxLayer:
         """Softmax of the first bounds[i] elements of each row; zeros behind."""
-        check_tensors("add_ragged_softmax", input=input, bounds=bounds)
         return composites.ragged_softmax(self, input, bounds)
 
-    def add_einsum(
-        self, inputs: Sequence[ITensor], equation: str
-    ) -> IEinsumLayer:
+    def add_einsum(self, inputs: Tensors, equation: str) -> IEinsumLayer:
         """Sums of products, as an equation says: "ij,jk->ik"."""
         return einsum(self, inputs, equation)
 
@@ -323,12 +309,6 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         rotary_embedding_dim: int,
     ) -> IRotaryEmbeddingLayer:
         """Turns pairs of elements by angles whose cosines and sines are given."""
-        check_tensors(
-            "add_rotary_embedding",
-            input=input,
-            cos_cache=cos_cache,
-            sin_cache=sin_cache,
-        )
         caches = (cos_cache, sin_cache)
         return rotary_embedding(self, input, caches, interleaved, rotary_embedding_dim)
 
@@ -351,7 +331,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     ) -> IAttention:
         """softmax(query key^T) value; `mask` of the result masks scores."""
         kinds = e.CausalMaskKind
-        kind = kinds.UPPER_LEFT if flag(causal, "causal") else kinds.NONE
+        kind = kinds.UPPER_LEFT if causal else kinds.NONE
         return IAttention(self, (query, key, value), norm_op, kind)
 
     def add_attention_v2(
@@ -386,7 +366,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
             if aot is None
             else (
                 e.QuickPluginCreationRequest.STRICT_AOT
-                if flag(aot, "aot")
+                if aot
                 else e.QuickPluginCreationRequest.STRICT_JIT
             )
         )

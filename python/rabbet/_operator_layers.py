@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import _enums as e
 from . import _rabbet
-from ._arrays import dtype_of
-from ._dims import dims_of, volume
-from ._flags import flag, integer, text
+from ._checked import Constants, DType, Shape, Tensors, checks_arguments
+from ._dims import volume
 from ._layer import ITensor
 from ._layers import (
     IActivationLayer,
@@ -48,9 +46,7 @@ from ._layers import (
     IUnaryLayer,
 )
 from ._numbers import Attr
-from ._weights import Weights, to_weights
-
-Shape = Iterable[int]
+from ._weights import Weights
 
 # alpha and beta before they are set, of functions that would be constant with 0.
 _ACTIVATION_PARAMETERS = {
@@ -62,23 +58,28 @@ _ACTIVATION_PARAMETERS = {
 }
 
 
-def check_tensors(method: str, **given: Any) -> None:
-    """Arguments of a method that must be tensors, by name."""
-    for name, value in given.items():
-        if not isinstance(value, ITensor):
-            raise TypeError(f"{method}: {name}: expected an ITensor, got {value!r}")
+def _filled(shape: Shape, weights: Weights) -> tuple[int, ...]:
+    """The shape, which must have as many elements as there are weights."""
+    dims = tuple(shape)
+    if volume(dims) != weights.size:
+        raise ValueError(
+            f"{weights.size} weights do not fill shape {dims} ({volume(dims)} elements)"
+        )
+    return dims
 
 
-def tensor_list(method: str, inputs: Sequence[ITensor]) -> list[ITensor]:
-    """The tensors that a method takes as a list: one or more."""
-    tensors = list(inputs) if isinstance(inputs, Iterable) else [inputs]
-    if tensors == [inputs] or not all(isinstance(t, ITensor) for t in tensors):
-        raise TypeError(f"{method} takes a list of ITensors, got {inputs!r}")
-    if not tensors:
-        raise ValueError(f"{method} needs at least one tensor")
-    return tensors
+def _rest(kernel: Weights, first: int, what: str, window: Shape) -> int:
+    """Extent of a kernel [first, rest, *window]."""
+    each = first * volume(window)
+    if each <= 0 or kernel.size % each:
+        raise ValueError(
+            f"kernel: {kernel.size} weights are not a multiple of {first} {what} x "
+            f"kernel {tuple(window)}"
+        )
+    return kernel.size // each
 
 
+@checks_arguments
 class OperatorLayers(_rabbet.Network):
     """A network to which such layers can be added."""
 
@@ -88,14 +89,9 @@ class OperatorLayers(_rabbet.Network):
     _composites: dict[int, dict[str, Any]]  # by layer
 
     def _weights_tensor(self, weights: Weights, shape: Shape) -> ITensor | None:
-        dims = tuple(shape)
         if weights.size == 0:
             return None
-        if volume(dims) != weights.size:
-            raise ValueError(
-                f"{weights.size} weights do not fill shape {dims} "
-                f"({volume(dims)} elements)"
-            )
+        dims = _filled(shape, weights)
         address = weights._address
         tensor = self._add_weights(
             None, int(weights.dtype), address, weights.size, dims, weights
@@ -103,34 +99,29 @@ class OperatorLayers(_rabbet.Network):
         self._given_weights[address] = tensor.name
         return tensor  # type: ignore[no-any-return]
 
+    def _with_weights(
+        self, input: ITensor, kernel: Weights, shape: Shape, bias: Weights, maps: int
+    ) -> list[ITensor | None]:
+        """Inputs of a convolution or deconvolution."""
+        weights = self._weights_tensor(kernel, shape)
+        return [input, weights, self._weights_tensor(bias, (maps,))]
+
     def add_convolution_nd(
         self,
         input: ITensor,
         num_output_maps: int,
         kernel_shape: Shape,
-        kernel: Any = None,
-        bias: Any = None,
+        kernel: Constants = None,
+        bias: Constants = None,
     ) -> IConvolutionLayer:
         """Convolution over all axes after the second.
 
         kernel: Weights or an array [num_output_maps, channels / groups, *shape];
         None if set_input(1, tensor) will give it.
         """
-        window = dims_of(kernel_shape, "kernel_shape")
-        weights = to_weights(kernel, "kernel")
-        biases = to_weights(bias, "bias")
-        each = integer(num_output_maps, "num_output_maps") * volume(window)
-        if each <= 0 or weights.size % each:
-            raise ValueError(
-                f"kernel: {weights.size} weights are not a multiple of "
-                f"{num_output_maps} output maps x kernel {window}"
-            )
-        shape = (num_output_maps, weights.size // each, *window)
-        inputs = [
-            input,
-            self._weights_tensor(weights, shape),
-            self._weights_tensor(biases, (num_output_maps,)),
-        ]
+        channels = _rest(kernel, num_output_maps, "output maps", kernel_shape)
+        shape = (num_output_maps, channels, *kernel_shape)
+        inputs = self._with_weights(input, kernel, shape, bias, num_output_maps)
         return self._add_layer("convolution", None, inputs, {})
 
     def add_deconvolution_nd(
@@ -138,51 +129,39 @@ class OperatorLayers(_rabbet.Network):
         input: ITensor,
         num_output_maps: int,
         kernel_shape: Shape,
-        kernel: Any = None,
-        bias: Any = None,
+        kernel: Constants = None,
+        bias: Constants = None,
     ) -> IDeconvolutionLayer:
         """Deconvolution over all axes after the second.
 
         kernel: Weights or an array [channels, num_output_maps / groups, *shape];
         None if set_input(1, tensor) will give it. With groups, set num_groups next.
         """
-        window = dims_of(kernel_shape, "kernel_shape")
-        weights = to_weights(kernel, "kernel")
-        biases = to_weights(bias, "bias")
         channels = input.shape[1] if len(input.shape) > 1 else -1
-        each = channels * volume(window)
-        if weights.size and (each <= 0 or weights.size % each):
+        maps = _rest(kernel, channels, "channels", kernel_shape) if kernel.size else 0
+        if kernel.size and num_output_maps % maps:
             raise ValueError(
-                f"kernel: {weights.size} weights are not a multiple of "
-                f"{channels} channels x kernel {window}"
+                f"kernel: {kernel.size} weights make {maps} maps a group of channels, "
+                f"which do not divide {num_output_maps} maps"
             )
-        if weights.size and num_output_maps % (weights.size // each):
-            raise ValueError(
-                f"kernel: {weights.size} weights make {weights.size // each} maps a "
-                f"group of channels, which do not divide {num_output_maps} maps"
-            )
-        maps = weights.size // each if weights.size else num_output_maps
-        inputs = [
-            input,
-            self._weights_tensor(weights, (channels, maps, *window)),
-            self._weights_tensor(biases, (num_output_maps,)),
-        ]
+        shape = (channels, maps, *kernel_shape)
+        inputs = self._with_weights(input, kernel, shape, bias, num_output_maps)
         return self._add_layer("deconvolution", None, inputs, {})
 
     def add_pooling_nd(
         self, input: ITensor, type: e.PoolingType, window_size: Shape
     ) -> IPoolingLayer:
         """Pooling over all axes after the second; stride defaults to the window."""
-        window = (Attr.INTS, list(dims_of(window_size, "window_size")))
-        attrs = {"type": int(e.PoolingType(type)), "window_size_nd": window}
+        window = (Attr.INTS, list(window_size))
+        attrs = {"type": int(type), "window_size_nd": window}
         return self._add_layer("pooling", None, [input], attrs)
 
     def add_activation(
         self, input: ITensor, type: e.ActivationType
     ) -> IActivationLayer:
         """A function of each element."""
-        attrs: dict[str, Any] = {"type": int(e.ActivationType(type))}
-        parameters = _ACTIVATION_PARAMETERS.get(e.ActivationType(type), ())
+        attrs: dict[str, Any] = {"type": int(type)}
+        parameters = _ACTIVATION_PARAMETERS.get(type, ())
         attrs |= zip(("alpha", "beta"), parameters, strict=False)
         return self._add_layer("activation", None, [input], attrs)
 
@@ -190,12 +169,12 @@ class OperatorLayers(_rabbet.Network):
         self, input1: ITensor, input2: ITensor, op: e.ElementWiseOperation
     ) -> IElementWiseLayer:
         """A function of two elements; extents of 1 are broadcast."""
-        attrs = {"op": int(e.ElementWiseOperation(op))}
+        attrs = {"op": int(op)}
         return self._add_layer("elementwise", None, [input1, input2], attrs)
 
     def add_unary(self, input: ITensor, op: e.UnaryOperation) -> IUnaryLayer:
         """A function of each element."""
-        attrs = {"op": int(e.UnaryOperation(op))}
+        attrs = {"op": int(op)}
         return self._add_layer("unary", None, [input], attrs)
 
     def add_matrix_multiply(
@@ -206,10 +185,7 @@ class OperatorLayers(_rabbet.Network):
         op1: e.MatrixOperation,
     ) -> IMatrixMultiplyLayer:
         """Product of the last two axes, batches broadcast."""
-        attrs = {
-            "op0": int(e.MatrixOperation(op0)),
-            "op1": int(e.MatrixOperation(op1)),
-        }
+        attrs = {"op0": int(op0), "op1": int(op1)}
         return self._add_layer("matrix_multiply", None, [input0, input1], attrs)
 
     def add_softmax(self, input: ITensor) -> ISoftMaxLayer:
@@ -220,11 +196,7 @@ class OperatorLayers(_rabbet.Network):
         self, input: ITensor, op: e.ReduceOperation, axes: int, keep_dims: bool
     ) -> IReduceLayer:
         """Reduction over the axes whose bits are set."""
-        attrs = {
-            "op": int(e.ReduceOperation(op)),
-            "axes": integer(axes, "axes"),
-            "keep_dims": flag(keep_dims, "keep_dims"),
-        }
+        attrs = {"op": int(op), "axes": axes, "keep_dims": keep_dims}
         return self._add_layer("reduce", None, [input], attrs)
 
     def add_shuffle(self, input: ITensor) -> IShuffleLayer:
@@ -237,9 +209,9 @@ class OperatorLayers(_rabbet.Network):
         """A part of a tensor; inputs 1 to 5 may give start, shape, stride, the
         fill value and axes."""
         attrs = {
-            "start": (Attr.INTS, list(dims_of(start, "start"))),
-            "shape": (Attr.INTS, list(dims_of(shape, "shape"))),
-            "stride": (Attr.INTS, list(dims_of(stride, "stride"))),
+            "start": (Attr.INTS, list(start)),
+            "shape": (Attr.INTS, list(shape)),
+            "stride": (Attr.INTS, list(stride)),
         }
         return self._add_layer("slice", None, [input], attrs)
 
@@ -249,26 +221,26 @@ class OperatorLayers(_rabbet.Network):
         op: e.TopKOperation,
         k: int,
         axes: int,
-        indices_type: Any = e.DataType.INT32,
+        indices_type: DType = e.DataType.INT32,
     ) -> ITopKLayer:
         """The k largest or smallest elements along an axis; input 1 may give k.
 
         Outputs: the elements, best first; their indices.
         """
         attrs = {
-            "op": int(e.TopKOperation(op)),
-            "k": integer(k, "k"),
-            "axes": integer(axes, "axes"),
-            "indices_type": int(dtype_of(indices_type)),
+            "op": int(op),
+            "k": k,
+            "axes": axes,
+            "indices_type": int(indices_type),
         }
         return self._add_layer("topk", None, [input], attrs)
 
     def add_non_zero(
-        self, input: ITensor, indices_type: Any = e.DataType.INT32
+        self, input: ITensor, indices_type: DType = e.DataType.INT32
     ) -> INonZeroLayer:
         """Positions of the elements that are not zero, [rank, count] in row-major
         order; a run tells how many."""
-        attrs = {"indices_type": int(dtype_of(indices_type))}
+        attrs = {"indices_type": int(indices_type)}
         return self._add_layer("non_zero", None, [input], attrs)
 
     def add_nms(
@@ -276,7 +248,7 @@ class OperatorLayers(_rabbet.Network):
         boxes: ITensor,
         scores: ITensor,
         max_output_boxes_per_class: ITensor,
-        indices_type: Any = e.DataType.INT32,
+        indices_type: DType = e.DataType.INT32,
     ) -> INMSLayer:
         """Boxes [batch, boxes, (classes,) 4] that no better one of their class overlaps
         by much, by scores [batch, boxes, classes].
@@ -286,7 +258,7 @@ class OperatorLayers(_rabbet.Network):
         more than the first (intersection over union), scores are above the second; both
         are 0 unless given.
         """
-        attrs = {"indices_type": int(dtype_of(indices_type))}
+        attrs = {"indices_type": int(indices_type)}
         inputs = [boxes, scores, max_output_boxes_per_class]
         return self._add_layer("nms", None, inputs, attrs)
 
@@ -301,7 +273,7 @@ class OperatorLayers(_rabbet.Network):
         self, data: ITensor, indices: ITensor, updates: ITensor, mode: e.ScatterMode
     ) -> IScatterLayer:
         """A copy of data with updates where indices say."""
-        attrs = {"mode": int(e.ScatterMode(mode))}
+        attrs = {"mode": int(mode)}
         return self._add_layer("scatter", None, [data, indices, updates], attrs)
 
     def add_kv_cache_update(
@@ -314,7 +286,7 @@ class OperatorLayers(_rabbet.Network):
         """Puts update [batch, heads, new, size] into cache [batch, heads, length, size]
         at write_indices [batch]. The output lies in the cache's memory: an input and an
         output of the network may have one address."""
-        attrs = {"cache_mode": int(e.KVCacheMode(cache_mode))}
+        attrs = {"cache_mode": int(cache_mode)}
         inputs = [cache, update, write_indices]
         return self._add_layer("kv_cache_update", None, inputs, attrs)
 
@@ -343,24 +315,20 @@ class OperatorLayers(_rabbet.Network):
         reverse: bool,
     ) -> ICumulativeLayer:
         """Running sums; axis is a constant of rank 0."""
-        attrs = {
-            "op": int(e.CumulativeOperation(op)),
-            "exclusive": flag(exclusive, "exclusive"),
-            "reverse": flag(reverse, "reverse"),
-        }
+        attrs = {"op": int(op), "exclusive": exclusive, "reverse": reverse}
         return self._add_layer("cumulative", None, [input, axis], attrs)
 
     def add_fill(
         self,
         shape: Shape,
         op: e.FillOperation,
-        output_type: Any = e.DataType.FLOAT,
+        output_type: DType = e.DataType.FLOAT,
     ) -> IFillLayer:
         """Numbers in even steps, or random numbers."""
         attrs = {
-            "operation": int(e.FillOperation(op)),
-            "shape": (Attr.INTS, list(dims_of(shape, "shape"))),
-            "to_type": int(dtype_of(output_type)),
+            "operation": int(op),
+            "shape": (Attr.INTS, list(shape)),
+            "to_type": int(output_type),
         }
         return self._add_layer("fill", None, [], attrs)
 
@@ -372,23 +340,20 @@ class OperatorLayers(_rabbet.Network):
         """The tensor in another size, which shape, scales or input 1 gives."""
         return self._add_layer("resize", None, [input], {})
 
-    def add_concatenation(self, inputs: Sequence[ITensor]) -> IConcatenationLayer:
+    def add_concatenation(self, inputs: Tensors) -> IConcatenationLayer:
         """Tensors one after the other; default axis: the third from the end."""
-        tensors = tensor_list("add_concatenation", inputs)
-        attrs = {"axis": max(0, len(tensors[0].shape) - 3)}
-        return self._add_layer("concatenation", None, tensors, attrs)
+        attrs = {"axis": max(0, len(inputs[0].shape) - 3)}
+        return self._add_layer("concatenation", None, list(inputs), attrs)
 
     def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
         """Elements chosen by indices along an axis."""
-        return self._add_layer(
-            "gather", None, [input, indices], {"axis": integer(axis, "axis")}
-        )
+        return self._add_layer("gather", None, [input, indices], {"axis": axis})
 
     def add_gather_v2(
         self, input: ITensor, indices: ITensor, mode: e.GatherMode
     ) -> IGatherLayer:
         """Elements chosen by indices, in any mode."""
-        attrs = {"mode": int(e.GatherMode(mode))}
+        attrs = {"mode": int(mode)}
         return self._add_layer("gather", None, [input, indices], attrs)
 
     def add_select(
@@ -398,25 +363,25 @@ class OperatorLayers(_rabbet.Network):
         inputs = [condition, then_input, else_input]
         return self._add_layer("select", None, inputs, {})
 
-    def add_cast(self, input: ITensor, to_type: Any) -> ICastLayer:
+    def add_cast(self, input: ITensor, to_type: DType) -> ICastLayer:
         """Conversion to another type."""
-        attrs = {"to_type": int(dtype_of(to_type))}
+        attrs = {"to_type": int(to_type)}
         return self._add_layer("cast", None, [input], attrs)
 
     def add_quantize(
-        self, input: ITensor, scale: ITensor, output_type: Any = e.DataType.INT8
+        self, input: ITensor, scale: ITensor, output_type: DType = e.DataType.INT8
     ) -> IQuantizeLayer:
         """input / scale to 8 bits: INT8, UINT8 or FP8; input 2 may give a zero
         point of that type. A scale of the input's rank has an element for each block."""
-        attrs = {"to_type": int(dtype_of(output_type))}
+        attrs = {"to_type": int(output_type)}
         return self._add_layer("quantize", None, [input, scale], attrs)
 
     def add_dequantize(
-        self, input: ITensor, scale: ITensor, output_type: Any = e.DataType.FLOAT
+        self, input: ITensor, scale: ITensor, output_type: DType = e.DataType.FLOAT
     ) -> IDequantizeLayer:
         """input * scale; input 2 may give the zero point that is taken away
         before."""
-        attrs = {"to_type": int(dtype_of(output_type))}
+        attrs = {"to_type": int(output_type)}
         return self._add_layer("dequantize", None, [input, scale], attrs)
 
     def add_dynamic_quantize(
@@ -424,27 +389,27 @@ class OperatorLayers(_rabbet.Network):
         input: ITensor,
         axis: int,
         block_size: int,
-        output_type: Any,
-        scale_type: Any,
+        output_type: DType,
+        scale_type: DType,
     ) -> IDynamicQuantizeLayer:
         """input to 8 bits (INT8 or FP8) by scales that are computed for each block of
         block_size elements along an axis. Outputs: the numbers; the scales."""
         attrs = {
-            "axis": integer(axis, "axis"),
-            "block_size": integer(block_size, "block_size"),
-            "to_type": int(dtype_of(output_type)),
-            "scale_type": int(dtype_of(scale_type)),
+            "axis": axis,
+            "block_size": block_size,
+            "to_type": int(output_type),
+            "scale_type": int(scale_type),
         }
         return self._add_layer("dynamic_quantize", None, [input], attrs)
 
     def add_dynamic_quantize_v2(
-        self, input: ITensor, block_shape: Shape, output_type: Any, scale_type: Any
+        self, input: ITensor, block_shape: Shape, output_type: DType, scale_type: DType
     ) -> IDynamicQuantizeLayer:
         """The same for blocks that have an extent on each axis, -1: all of it."""
         attrs = {
-            "block_shape": (Attr.INTS, list(dims_of(block_shape, "block_shape"))),
-            "to_type": int(dtype_of(output_type)),
-            "scale_type": int(dtype_of(scale_type)),
+            "block_shape": (Attr.INTS, list(block_shape)),
+            "to_type": int(output_type),
+            "scale_type": int(scale_type),
         }
         return self._add_layer("dynamic_quantize", None, [input], attrs)
 
@@ -452,7 +417,7 @@ class OperatorLayers(_rabbet.Network):
         """Demands that all elements of a BOOL tensor are true. Conditions that
         follow from constants and shapes are checked when a plan is built and when
         shapes are set, others in runs."""
-        attrs = {"message": text(message, "message")}
+        attrs = {"message": message}
         return self._add_layer("assertion", None, [condition], attrs)
 
     def add_identity(self, input: ITensor) -> IIdentityLayer:
@@ -463,26 +428,19 @@ class OperatorLayers(_rabbet.Network):
         """The dimensions of a tensor, INT64."""
         return self._add_layer("shape", None, [input], {})
 
-    def add_constant(self, shape: Shape, weights: Any) -> IConstantLayer:
+    def add_constant(self, shape: Shape, weights: Constants) -> IConstantLayer:
         """A tensor known now; the data are copied."""
-        constant = to_weights(weights, "weights")
-        dims = dims_of(shape, "shape")
-        if volume(dims) != constant.size:
-            raise ValueError(
-                f"{constant.size} weights do not fill shape {dims} "
-                f"({volume(dims)} elements)"
-            )
-        data = constant.numpy().tobytes()
-        value = (Attr.TENSOR, int(constant.dtype), dims, data)
+        dims = _filled(shape, weights)
+        value = (Attr.TENSOR, int(weights.dtype), dims, weights.numpy().tobytes())
         layer = self._add_layer("constant", None, [], {"weights": value})
-        if constant.size:
-            self._given_weights[constant._address] = layer.get_output(0).name
+        if weights.size:
+            self._given_weights[weights._address] = layer.get_output(0).name
         return layer  # type: ignore[no-any-return]
 
     def _normalization(
         self, inputs: list[ITensor | None], axes: int, v2: bool
     ) -> INormalizationLayer:
-        attrs = {"axes": integer(axes, "axes"), "is_v2": v2}
+        attrs = {"axes": axes, "is_v2": v2}
         return self._add_layer("normalization", None, inputs, attrs)
 
     def add_normalization(

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from . import _enums as e
 from ._arrays import storage_type
+from ._checked import Shape
 from ._composite import Composite, compose, out
 from ._dims import Dims
 from ._errors import UnsupportedError
@@ -29,8 +30,8 @@ class IPaddingLayer(Composite):
         return Dims(self._parts["before"])
 
     @pre_padding_nd.setter
-    def pre_padding_nd(self, padding: Iterable[int]) -> None:
-        _pad(self, self._parts | {"before": list(Dims(padding))})
+    def pre_padding_nd(self, padding: Shape) -> None:
+        _pad(self, self._parts | {"before": list(padding)})
 
     @property
     def post_padding_nd(self) -> Dims:
@@ -38,8 +39,8 @@ class IPaddingLayer(Composite):
         return Dims(self._parts["after"])
 
     @post_padding_nd.setter
-    def post_padding_nd(self, padding: Iterable[int]) -> None:
-        _pad(self, self._parts | {"after": list(Dims(padding))})
+    def post_padding_nd(self, padding: Shape) -> None:
+        _pad(self, self._parts | {"after": list(padding)})
 
 
 def _pad(layer: IPaddingLayer, parts: dict[str, Any]) -> None:
@@ -79,7 +80,7 @@ def padding(
     inputs = [[(last, 0), (shape, 0)]]
     parts = {"slice": last, "grown": grown, "before": [], "after": []}
     layer = compose(network, IPaddingLayer, last, inputs, **parts)
-    lists = {"before": list(Dims(before)), "after": list(Dims(after))}
+    lists = {"before": list(before), "after": list(after)}
     _pad(layer, layer._parts | lists)
     return layer
 

@@ -6,7 +6,6 @@ from typing import cast
 
 from . import _enums as e
 from ._composite import Composite, Places, compose, out
-from ._flags import flag
 from ._layer import ITensor
 from ._layers import IConstantLayer
 from ._operator_layers import OperatorLayers
@@ -38,12 +37,9 @@ class IRotaryEmbeddingLayer(Composite):
         import numpy as np
 
         parts = self._parts
-        parts["interleaved"] = flag(interleaved, "interleaved")
-        for layer, order in zip(
-            parts["orders"],
-            _orders(parts["turned"], parts["size"], flag(interleaved, "interleaved")),
-            strict=True,
-        ):
+        parts["interleaved"] = interleaved
+        orders = _orders(parts["turned"], parts["size"], interleaved)
+        for layer, order in zip(parts["orders"], orders, strict=True):
             layer.weights = np.array(order, np.int64)
 
     @property
@@ -167,7 +163,7 @@ def rotary_embedding(
         IRotaryEmbeddingLayer,
         last,
         rotation.inputs + [positions] * bool(positions),
-        interleaved=flag(interleaved, "interleaved"),
+        interleaved=interleaved,
         wanted=dim,
         turned=turned,
         size=size,

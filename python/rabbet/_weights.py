@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._arrays import as_numpy, dtype_of, storage_type
 from ._dims import volume
 from ._enums import DataType
+from ._flags import shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,3 +113,7 @@ def to_weights(value: Any, what: str) -> Weights:
         return Weights(value)
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from None
+    except ValueError as error:  # lists of several lengths
+        raise TypeError(
+            f"{what}: expected an array, got {shown(value)}: {error}"
+        ) from None

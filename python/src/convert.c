@@ -11,6 +11,24 @@ static bool py_is_deletion(PyObject* value, const char* what) {
   return true;
 }
 
+int rabbet_py_raise_wrong(const char* what, const char* expected,
+                          PyObject* object) {
+  PyObject* found = PyObject_Repr(object);
+  if (!found) {  // integers of thousands of digits; classes of users
+    PyErr_Clear();
+    PyObject* type = PyType_GetName(Py_TYPE(object));
+    found = type ? PyUnicode_FromFormat("an object of %U that cannot be shown",
+                                        type)
+                 : NULL;
+    Py_XDECREF(type);
+  }
+  if (found)
+    PyErr_Format(PyExc_TypeError, "%s%sexpected %s, got %U", what,
+                 *what ? ": " : "", expected, found);
+  Py_XDECREF(found);
+  return -1;
+}
+
 int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
   *out_value = 0;
   if (py_is_deletion(object, what)) return -1;
@@ -21,9 +39,7 @@ int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
     if (!PyErr_Occurred()) return 0;
   }
   PyErr_Clear();
-  PyErr_Format(PyExc_TypeError, "%s: expected a 64-bit integer, got %R", what,
-               object);
-  return -1;
+  return rabbet_py_raise_wrong(what, "a 64-bit integer", object);
 }
 
 int rabbet_py_to_index(PyObject* object, const char* what, size_t* out_index) {
@@ -46,9 +62,7 @@ int rabbet_py_to_dims(PyObject* object, const char* what,
   Py_ssize_t rank = PySequence_Size(object);
   if (rank < 0) {
     PyErr_Clear();
-    PyErr_Format(PyExc_TypeError, "%s: expected a sequence of integers, got %R",
-                 what, object);
-    return -1;
+    return rabbet_py_raise_wrong(what, "a sequence of integers", object);
   }
   if (rank > RABBET_MAX_RANK) {
     PyErr_Format(PyExc_ValueError,
@@ -81,10 +95,8 @@ int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
   *out_text = NULL;
   if (py_is_deletion(object, what)) return -1;
   if (none_ok && Py_IsNone(object)) return 0;
-  if (!PyUnicode_Check(object)) {
-    PyErr_Format(PyExc_TypeError, "%s: expected a str, got %R", what, object);
-    return -1;
-  }
+  if (!PyUnicode_Check(object))
+    return rabbet_py_raise_wrong(what, "a str", object);
   Py_ssize_t length = 0;
   *out_text = PyUnicode_AsUTF8AndSize(object, &length);
   if (!*out_text) {  // surrogates, as of paths that are not UTF-8

@@ -1,4 +1,6 @@
 // Objects that wrap one C pointer.
+#include <stdio.h>
+
 #include "python/src/rabbet_py.h"
 
 int rabbet_py_handle_visit(PyObject* self, visitproc visit, void* arg) {
@@ -73,8 +75,9 @@ static const char* py_public_name(const PyTypeObject* type) {
 
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type) {
   if (!PyObject_TypeCheck(object, type)) {
-    PyErr_Format(PyExc_TypeError, "expected an %s, got %R",
-                 py_public_name(type), object);
+    char expected[64];
+    snprintf(expected, sizeof(expected), "an %s", py_public_name(type));
+    rabbet_py_raise_wrong("", expected, object);
     return NULL;
   }
   void* pointer = rabbet_py_pointer(object);

@@ -192,6 +192,9 @@ static inline PyObject* rabbet_py_network_of(PyObject* self) {
 int rabbet_py_to_dims(PyObject* object, const char* what,
                       rabbet_dims_t* out_dims);
 PyObject* rabbet_py_from_dims(const rabbet_dims_t* dims);  // tuple
+// TypeError: "what: expected ..., got ..."; gives -1.
+int rabbet_py_raise_wrong(const char* what, const char* expected,
+                          PyObject* object);
 int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value);
 // IndexError if it is negative.
 int rabbet_py_to_index(PyObject* object, const char* what, size_t* out_index);

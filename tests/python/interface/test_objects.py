@@ -361,7 +361,7 @@ def test_wrong_networks() -> None:
         network.add_convolution_nd(x, 4, (3, 3), np.zeros(10, np.float32))
     with pytest.raises(ValueError, match="do not fill"):
         network.add_constant((3,), np.zeros(2, np.float32))
-    with pytest.raises(ValueError, match="is not a valid"):
+    with pytest.raises(ValueError, match=r"type: expected one of ActivationType .*, got 99"):
         network.add_activation(x, 99)
     with pytest.raises(ValueError, match="at least one"):
         network.add_concatenation([])

@@ -95,7 +95,7 @@ def test_layer() -> None:
     other = network.add_input("other", trt.int64, (2,))
     layer.set_input(2, other)
     assert layer.get_input(2) == other
-    with pytest.raises(ValueError, match="CIRCULAR"):
+    with pytest.raises(TypeError, match=r"\(LINEAR\), got 'CIRCULAR'"):
         layer.cache_mode = "CIRCULAR"
     with pytest.raises(trt.Error, match=r"'write_indices'.*FLOAT"):
         layer.set_input(2, update)
