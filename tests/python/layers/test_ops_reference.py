@@ -1417,12 +1417,28 @@ def test_roi_align_of_a_region_far_larger_than_the_image():
     np.testing.assert_array_equal(largest[0, :, 0, 0], abs(x).max((0, 2, 3)))
 
 
+@pytest.mark.parametrize("region", [[1, 1, 3, 3], [3, 3, 1, 1], [2, 2, 2, 2]])
+def test_roi_align_of_most_samples(region):
+    """Whatever the region is: a reversed one and an empty one have as many as others."""
+    x, rois = uniform((1, 2, 4, 3)), np.array([region], np.float32)
+    found = roi_align(x, rois, np.zeros(1, int), sampling_ratio=256)
+    steps = (np.arange(256) + 0.5) / 256
+    weights = []
+    for first, last, extent in zip(region[:2], region[2:], (3, 4), strict=True):
+        at = np.clip(first - 0.5 + steps * (last - first), 0, extent - 1)
+        weights.append(np.maximum(0, 1 - abs(at[:, None] - np.arange(extent))).mean(0))
+    expected = np.einsum("nchw,w,h->nc", x.astype(np.float64), *weights)
+    np.testing.assert_allclose(found[:, :, 0, 0], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_roi_align_errors():
     x, rois, indices = roi_inputs()
     with pytest.raises(OpError, match=r"expected .*\(regions, 4\) and \(regions\)"):
         evaluate("roi_align", x, rois, indices[1:])
     with pytest.raises(OpError, match="'sampling_ratio' is -1; expected a number from 0"):
         evaluate("roi_align", x, rois, indices, sampling_ratio=-1)
+    with pytest.raises(OpError, match="'sampling_ratio' is 257; expected a .* from 0 to 256"):
+        evaluate("roi_align", x, rois, indices, sampling_ratio=257)
     with pytest.raises(OpError, match="'output_width' is 0; expected a number from 1"):
         evaluate("roi_align", x, rois, indices, output_width=0)
     with pytest.raises(OpError, match="axis 2 of the input has 0 elements"):
