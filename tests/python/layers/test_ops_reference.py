@@ -1437,7 +1437,7 @@ def test_roi_align_errors():
         evaluate("roi_align", x, rois, indices[1:])
     with pytest.raises(OpError, match="'sampling_ratio' is -1; expected a number from 0"):
         evaluate("roi_align", x, rois, indices, sampling_ratio=-1)
-    with pytest.raises(OpError, match="'sampling_ratio' is 257; expected a .* from 0 to 256"):
+    with pytest.raises(OpError, match=r"'sampling_ratio' is 257; expected a .* from 0 to 256"):
         evaluate("roi_align", x, rois, indices, sampling_ratio=257)
     with pytest.raises(OpError, match="'output_width' is 0; expected a number from 1"):
         evaluate("roi_align", x, rois, indices, output_width=0)
