@@ -12,8 +12,7 @@
 
 enum { INPUT = 0, ROIS = 1, INDICES = 2 };
 // Of a bin along an axis, whatever its region is: more would take long, and
-// lose digits in sums of floats (ONNX Runtime's means of 1024^2 are off by 1
-// %).
+// sums of floats lose digits (ONNX Runtime's of 1024 are off by a hundredth).
 enum { MOST_SAMPLES = 256 };
 enum { MOST_EXTENT = 1 << 24 };
 enum { OUTPUT_HALF_PIXEL = 0, HALF_PIXEL = 1 };

@@ -54,6 +54,17 @@ def test_version_is_said_once() -> None:
     assert settings["result"].format(**found.groupdict()) == rabbet.__version__
 
 
+def test_addresses_are_of_one_project() -> None:
+    """pyproject.toml has them, and other files refer to each other by paths."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    home = urls["Homepage"]
+    assert all(url == home or url.startswith(f"{home}/") for url in urls.values())
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.yml")]
+    assert len(texts) > 20
+    named = [p.name for p in texts if re.search(r"https?://\S*\brabbet\b", p.read_text())]
+    assert not named
+
+
 def test_find_package(prefix: Path, tmp_path: Path) -> None:
     output("cmake", "-S", CONSUMER, "-B", tmp_path, f"-DRabbet_ROOT={prefix}")
     output("cmake", "--build", tmp_path)
