@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 1
+#define RABBET_DEVICE_ABI 2
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -48,6 +48,10 @@ typedef struct rabbet_device_vtable_t {
   rabbet_status_t (*begin_run)(rabbet_device_t* device, int threads,
                                void** out_token);
   void (*end_run)(rabbet_device_t* device, void* token);
+  // Before work that others enqueue into the stream, a plugin's or that after a
+  // run: it starts only after all work before it has ended, however it is
+  // launched. optional.
+  rabbet_status_t (*hand_over)(rabbet_device_t* device, void* stream);
   // Time in nanoseconds of `count` calls of `body` on the stream, measured on
   // the device's own clock.
   rabbet_status_t (*time)(rabbet_device_t* device, void* stream, int count,

@@ -523,7 +523,9 @@ static rabbet_status_t plugin_bind(const plugin_kernel_t* kernel,
         device, view->data, 0, (size_t)rabbet_dtype_bits(view->dtype) / 8,
         call->stream));
   }
-  return rabbet_ok();
+  return device->vtable->hand_over
+             ? device->vtable->hand_over(device, call->stream)
+             : rabbet_ok();
 }
 
 // Plugins may leave anything in padding, also NaN; host libraries multiply it

@@ -288,6 +288,8 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_context_end_host_ios(context, frame->last, stream));
+  else if (device->vtable->hand_over)
+    RABBET_RETURN_IF_ERROR(device->vtable->hand_over(device, stream));
   if (context->consumed_event)
     RABBET_RETURN_IF_ERROR(
         device->vtable->record_event(device, context->consumed_event, stream));

@@ -163,6 +163,13 @@ CUresult capture_add(CUstream stream, op_t* op) {
   return CUDA_SUCCESS;
 }
 
+bool capture_ends_in(const struct CUstream_st* stream, op_type_t type) {
+  const graph_node_t* nodes = stream->capture->graph->body->nodes;
+  for (size_t i = 0; i < stream->end_count; ++i)
+    if (nodes[stream->ends[i]].op.type == type) return true;
+  return false;
+}
+
 CUresult capture_record(CUstream stream, CUevent event) {
   if (stream->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   event->capture = stream->capture;
@@ -338,6 +345,102 @@ CUresult stand_in_cuStreamIsCapturing(CUstream stream,
         ("stream %d", stream_number(stream)), capture_status(stream, status));
 }
 
+// Nodes stay where they are until the next one is added.
+static CUresult capture_info(CUstream handle, CUstreamCaptureStatus* out_status,
+                             uint64_t* out_id, CUgraph* out_graph,
+                             const CUgraphNode** out_ends,
+                             size_t* out_end_count) {
+  CUresult result = capture_status(handle, out_status);
+  if (result != CUDA_SUCCESS || *out_status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return result;
+  CUstream stream = stream_resolve(handle);
+  CUgraphNode* nodes =
+      realloc(stream->nodes, (stream->end_count + 1) * sizeof(*nodes));
+  if (!nodes) return CUDA_ERROR_OUT_OF_MEMORY;
+  stream->nodes = nodes;
+  for (size_t i = 0; i < stream->end_count; ++i)
+    nodes[i] =
+        (CUgraphNode)&stream->capture->graph->body->nodes[stream->ends[i]];
+  *out_id = 1;
+  *out_graph = stream->capture->graph;
+  *out_ends = nodes;
+  *out_end_count = stream->end_count;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuStreamGetCaptureInfo(CUstream stream,
+                                         CUstreamCaptureStatus* status,
+                                         uint64_t* id, CUgraph* graph,
+                                         const CUgraphNode** ends,
+                                         size_t* end_count) {
+  ENTRY(cuStreamGetCaptureInfo, NEEDS_CONTEXT,
+        ("stream %d", stream_number(stream)),
+        capture_info(stream, status, id, graph, ends, end_count));
+}
+
+static int32_t node_index(const graph_body_t* body, CUgraphNode handle) {
+  const graph_node_t* node = (const graph_node_t*)handle;
+  bool own = node >= body->nodes && node < body->nodes + body->count;
+  return own ? (int32_t)(node - body->nodes) : -1;
+}
+
+static bool nodes_to_indices(const graph_body_t* body, const CUgraphNode* nodes,
+                             size_t count, int32_t* indices) {
+  for (size_t i = 0; i < count; ++i)
+    if ((indices[i] = node_index(body, nodes[i])) < 0) return false;
+  return true;
+}
+
+// A node that follows others but no stream.
+static CUresult graph_add_empty(CUgraphNode* out_node, CUgraph graph,
+                                const CUgraphNode* before, size_t count) {
+  struct CUstream_st nowhere = {.capture = &(capture_t){.graph = graph},
+                                .end_count = count};
+  op_t op = {.type = OP_NONE};
+  nowhere.ends = malloc((count + 1) * sizeof(*nowhere.ends));
+  if (!nowhere.ends) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = nodes_to_indices(graph->body, before, count, nowhere.ends)
+                        ? capture_add(&nowhere, &op)
+                        : CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS)
+    *out_node = (CUgraphNode)&graph->body->nodes[nowhere.ends[0]];
+  free(nowhere.ends);
+  return result;
+}
+
+CUresult stand_in_cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph,
+                                      const CUgraphNode* before, size_t count) {
+  ENTRY(cuGraphAddEmptyNode, NEEDS_CONTEXT, ("after %zu", count),
+        graph_add_empty(node, graph, before, count));
+}
+
+static CUresult capture_set_ends(CUstream handle, const CUgraphNode* ends,
+                                 size_t count, unsigned flags) {
+  CUstream stream = stream_resolve(handle);
+  if (!stream) return ERROR_INVALID_HANDLE;
+  if (!stream->capture) return ERROR_ILLEGAL_STATE;
+  if (flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  int32_t* indices = malloc((count + 1) * sizeof(*indices));
+  if (!indices) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  if (nodes_to_indices(stream->capture->graph->body, ends, count, indices))
+    result = ends_set(&stream->ends, &stream->end_count, indices, count)
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_OUT_OF_MEMORY;
+  free(indices);
+  return result;
+}
+
+CUresult stand_in_cuStreamUpdateCaptureDependencies(CUstream stream,
+                                                    CUgraphNode* ends,
+                                                    size_t count,
+                                                    unsigned flags) {
+  ENTRY(cuStreamUpdateCaptureDependencies, NEEDS_CONTEXT,
+        ("stream %d", stream_number(stream)),
+        capture_set_ends(stream, ends, count, flags));
+}
+
 static CUresult mode_exchange(CUstreamCaptureMode* mode) {
   if (*mode < 0 || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
@@ -450,6 +553,7 @@ static CUresult node_type(CUgraphNode handle, CUgraphNodeType* type) {
   *type = kernel                     ? CU_GRAPH_NODE_TYPE_KERNEL
           : node->op.type == OP_COPY ? CU_GRAPH_NODE_TYPE_MEMCPY
           : node->op.type == OP_FILL ? CU_GRAPH_NODE_TYPE_MEMSET
+          : node->op.type == OP_NONE ? CU_GRAPH_NODE_TYPE_EMPTY
                                      : 4 /* a graph */;
   return CUDA_SUCCESS;
 }

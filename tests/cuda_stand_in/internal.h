@@ -92,7 +92,6 @@ extern _Thread_local CUcontext context_current;
 CUresult context_check(unsigned flags);
 CUcontext context_of_device(int device);  // NULL: there is no such device
 size_t context_memory(void);              // bytes of the device
-void context_capability(int* major, int* minor);
 extern size_t context_memory_limit;
 extern int context_major, context_minor;
 
@@ -159,6 +158,7 @@ typedef enum op_type_t {
   OP_FREE,
   OP_GRAPH,
   OP_HOST,  // of a library
+  OP_NONE,  // a node that orders others
 } op_type_t;
 
 typedef enum copy_kind_t {
@@ -182,6 +182,8 @@ typedef struct op_t {
   uint64_t until;  // up to this one
   struct graph_body_t* graph;
   void (*run)(void* data);  // HOST: with `snapshot`
+  // HOST: begins, and reads, as soon as the kernel before it admits the next.
+  bool is_early;
 } op_t;
 
 typedef struct capture_t capture_t;
@@ -195,7 +197,9 @@ struct CUstream_st {
   capture_t* capture;  // or NULL
   int32_t* ends;       // nodes of the capture that the next one waits for
   size_t end_count;
-  int number;  // for the log
+  op_type_t last;      // submitted outside captures
+  CUgraphNode* nodes;  // `ends`, as the driver tells them
+  int number;          // for the log
 };
 
 struct CUevent_st {
@@ -255,6 +259,8 @@ void capture_invalidate(capture_t* capture);
 // Any stream that captures and that the legacy stream would wait for.
 capture_t* capture_of_blocking(void);
 CUresult capture_add(CUstream stream, op_t* op);
+// Whether the stream's next node would follow one of that type.
+bool capture_ends_in(const struct CUstream_st* stream, op_type_t type);
 CUresult capture_record(CUstream stream, CUevent event);
 CUresult capture_wait(CUstream stream, CUevent event);
 // No event belongs to the capture any more (stream.c).

@@ -47,9 +47,13 @@ static CUresult service_call(const char* name, const char* arguments) {
   return entry_end(&entry, entry.result);
 }
 
-static CUresult service_submit(CUstream stream, void (*run)(void* data),
-                               const void* data, size_t size) {
-  op_t op = {.type = OP_HOST, .run = run, .snapshot = malloc(size + 1)};
+static CUresult service_submit(const char* name, CUstream stream,
+                               void (*run)(void* data), const void* data,
+                               size_t size) {
+  op_t op = {.type = OP_HOST,
+             .run = run,
+             .is_early = strncmp(name, "cudnn", 5) == 0,
+             .snapshot = malloc(size + 1)};
   if (!op.snapshot) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(op.snapshot, data, size);
   return stream_submit(stream, &op);
@@ -64,7 +68,7 @@ static CUresult service_enqueue(const char* name, const char* arguments,
               stream_number(stream));
   return entry_end(&entry, entry.skipped
                                ? entry.result
-                               : service_submit(stream, run, data, size));
+                               : service_submit(name, stream, run, data, size));
 }
 
 static bool service_reach(const void* address, size_t size, const char* what) {

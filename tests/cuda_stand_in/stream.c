@@ -145,6 +145,7 @@ void op_execute(op_t* op) {
       if (!broken) op->run(op->snapshot);
       break;
     case OP_WAIT:
+    case OP_NONE:
       break;
   }
 }
@@ -245,9 +246,23 @@ static CUresult stream_check_legacy(CUstream stream) {
   return ERROR_CAPTURE_IMPLICIT;
 }
 
+// cuDNN's engines that do not wait for their inputs were seen on GPUs of
+// compute capability 9.
+static void stream_check_early(const struct CUstream_st* stream) {
+  bool follows = stream->capture ? capture_ends_in(stream, OP_KERNEL)
+                                 : stream->last == OP_KERNEL;
+  if (follows && context_major >= 9)
+    misuse(
+        "cuDNN's work follows a kernel in stream %d and may begin before "
+        "that ends",
+        stream->number);
+}
+
 CUresult stream_submit(CUstream handle, op_t* op) {
   CUstream stream = stream_resolve(handle);
   CUresult result = stream ? stream_check_legacy(stream) : ERROR_INVALID_HANDLE;
+  if (result == CUDA_SUCCESS && op->is_early) stream_check_early(stream);
+  if (result == CUDA_SUCCESS && !stream->capture) stream->last = op->type;
   if (result == CUDA_SUCCESS)
     result =
         stream->capture ? capture_add(stream, op) : stream_push(stream, op);
@@ -601,6 +616,7 @@ __attribute__((destructor(200))) static void stream_end(void) {
       op_release(&work.streams[i]->ops[work.streams[i]->first + k]);
     free(work.streams[i]->ops);
     free(work.streams[i]->ends);
+    free(work.streams[i]->nodes);
     free(work.streams[i]);
   }
   for (size_t i = 0; i < work.event_count; ++i) {

@@ -38,6 +38,7 @@ typedef struct rabbet_cuda_device_t {
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used
   struct rabbet_cudnn_t* cudnn;        // NULL until used
   CUevent begin, end;                  // of `time`
+  CUdeviceptr scratch;  // a byte that rabbet_cuda_launch_close writes
   char signature[256];
 } rabbet_cuda_device_t;
 
@@ -97,15 +98,20 @@ typedef struct rabbet_cuda_launch_t {
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream);
+// A run begins, or a graph was launched: no kernel of this thread that may
+// admit the next one early is at a stream's end.
+void rabbet_cuda_launch_begin(void);
 // This thread enqueues work other than a program's kernel: the next kernel does
 // not overlap with it. Omitting the call costs some time, but is correct: every
 // kernel waits for the end of the work before it.
-void rabbet_cuda_launch_other(void);
-// The same before a library's kernels that may begin early, as programs' do,
-// but may not wait for their inputs: they start only after all earlier launches
-// have ended. `scratch` is a byte of the device's memory that is free then.
-// Adds nothing to recordings: replays showed no such fault.
+void rabbet_cuda_launch_other(const void* stream);
+// The same before kernels of cuDNN, which may begin early, as programs' do, but
+// may not wait for their inputs: they start only after all earlier launches
+// have ended.
 rabbet_status_t rabbet_cuda_launch_close(const rabbet_cuda_device_t* device,
-                                         void* scratch, void* stream);
+                                         void* stream);
+// The device's `hand_over`.
+rabbet_status_t rabbet_cuda_launch_hand_over(rabbet_device_t* device,
+                                             void* stream);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDA_H_

@@ -158,7 +158,7 @@ static rabbet_status_t cuda_begin_run(rabbet_device_t* base, int threads,
   (void)threads;
   CUcontext before = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(rabbet_cuda(base), &before));
-  rabbet_cuda_launch_other();
+  rabbet_cuda_launch_begin();
   *out_token = before;
   return rabbet_ok();
 }
@@ -226,6 +226,7 @@ static void cuda_destroy(rabbet_device_t* base) {
     bool inside = rabbet_is_ok(status);
     if (inside && device->begin) device->driver->cuEventDestroy(device->begin);
     if (inside && device->end) device->driver->cuEventDestroy(device->end);
+    if (inside && device->scratch) device->driver->cuMemFree(device->scratch);
     rabbet_cublaslt_destroy(device, inside);
     rabbet_cudnn_destroy(device, inside);
     rabbet_cuda_pool_close(device, inside);
@@ -273,6 +274,7 @@ static const rabbet_device_vtable_t cuda_vtable = {
     .synchronize = cuda_synchronize,
     .begin_run = cuda_begin_run,
     .end_run = cuda_end_run,
+    .hand_over = rabbet_cuda_launch_hand_over,
     .time = cuda_time,
     .allocate_host = rabbet_cuda_allocate_host,
     .free_host = rabbet_cuda_free_host,
@@ -419,6 +421,8 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
       device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(device, cuEventCreate,
                                             (&device->end, CU_EVENT_DEFAULT)));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA_INSIDE(device, cuMemAlloc, (&device->scratch, 1)));
   return rabbet_cuda_programs_create(device->base.allocator, &device->programs);
 }
 

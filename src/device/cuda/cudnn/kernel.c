@@ -360,8 +360,7 @@ rabbet_status_t rabbet_cudnn_kernel_prepare(
     rabbet_cudnn_kernel_destroy_state(base, (rabbet_kernel_state_t*)state);
     return status;
   }
-  // A byte for rabbet_cuda_launch_close.
-  *out_workspace = state->workspace > 0 ? state->workspace : 1;
+  *out_workspace = state->workspace;
   *out_state = (rabbet_kernel_state_t*)state;
   return rabbet_ok();
 }
@@ -446,8 +445,7 @@ static rabbet_status_t run_execute(const cudnn_kernel_t* kernel,
   rabbet_status_t status =
       RABBET_CUDNN(kernel->library, cudnnSetStream, (slot->handle, stream));
   if (rabbet_is_ok(status))
-    status = rabbet_cuda_launch_close(kernel->device, state->workspace_address,
-                                      stream);
+    status = rabbet_cuda_launch_close(kernel->device, stream);
   if (rabbet_is_ok(status))
     status = RABBET_CUDNN(kernel->library, cudnnBackendExecute,
                           (slot->handle, state->plan, state->pack));

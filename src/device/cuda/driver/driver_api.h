@@ -114,6 +114,7 @@ enum {
   CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
   CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 };
+enum { CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1 };
 
 typedef int CUgraphExecUpdateResult;
 typedef struct CUgraphExecUpdateResultInfo {
@@ -128,6 +129,7 @@ enum {
   CU_GRAPH_NODE_TYPE_MEMCPY = 1,
   CU_GRAPH_NODE_TYPE_MEMSET = 2,
   CU_GRAPH_NODE_TYPE_HOST = 3,
+  CU_GRAPH_NODE_TYPE_EMPTY = 5,
 };
 
 typedef int CUjit_option;

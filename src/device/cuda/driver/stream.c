@@ -128,6 +128,7 @@ rabbet_status_t rabbet_cuda_record_end(rabbet_device_t* base, void* stream,
 
 rabbet_status_t rabbet_cuda_launch_graph(rabbet_device_t* base, void* graph,
                                          void* stream) {
+  rabbet_cuda_launch_begin();
   return RABBET_CUDA(rabbet_cuda(base)->driver, cuGraphLaunch,
                      ((CUgraphExec)graph, (CUstream)stream));
 }

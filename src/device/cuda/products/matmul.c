@@ -327,7 +327,7 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
   const char* c = setup->c == setup->y ? y : NULL;
   if (state->c_index >= 0)
     c = (const char*)call->inputs[state->c_index] + at->y * out;
-  rabbet_cuda_launch_other();
+  rabbet_cuda_launch_other(call->stream);
   return RABBET_CUBLASLT(library, cublasLtMatmul,
                          (library->handle, setup->desc, alpha, b, setup->b, a,
                           setup->a, beta, c, setup->c, y, setup->y, algorithm,

@@ -642,7 +642,7 @@ static rabbet_status_t aot_enqueue(rabbet_kernel_t* base,
   const aot_kernel_t* kernel = (const aot_kernel_t*)base;
   const rabbet_cuda_driver_t* driver = kernel->device->driver;
   RABBET_RETURN_IF_ERROR(aot_patch(kernel, state, call));
-  rabbet_cuda_launch_other();
+  rabbet_cuda_launch_other(call->stream);
   for (size_t i = 0; i < kernel->kernels->launch_count; ++i) {
     aot_launch_t* launch = &state->launches[i];
     CUlaunchConfig* config = &launch->config;

@@ -1,30 +1,65 @@
 #include "device/cuda/cuda.h"
 
-// The stream of this thread's last launch, and its kind. After a library's
-// kernel, which lets no kernel start before its end, overlapping gains nothing,
-// and takes longer in a graph than a plain edge.
+// What this thread enqueued last, and where. After a library's kernel, which
+// lets no kernel start before its end, overlapping gains nothing, and takes
+// longer in a graph than a plain edge.
 static _Thread_local struct {
   const void* stream;
-  enum { LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;
+  enum { LAUNCH_NONE, LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;
 } launch_last;
 
-void rabbet_cuda_launch_other(void) {
+void rabbet_cuda_launch_begin(void) {
+  launch_last.kind = LAUNCH_NONE;
+}
+
+void rabbet_cuda_launch_other(const void* stream) {
+  launch_last.stream = stream;
   launch_last.kind = LAUNCH_OTHER;
 }
 
+// In a recording an edge to an empty node, and one from it, await whole
+// kernels. They cost a graph next to nothing, unlike a node that writes memory.
+static rabbet_status_t launch_separate(const rabbet_cuda_device_t* device,
+                                       CUstream stream, CUgraph graph,
+                                       const CUgraphNode* ends,
+                                       size_t end_count) {
+  CUgraphNode node = NULL;
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuGraphAddEmptyNode,
+                                     (&node, graph, ends, end_count)));
+  return RABBET_CUDA(device->driver, cuStreamUpdateCaptureDependencies,
+                     (stream, &node, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+}
+
 rabbet_status_t rabbet_cuda_launch_close(const rabbet_cuda_device_t* device,
-                                         void* scratch, void* stream) {
+                                         void* stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  bool closed =
-      launch_last.kind == LAUNCH_CLOSED && launch_last.stream == stream;
+  bool open =
+      launch_last.stream == stream &&
+      (launch_last.kind == LAUNCH_OTHER || launch_last.kind == LAUNCH_PROGRAM);
   launch_last.stream = stream;
   launch_last.kind = LAUNCH_CLOSED;
-  if (closed || device->major < 9) return rabbet_ok();
+  if (!open || device->major < 9) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuStreamIsCapturing,
                                      ((CUstream)stream, &status)));
-  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return rabbet_ok();
+  // The query fails where a caller's recording has edges of other kinds.
+  uint64_t id = 0;
+  CUgraph graph = NULL;
+  const CUgraphNode* ends = NULL;
+  size_t end_count = 0;
+  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+      device->driver->cuStreamGetCaptureInfo((CUstream)stream, &status, &id,
+                                             &graph, &ends,
+                                             &end_count) == CUDA_SUCCESS)
+    return launch_separate(device, (CUstream)stream, graph, ends, end_count);
   return RABBET_CUDA(device->driver, cuMemsetD8Async,
-                     ((CUdeviceptr)(uintptr_t)scratch, 0, 1, (CUstream)stream));
+                     (device->scratch, 0, 1, (CUstream)stream));
+}
+
+rabbet_status_t rabbet_cuda_launch_hand_over(rabbet_device_t* device,
+                                             void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_launch_close(rabbet_cuda(device), stream));
+  rabbet_cuda_launch_other(stream);
+  return rabbet_ok();
 }
 
 static bool launch_overlaps(const rabbet_cuda_device_t* device,

@@ -407,7 +407,7 @@ static void kernels_overlap_with_their_kind(void** state) {
   assert_true(adder_overlaps(&adder, NULL));
   assert_false(adder_overlaps(&adder, stream));
   assert_true(adder_overlaps(&adder, stream));
-  rabbet_cuda_launch_other();
+  rabbet_cuda_launch_other(stream);
   assert_false(adder_overlaps(&adder, stream));
   assert_true(adder_overlaps(&adder, stream));
   adder_end(&adder);
@@ -419,12 +419,14 @@ static void kernels_overlap_with_their_kind(void** state) {
   stand_in_expect_clean();
 }
 
-// Whether something is enqueued before a library's kernel.
-static bool is_closed(adder_t* adder, void* stream) {
+// What is enqueued before a library's kernel: that call, or NULL.
+static const char* closed_by(adder_t* adder, void* stream) {
+  static const char* const calls[] = {"cuMemsetD8Async", "cuGraphAddEmptyNode"};
   stand_in()->clear_log();
-  RABBET_EXPECT_OK(
-      rabbet_cuda_launch_close(adder->device, adder->memory, stream));
-  return strstr(stand_in()->log(), "cuMemsetD8Async") != NULL;
+  RABBET_EXPECT_OK(rabbet_cuda_launch_close(adder->device, stream));
+  for (int i = 0; i < 2; ++i)
+    if (strstr(stand_in()->log(), calls[i])) return calls[i];
+  return NULL;
 }
 
 // A program's kernel admits the next one early. A library's next kernel would
@@ -436,17 +438,20 @@ static void libraries_await_programs(void** state) {
   void *stream = NULL, *graph = NULL;
   RABBET_EXPECT_OK(v->create_stream(&device->base, &stream));
   adder_t adder = adder_begin(device, NULL);
-  assert_true(is_closed(&adder, stream));  // a run before may have left one
-  assert_false(is_closed(&adder, stream));
+  assert_null(closed_by(&adder, stream));  // each run closes its own
   assert_false(adder_overlaps(&adder, stream));
-  assert_true(is_closed(&adder, stream));
-  assert_false(is_closed(&adder, stream));
-  rabbet_cuda_launch_other();
-  assert_true(is_closed(&adder, stream));
+  assert_string_equal(closed_by(&adder, stream), "cuMemsetD8Async");
+  assert_null(closed_by(&adder, stream));
+  rabbet_cuda_launch_other(stream);
+  assert_string_equal(closed_by(&adder, stream), "cuMemsetD8Async");
   RABBET_EXPECT_OK(v->record_begin(&device->base, stream));
   assert_false(adder_overlaps(&adder, stream));
-  assert_false(is_closed(&adder, stream));
+  assert_string_equal(closed_by(&adder, stream), "cuGraphAddEmptyNode");
+  assert_null(closed_by(&adder, stream));
+  assert_false(adder_overlaps(&adder, stream));
   RABBET_EXPECT_OK(v->record_end(&device->base, stream, &graph));
+  RABBET_EXPECT_OK(v->launch_graph(&device->base, graph, stream));
+  assert_null(closed_by(&adder, stream));  // a graph ends as a whole
   v->destroy_graph(&device->base, graph);
   adder_end(&adder);
   v->destroy_stream(&device->base, stream);
