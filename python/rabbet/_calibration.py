@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import struct
 import time
 from collections.abc import Iterator
@@ -110,6 +109,8 @@ def _left_tensors(
     network: INetworkDefinition, plan: Any, logger: ILogger | None
 ) -> list[ITensor]:
     """Tensors that still exist after fusion: inputs, and outputs of the plan's steps."""
+    import json
+
     engine = Runtime(logger).deserialize_cuda_engine(plan)
     inspector = engine.create_engine_inspector()
     text = inspector.get_engine_information(e.LayerInformationFormat.JSON)

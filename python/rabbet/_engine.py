@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -108,6 +107,8 @@ class ICudaEngine(EngineTensors, Managed):
         return e.ProfilingVerbosity.LAYER_NAMES_ONLY
 
     def _layer_report(self, layer: int) -> bool:
+        import json
+
         text = self._inspect(None, layer, 1)
         return bool(json.loads(text)["Alternatives"])
 
@@ -542,4 +543,6 @@ class EngineInspector:
 
     def as_dict(self) -> Any:
         """All layers as parsed JSON."""
+        import json
+
         return json.loads(self._inspect(-1, e.LayerInformationFormat.JSON))

@@ -6,7 +6,6 @@ network itself takes for it, and an entropy search five milliseconds for a tenso
 
 from __future__ import annotations
 
-import json
 from typing import Any, Self
 
 BINS = 2048
@@ -166,12 +165,16 @@ class Histogram:
 
 def dump(histograms: dict[str, Histogram]) -> bytes:
     """Histograms as bytes."""
+    import json
+
     tensors = {name: one.state() for name, one in histograms.items()}
     return json.dumps({"kind": _KIND, "tensors": tensors}).encode()
 
 
 def load(data: bytes) -> dict[str, Histogram]:
     """The histograms that dump wrote; ValueError for anything else."""
+    import json
+
     try:
         content = json.loads(data)
         if content["kind"] != _KIND:

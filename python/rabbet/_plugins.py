@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -32,6 +31,8 @@ def _lock(path: str) -> Any:
 
 def _module_name(path: Path) -> str:
     """A stable name: of the file, and of its folder if another file took it."""
+    import hashlib
+
     name = f"rabbet_plugins.{path.stem}"
     taken = sys.modules.get(name)
     if taken is not None and getattr(taken, "__file__", None) != str(path):
@@ -88,6 +89,8 @@ def load_file(file: str | os.PathLike[str]) -> ModuleType:
 
 
 def _load_file(file: str | os.PathLike[str], path: Path) -> ModuleType:
+    import hashlib
+
     digest = hashlib.sha256(path.read_bytes()).digest()
     known = _files.get(str(path))
     if known is not None and known[0] == digest:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -335,6 +334,8 @@ class _Loader(importlib.abc.InspectLoader):
 
 
 def _digest(modules: Iterable[Module]) -> str:
+    import hashlib
+
     digest = hashlib.sha256()
     for module in modules:
         for part in (module.name.encode(), module.data):

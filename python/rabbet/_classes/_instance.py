@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -273,6 +272,8 @@ def origin(thing: Any) -> str:
 
 def source_digest(thing: Any) -> bytes:
     """Stands for the code of a class: its file's, or its name."""
+    import hashlib
+
     digest = hashlib.sha256(f"{type(thing).__module__}.{type(thing).__qualname__}".encode())
     try:
         with open(origin(thing), "rb") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import operator
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,8 @@ _TYPE_ALIASES = {
 def _name(text: str, kind: Any, aliases: dict[str, Any], what: str) -> Any:
     found = aliases.get(text.upper()) or kind.__members__.get(text.upper())
     if found is None:
+        import difflib
+
         known = [*aliases, *kind.__members__]
         near = difflib.get_close_matches(text.upper(), known, 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import difflib
 import inspect
 import sys
 import types
@@ -38,6 +37,8 @@ def where(function: Function) -> str:
 
 def near(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?', else the end of the sentence."""
+    import difflib
+
     found = difflib.get_close_matches(name, list(known), 2)
     return f"; did you mean {' or '.join(repr(f) for f in found)}?" if found else "."
 

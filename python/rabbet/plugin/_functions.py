@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 
 from ._definition import (
@@ -73,6 +72,8 @@ class Functions:
 
     def timing_key(self) -> bytes | None:
         """Tells one version of its code from another; None: unknown."""
+        import hashlib
+
         if self._timing_key is not None:
             return self._timing_key.encode()
         digest = hashlib.sha256()

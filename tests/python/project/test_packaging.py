@@ -44,6 +44,13 @@ def test_module_is_the_command() -> None:
     assert done.returncode == 2
 
 
+def test_an_import_brings_no_more_than_it_needs() -> None:
+    """Modules for errors, digests of sources and arrays come when they are used."""
+    late = {"hashlib", "difflib", "json", "numpy", "importlib.metadata", "subprocess"}
+    program = "import sys, rabbet.plugin; print(*sys.modules)"
+    assert not late & set(output(sys.executable, "-c", program).split())
+
+
 def test_version_is_said_once() -> None:
     """The header's is that of the library, the package and its metadata."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
