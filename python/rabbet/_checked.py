@@ -79,14 +79,14 @@ def _check(annotation: Any) -> Check:
 class _Arguments:
     """A method's arguments after self: how each is checked, and its name in errors."""
 
-    def __init__(self, method: Callable[..., Any], is_setter: bool) -> None:
+    def __init__(self, method: Callable[..., Any], name: str, is_setter: bool) -> None:
         code = method.__code__
         hints = typing.get_type_hints(method, include_extras=True)
         self.names = code.co_varnames[1 : code.co_argcount]
         every = (*self.names, *code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount])
         self.checks = {name: _check(hints.get(name, Any)) for name in every}
         self.ordered = [self.checks[name] for name in self.names]
-        self.method, self.is_setter = method.__name__, is_setter
+        self.name, self.is_setter = name, is_setter
         values = method.__defaults__ or ()
         first = len(self.names) - len(values)
         self.defaults = {
@@ -99,7 +99,7 @@ class _Arguments:
         """Names in errors, of a method of that class."""
         found = self._labels.get(kind)
         if found is None:
-            where = f"{kind.__name__}.{self.method}"
+            where = f"{kind.__name__}.{self.name}"
             found = {n: where if self.is_setter else f"{where}: {n}" for n in self.checks}
             self._labels[kind] = found
         return found
@@ -116,7 +116,7 @@ class _Arguments:
         }
 
 
-def _checked(method: Method, is_setter: bool) -> Method:
+def _checked(method: Method, name: str, is_setter: bool) -> Method:
     # Annotations are evaluated at the first call: imports stay fast.
     arguments: _Arguments | None = None
 
@@ -124,7 +124,7 @@ def _checked(method: Method, is_setter: bool) -> Method:
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         nonlocal arguments
         if arguments is None:
-            arguments = _Arguments(method, is_setter)
+            arguments = _Arguments(method, name, is_setter)
         labels = arguments.labels(type(self))
         if not kwargs and len(args) == len(arguments.names):  # most often, and fast
             rows = zip(arguments.ordered, args, labels.values(), strict=False)
@@ -145,7 +145,7 @@ def checks_arguments(kind: Kind) -> Kind:
         if name.startswith("_"):
             continue
         if isinstance(thing, types.FunctionType) and not is_refused(thing):
-            setattr(kind, name, _checked(thing, False))
+            setattr(kind, name, _checked(thing, name, False))
         elif isinstance(thing, property) and thing.fset:
-            setattr(kind, name, thing.setter(_checked(thing.fset, True)))
+            setattr(kind, name, thing.setter(_checked(thing.fset, name, True)))
     return kind

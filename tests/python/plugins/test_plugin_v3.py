@@ -858,7 +858,7 @@ def test_errors_tell_the_layer_by_its_name() -> None:
     network.mark_output(layer.get_output(0))
     with pytest.raises(trt.PluginError, match=r"get_valid_tactics\(\) of layer 'padding'"):
         trt.compile(network, device="cpu")
-    with pytest.raises(TypeError, match="layer name: expected a str"):
+    with pytest.raises(TypeError, match=r"IPluginV3Layer\.name: expected a str"):
         layer.name = 3
 
 
