@@ -15,26 +15,27 @@ typedef struct rabbet_cuda_device_t {
   rabbet_device_t base;
   const rabbet_cuda_driver_t* driver;
   CUdevice device;
-  // The primary one, shared with torch, CuPy and others, unless another was
-  // current when the device was opened: that one stays its maker's.
+  // The GPU's primary context, which torch, CuPy and others share, unless
+  // another context was current when the device was opened: then that one,
+  // which its creator keeps owning.
   CUcontext context;
   bool primary;
-  // Whether a thread on which no context was current keeps this one.
+  // Whether the context stays current on threads that had none.
   bool stays_current;
-  // In a context that is not the primary one: memory that goes with it, and the
-  // driver's number of that memory, which no other ever has.
+  // In a context that is not the primary one: memory that is freed with it, and
+  // the driver's unique number of that memory. They show if the context lives.
   CUdeviceptr witness;
   unsigned long long witness_id;
   int ordinal;
   int major, minor;  // compute capability
   int multiprocessors;
-  int shared_bytes;  // that a block may have when it asks for it
+  int shared_bytes;  // the most shared memory of a block, on request
   // Whether kernels are launched so that they overlap. Set when the device is
   // opened; false from the first program on whose kernels cannot wait.
   atomic_bool overlaps;
   rabbet_cuda_programs_t* programs;
-  rabbet_cuda_pool_t* pool;            // pool.h; NULL: there is none
-  pthread_mutex_t libraries;           // guards the making of the next two
+  rabbet_cuda_pool_t* pool;            // memory_pool.h; NULL: there is none
+  pthread_mutex_t libraries;           // guards creation of the next two
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used
   struct rabbet_cudnn_t* cudnn;        // NULL until used
   CUevent begin, end;                  // of `time`
@@ -50,16 +51,16 @@ static inline rabbet_cuda_device_t* rabbet_cuda(rabbet_device_t* device) {
 // previous one. If none was current, the first GPU's primary context stays
 // current.
 //
-// Every function of the device's table does so by itself. Kernels' create and
-// prepare must if they call the driver, and their destroy always; enqueue is
-// called inside a run, where the context is current. FAILED_PRECONDITION if the
-// context was the program's and has been destroyed: its memory and streams are
-// gone, and nothing is left to be released there.
+// Every function of the device's table calls it. Kernels' create and prepare
+// must if they call the driver, and their destroy always; enqueue is called
+// inside a run, where the context is current. FAILED_PRECONDITION if the
+// context belonged to the program and has been destroyed: its memory and
+// streams are gone with it, and there is nothing to release.
 rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before);
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);
 
-// Adds to a failed allocation how much was asked for, and how much there is.
+// Adds to a failed allocation the requested size and the free memory.
 rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
                                            rabbet_status_t status, size_t size);
 
@@ -87,8 +88,8 @@ typedef struct rabbet_cuda_launch_t {
   unsigned grid[3];
   unsigned block[3];
   unsigned shared_bytes;
-  unsigned cluster;   // blocks beside each other in a cluster; 0: one
-  int32_t* overlaps;  // is told whether the launch overlaps; may be NULL
+  unsigned cluster;   // blocks of a cluster, along x; 0: one
+  int32_t* overlaps;  // set to whether the launch overlaps; may be NULL
 } rabbet_cuda_launch_t;
 
 // Launches a kernel of a program; parameters[i] points to its parameter i. If
@@ -98,19 +99,19 @@ typedef struct rabbet_cuda_launch_t {
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream);
-// A run begins, or a graph was launched: no kernel of this thread that may
-// admit the next one early is at a stream's end.
+// Forgets this thread's last launch: a run begins, or a graph was launched, so
+// no kernel at a stream's end admits the next one early.
 void rabbet_cuda_launch_begin(void);
-// This thread enqueues work other than a program's kernel: the next kernel does
-// not overlap with it. Omitting the call costs some time, but is correct: every
-// kernel waits for the end of the work before it.
+// Says that this thread enqueues work other than a program's kernel, with which
+// the next kernel does not overlap. Without this call the result is the same,
+// since every kernel waits for the work before it, but takes longer.
 void rabbet_cuda_launch_other(const void* stream);
-// The same before kernels of cuDNN, which may begin early, as programs' do, but
-// may not wait for their inputs: they start only after all earlier launches
-// have ended.
+// The same before kernels of cuDNN, which may begin early, as programs' kernels
+// do, but need not wait for their inputs: makes them start after all earlier
+// launches have ended.
 rabbet_status_t rabbet_cuda_launch_close(const rabbet_cuda_device_t* device,
                                          void* stream);
-// The device's `hand_over`.
+// `hand_over` of the device's table.
 rabbet_status_t rabbet_cuda_launch_hand_over(rabbet_device_t* device,
                                              void* stream);
 

@@ -16,8 +16,9 @@
 
 // ---- The context -----------------------------------------------------------
 
-// The context itself cannot be queried: its handle points to memory that the
-// driver has freed, or to a newer context. An address can be.
+// The driver cannot be asked about a context that may be destroyed: its handle
+// points to freed memory, or to a newer context. It can be asked about an
+// address, so a context is watched by an allocation in it.
 static bool cuda_context_lives(const rabbet_cuda_device_t* device) {
   const rabbet_cuda_driver_t* driver = device->driver;
   unsigned long long id = 0;
@@ -27,7 +28,7 @@ static bool cuda_context_lives(const rabbet_cuda_device_t* device) {
       &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, device->witness);
   if (result == CUDA_SUCCESS) return id == device->witness_id;
   if (result == CUDA_ERROR_INVALID_VALUE) return false;
-  // No answer: only while it is current is it known to live.
+  // Without an answer, the context is known to live only while it is current.
   return driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
          current == device->context;
 }
@@ -48,15 +49,15 @@ rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
   return RABBET_CUDA(driver, cuCtxSetCurrent, (device->context));
 }
 
-// A library in an operator (CuPy, Numba) that found a context current remembers
-// for the thread that there is one, and calls the driver later without asking.
-// So a thread without a context gets the one that the CUDA runtime would choose
-// for it, the first GPU's primary one. That of another GPU is not left: it
-// would change the thread's current device in torch and the runtime.
+// Libraries that operators use (CuPy, Numba) check once per thread whether a
+// context is current and then call the driver without checking again. So a
+// thread that had no context keeps the first GPU's primary one, as the CUDA
+// runtime would choose. The context of another GPU is not left current: it
+// would change the thread's current device in torch and in the runtime.
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before) {
   if (before == device->context) return;
   if (!before && device->stays_current) return;
-  // Fails only where the driver is going down with the process.
+  // It fails only while the driver shuts down with the process.
   device->driver->cuCtxSetCurrent(before);
 }
 
@@ -76,7 +77,7 @@ rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
 static rabbet_status_t cuda_allocate_inside(rabbet_cuda_device_t* device,
                                             size_t size, CUdeviceptr* memory) {
   CUresult result = device->driver->cuMemAlloc(memory, size);
-  // Memory that calls gave back is kept in the pool.
+  // The pool may hold memory that calls have freed.
   if (result == CUDA_ERROR_OUT_OF_MEMORY && rabbet_cuda_pool_trim(device))
     result = device->driver->cuMemAlloc(memory, size);
   return rabbet_cuda_driver_check(device->driver, result, "cuMemAlloc");
@@ -304,8 +305,8 @@ static rabbet_status_t cuda_attribute(const rabbet_cuda_device_t* device,
                      (out_value, attribute, device->device));
 }
 
-// Kernels that wait for the one before exist from compute capability 9 on,
-// graphs that know of it from CUDA 12.3 on.
+// Kernels can wait for the previous one from compute capability 9 on; graphs
+// support it from CUDA 12.3 on.
 static bool cuda_overlaps(const rabbet_cuda_device_t* device) {
   const char* asked = getenv("RABBET_CUDA_OVERLAP");
   return device->major >= 9 && device->driver->version >= 12030 &&
@@ -345,7 +346,7 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       device->major, device->minor);
 }
 
-// A context of this GPU that is current and not the primary one, or NULL.
+// The current context if it is of this GPU and not the primary one, else NULL.
 static rabbet_status_t cuda_foreign_context(const rabbet_cuda_device_t* device,
                                             CUcontext* out_context) {
   const rabbet_cuda_driver_t* driver = device->driver;
@@ -369,7 +370,7 @@ static rabbet_status_t cuda_foreign_context(const rabbet_cuda_device_t* device,
   return rabbet_ok();
 }
 
-// Puts the witness into the context, which is current.
+// Allocates the witness in the context, which must be current.
 static rabbet_status_t cuda_watch_context(rabbet_cuda_device_t* device) {
   CUdeviceptr memory = 0;
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuMemAlloc, (&memory, 1)));
@@ -384,9 +385,9 @@ static rabbet_status_t cuda_watch_context(rabbet_cuda_device_t* device) {
   return status;
 }
 
-// Programs that make a context of their own (cuCtxCreate, PyCUDA) have their
-// memory and streams in it: a device opened while it is current works in it.
-// Otherwise the primary context is used.
+// Programs that create a context of their own (cuCtxCreate, PyCUDA) have their
+// memory and streams in it, so a device that is opened while it is current uses
+// it. Otherwise the device uses the primary context.
 static rabbet_status_t cuda_choose_context(rabbet_cuda_device_t* device) {
   CUcontext context = NULL;
   RABBET_RETURN_IF_ERROR(cuda_foreign_context(device, &context));

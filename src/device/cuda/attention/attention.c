@@ -1,6 +1,6 @@
 // softmax(scale q k' + mask) v as one kernel, by cuDNN's fused attention:
-// scores never reach memory. FP16 and BF16. Bounded by the tensor cores for
-// long sequences, by latency for short ones.
+// scores never reach memory. FP16 and BF16. Long sequences are bound by the
+// tensor cores, short ones by latency.
 #include "device/cuda/attention/attention.h"
 
 #include <string.h>
@@ -62,7 +62,7 @@ static bool attention_shapes(const rabbet_group_t* group,
   out->k_offset = views.k.offset;
   out->v_offset = views.v.offset;
   if (a->mask >= 0) out->mask = rabbet_cudnn_dense(4, views.mask.dims, false);
-  // The fused kernels take no batches that broadcast.
+  // The fused kernels do not broadcast over the batch.
   for (int i = 0; i < 2; ++i)
     if (out->q.dims[i] != out->k.dims[i] || out->q.dims[i] != out->v.dims[i])
       return false;
@@ -91,9 +91,9 @@ static cudnnBackendDescriptor_t attention_then(
   return y;
 }
 
-// exp(x - max) / sum, in the order and with the types by which cuDNN knows its
-// fused kernel: weights have the tensors' type, and the logarithm of the sum is
-// in the graph though nobody reads it.
+// exp(x - max) / sum. cuDNN recognizes its fused kernel only by these
+// operations and types: weights have the tensors' type, and the graph computes
+// the logarithm of the sum, which is unused.
 static cudnnBackendDescriptor_t attention_softmax(rabbet_cudnn_graph_t* graph,
                                                   const attention_shapes_t* s,
                                                   rabbet_dtype_t dtype,
@@ -115,7 +115,7 @@ static cudnnBackendDescriptor_t attention_softmax(rabbet_cudnn_graph_t* graph,
   return weights;
 }
 
-// NVIDIA's frontend refuses these releases for bugs of theirs.
+// NVIDIA's frontend refuses these releases because of known bugs.
 static bool attention_is_broken(const rabbet_cudnn_t* library) {
   return library->version == 91000 || library->version == 91001;
 }
@@ -169,7 +169,8 @@ static bool attention_can(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16;
 }
 
-// A mask that scores are cast for is narrowed only where the network may be.
+// A mask of FLOAT, for which the scores are cast, may be narrowed only if the
+// network allows the narrow type.
 static bool attention_may_narrow(const rabbet_propose_t* propose,
                                  const rabbet_attention_t* a) {
   const rabbet_group_value_t* values = propose->group->values;

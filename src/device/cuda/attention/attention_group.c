@@ -43,8 +43,9 @@ static const rabbet_group_node_t* attention_turn(const rabbet_group_t* group,
   return node ? node : attention_made_by(group, value, RABBET_OP_SLICE, a);
 }
 
-// x times a constant number, or divided by it: the scale takes it in, which
-// kernels apply to the sums. *value becomes x. False if it is something else.
+// Matches x times a constant scalar, or x divided by it, and multiplies the
+// scalar into a->scale, which kernels apply to the sums. *value becomes x.
+// False: no match.
 static bool attention_factor(const rabbet_group_t* group,
                              const rabbet_dims_t* dims, rabbet_attention_t* a,
                              int32_t* value) {
@@ -88,8 +89,8 @@ static bool attention_operand(const rabbet_group_t* group,
   return attention_is_input(group, out->value);
 }
 
-// Takes a scale by a constant, before the mask, or one mask. Nodes come from
-// the last to the first; *scores becomes the node's input.
+// Matches a node between the products, from the last to the first: a scale
+// (before the mask) or the one mask. *scores becomes the node's input.
 static bool attention_take(const rabbet_group_t* group,
                            const rabbet_dims_t* dims,
                            const rabbet_group_node_t* node,
@@ -115,7 +116,7 @@ static bool attention_take(const rabbet_group_t* group,
   return isfinite(a->scale) && a->scale != 1;
 }
 
-// Scores, or a number where the mask says so. *scores as above.
+// Matches a Select of scores or a constant by the mask. *scores as above.
 static bool attention_select(const rabbet_group_t* group,
                              const rabbet_dims_t* dims,
                              const rabbet_group_node_t* node,
@@ -133,8 +134,7 @@ static bool attention_select(const rabbet_group_t* group,
   return fits;
 }
 
-// Kernels keep scores and weights in FLOAT, so that casts between them do not
-// matter.
+// Skips casts between the products: kernels keep scores and weights in FLOAT.
 static bool attention_cast(const rabbet_group_t* group, rabbet_attention_t* a,
                            int32_t* value) {
   const rabbet_group_node_t* node =
@@ -151,7 +151,7 @@ static bool attention_cast(const rabbet_group_t* group, rabbet_attention_t* a,
   return true;
 }
 
-// isnan(x) ? 0 : x.
+// Matches isnan(x) ? 0 : x.
 static void attention_zero_nan(const rabbet_group_t* group,
                                const rabbet_dims_t* dims, rabbet_attention_t* a,
                                int32_t* value) {
@@ -247,8 +247,8 @@ static const int64_t* view_axes(const rabbet_group_node_t* node,
   return rabbet_attr_ints(node->attrs, node->op->attr_count, name, out_count);
 }
 
-// order[i]: the axis that comes to place i; `inverse`: the place that axis i
-// comes to. No order: as it is.
+// order[i] is the source axis of result axis i; `inverse`: the other way round.
+// A missing order changes nothing.
 static bool view_permute(const rabbet_group_node_t* node, const char* name,
                          bool inverse, view_t* view) {
   size_t count = 0;
@@ -268,13 +268,14 @@ static bool view_permute(const rabbet_group_node_t* node, const char* name,
   return seen == (1u << count) - 1;
 }
 
-// The stride of an axis outside of this one, were it dense.
+// The stride that a dense axis directly outside this one would have.
 static int64_t view_outside(const view_t* view, int32_t axis) {
   return view->strides[axis] * view->dims.d[axis];
 }
 
-// The view with other extents, of which `dims` are as many elements. Both are
-// taken apart from the end into the least groups of axes that hold as much.
+// Reshapes the view to `dims`, which have as many elements. From the last axis
+// on, both are split into the smallest groups of axes with equal products; each
+// group needs a uniform stride.
 static bool view_reshape(const rabbet_dims_t* dims, view_t* view) {
   const view_t from = *view;
   int32_t i = from.dims.rank, k = dims->rank;
@@ -282,7 +283,7 @@ static bool view_reshape(const rabbet_dims_t* dims, view_t* view) {
   while (k > 0) {
     int64_t have = 1, want = dims->d[--k];
     int32_t first = k, end = k + 1;
-    int64_t stride = 0, next = 0;  // of the group's innermost; of one outside
+    int64_t stride = 0, next = 0;  // of the innermost axis; expected outside
     do {
       while (have < want && i > 0) {
         int64_t extent = from.dims.d[--i];
@@ -290,7 +291,7 @@ static bool view_reshape(const rabbet_dims_t* dims, view_t* view) {
         if (have == 1)
           stride = from.strides[i];
         else if (from.strides[i] != next)
-          return false;  // the group is not evenly spaced
+          return false;  // the group has no uniform stride
         next = from.strides[i] * extent;
         have *= extent;
       }
@@ -369,7 +370,7 @@ static void attention_swap(rabbet_attention_view_t* view) {
   view->strides[3] = stride;
 }
 
-// A missing axis of heads is 1.
+// A missing axis of heads has extent 1.
 static bool attention_view(const view_t* view, rabbet_attention_view_t* out) {
   if (view->dims.rank != 3 && view->dims.rank != 4) return false;
   *out = (rabbet_attention_view_t){.offset = view->offset};
@@ -402,8 +403,8 @@ static bool attention_input(const rabbet_group_t* group,
   return true;
 }
 
-// The product's result lies where the shuffle's result has it: the shuffle is
-// undone on the result.
+// The view of the product's result: the inverse of the shuffles, applied to the
+// view of the output.
 static bool attention_output(const rabbet_attention_tensor_t* tensor,
                              const rabbet_dims_t* dims,
                              rabbet_attention_view_t* out) {

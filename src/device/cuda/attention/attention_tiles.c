@@ -1,9 +1,9 @@
 // softmax(scale q k' + mask) v as one kernel of our own: HALF, BF16, and FLOAT
-// as TF32, with a mask of any type and extents. Where cuDNN has one, both are
-// timed.
+// as TF32, with a mask of any type and broadcasting. If cuDNN has a kernel,
+// too, both are timed.
 //
-// Short sequences are limited by latency, so that warps share the keys of a row
-// there; long ones by exponentials and the first-level cache.
+// Short sequences are bound by latency, so several warps split the keys of a
+// row. Long ones are bound by exponentials and the first-level cache.
 #include "device/cuda/attention/attention.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #include "device/cuda/attention/attention_params.h"
 
-// Of attention/attention.cu.
+// Constants of attention/attention.cu.
 enum {
   TILE_ROWS = 16,
   TILE_KEYS = 32,
@@ -25,7 +25,8 @@ enum {
 };
 enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
 
-// Warps of a block by rows and by keys.
+// The warps of a block: groups with rows of their own, warps of a group that
+// split the keys.
 typedef struct tiles_tactic_t {
   const char* name;
   int rows, keys;
@@ -36,8 +37,8 @@ static const tiles_tactic_t tiles_tactics[] = {
     {"8 x 1 warps", 8, 1},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
-// A tactic's number is the place above and the columns, which a plan's group
-// need not tell.
+// A tactic's number has the index in the table above and the number of columns:
+// a plan's group may have dynamic shapes, which do not tell it.
 enum { TACTIC_WIDTH_SHIFT = 8, TACTIC_PLACE = (1 << TACTIC_WIDTH_SHIFT) - 1 };
 
 typedef struct tiles_kernel_t {
@@ -58,7 +59,7 @@ typedef struct cuda_attention_tiles_state_t {
 
 // ---- Shapes ----------------------------------------------------------------
 
-// Columns lie beside each other, and rows begin where vectors may.
+// Columns are contiguous, and rows are aligned to vectors.
 static bool tiles_is_even(const rabbet_attention_view_t* view, int64_t size,
                           int64_t width) {
   bool even = view->offset * size % ALIGNMENT == 0;
@@ -75,7 +76,7 @@ static bool tiles_broadcasts(const rabbet_attention_view_t* view,
   return true;
 }
 
-// k comes with its rows and columns as q has them.
+// Swaps rows and columns of k, so that its rows are keys.
 static void tiles_turn(rabbet_attention_view_t* k) {
   const rabbet_attention_view_t from = *k;
   k->dims[2] = from.dims[3];
@@ -117,7 +118,7 @@ typedef struct tiles_offer_t {
   const rabbet_dims_t* dims;
 } tiles_offer_t;
 
-// Of the blocks that join results of warps, in bytes.
+// Shared memory of a block, in bytes: for the results that its warps combine.
 static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
   enum { EACH = TILE_ROWS * 8 };  // for a row: its maximum and its sum
   return tactic->keys == 1 ? 0
@@ -125,8 +126,8 @@ static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
                                  (TILE_ROWS * width * 4 + EACH);
 }
 
-// Variants with idle warps are not offered, nor single warps where there is
-// work for several.
+// Rejects variants that leave warps idle, and single warps if there is work for
+// several.
 static bool tiles_is_wanted(const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
                             const rabbet_attention_views_t* views) {
   enum { SHARED = 48 * 1024 };  // without asking for more
@@ -175,7 +176,7 @@ static bool tiles_can(const rabbet_propose_t* propose, rabbet_dtype_t dtype) {
          (dtype == RABBET_DTYPE_FLOAT && propose->tf32);
 }
 
-// The mask in the type of the others, and in its own.
+// Offers the mask in the type of the other tensors and in its own.
 static rabbet_status_t cuda_attention_tiles_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_group_t* group = propose->group;
@@ -244,7 +245,7 @@ static bool tiles_mask_fits(const rabbet_group_value_t* mask,
                : mask->dtype == RABBET_DTYPE_BOOL);
 }
 
-// Types and formats of the boundary.
+// Checks types and formats of the boundary.
 static rabbet_status_t tiles_check(const tiles_kernel_t* kernel,
                                    const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;

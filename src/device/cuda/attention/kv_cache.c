@@ -1,5 +1,5 @@
-// Keys and values put into their cache, in its own memory. Bound by the bytes
-// of the update, or by the launch.
+// Stores keys and values into their cache, in place. Bound by the bytes of the
+// update, or by the launch.
 #include "device/common/kv_cache.h"
 
 #include "core/view.h"
@@ -50,7 +50,7 @@ static rabbet_status_t cuda_kv_cache_program(rabbet_cuda_node_t* node,
                                    &kernel->functions[WIDE]);
 }
 
-// By units of which a row has `unit`.
+// Parameters for rows of `unit` units.
 static rabbet_status_t kv_cache_set(const cuda_kv_cache_kernel_t* kernel,
                                     const rabbet_kv_cache_rows_t* rows,
                                     int64_t unit, int width,

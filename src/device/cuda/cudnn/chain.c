@@ -2,7 +2,7 @@
 #include "device/cuda/cudnn/kernel.h"
 #include "ops/enums.h"
 
-// The function for an item; `swapped`: its operand comes first.
+// cuDNN's function for an item; `swapped`: the item's operand comes first.
 typedef struct chain_function_t {
   rabbet_cudnn_pointwise_t pointwise;
   bool swapped;

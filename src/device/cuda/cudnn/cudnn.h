@@ -12,7 +12,7 @@ enum { RABBET_CUDNN_HANDLES = 64 };
 // A handle serves one thread at a time.
 typedef struct rabbet_cudnn_slot_t {
   atomic_bool busy;
-  cudnnHandle_t handle;  // NULL: not made yet; the owner's affair
+  cudnnHandle_t handle;  // NULL until used; only the slot's owner accesses it
 } rabbet_cudnn_slot_t;
 
 typedef struct rabbet_cudnn_t {
@@ -27,15 +27,15 @@ typedef struct rabbet_cudnn_t {
 // names the missing library or function.
 rabbet_status_t rabbet_cudnn_get(rabbet_cuda_device_t* device,
                                  rabbet_cudnn_t** out_library);
-// Its version, 0 without the library: a class's library_version.
+// The library's version, or 0 without the library: a class's library_version.
 uint64_t rabbet_cudnn_version(rabbet_device_t* device);
-// For the device that is destroyed. inside: its context is current; else it is
-// gone with all that the library had in it.
+// Called when the device is destroyed. inside: its context is current;
+// otherwise the context is gone, and the library's objects with it.
 void rabbet_cudnn_destroy(rabbet_cuda_device_t* device, bool inside);
 
-// A handle for this thread until it is given back; the device's context is
-// current. Without a lock; a handle is made only when more threads than ever
-// before use the library at once.
+// Takes a handle for this thread until it is released; the device's context
+// must be current. Lock-free. A handle is created only when more threads than
+// before use the library at the same time.
 rabbet_status_t rabbet_cudnn_acquire(rabbet_cudnn_t* library,
                                      rabbet_cudnn_slot_t** out_slot);
 void rabbet_cudnn_release(rabbet_cudnn_slot_t* slot);
@@ -54,7 +54,7 @@ static inline rabbet_status_t rabbet_cudnn_check(const rabbet_cudnn_t* library,
              : rabbet_cudnn_status(library, result, call);
 }
 
-// CUDNN_DATA_...; -1 for types that it is not given.
+// CUDNN_DATA_...; -1 for types that Rabbet does not pass to cuDNN.
 int rabbet_cudnn_type(rabbet_dtype_t dtype);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_CUDNN_H_

@@ -61,7 +61,7 @@ static size_t graph_element_size(int type) {
   }
 }
 
-// Addresses differ from run to run and are left out; everything else is hashed.
+// Hashes all attributes but addresses, which differ from run to run.
 static void graph_hash(rabbet_cudnn_graph_t* graph, int name, int type,
                        int64_t count, const void* values) {
   struct {
@@ -91,7 +91,7 @@ static void graph_set_int(rabbet_cudnn_graph_t* graph,
   graph_set(graph, descriptor, name, type, 1, &value);
 }
 
-// Another descriptor that this one refers to.
+// Sets an attribute to another descriptor.
 static void graph_refer(rabbet_cudnn_graph_t* graph,
                         cudnnBackendDescriptor_t descriptor, int name,
                         cudnnBackendDescriptor_t to) {
@@ -134,7 +134,7 @@ rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
   return shape;
 }
 
-// INT8 is for the boundary alone: no class computes in it but by choice.
+// cuDNN's type of a tensor; INT8 occurs only at the boundary.
 static int graph_type(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT8 ? CUDNN_DATA_INT8
                                     : rabbet_cudnn_type(dtype);
@@ -218,7 +218,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
 
 // ---- Operations ------------------------------------------------------------
 
-// The two directions of one operation: names of the same attributes.
+// Convolution and deconvolution have the same attributes under different names.
 typedef struct graph_direction_t {
   int type, how, x, w, y, alpha, beta;
 } graph_direction_t;

@@ -1,7 +1,7 @@
 // A cuDNN operation graph under construction, and ways to execute it.
 //
-// Functions that add to a graph keep the first error in graph->status and do
-// nothing after it, so that a description needs no check at each line.
+// Functions that add to a graph store the first error in graph->status and do
+// nothing after it, so callers need not check each call.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_
 
@@ -16,14 +16,14 @@ enum {
   RABBET_CUDNN_ALIGNMENT = 16,  // of every tensor's address, in bytes
 };
 
-// Where a tensor's elements are: boundary input number >= 0, or
+// Where a tensor's elements are: the number of a boundary input (>= 0), or
 enum {
-  RABBET_CUDNN_OUTPUT = -1,   // output 0
-  RABBET_CUDNN_VIRTUAL = -2,  // nowhere: from one operation to the next, FLOAT
-  RABBET_CUDNN_VIRTUAL_TYPED = -3,  // the same in the type that is given
+  RABBET_CUDNN_OUTPUT = -1,         // output 0
+  RABBET_CUDNN_VIRTUAL = -2,        // between two operations, in FLOAT
+  RABBET_CUDNN_VIRTUAL_TYPED = -3,  // between two operations, in a given type
 };
 
-// Scalar i lies where the host says: a place of its own below the others.
+// The place of scalar i, which the host passes.
 #define RABBET_CUDNN_SCALAR_PLACE(i) (-4 - (i))
 
 typedef struct rabbet_cudnn_shape_t {
@@ -43,8 +43,8 @@ typedef struct rabbet_cudnn_graph_t {
   rabbet_cudnn_t* library;
   rabbet_allocator_t allocator;
   rabbet_status_t status;
-  uint64_t hash;                              // of all that the graph was told
-  RABBET_VEC(cudnnBackendDescriptor_t) made;  // to be destroyed with it
+  uint64_t hash;                              // of the graph's description
+  RABBET_VEC(cudnnBackendDescriptor_t) made;  // destroyed with the graph
   cudnnBackendDescriptor_t operations[RABBET_CUDNN_OPERATIONS];
   int operation_count;
   rabbet_cudnn_binding_t bindings[RABBET_CUDNN_BINDINGS];
@@ -52,14 +52,14 @@ typedef struct rabbet_cudnn_graph_t {
   float scalars[RABBET_CUDNN_SCALARS];
   int scalar_count;
   int64_t next_id;
-  bool sums_whole;                 // convolutions of INT8 sum in INT32
+  bool sums_whole;                 // INT8 convolutions: sums are INT32
   cudnnBackendDescriptor_t graph;  // once finished
 } rabbet_cudnn_graph_t;
 
 void rabbet_cudnn_graph_begin(rabbet_cudnn_t* library,
                               rabbet_allocator_t allocator,
                               rabbet_cudnn_graph_t* graph);
-// Also of a graph whose memory is zero.
+// A zeroed graph may be ended, too.
 void rabbet_cudnn_graph_end(rabbet_cudnn_graph_t* graph);
 
 // ---- Tensors ---------------------------------------------------------------
@@ -67,18 +67,18 @@ void rabbet_cudnn_graph_end(rabbet_cudnn_graph_t* graph);
 // A tensor in dense row-major order, or with axis 1 innermost.
 rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
                                         bool channels_last);
-// Asking for one place again gives the same tensor.
+// Returns the same tensor for the same place.
 cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              rabbet_dtype_t dtype,
                                              int32_t place);
-// A tensor of its own, whose first element lies `offset` bytes behind that of a
-// boundary input: several parts of one input are as many tensors.
+// A part of a boundary input as a tensor of its own: its first element is
+// `offset` bytes after the input's.
 cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
                                            const rabbet_cudnn_shape_t* shape,
                                            rabbet_dtype_t dtype, int32_t place,
                                            int64_t offset);
-// One number that the host passes.
+// A scalar that the host passes.
 cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
                                              int rank, float value);
 
@@ -93,8 +93,7 @@ void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
                               cudnnBackendDescriptor_t x,
                               cudnnBackendDescriptor_t w,
                               cudnnBackendDescriptor_t y);
-// From the convolution's output tensor to its input tensor: the window slides
-// over y.
+// The gradient of a convolution to its input: the window slides over y.
 void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
                                 const rabbet_cudnn_window_t* window,
                                 cudnnBackendDescriptor_t x,
@@ -103,7 +102,8 @@ void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
 void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,
                          cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
                          cudnnBackendDescriptor_t y);
-// One more number, which some functions need; attribute -1: without.
+// A point-wise function and the number that some functions need; attribute -1:
+// no number.
 typedef struct rabbet_cudnn_pointwise_t {
   int mode;  // CUDNN_POINTWISE_...
   int attribute;
@@ -119,7 +119,7 @@ void rabbet_cudnn_pointwise(rabbet_cudnn_graph_t* graph,
 void rabbet_cudnn_reduce(rabbet_cudnn_graph_t* graph, int mode,
                          cudnnBackendDescriptor_t x,
                          cudnnBackendDescriptor_t y);
-// No more is added. Returns the graph's status and clears it.
+// Finalizes the graph. Returns its status and clears it.
 rabbet_status_t rabbet_cudnn_graph_finish(rabbet_cudnn_graph_t* graph,
                                           cudnnHandle_t handle);
 
@@ -127,7 +127,7 @@ rabbet_status_t rabbet_cudnn_graph_finish(rabbet_cudnn_graph_t* graph,
 
 enum { RABBET_CUDNN_KNOBS = 64 };
 
-// One engine with its knobs set: all that makes a plan of a graph.
+// An engine with settings for its knobs. With the graph they determine a plan.
 typedef struct rabbet_cudnn_engine_t {
   int64_t engine;
   int64_t knob_count;
@@ -151,9 +151,9 @@ typedef struct rabbet_cudnn_wish_t {
   size_t count;          // engines wanted
 } rabbet_cudnn_wish_t;
 
-// The engines that the library's heuristics offer: mode A's, then its
-// fallbacks. Those that round more than the types say are left out. An empty
-// list is no error.
+// The engines that the library's heuristics offer: of mode A, then of the
+// fallback mode. Engines that round more often than the types require are left
+// out. An empty list is no error.
 rabbet_status_t rabbet_cudnn_choices(rabbet_cudnn_graph_t* graph,
                                      const rabbet_cudnn_wish_t* wish,
                                      rabbet_cudnn_choices_t* out_choices);
@@ -162,12 +162,13 @@ void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices);
 // ---- Plans -----------------------------------------------------------------
 
 // A plan to execute a finished graph. UNSUPPORTED, with the library's message,
-// where the engine cannot do it after all.
+// if the engine rejects the graph.
 rabbet_status_t rabbet_cudnn_plan(rabbet_cudnn_graph_t* graph,
                                   cudnnHandle_t handle,
                                   const rabbet_cudnn_engine_t* engine,
                                   cudnnBackendDescriptor_t* out_plan);
-// As text and back; the text is freed with rabbet_free(graph->allocator, ..).
+// Serializes a plan, and restores it. The text is freed with
+// rabbet_free(graph->allocator, ..).
 rabbet_status_t rabbet_cudnn_plan_save(const rabbet_cudnn_graph_t* graph,
                                        cudnnBackendDescriptor_t plan,
                                        char** out_text, size_t* out_size);

@@ -7,12 +7,13 @@
 
 #include "device/cuda/cudnn/kernel.h"
 
-// A tactic is a choice's number and this.
+// A tactic is a choice's number, with this bit if FLOAT is computed as TF32.
 #define RABBET_CUDNN_TF32 (1 << 30)
 
-// The artifacts that a plan keeps: this, then cuDNN's text of a plan for the
-// graph; and, for other shapes, this (of no graph), then the engine and its
-// knobs, which is all that a build knows of a candidate.
+// The header of the artifacts that a plan keeps. KEPT_PLAN: cuDNN's serialized
+// plan for one graph follows. KEPT_ENGINE: the engine and its knobs follow
+// (rabbet_cudnn_kept_engine_t), for any shapes; `graph` is 0. A build has only
+// the latter of a candidate.
 #define RABBET_CUDNN_KEPT_PLAN 0x31444352u    // "RCD1"
 #define RABBET_CUDNN_KEPT_ENGINE 0x31454352u  // "RCE1"
 typedef struct rabbet_cudnn_kept_t {
@@ -20,7 +21,7 @@ typedef struct rabbet_cudnn_kept_t {
   int32_t tactic;
   uint64_t version;  // of the library
   int32_t major, minor;
-  uint64_t graph;  // its hash
+  uint64_t graph;  // the graph's hash
 } rabbet_cudnn_kept_t;
 
 typedef struct rabbet_cudnn_kept_engine_t {
@@ -38,7 +39,7 @@ rabbet_cudnn_kept_t rabbet_cudnn_kept(const rabbet_cuda_device_t* device,
 
 // Whether factors of the group are INT8.
 bool rabbet_cudnn_has_bytes(const rabbet_group_t* group);
-// Of its tensors; INT8 where factors are.
+// The type of the group's tensors; INT8 if its factors are INT8.
 rabbet_dtype_t rabbet_cudnn_dtype(const rabbet_group_t* group);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_INTERNAL_H_

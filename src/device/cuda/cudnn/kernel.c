@@ -5,7 +5,7 @@
 
 #include "core/view.h"
 
-enum { SEARCH_LIMIT = 100 };  // engines looked through for one that works
+enum { SEARCH_LIMIT = 100 };  // the most engines to try
 
 typedef struct cudnn_kernel_t {
   rabbet_node_kernel_t node;
@@ -14,7 +14,7 @@ typedef struct cudnn_kernel_t {
   rabbet_cudnn_describe_fn_t describe;
   int32_t tactic;
   rabbet_dtype_t dtype;
-  bool exact;  // no other engine than the tactic's
+  bool exact;  // use no other engine than the tactic's
   bool has_engine;
   rabbet_cudnn_engine_t engine;
   pthread_mutex_t lock;  // guards the next two, which are set once
@@ -28,7 +28,7 @@ typedef struct cudnn_state_t {
   size_t workspace;
   int count;
   int64_t ids[RABBET_CUDNN_BINDINGS];
-  // Of the last run, whose arguments are in `pack`; NULL: there was no run.
+  // The variant pack holds the addresses of the last run; NULL: no run yet.
   cudnnBackendDescriptor_t pack;
   void* addresses[RABBET_CUDNN_BINDINGS];
   void* workspace_address;
@@ -36,8 +36,8 @@ typedef struct cudnn_state_t {
 
 // ---- The kernel ------------------------------------------------------------
 
-// All tensors have one floating type, but for the sizes of moves; or some of
-// them are INT8, and the class says which.
+// Checks types: all tensors have one floating type (but for the sizes of
+// movements), or some are INT8, and the class decides which.
 static rabbet_status_t kernel_check(const rabbet_group_t* group,
                                     rabbet_dtype_t* out_dtype) {
   bool fits = group->node_count > 0 && group->output_count == 1;
@@ -83,8 +83,7 @@ static void kernel_take_engine(cudnn_kernel_t* kernel,
   kernel->has_engine = true;
 }
 
-// Finds the plan's artifacts for this tactic that were made with this library
-// and GPU.
+// Finds the plan's artifacts for this tactic, library version and GPU.
 static rabbet_status_t kernel_find_kept(cudnn_kernel_t* kernel,
                                         const rabbet_kernel_spec_t* spec) {
   for (size_t i = 0; i < spec->artifact_count; ++i) {
@@ -207,8 +206,8 @@ static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
   return status;
 }
 
-// The plan that was kept, if it is one for this graph; state->plan stays NULL
-// if it is not, or if the library does not take it any more.
+// Restores the kept plan. state->plan stays NULL if it is for another graph, or
+// if the library rejects it.
 static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
                                          cudnnHandle_t handle,
                                          cudnn_state_t* state) {
@@ -228,8 +227,8 @@ static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
   return rabbet_ok();
 }
 
-// With shapes other than the tactic's engine was chosen for, or on another GPU:
-// the first engine that works.
+// Takes the first engine that works: for shapes that the tactic's engine
+// rejects, or on another GPU.
 static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
                                       cudnn_state_t* state) {
@@ -324,8 +323,8 @@ void rabbet_cudnn_kernel_destroy_state(rabbet_kernel_t* base,
   rabbet_free(kernel->node.allocator, state);
 }
 
-// cuDNN rejects tensors without elements. The engine leaves out steps whose
-// outputs are empty; an output made of padding alone is left for this check.
+// cuDNN rejects empty tensors. The runtime skips steps with empty outputs, so
+// only an empty input with a nonempty output, made of padding, gets here.
 static rabbet_status_t prepare_check(const cudnn_kernel_t* kernel,
                                      const rabbet_kernel_shapes_t* shapes) {
   const rabbet_group_t* group = kernel->node.group;
@@ -414,7 +413,7 @@ static rabbet_status_t run_fill(const cudnn_kernel_t* kernel,
   return RABBET_CUDNN(kernel->library, cudnnBackendFinalize, (pack));
 }
 
-// Arguments are made anew only when an address differs.
+// Makes a new variant pack only if an address has changed.
 static rabbet_status_t run_bind(const cudnn_kernel_t* kernel,
                                 cudnn_state_t* state,
                                 const rabbet_kernel_call_t* call) {

@@ -1,25 +1,25 @@
-// Common part of kernels that are cuDNN graphs. A class defines `describe` and
-// `propose`.
+// The common part of kernels that are cuDNN graphs. A class defines `describe`
+// and `propose`.
 //
-// Engines are tactics, named by engine and knobs. The plan keeps these and the
-// library's serialized execution plan, so that loading searches nothing.
+// A tactic is an engine with its knobs. The plan keeps both and the library's
+// serialized execution plan, so that loading needs no search.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_
 
 #include "device/cuda/cudnn/graph.h"
 #include "device/cuda/products/epilogue.h"
 
-// Adds the group's computation to the graph; boundary values have the types and
-// formats to be used. False if a graph cannot express it. (True does not
-// promise that an engine exists.) Thread-safe.
+// Adds the group's computation to the graph. Boundary values have their chosen
+// types and formats. False if a graph cannot express it; true does not mean
+// that an engine exists. Thread-safe.
 typedef bool (*rabbet_cudnn_describe_fn_t)(const rabbet_group_t* group,
                                            const rabbet_dims_t* dims,
                                            rabbet_cudnn_graph_t* graph);
 
 // ---- For describe ----------------------------------------------------------
 
-// Adds the chain to `from`, which has the shape `result`, and ends in the
-// group's output or goes on.
+// A chain of point-wise operations on a tensor of shape `result`. Its last
+// result is the group's output, unless `goes_on`.
 typedef struct rabbet_cudnn_chain_t {
   const rabbet_group_t* group;
   const rabbet_dims_t* dims;
@@ -27,25 +27,26 @@ typedef struct rabbet_cudnn_chain_t {
   rabbet_cudnn_shape_t result;
   rabbet_dtype_t dtype;
   bool channels_last;  // order of operands' axes
-  // The shape in the graph of an operand; false where there is none.
+  // The shape of an operand in the graph; false if it has none.
   bool (*operand)(const struct rabbet_cudnn_chain_t* chain, int32_t value,
                   rabbet_cudnn_shape_t* out_shape);
-  // The operand itself; NULL: the boundary input, of type `dtype`.
+  // The operand's tensor; NULL: the boundary input, of type `dtype`.
   cudnnBackendDescriptor_t (*tensor)(const struct rabbet_cudnn_chain_t* chain,
                                      int32_t value,
                                      const rabbet_cudnn_shape_t* shape,
                                      rabbet_cudnn_graph_t* graph);
-  const void* context;  // of `operand` and `tensor`
-  bool goes_on;         // the result is virtual: more follows
+  const void* context;  // for `operand` and `tensor`
+  bool goes_on;         // the result is virtual: more operations follow
 } rabbet_cudnn_chain_t;
 
 // Whether cuDNN has a function for each item.
 bool rabbet_cudnn_chain_fits(const rabbet_cudnn_chain_t* chain);
-// The tensor that the operation before the chain writes: virtual, or the output
-// if the chain is empty.
+// The tensor for the operation before the chain to write: a virtual one, or the
+// output if the chain is empty.
 cudnnBackendDescriptor_t rabbet_cudnn_chain_start(
     const rabbet_cudnn_chain_t* chain, rabbet_cudnn_graph_t* graph);
-// Returns the result, `from` itself of an empty chain.
+// Applies the chain to `from`. Returns the result, which is `from` if the chain
+// is empty.
 cudnnBackendDescriptor_t rabbet_cudnn_chain_add(
     const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t from,
     rabbet_cudnn_graph_t* graph);
@@ -58,16 +59,16 @@ typedef struct rabbet_cudnn_offer_t {
   const rabbet_kernel_class_t* kernel;
   const rabbet_type_format_t* tensors;  // of the boundary
   rabbet_dtype_t dtype;                 // the tensors'
-  bool is_unlikely;                     // to be the best: one engine will do
+  bool is_unlikely;                     // rarely the fastest: try one engine
 } rabbet_cudnn_offer_t;
 
 // Offers the engines that the library has for the group in these types and
 // formats.
 rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer);
-// Offers the group with one type at the whole boundary, LINEAR: each type that
-// the network allows besides `network`, its own, and that `can` accepts. In
-// TF32 also with boundary input `turned` (-1: none) in HWC. Offers nothing
-// without cuDNN: the group can be computed in other ways.
+// Offers the group in LINEAR with one type for all boundary values: for the
+// type `network`, and each other type that the network allows and `can`
+// accepts. With TF32 also with boundary input `turned` (-1: none) in HWC.
+// Offers nothing if cuDNN is missing, as other classes compute the group, too.
 rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
                                           rabbet_candidate_sink_t sink,
                                           const rabbet_kernel_class_t* kernel,
@@ -95,8 +96,8 @@ rabbet_status_t rabbet_cudnn_kernel_enqueue(rabbet_kernel_t* kernel,
 rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
                                               rabbet_artifact_sink_t sink);
 
-// Defines the class rabbet_<id> from id_propose, id_takes and
-// id_describe, which looks at types, formats and extents.
+// Defines the class rabbet_<id> from id_propose, id_takes and id_describe,
+// which checks types, formats and extents.
 #define RABBET_CUDNN_CLASS(id, class_name, class_version)                \
   static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec,   \
                                      rabbet_kernel_t** out_kernel) {     \

@@ -39,7 +39,7 @@ static void plan_destroy_all(const rabbet_cudnn_t* library,
     if (list[i]) library->cudnnBackendDestroyDescriptor(list[i]);
 }
 
-// `count` empty descriptors, as results of queries want them.
+// Creates `count` descriptors for the results of a query.
 static rabbet_status_t plan_new_all(const rabbet_cudnn_t* library, int type,
                                     cudnnBackendDescriptor_t* list,
                                     size_t count) {
@@ -122,8 +122,8 @@ static bool plan_has_note(const plan_identity_t* identity, int note) {
   return false;
 }
 
-// Products are summed in FLOAT, and FLOAT is rounded to TF32 only by leave. The
-// transforms of other algorithms round narrow types on the way.
+// Whether sums are FLOAT, and FLOAT is rounded to TF32 only if that is allowed.
+// Transforming algorithms (Winograd, FFT) round narrow types in between.
 static bool plan_is_precise(const plan_identity_t* identity,
                             const rabbet_cudnn_wish_t* wish) {
   bool is_float = wish->dtype == RABBET_DTYPE_FLOAT;
@@ -163,7 +163,7 @@ static bool plan_is_known(const rabbet_cudnn_choices_t* choices,
   return false;
 }
 
-// Adds the configuration if it is one more of use.
+// Adds the configuration if it is usable and new.
 static rabbet_status_t plan_consider(rabbet_cudnn_choices_t* choices,
                                      const rabbet_cudnn_wish_t* wish,
                                      cudnnBackendDescriptor_t config) {
@@ -220,7 +220,7 @@ static rabbet_status_t plan_ask(rabbet_cudnn_choices_t* choices,
     status = RABBET_CUDNN(library, cudnnBackendFinalize, (heuristics));
   if (rabbet_is_ok(status)) status = plan_collect(choices, wish, heuristics);
   library->cudnnBackendDestroyDescriptor(heuristics);
-  // No engine for this graph is an answer.
+  // The answer may be that there is no engine.
   if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;
   rabbet_status_ignore(status);
   return rabbet_ok();
@@ -247,7 +247,7 @@ void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices) {
 
 // ---- Plans -----------------------------------------------------------------
 
-// An engine's failure, of any kind, must not stop the trial of others.
+// Turns any failure of an engine into UNSUPPORTED, so that others are tried.
 static rabbet_status_t plan_as_unsupported(rabbet_status_t status) {
   rabbet_status_code_t code = rabbet_status_code(status);
   if (rabbet_is_ok(status) || code == RABBET_STATUS_OUT_OF_MEMORY ||

@@ -1,4 +1,4 @@
-// Proposing classes of cuDNN graphs: the engines that the library is asked for.
+// Proposing cuDNN graphs: asks the library for engines and offers them.
 #include <stdio.h>
 #include <string.h>
 
@@ -97,8 +97,9 @@ rabbet_status_t rabbet_cudnn_kernel_ask(const rabbet_question_t* question,
 
 // ---- Offering --------------------------------------------------------------
 
-// Without tuning the first engine that works is taken; it is looked for among
-// several. Each costs compiling to try, often hundreds of milliseconds.
+// The number of engines to ask for. Without tuning, the first one that works is
+// taken, so several are asked for. Trying one compiles it, which often takes
+// hundreds of milliseconds.
 static int32_t offer_wish(const rabbet_cudnn_offer_t* offer) {
   int level = offer->propose->optimization_level;
   int32_t wish = level == 0 ? 16 : level <= 2 ? 2 : level <= 3 ? 4 : 6;

@@ -14,13 +14,13 @@ typedef struct rabbet_cuda_driver_t {
   int version;  // 13000: the newest CUDA that the driver knows
 } rabbet_cuda_driver_t;
 
-// Opened and initialized once for the process; thread-safe. UNAVAILABLE where
-// there is no driver, or no GPU that it can use.
+// The first call opens and initializes the driver for the process. Thread-safe.
+// UNAVAILABLE if there is no driver, or no GPU that it can use.
 rabbet_status_t rabbet_cuda_driver_get(const rabbet_cuda_driver_t** out_driver);
 
-// Retains the first GPU's primary context until the process ends, once however
-// often this is called, as the CUDA runtime does: threads on which it was left
-// current must not be left with a context that is gone. Thread-safe.
+// Retains the first GPU's primary context, once, until the process ends, as the
+// CUDA runtime does: it stays current on threads (rabbet_cuda_leave) and must
+// not be destroyed under them. Thread-safe.
 rabbet_status_t rabbet_cuda_driver_keep_first(
     const rabbet_cuda_driver_t* driver, CUdevice first);
 

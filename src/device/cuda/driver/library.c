@@ -10,8 +10,8 @@
 
 #include "base/symbol.h"
 
-// Where the `nvidia-*` wheels put their libraries, below a site-packages
-// folder: one folder for each library up to CUDA 12, one for all from 13 on.
+// Folders of the `nvidia-*` wheels below site-packages: one per library up to
+// CUDA 12, one for all from CUDA 13 on.
 static const char* const wheel_patterns[] = {"nvidia/cu[0-9]*/lib",
                                              "nvidia/*/lib"};
 static const char* const toolkit_folders[] = {"lib64",
@@ -39,7 +39,7 @@ static void* library_loaded(const rabbet_cuda_library_t* library) {
   return handle;
 }
 
-// In every folder that matches `pattern` below `folder`.
+// Looks in every folder below `folder` that matches `pattern`.
 static void* library_glob(const rabbet_cuda_library_t* library,
                           const char* folder, const char* pattern) {
   char path[PATH_MAX];
@@ -63,7 +63,8 @@ static void* library_in_site(const rabbet_cuda_library_t* library,
   return handle;
 }
 
-// Each folder of a list separated by colons, itself and as a site-packages.
+// Looks in each folder of a colon-separated list, both directly and as a
+// site-packages folder.
 static void* library_in_list(const rabbet_cuda_library_t* library,
                              const char* list) {
   void* handle = NULL;
@@ -81,7 +82,8 @@ static void* library_in_list(const rabbet_cuda_library_t* library,
   return handle;
 }
 
-// This library is site-packages/rabbet/lib/librabbet_cuda.so in a wheel.
+// Looks in the site-packages folder of this library: a wheel puts it into
+// site-packages/rabbet/lib.
 static void* library_beside_us(const rabbet_cuda_library_t* library) {
   Dl_info info;
   char folder[PATH_MAX];

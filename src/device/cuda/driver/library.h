@@ -1,4 +1,4 @@
-// Finding NVIDIA's libraries where people have them.
+// Finding NVIDIA's libraries.
 #ifndef RABBET_SRC_DEVICE_CUDA_DRIVER_LIBRARY_H_
 #define RABBET_SRC_DEVICE_CUDA_DRIVER_LIBRARY_H_
 
@@ -21,7 +21,7 @@ typedef struct rabbet_cuda_library_t {
 rabbet_status_t rabbet_cuda_library_open(const rabbet_cuda_library_t* library,
                                          void** out_handle);
 // Fills a table of function pointers by name; the library's handle comes from
-// the function above. UNAVAILABLE names the function that is not there.
+// the function above. UNAVAILABLE names a missing function.
 typedef struct rabbet_cuda_symbol_t {
   const char* name;
   size_t offset;  // in the table

@@ -2,20 +2,20 @@
 
 #include <string.h>
 
-// pools_lock guards references and the list, `lock` all other fields. `lock` is
-// never held while waiting for the GPU: its next holder may own a lock that the
-// GPU waits for (in a host callback, or Python's GIL).
+// pools_lock guards references and the list, `lock` all other fields. No thread
+// waits for the GPU while it holds `lock`: a thread that waits for `lock` may
+// hold another lock that the GPU waits for (in a host callback; Python's GIL).
 struct rabbet_cuda_pool_t {
   rabbet_cuda_pool_t* next;
   int ordinal;
   size_t references;
   pthread_mutex_t lock;
   CUmemoryPool handle;  // NULL until used
-  // Memory that was given up while anything might still use it. There is room
-  // for all that is taken, so that giving up cannot fail.
+  // Memory that was freed while the GPU might still use it. Its capacity is at
+  // least `taken`, so that retiring cannot fail.
   CUdeviceptr* retired;
   size_t retired_count, room;
-  size_t taken;  // retired ones included
+  size_t taken;  // allocations in use, with the retired ones
   int recordings;
 };
 
@@ -31,7 +31,7 @@ static rabbet_cuda_pool_t* pool_find(int ordinal) {
   return pool;
 }
 
-// Outlives the allocator of the device that comes first.
+// Uses the system's allocator, as the pool may outlive the first device's.
 static rabbet_status_t pool_new(int ordinal, rabbet_cuda_pool_t** out_pool) {
   RABBET_RETURN_IF_ERROR(rabbet_allocate(rabbet_allocator_system(),
                                          sizeof(**out_pool), (void**)out_pool));
@@ -49,7 +49,7 @@ rabbet_status_t rabbet_cuda_pool_open(rabbet_cuda_device_t* device) {
       RABBET_CUDA(device->driver, cuDeviceGetAttribute,
                   (&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
                    device->device)));
-  // Memory of a pool does not go with a context that its maker destroys.
+  // A pool's memory is not freed with a context that the program destroys.
   if (!supported || !device->primary) return rabbet_ok();
   pthread_mutex_lock(&pools_lock);
   rabbet_cuda_pool_t* pool = pool_find(device->ordinal);
@@ -89,7 +89,7 @@ void rabbet_cuda_pool_close(rabbet_cuda_device_t* device, bool inside) {
   rabbet_free(rabbet_allocator_system(), pool);
 }
 
-// A threshold without limit: freed memory is kept when the GPU is waited for.
+// The threshold has no limit, so that waiting for the GPU keeps freed memory.
 static rabbet_status_t pool_create(const rabbet_cuda_device_t* device,
                                    CUmemoryPool* handle) {
   const rabbet_cuda_driver_t* driver = device->driver;
@@ -111,11 +111,11 @@ static rabbet_status_t pool_create(const rabbet_cuda_device_t* device,
   return status;
 }
 
-// ---- Memory that was given up ----------------------------------------------
+// ---- Retired memory --------------------------------------------------------
 
-// Waits for the GPU; afterwards out_memory[0, result) is unused. Waiting would
-// spoil recordings, so that it is put off while one of ours is active; a
-// recording that begins meanwhile only fails.
+// Waits for the GPU, after which out_memory[0, result) is unused. Waiting would
+// invalidate a recording, so nothing is done while one of ours is active; if
+// one begins meanwhile, the wait fails, and the memory stays retired.
 static size_t pool_settle(rabbet_cuda_device_t* device,
                           CUdeviceptr** out_memory) {
   rabbet_cuda_pool_t* pool = device->pool;
@@ -133,7 +133,7 @@ static size_t pool_settle(rabbet_cuda_device_t* device,
     pool->retired_count = 0;
   }
   pthread_mutex_unlock(&pool->lock);
-  rabbet_status_ignore(status);  // later, then
+  rabbet_status_ignore(status);  // the memory stays retired
   if (count == 0 || device->driver->cuCtxSynchronize() == CUDA_SUCCESS)
     return count;
   pthread_mutex_lock(&pool->lock);
@@ -151,7 +151,7 @@ static void pool_untake(rabbet_cuda_pool_t* pool, size_t count) {
   pthread_mutex_unlock(&pool->lock);
 }
 
-// Gives the memory back on `stream`, whose next allocation gets it at once.
+// Frees the retired memory on `stream`, whose next allocation can reuse it.
 static void pool_reclaim(rabbet_cuda_device_t* device, CUstream stream) {
   CUdeviceptr* memory = NULL;
   size_t count = pool_settle(device, &memory);
@@ -170,7 +170,7 @@ bool rabbet_cuda_pool_trim(rabbet_cuda_device_t* device) {
   pthread_mutex_unlock(&pool->lock);
   if (!handle) return false;
   size_t count = pool_settle(device, &memory);
-  // The GPU was waited for, so that cuMemFree does not block.
+  // The GPU is idle, so cuMemFree does not block.
   for (size_t i = 0; i < count; ++i)
     device->driver->cuMemFree(memory[i]);
   if (count > 0) pool_untake(pool, count);
@@ -197,7 +197,7 @@ static rabbet_status_t pool_reserve(rabbet_cuda_pool_t* pool) {
   return rabbet_ok();
 }
 
-// Counts one more that is taken.
+// Counts one more allocation and reserves room to retire it.
 static rabbet_status_t pool_begin(rabbet_cuda_device_t* device) {
   rabbet_cuda_pool_t* pool = device->pool;
   pthread_mutex_lock(&pool->lock);
@@ -209,7 +209,8 @@ static rabbet_status_t pool_begin(rabbet_cuda_device_t* device) {
   return status;
 }
 
-// It would become part of the graph.
+// Refuses a stream that is being recorded: the allocation would become a part
+// of the graph.
 static rabbet_status_t pool_check_stream(const rabbet_cuda_device_t* device,
                                          CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -233,7 +234,7 @@ static rabbet_status_t pool_take(rabbet_cuda_device_t* device, size_t size,
   CUresult result =
       driver->cuMemAllocFromPoolAsync(out_memory, size, handle, stream);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    // Memory that came back on streams counts once they are done.
+    // Memory freed on a stream is available once the stream is idle.
     driver->cuStreamSynchronize(stream);
     if (rabbet_cuda_pool_trim(device))
       result =

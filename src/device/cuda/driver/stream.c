@@ -67,7 +67,7 @@ rabbet_status_t rabbet_cuda_elapsed(rabbet_device_t* base, void* begin,
 
 // ---- Graphs ----------------------------------------------------------------
 
-// Thread-local: other threads go on allocating and launching meanwhile.
+// The capture is thread-local, so other threads can allocate and launch.
 rabbet_status_t rabbet_cuda_record_begin(rabbet_device_t* base, void* stream) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   rabbet_cuda_pool_recording(device, 1);

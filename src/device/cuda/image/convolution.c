@@ -1,9 +1,8 @@
 // Convolutions and deconvolutions with bias, residual and a point-wise
 // epilogue, by cuDNN.
 //
-// In LINEAR, and with channels last, the layout of tensor cores; the filter is
-// laid out when the plan is built. Bounded by the tensor cores, by memory for
-// few channels.
+// In LINEAR and with channels last, the layout of tensor cores; the build
+// converts the filter. Bound by the tensor cores, with few channels by memory.
 #include <string.h>
 
 #include "core/view.h"
@@ -42,7 +41,8 @@ static bool convolution_has_formats(const rabbet_group_t* group) {
 
 // ---- Shapes ----------------------------------------------------------------
 
-// cuDNN has two spatial axes or three: one gets another of 1 before it.
+// cuDNN has two or three spatial axes: a single one gets an axis of extent 1
+// before it.
 static void convolution_widen(const rabbet_dims_t* dims, rabbet_dims_t* out) {
   *out = *dims;
   if (dims->rank != 3) return;
@@ -64,16 +64,17 @@ static bool convolution_is_pixel(const rabbet_dims_t* dims) {
   return true;
 }
 
-// Whether memory in the one order differs from that in the other.
+// Whether LINEAR and channels last differ in memory for these dims.
 static bool convolution_has_order(const rabbet_dims_t* dims) {
   return dims->d[1] > 1 && !convolution_is_pixel(dims);
 }
 
-// The order that all tensors of a graph are told in; false where they lie in
-// two. Images of one pixel and tensors of one channel lie in both, and the
-// others decide. Where there are no others it is channels last: the strides of
-// images of one pixel in LINEAR, (C, 1, 1, 1), could then mean either order,
-// and engine 53 of 9.19 reads a batch of them at wrong places.
+// The order (LINEAR or channels last) in which a graph describes all its
+// tensors; false if they differ. Images of one pixel and tensors of one channel
+// are in both orders, so the others decide. If there are no others, channels
+// last is used: the strides of one-pixel images in LINEAR, (C, 1, 1, 1), are
+// ambiguous, and engine 53 of cuDNN 9.19 reads a batch of them at wrong
+// offsets.
 static bool convolution_order(const rabbet_group_t* group,
                               const rabbet_dims_t* dims, int32_t result,
                               bool* out_last) {
@@ -92,17 +93,17 @@ static bool convolution_order(const rabbet_group_t* group,
   return !linear || !last;
 }
 
-// Whether an image's strides in LINEAR, (C, 1, 1, 1), are those of channels
-// last as well.
+// Whether an image's strides in LINEAR, (C, 1, 1, 1), are also those of
+// channels last.
 static bool convolution_is_ambiguous(const rabbet_dims_t* dims) {
   return dims->d[1] > 1 && convolution_is_pixel(dims);
 }
 
-// A group with an image of one pixel in LINEAR and a filter of several pixels.
-// Engine 4 of 9.19, which compiles point-wise operations into a convolution,
-// takes the image for channels last, whatever the filter's layout; convolutions
-// alone use other engines. Channels last remain, and the kernel of
-// deconvolution.c.
+// Whether the group has a one-pixel image in LINEAR, a filter of several pixels
+// and an epilogue. Engine 4 of cuDNN 9.19, which compiles epilogues, reads such
+// an image as channels last, whatever the filter's layout. Convolutions without
+// epilogue use other engines. Channels last is offered instead, and
+// deconvolution.c has a kernel.
 static bool convolution_is_misread(const rabbet_group_t* group,
                                    const rabbet_dims_t* x,
                                    const rabbet_dims_t* y) {
@@ -112,7 +113,7 @@ static bool convolution_is_misread(const rabbet_group_t* group,
   return !alone && (convolution_is_ambiguous(x) || convolution_is_ambiguous(y));
 }
 
-// Elements that the window passes over with this padding at the end.
+// Whether the window with this padding at the end yields the output's extent.
 static bool convolution_reaches(const rabbet_window_t* window, int axis,
                                 int64_t pre, int64_t post, int64_t in,
                                 int64_t out) {
@@ -121,8 +122,9 @@ static bool convolution_reaches(const rabbet_window_t* window, int axis,
   return post >= 0 && room >= 0 && room / window->stride[axis] + 1 == out;
 }
 
-// cuDNN finds the output's extent itself, and prefers equal padding at both
-// ends: padding that no window reaches does no harm.
+// Padding at the end for cuDNN, which computes the output's extent from it and
+// has more engines for equal padding at both ends. Padding that no window
+// reaches does not change the result.
 static bool convolution_post(const rabbet_window_t* window, int axis,
                              int64_t pre, int64_t post, int64_t in, int64_t out,
                              int64_t* out_post) {
@@ -167,10 +169,9 @@ static bool convolution_window(const rabbet_group_node_t* node,
 
 // ---- The graph -------------------------------------------------------------
 
-// An operand of the point-wise operations behind a convolution is, as cuDNN
-// documents it, one number, one for each channel, or a tensor of the result's
-// shape. Its engines take some others and compute them wrongly: 9.19 did one
-// along the last axis alone.
+// cuDNN documents three shapes for operands of an epilogue: a scalar, one
+// number per channel, or the result's shape. Its engines accept some other
+// shapes and compute wrong results: 9.19 did so for one along the last axis.
 static bool convolution_is_by_channel(const rabbet_dims_t* dims,
                                       const rabbet_dims_t* result) {
   if (dims->rank != result->rank) return false;
@@ -214,7 +215,7 @@ static bool convolution_is_residual(const rabbet_dims_t* dims,
          rabbet_dims_equal(&dims[item->operand], &dims[e->result]);
 }
 
-// y + residual + bias is the order that most engines know.
+// Most engines know the order y + residual + bias, so the bias is moved there.
 static bool convolution_insert_bias(const rabbet_dims_t* dims, int32_t bias,
                                     rabbet_cuda_epilogue_t* e) {
   if (bias < 0) return true;
@@ -307,8 +308,8 @@ static void convolution_tensors(const convolution_offer_t* offer,
   }
 }
 
-// Whether an operand is of the result's shape over the whole profile, or by
-// channel over all of it: its order in memory is that of the optimum.
+// Whether an operand has the result's shape for all shapes of the profile, or
+// is per channel for all of them: its format is chosen at the optimum.
 static bool convolution_always_takes_value(const rabbet_group_value_t* value,
                                            const rabbet_group_value_t* y) {
   bool full = rabbet_dims_equal(&value->dims, &y->dims) &&
@@ -320,8 +321,8 @@ static bool convolution_always_takes_value(const rabbet_group_value_t* value,
   return full || by_channel;
 }
 
-// Checks the operands of the epilogue; `plain` begins with the convolution. The
-// filter, and scales of an 8-bit group, are not among them.
+// Checks the operands of the epilogue, which exclude the filter and the scales
+// of an 8-bit group. The first node of `plain` is the convolution.
 static bool convolution_always_takes(const rabbet_group_t* plain) {
   const rabbet_group_value_t* y = &plain->values[plain->outputs[0]];
   for (size_t i = 1; i < plain->node_count; ++i) {
@@ -394,13 +395,14 @@ RABBET_CUDNN_CLASS(cuda_convolution, "cuda.convolution", 6);
 
 // ---- INT8 ------------------------------------------------------------------
 
-// Sums are INT32; they become FLOAT with the factors' scales, and INT8 again at
-// the end. Channels last, which is the only order that cuDNN has for it.
+// Sums are INT32. They are multiplied by the factors' scales in FLOAT; the
+// result is quantized to INT8 at the end. cuDNN supports only channels last.
 
 static const rabbet_cudnn_pointwise_t convolution_product = {
     .mode = CUDNN_POINTWISE_MUL, .attribute = -1};
 
-// The result that `chain` ends in, or one on the way.
+// The tensor for an operation's result: the output if it is the last one,
+// otherwise a virtual one.
 static cudnnBackendDescriptor_t quantized_next(
     const rabbet_cudnn_chain_t* chain, bool is_last,
     rabbet_cudnn_graph_t* graph) {
@@ -410,7 +412,7 @@ static cudnnBackendDescriptor_t quantized_next(
       is_last ? RABBET_CUDNN_OUTPUT : RABBET_CUDNN_VIRTUAL);
 }
 
-// y = x number
+// y = x * number
 static cudnnBackendDescriptor_t quantized_multiply(
     const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t x,
     double number, bool is_last, rabbet_cudnn_graph_t* graph) {
@@ -436,7 +438,7 @@ static cudnnBackendDescriptor_t quantized_operand(
              : tensor;
 }
 
-// From sums to numbers.
+// Turns the INT32 sums into FLOAT.
 static cudnnBackendDescriptor_t quantized_scale(
     const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t sums,
     rabbet_cudnn_graph_t* graph) {

@@ -1,6 +1,6 @@
-// Deconvolutions of any window by a kernel of our own, LINEAR. A thread makes
-// one position of four maps. cuDNN (convolution.c) is quicker where it has an
-// engine.
+// Deconvolutions of any window by a kernel of our own, LINEAR. A thread
+// computes one position in one or four maps. cuDNN (convolution.c) is faster if
+// it has an engine.
 #include "core/view.h"
 #include "device/cuda/image/deconvolution_params.h"
 #include "device/cuda/programs/node.h"
@@ -65,7 +65,7 @@ static rabbet_status_t deconvolution_check(const rabbet_group_t* group,
                        layer->name);
 }
 
-// Steps of the window; its extents come with the shapes.
+// Options for strides and dilations; the window's extents are parameters.
 static rabbet_status_t deconvolution_options(const rabbet_group_node_t* layer,
                                              int32_t spatial,
                                              rabbet_cuda_options_t* options) {

@@ -1,5 +1,5 @@
-// Samples of an image at the points of a grid. Bound by bytes: those of the
-// output and of the touched pixels.
+// Samples of an image at the points of a grid. Bound by the bytes of the output
+// and of the pixels that are read.
 #include "ops/grid_sample.h"
 
 #include "device/cuda/image/grid_sample_params.h"
@@ -96,7 +96,7 @@ static rabbet_status_t grid_set(const cuda_grid_sample_kernel_t* kernel,
                          "layer '%s': there are %lld points; expected at most "
                          "2^31 times %d",
                          layer->name, (long long)p->points, THREADS);
-  // As many channels to a thread as leave the device busy.
+  // A thread gets as many channels as possible while the device stays busy.
   int64_t wanted = 8 * (int64_t)kernel->node.device->multiprocessors;
   int64_t shares = rabbet_max_i64(1, wanted / rabbet_max_i64(blocks, 1));
   shares = rabbet_min_i64(rabbet_min_i64(shares, p->channels), MOST_GRID_Y);

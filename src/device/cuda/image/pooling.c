@@ -1,7 +1,7 @@
-// Maxima and averages of windows. A thread makes an element (LINEAR),
-// neighbours of a row where rows are whole vectors, or the channels of 16 bytes
-// (channels last); where windows are large and few, a warp or a block shares
-// out the taps. Bound by the bytes of input and output.
+// Maxima and averages of windows. A thread computes an element (LINEAR),
+// neighbours of a row (LINEAR, rows that consist of whole vectors), or 16 bytes
+// of channels (channels last). For large and few windows, several threads share
+// the taps of one. Bound by the bytes of input and output.
 #include <string.h>
 
 #include "device/cuda/image/pooling_params.h"
@@ -21,7 +21,7 @@ enum {
 };
 
 enum { THREADS = 256, COLUMN = 8, LANES = 32, MOST_GRID_Y = 65535 };
-// Windows of so many taps are shared out where few threads would work.
+// Windows of at least this many taps are shared by threads if there are few.
 enum { MANY_TAPS = 24 };
 
 typedef struct cuda_pooling_kernel_t {
@@ -36,8 +36,8 @@ typedef struct cuda_pooling_kernel_t {
 
 typedef struct cuda_pooling_state_t {
   bool is_empty;
-  // `wide`: by vectors of 16 bytes, where addresses and extents allow;
-  // `single`: by elements.
+  // `wide`: by vectors of 16 bytes, if addresses and extents are multiples of
+  // them; `single`: by elements.
   bool has_wide;
   rabbet_cuda_launch_t wide, single;
   pooling_t wide_parameters, single_parameters;
@@ -52,15 +52,16 @@ static bool pooling_is_point(const rabbet_dims_t* dims) {
   return point;
 }
 
-// One point for each channel lies in memory as LINEAR does, if no channel is
-// padding.
+// Whether the output is also LINEAR in memory: one element per channel, without
+// channels of padding.
 static bool pooling_may_end_linear(const rabbet_group_value_t* out,
                                    rabbet_format_t format) {
   return format != RABBET_FORMAT_LINEAR && pooling_is_point(&out->min) &&
          pooling_is_point(&out->max) && rabbet_format_is_filled(out, format);
 }
 
-// Blocks of channels are planes of a few channels each, if all are full.
+// Whether the kernels compute this format. Blocks of channels count as planes
+// of a few channels each, if all blocks are full.
 static bool pooling_fits(const rabbet_group_value_t* out,
                          rabbet_format_t format) {
   return rabbet_format_info(format)->channels_last ||
@@ -130,7 +131,7 @@ static void pooling_options(const rabbet_group_node_t* layer,
 }
 
 // Whether rows can be pooled by vectors, and how many elements a thread then
-// computes. With overlapping windows, few registers for more rows are better.
+// computes. If windows overlap, more rows per thread pay for their registers.
 static void pooling_find_rows(const rabbet_group_node_t* layer,
                               cuda_pooling_kernel_t* kernel) {
   enum { MOST_VECTORS = 8, MOST_ROWS = 12 };
@@ -208,7 +209,7 @@ static rabbet_status_t pooling_too_large(const rabbet_group_node_t* layer,
                        layer->name, rabbet_dims_print(in, text, sizeof(text)));
 }
 
-// Windows of `in`; fields that all kernels share.
+// Sets the fields that all kernels have.
 static rabbet_status_t pooling_set(const cuda_pooling_kernel_t* kernel,
                                    const rabbet_dims_t* in,
                                    const rabbet_dims_t* out, pooling_t* p) {
@@ -251,7 +252,8 @@ static int64_t pooling_taps(const rabbet_window_t* window) {
   return taps;
 }
 
-// Whether one thread for each piece of work would leave the device idle.
+// Whether one thread per result would leave the device idle, so that several
+// threads should share a window's taps.
 static bool pooling_shares_taps(const cuda_pooling_kernel_t* kernel,
                                 int64_t threads) {
   return pooling_taps(&kernel->window) >= MANY_TAPS &&
@@ -304,7 +306,7 @@ static void pooling_plan_linear(const cuda_pooling_kernel_t* kernel,
   pooling_plan_rows(kernel, state);
 }
 
-// `pack` channels to a thread.
+// Launches for `pack` channels per thread.
 static void pooling_plan_channels(const cuda_pooling_kernel_t* kernel,
                                   int64_t pack, pooling_t* p,
                                   rabbet_cuda_launch_t* launch) {

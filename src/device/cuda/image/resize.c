@@ -1,6 +1,6 @@
-// Resizing: where elements come from waits in tables in the device's memory,
-// one entry for each position of an axis. A thread makes 16 bytes of the output
-// where addresses and extents allow. Bound by bytes.
+// Resizing. Tables in the device's memory have the source positions and weights
+// for each position of an axis. A thread computes 16 bytes of the output if
+// addresses and extents are multiples of them. Bound by bytes.
 #include "device/common/resize.h"
 
 #include <string.h>
@@ -149,7 +149,7 @@ static rabbet_status_t resize_set(const cuda_resize_kernel_t* kernel,
                        &state->wide);
 }
 
-// The tables, made on the host and copied.
+// Computes the tables on the host and copies them to the device.
 static rabbet_status_t resize_upload(const cuda_resize_kernel_t* kernel,
                                      const rabbet_resize_plan_t* plan,
                                      cuda_resize_state_t* state) {

@@ -1,4 +1,4 @@
-// RoiAlign: a thread makes a bin for some channels.
+// RoiAlign: a thread computes one bin for several channels.
 #include "ops/roi_align.h"
 
 #include "device/cuda/programs/index.h"
@@ -19,7 +19,7 @@ typedef struct cuda_roi_align_state_t {
   rabbet_cuda_launch_t launch;
 } cuda_roi_align_state_t;
 
-// Regions keep their type: narrow ones would move them by elements.
+// Regions keep their type: rounded to a narrow one, they would move by pixels.
 static rabbet_status_t cuda_roi_align_body(rabbet_proposal_t* proposal) {
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(

@@ -1,6 +1,5 @@
-// Tensors one after the other along an axis: one launch for all inputs (for
-// each 64 of them, where there are more). Bound by bytes: each element is read
-// and written once.
+// Concatenation along an axis: one launch for up to 64 inputs. Bound by bytes:
+// each element is read and written once.
 #include "device/common/concatenation.h"
 
 #include <string.h>
@@ -135,7 +134,7 @@ static const void* concatenation_input(const rabbet_node_kernel_t* kernel,
                                             kernel->node->inputs[input])];
 }
 
-// The table of the inputs from `first` on, in elements of `bytes`.
+// Fills the table of the inputs from `first` on; an element has `bytes` bytes.
 static void concatenation_fill(const rabbet_node_kernel_t* kernel,
                                const cuda_concatenation_state_t* state,
                                const rabbet_kernel_call_t* call, size_t first,

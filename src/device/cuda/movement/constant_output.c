@@ -1,5 +1,5 @@
-// Layers whose outputs are known before they run: shapes and constants. The
-// values lie in the device's memory, and a run copies them.
+// Layers with outputs known before the run: shapes and constants. The values
+// are kept in the device's memory, and a run copies them.
 #include "device/cuda/cuda.h"
 
 typedef struct cuda_constant_output_t {
@@ -31,7 +31,7 @@ static rabbet_status_t cuda_constant_output_propose(
                               cuda_constant_output_body);
 }
 
-// The bytes in the device's memory; NULL if there are none.
+// Copies the bytes to new memory of the device; NULL if there are none.
 static rabbet_status_t constant_output_upload(rabbet_device_t* device,
                                               const void* data, size_t bytes,
                                               void** out_memory) {

@@ -1,8 +1,8 @@
 // Casts, copies and changes of format: groups of one identity or cast.
 //
-// Limited by the bytes of both tensors. Equal orders are walked in vectors of
-// 16 bytes; others go by way of tiles in shared memory, so that both sides are
-// read and written in pieces of 64 bytes or more.
+// Bound by the bytes of both tensors. If the order of elements stays the same,
+// vectors of 16 bytes are converted; otherwise tiles go through shared memory,
+// so that both sides are accessed in pieces of 64 bytes or more.
 #include "core/view.h"
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/programs/node.h"
@@ -40,8 +40,8 @@ typedef struct cuda_convert_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-// The kernel's type for the elements. A plain move uses any type of the same
-// size. NULL: the kernels lack the type.
+// The kernel's type for the elements; a move without conversion uses any type
+// of the same size. NULL: the kernels do not support the type.
 static const char* convert_type(rabbet_dtype_t own, rabbet_dtype_t other) {
   if (own != other) return rabbet_cuda_type(own);
   switch (rabbet_dtype_bits(own)) {
@@ -165,8 +165,8 @@ static int64_t convert_padded(int64_t channels, rabbet_format_t format) {
   return rabbet_ceildiv(channels, block) * block;
 }
 
-// As many positions as 64, or as there are; the rest of the tile is channels,
-// of which whole blocks are needed.
+// Chooses a tile: up to 64 positions; the rest of the TILE elements are
+// channels, in whole blocks.
 static void convert_tile(const cuda_convert_t* kernel,
                          const rabbet_dims_t* dims, int64_t positions,
                          convert_tiles_t* out) {

@@ -1,4 +1,4 @@
-// Numbers in even steps, and random ones. Bound by the bytes of the output.
+// Arithmetic sequences and random numbers. Bound by the bytes of the output.
 #include "ops/fill.h"
 
 #include "core/view.h"

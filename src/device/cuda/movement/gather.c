@@ -1,6 +1,6 @@
-// Gather: contiguous rows in pieces of 16 bytes, single elements several to a
-// thread. Bound by bytes: those of the indices, of the gathered elements, of
-// the output.
+// Gather: contiguous rows in pieces of 16 bytes, or several single elements per
+// thread. Bound by the bytes of the indices, the gathered elements and the
+// output.
 #include "device/common/gather.h"
 
 #include "device/cuda/movement/gather_params.h"
@@ -81,7 +81,7 @@ static rabbet_status_t cuda_gather_program(rabbet_cuda_node_t* node,
 
 // ---- Geometry --------------------------------------------------------------
 
-// Axes are added from the innermost outwards.
+// Adds an axis; the innermost one comes first.
 static void gather_add_axis(gather_t* gather, int64_t extent, int64_t data,
                             int64_t index) {
   gather->axes[gather->rank++] = (gather_axis_t){
@@ -135,7 +135,8 @@ static void gather_set_nd(const rabbet_dims_t* data,
                      gather_product(data, i + 1, data->rank));
 }
 
-// The output is as the indices; other axes than `axis` are walked together.
+// The output has the shape of the indices. On axes other than `axis`, data and
+// indices advance together.
 static void gather_set_element(const rabbet_dims_t* data,
                                const rabbet_dims_t* indices, int32_t axis,
                                gather_t* gather) {
@@ -171,7 +172,7 @@ static void gather_set(const rabbet_node_kernel_t* kernel,
     gather->count *= gather->axes[i].extent.divisor;
 }
 
-// The same in elements of 16 bytes, if rows allow it.
+// The same in elements of 16 bytes; false if rows are not multiples of them.
 static bool gather_widen(const gather_t* narrow, int64_t size, gather_t* wide) {
   int64_t by = WIDE / size;
   bool fits = narrow->axes[0].extent.divisor % by == 0;

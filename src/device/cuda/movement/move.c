@@ -82,7 +82,7 @@ rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
   int64_t per_piece = WIDE / bytes;
   int64_t threads = RABBET_CUDA_THREADS;
   int64_t all = rabbet_ceildiv(count + per_piece - 1, per_piece);
-  // Small tensors are shared out among all processors.
+  // Small tensors get small blocks, so that all multiprocessors have work.
   while (threads > 64 && rabbet_ceildiv(all, threads * pieces) <
                              2 * (int64_t)device->multiprocessors)
     threads /= 2;
@@ -92,7 +92,8 @@ rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
       .threads = (unsigned)threads};
 }
 
-// Whether 32 bits hold all positions, and mapping them takes one step.
+// Whether 32-bit indices suffice: all positions fit, and they are at most one
+// period outside.
 static bool move_axis_is_small(rabbet_sample_mode_t mode,
                                const rabbet_slice_axis_t* axis) {
   const int64_t most = INT32_MAX / 4;
@@ -150,8 +151,8 @@ static void move_set_axis(rabbet_sample_mode_t mode,
   }
 }
 
-// The last axis and the elements behind it, `unit` in number: the part of a row
-// that is a run of the source, and the parts at its sides.
+// Describes a row (the last axis, with `unit` contiguous elements at each
+// position): the part that is contiguous in the source, and its sides.
 static void move_set_row(const rabbet_slice_axis_t* axis, int64_t unit,
                          bool is_small, move_t* move) {
   int64_t start = axis->start;
@@ -200,7 +201,7 @@ static bool move_can_be_wide(const rabbet_cuda_mover_t* mover,
   return fits && mover->size <= WIDE;
 }
 
-// Every second element of rows whose vectors are aligned.
+// Checks for a move of every second element of rows with aligned vectors.
 static void move_find_second(const rabbet_cuda_mover_t* mover,
                              const rabbet_slice_window_t* window,
                              rabbet_cuda_move_t* move) {

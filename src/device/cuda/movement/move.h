@@ -15,17 +15,17 @@ enum { RABBET_CUDA_THREADS = 256, RABBET_CUDA_TILE_SIZES = 5 };
 typedef struct rabbet_cuda_mover_t {
   const rabbet_cuda_device_t* device;
   int64_t size;  // bytes of an element
-  // For small tensors and for all.
+  // [0]: for small tensors, with 32-bit indices; [1]: for all.
   CUfunction narrow[2], wide[2];
-  // Transposes of units of 1 << i bytes; or NULL.
+  // [i]: transposes of elements of 1 << i bytes, or NULL.
   CUfunction tiles[RABBET_CUDA_TILE_SIZES], squares[RABBET_CUDA_TILE_SIZES];
-  CUfunction elements;  // no neighbours in the source
-  // By how many elements lie beside each other.
+  CUfunction elements;  // for elements that are not neighbours in the source
+  // [i]: for i elements side by side.
   CUfunction split[MOVE_FEW_MOST + 1], join[MOVE_FEW_MOST + 1], second;
 } rabbet_cuda_mover_t;
 
-// Adds the program to the kernel, for moves of windows or also for transposes.
-// UNSUPPORTED for types without whole bytes.
+// Adds the program to the kernel: for windows, or also for transposes.
+// UNSUPPORTED for types that are not whole bytes.
 rabbet_status_t rabbet_cuda_mover_create(rabbet_cuda_node_t* kernel,
                                          const rabbet_kernel_spec_t* spec,
                                          rabbet_dtype_t dtype, bool transposes,
@@ -37,11 +37,13 @@ typedef struct rabbet_cuda_pieces_t {
   unsigned blocks, threads;
 } rabbet_cuda_pieces_t;
 
-// Geometry for `count` elements of `bytes` each, `pieces` to a thread.
+// The geometry for `count` elements of `bytes` bytes; a thread writes `pieces`
+// pieces.
 rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
                                         int64_t count, int64_t bytes,
                                         int pieces, bool is_large);
-// Tensors whose elements 32-bit arithmetic can count, rests included.
+// Whether 32-bit arithmetic can count a tensor's elements, those beyond the end
+// in the last block included.
 static inline bool rabbet_cuda_is_small(int64_t count) {
   return count < INT32_MAX - 65536;
 }
@@ -54,20 +56,20 @@ typedef struct rabbet_cuda_move_t {
     RABBET_CUDA_MOVE_TILES,
   } kind;
   int64_t bytes;  // FLAT
-  // Always possible; and by elements of 16 bytes where addresses allow.
+  // narrow: always possible; wide: by units of 16 bytes, for aligned addresses.
   rabbet_cuda_pieces_t narrow, wide;
   move_t narrow_parameters, wide_parameters;
   bool has_wide;
-  bool is_single;  // narrow: no neighbours in the source
-  // TILES: bytes of an element, log 2; which sides may go by words.
+  bool is_single;  // narrow: elements are not neighbours in the source
+  // TILES: log2 of an element's bytes; the sides that may be accessed by words.
   int tile_log;
   int32_t tile_wide;
   unsigned tile_blocks;
   tiles_t tiles;
-  // The same by squares, where addresses allow; 0 blocks: extents do not.
+  // The same by squares, for aligned addresses; 0 blocks: extents do not fit.
   unsigned square_blocks;
   tiles_t squares;
-  // By vectors of few elements, where addresses allow; NULL: extents do not.
+  // The same for a short axis, for aligned addresses; NULL: extents do not fit.
   CUfunction few_function;
   few_t few;
 } rabbet_cuda_move_t;
@@ -90,11 +92,11 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
 
 // ---- Within move*.c
 
-// A move of pieces that is a transpose.
+// Turns a move by pieces into one by tiles if it is a transpose.
 void rabbet_cuda_move_find_tiles(const rabbet_cuda_mover_t* mover,
                                  const rabbet_strided_t* strided,
                                  rabbet_cuda_move_t* move);
-// Whether the way fits addresses with these bits.
+// Whether move->tiles can be used; `both`: bitwise or of the two addresses.
 bool rabbet_cuda_move_has_tiles(const rabbet_cuda_move_t* move, uintptr_t both);
 rabbet_status_t rabbet_cuda_move_tiles(const rabbet_cuda_mover_t* mover,
                                        const rabbet_cuda_move_t* move,

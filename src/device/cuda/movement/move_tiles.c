@@ -1,5 +1,5 @@
-// Transposes: choosing the kernel. Bound by bytes; tiles in shared memory let
-// both sides be accessed in memory order.
+// Choosing a kernel for transposes. Bound by bytes; tiles in shared memory make
+// the accesses to both sides contiguous.
 #include "device/cuda/movement/move.h"
 
 // Constants of movement/move.cu.
@@ -12,8 +12,7 @@ static int move_log(int64_t extent, int most) {
   return log;
 }
 
-// Words of so many elements lie at multiples of their size everywhere on that
-// side.
+// Whether words of this many elements are aligned everywhere on that side.
 static bool tiles_fit_words(const tiles_t* tiles, int64_t extent,
                             int64_t stride, const int64_t* strides,
                             int64_t word) {
@@ -23,8 +22,8 @@ static bool tiles_fit_words(const tiles_t* tiles, int64_t extent,
   return fits;
 }
 
-// Elements from one row to the next in shared memory, so that the threads of a
-// warp, which read down a column, meet different banks.
+// The stride of rows in shared memory, in elements. It is padded so that the
+// threads of a warp, which read down a column, access different banks.
 static int32_t tiles_pitch(int32_t columns, int64_t bytes, bool by_words) {
   int32_t word = bytes < 4 ? (int32_t)(4 / bytes) : 1;
   if (by_words || word == 1) return columns | 1;
@@ -32,7 +31,8 @@ static int32_t tiles_pitch(int32_t columns, int64_t bytes, bool by_words) {
   return (words | 1) * word;
 }
 
-// Tiles of 1 << log units, each `of` by `of` elements. False: too many.
+// Sets up tiles of 1 << log units, each of `of` by `of` elements. False: there
+// would be too many tiles.
 static bool tiles_shape(tiles_t* tiles, int log, int64_t of, int64_t outer,
                         unsigned* out_blocks) {
   int half = log / 2;
@@ -51,7 +51,7 @@ static bool tiles_shape(tiles_t* tiles, int log, int64_t of, int64_t outer,
   return fits;
 }
 
-// Squares of 16 bytes each way.
+// Squares whose rows and columns have 16 bytes.
 static void tiles_find_squares(const tiles_t* tiles, int64_t unit,
                                int64_t outer, rabbet_cuda_move_t* move) {
   enum { LOG_THREADS = 8 };
@@ -68,7 +68,7 @@ static bool few_is(int64_t extent) {
   return extent >= 2 && extent <= MOVE_FEW_MOST;
 }
 
-// Strides by vectors: `of` elements each.
+// Strides in vectors of `of` elements.
 static void few_set(const tiles_t* tiles, int64_t of, int64_t extent,
                     int64_t outer, few_t* few) {
   *few = (few_t){.count = (int32_t)(extent / of * outer),
@@ -81,7 +81,7 @@ static void few_set(const tiles_t* tiles, int64_t of, int64_t extent,
   }
 }
 
-// Pixels of a few channels on one side, planes on the other.
+// Transposes between pixels of a few channels and planes.
 static void tiles_find_few(const rabbet_cuda_mover_t* mover,
                            const tiles_t* tiles, int64_t outer,
                            rabbet_cuda_move_t* move) {
@@ -107,8 +107,9 @@ static void tiles_find_few(const rabbet_cuda_mover_t* mover,
   move->few_function = splits ? mover->split[tiles->a] : mover->join[tiles->b];
 }
 
-// The last axis, contiguous in the target, and one that is contiguous in the
-// source. Tiles too small for a block are not used.
+// Looks for the two axes of a transpose: the last one, which is contiguous in
+// the target, and one that is contiguous in the source. Tiles smaller than a
+// block are not used.
 void rabbet_cuda_move_find_tiles(const rabbet_cuda_mover_t* mover,
                                  const rabbet_strided_t* strided,
                                  rabbet_cuda_move_t* move) {

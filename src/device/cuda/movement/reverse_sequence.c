@@ -1,4 +1,4 @@
-// The first elements of each sequence in reverse order. Bound by bytes.
+// Reverses the first elements of each sequence. Bound by bytes.
 #include "ops/reverse_sequence.h"
 
 #include "device/cuda/movement/move.h"
@@ -53,7 +53,7 @@ static rabbet_status_t cuda_reverse_sequence_program(
   return rabbet_ok();
 }
 
-// In elements of `by` of the tensor's.
+// Parameters in units of `by` elements.
 static reverse_sequence_t reverse_parameters(
     const rabbet_reverse_sequence_t* plan, int64_t by) {
   int64_t inner = plan->inner / by;

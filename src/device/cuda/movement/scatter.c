@@ -1,5 +1,5 @@
-// Elements put where indices say, into a copy or in place. Bound by the bytes
-// of the copy, where one is made, and of the updates.
+// Scatters updates into a copy of the data, or in place. Bound by the bytes of
+// the updates, and of the copy if there is one.
 #include "device/common/scatter.h"
 
 #include "core/view.h"

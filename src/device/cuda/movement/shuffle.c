@@ -1,6 +1,6 @@
-// Transpose, reshape, transpose: no move if the memory stays as it is, one if
-// strides can express it, else two with the tensor between them in the
-// workspace. Bound by bytes: each move reads and writes every element once.
+// Transpose, reshape, transpose: no move if the memory stays the same, one if
+// strides can express it, otherwise two moves with a tensor in the workspace
+// between them. Bound by bytes: a move reads and writes every element once.
 #include "device/common/shuffle.h"
 
 #include "device/cuda/movement/move.h"
@@ -44,7 +44,7 @@ static rabbet_status_t cuda_shuffle_body(rabbet_proposal_t* proposal) {
     int n = rabbet_cuda_formats(types[t], 0, formats);
     for (int i = 0; i < n * n; ++i) {
       rabbet_format_t from = formats[i / n], to = formats[i % n];
-      // From one to another of channels last there is no reason to go here.
+      // Between two channels-last formats another class converts.
       if (from != to && from != RABBET_FORMAT_LINEAR &&
           to != RABBET_FORMAT_LINEAR)
         continue;

@@ -2,10 +2,10 @@
 // generated for the group: each input is loaded once, intermediate values stay
 // in registers.
 //
-// Limited by the bytes of its operands, unless a function of many instructions
-// (POW, GELU_ERF, TAN) meets a narrow type. Vectors of 16 bytes where rows and
-// addresses allow; many small blocks, so that some 32 KB are in flight to each
-// multiprocessor.
+// Bound by the bytes of its operands; functions of many instructions (POW,
+// GELU_ERF, TAN) on narrow types are bound by these. Uses vectors of 16 bytes
+// if rows and addresses are aligned, and many small blocks, so that each
+// multiprocessor has some 32 KB in flight.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,11 +15,11 @@
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/programs/node.h"
 
-// BLOCK of pointwise/pointwise.cuh, and the smallest that is launched.
+// BLOCK of pointwise/pointwise.cuh, and the smallest block that is launched.
 enum { BLOCK = 256, BLOCK_LEAST = 64 };
 
-// The beginning of space_t of pointwise/pointwise.cuh. Behind it lie addresses,
-// strides of ways (int64_t), extents of axes (divider_t), scalars (uint32_t).
+// The beginning of space_t of pointwise/pointwise.cuh. Addresses, strides of
+// ways (int64_t), extents of axes (divider_t) and scalars (uint32_t) follow.
 typedef struct pw_head_t {
   uint32_t count, tail, axes;
   divider_t row;
@@ -37,13 +37,13 @@ typedef struct cuda_pw_t {
   rabbet_cuda_pw_layout_t layout;
   int vector, unroll, single_unroll;
   CUfunction flat, rows, single;
-  // Tables of constants, one behind the other, on the device.
+  // Tables of constants, contiguous in the device's memory.
   float* tables;
   int64_t table_at[RABBET_CUDA_PW_TABLES];
 } cuda_pw_t;
 
 typedef struct cuda_pointwise_state_t {
-  // Bytes that each address must be a multiple of for vectors (0: any will do).
+  // For vectors, the alignment of each address in bytes (0: none).
   int64_t alignment[RABBET_PW_MAX_OPERANDS];
   bool has_vectors, empty;
   rabbet_cuda_launch_t vectors, single;
@@ -57,7 +57,7 @@ static const char* const pw_tactics[] = {"1 vector", "4 vectors"};
 static const int pw_unrolls[] = {1, 4};
 enum { TACTICS = 2 };
 
-// Single conversions are cuda.convert's.
+// Leaves single conversions to cuda.convert.
 static bool pw_fits(const rabbet_group_t* group) {
   return !rabbet_node_is(group, RABBET_OP_CAST) &&
          !rabbet_node_is(group, RABBET_OP_IDENTITY) &&
@@ -71,8 +71,8 @@ static rabbet_status_t cuda_pointwise_propose(const rabbet_propose_t* propose,
   rabbet_cuda_pw_layout_t layout;
   if (!pw_fits(group) || !rabbet_cuda_pw_layout(group, &layout))
     return rabbet_ok();
-  // Several vectors to a thread pay where there are more threads than fit, and
-  // memory bounds them.
+  // Several vectors per thread pay if there are more threads than the GPU runs
+  // at once and memory is the bound.
   const rabbet_dims_t* dims = &group->values[group->outputs[0]].dims;
   double count = 1;
   for (int32_t i = 0; i < dims->rank; ++i)
@@ -121,7 +121,7 @@ static int64_t pw_elements(const rabbet_dims_t* dims) {
   return count;
 }
 
-// Places for the tables; returns the floats of all.
+// Assigns offsets to the tables; returns their size in floats.
 static int64_t pw_place_tables(cuda_pw_t* kernel) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   const rabbet_group_t* group = kernel->base.node.group;
@@ -213,7 +213,8 @@ static int64_t pw_row(const rabbet_pw_space_t* space) {
   return space->extent[space->rank - 1];
 }
 
-// A row of one element is a stream to all.
+// Whether an operand is contiguous along the row, not broadcast. A row of one
+// element counts as contiguous.
 static bool pw_streams(const rabbet_pw_space_t* space, int boundary) {
   return space->stride[boundary][space->rank - 1] != 0 || pw_row(space) == 1;
 }
@@ -234,8 +235,9 @@ static void pw_head(const rabbet_cuda_pw_layout_t* layout,
   }
 }
 
-// Rows of whole vectors that start at multiples of one; flat memory has an end
-// that is done element by element. A table has one row for all of a vector.
+// Whether rows consist of whole, aligned vectors. If there is only one row
+// (flat memory), the elements after the last vector are computed one by one. A
+// table has one row for all elements of a vector.
 static bool pw_can_vectorise(const rabbet_cuda_pw_layout_t* layout,
                              const rabbet_pw_space_t* space, int64_t vector) {
   for (int i = 0; i < layout->table_count; ++i)
@@ -251,7 +253,7 @@ static bool pw_can_vectorise(const rabbet_cuda_pw_layout_t* layout,
   return fits;
 }
 
-// Smaller blocks where there are too few to go round.
+// Takes smaller blocks if there are too few for all multiprocessors.
 static void pw_launch(const cuda_pw_t* kernel, rabbet_cuda_launch_t* launch,
                       CUfunction function, int64_t count, int unroll) {
   int64_t block = BLOCK;
@@ -265,7 +267,7 @@ static void pw_launch(const cuda_pw_t* kernel, rabbet_cuda_launch_t* launch,
       .block = {(unsigned)block, 1, 1}};
 }
 
-// Fills in the fields behind the head, as space_t has them.
+// Fills in the fields of space_t after the head.
 static void pw_fill(const cuda_pw_t* kernel, const rabbet_pw_space_t* space,
                     cuda_pointwise_state_t* state) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
@@ -371,7 +373,7 @@ static rabbet_status_t cuda_pointwise_enqueue(
     int i = layout->boundary[k];
     if (k >= layout->memory_count &&
         k < layout->memory_count + layout->table_count)
-      continue;  // a table, which is there
+      continue;  // tables are on the device already
     void* data = i < inputs ? call->inputs[i] : call->outputs[i - inputs];
     state->launch.data[k] = data;
     if (state->alignment[k] > 0 &&

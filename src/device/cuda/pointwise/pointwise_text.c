@@ -60,11 +60,11 @@ int rabbet_cuda_pw_single(const rabbet_group_t* group) {
 
 // ---- Operands --------------------------------------------------------------
 
-// Tables are worth it from so many constants of one shape on, and up to so many
-// elements each, as they are copies.
+// A table needs at least TABLE_LEAST constants of one shape. It is a copy, so
+// the constants may have at most TABLE_ROWS elements.
 enum { TABLE_LEAST = 4, TABLE_ROWS = 1 << 16 };
 
-// A constant that is one number for each row of the result.
+// Whether a constant has one number per row of the result.
 static bool pw_may_be_column(const rabbet_group_t* group,
                              const rabbet_group_value_t* value) {
   const rabbet_dims_t* dims = &value->dims;
@@ -104,8 +104,8 @@ static int pw_columns_like(const rabbet_group_t* group, size_t input) {
   return count;
 }
 
-// The way of a boundary operand; -1 if there are too many. Only the shapes of
-// constants are known to be equal.
+// The way of a boundary operand; -1 if there are too many ways. Only constants
+// share ways: equality of other shapes is not known.
 static int pw_way(const rabbet_group_t* group, int operand,
                   rabbet_cuda_pw_layout_t* layout) {
   const rabbet_group_value_t* value =
@@ -121,8 +121,8 @@ static int pw_way(const rabbet_group_t* group, int operand,
   return layout->way_count++;
 }
 
-// The table of constants of that shape, added if it is new; -1 if there is no
-// room.
+// The table for constants of that shape, added if it is new; -1 if there are
+// too many tables.
 static int pw_table(const rabbet_group_t* group, size_t input,
                     rabbet_cuda_pw_layout_t* layout, int* first) {
   const rabbet_group_value_t* value = &group->values[group->inputs[input]];
@@ -165,8 +165,9 @@ static bool pw_address(const rabbet_group_t* group, int address, int operand,
   return layout->way[address] >= 0;
 }
 
-// As if all constants were in memory, and those of the full shape, which may be
-// laid out in another format, walked ways of their own.
+// Whether the parameters fit into a launch. Counts as if all constants were in
+// memory and those of the full shape, which may be in another format, had ways
+// of their own.
 static bool pw_launch_has_room(const rabbet_group_t* group,
                                const rabbet_cuda_pw_layout_t* layout) {
   const rabbet_dims_t* full = &group->values[group->outputs[0]].dims;
@@ -247,7 +248,7 @@ bool rabbet_cuda_pw_supports(const rabbet_group_t* group) {
 
 // ---- Layers ----------------------------------------------------------------
 
-// A number of any size, and infinities, as a double of C++.
+// Writes a number, or infinity, as a double literal of C++.
 static void pw_number(rabbet_strbuf_t* text, double number) {
   if (isfinite(number))
     rabbet_strbuf_printf(
@@ -266,12 +267,12 @@ typedef struct pw_writer_t {
   rabbet_strbuf_t* text;
   // Vectors of each table's columns that were loaded.
   uint64_t loaded[RABBET_CUDA_PW_TABLES];
-  // So many inputs in memory that each is loaded just before it is needed.
+  // is_lazy: there are so many inputs that each is loaded just before its use.
   bool is_lazy, was_loaded[RABBET_PW_MAX_OPERANDS];
 } pw_writer_t;
 enum { LAZY_INPUTS = 12 };
 
-// A value as the body of a loop over lanes names it.
+// Writes a value's name in the body of a loop over lanes.
 static void pw_value(const pw_writer_t* w, int32_t value) {
   int32_t input = rabbet_group_input_of(w->group, value);
   const rabbet_cuda_pw_input_t* from =
@@ -285,7 +286,7 @@ static void pw_value(const pw_writer_t* w, int32_t value) {
     rabbet_strbuf_printf(w->text, "v%d[e]", value);
 }
 
-// Powers by small whole numbers are products.
+// Writes powers with a small integer exponent as products.
 static bool pw_power(const pw_writer_t* w, const rabbet_group_node_t* node) {
   const rabbet_group_value_t* exponent = &w->group->values[node->inputs[1]];
   if (rabbet_node_int(node, "op") != RABBET_ELEMENTWISE_POW ||
@@ -331,7 +332,7 @@ static void pw_call(const pw_writer_t* w, const rabbet_group_node_t* node,
   rabbet_strbuf_printf(w->text, wraps ? ")))" : ")");
 }
 
-// (x - zero point) scale
+// (x - zero point) * scale
 static void pw_dequantize(const pw_writer_t* w,
                           const rabbet_group_node_t* node) {
   rabbet_strbuf_printf(w->text, "((float)");
@@ -355,7 +356,7 @@ static void pw_quantize(const pw_writer_t* w, const rabbet_group_node_t* node,
     pw_value(w, node->inputs[2]);
     rabbet_strbuf_printf(w->text, ")");
   } else {
-    rabbet_strbuf_printf(w->text, ", -0.0f)");  // x + -0 is x, -0 too
+    rabbet_strbuf_printf(w->text, ", -0.0f)");  // x + -0 is x, also for x = -0
   }
 }
 
@@ -424,7 +425,7 @@ static void pw_head(const pw_writer_t* w, int unroll) {
                        "\n#include \"device/cuda/pointwise/pointwise.cuh\"\n");
 }
 
-// One that `apply` got, or loads now.
+// Loads an input, unless `apply` got it as an argument.
 static void pw_load_input(const pw_writer_t* w, size_t input) {
   int number = w->layout->inputs[input].number;
   int32_t value = w->group->inputs[input];
@@ -460,7 +461,8 @@ static void pw_load_inputs(const pw_writer_t* w) {
         rabbet_cuda_pw_table_row(w->layout, i));
 }
 
-// Loads the layer's operands, just before it; of columns four at a time.
+// Loads a layer's operands just before the layer; of a table four columns at a
+// time.
 static void pw_load_operands(pw_writer_t* w, const rabbet_group_node_t* node) {
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t input = rabbet_group_input_of(w->group, node->inputs[i]);
@@ -481,7 +483,8 @@ static void pw_load_operands(pw_writer_t* w, const rabbet_group_node_t* node) {
   }
 }
 
-// Layer by layer, all lanes of each, so that few values are alive at a time.
+// Computes layer by layer, with all lanes of each, so that few values are live
+// at a time.
 void rabbet_cuda_pw_text(const rabbet_group_t* group,
                          const rabbet_cuda_pw_layout_t* layout, int unroll,
                          rabbet_strbuf_t* text) {

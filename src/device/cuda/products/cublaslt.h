@@ -18,10 +18,10 @@ typedef struct rabbet_cublaslt_t {
 // names the missing library or function.
 rabbet_status_t rabbet_cublaslt_get(rabbet_cuda_device_t* device,
                                     const rabbet_cublaslt_t** out_library);
-// Its version, 0 without the library: a class's library_version.
+// The library's version, or 0 without the library: a class's library_version.
 uint64_t rabbet_cublaslt_version(rabbet_device_t* device);
-// For the device that is destroyed. inside: its context is current; else it is
-// gone with all that the library had in it.
+// Called when the device is destroyed. inside: its context is current;
+// otherwise the context is gone, and the library's objects with it.
 void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device, bool inside);
 
 // A status for a function's return code, with the library's name and text.
@@ -37,7 +37,7 @@ static inline rabbet_status_t rabbet_cublaslt_check(
              : rabbet_cublaslt_status(library, result, call);
 }
 
-// CUDA_R_...; -1 for types that products are not computed in.
+// CUDA_R_...; -1 for types that have no products.
 int rabbet_cublaslt_type(rabbet_dtype_t dtype);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_H_

@@ -88,7 +88,7 @@ enum {
   CUBLASLT_MATMUL_PREF_IMPL_MASK = 12,  // uint64_t
 };
 
-// Where partial sums of a split product meet.
+// The type in which partial sums of a split product are added.
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 // The types that an algorithm accumulates in.
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F (UINT64_C(1) << 8)

@@ -1,11 +1,12 @@
-// Determinants: a thread or a block makes one.
+// Determinants: a thread or a block computes one.
 #include "ops/determinant.h"
 
 #include "device/cuda/programs/node.h"
 
 enum { THREADS = 256, MOST_BLOCKS = 65535 };
-enum { THREAD_ORDER = 4, SHARED_ORDER = 96 };  // the largest
-// Of matrices in the workspace; one has as much as it needs.
+// The largest orders of matrices in registers and in shared memory.
+enum { THREAD_ORDER = 4, SHARED_ORDER = 96 };
+// The workspace for matrices, in bytes, unless one matrix needs more.
 enum { WORKSPACE_BYTES = 1 << 28 };
 
 typedef struct cuda_determinant_kernel_t {
@@ -20,8 +21,8 @@ typedef struct cuda_determinant_state_t {
   rabbet_cuda_launch_t launch;
 } cuda_determinant_state_t;
 
-// The network's type alone: rounding the elements can change all digits of the
-// result.
+// Offers only the network's type: rounding the elements can change all digits
+// of the result.
 static rabbet_status_t cuda_determinant_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elimination", -1);
 }

@@ -20,7 +20,7 @@ static float epilogue_float(const rabbet_group_node_t* node, const char* name) {
   return (float)rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
 }
 
-// The node as an operation on `x`; false if no epilogue has it.
+// Describes the node as an operation on `x`; false if epilogues do not have it.
 static bool epilogue_item(const rabbet_group_t* group,
                           const rabbet_group_node_t* node, int32_t x,
                           rabbet_cuda_item_t* out) {
@@ -46,7 +46,7 @@ static bool epilogue_item(const rabbet_group_t* group,
          rabbet_group_input_of(group, out->operand) >= 0;
 }
 
-// s = sigmoid(x), x s.
+// Matches s = sigmoid(x), x * s.
 static bool epilogue_is_swish(const rabbet_group_t* group, size_t i,
                               int32_t x) {
   if (i + 1 >= group->node_count) return false;

@@ -1,6 +1,6 @@
-// The point-wise layers that follow a convolution or a product in its group, as
-// a chain of operations on its result. Whether a library has each of them is
-// for the class to say.
+// The point-wise layers after a convolution or a product in its group, as a
+// chain of operations on its result. The kernel class checks whether its
+// library has each of them.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_
 
@@ -29,15 +29,16 @@ typedef struct rabbet_cuda_epilogue_t {
   int32_t result;  // the group's only output
 } rabbet_cuda_epilogue_t;
 
-// Reads nodes [first_node, node_count), which must be a chain from `start` to
-// the group's only output, of the shape of `start` and floating. False if they
-// are not.
+// Reads nodes [first_node, node_count). False unless they are a floating-point
+// chain from `start` to the group's only output, which has the shape of
+// `start`.
 bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
                                 const rabbet_dims_t* dims, size_t first_node,
                                 int32_t start,
                                 rabbet_cuda_epilogue_t* out_epilogue);
 
-// The number that a constant of one element holds.
+// The number in a constant of one element; false if the value is no such
+// constant.
 bool rabbet_cuda_is_number(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, int32_t value,
                            double* out_number);

@@ -1,11 +1,10 @@
 // Products of a matrix with few vectors, and any chain of element-wise layers
-// behind them: last layers, layers at batch 1, decoding.
+// after them: last layers, layers at batch 1, decoding.
 //
-// Limited by the reading of the matrix, once, in vectors of 16 bytes. Where it
-// lies along k a warp has some columns and its lanes share k; where it lies
-// along columns the threads of a block share k, so that matrices of some
-// hundred columns make enough blocks. The few vectors are read again from the
-// caches.
+// Bound by reading the matrix once, in vectors of 16 bytes. If it is contiguous
+// along k, a warp has some columns and its lanes split k. If it is contiguous
+// along columns, the threads of a block split k, so that a few hundred columns
+// make enough blocks. The few vectors are read repeatedly, from the caches.
 #include <stdio.h>
 
 #include "core/view.h"
@@ -13,7 +12,8 @@
 #include "device/cuda/products/layers.h"
 #include "device/cuda/programs/launch.h"
 
-// More rows go to the libraries, but for products of small extents.
+// Products of more rows are left to the libraries, unless their extents are
+// small.
 enum { GEMV_ROWS = 8, GEMV_SMALL = 64 };
 
 // ROWS, COLUMNS and LANES of products/gemv.cuh: tactic 3 i + j has row i and
@@ -53,8 +53,8 @@ static bool gemv_is_thin(const rabbet_matmul_shape_t* s) {
   return s->m <= GEMV_ROWS || s->n <= GEMV_ROWS;
 }
 
-// Products so small that a launch takes longer. For odd extents the library may
-// have no kernel, or none that rounds once.
+// Products so small that their launch takes longer than they do. For odd
+// extents the library may have no kernel, or none that rounds once.
 static bool gemv_is_small(const rabbet_matmul_shape_t* s) {
   return s->m <= GEMV_SMALL && s->n <= GEMV_SMALL && s->k <= GEMV_SMALL;
 }
@@ -67,7 +67,7 @@ static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   int count = rabbet_compute_types(propose, own, types);
   int first = *(const int*)proposal->context * GEMV_WIDTHS;
   int widths = propose->optimization_level >= 2 ? GEMV_WIDTHS : 1;
-  // Many sums of a thread leave no registers for loads on their way.
+  // With many sums a thread has no registers left for loads in flight.
   while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns > 16)
     --widths;
   for (int i = 0; i < count; ++i) {
@@ -144,7 +144,7 @@ static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
 
 // ---- Geometry --------------------------------------------------------------
 
-// The thin side is the rows.
+// The side with few vectors becomes the rows.
 static void gemv_parameters(const rabbet_matmul_shape_t* s, bool swapped,
                             gemv_t* p) {
   p->k = s->k;
@@ -165,8 +165,8 @@ static bool gemv_divides(int64_t vector, int64_t size, int64_t stride) {
   return size == 1 || stride % vector == 0;
 }
 
-// Vectors of b, and where it lies along k those of a, begin at multiples of one
-// in every row, column, batch and turn.
+// Whether the vectors of b, and of a if b is contiguous along k, are aligned in
+// every row, column and batch.
 static bool gemv_can_vectorise(const cuda_gemv_state_t* state, bool along_k,
                                int64_t vector) {
   const gemv_t* p = &state->parameters;
@@ -185,7 +185,7 @@ static bool gemv_can_vectorise(const cuda_gemv_state_t* state, bool along_k,
   return fits;
 }
 
-// The share of a block.
+// The part of the result that a block computes.
 typedef struct gemv_block_t {
   CUfunction function;
   int64_t threads, rows, columns;
@@ -212,7 +212,8 @@ static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
   return rabbet_ok();
 }
 
-// A warp for some columns; smaller blocks where there are too few to go round.
+// A warp per set of columns; smaller blocks if there are too few for all
+// multiprocessors.
 static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
                                          const cuda_gemv_state_t* state,
                                          CUfunction function, int rows,

@@ -15,7 +15,7 @@ typedef enum layer_spread_t {
   LAYER_FULL,
 } layer_spread_t;
 
-// Of an operand, next to the product's result.
+// How an operand is broadcast to the product's result.
 static layer_spread_t layer_spread(const rabbet_group_node_t* product,
                                    const rabbet_dims_t* own,
                                    const rabbet_dims_t* full) {
@@ -39,8 +39,8 @@ static bool layers_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
                                     out);
 }
 
-// An operand that is one row, one number or whole at the largest shapes is one
-// of these at others, too.
+// Checks the largest shapes, too: an operand that is a row, a scalar or of the
+// full shape there is also one of these for smaller shapes.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
                               const rabbet_dims_t* opt) {
   rabbet_cuda_epilogue_t e;
@@ -74,7 +74,7 @@ rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group) {
 
 // ---- Text ------------------------------------------------------------------
 
-// Layer i, which reads operand `operand` if it reads one.
+// Writes layer i; `operand` is its operand, if it has one.
 static void layers_item(const rabbet_cuda_item_t* item, int i, int operand,
                         rabbet_strbuf_t* text) {
   static const struct {

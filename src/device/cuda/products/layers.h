@@ -1,6 +1,6 @@
-// The point-wise layers behind a product as a part of its kernel
-// (products/layers_params.h): any chain whose other operands are scalars, one
-// number for each column, or of the result's shape.
+// The point-wise layers after a product as a part of its kernel
+// (products/layers_params.h): any chain with operands that are scalars, have
+// one number per column, or have the result's shape.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 
@@ -15,12 +15,12 @@ typedef struct rabbet_cuda_layers_t {
   bool is_full[LAYERS];  // it has the result's shape
 } rabbet_cuda_layers_t;
 
-// Whether the group is a floating-point product with such a chain behind it at
-// all shapes of the profile. `opt`: dimensions of each value.
+// Whether the group is a floating-point product followed by such a chain, for
+// all shapes of the profile. `opt`: the dims of each value.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
                               const rabbet_dims_t* opt);
-// The type of the whole boundary, which is LINEAR; RABBET_DTYPE_NONE if it is
-// not.
+// The common type of all boundary values; RABBET_DTYPE_NONE if types differ or
+// a value is not LINEAR.
 rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group);
 // Adds the program `name`: the text `begin`, then `header`, then the layers.
 // The chain does not depend on shapes.
@@ -28,7 +28,7 @@ rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
                                        const rabbet_kernel_spec_t* spec,
                                        const char* name, const char* begin,
                                        const char* header);
-// Where operands lie, next to a result that lies as `result` says in elements.
+// The strides of the operands; `result` has the result's strides, in elements.
 // `swapped`: rows of the kernel are columns of the result.
 rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
                                          const rabbet_dims_t* dims,
@@ -36,7 +36,7 @@ rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
                                          bool swapped,
                                          rabbet_cuda_layers_t* out_layers,
                                          layers_t* out_parameters);
-// Addresses of a run whose result begins `y` bytes behind the output.
+// Sets the addresses for a run; the result begins `y` bytes into the output.
 static inline void rabbet_cuda_layers_bind(const rabbet_cuda_layers_t* layers,
                                            const rabbet_kernel_call_t* call,
                                            int64_t y, layers_t* parameters) {

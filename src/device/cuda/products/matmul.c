@@ -1,11 +1,10 @@
 // Matrix products with factor, bias, residual and ReLU or GELU, by cuBLASLt,
-// and convolutions that are such products: those of single pixels, channels
-// last.
+// and convolutions that are such products: 1x1 windows with channels last.
 //
-// The first choices of the library's heuristics are tactics, named by their
-// properties, so that a tactic means the same in the next build; the plan keeps
-// the chosen one. Bounded by the tensor cores where m, n and k are large, by
-// the reading of b where m is small.
+// The tactics are the first choices of the library's heuristics, identified by
+// their properties, so that a tactic means the same in the next build. The plan
+// keeps the chosen one. Bound by the tensor cores if m, n and k are large, by
+// reading b if m is small.
 #include "device/cuda/products/matmul_kernel.h"
 
 #include <pthread.h>
@@ -21,7 +20,7 @@ typedef struct matmul_kernel_t {
   rabbet_cuda_device_t* device;
   const rabbet_cublaslt_t* library;
   int32_t tactic;
-  bool exact;  // no other algorithm than the tactic's
+  bool exact;  // use no other algorithm than the tactic's
   rabbet_matmul_types_t types;
   pthread_mutex_t lock;       // guards `kept`
   rabbet_matmul_kept_t kept;  // magic 0: nothing kept
@@ -31,17 +30,17 @@ typedef struct cuda_matmul_state_t {
   rabbet_matmul_setup_t setup;
   rabbet_matmul_shape_t shape;
   cublasLtMatmulAlgo_t algorithm;
-  cublasLtMatmulAlgo_t loose;  // for addresses aligned to elements alone
-  bool has_loose;              // asked for with the first such addresses
+  cublasLtMatmulAlgo_t loose;  // for addresses aligned only to elements
+  bool has_loose;              // false until the first such address
   size_t workspace;
   size_t in_size, out_size;  // bytes of an element
   bool sums_whole;           // INT8 to INT32
-  // K = 0: the product is all zeros. cuBLASLt rejects it, so that k = 1 and
-  // both factors are zeros: so many bytes of zeros lie behind the library's
-  // workspace.
+  // K = 0: the product is all zeros. cuBLASLt rejects it, so it is computed
+  // with k = 1 and factors of zeros: `zeros` bytes at offset `zeros_at` of the
+  // workspace, after the library's part.
   size_t zeros, zeros_at;
   float alpha, beta;
-  const void* bias_address;                       // that the descriptor holds
+  const void* bias_address;                       // in the descriptor
   int32_t a_index, b_index, c_index, bias_index;  // boundary inputs; -1: none
 } cuda_matmul_state_t;
 
@@ -116,7 +115,8 @@ static rabbet_status_t matmul_artifacts(rabbet_kernel_t* base,
 
 // ---- Preparing -------------------------------------------------------------
 
-// Twice as much or half as much work is done by the same algorithm.
+// Whether an algorithm that was chosen for other shapes is used: up to twice or
+// half as much work.
 static bool matmul_is_near(const rabbet_matmul_kept_t* kept,
                            const rabbet_matmul_shape_t* shape) {
   double work = (double)shape->m * (double)shape->n * (double)shape->k *
@@ -149,8 +149,8 @@ static bool matmul_use_kept(matmul_kernel_t* kernel,
   return true;
 }
 
-// The tactic's algorithm where these shapes have it, else the library's first
-// choice.
+// The tactic's algorithm if the library has it for these shapes, otherwise the
+// library's first choice.
 static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
                                      cuda_matmul_state_t* state) {
   cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
@@ -271,9 +271,9 @@ static rabbet_status_t matmul_bind_bias(cuda_matmul_state_t* state,
   return rabbet_matmul_set_bias(&state->setup, state->bias_address);
 }
 
-// The algorithm was chosen for aligned addresses, as the engine's own are. With
-// others, which a caller may give, the first that can do with them is taken; it
-// has the workspace that there is.
+// The algorithm was chosen for aligned addresses, as the engine's own are. A
+// caller's addresses may be less aligned: then the first algorithm that allows
+// them, and the existing workspace, is used.
 static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
                                      cuda_matmul_state_t* state) {
   const rabbet_matmul_limits_t limits = {

@@ -21,7 +21,7 @@ static rabbet_status_t matmul_layout(const rabbet_cublaslt_t* library, int type,
                                      int64_t batch, int64_t step,
                                      cublasLtMatrixLayout_t* out_layout) {
   int32_t count = (int32_t)batch;
-  // One column has no neighbours: any distance that is long enough will do.
+  // With one column any leading dimension that is large enough is valid.
   if (columns == 1 && ld < rows) ld = rows;
   RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
       library, cublasLtMatrixLayoutCreate,
@@ -37,9 +37,8 @@ static rabbet_status_t matmul_layout(const rabbet_cublaslt_t* library, int type,
        sizeof(step)));
 }
 
-// A matrix of rows x columns in memory, whose elements lie `row` and `column`
-// apart; *out_op transposes it to columns x rows, as the transposed problem
-// needs.
+// Describes a matrix of rows x columns with the strides `row` and `column`.
+// *out_op makes it columns x rows, as the transposed problem needs.
 static rabbet_status_t matmul_operand(const rabbet_cublaslt_t* library,
                                       int type, const int64_t sizes[2],
                                       const int64_t strides[2], int64_t batch,
@@ -76,7 +75,7 @@ static rabbet_status_t matmul_set_epilogue(const rabbet_matmul_setup_t* setup,
   RABBET_RETURN_IF_ERROR(matmul_set(setup, CUBLASLT_MATMUL_DESC_EPILOGUE,
                                     &epilogue, sizeof(epilogue)));
   if (e->bias < 0) return rabbet_ok();
-  // Only its alignment counts until the product runs.
+  // Until the product runs, only the address's alignment counts.
   return rabbet_matmul_set_bias(
       setup, (const void*)(uintptr_t)RABBET_MATMUL_ALIGNMENT);
 }
@@ -126,7 +125,8 @@ rabbet_status_t rabbet_matmul_setup(const rabbet_cublaslt_t* library,
 
 // ---- Algorithms ------------------------------------------------------------
 
-// The alignment that all addresses of a loop have, if the first is as limited.
+// The alignment of all addresses of a loop whose first address is aligned to
+// `limits`.
 static uint32_t matmul_alignment(
     const rabbet_matmul_shape_t* shape, const rabbet_matmul_limits_t* limits,
     size_t size, int64_t (*stride)(const rabbet_matmul_axis_t*)) {
@@ -150,7 +150,7 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
                                      const rabbet_matmul_limits_t* limits,
                                      cublasLtMatmulPreference_t preference) {
   uint64_t workspace = limits->workspace;
-  // Sums are in FLOAT, those of a split product as well, and rounded once.
+  // Sums are FLOAT, also in a split product, and are rounded once.
   uint64_t implementations = ~CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F;
   uint32_t y = matmul_alignment(shape, limits, limits->out_size, matmul_axis_y);
   const struct {
@@ -179,9 +179,9 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
                           &workspace, sizeof(workspace)));
 }
 
-// Whether the algorithm says of itself that it sums in FLOAT or INT32, parts of
-// a split sum as well. The preferences ask for that, but bind the heuristics
-// alone.
+// Whether the algorithm's own attributes say that it sums in FLOAT or INT32,
+// also the parts of a split sum. The preferences ask for this, but only the
+// heuristics respect them.
 static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
                                  const cublasLtMatmulAlgo_t* algorithm) {
   uint64_t flags = 0;
@@ -219,8 +219,8 @@ static bool matmul_rounds_once(const rabbet_matmul_setup_t* setup,
            id > MATMUL_ROUNDS_BEFORE_BIAS_LAST));
 }
 
-// Algorithms that round once; without any, all: at run time a result with two
-// roundings is better than none.
+// Picks algorithms that round once. If there are none, picks from all: at run
+// time a result that is rounded twice is better than none.
 static int matmul_pick(const rabbet_matmul_setup_t* setup, bool once, int wish,
                        const cublasLtMatmulHeuristicResult_t* from, int found,
                        cublasLtMatmulHeuristicResult_t* out) {

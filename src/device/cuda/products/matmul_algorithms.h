@@ -1,5 +1,5 @@
-// A product as cuBLASLt is asked for it, and the algorithms that the library
-// has for it. These call the driver: the device's context is current.
+// The description of a product for cuBLASLt, and the algorithms that the
+// library has for it. The device's context must be current.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
 
@@ -10,23 +10,23 @@
 #define RABBET_MATMUL_MAX_CHOICES 16
 #define RABBET_MATMUL_ALIGNMENT 16  // of addresses, in bytes
 
-// Of the factors, and of all else.
+// Types of the factors, and of all other tensors.
 typedef struct rabbet_matmul_types_t {
   rabbet_dtype_t in, out;
 } rabbet_matmul_types_t;
 
-// A problem as cuBLASLt sees it. Its matrices are column-major, so that it gets
-// all transposed: y' = b' a', with n rows and m columns.
+// A problem for cuBLASLt. Its matrices are column-major, so it gets the
+// transposed product: y' = b' a', with n rows and m columns.
 typedef struct rabbet_matmul_setup_t {
   const rabbet_cublaslt_t* library;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, y;  // ours
-  cublasLtMatrixLayout_t c;        // what is added; like y, which it may be
+  cublasLtMatrixLayout_t c;        // the added matrix; may be y
   bool adds_narrow_bias;           // to a result of 16 bits
 } rabbet_matmul_setup_t;
 
-// Whether it succeeds or not, `setup` is to be ended. If the epilogue has a
-// bias, its address is to be set before the product runs.
+// The caller must end `setup` even if this fails. If the epilogue has a bias,
+// its address must be set before the product runs.
 rabbet_status_t rabbet_matmul_setup(const rabbet_cublaslt_t* library,
                                     const rabbet_matmul_shape_t* shape,
                                     const rabbet_matmul_epilogue_t* epilogue,
@@ -36,7 +36,7 @@ void rabbet_matmul_setup_end(rabbet_matmul_setup_t* setup);
 rabbet_status_t rabbet_matmul_set_bias(const rabbet_matmul_setup_t* setup,
                                        const void* address);
 
-// The limits that an algorithm must keep to.
+// Limits for an algorithm.
 typedef struct rabbet_matmul_limits_t {
   uint64_t workspace;
   uint32_t alignment;  // of addresses, in bytes
@@ -44,21 +44,21 @@ typedef struct rabbet_matmul_limits_t {
   bool rounds_once;  // refuse other algorithms
 } rabbet_matmul_limits_t;
 
-// The library's first choices, at most `wish`; *out_count 0 if it has none. If
-// some round once, only these.
+// The library's first choices, at most `wish`; *out_count is 0 if it has none.
+// If some round once, only these are returned.
 rabbet_status_t rabbet_matmul_choices(const rabbet_matmul_setup_t* setup,
                                       const rabbet_matmul_shape_t* shape,
                                       const rabbet_matmul_limits_t* limits,
                                       int wish,
                                       cublasLtMatmulHeuristicResult_t* out,
                                       int* out_count);
-// Whether the algorithm can do this product in RABBET_MATMUL_WORKSPACE;
-// *out_workspace is the part that it needs.
+// Whether the algorithm can compute this product with a workspace of
+// RABBET_MATMUL_WORKSPACE bytes; *out_workspace: the bytes that it needs.
 bool rabbet_matmul_admits(const rabbet_matmul_setup_t* setup,
                           const cublasLtMatmulAlgo_t* algorithm,
                           size_t* out_workspace);
 
-// 29 bits that tell algorithms apart.
+// A hash of 29 bits that identifies an algorithm.
 int32_t rabbet_matmul_hash(const cublasLtMatmulAlgo_t* algorithm);
 // "a66 t20 s36 k2 c5": algorithm, tile, stages, parts of k, cluster.
 void rabbet_matmul_name(const rabbet_cublaslt_t* library,

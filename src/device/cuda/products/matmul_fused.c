@@ -1,12 +1,13 @@
-// Matrix products with epilogues that cuBLASLt lacks: GELU by erf, swish, a
-// residual behind a function. By cuDNN graphs, whose engines are compiled for
-// the group. Bounded as products are.
+// Matrix products with epilogues that cuBLASLt lacks (GELU by erf, swish, a
+// residual after a function), as cuDNN graphs, whose engines are compiled for
+// the group. Bound like products.
 #include "core/view.h"
 #include "device/cuda/cudnn/kernel.h"
 #include "device/cuda/products/matmul.h"
 #include "ops/enums.h"
 
-// [batch, rows, columns]; a batch of which all have the same matrix is one.
+// The shape [batch, rows, columns]; if a batch shares one matrix, its extent is
+// 1.
 static rabbet_cudnn_shape_t fused_shape(int64_t batch, int64_t step,
                                         const int64_t sizes[2],
                                         const int64_t strides[2]) {
@@ -17,7 +18,8 @@ static rabbet_cudnn_shape_t fused_shape(int64_t batch, int64_t step,
       .strides = {same ? sizes[0] * sizes[1] : step, strides[0], strides[1]}};
 }
 
-// Numbers for each column, one for all, or a tensor of the result's shape.
+// Whether an operand has one number per column, is a scalar, or has the
+// result's shape.
 static bool fused_takes(const rabbet_group_node_t* product,
                         const rabbet_dims_t* dims,
                         const rabbet_dims_t* result) {
@@ -72,7 +74,7 @@ static bool cuda_matmul_fused_describe(const rabbet_group_t* group,
   rabbet_matmul_shape_t s;
   if (!rabbet_matmul_matches(group)) return false;
   const rabbet_group_node_t* node = &group->nodes[0];
-  // One tensor of the graph has one shape.
+  // A tensor of the graph has one shape, so it cannot be both factors.
   if (node->inputs[0] == node->inputs[1] ||
       !rabbet_cuda_epilogue_parse(group, dims, 1, node->outputs[0], &epilogue))
     return false;
@@ -108,7 +110,8 @@ static bool fused_can(rabbet_dtype_t dtype) {
   return rabbet_cudnn_type(dtype) >= 0;
 }
 
-// Weights that are not contiguous along k and could be transposed; -1: none.
+// The boundary input of weights that are not contiguous along k and can be
+// transposed; -1: none.
 static int32_t fused_turned(const rabbet_group_t* group) {
   const rabbet_group_node_t* node = &group->nodes[0];
   const rabbet_group_value_t* b = &group->values[node->inputs[1]];
@@ -118,8 +121,8 @@ static int32_t fused_turned(const rabbet_group_t* group) {
              : -1;
 }
 
-// An operand that a batch reads at the largest shapes may look like one row at
-// the usual ones.
+// Checks operands at the largest shapes: one that looks like a single row at
+// the optimum may be a batch of rows there.
 static bool fused_takes_largest(const rabbet_group_t* group) {
   const rabbet_group_node_t* product = &group->nodes[0];
   for (size_t i = 0; i < group->input_count; ++i) {
@@ -132,7 +135,7 @@ static bool fused_takes_largest(const rabbet_group_t* group) {
   return true;
 }
 
-// Groups that cuBLASLt can do are left to it.
+// Leaves groups that cuBLASLt supports to it.
 static rabbet_status_t fused_is_wanted(const rabbet_propose_t* propose,
                                        bool* out_wanted) {
   const rabbet_group_t* group = propose->group;

@@ -5,17 +5,17 @@
 
 #include "device/cuda/products/matmul_algorithms.h"
 
-// A tactic is an algorithm's hash and this.
+// A tactic is an algorithm's hash, with this bit if FLOAT is computed as TF32.
 #define RABBET_MATMUL_TF32 (1 << 29)
 
-// The artifact that a plan keeps, and that a build has of a candidate.
+// The artifact that a plan keeps, and that a build has for a candidate.
 #define RABBET_MATMUL_KEPT 0x314d4c52u  // "RLM1"
 typedef struct rabbet_matmul_kept_t {
   uint32_t magic;
   int32_t tactic;
   uint64_t version;  // of the library
   int32_t major, minor;
-  int64_t m, n, k, batch;  // for which the algorithm was chosen
+  int64_t m, n, k, batch;  // the algorithm was chosen for these
   cublasLtMatmulAlgo_t algorithm;
 } rabbet_matmul_kept_t;
 
@@ -47,7 +47,7 @@ rabbet_status_t rabbet_matmul_problem(const rabbet_group_t* group,
                                       rabbet_matmul_shape_t* out_shape,
                                       rabbet_matmul_epilogue_t* out_epilogue);
 
-// Algorithms worth their timing at this level of optimization.
+// The number of algorithms to time at this optimization level.
 int32_t rabbet_matmul_wish(int level);
 
 // Methods of the class.

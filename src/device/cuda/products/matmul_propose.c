@@ -1,5 +1,5 @@
-// Asks cuBLASLt for algorithms for a group and offers them. The kernel itself
-// is matmul.c's.
+// Asks cuBLASLt for algorithms for a group and offers them. matmul.c has the
+// kernel.
 #include <stdio.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ rabbet_status_t rabbet_matmul_check_group(const rabbet_group_t* group,
   fits = fits && rabbet_cublaslt_type(dtype) >= 0;
   for (size_t i = 0; fits && i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
-    if (scaled && i >= 2) continue;  // matmul_takes_types tells
+    if (scaled && i >= 2) continue;  // matmul_takes_types checks these
     bool may_turn = pixels || group->inputs[i] == group->nodes[0].inputs[1];
     fits = value->dtype == dtype &&
            (value->format == RABBET_FORMAT_LINEAR ||
@@ -87,7 +87,7 @@ rabbet_status_t rabbet_matmul_check_group(const rabbet_group_t* group,
                        "HWC but for the bias; this one does not");
 }
 
-// Whether a convolution without padding has all of its tensors channels last.
+// Whether a convolution has no padding, and all its tensors are channels last.
 static bool matmul_lies_by_pixels(const rabbet_group_t* group,
                                   const rabbet_dims_t* dims,
                                   const rabbet_matmul_epilogue_t* e) {
@@ -270,8 +270,8 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
   return rabbet_offer_asked(offer->propose, offer->sink, &like, &asked);
 }
 
-// Tensor cores of 9.0 take factors of TF32 along k alone: weights that lie the
-// other way are offered turned round.
+// Tensor cores of compute capability 9.0 read TF32 factors only along k: other
+// weights are offered transposed.
 static rabbet_status_t matmul_offer_turned(const matmul_offer_t* offer) {
   const rabbet_group_t* group = offer->propose->group;
   const rabbet_group_node_t* node = &group->nodes[0];

@@ -12,10 +12,11 @@
 #include "device/cuda/products/matmul_split.h"
 
 enum { PRODUCT = 0, TAIL = 1, PARTS = 2 };
-// Of the tactic, which otherwise is the product's: threads of the tail do
-// several vectors each (tactic 1 of cuda.pointwise), as pays in large results.
+// A bit of the tactic, whose other bits are the product's: threads of the tail
+// compute several vectors (tactic 1 of cuda.pointwise), which pays for large
+// results.
 enum { TACTIC_LONG_TAIL = 1 << 30 };
-// No second kernel (the bit is that of TF32, which 8 bits do not have).
+// No second kernel (the bit of TF32, which 8-bit products do not use).
 enum { TACTIC_DIRECT = 1 << 29 };
 
 // ---- Asking ----------------------------------------------------------------
@@ -25,7 +26,7 @@ typedef struct quantized_ask_t {
   int32_t bits;  // of the tactic
 } quantized_ask_t;
 
-// A tactic of the product is one of the whole.
+// Turns a tactic of the product into one of the whole kernel.
 static rabbet_status_t quantized_answer(void* context,
                                         const rabbet_answer_t* product) {
   const quantized_ask_t* ask = context;
@@ -82,8 +83,8 @@ static rabbet_status_t quantized_ask(const rabbet_question_t* question,
 typedef struct quantized_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
-  int32_t tail_tactics;  // that cuda.pointwise offers
-  bool direct;           // cuBLASLt's epilogue does at all shapes
+  int32_t tail_tactics;  // number of tactics of cuda.pointwise
+  bool direct;           // cuBLASLt's epilogue suffices for all shapes
 } quantized_offer_t;
 
 static rabbet_status_t quantized_add(void* context,

@@ -47,7 +47,7 @@ bool rabbet_matmul_is_convolution(const rabbet_group_t* group,
 
 // ---- Shapes ----------------------------------------------------------------
 
-// Pixels are rows, channels lie together.
+// The product of a 1x1 convolution: pixels are rows, channels are contiguous.
 static void matmul_convolution_shape(const rabbet_group_node_t* node,
                                      const rabbet_dims_t* dims,
                                      rabbet_matmul_shape_t* s) {
@@ -70,15 +70,15 @@ static bool matmul_follows(int64_t outer, int64_t inner, int64_t size) {
   return outer == inner * size;
 }
 
-// Joins axis i with axis i + 1 if the two read as one; the last axis is the
-// rows, along which b does not move.
+// Merges axis i with axis i + 1 if their strides allow it. The last axis is the
+// rows, along which b has stride 0.
 static bool matmul_join(rabbet_matmul_axis_t* axes, int i, int count) {
   rabbet_matmul_axis_t *outer = &axes[i], *inner = &axes[i + 1];
   bool inner_is_rows = i + 2 == count;
   if (outer->size == 1) {
     *outer = *inner;
   } else if (inner->size == 1 && (!inner_is_rows || outer->b == 0)) {
-    // The outer axis stays; its neighbours in y are that far apart.
+    // The outer axis stays, with its stride in y.
   } else if (matmul_follows(outer->a, inner->a, inner->size) &&
              matmul_follows(outer->b, inner->b, inner->size) &&
              matmul_follows(outer->y, inner->y, inner->size)) {
@@ -206,7 +206,7 @@ static bool matmul_take_sum(const rabbet_group_t* group,
   return true;
 }
 
-// A factor may come before anything else alone.
+// Matches a factor, which must come before bias and residual.
 static bool matmul_take_factor(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
                                const rabbet_cuda_item_t* item,

@@ -22,7 +22,7 @@ static const rabbet_group_node_t* split_maker(const rabbet_group_t* group,
   return node;
 }
 
-// x's scale and w's, as they are read over the result: columns last.
+// The scales of x and of w, broadcast to the result: columns are the last axis.
 static void split_scales(rabbet_matmul_split_t* split,
                          const rabbet_group_t* group,
                          const rabbet_group_node_t* product) {
@@ -59,8 +59,8 @@ static void split_scales(rabbet_matmul_split_t* split,
                             .output_count = 1};
 }
 
-// Nodes of the group other than the product and the nodes that make its
-// factors.
+// Copies the group's nodes except for the product and the dequantizations of
+// its factors.
 static bool split_tail_nodes(rabbet_matmul_split_t* split,
                              const rabbet_group_t* group,
                              const rabbet_group_node_t* product) {
@@ -117,9 +117,9 @@ static void split_parts(rabbet_matmul_split_t* split,
 
 // ---- One group -------------------------------------------------------------
 
-// The product times the scales, then the other nodes without the result's
-// quantization. Its scale is multiplied into the others: the functions between
-// commute with a positive factor.
+// The product times the scales, then the other nodes without the quantization
+// of the result. Its scale is multiplied into the others, since the functions
+// in between commute with a positive factor.
 static bool split_direct_nodes(rabbet_matmul_split_t* split) {
   const rabbet_quantized_t* q = &split->quantized;
   rabbet_group_t* direct = &split->direct;
@@ -174,7 +174,7 @@ static void split_direct_inputs(rabbet_matmul_split_t* split,
   direct->output_count = 1;
 }
 
-// Products of FP8 with one scale each; no added tensor is dequantized.
+// For products of FP8 with one scale per factor and no dequantized residual.
 static void split_direct(rabbet_matmul_split_t* split,
                          const rabbet_group_t* group) {
   const rabbet_quantized_t* q = &split->quantized;

@@ -9,7 +9,7 @@
 #include "device/common/quantized.h"
 
 enum {
-  // Values are those of the whole group, and so many more.
+  // Values of the parts that the whole group does not have.
   RABBET_MATMUL_SPLIT_VALUES = 3,
   RABBET_MATMUL_TAIL_NODES = RABBET_QUANTIZED_NODES + 4,
   RABBET_MATMUL_TAIL_INPUTS = RABBET_QUANTIZED_INPUTS + 1,
@@ -19,17 +19,17 @@ typedef struct rabbet_matmul_split_t {
   rabbet_quantized_t quantized;
   rabbet_group_value_t* values;  // of both groups
   rabbet_group_t product, tail;
-  int32_t sums, scaled;  // two values: sums, and times x's scale
+  int32_t sums, scaled;  // two new values: the sums; the sums times x's scale
   rabbet_group_node_t nodes[RABBET_MATMUL_TAIL_NODES];
   int32_t scale_inputs[2], factor_inputs[2];
   rabbet_attr_t elementwise[1];
   int64_t product_op;
-  // Boundary inputs of the tail: the sums, then the group's but for x and w.
+  // Boundary inputs of the tail: the sums, then the group's except for x and w.
   int32_t inputs[RABBET_MATMUL_TAIL_INPUTS];
   int32_t from[RABBET_MATMUL_TAIL_INPUTS];  // the group's input; -1: sums
-  // Without quantizations; node_count 0: not possible.
+  // The group without quantizations; node_count 0: impossible.
   rabbet_group_t direct;
-  int32_t alpha;  // the third value: the product of the scales
+  int32_t alpha;  // the third new value: the product of the scales
   float alpha_number;
   rabbet_group_node_t direct_nodes[RABBET_MATMUL_TAIL_NODES];
   int32_t alpha_inputs[2];
@@ -38,13 +38,14 @@ typedef struct rabbet_matmul_split_t {
   int32_t direct_from[RABBET_MATMUL_TAIL_INPUTS + 2];
 } rabbet_matmul_split_t;
 
-// Bytes of the values that rabbet_matmul_split is to be given.
+// The size of the `values` of rabbet_matmul_split, in bytes.
 static inline size_t rabbet_matmul_split_bytes(const rabbet_group_t* group) {
   return (group->value_count + RABBET_MATMUL_SPLIT_VALUES) *
          sizeof(rabbet_group_value_t);
 }
-// Fills *out_split, which then points into itself, into `values` and into the
-// group. False if the group is no quantized product of INT8 or FP8.
+// Fills *out_split, which then has pointers into itself, `values` and the
+// group: it must not be moved. False unless the group is a quantized product of
+// INT8 or FP8.
 bool rabbet_matmul_split(const rabbet_group_t* group,
                          rabbet_group_value_t* values,
                          rabbet_matmul_split_t* out_split);

@@ -1,12 +1,12 @@
-// Products of some rows, and any chain of element-wise layers behind them, by
-// kernels of our own: transformers at small batches, where cuBLASLt's take
-// several times as long as the reading of the weights.
+// Products of 8 to 512 rows, and any chain of element-wise layers after them,
+// by kernels of our own: transformers at small batches, where cuBLASLt takes
+// several times as long as reading the weights.
 //
-// Limited by latency, and by how much of a and b goes through each
-// multiprocessor. So the tiles are small enough to go round, and where there
-// are too few of them the blocks of a cluster share k and add up through each
-// other's shared memory, while all stages of a block's k are on their way at
-// once. b may be loaded before the kernel before has ended, if it is constant.
+// Bound by latency, and by how much of a and b each multiprocessor reads. So
+// tiles are small enough that every multiprocessor has one. If there are too
+// few tiles, the blocks of a cluster split k and add up their sums through
+// shared memory; all stages of a block are then in flight at once. If b is
+// constant, its loads begin before the previous kernel has ended.
 #include <stdio.h>
 
 #include "core/view.h"
@@ -15,11 +15,12 @@
 #include "device/cuda/programs/launch.h"
 #include "ops/enums.h"
 
-// Other products are left to the libraries. Below TILES_FEW, see gemv.c.
+// Products from TILES_FEW to TILES_MOST rows are offered; gemv.c has those of
+// fewer rows. TILES_SHORT: the least k.
 enum { TILES_FEW = 8, TILES_MOST = 512, TILES_SHORT = 64 };
 
-// Options of products/matmul_tiles.cuh, and for which b; tactics, by their
-// place.
+// Options of products/matmul_tiles.cuh, and the layouts of b that they are for.
+// A tactic is an index into the table.
 enum { TILES_K = 1, TILES_COLUMNS = 2 };  // b's contiguous axis
 typedef struct tiles_tactic_t {
   int rows, columns, stages, parts, along;
@@ -68,7 +69,7 @@ static int64_t tiles_threads(const tiles_tactic_t* t) {
   return (int64_t)2 * t->rows;
 }
 
-// Shared memory of the stages, or of the sums of blocks that share k.
+// Shared memory of a block, in bytes: its stages and its partial sums.
 static int64_t tiles_shared(const tiles_tactic_t* t) {
   int64_t stage = (int64_t)(t->rows + t->columns) * TILES_INNER * TILES_ELEMENT;
   int64_t rows = rabbet_ceildiv((int64_t)t->rows / 8, (int64_t)t->parts) * 8;
@@ -78,7 +79,7 @@ static int64_t tiles_shared(const tiles_tactic_t* t) {
 
 // ---- Proposing -------------------------------------------------------------
 
-// All lines are 16-byte aligned: other shapes are not worth a candidate.
+// Whether all lines are aligned to 16 bytes: other shapes would be slow.
 static bool tiles_suits(const rabbet_group_t* group,
                         const rabbet_matmul_shape_t* s) {
   int64_t op1 = rabbet_node_int(&group->nodes[0], "op1");
@@ -94,8 +95,9 @@ static int64_t tiles_blocks(const tiles_tactic_t* t,
          rabbet_ceildiv(s->n, (int64_t)t->columns) * t->parts * s->batch.size;
 }
 
-// Compiling one takes a second: offers only tiles that keep half of the GPU
-// busy and need at most two waves, unless every variant has few.
+// Compiling a variant takes a second, so only those are offered that keep half
+// of the GPU busy and need at most two waves, unless all variants have few
+// blocks.
 static bool tiles_fits(const rabbet_cuda_device_t* device,
                        const tiles_tactic_t* t, const rabbet_matmul_shape_t* s,
                        bool along_columns) {
@@ -216,7 +218,7 @@ static bool tiles_divides(int64_t by, int64_t size, int64_t stride) {
   return size == 1 || stride % by == 0;
 }
 
-// Whether lines consist of whole chunks, in every batch and turn.
+// Whether lines consist of whole, aligned chunks in every batch and turn.
 static bool tiles_is_whole(const cuda_matmul_tiles_state_t* state) {
   const rabbet_matmul_shape_t* s = &state->shape;
   const tiles_t* p = &state->parameters;

@@ -1,9 +1,10 @@
-// A mixture of experts: pairs of a token and an expert are sorted by expert on
-// the device, and tiles of them multiplied by that expert's weights. The host
-// knows only an upper bound of the number of tiles; surplus blocks end at once.
-// For few tokens the chosen experts' weights are read once: bound by the
-// latency of the loop over the inner index if blocks are few (a token on an
-// H200: a tenth of its bandwidth). For many tokens bound by the products.
+// A mixture of experts. The device sorts pairs of a token and an expert by
+// expert and multiplies tiles of them by the expert's weights. The host knows
+// only an upper bound of the number of tiles; surplus blocks return at once.
+// For few tokens the weights of the chosen experts are read once; if blocks are
+// few, the latency of the loop over the inner index is the bound (one token on
+// an H200 reaches a tenth of the bandwidth). Many tokens are bound by the
+// products.
 #include "device/common/moe.h"
 
 #include "device/cuda/products/moe_params.h"
@@ -11,8 +12,8 @@
 #include "device/cuda/programs/node.h"
 #include "ops/enums.h"
 
-// Rows of a tile, where experts have few pairs and where they have many; pairs
-// that have memory at once.
+// Rows of a tile if experts have few pairs, and if they have many; the most
+// pairs of one launch, which have workspace.
 enum { FEW_ROWS = 16, MANY_ROWS = 64, MOST_PAIRS = 32768, THREADS = 256 };
 enum {
   SORT,
@@ -34,10 +35,10 @@ typedef struct cuda_moe_kernel_t {
 
 typedef struct cuda_moe_state_t {
   rabbet_moe_sizes_t sizes;
-  int64_t step;  // tokens that are computed at once
-  bool is_wide;  // but for addresses
+  int64_t step;  // tokens of one launch
+  bool is_wide;  // all rows are multiples of 16 bytes
   moe_t parameters;
-  // Places in the workspace, in bytes.
+  // Offsets in the workspace, in bytes.
   size_t order, place, starts, tiles, inner, results;
 } cuda_moe_state_t;
 
@@ -46,7 +47,7 @@ static rabbet_status_t cuda_moe_propose(const rabbet_propose_t* propose,
   return rabbet_moe_propose(propose, sink, &rabbet_cuda_moe);
 }
 
-// The type that results of the first products are rounded to.
+// Whether, and to which type, results of the first products are quantized.
 static rabbet_status_t moe_rounding(const rabbet_group_t* group,
                                     const rabbet_group_node_t* layer,
                                     rabbet_cuda_options_t* options,
@@ -104,7 +105,8 @@ static rabbet_status_t cuda_moe_program(rabbet_cuda_node_t* node,
 
 // ---- Geometry --------------------------------------------------------------
 
-// Each expert that has pairs has at most one tile that is not full.
+// An upper bound of the number of tiles: each expert with pairs has at most one
+// partial tile.
 static int64_t moe_tiles(const moe_t* p) {
   int64_t busy = rabbet_min_i64(p->experts, p->pairs);
   return rabbet_min_i64(p->pairs, p->pairs / p->rows + busy);
@@ -294,7 +296,7 @@ static rabbet_status_t cuda_moe_enqueue(rabbet_kernel_t* base,
         .tokens = rabbet_min_i64(state->step, s->tokens - first)};
     run.p.pairs = run.tokens * s->chosen;
     run.p.wide = state->is_wide && moe_is_aligned(&run.in);
-    // Without any expert all results are 0, which the sum writes.
+    // Without experts all results are 0, which the sum writes.
     RABBET_RETURN_IF_ERROR(moe_run(&run));
   }
   return rabbet_ok();

@@ -1,5 +1,5 @@
-// Products that no library computes: of integers, and of matrices without
-// inner extent, which are zeros.
+// Products that no library computes: of integers, and of matrices with an inner
+// extent of 0, which are zeros.
 #include "core/view.h"
 #include "device/cuda/products/matmul.h"
 #include "device/cuda/products/product_params.h"

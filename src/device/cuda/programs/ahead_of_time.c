@@ -1,7 +1,7 @@
-// The class "cuda.aot": a plugin layer whose plugin made its kernels ahead of
-// time. The plan keeps code and launch expressions; running it needs nothing of
-// the plugin. The kernel itself decides its speed: a run adds the bare launch
-// and one store for each parameter that is an address.
+// The class "cuda.aot": plugin layers with kernels that the plugin compiled
+// ahead of time. The plan keeps code and launch expressions, so a run does not
+// need the plugin. A run adds nothing to the kernel's time but the launch and
+// one store per parameter that is an address.
 #include <stdio.h>
 #include <string.h>
 
@@ -59,8 +59,7 @@ typedef struct cuda_aot_state_t {
 static rabbet_status_t aot_propose(const rabbet_propose_t* propose,
                                    rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  // A plugin that cannot run here at all is the class "plugin"'s to complain
-  // of.
+  // The class "plugin" reports plugins that cannot run on this device at all.
   if (group->node_count != 1 || !group->nodes[0].plugin ||
       !(rabbet_plugin_kinds(group->nodes[0].plugin, propose->device->kind) &
         RABBET_PLUGIN_READY))
@@ -71,12 +70,12 @@ static rabbet_status_t aot_propose(const rabbet_propose_t* propose,
 
 // ---- Creating --------------------------------------------------------------
 
-// Machine code for "the GPU that is built for".
+// Names the architecture of machine code that is for "the GPU of the build".
 static void aot_name_architecture(aot_kernel_t* kernel) {
   for (size_t i = 0; i < kernel->kernels->launch_count; ++i) {
     const rabbet_plugin_launch_t* launch = &kernel->kernels->launches[i];
     for (size_t k = 0; k < launch->image_count; ++k) {
-      // The kernel's own copy.
+      // The images are the kernel's own copy, so they may be changed.
       rabbet_plugin_image_t* image =
           (rabbet_plugin_image_t*)(uintptr_t)&launch->images[k];
       if (image->major != 0) continue;
@@ -147,7 +146,7 @@ static rabbet_status_t aot_no_image(const rabbet_cuda_device_t* device,
                        launch->kernel, list, device->major, device->minor);
 }
 
-// The driver calls it its own failure; it is in the code that was given.
+// The driver reports bad code as an internal error; it is the plugin's fault.
 static rabbet_status_t aot_code_status(const rabbet_cuda_driver_t* driver,
                                        CUresult result, const char* call) {
   const char* why = NULL;
@@ -159,15 +158,15 @@ static rabbet_status_t aot_code_status(const rabbet_cuda_driver_t* driver,
              : rabbet_cuda_driver_check(driver, result, call);
 }
 
-// Bytes of memory that a launch has for an argument.
+// The size of an argument in a launch, in bytes.
 static size_t aot_arg_bytes(const rabbet_plugin_arg_t* arg) {
   if (arg->kind == RABBET_PLUGIN_ARG_BYTES) return arg->size;
   return arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP ? sizeof(CUtensorMap)
                                                    : sizeof(int64_t);
 }
 
-// A launch reads as many arguments, and as much of each, as the code has
-// parameters.
+// Checks number and sizes of the arguments against the code's parameters: a
+// launch reads as many bytes as the code declares.
 static rabbet_status_t aot_check_parameters(
     const rabbet_cuda_driver_t* driver, CUfunction function,
     const rabbet_plugin_launch_t* launch) {
@@ -499,7 +498,7 @@ static rabbet_status_t aot_check_work(const aot_kernel_t* kernel,
     if (!state->launches[i].empty) return rabbet_ok();
   for (size_t i = 0; i < node->output_count; ++i) {
     const rabbet_dims_t* dims = &shapes->dims[node->outputs[i]];
-    // A tensor without axes may be a size tensor, which holds 0 before a run.
+    // A tensor of rank 0 may be a size output, which holds 0 before a run.
     bool elements = dims->rank > 0 && (!node->aliased || node->aliased[i] < 0);
     for (int32_t axis = 0; axis < dims->rank; ++axis)
       elements &= dims->d[axis] > 0;

@@ -1,6 +1,6 @@
-// The functions of our kernels that run for given shapes and addresses, and
-// leaks when the driver fails. The conformance suite checks results; here each
-// way through a class is taken at least once.
+// Checks which functions of our kernels run for given shapes and addresses, and
+// that nothing leaks when the driver fails. The conformance suite checks
+// results; here each path through a class is taken at least once.
 #include "conformance/kernel_case.h"
 #include "cuda_stand_in/device.h"
 #include "ops/enums.h"
@@ -343,7 +343,7 @@ static void rows(void** state) {
   }
 }
 
-// ---- Addresses that no vector fits -----------------------------------------
+// ---- Unaligned addresses ---------------------------------------------------
 
 static void* shifted(rabbet_device_t* device, const void* from, size_t bytes,
                      size_t by, void** out_block) {

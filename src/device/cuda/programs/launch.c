@@ -1,8 +1,8 @@
 #include "device/cuda/cuda.h"
 
-// What this thread enqueued last, and where. After a library's kernel, which
-// lets no kernel start before its end, overlapping gains nothing, and takes
-// longer in a graph than a plain edge.
+// What this thread enqueued last, and on which stream. A kernel does not
+// overlap with a library's kernel, which lets no kernel start before its end:
+// it would gain nothing, and a graph would take longer than with a plain edge.
 static _Thread_local struct {
   const void* stream;
   enum { LAUNCH_NONE, LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;

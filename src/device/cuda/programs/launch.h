@@ -1,4 +1,4 @@
-// Numbers that the kernels' headers and their host sides share.
+// Limits and sizes that several kernel classes share.
 #ifndef RABBET_SRC_DEVICE_CUDA_PROGRAMS_LAUNCH_H_
 #define RABBET_SRC_DEVICE_CUDA_PROGRAMS_LAUNCH_H_
 
@@ -6,14 +6,14 @@
 
 #include "device/cuda/programs/divider.h"
 
-// The limit of extents that a kernel counts in 32 bits and divides by dividers.
+// Extents below this limit can be counted in 32 bits and divided by dividers.
 #define RABBET_CUDA_MAX_COUNT (INT64_C(1) << 31)
 
 static inline bool rabbet_cuda_is_aligned(const void* address, int64_t bytes) {
   return (uintptr_t)address % (uintptr_t)bytes == 0;
 }
 
-// The least power of two that is not below `value`, by its exponent.
+// The exponent of the least power of two that is not below `value`.
 static inline uint32_t rabbet_cuda_log2(int64_t value) {
   uint32_t log = 0;
   while ((INT64_C(1) << log) < value)

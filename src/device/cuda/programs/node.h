@@ -1,5 +1,5 @@
 // The common part of classes with kernels of our own: the kernel object with
-// its programs, and the options that specialise their sources.
+// its programs, and the compiler options of their sources.
 //
 // A class writes `propose`, `program` (which sources, with which options),
 // `prepare` (geometry for concrete shapes) and `enqueue` (launches).
@@ -35,14 +35,15 @@ void rabbet_cuda_option(rabbet_cuda_options_t* options, const char* format, ...)
 // The name of a type in programs/number.cuh: "half_t"; NULL if it has none.
 const char* rabbet_cuda_type(rabbet_dtype_t dtype);
 
-// Formats in which classes offer themselves: LINEAR first, those that are good
-// for this type, and those of the bits `asked` (rabbet_propose_t). Their
-// number, at most RABBET_CUDA_FORMATS.
+// Formats that classes offer: LINEAR first, then those that suit this type, and
+// those of the bits `asked` (rabbet_propose_t). Returns their number, at most
+// RABBET_CUDA_FORMATS.
 enum { RABBET_CUDA_FORMATS = 16 };
 int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
                         rabbet_format_t out_formats[]);
-// Types of the proposal's first input to compute in (rabbet_compute_types),
-// each with those formats. Their number, at most RABBET_CUDA_LAYOUTS.
+// The types to compute in (rabbet_compute_types, for the proposal's first
+// input), each with the formats above. Returns their number, at most
+// RABBET_CUDA_LAYOUTS.
 enum { RABBET_CUDA_LAYOUTS = 4 * RABBET_CUDA_FORMATS };
 int rabbet_cuda_layouts(const rabbet_proposal_t* proposal,
                         rabbet_type_format_t out_layouts[]);
@@ -71,7 +72,7 @@ rabbet_status_t rabbet_cuda_node_create(
 void rabbet_cuda_node_destroy(rabbet_kernel_t* kernel);
 rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
                                            rabbet_artifact_sink_t sink);
-// Of NVRTC, which compiles them.
+// The version of NVRTC, which compiles the programs: a class's library_version.
 uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
 
 // Defines the class rabbet_<id>, whose kernels are `type`s, by

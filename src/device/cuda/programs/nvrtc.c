@@ -92,7 +92,7 @@ rabbet_status_t rabbet_nvrtc_version(int* out_version) {
   return rabbet_ok();
 }
 
-// The compiler's messages as the status'.
+// A status with the compiler's messages.
 static rabbet_status_t nvrtc_failed(const nvrtc_table_t* nvrtc,
                                     nvrtcProgram program,
                                     const rabbet_nvrtc_input_t* input,
@@ -166,7 +166,7 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
            input->major, input->minor, input->specific ? "a" : "");
   options[count++] = architecture;
   options[count++] = "--std=c++17";
-  // For profilers; machine code is three times as large with it.
+  // Line numbers for profilers make machine code three times as large.
   if (lines && *lines && strcmp(lines, "0") != 0)
     options[count++] = "--generate-line-info";
   nvrtcProgram program = NULL;

@@ -19,11 +19,11 @@ typedef struct rabbet_nvrtc_input_t {
   const char* const* options;  // "-DT=float", ...
   size_t option_count;
   int major, minor;  // compute capability of the machine code
-  bool specific;     // with what no later one need have: sm_90a
+  bool specific;     // code for this architecture only, such as sm_90a
 } rabbet_nvrtc_input_t;
 
-// Machine code for the given architecture, and PTX that newer ones translate;
-// one allocation, freed with rabbet_free(allocator, code->cubin).
+// Machine code for the given architecture, and PTX for newer ones; one
+// allocation, freed with rabbet_free(allocator, code->cubin).
 typedef struct rabbet_nvrtc_output_t {
   void* cubin;
   size_t cubin_size;

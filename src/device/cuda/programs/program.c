@@ -18,7 +18,7 @@
 
 typedef struct program_image_t {
   uint32_t magic;
-  int32_t major, minor;  // that the cubin is for
+  int32_t major, minor;  // compute capability of the cubin
   uint32_t reserved;
   uint64_t cubin_size, ptx_size;
 } program_image_t;
@@ -31,16 +31,16 @@ struct rabbet_cuda_program_t {
   CUmodule module;
   void* image;  // as a plan keeps it; without PTX while `source` is kept
   size_t image_size;
-  // The source that PTX is compiled from once a plan wants it, or NULL.
+  // The source to compile PTX from when a plan asks for it, or NULL.
   rabbet_cuda_source_t* source;
-  bool compiled;  // here: stays, as a build makes the same kernel many times
+  bool compiled;  // stays loaded: a build creates the same kernel many times
 };
 
 struct rabbet_cuda_programs_t {
   rabbet_allocator_t allocator;
   pthread_mutex_t lock;
   RABBET_VEC(rabbet_cuda_program_t*) loaded;
-  rabbet_hash_t headers;  // of all that sources can include
+  rabbet_hash_t headers;  // hash of all headers that sources can include
 };
 
 static void program_destroy(rabbet_cuda_program_t* program);
@@ -66,7 +66,7 @@ rabbet_status_t rabbet_cuda_programs_create(
 
 void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
   if (!programs) return;
-  // Only compiled programs are left: others end with their last user.
+  // Only compiled programs are left; others end with their last user.
   for (size_t i = 0; i < programs->loaded.count; ++i)
     program_destroy(programs->loaded.data[i]);
   rabbet_vec_free(programs->allocator, &programs->loaded);
@@ -90,7 +90,7 @@ static rabbet_status_t program_hash_headers(rabbet_allocator_t allocator,
   return status;
 }
 
-// The architecture is no part of the key: a plan's PTX serves newer ones.
+// The key excludes the architecture, since a plan's PTX is also for newer ones.
 static rabbet_status_t program_key(const rabbet_cuda_programs_t* programs,
                                    const rabbet_cuda_source_t* source,
                                    const char* text, rabbet_hash_t* out_key) {
@@ -189,8 +189,8 @@ static rabbet_status_t program_keep_source(rabbet_cuda_program_t* program,
   return rabbet_ok();
 }
 
-// If machine code is for this GPU alone, PTX is compiled separately, and only
-// for plans: a build discards most kernels that it tries.
+// If machine code is for this GPU only, PTX is compiled separately when a plan
+// needs it: a build discards most kernels that it tries.
 static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
                                        const rabbet_cuda_source_t* source) {
   const rabbet_cuda_device_t* device = program->device;
@@ -227,8 +227,8 @@ static rabbet_status_t program_damaged(const rabbet_cuda_program_t* program) {
                        program->name);
 }
 
-// The plan's bytes are copied: modules are loaded from aligned memory, and the
-// program may be asked for its artifact after the plan is gone.
+// Copies the plan's bytes: modules are loaded from aligned memory, and the
+// program's artifact may be needed after the plan is destroyed.
 static rabbet_status_t program_take(rabbet_cuda_program_t* program,
                                     const rabbet_artifact_t* artifact) {
   program_image_t header;
@@ -247,14 +247,14 @@ static rabbet_status_t program_take(rabbet_cuda_program_t* program,
   return rabbet_ok();
 }
 
-// The cubin where it fits, the PTX elsewhere.
+// Loads the cubin if it fits the GPU, otherwise the PTX.
 static rabbet_status_t program_load(rabbet_cuda_program_t* program) {
   rabbet_cuda_device_t* device = program->device;
   const program_image_t* header = program->image;
   const uint8_t* image = (const uint8_t*)program->image + IMAGE_HEADER;
   bool fits = header->major == device->major && header->minor <= device->minor;
   if (!fits) image += rabbet_align_up(header->cubin_size, 64);
-  // Compiled for GPUs whose kernels begin after the one before has ended.
+  // Code for older GPUs has no instruction that waits for the previous kernel.
   if (header->major < 9)
     atomic_store_explicit(&device->overlaps, false, memory_order_relaxed);
   CUcontext before = NULL;

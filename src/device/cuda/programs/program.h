@@ -1,5 +1,5 @@
-// Kernels of our own: CUDA C++ sources, compiled for the device when it is
-// built for, taken from the plan when it runs.
+// Kernels of our own: CUDA C++ sources, which a build compiles for its device;
+// a run takes the code from the plan.
 #ifndef RABBET_SRC_DEVICE_CUDA_PROGRAMS_PROGRAM_H_
 #define RABBET_SRC_DEVICE_CUDA_PROGRAMS_PROGRAM_H_
 
@@ -13,17 +13,17 @@ typedef struct rabbet_cuda_source_t {
   const char* text;            // NULL: the embedded source of that name
   const char* const* options;  // "-DT=float", ...
   size_t option_count;
-  // Compiled for exactly this compute capability: where the compiler defines
-  // __CUDA_ARCH_FEAT_SM90_ALL the source uses its special instructions. Machine
-  // code does, PTX does not.
+  // Compiles machine code for exactly this compute capability: it may use
+  // instructions of this one only (the compiler then defines
+  // __CUDA_ARCH_FEAT_SM90_ALL). PTX does not use them.
   bool specific;
 } rabbet_cuda_source_t;
 
-// A program loaded on a device; counted, shared by all that ask for the same.
+// A program loaded on a device; reference-counted, shared by all its users.
 typedef struct rabbet_cuda_program_t rabbet_cuda_program_t;
 
-// The program: one that is loaded already, else from the plan's artifacts, else
-// compiled. Thread-safe.
+// Gets a program: a loaded one, else from the plan's artifacts, else compiled.
+// Thread-safe.
 rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
                                         const rabbet_cuda_source_t* source,
                                         const rabbet_artifact_t* artifacts,
@@ -34,7 +34,7 @@ void rabbet_cuda_program_release(rabbet_cuda_program_t* program);
 rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
                                              const char* name,
                                              CUfunction* out_function);
-// The artifact that a plan must keep of it. Thread-safe; may compile.
+// The artifact of the program for a plan. Thread-safe; may compile.
 rabbet_status_t rabbet_cuda_program_artifact(rabbet_cuda_program_t* program,
                                              rabbet_artifact_sink_t sink);
 

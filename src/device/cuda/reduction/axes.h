@@ -5,12 +5,12 @@
 #include "device/common/axes.h"
 #include "device/cuda/reduction/axes_params.h"
 
-// Whether steps of `vector` elements along the innermost axis end with it, and
-// begin at multiples of `vector` on all others, in the first `operands`.
+// Whether the innermost axis is a multiple of `vector` elements, and all other
+// strides of the first `operands` operands are, too.
 bool rabbet_cuda_axes_fit(const rabbet_axes_t* axes, int64_t vector,
                           int operands);
-// As kernels take them, at most AXES_MOST; positions of the innermost axis are
-// `vector` elements each.
+// The axes for kernels, at most AXES_MOST. A position of the innermost axis is
+// `vector` elements.
 axes_t rabbet_cuda_axes_pack(const rabbet_axes_t* axes, int64_t vector);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_REDUCTION_AXES_H_

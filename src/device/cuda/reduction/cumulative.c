@@ -1,4 +1,4 @@
-// Running sums along an axis. Bound by bytes, or by latency where rows are few.
+// Cumulative sums along an axis. Bound by bytes, or by latency if rows are few.
 #include "ops/cumulative.h"
 
 #include "core/view.h"

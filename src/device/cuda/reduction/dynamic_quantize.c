@@ -1,6 +1,7 @@
-// Scales of blocks, and their elements divided by them. Bound by the bytes of
-// input and output; a block is read once where its threads can hold it. A few
-// large blocks leave most of a GPU idle: at most 256 threads share one.
+// Block quantization: scales of blocks, and elements divided by them. Bound by
+// the bytes of input and output; a block that fits registers is read once. A
+// few large blocks leave most of a GPU idle, as at most 256 threads share a
+// block.
 #include "device/common/dynamic_quantize.h"
 
 #include "device/cuda/programs/launch.h"
@@ -58,8 +59,8 @@ static rabbet_status_t cuda_dynamic_quantize_program(
 
 // ---- Geometry --------------------------------------------------------------
 
-// As many threads as a block has elements or packs, unless neighbours in memory
-// belong to other blocks: their threads then are neighbours.
+// Threads of a block: as many as it has elements or packs, unless neighbours in
+// memory belong to different blocks; then neighbouring threads have those.
 static int32_t dynamic_across(const rabbet_quantize_boxes_t* boxes,
                               int64_t elements) {
   int32_t last = boxes->rank - 1, log = 0;
@@ -70,7 +71,8 @@ static int32_t dynamic_across(const rabbet_quantize_boxes_t* boxes,
   return log;
 }
 
-// Whether all of the tensor is packs of `pack` elements, each within a block.
+// Whether the tensor consists of packs of `pack` elements, each within one
+// block.
 static bool dynamic_is_packed(const rabbet_quantize_boxes_t* boxes,
                               int64_t pack) {
   int32_t last = boxes->rank - 1;

@@ -1,10 +1,10 @@
 // (x - mean) / sqrt(variance + epsilon) * scale + bias: layer, instance and
 // group normalization.
 //
-// Limited by the bytes of input and output, the input read once where a row
-// fits the registers of a block, else twice (the second time from the cache).
-// Where there are few means, blocks sum parts of each, and a second kernel
-// joins them.
+// Bound by the bytes of input and output. The input is read once if a row fits
+// the registers of a block, otherwise twice, the second time from the cache. If
+// there are few means, several blocks sum parts of each, and a second kernel
+// combines them.
 #include "device/common/normalization.h"
 #include "core/view.h"
 #include "device/cuda/programs/launch.h"
@@ -13,7 +13,7 @@
 
 #include "device/cuda/reduction/normalization_params.h"
 
-// Of reduction/normalization.cu.
+// Constants of reduction/normalization.cu.
 enum {
   BLOCK = 256,
   BLOCK_LOG = 8,
@@ -53,13 +53,13 @@ typedef struct cuda_normalize_t {
 } cuda_normalize_t;
 
 typedef struct normalize_launch_t {
-  rabbet_cuda_launch_t first, second;  // the second: perhaps no function
+  rabbet_cuda_launch_t first, second;  // second.function may be NULL: none
   normalize_t parameters;
 } normalize_launch_t;
 
 typedef struct cuda_normalization_state_t {
-  normalize_launch_t vectors, single;  // vectors: perhaps no function
-  int64_t alignment[OPERANDS];         // that vectors need
+  normalize_launch_t vectors, single;  // vectors may have no function: none
+  int64_t alignment[OPERANDS];         // for vectors, in bytes
   bool empty;
 } cuda_normalization_state_t;
 
@@ -90,7 +90,7 @@ static void normalize_place(normalize_plan_t* plan, const rabbet_box_t* box,
   rabbet_axes_add(&plan->inner, layer->x->d[1] / layer->groups, inside);
 }
 
-// False where the kernel cannot walk the format.
+// False if the kernels do not support the format.
 static bool normalize_plan(normalize_plan_t* plan, rabbet_format_t format) {
   rabbet_box_t box;
   plan->outer = plan->inner = (rabbet_axes_t){.rank = 0};
@@ -118,8 +118,7 @@ static bool normalize_plan(normalize_plan_t* plan, rabbet_format_t format) {
 
 // ---- Vectors ---------------------------------------------------------------
 
-// Strides of the operand along the contiguous axis, and whether all others are
-// multiples of a vector.
+// The operand's stride along the input's contiguous axis.
 static int64_t normalize_along(const normalize_plan_t* plan, int operand) {
   if (plan->columns) return plan->along[operand];
   return plan->inner.rank > 0
@@ -127,6 +126,7 @@ static int64_t normalize_along(const normalize_plan_t* plan, int operand) {
              : 0;
 }
 
+// Whether the operand's other strides are multiples of a vector.
 static bool normalize_is_even(const normalize_plan_t* plan, int operand,
                               int64_t vector) {
   bool even = true;
@@ -166,7 +166,7 @@ static int64_t normalize_parts(const cuda_normalize_t* kernel, int64_t blocks,
   return rabbet_max_i64(1, rabbet_min_i64(wanted, count / least));
 }
 
-// Functions `whole`, or the two behind it where there are parts.
+// Sets function `whole`, or, if means have parts, the two functions after it.
 static void normalize_set(const cuda_normalize_t* kernel, int is_vector,
                           int whole, int64_t blocks, int64_t parts,
                           normalize_launch_t* out) {
@@ -183,7 +183,7 @@ static void normalize_set(const cuda_normalize_t* kernel, int is_vector,
   out->second.function = kernel->functions[is_vector][whole + 2];
 }
 
-// Whether rows lie one behind the other, scale and bias along each of them.
+// Whether rows are contiguous, with scale and bias along each of them.
 static bool normalize_is_flat(const cuda_normalize_t* kernel,
                               const normalize_plan_t* plan) {
   if (plan->inner.rank != 1 || plan->outer.rank > 1) return false;
@@ -196,8 +196,8 @@ static bool normalize_is_flat(const cuda_normalize_t* kernel,
   return flat;
 }
 
-// One vector for each thread as long as all of them are resident at once, as
-// latency is the limit then; else a warp for each row where that suffices.
+// One vector per thread if all threads are resident at once, as latency is the
+// bound then. Otherwise a warp per row, if that suffices.
 static void normalize_flat(const cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vectors,
                            normalize_launch_t* out) {
@@ -319,7 +319,8 @@ static rabbet_status_t cuda_normalization_body(rabbet_proposal_t* proposal) {
   return status;
 }
 
-// Scale and bias that are the input itself would keep its type.
+// Rejects scales and biases that are the input itself: they would need another
+// type.
 static bool normalize_fits(const rabbet_group_t* group) {
   if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION)) return false;
   const rabbet_group_node_t* node = &group->nodes[0];

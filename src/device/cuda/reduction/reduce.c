@@ -1,8 +1,8 @@
 // Reductions over any axes.
 //
-// Limited by the bytes of the input, read once, four vectors of each thread on
-// their way. Where outputs are few, each is cut into parts that fill the
-// device, and a second kernel joins them.
+// Bound by the bytes of the input, which is read once, with four vectors of
+// each thread in flight. If outputs are few, each is computed in parts that
+// fill the device, and a second kernel combines them.
 #include "core/view.h"
 #include "device/common/box.h"
 #include "device/cuda/programs/launch.h"
@@ -12,7 +12,7 @@
 
 #include "device/cuda/reduction/reduce_params.h"
 
-// Of reduction/reduce.cu.
+// Constants of reduction/reduce.cu.
 enum { BLOCK = 256, BLOCK_LOG = 8, MOST_COLUMNS = 4 };
 
 typedef enum reduce_function_t {
@@ -45,10 +45,10 @@ typedef struct reduce_launch_t {
 } reduce_launch_t;
 
 typedef struct cuda_reduce_state_t {
-  // With vectors where shapes allow (else with a function of NULL), and
-  // without; then the kernel that joins the parts.
+  // With vectors (function NULL: shapes do not allow it), without vectors, and
+  // the kernel that combines the parts.
   reduce_launch_t vectors, single, finish;
-  int64_t alignment, target_alignment;  // that vectors need
+  int64_t alignment, target_alignment;  // for vectors, in bytes
   bool empty, has_parts;
 } cuda_reduce_state_t;
 
@@ -61,7 +61,7 @@ typedef struct reduce_plan_t {
   int64_t width, outputs, positions;
 } reduce_plan_t;
 
-// False where the formats do not fit the shapes.
+// False if the formats do not suit the shapes.
 static bool reduce_plan(const rabbet_group_node_t* node,
                         const rabbet_dims_t* in, const rabbet_dims_t* out,
                         rabbet_format_t from, rabbet_format_t to,
@@ -94,7 +94,7 @@ static bool reduce_plan(const rabbet_group_node_t* node,
   return true;
 }
 
-// Places of the outputs alone.
+// The strides of the target over all outputs.
 static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
   rabbet_axes_t targets = plan->kept;
   for (int32_t i = 0; i < targets.rank; ++i)
@@ -103,8 +103,8 @@ static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
   return targets;
 }
 
-// How many parts make the device busy: some blocks for each multiprocessor,
-// each with enough to do.
+// The number of parts that keeps the device busy: some blocks per
+// multiprocessor, each with enough work.
 static int64_t reduce_parts(const cuda_reduce_t* kernel, int64_t blocks,
                             int64_t positions, int64_t least) {
   int64_t wanted =
@@ -134,8 +134,8 @@ static void reduce_set(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
       .block = {BLOCK, 1, 1}};
 }
 
-// Threads for a row: so many that none has more than a few vectors, unless
-// there are enough rows.
+// Threads per row: so many that none has more than a few vectors, unless there
+// are enough rows.
 static void reduce_rows(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
                         int64_t vector, reduce_launch_t* out) {
   int64_t count = plan->positions / vector;
@@ -249,7 +249,7 @@ static rabbet_status_t cuda_reduce_propose(const rabbet_propose_t* propose,
 // ---- The program -----------------------------------------------------------
 
 static const char* reduce_lane(rabbet_dtype_t dtype, int64_t op) {
-  // Products in double: in float they could overflow where the whole does not.
+  // Products are double: partial products in float could overflow.
   if (rabbet_dtype_is_float(dtype))
     return op == RABBET_REDUCE_PROD ? "double" : "float";
   return dtype == RABBET_DTYPE_INT64 || op == RABBET_REDUCE_AVG ? "int64_t"

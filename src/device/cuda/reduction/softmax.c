@@ -1,14 +1,14 @@
-// Softmax, and its logarithm where the builder groups the two. The memory is
-// [outer, count, inner]: rows where inner is 1, else columns.
+// Softmax, or its logarithm if the builder groups the two. The memory is
+// [outer, count, inner]: rows if inner is 1, otherwise columns.
 //
-// Limited by the bytes of both tensors, read once where a row fits the
-// registers of a block, else twice (the second time from the cache).
+// Bound by the bytes of both tensors. The input is read once if a row fits the
+// registers of a block, otherwise twice, the second time from the cache.
 #include "core/view.h"
 #include "device/common/box.h"
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/programs/node.h"
 
-// Of reduction/softmax.cu.
+// Constants of reduction/softmax.cu.
 enum {
   BLOCK = 256,
   BLOCK_LOG = 8,
@@ -42,14 +42,14 @@ typedef struct softmax_shape_t {
   int64_t outer, count, inner;
 } softmax_shape_t;
 
-// The numbers that follow source and target among the parameters.
+// The parameters of a launch after source and target.
 typedef struct softmax_launch_t {
   rabbet_cuda_launch_t launch;
   uint32_t numbers[4];
 } softmax_launch_t;
 
 typedef struct cuda_softmax_state_t {
-  softmax_launch_t vectors, single;  // vectors: perhaps without a function
+  softmax_launch_t vectors, single;  // vectors may have no function: none
   int64_t alignment;
   bool empty;
 } cuda_softmax_state_t;
@@ -62,7 +62,7 @@ static int32_t softmax_axis(const rabbet_group_node_t* node, int32_t rank) {
   return __builtin_ctzll((unsigned long long)mask);
 }
 
-// False where the axis is not one axis of the memory.
+// False if the axis is not a single axis of the memory.
 static bool softmax_shape(const rabbet_group_node_t* node,
                           const rabbet_dims_t* dims, rabbet_format_t format,
                           softmax_shape_t* out) {
@@ -152,8 +152,8 @@ static void softmax_launch(softmax_launch_t* out, CUfunction function,
                                        .block = {BLOCK, 1, 1}};
 }
 
-// A warp for a row of up to 32 vectors; longer ones are held by as many threads
-// as it takes, up to a block.
+// A warp holds a row of up to 32 vectors; longer rows get as many threads as
+// they need, up to a block.
 static void softmax_rows(const cuda_softmax_t* kernel,
                          const softmax_shape_t* shape, int64_t vector,
                          softmax_launch_t* out) {

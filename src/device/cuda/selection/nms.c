@@ -1,4 +1,5 @@
-// Non-maximum suppression. Bound by latency: of each box that is taken.
+// Non-maximum suppression. Bound by the latency of the boxes that are chosen,
+// one after the other.
 #include "device/common/nms.h"
 
 #include "device/cuda/programs/node.h"
@@ -12,7 +13,7 @@ typedef struct cuda_nms_kernel_t {
   CUfunction functions[FUNCTIONS];
 } cuda_nms_kernel_t;
 
-// Parts of the workspace, in bytes from its beginning.
+// Offsets of the parts of the workspace, in bytes.
 typedef struct nms_memory_t {
   size_t keys, taken, counts, begins, ties, cuts, all;
 } nms_memory_t;
@@ -35,7 +36,7 @@ static rabbet_status_t cuda_nms_propose(const rabbet_propose_t* propose,
                               cuda_nms_body);
 }
 
-// The type of an input; that of an omitted one is never looked at.
+// The type of an input; for an omitted one any type will do.
 static const char* nms_type(const rabbet_kernel_spec_t* spec, size_t index) {
   const rabbet_group_node_t* layer = &spec->group->nodes[0];
   int32_t value = rabbet_node_input(layer, index);

@@ -1,11 +1,11 @@
-// Where elements lie that are not zero. Bound by the bytes of the input, or by
-// latency where they are few.
+// Positions of the elements that are not zero. Bound by the bytes of the input;
+// a small input is bound by latency.
 #include "core/view.h"
 #include "device/cuda/programs/node.h"
 #include "device/cuda/selection/non_zero_params.h"
 
 enum { COUNT, ADD_UP, WRITE, FEW, FUNCTIONS };
-enum { FEW_BLOCKS = 8 };  // that one launch of one block beats three
+enum { FEW_BLOCKS = 8 };  // up to these, one launch is faster than three
 
 typedef struct cuda_non_zero_kernel_t {
   rabbet_cuda_node_t node;

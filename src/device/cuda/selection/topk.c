@@ -1,5 +1,5 @@
-// The best elements along an axis. Bound by the bytes of the input where few
-// are wanted of many rows, by latency where rows are few.
+// The best elements along an axis. Many rows with small k are bound by the
+// bytes of the input, few rows by latency.
 #include "core/view.h"
 #include "device/cuda/programs/node.h"
 #include "device/cuda/selection/topk_params.h"
