@@ -5,8 +5,8 @@
 
 #include "device/kernel.h"
 
-// Offers itself if no output has elements in any profile; enqueues nothing.
-// Libraries reject such tensors.
+// Offers itself if all outputs are empty for every profile; enqueues nothing.
+// Libraries reject empty tensors.
 RABBET_PRIVATE_API extern const rabbet_kernel_class_t rabbet_empty_kernel_class;
 
 #endif  // RABBET_SRC_DEVICE_EMPTY_KERNEL_H_

@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "device/plugin_kernel.h"
 
-// A node input by name of the group's boundary.
+// An input of the node, and its place in the group's boundary.
 typedef struct plugin_operand_t {
   int32_t boundary;  // index of the boundary input; -1: omitted
   int32_t value;     // group value; -1: omitted
@@ -48,7 +48,7 @@ static int32_t boundary_index(const int32_t* boundary, size_t count,
 
 typedef struct plugin_proposal_t {
   const rabbet_propose_t* propose;
-  const rabbet_kernel_class_t* kernel;  // that is offered
+  const rabbet_kernel_class_t* kernel;  // the class to offer
   const rabbet_group_node_t* node;
   rabbet_candidate_sink_t sink;
   rabbet_plugin_query_t query;
@@ -56,8 +56,9 @@ typedef struct plugin_proposal_t {
   rabbet_type_format_t* boundary;   // of the candidate
   int32_t* aliased;                 // of the candidate
   size_t offered, accepted;
-  size_t apart;  // give inputs that outputs overwrite another type or format
-  bool cannot;   // run in any way
+  size_t
+      apart;  // combinations with different types of input and output in place
+  bool cannot;  // the plugin cannot run on this device
 } plugin_proposal_t;
 
 // Value of the query's tensor i, or -1.
@@ -98,8 +99,8 @@ void rabbet_plugin_query_node(const rabbet_group_t* group,
                                        .output_count = node->output_count};
 }
 
-// The builder may give a tensor another type only where the network is weakly
-// typed, and then only one that the user allowed.
+// Whether a tensor may have this type: its own, or, in a weakly typed network,
+// one that the user allowed.
 static bool dtype_allowed(const rabbet_propose_t* propose,
                           rabbet_dtype_t network, rabbet_dtype_t wanted) {
   if (network == wanted) return true;
@@ -150,7 +151,7 @@ static bool proposal_place(plugin_proposal_t* proposal, size_t i,
   return true;
 }
 
-// Tensors that share memory in place have one type and one format.
+// Checks that tensors that share memory have the same type and format.
 static bool proposal_in_place(const plugin_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   for (size_t i = 0; i < group->output_count; ++i) {
@@ -197,7 +198,7 @@ static rabbet_status_t proposal_add_combination(
       (rabbet_plugin_tactic_sink_t){proposal, proposal_add_tactic});
 }
 
-// Aliases of the candidate count boundary inputs and outputs.
+// Translates the node's aliases to numbers of boundary inputs and outputs.
 static void proposal_aliases(plugin_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
@@ -212,7 +213,7 @@ static void proposal_aliases(plugin_proposal_t* proposal) {
   }
 }
 
-// No combination was taken.
+// The error if the plugin accepted no combination.
 static rabbet_status_t proposal_refuse(const plugin_proposal_t* proposal) {
   const char* name = rabbet_plugin_creator(proposal->node->plugin)->name;
   if (proposal->apart > 0)
@@ -237,8 +238,8 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
   const rabbet_group_node_t* node = plugin_node(group);
   if (!node) return rabbet_ok();
   uint32_t kinds = rabbet_plugin_kinds(node->plugin, propose->device->kind);
-  // A plugin without a usable kind is called all the same: its own error tells
-  // more.
+  // A plugin without a usable kind is called, too: its own error is more
+  // precise.
   if (kinds != 0 && !(kinds & kind)) return rabbet_ok();
   size_t tensors = node->input_count + node->output_count;
   size_t boundary = group->input_count + group->output_count;
@@ -329,8 +330,8 @@ static bool plugin_kernel_is_shape_input(const plugin_kernel_t* kernel,
   return input < 64 && (mask >> input & 1);
 }
 
-// Writes the host's values of each shape input, in its own type, behind one
-// another; sets the views to them.
+// Writes the host's values of all shape inputs, each in its own type, one after
+// the other, and sets the views to them.
 static rabbet_status_t state_host_values(const plugin_kernel_t* kernel,
                                          const rabbet_kernel_shapes_t* shapes,
                                          plugin_state_t* state) {
@@ -395,8 +396,8 @@ static void state_views(const plugin_kernel_t* kernel,
   }
 }
 
-// Outputs that may be size tensors: numbers beside an output whose extent is
-// data-dependent. Kernels count in them, from zero.
+// Outputs that may be size outputs: scalars of a node with a data-dependent
+// extent. Kernels count in them, so they are zeroed before a run.
 static uint64_t state_sizes(const rabbet_plugin_view_t* outputs, size_t count) {
   uint64_t numbers = 0;
   bool open = false;
@@ -412,8 +413,8 @@ static uint64_t state_sizes(const rabbet_plugin_view_t* outputs, size_t count) {
   return open ? numbers : 0;
 }
 
-// Plugins allocate, compile and free when they are prepared: with a GPU's
-// context current, as in enqueue.
+// Plugins allocate, compile and free in `prepare`, so a GPU's context is made
+// current, as in enqueue.
 static rabbet_status_t plugin_enter(rabbet_device_t* device, void** out_token) {
   *out_token = NULL;
   if (device->host_memory || !device->vtable->begin_run) return rabbet_ok();
@@ -443,7 +444,7 @@ static void plugin_state_unprepare(plugin_kernel_t* kernel,
   rabbet_status_t status = plugin_enter(kernel->device, &token);
   rabbet_plugin_destroy_state(state->plugin, state->call.state);
   if (rabbet_is_ok(status)) plugin_leave(kernel->device, token);
-  rabbet_status_ignore(status);  // the memory of Python is given back anyhow
+  rabbet_status_ignore(status);  // the host's memory is freed in any case
 }
 
 static void plugin_state_destroy(rabbet_kernel_t* base,
@@ -528,8 +529,8 @@ static rabbet_status_t plugin_bind(const plugin_kernel_t* kernel,
              : rabbet_ok();
 }
 
-// Plugins may leave anything in padding, also NaN; host libraries multiply it
-// by 0.
+// Zeroes the padding of outputs: plugins may leave NaN in it, which host
+// libraries would multiply by 0.
 static void plugin_clear(const rabbet_plugin_view_t* view) {
   rabbet_dims_t dims = view->dims;
   const rabbet_format_info_t* info = rabbet_format_info(view->format);

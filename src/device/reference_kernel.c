@@ -10,7 +10,7 @@ typedef struct reference_kernel_t {
   const rabbet_group_t* group;
 } reference_kernel_t;
 
-// Where a value's memory is found in a call.
+// Where a value's memory is in a call.
 typedef enum reference_place_t {
   RABBET_REFERENCE_WORKSPACE = 0,  // at `offset`
   RABBET_REFERENCE_INPUT = 1,      // boundary input number `offset`
@@ -66,7 +66,8 @@ static rabbet_status_t reference_propose(const rabbet_propose_t* propose,
 
 // ---- The kernel
 
-// Operators that move elements copy as many bytes as the output's have.
+// Checks element sizes: operators that move elements copy bytes of the output's
+// element size.
 static bool reference_takes(const rabbet_kernel_spec_t* spec) {
   const rabbet_group_t* group = spec->group;
   if (!reference_can(group)) return false;
@@ -120,7 +121,7 @@ static rabbet_status_t reference_place_values(const rabbet_group_t* group,
     values[i].view = (rabbet_view_t){.dtype = group->values[i].dtype,
                                      .format = RABBET_FORMAT_LINEAR,
                                      .dims = dims[i]};
-    // Of an output, a size that the layer itself finds may tell an extent.
+    // An output's extent may be a size that the layer itself computes.
     if (values[i].place == RABBET_REFERENCE_OUTPUT) continue;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         group->values[i].dtype, RABBET_FORMAT_LINEAR, &dims[i], &bytes));

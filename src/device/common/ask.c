@@ -4,7 +4,8 @@
 
 #include "core/view.h"
 
-// Longer constants stay as the network has them: no description reads them.
+// Converts a constant of one element to `dtype`. Longer constants are not
+// converted, as no description reads them.
 static void ask_number(rabbet_group_value_t* value, rabbet_dtype_t dtype,
                        double* number) {
   for (int32_t i = 0; i < value->dims.rank; ++i)
@@ -14,8 +15,8 @@ static void ask_number(rabbet_group_value_t* value, rabbet_dtype_t dtype,
   value->constant = number;
 }
 
-// The group as it would be with the candidate's types and formats. `values` and
-// `numbers` have room for one of each value.
+// Makes the group with the candidate's types and formats. `values` and
+// `numbers` have room for one entry per value.
 static void ask_instantiate(const rabbet_group_t* network,
                             const rabbet_type_format_t* tensors,
                             rabbet_group_value_t* values, double* numbers,

@@ -1,10 +1,10 @@
-// For kernel classes backed by a library that is asked which kernels it has.
+// Common code of kernel classes that ask a library which kernels it has.
 #ifndef RABBET_SRC_DEVICE_COMMON_ASK_H_
 #define RABBET_SRC_DEVICE_COMMON_ASK_H_
 
 #include "device/common/propose.h"
 
-// `wish`: kernels wanted.
+// What to ask; `wish`: the number of kernels wanted.
 typedef struct rabbet_asked_t {
   bool tf32;
   int32_t wish;

@@ -7,25 +7,26 @@
 
 enum { RABBET_AXES_OPERANDS = 3 };
 
-// From the outermost, by falling strides of operand 0.
+// Sorted by decreasing strides of operand 0, the outermost axis first.
 typedef struct rabbet_axes_t {
   int32_t rank;
   int64_t extent[RABBET_BOX_AXES];
   int64_t stride[RABBET_AXES_OPERANDS][RABBET_BOX_AXES];  // elements
 } rabbet_axes_t;
 
-// Puts an axis where its stride belongs; those of one element are left out.
+// Inserts an axis at the place of its stride. Axes of extent 1 are left out.
 void rabbet_axes_add(rabbet_axes_t* axes, int64_t extent,
                      const int64_t strides[RABBET_AXES_OPERANDS]);
-// Merges neighbours that follow one another for the first `operands`.
+// Merges neighbouring axes that are contiguous to each other in the first
+// `operands` operands.
 void rabbet_axes_merge(rabbet_axes_t* axes, int operands);
 // The product of the extents.
 int64_t rabbet_axes_positions(const rabbet_axes_t* axes);
 // Whether operand 0 has stride 1 on the innermost axis.
 bool rabbet_axes_contiguous(const rabbet_axes_t* axes);
 
-// Where position number `at` lies in each of the first `operands`. In line, as
-// kernels ask for each row.
+// The offsets of position number `at` in the first `operands` operands. Inline,
+// as kernels call it for each row.
 static inline void rabbet_axes_locate(const rabbet_axes_t* axes, int64_t at,
                                       int operands, int64_t out[]) {
   for (int k = 0; k < operands; ++k)

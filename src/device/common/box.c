@@ -41,7 +41,7 @@ bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
 
 // ---- Moves -----------------------------------------------------------------
 
-// By falling target stride, so that writing goes forward.
+// Sorts axes by decreasing stride of the target, so that writes go forward.
 static void strided_sort(rabbet_strided_t* move) {
   for (int32_t i = 1; i < move->rank; ++i) {
     int64_t extent = move->extent[i], source = move->source[i],

@@ -4,7 +4,8 @@
 
 #include "core/view.h"
 
-// Axes of a box: those of a tensor, one of them perhaps split into blocks.
+// The most axes of a box. A blocked format splits one axis of the tensor in
+// two.
 enum { RABBET_BOX_AXES = 2 * RABBET_MAX_RANK };
 
 // The logical axes of a tensor in its memory, outermost logical axis first;
@@ -19,8 +20,8 @@ typedef struct rabbet_box_t {
 bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
                 rabbet_box_t* out_box);
 
-// A box of elements moved from strided places to others: units of bytes that
-// lie together in both, axes from the outermost in the target to the innermost.
+// A move of elements between two strided layouts. A unit is contiguous in both.
+// Axes are sorted from the outermost to the innermost one of the target.
 typedef struct rabbet_strided_t {
   int64_t unit;  // bytes; 0: the boxes are empty
   int32_t rank;

@@ -1,5 +1,5 @@
-// Concatenation as rows of bytes: those of the output are made of rows of the
-// inputs, one after the other.
+// Concatenation as rows of bytes: a row of the output is the inputs' rows, one
+// after the other.
 #ifndef RABBET_SRC_DEVICE_COMMON_CONCATENATION_H_
 #define RABBET_SRC_DEVICE_COMMON_CONCATENATION_H_
 
@@ -7,12 +7,13 @@
 
 // Whether the group is one concatenation of tensors of one type and format.
 bool rabbet_concatenation_takes(const rabbet_group_t* group);
-// Whether the inputs' memory can be put one after the other in this format:
-// blocks of channels must be full but for the last input's.
+// Whether rows of bytes can be concatenated in this format: blocks of channels
+// must be full in all inputs but the last.
 bool rabbet_concatenation_fits(const rabbet_group_t* group,
                                rabbet_format_t format);
-// Bytes of a row where each input begins, and of all at the end (one more than
-// there are inputs); and how many rows there are. Errors name the layer.
+// The offset, in bytes, of each input in a row, and at the end the size of a
+// row: one more entry than inputs; and the number of rows. Errors name the
+// layer.
 rabbet_status_t rabbet_concatenation_begins(const rabbet_node_kernel_t* kernel,
                                             const rabbet_dims_t* dims,
                                             int64_t* out_begins,

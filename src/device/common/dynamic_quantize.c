@@ -38,9 +38,9 @@ rabbet_status_t rabbet_dynamic_quantize_check_types(
       rabbet_dtype_name(from), rabbet_dtype_name(to), rabbet_dtype_name(scale));
 }
 
-// Adds an axis in front of the existing ones. It is joined with the first of
-// them if the blocks contain that axis whole, or if a block has one index of
-// the new axis and no block is cut short.
+// Adds an axis before the existing ones. It is merged with the first of them if
+// blocks contain that axis entirely, or if blocks have extent 1 on the new axis
+// and none is cut at the tensor's end.
 static void boxes_add(rabbet_quantize_boxes_t* boxes, int64_t dim,
                       int64_t block) {
   int64_t* first = &boxes->dims[0];

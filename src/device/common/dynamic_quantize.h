@@ -4,8 +4,8 @@
 
 #include "device/common/node_kernel.h"
 
-// A tensor cut into blocks, with axes joined as far as blocks allow. Blocks are
-// numbered row-major, as their scales lie.
+// A tensor divided into blocks, with axes merged as far as the blocks allow.
+// Blocks are numbered in row-major order, like their scales.
 typedef struct rabbet_quantize_boxes_t {
   int32_t rank;                     // at least 1
   int64_t dims[RABBET_MAX_RANK];    // elements
@@ -13,8 +13,8 @@ typedef struct rabbet_quantize_boxes_t {
   int64_t counts[RABBET_MAX_RANK];  // blocks
   int64_t strides[RABBET_MAX_RANK];
   int64_t count;  // of all blocks
-  // Elements of a full block. 0: there are no elements, and only `count` of the
-  // other fields is valid; scales of empty blocks are written too.
+  // Elements of a full block. 0: the tensor is empty, and only `count` is
+  // valid; scales of empty blocks are written, too.
   int64_t elements;
 } rabbet_quantize_boxes_t;
 
@@ -22,7 +22,7 @@ typedef struct rabbet_quantize_boxes_t {
 rabbet_status_t rabbet_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel);
-// Checks the types of the candidate: those in a plan may be anything.
+// Checks the types of the boundary, as those in a plan may be invalid.
 rabbet_status_t rabbet_dynamic_quantize_check_types(
     const rabbet_group_t* group, const rabbet_group_node_t* node);
 // For known dims of input 0; errors name the layer.

@@ -3,8 +3,9 @@
 
 #include "device/common/node_kernel.h"
 
-// Checks the extents of a gather that inference could not: they must be equal
-// or, for ELEMENT, at least those of the indices.
+// Checks extents that are dynamic during inference: those of data and indices
+// must be equal or, for ELEMENT, those of the data at least those of the
+// indices.
 rabbet_status_t rabbet_gather_check(const rabbet_group_node_t* node,
                                     const rabbet_dims_t* data,
                                     const rabbet_dims_t* indices);

@@ -10,7 +10,7 @@
 rabbet_status_t rabbet_kv_cache_propose(const rabbet_propose_t* propose,
                                         rabbet_candidate_sink_t sink,
                                         const rabbet_kernel_class_t* kernel);
-// Checks the types of the candidate: those in a plan may be anything.
+// Checks the types of the boundary, as those in a plan may be invalid.
 rabbet_status_t rabbet_kv_cache_check_types(const rabbet_group_t* group,
                                             const rabbet_group_node_t* node);
 // For known shapes; errors name the layer.

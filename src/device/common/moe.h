@@ -13,13 +13,11 @@ rabbet_status_t rabbet_moe_propose(const rabbet_propose_t* propose,
 rabbet_status_t rabbet_moe_resolve_node(const rabbet_group_node_t* node,
                                         const rabbet_dims_t* dims,
                                         rabbet_moe_sizes_t* out_sizes);
-// That all operands have types that the operator allows, as a plan may say
-// anything.
+// Checks the types of all operands, as those in a plan may be invalid.
 rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
                                        const rabbet_group_node_t* node);
-// A place for a x b elements of `size` bytes in a workspace that is *total
-// bytes long so far, aligned to `alignment`. False where that is more than
-// there can be.
+// Reserves room for a x b elements of `size` bytes in a workspace of *total
+// bytes so far, aligned to `alignment`. False if the size overflows.
 bool rabbet_moe_reserve(size_t alignment, int64_t a, int64_t b, size_t size,
                         size_t* total, size_t* out_place);
 

@@ -127,7 +127,7 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
   return rabbet_ok();
 }
 
-// How many of the node's operands the value is.
+// How many of the node's inputs are this value.
 static int node_reads(const rabbet_group_node_t* node, int32_t value) {
   int reads = 0;
   for (size_t i = 0; i < node->input_count; ++i) {

@@ -18,7 +18,7 @@ typedef struct rabbet_node_kernel_t {
 
 // Whether the group is one layer of that operator.
 bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op);
-// Whether it is a softmax and then its logarithm, which alone is read.
+// Whether it is a softmax and its logarithm, which is the only output.
 bool rabbet_node_is_log_softmax(const rabbet_group_t* group);
 static inline int64_t rabbet_node_int(const rabbet_group_node_t* node,
                                       const char* name) {
@@ -29,10 +29,11 @@ static inline int32_t rabbet_node_input(const rabbet_group_node_t* node,
                                         size_t index) {
   return index < node->input_count ? node->inputs[index] : -1;
 }
-// Position in the group's outputs of output `index`; -1: nobody reads it.
+// The position of the node's output `index` in the group's outputs; -1: it is
+// unused.
 int32_t rabbet_node_output_of(const rabbet_group_t* group,
                               const rabbet_group_node_t* node, size_t index);
-// Its address in a call; NULL: nobody reads it.
+// The address of the node's output `index` in a call; NULL: it is unused.
 static inline void* rabbet_node_output(const rabbet_node_kernel_t* kernel,
                                        const rabbet_kernel_call_t* call,
                                        size_t index) {
@@ -47,9 +48,10 @@ static inline const void* rabbet_node_input_at(
   if (value < 0) return NULL;
   return call->inputs[rabbet_group_input_of(kernel->group, value)];
 }
-// The operands of the group's first node for its rules: dims by value number,
-// elements of integers that the host knows (host_values may be NULL, as may its
-// entries), of constants else. `views` has room for all inputs and outputs.
+// The operands of the group's first node, for the operator's rules. `dims` and
+// `host_values` are indexed by value number. The elements of integers known to
+// the host come from host_values (it or its entries may be NULL), others from
+// constants. `views` has room for all inputs and outputs.
 void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
                       const int64_t* const* host_values,
                       rabbet_allocator_t allocator, rabbet_view_t* views,
@@ -57,7 +59,7 @@ void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
 
 // ---- Proposing -------------------------------------------------------------
 
-// Boundary types and formats in the making.
+// The types and formats of a boundary under construction.
 typedef struct rabbet_proposal_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
@@ -73,25 +75,25 @@ rabbet_status_t rabbet_proposal_make(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel, void* context,
     rabbet_status_t (*body)(rabbet_proposal_t* proposal));
-// Type and format of the node's input or of the group's output.
+// Sets type and format of a node's input or of a group's output.
 void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
                                rabbet_dtype_t dtype, rabbet_format_t format);
 void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
                                 rabbet_dtype_t dtype, rabbet_format_t format);
-// The same for output `index` of a node with several, if somebody reads it.
+// The same for output `index` of a node with several outputs, if it is used.
 void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
                                      rabbet_dtype_t dtype,
                                      rabbet_format_t format);
-// Offers the node LINEAR: with the network's types, and with each floating type
-// that the network allows besides in place of input 0's (at inputs and outputs
-// that have it). `in_place` as below.
+// Offers the node in LINEAR: with the network's types, and with each other
+// floating type that the network allows for input 0 (and for inputs and outputs
+// of the same type). `in_place` as below.
 rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
                                              const char* tactic_name,
                                              int32_t in_place);
-// Passes the candidate on, unless a format may pad channels and the class does
-// not keep padding. Output 0 may share the memory of boundary input `in_place`
-// (-1: of no input). Constants, and inputs that the node reads through another
-// operand as well, are never overwritten.
+// Offers the candidate, unless a format may pad channels and the class does not
+// keep padding. Output 0 may share the memory of boundary input `in_place` (-1:
+// none). Constants, and inputs that the node reads more than once, are never
+// overwritten.
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place);
@@ -102,13 +104,13 @@ rabbet_status_t rabbet_node_kernel_create(
     const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
     rabbet_kernel_t** out_kernel);
 void rabbet_node_kernel_destroy(rabbet_kernel_t* kernel);
-// A state, of the class's own type, is one zeroed allocation.
+// Allocates a zeroed state of the class's own type.
 rabbet_status_t rabbet_node_state_allocate(rabbet_kernel_t* kernel, size_t size,
                                            void** out_state);
 void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
                                rabbet_kernel_state_t* state);
-// The end of a `prepare`: gives the state out, or frees it and returns `status`
-// if that is an error.
+// Ends a `prepare`: returns the state, or, if `status` is an error, frees the
+// state and returns `status`.
 rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel, void* state,
                                          rabbet_status_t status,
                                          void** out_state);
@@ -143,7 +145,7 @@ rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel, void* state,
       .takes = id##_takes,                                           \
       __VA_ARGS__}
 
-// The same, with kernels that are no more than a node.
+// The same for classes whose kernels are a rabbet_node_kernel_t.
 #define RABBET_NODE_CLASS(id, class_name, class_version)               \
   static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec, \
                                      rabbet_kernel_t** out_kernel) {   \

@@ -1,4 +1,4 @@
-// A normalization layer as kernels read it.
+// A normalization layer, decoded for kernels.
 #ifndef RABBET_SRC_DEVICE_COMMON_NORMALIZATION_H_
 #define RABBET_SRC_DEVICE_COMMON_NORMALIZATION_H_
 
@@ -16,10 +16,10 @@ typedef struct rabbet_normalization_t {
   const rabbet_group_node_t* node;
   const rabbet_dims_t* x;
   int64_t groups;  // of channels
-  int64_t mask;    // of the logical axes that a mean is over
-  bool by_group;   // scale and bias have one number for each group
-  // Of scale and bias along the logical axes of the input: 0 where their one
-  // element serves several.
+  int64_t mask;    // bits of the logical axes that a mean is over
+  bool by_group;   // scale and bias have one number per group
+  // Strides of scale and bias along the logical axes of the input; broadcast
+  // axes have 0.
   int64_t strides[RABBET_AXES_OPERANDS][RABBET_MAX_RANK];
 } rabbet_normalization_t;
 
@@ -30,9 +30,9 @@ rabbet_status_t rabbet_normalization_read(const rabbet_group_t* group,
                                           const rabbet_dims_t* dims,
                                           rabbet_normalization_t* out);
 
-// Splits the channel axis of a group normalization in two: the groups outside,
-// the channels of one group inside. `step` channels (of a block) are one step
-// along the axis, and `strides` are its strides.
+// Splits the channel axis of a group normalization in two: groups outside, the
+// channels of a group inside. A step along the axis, with `strides`, is `step`
+// channels (the channels of a block).
 void rabbet_normalization_split(const rabbet_normalization_t* layer,
                                 int64_t step,
                                 const int64_t strides[RABBET_AXES_OPERANDS],

@@ -24,8 +24,8 @@ static void pw_axes_add(pw_axes_t* axes, int64_t extent, int logical,
   axes->step[axes->rank++] = step;
 }
 
-// False where the format pads: the padding must stay zero, which computing on
-// it would not ensure.
+// False if the format pads: padding must stay zero, and functions of zero need
+// not be zero.
 static bool pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
                     pw_axes_t* out) {
   out->rank = 0;
@@ -49,9 +49,9 @@ static bool pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
   return true;
 }
 
-// Strides of one operand over the axes; false if its shape does not fit. It has
-// the space's format, as operands do that have the full shape at opt (and no
-// need to in a run), or is LINEAR.
+// The strides of an operand over the axes; false if its shape does not fit. An
+// operand with the full shape at the optimum has the space's format, even if it
+// is broadcast in a run; other operands are LINEAR.
 static bool pw_strides(const pw_axes_t* axes, const rabbet_dims_t* full,
                        const rabbet_dims_t* dims, bool has_format,
                        int64_t* out_strides) {
@@ -121,9 +121,9 @@ int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
   return rabbet_group_boundary(group, (size_t)operand);
 }
 
-// The space of the group with these shapes (by value) and this format; false if
-// the kernel cannot walk it. Before formats are chosen, all that has the full
-// shape will have this one.
+// The iteration space of the group for these shapes (by value number) and this
+// format; false if shapes or format do not allow one. Before formats are
+// chosen, all values of the full shape are taken to have this format.
 static bool pw_space(const rabbet_group_t* group, const rabbet_dims_t* dims,
                      rabbet_format_t format, bool chosen,
                      rabbet_pw_space_t* out_space) {
@@ -150,8 +150,8 @@ static bool pw_space(const rabbet_group_t* group, const rabbet_dims_t* dims,
   return true;
 }
 
-// Every node's output is the whole space: values inside the group must have the
-// full shape too, or be computed from broadcast values.
+// Every node is computed for the whole space. So values inside the group must
+// have the full shape, or be computed from broadcast values only.
 static bool pw_inner_shapes_fit(const rabbet_group_t* group,
                                 const rabbet_dims_t* dims) {
   const rabbet_dims_t* full = &dims[group->outputs[0]];
@@ -204,8 +204,8 @@ typedef struct pw_proposal_t {
   int32_t* in_place;
 } pw_proposal_t;
 
-// An output may be written over an input that is read at the same place by the
-// same step: same shape, and elements of the same size.
+// The input that an output may overwrite: one of the same shape and element
+// size, whose elements are read just before the output's are written. -1: none.
 static int32_t pw_in_place(const pw_proposal_t* proposal, size_t output,
                            uint64_t* taken) {
   const rabbet_group_t* group = proposal->propose->group;
@@ -225,9 +225,9 @@ static int32_t pw_in_place(const pw_proposal_t* proposal, size_t output,
   return -1;
 }
 
-// Whether an operand that is broadcast at opt, and therefore LINEAR, can be
-// walked in the format's order for any shape. Channels are innermost there:
-// there must be one, or they must be contiguous.
+// Whether an operand that is broadcast at the optimum, and therefore LINEAR,
+// has strides in the format's order for any shape. Channels are innermost in
+// that order, so the operand needs a single channel, or contiguous ones.
 static bool pw_keeps_up(const rabbet_group_value_t* value,
                         rabbet_format_t format) {
   if (format == RABBET_FORMAT_LINEAR || value->max.rank < 2 ||

@@ -1,11 +1,11 @@
-// Element-wise layers as one walk over memory: the iteration space, and the
-// candidates that follow from it.
+// Element-wise layers as one pass over memory: the iteration space, and the
+// candidates that it allows.
 //
-// All outputs have one shape, the iteration space; inputs have it too, or are
-// broadcast along some of its axes. The space is the tensor's memory: of a
-// blocked format, its physical axes. Axes that lie behind one another for every
-// operand are merged; the last one is the row, along which each operand either
-// streams or stands still (a cell).
+// All outputs have the shape of the iteration space; inputs have it, too, or
+// are broadcast along some of its axes. Axes are those of the memory; a blocked
+// format has its physical axes. Axes that are contiguous to each other in every
+// operand are merged. The last axis is the row; along it an operand is
+// contiguous (a stream) or has a single element (a cell).
 #ifndef RABBET_SRC_DEVICE_COMMON_POINTWISE_H_
 #define RABBET_SRC_DEVICE_COMMON_POINTWISE_H_
 
@@ -28,7 +28,8 @@ int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand);
 rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
                                rabbet_pw_space_t* out_space);
-// Whether all layers are element-wise, and the boundary not too large.
+// Whether all layers are element-wise, and the boundary has at most
+// RABBET_PW_MAX_OPERANDS values.
 bool rabbet_pw_is_pointwise(const rabbet_group_t* group);
 
 typedef struct rabbet_pw_offers_t {

@@ -1,4 +1,4 @@
-// Functions by which kernel classes of every device propose candidates.
+// Functions with which the kernel classes of all devices propose candidates.
 #ifndef RABBET_SRC_DEVICE_COMMON_PROPOSE_H_
 #define RABBET_SRC_DEVICE_COMMON_PROPOSE_H_
 
@@ -8,12 +8,13 @@
 // `out_tensors` has room for group->input_count + group->output_count.
 void rabbet_network_tensors(const rabbet_group_t* group,
                             rabbet_type_format_t* out_tensors);
-// Passes the candidate on unless propose->fixed asks for other types or
-// formats, or a tensor's rank is too small for its format.
+// Offers the candidate, unless propose->fixed asks for other types or formats,
+// or a tensor's rank is too small for its format.
 rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink,
                              const rabbet_candidate_t* candidate);
-// Whether the format pads the value's channels at no shape of the profile.
+// Whether the format needs no padding of the value's channels for any shape of
+// the profile.
 bool rabbet_format_is_filled(const rabbet_group_value_t* value,
                              rabbet_format_t format);
 // Whether a boundary value has no elements at opt: libraries reject empty
@@ -29,7 +30,7 @@ rabbet_status_t rabbet_group_max_dims(const rabbet_group_t* group,
                                       rabbet_dims_t** out_dims);
 // Position of a value in the group's boundary inputs, or -1.
 int32_t rabbet_group_input_of(const rabbet_group_t* group, int32_t value);
-// Whether all that a node reads comes from outside the group.
+// Whether all inputs of a node are boundary inputs of the group.
 bool rabbet_group_feeds(const rabbet_group_t* group,
                         const rabbet_group_node_t* node);
 

@@ -7,8 +7,8 @@
 
 // ---- Scales ----------------------------------------------------------------
 
-// The constant's only axis of more than one element; -1: none. False if there
-// are several, or an element is no positive number.
+// The only axis of the constant with more than one element; -1: none. False if
+// there are several, or if an element is not a positive number.
 static bool quantized_axis(const rabbet_group_value_t* scale, int* out_axis,
                            int64_t* out_count) {
   *out_axis = -1;
@@ -27,7 +27,7 @@ static bool quantized_axis(const rabbet_group_value_t* scale, int* out_axis,
   return true;
 }
 
-// One number for all.
+// The scalar that a scale is; false if it is not a constant of one element.
 static bool quantized_number(const rabbet_group_t* group, int32_t value,
                              double* out_number) {
   const rabbet_group_value_t* scale = &group->values[value];
@@ -42,7 +42,8 @@ static bool quantized_has_zero_point(const rabbet_group_node_t* node) {
   return node->input_count > 2 && node->inputs[2] >= 0;
 }
 
-// One constant whole number for all, or none; false if it is something else.
+// The zero point if it is a constant scalar, or 0 if there is none; otherwise
+// false.
 static bool quantized_zero(const rabbet_group_t* group,
                            const rabbet_group_node_t* node, int32_t* out_zero) {
   *out_zero = 0;
@@ -64,7 +65,7 @@ static bool quantized_is_dequantize(const rabbet_group_t* group,
          rabbet_group_input_of(group, node->inputs[0]) >= 0;
 }
 
-// The node that dequantizes the value; NULL.
+// The node that dequantizes to the value, or NULL.
 static const rabbet_group_node_t* quantized_maker(const rabbet_group_t* group,
                                                   int32_t value) {
   for (size_t i = 0; i < group->node_count; ++i) {
@@ -75,7 +76,7 @@ static const rabbet_group_node_t* quantized_maker(const rabbet_group_t* group,
   return NULL;
 }
 
-// The axis of the second factor that counts the result's channels.
+// The axis of the second factor that is the result's channels.
 static int quantized_channel_axis(const rabbet_group_node_t* product,
                                   int32_t rank) {
   if (rabbet_op_is(product->op, RABBET_OP_CONVOLUTION)) return 0;
@@ -127,7 +128,7 @@ static bool quantized_operand(const rabbet_group_t* group,
   return true;
 }
 
-// Checks every node other than the product and the nodes that make its factors.
+// Checks all nodes but the product and the dequantizations of its factors.
 static bool quantized_others(const rabbet_group_t* group,
                              const rabbet_group_node_t* product,
                              rabbet_quantized_t* q) {

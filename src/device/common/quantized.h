@@ -20,16 +20,16 @@ typedef struct rabbet_quantized_t {
   int32_t x, w;  // factors: boundary inputs of 8 bits
   double x_scale;
   int32_t x_zero;  // x = (number - x_zero) x_scale
-  // One number, or one for each of the result's channels or columns.
+  // One number, or one per channel or column of the result.
   const rabbet_group_value_t* w_scale;
   int64_t w_count;
   rabbet_quantized_operand_t operand;  // value -1: none
   double scale;                        // of the result; 0: it is not quantized
   int32_t zero;
   int32_t result;  // the group's output
-  // The group as if quantized numbers were the numbers themselves: nodes[0] is
-  // the product of x and w, its output is the input of the quantization, and
-  // operand.real is an input. Values are the group's.
+  // The group without quantization: nodes[0] is the product of x and w, the
+  // output is the input of the quantization, and operand.real is an input. Its
+  // values are those of the whole group.
   rabbet_group_t plain;
   rabbet_group_node_t nodes[RABBET_QUANTIZED_NODES];
   int32_t product_inputs[3];
@@ -37,11 +37,11 @@ typedef struct rabbet_quantized_t {
   int32_t output;
 } rabbet_quantized_t;
 
-// False if the group has another form; zero points other than those of x and
-// the result; scales or zero points that are computed; scales of the result or
-// of an added tensor with more than one element; or more than one dequantized
-// tensor that is added. `op` is CONVOLUTION or MATRIX_MULTIPLY. *out_quantized
-// points into itself and into the group.
+// False unless the group has this form. Only x and the result may have zero
+// points; scales and zero points must be constants; scales of the result and of
+// an added tensor must be scalars; at most one dequantized tensor is added.
+// `op` is CONVOLUTION or MATRIX_MULTIPLY. *out_quantized has pointers into
+// itself and the group: it must not be moved.
 bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
                             rabbet_quantized_t* out_quantized);
 static inline double rabbet_quantized_w_scale(const rabbet_quantized_t* q,

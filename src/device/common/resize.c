@@ -7,8 +7,8 @@
 // Inputs and the output.
 enum { RABBET_RESIZE_OPERANDS = 4 };
 
-// Axes of the memory, outermost first. False where the format pads, or a
-// channel changes in it.
+// Axes of the memory, outermost first. False if the format pads, or if it has
+// channels innermost and their extent changes.
 static bool resize_steps(const rabbet_resize_t* resize, const rabbet_dims_t* in,
                          const rabbet_dims_t* out, rabbet_format_t format,
                          rabbet_resize_plan_t* plan) {
@@ -111,7 +111,7 @@ void rabbet_resize_fill(const rabbet_resize_plan_t* plan, int32_t* positions,
   for (int32_t i = 0; i < plan->rank; ++i) {
     const rabbet_resize_step_t* step = &plan->steps[i];
     if (step->logical < 0 || step->in != plan->resize.axes[step->logical].in) {
-      // Blocks of channels, or no axis at all: as they are.
+      // Blocks of channels, or no axis at all, are not resized.
       for (int32_t k = 0; k < step->out; ++k) {
         positions[step->table + k] = k;
         weights[step->table + k] = 1;

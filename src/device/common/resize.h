@@ -16,13 +16,13 @@ typedef struct rabbet_resize_step_t {
   int32_t logical;
 } rabbet_resize_step_t;
 
-// Both tensors are (outer, steps..., inner): axes before the first axis that
-// changes are merged, and so are those behind the last one.
+// Both tensors are (outer, steps..., inner): axes before the first resized axis
+// are merged, and so are those after the last one.
 typedef struct rabbet_resize_plan_t {
   rabbet_resize_t resize;
   bool is_empty;
   int64_t outer, inner;
-  int64_t in_plane, out_plane;  // elements from one of the outer to the next
+  int64_t in_plane, out_plane;  // strides of the outer axis, in elements
   int32_t rank;                 // at least 1 unless empty
   rabbet_resize_step_t steps[RABBET_BOX_AXES];
   int64_t entries;  // of the tables

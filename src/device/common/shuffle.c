@@ -14,7 +14,7 @@ bool rabbet_shuffle_is_reshape(const rabbet_group_node_t* node,
          to == RABBET_FORMAT_LINEAR;
 }
 
-// The box with its logical axes in another order, or moved back from it.
+// Permutes the logical axes of the box, or applies the inverse permutation.
 static void shuffle_permute(const rabbet_group_node_t* node, const char* name,
                             bool inverse, rabbet_box_t* box) {
   size_t count = 0;
@@ -60,9 +60,9 @@ static void shuffle_row_major(rabbet_box_t* box) {
   }
 }
 
-// Splits axes of both boxes, which hold the same elements in the same order,
-// so that they have the same extents. False where an axis of one would have to
-// be cut at a place that is no divisor.
+// Splits axes of both boxes, which have the same elements in the same order,
+// into axes of equal extents. False if an axis would have to be split by a
+// number that does not divide it.
 static bool shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
                            int64_t* extents, int64_t* sources, int64_t* targets,
                            int32_t* out_rank) {
@@ -81,7 +81,7 @@ static bool shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
     in_b *= part;
     if (in_a == a->extent[i]) --i, in_a = 1;
     if (in_b == b->extent[k]) --k, in_b = 1;
-    // Axes of one element stand in no one's way.
+    // Skips axes of one element.
     while (i >= 0 && in_a == 1 && a->extent[i] == 1)
       --i;
     while (k >= 0 && in_b == 1 && b->extent[k] == 1)

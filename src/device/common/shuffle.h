@@ -13,8 +13,8 @@ typedef struct rabbet_shuffle_step_t {
   int64_t targets[RABBET_BOX_AXES];
 } rabbet_shuffle_step_t;
 
-// One strided move if strides can express it, else two with the tensor between
-// them in the workspace. No move if there are no elements.
+// One strided move if strides can express it, otherwise two with a tensor in
+// the workspace between them. No move if there are no elements.
 typedef struct rabbet_shuffle_t {
   int64_t size;  // bytes of an element
   size_t step_count;
@@ -22,12 +22,12 @@ typedef struct rabbet_shuffle_t {
   size_t workspace;
 } rabbet_shuffle_t;
 
-// The moves of the kernel's node, with its values' formats, for known dims.
-// Errors name shapes that do not belong together or are padded.
+// The moves of the kernel's node with its formats, for known dims. Errors name
+// shapes that do not match or are padded.
 rabbet_status_t rabbet_shuffle_resolve(const rabbet_node_kernel_t* kernel,
                                        const rabbet_dims_t* dims,
                                        rabbet_shuffle_t* out_shuffle);
-// Whether the memory stays as it is: a LINEAR reshape.
+// Whether the memory does not change: a LINEAR reshape.
 bool rabbet_shuffle_is_reshape(const rabbet_group_node_t* node,
                                rabbet_format_t from, rabbet_format_t to);
 

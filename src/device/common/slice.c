@@ -8,15 +8,15 @@ static bool slice_is_whole(const rabbet_slice_axis_t* axis) {
   return axis->start == 0 && axis->stride == 1 && axis->in == axis->out;
 }
 
-// Whether axis a belongs inside of b. An axis of one element may have the
-// stride of the one inside of it: then the input tells.
+// Whether axis a is inside of b in the output. If an axis of one element makes
+// the strides equal, those of the input decide.
 static bool slice_is_inside_of(const rabbet_slice_axis_t* a,
                                const rabbet_slice_axis_t* b) {
   return a->target != b->target ? a->target < b->target : a->source < b->source;
 }
 
-// The axes in the order of the output's memory. False where the formats pad, or
-// a blocked channel is not taken whole.
+// The axes in the order of the output's memory. False if a format pads, or if
+// blocked channels are not taken entirely.
 static bool slice_axes(const rabbet_slice_t* slice, const rabbet_dims_t* in,
                        const rabbet_dims_t* out, rabbet_format_t format,
                        int64_t size, rabbet_slice_axis_t* axes,
@@ -51,8 +51,8 @@ static bool slice_axes(const rabbet_slice_t* slice, const rabbet_dims_t* in,
   return true;
 }
 
-// Drops the innermost axes that are taken whole, and merges others of them into
-// the axis outside, if that is whole too.
+// Merges the innermost axes into the unit if they are taken entirely, and
+// others into the axis outside if both are.
 static void slice_merge(rabbet_slice_window_t* window) {
   window->unit = window->size;
   while (window->rank > 0) {
@@ -81,15 +81,15 @@ static void slice_merge(rabbet_slice_window_t* window) {
   if (window->rank > 0) window->rank = kept + 1;
 }
 
-// Whether positions are those of the input without wrapping or the like.
+// Whether all positions are inside the input, so that the mode does not matter.
 static bool slice_is_inside(const rabbet_slice_axis_t* axis) {
   int64_t last = axis->start + (axis->out - 1) * axis->stride;
   return axis->out == 0 || (axis->start >= 0 && axis->start < axis->in &&
                             last >= 0 && last < axis->in);
 }
 
-// Start and stride for these dims; OUT_OF_RANGE as the catalogue's kernel has
-// it.
+// Start and stride for these dims; OUT_OF_RANGE in the same cases as for the
+// reference kernel.
 static rabbet_status_t slice_parameters(const rabbet_group_t* group,
                                         const rabbet_dims_t* dims,
                                         const int64_t* const* host_values,

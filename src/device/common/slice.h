@@ -6,7 +6,7 @@
 #include "device/common/node_kernel.h"
 #include "ops/slice.h"
 
-// An axis of the memory. Axes that are taken whole are merged into the unit.
+// An axis of the memory. Axes that are taken entirely are merged into the unit.
 typedef struct rabbet_slice_axis_t {
   int64_t in, out;  // extents
   int64_t start, stride;
@@ -19,18 +19,18 @@ typedef struct rabbet_slice_window_t {
   bool is_empty;   // the output has no elements
   bool is_inside;  // no axis leaves the input: the mode does not matter
   int64_t size;    // bytes of an element
-  int64_t unit;    // bytes that lie together, behind the last axis
+  int64_t unit;    // contiguous bytes at each position of the last axis
   int32_t rank;
   rabbet_slice_axis_t axes[RABBET_BOX_AXES];
 } rabbet_slice_window_t;
 
 // For known shapes. Errors name the layer: accesses that STRICT_BOUNDS forbids,
-// operands without known values, formats that cannot be cut there.
+// operands without known values, formats that cannot be sliced like this.
 rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
                                     const rabbet_kernel_shapes_t* shapes,
                                     rabbet_slice_window_t* out_window);
-// Whether a candidate in this format may be offered: the axes' parameters may
-// not be known yet, in which case only formats are that any will do for.
+// Whether a candidate in this format may be offered. If the axes' parameters
+// are not known yet, only formats are offered that work for all of them.
 bool rabbet_slice_fits(const rabbet_propose_t* propose, rabbet_format_t format);
 
 #endif  // RABBET_SRC_DEVICE_COMMON_SLICE_H_

@@ -22,7 +22,7 @@
 
 // ---- Signature -------------------------------------------------------------
 
-// The processor's name as it tells it, without runs of blanks.
+// The processor's name from CPUID, without repeated blanks.
 static void cpu_model(char out_text[64]) {
   snprintf(out_text, 64, "unknown processor");
 #if defined(__x86_64__)
@@ -42,7 +42,7 @@ static void cpu_model(char out_text[64]) {
   out_text[size] = 0;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return;
-  // Hypervisors hide the name, hardly ever family, model and stepping.
+  // Hypervisors often hide the name, but rarely family, model and stepping.
   unsigned family = (a >> 8) & 15, model = (a >> 4) & 15;
   if (family == 15 || family == 6) model |= (a >> 12) & 0xf0;
   if (family == 15) family += (a >> 20) & 255;
@@ -83,9 +83,8 @@ static const rabbet_kernel_class_t* const* cpu_kernel_classes(
   return cpu_classes;
 }
 
-// Large memory in large pages where the system leaves that to programs: packed
-// weights are read once in each run, which takes 1 to 3 % less time with fewer
-// page misses.
+// Asks for large pages, which some systems give only on request: runs read
+// packed weights once, which takes 1 to 3 % less time with fewer TLB misses.
 static void cpu_use_large_pages(void* memory, size_t size) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   const uintptr_t page = RABBET_CPU_LARGE_PAGE;
@@ -129,7 +128,7 @@ static rabbet_status_t cpu_synchronize(rabbet_device_t* device, void* stream) {
   return rabbet_ok();
 }
 
-// The token is the thread count to go back to.
+// The token is the thread count to restore.
 static rabbet_status_t cpu_begin_run(rabbet_device_t* device, int threads,
                                      void** out_token) {
   (void)device;
@@ -163,14 +162,15 @@ static rabbet_status_t cpu_time(rabbet_device_t* device, void* stream,
   return rabbet_ok();
 }
 
-// Loops on several threads wait for the slowest of their helpers.
+// Counts interruptions of all threads if loops use several, as a loop waits for
+// its slowest thread.
 static uint64_t cpu_interruptions(rabbet_device_t* device) {
   (void)device;
   return rabbet_interruptions(rabbet_cpu_threads() > 1);
 }
 
-// Independent multiplications, which keep the processor's units busy: they show
-// a lower clock, and a neighbour on the same core.
+// Independent multiplications, which keep the processor's units busy. Their
+// time shows a lower clock, or another program on the same core.
 static uint64_t cpu_work(uint64_t seed) {
   uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3;
   for (int i = 0; i < 2000; ++i) {

@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-// Conversions of HALF; not every compiler's __builtin_cpu_supports knows it.
+// F16C converts HALF. Not every compiler's __builtin_cpu_supports knows it.
 static bool cpu_has_f16c(void) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
@@ -33,8 +33,8 @@ static rabbet_cpu_isa_t cpu_isa_of_processor(void) {
 }
 #endif
 
-// oneDNN's choice is an upper bound, so that its environment variable
-// ONEDNN_MAX_CPU_ISA restricts our own kernels too.
+// oneDNN's instruction set is an upper bound for our kernels, so its
+// environment variable ONEDNN_MAX_CPU_ISA restricts them, too.
 static rabbet_cpu_isa_t cpu_isa_of_dnnl(void) {
   const char* name = rabbet_dnnl_isa();
   if (strcmp(name, "avx512_core_bf16") == 0 ||

@@ -5,8 +5,8 @@
 #include "base/math.h"
 #include "device/cpu/dnnl/headroom.h"
 
-// Of libgomp, the OpenMP runtime that oneDNN uses: called by name, so that
-// every compiler's code shares one runtime and its threads.
+// Functions of libgomp, the OpenMP runtime of oneDNN. They are declared here,
+// so that code of all compilers shares one runtime and its threads.
 int omp_get_max_threads(void);
 void omp_set_num_threads(int threads);
 int omp_get_num_threads(void);
@@ -16,7 +16,7 @@ int omp_pause_resource_all(int kind);
 void GOMP_parallel(void (*body)(void* data), void* data, unsigned threads,
                    unsigned flags);
 
-// The thread sanitizer does not see libgomp's barriers: it is told of them.
+// The thread sanitizer does not see libgomp's barriers and needs annotations.
 #if defined(__SANITIZE_THREAD__)
 #define RABBET_TSAN 1
 #elif defined(__has_feature)
@@ -34,7 +34,8 @@ void __tsan_release(void* address);
 #define RABBET_TEAM_LEAVE(loop) (void)(loop)
 #endif
 
-// Not omp_get_thread_num: the caller may itself be in a team of its own.
+// The thread's number in a loop. omp_get_thread_num would be wrong if the
+// caller is in a team of its own.
 static _Thread_local int slot_in_team;
 
 int rabbet_cpu_slot(void) {
@@ -79,11 +80,11 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
   RABBET_TEAM_ENTER(&loop);
 }
 
-// OpenMP's threads belong to the thread that first ran a loop on them, and a
-// fork leaves them behind: a loop of that thread in the child would wait for
-// them for ever. Other threads of the child get threads of their own.
+// OpenMP's helpers belong to the thread that first ran a loop on them. A fork
+// does not copy them, so a loop of that thread in the child would wait for them
+// for ever. Other threads of the child get helpers of their own.
 static _Thread_local bool lost_team;
-// Threads that a run asked for, at most; 0 without a team.
+// The most threads that a run of this thread asked for; 0: it has no team.
 static _Thread_local int team_threads;
 static _Thread_local int run_depth, runs_on_team;
 
@@ -127,8 +128,8 @@ int rabbet_cpu_set_threads(int threads) {
 static void cpu_end_team(void) {
   enum { PAUSE_SOFT = 1 };
   if (run_depth > 0 || lost_team) return;
-  // Refused in a team of the caller's own. Not omp_pause_resource, which looks
-  // for devices.
+  // It fails inside a team of the caller. omp_pause_resource would search for
+  // accelerators.
   if (omp_pause_resource_all(PAUSE_SOFT) == 0) team_threads = 0;
 }
 

@@ -1,9 +1,9 @@
-// Deconvolutions whose window is as long as its step, as decoders use them to
-// double their extents: each input element makes a block of its own.
+// Deconvolutions whose stride equals the window, which decoders use to double
+// extents: each input element yields a block of its own.
 //
-// A 1x1 convolution for each tap computes the tensor of that tap's elements of
-// all blocks; one reordering then interleaves them. oneDNN's deconvolution for
-// these windows is far slower than its 1x1 convolutions.
+// For each tap a 1x1 convolution computes the tensor of the tap's elements in
+// all blocks; one reordering then interleaves these tensors. oneDNN's
+// deconvolution for these windows is far slower than its 1x1 convolutions.
 #include <string.h>
 
 #include "base/math.h"
@@ -48,7 +48,7 @@ static bool blocks_window(const blocks_case_t* c) {
   return fits;
 }
 
-// Operands of items are the same for all elements of a block.
+// Whether the epilogue's operands are the same for all elements of a block.
 static bool blocks_operands(const blocks_case_t* c,
                             rabbet_dnnl_fused_t* fused) {
   const rabbet_epilogue_t* e = &fused->epilogue;
@@ -181,7 +181,7 @@ static void blocks_axis(rabbet_dnnl_layout_t* layout, int64_t extent,
   layout->strides[layout->rank++] = stride;
 }
 
-// How elements lie: in `from` the taps' tensors one after another, in `to` the
+// Layouts: `from` has the taps' tensors one after the other, `to` is the
 // output. Channels are in blocks of `block`; `last`: they are innermost.
 static void blocks_layouts(const blocks_case_t* c, rabbet_dnnl_layout_t* from,
                            rabbet_dnnl_layout_t* to) {

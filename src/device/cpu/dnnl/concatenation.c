@@ -1,5 +1,5 @@
-// Concatenation in any format, done by oneDNN. Elements are only moved, so that
-// types matter by their size.
+// Concatenation in any format, by oneDNN. Elements are only moved, so only the
+// size of types matters.
 #include <string.h>
 
 #include "device/common/concatenation.h"
@@ -23,7 +23,7 @@ static int concat_axis(const rabbet_group_node_t* node, int32_t rank) {
   return (int)(axis < 0 ? axis + rank : axis);
 }
 
-// Blocks of channels must not be torn apart.
+// Whether each input begins at a block of channels.
 static bool concat_keeps_blocks(const rabbet_group_t* group,
                                 rabbet_format_t format, int axis) {
   const rabbet_group_node_t* node = &group->nodes[0];
@@ -34,7 +34,7 @@ static bool concat_keeps_blocks(const rabbet_group_t* group,
   return true;
 }
 
-// Inputs without elements are left out: oneDNN refuses them.
+// Empty inputs are left out: oneDNN rejects them.
 static bool concat_takes(const rabbet_dims_t* dims) {
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (dims->d[i] == 0) return false;
@@ -91,7 +91,7 @@ static rabbet_status_t concat_offer(const rabbet_propose_t* propose,
     tensors[i] = (rabbet_type_format_t){dtype, format};
   concat_spec(group, dims, format, sources, &spec);
   if (spec.source_count == 0) return rabbet_ok();
-  // Its type is that of the network; another has another size.
+  // A constant keeps the network's type, which may have another size.
   rabbet_dtype_t as = concat_type(dtype);
   for (int i = 0; i < spec.source_count; ++i)
     sources[i].dtype = as;
@@ -100,7 +100,8 @@ static rabbet_status_t concat_offer(const rabbet_propose_t* propose,
                                  tensors, false);
 }
 
-// Constants stay as they are: LINEAR, of the network's type.
+// Whether an input is a constant: constants stay LINEAR and of the network's
+// type.
 static bool concat_has_constant(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->input_count; ++i) {
     if (group->values[group->inputs[i]].constant) return true;

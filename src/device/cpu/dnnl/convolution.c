@@ -1,7 +1,7 @@
 // Convolutions and deconvolutions with an element-wise epilogue, by oneDNN.
 //
-// Every pair of formats for which it has fast code is a candidate, every
-// implementation a tactic: direct ones and, for 3x3, Winograd's.
+// Candidates are all pairs of formats for which oneDNN has fast code; tactics
+// are its implementations: direct ones and, for 3x3 windows, Winograd's.
 #include <string.h>
 
 #include "device/cpu/dnnl/weighted.h"
@@ -15,8 +15,8 @@ typedef struct convolution_case_t {
   rabbet_format_t in, out;
   rabbet_dtype_t compute;
   int method;
-  const rabbet_quantized_t* quantized;  // `group` is its plain one; or NULL
-  float* scratch;                       // rabbet_dnnl_fused_quantize
+  const rabbet_quantized_t* quantized;  // `group` is quantized->plain; or NULL
+  float* scratch;                       // see rabbet_dnnl_fused_quantize
 } convolution_case_t;
 
 static bool convolution_is_transposed(const rabbet_group_t* group) {
@@ -46,8 +46,8 @@ static rabbet_dnnl_layout_t convolution_weights(const rabbet_dims_t* kernel,
   return rabbet_dnnl_layout(dtype, RABBET_FORMAT_LINEAR, &dims);
 }
 
-// Weights (channels, maps of a group, ...), which oneDNN wants named as a
-// convolution's: strides say how they lie.
+// Weights (channels, maps of a group, ...). oneDNN expects the axes of a
+// convolution's weights, so strides describe the layout.
 static rabbet_dnnl_layout_t deconvolution_weights(const rabbet_dims_t* kernel,
                                                   int64_t groups,
                                                   rabbet_dtype_t dtype) {
@@ -90,7 +90,8 @@ static rabbet_status_t convolution_window(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
-// Layouts of the operands: in the result's own if they have its shape.
+// Layouts of the epilogue's operands; those of the result's shape have its
+// layout.
 static void convolution_operands(const convolution_case_t* c,
                                  rabbet_dnnl_fused_t* fused) {
   const rabbet_epilogue_t* e = &fused->epilogue;
@@ -104,7 +105,7 @@ static void convolution_operands(const convolution_case_t* c,
   }
 }
 
-// *out_fits false if the epilogue cannot be part of it.
+// *out_fits is false if oneDNN cannot fuse the epilogue.
 static rabbet_status_t convolution_describe(const convolution_case_t* c,
                                             rabbet_dnnl_fused_t* fused,
                                             bool* out_fits) {
@@ -204,7 +205,7 @@ static rabbet_status_t convolution_offer_formats(
 static rabbet_status_t convolution_offer(
     const rabbet_dnnl_weighted_offer_t* offer, rabbet_dtype_t dtype) {
   if (!offer->quantized) return convolution_offer_formats(offer, dtype);
-  // Bytes are summed fastest with channels last.
+  // 8-bit sums are fastest with channels last.
   return convolution_offer_one(offer, dtype, RABBET_FORMAT_HWC,
                                RABBET_FORMAT_HWC, METHOD_DIRECT);
 }

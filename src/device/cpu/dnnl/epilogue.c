@@ -12,16 +12,16 @@ static bool epilogue_push(rabbet_epilogue_t* epilogue,
   return true;
 }
 
-// c (a x + b) + d
+// Composes two linear functions: c (a x + b) + d.
 static void epilogue_join_linear(rabbet_epilogue_item_t* first, double alpha,
                                  double beta) {
   first->beta = (float)(first->beta * alpha + beta);
   first->alpha = (float)(first->alpha * alpha);
 }
 
-// Linear functions that follow each other become one. A function that occurs
-// twice must not differ in alpha and beta: oneDNN 2.6 takes the wrong ones
-// in some implementations.
+// Merges consecutive linear functions into one. Refuses a function that occurs
+// twice with different alpha and beta, which some implementations of oneDNN 2.6
+// confuse.
 static bool epilogue_push_function(rabbet_epilogue_t* epilogue,
                                    rabbet_dnnl_function_t function,
                                    double alpha, double beta) {
@@ -53,7 +53,7 @@ bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
 
 // ---- Functions of one tensor -----------------------------------------------
 
-// A factor of 1 is left out.
+// Appends a factor, unless it is 1.
 static bool epilogue_push_scale(rabbet_epilogue_t* epilogue, double scale) {
   return scale == 1 ||
          epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, scale, 0);
@@ -121,9 +121,9 @@ static bool epilogue_unary(const rabbet_group_node_t* node,
   }
 }
 
-// A tensor of either type is converted where it is read or made. Values inside
-// the group have the network's type, those at its boundary the one that was
-// chosen.
+// Whether a value of one type can stand for one of the other: boundary values
+// have the chosen type, values inside the group the network's, and conversion
+// happens when they are read or written.
 static bool epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
   const uint32_t real = 1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF |
                         1u << RABBET_DTYPE_BF16;
@@ -199,7 +199,7 @@ static bool epilogue_elementwise(const rabbet_group_t* group,
   return epilogue_operand(op, operand, reversed, e);
 }
 
-// ---- x sigmoid(x) and its like ---------------------------------------------
+// ---- x sigmoid(x) and x hardsigmoid(x) -------------------------------------
 
 // Whether nodes i and i + 1 are s = sigmoid(x), x s; or the hard sigmoid of
 // hardswish.

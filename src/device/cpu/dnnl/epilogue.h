@@ -20,16 +20,15 @@ typedef struct rabbet_epilogue_t {
   int32_t result;  // the group's only output
 } rabbet_epilogue_t;
 
-// Reads nodes [first_node, node_count), which must be a chain from `start` to
-// the group's only output. False if they are not, or if there is no operation
-// for one of them. `dims` are the values' dimensions; results of the shape of
-// `start` alone will do.
+// Reads nodes [first_node, node_count). False unless they are a chain from
+// `start` to the group's only output, all results have the shape of `start`,
+// and oneDNN has an operation for each node. `dims`: of each value.
 bool rabbet_epilogue_parse(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, size_t first_node,
                            int32_t start, rabbet_epilogue_t* out_epilogue);
 
-// Appends alpha x + beta; false if there is no room, or another linear function
-// that it cannot be joined with.
+// Appends alpha x + beta; false if there is no room, or if there is another
+// linear function with which it cannot be merged.
 bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
                                  double beta);
 

@@ -33,7 +33,7 @@ void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
       continue;
     }
     fused->sum_item = i;
-    // Another item with the same operand would read it after it was replaced.
+    // Another item with this operand would read it after it was overwritten.
     for (int j = 0; j < e->count; ++j) {
       if (j != i && e->items[j].is_binary &&
           e->items[j].operand == item->operand) {
@@ -44,7 +44,7 @@ void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
   }
 }
 
-// The spec with the epilogue; item `sum_item` (or -1) adds DST's contents.
+// The spec with the epilogue; item `sum_item` (or -1) adds the contents of DST.
 static rabbet_dnnl_spec_t fused_spec(const rabbet_dnnl_fused_t* fused,
                                      int sum_item) {
   rabbet_dnnl_spec_t spec = fused->spec;
@@ -97,7 +97,7 @@ void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
 typedef struct found_t {
   int32_t id;
   char name[40];
-  bool adds_operand, adds_in_place;  // with which kinds of addition it works
+  bool adds_operand, adds_in_place;  // kinds of addition that it supports
 } found_t;
 
 typedef struct found_list_t {
@@ -125,8 +125,8 @@ static rabbet_status_t found_add(
 }
 
 // Leaves out implementations that are never the fastest if a better one exists:
-// code for lesser instruction sets, and convolutions by a copied matrix
-// (im2col), whose posts are scalar code besides.
+// code for older instruction sets, and convolutions by im2col, whose epilogues
+// are scalar code.
 static bool is_worth(const rabbet_dnnl_fused_t* fused, const found_list_t* list,
                      int i, int optimization_level) {
   const char* name = list->found[i].name;
@@ -191,7 +191,8 @@ typedef struct fused_run_t {
   rabbet_dnnl_ref_t operands[RABBET_DNNL_MAX_POSTS];
 } fused_run_t;
 
-// Binds the arguments and appends the step. Takes the primitive.
+// Binds the arguments and appends the step. Takes ownership of the primitive,
+// on failure too.
 static rabbet_status_t fused_append(const fused_run_t* run,
                                     rabbet_dnnl_when_t when,
                                     rabbet_dnnl_primitive_t* take_primitive,
@@ -222,7 +223,7 @@ static rabbet_status_t fused_append(const fused_run_t* run,
   return rabbet_dnnl_run(run->program, when, take_primitive, bindings, count);
 }
 
-// The tactic's implementation if these shapes have it, else NULL.
+// The tactic's implementation, or NULL if oneDNN lacks it for these shapes.
 static rabbet_status_t fused_try(const fused_run_t* run, bool in_place,
                                  rabbet_dnnl_primitive_t** out_primitive) {
   const rabbet_dnnl_kernel_t* kernel = run->program->kernel;
@@ -239,7 +240,8 @@ static rabbet_status_t fused_try(const fused_run_t* run, bool in_place,
   return rabbet_ok();
 }
 
-// As the tactic says, else with the library's first choice for these shapes.
+// The tactic's implementation, else the library's first choice for these
+// shapes.
 static rabbet_status_t fused_make(const fused_run_t* run, bool in_place,
                                   rabbet_dnnl_when_t when) {
   rabbet_dnnl_spec_t spec =
@@ -254,8 +256,8 @@ static rabbet_status_t fused_make(const fused_run_t* run, bool in_place,
 
 static const rabbet_dnnl_when_t fused_always = {.is = RABBET_DNNL_ALWAYS};
 
-// Puts the tensor to be added in the result's place unless it is there, then
-// lets the primitive add to it.
+// Copies the tensor to be added to the result's memory, unless it is there
+// already, and lets the primitive add to it.
 static rabbet_status_t fused_over(const fused_run_t* run,
                                   rabbet_dnnl_primitive_t* take_primitive,
                                   const rabbet_dnnl_ref_t* residual,
@@ -273,10 +275,10 @@ static rabbet_status_t fused_over(const fused_run_t* run,
   return fused_append(run, fused_always, take_primitive, true);
 }
 
-// The addition can be done from another tensor or in place. A primitive for
-// each is made where both exist, and the addresses of the run decide: with one
-// address only the latter is right (partial sums are kept in the result), with
-// two the former saves a copy.
+// A tensor is added from its own memory or in place. If implementations of both
+// exist, a primitive for each is created, and the addresses of the run decide:
+// with equal addresses only the addition in place is correct, as partial sums
+// are kept in the result; with different ones the other saves a copy.
 static rabbet_status_t fused_add(fused_run_t* run) {
   const rabbet_dnnl_fused_t* fused = run->fused;
   rabbet_dnnl_program_t* program = run->program;
@@ -349,8 +351,8 @@ rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
   return fused_make(&run, false, fused_always);
 }
 
-// An operand that has the result's shape in this run, but not at the optimum,
-// was given another format than the result: it cannot be in the result's place.
+// Whether the sum can be in place. An operand that has the result's shape in
+// this run, but not at the optimum, has another format than the result.
 static bool fused_sums(const rabbet_dnnl_fused_t* fused,
                        const rabbet_dnnl_program_t* program) {
   if (fused->sum_item < 0) return false;

@@ -21,20 +21,20 @@ enum {
 typedef struct rabbet_dnnl_fused_t {
   rabbet_dnnl_spec_t spec;  // without posts; types are those computed in
   rabbet_epilogue_t epilogue;
-  // Layout of each binary item's operand, as the result's layout needs it.
+  // Layout of each binary item's operand, which depends on the result's layout.
   rabbet_dnnl_layout_t operands[RABBET_DNNL_MAX_POSTS];
-  // Item that adds a tensor of the result's shape, which may already lie in the
+  // The item that adds a tensor of the result's shape, which may be in the
   // result's memory; -1: none.
   int sum_item;
   int32_t src, weights, bias;           // value numbers; bias -1: none
-  rabbet_dnnl_layout_t weights_layout;  // as they lie
+  rabbet_dnnl_layout_t weights_layout;  // in the value's memory
   // Factors of the bias, spec.scale_count of them; NULL: none. Borrowed.
   const float* bias_factors;
 } rabbet_dnnl_fused_t;
 
-// Takes the bias from the epilogue: removes a first item that adds `expected`
-// (dimensions of one value for each channel, of the result's rank) if there is
-// no bias yet.
+// Turns the epilogue's first item into the bias if there is no bias yet and the
+// item adds a tensor of dims `expected` (one number per channel, with the
+// result's rank).
 void rabbet_dnnl_fused_take_bias(rabbet_dnnl_fused_t* fused,
                                  const rabbet_group_t* group,
                                  const rabbet_dims_t* dims,
@@ -63,22 +63,22 @@ typedef struct rabbet_dnnl_fused_offer_t {
   int32_t tactic;      // method and flags
   const char* prefix;  // of the tactic's name
 } rabbet_dnnl_fused_offer_t;
-// Offers a candidate for each implementation worth timing.
+// Offers a candidate for each implementation that may be the fastest.
 rabbet_status_t rabbet_dnnl_fused_propose(
     const rabbet_dnnl_fused_t* fused, const rabbet_dnnl_fused_offer_t* offer);
 
 rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
                                           rabbet_dnnl_program_t* program);
-// The same for a part of the result, which is put together in `dst`. Parts take
-// no items that add a tensor of the result's shape.
+// The same for a part of the result, which is written to `dst`. The epilogue of
+// a part must not add a tensor of the result's shape.
 rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
                                                rabbet_dnnl_program_t* program,
                                                const rabbet_dnnl_ref_t* src,
                                                const rabbet_dnnl_ref_t* dst);
 
-// Boundary types and formats of a fused group: `dtype` (NONE: their own) for
-// every tensor but constants, which keep theirs; `in` for `src`, `out` for the
-// result and the operands of its shape.
+// Boundary types and formats of a fused group. Tensors get the type `dtype`
+// (NONE: their own); constants keep theirs. `src` gets the format `in`; the
+// result and operands of its shape get `out`.
 void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
                                const rabbet_group_t* group,
                                const rabbet_dims_t* dims, rabbet_dtype_t dtype,

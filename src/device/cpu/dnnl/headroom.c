@@ -6,7 +6,7 @@
 #include "base/math.h"
 #include "base/thread.h"
 
-// Code and tables of a primitive: a few MiB were seen.
+// Room for a primitive's code and tables, which take a few MiB.
 #define RABBET_CPU_ROOM ((size_t)16 << 20)
 
 static rabbet_status_t cpu_check_bytes(size_t size, const char* use) {

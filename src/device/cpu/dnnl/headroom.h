@@ -1,14 +1,14 @@
-// Memory for libraries that end the process when the system refuses them some.
+// Checks for memory before calls of libraries that crash or exit without it.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_HEADROOM_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_HEADROOM_H_
 
 #include "base/status.h"
 
-// OUT_OF_MEMORY where the limits of this process leave less address space than
-// oneDNN may need to generate code. It writes to a null pointer where that
-// fails, and its exceptions do not pass its C interface.
+// OUT_OF_MEMORY if the limits of this process leave less address space than
+// oneDNN may need to generate code. When that fails, oneDNN writes to a null
+// pointer, or throws C++ exceptions through its C interface.
 rabbet_status_t rabbet_cpu_check_room(void);
-// The same for the stacks of `threads` threads more: libgomp calls exit when it
+// The same for the stacks of `threads` more threads: libgomp calls exit if it
 // cannot start one.
 rabbet_status_t rabbet_cpu_check_thread_room(int threads);
 

@@ -7,7 +7,7 @@
 #include "device/cpu/dnnl/internal.h"
 #include "device/cpu/parallel.h"
 
-// A primitive may be impossible for oneDNN: then there is none.
+// Whether the status says that oneDNN has no such primitive.
 static bool is_absent(dnnl_status_t status) {
   return status == dnnl_unimplemented || status == dnnl_invalid_arguments ||
          status == dnnl_iterator_ends;
@@ -31,7 +31,7 @@ static int32_t name_hash(const char* name) {
   return (int32_t)((hash ^ (hash >> 23)) & 0x7fffff) | (1 << 23);
 }
 
-// Whether padding is so wide that a window may lie wholly in it.
+// Whether padding is so wide that a window may lie entirely in it.
 static bool sees_padding(const rabbet_dnnl_spec_t* spec) {
   for (int i = 0; i < spec->src.rank - 2; ++i) {
     int64_t extent = (spec->window[i] - 1) * spec->dilation[i] + 1;
@@ -47,9 +47,9 @@ static bool has_odd_channels(const rabbet_dnnl_spec_t* spec) {
           rabbet_dnnl_channels_last(spec->src.format, spec->src.rank));
 }
 
-// Implementations of 2.6 that our tests found wanting: they count as absent.
+// Implementations of oneDNN 2.6 that failed our tests: they are not used.
 static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
-  // Code for processors that sum pairs of products of 8 bits in 16.
+  // Code for processors that sum pairs of 8-bit products in 16 bits.
   static const char* const narrow[] = {":avx512_core", ":avx2", ":avx",
                                        ":sse41"};
   bool bytes =
@@ -58,28 +58,27 @@ static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   for (size_t i = 0; bytes && isa && i < sizeof(narrow) / sizeof(narrow[0]);
        ++i)
     if (strcmp(isa, narrow[i]) == 0) return true;
-  // Convolutions by a copied matrix read posts' operands at wrong places.
+  // Convolutions by im2col read operands of posts at wrong offsets.
   if (bytes && spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "gemm"))
     return true;
-  // Wrote behind the result, of 33 pixels of 4 channels, where a tensor is
-  // added.
+  // With an added tensor it wrote beyond a result of 33 pixels of 4 channels.
   if (spec->kind == RABBET_DNNL_CONVOLUTION &&
       strstr(name, "jit_1x1:avx512_core_amx_int8") &&
       spec->dst.dims[1] % 16 != 0 && spec->post_count > 0)
     return true;
-  // Ends in code that was never written where a window sees padding alone and a
-  // sum comes after.
+  // It jumps to code that was not generated if a window has only padding and a
+  // sum follows.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "brgconv") &&
       sees_padding(spec))
     return true;
-  // Bug of oneDNN: an odd last channel is summed with the memory behind it if
-  // there are 120 pixels or more.
+  // With 120 or more pixels and an odd number of channels, it sums the memory
+  // after the last channel, too.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "jit_bf16_1x1") &&
       has_odd_channels(spec))
     return true;
   if (spec->kind != RABBET_DNNL_CONVOLUTION || !strstr(name, "gemm:"))
     return false;
-  // Reads a binary post's operand at wrong places.
+  // It reads a binary post's operand at wrong offsets.
   for (int i = 0; i < spec->post_count; ++i) {
     if (spec->posts[i].kind == RABBET_DNNL_POST_BINARY &&
         (spec->dst.order == RABBET_DNNL_STRIDED ||
@@ -195,13 +194,13 @@ static bool is_nothing(const rabbet_dnnl_layout_t* layout) {
   return false;
 }
 
-// Along an axis, or the input's extent if that is more: the library visits each
-// tap of a window in the padding, too.
+// The most padding along an axis, or the input's extent if that is larger: the
+// library visits each tap of a window in the padding, too.
 #define RABBET_DNNL_MOST_PADDING 4096
 
-// The library's arithmetic is of 32 bits in places: where an extent, with its
-// padding and rounded up to its blocks, or a window needs more it divides by 0,
-// or searches for hours.
+// Parts of the library compute in 32 bits: if an extent, with its padding and
+// rounded up to its blocks, or a window exceeds them, it divides by 0, or
+// searches for hours.
 #define RABBET_DNNL_MOST_EXTENT (INT32_MAX / 2)
 
 static bool is_wide(const rabbet_dnnl_layout_t* layout) {
@@ -231,8 +230,8 @@ rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
                                  rabbet_dnnl_desc_visit_fn_t visit,
                                  void* context) {
   dnnl_primitive_attr_t attr = NULL;
-  // The library refuses some tensors without elements and divides by the
-  // extents of others.
+  // The library rejects some empty tensors and divides by the extents of
+  // others.
   if (is_nothing(&spec->src) || is_nothing(&spec->weights) ||
       is_nothing(&spec->dst) || is_wide(&spec->src) ||
       is_wide(&spec->weights) || is_wide(&spec->dst) || has_wide_window(spec))
@@ -262,13 +261,13 @@ static rabbet_status_t enumerate_one(void* context, dnnl_primitive_desc_t desc,
   return enumerate->visit(enumerate->context, found);
 }
 
-// With its cache oneDNN lists an implementation that was made before as the
-// first, so that lists would depend on history. The cache is the process's: the
-// first list that begins empties it, the last that ends gives it its size back.
+// oneDNN lists an implementation in its cache first, so lists would depend on
+// earlier primitives. The cache belongs to the process: the first walk that
+// begins empties it, and the last that ends restores its size.
 static struct {
   pthread_mutex_t lock;
   int lists;
-  int capacity;  // before the first, in primitives
+  int capacity;  // before the first walk, in primitives
 } rabbet_dnnl_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static rabbet_status_t cache_suspend(void) {

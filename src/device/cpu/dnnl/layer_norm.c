@@ -3,7 +3,7 @@
 
 enum { INPUT = 0, SCALE = 1, BIAS = 2 };
 
-// First axis of the normalized ones if they are the last, else -1.
+// The first normalized axis if these are the last axes, else -1.
 static int layer_norm_axis(const rabbet_group_node_t* node, int32_t rank) {
   size_t count = node->op->attr_count;
   int64_t mask = rabbet_attr_int(node->attrs, count, "axes", 0);
@@ -14,7 +14,7 @@ static int layer_norm_axis(const rabbet_group_node_t* node, int32_t rank) {
   return -1;
 }
 
-// Scale or bias has one element for each normalized one.
+// Whether scale or bias has one element for each normalized element.
 static bool layer_norm_takes(const rabbet_dims_t* given, const rabbet_dims_t* x,
                              int axis) {
   if (given->rank != x->rank) return false;
@@ -101,7 +101,7 @@ static rabbet_status_t cpu_dnnl_layer_norm_compile(
   const rabbet_dims_t* dims = rabbet_dnnl_dims(program, x);
   rabbet_dtype_t compute = rabbet_dnnl_compute_type(group->values[x].dtype);
   int axis = layer_norm_axis(node, dims->rank);
-  // Scales that are spread at these shapes alone.
+  // Scales that are broadcast only for these shapes.
   for (size_t i = SCALE; i <= BIAS; ++i)
     if (!layer_norm_takes(rabbet_dnnl_dims(program, node->inputs[i]), dims,
                           axis))

@@ -1,9 +1,9 @@
 // Matrix products with an element-wise epilogue, by oneDNN.
 //
-// The same product can be its matmul, its inner product or its 1x1 convolution
-// (rows as pixels). Each is a method, as the fastest one depends on shapes.
-// Transposition and broadcasting are strides and copy nothing; constant
-// matrices are packed.
+// A product can be oneDNN's matmul, inner product or 1x1 convolution (rows are
+// pixels). Each is a method of its own, since the fastest one depends on
+// shapes. Strides express transposition and broadcasting without copies;
+// constant matrices are packed.
 #include <string.h>
 
 #include "device/cpu/dnnl/weighted.h"
@@ -20,8 +20,8 @@ typedef struct matmul_case_t {
   const rabbet_dims_t* dims;
   rabbet_dtype_t compute;
   int method;
-  const rabbet_quantized_t* quantized;  // `group` is its plain one; or NULL
-  float* scratch;                       // rabbet_dnnl_fused_quantize
+  const rabbet_quantized_t* quantized;  // `group` is quantized->plain; or NULL
+  float* scratch;                       // see rabbet_dnnl_fused_quantize
 } matmul_case_t;
 
 // One axis of the result with the strides of everything that is indexed by it.
@@ -31,7 +31,7 @@ typedef struct rabbet_matmul_axis_t {
   int64_t operands[RABBET_DNNL_MAX_POSTS];
 } rabbet_matmul_axis_t;
 
-// Batch axes, then rows; columns apart.
+// Batch axes, then rows. Columns are separate.
 typedef struct matmul_axes_t {
   rabbet_matmul_axis_t axes[RABBET_MAX_RANK];
   int count;
@@ -47,7 +47,8 @@ static int64_t matmul_op(const rabbet_group_node_t* node, const char* name) {
                          RABBET_MATRIX_NONE);
 }
 
-// Strides of an operand over the result's axes, vectors' missing axes included.
+// The strides of an operand over the result's axes; axes that a vector lacks
+// have stride 0.
 static void matmul_operand_strides(const matmul_case_t* c, int32_t operand,
                                    int index, matmul_axes_t* axes) {
   const rabbet_group_node_t* node = &c->group->nodes[0];
@@ -74,8 +75,9 @@ static bool matmul_follows(int64_t outer, int64_t inner, int64_t size) {
   return outer == inner * size;
 }
 
-// Whether axis i can be read as the outer part of axis i + 1. Rows have no
-// stride in b, so that only axes along which b is broadcast join them.
+// Whether axis i can be merged with axis i + 1, as its outer part. Rows have
+// stride 0 in b, so only axes along which b is broadcast can be merged with
+// them.
 static bool matmul_can_join(const matmul_axes_t* axes, int i) {
   const rabbet_matmul_axis_t* outer = &axes->axes[i];
   const rabbet_matmul_axis_t* inner = &axes->axes[i + 1];
@@ -93,7 +95,7 @@ static void matmul_drop(matmul_axes_t* axes, int i) {
           sizeof(axes->axes[0]) * (size_t)(axes->count - i));
 }
 
-// An axis of one element fits on any other.
+// Merges axes. An axis of one element can be merged with any other.
 static void matmul_join(matmul_axes_t* axes) {
   for (int i = axes->count - 2; i >= 0; --i) {
     rabbet_matmul_axis_t* outer = &axes->axes[i];
@@ -151,8 +153,8 @@ static void matmul_push(rabbet_dnnl_layout_t* layout, int64_t size,
   layout->strides[layout->rank++] = stride;
 }
 
-// A stride of 0 means one element: its stride is then of no meaning, but must
-// not be 0.
+// A stride of 0 becomes an axis of one element, whose stride does not matter
+// but must not be 0.
 static void matmul_push_broadcast(rabbet_dnnl_layout_t* layout, int64_t size,
                                   int64_t stride, int64_t dense) {
   if (stride == 0)
@@ -161,8 +163,9 @@ static void matmul_push_broadcast(rabbet_dnnl_layout_t* layout, int64_t size,
     matmul_push(layout, size, stride);
 }
 
-// The stride of an axis beside one of `size` elements `step` apart: an axis of
-// one element may have any, but the library wants room for the other's.
+// The stride of an axis next to one of `size` elements with stride `step`. An
+// axis of one element may have any stride, but the library expects one that
+// leaves room for the other axis.
 static int64_t matmul_stride(int64_t own_size, int64_t own, int64_t size,
                              int64_t step) {
   bool is_tight = own_size == 1 && own > 1 && own < size * step;
@@ -178,7 +181,7 @@ static void matmul_push_matrix(rabbet_dnnl_layout_t* layout,
         matmul_stride(sizes[i], strides[i], sizes[1 - i], strides[1 - i]));
 }
 
-// As oneDNN's matmul wants them: [batch..., rows, columns].
+// Layouts for oneDNN's matmul: [batch..., rows, columns].
 static void matmul_as_matmul(const matmul_axes_t* axes,
                              const rabbet_epilogue_t* e,
                              rabbet_dnnl_fused_t* fused) {
@@ -264,7 +267,7 @@ static void matmul_as_convolution(const matmul_axes_t* axes,
   }
 }
 
-// An inner product or convolution takes one dense matrix of rows.
+// Whether rows are one dense matrix, as inner products and convolutions need.
 static bool matmul_is_plain(const matmul_axes_t* axes) {
   return axes->count == 1 && axes->a_column == 1 && axes->axes[0].a == axes->k;
 }
@@ -300,8 +303,8 @@ static void matmul_start(const matmul_case_t* c, rabbet_dnnl_fused_t* fused) {
     fused->operands[i] = empty;
 }
 
-// *out_fits false if the epilogue cannot be part of it, or the method does not
-// apply.
+// *out_fits is false if oneDNN cannot fuse the epilogue, or if the method does
+// not apply.
 static rabbet_status_t matmul_describe(const matmul_case_t* c,
                                        rabbet_dnnl_fused_t* fused,
                                        bool* out_fits) {
@@ -331,7 +334,7 @@ static rabbet_status_t matmul_describe(const matmul_case_t* c,
   else
     matmul_as_convolution(&axes, &fused->epilogue, fused);
   fused->spec.weights = fused->weights_layout;
-  // Weights that change from run to run are taken as they lie.
+  // Weights that change from run to run are not packed.
   if (c->group->values[fused->weights].constant)
     fused->spec.weights.order = RABBET_DNNL_ANY;
   if (c->quantized)
@@ -383,7 +386,7 @@ static rabbet_status_t matmul_offer_methods(
   const rabbet_group_t* group =
       offer->quantized ? &offer->quantized->plain : offer->propose->group;
   RABBET_RETURN_IF_ERROR(matmul_offer_one(offer, dtype, METHOD_MATMUL));
-  // The others gain only where the matrix can be packed.
+  // The other methods pay only if the matrix can be packed.
   if (!group->values[group->nodes[0].inputs[1]].constant ||
       offer->propose->optimization_level < 2) {
     return rabbet_ok();
@@ -394,8 +397,8 @@ static rabbet_status_t matmul_offer_methods(
 
 // ---- Compiling -------------------------------------------------------------
 
-// For some shapes of a profile the tactic's method may not apply: matmul always
-// does.
+// The tactic's method may not apply to some shapes of a profile; matmul always
+// applies.
 static rabbet_status_t matmul_compile(rabbet_dnnl_program_t* program,
                                       const rabbet_group_t* group,
                                       const rabbet_quantized_t* quantized,

@@ -9,7 +9,7 @@ typedef struct pooling_case_t {
   rabbet_dnnl_spec_t spec;  // without types and formats
   rabbet_dims_t in, out;    // `out` with every spatial axis
   bool to_points;           // every spatial extent of the result is 1
-  bool any_extent;          // one answer must hold for all extents
+  bool any_extent;          // the answer holds for all extents
 } pooling_case_t;
 
 static int64_t pooling_attr(const rabbet_group_node_t* node, const char* name) {
@@ -49,8 +49,8 @@ static void pooling_from_reduce(const rabbet_group_node_t* node,
 
 // ---- Pooling ---------------------------------------------------------------
 
-// oneDNN differs from the operator for windows that lie wholly in the padding,
-// and for padding that ROUND_UP adds and does not count.
+// Whether oneDNN computes the same: it differs for windows entirely in the
+// padding, and for padding that ROUND_UP adds and does not count.
 static bool pooling_agrees(const rabbet_window_t* window,
                            rabbet_dnnl_kind_t kind, const int64_t* after) {
   bool same = window->mode == RABBET_PADDING_SAME_UPPER ||
@@ -65,8 +65,8 @@ static bool pooling_agrees(const rabbet_window_t* window,
   return true;
 }
 
-// ROUND_UP adds padding that differs from extent to extent, up to a stride less
-// one. Whether the largest amount still leaves oneDNN's windows ours.
+// ROUND_UP adds padding of up to stride - 1 elements, depending on the extent.
+// Whether oneDNN computes the same even with the most padding.
 static bool pooling_agrees_rounded_up(const rabbet_window_t* window,
                                       rabbet_dnnl_kind_t kind) {
   int64_t most[RABBET_MAX_RANK];
@@ -159,7 +159,8 @@ static rabbet_status_t pooling_offer_format(const rabbet_propose_t* propose,
   return rabbet_ok();
 }
 
-// A property of the smallest and the largest shapes holds between them.
+// Checks the smallest and the largest shapes of the profile: the property then
+// holds for all between them.
 static rabbet_status_t pooling_fits_profile(const rabbet_group_t* group,
                                             pooling_case_t* c, bool* out_fits) {
   const rabbet_group_value_t* x = &group->values[group->inputs[0]];
@@ -206,8 +207,9 @@ static rabbet_status_t cpu_dnnl_pooling_propose(const rabbet_propose_t* propose,
 
 // ---- Compiling -------------------------------------------------------------
 
-// The primitive makes its input's format, which is LINEAR, too, where
-// pooling_offer_format says so.
+// Whether the output has the input's format, in which the primitive writes, or
+// is LINEAR in the case of pooling_offer_format, where both are the same in
+// memory.
 static bool pooling_has_formats(const rabbet_dnnl_program_t* program,
                                 const pooling_case_t* c) {
   const rabbet_group_t* group = program->kernel->group;

@@ -3,7 +3,7 @@
 #include "device/cpu/dnnl/internal.h"
 #include "device/cpu/parallel.h"
 
-// Arguments of one primitive that are in use, dense.
+// The arguments that a primitive uses.
 typedef struct bound_t {
   int arg;
   void* pointer;  // the address that the memory object has now
@@ -21,7 +21,7 @@ struct rabbet_dnnl_primitive_t {
   dnnl_exec_arg_t* exec;  // likewise
 };
 
-// oneDNN's argument number and layout query for each of ours.
+// oneDNN's number for our argument.
 static int arg_number(int arg) {
   static const int numbers[] = {
       [RABBET_DNNL_SRC] = DNNL_ARG_SRC,
@@ -81,7 +81,7 @@ static rabbet_status_t make_memories(rabbet_dnnl_t* dnnl,
   return rabbet_ok();
 }
 
-// Takes the descriptor in every case.
+// Takes ownership of the descriptor, on failure too.
 static rabbet_status_t primitive_make(rabbet_dnnl_t* dnnl,
                                       const rabbet_dnnl_spec_t* spec,
                                       dnnl_primitive_desc_t take_desc,
@@ -123,7 +123,7 @@ static rabbet_status_t primitive_make(rabbet_dnnl_t* dnnl,
 
 typedef struct choice_t {
   int32_t id;
-  bool any;  // some implementation was seen
+  bool any;  // at least one implementation exists
   dnnl_primitive_desc_t desc;
 } choice_t;
 
@@ -233,7 +233,7 @@ const void* rabbet_dnnl_primitive_layout(
 
 rabbet_status_t rabbet_dnnl_primitive_execute(
     rabbet_dnnl_primitive_t* primitive, void* const* pointers) {
-  // Some primitives generate code when they are executed first.
+  // Some primitives generate code in their first execution.
   if (!primitive->executed) RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
   primitive->executed = true;
   for (int i = 0; i < primitive->arg_count; ++i) {

@@ -11,7 +11,7 @@ struct rabbet_dnnl_packed_t {
   rabbet_dnnl_packed_t* next;
   int32_t value;         // -2 - value: with factors
   rabbet_dtype_t dtype;  // flat copies: the type converted to
-  int64_t offset;        // of the part that was packed
+  int64_t offset;        // of the packed part in the constant
   void* layout;          // oneDNN's; NULL: flat copy. Behind this struct
   void* data;
   int users;
@@ -25,7 +25,7 @@ static void packed_destroy(rabbet_dnnl_kernel_t* kernel,
   rabbet_free(kernel->allocator, packed);
 }
 
-// Gives up one use; with the last the memory goes.
+// Releases one use; the last one frees the memory.
 static void packed_release(rabbet_dnnl_kernel_t* kernel,
                            rabbet_dnnl_packed_t* packed) {
   pthread_mutex_lock(&kernel->mutex);
@@ -151,8 +151,8 @@ static rabbet_status_t packed_create(const rabbet_dnnl_program_t* program,
   return rabbet_ok();
 }
 
-// Gives the packed form of a program's constant one user more, or returns why
-// it was not packed. Takes the lock off.
+// Adds a use of a packed constant, or returns the error of packing it. Unlocks
+// the mutex.
 static rabbet_status_t packed_use(rabbet_dnnl_program_t* program,
                                   rabbet_dnnl_packed_t* packed,
                                   rabbet_status_t status,
@@ -474,7 +474,7 @@ bool rabbet_dnnl_takes_weights(const rabbet_group_t* group) {
 
 // ---- By reference ----------------------------------------------------------
 
-// The oneDNN type of the same size with which elements are moved.
+// A type of oneDNN of the same size, for moving elements.
 static rabbet_dtype_t moved_as(rabbet_dtype_t dtype) {
   int bits = rabbet_dtype_bits(dtype);
   return bits == 8    ? RABBET_DTYPE_UINT8
@@ -538,12 +538,12 @@ rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   RABBET_RETURN_IF_ERROR(reference_memory(program));
   const rabbet_kernel_spec_t spec = {
       .device = kernel->device, .group = group, .allocator = kernel->allocator};
-  // Without `takes`, which wants the types of a strongly typed network: these
-  // operators compute numbers, and their references read those of any type.
+  // `takes` is not called, as it demands the types of a strongly typed network:
+  // the reference kernels of these operators read numbers of any type.
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_reference_kernel_class.create(&spec, &program->reference),
       "oneDNN does not compute these shapes"));
-  // Its workspace comes first.
+  // The reference's workspace comes first.
   RABBET_RETURN_IF_ERROR(rabbet_reference_kernel_class.prepare(
       program->reference, program->shapes, &program->reference_state,
       &program->scratch));
@@ -619,7 +619,7 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
   rabbet_free(kernel->allocator, program);
 }
 
-// oneDNN refuses some tensors without elements.
+// Whether all outputs have elements: oneDNN rejects some empty tensors.
 static bool has_work(const rabbet_group_t* group, const rabbet_dims_t* dims) {
   for (size_t i = 0; i < group->output_count; ++i) {
     if (!is_empty(&dims[group->outputs[i]])) return true;
@@ -640,7 +640,7 @@ rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* base,
       rabbet_allocate(kernel->allocator, sizeof(*program), (void**)&program));
   program->kernel = kernel;
   program->shapes = shapes;
-  // Packing runs here and now, with as many threads as the kernel will.
+  // Packing runs now, with the kernel's number of threads.
   int threads = rabbet_cpu_set_threads(shapes->threads);
   rabbet_status_t status =
       has_work(kernel->group, shapes->dims) ? compile(program) : rabbet_ok();

@@ -1,14 +1,14 @@
-// Kernels done by oneDNN. Their prepare makes a short list of steps
-// (conversions, packing, primitives), so that enqueue is the same for every
-// family. A family writes `propose` and `compile`.
+// Kernels by oneDNN. `prepare` makes a short list of steps (conversions,
+// packing, primitives), so that `enqueue` is the same for all families. A
+// family defines `propose` and `compile`.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_
 
 #include "base/vec.h"
 #include "device/cpu/cpu.h"
 
-// Constants in the layout that a primitive wants: made once for a kernel,
-// counted by the states that use them.
+// A constant in a primitive's layout: made once for a kernel, and
+// reference-counted by the states that use it.
 typedef struct rabbet_dnnl_packed_t rabbet_dnnl_packed_t;
 
 typedef struct rabbet_dnnl_kernel_t {
@@ -40,7 +40,8 @@ typedef struct rabbet_dnnl_binding_t {
   rabbet_dnnl_ref_t ref;
 } rabbet_dnnl_binding_t;
 
-// When a step runs: always, or if two addresses are the same or not.
+// The condition of a step: always, or only if two addresses are equal or
+// different.
 typedef struct rabbet_dnnl_when_t {
   enum { RABBET_DNNL_ALWAYS, RABBET_DNNL_IF_SAME, RABBET_DNNL_IF_DIFFERENT } is;
   rabbet_dnnl_ref_t a, b;
@@ -60,25 +61,25 @@ typedef struct rabbet_dnnl_step_t {
 
 typedef struct rabbet_dnnl_program_t {
   rabbet_dnnl_kernel_t* kernel;
-  const rabbet_kernel_shapes_t* shapes;  // while it is compiled
+  const rabbet_kernel_shapes_t* shapes;  // valid only during `compile`
   RABBET_VEC(rabbet_dnnl_step_t) steps;
   RABBET_VEC(rabbet_dnnl_packed_t*) packed;
-  size_t scratch;     // bytes that live through the whole program
-  size_t scratchpad;  // most bytes that one step needs for itself
-  // Computes the group where oneDNN does not for these shapes, or NULL: after
-  // the first steps, which make its inputs LINEAR, and before the others.
+  size_t scratch;     // workspace for the whole program, in bytes
+  size_t scratchpad;  // the most workspace of a single step, in bytes
+  // Computes the group if oneDNN does not support these shapes, or NULL. It
+  // runs after the first `reference_steps` steps, which make its inputs LINEAR.
   rabbet_kernel_t* reference;
   rabbet_kernel_state_t* reference_state;
-  rabbet_group_t reference_group;     // as the kernel's, all of it LINEAR
+  rabbet_group_t reference_group;     // the kernel's group, all LINEAR
   rabbet_dnnl_ref_t* reference_refs;  // boundary inputs, then outputs
   void** reference_pointers;          // the same in a run
-  size_t reference_steps;             // how many come before
+  size_t reference_steps;             // number of steps before the reference
 } rabbet_dnnl_program_t;
 
 // ---- For compile -----------------------------------------------------------
 
-// The type that tensors of a floating type are computed in by oneDNN here:
-// FLOAT with conversions around it, or BF16 itself.
+// The type in which oneDNN computes tensors of a floating type on this
+// processor: FLOAT with conversions around it, or BF16.
 rabbet_dtype_t rabbet_dnnl_compute_type(rabbet_dtype_t dtype);
 static inline const rabbet_dims_t* rabbet_dnnl_dims(
     const rabbet_dnnl_program_t* program, int32_t value) {
@@ -91,8 +92,8 @@ static inline const rabbet_group_value_t* rabbet_dnnl_value(
 
 rabbet_dnnl_ref_t rabbet_dnnl_scratch(rabbet_dnnl_program_t* program,
                                       size_t bytes);
-// A boundary input's elements as `dtype`: where they are, or a converted copy
-// (made once if constant, else by a step).
+// A boundary input's elements as `dtype`: in their own memory, or a converted
+// copy (for a constant made once, otherwise by a step).
 rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
                                   rabbet_dtype_t dtype,
                                   rabbet_dnnl_ref_t* out_ref);
@@ -102,34 +103,34 @@ rabbet_status_t rabbet_dnnl_input_as(rabbet_dnnl_program_t* program,
                                      const rabbet_dnnl_layout_t* layout,
                                      rabbet_dnnl_ref_t* out_ref);
 // A constant's elements as FLOAT, element i times factors[i % count]; made once
-// for a kernel, for which they are always the same.
+// per kernel, so a kernel must always pass the same factors.
 rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
                                          int32_t value, const float* factors,
                                          int64_t count,
                                          rabbet_dnnl_ref_t* out_ref);
-// Where to write an output's elements as `dtype`; end_output converts them to
-// the output's own type if they differ.
+// The memory to write an output's elements to as `dtype`; end_output converts
+// them to the output's own type if that differs.
 rabbet_status_t rabbet_dnnl_begin_output(rabbet_dnnl_program_t* program,
                                          int32_t value, rabbet_dtype_t dtype,
                                          rabbet_dnnl_ref_t* out_ref);
 rabbet_status_t rabbet_dnnl_end_output(rabbet_dnnl_program_t* program,
                                        int32_t value, rabbet_dtype_t dtype,
                                        const rabbet_dnnl_ref_t* ref);
-// The value, which lies as `layout` says (seen as layout->dtype, from its
-// offset on), as the primitive wants it for its argument: packed once if
-// constant, else by a step.
+// A value in the layout that the primitive needs for its argument: packed once
+// if it is a constant, otherwise by a step. `layout` describes the value's
+// memory, with type layout->dtype and from layout->offset on.
 rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
                                     int32_t value,
                                     const rabbet_dnnl_layout_t* layout,
                                     const rabbet_dnnl_primitive_t* primitive,
                                     int arg, rabbet_dnnl_ref_t* out_ref);
-// The primitive of that number for these shapes. With dynamic shapes it may not
-// exist: then the library's first choice.
+// The primitive of that number for these shapes, or, if it does not exist for
+// them (dynamic shapes), the library's first choice.
 rabbet_status_t rabbet_dnnl_make(rabbet_dnnl_program_t* program,
                                  const rabbet_dnnl_spec_t* spec,
                                  int32_t implementation,
                                  rabbet_dnnl_primitive_t** out_primitive);
-// Appends a step. Takes the primitive in every case.
+// Appends a step. Takes ownership of the primitive, on failure too.
 rabbet_status_t rabbet_dnnl_run(rabbet_dnnl_program_t* program,
                                 rabbet_dnnl_when_t when,
                                 rabbet_dnnl_primitive_t* take_primitive,
@@ -142,18 +143,18 @@ rabbet_status_t rabbet_dnnl_move(rabbet_dnnl_program_t* program,
                                  rabbet_dtype_t from,
                                  const rabbet_dnnl_ref_t* target,
                                  rabbet_dtype_t to, int64_t count);
-// Elements of a boundary value with its format's padding.
+// The elements of a boundary value, with its format's padding.
 rabbet_status_t rabbet_dnnl_physical_count(const rabbet_dnnl_program_t* program,
                                            int32_t value, int64_t* out_count);
 
 // Whether one of the group's inputs has no elements.
 bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program);
-// The catalogue's own kernels compute the group; other formats are converted
-// before and after.
+// Lets the reference kernels compute the group, with conversions of other
+// formats before and after.
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 
-// Whether the first node's inputs other than the first one, weights and bias
-// are LINEAR: layouts of weights rely on it.
+// Whether the first node's inputs but the first (weights, bias) are LINEAR, as
+// layouts of weights assume.
 bool rabbet_dnnl_takes_weights(const rabbet_group_t* group);
 
 // ---- For the class tables --------------------------------------------------

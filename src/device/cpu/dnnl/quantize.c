@@ -1,16 +1,17 @@
-// Products of 8 bits as a primitive with factors and posts.
+// 8-bit products as a primitive with factors and posts.
 //
-// Partial results are kept in a unit of choice, so that an added tensor of 8
-// bits can be added as it lies: the factors bring the sums of 32 bits to the
-// unit, and one linear function at the end brings them to the result's scale.
+// Intermediate results are multiples of a unit. It can be the scale of an added
+// 8-bit tensor, which then is added without conversion. The factors convert the
+// 32-bit sums to the unit, and one linear function at the end converts to the
+// result's scale.
 #include "device/cpu/dnnl/fused.h"
 
-// f(a x) = a f(x) for a > 0.
+// Whether f(a x) = a f(x) for a > 0.
 static bool quantize_keeps_unit(const rabbet_epilogue_item_t* item) {
   return !item->is_binary && item->function == RABBET_DNNL_RELU;
 }
 
-// The item that adds the dequantized tensor; -1.
+// The item that adds the dequantized tensor, or -1.
 static int quantize_find_operand(const rabbet_epilogue_t* e,
                                  const rabbet_quantized_t* q) {
   for (int i = 0; i < e->count; ++i)
@@ -20,7 +21,8 @@ static int quantize_find_operand(const rabbet_epilogue_t* e,
   return -1;
 }
 
-// False if the items need the numbers themselves where a unit is wanted.
+// Chooses the unit. False if a tensor's scale must be the unit, but a function
+// of the epilogue does not commute with a factor.
 static bool quantize_unit(const rabbet_epilogue_t* e,
                           const rabbet_quantized_t* q, int operand,
                           double* out_unit) {
@@ -55,7 +57,7 @@ static void quantize_factors(rabbet_dnnl_fused_t* fused,
   for (int64_t i = 0; i < q->w_count; ++i) {
     double scale = q->x_scale * rabbet_quantized_w_scale(q, i);
     scratch[i] = (float)(scale / unit);
-    bias[i] = (float)(1 / scale);  // it is added before the factors
+    bias[i] = (float)(1 / scale);  // oneDNN adds the bias before the factors
   }
   fused->spec.scales = scratch;
   fused->spec.scale_count = q->w_count;
@@ -87,7 +89,7 @@ void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
     e->items[operand].operand = q->operand.value;
     fused->operands[operand].dtype = dtype;
   }
-  // A tensor may lie in the result's memory only if it has its type.
+  // A tensor can be in the result's memory only if it has its type.
   if (fused->sum_item >= 0 &&
       q->plain.values[e->items[fused->sum_item].operand].dtype !=
           fused->spec.dst.dtype)

@@ -1,10 +1,10 @@
 // Conversions between formats and floating types (groups of one identity or
-// cast), done by oneDNN.
+// cast), by oneDNN.
 #include "device/cpu/dnnl/simple.h"
 
-// The type in which oneDNN moves or converts elements; NONE: it cannot. A plain
-// move uses any type of the same size. Conversions between floating types that
-// oneDNN lacks go through FLOAT.
+// The type in which oneDNN moves or converts elements; NONE: none. A move
+// without conversion uses any type of the same size. Conversions that oneDNN
+// lacks go through FLOAT.
 static rabbet_dtype_t reorder_type(rabbet_dtype_t from, rabbet_dtype_t to) {
   if (from == to) {
     int bits = rabbet_dtype_bits(from);
@@ -28,7 +28,7 @@ typedef struct reorder_case_t {
   rabbet_dnnl_spec_t spec;
 } reorder_case_t;
 
-// oneDNN converts between FLOAT and BF16 on the way.
+// oneDNN's reorder converts between FLOAT and BF16 itself.
 static rabbet_dtype_t reorder_side(rabbet_dtype_t own, rabbet_dtype_t as) {
   return as == RABBET_DTYPE_FLOAT && own == RABBET_DTYPE_BF16 ? own : as;
 }
@@ -87,7 +87,7 @@ static rabbet_status_t cpu_dnnl_reorder_compile(
         rabbet_dtype_name(from->dtype), rabbet_format_name(from->format),
         rabbet_dtype_name(to->dtype), rabbet_format_name(to->format));
   }
-  // Types that are moved bit by bit need no conversion around.
+  // Equal types need no conversion.
   bool moves = from->dtype == to->dtype;
   rabbet_dtype_t in = moves ? from->dtype : c.spec.src.dtype;
   rabbet_dtype_t out = moves ? to->dtype : c.spec.dst.dtype;

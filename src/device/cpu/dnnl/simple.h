@@ -1,4 +1,4 @@
-// Families with one primitive and few choices: first implementation only.
+// Families with one primitive, of which only the first implementation is used.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_SIMPLE_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_SIMPLE_H_
 
@@ -13,9 +13,9 @@ rabbet_status_t rabbet_dnnl_offer_first(const rabbet_propose_t* propose,
                                         const rabbet_type_format_t* tensors,
                                         bool in_place);
 
-// A step with one primitive from the first node's first input to the group's
-// output, converting around it
-// if `compute` is not their type; `extra` are further arguments.
+// Compiles one primitive from the first node's first input to the group's
+// output, with conversions if `compute` is not their type; `extra`: further
+// arguments.
 rabbet_status_t rabbet_dnnl_compile_simple(rabbet_dnnl_program_t* program,
                                            const rabbet_dnnl_spec_t* spec,
                                            rabbet_dtype_t compute,

@@ -1,10 +1,9 @@
-// Softmax over one axis, done by oneDNN; in FLOAT, since its own for BF16
-// rounds twice.
+// Softmax over one axis, by oneDNN in FLOAT, since its BF16 code rounds twice.
 #include "base/math.h"
 #include "device/cpu/dnnl/simple.h"
 
-// The axis in the mask; without one the third from the end, or the first.
-// -1: several.
+// The axis of the layer's mask; if that is 0, the third from the end, or the
+// first. -1: the mask has several axes.
 static int softmax_axis(const rabbet_group_node_t* node, int32_t rank) {
   int64_t mask = rabbet_attr_int(node->attrs, node->op->attr_count, "axes", 0);
   if (mask == 0) return rank > 3 ? rank - 3 : 0;

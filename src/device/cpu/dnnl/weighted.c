@@ -46,8 +46,8 @@ rabbet_status_t rabbet_dnnl_weighted_compile(
     const rabbet_dnnl_weighted_t* family, rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
-  // Empty: all windows lie in the padding, or K is 0. The epilogue is computed
-  // from zeros.
+  // An empty input: all windows lie in the padding, or K is 0, and the product
+  // is all zeros.
   if (rabbet_dnnl_has_empty_input(program))
     return rabbet_dnnl_by_reference(program);
   if (!rabbet_quantized_parse(group, family->op, &quantized)) {

@@ -15,8 +15,8 @@ void rabbet_dnnl_destroy(rabbet_dnnl_t* dnnl);
 void rabbet_dnnl_version(char out_text[32]);
 // The instruction set that it uses: "avx512_core_bf16", "avx2", ...
 const char* rabbet_dnnl_isa(void);
-// Whether products of 8 bits are summed in 32: older processors sum pairs in
-// 16, which may overflow.
+// Whether 8-bit products are summed in 32 bits: older processors sum pairs in
+// 16 bits, which may overflow.
 bool rabbet_dnnl_has_byte_products(void);
 
 // ---- Description of a computation ------------------------------------------
@@ -27,7 +27,7 @@ bool rabbet_dnnl_has_byte_products(void);
 
 typedef enum rabbet_dnnl_order_t {
   RABBET_DNNL_ANY,      // the library chooses; ask the primitive
-  RABBET_DNNL_FORMAT,   // as `format` says
+  RABBET_DNNL_FORMAT,   // given by `format`
   RABBET_DNNL_STRIDED,  // `strides` in elements
 } rabbet_dnnl_order_t;
 
@@ -123,7 +123,7 @@ typedef struct rabbet_dnnl_spec_t {
   const float* scales;
   int64_t scale_count;
   int scale_axis;
-  // The numbers that stand for 0 in SRC and in DST, where these are integers.
+  // The zero points of SRC and DST, if these are integers.
   int32_t src_zero, dst_zero;
   rabbet_dnnl_post_t posts[RABBET_DNNL_MAX_POSTS];
   int post_count;
@@ -146,18 +146,19 @@ enum {
 #define RABBET_DNNL_POST(i) (RABBET_DNNL_POST_FIRST + (i))
 #define RABBET_DNNL_SOURCE(i) (RABBET_DNNL_SOURCE_FIRST + (i))
 
-// An implementation's number is made of its name (and of how many of that name
-// came before), so that it is the same for other shapes. 24 bits, never 0.
+// An implementation's number is a hash of its name (and of the number of
+// earlier ones of that name), so that it is the same for other shapes. 24 bits,
+// never 0.
 typedef struct rabbet_dnnl_implementation_t {
   int32_t id;
   const char* name;   // "jit_1x1:avx512_core"
   bool is_reference;  // correct but slow: "ref:any", "simple:any"
 } rabbet_dnnl_implementation_t;
 
-// Calls `visit` for each implementation in the library's order of preference.
-// None is not an error. `threads` is the number of threads that they will run
-// with: oneDNN reads the calling thread's OpenMP thread count when it makes
-// descriptors and primitives, so that functions that make them take it.
+// Calls `visit` for each implementation, in the library's order of preference.
+// There may be none. `threads`: the number of threads of their executions;
+// oneDNN reads the calling thread's OpenMP thread count when it creates
+// descriptors and primitives.
 rabbet_status_t rabbet_dnnl_enumerate(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int threads,
     rabbet_status_t (*visit)(void* context,
@@ -171,7 +172,7 @@ rabbet_status_t rabbet_dnnl_primitive_create(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int32_t implementation,
     int threads, rabbet_allocator_t allocator,
     rabbet_dnnl_primitive_t** out_primitive);
-// From `layout` to the layout that `primitive` wants for its argument.
+// A primitive that converts `layout` to the layout of `primitive`'s argument.
 rabbet_status_t rabbet_dnnl_pack_create(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_layout_t* layout,
     const rabbet_dnnl_primitive_t* primitive, int arg, int threads,
@@ -185,13 +186,13 @@ size_t rabbet_dnnl_primitive_bytes(const rabbet_dnnl_primitive_t* primitive,
 // Whether an argument has exactly this layout.
 bool rabbet_dnnl_primitive_takes(const rabbet_dnnl_primitive_t* primitive,
                                  int arg, const rabbet_dnnl_layout_t* layout);
-// The argument's layout, opaque, to be copied and compared; borrowed.
+// The argument's layout, as opaque bytes to copy and compare; borrowed.
 const void* rabbet_dnnl_primitive_layout(
     const rabbet_dnnl_primitive_t* primitive, int arg, size_t* out_size);
 bool rabbet_dnnl_layout_equal(const void* a, const void* b);
-// pointers[arg] for every argument that the primitive has. One call at a time
-// for each primitive; the calling thread's OpenMP thread count must be that of
-// creation.
+// pointers[arg]: the address of each argument of the primitive. Only one call
+// at a time per primitive; the calling thread's OpenMP thread count must be the
+// one of creation.
 rabbet_status_t rabbet_dnnl_primitive_execute(
     rabbet_dnnl_primitive_t* primitive, void* const* pointers);
 

@@ -6,7 +6,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
-enum { POINTS = 16 };  // that are found together
+enum { POINTS = 16 };  // points whose neighbours are computed together
 
 typedef struct cpu_grid_sample_state_t {
   rabbet_grid_sample_t sample;

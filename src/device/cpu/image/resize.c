@@ -9,7 +9,7 @@
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
 
-// Rows of the input that one row of the output is made of.
+// The most rows of the input that one row of the output depends on.
 enum { MOST_ROWS = 256 };
 
 typedef struct cpu_resize_state_t {
@@ -42,7 +42,8 @@ static rabbet_status_t cpu_resize_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, mask, "rows", -1);
 }
 
-// Cubic interpolation along many axes is left to the reference.
+// Whether a row depends on few enough rows. Otherwise (cubic interpolation
+// along many axes) the reference kernel computes it.
 static bool resize_is_small(const rabbet_group_t* group) {
   const rabbet_group_node_t* node = &group->nodes[0];
   return rabbet_node_int(node, "resize_mode") != RABBET_INTERPOLATION_CUBIC ||
@@ -118,7 +119,7 @@ typedef struct resize_line_t {
   float weights[MOST_ROWS];
 } resize_line_t;
 
-// The rows of the input for a row of the output; none if it lies outside.
+// Finds the input rows for an output row; none if the row lies outside.
 static void resize_find(const cpu_resize_state_t* state, int64_t line,
                         resize_line_t* out) {
   const rabbet_resize_plan_t* plan = &state->plan;
@@ -243,7 +244,7 @@ static void resize_lines(void* context, int64_t first, int64_t last) {
     } else if (!nearest) {
       resize_interpolate(call, &line, scratch, target);
     } else if (line.offsets[0] == before) {
-      // The row that was written last, once more.
+      // The row equals the one before, which is copied.
       __builtin_memcpy(target, target - bytes, (size_t)bytes);
     } else {
       resize_choose(call, call->source + line.offsets[0] * state->size, target);

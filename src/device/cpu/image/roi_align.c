@@ -1,6 +1,7 @@
-// RoiAlign. Weights are products of those of a row and of a column: the rows of
-// a bin are combined as vectors, then the elements of that line bin by bin. The
-// elements and weights are found once for some of the channels.
+// RoiAlign. A sample's weights are products of a row's and a column's weights.
+// So the rows of a bin are combined as vectors first, then the elements of the
+// resulting line bin by bin. Positions and weights are computed once for
+// several channels.
 #include "ops/roi_align.h"
 
 #include <string.h>
@@ -12,8 +13,8 @@
 
 enum { INPUT = 0, ROIS = 1, INDICES = 2, CHANNELS = 32 };
 
-// An element of an axis in a bin. Of several samples, the sum of their weights;
-// for maxima the greatest and the least, as elements may be negative.
+// An element of an axis that samples of a bin read: the sum of their weights.
+// For maxima, the greatest and the least weight, as elements may be negative.
 typedef struct roi_tap_t {
   int32_t at;
   float weight, least;
@@ -21,7 +22,7 @@ typedef struct roi_tap_t {
 
 typedef struct roi_taps_t {
   roi_tap_t* taps;
-  int32_t count, inside;  // `inside`: samples
+  int32_t count, inside;  // taps; samples inside the image
 } roi_taps_t;
 
 typedef struct cpu_roi_align_state_t {
@@ -33,7 +34,8 @@ typedef struct cpu_roi_align_state_t {
   int64_t thread_bytes;
 } cpu_roi_align_state_t;
 
-// Memory of a thread: columns of all bins, a row of one, elements.
+// A thread's memory: the column taps of all bins, the row taps of one,
+// elements.
 typedef struct roi_scratch_t {
   roi_taps_t *columns, row;
   float *line, *source, *target;
@@ -109,8 +111,8 @@ static rabbet_status_t cpu_roi_align_prepare(
 
 // ---- Taps ------------------------------------------------------------------
 
-// Samples come in order, so that an element that occurs again is one of the
-// last three.
+// Adds a sample's element. Samples are in order, so if the element occurred
+// before, it is one of the last three taps.
 static void roi_add_tap(roi_taps_t* taps, bool is_max, int32_t at,
                         float weight) {
   for (int32_t i = taps->count - 1; i >= 0 && i >= taps->count - 3; --i) {
@@ -226,8 +228,7 @@ typedef struct roi_call_t {
   char *target, *workspace;
 } roi_call_t;
 
-// Finds the columns of all bins and the first and the number of those that they
-// span.
+// Finds the column taps of all bins, and the range of columns that they span.
 static void roi_find_columns(const rabbet_roi_axis_t* region,
                              roi_line_t* line) {
   const rabbet_roi_align_t* r = &line->state->align;

@@ -1,5 +1,5 @@
-// Casts and copies: elements from one type to another, block by block, by way
-// of FLOAT or INT32 where there is no direct way.
+// Casts and copies. Elements are converted block by block, through FLOAT or
+// INT32 if there is no direct conversion.
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
@@ -10,8 +10,8 @@ typedef struct cpu_cast_state_t {
   int64_t count;
   int64_t from_size, to_size;
   bool is_copy;
-  // One of them, both with a block of 4-byte lanes between, or none: one by
-  // one.
+  // One conversion, or two with a block of 4-byte lanes between them. Neither:
+  // elements are converted one by one.
   rabbet_convert_fn_t first, second;
 } cpu_cast_state_t;
 
@@ -33,8 +33,7 @@ static void cast_choose(cpu_cast_state_t* state) {
   if (rabbet_dtype_is_float(from) || rabbet_dtype_is_float(to)) {
     state->first = vectors->to_float[from];
     state->second = vectors->from_float[to];
-    // An element that is rounded twice must not be rounded to nearest both
-    // times.
+    // Rounding to nearest twice would be wrong, so the first one rounds to odd.
     if (to == RABBET_DTYPE_BF16 && vectors->to_odd_float[from]) {
       state->first = vectors->to_odd_float[from];
     }

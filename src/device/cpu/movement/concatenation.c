@@ -1,6 +1,5 @@
-// Tensors one after the other along an axis: each input lies in the output as
-// one run of bytes for every position of the axes before. Threads share the
-// output's bytes evenly.
+// Concatenation along an axis. Each input is a contiguous run of the output for
+// every position of the axes before. Threads share the output's bytes evenly.
 #include <string.h>
 
 #include "device/common/concatenation.h"
@@ -10,9 +9,9 @@
 
 typedef struct cpu_concatenation_state_t {
   int64_t outer;  // positions of the axes before
-  int64_t row;    // bytes of one of them, all inputs together
+  int64_t row;    // bytes of all inputs at one position
   size_t input_count;
-  // Bytes of a row where the inputs begin, and of all at the end.
+  // Offsets of the inputs in a row, in bytes, and the row's size.
   int64_t begins[];
 } cpu_concatenation_state_t;
 
@@ -78,7 +77,7 @@ typedef struct concatenation_call_t {
   const rabbet_kernel_call_t* call;
 } concatenation_call_t;
 
-// The bytes [begin, end) of the output.
+// Writes bytes [begin, end) of the output.
 static void concatenation_copy(void* context, int64_t begin, int64_t end) {
   const concatenation_call_t* run = context;
   const cpu_concatenation_state_t* state = run->state;

@@ -1,4 +1,4 @@
-// Numbers in even steps, and random ones, shared out among the threads.
+// Arithmetic sequences and random numbers; threads share the output.
 #include "ops/fill.h"
 
 #include "device/cpu/cpu.h"

@@ -1,5 +1,5 @@
-// Elements chosen by indices: rows of the data are copied whole where the axes
-// behind the index are contiguous.
+// Gather. If the axes after the indexed one are contiguous, rows of the data
+// are copied.
 #include <string.h>
 
 #include "device/common/gather.h"
@@ -16,7 +16,7 @@ typedef struct cpu_gather_state_t {
   int64_t size;  // bytes of an element
   int64_t row;   // bytes
   int64_t batch, outer, count;
-  int64_t batch_bytes, outer_bytes;  // from one to the next in the data
+  int64_t batch_bytes, outer_bytes;  // strides in the data
   // The axes that are indexed: extents, and bytes from one element to the next.
   int32_t depth;
   int64_t extent[RABBET_MAX_RANK], bytes[RABBET_MAX_RANK];
@@ -32,7 +32,7 @@ static inline int64_t gather_index(rabbet_dtype_t dtype, const void* indices,
                                      : ((const int64_t*)indices)[at];
 }
 
-// -1 if out of bounds.
+// The position for an index, which may count from the end; -1: out of bounds.
 static inline int64_t gather_position(int64_t index, int64_t extent) {
   if (index < 0) index += extent;
   return index >= 0 && index < extent ? index : -1;
@@ -148,7 +148,7 @@ typedef struct gather_call_t {
   char* target;
 } gather_call_t;
 
-// Bytes from the data's start; -1 if an index is out of bounds.
+// The offset in the data, in bytes; -1: an index is out of bounds.
 static inline int64_t gather_find(const gather_call_t* call, int64_t at) {
   const cpu_gather_state_t* state = call->state;
   int64_t offset = 0;
@@ -210,7 +210,7 @@ static void gather_elements(void* context, int64_t begin, int64_t end) {
   const cpu_gather_state_t* state = call->state;
   int32_t last = state->rank - 1;
   int64_t length = state->dims.d[last], size = state->size;
-  // The row's own axis, if it is not the one that is indexed.
+  // The step along the row in the data; 0 if the row's axis is the indexed one.
   int64_t step = state->axis == last ? 0 : size;
   for (int64_t row = begin; row < end; ++row) {
     const char* data = call->data;

@@ -1,4 +1,4 @@
-// Keys and values put into their cache, in its own memory.
+// Stores keys and values into their cache, in place.
 #include "device/common/kv_cache.h"
 
 #include "core/view.h"
@@ -53,7 +53,7 @@ typedef struct kv_cache_call_t {
   char* cache;
 } kv_cache_call_t;
 
-// Rows [begin, end) of the update, as many at once as lie together.
+// Copies rows [begin, end) of the update, as many at once as are contiguous.
 static void kv_cache_part(void* context, int64_t begin, int64_t end) {
   const kv_cache_call_t* call = context;
   const cpu_kv_cache_state_t* state = call->state;

@@ -8,8 +8,9 @@
 
 // ---- Planning --------------------------------------------------------------
 
-// Whether the last axis, contiguous in the target, can be transposed with one
-// that is contiguous in the source; that one becomes the last but one.
+// Whether the move is a transpose of its last axis, contiguous in the target,
+// with an axis that is contiguous in the source, which becomes the last but
+// one.
 static bool move_find_tiles(rabbet_move_t* move) {
   int log = __builtin_ctzll((unsigned long long)move->unit);
   if (move->unit > 8 || move->unit != 1 << log || move->rank < 2 ||
@@ -34,8 +35,9 @@ static bool move_find_tiles(rabbet_move_t* move) {
   return true;
 }
 
-// Pieces of about 32 KB: small enough to spread over threads, large enough to
-// pay for it. Tiles are multiples of cache lines, so that threads share none.
+// Divides the work into pieces of about 32 KB: enough pieces for all threads,
+// and large enough to pay. Tiles are multiples of cache lines, so that threads
+// share none.
 static void move_divide(rabbet_move_t* move) {
   const int64_t wanted = 32 * 1024;
   int32_t last = move->rank - 1, outer = last;
@@ -135,7 +137,7 @@ void rabbet_copy_flat(void* target, const void* source, int64_t bytes) {
   rabbet_cpu_parallel(bytes, RABBET_CPU_GRAIN_BYTES, move_flat, &run);
 }
 
-// One row of units to places `step` apart.
+// Moves one row of units.
 static void move_row(const rabbet_move_t* move, const char* source,
                      char* target, int64_t count) {
   int32_t last = move->rank - 1;

@@ -1,5 +1,5 @@
-// Moving a box of elements between two strided places in memory: planned once
-// for given strides, run in parallel.
+// Moves between two strided layouts: planned once for given strides, run in
+// parallel.
 #ifndef RABBET_SRC_DEVICE_CPU_MOVEMENT_MOVE_H_
 #define RABBET_SRC_DEVICE_CPU_MOVEMENT_MOVE_H_
 
@@ -13,14 +13,15 @@ typedef struct rabbet_move_t {
     RABBET_MOVE_ROWS,   // units, one after the other
     RABBET_MOVE_TILES,  // the last two axes are transposed
   } kind;
-  int64_t unit;  // bytes that lie together in both places
+  int64_t unit;  // bytes that are contiguous in both
   int32_t rank;
   // Strides in bytes; axes from the outermost in the target to the innermost.
   int64_t extent[RABBET_BOX_AXES];
   int64_t source[RABBET_BOX_AXES];
   int64_t target[RABBET_BOX_AXES];
-  // Pieces of work: the product of the outer axes times pieces of the last one,
-  // `piece` of its elements each, and of tiles times pieces of the one before.
+  // The number of pieces of work is the product of the outer axes, `pieces` of
+  // the last axis (`piece` elements each), and for tiles `sides` of the axis
+  // before (`side` elements each).
   int64_t piece, pieces, side, sides, items, item_bytes;
   rabbet_transpose_fn_t transpose;
 } rabbet_move_t;
@@ -30,7 +31,8 @@ typedef struct rabbet_move_t {
 void rabbet_move_plan(int32_t rank, const int64_t* extents,
                       const int64_t* sources, const int64_t* targets,
                       int64_t size, rabbet_move_t* out_move);
-// The ranges do not overlap, or nothing is moved and they are equal.
+// Source and target must not overlap, unless they are equal and the move
+// changes nothing.
 void rabbet_move_run(const rabbet_move_t* move, const void* source,
                      void* target);
 
@@ -38,7 +40,7 @@ void rabbet_move_run(const rabbet_move_t* move, const void* source,
 static inline void rabbet_copy_bytes(char* target, const char* source,
                                      int64_t size) {
   if (size >= 16 && size <= 64) {
-    // Two pieces from the front and two from the back, which may overlap.
+    // Two pieces at the front and two at the back, which may overlap.
     typedef struct {
       char bytes[16];
     } piece_t;
@@ -64,14 +66,14 @@ static inline void rabbet_copy_bytes(char* target, const char* source,
   }
 }
 
-// `count` elements of `size` bytes, `step` bytes apart in the source (0 or
-// negative too), next to one another in the target.
+// Copies `count` elements of `size` bytes. The source has a stride of `step`
+// bytes (also 0 or negative), the target is contiguous.
 void rabbet_copy_strided(char* target, const char* source, int64_t step,
                          int64_t count, int64_t size);
-// `count` copies of one element.
+// Writes `count` copies of one element.
 void rabbet_fill_elements(char* target, const char* element, int64_t count,
                           int64_t size);
-// One flat piece, in parallel; nothing to do if the addresses are equal.
+// Copies contiguous bytes in parallel; does nothing if the addresses are equal.
 void rabbet_copy_flat(void* target, const void* source, int64_t bytes);
 
 #endif  // RABBET_SRC_DEVICE_CPU_MOVEMENT_MOVE_H_

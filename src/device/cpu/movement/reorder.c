@@ -2,7 +2,7 @@
 // of types that it does not move (64 bits), element by element. Padding becomes
 // 0.
 //
-// Limited by the side whose elements do not lie in the order of the walk.
+// Bound by accesses to the side whose elements are not visited in memory order.
 #include <string.h>
 
 #include "core/view.h"
@@ -11,7 +11,7 @@
 #include "device/cpu/parallel.h"
 #include "ops/convert.h"
 
-// A format as strides in elements: channel c of position p of batch n is at
+// A format as strides in elements. Channel c of position p of batch n is at
 //   n batch + p position + c / block channels + c % block.
 typedef struct reorder_side_t {
   rabbet_dtype_t dtype;

@@ -1,5 +1,4 @@
-// The first elements of each sequence in reverse order: a sequence at a time,
-// step by step.
+// Reverses the first elements of each sequence, one sequence after the other.
 #include "ops/reverse_sequence.h"
 
 #include "device/cpu/cpu.h"
@@ -10,7 +9,7 @@ typedef struct cpu_reverse_sequence_state_t {
   rabbet_reverse_sequence_t plan;
   bool is_long;
   int64_t sequences, extent;
-  int64_t bytes, step;  // that lie together; from one step to the next
+  int64_t bytes, step;  // of a contiguous step; stride of steps in bytes
 } cpu_reverse_sequence_state_t;
 
 static rabbet_status_t cpu_reverse_sequence_body(rabbet_proposal_t* proposal) {
@@ -70,7 +69,7 @@ static int64_t reverse_length(const reverse_call_t* call, int64_t batch) {
   return rabbet_max_i64(0, rabbet_min_i64(length, call->state->extent));
 }
 
-// Number `sequence` of (outer, batch, middle), or of (outer, middle, batch).
+// `sequence` counts (outer, batch, middle), or (outer, middle, batch).
 static void reverse_one(const reverse_call_t* call, int64_t sequence) {
   const cpu_reverse_sequence_state_t* state = call->state;
   const rabbet_reverse_sequence_t* plan = &state->plan;

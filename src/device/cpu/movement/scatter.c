@@ -1,6 +1,6 @@
-// Scatter, into a copy or in place. Each thread reads all indices and writes
-// those of its part of the output, so that updates of one element keep their
-// order.
+// Scatter into a copy or in place. Each thread reads all indices and applies
+// the updates of its own part of the output, so that updates of one element
+// keep their order.
 #include "device/common/scatter.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ static int64_t scatter_index(const scatter_call_t* call, int64_t at) {
              : ((const int64_t*)call->indices)[at];
 }
 
-// The first element of a row; -1: out of bounds.
+// The offset of a row in the data, in elements; -1: an index is out of bounds.
 static int64_t scatter_find(const scatter_call_t* call, int64_t row) {
   const rabbet_scatter_t* s = &call->state->scatter;
   int64_t offset = 0, rest = row;
@@ -87,7 +87,7 @@ static int64_t scatter_find(const scatter_call_t* call, int64_t row) {
   return offset;
 }
 
-// Elements [at, at + count) of the output with as many updates.
+// Updates elements [at, at + count) of the output.
 static void scatter_put(const scatter_call_t* call, int64_t at, int64_t from,
                         int64_t count) {
   const cpu_scatter_state_t* state = call->state;
@@ -137,7 +137,7 @@ static rabbet_status_t cpu_scatter_enqueue(rabbet_kernel_t* base,
   const rabbet_scatter_t* s = &state->scatter;
   rabbet_copy_flat(run.target, rabbet_node_input_at(kernel, call, 0),
                    s->elements * state->size);
-  // All threads read all indices: that must be little beside the updates.
+  // All threads read all indices, so several pay only if updates are larger.
   int64_t work = s->rows * (s->row * state->size + 16);
   int64_t parts = rabbet_max_i64(1, work / RABBET_CPU_GRAIN_BYTES);
   rabbet_cpu_parallel(s->elements, rabbet_ceildiv(s->elements, parts),

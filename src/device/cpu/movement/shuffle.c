@@ -1,5 +1,5 @@
-// Transpose, reshape, transpose: one strided move wherever strides can say it,
-// else two with the tensor between them in the workspace.
+// Transpose, reshape, transpose: one strided move if strides can express it,
+// otherwise two with a tensor in the workspace between them.
 #include "device/common/shuffle.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"

@@ -1,6 +1,6 @@
-// Strided windows. Where each axis is one run of the input, a strided move;
-// else, for padding by wrapping, clamping, filling or reflecting, row by row: a
-// row of the output is a few runs of a row of the input.
+// Strided windows. If each axis is one run of the input, this is a strided
+// move. Otherwise (padding by wrapping, clamping, filling or reflecting) it is
+// computed row by row: a row of the output is a few runs of an input row.
 #include "device/common/slice.h"
 
 #include "device/cpu/cpu.h"
@@ -10,24 +10,24 @@
 
 enum { INPUT = 0, FILL = 4 };
 
-// Elements of the row's axis whose sources are `step` bytes apart.
+// Consecutive elements of the row's axis whose sources have a constant stride.
 typedef struct slice_run_t {
   int64_t begin, count;
-  int64_t source;  // bytes from the start of the input's row; -1: filled
+  int64_t source;  // offset in the input's row, in bytes; -1: fill value
   int64_t step;
 } slice_run_t;
 
 typedef struct cpu_slice_state_t {
   bool is_move;
   rabbet_move_t move;
-  int64_t offset;                // bytes to the first element that is moved
+  int64_t offset;                // of the first moved element, in bytes
   rabbet_slice_window_t window;  // the last axis is the row
   int64_t rows;
   int64_t piece, pieces;  // of a row, in its elements
-  // The same as copies of bytes, if every run is one or a few; else none.
+  // The same as copies of bytes, if each run is one or a few of them.
   int64_t copy_count;
   rabbet_copy_run_t* copies;  // behind the runs
-  // The axis outside of the row's in the same way: runs of rows.
+  // Runs of the axis outside the row's: runs of rows.
   slice_run_t* lines;
   int64_t run_count;
   slice_run_t runs[];
@@ -50,7 +50,7 @@ static int64_t slice_cut(rabbet_sample_mode_t mode,
         if (first >= 0 || next >= 0) break;
         continue;
       }
-      // A jump from one end to the other is no step.
+      // A jump from one end to the other begins a new run.
       if (n == 1) step = next - first;
       if (step != 0 && step != axis->stride && step != -axis->stride) break;
       expected += step;
@@ -69,11 +69,11 @@ static int64_t slice_cut(rabbet_sample_mode_t mode,
   return count;
 }
 
-// Runs up to this length are copied element by element where they have to be.
+// Strided runs up to this length are copied element by element.
 enum { SHORT_RUN = 8 };
 
-// How many copies the runs are; written if `copies` is not NULL. -1 if some run
-// is long and strided.
+// The number of copies for the runs, which are written if `copies` is not NULL.
+// -1 if a run is both long and strided.
 static int64_t slice_copies(const slice_run_t* runs, int64_t count,
                             int64_t unit, rabbet_copy_run_t* copies) {
   int64_t n = 0;
@@ -137,7 +137,7 @@ static void slice_plan_move(cpu_slice_state_t* state) {
                    state->window.size, &state->move);
 }
 
-// Room for runs, lines and copies is behind the state.
+// Writes runs, lines and copies into the room after the state.
 static void slice_plan_rows(cpu_slice_state_t* state) {
   const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
   state->run_count = slice_cut(state->window.mode, row, state->runs);
@@ -163,7 +163,7 @@ static void slice_plan_rows(cpu_slice_state_t* state) {
                                    state->window.unit, state->copies);
 }
 
-// Bytes behind the state.
+// The size of the room after the state, in bytes.
 static size_t slice_room(const cpu_slice_state_t* state) {
   const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
   int64_t runs = slice_cut(state->window.mode, row, NULL);
@@ -253,7 +253,7 @@ static void slice_rows(const slice_call_t* call, const char* source,
   }
 }
 
-// The input at a position of the axes outside of the lines; NULL: filled.
+// The input at a position of the axes outside the lines; NULL: fill value.
 static const char* slice_outer(const slice_call_t* call, int64_t position) {
   const cpu_slice_state_t* state = call->state;
   const char* source = call->source;

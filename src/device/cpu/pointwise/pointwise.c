@@ -10,8 +10,8 @@
 
 // ---- Proposing -------------------------------------------------------------
 
-// More operands than that are no faster in one pass, as their tiles outgrow the
-// nearest cache.
+// With more operands one pass is not faster, as their tiles exceed the
+// first-level cache.
 enum { RABBET_CPU_PW_OPERANDS = 96 };
 
 static bool pw_fits(const rabbet_group_t* group) {
@@ -57,12 +57,12 @@ typedef struct cpu_pointwise_state_t {
   size_t thread_bytes;  // workspace of a thread
   int64_t element_size[RABBET_CPU_PW_OPERANDS];
   rabbet_pw_access_t access[RABBET_CPU_PW_OPERANDS];
-  // Elements after which an operand comes again along the row; 0: it streams or
-  // stands still.
+  // The number of elements after which an operand repeats along the row; 0: it
+  // is contiguous or a cell.
   int64_t period[RABBET_CPU_PW_OPERANDS];
   rabbet_dtype_t dtype[RABBET_CPU_PW_OPERANDS];
   int stream_count;
-  int streams[RABBET_CPU_PW_OPERANDS];           // operands that are no cells
+  int streams[RABBET_CPU_PW_OPERANDS];           // operands other than cells
   int64_t stream_bytes[RABBET_CPU_PW_OPERANDS];  // a tile of each
 } cpu_pointwise_state_t;
 
@@ -98,7 +98,7 @@ static void pw_divide(cpu_pointwise_state_t* state, int threads) {
   state->row = state->space.extent[state->space.rank - 1];
   int64_t chunk = rabbet_max_i64(
       MIN_CHUNK, WORK_PER_PIECE / (int64_t)state->program.insn_count);
-  // Even pieces for the threads, if there are few rows.
+  // If there are few rows, they are divided evenly among the threads.
   int64_t share = rabbet_ceildiv(state->row * state->rows, threads);
   chunk = rabbet_max_i64(MIN_CHUNK, rabbet_min_i64(chunk, share));
   chunk = rabbet_ceildiv(chunk, state->tile) * state->tile;
@@ -106,9 +106,9 @@ static void pw_divide(cpu_pointwise_state_t* state, int threads) {
   state->pieces_per_row = rabbet_ceildiv(state->row, chunk);
 }
 
-// Short rows, of the channels in a block or at the end, are joined into a long
-// one: an operand for each channel then comes again and again, and is read from
-// a tile that holds it as often as it fits.
+// Joins short rows (the channels of a block, or innermost channels) into long
+// ones. A per-channel operand then repeats along the row; it is read from a
+// tile that has as many copies as fit.
 static void pw_join_rows(cpu_pointwise_state_t* state, int64_t tile) {
   rabbet_pw_space_t* space = &state->space;
   int last = space->rank - 1;
@@ -141,7 +141,7 @@ static rabbet_status_t pw_set_up(const pw_kernel_t* kernel,
   for (int i = 0; i < state->space.operand_count; ++i) {
     state->dtype[i] = group->values[rabbet_pw_operand(group, i)].dtype;
     state->element_size[i] = rabbet_dtype_bits(state->dtype[i]) / 8;
-    // A row of one element is a stream to outputs and to inputs alike.
+    // A row of one element counts as contiguous for inputs and outputs.
     state->access[i] =
         i < (int)group->input_count && state->space.stride[i][last] == 0 &&
                 state->period[i] == 0 && state->space.extent[last] > 1
@@ -160,8 +160,7 @@ static rabbet_status_t pw_set_up(const pw_kernel_t* kernel,
     state->streams[state->stream_count++] = i;
   }
   pw_divide(state, shapes->threads > 0 ? shapes->threads : 1);
-  // A tile for each slot, one for each operand at the ends of rows, and their
-  // addresses.
+  // A tile per slot, a tile per operand for the ends of rows, and addresses.
   state->thread_bytes = rabbet_align_up(
       (size_t)(state->program.slot_count + state->space.operand_count) *
           ((size_t)(state->tile * 8) + sizeof(char*)),
@@ -230,7 +229,7 @@ static void pw_set_cell(pw_worker_t* worker, int operand) {
   worker->bases[operand] = cell;
 }
 
-// Tiles that are whole: operands are used where they lie.
+// Runs full tiles, with operands in their own memory.
 static void pw_run_tiles(pw_worker_t* worker, int64_t tiles) {
   const cpu_pointwise_state_t* state = worker->state;
   rabbet_pw_frame_t frame = {worker->bases};
@@ -242,7 +241,7 @@ static void pw_run_tiles(pw_worker_t* worker, int64_t tiles) {
   }
 }
 
-// The last `count` < tile elements of a row go through tiles of their own.
+// Runs the last `count` < tile elements of a row, with copies in tiles.
 static void pw_run_end(pw_worker_t* worker, int64_t count) {
   const cpu_pointwise_state_t* state = worker->state;
   char* streams[RABBET_CPU_PW_OPERANDS];
@@ -264,7 +263,7 @@ static void pw_run_end(pw_worker_t* worker, int64_t count) {
   }
 }
 
-// Pieces begin at multiples of the tile, and so of the period.
+// Pieces begin at multiples of the tile, which are multiples of the period.
 static void pw_set_period(pw_worker_t* worker, int operand) {
   const cpu_pointwise_state_t* state = worker->state;
   size_t bytes =

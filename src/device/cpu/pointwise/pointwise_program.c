@@ -23,8 +23,8 @@ static rabbet_dtype_t node_output_dtype(const rabbet_group_t* group,
   return group->values[node->outputs[0]].dtype;
 }
 
-// A cast rounds to the type that it names; within one lane type other casts
-// change nothing.
+// The instruction of a cast, which rounds to its type. Casts that change
+// nothing in this lane type have none.
 static rabbet_pw_op_t cast_op(const rabbet_group_t* group,
                               const rabbet_group_node_t* node) {
   switch (node_output_dtype(group, node)) {
@@ -43,7 +43,7 @@ static int32_t node_zero_point(const rabbet_group_node_t* node) {
   return node->input_count > 2 ? node->inputs[2] : -1;
 }
 
-// RABBET_PW_OP_COUNT: no instruction, the value passes through.
+// The node's instruction; RABBET_PW_OP_COUNT: none, the output is the input.
 static bool node_op(const rabbet_group_t* group,
                     const rabbet_group_node_t* node, rabbet_pw_op_t* out_op) {
   if (rabbet_op_is(node->op, RABBET_OP_IDENTITY) ||
@@ -62,7 +62,7 @@ static bool node_op(const rabbet_group_t* group,
     return true;
   }
   if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
-    // With a zero point it is more than that: pw_emit_dequantize.
+    // pw_emit_dequantize handles zero points.
     *out_op = node_zero_point(node) < 0 ? RABBET_PW_PROD : RABBET_PW_ROUND;
     return true;
   }
@@ -86,8 +86,8 @@ static bool node_op(const rabbet_group_t* group,
   return false;
 }
 
-// Lanes of FLOAT hold 8-bit numbers that are only converted, not computed with:
-// integers would wrap around.
+// Whether an 8-bit value is only converted. FLOAT lanes can hold such values,
+// but not ones that are computed with, which would have to wrap around.
 static bool pw_is_quantized(const rabbet_group_t* group, int32_t value) {
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
@@ -143,9 +143,9 @@ enum { NOWHERE = -1 };
 
 // The state of a value while instructions are emitted.
 typedef struct pw_value_t {
-  int base;   // where it lies: an input or a slot; or NOWHERE
+  int base;   // an input or a slot that has it, or NOWHERE
   bool cell;  // base holds one element
-  int uses;   // reads that are still to come
+  int uses;   // number of remaining reads
 } pw_value_t;
 
 typedef struct pw_compiler_t {
@@ -155,7 +155,7 @@ typedef struct pw_compiler_t {
   rabbet_pw_program_t* program;
   RABBET_VEC(rabbet_pw_insn_t) insns;
   pw_value_t* values;
-  int32_t* same_as;  // values that pass through: the value that they are
+  int32_t* same_as;  // for values without instruction: the equal value
   int acc;           // value in the accumulator, or NOWHERE
   RABBET_VEC(int) free_slots;
 } pw_compiler_t;
@@ -195,8 +195,8 @@ static bool pw_is_slot(const pw_compiler_t* compiler, int base) {
          compiler->program->input_count + compiler->program->output_count;
 }
 
-// Puts the accumulator's value into a slot, if anybody will read it again and
-// it lies nowhere else.
+// Stores the accumulator's value into a slot, if it will be read again and has
+// no base.
 static rabbet_status_t pw_spill(pw_compiler_t* compiler) {
   if (compiler->acc == NOWHERE) return rabbet_ok();
   pw_value_t* value = &compiler->values[compiler->acc];
@@ -216,7 +216,7 @@ static rabbet_status_t pw_to_acc(pw_compiler_t* compiler, int value) {
       compiler->values[value].base);
 }
 
-// A value that instructions read as a tile must lie in one.
+// Makes sure that a value has a tile, for instructions that read one.
 static rabbet_status_t pw_to_tile(pw_compiler_t* compiler, int value) {
   pw_value_t* state = &compiler->values[value];
   if (state->base != NOWHERE && !state->cell) return rabbet_ok();
@@ -250,7 +250,7 @@ static rabbet_status_t pw_emit_binary(pw_compiler_t* compiler,
                          "pointwise: an operand has no register or memory");
   }
   int accumulated = compiler->acc;
-  // Reads to come do not count this one.
+  // The remaining reads exclude this one.
   RABBET_RETURN_IF_ERROR(pw_used(compiler, accumulated));
   RABBET_RETURN_IF_ERROR(pw_spill(compiler));
   bool cell = compiler->values[operand].cell;
@@ -287,7 +287,8 @@ static rabbet_status_t pw_emit_unary(pw_compiler_t* compiler,
       rabbet_attr_float(node->attrs, node->op->attr_count, "beta", 0));
 }
 
-// The accumulator with a boundary input or a tile of another value.
+// Emits an instruction on the accumulator and a boundary input or another
+// value's tile.
 static rabbet_status_t pw_emit_with(pw_compiler_t* compiler, rabbet_pw_op_t op,
                                     int operand) {
   const pw_value_t* value = &compiler->values[operand];
@@ -362,8 +363,8 @@ typedef struct pw_fused_t {
   int result;
 } pw_fused_t;
 
-// The product that node `at` computes and the sum or difference that `next`
-// makes of it, when nobody else reads the product.
+// Fuses the product of node `at` with the sum or difference of `next`, if
+// nothing else reads the product.
 static pw_fused_t pw_fuse(const pw_compiler_t* compiler,
                           const rabbet_group_node_t* at,
                           const rabbet_group_node_t* next) {
@@ -414,7 +415,7 @@ static rabbet_status_t pw_emit_fused(pw_compiler_t* compiler,
   return rabbet_ok();
 }
 
-// Names for values that pass through unchanged, and how often each is read.
+// Finds values that equal others, and counts the reads of each value.
 static void pw_count_uses(pw_compiler_t* compiler) {
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->value_count; ++i) {
@@ -439,7 +440,7 @@ static void pw_count_uses(pw_compiler_t* compiler) {
   }
 }
 
-// Inputs that are not in the lanes' own type are converted into slots first.
+// Converts inputs of types other than the lanes' into slots.
 static rabbet_status_t pw_emit_inputs(pw_compiler_t* compiler,
                                       const rabbet_pw_access_t* access) {
   static const rabbet_pw_op_t loads[RABBET_DTYPE_COUNT] = {
@@ -466,7 +467,7 @@ static rabbet_status_t pw_emit_inputs(pw_compiler_t* compiler,
   return rabbet_ok();
 }
 
-// All at the end, so that an output may lie over an input.
+// Stores all outputs at the end, so that an output may overwrite an input.
 static rabbet_status_t pw_emit_outputs(pw_compiler_t* compiler) {
   static const rabbet_pw_op_t stores[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_FLOAT] = RABBET_PW_STORE,
@@ -495,9 +496,9 @@ static rabbet_status_t pw_emit_all(pw_compiler_t* compiler,
   const rabbet_group_t* group = compiler->group;
   pw_count_uses(compiler);
   RABBET_RETURN_IF_ERROR(pw_emit_inputs(compiler, access));
-  // An output that an input's memory may hold must not be stored while another
-  // output still reads that input: with several outputs, inputs that are
-  // outputs themselves are brought into slots.
+  // An output may overwrite an input. If that input is itself another output,
+  // it must be read before: with several outputs, such inputs are copied to
+  // slots.
   for (size_t i = 0; group->output_count > 1 && i < group->output_count; ++i) {
     int32_t value = compiler->same_as[group->outputs[i]];
     if (compiler->values[value].base == NOWHERE ||

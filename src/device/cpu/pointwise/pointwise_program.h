@@ -5,15 +5,14 @@
 #include "device/cpu/pointwise/pointwise_vm.h"
 #include "device/kernel.h"
 
-// How a boundary input is read: element by element with the output, or one
-// element for a whole row.
+// How a boundary input is read: element by element, or one element per row.
 typedef enum rabbet_pw_access_t {
   RABBET_PW_STREAM = 0,
   RABBET_PW_CELL = 1,
 } rabbet_pw_access_t;
 
-// The frame's bases: boundary inputs, boundary outputs, then slots, each of
-// them a tile.
+// A compiled program. Bases of the frame are boundary inputs, boundary outputs,
+// then slots; each slot is a tile.
 typedef struct rabbet_pw_program_t {
   rabbet_pw_lane_t lane;
   int input_count, output_count, slot_count;
@@ -21,7 +20,7 @@ typedef struct rabbet_pw_program_t {
   size_t insn_count;
 } rabbet_pw_program_t;
 
-// The lanes for the group's types; false if the machine cannot compute it.
+// The lane type for the group; false if the machine cannot compute the group.
 bool rabbet_pw_lane(const rabbet_group_t* group, rabbet_pw_lane_t* out_lane);
 // Whether each operator of the group has an instruction.
 bool rabbet_pw_supports(const rabbet_group_t* group, rabbet_pw_lane_t lane);

@@ -1,6 +1,6 @@
-// Determinants, by elimination in FLOAT; the product of pivots is kept in
-// double, so that it leaves FLOAT's range only where the result does. Threads
-// share matrices, or the rows of large ones if these are few.
+// Determinants, by elimination in FLOAT. The product of pivots is a double, so
+// that it overflows only if the result does. Threads share the matrices, or the
+// rows of each if there are few and large ones.
 #include "ops/determinant.h"
 
 #include <string.h>
@@ -18,8 +18,8 @@ typedef struct cpu_determinant_state_t {
   int64_t scratch_bytes;  // of a thread: a matrix
 } cpu_determinant_state_t;
 
-// The network's type alone: rounding the elements can change all digits of the
-// result.
+// Offers only the network's type: rounding the elements can change all digits
+// of the result.
 static rabbet_status_t cpu_determinant_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elimination", -1);
 }
@@ -60,7 +60,7 @@ static rabbet_status_t cpu_determinant_prepare(
 
 // ---- Elimination -----------------------------------------------------------
 
-// A column of a matrix in the making.
+// A step of the elimination: column k of a matrix.
 typedef struct determinant_column_t {
   const rabbet_vectors_t* vectors;
   float* matrix;
@@ -78,8 +78,8 @@ static void determinant_rows(void* context, int64_t first, int64_t last) {
   }
 }
 
-// Brings the best pivot of column k into row k; returns whether rows changed
-// places.
+// Swaps the row with the largest pivot of column k into row k; returns whether
+// rows were swapped.
 static bool determinant_pivot(const determinant_column_t* c) {
   int64_t best = c->k;
   for (int64_t i = c->k + 1; i < c->order; ++i)
@@ -164,7 +164,7 @@ static rabbet_status_t cpu_determinant_enqueue(
                             .target = rabbet_node_output(kernel, call, 0),
                             .workspace = call->workspace};
   int64_t count = state->determinant.count;
-  // A column visits what is left of the matrix.
+  // Each column's step updates the rest of the matrix.
   int64_t work = (state->determinant.order + 3) * (state->scratch_bytes / 3);
   if (state->shares_rows)
     determinant_items(&run, 0, count);

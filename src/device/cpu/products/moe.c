@@ -1,7 +1,7 @@
 // A mixture of experts. Pairs of a token and an expert are sorted by expert, so
-// that the weights of each one that somebody chose are read once for every
-// MOST_PAIRS pairs, and those of others never. Bound by the bytes of the
-// weights for a few tokens, by multiplications for many.
+// the weights of each chosen expert are read once for every MOST_PAIRS pairs,
+// and those of other experts never. Few tokens are bound by the bytes of the
+// weights, many by multiplications.
 #include "device/common/moe.h"
 
 #include <string.h>
@@ -11,17 +11,17 @@
 #include "device/cpu/parallel.h"
 #include "device/cpu/vectors/vectors.h"
 
-// Columns and rows of weights that a thread works on at once; pairs that have
-// memory at once.
+// Columns and rows of the weights' tile that a thread works on; the most pairs
+// of a part, which have workspace.
 enum { COLUMNS = 64, STEPS = 128, MOST_PAIRS = 4096 };
 
 typedef struct cpu_moe_state_t {
   rabbet_moe_sizes_t sizes;
   rabbet_moe_attrs_t attrs;
   rabbet_dtype_t dtype, index_type, scale_type;
-  int64_t step;   // tokens that are computed at once
-  int64_t pairs;  // of them
-  // Places in the workspace, in bytes.
+  int64_t step;   // tokens of a part
+  int64_t pairs;  // pairs of a part
+  // Offsets in the workspace, in bytes.
   size_t x, gate, up, down, order, place, starts;
 } cpu_moe_state_t;
 
@@ -118,7 +118,7 @@ static void moe_sort(const moe_call_t* call) {
     if (moe_expert(call, i) >= 0) ++starts[moe_expert(call, i) + 1];
   for (int64_t e = 0; e < s->experts; ++e)
     starts[e + 1] += starts[e];
-  // Each start moves to the end of its expert, where the next one begins.
+  // Each start has moved to the end of its expert's pairs.
   for (int64_t i = 0; i < pairs; ++i) {
     int64_t expert = moe_expert(call, i);
     call->place[i] = expert < 0 ? -1 : starts[expert]++;
@@ -130,7 +130,7 @@ static void moe_sort(const moe_call_t* call) {
 
 // ---- Products --------------------------------------------------------------
 
-// One matrix of each expert: rows of `count` elements to `width`.
+// A product with one matrix of each expert: from `count` elements to `width`.
 typedef struct moe_product_t {
   const moe_call_t* call;
   size_t weights;
@@ -147,7 +147,7 @@ static const float* moe_row(const moe_product_t* p, int64_t place) {
   return p->x + row * p->count;
 }
 
-// A tile of the weights as FLOAT; *out_stride floats lie between its rows.
+// A tile of the weights as FLOAT; *out_stride: the stride of its rows.
 static const float* moe_tile(const moe_product_t* p, int64_t expert, int64_t k,
                              int64_t steps, int64_t column, int64_t width,
                              float* room, int64_t* out_stride) {
@@ -162,7 +162,7 @@ static const float* moe_tile(const moe_product_t* p, int64_t expert, int64_t k,
   return room;
 }
 
-// All pairs of an expert, some columns.
+// Computes some columns for all pairs of an expert.
 static void moe_multiply(const moe_product_t* p, int64_t expert, int64_t column,
                          int64_t width) {
   const int64_t* starts = p->call->starts;
@@ -250,7 +250,7 @@ static void moe_down_part(void* context, int64_t begin, int64_t end) {
 
 // ---- Tokens ----------------------------------------------------------------
 
-// Elements [k, k + count) of a token's result, at most RABBET_LANES.
+// Computes elements [k, k + count) of a token's result, at most RABBET_LANES.
 static void moe_sum(const moe_call_t* call, int64_t token, int64_t k,
                     int64_t count) {
   const cpu_moe_state_t* state = call->state;
@@ -312,7 +312,7 @@ static void moe_run(moe_call_t* call) {
                       moe_sum_part, call);
 }
 
-// Hidden states as FLOAT.
+// Converts the hidden states to FLOAT.
 static void moe_begin(moe_call_t* call, char* workspace) {
   const cpu_moe_state_t* state = call->state;
   const rabbet_moe_sizes_t* s = &state->sizes;

@@ -1,4 +1,4 @@
-// Running sums along an axis. Neighbouring rows are summed together, so that
+// Cumulative sums along an axis. Neighbouring rows are summed together, so that
 // memory is read in order for any axis.
 #include "ops/cumulative.h"
 
@@ -6,7 +6,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
-enum { COLUMNS = 256 };  // that are summed together
+enum { COLUMNS = 256 };  // rows that are summed together
 
 typedef struct cpu_cumulative_state_t {
   rabbet_dtype_t dtype;

@@ -1,5 +1,5 @@
-// Scales of blocks, and their elements divided by them: a block is a thread's,
-// which reads it twice. Bound by the bytes of the input, and by divisions.
+// Block quantization: scales of blocks, and elements divided by them. A thread
+// reads a block twice. Bound by the bytes of the input, and by divisions.
 #include "device/common/dynamic_quantize.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ typedef struct dynamic_call_t {
   rabbet_convert_fn_t to_float;  // NULL: the input is FLOAT
   int64_t size;                  // bytes of an element of the input
   const char* input;
-  uint8_t* output;  // NULL: nobody reads it, as with the scales
+  uint8_t* output;  // NULL: it is unused; the scales may be, too
   void* scales;
   float factor;
 } dynamic_call_t;
@@ -75,7 +75,7 @@ static float dynamic_row_most(const float* x, int64_t count, float most) {
   return most;
 }
 
-// To nearest even, as adding 1.5 * 2^23 rounds; NaN gives 0.
+// Rounds to nearest even by adding 1.5 * 2^23; NaN gives 0.
 static void dynamic_row_int8(const float* x, int64_t count, float scale,
                              uint8_t* y) {
   for (int64_t i = 0; i < count; ++i) {
@@ -89,8 +89,9 @@ static void dynamic_row_int8(const float* x, int64_t count, float scale,
   }
 }
 
-// E4M3: rounded in place above 2^-6, by an addition below, where numbers are
-// multiples of 2^-9. Beyond 448 all are the largest; NaN stays.
+// E4M3. From 2^-6 on the bits are rounded; smaller numbers are multiples of
+// 2^-9 and are rounded by an addition. Above 448 numbers saturate; NaN stays
+// NaN.
 static void dynamic_row_fp8(const float* x, int64_t count, float scale,
                             uint8_t* y) {
   for (int64_t i = 0; i < count; ++i) {
@@ -114,7 +115,7 @@ static void dynamic_row_fp8(const float* x, int64_t count, float scale,
 
 // ---- Blocks ----------------------------------------------------------------
 
-// One block, cut off at the tensor's end.
+// Quantizes one block, which may be cut at the tensor's end.
 typedef struct dynamic_block_t {
   int64_t first, rows, row;
   int64_t extents[RABBET_MAX_RANK];

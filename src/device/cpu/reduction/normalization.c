@@ -1,11 +1,10 @@
 // (x - mean) / sqrt(variance + epsilon) * scale + bias.
 //
-// The axes of the memory are outer (one mean for each of their positions) or
-// inner (a mean is taken over them). If the contiguous axis is inner, a
-// position of the outer axes is a few runs of memory: one pass for mean and
-// variance, one for the result, from the cache if it is short enough. If it is
-// outer, tiles of neighbouring positions are computed together, a row of each
-// at a time.
+// Axes of the memory are outer (a mean for each of their positions) or inner (a
+// mean is over them). If the contiguous axis is inner, the elements of a mean
+// are a few contiguous runs: one pass computes mean and variance, a second one,
+// often from the cache, the result. If it is outer, tiles of neighbouring means
+// are computed together, a row at a time.
 #include <math.h>
 #include <string.h>
 
@@ -27,8 +26,8 @@ typedef struct cpu_normalization_state_t {
   int64_t size;
   double epsilon;
   bool columns;
-  // Without the contiguous axis, whose extent is `width`; `moments` are inner
-  // axes merged for the input alone, with runs of `run` elements (rows).
+  // Axes without the contiguous one, whose extent is `width`. `moments`: inner
+  // axes, merged for the input alone, with runs of `run` elements (rows).
   rabbet_axes_t outer, inner, moments;
   int64_t width, run;
   bool moves[OPERANDS];  // operand has stride 1 on the contiguous axis, else 0
@@ -42,13 +41,13 @@ typedef struct cpu_normalization_state_t {
 
 // ---- Axes ------------------------------------------------------------------
 
-// One axis of the box into outer or inner axes; channels that are grouped are
-// one of each.
+// Adds an axis of the box to the outer or the inner axes; grouped channels
+// become one of each.
 static bool normalize_place(const rabbet_normalization_t* layer,
                             const rabbet_box_t* box, int32_t i,
                             cpu_normalization_state_t* state) {
   int32_t axis = box->axis[i];
-  // Blocks of channels and channels within one: how many channels a step is.
+  // A step is a block of channels, or one channel within a block.
   bool is_blocks = i + 1 < box->rank && box->axis[i + 1] == axis;
   int64_t step = is_blocks ? box->extent[i + 1] : 1;
   int64_t strides[OPERANDS] = {box->stride[i],
@@ -74,8 +73,8 @@ static bool normalize_place(const rabbet_normalization_t* layer,
   return true;
 }
 
-// Takes the contiguous axis off; false if scale or bias neither stand still nor
-// are contiguous along it.
+// Removes the contiguous axis from the axes; false if scale or bias is neither
+// broadcast nor contiguous along it.
 static bool normalize_pop(rabbet_axes_t* axes,
                           cpu_normalization_state_t* state) {
   int32_t last = --axes->rank;
@@ -88,7 +87,7 @@ static bool normalize_pop(rabbet_axes_t* axes,
   return true;
 }
 
-// False where the kernel cannot walk the format.
+// False if the kernel does not support the format.
 static bool normalize_plan(const rabbet_normalization_t* layer,
                            rabbet_format_t format,
                            cpu_normalization_state_t* state) {
@@ -135,7 +134,7 @@ static rabbet_status_t cpu_normalization_body(rabbet_proposal_t* proposal) {
   }
   rabbet_free(proposal->propose->allocator, dims);
   RABBET_RETURN_IF_ERROR(status);
-  // Scale and bias that are the input itself keep its type.
+  // Scale or bias that is the input itself keeps the input's type.
   return rabbet_cpu_offer_same(proposal, fits, "two passes", 0);
 }
 
@@ -222,7 +221,7 @@ static const float* normalize_lanes(const normalize_call_t* call, int64_t at,
   return buffer;
 }
 
-// `count` elements at `at`, all with one mean.
+// Normalizes `count` elements at `at`, which have one mean.
 static void normalize_run(const normalize_call_t* call,
                           rabbet_normalize_row_t row, int64_t at,
                           int64_t count) {
@@ -300,7 +299,7 @@ typedef struct normalize_tile_t {
   float total[TILE], lanes[TILE];
 } normalize_tile_t;
 
-// Adds up rows, or squares of their distances from `center`, in `sum`.
+// Adds rows, or the squares of their distances from `center`, to `sum`.
 static void normalize_tile_sum(const normalize_call_t* call, int64_t at,
                                int64_t width, bool squares,
                                normalize_tile_t* tile) {
@@ -334,7 +333,7 @@ static void normalize_tile_moments(const normalize_call_t* call, int64_t at,
     tile->center[i] = (float)mean;
     rest[i] = mean - (double)tile->center[i];
   }
-  // Around the means as rounded; the rest is taken out again.
+  // The second pass is around the rounded means and corrects them.
   normalize_tile_sum(call, at, width, true, tile);
   for (int64_t i = 0; i < width; ++i) {
     double variance = tile->sum[i] / state->count - rest[i] * rest[i];
@@ -342,8 +341,8 @@ static void normalize_tile_moments(const normalize_call_t* call, int64_t at,
   }
 }
 
-// The operand's elements beside the tile's columns: where they are, or a cell
-// spread out.
+// The operand's elements for the tile's columns: in its own memory, or copies
+// of a single element.
 static const float* normalize_operand(const normalize_call_t* call, int operand,
                                       int64_t at, int64_t width,
                                       float* buffer) {

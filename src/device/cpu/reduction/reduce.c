@@ -1,11 +1,12 @@
-// Reductions. The memory's axes are put in order and merged; what remains is
-// one of two loops:
-//   rows     the contiguous axis is reduced: each output element takes runs of
-//            `width` elements at the positions of the other reduced axes
+// Reductions. The axes of the memory are sorted and merged. Then there are two
+// kinds of loops:
+//   rows     the contiguous axis is reduced: an output element is computed from
+//            runs of `width` elements at the positions of the other reduced
+//            axes
 //   columns  the contiguous axis is kept: a tile of up to TILE neighbouring
-//            output elements takes rows of the input
-// Long reductions are cut into parts of PART elements at places that depend on
-// the shapes alone, so that results do not depend on the number of threads.
+//            output elements is computed from rows of the input
+// Long reductions are divided into parts of PART elements. The parts depend
+// only on the shapes, so that results do not depend on the number of threads.
 #include <math.h>
 #include <string.h>
 
@@ -32,16 +33,16 @@ typedef struct cpu_reduce_state_t {
   bool columns;
   rabbet_axes_t kept, reduced;  // without the contiguous axis
   int64_t width;                // elements of the contiguous axis
-  int64_t target_step;          // columns: from one element of it to the next
-  // Columns: a row of the tile is this many rows of the memory, so that narrow
-  // ones are not taken one by one; they are folded at the end.
+  int64_t target_step;          // columns: its stride in the target
+  // Columns: a row of the tile has this many narrow rows of the memory, which
+  // are combined at the end.
   int64_t fold;
   int64_t outputs;                            // positions of the kept axes
   int64_t positions;                          // of the reduced axes
   int64_t tiles;                              // of the width (columns)
-  int64_t parts, part_positions, part_width;  // rows: of one or of the other
+  int64_t parts, part_positions, part_width;  // rows: one of the two is divided
   int64_t count;                              // elements reduced to one
-  bool simple;  // rows of FLOAT one after the other, as are their results
+  bool simple;  // rows are FLOAT and contiguous, and so are their results
 } cpu_reduce_state_t;
 
 // ---- Axes ------------------------------------------------------------------
@@ -81,7 +82,7 @@ static void reduce_pop(rabbet_axes_t* axes, cpu_reduce_state_t* state) {
   state->target_step = axes->stride[TARGET][last];
 }
 
-// Narrow columns: rows of the memory that follow one another are one.
+// Narrow columns: joins contiguous rows of the memory into one.
 static void reduce_fold(cpu_reduce_state_t* state) {
   rabbet_axes_t* axes = &state->reduced;
   int32_t last = axes->rank - 1;
@@ -125,7 +126,7 @@ static void reduce_divide(cpu_reduce_state_t* state) {
                                                             state->part_width));
 }
 
-// False where the formats do not fit the shapes.
+// False if the formats do not suit the shapes.
 static bool reduce_plan(const rabbet_group_node_t* node,
                         const rabbet_dims_t* in, const rabbet_dims_t* out,
                         rabbet_format_t from, rabbet_format_t to,
@@ -261,7 +262,7 @@ static reduce_cell_t reduce_identity(const cpu_reduce_state_t* state) {
   return cell;
 }
 
-// One result into another.
+// Combines two partial results.
 static void reduce_join(const cpu_reduce_state_t* state, reduce_cell_t* total,
                         const reduce_cell_t* part) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
@@ -306,8 +307,8 @@ static void reduce_store(const cpu_reduce_state_t* state, reduce_cell_t cell,
 
 // ---- Lanes -----------------------------------------------------------------
 
-// A block of at most RABBET_LANES elements as lanes: where they are, or in the
-// buffer.
+// A block of at most RABBET_LANES elements as lanes: in their own memory, or
+// converted into the buffer.
 static const void* reduce_lanes(const cpu_reduce_state_t* state,
                                 const void* source, int64_t count,
                                 void* buffer) {
@@ -365,7 +366,8 @@ typedef struct reduce_call_t {
   reduce_cell_t* cells;  // [outputs][parts][width of columns]
 } reduce_call_t;
 
-// Elements [first, first + count) of the runs at positions [begin, end).
+// Reduces elements [first, first + count) of the runs at positions [begin,
+// end).
 static void reduce_runs(const reduce_call_t* call, const char* source,
                         int64_t begin, int64_t end, int64_t first,
                         int64_t count, reduce_cell_t* total) {
@@ -428,7 +430,7 @@ static void cpu_reduce_rows(void* context, int64_t begin, int64_t end) {
 
 // ---- Columns ---------------------------------------------------------------
 
-// A tile's totals: of a few rows in lanes, of all in cells.
+// Totals of a tile: lanes collect a few rows, cells all rows.
 typedef struct reduce_tile_t {
   int64_t width;
   union {
@@ -466,7 +468,7 @@ static void reduce_flush(const cpu_reduce_state_t* state, reduce_tile_t* tile) {
   }
 }
 
-// `rows` rows of the tile, `stride` bytes apart, into its lanes.
+// Reduces `rows` rows with a stride of `stride` bytes into the tile's lanes.
 static void reduce_rows_into(const cpu_reduce_state_t* state,
                              const char* source, int64_t rows, int64_t stride,
                              reduce_tile_t* tile) {
@@ -491,8 +493,8 @@ static void reduce_rows_into(const cpu_reduce_state_t* state,
   }
 }
 
-// Positions [begin, end) of the reduced axes into the tile's lanes; every
-// `flush` of them into its cells.
+// Reduces positions [begin, end) of the reduced axes into the tile's lanes, and
+// after every `flush` positions the lanes into its cells.
 static void reduce_tile_rows(const cpu_reduce_state_t* state,
                              const char* source, int64_t begin, int64_t end,
                              int64_t flush, reduce_tile_t* tile) {
@@ -515,15 +517,15 @@ static void reduce_tile_rows(const cpu_reduce_state_t* state,
   }
 }
 
-// Positions [begin, end) of the reduced axes into the tile's cells.
+// Reduces positions [begin, end) of the reduced axes into the tile's cells.
 static void reduce_tile(const cpu_reduce_state_t* state, const char* source,
                         int64_t begin, int64_t end, reduce_tile_t* tile) {
   reduce_cell_t identity = reduce_identity(state);
   for (int64_t i = 0; i < tile->width; ++i)
     tile->cells[i] = identity;
   reduce_start(state, tile);
-  // Products are kept in double from row to row: in FLOAT they could overflow
-  // where the whole does not.
+  // Products are double from row to row: partial products in FLOAT could
+  // overflow.
   reduce_tile_rows(state, source, begin, end,
                    state->op == RABBET_REDUCE_PROD ? 1 : FLUSH, tile);
   reduce_flush(state, tile);
@@ -533,7 +535,7 @@ static void reduce_tile(const cpu_reduce_state_t* state, const char* source,
   }
 }
 
-// Few rows of FLOAT: the lanes are the result.
+// For few rows of FLOAT: the lanes are the result.
 static bool reduce_is_short(const cpu_reduce_state_t* state) {
   return state->dtype == RABBET_DTYPE_FLOAT && state->parts == 1 &&
          state->positions <= FLUSH && state->target_step == 1 &&
@@ -591,7 +593,7 @@ static void reduce_columns(void* context, int64_t begin, int64_t end) {
 
 // ---- Running ---------------------------------------------------------------
 
-// Joins the parts of each output element.
+// Combines the parts of each output element.
 static void reduce_finish(void* context, int64_t begin, int64_t end) {
   const reduce_call_t* call = context;
   const cpu_reduce_state_t* state = call->state;

@@ -1,14 +1,14 @@
-// Softmax, and its logarithm where the builder groups the two. The memory is
-// [outer, count, inner]: rows where inner is 1, else columns.
+// Softmax, or its logarithm if the builder groups the two. The memory is
+// [outer, count, inner]: rows if inner is 1, otherwise columns.
 #include <string.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
 
-// Columns of a tile, and the rows up to which tiles of FLOAT are copied too:
-// together, they stay in the cache where columns far apart would evict each
-// other.
+// Columns of a tile. Tiles of FLOAT with at most this many rows are copied,
+// too: a contiguous copy stays in the cache, in which distant rows would evict
+// each other.
 enum { TILE = 64, COPIED_ROWS = 256 };
 
 typedef struct cpu_softmax_state_t {
@@ -26,7 +26,7 @@ static int32_t softmax_axis(const rabbet_group_node_t* node, int32_t rank) {
   return __builtin_ctzll((unsigned long long)mask);
 }
 
-// False where the axis is not one axis of the memory.
+// False if the axis is not a single axis of the memory.
 static bool softmax_extents(const rabbet_group_node_t* node,
                             const rabbet_dims_t* dims, rabbet_format_t format,
                             cpu_softmax_state_t* state) {

@@ -1,6 +1,6 @@
-// Non-maximum suppression: each class of each batch makes a heap of the scores
-// above the threshold, and takes boxes from it that overlap no box taken
-// before; the classes of a batch are then merged.
+// Non-maximum suppression. The candidates of each class of each batch, whose
+// scores are above the threshold, form a heap. Boxes are taken from it unless
+// they overlap an earlier one. Then the classes of a batch are merged.
 #include "device/common/nms.h"
 
 #include "core/view.h"
@@ -15,8 +15,8 @@ typedef struct cpu_nms_state_t {
   int64_t lists, slots;
 } cpu_nms_state_t;
 
-// The boxes of one class of one batch. `keys` holds `count` candidates, a heap;
-// taken ones fill it from its end.
+// One class of one batch. keys[0, count) are candidates, a heap; chosen keys
+// fill the array from its end.
 typedef struct nms_list_t {
   int64_t count, taken, merged;
 } nms_list_t;
@@ -130,8 +130,9 @@ static void nms_collect(void* context, int64_t begin, int64_t end) {
 
 // ---- The limit -------------------------------------------------------------
 
-// The score of the best but `rank - 1` of a batch; *out_left: how many of it
-// are among the best `rank`. A digit of 8 bits at a time.
+// The score of the candidate number `rank` of a batch, by radix selection with
+// digits of 8 bits; *out_left: how many candidates of this score are among the
+// best `rank`.
 static uint32_t nms_cut(const nms_call_t* call, int64_t first, int64_t rank,
                         int64_t* out_left) {
   uint32_t found = 0;
@@ -142,7 +143,7 @@ static uint32_t nms_cut(const nms_call_t* call, int64_t first, int64_t rank,
       const uint64_t* keys = nms_keys(call, list);
       for (int64_t i = 0; i < call->lists[list].count; ++i) {
         uint32_t score = (uint32_t)(keys[i] >> 32);
-        // Those with the digits that were found already.
+        // Counts candidates with the digits found so far.
         if (((uint64_t)(score ^ found) >> (shift + 8)) == 0)
           ++counts[score >> shift & 255];
       }
@@ -156,7 +157,8 @@ static uint32_t nms_cut(const nms_call_t* call, int64_t first, int64_t rank,
   return found;
 }
 
-// Leaves the best of a batch: of equal scores the lower classes, then boxes.
+// Keeps the best candidates of a batch; among equal scores those of lower
+// classes, then of lower boxes.
 static void nms_limit(const nms_call_t* call, int64_t batch) {
   const rabbet_nms_t* nms = &call->state->nms;
   int64_t first = batch * nms->classes, total = 0, left = 0;
@@ -206,7 +208,7 @@ static void nms_choose(const nms_call_t* call, int64_t index,
       good = !rabbet_nms_overlap(&box, &boxes[i], call->iou);
     if (!good) continue;
     boxes[list->taken] = box;
-    // No more have been taken than have left the heap.
+    // There is room at the end: at least as many keys have left the heap.
     keys[list->count - 1 - list->taken++] = key;
   }
 }
@@ -235,7 +237,7 @@ static void nms_write(const nms_call_t* call, int64_t row, int64_t list,
   }
 }
 
-// Orders the next of a class among those of others: by score, then by class.
+// The order in which classes are merged: by the next score, then by class.
 static uint64_t nms_head(const nms_call_t* call, int64_t list) {
   const nms_list_t* at = &call->lists[list];
   uint64_t key = nms_keys(call, list)[at->count - 1 - at->merged];

@@ -1,5 +1,5 @@
-// Where elements lie that are not zero: pieces of the input are counted, and
-// then written, by threads of their own.
+// Positions of the elements that are not zero. Threads count the elements of
+// pieces of the input, then write their positions.
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -46,7 +46,7 @@ static rabbet_status_t cpu_non_zero_prepare(
   state->bytes = rabbet_dtype_bits(dtype) / 8;
   state->is_float = rabbet_dtype_is_float(dtype);
   state->is_long = values[node->outputs[0]].dtype == RABBET_DTYPE_INT64;
-  // How many there are in each piece, then before it.
+  // The count of each piece; afterwards the sum of the pieces before it.
   *out_workspace = (size_t)state->pieces * sizeof(int64_t);
   return rabbet_ok();
 }
@@ -61,7 +61,7 @@ typedef struct non_zero_call_t {
   int64_t total;
 } non_zero_call_t;
 
-// -0 is zero, too.
+// -0 is zero.
 #define RABBET_NON_ZERO_SET(type, sign) \
   for (int64_t i = 0; i < count; ++i)   \
   set[i] = (type)(((const type*)x)[i] & \
@@ -119,7 +119,7 @@ static void non_zero_store(const non_zero_call_t* call, int64_t place,
   }
 }
 
-// The first that is set from `i` on, or `count`.
+// The first set element from `i` on, or `count`.
 static inline int64_t non_zero_next(const uint8_t* set, int64_t i,
                                     int64_t count) {
   for (uint64_t eight = 0; i + 8 <= count; i += 8) {

@@ -1,6 +1,6 @@
-// The best elements along an axis: those of a row that are better than the
-// worst of the best so far go into a heap of k, which is sorted in the end.
-// Most elements cost one comparison.
+// The best elements along an axis. A heap has the k best elements of a row so
+// far, the worst of them on top, so most elements cost one comparison. The heap
+// is sorted at the end.
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -110,7 +110,7 @@ static void topk_keys(const cpu_topk_state_t* state, const char* source,
 #undef RABBET_TOPK_KEYS
   if (!state->smallest) return;
   for (int64_t i = 0; i < count; ++i)
-    keys[i] = ~keys[i];  // turns the order around, without overflow
+    keys[i] = ~keys[i];  // reverses the order without overflow
 }
 
 // ---- Heaps -----------------------------------------------------------------
@@ -119,8 +119,7 @@ static inline bool topk_worse(const topk_item_t* a, const topk_item_t* b) {
   return a->key != b->key ? a->key < b->key : a->index > b->index;
 }
 
-// Moves the item down from `at` until all below it are better: the worst item
-// is on top.
+// Moves the item down from `at` until both children are better.
 static void topk_sift(topk_item_t* heap, int64_t count, int64_t at,
                       topk_item_t item) {
   for (int64_t below = 2 * at + 1; below < count; below = 2 * at + 1) {

@@ -1,5 +1,5 @@
-// Inner loops that are compiled for each instruction set (vectors_*.c), as one
-// table of functions. They know rows of memory, not tensors, and never start
+// A table of inner loops that are compiled for each instruction set
+// (vectors_*.c). They work on rows of memory, not on tensors, and start no
 // threads.
 #ifndef RABBET_SRC_DEVICE_CPU_VECTORS_VECTORS_H_
 #define RABBET_SRC_DEVICE_CPU_VECTORS_VECTORS_H_
@@ -28,7 +28,7 @@ typedef enum rabbet_lane_t {
   RABBET_LANE_COUNT = 3,
 } rabbet_lane_t;
 
-// The work on one row of normalization. `mean` and `factor` are known.
+// The parameters for a row of a normalization.
 typedef struct rabbet_normalize_row_t {
   float mean, factor;  // y = (x - mean) * factor * scale + bias
   const float* scale;  // each `count` floats, or NULL
@@ -36,17 +36,17 @@ typedef struct rabbet_normalize_row_t {
   float cell_scale, cell_bias;  // where the pointers are NULL
 } rabbet_normalize_row_t;
 
-// The same for a row of columns, each with a mean of its own.
+// The same for a row of columns, each with its own mean.
 typedef struct rabbet_normalize_columns_t {
   const float *mean, *factor, *scale, *bias;
 } rabbet_normalize_columns_t;
 
 typedef struct rabbet_moments_t {
-  double count, mean, squares;  // squares of distances from the mean, summed
+  double count, mean, squares;  // squares: sum of squared distances
 } rabbet_moments_t;
 
-// A piece of a row that is copied: bytes from the row's start in the target and
-// in the source; source -1: the pattern instead.
+// A piece of a row to copy: offsets in the rows of target and source, in bytes;
+// source -1: the pattern is written.
 typedef struct rabbet_copy_run_t {
   int64_t target, source, bytes;
 } rabbet_copy_run_t;
@@ -76,7 +76,8 @@ typedef struct rabbet_vectors_t {
   // sums are kept in double.
   void (*reduce_float)(rabbet_reduce_t op, const float* x, int64_t count,
                        double* total);
-  // Rows of `width` floats, one after the other, to a float each; no products.
+  // Reduces each of the contiguous rows of `width` floats to a float; no
+  // products.
   void (*reduce_rows)(rabbet_reduce_t op, const float* x, int64_t rows,
                       int64_t width, float* y);
   void (*reduce_int32)(rabbet_reduce_t op, const int32_t* x, int64_t count,
@@ -96,7 +97,7 @@ typedef struct rabbet_vectors_t {
   void (*flush_float)(rabbet_reduce_t op, const float* x, int64_t count,
                       double* total);
 
-  // Joins mean and squares of a row with the previous ones.
+  // Combines mean and squares of a row with the previous ones.
   void (*moments)(const float* x, int64_t count, rabbet_moments_t* moments);
   // total[i] += (x[i] - mean[i])^2.
   void (*column_squares)(const float* x, int64_t width, const float* mean,
