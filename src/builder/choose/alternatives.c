@@ -1,6 +1,7 @@
-// A cluster's alternatives: a sweep over the units of each cover that keeps,
-// of partial choices that look alike from outside, the cheapest.
+// A cluster's alternatives: a sweep over the units of each cover, which keeps
+// the cheapest of all partial choices that are equal for the units that follow.
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,42 +12,44 @@
 
 #define ALTERNATIVES_BEAM 512
 
-// A choice for each of the units so far. `look` is its view for later units:
+// A choice for each of the units so far. Partial choices with the same `look`
+// are equal for later units. It consists of
 //
-//  - a digest of the states in which inputs are read that one unit alone reads,
+//  - a digest of the states in which inputs with a single reader are read,
 //  - masks of the states in which other inputs are read,
-//  - states of values made: the cluster's outputs, and inputs of later units.
+//  - states of computed values: the cluster's outputs, and inputs of later
+//  units.
 //
-// Only the last two rounds have looks.
+// Only the partial choices of the last two rounds have looks.
 typedef struct partial_t {
   double us;
-  int32_t parent;  // in the round before
+  int32_t parent;  // index in the round before
   int32_t choice;
   uint8_t* look;
 } partial_t;
 
 typedef RABBET_VEC(partial_t) partial_vec_t;
 
-// A value that a unit of the current cover makes.
+// A value that a unit of the current cover computes.
 typedef struct made_t {
   int32_t value;
-  int32_t place;     // among the made values in `look`
-  int32_t last_use;  // unit that reads it last
-  int32_t next;      // that is last used by the same unit, or -1
+  int32_t place;     // of its state in `look`
+  int32_t last_use;  // the last unit that reads it
+  int32_t next;      // the next value with the same last_use, or -1
 } made_t;
 
 typedef struct sweeper_t {
   rabbet_build_t* build;
   rabbet_cluster_t* cluster;
-  // Of each IR value: the cluster's input, or behind those the place among the
-  // made values in `look`; negative: neither.
+  // Of each IR value: its index among the cluster's inputs, or their number
+  // plus its place in `look`; negative: neither.
   int32_t* slots;
-  int32_t* masks;  // of each input: place among the masks in `look`, or -1
+  int32_t* masks;  // of each input: index of its mask in `look`, or -1
   size_t made_at;  // bytes of `look` before the made values
   size_t look_size;
   const rabbet_cover_t* current;
   made_t* made;           // of the current cover, unit by unit
-  int32_t* forgotten;     // of each unit: the first that is not read after it
+  int32_t* forgotten;     // of each unit: the first value with this last_use
   partial_vec_t* rounds;  // one more than units
   rabbet_map_t found;     // alternatives by look
   rabbet_arena_t scratch;
@@ -70,9 +73,11 @@ static double sweep_choice_cost(const rabbet_build_t* build,
   return choice->us >= 0 ? choice->us : 0;
 }
 
-// Notes in which state an input of the cluster is read.
+// Records the state in which an input of the cluster is read.
 static void sweep_read(const sweeper_t* sweeper, partial_t* partial,
                        int32_t input, rabbet_tune_state_t state) {
+  assert((size_t)input < sweeper->cluster->input_count);
+  assert(state < RABBET_TUNE_MAX_STATES);
   int32_t mask = sweeper->masks[input];
   if (mask >= 0) {
     look_masks(partial)[mask] |= (uint64_t)1 << state;
@@ -88,9 +93,9 @@ static rabbet_status_t sweep_input(sweeper_t* sweeper, partial_t* partial,
                                    int32_t id, rabbet_type_format_t type) {
   rabbet_build_t* build = sweeper->build;
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, id);
-  if (value->constant) return rabbet_ok();  // laid out when it is built
+  if (value->constant) return rabbet_ok();  // the build converts it
   int32_t slot = sweeper->slots[id];
-  if (slot < 0) return rabbet_ok();  // known to the host alone
+  if (slot < 0) return rabbet_ok();  // only the host knows it
   rabbet_tune_state_t state = 0;
   RABBET_RETURN_IF_ERROR(rabbet_tune_state(build->tuner, type, &state));
   size_t inputs = sweeper->cluster->input_count;
@@ -122,18 +127,22 @@ static rabbet_status_t sweep_apply(sweeper_t* sweeper,
     rabbet_tune_state_t state = 0;
     RABBET_RETURN_IF_ERROR(rabbet_tune_state(
         sweeper->build->tuner, tensors[group->input_count + i], &state));
+    assert(slot >= (int32_t)sweeper->cluster->input_count);
     look_made(sweeper, partial)[(size_t)slot - sweeper->cluster->input_count] =
         state;
   }
   return rabbet_ok();
 }
 
-// Nobody sees the state of a value that was read for the last time.
+// Clears the states of values that no later unit reads.
 static void sweep_forget(const sweeper_t* sweeper, int32_t unit,
                          partial_t* partial) {
   uint8_t* made = look_made(sweeper, partial);
-  for (int32_t k = sweeper->forgotten[unit]; k >= 0; k = sweeper->made[k].next)
+  for (int32_t k = sweeper->forgotten[unit]; k >= 0;
+       k = sweeper->made[k].next) {
+    assert(sweeper->made[k].last_use == unit);
     made[sweeper->made[k].place] = RABBET_TUNE_NO_STATE;
+  }
 }
 
 // ---- Merging ----------------------------------------------------------------
@@ -145,8 +154,8 @@ static int partial_compare(const void* a, const void* b) {
   return (x->choice > y->choice) - (x->choice < y->choice);
 }
 
-// Adds the partial unless one that looks the same is as cheap. `places` maps
-// looks to positions in `out`, plus one.
+// Adds the partial choice, unless one with the same look is as cheap. `places`
+// maps looks to indices in `out`, plus one.
 static rabbet_status_t sweep_merge(sweeper_t* sweeper, rabbet_arena_t* looks,
                                    rabbet_map_t* places,
                                    const partial_t* partial,
@@ -203,7 +212,8 @@ static rabbet_status_t sweep_extend(sweeper_t* sweeper, int32_t index,
 
 // ---- One cover --------------------------------------------------------------
 
-// Lists the values that the units make; slots[] then leads to the list.
+// Lists the values that the units compute; slots[] then has their places in the
+// list.
 static rabbet_status_t sweep_list_made(sweeper_t* sweeper, size_t* out_count) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
   const rabbet_cover_t* cover = sweeper->current;
@@ -236,15 +246,17 @@ static made_t* sweep_made(const sweeper_t* sweeper, int32_t value) {
   return slot < inputs ? NULL : &sweeper->made[slot - inputs];
 }
 
-// The last reader of each. The cluster's outputs come first, in the same places
-// for all covers; no unit makes known constants.
+// Finds the last reader of each. The cluster's outputs get the first places,
+// the same for all covers; outputs that are constants are not computed.
 static void sweep_last_uses(sweeper_t* sweeper, size_t count) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
   for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
     const rabbet_unit_t* unit = sweeper->current->units[u];
     for (size_t i = 0; i < unit->group.input_count; ++i) {
       made_t* made = sweep_made(sweeper, unit->values[unit->group.inputs[i]]);
-      if (made) made->last_use = (int32_t)u;
+      if (!made) continue;
+      assert(made->last_use <= (int32_t)u);  // units are in order of execution
+      made->last_use = (int32_t)u;
     }
   }
   for (size_t i = 0; i < cluster->output_count; ++i) {
@@ -259,9 +271,9 @@ static void sweep_last_uses(sweeper_t* sweeper, size_t count) {
   }
 }
 
-// Places for the other values, reused when their value is forgotten, so that
-// looks of long clusters stay small. A unit's results get places before its
-// last-read inputs give theirs up.
+// Assigns places to the other values. Places are reused after a value's last
+// use, so that looks of long clusters stay small. A unit's results get places
+// before those of its inputs become free.
 static rabbet_status_t sweep_assign_places(sweeper_t* sweeper, size_t count) {
   int32_t* free = NULL;
   int32_t free_count = 0, next = (int32_t)sweeper->cluster->output_count;
@@ -276,16 +288,19 @@ static rabbet_status_t sweep_assign_places(sweeper_t* sweeper, size_t count) {
     for (int32_t f = sweeper->forgotten[u]; f >= 0; f = sweeper->made[f].next)
       free[free_count++] = sweeper->made[f].place;
   }
+  assert(k == count && (size_t)free_count <= count);
   size_t inputs = sweeper->cluster->input_count;
-  for (k = 0; k < count; ++k)
+  for (k = 0; k < count; ++k) {
+    assert(sweeper->made[k].place >= 0 && sweeper->made[k].place < next);
     sweeper->slots[sweeper->made[k].value] =
         (int32_t)inputs + sweeper->made[k].place;
+  }
   sweeper->look_size = sweeper->made_at + (size_t)next;
   return rabbet_ok();
 }
 
-// The cluster's input that the unit reads as its i-th, in a state that counts;
-// or -1: constants are laid out when the plan is built.
+// The cluster's input that is input i of the unit, or -1: it is none, or a
+// constant, which the build converts.
 static int32_t sweep_input_of(const sweeper_t* sweeper,
                               const rabbet_unit_t* unit, size_t i) {
   int32_t value = unit->values[unit->group.inputs[i]];
@@ -323,8 +338,8 @@ static rabbet_status_t sweep_lay_out(sweeper_t* sweeper) {
   return sweep_assign_places(sweeper, count);
 }
 
-// An alternative out of a partial of the last round. Its states are one block,
-// the key under which it is found: in_states, then out_states.
+// Makes an alternative from a partial choice of the last round. Its states,
+// in_states and then out_states, are contiguous: the key by which it is found.
 static rabbet_status_t sweep_finish(const sweeper_t* sweeper, size_t last,
                                     rabbet_alternative_t* out) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
@@ -338,6 +353,8 @@ static rabbet_status_t sweep_finish(const sweeper_t* sweeper, size_t last,
     const rabbet_unit_t* unit = sweeper->current->units[u - 1];
     const rabbet_type_format_t* types =
         unit->choices[partial->choice].candidate.tensors;
+    assert(partial->choice >= 0 &&
+           (size_t)partial->choice < unit->choice_count);
     out->choices[u - 1] = partial->choice;
     for (size_t i = 0; i < unit->group.input_count; ++i) {
       int32_t slot = sweep_input_of(sweeper, unit, i);
@@ -347,8 +364,10 @@ static rabbet_status_t sweep_finish(const sweeper_t* sweeper, size_t last,
           rabbet_tune_state(sweeper->build->tuner, types[i], &state));
       out->in_states[slot] |= (uint64_t)1 << state;
     }
+    assert((size_t)partial->parent < sweeper->rounds[u - 1].count);
     partial = &sweeper->rounds[u - 1].data[partial->parent];
   }
+  assert(partial->parent < 0);
   return rabbet_ok();
 }
 
@@ -455,10 +474,11 @@ static rabbet_status_t sweep_all(sweeper_t* sweeper) {
   for (size_t i = 0; i < sweeper->found.count; ++i)
     cluster->alternatives[cluster->alternative_count++] =
         *(const rabbet_alternative_t*)sweeper->found.entries[i].value;
+  assert(cluster->alternative_count == sweeper->found.live);
   return rabbet_ok();
 }
 
-// Without alternatives nothing needs to be timed.
+// Times the units' choices. A single cover with single choices needs no times.
 static rabbet_status_t alternatives_time(rabbet_build_t* build,
                                          const rabbet_cluster_t* cluster) {
   int64_t verbosity =
@@ -484,7 +504,7 @@ static rabbet_status_t alternatives_select(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// A unit of which the user's selector left no choice, or NULL.
+// A unit for which the user's selector chose nothing, or NULL.
 static const rabbet_unit_t* alternatives_refused(
     const rabbet_cluster_t* cluster) {
   for (size_t i = 0; i < cluster->cover_count; ++i)
@@ -565,6 +585,7 @@ static rabbet_status_t alternatives_of_boundary(rabbet_build_t* build,
     made->in_states[0] = (uint64_t)1 << state;
     made->out_states[0] = state;
   }
+  assert(cluster->alternative_count > 0);
   return rabbet_ok();
 }
 

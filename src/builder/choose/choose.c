@@ -1,5 +1,6 @@
 // The whole-graph choice: one alternative for each cluster.
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 // A value that one cluster makes and another reads.
 typedef struct edge_t {
   int32_t maker, reader;
-  int32_t output, input;  // their places in the two
+  int32_t output, input;  // the value's index among their outputs and inputs
   int32_t value;
 } edge_t;
 
@@ -43,6 +44,8 @@ static rabbet_status_t choose_edges(chooser_t* chooser) {
                      .input = (int32_t)i,
                      .value = reader->inputs[i]};
       edge.output = tuner->output_places[edge.value];
+      assert(edge.maker >= 0 && edge.maker != edge.reader);
+      assert(edge.output >= 0);
       RABBET_RETURN_IF_ERROR(
           RABBET_VEC_PUSH(chooser->build->allocator, &chooser->edges, edge));
     }
@@ -59,6 +62,7 @@ static rabbet_status_t choose_edge_cost(chooser_t* chooser, const edge_t* edge,
                                         double* cost) {
   rabbet_build_t* build = chooser->build;
   uint64_t states = reader->in_states[edge->input];
+  assert(maker->out_states[edge->output] != RABBET_TUNE_NO_STATE);
   for (int state = 0; states != 0; ++state, states >>= 1) {
     if ((states & 1) == 0) continue;
     double us = 0;
@@ -78,6 +82,8 @@ static rabbet_status_t choose_pair(chooser_t* chooser, size_t first,
   const rabbet_cluster_t* maker = tuner->clusters.data[edges[first].maker];
   const rabbet_cluster_t* reader = tuner->clusters.data[edges[first].reader];
   double* costs = NULL;
+  assert(first < last && last <= chooser->edges.count);
+  assert(maker->alternative_count > 0 && reader->alternative_count > 0);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &chooser->build->arena,
       maker->alternative_count * reader->alternative_count, sizeof(double),
@@ -112,6 +118,8 @@ static double choose_cost(const chooser_t* chooser,
                           const rabbet_cluster_t* cluster,
                           const rabbet_alternative_t* alternative) {
   if (cluster->kind != RABBET_CLUSTER_NODES) return 0;
+  assert(alternative->cover >= 0 &&
+         (size_t)alternative->cover < cluster->cover_count);
   const rabbet_cover_t* cover = &cluster->covers[alternative->cover];
   double steps = 0;
   for (size_t u = 0; u < cover->unit_count; ++u)
@@ -134,6 +142,7 @@ static rabbet_status_t choose_unary(chooser_t* chooser) {
   for (size_t c = 0; c < count; ++c) {
     const rabbet_cluster_t* cluster = tuner->clusters.data[c];
     double* costs = NULL;
+    assert(cluster->alternative_count > 0);
     chooser->domains[c] = (int32_t)cluster->alternative_count;
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         arena, cluster->alternative_count, sizeof(double), (void**)&costs));
@@ -170,7 +179,7 @@ static rabbet_status_t choose_impossible(const chooser_t* chooser) {
 
 static int pick_compare(const void* a, const void* b) {
   const rabbet_pick_t *x = a, *y = b;
-  // A unit has one exit, its last node, and so can run where that node stood.
+  // A unit has one exit, its last node, so it can run at that node's place.
   int32_t i = x->unit->nodes[x->unit->node_count - 1]->index;
   int32_t k = y->unit->nodes[y->unit->node_count - 1]->index;
   return (i > k) - (i < k);
@@ -191,6 +200,8 @@ static rabbet_status_t choose_collect(const chooser_t* chooser,
       (void**)&solution->outputs));
   for (size_t c = 0; c < tuner->clusters.count; ++c) {
     const rabbet_cluster_t* cluster = tuner->clusters.data[c];
+    assert(chooser->choices[c] >= 0 &&
+           (size_t)chooser->choices[c] < cluster->alternative_count);
     const rabbet_alternative_t* chosen =
         &cluster->alternatives[chooser->choices[c]];
     if (cluster->kind != RABBET_CLUSTER_NODES) {
@@ -208,6 +219,9 @@ static rabbet_status_t choose_collect(const chooser_t* chooser,
   if (solution->pick_count > 0)
     qsort(solution->picks, solution->pick_count, sizeof(rabbet_pick_t),
           pick_compare);
+  assert(solution->pick_count <= build->ir.nodes.count);
+  for (size_t i = 1; i < solution->pick_count; ++i)
+    assert(pick_compare(&solution->picks[i - 1], &solution->picks[i]) < 0);
   return rabbet_ok();
 }
 

@@ -1,5 +1,6 @@
 // Nodes -> clusters: the variables of the whole-graph choice.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/choose/tuner.h"
@@ -25,7 +26,9 @@ static rabbet_status_t cluster_boundary(rabbet_build_t* build,
     int32_t* value = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, &values[i],
                                              sizeof(int32_t), (void**)&value));
+    assert(values[i] >= 0 && (size_t)values[i] < build->ir.values.count);
     if (kind == RABBET_CLUSTER_INPUT) {
+      assert(build->tuner->makers[values[i]] < 0);
       cluster->outputs = value;
       cluster->output_count = 1;
       build->tuner->output_places[values[i]] = 0;
@@ -34,7 +37,7 @@ static rabbet_status_t cluster_boundary(rabbet_build_t* build,
     } else if (build->tuner->makers[values[i]] >= 0) {
       cluster->inputs = value;
       cluster->input_count = 1;
-    } else {  // known to the host: no node makes it
+    } else {  // known to the host: no node computes it
       cluster->inputs = value;
     }
   }
@@ -43,8 +46,8 @@ static rabbet_status_t cluster_boundary(rabbet_build_t* build,
 
 // ---- Values shared with other clusters -------------------------------------
 
-// Values from other clusters, each once. The tuner's slots mark the listed
-// ones.
+// Lists the values from other clusters, each once. The tuner's slots mark
+// listed values.
 static rabbet_status_t cluster_inputs(rabbet_build_t* build,
                                       rabbet_cluster_t* cluster, int32_t self) {
   rabbet_tuner_t* tuner = build->tuner;
@@ -64,13 +67,14 @@ static rabbet_status_t cluster_inputs(rabbet_build_t* build,
       cluster->inputs[cluster->input_count++] = id;
     }
   }
+  assert(cluster->input_count <= limit);
   for (size_t i = 0; i < cluster->input_count; ++i)
     tuner->slots[cluster->inputs[i]] = -1;
   return rabbet_ok();
 }
 
-// Counts the cluster's uses of each value that it reads in the tuner's slots,
-// from -1 on; `begin` false: clears them.
+// Counts, in the tuner's slots and from -1 on, how often the cluster reads each
+// value; `begin` false: clears the slots.
 static void cluster_count_uses(rabbet_tuner_t* tuner,
                                const rabbet_cluster_t* cluster, bool begin) {
   for (size_t i = 0; i < cluster->node_count; ++i)
@@ -95,11 +99,13 @@ static rabbet_status_t cluster_outputs(rabbet_build_t* build,
       const rabbet_ir_value_t* value = rabbet_ir_output(&build->ir, node, k);
       if (value->output >= 0 || value->is_read_by_host ||
           value->uses > tuner->slots[value->id] + 1) {
+        assert(tuner->output_places[value->id] < 0);
         tuner->output_places[value->id] = (int32_t)cluster->output_count;
         cluster->outputs[cluster->output_count++] = value->id;
       }
     }
   }
+  assert(cluster->output_count <= limit);
   cluster_count_uses(tuner, cluster, false);
   return rabbet_ok();
 }
@@ -116,6 +122,9 @@ static rabbet_status_t cluster_nodes(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, ir->nodes.count, sizeof(*by_id), (void**)&by_id));
   for (size_t i = 0; i < ir->nodes.count; ++i) {
+    // The first node's index names a cluster, so clusters keep that order.
+    assert(ids[i] >= 0 && (size_t)ids[i] <= i && ids[ids[i]] == ids[i]);
+    assert(ir->nodes.data[i]->index == (int32_t)i);
     rabbet_cluster_t** place = &by_id[ids[i]];
     if (!*place)
       RABBET_RETURN_IF_ERROR(
@@ -140,8 +149,10 @@ static void cluster_mark_makers(rabbet_build_t* build) {
   for (size_t c = 0; c < tuner->clusters.count; ++c)
     for (size_t i = 0; i < tuner->clusters.data[c]->node_count; ++i) {
       const rabbet_ir_node_t* node = tuner->clusters.data[c]->nodes[i];
-      for (size_t k = 0; k < node->output_count; ++k)
+      for (size_t k = 0; k < node->output_count; ++k) {
+        assert(tuner->makers[node->outputs[k]] < 0);
         tuner->makers[node->outputs[k]] = (int32_t)c;
+      }
     }
 }
 
@@ -171,6 +182,7 @@ rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(cluster_tables(build));
   RABBET_RETURN_IF_ERROR(cluster_boundary(build, RABBET_CLUSTER_INPUT,
                                           ir->inputs, ir->input_count));
+  assert(tuner->clusters.count == ir->input_count);
   RABBET_RETURN_IF_ERROR(cluster_nodes(build));
   cluster_mark_makers(build);
   for (size_t c = ir->input_count; c < tuner->clusters.count; ++c) {

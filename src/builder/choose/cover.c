@@ -1,9 +1,9 @@
 // The covers of a cluster: ways to divide its nodes into groups.
 //
-// A cover comes from a recipe: how many of its successors each node takes (its
+// A recipe describes a cover: how many of its successors a node takes (its
 // epilogue), whether nodes take their predecessors (prologues), and how large
-// groups of point-wise nodes may be. Covers with a group that the device does
-// not offer are dropped.
+// groups of point-wise nodes may be. Covers with a group for which the device
+// has no kernel are dropped.
 
 #include <assert.h>
 #include <string.h>
@@ -12,8 +12,7 @@
 
 #define COVER_LIMIT 32
 #define COVER_MAX_LEVELS 8
-// Nodes that get the first pick in turn. In larger clusters, further nodes take
-// the remaining ones.
+// The most nodes that, in turn, choose their epilogue before all others.
 #define COVER_OWNERS 32
 #define NO_GROUP (-1)
 
@@ -25,8 +24,8 @@ typedef struct coverer_t {
   uint32_t* kinds;
   int32_t* groups;  // of each node
   int32_t group_count;
-  bool has_optional;           // nodes that may be left out
-  bool apart;                  // each of them is a group of its own
+  bool has_optional;           // there are nodes that may be left out
+  bool apart;                  // each of these is a group of its own
   rabbet_cover_set_t inside;   // scratch: a set of nodes
   rabbet_cover_queue_t queue;  // scratch
   int32_t* left;               // scratch: uses of each node by nodes outside
@@ -65,8 +64,11 @@ static bool cover_is_hidden(coverer_t* c, size_t i) {
 
 // Gives the nodes of the set a group of their own.
 static void cover_assign(coverer_t* c) {
-  for (size_t i = 0; i < c->inside.count; ++i)
+  assert(c->inside.count > 0);
+  for (size_t i = 0; i < c->inside.count; ++i) {
+    assert(c->groups[c->inside.members[i]] == NO_GROUP);
     c->groups[c->inside.members[i]] = c->group_count;
+  }
   c->group_count++;
 }
 
@@ -99,8 +101,8 @@ static bool cover_is_steady(const coverer_t* c, size_t start, size_t i) {
   return true;
 }
 
-// Adds node i to c->inside; its readers may follow. Returns whether only it is
-// needed outside, *exposed being how many of the set are.
+// Adds node i to c->inside and its readers to the queue. *exposed: how many
+// nodes of the set are needed outside. Returns whether only node i is.
 static bool cover_join(coverer_t* c, int32_t i, int32_t* exposed) {
   rabbet_cover_set_add(&c->inside, i);
   const int32_t* makers = c->graph.makers + c->graph.first_makers[i];
@@ -113,13 +115,13 @@ static bool cover_join(coverer_t* c, int32_t i, int32_t* exposed) {
   c->left[i] = cover_all_uses(c, (size_t)i);
   bool is_exposed = c->left[i] > 0 || cover_is_exit(c, (size_t)i);
   *exposed += is_exposed;
+  assert(*exposed >= 0 && (size_t)*exposed <= c->inside.count);
   rabbet_cover_push_readers(&c->graph, i, &c->queue);
   return *exposed == (int)is_exposed;
 }
 
-// Grows c->inside from one node through free point-wise nodes that follow it,
-// up to the `level`-th place where the set has one exit. Returns the number of
-// such places up to there.
+// Grows c->inside from one node to the free point-wise nodes that follow it, up
+// to the `level`-th set with a single exit. Returns the number of such sets.
 static int cover_grow(coverer_t* c, size_t start, int level) {
   int32_t exposed = 0, i = -1;
   size_t taken = 1;
@@ -139,12 +141,13 @@ static int cover_grow(coverer_t* c, size_t start, int level) {
     taken = c->inside.count;
     ++found;
   }
+  assert(taken <= c->inside.count && found <= level);
   rabbet_cover_set_truncate(&c->inside, taken);
   return found;
 }
 
-// Free point-wise nodes of the shape of node `like` that only the set in
-// c->inside, {i}, needs join it, up to a number of `limit`.
+// Adds to c->inside, which is {i}, free point-wise nodes of the shape of node
+// `like` whose results only the set reads, up to `limit` nodes.
 static void cover_absorb(coverer_t* c, size_t i, size_t like, size_t limit) {
   int32_t maker = -1;
   rabbet_cover_queue_clear(&c->queue, true);
@@ -160,7 +163,7 @@ static void cover_absorb(coverer_t* c, size_t i, size_t like, size_t limit) {
   }
 }
 
-// The free point-wise node that makes input 0 for this node alone, or -1.
+// The free point-wise node that computes input 0 for this node only, or -1.
 static int32_t cover_prologue(const coverer_t* c, size_t i) {
   if (c->groups[i] != NO_GROUP || (c->kinds[i] & RABBET_FUSE_PROLOGUE) == 0)
     return -1;
@@ -171,7 +174,7 @@ static int32_t cover_prologue(const coverer_t* c, size_t i) {
   return maker >= 0 && cover_is_free(c, maker) ? maker : -1;
 }
 
-// Nodes that take point-wise ones before their input 0.
+// Groups nodes with the point-wise nodes before their input 0.
 static void cover_prologues(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     int32_t maker = cover_prologue(c, i);
@@ -210,8 +213,8 @@ static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
   return true;
 }
 
-// Covers the rest: regions of point-wise nodes of at most `limit`, others
-// alone.
+// Groups the remaining nodes: regions of at most `limit` point-wise nodes, all
+// others alone.
 static void cover_rest(coverer_t* c, size_t limit) {
   for (size_t i = c->count; i-- > 0;) {
     if (c->groups[i] != NO_GROUP) continue;
@@ -225,19 +228,22 @@ static void cover_rest(coverer_t* c, size_t limit) {
 
 typedef struct recipe_t {
   int32_t owner;  // node that takes its epilogue first, or -1
-  int level;      // how much of it
-  bool others;    // other nodes take epilogues of what is left
+  int level;      // the most sets by which its epilogue grows
+  bool others;    // other nodes take epilogues of remaining nodes
   bool prologues;
   size_t limit;    // nodes of a point-wise group
-  bool attention;  // goes before all else
+  bool attention;  // attention is grouped first
   bool quantized;  // products take the nodes that dequantize their factors
 } recipe_t;
 
 static rabbet_status_t cover_unit(coverer_t* c, const int32_t* nodes,
                                   size_t count, bool* supported,
                                   rabbet_unit_t** out_unit) {
-  for (size_t i = 0; i < count; ++i)
+  assert(count > 0 && count <= c->count);
+  for (size_t i = 0; i < count; ++i) {
+    assert(i == 0 || nodes[i - 1] < nodes[i]);
     c->members[i] = cover_node(c, (size_t)nodes[i]);
+  }
   RABBET_RETURN_IF_ERROR(
       rabbet_tuner_unit(c->build, c->members, count, out_unit));
   *supported = (*out_unit)->choice_count > 0;
@@ -294,6 +300,7 @@ static rabbet_status_t cover_add(coverer_t* c, bool* out_supported) {
       RABBET_RETURN_IF_ERROR(cover_unit(c, nodes, size, out_supported,
                                         &cover.units[cover.unit_count++]));
   }
+  assert(cover.unit_count <= (size_t)c->group_count);
   if (!*out_supported || cover_is_known(c, &cover)) return rabbet_ok();
   return RABBET_VEC_PUSH(c->build->allocator, &c->covers, cover);
 }
@@ -304,8 +311,8 @@ static rabbet_status_t cover_group_supported(coverer_t* c, bool* supported) {
   return cover_unit(c, c->inside.members, c->inside.count, supported, &unit);
 }
 
-// The node takes the largest epilogue that the device offers, at most `level`
-// places; *out_level is the number taken.
+// Groups the node with the largest epilogue for which the device has a kernel,
+// at most `level` sets (cover_grow); *out_level: how many.
 static rabbet_status_t cover_take_epilogue(coverer_t* c, size_t node, int level,
                                            int* out_level) {
   *out_level = 0;
@@ -330,15 +337,19 @@ static rabbet_status_t cover_take_attention(coverer_t* c, size_t last,
   *out_taken = false;
   if (count == 0) return rabbet_ok();
   rabbet_cover_set_clear(&c->inside);
-  for (size_t k = 0; k < count; ++k)
-    rabbet_cover_set_add(&c->inside, rabbet_cover_local(&c->graph, nodes[k]));
+  for (size_t k = 0; k < count; ++k) {
+    int32_t local = rabbet_cover_local(&c->graph, nodes[k]);
+    // With less reach the search may go another way, out of the cluster.
+    if (local < 0) return rabbet_ok();
+    rabbet_cover_set_add(&c->inside, local);
+  }
   RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
   if (*out_taken) cover_assign(c);
   return rabbet_ok();
 }
 
-// Attention as one group if the device has it, with as many of the nodes around
-// it as possible.
+// Groups each attention for which the device has a kernel, with as many of the
+// nodes around it as possible.
 static rabbet_status_t cover_attention(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     bool taken = false;
@@ -350,7 +361,8 @@ static rabbet_status_t cover_attention(coverer_t* c) {
   return rabbet_ok();
 }
 
-// A quantized product with the most of its epilogue that the device offers.
+// Groups a quantized product with the largest epilogue for which the device has
+// a kernel.
 static rabbet_status_t cover_quantized_product(coverer_t* c, size_t product,
                                                bool* out_taken) {
   *out_taken = false;
@@ -391,7 +403,8 @@ static bool cover_has_attention(const coverer_t* c) {
   return false;
 }
 
-// Nodes that may be left out, where kernels compute in floating types.
+// Makes a group of each node that may be left out if kernels compute in
+// floating types.
 static void cover_set_apart(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     if (!cover_node(c, i)->is_optional) continue;
@@ -402,6 +415,7 @@ static void cover_set_apart(coverer_t* c) {
 
 static rabbet_status_t cover_follow(coverer_t* c, const recipe_t* recipe,
                                     int* out_level, bool* out_supported) {
+  assert(recipe->owner < (int32_t)c->count && recipe->limit > 0);
   for (size_t i = 0; i < c->count; ++i)
     c->groups[i] = NO_GROUP;
   c->group_count = 0;
@@ -422,7 +436,8 @@ static rabbet_status_t cover_follow(coverer_t* c, const recipe_t* recipe,
   return cover_add(c, out_supported);
 }
 
-// The largest groups of point-wise nodes that work with the recipe.
+// Follows the recipe with the largest groups of point-wise nodes for which the
+// device has kernels.
 static rabbet_status_t cover_try(coverer_t* c, recipe_t recipe,
                                  int* out_level) {
   static const size_t limits[] = {SIZE_MAX, 128, 32, 8, 1};
@@ -443,8 +458,8 @@ static bool cover_has(const coverer_t* c, uint32_t kind) {
   return false;
 }
 
-// Each node with an epilogue gets the first pick once; at higher levels of
-// optimization smaller parts of the epilogue are tried too.
+// Lets each node with an epilogue choose first, once. At higher optimization
+// levels smaller parts of the epilogue are tried, too.
 static rabbet_status_t cover_owners(coverer_t* c, bool prologues) {
   int owners = 0;
   for (size_t i = 0; i < c->count && owners < COVER_OWNERS; ++i) {
@@ -504,7 +519,7 @@ static rabbet_status_t cover_recipes(coverer_t* c) {
     RABBET_RETURN_IF_ERROR(
         cover_try(c, (recipe_t){.owner = -1, .prologues = true}, &level));
   }
-  // Little effort takes the fused way without asking.
+  // At low levels fused kernels are chosen without timing others.
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(cover_try(c, (recipe_t){.owner = -1}, &level));
   bool supported = false;

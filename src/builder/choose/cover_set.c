@@ -1,5 +1,6 @@
 #include "builder/choose/cover_set.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,11 +27,12 @@ static void graph_each_use(const rabbet_build_t* build,
 
 static void graph_count(rabbet_cover_graph_t* graph, int32_t maker,
                         int32_t reader) {
+  assert(maker < reader);  // nodes are in order of execution
   graph->first_makers[reader + 1]++;
   graph->first_readers[maker + 1]++;
 }
 
-// While the lists are filled, node i's next place stands at [i].
+// While the lists are filled, first_...[i] is the next free place of node i.
 static void graph_fill(rabbet_cover_graph_t* graph, int32_t maker,
                        int32_t reader) {
   graph->makers[graph->first_makers[reader]++] = maker;
@@ -73,8 +75,11 @@ rabbet_status_t rabbet_cover_graph_create(rabbet_build_t* build,
                                           rabbet_cover_graph_t* out_graph) {
   *out_graph = (rabbet_cover_graph_t){.cluster = cluster,
                                       .locals = build->tuner->locals};
-  for (size_t i = 0; i < cluster->node_count; ++i)
+  for (size_t i = 0; i < cluster->node_count; ++i) {
+    assert(out_graph->locals[cluster->nodes[i]->index] < 0);
+    assert(i == 0 || cluster->nodes[i - 1]->index < cluster->nodes[i]->index);
     out_graph->locals[cluster->nodes[i]->index] = (int32_t)i;
+  }
   return graph_fill_lists(build, out_graph);
 }
 
@@ -96,14 +101,17 @@ rabbet_status_t rabbet_cover_set_create(rabbet_arena_t* arena,
 }
 
 void rabbet_cover_set_add(rabbet_cover_set_t* set, int32_t node) {
+  assert(node >= 0);
   if (set->has[node]) return;
   set->has[node] = true;
   set->members[set->count++] = node;
 }
 
 void rabbet_cover_set_truncate(rabbet_cover_set_t* set, size_t count) {
-  while (set->count > count)
+  while (set->count > count) {
+    assert(set->has[set->members[set->count - 1]]);
     set->has[set->members[--set->count]] = false;
+  }
 }
 
 static int node_compare(const void* a, const void* b) {
@@ -121,6 +129,7 @@ int32_t rabbet_cover_uses(rabbet_cover_graph_t* graph, int32_t node,
   int32_t uses = 0, end = graph->first_readers[node + 1];
   for (int32_t k = graph->first_readers[node]; k < end; ++k)
     uses += set->has[graph->readers[k]];
+  assert(end >= graph->first_readers[node]);
   graph->steps += (uint64_t)(end - graph->first_readers[node]);
   return uses;
 }
@@ -142,7 +151,8 @@ void rabbet_cover_queue_clear(rabbet_cover_queue_t* queue, bool backwards) {
   rabbet_cover_set_clear(&queue->seen);
 }
 
-// Backwards the greatest is first: the least of the negative ones.
+// The heap's least number comes first. Negated indices make a queue that goes
+// backwards.
 static void queue_push(rabbet_cover_queue_t* queue, int32_t node) {
   queue->steps++;
   if (queue->seen.has[node]) return;
@@ -152,8 +162,10 @@ static void queue_push(rabbet_cover_queue_t* queue, int32_t node) {
 
 int32_t rabbet_cover_queue_pop(rabbet_cover_queue_t* queue) {
   if (queue->count == 0) return -1;
-  int32_t node = rabbet_heap_pop(queue->heap, &queue->count);
-  return queue->backwards ? -node : node;
+  int32_t next = rabbet_heap_pop(queue->heap, &queue->count);
+  int32_t node = queue->backwards ? -next : next;
+  assert(queue->seen.has[node]);
+  return node;
 }
 
 void rabbet_cover_push_readers(const rabbet_cover_graph_t* graph, int32_t node,

@@ -1,6 +1,6 @@
-// Sets of a cluster's nodes, for cover.c: each question costs as much as the
-// nodes around it, so that long clusters are covered in time that grows with
-// their length.
+// Sets of a cluster's nodes, for cover.c. The time of an operation depends only
+// on a node's neighbours, so that the time to cover a cluster is proportional
+// to its length.
 #ifndef RABBET_SRC_BUILDER_CHOOSE_COVER_SET_H_
 #define RABBET_SRC_BUILDER_CHOOSE_COVER_SET_H_
 
@@ -19,7 +19,7 @@ typedef struct rabbet_cover_graph_t {
 RABBET_PRIVATE_API rabbet_status_t rabbet_cover_graph_create(
     rabbet_build_t* build, const rabbet_cluster_t* cluster,
     rabbet_cover_graph_t* out_graph);
-// The tuner's table is free for the next cluster.
+// Clears the tuner's table for the next cluster.
 RABBET_PRIVATE_API void rabbet_cover_graph_destroy(rabbet_cover_graph_t* graph);
 
 static inline int32_t rabbet_cover_local(const rabbet_cover_graph_t* graph,
@@ -34,7 +34,7 @@ static inline int32_t rabbet_cover_maker(const rabbet_cover_graph_t* graph,
 
 typedef struct rabbet_cover_set_t {
   bool* has;
-  int32_t* members;  // in the order in which they came
+  int32_t* members;  // in order of insertion
   size_t count;
 } rabbet_cover_set_t;
 
@@ -55,7 +55,8 @@ RABBET_PRIVATE_API int32_t rabbet_cover_uses(rabbet_cover_graph_t* graph,
                                              int32_t node,
                                              const rabbet_cover_set_t* set);
 
-// Nodes to look at, each once, the first or the last of them next.
+// A queue that yields each node once, always the first (or, backwards, the
+// last) in order of execution.
 typedef struct rabbet_cover_queue_t {
   bool backwards;
   int32_t* heap;

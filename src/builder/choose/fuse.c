@@ -1,10 +1,12 @@
 #include "builder/choose/fuse.h"
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
-// Operators that take point-wise ones in; all POINTWISE operators of the
-// catalogue join each other.
+// Operators whose kernels can compute point-wise nodes, too. All POINTWISE
+// operators of the catalogue can be fused with each other.
 static const struct {
   rabbet_op_id_t op;
   uint32_t kind;
@@ -18,8 +20,8 @@ static const struct {
     {RABBET_OP_NORMALIZATION, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
 };
 
-// A network output gets the type that was wished for it where it leaves; other
-// values with a wish must come out of a kernel.
+// Whether the user set the type of the node's result. A network output is
+// converted to it at the end; any other value must be the output of a kernel.
 static bool fuse_has_wish(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
   return value->wished != RABBET_DTYPE_NONE && value->output < 0;
@@ -52,7 +54,7 @@ bool rabbet_fuse_same_shape(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
 
 // ---- Attention --------------------------------------------------------------
 
-// The node that makes the value for one reader alone.
+// The node that computes the value, if it has a single reader; otherwise NULL.
 static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
                                          const rabbet_ir_value_t* value) {
   rabbet_ir_node_t* maker = value ? value->producer : NULL;
@@ -76,7 +78,7 @@ static bool attention_is_like(const rabbet_ir_value_t* input,
                        : input->shape.rank == value->shape.rank);
 }
 
-// From the scores as the softmax reads them back to the product.
+// Lists the nodes from the product to the scores that the softmax reads.
 static bool attention_scores(const rabbet_ir_t* ir,
                              const rabbet_ir_value_t* value, int depth,
                              rabbet_fuse_reach_t reach,
@@ -136,10 +138,10 @@ rabbet_ir_value_t* rabbet_fuse_scaled(const rabbet_ir_t* ir,
 // Nodes before an input of a product.
 typedef struct chain_t {
   rabbet_fuse_reach_t reach;
-  int moves, scales;  // that may still be taken
+  int moves, scales;  // how many may still be taken
 } chain_t;
 
-// The value before the node, if the chain may go on over it; else NULL.
+// The node's input, if the node may be part of the chain; else NULL.
 static const rabbet_ir_value_t* attention_before(const rabbet_ir_t* ir,
                                                  const rabbet_ir_node_t* node,
                                                  chain_t* chain) {
@@ -153,9 +155,9 @@ static const rabbet_ir_value_t* attention_before(const rabbet_ir_t* ir,
   return rabbet_ir_input(ir, node, 0);
 }
 
-// Adds the nodes that make the product's input for it alone: scales, slices,
-// transposes, reshapes, as far as the first that is more than a view and within
-// reach. Returns how many nodes were added.
+// Adds the nodes that compute the product's input for it only, and are within
+// reach: scales, slices, transposes, reshapes. The first one added must be more
+// than a view. Returns how many nodes were added.
 static size_t attention_chain(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* product, size_t input,
                               chain_t chain, rabbet_ir_node_t** nodes) {
@@ -174,7 +176,7 @@ static size_t attention_chain(const rabbet_ir_t* ir,
   return taken;
 }
 
-// The transpose that alone reads the node's result; NULL.
+// The transpose that is the only reader of the node's result, or NULL.
 static rabbet_ir_node_t* attention_turn_after(const rabbet_ir_t* ir,
                                               const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
@@ -214,11 +216,15 @@ static size_t attention_add_turns(const rabbet_ir_t* ir,
   rabbet_ir_node_t* after =
       reach < RABBET_FUSE_TURNS ? NULL : attention_turn_after(ir, last);
   if (after) nodes[count++] = after;
+  assert(count <= RABBET_FUSE_ATTENTION_MAX);
   attention_sort(nodes, count);
+  for (size_t i = 1; i < count; ++i)
+    assert(nodes[i - 1]->index < nodes[i]->index);  // none occurs twice
   return count;
 }
 
-// isnan(x) ? 0 : x, of an x without other readers: returns x, and both nodes.
+// Matches isnan(x) ? 0 : x, where x has no other readers. Returns x, and both
+// nodes.
 static const rabbet_ir_value_t* attention_without_nan(
     const rabbet_ir_t* ir, rabbet_ir_node_t* select, rabbet_ir_node_t** nodes) {
   const rabbet_ir_value_t* x = rabbet_ir_input(ir, select, 2);
@@ -235,7 +241,7 @@ static const rabbet_ir_value_t* attention_without_nan(
   return x;
 }
 
-// The softmax whose result `last` takes as input 0, and the nodes between.
+// The softmax whose result is input 0 of `last`, and the nodes between.
 static rabbet_ir_node_t* attention_softmax(const rabbet_ir_t* ir,
                                            const rabbet_ir_node_t* last,
                                            rabbet_ir_node_t** nodes,
@@ -266,6 +272,7 @@ size_t rabbet_fuse_attention(
   if (!softmax || !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4,
                                     reach, out_nodes, &count))
     return 0;
+  assert(rabbet_op_is(out_nodes[0]->op, RABBET_OP_MATRIX_MULTIPLY));
   out_nodes[count++] = softmax;
   for (size_t i = after_count; i > 0; --i)
     out_nodes[count++] = after[i - 1];
@@ -284,6 +291,7 @@ bool rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
     return false;
   for (size_t i = 0; i < 2; ++i) {
     out_makers[i] = rabbet_ir_dequantizer(ir, node, i);
+    assert(out_makers[i]);  // both factors of a quantized product have one
     if (rabbet_ir_output(ir, out_makers[i], 0)->uses != 1 ||
         rabbet_fuse_is_exit(ir, out_makers[i]))
       return false;
@@ -295,14 +303,14 @@ bool rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
 
 typedef struct partition_t {
   const rabbet_ir_t* ir;
-  int32_t* exits;    // region of each node: the node that it leaves by, or -1
+  int32_t* exits;    // of each node: the last node of its region, or -1
   int32_t* ids;      // union-find
   int32_t* readers;  // exit node of all readers' region; see below
   rabbet_fuse_reach_t reach;
 } partition_t;
 
-#define READERS_NONE (-1)   // nobody yet
-#define READERS_MIXED (-2)  // different regions, or none
+#define READERS_NONE (-1)   // no reader yet
+#define READERS_MIXED (-2)  // in different regions, or in none
 
 static int32_t partition_find(const partition_t* p, int32_t id) {
   while (p->ids[id] != id)
@@ -313,14 +321,15 @@ static int32_t partition_find(const partition_t* p, int32_t id) {
 static void partition_join(partition_t* p, int32_t a, int32_t b) {
   a = partition_find(p, a);
   b = partition_find(p, b);
-  // The least number names a cluster, whatever the order of joins.
+  assert(p->ids[a] == a && p->ids[b] == b);
+  // The least index names a cluster, whatever the order of joins.
   if (a < b)
     p->ids[b] = a;
   else
     p->ids[a] = b;
 }
 
-// Tells the makers of the node's inputs where they are read.
+// Records the node's region as a reader of the nodes that compute its inputs.
 static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
   for (size_t i = 0; i < node->input_count; ++i) {
     const rabbet_ir_value_t* value = rabbet_ir_input(p->ir, node, i);
@@ -336,19 +345,21 @@ static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
   }
 }
 
-// The region of point-wise nodes that alone reads the node, in its shape; -1.
+// The region that is the only reader of the node, if it has the node's shape;
+// -1: none.
 static int32_t partition_region(const partition_t* p,
                                 const rabbet_ir_node_t* node) {
   int32_t region = p->readers[node->index];
-  // A quantized result is stored: its 8 bits are all that readers want.
+  // A quantized result is stored, since its readers need only the 8 bits.
   if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) return -1;
   if (region < 0 || rabbet_fuse_is_exit(p->ir, node) ||
       !rabbet_fuse_same_shape(p->ir, node, p->ir->nodes.data[region]))
     return -1;
+  assert(p->exits[region] == region && region > node->index);
   return region;
 }
 
-// The node that makes input 0 for this one alone, if it is point-wise; -1.
+// The point-wise node that computes input 0 for this node only; -1: none.
 static int32_t partition_prologue(const partition_t* p,
                                   const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* value = rabbet_ir_input(p->ir, node, 0);
@@ -397,6 +408,7 @@ rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, ir->nodes.count, sizeof(int32_t), (void**)tables[i]));
   for (size_t i = 0; i < ir->nodes.count; ++i) {
+    assert(ir->nodes.data[i]->index == (int32_t)i);
     ids[i] = (int32_t)i;
     p.readers[i] = READERS_NONE;
   }

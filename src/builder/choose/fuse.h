@@ -1,8 +1,8 @@
 // Rules of fusion: which nodes may share a kernel.
 //
-// A group that is fused has one exit: only its last node's output is needed
-// outside. Groups with one exit can be chosen independently of each other and
-// never wait for one another in a circle.
+// A fused group has one exit: only its last node's output is needed outside. So
+// groups can be chosen independently of each other, and their dependencies have
+// no cycles.
 #ifndef RABBET_SRC_BUILDER_CHOOSE_FUSE_H_
 #define RABBET_SRC_BUILDER_CHOOSE_FUSE_H_
 
@@ -19,7 +19,7 @@ RABBET_PRIVATE_API uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir,
 // Whether something besides the graph's nodes needs the node's output.
 RABBET_PRIVATE_API bool rabbet_fuse_is_exit(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
-// Equal shapes of the only outputs.
+// Whether the nodes' only outputs have equal shapes.
 RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
                                                const rabbet_ir_node_t* a,
                                                const rabbet_ir_node_t* b);
@@ -29,7 +29,7 @@ RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
 RABBET_PRIVATE_API bool rabbet_fuse_is_move(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
 
-// The tensor that the node multiplies with, or divides by, one constant number;
+// The tensor that the node multiplies with, or divides by, a constant scalar;
 // else NULL.
 RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_fuse_scaled(
     const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
@@ -40,7 +40,7 @@ RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_fuse_scaled(
 // takes the result as input 0; values between have no other readers. In order
 // of execution; returns their number, 0 if `last` does not end an attention.
 typedef enum rabbet_fuse_reach_t {
-  RABBET_FUSE_PRODUCTS = 0,  // as said
+  RABBET_FUSE_PRODUCTS = 0,  // these nodes only
   // With scales by one number before the first product's inputs: exporters
   // write sqrt(scale) q and sqrt(scale) k', which keeps scores small in HALF.
   RABBET_FUSE_SCALES = 1,
@@ -51,10 +51,10 @@ typedef enum rabbet_fuse_reach_t {
   // where the point-wise nodes' shapes are not known to be equal.
   RABBET_FUSE_SLICES = 3,
 } rabbet_fuse_reach_t;
-// As far as the device's kernels may go.
+// The reach of the device's kernels.
 RABBET_PRIVATE_API rabbet_fuse_reach_t
 rabbet_fuse_reach(const rabbet_build_t* build);
-// Before one input: nodes that move elements, scales.
+// The most nodes before one input: movements, scales.
 enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_SCALES_MAX = 2 };
 enum { RABBET_FUSE_ATTENTION_MAX = 28 };
 RABBET_PRIVATE_API size_t rabbet_fuse_attention(
@@ -62,12 +62,13 @@ RABBET_PRIVATE_API size_t rabbet_fuse_attention(
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
 
 // Whether the node is a product of two tensors that are dequantized for it
-// alone; the nodes that do so.
+// only; out_makers: the dequantizing nodes.
 RABBET_PRIVATE_API bool rabbet_fuse_factors(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node,
                                             rabbet_ir_node_t* out_makers[2]);
 
-// A number for each node: nodes that may share a kernel have the same.
+// ids[i]: the cluster of node i, named after its first node. Only nodes of the
+// same cluster may share a kernel.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,
                                                          int32_t* ids);
 

@@ -61,6 +61,7 @@ static bool int_vec_has(const int_vec_t* vec, int32_t value) {
 }
 
 static void int_vec_remove(int_vec_t* vec, int32_t value) {
+  assert(int_vec_has(vec, value));
   for (size_t i = 0; i < vec->count; ++i)
     if (vec->data[i] == value) {
       vec->data[i] = vec->data[--vec->count];
@@ -87,6 +88,7 @@ static rabbet_status_t int_vec_insert_sorted(rabbet_allocator_t allocator,
   for (; i > 0 && vec->data[i - 1] > value; --i)
     vec->data[i] = vec->data[i - 1];
   vec->data[i] = value;
+  assert(i == 0 || vec->data[i - 1] < value);
   return rabbet_ok();
 }
 
@@ -142,7 +144,8 @@ static rabbet_status_t factor_mention(solver_t* solver, size_t index) {
   return rabbet_ok();
 }
 
-// A factor over the scope (taken in any case), its costs zero.
+// Adds a factor over the scope, with costs of zero. Takes the scope, on failure
+// too.
 static rabbet_status_t factor_add(solver_t* solver, int_vec_t* take_scope,
                                   factor_t** out_factor) {
   *out_factor = NULL;
@@ -168,6 +171,7 @@ static rabbet_status_t factor_add(solver_t* solver, int_vec_t* take_scope,
 
 static rabbet_status_t solver_add_unary(solver_t* solver, int32_t variable) {
   int_vec_t scope = {0};
+  assert(solver->problem->domains[variable] >= 1);
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(solver->allocator, &scope, variable));
   factor_t* factor = NULL;
   RABBET_RETURN_IF_ERROR(factor_add(solver, &scope, &factor));
@@ -177,16 +181,19 @@ static rabbet_status_t solver_add_unary(solver_t* solver, int32_t variable) {
 }
 
 static rabbet_status_t solver_connect(solver_t* solver, int32_t a, int32_t b) {
+  assert(a != b && !int_vec_has(&solver->neighbours[a], b));
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(solver->allocator, &solver->neighbours[a], b));
   return RABBET_VEC_PUSH(solver->allocator, &solver->neighbours[b], a);
 }
 
-// One of the two has no choice: the costs are the other's alone.
+// Adds a pair of which one variable has a single choice: the costs depend only
+// on the other one.
 static rabbet_status_t solver_add_half(solver_t* solver,
                                        const rabbet_solve_pair_t* pair) {
   const int32_t* domains = solver->problem->domains;
   int32_t free = domains[pair->a] > 1 ? pair->a : pair->b;
+  assert(domains[pair->a] == 1 || domains[pair->b] == 1);
   int_vec_t scope = {0};
   factor_t* factor = NULL;
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(solver->allocator, &scope, free));
@@ -197,6 +204,9 @@ static rabbet_status_t solver_add_half(solver_t* solver,
 
 static rabbet_status_t solver_add_pair(solver_t* solver,
                                        const rabbet_solve_pair_t* pair) {
+  assert(pair->a >= 0 && pair->b >= 0 && pair->a != pair->b);
+  assert((size_t)pair->a < solver->problem->variable_count &&
+         (size_t)pair->b < solver->problem->variable_count);
   if (solver->problem->domains[pair->a] == 1 ||
       solver->problem->domains[pair->b] == 1)
     return solver_add_half(solver, pair);
@@ -233,8 +243,8 @@ static int64_t solver_fill(solver_t* solver, int32_t variable) {
   return fill;
 }
 
-// Entries of the table that eliminating the variable makes, itself included;
-// SIZE_MAX: more than the limit.
+// Entries of the table over the variable and its neighbours; SIZE_MAX: more
+// than the limit.
 static size_t solver_work(const solver_t* solver, int32_t variable) {
   const int_vec_t* near = &solver->neighbours[variable];
   size_t limit = solver->problem->table_limit;
@@ -297,7 +307,9 @@ static int32_t solver_pick(solver_t* solver) {
     solver->candidates.data[0] =
         solver->candidates.data[--solver->candidates.count];
     candidates_sink(solver);
-    if (best.version == solver->versions[best.variable]) return best.variable;
+    if (best.version != solver->versions[best.variable]) continue;
+    assert(!solver->eliminated[best.variable]);
+    return best.variable;
   }
   return -1;
 }
@@ -363,6 +375,7 @@ static void solver_minimise(solver_t* solver, int32_t variable,
                             const factor_vec_t* around, factor_t* result,
                             int32_t* best) {
   size_t size = table_size(solver, &result->scope);
+  assert(!int_vec_has(&result->scope, variable));
   table_rewind(solver, &result->scope);
   solver->steps += size * around->count;
   for (size_t i = 0; i < size; ++i) {
@@ -372,8 +385,8 @@ static void solver_minimise(solver_t* solver, int32_t variable,
   }
 }
 
-// Joins two neighbours of an eliminated variable. Every variable adjacent to
-// both has one edge less to add.
+// Connects two neighbours of an eliminated variable. Eliminating a variable
+// adjacent to both then adds one edge less.
 static rabbet_status_t solver_join(solver_t* solver, int32_t a, int32_t b) {
   if (solver_adjacent(solver, a, b)) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(solver_connect(solver, a, b));
@@ -388,6 +401,7 @@ static rabbet_status_t solver_join(solver_t* solver, int32_t a, int32_t b) {
 static rabbet_status_t solver_detach(solver_t* solver, int32_t variable) {
   int_vec_t* near = &solver->neighbours[variable];
   rabbet_status_t status = rabbet_ok();
+  assert(!solver->eliminated[variable]);
   solver->eliminated[variable] = true;
   ++solver->versions[variable];
   for (size_t i = 0; i < near->count; ++i) {
@@ -522,6 +536,7 @@ static rabbet_status_t solver_search(solver_t* solver) {
     best_cost = cost;
     memcpy(best, solver->choices, bytes);
   }
+  assert(isfinite(best_cost));  // solver_cap leaves no infinite costs
   memcpy(solver->choices, best, bytes);
   rabbet_free(solver->allocator, best);
   return rabbet_ok();

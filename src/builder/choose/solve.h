@@ -24,7 +24,7 @@ typedef struct rabbet_solve_result_t {
   int32_t* choices;  // the caller's, variable_count long
   double cost;       // INFINITY: every assignment is forbidden
   bool exact;
-  uint64_t steps;  // that it took, as a measure of the work
+  uint64_t steps;  // a measure of the work
 } rabbet_solve_result_t;
 
 // Variable elimination in min-fill order (Dechter, "Bucket elimination", 1999):

@@ -1,5 +1,6 @@
 #include "builder/choose/tune.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ rabbet_status_t rabbet_tuner_unit(rabbet_build_t* build,
                                   size_t node_count, rabbet_unit_t** out_unit) {
   rabbet_tuner_t* tuner = build->tuner;
   size_t bytes = node_count * sizeof(*nodes);
+  assert(node_count > 0);
   *out_unit = rabbet_map_get(&tuner->units, (const char*)nodes, bytes);
   if (*out_unit) return rabbet_ok();
   rabbet_unit_t* unit = NULL;
@@ -105,8 +107,8 @@ static bool tune_fits(const rabbet_build_t* build,
              build->config->options[RABBET_BUILDER_OPTION_WORKSPACE_LIMIT];
 }
 
-// A tactic of a plugin that raises is left out if there is another way. The
-// exception is kept in *failures in case there is none.
+// Leaves out a plugin's tactic that raises an exception, which is kept in
+// *failures in case there is no other choice.
 static rabbet_status_t tune_leave_out(const rabbet_build_t* build,
                                       const rabbet_choice_t* choice,
                                       rabbet_status_t status,
@@ -128,8 +130,8 @@ bool rabbet_tuner_refuses_estimates(const rabbet_unit_t* unit,
           code == RABBET_STATUS_OUT_OF_RANGE || code == RABBET_STATUS_PLUGIN);
 }
 
-// Choices that could not be timed at the estimates are left out if another
-// could. Else the first is taken, as without timing.
+// Leaves out choices that could not be timed with the estimates, unless none
+// could be timed: then the first one is chosen, as without timing.
 static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
                               rabbet_status_t refused) {
   size_t timed = 0, kept = 0;
@@ -144,11 +146,12 @@ static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
   for (size_t i = 0; i < unit->choice_count; ++i)
     if (timed == 0 || unit->choices[i].us >= 0)
       unit->choices[kept++] = unit->choices[i];
+  assert(kept > 0 || unit->choice_count == 0);
   unit->choice_count = kept;
 }
 
-// Sets the choice's time. *out_keep: it can be taken, maybe without a time
-// where estimates contradict each other: then *refused says why.
+// Sets the choice's time. *out_keep: the choice is usable; it may have no time
+// if estimates contradict each other, and *refused then says why.
 static rabbet_status_t tune_time(rabbet_build_t* build,
                                  const rabbet_unit_t* unit, double best,
                                  rabbet_choice_t* choice, bool* out_keep,
@@ -215,7 +218,7 @@ typedef struct conversion_key_t {
 
 typedef struct conversion_t {
   conversion_key_t key;
-  rabbet_pick_t pick;  // choice NULL: without a conversion
+  rabbet_pick_t pick;  // choice NULL: no kernel converts it
 } conversion_t;
 
 static rabbet_status_t conversion_make(rabbet_build_t* build,
@@ -224,7 +227,8 @@ static rabbet_status_t conversion_make(rabbet_build_t* build,
   const rabbet_type_format_t types[2] = {key->from, key->to};
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, key->value);
   rabbet_unit_t* unit = NULL;
-  // Neither form is the other in another type: a scale lies between them.
+
+  // A scale, not a cast, converts between a quantized tensor's two types.
   if (rabbet_ir_is_quantize_result(value) &&
       (key->from.dtype == value->dtype) != (key->to.dtype == value->dtype))
     return rabbet_ok();
@@ -286,6 +290,7 @@ rabbet_status_t rabbet_tune_conversion_cost(rabbet_build_t* build,
                                             rabbet_tune_state_t to,
                                             double* out_us) {
   *out_us = 0;
+  assert(from < build->tuner->state_count && to < build->tuner->state_count);
   if (from == to) return rabbet_ok();
   const conversion_t* conversion = NULL;
   RABBET_RETURN_IF_ERROR(
@@ -298,8 +303,9 @@ rabbet_status_t rabbet_tune_conversion_cost(rabbet_build_t* build,
 
 // ---- The whole --------------------------------------------------------------
 
-// Formats that the network or an operator of the user may ask for, so that
-// other layers can offer themselves in them.
+// Collects the formats that network inputs and outputs, and the user's
+// operators, may ask for, so that kernels of other layers are offered in them,
+// too.
 static rabbet_status_t tune_find_formats(rabbet_build_t* build) {
   build->formats = 0;
   for (size_t i = 0; i < build->ir.values.count; ++i) {

@@ -1,5 +1,5 @@
-// Choosing: which nodes go together, which kernel computes them, and in which
-// types and formats tensors lie between, so that the sum of times is least.
+// Choosing groups of nodes, a kernel for each group, and types and formats of
+// the tensors between them, so that the sum of times is least.
 #ifndef RABBET_SRC_BUILDER_CHOOSE_TUNE_H_
 #define RABBET_SRC_BUILDER_CHOOSE_TUNE_H_
 
@@ -13,14 +13,14 @@ typedef struct rabbet_pick_t {
   const rabbet_choice_t* choice;
 } rabbet_pick_t;
 
-// A whole way to compute the network. Lies in the arena.
+// Choices for the whole network, in the build's arena.
 typedef struct rabbet_solution_t {
-  rabbet_pick_t* picks;  // in an order of execution; conversions are not here
+  rabbet_pick_t* picks;  // in order of execution, without conversions
   size_t pick_count;
   rabbet_type_format_t* inputs;   // of network inputs
   rabbet_type_format_t* outputs;  // of network outputs
   double us;                      // the sum, conversions included
-  bool exact;                     // nothing is cheaper in sum
+  bool exact;                     // no solution is cheaper
 } rabbet_solution_t;
 
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_create(rabbet_build_t* build);
@@ -28,13 +28,14 @@ RABBET_PRIVATE_API void rabbet_tuner_destroy(rabbet_tuner_t* tuner);
 
 // Forms clusters, asks for candidates and times them.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build);
-// Costs that the sum of measured times leaves out, for other solutions to
-// compare: tensors are colder in a real run, and measurements are noisy.
+// Costs that the sum of measured times lacks. Different weights give different
+// solutions, which are then timed as a whole: in a real run fewer tensors are
+// in the caches, and measurements are noisy.
 typedef struct rabbet_weights_of_costs_t {
   double conversion;  // factor on the time of conversions; 1
   double step_us;     // added for each step; 0
 } rabbet_weights_of_costs_t;
-// The cheapest whole under these weights. solution->us includes them.
+// The cheapest solution under these weights; solution->us includes them.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_solve(rabbet_build_t* build, rabbet_weights_of_costs_t weights,
                    rabbet_solution_t* out_solution);
@@ -47,11 +48,11 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_conversion(rabbet_build_t* build, const rabbet_ir_value_t* value,
                         rabbet_type_format_t from, rabbet_type_format_t to,
                         rabbet_pick_t* out_pick);
-// The unit with these nodes, made once.
+// The unit with these nodes, which is created once.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_unit(rabbet_build_t* build, rabbet_ir_node_t* const* nodes,
                   size_t node_count, rabbet_unit_t** out_unit);
-// Fills choice->us from the cache or by measuring; takes unusable choices out.
+// Fills choice->us from the cache or by measuring; removes unusable choices.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_time(rabbet_build_t* build,
                                                      rabbet_unit_t* unit);
 

@@ -1,4 +1,4 @@
-// The inside of the tuner, shared by its files.
+// Declarations that the tuner's files share.
 #ifndef RABBET_SRC_BUILDER_CHOOSE_TUNER_H_
 #define RABBET_SRC_BUILDER_CHOOSE_TUNER_H_
 
@@ -6,13 +6,13 @@
 #include "builder/choose/fuse.h"
 #include "builder/choose/tune.h"
 
-// A type and format as a small number, so that sets of them are bit masks.
+// A pair of type and format as a small number, so that sets are bit masks.
 typedef uint8_t rabbet_tune_state_t;
 #define RABBET_TUNE_MAX_STATES 64
 #define RABBET_TUNE_NO_STATE 0xff
 
-// One way to compute a cluster, as its neighbours see it. Ways that look alike
-// to them are merged into the cheapest.
+// A way to compute a cluster. Of all ways with the same states at the cluster's
+// inputs and outputs only the cheapest is kept.
 typedef struct rabbet_alternative_t {
   double us;
   int32_t cover;
@@ -33,7 +33,8 @@ typedef enum rabbet_cluster_kind_t {
   RABBET_CLUSTER_OUTPUT = 2,  // a network output
 } rabbet_cluster_kind_t;
 
-// Nodes for which several covers exist. A variable of the whole-graph choice.
+// A cluster of nodes, or a network input or output: a variable of the
+// whole-graph choice.
 typedef struct rabbet_cluster_t {
   rabbet_cluster_kind_t kind;
   int32_t number;  // of the network input or output
@@ -41,7 +42,7 @@ typedef struct rabbet_cluster_t {
   size_t node_count;
   rabbet_cover_t* covers;
   size_t cover_count;
-  int32_t* inputs;  // IR values made elsewhere; no constants
+  int32_t* inputs;  // IR values of other clusters; no constants
   size_t input_count;
   int32_t* outputs;  // IR values that others read
   size_t output_count;
@@ -80,7 +81,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tune_alternatives(rabbet_build_t* build, rabbet_cluster_t* cluster);
 
-// Takes choices out that the user's selector does not want (select.c).
+// Removes choices that the user's selector rejects (select.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_select(rabbet_build_t* build,
                                                       rabbet_unit_t* unit);
 

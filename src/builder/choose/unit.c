@@ -1,5 +1,6 @@
 #include "builder/choose/unit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -7,18 +8,18 @@
 #include "builder/ir/estimates.h"
 #include "core/view.h"
 
-// Group values found so far.
+// The group's values found so far.
 typedef struct unit_maker_t {
   rabbet_build_t* build;
   RABBET_VEC(int32_t) values;  // IR values
-  RABBET_VEC(int32_t) uses;    // of each by nodes of the unit
+  RABBET_VEC(int32_t) uses;    // of each value by nodes of the unit
   RABBET_VEC(int32_t) inputs;
   RABBET_VEC(int32_t) outputs;
 } unit_maker_t;
 
 static void unit_maker_deinitialize(unit_maker_t* maker) {
   rabbet_allocator_t allocator = maker->build->allocator;
-  // The build's numbers are for the next unit.
+  // Clears the build's table for the next unit.
   for (size_t i = 0; i < maker->values.count; ++i)
     maker->build->numbers[maker->values.data[i]] = 0;
   rabbet_vec_free(allocator, &maker->values);
@@ -30,6 +31,7 @@ static void unit_maker_deinitialize(unit_maker_t* maker) {
 static rabbet_status_t unit_number(unit_maker_t* maker, int32_t value,
                                    int32_t* out_number, bool* out_is_new) {
   rabbet_build_t* build = maker->build;
+  assert(value >= 0 && (size_t)value < build->ir.values.count);
   *out_is_new = build->numbers[value] == 0;
   *out_number = build->numbers[value] - 1;
   if (!*out_is_new) return rabbet_ok();
@@ -65,6 +67,7 @@ static rabbet_status_t unit_add_outputs(unit_maker_t* maker,
     bool is_new = false;
     RABBET_RETURN_IF_ERROR(
         unit_number(maker, node->outputs[i], &numbers[i], &is_new));
+    assert(is_new);  // one node computes a value, before others read it
   }
   return rabbet_ok();
 }
@@ -109,6 +112,8 @@ static rabbet_status_t unit_find_outputs(unit_maker_t* maker,
             maker->build->allocator, &maker->outputs, node->outputs[k]));
     }
   }
+  // A fused group has one exit (fuse.h).
+  assert(unit->node_count == 1 || maker->outputs.count == 1);
   return rabbet_ok();
 }
 
@@ -130,7 +135,8 @@ static bool unit_makes(const rabbet_unit_t* unit, int32_t value) {
   return false;
 }
 
-// Whether the expression depends on elements of a tensor that the unit makes.
+// Whether the expression depends on elements of a tensor that the unit
+// computes.
 static bool unit_tells(const rabbet_build_t* build, const rabbet_unit_t* unit,
                        rabbet_expr_t expr) {
   const rabbet_expr_node_t* node = rabbet_expr_node(build->ir.graph, expr);
@@ -150,8 +156,8 @@ static bool unit_makes_sizes(const rabbet_unit_t* unit) {
   return false;
 }
 
-// Upper bounds of expressions: the unit's own sizes are any, all others as
-// estimated.
+// Upper bounds of expressions: sizes that the unit computes may have any value,
+// all others have their estimates.
 static rabbet_status_t unit_bounds(rabbet_build_t* build,
                                    const rabbet_unit_t* unit,
                                    const rabbet_estimates_t* estimates,
@@ -180,10 +186,11 @@ static rabbet_status_t unit_bounds(rabbet_build_t* build,
   return rabbet_expr_bounds(graph, low, high, bounds, bounds + nodes);
 }
 
-// high NULL: the unit makes no sizes.
+// high NULL: the unit computes no sizes.
 static void unit_run_dims(const rabbet_build_t* build,
                           const rabbet_unit_t* unit, const int64_t* high,
                           const rabbet_ir_value_t* value, size_t index) {
+  assert(index < unit->group.value_count);
   rabbet_dims_t *dims = &unit->dims[index], *room = &unit->room[index];
   *dims = *room = unit->group.values[index].dims;
   for (int32_t i = 0; high && i < dims->rank; ++i) {
@@ -243,7 +250,7 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
 static rabbet_status_t unit_name(rabbet_build_t* build, rabbet_unit_t* unit) {
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(build->allocator, &text);
-  // Nodes that are no layers of the network matter to nobody beside one.
+  // Implicit nodes are left out of the name beside layers of the network.
   bool all = true;
   for (size_t i = 0; i < unit->node_count; ++i)
     all = all && unit->nodes[i]->is_implicit;
@@ -282,6 +289,9 @@ rabbet_status_t rabbet_unit_create(rabbet_build_t* build,
                                    rabbet_unit_t** out_unit) {
   *out_unit = NULL;
   rabbet_unit_t* unit = NULL;
+  assert(node_count > 0);
+  for (size_t i = 1; i < node_count; ++i)
+    assert(nodes[i - 1]->index < nodes[i]->index);
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&build->arena, sizeof(*unit), (void**)&unit));
   unit->node_count = node_count;
@@ -296,7 +306,7 @@ rabbet_status_t rabbet_unit_create_conversion(
     rabbet_build_t* build, const rabbet_ir_value_t* value,
     const rabbet_type_format_t types[2], rabbet_unit_t** out_unit) {
   *out_unit = NULL;
-  // The attributes of identity are all defaults, and so are the same for all.
+  // All attributes of identity have their defaults.
   static const int32_t numbers[2] = {0, 1};
   struct {
     rabbet_unit_t unit;
@@ -364,11 +374,12 @@ rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
   size_t boundary = unit->group.input_count + unit->group.output_count;
   for (size_t i = 0; i < boundary; ++i) {
     int32_t number = rabbet_group_boundary(&unit->group, i);
+    assert(number >= 0 && (size_t)number < unit->group.value_count);
     rabbet_group_value_t* value = &out_group->values[number];
     value->dtype = choice->candidate.tensors[i].dtype;
     value->format = choice->candidate.tensors[i].format;
     if (!value->constant) continue;
-    // Kernels look into constants that lie in LINEAR alone.
+    // Kernels read only LINEAR constants.
     if (value->format != RABBET_FORMAT_LINEAR) {
       value->constant = NULL;
       continue;

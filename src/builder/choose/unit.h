@@ -1,4 +1,4 @@
-// Nodes that one kernel shall compute, and the ways to do so.
+// Units: nodes that one kernel computes, with its candidates.
 #ifndef RABBET_SRC_BUILDER_CHOOSE_UNIT_H_
 #define RABBET_SRC_BUILDER_CHOOSE_UNIT_H_
 
@@ -23,21 +23,22 @@ typedef struct rabbet_unit_t {
   rabbet_group_t group;  // types of the network, LINEAR
   int32_t* values;
   const int64_t** host_values;  // of each group value at opt, or NULL
-  // Of each group value at opt; -1 where a size tensor of the unit's own will
-  // tell. Memory must then do for `room`, the bound of these sizes at opt.
+  // Dims of each group value at opt; -1: a size output of the unit determines
+  // the extent. Memory must then suffice for `room`, the bound of these sizes
+  // at opt.
   rabbet_dims_t* dims;
   rabbet_dims_t* room;
   rabbet_choice_t* choices;
   size_t choice_count;
-  bool data_dependent;  // a run alone tells sizes of it: these are estimates
-  bool fits;            // its shape rules take dims and host_values
+  bool data_dependent;  // some sizes are data-dependent: dims are estimates
+  bool fits;            // dims and host_values satisfy its shape rules
   bool proposed;        // choices are known
   bool selected;        // the user's selector was asked
-  size_t refused;       // choices that there were when it took none
+  size_t refused;       // number of choices when the selector took none
 } rabbet_unit_t;
 
-// Nodes in order of execution. Outputs of the group are values that something
-// outside needs; all those of a single node.
+// Nodes are in order of execution. Outputs of the group are values that are
+// needed outside; for a single node all its outputs.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unit_create(rabbet_build_t* build, rabbet_ir_node_t* const* nodes,
                    size_t node_count, rabbet_unit_t** out_unit);

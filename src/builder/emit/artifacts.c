@@ -12,7 +12,7 @@ typedef struct collector_t {
   rabbet_plan_t* plan;
   RABBET_VEC(rabbet_artifact_t) artifacts;  // in the plan's arena
   rabbet_map_t numbers;                     // by key, from 1
-  RABBET_VEC(int32_t) uses;                 // of the step at hand
+  RABBET_VEC(int32_t) uses;                 // of the current step
   // Kept until the last one: kernels share compiled programs.
   RABBET_VEC(rabbet_bench_kernel_t) kernels;
 } collector_t;
@@ -43,6 +43,7 @@ static rabbet_status_t collect_add(void* context,
       &collector->numbers, (const char*)&artifact->key, sizeof(artifact->key));
   if (number == 0)
     RABBET_RETURN_IF_ERROR(collect_keep(collector, artifact, &number));
+  assert(number > 0 && number <= collector->artifacts.count);
   int32_t use = (int32_t)number - 1;
   for (size_t i = 0; i < collector->uses.count; ++i)
     if (collector->uses.data[i] == use) return rabbet_ok();
@@ -87,6 +88,8 @@ static rabbet_status_t collect_steps(collector_t* collector,
                                            step->name, step->kernel));
     ++step;
   }
+  assert(step == collector->plan->sequences[0].steps +
+                     collector->plan->sequences[0].step_count);
   return rabbet_ok();
 }
 
@@ -131,8 +134,10 @@ static rabbet_status_t collect_sort(collector_t* collector) {
   for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
     // The copy that collect_step made.
     int32_t* uses = (int32_t*)(uintptr_t)plan->sequences[0].steps[s].artifacts;
-    for (size_t i = 0; i < plan->sequences[0].steps[s].artifact_count; ++i)
+    for (size_t i = 0; i < plan->sequences[0].steps[s].artifact_count; ++i) {
+      assert(uses[i] >= 0 && (size_t)uses[i] < count);
       uses[i] = places[uses[i]];
+    }
     if (uses)
       qsort(uses, plan->sequences[0].steps[s].artifact_count, sizeof(*uses),
             collect_compare_numbers);

@@ -1,18 +1,19 @@
-// Concatenations without copies: where the parts lie one behind the other in
-// the result's memory, the makers of the parts write them there.
+// Concatenations without copies: if the parts are contiguous in the result's
+// memory, the steps that compute the parts write them there.
 #include "builder/emit/concatenations.h"
+
+#include <assert.h>
 
 #define PART_ALIGNMENT 64
 
-// ---- Which ------------------------------------------------------------------
+// ---- Conditions -------------------------------------------------------------
 
 static bool concatenation_is_alone(const rabbet_unit_t* unit) {
   return unit->node_count == 1 &&
          rabbet_op_is(unit->nodes[0]->op, RABBET_OP_CONCATENATION);
 }
 
-// Whether a part along `axis` is a range of the memory of `dims` in `format`,
-// dims being the result's.
+// Whether parts along `axis` are contiguous in a result of `dims` in `format`.
 static bool concatenation_is_contiguous(const rabbet_dims_t* dims, int32_t axis,
                                         rabbet_format_t format) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
@@ -22,7 +23,8 @@ static bool concatenation_is_contiguous(const rabbet_dims_t* dims, int32_t axis,
   return !info->channels_last && axis == 1 && dims->rank >= info->min_rank;
 }
 
-// Nobody else decides where the part lies, and it ends where another may begin.
+// Whether the part may have any memory, and its end is aligned for the next
+// part.
 static bool concatenation_part_fits(const rabbet_build_t* build,
                                     const rabbet_ir_value_t* part,
                                     rabbet_type_format_t type) {
@@ -45,7 +47,7 @@ static bool concatenation_part_fits(const rabbet_build_t* build,
 bool rabbet_concatenation_can_be_view(const rabbet_build_t* build,
                                       const rabbet_unit_t* unit,
                                       rabbet_type_format_t type) {
-  // A part that comes twice is one input of the group.
+  // A part that occurs twice is one input of the group.
   if (!concatenation_is_alone(unit) ||
       unit->group.input_count != unit->nodes[0]->input_count)
     return false;
@@ -54,6 +56,7 @@ bool rabbet_concatenation_can_be_view(const rabbet_build_t* build,
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, result);
   int64_t axis = rabbet_attr_int(node->attrs, node->op->attr_count, "axis", 0);
   if (axis < 0) axis += dims.rank;
+  assert(axis >= 0 && axis < dims.rank);
   if (result->values ||
       !concatenation_is_contiguous(&dims, (int32_t)axis, type.format))
     return false;
@@ -71,8 +74,8 @@ bool rabbet_concatenation_is_view(const rabbet_layout_step_t* step) {
          concatenation_is_alone(step->pick.unit);
 }
 
-// Whether the slot's memory can become a part of another: it is all of a memory
-// that is the context's own.
+// Whether the slot's memory can become a part of another: it is the whole of a
+// memory that the context owns.
 static bool concatenation_may_move(const rabbet_layout_t* layout, int32_t slot,
                                    int32_t result) {
   int32_t root = rabbet_layout_root(layout, slot);
@@ -103,6 +106,7 @@ rabbet_status_t rabbet_layout_alias_parts(rabbet_build_t* build,
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         part->type.dtype, part->type.format, &dims, &bytes));
+    assert(offset % PART_ALIGNMENT == 0);
     root->is_part = true;
     root->offset = offset;
     rabbet_layout_alias_slot(layout, (int32_t)(root - layout->slots.data),

@@ -1,5 +1,6 @@
 #include "builder/emit/emit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -17,14 +18,14 @@ typedef struct emitter_t {
   rabbet_plan_t* plan;
   rabbet_plan_sequence_t* sequence;
   int32_t* values;         // plan value of each slot, or -1
-  int32_t* made;           // plan value that first holds each IR value, or -1
+  int32_t* made;           // first plan value of each IR value, or -1
   bool* is_shape_operand;  // of each IR value
   rabbet_expr_t* exprs;    // IR expression -> plan expression
   rabbet_map_t constants;  // by hash
   uint64_t weights_size;
 } emitter_t;
 
-// ---- Which values -----------------------------------------------------------
+// ---- Numbers of values ------------------------------------------------------
 
 static size_t emit_boundary(const rabbet_layout_step_t* step) {
   return step->pick.unit->group.input_count +
@@ -35,7 +36,7 @@ static bool emit_is_view(const rabbet_layout_step_t* step) {
   return !step->pick.choice->candidate.kernel;
 }
 
-// Numbers the slots that anything uses.
+// Numbers the used slots.
 static rabbet_status_t emit_number(emitter_t* emitter) {
   rabbet_plan_sequence_t* sequence = emitter->sequence;
   const rabbet_layout_t* layout = emitter->layout;
@@ -46,11 +47,14 @@ static rabbet_status_t emit_number(emitter_t* emitter) {
   for (size_t s = 0; s < layout->steps.count; ++s)
     for (size_t i = 0; i < emit_boundary(&layout->steps.data[s]); ++i)
       emitter->values[layout->steps.data[s].slots[i]] = 1;
-  for (size_t i = 0; i < emitter->build->ir.output_count; ++i)
+  for (size_t i = 0; i < emitter->build->ir.output_count; ++i) {
+    assert(layout->outputs[i] >= 0 && (size_t)layout->outputs[i] < count);
     emitter->values[layout->outputs[i]] = 1;
+  }
   int32_t next = 0;
   for (size_t i = 0; i < count; ++i) {
     const rabbet_slot_t* slot = &layout->slots.data[i];
+    assert(slot->alias < 0 || layout->slots.data[slot->alias].alias < 0);
     if (slot->alias >= 0 && emitter->values[i])
       emitter->values[slot->alias] = 1;
     if (slot->input >= 0) emitter->values[i] = 1;
@@ -63,7 +67,7 @@ static rabbet_status_t emit_number(emitter_t* emitter) {
                                      (void**)&sequence->values);
 }
 
-// The plan's value for each IR value, as symbols refer to it.
+// Finds the plan's value to which symbols refer for each IR value.
 static rabbet_status_t emit_find_made(emitter_t* emitter) {
   const rabbet_layout_t* layout = emitter->layout;
   const rabbet_ir_t* ir = &emitter->build->ir;
@@ -136,8 +140,10 @@ static rabbet_status_t emit_exprs(emitter_t* emitter) {
 static rabbet_shape_t emit_shape(const emitter_t* emitter,
                                  const rabbet_shape_t* shape) {
   rabbet_shape_t out = {.rank = shape->rank};
-  for (int32_t i = 0; i < shape->rank; ++i)
+  for (int32_t i = 0; i < shape->rank; ++i) {
     out.d[i] = emitter->exprs[shape->d[i]];
+    assert(out.d[i] >= 0);  // emit_exprs has marked it as needed
+  }
   return out;
 }
 
@@ -166,11 +172,13 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
                    &emitter->constants, (const char*)&hash, sizeof(hash))
              : 0;
   if (known > 0) {
+    assert(known <= emitter->out->blobs.count);
     const rabbet_plan_blob_t* blob = &emitter->out->blobs.data[known - 1];
     out->offset = blob->offset;
     if (blob->size == bytes && memcmp(blob->data, data, bytes) == 0)
       return rabbet_ok();
   }
+  assert(emitter->weights_size % RABBET_PLAN_ALIGNMENT == 0);
   out->offset = emitter->weights_size;
   emitter->weights_size += rabbet_align_up(bytes, RABBET_PLAN_ALIGNMENT);
   rabbet_plan_blob_t blob = {out->offset, data, bytes};
@@ -235,6 +243,8 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
   const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
   const rabbet_ir_value_t* value =
       rabbet_ir_value(&emitter->build->ir, slot->value);
+  assert(emitter->values[index] >= 0 &&
+         (size_t)emitter->values[index] < sequence->value_count);
   rabbet_plan_value_t* out = &sequence->values[emitter->values[index]];
   *out = (rabbet_plan_value_t){
       .dtype = slot->type.dtype,
@@ -260,7 +270,7 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
   } else if (root->is_constant) {
     RABBET_RETURN_IF_ERROR(emit_constant(emitter, root, out));
   }
-  // The host no longer knows a value that an operator works on in place.
+  // Elements of values in other formats are not kept for the host.
   if (slot->type.format != RABBET_FORMAT_LINEAR) return rabbet_ok();
   return emit_host_values(emitter, value, out);
 }
@@ -273,7 +283,7 @@ static bool emit_is_refittable(const emitter_t* emitter, size_t index) {
          rabbet_ir_value(&emitter->build->ir, root->value)->is_refittable;
 }
 
-// Those with memory of their own first: others lie where these do.
+// Emits values with memory of their own first, then those that share it.
 static rabbet_status_t emit_values_of(emitter_t* emitter, bool refittable) {
   size_t count = emitter->layout->slots.count;
   for (int shared = 0; shared < 2; ++shared)
@@ -285,18 +295,22 @@ static rabbet_status_t emit_values_of(emitter_t* emitter, bool refittable) {
   return rabbet_ok();
 }
 
-// Weights that can be refitted lie behind the others, where a plan can be cut.
+// Weights that can be refitted come last, so that a plan can be cut before
+// them.
 static rabbet_status_t emit_values(emitter_t* emitter) {
   RABBET_RETURN_IF_ERROR(emit_values_of(emitter, false));
   emitter->out->kept_blobs = emitter->out->blobs.count;
   emitter->plan->kept_size = emitter->weights_size;
-  return emit_values_of(emitter, true);
+  RABBET_RETURN_IF_ERROR(emit_values_of(emitter, true));
+  assert(emitter->out->kept_blobs <= emitter->out->blobs.count);
+  assert(emitter->plan->kept_size <= emitter->weights_size);
+  return rabbet_ok();
 }
 
 // ---- Weights that can be refitted -------------------------------------------
 
-// The plan's value of a slot that holds this constant; *at moves on to the slot
-// behind it, or to the end.
+// The plan's value of the next slot, from *at on, that holds this constant, or
+// -1; *at: the slot after it.
 static int32_t emit_next_constant(const emitter_t* emitter, int32_t value,
                                   size_t* at) {
   const rabbet_layout_t* layout = emitter->layout;
@@ -317,7 +331,8 @@ static int32_t emit_a_constant(const emitter_t* emitter, int32_t value) {
   return emit_next_constant(emitter, value, &at);
 }
 
-// Pairs of 8 bits and their scales that were made of the weights.
+// Lists pairs of quantized values and scales that were computed from the
+// weights.
 static rabbet_status_t emit_bytes(emitter_t* emitter, int32_t weights,
                                   rabbet_plan_weights_t* out) {
   const rabbet_ir_t* ir = &emitter->build->ir;
@@ -363,6 +378,7 @@ static rabbet_status_t emit_weights(emitter_t* emitter,
   rabbet_plan_t* plan = emitter->plan;
   const rabbet_layout_t* layout = emitter->layout;
   rabbet_plan_weights_t* out = &plan->refits[plan->refit_count];
+  assert(rabbet_ir_value(&emitter->build->ir, tensor->id)->is_refittable);
   int32_t* values = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, layout->slots.count, sizeof(*values), (void**)&values));
@@ -377,7 +393,7 @@ static rabbet_status_t emit_weights(emitter_t* emitter,
   return emit_weights_name(emitter, tensor, out);
 }
 
-// Scales of tensors whose range was set.
+// Lists scales that were computed from tensors' ranges.
 static rabbet_status_t emit_scales(emitter_t* emitter) {
   const rabbet_ir_t* ir = &emitter->build->ir;
   rabbet_plan_t* plan = emitter->plan;
@@ -471,6 +487,8 @@ static rabbet_status_t emit_group_values(emitter_t* emitter,
   }
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t number = rabbet_group_boundary(group, i);
+    assert(number >= 0 && (size_t)number < group->value_count);
+    assert(emitter->values[from->slots[i]] >= 0);
     values[number] = emitter->values[from->slots[i]];
     shapes[number].rank = -1;
   }
@@ -509,6 +527,7 @@ static rabbet_status_t emit_step(emitter_t* emitter,
   rabbet_arena_t* arena = &emitter->plan->arena;
   const rabbet_choice_t* choice = from->pick.choice;
   const rabbet_candidate_t* candidate = &choice->candidate;
+  assert(candidate->kernel);
   step->tactic = candidate->tactic;
   step->time_us = (float)choice->us;
   RABBET_RETURN_IF_ERROR(
@@ -536,8 +555,8 @@ static bool emit_is_read(const emitter_t* emitter, int32_t value) {
   return false;
 }
 
-// The host reads after the step that made the memory; a view's maker is the
-// step before the view.
+// Lists the values that the host reads after a step. Those of a view are read
+// after the step before it.
 static rabbet_status_t emit_host_reads(emitter_t* emitter,
                                        const rabbet_layout_step_t* from,
                                        rabbet_plan_step_t* step) {
@@ -555,6 +574,7 @@ static rabbet_status_t emit_host_reads(emitter_t* emitter,
     if (emitter->made[slot->value] == value && emit_is_read(emitter, value))
       reads[count++] = value;
   }
+  assert(count <= step->host_read_count + outputs);
   step->host_reads = reads;
   step->host_read_count = count;
   return rabbet_ok();
@@ -586,6 +606,7 @@ static rabbet_status_t emit_io(emitter_t* emitter, size_t number,
   const rabbet_ir_t* ir = &emitter->build->ir;
   const rabbet_ir_value_t* value =
       rabbet_ir_value(ir, emitter->layout->slots.data[slot].value);
+  assert(number < emitter->sequence->io_count && slot >= 0);
   rabbet_plan_io_t* io = &emitter->sequence->ios[number];
   io->is_input = number < ir->input_count;
   io->value = emitter->values[slot];
@@ -610,8 +631,10 @@ static rabbet_status_t emit_ios(emitter_t* emitter) {
       &sequence->plan->arena, sequence->io_count, sizeof(rabbet_plan_io_t),
       (void**)&sequence->ios));
   // Slots of network inputs are the first ones.
-  for (size_t i = 0; i < ir->input_count; ++i)
+  for (size_t i = 0; i < ir->input_count; ++i) {
+    assert(emitter->layout->slots.data[i].input == (int32_t)i);
     RABBET_RETURN_IF_ERROR(emit_io(emitter, i, (int32_t)i));
+  }
   for (size_t i = 0; i < ir->output_count; ++i)
     RABBET_RETURN_IF_ERROR(
         emit_io(emitter, ir->input_count + i, emitter->layout->outputs[i]));
@@ -644,6 +667,7 @@ static rabbet_status_t emit_checks(emitter_t* emitter,
     rabbet_plan_check_t* to = &sequence->checks[i];
     to->io = (int32_t)(from->index <= 0 ? io++ : io - 1);
     to->index = from->index;
+    assert((size_t)to->io < sequence->io_count);
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_strdup(&sequence->plan->arena, from->layer, &to->layer));
     RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(&sequence->plan->arena,
@@ -664,7 +688,7 @@ static rabbet_status_t emit_profiles(emitter_t* emitter) {
     rabbet_plan_range_t* range = &sequence->plan->profiles[i];
     const int64_t** values[] = {&range->min_values, &range->opt_values,
                                 &range->max_values};
-    // A shape input that no shape depends on any more has no range.
+    // A shape input on which no shape depends any more has no range.
     if (!sequence->ios[i % sequence->input_count].is_shape_input)
       range->value_count = 0;
     for (size_t k = 0; k < 3 && range->value_count > 0; ++k)

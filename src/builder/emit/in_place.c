@@ -1,10 +1,10 @@
 // Memory that several values share: views, and operators that work in place.
 //
-// A plugin may demand that its output lies in its input's memory. Other readers
-// must not see this: the input is copied first if it is a constant or is read
-// again later. A network input is copied into the memory of the network output
-// that came from it; a caller who gives both the same address makes that copy
-// an idle one.
+// A plugin may demand that its output is in its input's memory. Other readers
+// must not see the change: the input is copied first if it is a constant or is
+// read later. A network input is copied into the memory of the network output
+// computed from it; if a caller passes the same address for both, the copy does
+// nothing.
 
 #include <assert.h>
 #include <string.h>
@@ -28,7 +28,8 @@ void rabbet_layout_alias_slot(rabbet_layout_t* layout, int32_t slot,
                               int32_t whole) {
   assert(layout->slots.data[slot].alias < 0);
   int32_t root = rabbet_layout_root(layout, whole);
-  // Directly at its root, so that ways there stay short.
+  assert(root != slot);
+  // An alias of the root itself keeps chains of aliases short.
   layout->slots.data[slot].alias =
       rabbet_layout_is_part(layout, whole) ? whole : root;
   rabbet_memory_use_t* use = &layout->uses.data[root];
@@ -37,14 +38,14 @@ void rabbet_layout_alias_slot(rabbet_layout_t* layout, int32_t slot,
   if (joined->last_read > use->last_read) use->last_read = joined->last_read;
 }
 
-// Where steps are now, and as they were counted before copies were inserted.
+// A step's index now, and its index before copies were inserted.
 typedef struct alias_position_t {
   size_t now;
   int32_t counted;
 } alias_position_t;
 
-// Whether the step may write over its input: nobody else sees that memory now
-// or later. Copies that were inserted lie before it.
+// Whether the step may overwrite its input: no other step reads that memory in
+// this or a later step. Inserted copies are before the step.
 static bool alias_may_write(const rabbet_layout_t* layout,
                             alias_position_t step, int32_t input) {
   const rabbet_layout_step_t* s = &layout->steps.data[step.now];
@@ -80,13 +81,14 @@ static rabbet_status_t alias_check_demand(const rabbet_build_t* build,
       rabbet_dtype_name(y->type.dtype), rabbet_format_name(y->type.format));
 }
 
-// Output `output` must lie where its input does. *step moves on when a copy is
-// put before it.
+// Puts output `output` into its input's memory, as the candidate demands. If a
+// copy is inserted before the step, *step is updated.
 static rabbet_status_t alias_demand(rabbet_build_t* build,
                                     rabbet_layout_t* layout,
                                     alias_position_t* step, size_t output) {
   const rabbet_layout_step_t* s = &layout->steps.data[step->now];
   int32_t input = s->pick.choice->candidate.aliased[output];
+  assert(input >= 0 && (size_t)input < rabbet_layout_step_inputs(s));
   int32_t* slots = s->slots;
   int32_t out = slots[rabbet_layout_step_inputs(s) + output];
   RABBET_RETURN_IF_ERROR(
@@ -106,6 +108,7 @@ static void alias_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
                         alias_position_t step, size_t output) {
   const rabbet_layout_step_t* s = &layout->steps.data[step.now];
   int32_t input = s->pick.choice->candidate.in_place[output];
+  assert(input >= 0 && (size_t)input < rabbet_layout_step_inputs(s));
   int32_t in = s->slots[input],
           out = s->slots[rabbet_layout_step_inputs(s) + output];
   if (alias_fits(build, layout, in, out) &&
@@ -113,8 +116,9 @@ static void alias_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
     rabbet_layout_alias_slot(layout, out, in);
 }
 
-// A constant keeps its shape in the plan. If its new shape is not constant, it
-// is copied first, and *step moves on.
+// Puts a view's output into its input's memory. A constant keeps its shape in
+// the plan: if the view's shape is not constant, the constant is copied first,
+// and *step is updated.
 static rabbet_status_t alias_view(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t* step) {
   int32_t* slots = layout->steps.data[*step].slots;
@@ -171,8 +175,8 @@ static rabbet_status_t alias_steps(rabbet_build_t* build,
 
 // ---- Network outputs --------------------------------------------------------
 
-// Whether both always have the same number of elements, judged by their extents
-// other than 1, in any order.
+// Whether both always have the same number of elements: their extents other
+// than 1 are equal, in any order.
 static bool output_same_size(const rabbet_build_t* build,
                              const rabbet_shape_t* a, const rabbet_shape_t* b) {
   const rabbet_expr_graph_t* graph = build->ir.graph;
@@ -199,7 +203,7 @@ static bool output_same_size(const rabbet_build_t* build,
   return left == right && count == 0;
 }
 
-// The slots in each memory: [slot] leads to the first, then to the next.
+// The slots in each memory as lists: first[root], then next[slot].
 typedef struct members_t {
   int32_t *first, *next;
 } members_t;
@@ -222,8 +226,8 @@ static rabbet_status_t members_list(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Whether the output's memory holds a value that may turn out larger than the
-// output: one with a data-dependent size that is reshaped.
+// Whether the output's memory also holds a value that may be larger than the
+// output: a reshaped one with a data-dependent size.
 static bool output_is_small(const rabbet_build_t* build,
                             const rabbet_layout_t* layout,
                             const members_t* members, int32_t slot) {
@@ -241,8 +245,9 @@ static bool output_is_small(const rabbet_build_t* build,
   return false;
 }
 
-// Whether the memory is someone else's: the caller's input, a constant, that of
-// another output, or of a tensor that it is a part of; or too small.
+// Whether the output cannot be in its present memory: that is the caller's
+// input, a constant, another output's, or a part of another tensor; or it is
+// too small.
 static bool output_is_taken(const rabbet_build_t* build,
                             const rabbet_layout_t* layout,
                             const members_t* members, int32_t slot) {
@@ -264,6 +269,7 @@ static rabbet_status_t output_own(rabbet_build_t* build,
                                   rabbet_layout_t* layout,
                                   const members_t* members, size_t output) {
   int32_t slot = layout->outputs[output];
+  assert(layout->slots.data[slot].output == (int32_t)output);
   if (!output_is_taken(build, layout, members, slot)) return rabbet_ok();
   int32_t copy = -1;
   RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
@@ -274,7 +280,7 @@ static rabbet_status_t output_own(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Copies that are added have memory of their own: the lists stay right.
+// Inserted copies have memory of their own, so the lists stay valid.
 static rabbet_status_t output_own_all(rabbet_build_t* build,
                                       rabbet_layout_t* layout) {
   members_t members;
@@ -284,15 +290,15 @@ static rabbet_status_t output_own_all(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// For each memory: whether a step works on it in place, the first step that
-// copies a network input into it, and the last that reads it; -1: none.
+// For each memory: whether a step works in place on it, the first step that
+// copies a network input into it, and the last step that reads it; -1: none.
 typedef struct worked_t {
   bool* is_worked_on;
   int32_t *copy, *last_read;
 } worked_t;
 
-// Whether the step copies a network input as it is, neither kernel of a layer
-// nor conversion.
+// Whether the step only copies a network input: it is neither a layer nor a
+// conversion.
 static bool output_is_copy_of_input(const rabbet_layout_t* layout,
                                     const rabbet_layout_step_t* step) {
   if (rabbet_layout_step_is_view(step) ||
@@ -341,7 +347,7 @@ static rabbet_status_t worked_list(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// If a step works on the caller's input in place, the input's later readers get
+// If a step works in place on the caller's input, the input's later readers get
 // a copy of its old contents.
 static rabbet_status_t output_save_input(rabbet_build_t* build,
                                          rabbet_layout_t* layout, size_t copy,
@@ -367,7 +373,8 @@ static rabbet_status_t output_save_input(rabbet_build_t* build,
   return worked_list(build, layout, worked);
 }
 
-// `is_taken`: network inputs that another output has.
+// Lets a network output share the memory of the input that is copied into it.
+// `is_taken`: network inputs that share memory with another output already.
 static rabbet_status_t output_alias(rabbet_build_t* build,
                                     rabbet_layout_t* layout, worked_t* worked,
                                     bool* is_taken, size_t output) {
@@ -377,7 +384,7 @@ static rabbet_status_t output_alias(rabbet_build_t* build,
   int32_t source =
       rabbet_layout_root(layout, layout->steps.data[copy].slots[0]);
   int32_t input = layout->slots.data[source].input;
-  // A tensor that tells shapes must go on telling them.
+  // A tensor that determines shapes must not change.
   if (rabbet_ir_value(&build->ir, layout->slots.data[source].value)
           ->is_read_by_host ||
       is_taken[input])
@@ -406,7 +413,8 @@ static rabbet_status_t output_alias_all(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Every group of slots is led by the network input, output or constant in it.
+// Makes the network input, output or constant the root of its memory, and all
+// other slots direct aliases of their root.
 static void alias_lead(rabbet_layout_t* layout) {
   for (size_t i = 0; i < layout->slots.count; ++i) {
     if (layout->slots.data[i].output < 0) continue;
@@ -420,6 +428,7 @@ static void alias_lead(rabbet_layout_t* layout) {
     if (root == (int32_t)i) continue;
     layout->slots.data[i].offset = rabbet_layout_offset(layout, (int32_t)i);
     layout->slots.data[i].alias = root;
+    assert(layout->slots.data[i].input < 0 && layout->slots.data[i].output < 0);
   }
 }
 

@@ -1,14 +1,15 @@
 #include "builder/emit/layout.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct layout_builder_t {
   rabbet_build_t* build;
   rabbet_layout_t* layout;
-  // The slots that hold each IR value: [value] is the newest, `next` leads on.
+  // The slots of each IR value as lists: newest[value], then next[slot].
   int32_t* newest;
   RABBET_VEC(int32_t) next;
-  int32_t* made;  // the slot that was made first, of each IR value
+  int32_t* made;  // of each IR value: the slot that its step writes
 } layout_builder_t;
 
 int32_t rabbet_layout_root(const rabbet_layout_t* layout, int32_t slot) {
@@ -35,6 +36,7 @@ uint64_t rabbet_layout_offset(const rabbet_layout_t* layout, int32_t slot) {
 rabbet_status_t rabbet_layout_add_slot(rabbet_build_t* build,
                                        rabbet_layout_t* layout,
                                        rabbet_slot_t slot, int32_t* out_slot) {
+  assert(layout->uses.count == layout->slots.count);
   *out_slot = (int32_t)layout->slots.count;
   const rabbet_memory_use_t use = {.last_read = -1};
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &layout->uses, use));
@@ -45,8 +47,13 @@ static rabbet_status_t layout_slot(layout_builder_t* builder,
                                    rabbet_slot_t slot, int32_t* out_slot) {
   RABBET_RETURN_IF_ERROR(
       rabbet_layout_add_slot(builder->build, builder->layout, slot, out_slot));
+  // Slots of copies are in no list.
+  while (builder->next.count + 1 < builder->layout->slots.count)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(builder->build->allocator, &builder->next, -1));
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(
       builder->build->allocator, &builder->next, builder->newest[slot.value]));
+  assert(builder->next.count == builder->layout->slots.count);
   builder->newest[slot.value] = *out_slot;
   return rabbet_ok();
 }
@@ -56,6 +63,7 @@ static int32_t layout_find(const layout_builder_t* builder, int32_t value,
   int32_t slot = builder->newest[value];
   while (slot >= 0) {
     const rabbet_slot_t* s = &builder->layout->slots.data[slot];
+    assert(s->value == value);
     if (s->type.dtype == type.dtype && s->type.format == type.format) break;
     slot = builder->next.data[slot];
   }
@@ -69,6 +77,7 @@ static rabbet_status_t layout_insert_step(rabbet_build_t* build,
                                           rabbet_pick_t pick, int32_t source,
                                           int32_t target) {
   rabbet_layout_step_t step = {.pick = pick};
+  assert(index <= layout->steps.count);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, 2, sizeof(int32_t), (void**)&step.slots));
   step.slots[0] = source;
@@ -103,8 +112,8 @@ static rabbet_slot_t layout_describe(int32_t value, rabbet_type_format_t type) {
       .value = value, .type = type, .input = -1, .output = -1, .alias = -1};
 }
 
-// A constant, laid out as asked for; or a value known to the host, before any
-// conversion.
+// The slot of a value that no step computes: a constant in the requested
+// format, or a value known to the host, in LINEAR.
 static rabbet_status_t layout_unmade(layout_builder_t* builder, int32_t value,
                                      rabbet_type_format_t type,
                                      int32_t* out_slot) {
@@ -118,7 +127,7 @@ static rabbet_status_t layout_unmade(layout_builder_t* builder, int32_t value,
   return layout_slot(builder, slot, out_slot);
 }
 
-// The slot that holds the value in this type, converted now if need be.
+// The slot of the value in this type; adds a conversion if there is none yet.
 static rabbet_status_t layout_get(layout_builder_t* builder, int32_t value,
                                   rabbet_type_format_t type,
                                   int32_t* out_slot) {
@@ -161,6 +170,7 @@ static rabbet_status_t layout_pick(layout_builder_t* builder,
   for (size_t i = 0; i < group->output_count; ++i) {
     int32_t value = unit->values[group->outputs[i]];
     size_t at = group->input_count + i;
+    assert(builder->made[value] < 0);  // one step computes it
     RABBET_RETURN_IF_ERROR(layout_slot(
         builder, layout_describe(value, types[at]), &step.slots[at]));
     builder->made[value] = step.slots[at];
@@ -176,6 +186,7 @@ static rabbet_status_t layout_inputs(layout_builder_t* builder,
     slot.input = (int32_t)i;
     RABBET_RETURN_IF_ERROR(
         layout_slot(builder, slot, &builder->made[ir->inputs[i]]));
+    assert(builder->made[ir->inputs[i]] == (int32_t)i);
   }
   return rabbet_ok();
 }
@@ -189,8 +200,8 @@ static bool layout_is_read(const rabbet_layout_t* layout, int32_t slot) {
   return false;
 }
 
-// A value that the host knows is written to an output when the run is over:
-// steps that read it have memory of their own for it.
+// A value known to the host is written to an output at the end of the run, so
+// steps that read it need other memory.
 static rabbet_status_t layout_host_output(layout_builder_t* builder,
                                           int32_t* slot) {
   rabbet_slot_t own = builder->layout->slots.data[*slot];
@@ -199,7 +210,8 @@ static rabbet_status_t layout_host_output(layout_builder_t* builder,
   return rabbet_layout_add_slot(builder->build, builder->layout, own, slot);
 }
 
-// An output's own memory: a copy where the value lives in someone else's.
+// Gives outputs memory of their own: a value in an input's or a constant's
+// memory is copied.
 static rabbet_status_t layout_outputs(layout_builder_t* builder,
                                       const rabbet_solution_t* solution) {
   rabbet_build_t* build = builder->build;

@@ -1,5 +1,5 @@
-// The order of steps if some work in place: other readers of their memory go
-// first if possible.
+// The order of steps if some work in place: other readers of their memory come
+// first, if possible.
 #include <assert.h>
 #include <string.h>
 
@@ -22,7 +22,8 @@ typedef struct orderer_t {
   bool* reached;
 } orderer_t;
 
-// The second numbers of pairs, listed by the first: of i from begins[i] on.
+// The second numbers of pairs, grouped by the first: numbers[begins[i],
+// begins[i + 1]) are those of i.
 typedef struct lists_t {
   int32_t *begins, *numbers;
 } lists_t;
@@ -33,14 +34,17 @@ static rabbet_status_t lists_create(rabbet_arena_t* arena, const pairs_t* pairs,
       arena, count + 2, sizeof(int32_t), (void**)&out->begins));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, pairs->count, sizeof(int32_t), (void**)&out->numbers));
-  // Filling moves each beginning to where the next one is.
-  for (size_t i = 0; i < pairs->count; ++i)
+  // Filling moves each beginning to the next one, so they are stored one later.
+  for (size_t i = 0; i < pairs->count; ++i) {
+    assert(pairs->data[i].first >= 0 && (size_t)pairs->data[i].first < count);
     out->begins[pairs->data[i].first + 2]++;
+  }
   for (size_t i = 2; i < count + 2; ++i)
     out->begins[i] += out->begins[i - 1];
   for (size_t i = 0; i < pairs->count; ++i)
     out->numbers[out->begins[pairs->data[i].first + 1]++] =
         pairs->data[i].second;
+  assert(out->begins[0] == 0 && (size_t)out->begins[count] == pairs->count);
   return rabbet_ok();
 }
 
@@ -56,6 +60,7 @@ static rabbet_status_t order_edges(orderer_t* order) {
     for (size_t i = 0; i < inputs; ++i) {
       int32_t maker = order->maker[step->slots[i]];
       if (maker < 0) continue;
+      assert(maker < (int32_t)s);
       RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(order->build->allocator,
                                              &order->before,
                                              ((pair_t){maker, (int32_t)s})));
@@ -104,7 +109,8 @@ static rabbet_status_t order_readers(orderer_t* order, lists_t* out) {
   return status;
 }
 
-// Other readers of the memory go first, unless they need the result.
+// Orders other readers of the memory before the step, unless they need its
+// result.
 static rabbet_status_t order_around(orderer_t* order, const lists_t* readers,
                                     size_t step) {
   const rabbet_layout_step_t* s = &order->layout->steps.data[step];
@@ -126,7 +132,8 @@ static rabbet_status_t order_around(orderer_t* order, const lists_t* readers,
   return rabbet_ok();
 }
 
-// The steps in an order that keeps all edges, as close to the old as may be.
+// Sorts the steps so that all edges are kept; of steps that may be next, the
+// first in the old order is.
 static rabbet_status_t order_sort(orderer_t* order) {
   size_t count = order->layout->steps.count, ready_count = 0, placed = 0;
   int32_t *waiting = NULL, *ready = NULL;

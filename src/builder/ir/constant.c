@@ -1,4 +1,6 @@
-// Constants in other types and formats than the network gave them.
+// Constants converted to other types and formats.
+
+#include <assert.h>
 
 #include "builder/choose/unit.h"
 #include "core/lay_out.h"
@@ -22,6 +24,7 @@ rabbet_status_t rabbet_constant_convert(rabbet_build_t* build,
                                         rabbet_type_format_t type,
                                         const void** out_data,
                                         size_t* out_bytes) {
+  assert(value->constant);
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, value);
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(type.dtype, type.format, &dims, out_bytes));

@@ -1,33 +1,34 @@
-// Kernels are timed at estimates of data-dependent sizes, and these can
-// contradict each other: a product refuses an inner size that is not its
-// constant's, a slice one beyond its input. Shape rules are called with the
-// estimates; if a rule refuses, other numbers are tried for its symbols. First
-// for the whole network; a unit whose rules still refuse gets estimates of its
-// own.
+// Kernels are timed at estimates of data-dependent sizes. Estimates can
+// contradict each other: an inner extent of a product must be that of its
+// constant, a slice must lie within its input. So the shape rules are called
+// with the estimates; if a rule fails, other numbers are tried for its symbols.
+// This is done first for the whole network; a unit whose rules still fail gets
+// estimates of its own.
 
 #include "builder/ir/estimates.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
 #include "ops/infer.h"
 
-// Distance from the estimate within which every number is tried.
+// All numbers up to this distance from the estimate are tried.
 #define ESTIMATES_NEAR 32
-// Numbers tried for a symbol.
+// The most numbers to try for a symbol.
 #define ESTIMATES_TRIES 400
-// Questions to shape rules, for the whole network and for one unit.
+// The most calls of shape rules, for the whole network and for one unit.
 #define ESTIMATES_NETWORK_BUDGET 200000
 #define ESTIMATES_UNIT_BUDGET 4000
-// Numbers that all symbols of a unit get at once.
+// The most numbers to try for all symbols of a unit at once.
 #define ESTIMATES_COMMON 16
 
-// The expressions that a node's rule reads and makes lie in
-// exprs[first .. first + count).
+// A node; exprs[first, first + count) are the expressions of its inputs' and
+// outputs' shapes, and of its inputs' elements.
 typedef struct estimates_node_t {
   const rabbet_ir_node_t* node;
-  bool is_asked;  // its rule can be asked
-  bool fits;      // at the settled estimates
+  bool is_asked;  // it has a shape rule that can be called
+  bool fits;      // the settled estimates satisfy the rule
   size_t first, count;
 } estimates_node_t;
 
@@ -43,7 +44,7 @@ typedef struct estimates_t {
   bool* seen;  // expressions, while symbols are collected
   RABBET_VEC(size_t) symbols;
   int64_t budget;
-  rabbet_arena_t scratch;  // of one question to a rule
+  rabbet_arena_t scratch;  // for one call of a rule
   rabbet_expr_graph_t* graph;
 } estimates_t;
 
@@ -67,8 +68,8 @@ static rabbet_status_t estimates_list(estimates_t* e,
   return rabbet_ok();
 }
 
-// Nodes that depend on data-dependent sizes. A node that makes these sizes, and
-// a plugin, have no rule to call; their sizes must not be negative.
+// Adds a node if it depends on data-dependent sizes. For nodes that compute
+// sizes and for plugins no rule can be called; only their extents are checked.
 static rabbet_status_t estimates_add(estimates_t* e,
                                      const rabbet_ir_node_t* node) {
   const rabbet_ir_t* ir = &e->build->ir;
@@ -122,7 +123,8 @@ static rabbet_status_t estimates_value(estimates_t* e,
   return rabbet_ok();
 }
 
-// An error if the layer's rule refuses its shapes.
+// Calls the layer's shape rule, which returns an error if the shapes do not
+// fit.
 static rabbet_status_t estimates_infer(estimates_t* e,
                                        const rabbet_ir_node_t* node) {
   const rabbet_ir_t* ir = &e->build->ir;
@@ -194,8 +196,8 @@ static rabbet_status_t estimates_node_fits(estimates_t* e,
   return estimates_ask(e, node->node, out_fits);
 }
 
-// The number of nodes that refuse opt, counted up to `enough`. Only nodes whose
-// numbers differ from the settled ones are checked.
+// Counts the nodes that e->opt does not satisfy, up to `enough`. Rules are
+// called only for nodes whose numbers differ from the settled ones.
 static rabbet_status_t estimates_misfits(estimates_t* e, size_t enough,
                                          size_t* out_count) {
   *out_count = 0;
@@ -210,7 +212,7 @@ static rabbet_status_t estimates_misfits(estimates_t* e, size_t enough,
   return rabbet_ok();
 }
 
-// Asks all nodes at opt, which later tries are compared with.
+// Makes e->opt the settled estimates, with which later tries are compared.
 static rabbet_status_t estimates_settle(estimates_t* e) {
   size_t exprs = e->build->ranges.count;
   e->misfits = 0;
@@ -221,6 +223,7 @@ static rabbet_status_t estimates_settle(estimates_t* e) {
         estimates_node_fits(e, &e->nodes[i], &e->nodes[i].fits));
     e->misfits += !e->nodes[i].fits;
   }
+  assert(e->misfits <= e->count);
   memcpy(e->values, e->next, exprs * sizeof(*e->values));
   memcpy(e->valid, e->next_valid, exprs * sizeof(*e->valid));
   return rabbet_ok();
@@ -240,10 +243,11 @@ static void estimates_try(estimates_tries_t* tries, int64_t number) {
     return;
   for (size_t i = 0; i < tries->count; ++i)
     if (tries->numbers[i] == number) return;
+  assert(tries->count < ESTIMATES_TRIES);
   tries->numbers[tries->count++] = number;
 }
 
-// Elements of a tensor at the estimates; 0 if there are none.
+// The number of elements of a tensor at the estimates; 0 if there is none.
 static int64_t estimates_elements(const estimates_t* e,
                                   const rabbet_ir_value_t* value) {
   int64_t count = 1;
@@ -256,8 +260,9 @@ static int64_t estimates_elements(const estimates_t* e,
   return count;
 }
 
-// Numbers that make two tensors equally large, extents and elements of the
-// node, numbers that are as far away as two of them are apart, numbers near by.
+// Suggests numbers to try: those that make two of the node's tensors equally
+// large; its extents and elements; `now` plus the difference of two of these;
+// and neighbours of `now`.
 static void estimates_suggest(const estimates_t* e,
                               const estimates_node_t* node, int64_t now,
                               estimates_tries_t* tries) {
@@ -291,7 +296,7 @@ static void estimates_suggest(const estimates_t* e,
   }
 }
 
-// Another estimate for the symbol, if it makes fewer nodes refuse.
+// Changes the symbol's estimate if another one satisfies more nodes.
 static rabbet_status_t estimates_improve(estimates_t* e, size_t symbol,
                                          const estimates_node_t* node) {
   estimates_tries_t tries = {.low = e->low[symbol], .high = e->high[symbol]};
@@ -307,10 +312,12 @@ static rabbet_status_t estimates_improve(estimates_t* e, size_t symbol,
     best = tries.numbers[i];
   }
   e->opt[symbol] = best;
+  assert(best >= e->low[symbol] || least == e->misfits);
+  assert(best <= e->high[symbol] || least == e->misfits);
   return least < e->misfits ? estimates_settle(e) : rabbet_ok();
 }
 
-// Symbols that a run tells and the expression depends on.
+// Collects the data-dependent symbols of the expression.
 static rabbet_status_t estimates_symbols(estimates_t* e, rabbet_expr_t expr) {
   const rabbet_expr_node_t* node = rabbet_expr_node(e->build->ir.graph, expr);
   if (e->seen[expr] || !e->build->ranges.data_dependent[expr])
@@ -331,7 +338,8 @@ static rabbet_status_t estimates_symbols_of(estimates_t* e, size_t first,
   return rabbet_ok();
 }
 
-// One round over the nodes that refuse, until fewer do.
+// Goes over the nodes that the estimates do not satisfy, and again while that
+// helps.
 static rabbet_status_t estimates_round(estimates_t* e) {
   size_t before = e->misfits;
   for (size_t i = 0; i < e->count && e->budget > 0; ++i) {
@@ -354,7 +362,7 @@ static rabbet_status_t estimates_search(estimates_t* e) {
 
 // ---- The whole network, one unit --------------------------------------------
 
-// Memory for one search at a time, which the build keeps.
+// Allocates memory for one search at a time, which the build keeps.
 static rabbet_status_t estimates_allocate(estimates_t* e, size_t nodes) {
   rabbet_build_t* build = e->build;
   size_t exprs = build->ranges.count;
@@ -404,8 +412,8 @@ rabbet_status_t rabbet_estimates_fit(rabbet_build_t* build, const int64_t* low,
   return status;
 }
 
-// Two sizes that are wrong at once are not mended one by one: numbers that
-// all symbols get are beginnings, too.
+// Two wrong sizes may not be corrected one after the other. So searches also
+// start with the same number for all symbols.
 static rabbet_status_t estimates_fit_unit(estimates_t* e,
                                           rabbet_ir_node_t* const* nodes,
                                           size_t count) {

@@ -1,25 +1,25 @@
-// Estimates of sizes that only a run tells, made to fit the layers after them.
+// Estimates of data-dependent sizes that satisfy the shape rules of the layers.
 #ifndef RABBET_SRC_BUILDER_IR_ESTIMATES_H_
 #define RABBET_SRC_BUILDER_IR_ESTIMATES_H_
 
 #include "builder/build.h"
 
-// opt[s] is the estimate of symbol s. Estimates of data-dependent sizes are
-// changed, within low[s] to high[s], if this makes shapes fit that did not:
-// kernels are timed at the estimates. An estimate for which nothing fits stays.
+// opt[s] is the estimate of symbol s, at which kernels are timed. Changes
+// estimates of data-dependent sizes, within low[s] to high[s], if that
+// satisfies more shape rules.
 RABBET_PRIVATE_API rabbet_status_t rabbet_estimates_fit(rabbet_build_t* build,
                                                         const int64_t* low,
                                                         const int64_t* high,
                                                         int64_t* opt);
 
-// Estimates of expressions for some nodes alone: those of the network, or
-// others where the nodes' shape rules refuse these. Until the next call.
+// Estimates of expressions for some nodes: those of the network, or others if
+// the nodes' shape rules reject these. Valid until the next call.
 struct rabbet_estimates_t {
   const int64_t* opt;
   const bool* valid;
   const int64_t* symbols;
-  bool data_dependent;  // a run tells sizes of theirs
-  bool fit;             // false: no estimates were found that the rules take
+  bool data_dependent;  // some of their sizes are data-dependent
+  bool fit;             // false: no estimates satisfy the rules
 };
 
 RABBET_PRIVATE_API rabbet_status_t

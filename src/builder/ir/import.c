@@ -1,5 +1,6 @@
 // Network -> IR.
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 static rabbet_status_t import_symbol(void* context, rabbet_expr_graph_t* target,
                                      const rabbet_symbol_t* symbol,
                                      rabbet_expr_t* out_expr) {
-  (void)context;  // value i stands for tensor i
+  (void)context;  // value i is tensor i
   return rabbet_expr_of_symbol(target, symbol, out_expr);
 }
 
@@ -32,6 +33,7 @@ static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
     like.shape.d[i] = map[tensor->shape.d[i]];
   rabbet_ir_value_t* value = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, tensor->name, &value));
+  assert(value->id == tensor->id);
   value->constant = tensor->constant;
   value->is_read_by_host = tensor->is_host_read;
   value->formats = tensor->allowed_formats;
@@ -41,7 +43,7 @@ static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
     value->range = fmaxf(fabsf(tensor->range[0]), fabsf(tensor->range[1]));
     value->ranged = tensor->name;
   }
-  // FLOAT elements, which are fractions, have served their purpose by now.
+  // Elements of FLOAT tensors are needed only for inference.
   if (!tensor->values || !rabbet_op_follows(tensor->dtype)) return rabbet_ok();
   rabbet_expr_t* values = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -85,12 +87,15 @@ static rabbet_status_t import_layer(const rabbet_layer_t* layer,
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(ir->allocator, &ir->nodes, node));
   for (size_t i = 0; i < node->input_count; ++i)
     if (node->inputs[i] >= 0) rabbet_ir_value(ir, node->inputs[i])->uses++;
-  for (size_t i = 0; i < node->output_count; ++i)
+  for (size_t i = 0; i < node->output_count; ++i) {
+    assert(!rabbet_ir_output(ir, node, i)->producer);
     rabbet_ir_output(ir, node, i)->producer = node;
+  }
   return rabbet_ok();
 }
 
-// Constants need no layer; values computed from refittable ones do.
+// Whether all outputs are constants, so that the layer is not needed. Values
+// computed from refittable weights need their layers.
 static bool import_is_constant(const rabbet_ir_t* ir,
                                const rabbet_layer_t* layer) {
   for (size_t i = 0; i < layer->output_count; ++i) {
@@ -121,8 +126,8 @@ static bool import_is_shape_operand(const rabbet_layer_t* layer, size_t input) {
   return operand && operand->flags & RABBET_OPERAND_SHAPE;
 }
 
-// Tensors that layers need to know shapes stay as they are, and so do those
-// that they are computed from.
+// Tensors that determine shapes are not refittable, and neither are those that
+// they are computed from.
 static void import_keep_shapes(const rabbet_network_t* network, rabbet_ir_t* ir,
                                bool* needed) {
   for (bool changed = true; changed;) {
@@ -145,7 +150,8 @@ static void import_keep_shapes(const rabbet_network_t* network, rabbet_ir_t* ir,
   }
 }
 
-// A small result of refittable weights is not known yet; their shape is.
+// Small results computed from refittable weights are not known yet. Their
+// shapes are.
 static void import_forget_results(const rabbet_layer_t* layer, rabbet_ir_t* ir,
                                   bool* depends) {
   bool any = false;
@@ -196,7 +202,8 @@ static bool import_is_hidden(const rabbet_tensor_t* tensor) {
          !tensor->is_output;
 }
 
-// Checks of elements of one tensor share it.
+// Whether the check has an output of its own: checks of elements of one tensor
+// share it.
 static bool import_is_own(const rabbet_network_check_t* check) {
   return check->index <= 0;
 }
@@ -219,6 +226,7 @@ static rabbet_status_t import_outputs(const rabbet_network_t* network,
   for (size_t i = 0; i < network->checks.count; ++i)
     if (import_is_own(&network->checks.data[i]))
       ir->outputs[count++] = network->checks.data[i].tensor->id;
+  assert(count == ir->output_count);
   return rabbet_ok();
 }
 

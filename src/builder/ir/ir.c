@@ -31,12 +31,13 @@ bool rabbet_ir_shape_equal(const rabbet_shape_t* a, const rabbet_shape_t* b) {
          memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
 }
 
-// Whether a permutation leaves the order of axes that matter as it is. dims[i]
-// is the extent of axis i before (or after, for the inverse) the permutation.
+// Whether a permutation keeps the order of all axes with extents other than 1.
+// before->d[i] is the extent of axis i before the permutation.
 static bool ir_keeps_order(const int64_t* axes, size_t count,
                            const rabbet_dims_t* before) {
   int64_t last = -1;
   for (size_t i = 0; i < count && i < (size_t)before->rank; ++i) {
+    assert(axes[i] >= 0 && axes[i] < before->rank);
     if (before->d[axes[i]] == 1) continue;
     if (axes[i] < last) return false;
     last = axes[i];
@@ -53,7 +54,7 @@ bool rabbet_ir_is_view(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
                                            "second_transpose", &second_count);
   rabbet_dims_t input = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
   rabbet_dims_t output = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
-  // The shape between reshape and second transpose, from the output's.
+  // The shape between the reshape and the second transpose.
   rabbet_dims_t between = output;
   for (size_t i = 0; i < second_count && i < (size_t)output.rank; ++i)
     between.d[second[i]] = output.d[i];
@@ -101,7 +102,7 @@ bool rabbet_ir_is_consistent(rabbet_ir_t* ir) {
     consistent &= ir_node_is_consistent(ir, i);
   for (size_t i = 0; i < ir->output_count; ++i)
     consistent &= rabbet_ir_value(ir, ir->outputs[i])->output == (int32_t)i;
-  // Without memory of its own: counts the uses down to 0, and up again.
+  // Needs no memory: counts the uses down to 0, and up again.
   ir_count_uses(ir, -1);
   for (size_t i = 0; i < ir->values.count; ++i)
     consistent &= ir->values.data[i]->uses == 0;
@@ -133,6 +134,7 @@ rabbet_status_t rabbet_ir_add_value(rabbet_ir_t* ir,
       .bytes_scale = -1,
   };
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(ir->allocator, &ir->values, value));
+  assert(ir->values.data[value->id] == value);
   *out_value = value;
   return rabbet_ok();
 }
@@ -209,6 +211,7 @@ static rabbet_status_t ir_insert(rabbet_ir_t* ir, rabbet_ir_node_t* node,
     ir->nodes.data[place - 1] = node;
     if (ir->nodes.data[place--] == before) break;
   }
+  assert(!before || ir->nodes.data[place + 1] == before);
   return rabbet_ok();
 }
 
@@ -219,6 +222,7 @@ rabbet_status_t rabbet_ir_add_node(rabbet_ir_t* ir, rabbet_op_id_t op,
                                    const rabbet_ir_node_t* before,
                                    rabbet_ir_node_t** out_node) {
   *out_node = NULL;
+  assert(!before || !before->dead);
   const rabbet_op_t* info = rabbet_op_get(op);
   rabbet_ir_node_t* node = NULL;
   rabbet_attr_t* complete = NULL;
@@ -263,7 +267,7 @@ void rabbet_ir_set_input(rabbet_ir_t* ir, rabbet_ir_node_t* node, size_t index,
 bool rabbet_ir_can_replace(const rabbet_ir_value_t* old,
                            const rabbet_ir_value_t* value) {
   if (old->dtype != value->dtype || old->is_read_by_host) return false;
-  // The type wished for a network output goes on to its new producer.
+  // The type set for a network output is kept by its new producer.
   if (value->wished != RABBET_DTYPE_NONE ||
       (old->wished != RABBET_DTYPE_NONE && old->output < 0))
     return false;
@@ -305,6 +309,8 @@ void rabbet_ir_kill(rabbet_ir_t* ir, rabbet_ir_node_t* node) {
     assert(ir->values.data[node->inputs[i]]->uses > 0);
     ir->values.data[node->inputs[i]]->uses--;
   }
-  for (size_t i = 0; i < node->output_count; ++i)
+  for (size_t i = 0; i < node->output_count; ++i) {
+    assert(ir->values.data[node->outputs[i]]->producer == node);
     ir->values.data[node->outputs[i]]->producer = NULL;
+  }
 }

@@ -1,10 +1,11 @@
+#include <assert.h>
 #include <string.h>
 
 #include "base/thread.h"
 #include "base/vec.h"
 #include "rabbet/builder.h"
 
-// One input's range: of its shape, and of its values if it is a shape input.
+// The range of an input's shape and, for a shape input, of its values.
 typedef struct profile_entry_t {
   char* input;
   bool has_shape;
@@ -123,7 +124,7 @@ rabbet_status_t rabbet_profile_set_values(rabbet_profile_t* profile,
   profile_entry_t* entry = NULL;
   RABBET_RETURN_IF_ERROR(profile_entry(profile, input, &entry));
   int64_t* values = NULL;
-  // One more element, so that values of a scalar-less input are not NULL.
+  // One more element, so that the values of an empty input are not NULL.
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       profile->allocator, (3 * count + 1) * sizeof(int64_t), (void**)&values));
   if (count > 0) {
@@ -145,6 +146,8 @@ rabbet_status_t rabbet_profile_shape(const rabbet_profile_t* profile,
   if (!entry || !entry->has_shape)
     return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
                          "the profile has no shape for input '%s'", input);
+  assert(entry->min.rank == entry->opt.rank &&
+         entry->opt.rank == entry->max.rank);
   *out_min = entry->min;
   *out_opt = entry->opt;
   *out_max = entry->max;

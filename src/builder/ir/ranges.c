@@ -1,5 +1,6 @@
 // Profiles -> the range of every expression.
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -8,7 +9,7 @@
 #include "builder/ir/estimates.h"
 #include "core/view.h"
 
-// The range of one profile, input by input and symbol by symbol.
+// The ranges of one profile, for each input and each symbol.
 typedef struct profile_range_t {
   const rabbet_profile_t* profile;  // NULL: the network is static
   size_t number;
@@ -48,7 +49,7 @@ static rabbet_status_t range_check_dims(const profile_range_t* p,
   return rabbet_ok();
 }
 
-// Whether the profile says which values a shape input will have.
+// Whether the profile has a range for the values of a shape input.
 static bool range_has_values(const rabbet_profile_t* profile,
                              const rabbet_ir_value_t* input) {
   const int64_t *min = NULL, *opt = NULL, *max = NULL;
@@ -96,8 +97,8 @@ static rabbet_status_t range_of_shape(const rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Any values: nobody said which there will be. One is the guess that most
-// shapes take.
+// The range of all values, for a shape input without a range in the profile.
+// The optimum is 1, which most shape rules accept.
 static rabbet_status_t range_of_any_values(rabbet_build_t* build,
                                            const char* name, size_t count,
                                            rabbet_plan_range_t* range) {
@@ -183,6 +184,7 @@ static void range_of_input_symbol(const rabbet_build_t* build,
                                   profile_range_t* p, size_t s,
                                   const rabbet_symbol_t* symbol) {
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, symbol->tensor);
+  assert(value->input >= 0 && (size_t)value->input < build->ir.input_count);
   const rabbet_plan_range_t* range = &p->inputs[value->input];
   if (symbol->kind == RABBET_SYMBOL_DIM) {
     p->low[s] = range->min.d[symbol->index];
@@ -197,8 +199,8 @@ static void range_of_input_symbol(const rabbet_build_t* build,
   }
 }
 
-// Estimates and bounds are made before their symbol, so that with the symbols
-// before it set, a symbol's own can be computed.
+// The range of a data-dependent symbol. Its estimate and bound depend only on
+// earlier symbols, whose ranges are set.
 static rabbet_status_t range_of_run_symbol(rabbet_build_t* build,
                                            profile_range_t* p, size_t s,
                                            const rabbet_symbol_t* symbol,
@@ -285,6 +287,7 @@ static rabbet_status_t range_merge(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_bounds(build->ir.graph, p->low, p->high, low, high));
   for (size_t i = 0; i < ranges->count; ++i) {
+    assert(low[i] <= high[i]);
     if (p->number == 0 || low[i] < ranges->low[i]) ranges->low[i] = low[i];
     if (p->number == 0 || high[i] > ranges->high[i]) ranges->high[i] = high[i];
   }
@@ -321,7 +324,7 @@ static void ranges_mark_data_dependent(rabbet_build_t* build) {
     if (node->op == RABBET_EXPR_SYMBOL)
       data_dependent[i] =
           rabbet_ranges_symbol_is_data_dependent(build, (size_t)node->a);
-    else if (node->op != RABBET_EXPR_CONSTANT)
+    else if (node->op != RABBET_EXPR_CONSTANT)  // operands are before it
       data_dependent[i] = data_dependent[node->a] || data_dependent[node->b];
   }
 }
@@ -349,8 +352,7 @@ rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build) {
   return rabbet_ok();
 }
 
-// An estimate that does not exist, or that is no size, becomes the nearest
-// size.
+// An estimate, limited to the range of sizes. An invalid one counts as 1.
 static int64_t ranges_estimated_size(const rabbet_ranges_t* ranges,
                                      rabbet_expr_t expr, bool valid,
                                      int64_t opt) {

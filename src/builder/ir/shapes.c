@@ -1,12 +1,13 @@
 // Shape arithmetic: integer tensors whose elements are expressions.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/ir/passes.h"
 #include "core/view.h"
 
-// A value that a symbol stands for must be made by its node, except when its
-// elements turn out to be constants.
+// Whether the host knows the value, so that no node needs to compute it. A
+// value to whose own elements symbols refer must be computed.
 static bool shapes_is_known(const rabbet_ir_t* ir,
                             const rabbet_ir_value_t* value) {
   if (!value->values || value->constant) return false;
@@ -41,7 +42,10 @@ static rabbet_status_t shapes_make_constant(rabbet_build_t* build,
       rabbet_arena_allocate(&build->arena, bytes + 1, &data));
   for (size_t i = 0; i < value->value_count; ++i) {
     int64_t number = 0;
-    rabbet_expr_is_constant(build->ir.graph, value->values[i], &number);
+    bool is_constant =
+        rabbet_expr_is_constant(build->ir.graph, value->values[i], &number);
+    assert(is_constant);
+    (void)is_constant;
     rabbet_store_int64(value->dtype, data, (int64_t)i, number);
   }
   value->constant = data;
@@ -50,8 +54,8 @@ static rabbet_status_t shapes_make_constant(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Takes the output away from its producer, which stays for the sake of its
-// other outputs if it has any that are needed.
+// Detaches the value from its producer. A producer with other outputs stays and
+// gets a new, unused output.
 static rabbet_status_t shapes_detach(rabbet_ir_t* ir,
                                      rabbet_ir_value_t* value) {
   rabbet_ir_node_t* node = value->producer;
@@ -68,8 +72,8 @@ static rabbet_status_t shapes_detach(rabbet_ir_t* ir,
   return rabbet_ok();
 }
 
-// A shape operand that a node makes: its readers need no more than the
-// elements, as the host knows them.
+// Gives the node a shape operand without a producer: it needs only the
+// elements, which the host knows.
 static rabbet_status_t shapes_split_operand(rabbet_build_t* build,
                                             rabbet_ir_node_t* node,
                                             size_t index) {

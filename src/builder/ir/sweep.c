@@ -1,5 +1,5 @@
-// Removes unneeded values and nodes. Values are needed if outputs depend on
-// them, or if the host must read them to know a shape.
+// Removes unneeded values and nodes. A value is needed if outputs depend on it,
+// or if the host must read it to compute a shape.
 
 #include <assert.h>
 
@@ -8,7 +8,7 @@
 typedef struct sweep_t {
   rabbet_ir_t* ir;
   bool* values;  // needed values
-  bool* exprs;   // expressions that were followed already
+  bool* exprs;   // needed expressions
   RABBET_VEC(int32_t) pending;
 } sweep_t;
 
@@ -25,7 +25,7 @@ static void sweep_exprs(sweep_t* sweep, const rabbet_ir_value_t* value) {
     sweep->exprs[value->values[i]] = true;
 }
 
-// Values that needed symbols stand for.
+// Adds the values that needed symbols refer to.
 static rabbet_status_t sweep_symbols(sweep_t* sweep) {
   const rabbet_expr_graph_t* graph = sweep->ir->graph;
   rabbet_ir_close_exprs(graph, sweep->exprs);
@@ -67,8 +67,10 @@ static void sweep_nodes(sweep_t* sweep) {
   size_t kept = 0;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
-    // All outputs of a needed node are needed, so that one tells.
+    // If a node is needed, all its outputs are: sweep_values adds them.
     bool needed = !node->dead && sweep->values[node->outputs[0]];
+    for (size_t k = 1; needed && k < node->output_count; ++k)
+      assert(sweep->values[node->outputs[k]]);
     if (!needed) {
       rabbet_ir_kill(ir, node);
       continue;
