@@ -56,9 +56,8 @@ typedef struct plugin_proposal_t {
   rabbet_type_format_t* boundary;   // of the candidate
   int32_t* aliased;                 // of the candidate
   size_t offered, accepted;
-  size_t
-      apart;  // combinations with different types of input and output in place
-  bool cannot;  // the plugin cannot run on this device
+  size_t apart;  // combinations with unequal tensors in the same memory
+  bool cannot;   // the plugin cannot run on this device
 } plugin_proposal_t;
 
 // Value of the query's tensor i, or -1.

@@ -1,5 +1,6 @@
 #include "device/common/ask.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -53,6 +54,7 @@ static rabbet_status_t ask_group(ask_t* ask, const rabbet_asked_t* asked,
                                  const rabbet_group_t* group,
                                  const rabbet_dims_t* dims) {
   const rabbet_propose_t* propose = ask->propose;
+  assert(asked->wish > 0 && ask->like->kernel->ask);
   const rabbet_question_t question = {
       .device = propose->device,
       .kernel = ask->like->kernel,

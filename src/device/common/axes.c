@@ -1,8 +1,11 @@
 #include "device/common/axes.h"
 
+#include <assert.h>
+
 void rabbet_axes_add(rabbet_axes_t* axes, int64_t extent,
                      const int64_t strides[RABBET_AXES_OPERANDS]) {
   if (extent == 1) return;
+  assert(extent >= 0 && axes->rank >= 0 && axes->rank < RABBET_BOX_AXES);
   int32_t i = axes->rank++;
   for (; i > 0 && axes->stride[0][i - 1] < strides[0]; --i) {
     axes->extent[i] = axes->extent[i - 1];
@@ -25,6 +28,7 @@ static bool axes_follow(const rabbet_axes_t* axes, int32_t outer, int32_t inner,
 
 void rabbet_axes_merge(rabbet_axes_t* axes, int operands) {
   int32_t kept = 0;
+  assert(operands > 0 && operands <= RABBET_AXES_OPERANDS);
   for (int32_t i = 1; i < axes->rank; ++i) {
     if (axes_follow(axes, kept, i, operands))
       axes->extent[kept] *= axes->extent[i];

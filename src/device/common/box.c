@@ -18,6 +18,7 @@ bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
   if (!info || dims->rank < info->min_rank) return false;
   bool blocked = info->block > 1 && !info->channels_last;
   int64_t block = info->block, inner = blocked ? block : 1;
+  assert(block >= 1);
   if (block > 1 && dims->d[1] % block != 0) return false;
   int64_t strides[RABBET_MAX_RANK];
   int64_t next = info->channels_last ? dims->d[1] : inner;
@@ -96,5 +97,9 @@ void rabbet_strided_plan(int32_t rank, const int64_t* extents,
   if (last >= 0 && move->source[last] == size && move->target[last] == size) {
     move->unit = size * move->extent[last];
     --move->rank;
+  }
+  for (int32_t i = 0; i < move->rank; ++i) {
+    assert(move->extent[i] > 1 && move->target[i] != 0);
+    assert(i == 0 || move->target[i - 1] >= move->target[i]);
   }
 }

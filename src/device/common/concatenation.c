@@ -1,5 +1,7 @@
 #include "device/common/concatenation.h"
 
+#include <assert.h>
+
 #include "core/view.h"
 #include "device/common/propose.h"
 
@@ -53,6 +55,7 @@ static rabbet_status_t concatenation_add(const rabbet_node_kernel_t* kernel,
                                          bool is_last, int64_t* out_bytes) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
   rabbet_dims_t physical;
+  assert(axis >= 0 && axis < dims->rank);
   *out_bytes = 0;
   RABBET_RETURN_IF_ERROR(rabbet_format_physical_dims(format, dims, &physical));
   if (axis == 1 && !is_last && info->block > 1 &&
@@ -96,6 +99,7 @@ rabbet_status_t rabbet_concatenation_begins(const rabbet_node_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
       kernel->group->values[node->outputs[0]].dtype, format, out, &total));
   int64_t row = out_begins[node->input_count];
+  assert(row == 0 || total % (size_t)row == 0);
   *out_rows = row > 0 ? (int64_t)total / row : 0;
   return rabbet_ok();
 }

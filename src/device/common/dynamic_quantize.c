@@ -1,5 +1,7 @@
 #include "device/common/dynamic_quantize.h"
 
+#include <assert.h>
+
 #include "ops/blocks.h"
 
 static rabbet_status_t dynamic_quantize_body(rabbet_proposal_t* proposal) {
@@ -45,6 +47,7 @@ static void boxes_add(rabbet_quantize_boxes_t* boxes, int64_t dim,
                       int64_t block) {
   int64_t* first = &boxes->dims[0];
   int64_t* inner = &boxes->blocks[0];
+  assert(block >= 1 && boxes->rank < RABBET_MAX_RANK);
   if (boxes->rank > 0 && *inner == *first) {
     *inner *= block;
     *first *= dim;
@@ -87,5 +90,10 @@ rabbet_status_t rabbet_dynamic_quantize_boxes(
     out_boxes->elements *= out_boxes->blocks[i];
     stride *= out_boxes->dims[i];
   }
+  int64_t blocks_of_all = 1;
+  for (int32_t i = 0; i < out_boxes->rank; ++i)
+    blocks_of_all *= out_boxes->counts[i];
+  assert(blocks_of_all == out_boxes->count);  // merging axes keeps all blocks
+  (void)blocks_of_all;
   return rabbet_ok();
 }

@@ -1,11 +1,13 @@
 #include "device/common/kv_cache.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 static rabbet_status_t kv_cache_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const int32_t aliased =
       rabbet_group_input_of(group, proposal->node->inputs[0]);
+  assert(aliased >= 0);
   rabbet_candidate_t candidate = {.kernel = proposal->kernel,
                                   .tensors = proposal->tensors,
                                   .aliased = &aliased};

@@ -1,5 +1,7 @@
 #include "device/common/moe.h"
 
+#include <assert.h>
+
 static rabbet_status_t moe_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "chosen", -1);
 }
@@ -46,6 +48,7 @@ rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
 bool rabbet_moe_reserve(size_t alignment, int64_t a, int64_t b, size_t size,
                         size_t* total, size_t* out_place) {
   size_t bytes = 0;
+  assert(a >= 0 && b >= 0 && *total % alignment == 0);
   *out_place = *total;
   if (!rabbet_checked_mul((size_t)a, (size_t)b, &bytes) ||
       !rabbet_checked_mul(bytes, size, &bytes) ||

@@ -31,6 +31,7 @@ void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
                       const int64_t* const* host_values,
                       rabbet_allocator_t allocator, rabbet_view_t* views,
                       rabbet_op_eval_t* out_eval) {
+  assert(group->node_count > 0);
   const rabbet_group_node_t* node = &group->nodes[0];
   for (size_t i = 0; i < node->input_count + node->output_count; ++i) {
     int32_t value = i < node->input_count
@@ -64,6 +65,7 @@ rabbet_status_t rabbet_proposal_make(
     const rabbet_kernel_class_t* kernel, void* context,
     rabbet_status_t (*body)(rabbet_proposal_t* proposal)) {
   const rabbet_group_t* group = propose->group;
+  assert(group->node_count > 0 && kernel);
   rabbet_proposal_t proposal = {.propose = propose,
                                 .sink = sink,
                                 .kernel = kernel,
@@ -112,6 +114,7 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
   const rabbet_group_node_t* node = proposal->node;
   rabbet_dtype_t types[4], network = group->values[node->inputs[0]].dtype;
   int count = rabbet_compute_types(proposal->propose, network, types);
+  assert(count >= 1 && count <= 4);
   for (int t = 0; t < count; ++t) {
     for (size_t i = 0; i < node->input_count; ++i)
       if (node->inputs[i] >= 0 &&
@@ -180,6 +183,7 @@ rabbet_status_t rabbet_node_kernel_create(
   rabbet_node_kernel_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  assert(!kernel_class->takes || kernel_class->takes(spec));
   kernel->base.kernel_class = kernel_class;
   kernel->allocator = spec->allocator;
   kernel->group = spec->group;

@@ -1,5 +1,7 @@
 #include "device/common/normalization.h"
 
+#include <assert.h>
+
 static rabbet_status_t normalization_strides(rabbet_normalization_t* layer,
                                              const rabbet_dims_t* dims,
                                              size_t operand) {
@@ -53,6 +55,7 @@ void rabbet_normalization_split(const rabbet_normalization_t* layer,
                                 const int64_t strides[RABBET_AXES_OPERANDS],
                                 int64_t out_outside[RABBET_AXES_OPERANDS],
                                 int64_t out_inside[RABBET_AXES_OPERANDS]) {
+  assert(layer->groups > 0 && layer->x->d[1] % layer->groups == 0);
   int64_t each = layer->x->d[1] / layer->groups;
   for (int k = 0; k < RABBET_AXES_OPERANDS; ++k) {
     bool is_one = layer->by_group && k != RABBET_NORMALIZE_INPUT;

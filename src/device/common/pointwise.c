@@ -1,5 +1,6 @@
 #include "device/common/pointwise.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct pw_axes_t {
 
 static void pw_axes_add(pw_axes_t* axes, int64_t extent, int logical,
                         int64_t step) {
+  assert(axes->rank >= 0 && axes->rank < RABBET_PW_MAX_AXES);
   axes->extent[axes->rank] = extent;
   axes->logical[axes->rank] = logical;
   axes->step[axes->rank++] = step;
@@ -115,6 +117,7 @@ static void pw_merge(rabbet_pw_space_t* space) {
     for (int k = 0; k < from.operand_count; ++k)
       space->stride[k][0] = 0;
   }
+  assert(space->rank >= 1 && space->rank <= from.rank + 1);
 }
 
 int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
@@ -133,6 +136,7 @@ static bool pw_space(const rabbet_group_t* group, const rabbet_dims_t* dims,
   out_space->rank = axes.rank;
   memcpy(out_space->extent, axes.extent, sizeof(axes.extent));
   out_space->operand_count = (int)(group->input_count + group->output_count);
+  assert(out_space->operand_count <= RABBET_PW_MAX_OPERANDS);
   for (int i = 0; i < out_space->operand_count; ++i) {
     int32_t value = rabbet_pw_operand(group, i);
     bool is_full = rabbet_dims_equal(&dims[value], full);
@@ -219,6 +223,7 @@ static int32_t pw_in_place(const pw_proposal_t* proposal, size_t output,
                            &proposal->dims[group->outputs[output]])) {
       continue;
     }
+    assert((*taken >> i & 1) == 0);  // one output for each input's memory
     *taken |= 1ull << i;
     return (int32_t)i;
   }

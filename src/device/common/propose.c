@@ -1,5 +1,7 @@
 #include "device/common/propose.h"
 
+#include <assert.h>
+
 #include "core/view.h"
 
 void rabbet_network_tensors(const rabbet_group_t* group,
@@ -27,6 +29,11 @@ rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
                              const rabbet_candidate_t* candidate) {
   const rabbet_group_t* group = propose->group;
   size_t count = group->input_count + group->output_count;
+  assert(candidate->kernel && candidate->tensors);
+  for (size_t i = 0; candidate->in_place && i < group->output_count; ++i)
+    assert(candidate->in_place[i] < (int32_t)group->input_count);
+  for (size_t i = 0; candidate->aliased && i < group->output_count; ++i)
+    assert(candidate->aliased[i] < (int32_t)group->input_count);
   if (!ranks_fit(group, candidate->tensors)) return rabbet_ok();
   for (size_t i = 0; propose->fixed && i < count; ++i) {
     if (propose->fixed[i].dtype != candidate->tensors[i].dtype ||
@@ -104,5 +111,6 @@ int rabbet_compute_types(const rabbet_propose_t* propose,
     if (floats[i] != network && (propose->extra_dtypes & (1u << floats[i])))
       out[count++] = floats[i];
   }
+  assert(count <= 4);
   return count;
 }

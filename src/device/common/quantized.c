@@ -1,5 +1,6 @@
 #include "device/common/quantized.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -168,6 +169,7 @@ static void quantized_plain(const rabbet_group_t* group,
   for (; count < group->input_count; ++count)
     q->inputs[count] = group->inputs[count];
   if (q->operand.value >= 0) q->inputs[count++] = q->operand.real;
+  assert(count <= RABBET_QUANTIZED_INPUTS);
   q->plain.values = group->values;
   q->plain.value_count = group->value_count;
   q->plain.inputs = q->inputs;
@@ -197,5 +199,7 @@ bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
   q->plain.node_count = 1;
   if (!quantized_others(group, product, q)) return false;
   quantized_plain(group, q);
+  assert(q->plain.node_count <= RABBET_QUANTIZED_NODES);
+  assert(q->x_scale > 0 && q->scale >= 0);
   return true;
 }

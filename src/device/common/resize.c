@@ -1,5 +1,6 @@
 #include "device/common/resize.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -52,9 +53,11 @@ static void resize_merge(rabbet_resize_plan_t* plan) {
     rabbet_resize_step_t* step = &plan->steps[i];
     plan->in_plane *= step->in;
     plan->out_plane *= step->out;
+    assert(step->taps >= 1);
     step->table = plan->entries;
     plan->entries += step->out * step->taps;
   }
+  assert(plan->rank >= 1);
 }
 
 static rabbet_status_t resize_refuse(const rabbet_group_node_t* node,
@@ -110,6 +113,7 @@ void rabbet_resize_fill(const rabbet_resize_plan_t* plan, int32_t* positions,
                         float* weights) {
   for (int32_t i = 0; i < plan->rank; ++i) {
     const rabbet_resize_step_t* step = &plan->steps[i];
+    assert(step->table + step->out * step->taps <= plan->entries);
     if (step->logical < 0 || step->in != plan->resize.axes[step->logical].in) {
       // Blocks of channels, or no axis at all, are not resized.
       for (int32_t k = 0; k < step->out; ++k) {

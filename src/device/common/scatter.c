@@ -1,5 +1,7 @@
 #include "device/common/scatter.h"
 
+#include <assert.h>
+
 #include "ops/enums.h"
 
 static bool scatter_elements(const rabbet_dims_t* data,
@@ -66,6 +68,8 @@ rabbet_status_t rabbet_scatter_resolve(const rabbet_group_node_t* node,
           ? scatter_rows(data, indices, updates, out_scatter)
           : scatter_elements(data, indices, updates,
                              axis < 0 ? axis + data->rank : axis, out_scatter);
+  assert(!fits ||
+         (out_scatter->depth >= 1 && out_scatter->depth <= RABBET_MAX_RANK));
   if (fits) return rabbet_ok();
   char a[128], b[128], c[128];
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

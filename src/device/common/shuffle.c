@@ -31,6 +31,7 @@ static void shuffle_permute(const rabbet_group_node_t* node, const char* name,
     } else {
       place[i] = (int32_t)axes[i];
     }
+    assert(axes[i] >= 0 && axes[i] < rank);
   }
   box->rank = 0;
   for (int32_t i = 0; i < rank; ++i) {
@@ -41,6 +42,7 @@ static void shuffle_permute(const rabbet_group_node_t* node, const char* name,
       box->stride[box->rank++] = from.stride[k];
     }
   }
+  assert(box->rank == from.rank);
 }
 
 static bool shuffle_is_row_major(const rabbet_box_t* box) {
@@ -70,6 +72,7 @@ static bool shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
   int64_t in_a = 1, in_b = 1;  // elements already split off the current axes
   while (i >= 0 && k >= 0 && rank < RABBET_BOX_AXES) {
     int64_t left_a = a->extent[i] / in_a, left_b = b->extent[k] / in_b;
+    assert(a->extent[i] % in_a == 0 && b->extent[k] % in_b == 0);
     int64_t part = left_a < left_b ? left_a : left_b;
     if (left_a % part != 0 || left_b % part != 0) return false;
     if (part > 1) {

@@ -1,5 +1,6 @@
 #include "device/common/slice.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { FILL = 4 };
@@ -26,6 +27,7 @@ static bool slice_axes(const rabbet_slice_t* slice, const rabbet_dims_t* in,
     return false;
   }
   bool blocked = source.rank > in->rank;
+  assert(source.rank == target.rank);
   for (int32_t i = 0; i < source.rank; ++i) {
     int32_t logical = source.axis[i];
     axes[i] = (rabbet_slice_axis_t){.in = source.extent[i],
@@ -180,6 +182,7 @@ rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
   window->mode = slice.mode;
   window->is_empty = count == 0;
   slice_merge(window);
+  assert(window->is_empty || window->unit >= window->size);
   window->is_inside = true;
   for (int32_t i = 0; i < window->rank; ++i)
     window->is_inside = window->is_inside && slice_is_inside(&window->axes[i]);

@@ -1,8 +1,15 @@
 #include "device/common/takes.h"
 
+#include <assert.h>
+
 #include "device/common/node_kernel.h"
 
 bool rabbet_takes_tensors(const rabbet_group_t* group, uint32_t rules) {
+  // A group has one rule for formats and one for types.
+  assert((rules & RABBET_TAKES_ONE_FORMAT) == 0 ||
+         (rules & RABBET_TAKES_FORMATS) == 0);
+  assert((rules & RABBET_TAKES_OTHER_TYPES) == 0 ||
+         (rules & RABBET_TAKES_ANY_TYPES) == 0);
   int32_t in = rabbet_node_input(&group->nodes[0], 0);
   const rabbet_group_value_t* y = &group->values[group->outputs[0]];
   const rabbet_group_value_t* x = in >= 0 ? &group->values[in] : y;

@@ -1,8 +1,7 @@
 // Reductions. The axes of the memory are sorted and merged. Then there are two
 // kinds of loops:
-//   rows     the contiguous axis is reduced: an output element is computed from
-//            runs of `width` elements at the positions of the other reduced
-//            axes
+//   rows     the contiguous axis is reduced: an output element takes runs of
+//            `width` elements at the positions of the other reduced axes
 //   columns  the contiguous axis is kept: a tile of up to TILE neighbouring
 //            output elements is computed from rows of the input
 // Long reductions are divided into parts of PART elements. The parts depend
