@@ -60,6 +60,7 @@ const int64_t* rabbet_attr_ints(const rabbet_attr_t* attrs, size_t count,
   const rabbet_attr_t* attr = rabbet_attr_find(attrs, count, name);
   assert(!attr || attr->type == RABBET_ATTR_INTS ||
          attr->type == RABBET_ATTR_BOOLS);
+  assert(!attr || attr->data || attr->count == 0);
   *out_count = attr ? attr->count : 0;
   return attr ? attr->data : NULL;
 }

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/math.h"
@@ -33,6 +34,7 @@ rabbet_status_t rabbet_dims_count(const rabbet_dims_t* dims,
                          "a tensor of shape %s is too large: it has more than "
                          "2^48 elements (an extent of 0 counts as 1)",
                          rabbet_dims_print(dims, text, sizeof(text)));
+  assert(span >= 1 && span <= RABBET_MAX_ELEMENTS);
   *out_count = empty ? 0 : span;
   return rabbet_ok();
 }

@@ -137,6 +137,8 @@ rabbet_status_t rabbet_expr_intern(rabbet_expr_graph_t* graph,
                                    rabbet_expr_t* out_expr) {
   *out_expr = RABBET_EXPR_NONE;
   RABBET_RETURN_IF_ERROR(expr_grow_slots(graph));
+  // An empty slot ends each search.
+  assert(graph->nodes.count * 2 < graph->slot_count);
   uint32_t* slot = expr_slot(graph, &node);
   if (*slot) {
     *out_expr = (rabbet_expr_t)(*slot - 1);
@@ -211,6 +213,8 @@ static rabbet_status_t expr_add_symbol(rabbet_expr_graph_t* graph,
 static rabbet_status_t expr_remember_symbol(rabbet_expr_graph_t* graph,
                                             const int32_t key[3],
                                             rabbet_expr_t expr) {
+  assert(expr_exists(graph, expr));
+  assert(graph->nodes.data[expr].op == RABBET_EXPR_SYMBOL);
   void* value = (void*)(uintptr_t)(expr + 1);
   void* copy = NULL;
   RABBET_RETURN_IF_ERROR(

@@ -27,6 +27,7 @@ static rabbet_status_t expr_evaluate_error(const rabbet_expr_graph_t* graph,
 bool rabbet_expr_evaluate_node(const rabbet_expr_graph_t* graph,
                                rabbet_expr_t expr, const int64_t* symbols,
                                int64_t* values, const bool* valid) {
+  assert(expr >= 0 && (size_t)expr < graph->nodes.count);
   const rabbet_expr_node_t* node = &graph->nodes.data[expr];
   values[expr] = 0;
   if (node->op == RABBET_EXPR_CONSTANT) {
@@ -34,6 +35,7 @@ bool rabbet_expr_evaluate_node(const rabbet_expr_graph_t* graph,
     return true;
   }
   if (node->op == RABBET_EXPR_SYMBOL) {
+    assert((size_t)node->a < graph->symbols.count);
     values[expr] = symbols[node->a];
     return true;
   }
@@ -193,6 +195,7 @@ rabbet_status_t rabbet_expr_bounds(const rabbet_expr_graph_t* graph,
           node->op, (rabbet_interval_t){low[node->a], high[node->a]},
           (rabbet_interval_t){low[node->b], high[node->b]});
     }
+    assert(result.low <= result.high);
     low[i] = result.low;
     high[i] = result.high;
   }

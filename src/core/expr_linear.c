@@ -45,6 +45,7 @@ bool rabbet_linear_add_term(rabbet_linear_t* sum, int64_t factor,
   }
   if (factor == 0) return true;
   if (sum->count == RABBET_LINEAR_MAX_TERMS) return false;
+  assert(at == 0 || sum->terms[at - 1].product < product);
   for (int i = sum->count++; i > at; --i)
     sum->terms[i] = sum->terms[i - 1];
   sum->terms[at] = (rabbet_term_t){factor, product};
@@ -144,8 +145,8 @@ static int64_t wide_sign(rabbet_wide_t value) {
   return (value > 0) - (value < 0);
 }
 
-// -1, 0 or 1 for the least and the greatest value of a sum. In 128 bits, since
-// a sum that saturated on the way would have lost its sign.
+// The signs (-1, 0 or 1) of the least and the greatest value of a sum. Computed
+// in 128 bits, as a saturated sum could have the wrong sign.
 rabbet_interval_t rabbet_linear_sign(const rabbet_expr_graph_t* graph,
                                      const rabbet_linear_t* sum) {
   const int64_t largest_factor = (int64_t)1 << 32;
@@ -158,6 +159,7 @@ rabbet_interval_t rabbet_linear_sign(const rabbet_expr_graph_t* graph,
     low += (rabbet_wide_t)factor * (factor > 0 ? range.low : range.high);
     high += (rabbet_wide_t)factor * (factor > 0 ? range.high : range.low);
   }
+  assert(low <= high);
   return (rabbet_interval_t){wide_sign(low), wide_sign(high)};
 }
 
@@ -199,8 +201,8 @@ static rabbet_status_t build_add(rabbet_expr_graph_t* graph, int64_t factor,
       graph, subtract ? RABBET_EXPR_SUB : RABBET_EXPR_SUM, *sum, term, sum);
 }
 
-// Positive terms, then negative ones, then the constant; where nothing is
-// positive, the constant stands first.
+// Builds positive terms, then negative ones, then the constant. Without
+// positive terms the constant comes first.
 rabbet_status_t rabbet_linear_build(rabbet_expr_graph_t* graph,
                                     const rabbet_linear_t* sum,
                                     rabbet_expr_t* out_expr) {
@@ -259,6 +261,7 @@ bool rabbet_atoms_add(const rabbet_expr_graph_t* graph, rabbet_expr_op_t op,
     ++at;
   if (unique && at < atoms->count && atoms->data[at] == expr) return true;
   if (atoms->count == RABBET_PRODUCT_MAX_ATOMS) return false;
+  assert(at == 0 || atoms->data[at - 1] <= expr);
   for (int i = atoms->count++; i > at; --i)
     atoms->data[i] = atoms->data[i - 1];
   atoms->data[at] = expr;

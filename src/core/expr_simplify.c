@@ -1,5 +1,7 @@
-// Rules that give equal expressions one form (expr_linear.h). Where a rule does
-// not fit, it leaves *out_expr at NONE.
+// Rules that give equal expressions the same form (expr_linear.h). A rule that
+// does not apply leaves *out_expr at NONE.
+#include <assert.h>
+
 #include "base/math.h"
 #include "core/expr_linear.h"
 
@@ -16,6 +18,7 @@ static rabbet_status_t term_of(rabbet_expr_graph_t* graph,
   }
   rabbet_linear_t primitive = *sum;
   out_term->factor = rabbet_linear_content(sum);
+  assert(out_term->factor != 0);
   rabbet_linear_divide(&primitive, out_term->factor);
   return rabbet_linear_build(graph, &primitive, &out_term->product);
 }
@@ -49,6 +52,7 @@ static rabbet_status_t simplify_product(rabbet_expr_graph_t* graph,
 static bool unnest_division(const rabbet_expr_graph_t* graph,
                             rabbet_linear_t* sum, int64_t* divisor) {
   int64_t inner = 0, shift = 0, product = 0;
+  assert(*divisor > 0);
   if (sum->count != 1 || sum->terms[0].factor != 1) return false;
   rabbet_expr_node_t node = *rabbet_expr_node(graph, sum->terms[0].product);
   if (node.op != RABBET_EXPR_FLOOR_DIV ||
@@ -67,6 +71,7 @@ static bool unnest_division(const rabbet_expr_graph_t* graph,
 // times `sign`.
 static bool extract_multiples(rabbet_linear_t* sum, int64_t divisor,
                               int64_t sign, rabbet_linear_t* whole) {
+  assert(divisor > 0);
   int64_t quotient = rabbet_floordiv(sum->constant, divisor);
   rabbet_linear_t moved = {.constant = quotient};
   rabbet_linear_t rest = {.constant = sum->constant - quotient * divisor};
@@ -79,6 +84,8 @@ static bool extract_multiples(rabbet_linear_t* sum, int64_t divisor,
       rest.terms[rest.count++] = term;
     }
   }
+  assert(rest.constant >= 0 && rest.constant < divisor);
+  assert(rest.count + moved.count == sum->count);
   *sum = rest;
   return rabbet_linear_add_scaled(whole, sign, &moved);
 }
@@ -87,9 +94,11 @@ static bool extract_multiples(rabbet_linear_t* sum, int64_t divisor,
 // The constant, which is in [0, divisor), may be rounded down: it cannot lift
 // the sum over a multiple.
 static void reduce_fraction(rabbet_linear_t* sum, int64_t* divisor) {
+  assert(sum->constant >= 0 && sum->constant < *divisor);
   int64_t common = *divisor;
   for (int i = 0; i < sum->count; ++i)
     common = rabbet_gcd(common, sum->terms[i].factor);
+  assert(common > 0 && *divisor % common == 0);
   rabbet_linear_divide(sum, common);
   *divisor /= common;
 }
@@ -98,6 +107,7 @@ static void reduce_fraction(rabbet_linear_t* sum, int64_t* divisor) {
 // is positive: -(-x // c) is the usual way to write ceil(x / c).
 static bool flip_fraction(rabbet_linear_t* sum, int64_t divisor,
                           int64_t* sign) {
+  assert(sum->count > 0);
   if (sum->terms[0].factor > 0) return true;
   *sign = -*sign;
   return rabbet_linear_scale(sum, -1) &&
@@ -181,8 +191,9 @@ static rabbet_status_t cancel_fraction(rabbet_expr_graph_t* graph,
   RABBET_RETURN_IF_ERROR(
       rabbet_linear_build_atoms(graph, &left, &divisor->product));
   int64_t common = rabbet_gcd(rabbet_linear_content(sum), divisor->factor);
+  assert(common > 0);
   if (divisor->factor < 0) common = -common;
-  // Through -1 the smallest integer has no opposite.
+  // Dividing INT64_MIN by -1 would overflow.
   if (sum->constant == INT64_MIN || divisor->factor == INT64_MIN)
     return rabbet_ok();
   for (int i = 0; i < sum->count; ++i) {
@@ -246,7 +257,7 @@ static rabbet_status_t simplify_comparison(rabbet_expr_graph_t* graph,
   return rabbet_expr_constant(graph, result.low, out_expr);
 }
 
-// Whether operand i never decides, since operand j is never on the other side.
+// Whether operand i never is the only result: j is always at least as extreme.
 static bool extreme_dominated(const rabbet_expr_graph_t* graph,
                               rabbet_expr_op_t op, rabbet_expr_t i,
                               rabbet_expr_t j) {
@@ -272,6 +283,7 @@ static rabbet_status_t simplify_extreme(rabbet_expr_graph_t* graph,
                   extreme_dominated(graph, op, all.data[i], kept.data[j]);
     if (dominated) rabbet_atoms_remove(&kept, all.data[i]);
   }
+  assert(kept.count > 0);  // of two operands that dominate each other one stays
   *out_expr = kept.data[0];
   for (int i = 1; i < kept.count; ++i)
     RABBET_RETURN_IF_ERROR(
@@ -279,8 +291,8 @@ static rabbet_status_t simplify_extreme(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-// An operand 1 has no effect. Beside another constant, all other operands must
-// be equal to it or 1.
+// An operand 1 has no effect. If there is another constant, it is the result,
+// as all other operands must be equal to it or 1.
 static rabbet_status_t simplify_broadcast(rabbet_expr_graph_t* graph,
                                           rabbet_expr_t a, rabbet_expr_t b,
                                           rabbet_expr_t* out_expr) {

@@ -6,7 +6,7 @@
 
 #include "core/view.h"
 
-// Where elements go: (outer, channel, inner) of an array in LINEAR.
+// The layout of an array that is (outer, channel, inner) in LINEAR.
 typedef struct constant_layout_t {
   int64_t channels, inner;
   int64_t block, padded;
@@ -35,6 +35,7 @@ static int64_t constant_place(const constant_layout_t* layout, int64_t index) {
   int64_t inner = index % layout->inner;
   int64_t channel = index / layout->inner % layout->channels;
   int64_t outer = index / layout->inner / layout->channels;
+  assert(channel < layout->padded && layout->padded % layout->block == 0);
   if (layout->channels_last)
     return (outer * layout->inner + inner) * layout->padded + channel;
   return (outer * layout->padded + channel / layout->block * layout->block) *
@@ -42,9 +43,9 @@ static int64_t constant_place(const constant_layout_t* layout, int64_t index) {
          inner * layout->block + channel % layout->block;
 }
 
-// Finite numbers stay finite. The lowest FLOAT stands in masks that are added
-// to scores: as -infinity it would make NaN of a row that is masked altogether,
-// and NaN times 0 of the rows that do not look at it.
+// Keeps finite numbers finite. Masks that are added to scores often have the
+// lowest FLOAT: as -infinity it would turn rows that are masked entirely into
+// NaN, and then, as NaN times 0, other rows, too.
 static double constant_within(rabbet_dtype_t dtype, double value) {
   double most = dtype == RABBET_DTYPE_HALF   ? 65504
                 : dtype == RABBET_DTYPE_BF16 ? 0x1.fep127
@@ -77,7 +78,7 @@ void rabbet_clear_padding(rabbet_dtype_t dtype, rabbet_format_t format,
   int64_t missing = layout.padded - layout.channels;
   int64_t size = rabbet_dtype_bits(dtype) / 8;
   if (missing == 0 || size == 0) return;
-  // One run of padding for each position, behind its last channel.
+  // One run of padding for each position, after its last channel.
   int64_t step = layout.channels_last ? layout.padded : layout.block;
   for (int64_t n = 0; n < dims->d[0]; ++n) {
     char* first =

@@ -34,7 +34,7 @@ bool rabbet_quantize_measure(const rabbet_dims_t* dims, int32_t axis,
         finite = finite && isfinite(number);
         if (number > largest) largest = number;
       }
-    // Zeros are zeros in any scale.
+    // For zeros any scale will do.
     scales[k] = rabbet_quantize_scale(largest > 0 ? largest : 1);
   }
   return finite;
@@ -46,6 +46,8 @@ void rabbet_quantize_round(const rabbet_dims_t* dims, int32_t axis,
   along_t along = quantize_along(dims, axis);
   const float most = RABBET_QUANTIZE_STEPS;
   int64_t at = 0;
+  for (int64_t k = 0; k < along.count; ++k)
+    assert(scales[k] > 0);
   for (int64_t o = 0; o < along.outer; ++o)
     for (int64_t k = 0; k < along.count; ++k)
       for (int64_t i = 0; i < along.inner; ++i, ++at)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "core/shape_text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -154,6 +155,7 @@ rabbet_status_t rabbet_shape_text_parse(const char* text, rabbet_arena_t* arena,
     RABBET_RETURN_IF_ERROR(shape_unique(shapes, count));
     if (*at == '\0') break;
   }
+  assert(count <= most);
   *out_shapes = shapes;
   *out_count = count;
   return rabbet_ok();
