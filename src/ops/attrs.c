@@ -1,4 +1,6 @@
-// Attributes as given by people -> attributes as the descriptor wants them.
+// Completes attributes: converts given ones to the descriptor's types and
+// order, and adds defaults.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -25,6 +27,7 @@ static size_t op_enumerator_count(const rabbet_op_enumerator_t* list) {
 static const char* op_list(rabbet_suggest_name_fn_t name_at, const void* list,
                            size_t count, char* buffer, size_t capacity) {
   size_t used = 0;
+  assert(capacity >= 8);
   buffer[0] = '\0';
   for (size_t i = 0; i < count; ++i) {
     const char* name = name_at(list, i);
@@ -133,13 +136,13 @@ static rabbet_status_t op_to_float(const rabbet_op_t* op,
 static bool op_holds_ints(const rabbet_attr_t* given) {
   return given->type == RABBET_ATTR_INTS || given->type == RABBET_ATTR_BOOLS ||
          given->type == RABBET_ATTR_INT ||
-         // An empty list says nothing of its elements' type.
+         // An empty list may have elements of any type.
          ((given->type == RABBET_ATTR_FLOATS ||
            given->type == RABBET_ATTR_STRINGS) &&
           given->count == 0);
 }
 
-// Integers where a list of floats is asked for.
+// Converts an attribute to a list of floats.
 static rabbet_status_t op_to_floats(const rabbet_op_t* op,
                                     const rabbet_op_attr_t* attr,
                                     const rabbet_attr_t* given,
@@ -277,6 +280,10 @@ rabbet_status_t rabbet_op_complete_attrs(const rabbet_op_t* op,
   for (size_t i = 0; i < op->attr_count; ++i) {
     if (out_attrs[i].name) continue;
     RABBET_RETURN_IF_ERROR(op_default(op, &op->attrs[i], arena, &out_attrs[i]));
+  }
+  for (size_t i = 0; i < op->attr_count; ++i) {
+    assert(strcmp(out_attrs[i].name, op->attrs[i].name) == 0);
+    assert(out_attrs[i].type == op->attrs[i].type);
   }
   return rabbet_ok();
 }

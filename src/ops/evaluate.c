@@ -1,5 +1,6 @@
 #include "ops/evaluate.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/suggest.h"
@@ -73,6 +74,7 @@ static rabbet_status_t evaluate_infer(evaluate_t* e, const rabbet_attr_t* attrs,
 
 static rabbet_status_t evaluate_room(evaluate_t* e, rabbet_view_t* output) {
   size_t size = 0;
+  assert(!output->data);
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(output->dtype, output->format, &output->dims, &size));
   e->too_large = size > e->max_bytes;
@@ -112,9 +114,9 @@ static rabbet_status_t evaluate_run(const evaluate_t* e,
   return e->infer.op->reference(&eval);
 }
 
-// ---- Sizes that a run tells ------------------------------------------------
+// ---- Data-dependent sizes --------------------------------------------------
 
-// Dimensions, once the sizes are there.
+// Computes the dims from the size outputs.
 static rabbet_status_t evaluate_dims(evaluate_t* e, rabbet_view_t* outputs) {
   size_t symbols = rabbet_expr_symbol_count(e->graph);
   int64_t *sizes = NULL, *values = NULL;
@@ -124,8 +126,10 @@ static rabbet_status_t evaluate_dims(evaluate_t* e, rabbet_view_t* outputs) {
       rabbet_arena_allocate_array(&e->arena, rabbet_expr_node_count(e->graph),
                                   sizeof(*values), (void**)&values));
   for (size_t i = 0; i < symbols; ++i) {
-    const rabbet_view_t* size =
-        &outputs[rabbet_expr_symbol(e->graph, i)->tensor];
+    int32_t output = rabbet_expr_symbol(e->graph, i)->tensor;
+    assert(output >= 0 && (size_t)output < e->infer.output_count);
+    assert(evaluate_is_size(e, (size_t)output) && outputs[output].data);
+    const rabbet_view_t* size = &outputs[output];
     sizes[i] = rabbet_load_int64(size->dtype, size->data, 0);
   }
   RABBET_RETURN_IF_ERROR(rabbet_expr_evaluate(e->graph, sizes, values, NULL));

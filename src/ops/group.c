@@ -1,15 +1,16 @@
 #include "ops/group.h"
 
+#include <assert.h>
 #include <string.h>
 
-// The text of a signature is for machines, but readable: names and numbers
-// separated so that no two groups run together.
+// A signature is a readable text. Separators and lengths make the signatures of
+// different groups different.
 
 static void signature_int(rabbet_strbuf_t* buffer, int64_t value) {
   rabbet_strbuf_printf(buffer, "%lld,", (long long)value);
 }
 
-// Length first, so that any bytes can follow.
+// The length comes first, so that the bytes may be any.
 static void signature_bytes(rabbet_strbuf_t* buffer, const void* data,
                             size_t size) {
   rabbet_strbuf_printf(buffer, "%zu:", size);
@@ -139,7 +140,7 @@ bool rabbet_group_makes_nothing(const rabbet_group_t* group) {
 
 // ---- Types
 
-// More than operators without variadic inputs have.
+// Operators without variadic inputs have fewer.
 #define RABBET_GROUP_TYPES_INPUTS 16
 #define RABBET_GROUP_TYPES_OUTPUTS 4
 
@@ -150,12 +151,14 @@ static rabbet_op_value_t group_typed(const rabbet_group_t* group,
                              .dtype = group->values[value].dtype};
 }
 
-// The rule asked about input 0 and `count` inputs from `first` on.
+// Calls the type rule with input 0 and `count` inputs from `first` on.
 static bool group_some_types_fit(const rabbet_group_t* group,
                                  const rabbet_group_node_t* node, size_t first,
                                  size_t count) {
   rabbet_op_value_t inputs[RABBET_GROUP_TYPES_INPUTS] = {0};
   rabbet_op_value_t outputs[RABBET_GROUP_TYPES_OUTPUTS] = {0};
+  assert(1 + count <= RABBET_GROUP_TYPES_INPUTS);
+  assert(first + count <= node->input_count || count == 0);
   if (node->input_count > 0) inputs[0] = group_typed(group, node->inputs[0]);
   for (size_t i = 0; i < count; ++i)
     inputs[1 + i] = group_typed(group, node->inputs[first + i]);
@@ -182,7 +185,8 @@ bool rabbet_group_types_fit(const rabbet_group_t* group,
   const size_t most = RABBET_GROUP_TYPES_INPUTS - 1;
   size_t first = 1;
   if (node->output_count > RABBET_GROUP_TYPES_OUTPUTS) return false;
-  // Variadic inputs have one rule, so that the rest is asked beside input 0.
+  // Variadic inputs follow one rule, so the others are checked with input 0,
+  // some at a time.
   do {
     size_t left = node->input_count > first ? node->input_count - first : 0;
     size_t count = left < most ? left : most;

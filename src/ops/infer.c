@@ -1,6 +1,8 @@
 // Checks of operands against the descriptor, then the operator's rules.
 #include "ops/infer.h"
 
+#include <assert.h>
+
 #include "ops/rules.h"
 
 // "FLOAT, HALF, BF16" of a mask.
@@ -57,7 +59,7 @@ static rabbet_status_t op_check_input(const rabbet_op_infer_t* infer,
       op_dtypes_text(operand->dtypes, text, sizeof text));
 }
 
-// Integer constants among the inputs count as values too.
+// Elements of integer constants among the inputs are values, too.
 static rabbet_status_t op_follow_constants(rabbet_op_infer_t* infer) {
   rabbet_op_value_t* inputs = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(infer->arena, infer->inputs,
@@ -93,10 +95,26 @@ rabbet_status_t rabbet_op_infer_types(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
+// What shape rules must leave behind: a type, a rank, and expressions that
+// exist.
+static bool op_is_inferred(const rabbet_op_infer_t* infer,
+                           const rabbet_op_value_t* output) {
+  bool is_inferred = output->dtype != RABBET_DTYPE_NONE &&
+                     output->shape.rank >= 0 &&
+                     output->shape.rank <= RABBET_MAX_RANK;
+  for (int32_t i = 0; is_inferred && i < output->shape.rank; ++i)
+    is_inferred =
+        output->shape.d[i] >= 0 &&
+        (size_t)output->shape.d[i] < rabbet_expr_node_count(infer->graph);
+  return is_inferred;
+}
+
 static rabbet_status_t op_check_outputs(const rabbet_op_infer_t* infer) {
   for (size_t i = 0; i < infer->output_count; ++i) {
     rabbet_op_value_t* output = &infer->outputs[i];
     output->present = true;
+    assert(op_is_inferred(infer, output));
+    (void)op_is_inferred;
     for (int32_t axis = 0; axis < output->shape.rank; ++axis) {
       int64_t extent = 0;
       if (!rabbet_op_is_constant(infer, output->shape.d[axis], &extent))

@@ -1,6 +1,6 @@
-// Layers at the boundary of a loop, and assertions. They say how others belong
-// together: the builder writes loops out, so that no device sees them, and
-// there is nothing to evaluate.
+// Layers at the boundary of a loop, and assertions. They describe the structure
+// of loops, which the builder unrolls. So devices do not get these layers, and
+// they have no reference kernels.
 #include "ops/rules.h"
 
 static const rabbet_op_operand_t loop_any_output[] = {
@@ -8,8 +8,8 @@ static const rabbet_op_operand_t loop_any_output[] = {
 
 // ---- State -----------------------------------------------------------------
 
-// The value from the iteration before is no input here: the network keeps it,
-// since a later layer makes it.
+// The value of the previous iteration is not an input here: a later layer
+// computes it, so the network keeps it.
 static const rabbet_op_operand_t recurrence_inputs[] = {
     {"initial_value", 0, RABBET_T_ANY}};
 

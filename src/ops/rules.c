@@ -1,5 +1,7 @@
 #include "ops/rules.h"
 
+#include <assert.h>
+
 const char* rabbet_op_shape_text(const rabbet_op_infer_t* infer,
                                  const rabbet_shape_t* shape,
                                  char buffer[RABBET_OP_TEXT]) {
@@ -16,7 +18,7 @@ rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
   return rabbet_expr_binary(infer->graph, op, a, constant, out_expr);
 }
 
-// `budget` bounds the nodes that are looked at, as shared ones come up often.
+// `budget` bounds the visited nodes, as shared nodes are visited repeatedly.
 static bool op_non_negative_at(const rabbet_expr_graph_t* graph,
                                rabbet_expr_t expr, int* budget) {
   if (--*budget < 0) return false;
@@ -25,8 +27,8 @@ static bool op_non_negative_at(const rabbet_expr_graph_t* graph,
     case RABBET_EXPR_CONSTANT:
       return node->value >= 0;
     case RABBET_EXPR_SYMBOL: {
-      // Values that the host reads may be negative; size tensors have a bound
-      // and are counts.
+      // Values that the host reads may be negative; size outputs, which have a
+      // bound, are not.
       const rabbet_symbol_t* symbol =
           rabbet_expr_symbol(graph, (size_t)node->a);
       return symbol->kind == RABBET_SYMBOL_DIM ||
@@ -79,6 +81,7 @@ rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "a run alone tells how many elements '%s' makes",
                          infer->op->name);
+  assert(output < infer->output_count);
   infer->outputs[output].shape = (rabbet_shape_t){.rank = 0};
   const rabbet_symbol_t symbol = {.kind = RABBET_SYMBOL_VALUE,
                                   .tensor = infer->output_tensors[output],
@@ -87,6 +90,7 @@ rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_of_symbol(infer->graph, &symbol, out_size));
   const rabbet_expr_node_t* node = rabbet_expr_node(infer->graph, *out_size);
+  assert(node->op == RABBET_EXPR_SYMBOL);
   if (infer->out_bound_differs &&
       rabbet_expr_symbol(infer->graph, (size_t)node->a)->upper != upper)
     *infer->out_bound_differs = true;
@@ -155,6 +159,7 @@ static rabbet_status_t op_broadcast_into(const rabbet_op_infer_t* infer,
 rabbet_status_t rabbet_op_broadcast(const rabbet_op_infer_t* infer,
                                     size_t first, size_t count,
                                     rabbet_shape_t* out_shape) {
+  assert(count > 0 && first + count <= infer->input_count);
   rabbet_shape_t shape = infer->inputs[first].shape;
   for (size_t i = first + 1; i < first + count; ++i) {
     RABBET_RETURN_IF_ERROR(op_broadcast_into(infer, first, i, &shape));
@@ -194,6 +199,7 @@ rabbet_status_t rabbet_op_axis(const char* name, int64_t axis, int32_t rank,
         (long long)axis, rank, rank - 1);
   }
   *out_axis = (int32_t)(axis < 0 ? axis + rank : axis);
+  assert(*out_axis >= 0 && *out_axis < rank);
   return rabbet_ok();
 }
 
@@ -212,6 +218,7 @@ rabbet_status_t rabbet_op_operand_values(const rabbet_op_infer_t* infer,
                                          size_t index,
                                          const rabbet_expr_t** out_values,
                                          size_t* out_count) {
+  assert(index < infer->input_count);
   const rabbet_op_value_t* input = &infer->inputs[index];
   *out_values = input->values;
   *out_count = input->value_count;

@@ -1,6 +1,7 @@
 // Follows the elements of small tensors through a network: constants are
 // computed, integers become expressions of the network's dimensions, and FLOAT
 // numbers fractions of such.
+#include <assert.h>
 #include <string.h>
 
 #include "ops/enums.h"
@@ -8,8 +9,8 @@
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-// Inputs up to this many elements are computed on the spot when all of an
-// operator's inputs are constants; larger ones are left to the builder.
+// If all inputs are constants of together at most this many elements, inference
+// computes the outputs; the builder folds larger constants.
 #define RABBET_OP_MAX_FOLD 4096
 
 rabbet_status_t rabbet_op_values_of_constant(rabbet_expr_graph_t* graph,
@@ -20,6 +21,7 @@ rabbet_status_t rabbet_op_values_of_constant(rabbet_expr_graph_t* graph,
   }
   rabbet_dims_t dims = rabbet_shape_dims(graph, &value->shape);
   int64_t count = rabbet_count_of(&dims);
+  assert(count >= 0);  // constants have constant shapes
   if (count > RABBET_OP_MAX_VALUES) return rabbet_ok();
   rabbet_expr_t* values = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -116,6 +118,7 @@ static rabbet_status_t op_fold(const rabbet_op_infer_t* infer) {
   RABBET_RETURN_IF_ERROR(op_run(infer, views));
   for (size_t i = 0; i < infer->output_count; ++i) {
     rabbet_op_value_t* output = &infer->outputs[i];
+    assert(views[infer->input_count + i].data);
     output->constant = views[infer->input_count + i].data;
     RABBET_RETURN_IF_ERROR(
         rabbet_op_values_of_constant(infer->graph, infer->arena, output));
@@ -131,8 +134,8 @@ bool rabbet_op_steers(const rabbet_op_t* op, size_t index) {
           (RABBET_OPERAND_SHAPE | RABBET_OPERAND_INDEX)) != 0;
 }
 
-// Tops or bottoms of an input as INT32 handles: 0 for zero, else expression
-// + 1.
+// The numerators (or `bottoms`, denominators) of an input as INT32 handles: 0
+// is the number zero, otherwise the expression + 1.
 static rabbet_status_t op_handles(const rabbet_op_infer_t* infer,
                                   const rabbet_op_value_t* value, bool bottoms,
                                   rabbet_view_t* out_view) {
@@ -143,6 +146,7 @@ static rabbet_status_t op_handles(const rabbet_op_infer_t* infer,
     rabbet_fraction_t x;
     RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, value, (int64_t)i, &x));
     handles[i] = (bottoms ? x.bottom : x.top) + 1;
+    assert(handles[i] > 0);
   }
   *out_view = op_view(infer, value, handles);
   out_view->dtype = RABBET_DTYPE_INT32;
@@ -156,6 +160,8 @@ static rabbet_status_t op_from_handles(const rabbet_op_infer_t* infer,
   RABBET_RETURN_IF_ERROR(
       rabbet_op_new_values(infer, (size_t)count, out_values));
   for (int64_t i = 0; i < count; ++i) {
+    assert(handles[i] >= 0 &&
+           (size_t)handles[i] <= rabbet_expr_node_count(infer->graph));
     (*out_values)[i] = handles[i] - 1;
     if (handles[i] != 0) continue;
     RABBET_RETURN_IF_ERROR(
