@@ -172,6 +172,52 @@ static void attention(void** state) {
   check_body(attention_with_heads_split, 0, 4e-3);
 }
 
+// Scores as the sum of two products. With slices within reach the search
+// follows the first product, with less reach the second one, whose transpose of
+// q is outside of the cluster.
+static void attention_with_two_products(void** state) {
+  (void)state;
+  made_t made = {.net = net_begin(0, SYSTEM)};
+  net_t* net = &made.net;
+  rabbet_tensor_t* q = net_input(net, "q", RABBET_DTYPE_HALF,
+                                 DIMS(BATCH, LENGTH, HEADS * WIDTH));
+  rabbet_tensor_t* k =
+      net_input(net, "k", RABBET_DTYPE_HALF, DIMS(BATCH, HEADS, OTHER, WIDTH));
+  rabbet_tensor_t* v =
+      net_input(net, "v", RABBET_DTYPE_HALF, DIMS(BATCH, HEADS, OTHER, WIDTH));
+  rabbet_tensor_t* a =
+      net_input(net, "a", RABBET_DTYPE_HALF, DIMS(1, 1, LENGTH, WIDTH));
+  rabbet_tensor_t* b =
+      net_input(net, "b", RABBET_DTYPE_HALF, DIMS(1, 1, WIDTH, OTHER));
+  rabbet_tensor_t* shared =
+      net_add(net, "ab",
+              (net_layer_t){
+                  .op = "matrix_multiply", .inputs = {a, b}, .input_count = 2});
+  rabbet_tensor_t* scores =
+      net_add(net, "qk",
+              (net_layer_t){.op = "matrix_multiply",
+                            .inputs = {split(net, "split q", q, LENGTH), k},
+                            .input_count = 2,
+                            .attrs = {ENUM_ATTR("op1", "TRANSPOSE")},
+                            .attr_count = 1});
+  rabbet_tensor_t* weights = net_add(
+      net, "softmax",
+      (net_layer_t){.op = "softmax",
+                    .inputs = {net_binary(net, "sum", "SUM", shared, scores)},
+                    .input_count = 1,
+                    .attrs = {INT_ATTR("axes", 8)},
+                    .attr_count = 1});
+  net_output(net,
+             net_add(net, "pv",
+                     (net_layer_t){.op = "matrix_multiply",
+                                   .inputs = {weights, v},
+                                   .input_count = 2}),
+             "y");
+  make(&made, 3, 0);
+  run(&made, 4e-3);
+  unmake(&made);
+}
+
 // ---- Plans -----------------------------------------------------------------
 
 // A loaded plan makes its execution plans from what it keeps.
@@ -193,6 +239,7 @@ int main(void) {
       cmocka_unit_test(convolutions),
       cmocka_unit_test(products),
       cmocka_unit_test(attention),
+      cmocka_unit_test(attention_with_two_products),
       cmocka_unit_test(kept_plan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
