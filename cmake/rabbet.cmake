@@ -83,8 +83,14 @@ function(rabbet_layer_tests)
     add_executable(${target} ${test})
     target_link_libraries(${target} PRIVATE rabbet_test_support ${ARGN})
     add_test(NAME ${target} COMMAND ${target})
+    # Of interest to the thread sanitizer. Kernels of the CPU run on a team.
+    set(labels unit)
+    file(STRINGS ${test} starts_threads REGEX pthread_create LIMIT_COUNT 1)
+    if(starts_threads OR layer STREQUAL cpu)
+      list(APPEND labels threads)
+    endif()
     set_tests_properties(${target} PROPERTIES
-      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS unit
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS "${labels}"
       # Threads of tests that run side by side must not spin.
       ENVIRONMENT "OMP_WAIT_POLICY=passive;${rabbet_test_environment}")
   endforeach()

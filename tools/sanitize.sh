@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the C code under sanitizers and runs its tests: address and undefined
-# together, then thread (with one OpenMP thread: it cannot follow libgomp's).
+# together, then thread, for tests with threads (ctest's label `threads`).
 # Address and undefined look at the Python extension, too, in some of its tests,
 # and at more changed plans than other builds do.
 #
