@@ -37,6 +37,7 @@ _TITLES = {
     "constant": "Constants and control flow",
     "loop": "Loops",
     "recurrent": "Recurrent layers",
+    "microsoft_fused": "ONNX Runtime: several operators in one",
 }
 
 _RECURRENT = (
@@ -84,7 +85,9 @@ LIMITS = {
 _INTRO = """# ONNX operators
 
 The operators of the default domain that the importer takes, with the versions of the
-operator set that changed them: all are implemented. [onnx.md](../onnx.md) says what holds
+operator set that changed them: all are implemented. Behind them come those that ONNX Runtime
+adds, most of them in the domain `com.microsoft`, as its optimizer, its quantizer and exporters
+for it write them. [onnx.md](../onnx.md) says what holds
 for all operators: types, values that must be constant, limits of a file.
 
 Every other operator needs a plugin of its name ([plugins.md](../plugins.md)) or a local
@@ -103,13 +106,17 @@ class Operator(NamedTuple):
 def operators() -> list[Operator]:
     """All rows, in the order of their files; the group is the file's name."""
     row = r"^ +RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
+    runtime = r"^ +RABBET_ONNX_RUNTIME_OP\(\"([\w.]*)\",\s*(\w+),"
     folder = ROOT / "src/onnx"
     groups = re.findall(r"\bFILE\((\w+)\)", (folder / "operators.c").read_text())
-    return [
-        Operator(name, group, re.sub(r"\s+", " ", since).strip())
-        for group in groups
-        for name, since in re.findall(row, (folder / f"ops_{group}.c").read_text(), re.M)
-    ]
+    found = []
+    for group in groups:
+        text = (folder / f"ops_{group}.c").read_text()
+        for name, since in re.findall(row, text, re.M):
+            found.append(Operator(name, group, re.sub(r"\s+", " ", since).strip()))
+        for domain, name in re.findall(runtime, text, re.M):
+            found.append(Operator(f"{domain}.{name}".lstrip("."), group, "1"))
+    return found
 
 
 def refused() -> list[tuple[str, str]]:

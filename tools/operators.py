@@ -103,7 +103,7 @@ def kernels(device: str) -> dict[str, str]:
 def onnx_operators() -> dict[str, list[str]]:
     """ONNX operators by the operator that their import may make: those named in calls of
     their import functions, and of what these call. What index.c makes for itself, layers
-    that compute shapes, is not counted."""
+    that compute shapes, is not counted; operators of other domains are not listed."""
     names = set(re.findall(r"RABBET_OP\(\w+, (\w+)", (ROOT / "src/ops/ops.def").read_text()))
     define = r"^(?:static )?[\w*]+[ *]+((?:rabbet_)?onnx_\w+)\([^;{}]*\) \{(.*?)^\}"
     bodies, home, table = {}, {}, []

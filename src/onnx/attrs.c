@@ -98,6 +98,14 @@ rabbet_onnx_ints_t rabbet_onnx_attr_ints(rabbet_onnx_node_t* node,
   return (rabbet_onnx_ints_t){true, attr->n_ints, attr->ints};
 }
 
+rabbet_onnx_floats_t rabbet_onnx_attr_floats(rabbet_onnx_node_t* node,
+                                             const char* name) {
+  const Onnx__AttributeProto* attr =
+      onnx_attr_of(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS);
+  if (!attr) return (rabbet_onnx_floats_t){0};
+  return (rabbet_onnx_floats_t){attr->n_floats, attr->floats};
+}
+
 const Onnx__TensorProto* rabbet_onnx_attr_tensor(rabbet_onnx_node_t* node,
                                                  const char* name) {
   const Onnx__AttributeProto* attr =

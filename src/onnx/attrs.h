@@ -24,6 +24,12 @@ typedef struct rabbet_onnx_ints_t {
 } rabbet_onnx_ints_t;
 rabbet_onnx_ints_t rabbet_onnx_attr_ints(rabbet_onnx_node_t* node,
                                          const char* name);
+typedef struct rabbet_onnx_floats_t {
+  size_t count;  // 0: absent or empty
+  const float* data;
+} rabbet_onnx_floats_t;
+rabbet_onnx_floats_t rabbet_onnx_attr_floats(rabbet_onnx_node_t* node,
+                                             const char* name);
 // NULL when absent.
 const Onnx__TensorProto* rabbet_onnx_attr_tensor(rabbet_onnx_node_t* node,
                                                  const char* name);

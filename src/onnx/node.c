@@ -40,11 +40,12 @@ static bool onnx_names_plugin(const Onnx__NodeProto* node) {
 // The operator's oldest version must not be newer than the model's.
 static rabbet_status_t onnx_check_since(const rabbet_onnx_scope_t* scope,
                                         const rabbet_onnx_operator_t* op) {
-  int64_t opset = rabbet_onnx_scope_opset(scope, "");
+  int64_t opset = rabbet_onnx_scope_opset(scope, op->domain);
   if (opset == 0) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the model imports no version of the operator set "
-                         "'ai.onnx' that the node belongs to");
+                         "'%s' that the node belongs to",
+                         op->domain[0] ? op->domain : "ai.onnx");
   }
   if (opset >= op->since[0]) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

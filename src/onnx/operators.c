@@ -25,7 +25,8 @@
   FILE(slice)                   \
   FILE(constant)                \
   FILE(loop)                    \
-  FILE(recurrent)
+  FILE(recurrent)               \
+  FILE(microsoft_fused)
 
 #define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);
 RABBET_ONNX_FILES(RABBET_ONNX_FILE)
@@ -51,9 +52,9 @@ static const onnx_missing_t onnx_missing[] = {
 
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
                                                         const char* name) {
-  for (size_t i = 0; !domain[0] && i < RABBET_ONNX_TABLE_COUNT; ++i)
+  for (size_t i = 0; i < RABBET_ONNX_TABLE_COUNT; ++i)
     for (const rabbet_onnx_operator_t* op = onnx_tables[i]; op->name; ++op)
-      if (!strcmp(op->name, name)) return op;
+      if (!strcmp(op->name, name) && !strcmp(op->domain, domain)) return op;
   return NULL;
 }
 
@@ -67,21 +68,20 @@ const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {
   return NULL;
 }
 
-// Number `index` of all; NULL past the last.
-static const char* onnx_operator_name(const void* list, size_t index) {
-  (void)list;
+// Number `index` of a domain's operators; NULL past the last.
+static const char* onnx_operator_name(const void* domain, size_t index) {
   for (size_t i = 0; i < RABBET_ONNX_TABLE_COUNT; ++i)
     for (const rabbet_onnx_operator_t* op = onnx_tables[i]; op->name; ++op)
-      if (index-- == 0) return op->name;
+      if (!strcmp(op->domain, domain) && index-- == 0) return op->name;
   return NULL;
 }
 
 const char* rabbet_onnx_operator_suggest(const char* domain, const char* name,
                                          char* buffer, size_t capacity) {
   size_t count = 0;
-  while (!domain[0] && onnx_operator_name(NULL, count))
+  while (onnx_operator_name(domain, count))
     ++count;
-  return rabbet_suggest_print(name, onnx_operator_name, NULL, count, buffer,
+  return rabbet_suggest_print(name, onnx_operator_name, domain, count, buffer,
                               capacity);
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "onnx/compositions.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
@@ -108,15 +109,16 @@ static void onnx_check_kernel(rabbet_onnx_node_t* node,
   }
 }
 
-static void onnx_import_convolution(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
+rabbet_tensor_t* rabbet_onnx_convolution(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x,
+                                         rabbet_tensor_t* kernel,
+                                         rabbet_tensor_t* bias) {
   onnx_window_t window = onnx_window(node, x);
   rabbet_dims_t dims = rabbet_onnx_dims(node, kernel);
   onnx_check_kernel(node, &dims, &window);
   int64_t groups = rabbet_onnx_attr_int(node, "group", 1);
-  if (!rabbet_onnx_ok(node)) return;
-  rabbet_tensor_t* inputs[] = {x, kernel, rabbet_onnx_input(node, 2)};
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_tensor_t* inputs[] = {x, kernel, bias};
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INTS("stride_nd", window.stride, window.spatial),
       RABBET_ONNX_INTS("dilation_nd", window.dilation, window.spatial),
@@ -127,9 +129,15 @@ static void onnx_import_convolution(rabbet_onnx_node_t* node) {
                                           node, "convolution", "padding_mode",
                                           window.padding_mode)),
   };
+  return rabbet_onnx_layer(node, "convolution", inputs, bias ? 3 : 2, attrs,
+                           sizeof(attrs) / sizeof(attrs[0]));
+}
+
+static void onnx_import_convolution(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
   node->outputs[0] =
-      rabbet_onnx_layer(node, "convolution", inputs, inputs[2] ? 3 : 2, attrs,
-                        sizeof(attrs) / sizeof(attrs[0]));
+      rabbet_onnx_convolution(node, x, kernel, rabbet_onnx_input(node, 2));
 }
 
 // ---- ConvTranspose ---------------------------------------------------------

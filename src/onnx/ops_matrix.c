@@ -1,13 +1,14 @@
 // Matrix products, determinants and softmax.
 #include <string.h>
 
+#include "onnx/compositions.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
 // A vector on one side is a row or a column that the result does not show.
-static void onnx_import_matmul(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+rabbet_tensor_t* rabbet_onnx_product(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* a, bool flip_a,
+                                     rabbet_tensor_t* b, bool flip_b) {
   int rank_a = rabbet_onnx_rank(node, a), rank_b = rabbet_onnx_rank(node, b);
   if (rabbet_onnx_ok(node) && (rank_a == 0 || rank_b == 0)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -19,12 +20,18 @@ static void onnx_import_matmul(rabbet_onnx_node_t* node) {
   int batch = batch_a > batch_b ? batch_a : batch_b;
   a = rabbet_onnx_to_rank(node, a, batch + (rank_a == 1 ? 1 : 2));
   b = rabbet_onnx_to_rank(node, b, batch + (rank_b == 1 ? 1 : 2));
-  node->outputs[0] =
-      rabbet_onnx_matmul(node, a, rank_a == 1 ? "VECTOR" : "NONE", b,
-                         rank_b == 1 ? "VECTOR" : "NONE");
+  const char* op_a = rank_a == 1 ? "VECTOR" : flip_a ? "TRANSPOSE" : "NONE";
+  const char* op_b = rank_b == 1 ? "VECTOR" : flip_b ? "TRANSPOSE" : "NONE";
+  return rabbet_onnx_matmul(node, a, op_a, b, op_b);
 }
 
-static void onnx_import_gemm(rabbet_onnx_node_t* node) {
+static void onnx_import_matmul(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  node->outputs[0] = rabbet_onnx_product(node, a, false, b, false);
+}
+
+rabbet_tensor_t* rabbet_onnx_gemm(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* c = rabbet_onnx_input(node, 2);
@@ -45,7 +52,11 @@ static void onnx_import_gemm(rabbet_onnx_node_t* node) {
     if (beta != 1) c = rabbet_onnx_with_number(node, "PROD", c, beta);
     y = rabbet_onnx_binary(node, "SUM", y, c);
   }
-  node->outputs[0] = y;
+  return y;
+}
+
+static void onnx_import_gemm(rabbet_onnx_node_t* node) {
+  node->outputs[0] = rabbet_onnx_gemm(node);
 }
 
 static void onnx_import_det(rabbet_onnx_node_t* node) {

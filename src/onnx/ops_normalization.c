@@ -2,15 +2,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "onnx/compositions.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
-static uint32_t onnx_axes_from(int first, int rank) {
+uint32_t rabbet_onnx_axes_from(int first, int rank) {
   return ((1u << rank) - 1) & ~((1u << first) - 1);
 }
 
-// A vector by channel, in the shape [1, C, 1, ...].
-static rabbet_tensor_t* onnx_by_channel(rabbet_onnx_node_t* node,
+rabbet_tensor_t* rabbet_onnx_by_channel(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x, int rank) {
   if (rabbet_onnx_rank(node, x) != 1 || rank < 2) {
     if (rabbet_onnx_ok(node)) {
@@ -23,7 +23,7 @@ static rabbet_tensor_t* onnx_by_channel(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, x, ((1u << rank) - 1) & ~2u, rank);
 }
 
-static rabbet_tensor_t* onnx_normalize(rabbet_onnx_node_t* node,
+rabbet_tensor_t* rabbet_onnx_normalize(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x,
                                        rabbet_tensor_t* scale,
                                        rabbet_tensor_t* bias, uint32_t axes,
@@ -93,7 +93,7 @@ static rabbet_tensor_t* onnx_batch_computed(rabbet_onnx_node_t* node,
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   rabbet_tensor_t* v[STATISTICS];
   for (size_t i = 0; i < STATISTICS; ++i) {
-    v[i] = onnx_by_channel(node, node->inputs[i + 1], rank);
+    v[i] = rabbet_onnx_by_channel(node, node->inputs[i + 1], rank);
     v[i] = rabbet_onnx_cast(node, v[i], dtype);
   }
   rabbet_tensor_t* deviation =
@@ -129,7 +129,7 @@ static void onnx_batch_trained(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   uint32_t axes = ((1u << rank) - 1) & ~2u;
   rabbet_tensor_t* v[2];
   for (size_t i = 0; i < 2; ++i) {
-    v[i] = onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
+    v[i] = rabbet_onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
     v[i] = rabbet_onnx_cast(node, v[i], dtype);
   }
   rabbet_tensor_t* mean = rabbet_onnx_reduce(node, "AVG", x, axes, true);
@@ -200,10 +200,10 @@ static void onnx_import_instance_normalization(rabbet_onnx_node_t* node) {
   int rank = rabbet_onnx_rank(node, x);
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   if (!rabbet_onnx_ok(node)) return;
-  scale = onnx_by_channel(node, scale, rank);
-  bias = onnx_by_channel(node, bias, rank);
-  node->outputs[0] =
-      onnx_normalize(node, x, scale, bias, onnx_axes_from(2, rank), epsilon, 1);
+  scale = rabbet_onnx_by_channel(node, scale, rank);
+  bias = rabbet_onnx_by_channel(node, bias, rank);
+  node->outputs[0] = rabbet_onnx_normalize(
+      node, x, scale, bias, rabbet_onnx_axes_from(2, rank), epsilon, 1);
 }
 
 // Before opset 21 scale and bias are by group: each number is repeated for the
@@ -218,6 +218,20 @@ static rabbet_tensor_t* onnx_group_to_channels(rabbet_onnx_node_t* node,
   v = rabbet_onnx_spread(node, v, dims, 2);
   dims[0] = rabbet_onnx_index(channels);
   return rabbet_onnx_reshape(node, v, dims, 1);
+}
+
+rabbet_tensor_t* rabbet_onnx_group_normalize(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x,
+                                             rabbet_tensor_t* scale,
+                                             rabbet_tensor_t* bias,
+                                             int64_t groups, double epsilon) {
+  int rank = rabbet_onnx_rank(node, x);
+  scale = rabbet_onnx_by_channel(node, scale, rank);
+  bias = rabbet_onnx_by_channel(node, bias, rank);
+  uint32_t axes = rabbet_onnx_axes_from(2, rank);
+  // With one group the channels are not included by num_groups.
+  if (groups == 1) axes |= 2;
+  return rabbet_onnx_normalize(node, x, scale, bias, axes, epsilon, groups);
 }
 
 static void onnx_import_group_normalization(rabbet_onnx_node_t* node) {
@@ -239,13 +253,8 @@ static void onnx_import_group_normalization(rabbet_onnx_node_t* node) {
     scale = onnx_group_to_channels(node, scale, groups, dims.d[1]);
     bias = onnx_group_to_channels(node, bias, groups, dims.d[1]);
   }
-  scale = onnx_by_channel(node, scale, dims.rank);
-  bias = onnx_by_channel(node, bias, dims.rank);
-  uint32_t axes = onnx_axes_from(2, dims.rank);
-  // With one group the channels are not included by num_groups.
-  if (groups == 1) axes |= 2;
   node->outputs[0] =
-      onnx_normalize(node, x, scale, bias, axes, epsilon, groups);
+      rabbet_onnx_group_normalize(node, x, scale, bias, groups, epsilon);
 }
 
 // Mean and 1 / deviation as outputs: composed, in FLOAT as stash_type asks.
@@ -273,35 +282,42 @@ static void onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
       rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1), rank);
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   if (!rabbet_onnx_ok(node)) return;
-  uint32_t axes = onnx_axes_from(axis, rank);
+  uint32_t axes = rabbet_onnx_axes_from(axis, rank);
   rabbet_tensor_t* scaled = rabbet_onnx_to_rank(node, scale, rank);
   if (bias) bias = rabbet_onnx_to_rank(node, bias, rank);
-  node->outputs[0] = onnx_normalize(node, x, scaled, bias, axes, epsilon, 1);
+  node->outputs[0] =
+      rabbet_onnx_normalize(node, x, scaled, bias, axes, epsilon, 1);
   if (rabbet_onnx_wants(node, 1) || rabbet_onnx_wants(node, 2)) {
     onnx_layer_statistics(node, x, axes, epsilon);
   }
 }
 
-// x / sqrt(mean(x^2) + epsilon) * scale, the root in FLOAT.
-static void onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
+rabbet_tensor_t* rabbet_onnx_rms_normalize(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* x,
+                                           rabbet_tensor_t* scale, int axis,
+                                           double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
-  int axis =
-      rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1), rank);
-  double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
-  if (!rabbet_onnx_ok(node)) return;
+  if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_tensor_t* wide = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
   rabbet_tensor_t* square = rabbet_onnx_binary(node, "PROD", wide, wide);
-  square =
-      rabbet_onnx_reduce(node, "AVG", square, onnx_axes_from(axis, rank), true);
+  square = rabbet_onnx_reduce(node, "AVG", square,
+                              rabbet_onnx_axes_from(axis, rank), true);
   square = rabbet_onnx_with_number(node, "SUM", square, epsilon);
   rabbet_tensor_t* root = rabbet_onnx_unary(node, "SQRT", square);
   rabbet_tensor_t* y = rabbet_onnx_binary(node, "DIV", wide, root);
   y = rabbet_onnx_cast(node, y, dtype);
-  node->outputs[0] =
-      rabbet_onnx_binary(node, "PROD", y, rabbet_onnx_cast(node, scale, dtype));
+  return rabbet_onnx_binary(node, "PROD", y,
+                            rabbet_onnx_cast(node, scale, dtype));
+}
+
+static void onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
+  int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1),
+                              rabbet_onnx_rank(node, x));
+  double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
+  node->outputs[0] = rabbet_onnx_rms_normalize(node, x, scale, axis, epsilon);
 }
 
 // ---- Others ----------------------------------------------------------------

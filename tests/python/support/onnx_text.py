@@ -18,7 +18,7 @@ def model_of(
 ) -> onnx.ModelProto:
     """A model of nodes in ONNX's text format."""
     return parser.parse_model(
-        f'<ir_version: {ir}, opset_import: ["" : {opset}]>'
+        f'<ir_version: {ir}, opset_import: ["" : {opset}, "com.microsoft" : 1]>'
         f"g ({inputs}) => ({outputs}) {{ {body} }}"
     )
 
