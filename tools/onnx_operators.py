@@ -36,6 +36,7 @@ _TITLES = {
     "slice": "Data movement",
     "constant": "Constants and control flow",
     "loop": "Loops",
+    "sequence": "Sequences and optional values",
     "recurrent": "Recurrent layers",
     "microsoft_fused": "ONNX Runtime: several operators in one",
 }
@@ -46,6 +47,8 @@ _RECURRENT = (
 )
 _RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
 _SHAPED = "the number of axes must be known at import"
+
+_LISTED = "sequences are lists at import: lengths and positions must be known then"
 
 LIMITS = {
     "AveragePool": "1 to 3 spatial axes",
@@ -75,6 +78,12 @@ LIMITS = {
     "ReverseSequence": "lengths beyond the axis mean all of it, those below 0 none",
     "ScatterElements": "indices that are out of bounds are skipped",
     "ScatterND": "indices that are out of bounds are skipped",
+    **{
+        f"Sequence{name}": _LISTED
+        for name in ("At", "Construct", "Empty", "Erase", "Insert", "Length", "Map")
+    },
+    "SplitToSequence": _LISTED,
+    "ConcatFromSequence": _LISTED,
     "Squeeze": f"{_SHAPED}; without axes, an unknown extent stays and must not be 1 in a run",
     "ReduceSum": _SHAPED,
     "TensorScatter": "a linear mode skips rows beyond the end of the cache; aliases the cache",
@@ -105,7 +114,7 @@ class Operator(NamedTuple):
 
 def operators() -> list[Operator]:
     """All rows, in the order of their files; the group is the file's name."""
-    row = r"^ +RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
+    row = r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
     runtime = r"^ +RABBET_ONNX_RUNTIME_OP\(\"([\w.]*)\",\s*(\w+),"
     folder = ROOT / "src/onnx"
     groups = re.findall(r"\bFILE\((\w+)\)", (folder / "operators.c").read_text())

@@ -109,7 +109,7 @@ def onnx_operators() -> dict[str, list[str]]:
     bodies, home, table = {}, {}, []
     for path in sorted((ROOT / "src/onnx").glob("*.c")):
         text = re.sub(r"//[^\n]*", "", path.read_text())
-        table += re.findall(r"^ +RABBET_ONNX_OP\((\w+),\s*(\w+)", text, re.M)
+        table += re.findall(r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*(\w+)", text, re.M)
         for name, body in re.findall(define, text, re.M | re.S):
             bodies[name], home[name] = body, path.name
 

@@ -6,9 +6,18 @@
 
 // ---- Known properties of a tensor ------------------------------------------
 
+// Bodies of loops and branches may give a list where a tensor belongs.
+static bool onnx_is_tensor(rabbet_onnx_node_t* node, const rabbet_tensor_t* x) {
+  if (rabbet_onnx_ok(node) && rabbet_onnx_list(x))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "a value that must be a tensor is a sequence or an "
+                     "optional value");
+  return rabbet_onnx_ok(node) && x;
+}
+
 rabbet_dims_t rabbet_onnx_dims(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
   rabbet_dims_t dims = {0};
-  if (!rabbet_onnx_ok(node) || !x) return dims;
+  if (!onnx_is_tensor(node, x)) return dims;
   rabbet_onnx_fail(node, rabbet_tensor_dims(x, &dims));
   if (!rabbet_onnx_ok(node)) return (rabbet_dims_t){0};
   if (dims.rank < 0) {
@@ -44,7 +53,7 @@ rabbet_tensor_t* rabbet_onnx_required(rabbet_onnx_node_t* node, size_t index) {
 rabbet_dtype_t rabbet_onnx_dtype_of(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* x) {
   rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
-  if (!rabbet_onnx_ok(node) || !x) return dtype;
+  if (!onnx_is_tensor(node, x)) return dtype;
   rabbet_onnx_fail(node, rabbet_tensor_dtype(x, &dtype));
   return dtype;
 }
@@ -297,6 +306,8 @@ static rabbet_layer_t* onnx_add_layer(rabbet_onnx_node_t* node, const char* op,
                                       const rabbet_attr_t* attrs,
                                       size_t attr_count) {
   const char* name = onnx_layer_name(node);
+  for (size_t i = 0; i < input_count; ++i)
+    (void)onnx_is_tensor(node, inputs[i]);
   rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, 1));
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_layer_t* layer = NULL;

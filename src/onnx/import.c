@@ -71,9 +71,17 @@ rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
 
 // ---- Inputs ----------------------------------------------------------------
 
+// An optional input is given in every run: a network's inputs are.
+static const Onnx__TypeProto* onnx_type_of(const Onnx__ValueInfoProto* info) {
+  const Onnx__TypeProto* type = info->type;
+  bool optional =
+      type && type->value_case == ONNX__TYPE_PROTO__VALUE_OPTIONAL_TYPE;
+  return optional ? type->optional_type->elem_type : type;
+}
+
 static rabbet_status_t onnx_input_type(const Onnx__ValueInfoProto* info,
                                        const Onnx__TypeProto__Tensor** out) {
-  const Onnx__TypeProto* type = info->type;
+  const Onnx__TypeProto* type = onnx_type_of(info);
   if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
       type->tensor_type->shape) {
     *out = type->tensor_type;
@@ -85,8 +93,8 @@ static rabbet_status_t onnx_input_type(const Onnx__ValueInfoProto* info,
       RABBET_STATUS_UNSUPPORTED, "%s",
       is_tensor ? "its rank is not given; give the model's input a shape "
                   "(dimensions may stay symbolic)"
-      : type    ? "it is not a tensor; sequences, maps and optional values are "
-                  "not imported"
+      : type    ? "it is not a tensor; sequences, maps and sparse tensors "
+                  "cannot be inputs"
                 : "it has no type");
 }
 
@@ -206,14 +214,32 @@ static rabbet_status_t onnx_copy_output(rabbet_onnx_scope_t* scope,
   return rabbet_tensor_set_name(*tensor, name);
 }
 
-static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
-                                       const char* name) {
-  rabbet_tensor_t* tensor;
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, name, &tensor));
+static rabbet_status_t onnx_mark_output(rabbet_onnx_scope_t* scope,
+                                        const char* name,
+                                        rabbet_tensor_t* tensor) {
   if (onnx_needs_copy(tensor, name)) {
     RABBET_RETURN_IF_ERROR(onnx_copy_output(scope, name, &tensor));
   }
   return rabbet_network_mark_output(scope->importer->network, tensor);
+}
+
+// The tensors of a sequence are outputs each: NAME[0], NAME[1], ...
+static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
+                                       const char* name) {
+  rabbet_tensor_t* tensor;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, name, &tensor));
+  const rabbet_onnx_list_t* list = rabbet_onnx_list(tensor);
+  if (!list) return onnx_mark_output(scope, name, tensor);
+  if (list->is_optional)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "it is an optional value without an element");
+  for (size_t i = 0; i < list->count; ++i) {
+    const char* item;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&scope->importer->arena, &item,
+                                               "%s[%zu]", name, i));
+    RABBET_RETURN_IF_ERROR(onnx_mark_output(scope, item, list->items[i]));
+  }
+  return rabbet_ok();
 }
 
 static rabbet_status_t onnx_add_outputs(rabbet_onnx_scope_t* scope,

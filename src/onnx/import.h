@@ -40,6 +40,23 @@ typedef struct rabbet_onnx_value_t {
   const Onnx__TensorProto* initializer;
 } rabbet_onnx_value_t;
 
+// A sequence of tensors, or an optional value without an element. It goes where
+// tensors go (scopes, states of loops, results of branches) as its handle,
+// which no network has and no layer takes.
+typedef struct rabbet_onnx_list_t {
+  rabbet_tensor_t handle;  // network: NULL
+  bool is_optional;
+  rabbet_dtype_t dtype;  // of a sequence's tensors
+  size_t count;
+  rabbet_tensor_t** items;
+} rabbet_onnx_list_t;
+
+// NULL for a tensor, and for NULL.
+static inline const rabbet_onnx_list_t* rabbet_onnx_list(
+    const rabbet_tensor_t* x) {
+  return x && !x->network ? (const rabbet_onnx_list_t*)x : NULL;
+}
+
 typedef struct rabbet_onnx_scope_t {
   rabbet_onnx_importer_t* importer;
   struct rabbet_onnx_scope_t* parent;  // whose names are seen; NULL: none

@@ -321,6 +321,12 @@ static rabbet_status_t onnx_name_output(rabbet_onnx_node_t* node,
   return rabbet_tensor_set_name(tensor, name);
 }
 
+// The name of a list is its own alone: nobody marks or finds it in the network.
+static rabbet_status_t onnx_bind_list(rabbet_onnx_node_t* node, size_t index) {
+  return rabbet_onnx_scope_bind(node->scope, node->proto->output[index],
+                                node->outputs[index]);
+}
+
 static rabbet_status_t onnx_bind_outputs(rabbet_onnx_node_t* node,
                                          size_t layers_before) {
   for (size_t i = 0; i < node->output_count; ++i) {
@@ -330,6 +336,10 @@ static rabbet_status_t onnx_bind_outputs(rabbet_onnx_node_t* node,
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                            "its output %zu ('%s') is not made by the importer",
                            i, name);
+    }
+    if (rabbet_onnx_list(node->outputs[i])) {
+      RABBET_RETURN_IF_ERROR(onnx_bind_list(node, i));
+      continue;
     }
     onnx_own_tensor(node, i, layers_before);
     if (!rabbet_onnx_ok(node)) return node->status;
@@ -358,7 +368,22 @@ static rabbet_status_t onnx_prepare(rabbet_onnx_node_t* node) {
                                      (void**)&node->outputs);
 }
 
+static void onnx_refuse_lists(rabbet_onnx_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_onnx_list_t* list = rabbet_onnx_list(node->inputs[i]);
+    if (!list) continue;
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input %zu ('%s') is %s; expected a tensor", i,
+                     node->proto->input[i],
+                     list->is_optional ? "an optional value without an element"
+                                       : "a sequence of tensors");
+  }
+}
+
 static void onnx_dispatch(rabbet_onnx_node_t* node, const onnx_route_t* route) {
+  bool takes_lists = route->function || (route->op && route->op->takes_lists);
+  if (!takes_lists) onnx_refuse_lists(node);
+  if (!rabbet_onnx_ok(node)) return;
   if (route->creator) {
     rabbet_onnx_import_plugin(node, route->creator);
   } else if (route->function) {

@@ -12,6 +12,7 @@ typedef struct rabbet_onnx_operator_t {
   const char* variant;
   const int16_t* since;  // versions that changed it, ascending, ended by 0
   const char* domain;    // "" is the default one
+  bool takes_lists;      // sequences and optional values (rabbet_onnx_list_t)
 } rabbet_onnx_operator_t;
 
 // The table at the end of ops_<file>.c; operators.c lists the files.
@@ -21,14 +22,23 @@ typedef struct rabbet_onnx_operator_t {
 // such a table, which ends with {0}: `function` is
 // onnx_import_<function>. A test compares the versions with the onnx
 // package.
-#define RABBET_ONNX_OP(name, function, variant, ...) \
-  {                                                  \
-#name, onnx_import_##function, variant,          \
-        (const int16_t[]){__VA_ARGS__, 0 }, ""       \
+#define RABBET_ONNX_OP(name, function, variant, ...)  \
+  {                                                   \
+#name, onnx_import_##function, variant,           \
+        (const int16_t[]){__VA_ARGS__, 0 }, "", false \
+  }
+// The same for an operator that takes sequences and optional values.
+#define RABBET_ONNX_LIST_OP(name, function, variant, ...) \
+  {                                                       \
+#name, onnx_import_##function, variant,               \
+        (const int16_t[]){__VA_ARGS__, 0 }, "", true      \
   }
 // An operator of version 1 that ONNX Runtime defines, in this domain.
 #define RABBET_ONNX_RUNTIME_OP(domain, name, function, variant) \
-  { #name, onnx_import_##function, variant, (const int16_t[]){1, 0 }, domain }
+  {                                                             \
+#name, onnx_import_##function, variant,                     \
+        (const int16_t[]){1, 0 }, domain, false                 \
+  }
 
 // NULL if it is not known.
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,

@@ -230,7 +230,8 @@ RABBET_ONNX_OPERATORS(constant) = {
     RABBET_ONNX_OP(ConstantOfShape, constant_of_shape, "", 9, 20, 21, 23, 24,
                    25),
     RABBET_ONNX_OP(Dropout, dropout, "", 1, 6, 7, 10, 12, 13, 22),
-    RABBET_ONNX_OP(Identity, identity, "", 1, 13, 14, 16, 19, 21, 23, 24, 25),
+    RABBET_ONNX_LIST_OP(Identity, identity, "", 1, 13, 14, 16, 19, 21, 23, 24,
+                        25),
     RABBET_ONNX_OP(If, if, "", 1, 11, 13, 16, 19, 21, 23, 24, 25),
     {0},
 };

@@ -453,7 +453,7 @@ static void onnx_import_scan(rabbet_onnx_node_t* node) {
 }
 
 RABBET_ONNX_OPERATORS(loop) = {
-    RABBET_ONNX_OP(Loop, loop, "", 1, 11, 13, 16, 19, 21, 23, 24, 25),
+    RABBET_ONNX_LIST_OP(Loop, loop, "", 1, 11, 13, 16, 19, 21, 23, 24, 25),
     RABBET_ONNX_OP(Scan, scan, "", 8, 9, 11, 16, 19, 21, 23, 24, 25),
     {0},
 };

@@ -53,7 +53,7 @@ def operators():
     files = sorted((ROOT / "src/onnx").glob("ops_*.c"))
     text = "".join(path.read_text() for path in files)
     found = re.findall(
-        r"^ +RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)
+        r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)
     return {name: [int(v) for v in since.split(",")] for name, since in found}
 
 

@@ -1,0 +1,395 @@
+// Sequences of tensors and optional values. Both exist at import alone, as
+// lists: lengths and positions must be known then.
+#include "onnx/index.h"
+#include "onnx/operators.h"
+
+// ---- Lists -----------------------------------------------------------------
+
+// A new list of `count` items, which the caller sets; NULL if that fails.
+static rabbet_onnx_list_t* onnx_new_list(rabbet_onnx_node_t* node,
+                                         rabbet_dtype_t dtype, size_t count) {
+  rabbet_arena_t* arena = &node->importer->arena;
+  rabbet_onnx_list_t* list = NULL;
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, count));
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_onnx_fail(node, rabbet_arena_allocate_array(arena, 1, sizeof(*list),
+                                                     (void**)&list));
+  if (!rabbet_onnx_ok(node)) return NULL;
+  *list = (rabbet_onnx_list_t){
+      .handle = {.kind = RABBET_TENSOR_LAYER, .id = -1, .name = node->name},
+      .dtype = dtype,
+      .count = count};
+  rabbet_onnx_fail(
+      node, rabbet_arena_allocate_array(arena, count, sizeof(*list->items),
+                                        (void**)&list->items));
+  return rabbet_onnx_ok(node) ? list : NULL;
+}
+
+static rabbet_tensor_t* onnx_handle(rabbet_onnx_list_t* list) {
+  return list ? &list->handle : NULL;
+}
+
+// Input `index`, which must be a sequence; NULL, failing, if it is not.
+static const rabbet_onnx_list_t* onnx_sequence(rabbet_onnx_node_t* node,
+                                               size_t index) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, index);
+  const rabbet_onnx_list_t* list = rabbet_onnx_list(x);
+  if (rabbet_onnx_ok(node) && (!list || list->is_optional))
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_INVALID_ARGUMENT,
+        "input %zu ('%s') is %s; expected a sequence of tensors", index,
+        node->proto->input[index],
+        list ? "an optional value without an element" : "a tensor");
+  return rabbet_onnx_ok(node) ? list : NULL;
+}
+
+// Input `index`, which must be a tensor.
+static rabbet_tensor_t* onnx_item(rabbet_onnx_node_t* node, size_t index) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, index);
+  if (rabbet_onnx_ok(node) && rabbet_onnx_list(x))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input %zu ('%s') is no tensor; expected one", index,
+                     node->proto->input[index]);
+  return rabbet_onnx_ok(node) ? x : NULL;
+}
+
+static void onnx_check_item(rabbet_onnx_node_t* node, rabbet_dtype_t dtype,
+                            size_t index, rabbet_tensor_t* x) {
+  rabbet_dtype_t found = rabbet_onnx_dtype_of(node, x);
+  if (!rabbet_onnx_ok(node) || found == dtype) return;
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                   "input %zu ('%s') is %s; expected %s, the type of the "
+                   "sequence's tensors",
+                   index, node->proto->input[index], rabbet_dtype_name(found),
+                   rabbet_dtype_name(dtype));
+}
+
+// The position that input `index` tells, which may count from the end: in
+// [0, most]. `fallback` without the input.
+static size_t onnx_position(rabbet_onnx_node_t* node, size_t index,
+                            size_t count, size_t most, size_t fallback) {
+  if (!rabbet_onnx_ok(node) || !rabbet_onnx_input(node, index)) return fallback;
+  rabbet_onnx_ints_t known =
+      rabbet_onnx_constant_ints(node, "position", onnx_item(node, index));
+  if (!rabbet_onnx_ok(node)) return fallback;
+  int64_t at = known.count == 1 ? known.data[0] : INT64_MAX;
+  if (at < 0 && at >= -(int64_t)count) at += (int64_t)count;
+  if (known.count == 1 && at >= 0 && at <= (int64_t)most) return (size_t)at;
+  if (known.count != 1)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "position has %zu elements; expected one", known.count);
+  else
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "position is %lld; the sequence has %zu tensors",
+                     (long long)known.data[0], count);
+  return fallback;
+}
+
+// ---- Sequences -------------------------------------------------------------
+
+static void onnx_import_sequence_empty(rabbet_onnx_node_t* node) {
+  rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
+  int32_t type = (int32_t)rabbet_onnx_attr_int(node, "dtype", 1);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
+  node->outputs[0] = onnx_handle(onnx_new_list(node, dtype, 0));
+}
+
+static void onnx_import_sequence_construct(rabbet_onnx_node_t* node) {
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, onnx_item(node, 0));
+  rabbet_onnx_list_t* list = onnx_new_list(node, dtype, node->input_count);
+  for (size_t i = 0; list && i < list->count; ++i) {
+    list->items[i] = onnx_item(node, i);
+    onnx_check_item(node, dtype, i, list->items[i]);
+  }
+  node->outputs[0] = onnx_handle(list);
+}
+
+static void onnx_import_sequence_insert(rabbet_onnx_node_t* node) {
+  const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
+  rabbet_tensor_t* item = onnx_item(node, 1);
+  if (!rabbet_onnx_ok(node)) return;
+  onnx_check_item(node, from->dtype, 1, item);
+  size_t at = onnx_position(node, 2, from->count, from->count, from->count);
+  rabbet_onnx_list_t* list = onnx_new_list(node, from->dtype, from->count + 1);
+  for (size_t i = 0; list && i < list->count; ++i)
+    list->items[i] = i == at ? item : from->items[i - (i > at)];
+  node->outputs[0] = onnx_handle(list);
+}
+
+static void onnx_import_sequence_erase(rabbet_onnx_node_t* node) {
+  const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
+  if (!rabbet_onnx_ok(node)) return;
+  if (from->count == 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "input 0 ('%s') is an empty sequence",
+                     node->proto->input[0]);
+  if (!rabbet_onnx_ok(node)) return;
+  size_t last = from->count - 1;
+  size_t at = onnx_position(node, 1, from->count, last, last);
+  rabbet_onnx_list_t* list = onnx_new_list(node, from->dtype, last);
+  for (size_t i = 0; list && i < last; ++i)
+    list->items[i] = from->items[i + (i >= at)];
+  node->outputs[0] = onnx_handle(list);
+}
+
+static void onnx_import_sequence_at(rabbet_onnx_node_t* node) {
+  const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
+  rabbet_onnx_required(node, 1);
+  if (!rabbet_onnx_ok(node)) return;
+  if (from->count == 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "input 0 ('%s') is an empty sequence",
+                     node->proto->input[0]);
+  if (!rabbet_onnx_ok(node)) return;
+  size_t at = onnx_position(node, 1, from->count, from->count - 1, 0);
+  node->outputs[0] = from->items[at];
+}
+
+static void onnx_import_sequence_length(rabbet_onnx_node_t* node) {
+  const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
+  if (!rabbet_onnx_ok(node)) return;
+  node->outputs[0] =
+      rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)from->count);
+}
+
+// ---- Splits and concatenation ----------------------------------------------
+
+// Parts of the axis: their number, and the extent of each.
+typedef struct onnx_parts_t {
+  size_t count;
+  int64_t chunk;           // extent of all but the last, or
+  rabbet_tensor_t* sizes;  // a vector of extents
+} onnx_parts_t;
+
+static onnx_parts_t onnx_parts(rabbet_onnx_node_t* node,
+                               rabbet_onnx_index_t extent) {
+  rabbet_tensor_t* split = rabbet_onnx_input(node, 1);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, split);
+  onnx_parts_t parts = {.chunk = 1};
+  if (rabbet_onnx_ok(node) && split && dims.rank == 1) {
+    parts.sizes = split;
+    parts.count = dims.d[0] < 0 ? 0 : (size_t)dims.d[0];
+    if (dims.d[0] < 0 || dims.d[0] > INT32_MAX)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "input 1 ('split') must have a length that is known "
+                       "when the model is imported");
+    return parts;
+  }
+  rabbet_onnx_check_rank(node, "input 1 ('split')", split, 0);
+  if (split && rabbet_onnx_ok(node)) {
+    rabbet_onnx_ints_t known =
+        rabbet_onnx_constant_ints(node, "input 1 ('split')", split);
+    parts.chunk = rabbet_onnx_ok(node) && known.count ? known.data[0] : 1;
+  }
+  if (rabbet_onnx_ok(node) && parts.chunk < 1)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 1 ('split') is %lld; expected a positive number",
+                     (long long)parts.chunk);
+  if (rabbet_onnx_ok(node) && !rabbet_onnx_is_static(extent))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the extent that is split is not known when the model is "
+                     "imported, so that the sequence's length is not, either");
+  if (rabbet_onnx_ok(node))
+    parts.count = (size_t)((extent.value + parts.chunk - 1) / parts.chunk);
+  return parts;
+}
+
+static rabbet_onnx_index_t onnx_part(rabbet_onnx_node_t* node,
+                                     const onnx_parts_t* parts, size_t i,
+                                     rabbet_onnx_index_t extent) {
+  if (parts->sizes) return rabbet_onnx_element(node, parts->sizes, (int)i);
+  int64_t left = extent.value - (int64_t)i * parts->chunk;
+  return rabbet_onnx_index(left < parts->chunk ? left : parts->chunk);
+}
+
+static void onnx_import_split_to_sequence(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
+                              rabbet_onnx_rank(node, x));
+  bool keep = rabbet_onnx_input(node, 1) ||
+              rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_index_t extent = slice.size[axis], at = rabbet_onnx_index(0);
+  onnx_parts_t parts = onnx_parts(node, extent);
+  rabbet_onnx_list_t* list =
+      onnx_new_list(node, rabbet_onnx_dtype_of(node, x), parts.count);
+  for (size_t i = 0; list && i < parts.count && rabbet_onnx_ok(node); ++i) {
+    slice.start[axis] = at;
+    slice.size[axis] = onnx_part(node, &parts, i, extent);
+    at = rabbet_onnx_index_op(node, "SUM", at, slice.size[axis]);
+    rabbet_tensor_t* part = rabbet_onnx_slice(node, x, &slice);
+    list->items[i] = keep ? part : rabbet_onnx_squeeze(node, part, 1u << axis);
+  }
+  if (rabbet_onnx_ok(node) && rabbet_onnx_is_static(at) &&
+      rabbet_onnx_is_static(extent) && at.value != extent.value)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the sizes of input 1 ('split') add up to %lld; expected "
+                     "the extent of axis %d, %lld",
+                     (long long)at.value, axis, (long long)extent.value);
+  node->outputs[0] = onnx_handle(list);
+}
+
+static void onnx_import_concat_from_sequence(rabbet_onnx_node_t* node) {
+  const rabbet_onnx_list_t* list = onnx_sequence(node, 0);
+  bool stack = rabbet_onnx_attr_int(node, "new_axis", 0) != 0;
+  if (!rabbet_onnx_ok(node)) return;
+  if (list->count == 0) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 0 ('%s') is an empty sequence; the result would "
+                     "have no shape",
+                     node->proto->input[0]);
+    return;
+  }
+  int rank = rabbet_onnx_rank(node, list->items[0]) + stack;
+  int axis =
+      rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0), rank);
+  rabbet_tensor_t** items = NULL;
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_fail(
+      node, rabbet_arena_allocate_array(&node->importer->arena, list->count,
+                                        sizeof(*items), (void**)&items));
+  for (size_t i = 0; i < list->count && rabbet_onnx_ok(node); ++i)
+    items[i] =
+        stack ? rabbet_onnx_unsqueeze(node, list->items[i], 1u << axis, rank)
+              : list->items[i];
+  if (!rabbet_onnx_ok(node)) return;
+  node->outputs[0] = list->count == 1
+                         ? items[0]
+                         : rabbet_onnx_concat(node, items, list->count, axis);
+}
+
+// ---- SequenceMap -----------------------------------------------------------
+
+// The body for item `at`: its inputs are the sequences' items, and tensors as
+// they are. Its outputs go to the items of `lists`.
+static rabbet_status_t onnx_map_item(rabbet_onnx_node_t* node,
+                                     const Onnx__GraphProto* body, size_t at,
+                                     rabbet_onnx_scope_t* scope,
+                                     rabbet_onnx_list_t** lists) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+      &node->importer->arena, &scope->prefix, "%s[%zu]/", node->name, at));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, body));
+  for (size_t i = 0; i < body->n_input; ++i) {
+    const rabbet_onnx_list_t* list = rabbet_onnx_list(node->inputs[i]);
+    rabbet_tensor_t* x = list ? list->items[at] : node->inputs[i];
+    const char* name = body->input[i]->name;
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(scope, name ? name : "", x));
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const char* name = body->output[i]->name;
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, name ? name : "",
+                                                    &lists[i]->items[at]));
+    if (rabbet_onnx_list(lists[i]->items[at]))
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "output %zu of the body is no tensor", i);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_dtype_t onnx_declared_dtype(rabbet_onnx_node_t* node,
+                                          const Onnx__ValueInfoProto* info) {
+  const Onnx__TypeProto* type = info->type;
+  rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
+  if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
+    rabbet_onnx_fail(
+        node, rabbet_onnx_dtype(type->tensor_type->elem_type, &dtype, NULL));
+  return dtype;
+}
+
+static bool onnx_map_fits(rabbet_onnx_node_t* node,
+                          const Onnx__GraphProto* body, size_t count) {
+  if (!body || node->scope->depth >= RABBET_ONNX_MAX_SCOPES)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the body is missing, or nested over %d deep",
+                     RABBET_ONNX_MAX_SCOPES);
+  else if (body->n_input != node->input_count ||
+           body->n_output < node->output_count)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the body has %zu inputs and %zu outputs; expected %zu "
+                     "and %zu, as the node has",
+                     body->n_input, body->n_output, node->input_count,
+                     node->output_count);
+  for (size_t i = 1; i < node->input_count && rabbet_onnx_ok(node); ++i) {
+    rabbet_onnx_required(node, i);
+    const rabbet_onnx_list_t* list = rabbet_onnx_list(node->inputs[i]);
+    if (list && (list->is_optional || list->count != count))
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "input %zu ('%s') has %zu tensors; expected %zu, as "
+                       "input 0 has",
+                       i, node->proto->input[i], list->count, count);
+  }
+  return rabbet_onnx_ok(node);
+}
+
+static void onnx_import_sequence_map(rabbet_onnx_node_t* node) {
+  const rabbet_onnx_list_t* first = onnx_sequence(node, 0);
+  const Onnx__GraphProto* body = rabbet_onnx_attr_graph(node, "body");
+  rabbet_onnx_list_t** lists = NULL;
+  if (!rabbet_onnx_ok(node) || !onnx_map_fits(node, body, first->count)) return;
+  rabbet_onnx_fail(node, rabbet_arena_allocate_array(
+                             &node->importer->arena, node->output_count,
+                             sizeof(*lists), (void**)&lists));
+  for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
+    lists[i] = onnx_new_list(node, onnx_declared_dtype(node, body->output[i]),
+                             first->count);
+    node->outputs[i] = onnx_handle(lists[i]);
+  }
+  for (size_t i = 0; i < first->count && rabbet_onnx_ok(node); ++i) {
+    rabbet_onnx_scope_t scope;
+    rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
+    rabbet_status_t status = onnx_map_item(node, body, i, &scope, lists);
+    rabbet_onnx_scope_deinitialize(&scope);
+    rabbet_onnx_fail(node, RABBET_ANNOTATE(status, "item %zu", i));
+  }
+}
+
+// ---- Optional values -------------------------------------------------------
+
+static bool onnx_has_element(const rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_input(node, 0);
+  const rabbet_onnx_list_t* list = rabbet_onnx_list(x);
+  return x && !(list && list->is_optional);
+}
+
+// A value that is there stands for itself.
+static void onnx_import_optional(rabbet_onnx_node_t* node) {
+  node->outputs[0] = rabbet_onnx_input(node, 0);
+  if (node->outputs[0]) return;
+  rabbet_onnx_list_t* list = onnx_new_list(node, RABBET_DTYPE_NONE, 0);
+  if (list) list->is_optional = true;
+  node->outputs[0] = onnx_handle(list);
+}
+
+static void onnx_import_optional_has_element(rabbet_onnx_node_t* node) {
+  node->outputs[0] =
+      rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, onnx_has_element(node));
+}
+
+static void onnx_import_optional_get_element(rabbet_onnx_node_t* node) {
+  if (!onnx_has_element(node))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 0 is an optional value without an element");
+  node->outputs[0] = rabbet_onnx_input(node, 0);
+}
+
+RABBET_ONNX_OPERATORS(sequence) = {
+    RABBET_ONNX_LIST_OP(ConcatFromSequence, concat_from_sequence, "", 11),
+    RABBET_ONNX_LIST_OP(Optional, optional, "", 15, 28),
+    RABBET_ONNX_LIST_OP(OptionalGetElement, optional_get_element, "", 15, 18,
+                        28),
+    RABBET_ONNX_LIST_OP(OptionalHasElement, optional_has_element, "", 15, 18,
+                        28),
+    RABBET_ONNX_LIST_OP(SequenceAt, sequence_at, "", 11),
+    RABBET_ONNX_LIST_OP(SequenceConstruct, sequence_construct, "", 11),
+    RABBET_ONNX_OP(SequenceEmpty, sequence_empty, "", 11),
+    RABBET_ONNX_LIST_OP(SequenceErase, sequence_erase, "", 11),
+    RABBET_ONNX_LIST_OP(SequenceInsert, sequence_insert, "", 11),
+    RABBET_ONNX_LIST_OP(SequenceLength, sequence_length, "", 11),
+    RABBET_ONNX_LIST_OP(SequenceMap, sequence_map, "", 17),
+    RABBET_ONNX_OP(SplitToSequence, split_to_sequence, "", 11, 24),
+    {0},
+};
