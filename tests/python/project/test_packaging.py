@@ -73,16 +73,16 @@ def test_addresses_are_of_one_project() -> None:
 
 
 def test_find_package(prefix: Path, tmp_path: Path) -> None:
-    output("cmake", "-S", CONSUMER, "-B", tmp_path, f"-DRabbet_ROOT={prefix}")
+    output("cmake", "-S", CONSUMER, "-B", tmp_path, f"-Drabbet_ROOT={prefix}")
     output("cmake", "--build", tmp_path)
     check_consumer(tmp_path / "consumer", rabbet.__version__)
 
 
 def test_find_package_refuses_another_version(prefix: Path, tmp_path: Path) -> None:
     lists = (CONSUMER / "CMakeLists.txt").read_text()
-    (tmp_path / "CMakeLists.txt").write_text(lists.replace("Rabbet 0.1", "Rabbet 0.99"))
+    (tmp_path / "CMakeLists.txt").write_text(lists.replace("rabbet 0.1", "rabbet 0.99"))
     text = output(
-        "cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DRabbet_ROOT={prefix}", code=1
+        "cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-Drabbet_ROOT={prefix}", code=1
     )
     assert f"version: {rabbet.__version__}" in text
 
