@@ -27,9 +27,9 @@ static void onnx_import_quick_gelu(rabbet_onnx_node_t* node) {
 
 // The left half of the last axis times GELU of the right one.
 static void onnx_import_bias_split_gelu(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* x = rabbet_onnx_binary(node, "SUM",
-                                          rabbet_onnx_required(node, 0),
-                                          rabbet_onnx_required(node, 1));
+  rabbet_tensor_t* x =
+      rabbet_onnx_binary(node, "SUM", rabbet_onnx_required(node, 0),
+                         rabbet_onnx_required(node, 1));
   int last = rabbet_onnx_rank(node, x) - 1;
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
@@ -168,9 +168,9 @@ static rabbet_tensor_t* onnx_layer_norm(rabbet_onnx_node_t* node,
 // Sum of the first two inputs and, if it is there, of a bias; output 3 shows
 // it. Outputs 1 and 2 serve a backward pass.
 static rabbet_tensor_t* onnx_skip_sum(rabbet_onnx_node_t* node, size_t bias) {
-  rabbet_tensor_t* sum = rabbet_onnx_binary(node, "SUM",
-                                            rabbet_onnx_required(node, 0),
-                                            rabbet_onnx_required(node, 1));
+  rabbet_tensor_t* sum =
+      rabbet_onnx_binary(node, "SUM", rabbet_onnx_required(node, 0),
+                         rabbet_onnx_required(node, 1));
   if (rabbet_onnx_input(node, bias))
     sum = rabbet_onnx_binary(node, "SUM", sum, node->inputs[bias]);
   if (rabbet_onnx_ok(node) &&
@@ -253,7 +253,17 @@ static void onnx_import_group_norm(rabbet_onnx_node_t* node) {
 
 // ---- EmbedLayerNormalization -----------------------------------------------
 
-enum { IDS, SEGMENT_IDS, WORDS, POSITIONS, SEGMENTS, GAMMA, BETA, MASK, PLACES };
+enum {
+  IDS,
+  SEGMENT_IDS,
+  WORDS,
+  POSITIONS,
+  SEGMENTS,
+  GAMMA,
+  BETA,
+  MASK,
+  PLACES
+};
 
 // Rows of the positions' table: as the ids say, else the first ones in order.
 static rabbet_tensor_t* onnx_embedded_positions(rabbet_onnx_node_t* node) {
@@ -271,9 +281,9 @@ static rabbet_tensor_t* onnx_embedded_positions(rabbet_onnx_node_t* node) {
 static rabbet_tensor_t* onnx_mask_index(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* mask = rabbet_onnx_input(node, MASK);
   if (mask) {
-    mask = rabbet_onnx_cast(
-        node, rabbet_onnx_with_number(node, "EQUAL", mask, 1),
-        RABBET_DTYPE_INT32);
+    mask =
+        rabbet_onnx_cast(node, rabbet_onnx_with_number(node, "EQUAL", mask, 1),
+                         RABBET_DTYPE_INT32);
     return rabbet_onnx_reduce(node, "SUM", mask, 1u << 1, false);
   }
   rabbet_onnx_index_t batch = rabbet_onnx_extent(node, node->inputs[IDS], 0);
@@ -288,9 +298,9 @@ static void onnx_import_embed_layer_norm(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* beta = rabbet_onnx_required(node, BETA);
   rabbet_onnx_check_rank(node, "input_ids", ids, 2);
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_tensor_t* sum = rabbet_onnx_binary(
-      node, "SUM", rabbet_onnx_take(node, words, ids, 0),
-      onnx_embedded_positions(node));
+  rabbet_tensor_t* sum =
+      rabbet_onnx_binary(node, "SUM", rabbet_onnx_take(node, words, ids, 0),
+                         onnx_embedded_positions(node));
   rabbet_tensor_t* segment_ids = rabbet_onnx_input(node, SEGMENT_IDS);
   rabbet_tensor_t* segments = rabbet_onnx_input(node, SEGMENTS);
   if (segment_ids && segments)
