@@ -36,6 +36,7 @@ _TITLES = {
     "slice": "Data movement",
     "constant": "Constants and control flow",
     "loop": "Loops",
+    "signal": "Fourier transforms and windows",
     "sequence": "Sequences and optional values",
     "recurrent": "Recurrent layers",
     "microsoft_fused": "ONNX Runtime: several operators in one",
@@ -82,6 +83,9 @@ LIMITS = {
         f"Sequence{name}": _LISTED
         for name in ("At", "Construct", "Empty", "Erase", "Insert", "Length", "Map")
     },
+    "DFT": "a product with a matrix of the transform",
+    "MelWeightMatrix": "all inputs must be known at import",
+    "STFT": "length and step of frames must be known at import; the window is as long as a frame",
     "SplitToSequence": _LISTED,
     "ConcatFromSequence": _LISTED,
     "Squeeze": f"{_SHAPED}; without axes, an unknown extent stays and must not be 1 in a run",

@@ -25,6 +25,7 @@
   FILE(slice)                   \
   FILE(constant)                \
   FILE(loop)                    \
+  FILE(signal)                  \
   FILE(sequence)                \
   FILE(recurrent)               \
   FILE(microsoft_fused)

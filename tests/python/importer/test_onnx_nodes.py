@@ -72,7 +72,7 @@ def freeze(model, arrays):
     """
     frozen = onnx.ModelProto()
     frozen.CopyFrom(model)
-    every = any(node.op_type in ("ConstantOfShape", "If", "Range")
+    every = any(node.op_type in ("ConstantOfShape", "If", "MelWeightMatrix", "Range")
                 for node in model.graph.node)
     resizes = any(node.op_type in ("Resize", "Upsample") for node in model.graph.node)
     loops = any(node.op_type == "Loop" for node in model.graph.node)
