@@ -36,7 +36,8 @@ void rabbet_move_plan(int32_t rank, const int64_t* extents,
 void rabbet_move_run(const rabbet_move_t* move, const void* source,
                      void* target);
 
-// memcpy for pieces that are often small.
+// memcpy for pieces that are often small. A plan that is wrong may have a step
+// write into what it reads: memmove's results are then some bytes of the two.
 static inline void rabbet_copy_bytes(char* target, const char* source,
                                      int64_t size) {
   if (size >= 16 && size <= 64) {
@@ -62,7 +63,7 @@ static inline void rabbet_copy_bytes(char* target, const char* source,
     __builtin_memcpy(target, source, 8);
     __builtin_memcpy(target + 8, source + 8, 4);
   } else {
-    __builtin_memcpy(target, source, (size_t)size);
+    __builtin_memmove(target, source, (size_t)size);
   }
 }
 

@@ -167,8 +167,8 @@ static void cpu_convert_range(void* context, int64_t begin, int64_t end) {
   char* target = job->target + begin * job->to_size;
   if (job->convert)
     job->convert(source, target, end - begin);
-  else if (source != target)
-    memcpy(target, source, (size_t)((end - begin) * job->from_size));
+  else if (source != target)  // they overlap in wrong plans alone
+    memmove(target, source, (size_t)((end - begin) * job->from_size));
 }
 
 void rabbet_cpu_convert(rabbet_dtype_t from, const void* source,
