@@ -26,6 +26,7 @@ _TITLES = {
     "einsum": "Sums of products",
     "matrix": "Matrix products and softmax",
     "quantize": "Quantization",
+    "integer": "Products of quantized tensors",
     "range": "Generated tensors",
     "random": "Random numbers",
     "reduce": "Reductions",
@@ -40,6 +41,7 @@ _TITLES = {
     "sequence": "Sequences and optional values",
     "recurrent": "Recurrent layers",
     "microsoft_fused": "ONNX Runtime: several operators in one",
+    "microsoft_quantized": "ONNX Runtime: quantized operators",
 }
 
 _RECURRENT = (
@@ -67,6 +69,10 @@ LIMITS = {
     "RNN": _RECURRENT,
     "Loop": "unrolled: the number of iterations must be known at import",
     "Scan": "unrolled: the scanned extents must be known at import",
+    "MatMulInteger": "sums are FLOAT on the way: exact below 2^24",
+    "ConvInteger": "sums are FLOAT on the way: exact below 2^24",
+    "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits, dequantized when the plan "
+    "is built; no `g_idx`, no `weight_prepacked`",
     "MaxPool": "1 to 3 spatial axes; no output `Indices`",
     "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
     "NonZero": "the output has a data-dependent size",

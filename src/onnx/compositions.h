@@ -22,6 +22,39 @@ rabbet_tensor_t* rabbet_onnx_product(rabbet_onnx_node_t* node,
 // Of the node's first three inputs, with the attributes of Gemm.
 rabbet_tensor_t* rabbet_onnx_gemm(rabbet_onnx_node_t* node);
 
+// ---- Quantization (ops_quantize.c, ops_integer.c) --------------------------
+
+// (x - zero) * scale in FLOAT. `scale` and `zero` may be NULL for 1 and 0; they
+// are single numbers, vectors along `axis`, or of x's rank.
+rabbet_tensor_t* rabbet_onnx_dequantize(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x,
+                                        rabbet_tensor_t* scale,
+                                        rabbet_tensor_t* zero, int axis);
+rabbet_tensor_t* rabbet_onnx_quantize(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x,
+                                      rabbet_tensor_t* scale,
+                                      rabbet_tensor_t* zero, int axis,
+                                      rabbet_dtype_t to);
+// The outputs of DynamicQuantizeLinear: x in UINT8, its scale and zero point.
+void rabbet_onnx_dynamic_quantize(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  rabbet_tensor_t** outputs);
+// A quantized operand of a product; `scale` NULL: 1, `zero` NULL: 0.
+typedef struct rabbet_onnx_quantized_t {
+  rabbet_tensor_t *x, *scale, *zero;
+} rabbet_onnx_quantized_t;
+// The matrix product of what two operands stand for, in FLOAT. Numbers of `a`
+// are for all of it or for rows, those of `b` for all of it or for columns.
+rabbet_tensor_t* rabbet_onnx_quantized_product(
+    rabbet_onnx_node_t* node, const rabbet_onnx_quantized_t* a,
+    const rabbet_onnx_quantized_t* b);
+
+// ---- Another operator (operators.c) ----------------------------------------
+
+// Imports the node, with the inputs that it has now, as this operator of the
+// default domain.
+void rabbet_onnx_import_as(rabbet_onnx_node_t* node, const char* name,
+                           int64_t opset);
+
 // ---- Normalization (ops_normalization.c) -----------------------------------
 
 // The axes from `first` on, as a mask.

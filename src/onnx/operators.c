@@ -1,8 +1,10 @@
 #include "onnx/operators.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/suggest.h"
+#include "onnx/compositions.h"
 
 // Files with tables of operators, as docs/reference/onnx_operators.md has them.
 #define RABBET_ONNX_FILES(FILE) \
@@ -15,6 +17,7 @@
   FILE(einsum)                  \
   FILE(matrix)                  \
   FILE(quantize)                \
+  FILE(integer)                 \
   FILE(range)                   \
   FILE(random)                  \
   FILE(reduce)                  \
@@ -28,7 +31,8 @@
   FILE(signal)                  \
   FILE(sequence)                \
   FILE(recurrent)               \
-  FILE(microsoft_fused)
+  FILE(microsoft_fused)         \
+  FILE(microsoft_quantized)
 
 #define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);
 RABBET_ONNX_FILES(RABBET_ONNX_FILE)
@@ -58,6 +62,15 @@ const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
     for (const rabbet_onnx_operator_t* op = onnx_tables[i]; op->name; ++op)
       if (!strcmp(op->name, name) && !strcmp(op->domain, domain)) return op;
   return NULL;
+}
+
+void rabbet_onnx_import_as(rabbet_onnx_node_t* node, const char* name,
+                           int64_t opset) {
+  const rabbet_onnx_operator_t* op = rabbet_onnx_operator_find("", name);
+  assert(op);
+  node->variant = op->variant;
+  node->opset = opset;
+  if (rabbet_onnx_ok(node)) op->import(node);
 }
 
 const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {

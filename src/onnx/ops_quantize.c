@@ -1,7 +1,7 @@
 // QuantizeLinear and DequantizeLinear: one scale, one for each index of an
 // axis, or one for each block along it. DynamicQuantizeLinear: one that is
 // found.
-#include "onnx/emit.h"
+#include "onnx/compositions.h"
 #include "onnx/operators.h"
 
 enum { X = 0, SCALE = 1, ZERO_POINT = 2 };
@@ -88,10 +88,73 @@ static void onnx_import_dequantize(rabbet_onnx_node_t* node) {
       onnx_output_dtype(node, rabbet_onnx_dtype_of(node, scale)));
 }
 
+// ---- Layers of it ----------------------------------------------------------
+
+// Scale and zero point with one element become scalars, as both must have one
+// shape.
+static rabbet_tensor_t* onnx_plain_scale(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  bool one = dims.rank > 0;
+  for (int i = 0; i < dims.rank; ++i)
+    one = one && dims.d[i] == 1;
+  return one ? rabbet_onnx_squeeze(node, x, (1u << dims.rank) - 1) : x;
+}
+
+// x, scale and, if it is given, zero point through one of the two operators.
+static rabbet_tensor_t* onnx_scaled(rabbet_onnx_node_t* node, const char* op,
+                                    rabbet_tensor_t* x, rabbet_tensor_t* scale,
+                                    rabbet_tensor_t* zero, int axis,
+                                    rabbet_dtype_t to) {
+  if (!rabbet_onnx_ok(node)) return NULL;
+  scale = onnx_plain_scale(node, scale);
+  if (zero) zero = onnx_plain_scale(node, zero);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, scale);
+  // Numbers by index, but one zero point for all of them.
+  if (zero && rabbet_onnx_rank(node, zero) == 0 && dims.rank > 0) {
+    rabbet_onnx_index_t spread[RABBET_MAX_RANK];
+    for (int i = 0; i < dims.rank; ++i)
+      spread[i] = rabbet_onnx_extent(node, scale, i);
+    zero = rabbet_onnx_spread(node, rabbet_onnx_to_rank(node, zero, dims.rank),
+                              spread, dims.rank);
+  }
+  rabbet_tensor_t* const inputs[] = {x, scale, zero};
+  const rabbet_attr_t attrs[] = {RABBET_ONNX_INT("axis", axis),
+                                 RABBET_ONNX_INT("to_type", to)};
+  return rabbet_onnx_layer(node, op, inputs, zero ? 3 : 2, attrs, 2);
+}
+
+rabbet_tensor_t* rabbet_onnx_dequantize(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x,
+                                        rabbet_tensor_t* scale,
+                                        rabbet_tensor_t* zero, int axis) {
+  // Zero points without a scale: as many ones as there are of them.
+  if (!scale) scale = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 0, 1);
+  bool many = zero && rabbet_onnx_rank(node, zero) > 0;
+  if (many && rabbet_onnx_rank(node, scale) == 0) {
+    int rank = rabbet_onnx_rank(node, zero);
+    rabbet_onnx_index_t spread[RABBET_MAX_RANK];
+    for (int i = 0; i < rank; ++i)
+      spread[i] = rabbet_onnx_extent(node, zero, i);
+    scale = rabbet_onnx_spread(node, rabbet_onnx_to_rank(node, scale, rank),
+                               spread, rank);
+  }
+  return onnx_scaled(node, "dequantize", x, scale, zero, axis,
+                     RABBET_DTYPE_FLOAT);
+}
+
+rabbet_tensor_t* rabbet_onnx_quantize(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x,
+                                      rabbet_tensor_t* scale,
+                                      rabbet_tensor_t* zero, int axis,
+                                      rabbet_dtype_t to) {
+  return onnx_scaled(node, "quantize", x, scale, zero, axis, to);
+}
+
 // The range of all numbers, with 0 in it, goes over the 256 of UINT8. A tensor
 // of zeros has scale 1.
-static void onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* x = rabbet_onnx_required(node, X);
+void rabbet_onnx_dynamic_quantize(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  rabbet_tensor_t** outputs) {
   uint32_t axes = (1u << rabbet_onnx_rank(node, x)) - 1;
   rabbet_tensor_t* high = rabbet_onnx_with_number(
       node, "MAX", rabbet_onnx_reduce(node, "MAX", x, axes, false), 0);
@@ -110,9 +173,16 @@ static void onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* const inputs[] = {x, scale, zero};
   const rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("to_type", RABBET_DTYPE_UINT8)};
-  node->outputs[0] = rabbet_onnx_layer(node, "quantize", inputs, 3, attrs, 1);
-  node->outputs[1] = scale;
-  node->outputs[2] = zero;
+  outputs[0] = rabbet_onnx_layer(node, "quantize", inputs, 3, attrs, 1);
+  outputs[1] = scale;
+  outputs[2] = zero;
+}
+
+static void onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* outputs[3];
+  rabbet_onnx_dynamic_quantize(node, rabbet_onnx_required(node, X), outputs);
+  for (size_t i = 0; i < 3 && i < node->output_count; ++i)
+    node->outputs[i] = outputs[i];
 }
 
 RABBET_ONNX_OPERATORS(quantize) = {

@@ -1,5 +1,6 @@
 // Scales and zero points as element-wise kernels read them: of the input's
-// rank, and left out if they have no effect.
+// rank, and left out if they have no effect. Weights of UINT8 as products read
+// them: INT8.
 
 #include "builder/ir/passes.h"
 
@@ -70,6 +71,55 @@ static rabbet_status_t quantize_widen(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// ---- Weights of UINT8 -------------------------------------------------------
+
+enum { QUANTIZE_MIDDLE = 128 };
+
+static bool quantize_is_fixed(const rabbet_ir_value_t* value) {
+  return value && value->constant && value->dtype == RABBET_DTYPE_UINT8;
+}
+
+// Whether constants of UINT8 stand for numbers on both sides of 128 alike.
+static bool quantize_is_centred(const rabbet_ir_t* ir,
+                                const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* zero =
+      rabbet_ir_input(ir, node, QUANTIZE_ZERO_POINT);
+  int64_t count = 1;
+  if (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) ||
+      !quantize_is_fixed(rabbet_ir_input(ir, node, 0)) ||
+      !quantize_is_fixed(zero))
+    return false;
+  rabbet_dims_t dims = rabbet_ir_dims(ir, zero);
+  for (int32_t i = 0; i < dims.rank; ++i)
+    count *= dims.d[i];
+  for (int64_t i = 0; i < count; ++i)
+    if (((const uint8_t*)zero->constant)[i] != QUANTIZE_MIDDLE) return false;
+  return true;
+}
+
+// They become INT8 without a zero point, the weights that kernels take.
+static rabbet_status_t quantize_centre(rabbet_build_t* build,
+                                       rabbet_ir_node_t* node, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, 0);
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  rabbet_ir_value_t* centred = NULL;
+  uint8_t* data = NULL;
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+      RABBET_DTYPE_INT8, RABBET_FORMAT_LINEAR, &dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, bytes + 1, (void**)&data));
+  for (size_t i = 0; i < bytes; ++i)
+    data[i] = ((const uint8_t*)value->constant)[i] ^ QUANTIZE_MIDDLE;
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
+      ir, value->name, RABBET_DTYPE_INT8, &dims, data, &centred));
+  rabbet_ir_set_input(ir, node, 0, centred->id);
+  rabbet_ir_set_input(ir, node, QUANTIZE_ZERO_POINT, -1);
+  *changed = true;
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
                                      rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
@@ -79,6 +129,8 @@ rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
     rabbet_ir_set_input(ir, node, QUANTIZE_ZERO_POINT, -1);
     *changed = true;
   }
+  if (quantize_is_centred(ir, node))
+    RABBET_RETURN_IF_ERROR(quantize_centre(build, node, changed));
   RABBET_RETURN_IF_ERROR(quantize_widen(build, node, QUANTIZE_SCALE, changed));
   return quantize_widen(build, node, QUANTIZE_ZERO_POINT, changed);
 }

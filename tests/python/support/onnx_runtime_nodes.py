@@ -62,17 +62,23 @@ def model_of(case: Case, opset: int = 21) -> onnx.ModelProto:
     return onnx_text.model_of(case.inputs, case.outputs, case.node, opset, 10)
 
 
+def hold(case: Case, model: onnx.ModelProto, feeds: dict[str, Any]) -> None:
+    """Makes the case's constants initializers of the model."""
+    constants = case.constants.split()
+    model.graph.initializer.extend(
+        numpy_helper.from_array(feeds[name], name) for name in constants)  # fmt: skip
+    left = [v for v in model.graph.input if v.name not in constants]
+    del model.graph.input[:]
+    model.graph.input.extend(left)
+
+
 def check(
     case: Case, sizes: Iterable[dict[str, int]] = ({},), opset: int = 21, **limits: Any
 ) -> Any:
     """Compares all outputs at all sizes, of which the first are the usual ones."""
     model = model_of(case, opset)
     runs = [feeds_of(case, model, one, i) for i, one in enumerate(sizes)]
+    hold(case, model, runs[0])
     constants = case.constants.split()
-    model.graph.initializer.extend(
-        numpy_helper.from_array(runs[0][name], name) for name in constants)  # fmt: skip
-    left = [v for v in model.graph.input if v.name not in constants]
-    del model.graph.input[:]
-    model.graph.input.extend(left)
     runs = [{k: v for k, v in run.items() if k not in constants} for run in runs]
     return onnx_text.check(model, runs, **limits)
