@@ -37,6 +37,7 @@ _TITLES = {
     "slice": "Data movement",
     "constant": "Constants and control flow",
     "loop": "Loops",
+    "image": "Images and grids",
     "signal": "Fourier transforms and windows",
     "sequence": "Sequences and optional values",
     "recurrent": "Recurrent layers",
@@ -89,6 +90,8 @@ LIMITS = {
         f"Sequence{name}": _LISTED
         for name in ("At", "Construct", "Empty", "Erase", "Insert", "Length", "Map")
     },
+    "Col2Im": "1 to 3 spatial axes; `block_shape` must be known at import",
+    "DeformConv": "2 spatial axes; channels and kernel must be known at import",
     "DFT": "a product with a matrix of the transform",
     "MelWeightMatrix": "all inputs must be known at import",
     "STFT": "length and step of frames must be known at import; the window is as long as a frame",

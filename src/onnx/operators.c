@@ -29,6 +29,7 @@
   FILE(constant)                \
   FILE(loop)                    \
   FILE(signal)                  \
+  FILE(image)                   \
   FILE(sequence)                \
   FILE(recurrent)               \
   FILE(microsoft_fused)         \
