@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import functools
 import os
 from collections.abc import Iterable
 from typing import Any, Self
@@ -12,9 +12,10 @@ from . import _rabbet
 from ._algorithms import IAlgorithmSelector
 from ._calibrators import IInt8Calibrator, check_calibrator
 from ._callbacks import ILogger, IProgressMonitor
+from ._checked import checks_arguments
 from ._dims import Dims
 from ._errors import UnsupportedError
-from ._flags import flag, integer
+from ._flags import enumerator, integer
 from ._layer import ILayer
 from ._managed import Fixed, Kept, Managed, no_effect
 from ._timing_cache import ITimingCache
@@ -39,10 +40,10 @@ _HINT_POOLS = {
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
 
 
-def _at_least_0(value: Any) -> int:
-    number = operator.index(value)
+def _at_least_0(value: Any, name: str) -> int:
+    number = integer(value, name)
     if number < 0:
-        raise ValueError(f"expected a number of at least 0, got {number}")
+        raise ValueError(f"{name}: expected a number of at least 0, got {number}")
     return number
 
 
@@ -89,6 +90,7 @@ class IOptimizationProfile(_rabbet.Profile):
     __nonzero__ = __bool__
 
 
+@checks_arguments
 class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     """How to build: made by Builder.create_builder_config."""
 
@@ -123,20 +125,20 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     remote_auto_tuning_config = Fixed("", "Tuning is done here.")
     hardware_compatibility_level = Kept(
         e.HardwareCompatibilityLevel.NONE,
-        e.HardwareCompatibilityLevel,
+        functools.partial(enumerator, e.HardwareCompatibilityLevel),
         "Plans run on any machine with their kind of device.",
     )
     runtime_platform = Kept(
         e.RuntimePlatform.SAME_AS_BUILD,
-        e.RuntimePlatform,
+        functools.partial(enumerator, e.RuntimePlatform),
         "Plans are for the system that made them.",
     )
     tiling_optimization_level = Kept(
         e.TilingOptimizationLevel.NONE,
-        e.TilingOptimizationLevel,
+        functools.partial(enumerator, e.TilingOptimizationLevel),
         "Fusion is part of tuning.",
     )
-    l2_limit_for_tiling = Kept(-1, operator.index, "Fusion is part of tuning.")
+    l2_limit_for_tiling = Kept(-1, integer, "Fusion is part of tuning.")
     max_aux_streams = Kept(0, _at_least_0, "A run uses one stream.")
     profile_stream = Kept(0, _at_least_0, "Tuning uses the device's own stream.")
 
@@ -178,7 +180,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._calibrator
 
     @int8_calibrator.setter
-    def int8_calibrator(self, calibrator: IInt8Calibrator | None) -> None:
+    def int8_calibrator(self, calibrator: Any) -> None:
         check_calibrator(calibrator)
         self._calibrator = calibrator
 
@@ -190,21 +192,21 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @quantization_flags.setter
     def quantization_flags(self, bits: int) -> None:
         known = sum(1 << int(flag) for flag in e.QuantizationFlag)
-        if operator.index(bits) & ~known:
+        if bits & ~known:
             raise ValueError(f"{bits:#x} are not bits 1 << QuantizationFlag")
-        self._quantization = operator.index(bits)
+        self._quantization = bits
 
     def set_quantization_flag(self, flag: e.QuantizationFlag) -> None:
         """Sets a flag of calibration."""
-        self._quantization |= 1 << int(e.QuantizationFlag(flag))
+        self._quantization |= 1 << int(flag)
 
     def clear_quantization_flag(self, flag: e.QuantizationFlag) -> None:
         """Clears a flag of calibration."""
-        self._quantization &= ~(1 << int(e.QuantizationFlag(flag)))
+        self._quantization &= ~(1 << int(flag))
 
     def get_quantization_flag(self, flag: e.QuantizationFlag) -> bool:
         """Whether a flag of calibration is set."""
-        return bool(self._quantization >> int(e.QuantizationFlag(flag)) & 1)
+        return bool(self._quantization >> int(flag) & 1)
 
     def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
         """Calibration runs in this profile's usual shapes; else in those of the first
@@ -228,7 +230,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._selector
 
     @algorithm_selector.setter
-    def algorithm_selector(self, selector: IAlgorithmSelector | None) -> None:
+    def algorithm_selector(self, selector: Any) -> None:
         if selector is not None and not isinstance(selector, IAlgorithmSelector):
             raise TypeError(
                 "algorithm_selector: expected a class derived from "
@@ -239,7 +241,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @no_effect("all layers are for the configuration's device")
     def set_device_type(self, layer: ILayer, device_type: e.DeviceType) -> None:
         """Accepts GPU, for the configuration's device."""
-        if e.DeviceType(device_type) is not e.DeviceType.GPU:
+        if device_type is not e.DeviceType.GPU:
             raise UnsupportedError(f"layer '{layer.name}': there is no {device_type}")
 
     def get_device_type(self, layer: ILayer) -> e.DeviceType:
@@ -262,7 +264,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         """Which libraries' kernels may be used, bits 1 << TacticSource: CUBLAS and
         CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. Layers that nothing else computes
         still use them, with a warning. Kernels of our own, and the CPU's, are always allowed."""
-        bits = operator.index(tactic_sources)
+        bits = tactic_sources
         if bits & ~_ALL_SOURCES or bits < 0:
             raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
         self._set(_SOURCES, bits)
@@ -288,7 +290,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._progress_monitor
 
     @progress_monitor.setter
-    def progress_monitor(self, monitor: IProgressMonitor | None) -> None:
+    def progress_monitor(self, monitor: Any) -> None:
         if monitor is not None and not isinstance(monitor, IProgressMonitor):
             raise TypeError(
                 "progress_monitor: expected a class derived from "
@@ -303,21 +305,21 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @flags.setter
     def flags(self, bits: int) -> None:
-        self._set(_FLAGS, int(bits))
-        miss = int(bits) >> e.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS & 1
+        self._set(_FLAGS, bits)
+        miss = bits >> e.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS & 1
         self._set(_MISS, miss)
 
     def set_flag(self, flag: e.BuilderFlag) -> None:
         """Sets a flag."""
-        self.flags |= 1 << int(e.BuilderFlag(flag))
+        self.flags |= 1 << int(flag)
 
     def clear_flag(self, flag: e.BuilderFlag) -> None:
         """Clears a flag."""
-        self.flags &= ~(1 << int(e.BuilderFlag(flag)))
+        self.flags &= ~(1 << int(flag))
 
     def get_flag(self, flag: e.BuilderFlag) -> bool:
         """Whether a flag is set."""
-        return bool(self.flags >> int(e.BuilderFlag(flag)) & 1)
+        return bool(self.flags >> int(flag) & 1)
 
     @property
     def builder_optimization_level(self) -> int:
@@ -326,7 +328,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @builder_optimization_level.setter
     def builder_optimization_level(self, level: int) -> None:
-        self._set(_LEVEL, integer(level, "builder_optimization_level"))
+        self._set(_LEVEL, level)
 
     @property
     def avg_timing_iterations(self) -> int:
@@ -335,7 +337,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @avg_timing_iterations.setter
     def avg_timing_iterations(self, count: int) -> None:
-        self._set(_SAMPLES, integer(count, "avg_timing_iterations"))
+        self._set(_SAMPLES, count)
 
     @property
     def max_num_tactics(self) -> int:
@@ -344,7 +346,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @max_num_tactics.setter
     def max_num_tactics(self, count: int) -> None:
-        self._set(_MAX_TACTICS, integer(count, "max_num_tactics"))
+        self._set(_MAX_TACTICS, count)
 
     @property
     def profiling_verbosity(self) -> e.ProfilingVerbosity:
@@ -353,7 +355,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @profiling_verbosity.setter
     def profiling_verbosity(self, verbosity: e.ProfilingVerbosity) -> None:
-        self._set(_VERBOSITY, int(e.ProfilingVerbosity(verbosity)))
+        self._set(_VERBOSITY, int(verbosity))
 
     @property
     def threads(self) -> int:
@@ -362,7 +364,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._set(_THREADS, integer(count, "threads"))
+        self._set(_THREADS, count)
 
     @property
     def device(self) -> str | None:
@@ -394,7 +396,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @keep_plugin_source.setter
     def keep_plugin_source(self, keep: bool) -> None:
-        self._set(_SOURCE, int(flag(keep, "keep_plugin_source")))
+        self._set(_SOURCE, int(keep))
 
     @property
     def try_plugins(self) -> bool:
@@ -404,7 +406,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @try_plugins.setter
     def try_plugins(self, wanted: bool) -> None:
-        self._set(_TRY_PLUGINS, int(flag(wanted, "try_plugins")))
+        self._set(_TRY_PLUGINS, int(wanted))
 
     @property
     def source_modules(self) -> list[str]:
@@ -419,12 +421,10 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
         """Limits the bytes of scratch memory that a kernel may use (WORKSPACE). Limits of
         TACTIC_DRAM and TACTIC_SHARED_MEMORY are kept, without effect."""
-        pool = e.MemoryPoolType(pool)
         if pool is e.MemoryPoolType.WORKSPACE:
-            self._set(_WORKSPACE, integer(pool_size, f"limit of {pool}"))
+            self._set(_WORKSPACE, pool_size)
         elif pool in _HINT_POOLS:
-            size = integer(pool_size, f"limit of {pool}")
-            self._kept[pool.name] = _at_least_0(size)
+            self._kept[pool.name] = _at_least_0(pool_size, f"limit of {pool}")
         else:
             raise ValueError(
                 f"no device here has the memory pool {pool}; use WORKSPACE"
@@ -433,7 +433,6 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
         """The limit that was set, else TensorRT's default; 0 for pools that no device
         has."""
-        pool = e.MemoryPoolType(pool)
         if pool is e.MemoryPoolType.WORKSPACE:
             return self._get(_WORKSPACE)
         return int(self._kept.get(pool.name, _HINT_POOLS.get(pool, 0)))
@@ -457,7 +456,6 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self, cache: ITimingCache | None, ignore_mismatch: bool = False
     ) -> bool:
         """Uses a cache; None: one of the build's own."""
-        flag(ignore_mismatch, "ignore_mismatch")
         self._set_timing_cache(cache)
         self._cache = cache
         return True
@@ -468,9 +466,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     def set_preview_feature(self, feature: e.PreviewFeature, enable: bool) -> None:
         """Accepted without effect: TensorRT's previews are always on here."""
-        bit = 1 << int(e.PreviewFeature(feature))
-        self._preview = self._preview | bit if flag(enable, "enable") else self._preview & ~bit
+        bit = 1 << int(feature)
+        self._preview = self._preview | bit if enable else self._preview & ~bit
 
     def get_preview_feature(self, feature: e.PreviewFeature) -> bool:
         """Whether set_preview_feature turned it on."""
-        return bool(self._preview >> int(e.PreviewFeature(feature)) & 1)
+        return bool(self._preview >> int(feature) & 1)

@@ -124,9 +124,9 @@ class Fixed(Generic[T]):
 
 class Kept(Generic[T]):
     """A hint: a property that keeps its value, for scripts that read it again, and has no
-    effect here. `check` returns a valid value for the given one, or raises."""
+    effect here. `check` returns a valid value for the given one, whose name it has for errors."""
 
-    def __init__(self, default: T, check: Callable[[Any], T], doc: str) -> None:
+    def __init__(self, default: T, check: Callable[[Any, str], T], doc: str) -> None:
         self.default, self.check, self.__doc__ = default, check, doc
         self._rabbet_mark = "no effect", f"kept; {default} at first. {doc}"
 
@@ -137,8 +137,5 @@ class Kept(Generic[T]):
         return self if instance is None else instance._kept.get(self.name, self.default)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        try:
-            instance._kept[self.name] = self.check(value)
-        except (TypeError, ValueError) as error:
-            named = f"{type(instance).__name__}.{self.name}: {error}"
-            raise type(error)(named) from None
+        name = f"{type(instance).__name__}.{self.name}"
+        instance._kept[self.name] = self.check(value, name)

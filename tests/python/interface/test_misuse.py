@@ -190,7 +190,7 @@ def test_limits_of_memory_pools() -> None:
     config = trt.Builder().create_builder_config()
     pools = trt.MemoryPoolType
     for pool in (pools.WORKSPACE, pools.TACTIC_DRAM):
-        with pytest.raises(TypeError, match=rf"limit of .*{pool.name}: expected an integer"):
+        with pytest.raises(TypeError, match="pool_size: expected an integer"):
             config.set_memory_pool_limit(pool, 1.5)  # type: ignore[arg-type]
         with pytest.raises((ValueError, trt.Error), match="-1"):
             config.set_memory_pool_limit(pool, -1)

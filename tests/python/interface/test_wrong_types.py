@@ -1,6 +1,6 @@
-"""Arguments of wrong types: errors of networks, layers, tensors, loops and conditionals
-name the argument, what is expected, and what was given. Methods and setters are found by
-looking at the classes, so that new ones are tested as well."""
+"""Arguments of wrong types: errors of networks, layers, tensors, loops, conditionals and
+configurations name the argument, what is expected, and what was given. Methods and
+setters are found by looking at the classes, so that new ones are tested as well."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Unprintable:
 OTHER = Unprintable()
 # Of each kind of argument: a value that is right, and others that are wrong.
 TENSOR = object()  # stands for the network's input
+LAYER, PROFILE = object(), object()  # for the convolution, and a profile
 KINDS: dict[Any, tuple[Any, tuple[Any, ...]]] = {
     trt.ITensor: (TENSOR, (None, 5, "x", 1.5, [1], ARRAY, HUGE, True, OTHER)),
     bool: (True, (None, "no", 1.5, [True], ARRAY, 2, HUGE, DIGITS, OTHER)),
@@ -41,11 +42,16 @@ KINDS: dict[Any, tuple[Any, tuple[Any, ...]]] = {
     checked.Shape: ((1,), (None, "ab", 1.5, ["1"], [1.5], ARRAY, [HUGE], [DIGITS], [OTHER])),
     checked.DType: (trt.float32, (None, "no", 5, 1.5, [1], ARRAY, OTHER)),
     checked.Constants: (ARRAY, ("no", ["no"], [[1], [1, 2]], [OTHER], trt)),
+    trt.ILayer: (LAYER, (None, 5, "x", 1.5, [1], ARRAY, TENSOR, OTHER)),
+    trt.IOptimizationProfile: (PROFILE, (None, 5, "x", [1], ARRAY, TENSOR, OTHER)),
+    trt.ITimingCache: (None, (5, "x", [1], ARRAY, TENSOR, OTHER)),
     checked.Tensors: ([TENSOR], (None, 5, "x", TENSOR, [None], [TENSOR, 5], ARRAY, [])),
 }
 # Annotations whose arguments methods check themselves, and those that take any value.
 OF_THEIR_OWN = {
     "add_plugin", "add_plugin_v2", "add_plugin_v3", "dynamic_range", "error_recorder",
+    "algorithm_selector", "int8_calibrator", "progress_monitor", "create_timing_cache",
+    "plugins_to_serialize", "source_modules", "set_shape", "set_shape_input",
 }  # fmt: skip
 
 
@@ -80,7 +86,8 @@ def made(network: trt.INetworkDefinition) -> Iterator[Any]:
     depth = n.add_constant((), np.array(4, np.int32)).get_output(0)
     axis = n.add_constant((), np.array(0, np.int64)).get_output(0)
     single = n.add_constant((1, 2, 6, 6), np.ones((1, 2, 6, 6), np.float32)).get_output(0)
-    yield from (n, x)
+    yield from (n, x, trt.Builder().create_builder_config())
+    yield trt.Builder().create_optimization_profile()
     yield n.add_constant((1,), ARRAY[:1])
     yield n.add_convolution_nd(x, 3, (3, 3), np.ones((3, 4, 3, 3), np.float32), ARRAY[[0] * 3])
     yield n.add_deconvolution_nd(x, 3, (3, 3), np.ones((4, 3, 3, 3), np.float32))
@@ -184,10 +191,12 @@ def hints(function: Any) -> dict[str, Any]:
     return found
 
 
-def with_tensor(value: Any, tensor: trt.ITensor) -> Any:
-    if value is TENSOR:
-        return tensor
-    return [with_tensor(v, tensor) for v in value] if type(value) is list else value
+def with_objects(value: Any) -> Any:
+    """The value with objects in the place of what stands for them."""
+    names = {TENSOR: "ITensor", LAYER: "IConvolutionLayer", PROFILE: "IOptimizationProfile"}
+    if type(value) is object:
+        return OBJECTS[names[value]]
+    return [with_objects(v) for v in value] if type(value) is list else value
 
 
 def check(call: Any, name: str, value: Any) -> None:
@@ -207,9 +216,8 @@ def check(call: Any, name: str, value: Any) -> None:
 
 def check_method(thing: Any, name: str, function: Any) -> Iterator[Any]:
     """Each argument in turn is wrong, and the others are of the right types."""
-    tensor = OBJECTS["ITensor"]
     kinds = {argument: kind_of(found) for argument, found in hints(function).items()}
-    right = {a: with_tensor(k[0], tensor) for a, k in kinds.items() if k}
+    right = {a: with_objects(k[0]) for a, k in kinds.items() if k}
     required = [
         p.name
         for p in list(inspect.signature(function).parameters.values())[1:]
@@ -218,7 +226,7 @@ def check_method(thing: Any, name: str, function: Any) -> Iterator[Any]:
     assert set(required) <= set(right), f"{name}: annotations of no kind: {required}"
     for argument, kind in kinds.items():
         for wrong in kind[1] if kind else ():
-            value = with_tensor(wrong, tensor)
+            value = with_objects(wrong)
             given = {a: right[a] for a in required} | {argument: value}
 
             def call(given: dict[str, Any] = given) -> None:
@@ -244,7 +252,7 @@ def check_setter(thing: Any, name: str, member: Any) -> Iterator[Any]:
     kind = setter_kind(thing, name, member)
     assert kind, f"{name}: a setter of no kind"
     for wrong in kind[1]:
-        value = with_tensor(wrong, OBJECTS["ITensor"])
+        value = with_objects(wrong)
         yield lambda value=value: setattr(thing, name, value), name, value
 
 
