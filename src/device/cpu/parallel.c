@@ -1,5 +1,6 @@
 #include "device/cpu/parallel.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/math.h"
@@ -53,6 +54,8 @@ static void cpu_loop_share(void* data) {
   RABBET_TEAM_ENTER(data);
   const cpu_loop_t* loop = data;
   int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
+  assert(me < team);
+  assert(slot_in_team == 0);
   int64_t begin = loop->grains * me / team * loop->grain;
   int64_t end =
       rabbet_min_i64(loop->grains * (me + 1) / team * loop->grain, loop->count);
@@ -143,6 +146,7 @@ rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
 }
 
 void rabbet_cpu_end_threads(int before) {
+  assert(run_depth > 0 && before > 0);
   rabbet_cpu_set_threads(before);
   --run_depth;
   if (team_threads > 0 && runs_on_team < RABBET_CPU_TRIAL_RUNS) cpu_end_team();

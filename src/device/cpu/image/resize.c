@@ -3,6 +3,7 @@
 // all axes but the last), and is then interpolated along the last axis.
 #include "device/common/resize.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -72,6 +73,7 @@ static void resize_set(const rabbet_node_kernel_t* kernel,
   const rabbet_resize_step_t* last = &plan->steps[plan->rank - 1];
   state->in_row = last->in * plan->inner;
   state->out_row = last->out * plan->inner;
+  assert(plan->out_plane % state->out_row == 0);
   state->lines = plan->outer * plan->out_plane / state->out_row;
   if (plan->resize.mode == RABBET_INTERPOLATION_NEAREST) return;
   // A row of the input as floats, the weighted sum of rows, a row of the
@@ -134,6 +136,7 @@ static void resize_find(const cpu_resize_state_t* state, int64_t line,
       out->count = 0;
       return;
     }
+    assert(out->count * step->taps <= MOST_ROWS);
     for (int t = step->taps - 1; t >= 0; --t) {
       for (int k = 0; k < out->count; ++k) {
         out->offsets[t * out->count + k] =
@@ -144,6 +147,7 @@ static void resize_find(const cpu_resize_state_t* state, int64_t line,
     }
     out->count *= step->taps;
   }
+  assert(line < plan->outer);
   for (int k = 0; k < out->count; ++k)
     out->offsets[k] += line * plan->in_plane;
 }

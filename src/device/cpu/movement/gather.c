@@ -1,5 +1,6 @@
 // Gather. If the axes after the indexed one are contiguous, rows of the data
 // are copied.
+#include <assert.h>
 #include <string.h>
 
 #include "device/common/gather.h"
@@ -53,6 +54,7 @@ static rabbet_status_t cpu_gather_propose(const rabbet_propose_t* propose,
 
 static int64_t gather_product(const rabbet_dims_t* dims, int32_t begin,
                               int32_t end) {
+  assert(begin >= 0 && begin <= end && end <= dims->rank);
   int64_t product = 1;
   for (int32_t i = begin; i < end; ++i)
     product *= dims->d[i];
@@ -78,6 +80,7 @@ static void gather_set_nd(const rabbet_dims_t* data,
                           cpu_gather_state_t* state) {
   state->depth = (int32_t)indices->d[indices->rank - 1];
   int32_t rest = batch + state->depth;
+  assert(rest <= data->rank);
   state->row = gather_product(data, rest, data->rank) * state->size;
   int64_t bytes = state->row;
   for (int32_t i = state->depth - 1; i >= 0; --i) {
@@ -94,6 +97,7 @@ static void gather_set_nd(const rabbet_dims_t* data,
 static void gather_set_element(const rabbet_dims_t* data,
                                const rabbet_dims_t* indices, int32_t axis,
                                cpu_gather_state_t* state) {
+  assert(data->rank == indices->rank && axis >= 0 && axis < data->rank);
   state->dims = *indices;
   state->rank = data->rank;
   state->axis = axis;
@@ -196,6 +200,7 @@ static void gather_items(void* context, int64_t begin, int64_t end) {
     int64_t at = begin % state->count, rest = begin / state->count;
     int64_t outer = rest % state->outer, batch = rest / state->outer;
     int64_t count = rabbet_min_i64(end - begin, state->count - at);
+    assert(batch < state->batch && count > 0);
     gather_rows(
         call,
         call->data + batch * state->batch_bytes + outer * state->outer_bytes,

@@ -1,5 +1,6 @@
 #include "device/cpu/movement/move.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -17,6 +18,7 @@ static bool move_find_tiles(rabbet_move_t* move) {
       move->target[move->rank - 1] != move->unit) {
     return false;
   }
+  assert(move->unit > 0);
   int32_t found = -1, last = move->rank - 2;
   for (int32_t i = 0; i <= last; ++i) {
     if (move->source[i] == move->unit) found = i;
@@ -58,6 +60,7 @@ static void move_divide(rabbet_move_t* move) {
   for (int32_t i = 0; i < outer; ++i)
     move->items *= move->extent[i];
   move->item_bytes = move->piece * move->side * move->unit;
+  assert(move->piece > 0 && move->side > 0 && move->items > 0);
 }
 
 void rabbet_move_plan(int32_t rank, const int64_t* extents,
@@ -156,6 +159,7 @@ static void move_row(const rabbet_move_t* move, const char* source,
 static void move_piece(const rabbet_move_t* move, const char* source,
                        char* target, int64_t piece) {
   int32_t last = move->rank - 1;
+  assert(piece >= 0 && piece < move->pieces * move->sides);
   int64_t begin = piece / move->sides * move->piece;
   int64_t count = rabbet_min_i64(move->piece, move->extent[last] - begin);
   source += begin * move->source[last];
@@ -186,6 +190,7 @@ static void move_items(void* context, int64_t begin, int64_t end) {
     source += at[i] * move->source[i];
     target += at[i] * move->target[i];
   }
+  assert(rest == 0 && end <= move->items);
   for (int64_t item = begin; item < end; ++item) {
     move_piece(move, source, target, piece);
     if (++piece < pieces) continue;

@@ -3,6 +3,8 @@
 // computed row by row: a row of the output is a few runs of an input row.
 #include "device/common/slice.h"
 
+#include <assert.h>
+
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
@@ -66,6 +68,7 @@ static int64_t slice_cut(rabbet_sample_mode_t mode,
     ++count;
     begin += n;
   }
+  assert(begin == axis->out);
   return count;
 }
 
@@ -79,6 +82,7 @@ static int64_t slice_copies(const slice_run_t* runs, int64_t count,
   int64_t n = 0;
   for (int64_t i = 0; i < count; ++i) {
     const slice_run_t* run = &runs[i];
+    assert(run->count > 0 && run->source >= -1);
     bool whole = run->source < 0 || run->count == 1 || run->step == unit;
     if (!whole && run->count > SHORT_RUN) return -1;
     int64_t parts = whole ? 1 : run->count;
@@ -90,6 +94,7 @@ static int64_t slice_copies(const slice_run_t* runs, int64_t count,
           .bytes = run->count / parts * unit};
     }
   }
+  assert(n <= count * SHORT_RUN);
   return n;
 }
 
@@ -274,6 +279,7 @@ static const slice_run_t* slice_find_line(const cpu_slice_state_t* state,
   const slice_run_t* line = state->lines;
   while (line->begin + line->count <= at)
     ++line;
+  assert(line->begin <= at);
   return line;
 }
 
@@ -288,6 +294,7 @@ static void slice_items(void* context, int64_t first, int64_t last) {
     int64_t row = first / state->pieces;
     int64_t begin = first % state->pieces * state->piece;
     int64_t end = rabbet_min_i64(begin + state->piece, length);
+    assert(begin < end);
     const slice_run_t* line = slice_find_line(state, row % extent);
     int64_t at = row % extent - line->begin;
     int64_t count =

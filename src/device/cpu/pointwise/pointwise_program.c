@@ -1,5 +1,6 @@
 #include "device/cpu/pointwise/pointwise_program.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/vec.h"
@@ -208,6 +209,7 @@ static rabbet_status_t pw_spill(pw_compiler_t* compiler) {
 
 static rabbet_status_t pw_to_acc(pw_compiler_t* compiler, int value) {
   if (compiler->acc == value) return rabbet_ok();
+  assert(compiler->values[value].base != NOWHERE);
   RABBET_RETURN_IF_ERROR(pw_spill(compiler));
   compiler->acc = value;
   return pw_emit_memory(
@@ -228,6 +230,7 @@ static rabbet_status_t pw_to_tile(pw_compiler_t* compiler, int value) {
 
 static rabbet_status_t pw_used(pw_compiler_t* compiler, int value) {
   pw_value_t* state = &compiler->values[value];
+  assert(state->uses > 0);
   if (--state->uses > 0 || state->base == NOWHERE ||
       !pw_is_slot(compiler, state->base)) {
     return rabbet_ok();
@@ -268,6 +271,7 @@ static rabbet_status_t pw_emit_select(pw_compiler_t* compiler, const int* in) {
   RABBET_RETURN_IF_ERROR(pw_to_acc(compiler, in[0]));
   RABBET_RETURN_IF_ERROR(pw_used(compiler, in[0]));
   RABBET_RETURN_IF_ERROR(pw_spill(compiler));
+  assert(!compiler->values[in[1]].cell && !compiler->values[in[2]].cell);
   RABBET_RETURN_IF_ERROR(pw_emit(compiler, RABBET_PW_SELECT, RABBET_PW_ACC_TILE,
                                  compiler->values[in[1]].base,
                                  compiler->values[in[2]].base, 0, 0));
@@ -454,6 +458,7 @@ static rabbet_status_t pw_emit_inputs(pw_compiler_t* compiler,
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->input_count; ++i) {
     pw_value_t* value = &compiler->values[group->inputs[i]];
+    assert(group->values[group->inputs[i]].dtype >= 0);
     rabbet_pw_op_t load = loads[group->values[group->inputs[i]].dtype];
     value->base = (int)i;
     value->cell = access[i] == RABBET_PW_CELL;
@@ -555,6 +560,7 @@ rabbet_status_t rabbet_pw_compile(const rabbet_group_t* group,
     rabbet_vec_free(allocator, &compiler.insns);
     return status;
   }
+  assert(compiler.insns.count > 0);
   out_program->insns = compiler.insns.data;
   out_program->insn_count = compiler.insns.count;
   return rabbet_ok();

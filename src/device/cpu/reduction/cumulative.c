@@ -2,6 +2,8 @@
 // memory is read in order for any axis.
 #include "ops/cumulative.h"
 
+#include <assert.h>
+
 #include "core/view.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
@@ -41,6 +43,7 @@ static rabbet_status_t cpu_cumulative_prepare(
   rabbet_node_eval(kernel->group, shapes->dims, shapes->host_values,
                    kernel->allocator, views, &eval);
   int32_t axis = rabbet_cumulative_axis(&eval);
+  assert(axis >= 0 && axis < dims->rank);
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), (void**)out_state));
@@ -84,6 +87,7 @@ typedef struct cumulative_call_t {
 static void cumulative_columns(const cpu_cumulative_state_t* state,
                                const char* x, char* y, int64_t step,
                                int64_t width) {
+  assert(width > 0 && width <= COLUMNS);
   int64_t count = state->count;
   bool exclusive = state->exclusive;
   switch (state->dtype) {

@@ -6,6 +6,7 @@
 //            output elements is computed from rows of the input
 // Long reductions are divided into parts of PART elements. The parts depend
 // only on the shapes, so that results do not depend on the number of threads.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -76,6 +77,7 @@ static bool reduce_sort(const rabbet_group_node_t* node,
 }
 
 static void reduce_pop(rabbet_axes_t* axes, cpu_reduce_state_t* state) {
+  assert(axes->rank > 0);
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
   state->target_step = axes->stride[TARGET][last];
@@ -123,6 +125,8 @@ static void reduce_divide(cpu_reduce_state_t* state) {
                            (state->columns ? 1
                                            : rabbet_ceildiv(state->width,
                                                             state->part_width));
+  assert(state->parts > 0);
+  assert(state->width * state->fold <= TILE || state->fold == 1);
 }
 
 // False if the formats do not suit the shapes.
@@ -311,6 +315,7 @@ static void reduce_store(const cpu_reduce_state_t* state, reduce_cell_t cell,
 static const void* reduce_lanes(const cpu_reduce_state_t* state,
                                 const void* source, int64_t count,
                                 void* buffer) {
+  assert(count <= RABBET_LANES);
   const rabbet_vectors_t* vectors = rabbet_vectors();
   if (state->lane == RABBET_LANE_FLOAT) {
     rabbet_convert_fn_t convert = vectors->to_float[state->dtype];
@@ -390,12 +395,14 @@ static void reduce_row_part(const reduce_call_t* call, const char* source,
   int64_t end = rabbet_min_i64(begin + state->part_positions, state->positions);
   int64_t first = part % across * state->part_width;
   int64_t count = rabbet_min_i64(state->part_width, state->width - first);
+  assert(begin < end && count > 0);
   reduce_runs(call, source, begin, end, first, count, total);
 }
 
 static void reduce_simple(const reduce_call_t* call, int64_t begin,
                           int64_t end) {
   const cpu_reduce_state_t* state = call->state;
+  assert(state->parts == 1 && state->positions == 1 && !state->columns);
   float* target = call->target;
   rabbet_vectors()->reduce_rows(
       state->op, (const float*)call->source + begin * state->width, end - begin,
@@ -528,6 +535,7 @@ static void reduce_tile(const cpu_reduce_state_t* state, const char* source,
   reduce_tile_rows(state, source, begin, end,
                    state->op == RABBET_REDUCE_PROD ? 1 : FLUSH, tile);
   reduce_flush(state, tile);
+  assert(tile->width % state->fold == 0);
   int64_t width = tile->width / state->fold;
   for (int64_t i = width; i < tile->width; ++i) {
     reduce_join(state, &tile->cells[i % width], &tile->cells[i]);
@@ -568,6 +576,7 @@ static void reduce_columns(void* context, int64_t begin, int64_t end) {
     int64_t source = place[SOURCE], target = place[TARGET];
     int64_t width = rabbet_min_i64(TILE, state->width - column);
     tile.width = width * state->fold;
+    assert(tile.width > 0 && tile.width <= TILE && output < state->outputs);
     if (is_short) {
       reduce_short(state, call->source + (source + column) * state->size, &tile,
                    (float*)call->target + target + column);

@@ -1,5 +1,6 @@
 // Positions of the elements that are not zero. Threads count the elements of
 // pieces of the input, then write their positions.
+#include <assert.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -92,6 +93,7 @@ static int64_t non_zero_piece(const non_zero_call_t* call, int64_t piece,
   const cpu_non_zero_state_t* state = call->state;
   int64_t first = piece * PIECE;
   int64_t count = rabbet_min_i64(PIECE, state->count - first);
+  assert(count > 0);
   non_zero_set(state, (const char*)call->source + first * state->bytes, count,
                set);
   return count;
@@ -111,7 +113,9 @@ static void non_zero_count(void* context, int64_t begin, int64_t end) {
 
 static void non_zero_store(const non_zero_call_t* call, int64_t place,
                            const int64_t* at) {
+  assert(place >= 0 && place < call->total);
   for (int32_t i = 0; i < call->state->dims.rank; ++i, place += call->total) {
+    assert(at[i] >= 0 && at[i] < call->state->dims.d[i]);
     if (call->state->is_long)
       ((int64_t*)call->target)[place] = at[i];
     else
@@ -177,6 +181,7 @@ static rabbet_status_t cpu_non_zero_enqueue(rabbet_kernel_t* base,
     run.places[i] = run.total;
     run.total += found;
   }
+  assert(run.total <= state->count);
   *(int64_t*)rabbet_node_output(kernel, call, 1) = run.total;
   if (run.total > 0)
     rabbet_cpu_parallel(state->pieces, 2, non_zero_write, &run);

@@ -1,6 +1,7 @@
 // The best elements along an axis. A heap has the k best elements of a row so
 // far, the worst of them on top, so most elements cost one comparison. The heap
 // is sorted at the end.
+#include <assert.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -122,6 +123,7 @@ static inline bool topk_worse(const topk_item_t* a, const topk_item_t* b) {
 // Moves the item down from `at` until both children are better.
 static void topk_sift(topk_item_t* heap, int64_t count, int64_t at,
                       topk_item_t item) {
+  assert(at >= 0 && at < count);
   for (int64_t below = 2 * at + 1; below < count; below = 2 * at + 1) {
     if (below + 1 < count && topk_worse(&heap[below + 1], &heap[below]))
       ++below;
@@ -158,7 +160,10 @@ static void topk_find(const cpu_topk_state_t* state, const char* source,
       }
     }
   }
+  assert(filled == k);
   topk_sort(heap, k);
+  for (int64_t i = 1; i < k; ++i)
+    assert(topk_worse(&heap[i], &heap[i - 1]));
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "device/cuda/driver/memory_pool.h"
 
+#include <assert.h>
 #include <string.h>
 
 // pools_lock guards references and the list, `lock` all other fields. No thread
@@ -65,6 +66,7 @@ rabbet_status_t rabbet_cuda_pool_open(rabbet_cuda_device_t* device) {
 
 static bool pool_unlink(rabbet_cuda_pool_t* pool) {
   pthread_mutex_lock(&pools_lock);
+  assert(pool->references > 0);
   bool last = --pool->references == 0;
   rabbet_cuda_pool_t** at = &pools;
   while (last && *at != pool)
@@ -78,6 +80,7 @@ void rabbet_cuda_pool_close(rabbet_cuda_device_t* device, bool inside) {
   rabbet_cuda_pool_t* pool = device->pool;
   if (!pool || !pool_unlink(pool)) return;
   const rabbet_cuda_driver_t* driver = device->driver;
+  assert(pool->recordings == 0 && pool->retired_count <= pool->taken);
   if (inside && pool->retired_count > 0) {
     driver->cuCtxSynchronize();
     for (size_t i = 0; i < pool->retired_count; ++i)
@@ -137,6 +140,7 @@ static size_t pool_settle(rabbet_cuda_device_t* device,
   if (count == 0 || device->driver->cuCtxSynchronize() == CUDA_SUCCESS)
     return count;
   pthread_mutex_lock(&pool->lock);
+  assert(pool->retired_count + count <= pool->taken);
   memcpy(pool->retired + pool->retired_count, *out_memory, bytes);
   pool->retired_count += count;
   pthread_mutex_unlock(&pool->lock);
@@ -147,6 +151,7 @@ static size_t pool_settle(rabbet_cuda_device_t* device,
 
 static void pool_untake(rabbet_cuda_pool_t* pool, size_t count) {
   pthread_mutex_lock(&pool->lock);
+  assert(count <= pool->taken && pool->retired_count <= pool->taken - count);
   pool->taken -= count;
   pthread_mutex_unlock(&pool->lock);
 }
@@ -182,12 +187,14 @@ void rabbet_cuda_pool_recording(rabbet_cuda_device_t* device, int change) {
   if (!device->pool) return;
   pthread_mutex_lock(&device->pool->lock);
   device->pool->recordings += change;
+  assert(device->pool->recordings >= 0);
   pthread_mutex_unlock(&device->pool->lock);
 }
 
 // ---- Taking and giving back ------------------------------------------------
 
 static rabbet_status_t pool_reserve(rabbet_cuda_pool_t* pool) {
+  assert(pool->taken <= pool->room);
   size_t room = 2 * pool->room + 16;
   if (pool->taken < pool->room) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_reallocate(rabbet_allocator_system(),
@@ -281,6 +288,7 @@ void rabbet_cuda_retire(rabbet_device_t* base, void* memory) {
     return;
   }
   pthread_mutex_lock(&pool->lock);
+  assert(pool->retired_count < pool->taken && pool->taken <= pool->room);
   pool->retired[pool->retired_count++] = (CUdeviceptr)(uintptr_t)memory;
   pthread_mutex_unlock(&pool->lock);
 }

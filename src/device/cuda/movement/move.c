@@ -1,5 +1,6 @@
 #include "device/cuda/movement/move.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,6 +80,7 @@ rabbet_status_t rabbet_cuda_mover_create(rabbet_cuda_node_t* kernel,
 rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
                                         int64_t count, int64_t bytes,
                                         int pieces, bool is_large) {
+  assert(count >= 0 && bytes >= 1 && bytes <= WIDE && pieces >= 1);
   int64_t per_piece = WIDE / bytes;
   int64_t threads = RABBET_CUDA_THREADS;
   int64_t all = rabbet_ceildiv(count + per_piece - 1, per_piece);
@@ -161,6 +163,7 @@ static void move_set_row(const rabbet_slice_axis_t* axis, int64_t unit,
                      ? first
                      : rabbet_min_i64(axis->in - start, axis->out);
   move->is_joined = true;
+  assert(0 <= first && first <= last && last <= axis->out);
   move->low = first * unit;
   move->high = last * unit;
   if (last > first) move->shift = start * unit;
@@ -176,6 +179,7 @@ static void move_set_row(const rabbet_slice_axis_t* axis, int64_t unit,
 // Parameters in elements of `bytes`.
 static void move_set(const rabbet_slice_window_t* window, int64_t source_count,
                      int64_t bytes, bool is_small, move_t* move) {
+  assert(window->rank >= 1 && window->unit % bytes == 0);
   const rabbet_slice_axis_t* last = &window->axes[window->rank - 1];
   memset(move, 0, sizeof(*move));
   move->count = window->unit / bytes;
@@ -243,6 +247,7 @@ void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
   rabbet_cuda_move_t* move = out_move;
   memset(move, 0, sizeof(*move));
   if (window->is_empty) return;
+  assert(window->size == mover->size && window->unit % window->size == 0);
   if (window->rank == 0) {
     move->kind = RABBET_CUDA_MOVE_FLAT;
     move->bytes = window->unit;
@@ -302,6 +307,7 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
                                          const void* fill, void* stream) {
   uintptr_t both = (uintptr_t)source | (uintptr_t)target;
   if (move->kind == RABBET_CUDA_MOVE_NOTHING) return rabbet_ok();
+  assert(both % (uintptr_t)mover->size == 0);
   if (move->kind == RABBET_CUDA_MOVE_FLAT) {
     if (source == target) return rabbet_ok();
     return RABBET_CUDA(

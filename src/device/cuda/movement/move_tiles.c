@@ -1,5 +1,7 @@
 // Choosing a kernel for transposes. Bound by bytes; tiles in shared memory make
 // the accesses to both sides contiguous.
+#include <assert.h>
+
 #include "device/cuda/movement/move.h"
 
 // Constants of movement/move.cu.
@@ -35,11 +37,13 @@ static int32_t tiles_pitch(int32_t columns, int64_t bytes, bool by_words) {
 // would be too many tiles.
 static bool tiles_shape(tiles_t* tiles, int log, int64_t of, int64_t outer,
                         unsigned* out_blocks) {
+  assert(of >= 1 && outer >= 0);
   int half = log / 2;
   int64_t a = rabbet_ceildiv(tiles->a, of), b = rabbet_ceildiv(tiles->b, of);
   tiles->log_a = move_log(a, half);
   tiles->log_b = move_log(b, log - tiles->log_a);
   if (tiles->log_b < log - half) tiles->log_a = move_log(a, log - tiles->log_b);
+  assert(tiles->log_a + tiles->log_b <= log);
   tiles->tiles_a =
       rabbet_cuda_divisor(rabbet_ceildiv(a, INT64_C(1) << tiles->log_a));
   tiles->tiles_b =
@@ -105,6 +109,7 @@ static void tiles_find_few(const rabbet_cuda_mover_t* mover,
   few->target_vector = splits ? 1 : tiles->b;
   few->plane = (splits ? tiles->target_a : tiles->source_b) / of;
   move->few_function = splits ? mover->split[tiles->a] : mover->join[tiles->b];
+  assert(move->few_function);
 }
 
 // Looks for the two axes of a transpose: the last one, which is contiguous in
@@ -136,7 +141,9 @@ void rabbet_cuda_move_find_tiles(const rabbet_cuda_mover_t* mover,
     tiles->target[tiles->rank++] = strided->target[i] / unit;
     count *= strided->extent[i];
   }
+  assert(tiles->rank == strided->rank - 2);
   move->tile_log = move_log(unit, RABBET_CUDA_TILE_SIZES - 1);
+  assert(unit == INT64_C(1) << move->tile_log && mover->tiles[move->tile_log]);
   if (!tiles_shape(tiles, logs[move->tile_log], 1, count, &move->tile_blocks))
     return;
   move->kind = RABBET_CUDA_MOVE_TILES;
@@ -184,6 +191,7 @@ static rabbet_status_t move_tiles(const rabbet_cuda_mover_t* mover,
                                   const rabbet_cuda_move_t* move,
                                   const void* source, void* target,
                                   void* stream) {
+  assert(move->kind == RABBET_CUDA_MOVE_TILES);
   int32_t wide = move->tile_wide;
   if ((uintptr_t)source % 4 != 0) wide &= ~TILES_WIDE_IN;
   if ((uintptr_t)target % 4 != 0) wide &= ~TILES_WIDE_OUT;

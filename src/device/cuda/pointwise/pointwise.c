@@ -6,6 +6,7 @@
 // GELU_ERF, TAN) on narrow types are bound by these. Uses vectors of 16 bytes
 // if rows and addresses are aligned, and many small blocks, so that each
 // multiprocessor has some 32 KB in flight.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -125,6 +126,7 @@ static int64_t pw_elements(const rabbet_dims_t* dims) {
 static int64_t pw_place_tables(cuda_pw_t* kernel) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   const rabbet_group_t* group = kernel->base.node.group;
+  assert(layout->table_count <= RABBET_CUDA_PW_TABLES);
   int64_t floats = 0;
   for (int i = 0; i < layout->table_count; ++i) {
     int32_t first = group->inputs[layout->boundary[layout->memory_count + i]];
@@ -141,7 +143,9 @@ static void pw_fill_tables(const cuda_pw_t* kernel, float* tables) {
     const rabbet_cuda_pw_input_t* input = &kernel->layout.inputs[i];
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
     if (input->source != RABBET_CUDA_PW_TABLE) continue;
+    assert(value->constant && input->number < kernel->layout.table_count);
     int row = rabbet_cuda_pw_table_row(&kernel->layout, input->number);
+    assert(input->column >= 0 && input->column < row);
     float* at = tables + kernel->table_at[input->number] + input->column;
     for (int64_t k = 0; k < pw_elements(&value->dims); ++k)
       at[k * row] = (float)rabbet_load_double(value->dtype, value->constant, k);
@@ -222,11 +226,13 @@ static bool pw_streams(const rabbet_pw_space_t* space, int boundary) {
 static void pw_head(const rabbet_cuda_pw_layout_t* layout,
                     const rabbet_pw_space_t* space, int64_t vector,
                     pw_head_t* out) {
+  assert(space->rank >= 1 && layout->way_count <= 64);
   int64_t row = pw_row(space) / vector, count = row;
   *out = (pw_head_t){.axes = (uint32_t)space->rank - 1};
   out->row = rabbet_cuda_divider(rabbet_max_i64(row, 1));
   for (int i = 0; i + 1 < space->rank; ++i)
     count *= space->extent[i];
+  assert(count >= 0 && count < RABBET_CUDA_MAX_COUNT);
   out->count = (uint32_t)count;
   if (space->rank == 1) out->tail = (uint32_t)(pw_row(space) % vector);
   for (int w = 0; w < layout->way_count; ++w) {
@@ -256,6 +262,7 @@ static bool pw_can_vectorise(const rabbet_cuda_pw_layout_t* layout,
 // Takes smaller blocks if there are too few for all multiprocessors.
 static void pw_launch(const cuda_pw_t* kernel, rabbet_cuda_launch_t* launch,
                       CUfunction function, int64_t count, int unroll) {
+  assert(function && unroll >= 1);
   int64_t block = BLOCK;
   while (block > BLOCK_LEAST &&
          count < 2 * block * unroll * kernel->base.device->multiprocessors)
@@ -273,6 +280,8 @@ static void pw_fill(const cuda_pw_t* kernel, const rabbet_pw_space_t* space,
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
   const rabbet_group_t* group = kernel->base.node.group;
   int addresses = rabbet_cuda_pw_addresses(layout);
+  assert(space->rank - 1 <= layout->axes);
+  assert(addresses <= RABBET_PW_MAX_OPERANDS);
   int64_t* strides = (int64_t*)&state->launch.data[addresses];
   divider_t* axes = (divider_t*)(strides + layout->way_count * layout->axes);
   uint32_t* scalars = (uint32_t*)(axes + layout->axes);

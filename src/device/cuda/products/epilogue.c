@@ -1,5 +1,6 @@
 #include "device/cuda/products/epilogue.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -12,6 +13,7 @@ bool rabbet_cuda_is_number(const rabbet_group_t* group,
   if (!constant->constant) return false;
   for (int32_t i = 0; i < dims[value].rank; ++i)
     if (dims[value].d[i] != 1) return false;
+  assert(rabbet_dtype_bits(constant->dtype) >= 4);
   *out_number = rabbet_load_double(constant->dtype, constant->constant, 0);
   return true;
 }

@@ -1,5 +1,6 @@
 #include "device/cuda/products/layers.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/strbuf.h"
@@ -89,6 +90,8 @@ static void layers_item(const rabbet_cuda_item_t* item, int i, int operand,
     rabbet_strbuf_printf(text, "  x *= activation_SIGMOID(x, 0, 0);\n");
     return;
   }
+  assert((size_t)item->kind < sizeof(rows) / sizeof(rows[0]) &&
+         rows[item->kind].prefix);
   const rabbet_op_t* op = rabbet_op_get(rows[item->kind].op);
   rabbet_strbuf_printf(text, "  x = %s_%s(", rows[item->kind].prefix,
                        rabbet_op_enumerator_name(&op->attrs[0], item->op));
@@ -166,12 +169,14 @@ rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
     out_parameters->alpha[i] = e.items[i].alpha;
     out_parameters->beta[i] = e.items[i].beta;
     if (operand < 0) continue;
+    assert(out_layers->count < LAYERS);
     int own = out_layers->count++;
     layer_operand_t* o = &out_parameters->operands[own];
     layer_spread_t spread =
         layer_spread(product, &dims[operand], &dims[product->outputs[0]]);
     fits = fits && spread != LAYER_NONE;
     out_layers->inputs[own] = rabbet_group_input_of(group, operand);
+    assert(out_layers->inputs[own] >= 0);
     out_layers->is_full[own] = spread == LAYER_FULL;
     *o = spread == LAYER_FULL ? *result : (layer_operand_t){.data = NULL};
     if (spread == LAYER_BIAS) *(swapped ? &o->row : &o->column) = 1;

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -73,6 +74,7 @@ static bool matmul_follows(int64_t outer, int64_t inner, int64_t size) {
 // Merges axis i with axis i + 1 if their strides allow it. The last axis is the
 // rows, along which b has stride 0.
 static bool matmul_join(rabbet_matmul_axis_t* axes, int i, int count) {
+  assert(i >= 0 && i + 1 < count);
   rabbet_matmul_axis_t *outer = &axes[i], *inner = &axes[i + 1];
   bool inner_is_rows = i + 2 == count;
   if (outer->size == 1) {
@@ -107,6 +109,7 @@ static void matmul_take_axes(rabbet_matmul_axis_t* axes, int count,
   if (longest >= 0) shape->batch = axes[longest];
   for (int i = 0; i < count - 1; ++i)
     if (i != longest) shape->loops[shape->loop_count++] = axes[i];
+  assert(shape->loop_count <= RABBET_MAX_RANK);
 }
 
 rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
@@ -162,6 +165,7 @@ int64_t rabbet_matmul_turns(const rabbet_matmul_shape_t* shape) {
 
 rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
                                         int64_t turn) {
+  assert(turn >= 0 && turn < rabbet_matmul_turns(shape));
   rabbet_matmul_axis_t at = {.size = 1};
   for (int i = shape->loop_count - 1; i >= 0; --i) {
     const rabbet_matmul_axis_t* axis = &shape->loops[i];
@@ -171,6 +175,7 @@ rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
     at.b += index * axis->b;
     at.y += index * axis->y;
   }
+  assert(turn == 0);
   return at;
 }
 
@@ -251,6 +256,7 @@ bool rabbet_matmul_epilogue(const rabbet_group_t* group,
   if (!rabbet_cuda_epilogue_parse(group, dims, 1, group->nodes[0].outputs[0],
                                   &chain))
     return false;
+  assert(chain.count <= RABBET_CUDA_EPILOGUE_MAX);
   out_epilogue->result = chain.result;
   if (rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
     out_epilogue->bias = rabbet_node_input(&group->nodes[0], 2);

@@ -1,3 +1,5 @@
+#include <assert.h>
+
 #include "device/cuda/cuda.h"
 
 // What this thread enqueued last, and on which stream. A kernel does not
@@ -75,6 +77,10 @@ static bool launch_overlaps(const rabbet_cuda_device_t* device,
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream) {
+  assert(launch->function);
+  assert(launch->grid[0] > 0 && launch->grid[1] > 0 && launch->grid[2] > 0);
+  assert(launch->block[0] > 0 && launch->block[1] > 0 && launch->block[2] > 0);
+  assert(launch->block[0] * launch->block[1] * launch->block[2] <= 1024);
   bool overlaps = launch_overlaps(device, stream);
   unsigned count = 0;
   CUlaunchAttribute attributes[2];

@@ -1,5 +1,6 @@
 #include "device/cuda/programs/node.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -49,6 +50,7 @@ int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
       known = known || out_formats[i] == format;
     if (!known) out_formats[count++] = format;
   }
+  assert(count <= RABBET_CUDA_FORMATS);
   return count;
 }
 
@@ -60,12 +62,14 @@ int rabbet_cuda_layouts(const rabbet_proposal_t* proposal,
   int total = 0;
   int count =
       rabbet_compute_types(propose, propose->group->values[input].dtype, types);
+  assert(count <= (int)(sizeof(types) / sizeof(types[0])));
   for (int t = 0; t < count; ++t) {
     rabbet_format_t formats[RABBET_CUDA_FORMATS];
     int n = rabbet_cuda_formats(types[t], propose->formats, formats);
     for (int f = 0; f < n; ++f)
       out_layouts[total++] = (rabbet_type_format_t){types[t], formats[f]};
   }
+  assert(total <= RABBET_CUDA_LAYOUTS);
   return total;
 }
 
@@ -98,6 +102,7 @@ rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
 rabbet_status_t rabbet_cuda_node_function(const rabbet_cuda_node_t* kernel,
                                           size_t program, const char* name,
                                           CUfunction* out_function) {
+  assert(program < kernel->program_count);
   return rabbet_cuda_program_function(kernel->programs[program], name,
                                       out_function);
 }
@@ -110,6 +115,7 @@ rabbet_status_t rabbet_cuda_node_create(
     rabbet_status_t (*program)(rabbet_cuda_node_t* kernel,
                                const rabbet_kernel_spec_t* spec),
     rabbet_kernel_t** out_kernel) {
+  assert(size >= sizeof(rabbet_cuda_node_t));
   *out_kernel = NULL;
   if (spec->group->node_count == 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

@@ -1,6 +1,8 @@
 // Cumulative sums along an axis. Bound by bytes, or by latency if rows are few.
 #include "ops/cumulative.h"
 
+#include <assert.h>
+
 #include "core/view.h"
 #include "device/cuda/programs/node.h"
 #include "device/cuda/reduction/cumulative_params.h"
@@ -63,6 +65,7 @@ static void cumulative_plan(const cuda_cumulative_kernel_t* kernel,
                             cuda_cumulative_state_t* state) {
   const rabbet_group_node_t* layer = kernel->node.node.node;
   cumulative_t* p = &state->parameters;
+  assert(axis >= 0 && axis < dims->rank);
   int64_t inner = 1;
   p->rows = 1;
   for (int32_t i = 0; i < dims->rank; ++i) {

@@ -3,6 +3,8 @@
 // Bound by the bytes of the input, which is read once, with four vectors of
 // each thread in flight. If outputs are few, each is computed in parts that
 // fill the device, and a second kernel combines them.
+#include <assert.h>
+
 #include "core/view.h"
 #include "device/common/box.h"
 #include "device/cuda/programs/launch.h"
@@ -86,6 +88,7 @@ static bool reduce_plan(const rabbet_group_node_t* node,
   }
   rabbet_axes_merge(&plan->kept, 2);
   rabbet_axes_merge(&plan->reduced, 1);
+  assert(at == target.rank);
   plan->outputs = rabbet_axes_positions(&plan->kept);
   plan->positions = rabbet_axes_positions(&plan->reduced);
   plan->outer = plan->kept;
@@ -107,6 +110,7 @@ static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
 // multiprocessor, each with enough work.
 static int64_t reduce_parts(const cuda_reduce_t* kernel, int64_t blocks,
                             int64_t positions, int64_t least) {
+  assert(blocks > 0 && least > 0);
   int64_t wanted =
       rabbet_ceildiv(4 * kernel->base.device->multiprocessors, blocks);
   int64_t most = rabbet_max_i64(1, positions / least);
@@ -125,6 +129,7 @@ static void reduce_set(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
   r->count = (uint32_t)count;
   r->part = (uint32_t)rabbet_ceildiv(count, parts);
   parts = count > 0 ? rabbet_ceildiv(count, r->part) : 1;
+  assert(parts == 1 || (function != FINISH && (parts - 1) * r->part < count));
   bool is_dense =
       targets.rank == 0 || (targets.rank == 1 && targets.stride[0][0] == 1);
   r->packed = is_dense;
@@ -138,6 +143,7 @@ static void reduce_set(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
 // are enough rows.
 static void reduce_rows(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
                         int64_t vector, reduce_launch_t* out) {
+  assert(plan->positions % vector == 0);
   int64_t count = plan->positions / vector;
   int64_t threads = (int64_t)kernel->base.device->multiprocessors * 2048;
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(count, 32));
@@ -156,10 +162,13 @@ static void reduce_rows(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
 static void reduce_columns(const cuda_reduce_t* kernel,
                            const reduce_plan_t* plan, int64_t vector,
                            reduce_launch_t* out) {
+  assert(plan->width > 0 && plan->width % vector == 0);
+  assert(plan->outputs % plan->width == 0);
   int64_t vectors = plan->width / vector, outer = plan->outputs / plan->width;
   uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= plan->positions)
     --down;
+  assert(down <= BLOCK_LOG);
   uint32_t log = BLOCK_LOG - down;
   int64_t tiles = rabbet_ceildiv(vectors, INT64_C(1) << log);
   int64_t parts =
@@ -178,6 +187,7 @@ static void reduce_columns(const cuda_reduce_t* kernel,
 static void reduce_finish(const cuda_reduce_t* kernel,
                           const reduce_plan_t* plan, int64_t parts,
                           reduce_launch_t* out) {
+  assert(parts > 1);
   reduce_plan_t joined = *plan;
   int64_t strides[AXES_OPERANDS] = {plan->outputs};
   joined.reduced = joined.outer = (rabbet_axes_t){.rank = 0};
@@ -381,6 +391,7 @@ static rabbet_status_t cuda_reduce_enqueue(rabbet_kernel_t* base,
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_launch(device, &first->launch, parameters, call->stream));
   if (parts == 1) return rabbet_ok();
+  assert(state->has_parts);
   reduce_launch_t* finish = &state->finish;
   finish->parameters.count = finish->parameters.part = (uint32_t)parts;
   void* joined[] = {&into, &target, &finish->parameters};

@@ -1,5 +1,7 @@
 // The best elements along an axis. Many rows with small k are bound by the
 // bytes of the input, few rows by latency.
+#include <assert.h>
+
 #include "core/view.h"
 #include "device/cuda/programs/node.h"
 #include "device/cuda/selection/topk_params.h"
@@ -86,10 +88,12 @@ static void topk_plan(const cuda_topk_kernel_t* kernel,
                  : p->count <= SHARED_ITEMS ? SORT
                  : p->k <= SHARED_ITEMS     ? SELECT
                                             : SORT_LARGE;
+  assert(p->k >= 1 && p->k <= p->count && p->rows >= 1);
   int64_t blocks =
       function == FIRST_COLUMNS ? rabbet_ceildiv(p->rows, 256) : p->rows;
   if (function != FIRST_COLUMNS) blocks = rabbet_min_i64(blocks, MOST_BLOCKS);
   p->padded = topk_power(function == SELECT ? p->k : p->count);
+  assert((function != SORT && function != SELECT) || p->padded <= SHARED_ITEMS);
   state->has_workspace = function == SORT_LARGE;
   state->launch =
       (rabbet_cuda_launch_t){.function = kernel->functions[function],
