@@ -1,5 +1,6 @@
 #include "ops/fraction.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "ops/enums.h"
@@ -10,6 +11,7 @@
 // The simplest fraction in [low, high], both positive (by continued fractions).
 static void fraction_between(double low, double high, int depth, int64_t* out_p,
                              int64_t* out_q) {
+  assert(0 < low && low <= high);
   double whole = floor(low);
   *out_q = 1;
   if (whole == low || whole + 1 <= high || depth == 0) {
@@ -35,6 +37,7 @@ bool rabbet_simplest_fraction(double x, int64_t* out_p, int64_t* out_q) {
     fraction_between(rounded * (1 - half), rounded * (1 + half), 48, out_p,
                      out_q);
   }
+  assert(*out_p > 0 && *out_q > 0);
   if (x < 0) *out_p = -*out_p;
   return true;
 }
@@ -84,6 +87,7 @@ rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
 rabbet_status_t rabbet_fraction_at(const rabbet_op_infer_t* infer,
                                    const rabbet_op_value_t* value, int64_t i,
                                    rabbet_fraction_t* out_x) {
+  assert(i >= 0 && (size_t)i < value->value_count);
   out_x->top = value->values[i];
   if (!value->denominators)
     return rabbet_expr_constant(infer->graph, 1, &out_x->bottom);

@@ -1,5 +1,7 @@
 #include "ops/matrix_multiply.h"
 
+#include <assert.h>
+
 #include "ops/cost.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
@@ -107,6 +109,7 @@ rabbet_status_t rabbet_matrix_product_resolve(
     const rabbet_dims_t* b, rabbet_matrix_product_t* out_product) {
   rabbet_matrix_product_t p = {.m = 1, .n = 1};
   p.batch.rank = a->rank - matrix_axes(op0);
+  assert(p.batch.rank >= 0 && p.batch.rank == b->rank - matrix_axes(op1));
   int64_t a_columns = a->d[a->rank - 1], b_columns = b->d[b->rank - 1];
   bool a_turned = op0 == RABBET_MATRIX_TRANSPOSE;
   bool b_turned = op1 == RABBET_MATRIX_TRANSPOSE;

@@ -1,5 +1,6 @@
 // Reductions over a set of axes. Of no elements: SUM 0, PROD 1, MAX and MIN the
 // type's least and greatest (infinities), AVG NaN (0 for integers).
+#include <assert.h>
 #include <math.h>
 
 #include "ops/enums.h"
@@ -64,6 +65,7 @@ static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
   rabbet_walk_add(&walk, strides, 0);
   for (; !walk.done; rabbet_walk_next(&walk)) {
     int64_t at = walk.offsets[0];
+    assert(at >= 0 && at < count);
     rabbet_fraction_t total = {made.tops[at], made.bottoms[at]}, x;
     RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, input, walk.linear, &x));
     if (rabbet_fraction_exists(total))

@@ -5,6 +5,7 @@
 // interpolation for digital image processing", 1981.
 #include "ops/resize.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "ops/cost.h"
@@ -247,6 +248,7 @@ static void resize_linear(float x, int64_t in, int32_t* positions,
   x = fminf(fmaxf(x, 0), (float)(in - 1));
   positions[0] = resize_clamp(floorf(x), in);
   positions[1] = positions[0] + (positions[0] + 1 < in);
+  assert(positions[1] < in);
   weights[1] = x - (float)positions[0];
   weights[0] = 1 - weights[1];
 }
@@ -267,6 +269,7 @@ void rabbet_resize_table(const rabbet_resize_t* r, int32_t number,
       resize_linear(x, axis->in, at, weight);
     else
       at[0] = resize_clamp(resize_round(r->rounding, x), axis->in);
+    assert(at[0] >= 0 && at[0] < axis->in);
     bool outside = x < 0 || x > (float)(axis->in - 1);
     if (r->coordinate == RABBET_COORDINATE_CROP && outside) weight[0] = NAN;
   }
@@ -313,6 +316,7 @@ static rabbet_status_t resize_begin(const rabbet_op_eval_t* eval,
 // The sum over the axes from `axis` on.
 static double resize_sum(const resize_tables_t* t, const int64_t* at,
                          int32_t axis, int64_t offset) {
+  assert(axis <= t->resize.rank);
   if (axis == t->resize.rank)
     return rabbet_load_double(t->x->dtype, t->x->data, offset);
   int taps = t->resize.axes[axis].taps;

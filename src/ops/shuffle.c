@@ -1,4 +1,5 @@
 // Transpose, reshape, transpose.
+#include <assert.h>
 #include <string.h>
 
 #include "ops/rules.h"
@@ -81,6 +82,7 @@ static void shuffle_cancel(shuffle_product_t* a, shuffle_product_t* b) {
 }
 
 static int64_t shuffle_gcd(int64_t a, int64_t b) {
+  assert(a >= 0 && b >= 0);
   while (b != 0) {
     int64_t rest = a % b;
     a = b;

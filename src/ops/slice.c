@@ -1,6 +1,8 @@
 // A strided window into a tensor; the mode gives the elements outside.
 #include "ops/slice.h"
 
+#include <assert.h>
+
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -237,6 +239,7 @@ static bool slice_locate(const rabbet_slice_t* slice, const rabbet_dims_t* in,
     int64_t position = rabbet_slice_position(
         slice->mode, slice->start[i] + at[i] * slice->stride[i], in->d[i]);
     if (position < 0) return false;
+    assert(position < in->d[i]);
     *out_offset += position * strides[i];
   }
   return true;

@@ -1,6 +1,7 @@
 // The largest or smallest elements along an axis, best first, and where they
 // are. Of equal elements the one with the lower index comes first; NaN counts
 // as the largest of all.
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -104,6 +105,7 @@ static void topk_row(const rabbet_op_eval_t* eval, topk_item_t* items,
                              .is_nan = isnan(real),
                              .smallest = smallest};
   }
+  assert(y->dims.d[axis] <= count);
   qsort(items, (size_t)count, sizeof(*items), topk_compare);
   for (int64_t i = 0; i < y->dims.d[axis]; ++i) {
     rabbet_copy_element(y->data, to + i * to_stride, x->data,

@@ -1,7 +1,10 @@
 #include "ops/walk.h"
 
+#include <assert.h>
+
 void rabbet_walk_initialize(const rabbet_dims_t* dims,
                             rabbet_walk_t* out_walk) {
+  assert(dims->rank >= 0 && dims->rank <= RABBET_MAX_RANK);
   *out_walk = (rabbet_walk_t){.dims = *dims};
   for (int32_t i = 0; i < dims->rank; ++i) {
     if (dims->d[i] <= 0) out_walk->done = true;
@@ -10,6 +13,7 @@ void rabbet_walk_initialize(const rabbet_dims_t* dims,
 
 void rabbet_walk_add(rabbet_walk_t* walk, const int64_t* strides,
                      int64_t offset) {
+  assert(walk->operands < RABBET_WALK_OPERANDS && walk->linear == 0);
   for (int32_t i = 0; i < walk->dims.rank; ++i) {
     walk->strides[walk->operands][i] = strides[i];
   }
@@ -17,6 +21,7 @@ void rabbet_walk_add(rabbet_walk_t* walk, const int64_t* strides,
 }
 
 void rabbet_walk_next(rabbet_walk_t* walk) {
+  assert(!walk->done);
   ++walk->linear;
   for (int32_t axis = walk->dims.rank - 1; axis >= 0; --axis) {
     for (int k = 0; k < walk->operands; ++k) {
@@ -45,6 +50,7 @@ rabbet_status_t rabbet_broadcast_strides(const char* operand,
                                          const rabbet_dims_t* from,
                                          const rabbet_dims_t* to,
                                          int64_t out_strides[RABBET_MAX_RANK]) {
+  assert(from->rank == to->rank);
   rabbet_row_major(from, out_strides);
   for (int32_t i = 0; i < to->rank; ++i) {
     if (from->d[i] == to->d[i]) continue;

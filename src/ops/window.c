@@ -1,5 +1,7 @@
 #include "ops/window.h"
 
+#include <assert.h>
+
 #include "ops/rules.h"
 
 const rabbet_op_enumerator_t rabbet_padding_modes[] = {
@@ -35,6 +37,7 @@ rabbet_status_t rabbet_window_read(const rabbet_attr_t* attrs,
                                    size_t attr_count, int32_t spatial,
                                    const int64_t* size,
                                    rabbet_window_t* out_window) {
+  assert(spatial >= 0 && spatial <= RABBET_MAX_RANK);
   rabbet_window_t* w = out_window;
   *w = (rabbet_window_t){.spatial = spatial};
   w->mode = (rabbet_padding_mode_t)rabbet_attr_int(attrs, attr_count,
@@ -61,6 +64,7 @@ rabbet_status_t rabbet_window_read(const rabbet_attr_t* attrs,
 
 // The extent that the window covers, gaps of the dilation included.
 static int64_t window_cover(const rabbet_window_t* w, int32_t i) {
+  assert(i < w->spatial && w->size[i] >= 1 && w->dilation[i] >= 1);
   return w->dilation[i] * (w->size[i] - 1) + 1;
 }
 
