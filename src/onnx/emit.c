@@ -1,5 +1,6 @@
 #include "onnx/emit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "ops/evaluate.h"
@@ -183,6 +184,7 @@ void* rabbet_onnx_weights_room(rabbet_onnx_node_t* node, rabbet_dtype_t dtype,
 rabbet_tensor_t* rabbet_onnx_number(rabbet_onnx_node_t* node,
                                     rabbet_dtype_t dtype, int rank,
                                     double value) {
+  assert(rank >= 0 && rank <= RABBET_MAX_RANK);
   rabbet_dims_t dims = {.rank = rank};
   for (int i = 0; i < rank; ++i) {
     dims.d[i] = 1;
@@ -208,6 +210,7 @@ rabbet_tensor_t* rabbet_onnx_int64s(rabbet_onnx_node_t* node,
 
 // The node's own name for its first layer; the rest are numbered.
 static const char* onnx_layer_name(rabbet_onnx_node_t* node) {
+  assert(node->name);
   const char* name = node->name;
   size_t number = node->layer_count++;
   while (number > 0 && rabbet_onnx_ok(node)) {

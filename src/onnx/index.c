@@ -1,5 +1,6 @@
 #include "onnx/index.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -138,6 +139,7 @@ bool rabbet_onnx_all_static(const rabbet_onnx_index_t* elements, size_t count,
 rabbet_tensor_t* rabbet_onnx_index_vector(rabbet_onnx_node_t* node,
                                           const rabbet_onnx_index_t* elements,
                                           size_t count) {
+  assert(count <= RABBET_MAX_RANK);
   int64_t values[RABBET_MAX_RANK];
   if (rabbet_onnx_all_static(elements, count, values)) {
     return rabbet_onnx_int64s(node, values, count);
@@ -169,6 +171,7 @@ rabbet_tensor_t* rabbet_onnx_reshape(rabbet_onnx_node_t* node,
                                      const rabbet_onnx_index_t* dims,
                                      int rank) {
   if (!rabbet_onnx_ok(node)) return NULL;
+  assert(rank >= 0 && rank <= RABBET_MAX_RANK);
   int64_t known[RABBET_MAX_RANK];
   bool is_static = rabbet_onnx_all_static(dims, (size_t)rank, known) ||
                    onnx_infer_one(dims, rank, known);

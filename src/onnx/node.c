@@ -1,4 +1,5 @@
 // Nodes: the importer of each, its operands and the names of its layers.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -282,6 +283,7 @@ static rabbet_status_t onnx_node_attrs(rabbet_onnx_node_t* node) {
       renamed->name = attr->name;
       attr = renamed;
     }
+    assert(node->attr_count < proto->n_attribute);
     node->attrs[node->attr_count++] = attr;
   }
   return rabbet_ok();
@@ -381,6 +383,7 @@ static void onnx_refuse_lists(rabbet_onnx_node_t* node) {
 }
 
 static void onnx_dispatch(rabbet_onnx_node_t* node, const onnx_route_t* route) {
+  assert(!route->op + !route->creator + !route->function == 2);
   bool takes_lists = route->function || (route->op && route->op->takes_lists);
   if (!takes_lists) onnx_refuse_lists(node);
   if (!rabbet_onnx_ok(node)) return;

@@ -1,5 +1,6 @@
 #include "onnx/scan.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -131,6 +132,7 @@ static bool onnx_wire_fits(const ProtobufCFieldDescriptor* field,
 static rabbet_status_t onnx_payload(onnx_scanner_t* scanner, unsigned wire,
                                     const char* name, size_t* out_size) {
   size_t begin = scanner->at;
+  assert(begin <= scanner->frames[scanner->depth - 1].end);
   size_t left = scanner->frames[scanner->depth - 1].end - begin;
   uint64_t size = 0;
   switch (wire) {
@@ -185,10 +187,14 @@ static rabbet_status_t onnx_enter(onnx_scanner_t* scanner,
 }
 
 static void onnx_leave(onnx_scanner_t* scanner) {
+  assert(scanner->depth > 0);
+  assert(scanner->at == scanner->frames[scanner->depth - 1].end);
   const onnx_frame_t* frame = &scanner->frames[--scanner->depth];
   if (scanner->depth == 0 || scanner->slim->failed) return;
   size_t body = frame->length_at + RABBET_ONNX_LENGTH_BYTES;
+  assert(body <= scanner->slim->size);
   uint64_t size = scanner->slim->size - body;
+  assert(size >> (7 * RABBET_ONNX_LENGTH_BYTES) == 0);
   for (int i = 0; i < RABBET_ONNX_LENGTH_BYTES; ++i) {
     bool last = i == RABBET_ONNX_LENGTH_BYTES - 1;
     scanner->slim->data[frame->length_at + (size_t)i] =
@@ -202,6 +208,7 @@ static void onnx_copy(onnx_scanner_t* scanner,
                       size_t size) {
   rabbet_strbuf_t* slim = scanner->slim;
   const onnx_frame_t* frame = &scanner->frames[scanner->depth - 1];
+  assert(size <= frame->end - scanner->at);
   bool reference = frame->type == &onnx__tensor_proto__descriptor &&
                    !strcmp(field->name, "raw_data") &&
                    size > RABBET_ONNX_INLINE_BYTES;

@@ -1,4 +1,5 @@
 // Names: their values and their scopes.
+#include <assert.h>
 #include <string.h>
 
 #include "onnx/import.h"
@@ -94,6 +95,7 @@ static rabbet_status_t rabbet_onnx_not_found(const rabbet_onnx_scope_t* scope,
 
 static rabbet_status_t rabbet_onnx_use_initializer(rabbet_onnx_scope_t* scope,
                                                    rabbet_onnx_value_t* value) {
+  assert(value->initializer && !value->tensor);
   rabbet_onnx_importer_t* importer = scope->importer;
   rabbet_onnx_constant_t constant;
   RABBET_RETURN_IF_ERROR(

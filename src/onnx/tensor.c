@@ -1,4 +1,5 @@
 // TensorProto -> element type, dims, data.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,8 @@ static bool onnx_raw_reference(const rabbet_onnx_storage_t* storage,
     }
     // The payload follows its length prefix.
     memcpy(&raw, field->data + field->len - sizeof(raw), sizeof(raw));
+    assert(raw.offset <= storage->size &&
+           raw.size <= storage->size - raw.offset);
     *out_bytes = (onnx_bytes_t){storage->data + raw.offset, (size_t)raw.size};
     return true;
   }
@@ -181,6 +184,7 @@ static rabbet_status_t onnx_map_external(rabbet_onnx_storage_t* storage,
                                          const char* location,
                                          rabbet_file_map_t** out_map) {
   rabbet_allocator_t allocator = storage->allocator;
+  assert(storage->external.count == storage->external_names.count);
   for (size_t i = 0; i < storage->external.count; ++i) {
     if (!strcmp(storage->external_names.data[i], location)) {
       *out_map = storage->external.data[i];
