@@ -1,5 +1,7 @@
 #include "builder/measure/cold_weights.h"
 
+#include <assert.h>
+
 #include "core/view.h"
 
 // Smaller ones are of no account.
@@ -47,6 +49,7 @@ static rabbet_status_t cold_find(const rabbet_group_t* group,
 static rabbet_status_t cold_copy(rabbet_build_t* build,
                                  const rabbet_group_t* group,
                                  rabbet_cold_weights_t* cold, int turns) {
+  assert(cold->weight_count > 0 && turns >= 2);
   rabbet_device_t* device = build->device;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, cold->weight_count * (size_t)turns, sizeof(void*),
@@ -88,6 +91,7 @@ rabbet_status_t rabbet_cold_weights_initialize(
 
 void rabbet_cold_weights_turn(rabbet_cold_weights_t* cold) {
   if (cold->turns == 0) return;
+  assert(cold->turn < cold->turns);
   cold->turn = (cold->turn + 1) % cold->turns;
   void** copies = cold->copies + (size_t)cold->turn * cold->weight_count;
   for (size_t i = 0; i < cold->weight_count; ++i)

@@ -1,5 +1,7 @@
 #include "builder/measure/samples.h"
 
+#include <assert.h>
+
 // A pace that is longer than the best one by this much disturbs: more than a
 // processor slows down by itself after wide vector instructions.
 #define WATCH_SLOW 1.15
@@ -53,6 +55,7 @@ int64_t rabbet_watch_end(const rabbet_watch_t* watch, bool settled) {
 // ---- Samples ----------------------------------------------------------------
 
 void rabbet_samples_add(rabbet_samples_t* samples, double ns, bool disturbed) {
+  assert(samples->undisturbed <= samples->taken);
   if (samples->taken++ == 0 || ns < samples->least_of_all)
     samples->least_of_all = ns;
   if (disturbed) return;
@@ -64,6 +67,8 @@ void rabbet_samples_add(rabbet_samples_t* samples, double ns, bool disturbed) {
   } else if (samples->undisturbed == 2 || ns < samples->next) {
     samples->next = ns;
   }
+  assert(samples->undisturbed < 2 || samples->least <= samples->next);
+  assert(samples->least_of_all <= samples->least);
 }
 
 static bool samples_confirm(const rabbet_samples_t* samples, double factor) {

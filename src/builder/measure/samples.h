@@ -48,7 +48,7 @@ RABBET_PRIVATE_API bool rabbet_samples_settled(const rabbet_samples_t* samples,
 // near it. One alone is enough where no more were wanted.
 RABBET_PRIVATE_API bool rabbet_samples_are_unsure(
     const rabbet_samples_t* samples, int wanted);
-// Nanoseconds: of undisturbed ones if there are any.
+// Nanoseconds: of undisturbed samples if there are any; 0 without samples.
 RABBET_PRIVATE_API double rabbet_samples_least(const rabbet_samples_t* samples);
 
 #endif  // RABBET_SRC_BUILDER_MEASURE_SAMPLES_H_

@@ -1,5 +1,6 @@
 // The user's choice among candidates.
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -37,6 +38,7 @@ static rabbet_dims_t select_strides(const rabbet_format_info_t* info,
 static void select_tensor(rabbet_type_format_t type, const rabbet_dims_t* dims,
                           rabbet_algorithm_tensor_t* out) {
   const rabbet_format_info_t* info = rabbet_format_info(type.format);
+  assert(info);
   bool vectorized = info->block > 1 && dims->rank > 1;
   *out = (rabbet_algorithm_tensor_t){
       .dtype = type.dtype,
@@ -73,6 +75,7 @@ static rabbet_status_t select_context(rabbet_arena_t* arena,
     shapes[count][1] = value->dims;
     shapes[count++][2] = value->max;
   }
+  assert(count >= group->output_count && count <= boundary);
   out->input_count = count - group->output_count;
   out->shapes = (const rabbet_dims_t(*)[3])shapes;
   return rabbet_ok();
@@ -137,6 +140,7 @@ static rabbet_status_t select_keep(rabbet_build_t* build, rabbet_unit_t* unit,
   size_t offered = unit->choice_count, kept = 0;
   for (size_t i = 0; i < offered; ++i)
     if (wanted[i]) unit->choices[kept++] = unit->choices[i];
+  assert(kept == count);
   unit->choice_count = kept;
   if (count > 0) return rabbet_ok();
   unit->refused = offered;

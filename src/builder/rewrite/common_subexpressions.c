@@ -1,5 +1,6 @@
 // Common subexpressions.
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -41,6 +42,7 @@ static rabbet_status_t subexpression_node(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(key));
   rabbet_ir_node_t* first = rabbet_map_get(known, key->data, key->size);
   if (first) {
+    assert(first != node && !first->dead && first->op == node->op);
     rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, first, 0));
     return rabbet_ok();
   }

@@ -2,6 +2,7 @@
 // product, and the attention's factors slices of its result. One large product
 // is faster than two or three small ones, and kernels for attention read slices
 // where they lie: devices say whether theirs do.
+#include <assert.h>
 #include <string.h>
 
 #include "builder/choose/fuse.h"
@@ -159,6 +160,7 @@ static rabbet_status_t parallel_constant(rabbet_build_t* build,
   const rabbet_ir_value_t* values[FACTORS];
   size_t bytes[FACTORS];
   void* data = NULL;
+  assert(count >= 2 && count <= FACTORS);
   rabbet_dims_t dims = bias ? branches[0].bias_dims : branches[0].dims;
   bool by_rows = !bias && !branches[0].turned;  // joined along rows
   int64_t columns = 0;
@@ -225,6 +227,7 @@ static rabbet_status_t parallel_slice(rabbet_build_t* build,
                                       const rabbet_ir_value_t* result,
                                       const rabbet_ir_node_t* before) {
   rabbet_ir_t* ir = &build->ir;
+  assert(start >= 0 && branch->columns > 0 && result->shape.rank >= 1);
   const int64_t axis = result->shape.rank - 1, one = 1;
   rabbet_ir_node_t* slice = NULL;
   const struct {
@@ -284,9 +287,10 @@ rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build) {
     branch_t branches[FACTORS];
     size_t count = parallel_find(ir, ir->nodes.data[i], branches);
     if (count < 2 || !parallel_is_wanted(build, &branches[0])) continue;
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        parallel_join(build, branches, count),
-        "joining layer '%s' with its like", branches[0].product->name));
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(parallel_join(build, branches, count),
+                        "joining layer '%s' with other products of its input",
+                        branches[0].product->name));
     // Nodes have moved; those looked at already stay as they are.
     i = 0;
   }
