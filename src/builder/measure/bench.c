@@ -333,12 +333,13 @@ static rabbet_status_t measure_all(bench_measure_t* measure, double best_us,
     RABBET_RETURN_IF_ERROR(measure_copy(measure, true));
     body.restore = measure_restore;
   }
-  // Others' code may not be recorded unseen.
+  // Plugins say themselves whether their kernels may be recorded; their calls
+  // are timed without a recording.
   if (!measure->kernel.kernel_class->recordable)
     body.set_stream = measure_set_stream;
   out_timing->workspace = measure->kernel.workspace;
   rabbet_status_t status = rabbet_bench_time(build, &body, out_timing);
-  // The next user finds the original numbers.
+  // Restores the original numbers for the next measurement.
   if (body.restore)
     status = rabbet_status_join(status, measure_restore(measure));
   return status;

@@ -73,8 +73,8 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_bench_time(rabbet_build_t* build, const rabbet_bench_body_t* body,
                   rabbet_timing_t* out_timing);
 
-// Looks after samples that are taken from now on; they are of one time, or of
-// several in turns. `settled`: they said enough.
+// Watches the machine while samples of one time, or of several times in turns,
+// are taken. `settled`: the samples sufficed.
 RABBET_PRIVATE_API void rabbet_bench_watch(rabbet_build_t* build,
                                            rabbet_watch_t* out_watch);
 RABBET_PRIVATE_API void rabbet_bench_unwatch(rabbet_build_t* build,

@@ -1,14 +1,15 @@
-// Taking times: how many samples, of how many calls, and when to take one
-// again.
+// Takes times. Decides how many samples are taken, of how many calls, and which
+// samples are taken again.
 #include "builder/measure/bench.h"
 #include "builder/measure/replay.h"
 
 #define BENCH_MAX_SAMPLES 64
-// Microseconds that asking for one call may take where calls are timed from a
-// recording, in which nobody asks.
+// A first measurement includes the host's cost of enqueuing a call, which a
+// recording avoids: at most this many microseconds.
 #define BENCH_ASKING_US 20
-// Disturbed samples are taken again while all of them together take less than
-// this, and that many times the usual samples; and for a number of samples.
+// Disturbed samples are taken again until they took BENCH_RETAKE_NS nanoseconds
+// more than BENCH_RETAKE_FACTOR times the wanted samples, or until there are
+// BENCH_RETAKES times as many samples as wanted.
 #define BENCH_RETAKE_NS 30000000
 #define BENCH_RETAKE_FACTOR 3
 #define BENCH_RETAKES 16
@@ -132,8 +133,8 @@ static int bench_count(const bench_effort_t* effort, double ns) {
   return wish < 1 ? 1 : wish > 1000 ? 1000 : (int)wish;
 }
 
-// Records as many calls as fill a batch. A call that was asked for by itself
-// says little about a short one, so a first replay tells how many.
+// Records as many calls as fill a batch. A first replay gives their number: the
+// time of a single call is mostly the cost of enqueuing if the kernel is short.
 static rabbet_status_t bench_record(rabbet_build_t* build,
                                     const rabbet_bench_body_t* body,
                                     const bench_effort_t* effort, int* count,
@@ -157,7 +158,7 @@ static rabbet_status_t bench_samples(bench_sampler_t* sampler, double look_ns,
   rabbet_build_t* build = sampler->build;
   bench_effort_t effort = bench_effort(build);
   sampler->count = bench_count(&effort, look_ns);
-  // Long runs say enough in a few samples.
+  // A few samples of long runs suffice.
   double affordable =
       16.0 * (double)effort.batch_ns / (look_ns > 1 ? look_ns : 1);
   if (affordable < effort.samples)

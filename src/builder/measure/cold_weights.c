@@ -4,7 +4,7 @@
 
 #include "core/view.h"
 
-// Smaller ones are of no account.
+// Smaller weights, in bytes, are not copied: their time does not matter.
 #define COLD_LEAST ((size_t)64 << 10)
 
 bool rabbet_cold_weights_apply(const rabbet_build_t* build) {
@@ -80,8 +80,7 @@ rabbet_status_t rabbet_cold_weights_initialize(
                                   sizeof(size_t), (void**)&out_cold->weights));
   RABBET_RETURN_IF_ERROR(cold_find(group, written, out_cold, &bytes));
   if (bytes == 0) return rabbet_ok();
-  // Before an address comes again, half as much again as the cache holds has
-  // been read.
+  // 1.5 times the size of the cache is read before a copy is used again.
   size_t turns = build->device->cache_bytes * 3 / 2 / bytes + 1;
   if (turns > RABBET_COLD_WEIGHTS_MAX_TURNS)
     turns = RABBET_COLD_WEIGHTS_MAX_TURNS;

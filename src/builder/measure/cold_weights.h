@@ -1,6 +1,7 @@
-// Weights as a run finds them. A kernel that is timed repeatedly has its
-// weights in the cache; in a run of a network whose weights do not all fit
-// there they come from memory each time. So calls take turns with copies.
+// Copies of weights, so that kernels are timed with weights in memory. A kernel
+// that is timed repeatedly has its weights in the cache. If a network's weights
+// do not all fit there, each run reads them from memory, and so consecutive
+// calls use different copies.
 #ifndef RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_
 #define RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_
 
@@ -26,7 +27,7 @@ RABBET_PRIVATE_API bool rabbet_cold_weights_apply(const rabbet_build_t* build);
 RABBET_PRIVATE_API rabbet_status_t rabbet_cold_weights_initialize(
     rabbet_build_t* build, const rabbet_group_t* group, const bool* written,
     void** inputs, rabbet_cold_weights_t* out_cold);
-// The next call finds other copies.
+// Selects the next copies for the next call.
 RABBET_PRIVATE_API void rabbet_cold_weights_turn(rabbet_cold_weights_t* cold);
 
 #endif  // RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_

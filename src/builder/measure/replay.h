@@ -13,9 +13,9 @@ typedef struct rabbet_replay_t {
 // Whether calls of the body may be recorded and the device can do it.
 RABBET_PRIVATE_API bool rabbet_replay_applies(const rabbet_build_t* build,
                                               const rabbet_bench_body_t* body);
-// Records `count` calls of `run`, which enqueue on the stream that `set_stream`
-// (NULL: they cannot be recorded) tells. Where that is not possible there is no
-// graph, which is no error.
+// Records `count` calls of the body's `run`, after `set_stream` has set their
+// stream (NULL: they cannot be recorded). There is no graph, and no error, if
+// recording is not possible.
 RABBET_PRIVATE_API void rabbet_replay_initialize(
     rabbet_build_t* build, const rabbet_bench_body_t* body, int count,
     rabbet_replay_t* out_replay);

@@ -2,11 +2,11 @@
 
 #include <assert.h>
 
-// A pace that is longer than the best one by this much disturbs: more than a
-// processor slows down by itself after wide vector instructions.
+// A sample is disturbed if the pace is longer than the best one by this factor.
+// Wide vector instructions slow a processor down by less.
 #define WATCH_SLOW 1.15
-// Two samples agree that differ by less; a time is unsure if no other sample is
-// nearer than the second.
+// Two samples agree if they differ by at most SAMPLES_AGREE. A time is unsure
+// if no other sample is within SAMPLES_UNSURE.
 #define SAMPLES_AGREE 1.05
 #define SAMPLES_UNSURE 1.1
 

@@ -1,4 +1,4 @@
-// Samples of one time, and whether the machine left them alone.
+// Samples of one time, and whether other work on the machine disturbed them.
 //
 // A sample is disturbed if a thread that took part lost its processor, or if
 // the processor was slower than it can be, as far as the device tells.

@@ -11,8 +11,8 @@
 #include "core/view.h"
 
 #define TIMER_ROUNDS 12
-// Rounds stop after this time, but not before the third. Where they were
-// disturbed they go on for twice as long, and for that many rounds at most.
+// Rounds stop after this time, but not before the third round. If samples were
+// disturbed, rounds go on for twice this time, but at most TIMER_MOST_ROUNDS.
 #define TIMER_BUDGET_NS ((int64_t)3000000000)
 #define TIMER_MOST_ROUNDS 48
 // Undisturbed samples of each step, or of a plan timed in one piece.
@@ -252,7 +252,8 @@ static void timer_set_stream(void* context, void* stream) {
     plan->steps[s].call.stream = stream;
 }
 
-// Recorded if all of its kernels are our own. It has run once before.
+// Records the plan, which has run once before, unless it has a kernel of a
+// plugin.
 static void timer_record(plan_timer_t* timer, timed_plan_t* plan) {
   rabbet_bench_body_t body = {
       .run = timer_run, .set_stream = timer_set_stream, .context = plan};
@@ -269,7 +270,8 @@ static rabbet_status_t timer_run_step(void* context) {
                                              step->kernel->state, &step->call);
 }
 
-// The plan's time is the sum of its steps', and as sure as the least sure.
+// The plan's time is the sum of its steps' times. The step with the fewest
+// undisturbed samples gives the plan's number of them.
 static void timer_add_up(timed_plan_t* plan) {
   rabbet_samples_t sum = {.undisturbed = INT_MAX};
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
@@ -285,9 +287,9 @@ static void timer_add_up(timed_plan_t* plan) {
   plan->samples = sum;
 }
 
-// Within a run, and so with caches as they are then, but step by step: of each
-// the least counts, as other work on the machine seldom leaves a whole run
-// alone.
+// Times each step within a run of the plan, so that caches are in the state of
+// a run. The least time of each step counts: other work on the machine disturbs
+// nearly every whole run.
 static rabbet_status_t timer_round_by_steps(plan_timer_t* timer,
                                             timed_plan_t* plan) {
   rabbet_device_t* device = timer->build->device;

@@ -24,7 +24,7 @@ static bool propose_dtype_allowed(const proposer_t* p,
                                   const rabbet_ir_value_t* value,
                                   const rabbet_type_format_t* type,
                                   bool is_output) {
-  // A network output is converted if need be.
+  // A network output is converted if necessary.
   if (is_output && value->wished != RABBET_DTYPE_NONE && value->output < 0)
     return type->dtype == value->wished;
   if (type->dtype == value->dtype) return true;
@@ -77,8 +77,8 @@ static bool propose_allowed(const proposer_t* p,
     if (!propose_dtype_allowed(p, value, type, is_output) ||
         !propose_precision_allowed(p, value, type, is_output))
       return false;
-    // A value that the host knows is made row-major; readers may have it
-    // converted.
+    // A value that the host knows is written row-major, and converted for
+    // readers of other formats.
     if (is_output && value->values && type->format != RABBET_FORMAT_LINEAR)
       return false;
   }
@@ -195,8 +195,8 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
-// A conversion that never changes memory, for any shape. (To the same format: a
-// copy is wanted.)
+// A conversion that never changes memory, for any shape. A conversion to the
+// same format is a copy, which is intended.
 static bool propose_is_nothing(const proposer_t* p) {
   const rabbet_group_t* group = &p->unit->group;
   if (!p->fixed || p->unit->node_count > 0 || group->input_count != 1 ||
@@ -295,7 +295,7 @@ static bool propose_has_left_out(const proposer_t* p,
   return false;
 }
 
-// In each type and format that a kernel offers for the numbers themselves.
+// Offers each type and format in which a kernel takes the original numbers.
 static rabbet_status_t propose_left_out(proposer_t* p) {
   const rabbet_group_t* group = &p->unit->group;
   size_t boundary = group->input_count + group->output_count;
@@ -365,8 +365,9 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
   return rabbet_ok();
 }
 
-// On a device with fallbacks only, fusion should be visible too; elsewhere a
-// slow kernel for many nodes would only hide fast ones for each.
+// Fallbacks are offered for groups of several nodes only on a device that has
+// nothing else. On other devices one slow kernel for many nodes would replace
+// fast kernels for each.
 static bool propose_may_fall_back(const proposer_t* p) {
   if (p->unit->node_count <= 1) return true;
   size_t count = 0;
@@ -379,8 +380,7 @@ static bool propose_may_fall_back(const proposer_t* p) {
   return true;
 }
 
-// A group that no other class computes is computed by libraries that were left
-// out.
+// If no other class computes the group, libraries that were left out do.
 static rabbet_status_t propose_other_sources(proposer_t* p) {
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0, false));
   if (p->choices.count > 0)

@@ -63,7 +63,8 @@ static bool trials_may_cache(const rabbet_trials_t* trials) {
   return (flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) == 0;
 }
 
-// By all that an answer depends on: GPU and driver, library, class, group.
+// The key has all that an answer depends on: GPU and driver, library, class,
+// group.
 static rabbet_status_t trials_key(const rabbet_trials_t* trials,
                                   const rabbet_question_t* question,
                                   rabbet_hash_t* out_key, bool* out_cacheable) {
@@ -170,14 +171,15 @@ static rabbet_status_t trials_pass(rabbet_trials_t* trials,
 
 // ---- Asking -----------------------------------------------------------------
 
-// Takes the status that says why.
+// Takes ownership of the status, which gives the cause.
 static void trials_tell(rabbet_trials_t* trials, rabbet_status_t why) {
   if (!trials->in_process)
     rabbet_log(trials->build->logger, RABBET_SEVERITY_WARNING,
                "kernels of libraries are tried in this process, which does not "
                "survive if one of them crashes: %s",
                rabbet_status_message(why));
-  // A helper that could be had could not do this alone: too little memory, say.
+  // If helpers may still start, only this question could not be asked in one
+  // (too little memory, for example).
   trials->in_process = !trials->helper.may_start;
   rabbet_status_ignore(why);
 }
@@ -233,7 +235,7 @@ static const char* trials_plugin_library(const rabbet_group_t* group) {
   return NULL;
 }
 
-// The harm that the choice did; NULL: none.
+// How the choice did harm; NULL: it did none.
 static const char* trials_harm(const rabbet_trial_t* trial) {
   const char* reason = trial->asking;
   for (size_t i = 0; i < trial->items.count; ++i)
@@ -242,7 +244,8 @@ static const char* trials_harm(const rabbet_trial_t* trial) {
   return reason;
 }
 
-// The cache keeps only harmful choices: the others have a time there.
+// The cache keeps the verdict of harmful choices only. Other choices have a
+// time in it.
 static rabbet_status_t trials_try(rabbet_trials_t* trials,
                                   const rabbet_question_t* question,
                                   const rabbet_choice_t* choice,

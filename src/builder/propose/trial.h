@@ -6,7 +6,7 @@
 
 #include "builder/choose/unit.h"
 
-// A kernel, or the asking for kernels, that did harm.
+// A kernel that did harm, or a request for kernels that did.
 typedef struct rabbet_culprit_t {
   const char* kernel;       // class
   const char* tactic_name;  // "": the asking
@@ -16,20 +16,20 @@ typedef struct rabbet_culprit_t {
 
 typedef struct rabbet_trials_t rabbet_trials_t;
 
-// Starts no helper yet. The asker of propose_t is rabbet_trials_asker's;
-// layers' names are for messages.
+// Starts no helper yet. rabbet_trials_asker gives the asker of propose_t. Names
+// of layers are for messages.
 RABBET_PRIVATE_API rabbet_status_t rabbet_trials_create(rabbet_build_t* build);
 // Ends the helper.
 RABBET_PRIVATE_API void rabbet_trials_destroy(rabbet_trials_t* trials);
 RABBET_PRIVATE_API const rabbet_asker_t* rabbet_trials_asker(
     rabbet_trials_t* trials, const char* layer);
-// Runs a choice of a plugin that wants to be isolated once. *out_harmful: it is
-// to be left out, as was told.
+// Runs once a choice of a plugin that wants to be isolated. *out_harmful: the
+// choice did harm, which was reported, and must be left out.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_trials_try(rabbet_trials_t* trials, const rabbet_unit_t* unit,
                   const rabbet_choice_t* choice, bool* out_harmful);
-// In the order in which they were met. The list is the trials', its texts are
-// in the build's arena.
+// In the order in which they were found. The trials own the list, the build's
+// arena its texts.
 RABBET_PRIVATE_API const rabbet_culprit_t* rabbet_trials_culprits(
     const rabbet_trials_t* trials, size_t* out_count);
 

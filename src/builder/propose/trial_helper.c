@@ -1,5 +1,5 @@
-// The conversation with the helper, and which item is to blame if it ends
-// early.
+// Messages to and from the helper. If it ends early, the item that it worked on
+// is taken as the cause.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -48,7 +48,8 @@ void rabbet_trial_helper_deinitialize(rabbet_trial_helper_t* helper) {
   rabbet_strbuf_deinitialize(&helper->message);
 }
 
-// Beside the library that holds this code, unless the user says where.
+// The helper lies beside the library with this code, unless the user sets its
+// path.
 static rabbet_status_t helper_path(char path[PATH_MAX]) {
   const char* asked = getenv("RABBET_TRIAL");
   Dl_info info;
@@ -214,7 +215,7 @@ static rabbet_status_t talk_add_item(talk_t* talk,
   return RABBET_VEC_PUSH(talk->helper->allocator, &talk->trial->items, item);
 }
 
-// A second helper's answers are mostly the first one's again, in any order.
+// A second helper repeats most answers of the first, in any order.
 static rabbet_status_t talk_found(talk_t* talk, bool* out_good) {
   const rabbet_strbuf_t* message = &talk->helper->message;
   rabbet_trial_found_t found;
@@ -280,7 +281,7 @@ static rabbet_status_t talk_failed(talk_t* talk, bool* out_good) {
   return rabbet_ok();
 }
 
-// One message. *out_good false: the helper makes no sense any more.
+// Handles one message. *out_good false: the message is invalid.
 static rabbet_status_t talk_message(talk_t* talk, uint32_t kind,
                                     bool* out_good) {
   *out_good = true;
@@ -311,7 +312,8 @@ static rabbet_status_t talk_message(talk_t* talk, uint32_t kind,
   }
 }
 
-// It ended, hangs, or sends nonsense: its last item is to blame.
+// The helper ended, hangs, or sends invalid messages: its last item is the
+// cause.
 static rabbet_status_t talk_ended(talk_t* talk, rabbet_message_t result) {
   char how[64], reason[160];
   bool late = result == RABBET_MESSAGE_LATE;
@@ -325,7 +327,7 @@ static rabbet_status_t talk_ended(talk_t* talk, rabbet_message_t result) {
   return talk_blame(talk, RABBET_VERDICT_HARMFUL, reason);
 }
 
-// With one helper, as far as it comes.
+// Answers with one helper, until it ends.
 static rabbet_status_t talk_once(talk_t* talk) {
   rabbet_message_t result = RABBET_MESSAGE_OK;
   RABBET_RETURN_IF_ERROR(helper_start(talk->helper));
@@ -364,7 +366,7 @@ rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
   rabbet_status_t status =
       rabbet_trial_plan(question, given ? given->tactic : 0, helper->allocator,
                         &plan, &talk.plan_size);
-  // Plans say all that networks have: this is a group that no network has.
+  // A plan can hold any group of a network, so no network has this group.
   if (!rabbet_is_ok(status) &&
       rabbet_status_code(status) != RABBET_STATUS_OUT_OF_MEMORY)
     return helper_cannot(status);

@@ -1,4 +1,4 @@
-// Asking in the build's own process, where there is no helper.
+// Asks libraries in the build's own process, if there is no helper.
 #include "builder/propose/trial_internal.h"
 
 typedef struct here_t {
@@ -8,7 +8,7 @@ typedef struct here_t {
   int32_t passed;
 } here_t;
 
-// Whether the kernel can be prepared; not all that libraries name can.
+// Whether the kernel can be prepared. Libraries name some that cannot.
 static rabbet_status_t here_works(const rabbet_question_t* question,
                                   const rabbet_answer_t* answer,
                                   bool* out_works) {
@@ -52,7 +52,8 @@ static rabbet_status_t here_add(void* context, const rabbet_answer_t* answer) {
   if (here->passed >= question->enough ||
       here_is_harmful(here->known, answer->tactic))
     return rabbet_ok();
-  // A kernel that is offered alone is not tried by timing: it must work.
+  // A single candidate is not timed, and so must be run here to see that it
+  // works.
   if (question->enough < question->wish)
     RABBET_RETURN_IF_ERROR(here_works(question, answer, &works));
   if (!works) return rabbet_ok();

@@ -57,7 +57,7 @@ void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_allocator_t allocator,
                                     rabbet_trial_helper_t* helper);
 void rabbet_trial_helper_deinitialize(rabbet_trial_helper_t* helper);
-// One tactic that is to be tried without asking.
+// One tactic that is to be run without asking the library for its kernels.
 typedef struct rabbet_given_t {
   int32_t tactic;
   const char* library;  // of the plugin
@@ -71,9 +71,9 @@ rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_given_t* given,
                                         rabbet_trial_t* trial);
 
-// ---- Without a helper (trial_here.c) ----------------------------------------
+// ---- Without a helper (trial_in_process.c) ----------------------------------
 
-// Without the kernels that did harm in a helper already.
+// Leaves out kernels that already did harm in a helper.
 rabbet_status_t rabbet_trial_ask_here(const rabbet_question_t* question,
                                       const rabbet_trial_t* known,
                                       rabbet_answer_sink_t sink);

@@ -1,5 +1,5 @@
-// A question as a plan of one step, so that plans' writing and reading, with
-// all their checks, serve for it. Weights do not go along.
+// Writes a question as a plan of one step, and so uses the code that writes,
+// reads and checks plans. Weights are left out.
 #include <string.h>
 
 #include "base/math.h"

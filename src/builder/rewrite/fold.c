@@ -11,14 +11,15 @@
 
 // A result may have this many bytes, or twice those of its operands.
 #define FOLD_SMALL ((size_t)1 << 20)
-// The limit of all results together: so many bytes, and twice those of the
-// network's own constants. A small file may ask for constants that double again
-// and again, or for one constant in many ways.
+// All results together may have FOLD_GROWTH bytes and FOLD_GROWTH_OF_OWN times
+// those of the network's own constants. Without a limit, a small file could ask
+// for constants that double repeatedly.
 #define FOLD_GROWTH ((size_t)256 << 20)
 #define FOLD_GROWTH_OF_OWN 2
-// Steps (ops/cost.h) for one result, and for all: so many and some for each
-// byte of the network's own constants. Larger work is left to the device's
-// kernels, which take seconds where the reference kernels take minutes.
+// Most steps (ops/cost.h) for one result, and for all results, which may take
+// FOLD_STEPS_OF_OWN more for each byte of the network's own constants. More
+// work is left to the device's kernels, which are much faster than the
+// reference kernels.
 #define FOLD_STEPS ((double)(1 << 30))
 #define FOLD_STEPS_OF_ALL (4 * FOLD_STEPS)
 #define FOLD_STEPS_OF_OWN 64
@@ -46,7 +47,8 @@ static rabbet_status_t fold_begin(rabbet_build_t* build) {
   return rabbet_ok();
 }
 
-// Dequantized weights count, but are made all the same.
+// Bytes that are left under the limit. Dequantized weights count, but are
+// computed even above it.
 static size_t fold_room(const rabbet_build_t* build) {
   const rabbet_fold_t* fold = &build->fold;
   return fold->growth < fold->growth_limit ? fold->growth_limit - fold->growth
@@ -183,7 +185,7 @@ static rabbet_status_t fold_evaluate(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// `keep`: the node stays, for kernels that take it in.
+// `keep`: the node stays, for kernels that fuse it.
 static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                                  bool keep) {
   rabbet_ir_t* ir = &build->ir;
@@ -207,7 +209,7 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                            .input_count = node->input_count,
                            .outputs = outputs,
                            .output_count = node->output_count};
-  // Weights in 8 bits are as good as those in 32.
+  // Weights in 8 bits represent the same numbers as those in 32 bits.
   if ((!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
        !fold_may_grow(build, bytes_in, bytes_out)) ||
       !fold_is_quick(build, &eval))
@@ -357,7 +359,8 @@ rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
   return rabbet_ir_sweep(ir);
 }
 
-// A product takes the node in that it alone reads, as its second factor.
+// Whether only a product reads the node, as its second factor: kernels fuse it
+// with the product.
 static bool fold_is_taken(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
   if (value->uses != 1 || value->output >= 0) return false;

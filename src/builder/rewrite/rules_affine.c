@@ -1,5 +1,5 @@
-// y * scale, y + offset, after a (de)convolution or matrix product with
-// constant weights: the numbers go into weights and bias, and the node goes.
+// Removes y * scale and y + offset after a convolution, deconvolution or matrix
+// product with constant weights: weights and bias take the numbers.
 
 #include "builder/ir/passes.h"
 #include "ops/enums.h"

@@ -1,6 +1,6 @@
-// Scales of blocks, which element-wise kernels do not know: the tensor gets an
-// axis more for each one that is cut into blocks, along which the scale is
-// broadcast. Where blocks are not whole, the scale is repeated instead.
+// Scales of blocks, which element-wise kernels do not support. Each axis that
+// is cut into blocks becomes two, and the scale is broadcast along the second.
+// If the last block of an axis is smaller, the scale is repeated instead.
 
 #include "base/math.h"
 #include "builder/ir/passes.h"

@@ -1,7 +1,7 @@
-// Products of one tensor by constants that all go into one attention become one
-// product, and the attention's factors slices of its result. One large product
-// is faster than two or three small ones, and kernels for attention read slices
-// where they lie: devices say whether theirs do.
+// Joins the products of one tensor by constants that one attention reads. The
+// attention's factors become slices of the joint product's result. One large
+// product is faster than two or three small ones. Only for devices whose
+// kernels for attention read slices without a copy.
 #include <assert.h>
 #include <string.h>
 
@@ -65,7 +65,8 @@ static bool parallel_weights(const rabbet_ir_t* ir, branch_t* out) {
   return out->inner > 0 && out->columns > 0;
 }
 
-// A sum with one constant for each column, before which stands the product.
+// The product's result, to which the sum adds one constant for each column;
+// NULL if the sum is none of these.
 static rabbet_ir_value_t* parallel_bias(const rabbet_ir_t* ir,
                                         rabbet_ir_node_t* sum, branch_t* out) {
   if (rabbet_ir_int(sum, "op") != RABBET_ELEMENTWISE_SUM) return NULL;
