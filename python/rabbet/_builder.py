@@ -47,7 +47,7 @@ class Builder(Managed):
 
     @property
     def logger(self) -> ILogger:
-        """Where messages go."""
+        """The logger that gets messages."""
         return self._logger
 
     @no_effect("a build measures in memory of the device's own; see Runtime")

@@ -66,21 +66,22 @@ def compose(
     inputs: list[Places],
     **parts: Any,
 ) -> C:
-    """The composite whose last layer is given, and whose inputs are those of layers of
-    it; `parts` are what its properties need."""
+    """Makes a composite of layers. `last` is its last layer, `inputs` are the places of
+    its inputs in its layers, and `parts` are the values that its properties use."""
     network._composites[hash(last)] = {"inputs": inputs, **parts}
     return last._as(kind)
 
 
 def out(layer: ILayer) -> ITensor:
-    """Its only output, or its first."""
+    """The layer's first output."""
     return cast(ITensor, layer.get_output(0))
 
 
 def constant(
     network: OperatorLayers, values: Any, dtype: e.DataType, shape: Sequence[int]
 ) -> tuple[IConstantLayer, ITensor]:
-    """Numbers in a type, nobody's weights; the layer has them in one that NumPy knows."""
+    """Adds a constant of `dtype` that is not a weight of the user. The layer holds the
+    numbers in a type that NumPy has."""
     import numpy as np
 
     floats = dtype in (e.DataType.FLOAT, e.DataType.HALF, e.DataType.BF16)

@@ -239,7 +239,7 @@ class OperatorLayers(_rabbet.Network):
         self, input: ITensor, indices_type: DType = e.DataType.INT32
     ) -> INonZeroLayer:
         """Positions of the elements that are not zero, [rank, count] in row-major
-        order; a run tells how many."""
+        order. The count is known after a run."""
         attrs = {"indices_type": int(indices_type)}
         return self._add_layer("non_zero", None, [input], attrs)
 
@@ -250,13 +250,13 @@ class OperatorLayers(_rabbet.Network):
         max_output_boxes_per_class: ITensor,
         indices_type: DType = e.DataType.INT32,
     ) -> INMSLayer:
-        """Boxes [batch, boxes, (classes,) 4] that no better one of their class overlaps
-        by much, by scores [batch, boxes, classes].
+        """Non-maximum suppression: of boxes [batch, boxes, (classes,) 4] with scores
+        [batch, boxes, classes], those that overlap no better kept box of their class.
 
-        Outputs: rows [count, 3] of (batch, class, box), best first within a batch; the
-        count, which a run tells. Inputs 3 and 4 may give thresholds: boxes overlap by
-        more than the first (intersection over union), scores are above the second; both
-        are 0 unless given.
+        Outputs: rows [count, 3] of (batch, class, box), best first within a batch, and
+        the count, which is known after a run. Input 3 may give the intersection over
+        union above which boxes overlap, input 4 the score that boxes must exceed. The
+        default of both is 0.
         """
         attrs = {"indices_type": int(indices_type)}
         inputs = [boxes, scores, max_output_boxes_per_class]
@@ -265,14 +265,14 @@ class OperatorLayers(_rabbet.Network):
     def add_reverse_sequence(
         self, input: ITensor, sequence_lens: ITensor
     ) -> IReverseSequenceLayer:
-        """The first elements of each sequence, as many as it has, in reverse order;
-        sequences lie on axis 0 and the batch on axis 1 until that is set."""
+        """Reverses the first sequence_lens[b] elements of each sequence b. By default
+        axis 0 is the sequence's and axis 1 the batch's."""
         return self._add_layer("reverse_sequence", None, [input, sequence_lens], {})
 
     def add_scatter(
         self, data: ITensor, indices: ITensor, updates: ITensor, mode: e.ScatterMode
     ) -> IScatterLayer:
-        """A copy of data with updates where indices say."""
+        """A copy of data with updates at the positions that indices give."""
         attrs = {"mode": int(mode)}
         return self._add_layer("scatter", None, [data, indices, updates], attrs)
 
@@ -296,9 +296,10 @@ class OperatorLayers(_rabbet.Network):
         selected_experts_for_tokens: ITensor,
         scores_for_selected_experts: ITensor,
     ) -> IMoELayer:
-        """The networks of the experts chosen for each token, summed by scores:
-        hidden_states [batch, tokens, hidden], the others [batch, tokens, chosen]. The
-        layer's set_gated_weights gives the experts' weights."""
+        """A mixture of experts: the results of the experts that are selected for each
+        token, summed with their scores as weights. hidden_states is [batch, tokens,
+        hidden], the other inputs are [batch, tokens, chosen]. The layer's
+        set_gated_weights sets the experts' weights."""
         inputs = [
             hidden_states,
             selected_experts_for_tokens,
@@ -425,11 +426,11 @@ class OperatorLayers(_rabbet.Network):
         return self._add_layer("identity", None, [input], {})
 
     def add_shape(self, input: ITensor) -> IShapeLayer:
-        """The dimensions of a tensor, INT64."""
+        """The shape of a tensor, as a tensor of INT64."""
         return self._add_layer("shape", None, [input], {})
 
     def add_constant(self, shape: Shape, weights: Constants) -> IConstantLayer:
-        """A tensor known now; the data are copied."""
+        """A constant. The data are copied."""
         dims = _filled(shape, weights)
         value = (Attr.TENSOR, int(weights.dtype), dims, weights.numpy().tobytes())
         layer = self._add_layer("constant", None, [], {"weights": value})

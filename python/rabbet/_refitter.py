@@ -52,11 +52,11 @@ class Refitter(_rabbet.Refitter):
         pass
 
     def __del__(self) -> None:
-        """Nothing to do: objects go when nothing refers to them."""
+        """Does nothing: Python frees objects without references."""
 
     @property
     def logger(self) -> ILogger:
-        """Where messages go."""
+        """The logger that gets messages."""
         return self._logger
 
     def _infos(self) -> list[_Info]:
@@ -72,7 +72,7 @@ class Refitter(_rabbet.Refitter):
 
     @recorded
     def set_weights(self, layer_name: str, role: e.WeightsRole, weights: Any) -> bool:
-        """New weights, an array or Weights, of a layer."""
+        """Sets a layer's weights: an array, or Weights."""
         return self._put(self._find(layer_name, int(e.WeightsRole(role))), weights)
 
     def _roles(self, missing: bool) -> tuple[list[str], list[e.WeightsRole]]:
@@ -80,7 +80,7 @@ class Refitter(_rabbet.Refitter):
         return [i.layer for i in found], [e.WeightsRole(i.role) for i in found]
 
     def get_all(self) -> tuple[list[str], list[e.WeightsRole]]:
-        """(layers, roles) of all that can be set."""
+        """(layers, roles) of all weights that can be set."""
         return self._roles(False)
 
     def get_missing(self) -> tuple[list[str], list[e.WeightsRole]]:
@@ -96,8 +96,9 @@ class Refitter(_rabbet.Refitter):
         weights: Any,
         location: e.TensorLocation = e.TensorLocation.HOST,
     ) -> bool:
-        """New weights: an array, or Weights. DEVICE: their address is one of the engine's
-        device; they are copied from there, behind the work of the default stream."""
+        """Sets weights: an array, or Weights. With location DEVICE, their address is in
+        the memory of the engine's device. They are copied from there after the work of
+        the default stream."""
         index = self._find(name)
         if e.TensorLocation(location) is e.TensorLocation.DEVICE:
             weights = self._from_device(name, weights)
@@ -114,11 +115,12 @@ class Refitter(_rabbet.Refitter):
         return Weights._of_bytes(given.dtype, bytes(data))
 
     def get_named_weights(self, weights_name: str) -> Weights:
-        """Weights that were set and are not in the engine yet; else empty."""
+        """Weights that were set and are not in the engine yet; without these, empty
+        Weights."""
         return self._given.get(self._find(weights_name), Weights())
 
     def get_weights_location(self, weights_name: str) -> e.TensorLocation:
-        """Where the weights that were set lie: those of the device were copied from there."""
+        """HOST: weights that were set from the device's memory were copied."""
         self._find(weights_name)
         return e.TensorLocation.HOST
 
@@ -136,7 +138,7 @@ class Refitter(_rabbet.Refitter):
         return True
 
     def get_all_weights(self) -> list[str]:
-        """Names of all that can be set."""
+        """Names of all weights that can be set."""
         return [i.name for i in self._infos()]
 
     def get_missing_weights(self) -> list[str]:
@@ -153,7 +155,7 @@ class Refitter(_rabbet.Refitter):
         return True
 
     def refit_cuda_engine_async(self, stream_handle: int) -> bool:
-        """The same; done when it returns."""
+        """Does the same as refit_cuda_engine, which is complete when it returns."""
         return self.refit_cuda_engine()
 
     # ---- Ranges of INT8 tensors

@@ -97,7 +97,7 @@ class Runtime(Managed):
 
     @property
     def logger(self) -> ILogger:
-        """Where messages go."""
+        """The logger that gets messages."""
         return self._logger
 
     @recorded

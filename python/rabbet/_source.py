@@ -248,7 +248,7 @@ _running: set[str] = set()  # prefixes of plans whose modules are being imported
 
 
 class _Loader(importlib.abc.InspectLoader):
-    """Of modules of one plan, under names that no other code has."""
+    """Loads the modules of one plan, under names that no other code has."""
 
     def __init__(self, prefix: str, modules: dict[str, Module]) -> None:
         self.prefix, self.modules = prefix, modules
@@ -286,17 +286,17 @@ class _Loader(importlib.abc.InspectLoader):
         return self._module(fullname).is_package
 
     def get_source(self, fullname: str) -> str:
-        """Also for tracebacks, and for libraries that compile functions from their text."""
+        """The source text, which tracebacks use, and libraries that compile functions."""
         return importlib.util.decode_source(self._module(fullname).data)
 
     def get_code(self, fullname: str) -> CodeType:
-        """As the interpreter wants it."""
+        """The compiled code."""
         return compile(
             self._module(fullname).data, self.path(fullname), "exec", dont_inherit=True
         )
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs it."""
+        """Runs the module's code."""
         name = module.__name__
         vars(module)["__builtins__"] = self.builtins
         lines = self.get_source(name).splitlines(keepends=True)
@@ -390,7 +390,7 @@ def run(modules: Sequence[tuple[str, bytes, bool, list[str]]]) -> None:
 
 
 def _add_carried(fullname: str, collection: _Collection) -> None:
-    """A plugin that came from a plan goes into another: with all that came with it."""
+    """Adds all modules of the plan that the module came from, if it came from one."""
     loader = getattr(getattr(sys.modules.get(fullname), "__spec__", None), "loader", None)
     if isinstance(loader, _Loader):
         for module in loader.modules.values():
@@ -406,7 +406,7 @@ def load(plugins: list[str]) -> None:
 
 
 def close() -> None:
-    """The interpreter ends: C must not find its plugins any more."""
+    """Deregisters the plugins before the interpreter ends, so that C does not find them."""
     for decorated in list(DECORATED.values()):
         decorated.deregister()
     for key in list(CLASSES):
