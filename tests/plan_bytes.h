@@ -80,7 +80,7 @@ static inline uint8_t* plan_bytes_join(const plan_bytes_t* parts,
   uint8_t* data = aligned_alloc(64, (end + 63) / 64 * 64);
   memset(data, 0, end);
   memcpy(data, "\x89RABBET\n", 8);
-  plan_bytes_store(data + 8, 2, 4);
+  plan_bytes_store(data + 8, 3, 4);
   plan_bytes_store(data + 12, (uint64_t)count, 4);
   plan_bytes_store(data + 16, end, 8);
   memcpy(data + 32, "rabbet test", 11);

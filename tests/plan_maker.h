@@ -10,6 +10,7 @@
 
 typedef struct maker_t {
   rabbet_plan_t* plan;
+  rabbet_plan_sequence_t* sequence;  // that is being made
   rabbet_plan_value_t values[MAKER_MAX];
   rabbet_plan_io_t ios[MAKER_MAX];
   rabbet_plan_step_t steps[MAKER_MAX];
@@ -25,20 +26,37 @@ static inline void* maker_copy(maker_t* m, const void* data, size_t size) {
   return copy;
 }
 
+static inline void maker_set_sequence(maker_t* m, rabbet_plan_t* plan,
+                                      size_t number) {
+  m->plan = plan;
+  m->sequence = &plan->sequences[number];
+  m->sequence->values = m->values;
+  m->sequence->ios = m->ios;
+  m->sequence->steps = m->steps;
+  m->sequence->profiles = m->ranges;
+}
+
+// A maker for each of a plan's sequences; the first is the one to write and to
+// end.
+static inline void maker_begin_sequences(maker_t* makers, size_t count,
+                                         rabbet_allocator_t allocator) {
+  rabbet_plan_t* plan = NULL;
+  RABBET_EXPECT_OK(rabbet_plan_create(allocator, &plan));
+  RABBET_EXPECT_OK(rabbet_plan_make_sequences(plan, count));
+  plan->name = "sample";
+  plan->producer = "rabbet test";
+  plan->device = "null";
+  plan->device_signature = "null";
+  plan->threads = 1;
+  plan->profile_count = 1;
+  for (size_t i = 0; i < count; ++i) {
+    makers[i] = (maker_t){0};
+    maker_set_sequence(&makers[i], plan, i);
+  }
+}
+
 static inline void maker_begin(maker_t* m, rabbet_allocator_t allocator) {
-  *m = (maker_t){0};
-  RABBET_EXPECT_OK(rabbet_plan_create(allocator, &m->plan));
-  RABBET_EXPECT_OK(rabbet_plan_make_sequences(m->plan, 1));
-  m->plan->name = "sample";
-  m->plan->producer = "rabbet test";
-  m->plan->device = "null";
-  m->plan->device_signature = "null";
-  m->plan->threads = 1;
-  m->plan->sequences[0].values = m->values;
-  m->plan->sequences[0].ios = m->ios;
-  m->plan->sequences[0].steps = m->steps;
-  m->plan->profiles = m->ranges;
-  m->plan->profile_count = 1;
+  maker_begin_sequences(m, 1, allocator);
 }
 
 static inline void maker_end(maker_t* m) {
@@ -47,15 +65,13 @@ static inline void maker_end(maker_t* m) {
 
 static inline rabbet_expr_t maker_number(maker_t* m, int64_t value) {
   rabbet_expr_t expr = RABBET_EXPR_NONE;
-  RABBET_EXPECT_OK(
-      rabbet_expr_constant(m->plan->sequences[0].graph, value, &expr));
+  RABBET_EXPECT_OK(rabbet_expr_constant(m->sequence->graph, value, &expr));
   return expr;
 }
 
 static inline rabbet_expr_t maker_symbol(maker_t* m, rabbet_symbol_t symbol) {
   rabbet_expr_t expr = RABBET_EXPR_NONE;
-  RABBET_EXPECT_OK(
-      rabbet_expr_of_symbol(m->plan->sequences[0].graph, &symbol, &expr));
+  RABBET_EXPECT_OK(rabbet_expr_of_symbol(m->sequence->graph, &symbol, &expr));
   return expr;
 }
 
@@ -82,8 +98,7 @@ static inline rabbet_expr_t maker_element(maker_t* m, int32_t tensor,
 static inline rabbet_expr_t maker_op(maker_t* m, rabbet_expr_op_t op,
                                      rabbet_expr_t a, rabbet_expr_t b) {
   rabbet_expr_t expr = RABBET_EXPR_NONE;
-  RABBET_EXPECT_OK(
-      rabbet_expr_binary(m->plan->sequences[0].graph, op, a, b, &expr));
+  RABBET_EXPECT_OK(rabbet_expr_binary(m->sequence->graph, op, a, b, &expr));
   return expr;
 }
 
@@ -104,7 +119,7 @@ static inline rabbet_shape_t maker_shape(maker_t* m, int32_t rank,
 
 static inline int32_t maker_value(maker_t* m, const char* name,
                                   rabbet_dtype_t dtype, rabbet_shape_t shape) {
-  int32_t v = (int32_t)m->plan->sequences[0].value_count++;
+  int32_t v = (int32_t)m->sequence->value_count++;
   assert_true(v < MAKER_MAX);
   m->values[v] = (rabbet_plan_value_t){.name = name,
                                        .dtype = dtype,
@@ -118,14 +133,14 @@ static inline int32_t maker_value(maker_t* m, const char* name,
 static inline int32_t maker_io(maker_t* m, const char* name, bool is_input,
                                rabbet_dtype_t dtype, rabbet_shape_t shape) {
   int32_t v = maker_value(m, name, dtype, shape);
-  size_t io = m->plan->sequences[0].io_count++;
+  size_t io = m->sequence->io_count++;
   m->values[v].storage = RABBET_PLAN_STORAGE_IO;
   m->values[v].io = (int32_t)io;
   m->ios[io] = (rabbet_plan_io_t){
       .name = name, .is_input = is_input, .value = v, .aliased_input = -1};
   if (!is_input) return v;
-  m->plan->sequences[0].input_count = io + 1;
-  rabbet_dims_t dims = rabbet_shape_dims(m->plan->sequences[0].graph, &shape);
+  m->sequence->input_count = io + 1;
+  rabbet_dims_t dims = rabbet_shape_dims(m->sequence->graph, &shape);
   rabbet_plan_range_t* range = &m->ranges[io];
   range->min = range->opt = range->max = dims;
   for (int32_t i = 0; i < dims.rank; ++i) {
@@ -141,7 +156,7 @@ static inline int32_t maker_constant(maker_t* m, const char* name,
                                      rabbet_dtype_t dtype, rabbet_shape_t shape,
                                      const void* data) {
   int32_t v = maker_value(m, name, dtype, shape);
-  rabbet_dims_t dims = rabbet_shape_dims(m->plan->sequences[0].graph, &shape);
+  rabbet_dims_t dims = rabbet_shape_dims(m->sequence->graph, &shape);
   size_t bytes = 0;
   RABBET_EXPECT_OK(
       rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
@@ -180,7 +195,7 @@ typedef struct maker_step_t {
 static inline rabbet_plan_step_t* maker_step(maker_t* m,
                                              const maker_step_t* given) {
   rabbet_arena_t* arena = &m->plan->arena;
-  rabbet_plan_step_t* step = &m->steps[m->plan->sequences[0].step_count++];
+  rabbet_plan_step_t* step = &m->steps[m->sequence->step_count++];
   int32_t values[8], inputs[8], outputs[8], boundary[8];
   rabbet_shape_t shapes[8];
   rabbet_group_value_t group_values[8];

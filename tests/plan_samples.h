@@ -49,6 +49,42 @@ static inline void sample_static(maker_t* m) {
   m->steps[0].report_json = "[{\"kernel\": \"other\", \"us\": 2.5}]";
 }
 
+// y[batch,2] = c ? relu(x[batch,2]) : x + relu(x), in three sequences.
+static inline void sample_branches(maker_t makers[3]) {
+  static const int32_t inputs[] = {1};
+  static const char* const names[] = {"", "c/true", "c/false"};
+  int32_t x[3], y[3], c = 0;
+  for (int i = 0; i < 3; ++i) {
+    maker_t* m = &makers[i];
+    m->sequence->name = names[i];
+    if (i == 0)
+      c = maker_io(m, "c", true, RABBET_DTYPE_BOOL, (rabbet_shape_t){0});
+    rabbet_expr_t batch = maker_dim(m, i == 0 ? 1 : 0, 0, "batch");
+    rabbet_expr_t two = maker_number(m, 2);
+    rabbet_shape_t shape = MAKER_SHAPE(batch, two);
+    x[i] = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+    y[i] = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+  }
+  sample_relu(&makers[1], "relu", x[1], y[1]);
+  int32_t again = maker_value(&makers[2], "again", RABBET_DTYPE_FLOAT,
+                              makers[2].values[x[2]].shape);
+  sample_relu(&makers[2], "relu", x[2], again);
+  sample_add(&makers[2], "add", x[2], again, y[2]);
+  rabbet_plan_step_t* step =
+      maker_step(&makers[0], &(maker_step_t){.name = "choose",
+                                             .op = RABBET_OP_CONDITION,
+                                             .kernel = "",
+                                             .inputs = {c, x[0]},
+                                             .input_count = 2,
+                                             .outputs = {y[0]},
+                                             .output_count = 1});
+  rabbet_plan_call_t calls[] = {
+      {.sequence = 1, .inputs = inputs, .input_count = 1},
+      {.sequence = 2, .inputs = inputs, .input_count = 1}};
+  step->calls = maker_copy(&makers[0], calls, sizeof(calls));
+  step->call_count = 2;
+}
+
 // y[batch,2] = relu(a[batch,2] + b[batch,2]); n[1] = 2 * batch by the host;
 // m[1] = float(batch - 1), read by a step from what the host knows.
 // 0 <= batch <= 8.
@@ -293,8 +329,8 @@ static inline void sample_fused(maker_t* m) {
   step->group.node_count = 2;
   step->inner_shapes = maker_copy(m, shapes, sizeof(shapes));
   step->name = "add + tanh";
-  m->plan->sequences[0].step_count = 1;
-  m->plan->sequences[0].value_count = (size_t)unused;
+  m->sequence->step_count = 1;
+  m->sequence->value_count = (size_t)unused;
 }
 
 // sample_static, whose steps keep something in the plan: the first both, the

@@ -17,6 +17,7 @@ typedef struct rabbet_network_t rabbet_network_t;
 typedef struct rabbet_tensor_t rabbet_tensor_t;
 typedef struct rabbet_layer_t rabbet_layer_t;
 typedef struct rabbet_loop_t rabbet_loop_t;
+typedef struct rabbet_conditional_t rabbet_conditional_t;
 
 enum {
   // Types follow from the inputs' alone; the builder changes none.
@@ -270,6 +271,42 @@ RABBET_API rabbet_status_t rabbet_loop_add_output(rabbet_loop_t* loop,
                                                   rabbet_layer_t** out_layer);
 // The loop whose boundary the layer belongs to, or NULL.
 RABBET_API rabbet_loop_t* rabbet_layer_loop(const rabbet_layer_t* layer);
+
+// ---- Conditionals ----------------------------------------------------------
+
+// A conditional is what its boundary layers say: layers that depend on its
+// inputs, and that one of the two tensors of an output needs, are a branch.
+// Only the branch that the condition chooses runs. Layers that do not depend on
+// the inputs run in any case, before.
+
+// `name` may be NULL. ALREADY_EXISTS if another conditional has it. They belong
+// to their network, as layers do.
+RABBET_API rabbet_status_t
+rabbet_network_add_conditional(rabbet_network_t* network, const char* name,
+                               rabbet_conditional_t** out_conditional);
+RABBET_API size_t
+rabbet_network_conditional_count(const rabbet_network_t* network);
+RABBET_API rabbet_conditional_t* rabbet_network_conditional(
+    const rabbet_network_t* network, size_t index);
+RABBET_API const char* rabbet_conditional_name(
+    const rabbet_conditional_t* conditional);
+RABBET_API rabbet_status_t rabbet_conditional_set_name(
+    rabbet_conditional_t* conditional, const char* name);
+// A single BOOL. ALREADY_EXISTS if there is one.
+RABBET_API rabbet_status_t rabbet_conditional_set_condition(
+    rabbet_conditional_t* conditional, rabbet_tensor_t* condition,
+    rabbet_layer_t** out_layer);
+// Branches read the layer's output.
+RABBET_API rabbet_status_t rabbet_conditional_add_input(
+    rabbet_conditional_t* conditional, rabbet_tensor_t* tensor,
+    rabbet_layer_t** out_layer);
+// Of one type and number of dimensions; extents may differ.
+RABBET_API rabbet_status_t rabbet_conditional_add_output(
+    rabbet_conditional_t* conditional, rabbet_tensor_t* yes,
+    rabbet_tensor_t* no, rabbet_layer_t** out_layer);
+// The conditional whose boundary the layer belongs to, or NULL.
+RABBET_API rabbet_conditional_t* rabbet_layer_conditional(
+    const rabbet_layer_t* layer);
 
 RABBET_EXTERN_C_END
 #endif  // RABBET_NETWORK_H_

@@ -1,20 +1,79 @@
-"""Conditionals. Both branches are computed, and the condition chooses between their
-results: it saves no time, and its result is that of the chosen branch."""
+"""Conditionals: two branches, of which only the one that the condition chooses runs."""
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import cast
 
 from . import _enums as e
+from . import _rabbet
 from ._checked import checks_arguments
-from ._composite import Composite, Places, compose, out
-from ._errors import UnsupportedError
-from ._layer import ITensor
-from ._operator_layers import OperatorLayers
-from ._reshapes import IUnsqueezeLayer, reshaping
+from ._layer import LAYER_CLASSES, ILayer, ITensor
 
 
-class IIfConditionalBoundaryLayer(Composite):
+@checks_arguments
+class IIfConditional:
+    """Chooses between two branches. Layers that depend on its inputs, and that one of
+    the two tensors of an output needs, are a branch. Two objects for one conditional
+    are equal."""
+
+    __slots__ = ("_index", "_network")
+
+    def __init__(self, network: _rabbet.Network, index: int) -> None:
+        self._network, self._index = network, index
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, IIfConditional)
+            and self._network is other._network
+            and self._index == other._index
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._network), self._index))
+
+    def __repr__(self) -> str:
+        return f"<IIfConditional '{self.name}'>"
+
+    @property
+    def name(self) -> str:
+        """Its name: the branches of P are the sequences "P/true" and "P/false"."""
+        return cast(str, self._network._conditional_name(self._index))
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._network._set_conditional_name(self._index, name)
+
+    def _add(self, kind: str, tensor: ITensor, other: ITensor) -> ILayer:
+        return cast(
+            ILayer,
+            self._network._add_conditional_layer(self._index, kind, tensor, other),
+        )
+
+    def set_condition(self, condition: ITensor) -> IConditionLayer:
+        """Sets the condition: a BOOL without dimensions."""
+        if condition.dtype is not e.DataType.BOOL or len(condition.shape) != 0:
+            raise ValueError(
+                f"condition '{condition.name}' of '{self.name}' is {condition.dtype} "
+                f"{tuple(condition.shape)}: it must be a BOOL without dimensions"
+            )
+        return cast(IConditionLayer, self._add("condition", condition, condition))
+
+    def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
+        """A tensor that branches use, by the layer's output."""
+        return cast(IIfConditionalInputLayer, self._add("input", input, input))
+
+    def add_output(
+        self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
+    ) -> IIfConditionalOutputLayer:
+        """One of two results, of one type and number of dimensions; extents may
+        differ."""
+        return cast(
+            IIfConditionalOutputLayer,
+            self._add("output", true_subgraph_output, false_subgraph_output),
+        )
+
+
+class IIfConditionalBoundaryLayer(ILayer):
     """Base of a conditional's layers."""
 
     __slots__ = ()
@@ -22,10 +81,7 @@ class IIfConditionalBoundaryLayer(Composite):
     @property
     def conditional(self) -> IIfConditional:
         """The conditional that it belongs to."""
-        return cast(IIfConditional, self._parts["conditional"])
-
-
-B = TypeVar("B", bound=IIfConditionalBoundaryLayer)
+        return IIfConditional(self._network(), cast(int, self._conditional()))
 
 
 class IConditionLayer(IIfConditionalBoundaryLayer):
@@ -49,74 +105,8 @@ class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
     _type = e.LayerType.CONDITIONAL_OUTPUT
 
 
-@checks_arguments
-class IIfConditional:
-    """Chooses between results of two branches, both of which are computed."""
-
-    __slots__ = ("_condition", "_name", "_network")
-
-    def __init__(self, network: OperatorLayers, name: str) -> None:
-        self._network = network
-        self._condition: IConditionLayer | None = None
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self._name = name
-
-    def _copy(self, kind: type[B], tensor: ITensor) -> B:
-        copy = self._network.add_identity(tensor)
-        places: list[Places] = [[(copy, 0)]]
-        return compose(self._network, kind, copy, places, conditional=self)
-
-    def set_condition(self, condition: ITensor) -> IConditionLayer:
-        """Sets the condition: a BOOL without dimensions."""
-        if condition.dtype is not e.DataType.BOOL or len(condition.shape) != 0:
-            raise ValueError(
-                f"condition '{condition.name}' of '{self.name}' is {condition.dtype} "
-                f"{tuple(condition.shape)}: it must be a BOOL without dimensions"
-            )
-        if self._condition is not None:
-            raise UnsupportedError(f"'{self.name}' has a condition already")
-        self._condition = self._copy(IConditionLayer, condition)
-        return self._condition
-
-    def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
-        """A tensor that branches use."""
-        return self._copy(IIfConditionalInputLayer, input)
-
-    def add_output(
-        self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
-    ) -> IIfConditionalOutputLayer:
-        """One of two results; their types are the same, and so are their shapes."""
-        import numpy as np
-
-        if self._condition is None:
-            raise ValueError(f"'{self.name}' has no condition: set it before outputs")
-        network, (yes, no) = (
-            self._network,
-            (true_subgraph_output, false_subgraph_output),
-        )
-        if len(yes.shape) != len(no.shape) or any(
-            a != b and min(a, b) >= 0 for a, b in zip(yes.shape, no.shape, strict=True)
-        ):
-            raise UnsupportedError(
-                f"outputs of '{self.name}' are {tuple(yes.shape)} and "
-                f"{tuple(no.shape)}: results of both branches must have the same shape"
-            )
-        # Not a select: it would make a shape of two that differ when they are known.
-        at = network.add_constant((1,), np.zeros(1, np.int64))
-        wide = [reshaping(network, IUnsqueezeLayer, t, out(at)) for t in (no, yes)]
-        both = network.add_concatenation([out(layer) for layer in wide])
-        both.axis = 0
-        index = network.add_cast(out(self._condition), e.DataType.INT32)
-        last = network.add_gather(out(both), out(index), 0)
-        places = [layer._parts["inputs"][0] for layer in reversed(wide)]
-        return compose(
-            network, IIfConditionalOutputLayer, last, places, conditional=self
-        )
+LAYER_CLASSES.update(
+    condition=IConditionLayer,
+    conditional_input=IIfConditionalInputLayer,
+    conditional_output=IIfConditionalOutputLayer,
+)

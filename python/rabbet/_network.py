@@ -313,9 +313,10 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return rotary_embedding(self, input, caches, interleaved, rotary_embedding_dim)
 
     def add_if_conditional(self) -> IIfConditional:
-        """Chooses between results of two branches, both of which are computed."""
+        """Chooses between two branches, of which only one runs."""
         self._conditionals += 1
-        return IIfConditional(self, f"(Unnamed Conditional* {self._conditionals - 1})")
+        name = f"(Unnamed Conditional* {self._conditionals - 1})"
+        return IIfConditional(self, self._add_conditional(name))
 
     def add_loop(self) -> ILoop:
         """A loop, which its recurrences, iterators, limits and outputs make."""

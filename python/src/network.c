@@ -469,7 +469,96 @@ static PyObject* rabbet_py_network_add_loop_layer(PyObject* self,
   return rabbet_py_wrap_layer(layer, self);
 }
 
+// ---- Conditionals ----------------------------------------------------------
+
+static rabbet_conditional_t* rabbet_py_conditional(PyObject* self,
+                                                   size_t index) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_conditional_t* conditional =
+      network ? rabbet_network_conditional(network, index) : NULL;
+  if (network && !conditional)
+    PyErr_Format(PyExc_IndexError, "the network has no conditional %zu", index);
+  return conditional;
+}
+
+// Its number, by which the package knows it.
+static PyObject* rabbet_py_network_add_conditional(PyObject* self,
+                                                   PyObject* object) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
+  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_conditional_t* conditional = NULL;
+  const char* name = NULL;
+  if (!network || rabbet_py_to_text(object, "conditional name", false, &name))
+    return NULL;
+  rabbet_status_t status =
+      rabbet_network_add_conditional(network, name, &conditional);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(rabbet_network_conditional_count(network) - 1);
+}
+
+static PyObject* rabbet_py_network_conditional_name(PyObject* self,
+                                                    PyObject* index) {
+  RABBET_PY_HOLD(self);
+  size_t i = 0;
+  if (rabbet_py_to_index(index, "conditional", &i)) return NULL;
+  rabbet_conditional_t* conditional = rabbet_py_conditional(self, i);
+  return conditional ? rabbet_py_message(rabbet_conditional_name(conditional))
+                     : NULL;
+}
+
+static PyObject* rabbet_py_network_set_conditional_name(PyObject* self,
+                                                        PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
+  Py_ssize_t index = 0;
+  PyObject* object = NULL;
+  const char* name = NULL;
+  if (!PyArg_ParseTuple(args, "nO", &index, &object) ||
+      rabbet_py_to_text(object, "conditional name", false, &name))
+    return NULL;
+  rabbet_conditional_t* conditional =
+      rabbet_py_conditional(self, (size_t)index);
+  return conditional ? rabbet_py_none_or_raise(
+                           rabbet_conditional_set_name(conditional, name))
+                     : NULL;
+}
+
+// _add_conditional_layer(conditional, operator, tensor, other)
+static PyObject* rabbet_py_network_add_conditional_layer(PyObject* self,
+                                                         PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
+  Py_ssize_t index = 0;
+  const char* op = NULL;
+  PyObject *first = NULL, *second = NULL;
+  if (!PyArg_ParseTuple(args, "nsOO", &index, &op, &first, &second))
+    return NULL;
+  rabbet_conditional_t* conditional =
+      rabbet_py_conditional(self, (size_t)index);
+  rabbet_tensor_t* tensor =
+      conditional ? rabbet_py_handle_get(first, rabbet_py_types.tensor) : NULL;
+  rabbet_tensor_t* other =
+      tensor ? rabbet_py_handle_get(second, rabbet_py_types.tensor) : NULL;
+  if (!other) return NULL;
+  rabbet_layer_t* layer = NULL;
+  rabbet_status_t status =
+      op[0] == 'c'
+          ? rabbet_conditional_set_condition(conditional, tensor, &layer)
+      : op[0] == 'i'
+          ? rabbet_conditional_add_input(conditional, tensor, &layer)
+          : rabbet_conditional_add_output(conditional, tensor, other, &layer);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_layer(layer, self);
+}
+
 static PyMethodDef rabbet_py_network_methods[] = {
+    {"_add_conditional", rabbet_py_network_add_conditional, METH_O, NULL},
+    {"_conditional_name", rabbet_py_network_conditional_name, METH_O, NULL},
+    {"_set_conditional_name", rabbet_py_network_set_conditional_name,
+     METH_VARARGS, NULL},
+    {"_add_conditional_layer", rabbet_py_network_add_conditional_layer,
+     METH_VARARGS, NULL},
     {"_add_loop", rabbet_py_network_add_loop, METH_NOARGS, NULL},
     {"_loop_name", rabbet_py_network_loop_name, METH_O, NULL},
     {"_set_loop_name", rabbet_py_network_set_loop_name, METH_VARARGS, NULL},

@@ -180,7 +180,23 @@ static PyObject* rabbet_py_layer_loop(PyObject* self, PyObject* none) {
   Py_RETURN_NONE;
 }
 
+// Number of the conditional whose boundary it belongs to, or None.
+static PyObject* rabbet_py_layer_conditional(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  (void)none;
+  const rabbet_network_t* network =
+      rabbet_py_pointer(rabbet_py_network_of(self));
+  const rabbet_conditional_t* conditional =
+      rabbet_layer_conditional(rabbet_py_pointer(self));
+  size_t count = rabbet_network_conditional_count(network);
+  for (size_t i = 0; conditional && i < count; ++i)
+    if (rabbet_network_conditional(network, i) == conditional)
+      return PyLong_FromSize_t(i);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef rabbet_py_layer_methods[] = {
+    {"_conditional", rabbet_py_layer_conditional, METH_NOARGS, NULL},
     {"_loop", rabbet_py_layer_loop, METH_NOARGS, NULL},
     {"_network", rabbet_py_layer_network, METH_NOARGS, NULL},
     {"_as", rabbet_py_layer_as, METH_O, NULL},

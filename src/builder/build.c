@@ -16,6 +16,7 @@
 #include "builder/measure/whole_plan_timing.h"
 #include "builder/propose/trial.h"
 #include "builder/report.h"
+#include "builder/unroll/branches.h"
 #include "builder/unroll/unroll.h"
 
 typedef struct result_t {
@@ -48,8 +49,9 @@ static uint32_t build_refit_flags(const rabbet_build_t* build) {
 
 static rabbet_status_t build_open(rabbet_build_t* build) {
   const rabbet_builder_config_t* config = build->config;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_device_create(config->device, build->allocator, &build->device));
+  if (!build->device)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_device_create(config->device, build->allocator, &build->device));
   build->threads = (int)config->options[RABBET_BUILDER_OPTION_THREADS];
   if (build->threads == 0)
     RABBET_RETURN_IF_ERROR(rabbet_device_default_threads(&build->threads));
@@ -71,9 +73,6 @@ static void build_close(rabbet_build_t* build) {
   rabbet_timing_cache_release(build->cache);
   rabbet_ir_deinitialize(&build->ir);
   rabbet_vec_free(build->allocator, &build->carried);
-  if (build->device && build->device->vtable->release_threads)
-    build->device->vtable->release_threads(build->device);
-  rabbet_device_release(build->device);
   rabbet_fold_deinitialize(build);
   rabbet_arena_deinitialize(&build->arena);
 }
@@ -267,13 +266,180 @@ static rabbet_status_t build_try_plugins(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-static rabbet_status_t build_write(rabbet_build_t* build,
-                                   const rabbet_network_t* network,
-                                   result_t* result,
+// ---- Sequences --------------------------------------------------------------
+
+// A sequence of the plan: the network's, or that of a branch, which is a build
+// of its own.
+typedef struct built_t {
+  const char* name;
+  rabbet_build_t* build;
+  rabbet_build_t own;
+  rabbet_builder_config_t config;  // of a branch
+  rabbet_network_t* network;
+  result_t* result;
+} built_t;
+
+typedef RABBET_VEC(built_t*) sequences_t;
+
+static rabbet_status_t build_branches(const built_t* caller,
+                                      sequences_t* sequences);
+
+static rabbet_status_t build_sequence(built_t* built, sequences_t* sequences) {
+  rabbet_build_t* build = built->build;
+  result_t* result = built->result;
+  build->extra_dtypes = build_extra_dtypes(build);
+  RABBET_RETURN_IF_ERROR(build_simplify(build));
+  RABBET_RETURN_IF_ERROR(rabbet_progress_step(build, "Building", 0));
+  rabbet_ir_show_refittable(&build->ir);
+  RABBET_RETURN_IF_ERROR(rabbet_pass_implicit(build));
+  RABBET_RETURN_IF_ERROR(rabbet_pass_operands(build));
+  RABBET_RETURN_IF_ERROR(build_choose(build, result));
+  RABBET_RETURN_IF_ERROR(build_try_plugins(build, &result->layout));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tuner_report_selection(build, &result->solution));
+  return build_branches(built, sequences);
+}
+
+// What a branch takes has the extents, and of a shape input the elements, that
+// it has where it is made.
+static rabbet_status_t branch_profile_input(rabbet_build_t* caller,
+                                            const rabbet_ir_value_t* value,
+                                            const rabbet_tensor_t* input,
+                                            rabbet_profile_t* profile) {
+  const rabbet_ranges_t* ranges = &caller->ranges;
+  rabbet_dims_t opt, min, max;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ranges_dims(caller, NULL, value, &opt, &min, &max));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_profile_set_shape(profile, input->name, &min, &opt, &max));
+  size_t count = value->value_count;
+  if (!input->is_host_read || !value->values) return rabbet_ok();
+  int64_t* list = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &caller->arena, count, 3 * sizeof(*list), (void**)&list));
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_expr_t expr = value->values[i];
+    list[i] = ranges->low[expr];
+    list[2 * count + i] = ranges->high[expr];
+    list[count + i] = ranges->valid[expr] ? ranges->opt[expr] : list[i];
+  }
+  return rabbet_profile_set_values(profile, input->name, list, list + count,
+                                   list + 2 * count, count);
+}
+
+static rabbet_status_t branch_profiles(rabbet_build_t* caller,
+                                       const rabbet_ir_node_t* node,
+                                       const rabbet_branch_t* branch,
+                                       rabbet_builder_config_t* config) {
+  for (size_t p = 0; p < caller->ranges.profile_count; ++p) {
+    rabbet_profile_t* profile = NULL;
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_RESERVE(caller->allocator, &config->profiles, 1));
+    RABBET_RETURN_IF_ERROR(rabbet_profile_create(caller->allocator, &profile));
+    config->profiles.data[config->profiles.count++] = profile;
+    for (size_t i = 0; i < branch->network->inputs.count; ++i)
+      RABBET_RETURN_IF_ERROR(branch_profile_input(
+          caller, rabbet_ir_value(&caller->ir, node->inputs[branch->inputs[i]]),
+          branch->network->inputs.data[i], profile));
+  }
+  return rabbet_ok();
+}
+
+// Weights of branches are not known to refitters.
+static rabbet_status_t branch_check_refit(const rabbet_build_t* caller,
+                                          const rabbet_network_t* network) {
+  if (!build_refit_flags(caller)) return rabbet_ok();
+  for (size_t i = 0; i < network->tensors.count; ++i) {
+    const rabbet_tensor_t* tensor = network->tensors.data[i];
+    if (tensor->constant && rabbet_dtype_is_float(tensor->dtype))
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "weights '%s' are in a branch of a conditional, "
+                           "where a refitter cannot replace them",
+                           tensor->name);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t build_branch(const built_t* caller,
+                                    const rabbet_ir_node_t* node, size_t side,
+                                    sequences_t* sequences) {
+  static const char* const sides[] = {"true", "false"};
+  rabbet_build_t* outer = caller->build;
+  const rabbet_branch_t* branch = &node->branches->list[side];
+  built_t* built = NULL;
+  RABBET_RETURN_IF_ERROR(branch_check_refit(outer, branch->network));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&outer->arena, sizeof(*built), (void**)&built));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+      &outer->arena, sizeof(*built->result), (void**)&built->result));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+      &outer->arena, &built->name, "%s/%s", node->branches->name, sides[side]));
+  built->network = branch->network;
+  built->config = *outer->config;
+  memset(&built->config.profiles, 0, sizeof(built->config.profiles));
+  built->config.progress = (rabbet_progress_t){0};
+  built->build = &built->own;
+  built->own = (rabbet_build_t){.allocator = outer->allocator,
+                                .config = &built->config,
+                                .logger = outer->logger,
+                                .device = outer->device};
+  rabbet_arena_initialize(outer->allocator, &built->own.arena);
+  rabbet_status_t status = RABBET_VEC_PUSH(outer->allocator, sequences, built);
+  if (!rabbet_is_ok(status)) {
+    build_close(&built->own);
+    return status;
+  }
+  built->config.cache = outer->cache;
+  RABBET_RETURN_IF_ERROR(branch_profiles(outer, node, branch, &built->config));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_import(built->network, 0, &built->own.arena,
+                                          outer->allocator, &built->own.ir));
+  RABBET_RETURN_IF_ERROR(build_open(&built->own));
+  return RABBET_ANNOTATE(build_sequence(built, sequences), "sequence '%s'",
+                         built->name);
+}
+
+static rabbet_status_t build_branches(const built_t* caller,
+                                      sequences_t* sequences) {
+  const rabbet_layout_t* layout = &caller->result->layout;
+  for (size_t s = 0; s < layout->steps.count; ++s) {
+    const rabbet_unit_t* unit = layout->steps.data[s].pick.unit;
+    if (unit->node_count != 1 || !unit->nodes[0]->branches) continue;
+    for (size_t k = 0; k < 2; ++k)
+      RABBET_RETURN_IF_ERROR(
+          build_branch(caller, unit->nodes[0], k, sequences));
+  }
+  return rabbet_ok();
+}
+
+// The first is the caller's to close.
+static void build_close_branches(sequences_t* sequences) {
+  for (size_t i = sequences->count; i-- > 1;) {
+    built_t* built = sequences->data[i];
+    rabbet_allocator_t allocator = built->own.allocator;
+    rabbet_layout_deinitialize(&built->own, &built->result->layout);
+    for (size_t p = 0; p < built->config.profiles.count; ++p)
+      rabbet_profile_release(built->config.profiles.data[p]);
+    rabbet_vec_free(allocator, &built->config.profiles);
+    build_close(&built->own);
+  }
+}
+
+static rabbet_status_t build_write(sequences_t* sequences, result_t* result,
                                    rabbet_allocator_t allocator,
                                    void** out_plan, size_t* out_size) {
-  RABBET_RETURN_IF_ERROR(
-      rabbet_emit(build, network, &result->layout, &result->emitted));
+  rabbet_build_t* build = sequences->data[0]->build;
+  rabbet_emit_sequence_t* list = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, sequences->count, sizeof(*list), (void**)&list));
+  for (size_t i = 0; i < sequences->count; ++i) {
+    const built_t* built = sequences->data[i];
+    list[i] = (rabbet_emit_sequence_t){.name = built->name,
+                                       .number = (int32_t)i,
+                                       .build = built->build,
+                                       .network = built->network,
+                                       .layout = &built->result->layout};
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_emit(list, sequences->count, &result->emitted));
   for (size_t i = 0; i < result->emitted.blobs.count; ++i)
     result->totals.weights += (size_t)result->emitted.blobs.data[i].size;
   bool strip = build->config->options[RABBET_BUILDER_OPTION_FLAGS] >>
@@ -285,33 +451,32 @@ static rabbet_status_t build_write(rabbet_build_t* build,
       allocator, out_plan, out_size);
 }
 
+// `flat` is the network without loops and conditionals.
 static rabbet_status_t build_run(rabbet_build_t* build,
-                                 rabbet_network_t* network, result_t* result,
+                                 rabbet_network_t* network,
+                                 rabbet_network_t* flat, result_t* result,
                                  rabbet_allocator_t allocator, void** out_plan,
                                  size_t* out_size) {
-  RABBET_RETURN_IF_ERROR(rabbet_ir_import(network, build_refit_flags(build),
+  static const char phase[] = "Building";
+  built_t main = {
+      .name = "", .build = build, .network = flat, .result = result};
+  sequences_t sequences = {0};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_import(flat, build_refit_flags(build),
                                           &build->arena, build->allocator,
                                           &build->ir));
-  result->totals.layer_count = network->layers.count;
+  result->totals.layer_count = flat->layers.count;
   RABBET_RETURN_IF_ERROR(rabbet_collect_carried_code(build, network));
   RABBET_RETURN_IF_ERROR(build_open(build));
-  build->extra_dtypes = build_extra_dtypes(build);
-  static const char phase[] = "Building";
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &sequences, &main));
   rabbet_progress_start(build, phase, NULL, 3);
-  rabbet_status_t status = build_simplify(build);
-  if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 0);
-  rabbet_ir_show_refittable(&build->ir);
-  if (rabbet_is_ok(status)) status = rabbet_pass_implicit(build);
-  if (rabbet_is_ok(status)) status = rabbet_pass_operands(build);
-  if (rabbet_is_ok(status)) status = build_choose(build, result);
-  if (rabbet_is_ok(status)) status = build_try_plugins(build, &result->layout);
-  if (rabbet_is_ok(status))
-    status = rabbet_tuner_report_selection(build, &result->solution);
+  rabbet_status_t status = build_sequence(&main, &sequences);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
   if (rabbet_is_ok(status))
-    status = build_write(build, network, result, allocator, out_plan, out_size);
+    status = build_write(&sequences, result, allocator, out_plan, out_size);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 2);
   rabbet_progress_end(build, phase);
+  build_close_branches(&sequences);
+  rabbet_vec_free(build->allocator, &sequences);
   return status;
 }
 
@@ -335,10 +500,13 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
       .allocator = allocator, .config = config, .logger = config->logger};
   rabbet_arena_initialize(allocator, &build.arena);
   result_t result = {.totals = {.whole = {.us = -1}}};
-  rabbet_network_t* flat = NULL;
-  rabbet_status_t status = rabbet_network_unroll(network, allocator, &flat);
+  rabbet_network_t *unrolled = NULL, *flat = NULL;
+  rabbet_status_t status = rabbet_network_unroll(network, allocator, &unrolled);
   if (rabbet_is_ok(status))
-    status = build_run(&build, flat, &result, allocator, out_plan, out_size);
+    status = rabbet_network_split_branches(unrolled, allocator, &flat);
+  if (rabbet_is_ok(status))
+    status = build_run(&build, network, flat, &result, allocator, out_plan,
+                       out_size);
   result.totals.plan = *out_size;
   result.totals.seconds = (double)(rabbet_time_ns() - start) * 1e-9;
   if (rabbet_is_ok(status) && out_report)
@@ -351,6 +519,10 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
   rabbet_emitted_deinitialize(&build, &result.emitted);
   rabbet_layout_deinitialize(&build, &result.layout);
   build_close(&build);
+  if (build.device && build.device->vtable->release_threads)
+    build.device->vtable->release_threads(build.device);
+  rabbet_device_release(build.device);
   rabbet_network_release(flat);
+  rabbet_network_release(unrolled);
   return status;
 }

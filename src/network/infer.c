@@ -142,6 +142,7 @@ static rabbet_op_value_t rabbet_network_value(const rabbet_tensor_t* tensor) {
 
 static bool rabbet_layer_reads_values(const rabbet_layer_t* layer,
                                       size_t index) {
+  if (layer->branches) return rabbet_branches_read(layer->branches, index);
   if (layer->plugin) {
     return index < 64 &&
            (rabbet_plugin_shape_inputs(layer->plugin) >> index & 1);
@@ -295,8 +296,9 @@ static rabbet_status_t rabbet_layer_infer(rabbet_layer_t* layer,
                                           bool* out_restart) {
   rabbet_status_t status = rabbet_layer_need_values(layer, out_restart);
   if (rabbet_is_ok(status) && !*out_restart) {
-    status = layer->plugin ? rabbet_layer_infer_plugin(layer)
-                           : rabbet_layer_infer_op(layer);
+    status = layer->plugin     ? rabbet_layer_infer_plugin(layer)
+             : layer->branches ? rabbet_layer_infer_branches(layer)
+                               : rabbet_layer_infer_op(layer);
     if (rabbet_is_ok(status)) status = rabbet_layer_follow_outputs(layer);
   }
   // A plugin's wrapper names the operator.

@@ -58,6 +58,8 @@ rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer);
 
 // ---- Inference -------------------------------------------------------------
 
+// Types and shapes of what a condition's branches give.
+rabbet_status_t rabbet_layer_infer_branches(rabbet_layer_t* layer);
 // Why an inferred layer is unknown: the error of the layer that failed.
 rabbet_status_t rabbet_layer_explain(rabbet_layer_t* layer);
 // Forgets results if they include the layer's.

@@ -54,6 +54,7 @@ static void rabbet_network_destroy(rabbet_network_t* network) {
     rabbet_vec_free(network->allocator, &network->loops.data[i]->layers);
   }
   rabbet_vec_free(network->allocator, &network->loops);
+  rabbet_vec_free(network->allocator, &network->conditionals);
   rabbet_vec_free(network->allocator, &network->checks);
   rabbet_arena_deinitialize(&network->infer_arena);
   rabbet_arena_deinitialize(&network->arena);

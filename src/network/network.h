@@ -65,6 +65,18 @@ struct rabbet_tensor_t {
   bool is_shape_tensor;  // is_host_read, or values reach a shape operand
 };
 
+// A network that a layer may run; its outputs are the layer's.
+typedef struct rabbet_branch_t {
+  rabbet_network_t* network;
+  int32_t* inputs;  // of the layer, one for each of its own
+} rabbet_branch_t;
+
+// What a condition chooses between: that where it is true first.
+typedef struct rabbet_branches_t {
+  const char* name;
+  rabbet_branch_t list[2];
+} rabbet_branches_t;
+
 struct rabbet_layer_t {
   rabbet_network_t* network;
   int32_t index;  // -1: removed
@@ -81,8 +93,10 @@ struct rabbet_layer_t {
   // Plugin layers: input in whose place output i lies, or -1; inferred.
   int32_t* aliased;
   bool* is_size_tensor;
-  rabbet_loop_t* loop;    // of whose boundary it is, or NULL
-  rabbet_tensor_t* next;  // recurrences: made by a later layer
+  rabbet_loop_t* loop;                // of whose boundary it is, or NULL
+  rabbet_conditional_t* conditional;  // likewise
+  const rabbet_branches_t* branches;  // of a condition that has them
+  rabbet_tensor_t* next;              // recurrences: made by a later layer
   // Loop outputs: input 1 was not given, but is the loop's COUNT limit.
   bool has_default_length;
   bool is_unknown;  // inference failed for it, or for a layer that it reads
@@ -92,6 +106,11 @@ struct rabbet_loop_t {
   rabbet_network_t* network;
   const char* name;
   RABBET_VEC(rabbet_layer_t*) layers;  // at its boundary, as they were added
+};
+
+struct rabbet_conditional_t {
+  rabbet_network_t* network;
+  const char* name;
 };
 
 // A condition that must hold in runs: element `index` of a tensor, or all of
@@ -118,6 +137,7 @@ struct rabbet_network_t {
   RABBET_VEC(rabbet_tensor_t*) inputs;
   RABBET_VEC(rabbet_tensor_t*) outputs;
   RABBET_VEC(rabbet_loop_t*) loops;
+  RABBET_VEC(rabbet_conditional_t*) conditionals;
   // Made by the builder of assertion layers, which it takes away. Those with an
   // index come last, and are of one tensor.
   RABBET_VEC(rabbet_network_check_t) checks;
@@ -196,6 +216,21 @@ RABBET_PRIVATE_API int64_t rabbet_layer_int(const rabbet_layer_t* layer,
 // The loop's limit of a kind, or NULL.
 RABBET_PRIVATE_API rabbet_layer_t* rabbet_loop_limit(const rabbet_loop_t* loop,
                                                      rabbet_trip_limit_t kind);
+
+// ---- Conditionals ----------------------------------------------------------
+
+// The layer with the conditional's condition, or NULL.
+RABBET_PRIVATE_API rabbet_layer_t* rabbet_conditional_condition(
+    const rabbet_conditional_t* conditional);
+// A layer that runs one of two networks, which it retains. Inputs: the
+// condition, then what the networks take. The networks have been inferred.
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_branches(
+    rabbet_network_t* network, const char* name, rabbet_tensor_t* const* inputs,
+    size_t input_count, size_t output_count, const rabbet_branches_t* branches,
+    rabbet_layer_t** out_layer);
+// Whether shapes in a branch depend on the values of the layer's input.
+RABBET_PRIVATE_API bool rabbet_branches_read(const rabbet_branches_t* branches,
+                                             size_t input);
 
 // ---- Copies ----------------------------------------------------------------
 

@@ -126,4 +126,12 @@ rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer);
 // followed, operators' own rules are called.
 rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* infer);
 
+// The shape of what one of two branches gives: extents that are equal, and
+// symbols of `tensor` for the others. RABBET_EXPR_NONE: nobody knows. `bounds`
+// bounds the symbols.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_op_join_dims(rabbet_expr_graph_t* graph, int32_t tensor,
+                    const rabbet_shape_t* a, const rabbet_shape_t* b,
+                    const rabbet_shape_t* bounds, rabbet_shape_t* out_shape);
+
 #endif  // RABBET_SRC_OPS_RULES_H_

@@ -47,16 +47,43 @@ static int64_t rabbet_constant_count(const rabbet_plan_sequence_t* sequence,
   return count;
 }
 
+// Whether a symbol stands for an extent that only the step's run tells.
+static bool rabbet_step_tells(const rabbet_plan_sequence_t* sequence,
+                              const rabbet_plan_step_t* step) {
+  for (size_t i = 0;
+       step->call_count > 0 && i < rabbet_expr_symbol_count(sequence->graph);
+       ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
+    for (size_t k = 0;
+         symbol->kind == RABBET_SYMBOL_DIM && k < step->group.output_count; ++k)
+      if (step->values[step->group.outputs[k]] == symbol->tensor) return true;
+  }
+  return false;
+}
+
+// Elements that the host reads after the step, then all extents of its outputs
+// if a run of it tells some.
+static size_t rabbet_count_reads(const rabbet_plan_sequence_t* sequence,
+                                 const rabbet_plan_step_t* step) {
+  size_t count = 0;
+  for (size_t i = 0; i < step->host_read_count; ++i)
+    count += (size_t)rabbet_constant_count(sequence, step->host_reads[i]);
+  for (size_t i = 0;
+       rabbet_step_tells(sequence, step) && i < step->group.output_count; ++i)
+    count += (size_t)sequence->values[step->values[step->group.outputs[i]]]
+                 .shape.rank;
+  return count;
+}
+
 static void rabbet_analyse_segments(const rabbet_plan_sequence_t* sequence,
                                     rabbet_plan_analysis_t* out) {
   int32_t segment = 0;
   for (size_t s = 0; s < sequence->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->steps[s];
     out->step_segments[s] = segment;
-    if (step->host_read_count == 0) continue;
-    for (size_t i = 0; i < step->host_read_count; ++i)
-      out->segment_reads[segment] +=
-          (size_t)rabbet_constant_count(sequence, step->host_reads[i]);
+    if (step->host_read_count == 0 && !rabbet_step_tells(sequence, step))
+      continue;
+    out->segment_reads[segment] = rabbet_count_reads(sequence, step);
     out->segment_ends[segment++] = (int32_t)s + 1;
   }
   out->segment_ends[segment] = (int32_t)sequence->step_count;
@@ -71,15 +98,22 @@ static bool rabbet_find_read(const rabbet_plan_sequence_t* sequence,
   for (size_t s = 0; s < sequence->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->steps[s];
     int64_t before = 0;
+    *out_source =
+        (rabbet_plan_source_t){.read = analysis->step_segments[s], .input = -1};
     for (size_t i = 0; i < step->host_read_count; ++i) {
-      if (step->host_reads[i] == symbol->tensor) {
-        *out_source =
-            (rabbet_plan_source_t){.read = analysis->step_segments[s],
-                                   .input = -1,
-                                   .index = (int32_t)(before + symbol->index)};
+      out_source->index = (int32_t)(before + symbol->index);
+      if (symbol->kind == RABBET_SYMBOL_VALUE &&
+          step->host_reads[i] == symbol->tensor)
         return true;
-      }
       before += rabbet_constant_count(sequence, step->host_reads[i]);
+    }
+    for (size_t i = 0; step->call_count > 0 && i < step->group.output_count;
+         ++i) {
+      int32_t output = step->values[step->group.outputs[i]];
+      out_source->index = (int32_t)(before + symbol->index);
+      if (symbol->kind == RABBET_SYMBOL_DIM && output == symbol->tensor)
+        return true;
+      before += sequence->values[output].shape.rank;
     }
   }
   return false;
@@ -90,10 +124,7 @@ static rabbet_status_t rabbet_analyse_symbols(
   for (size_t i = 0; i < rabbet_expr_symbol_count(sequence->graph); ++i) {
     const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
     const rabbet_plan_value_t* value = &sequence->values[symbol->tensor];
-    if (symbol->kind == RABBET_SYMBOL_VALUE &&
-        rabbet_find_read(sequence, out, symbol, &out->sources[i])) {
-      continue;
-    }
+    if (rabbet_find_read(sequence, out, symbol, &out->sources[i])) continue;
     bool input = value->storage == RABBET_PLAN_STORAGE_IO && value->alias < 0 &&
                  sequence->ios[value->io].is_input;
     if (!input || (symbol->kind == RABBET_SYMBOL_VALUE &&

@@ -33,27 +33,29 @@ static void malformed(void** state) {
       DATA_LOSS, "a field reaches past the end");
   EXPECT_META("\x0b", DATA_LOSS, "an unknown wire type");
   EXPECT_META("\x0f", DATA_LOSS, "an unknown wire type");
-  // Field 100 of Meta, field 9 of an Expr.
+  // Field 100 of Meta; field 9 of the first sequence's first Expr.
   EXPECT_META("\xa0\x06\x01", INCOMPATIBLE, "message 'Meta' has a field 100");
-  EXPECT_META("\x1a\x02\x48\x01", INCOMPATIBLE,
-              "message 'Expr' has a field 9 at byte 2");
-  EXPECT_META("\x1a\x03\x08\x01", DATA_LOSS, "a field reaches past the end");
+  EXPECT_META("\xb2\x01\x04\x12\x02\x48\x01", INCOMPATIBLE,
+              "message 'Expr' has a field 9 at byte 5");
+  EXPECT_META("\xb2\x01\x04\x12\x03\x08\x01", DATA_LOSS,
+              "a field reaches past the end");
   // A name that is a number; a name that is not UTF-8.
   EXPECT_META("\x08\x01", DATA_LOSS, "a field is not of the type");
   EXPECT_META("\x0a\x01\xff", DATA_LOSS, "a name is not valid UTF-8");
 }
 
-// Two bytes of META each, some hundred bytes of memory.
+// Three bytes of META each, some hundred bytes of memory.
 static void too_much_memory(void** state) {
   (void)state;
-  size_t count = (size_t)6 << 20;
-  uint8_t* meta = malloc(2 * count);
+  size_t count = (size_t)8 << 20;
+  uint8_t* meta = malloc(3 * count);
   assert_non_null(meta);
   for (size_t i = 0; i < count; ++i) {
-    meta[2 * i] = 0x42;  // Meta.steps
-    meta[2 * i + 1] = 0;
+    meta[3 * i] = 0xb2;  // Meta.sequences
+    meta[3 * i + 1] = 1;
+    meta[3 * i + 2] = 0;
   }
-  expect_meta(meta, 2 * count, RABBET_STATUS_DATA_LOSS,
+  expect_meta(meta, 3 * count, RABBET_STATUS_DATA_LOSS,
               "the metadata would take more than 1073741824 bytes of memory");
   free(meta);
 }

@@ -18,6 +18,7 @@ rabbet_status_t rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count) {
   plan->sequence_count = count;
   for (size_t i = 0; i < count; ++i) {
     plan->sequences[i].plan = plan;
+    plan->sequences[i].name = "";
     RABBET_RETURN_IF_ERROR(
         rabbet_expr_graph_create(plan->allocator, &plan->sequences[i].graph));
   }

@@ -19,6 +19,7 @@
 // artifacts in the kernels section, and of the result of rabbet_plan_write.
 #define RABBET_PLAN_ALIGNMENT 64
 #define RABBET_PLAN_MAX_PROFILES 4096
+#define RABBET_PLAN_MAX_SEQUENCES 4096
 
 // Where a value lives.
 typedef enum rabbet_plan_storage_t {
@@ -50,10 +51,18 @@ typedef struct rabbet_plan_value_t {
   size_t host_value_count;
 } rabbet_plan_value_t;
 
-// One kernel to run.
+// A sequence that a step runs: it is called as a caller calls a plan, by its
+// inputs and outputs.
+typedef struct rabbet_plan_call_t {
+  int32_t sequence;       // greater than that of the step
+  const int32_t* inputs;  // of the step's group, one for each of its own
+  size_t input_count;
+} rabbet_plan_call_t;
+
+// One kernel to run, or a choice between sequences.
 typedef struct rabbet_plan_step_t {
   const char* name;    // layers that it computes, joined by " + "
-  const char* kernel;  // kernel class
+  const char* kernel;  // kernel class; "" where there are calls
   int32_t tactic;
   const char* tactic_name;
   float time_us;  // as tuned; < 0 if it was not timed
@@ -76,6 +85,9 @@ typedef struct rabbet_plan_step_t {
   // between segments. Fills the symbols (VALUE, tensor = value number).
   const int32_t* host_reads;
   size_t host_read_count;
+  // Of a condition: what runs where it is true, and where it is not.
+  const rabbet_plan_call_t* calls;
+  size_t call_count;
   // The plan's artifacts that the kernel uses, ascending.
   const int32_t* artifacts;
   size_t artifact_count;
@@ -138,6 +150,7 @@ typedef struct rabbet_plan_range_t {
 // plan's weights and artifacts.
 typedef struct rabbet_plan_sequence_t {
   struct rabbet_plan_t* plan;  // that it is a part of
+  const char* name;            // "" for that of the callers
   rabbet_expr_graph_t* graph;  // symbols refer to its values
   rabbet_plan_value_t* values;
   size_t value_count;
@@ -151,6 +164,8 @@ typedef struct rabbet_plan_sequence_t {
   size_t check_count;
   rabbet_plan_step_t* steps;
   size_t step_count;
+  // [profile * input_count + input]. Static inputs have min = opt = max.
+  rabbet_plan_range_t* profiles;
 } rabbet_plan_sequence_t;
 
 typedef struct rabbet_plan_t {
@@ -161,14 +176,11 @@ typedef struct rabbet_plan_t {
   const char* device;    // kind: "cpu", "cuda"
   const char* device_signature;
   int32_t threads;  // tuned for
-  // Those of the steps that callers run come first.
+  // That of the callers first; the others are each called by one step.
   rabbet_plan_sequence_t* sequences;
   size_t sequence_count;
-  bool unfused_debug;  // listeners may also see values between steps
-  // [profile * input_count + input]; at least one profile. Static inputs have
-  // min = opt = max.
-  rabbet_plan_range_t* profiles;
-  size_t profile_count;
+  bool unfused_debug;    // listeners may also see values between steps
+  size_t profile_count;  // at least one
   // Data that kernels keep in the plan, in order of key; no two are equal.
   rabbet_artifact_t* artifacts;
   size_t artifact_count;

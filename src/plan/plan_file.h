@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-#define RABBET_PLAN_FORMAT_VERSION 2
+#define RABBET_PLAN_FORMAT_VERSION 3
 
 // Numbers are stable.
 typedef enum rabbet_plan_section_t {

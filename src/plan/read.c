@@ -59,14 +59,14 @@ static rabbet_status_t rabbet_read_shape(const int32_t* dims, size_t count,
 // ---- Expressions
 
 static rabbet_status_t rabbet_read_symbol(rabbet_plan_sequence_t* sequence,
-                                          const Rabbet__Plan__Meta* meta,
+                                          const Rabbet__Plan__Sequence* message,
                                           const Rabbet__Plan__Expr* expr,
                                           rabbet_expr_t* out_expr) {
   size_t next = rabbet_expr_symbol_count(sequence->graph);
-  if (expr->a < 0 || (size_t)expr->a != next || next >= meta->n_symbols)
+  if (expr->a < 0 || (size_t)expr->a != next || next >= message->n_symbols)
     return RABBET_DAMAGED("it is symbol %d; expected %zu of %zu", expr->a, next,
-                          meta->n_symbols);
-  const Rabbet__Plan__Symbol* from = meta->symbols[next];
+                          message->n_symbols);
+  const Rabbet__Plan__Symbol* from = message->symbols[next];
   if (!rabbet_utf8_is_valid(from->name))
     return RABBET_DAMAGED("the name of symbol %zu is not valid UTF-8", next);
   rabbet_symbol_t symbol = {.kind = (rabbet_symbol_kind_t)from->kind,
@@ -82,14 +82,14 @@ static rabbet_status_t rabbet_read_symbol(rabbet_plan_sequence_t* sequence,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_exprs(rabbet_plan_sequence_t* sequence,
-                                         const Rabbet__Plan__Meta* meta) {
-  for (size_t i = 0; i < meta->n_exprs; ++i) {
-    const Rabbet__Plan__Expr* from = meta->exprs[i];
+static rabbet_status_t rabbet_read_exprs(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+  for (size_t i = 0; i < message->n_exprs; ++i) {
+    const Rabbet__Plan__Expr* from = message->exprs[i];
     rabbet_expr_t expr = RABBET_EXPR_NONE;
     rabbet_status_t status = rabbet_ok();
     if (from->op == RABBET_EXPR_SYMBOL) {
-      status = rabbet_read_symbol(sequence, meta, from, &expr);
+      status = rabbet_read_symbol(sequence, message, from, &expr);
     } else {
       rabbet_expr_node_t node = {.op = (rabbet_expr_op_t)from->op,
                                  .a = from->a,
@@ -99,10 +99,10 @@ static rabbet_status_t rabbet_read_exprs(rabbet_plan_sequence_t* sequence,
     }
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "expression %zu", i));
   }
-  if (rabbet_expr_symbol_count(sequence->graph) != meta->n_symbols)
+  if (rabbet_expr_symbol_count(sequence->graph) != message->n_symbols)
     return RABBET_DAMAGED("%zu of %zu symbols are used",
                           rabbet_expr_symbol_count(sequence->graph),
-                          meta->n_symbols);
+                          message->n_symbols);
   return rabbet_ok();
 }
 
@@ -133,15 +133,15 @@ static rabbet_status_t rabbet_read_value(rabbet_plan_sequence_t* sequence,
       "value '%s'", value->name);
 }
 
-static rabbet_status_t rabbet_read_values(rabbet_plan_sequence_t* sequence,
-                                          const Rabbet__Plan__Meta* meta) {
+static rabbet_status_t rabbet_read_values(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, meta->n_values, sizeof(*sequence->values),
+      &sequence->plan->arena, message->n_values, sizeof(*sequence->values),
       (void**)&sequence->values));
-  sequence->value_count = meta->n_values;
-  for (size_t i = 0; i < meta->n_values; ++i)
+  sequence->value_count = message->n_values;
+  for (size_t i = 0; i < message->n_values; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_read_value(sequence, meta->values[i], &sequence->values[i]));
+        rabbet_read_value(sequence, message->values[i], &sequence->values[i]));
   return rabbet_ok();
 }
 
@@ -165,20 +165,19 @@ static rabbet_status_t rabbet_read_io(rabbet_plan_sequence_t* sequence,
 }
 
 static rabbet_status_t rabbet_read_ios(rabbet_plan_sequence_t* sequence,
-                                       const Rabbet__Plan__Meta* meta) {
+                                       const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, meta->n_ios, sizeof(*sequence->ios),
+      &sequence->plan->arena, message->n_ios, sizeof(*sequence->ios),
       (void**)&sequence->ios));
-  sequence->io_count = meta->n_ios;
-  if (meta->input_count < 0 || (size_t)meta->input_count > meta->n_ios)
+  sequence->io_count = message->n_ios;
+  if (message->input_count < 0 || (size_t)message->input_count > message->n_ios)
     return RABBET_DAMAGED("%d inputs among %zu inputs and outputs",
-                          meta->input_count, meta->n_ios);
-  sequence->input_count = (size_t)meta->input_count;
-  sequence->hidden_count = meta->hidden_count;
-  sequence->plan->unfused_debug = meta->unfused_debug;
-  for (size_t i = 0; i < meta->n_ios; ++i)
+                          message->input_count, message->n_ios);
+  sequence->input_count = (size_t)message->input_count;
+  sequence->hidden_count = message->hidden_count;
+  for (size_t i = 0; i < message->n_ios; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_read_io(sequence, meta->ios[i], &sequence->ios[i]));
+        rabbet_read_io(sequence, message->ios[i], &sequence->ios[i]));
   return rabbet_ok();
 }
 
@@ -212,21 +211,21 @@ static rabbet_status_t rabbet_read_range(rabbet_plan_t* plan,
   return RABBET_READ_LIST(plan, from, max_values, &range->max_values);
 }
 
-static rabbet_status_t rabbet_read_profiles(rabbet_plan_t* plan,
-                                            const Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &plan->sequences[0];
+static rabbet_status_t rabbet_read_profiles(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
   size_t count = 0, inputs = sequence->input_count;
-  if (meta->profile_count < 0 ||
-      !rabbet_checked_mul((size_t)meta->profile_count, inputs, &count) ||
-      count != meta->n_ranges)
-    return RABBET_DAMAGED("%d profiles of %zu inputs have %zu ranges",
-                          meta->profile_count, inputs, meta->n_ranges);
-  plan->profile_count = (size_t)meta->profile_count;
+  size_t profiles = sequence->plan->profile_count;
+  if (!rabbet_checked_mul(profiles, inputs, &count) ||
+      count != message->n_ranges)
+    return RABBET_DAMAGED("%zu profiles of %zu inputs have %zu ranges",
+                          profiles, inputs, message->n_ranges);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, count, sizeof(*plan->profiles), (void**)&plan->profiles));
+      &sequence->plan->arena, count, sizeof(*sequence->profiles),
+      (void**)&sequence->profiles));
   for (size_t i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_read_range(plan, meta->ranges[i], &plan->profiles[i]),
+        rabbet_read_range(sequence->plan, message->ranges[i],
+                          &sequence->profiles[i]),
         "profile %zu, input '%s'", i / inputs, sequence->ios[i % inputs].name));
   return rabbet_ok();
 }
@@ -359,6 +358,23 @@ static rabbet_status_t rabbet_read_plugin(rabbet_plan_sequence_t* sequence,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_read_calls(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Step* from,
+                                         rabbet_plan_step_t* step) {
+  rabbet_plan_call_t* calls = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, from->n_calls, sizeof(*calls), (void**)&calls));
+  for (size_t i = 0; i < from->n_calls; ++i) {
+    calls[i].sequence = from->calls[i]->sequence;
+    calls[i].input_count = from->calls[i]->n_inputs;
+    RABBET_RETURN_IF_ERROR(
+        RABBET_READ_LIST(plan, from->calls[i], inputs, &calls[i].inputs));
+  }
+  step->calls = calls;
+  step->call_count = from->n_calls;
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_read_step(rabbet_plan_sequence_t* sequence,
                                         const Rabbet__Plan__Step* from,
                                         rabbet_plan_step_t* step) {
@@ -395,19 +411,21 @@ static rabbet_status_t rabbet_read_step(rabbet_plan_sequence_t* sequence,
   if (rabbet_is_ok(status))
     status = rabbet_read_nodes(sequence, from, &step->group);
   if (rabbet_is_ok(status)) status = rabbet_read_plugin(sequence, from, step);
+  if (rabbet_is_ok(status))
+    status = rabbet_read_calls(sequence->plan, from, step);
   return status;
 }
 
-static rabbet_status_t rabbet_read_steps(rabbet_plan_sequence_t* sequence,
-                                         const Rabbet__Plan__Meta* meta) {
+static rabbet_status_t rabbet_read_steps(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, meta->n_steps, sizeof(*sequence->steps),
+      &sequence->plan->arena, message->n_steps, sizeof(*sequence->steps),
       (void**)&sequence->steps));
-  sequence->step_count = meta->n_steps;
-  for (size_t i = 0; i < meta->n_steps; ++i)
+  sequence->step_count = message->n_steps;
+  for (size_t i = 0; i < message->n_steps; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_read_step(sequence, meta->steps[i], &sequence->steps[i]),
-        "step %zu ('%s')", i, meta->steps[i]->name));
+        rabbet_read_step(sequence, message->steps[i], &sequence->steps[i]),
+        "step %zu ('%s')", i, message->steps[i]->name));
   return rabbet_ok();
 }
 
@@ -455,14 +473,14 @@ static rabbet_status_t rabbet_read_scales(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_checks(rabbet_plan_sequence_t* sequence,
-                                          const Rabbet__Plan__Meta* meta) {
+static rabbet_status_t rabbet_read_checks(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, meta->n_checks, sizeof(*sequence->checks),
+      &sequence->plan->arena, message->n_checks, sizeof(*sequence->checks),
       (void**)&sequence->checks));
-  sequence->check_count = meta->n_checks;
-  for (size_t i = 0; i < meta->n_checks; ++i) {
-    const Rabbet__Plan__Check* from = meta->checks[i];
+  sequence->check_count = message->n_checks;
+  for (size_t i = 0; i < message->n_checks; ++i) {
+    const Rabbet__Plan__Check* from = message->checks[i];
     rabbet_plan_check_t* to = &sequence->checks[i];
     to->io = from->io;
     to->index = from->index;
@@ -476,27 +494,53 @@ static rabbet_status_t rabbet_read_checks(rabbet_plan_sequence_t* sequence,
 
 // ---- All
 
+static rabbet_status_t rabbet_read_sequence(
+    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(sequence->plan, message->name, &sequence->name));
+  RABBET_RETURN_IF_ERROR(rabbet_read_exprs(sequence, message));
+  RABBET_RETURN_IF_ERROR(rabbet_read_values(sequence, message));
+  RABBET_RETURN_IF_ERROR(rabbet_read_ios(sequence, message));
+  RABBET_RETURN_IF_ERROR(rabbet_read_profiles(sequence, message));
+  RABBET_RETURN_IF_ERROR(rabbet_read_checks(sequence, message));
+  return rabbet_read_steps(sequence, message);
+}
+
+static rabbet_status_t rabbet_read_sequences(rabbet_plan_t* plan,
+                                             const Rabbet__Plan__Meta* meta) {
+  if (meta->n_sequences == 0 || meta->n_sequences > RABBET_PLAN_MAX_SEQUENCES)
+    return RABBET_DAMAGED("the plan has %zu sequences; expected 1 to %d",
+                          meta->n_sequences, RABBET_PLAN_MAX_SEQUENCES);
+  RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, meta->n_sequences));
+  for (size_t i = 0; i < meta->n_sequences; ++i) {
+    rabbet_status_t status =
+        rabbet_read_sequence(&plan->sequences[i], meta->sequences[i]);
+    RABBET_RETURN_IF_ERROR(i == 0
+                               ? status
+                               : RABBET_ANNOTATE(status, "sequence %zu ('%s')",
+                                                 i, meta->sequences[i]->name));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_read_meta(
     rabbet_plan_t* plan, const Rabbet__Plan__Meta* meta,
     const rabbet_plan_sections_t* sections) {
   plan->threads = meta->threads;
   if (meta->threads < 0)
     return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
+  if (meta->profile_count < 0)
+    return RABBET_DAMAGED("the plan has %d profiles", meta->profile_count);
+  plan->profile_count = (size_t)meta->profile_count;
+  plan->unfused_debug = meta->unfused_debug;
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, meta->name, &plan->name));
-  RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, 1));
-  rabbet_plan_sequence_t* sequence = &plan->sequences[0];
-  RABBET_RETURN_IF_ERROR(rabbet_read_exprs(sequence, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_values(sequence, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_ios(sequence, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_profiles(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_sequences(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(
       plan, meta, sections->section[RABBET_PLAN_SECTION_KERNELS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_carried(
       plan, meta, sections->section[RABBET_PLAN_SECTION_PLUGINS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_scales(plan, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_checks(sequence, meta));
-  return rabbet_read_steps(sequence, meta);
+  return rabbet_read_scales(plan, meta);
 }
 
 static rabbet_status_t rabbet_unpack_meta(

@@ -259,7 +259,9 @@ static rabbet_status_t rabbet_verify_input_shape(
     const rabbet_symbol_t* symbol =
         rabbet_expr_symbol(sequence->graph, (size_t)node->a);
     const rabbet_plan_value_t* origin = &sequence->values[symbol->tensor];
-    if (symbol->kind != RABBET_SYMBOL_DIM ||
+    bool input = origin->storage == RABBET_PLAN_STORAGE_IO &&
+                 origin->alias < 0 && sequence->ios[origin->io].is_input;
+    if (symbol->kind != RABBET_SYMBOL_DIM || !input ||
         origin->shape.d[symbol->index] != value->shape.d[axis])
       return RABBET_DAMAGED("axis %d is a symbol of something else", axis);
   }
@@ -390,8 +392,9 @@ static rabbet_status_t rabbet_verify_range(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
-  const rabbet_plan_sequence_t* sequence = &plan->sequences[0];
+static rabbet_status_t rabbet_verify_profiles(
+    const rabbet_plan_sequence_t* sequence) {
+  const rabbet_plan_t* plan = sequence->plan;
   if (plan->profile_count == 0)
     return RABBET_DAMAGED("the plan has no profile");
   // Without inputs nothing else bounds the number.
@@ -401,8 +404,9 @@ static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
   for (size_t p = 0; p < plan->profile_count; ++p) {
     for (size_t i = 0; i < sequence->input_count; ++i)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-          rabbet_verify_range(sequence, &sequence->ios[i],
-                              &plan->profiles[p * sequence->input_count + i]),
+          rabbet_verify_range(
+              sequence, &sequence->ios[i],
+              &sequence->profiles[p * sequence->input_count + i]),
           "profile %zu, input '%s'", p, sequence->ios[i].name));
   }
   return rabbet_ok();
@@ -781,6 +785,7 @@ static rabbet_status_t rabbet_verify_sequence(rabbet_verify_t* verify) {
   RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(sequence));
   RABBET_RETURN_IF_ERROR(rabbet_verify_ios(sequence));
   RABBET_RETURN_IF_ERROR(rabbet_verify_checks(sequence));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(sequence));
   for (size_t s = 0; s < sequence->step_count; ++s)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_verify_step(sequence, &sequence->steps[s], &verify->arena),
@@ -815,9 +820,12 @@ static rabbet_status_t rabbet_verify_all(const rabbet_plan_t* plan,
     rabbet_arena_initialize(plan->allocator, &verify.arena);
     rabbet_status_t status = rabbet_verify_sequence(&verify);
     rabbet_arena_deinitialize(&verify.arena);
-    RABBET_RETURN_IF_ERROR(status);
+    RABBET_RETURN_IF_ERROR(i == 0
+                               ? status
+                               : RABBET_ANNOTATE(status, "sequence %zu ('%s')",
+                                                 i, plan->sequences[i].name));
   }
-  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_calls(plan));
   return rabbet_verify_refits(plan);
 }
 

@@ -140,7 +140,11 @@ static rabbet_status_t rabbet_verify_node_outputs(
     const rabbet_verify_group_t* check, const rabbet_group_node_t* node) {
   bool plugin = rabbet_op_is(node->op, RABBET_OP_PLUGIN);
   if (node->output_count == 0) return RABBET_DAMAGED("it has no output");
-  if (!plugin && node->output_count != node->op->output_count)
+  const rabbet_op_t* op = node->op;
+  bool variadic =
+      op->output_count > 0 &&
+      op->outputs[op->output_count - 1].flags & RABBET_OPERAND_VARIADIC;
+  if (!plugin && !variadic && node->output_count != op->output_count)
     return RABBET_DAMAGED("it has %zu outputs; expected %zu",
                           node->output_count, node->op->output_count);
   for (size_t i = 0; i < node->output_count; ++i) {
@@ -211,6 +215,12 @@ static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(status, "layer '%s' (%s)", node->name, node->op->name));
     plugins += rabbet_op_is(node->op, RABBET_OP_PLUGIN);
+    if (rabbet_op_is(node->op, RABBET_OP_CONDITION) !=
+        (check->step->call_count > 0))
+      return RABBET_DAMAGED("layer '%s' (%s) %s", node->name, node->op->name,
+                            check->step->call_count > 0
+                                ? "calls no sequences"
+                                : "has no sequences to call");
   }
   if (plugins > 1 || (plugins == 1) != (check->step->plugin_name != NULL))
     return RABBET_DAMAGED("it has %zu plugin layers but %s plugin", plugins,
@@ -223,8 +233,10 @@ rabbet_status_t rabbet_verify_step(const rabbet_plan_sequence_t* sequence,
                                    rabbet_arena_t* arena) {
   const rabbet_group_t* group = &step->group;
   rabbet_verify_group_t check = {.sequence = sequence, .step = step};
-  if (!step->kernel || !*step->kernel)
-    return RABBET_DAMAGED("it names no kernel");
+  bool has_kernel = step->kernel && *step->kernel;
+  if (has_kernel == (step->call_count > 0))
+    return has_kernel ? RABBET_DAMAGED("it names a kernel and calls sequences")
+                      : RABBET_DAMAGED("it names no kernel");
   if (step->report_json && !rabbet_json_valid(step->report_json))
     return RABBET_DAMAGED("its report is not JSON");
   if (group->node_count == 0) return RABBET_DAMAGED("it has no layer");

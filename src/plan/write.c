@@ -52,6 +52,8 @@ RABBET_WRITER_INIT(Rabbet__Plan__Scale, scale)
 RABBET_WRITER_INIT(Rabbet__Plan__Artifact, artifact)
 RABBET_WRITER_INIT(Rabbet__Plan__Weights, weights)
 RABBET_WRITER_INIT(Rabbet__Plan__Check, check)
+RABBET_WRITER_INIT(Rabbet__Plan__Call, call)
+RABBET_WRITER_INIT(Rabbet__Plan__Sequence, sequence)
 #undef RABBET_WRITER_INIT
 
 #define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out)     \
@@ -71,16 +73,16 @@ static char* rabbet_write_text(const char* text) {
 
 // ---- Expressions, values, inputs and outputs
 
-static rabbet_status_t rabbet_write_graph(rabbet_plan_writer_t* writer,
-                                          Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+static rabbet_status_t rabbet_write_graph(
+    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
+    Rabbet__Plan__Sequence* to) {
   const rabbet_expr_graph_t* graph = sequence->graph;
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, rabbet_expr_node_count(graph), Rabbet__Plan__Expr, expr,
-      &meta->n_exprs, &meta->exprs));
-  for (size_t i = 0; i < meta->n_exprs; ++i) {
+      &to->n_exprs, &to->exprs));
+  for (size_t i = 0; i < to->n_exprs; ++i) {
     const rabbet_expr_node_t* node = rabbet_expr_node(graph, (rabbet_expr_t)i);
-    Rabbet__Plan__Expr* expr = meta->exprs[i];
+    Rabbet__Plan__Expr* expr = to->exprs[i];
     bool constant = node->op == RABBET_EXPR_CONSTANT;
     expr->op = (int32_t)node->op;
     expr->a = constant ? 0 : node->a;
@@ -89,10 +91,10 @@ static rabbet_status_t rabbet_write_graph(rabbet_plan_writer_t* writer,
   }
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, rabbet_expr_symbol_count(graph), Rabbet__Plan__Symbol, symbol,
-      &meta->n_symbols, &meta->symbols));
-  for (size_t i = 0; i < meta->n_symbols; ++i) {
+      &to->n_symbols, &to->symbols));
+  for (size_t i = 0; i < to->n_symbols; ++i) {
     const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
-    Rabbet__Plan__Symbol* message = meta->symbols[i];
+    Rabbet__Plan__Symbol* message = to->symbols[i];
     message->kind = (int32_t)symbol->kind;
     message->tensor = symbol->tensor;
     message->index = symbol->index;
@@ -103,15 +105,15 @@ static rabbet_status_t rabbet_write_graph(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_values(rabbet_plan_writer_t* writer,
-                                           Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+static rabbet_status_t rabbet_write_values(
+    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
+    Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->value_count,
                                                Rabbet__Plan__Value, value,
-                                               &meta->n_values, &meta->values));
-  for (size_t i = 0; i < meta->n_values; ++i) {
+                                               &to->n_values, &to->values));
+  for (size_t i = 0; i < to->n_values; ++i) {
     const rabbet_plan_value_t* value = &sequence->values[i];
-    Rabbet__Plan__Value* message = meta->values[i];
+    Rabbet__Plan__Value* message = to->values[i];
     message->name = rabbet_write_text(value->name);
     message->dtype = (int32_t)value->dtype;
     message->format = (int32_t)value->format;
@@ -132,17 +134,15 @@ static rabbet_status_t rabbet_write_values(rabbet_plan_writer_t* writer,
 }
 
 static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
-                                        Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
-  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->io_count,
-                                               Rabbet__Plan__Io, io,
-                                               &meta->n_ios, &meta->ios));
-  meta->input_count = (int32_t)sequence->input_count;
-  meta->hidden_count = (uint32_t)sequence->hidden_count;
-  meta->unfused_debug = sequence->plan->unfused_debug;
-  for (size_t i = 0; i < meta->n_ios; ++i) {
+                                        const rabbet_plan_sequence_t* sequence,
+                                        Rabbet__Plan__Sequence* to) {
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, sequence->io_count, Rabbet__Plan__Io, io, &to->n_ios, &to->ios));
+  to->input_count = (int32_t)sequence->input_count;
+  to->hidden_count = (uint32_t)sequence->hidden_count;
+  for (size_t i = 0; i < to->n_ios; ++i) {
     const rabbet_plan_io_t* io = &sequence->ios[i];
-    Rabbet__Plan__Io* message = meta->ios[i];
+    Rabbet__Plan__Io* message = to->ios[i];
     message->name = rabbet_write_text(io->name);
     message->is_input = io->is_input;
     message->is_shape_input = io->is_shape_input;
@@ -250,6 +250,20 @@ static rabbet_status_t rabbet_write_nodes(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_write_calls(rabbet_plan_writer_t* writer,
+                                          const rabbet_plan_step_t* step,
+                                          Rabbet__Plan__Step* message) {
+  RABBET_RETURN_IF_ERROR(
+      RABBET_WRITE_MESSAGES(writer, step->call_count, Rabbet__Plan__Call, call,
+                            &message->n_calls, &message->calls));
+  for (size_t i = 0; i < step->call_count; ++i) {
+    message->calls[i]->sequence = step->calls[i].sequence;
+    RABBET_WRITE_LIST(message->calls[i], inputs, step->calls[i].inputs,
+                      step->calls[i].input_count);
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
                                          const rabbet_plan_step_t* step,
                                          Rabbet__Plan__Step* message) {
@@ -270,34 +284,34 @@ static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
   RABBET_WRITE_LIST(message, host_reads, step->host_reads,
                     step->host_read_count);
   RABBET_WRITE_LIST(message, artifacts, step->artifacts, step->artifact_count);
+  RABBET_RETURN_IF_ERROR(rabbet_write_calls(writer, step, message));
   RABBET_RETURN_IF_ERROR(rabbet_write_group_values(writer, step, message));
   RABBET_RETURN_IF_ERROR(rabbet_write_nodes(writer, &step->group, message));
   return rabbet_write_attrs(writer, step->plugin_attrs, step->plugin_attr_count,
                             &message->n_plugin_attrs, &message->plugin_attrs);
 }
 
-static rabbet_status_t rabbet_write_steps(rabbet_plan_writer_t* writer,
-                                          Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+static rabbet_status_t rabbet_write_steps(
+    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
+    Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->step_count,
                                                Rabbet__Plan__Step, step,
-                                               &meta->n_steps, &meta->steps));
-  for (size_t i = 0; i < meta->n_steps; ++i)
+                                               &to->n_steps, &to->steps));
+  for (size_t i = 0; i < to->n_steps; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_write_step(writer, &sequence->steps[i], meta->steps[i]));
+        rabbet_write_step(writer, &sequence->steps[i], to->steps[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_profiles(rabbet_plan_writer_t* writer,
-                                             Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
-  meta->profile_count = (int32_t)sequence->plan->profile_count;
+static rabbet_status_t rabbet_write_profiles(
+    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
+    Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, sequence->plan->profile_count * sequence->input_count,
-      Rabbet__Plan__Range, range, &meta->n_ranges, &meta->ranges));
-  for (size_t i = 0; i < meta->n_ranges; ++i) {
-    const rabbet_plan_range_t* range = &sequence->plan->profiles[i];
-    Rabbet__Plan__Range* message = meta->ranges[i];
+      Rabbet__Plan__Range, range, &to->n_ranges, &to->ranges));
+  for (size_t i = 0; i < to->n_ranges; ++i) {
+    const rabbet_plan_range_t* range = &sequence->profiles[i];
+    Rabbet__Plan__Range* message = to->ranges[i];
     RABBET_WRITE_LIST(message, min, range->min.d, (size_t)range->min.rank);
     RABBET_WRITE_LIST(message, opt, range->opt.d, (size_t)range->opt.rank);
     RABBET_WRITE_LIST(message, max, range->max.d, (size_t)range->max.rank);
@@ -389,35 +403,50 @@ static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_checks(rabbet_plan_writer_t* writer,
-                                           Rabbet__Plan__Meta* meta) {
-  const rabbet_plan_sequence_t* sequence = &writer->plan->sequences[0];
+static rabbet_status_t rabbet_write_checks(
+    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
+    Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->check_count,
                                                Rabbet__Plan__Check, check,
-                                               &meta->n_checks, &meta->checks));
-  for (size_t i = 0; i < meta->n_checks; ++i) {
-    meta->checks[i]->layer = rabbet_write_text(sequence->checks[i].layer);
-    meta->checks[i]->message = rabbet_write_text(sequence->checks[i].message);
-    meta->checks[i]->io = sequence->checks[i].io;
-    meta->checks[i]->index = sequence->checks[i].index;
+                                               &to->n_checks, &to->checks));
+  for (size_t i = 0; i < to->n_checks; ++i) {
+    to->checks[i]->layer = rabbet_write_text(sequence->checks[i].layer);
+    to->checks[i]->message = rabbet_write_text(sequence->checks[i].message);
+    to->checks[i]->io = sequence->checks[i].io;
+    to->checks[i]->index = sequence->checks[i].index;
   }
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_write_sequence(
+    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
+    Rabbet__Plan__Sequence* to) {
+  to->name = rabbet_write_text(sequence->name);
+  RABBET_RETURN_IF_ERROR(rabbet_write_graph(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(rabbet_write_values(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(rabbet_write_ios(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(rabbet_write_profiles(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, sequence, to));
+  return rabbet_write_checks(writer, sequence, to);
+}
+
 static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
                                          Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
   rabbet__plan__meta__init(meta);
-  meta->name = rabbet_write_text(writer->plan->name);
-  meta->threads = writer->plan->threads;
-  RABBET_RETURN_IF_ERROR(rabbet_write_graph(writer, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_write_values(writer, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_write_ios(writer, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, meta));
+  meta->name = rabbet_write_text(plan->name);
+  meta->threads = plan->threads;
+  meta->profile_count = (int32_t)plan->profile_count;
+  meta->unfused_debug = plan->unfused_debug;
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, plan->sequence_count, Rabbet__Plan__Sequence, sequence,
+      &meta->n_sequences, &meta->sequences));
+  for (size_t i = 0; i < plan->sequence_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_write_sequence(writer, &plan->sequences[i], meta->sequences[i]));
   RABBET_RETURN_IF_ERROR(rabbet_write_artifacts(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_refits(writer, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_write_carried(writer, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_write_checks(writer, meta));
-  return rabbet_write_profiles(writer, meta);
+  return rabbet_write_carried(writer, meta);
 }
 
 // ---- Texts

@@ -65,10 +65,27 @@ static bool rabbet_is_unbounded(const rabbet_frame_t* frame,
   return prepared->bytes[sequence->plan->ios[io].value] == RABBET_BYTES_UNKNOWN;
 }
 
+// What the caller has for an output is as large as its own shape says.
+static rabbet_status_t rabbet_check_room(const rabbet_frame_t* frame,
+                                         const rabbet_prepared_t* prepared,
+                                         size_t io) {
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  bool passed =
+      io >= plan->input_count && io < plan->io_count - plan->hidden_count;
+  size_t bytes = prepared->bytes[plan->ios[io].value];
+  if (!passed || bytes <= frame->rooms[io]) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                       "'%s' of sequence '%s' may need %zu bytes; its caller "
+                       "has %zu",
+                       plan->ios[io].name, plan->name, bytes, frame->rooms[io]);
+}
+
 rabbet_status_t rabbet_check_address(const rabbet_frame_t* frame,
                                      const rabbet_prepared_t* prepared,
                                      size_t io) {
   const rabbet_io_t* tensor = &frame->sequence->ios[io];
+  if (!rabbet_frame_is_main(frame))
+    return rabbet_check_room(frame, prepared, io);
   if (rabbet_is_unbounded(frame, prepared, io))
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run, "

@@ -130,10 +130,17 @@ rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream) {
   return rabbet_ok();
 }
 
+rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_frame_look_at_checks(rabbet_context_frame(context, i)));
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_context_check(rabbet_context_t* context, void* stream) {
   rabbet_device_t* device = context->engine->device;
   if (context->main.checks_seen == context->main.checks_made)
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  return rabbet_frame_look_at_checks(&context->main);
+  return rabbet_context_look_at_checks(context);
 }

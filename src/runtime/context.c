@@ -7,6 +7,21 @@
 
 // ---- Making a context
 
+static rabbet_status_t rabbet_context_make_callees(rabbet_context_t* context) {
+  rabbet_engine_t* engine = context->engine;
+  size_t count = engine->plan->sequence_count - 1;
+  rabbet_frame_t* frames = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &context->arena, count, sizeof(*frames), (void**)&frames));
+  for (size_t i = 0; i < count; ++i) {
+    frames[i].context = context;
+    frames[i].sequence = &engine->sequences[i + 1];
+    RABBET_RETURN_IF_ERROR(rabbet_frame_initialize(&frames[i]));
+  }
+  context->callees = frames;
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   const rabbet_sequence_t* sequence = rabbet_engine_main(context->engine);
   const rabbet_plan_sequence_t* plan = sequence->plan;
@@ -19,7 +34,8 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &context->arena, plan->io_count, sizeof(*context->host_ios),
       (void**)&context->host_ios));
-  return rabbet_frame_initialize(&context->main);
+  RABBET_RETURN_IF_ERROR(rabbet_frame_initialize(&context->main));
+  return rabbet_context_make_callees(context);
 }
 
 // Inputs without dynamic dimensions have their shape from the start.
@@ -76,7 +92,8 @@ void rabbet_context_forget(rabbet_context_t* context) {
   if (device->vtable->synchronize_all && context->main.roots.count > 0)
     rabbet_status_ignore(device->vtable->synchronize_all(device));
   context->is_unprepared = true;
-  rabbet_frame_forget(&context->main);
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
+    rabbet_frame_forget(rabbet_context_frame(context, i));
 }
 
 void rabbet_context_destroy(rabbet_context_t* context) {
@@ -85,11 +102,12 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   rabbet_engine_remove_context(engine, context);
   rabbet_context_forget(context);
   rabbet_context_free_host_ios(context);
-  rabbet_frame_deinitialize(&context->main);
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
+    rabbet_frame_deinitialize(rabbet_context_frame(context, i));
   if (context->record_stream)
     engine->device->vtable->destroy_stream(engine->device,
                                            context->record_stream);
-  rabbet_finite_destroy(&context->main);
+  rabbet_finite_destroy(context);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);
   rabbet_engine_release(engine);
@@ -165,8 +183,7 @@ static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
 static const rabbet_plan_range_t* rabbet_context_range(
     const rabbet_context_t* context, size_t input) {
   const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
-  return &context->engine->plan
-              ->profiles[context->profile * plan->input_count + input];
+  return &plan->profiles[context->profile * plan->input_count + input];
 }
 
 static rabbet_status_t rabbet_context_check_shape(
@@ -223,7 +240,7 @@ bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
   const rabbet_sequence_t* sequence = context->main.sequence;
   if (io >= sequence->plan->input_count) return false;
   bool values = sequence->ios[io].is_shape_input &&
-                sequence->engine->plan->profiles[io].value_count > 0;
+                sequence->plan->profiles[io].value_count > 0;
   return !context->shape_set[io] || (values && !context->main.addresses[io]);
 }
 
@@ -395,7 +412,9 @@ rabbet_status_t rabbet_context_set_output_allocator(
 rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
                                             rabbet_profiler_t profiler) {
   if (profiler.report)
-    RABBET_RETURN_IF_ERROR(rabbet_frame_time_steps(&context->main));
+    for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_frame_time_steps(rabbet_context_frame(context, i)));
   context->profiler = profiler;
   return rabbet_ok();
 }

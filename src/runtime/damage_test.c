@@ -307,7 +307,7 @@ static void foreign_files(void** state) {
   data[8] = RABBET_PLAN_FORMAT_VERSION + 1;
   RABBET_EXPECT_ERROR(rabbet_plan_read(data, size, NULL, SYSTEM, &plan),
                       RABBET_STATUS_INCOMPATIBLE,
-                      "format version 3, written by 'rabbet test'");
+                      "format version 4, written by 'rabbet test'");
   data[8] = RABBET_PLAN_FORMAT_VERSION;
   data[size - 1] ^= 1;
   RABBET_EXPECT_ERROR(rabbet_plan_read(data, size, NULL, SYSTEM, &plan),

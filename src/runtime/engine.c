@@ -293,7 +293,7 @@ static rabbet_status_t rabbet_engine_range(const rabbet_engine_t* engine,
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
         "%zu is not an input; the plan has %zu, which come first", io, inputs);
-  *out = &plan->profiles[profile * inputs + io];
+  *out = &rabbet_engine_main(engine)->plan->profiles[profile * inputs + io];
   return rabbet_ok();
 }
 

@@ -10,7 +10,7 @@ void rabbet_profile_optimum(const rabbet_sequence_t* sequence, size_t profile,
     const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read >= 0) continue;
     const rabbet_plan_range_t* range =
-        &sequence->engine->plan
+        &sequence->plan
              ->profiles[profile * plan->input_count + (size_t)source->input];
     bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
     values[i] =
@@ -25,7 +25,7 @@ void rabbet_profile_symbols(const rabbet_sequence_t* sequence, size_t profile,
     const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read >= 0) continue;
     const rabbet_plan_range_t* range =
-        &sequence->engine->plan
+        &sequence->plan
              ->profiles[profile * plan->input_count + (size_t)source->input];
     bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
     low[i] =
@@ -143,8 +143,7 @@ static void rabbet_largest_key(rabbet_context_t* context) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   for (size_t i = 0; i < plan->input_count; ++i) {
     const rabbet_plan_range_t* range =
-        &sequence->engine->plan
-             ->profiles[context->profile * plan->input_count + i];
+        &sequence->plan->profiles[context->profile * plan->input_count + i];
     int64_t* key = context->main.key + sequence->key_offsets[i];
     for (int32_t axis = 0; axis < range->max.rank; ++axis)
       *key++ = range->max.d[axis];

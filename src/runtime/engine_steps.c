@@ -95,6 +95,7 @@ static rabbet_status_t rabbet_step_create(rabbet_sequence_t* sequence,
   rabbet_engine_t* engine = sequence->engine;
   rabbet_plan_step_t* step = &sequence->plan->steps[s];
   rabbet_engine_step_t* out = &sequence->steps[s];
+  if (step->call_count > 0) return rabbet_ok();
   const rabbet_kernel_class_t* kernel =
       rabbet_device_find_kernel(engine->device, step->kernel);
   if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);

@@ -10,8 +10,8 @@
 
 static bool rabbet_step_reads(const rabbet_sequence_t* sequence, size_t step,
                               size_t input) {
-  return input >= 64 ||
-         !(sequence->steps[step].kernel->own_constants >> input & 1);
+  const rabbet_kernel_t* kernel = sequence->steps[step].kernel;
+  return !kernel || input >= 64 || !(kernel->own_constants >> input & 1);
 }
 
 // Marks the constants that a step on the device reads.

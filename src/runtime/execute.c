@@ -30,10 +30,13 @@ static rabbet_status_t rabbet_ask_output_allocators(
                            "the output allocator of '%s' gave no memory for "
                            "%zu bytes",
                            sequence->ios[i].name, bytes);
-    RABBET_RETURN_IF_ERROR(
-        allocator->host
-            ? rabbet_context_set_host_address(frame->context, i, address)
-            : rabbet_context_set_address(frame->context, i, address));
+    if (!rabbet_frame_is_main(frame))
+      rabbet_frame_store_address(frame, i, address);
+    else
+      RABBET_RETURN_IF_ERROR(
+          allocator->host
+              ? rabbet_context_set_host_address(frame->context, i, address)
+              : rabbet_context_set_address(frame->context, i, address));
   }
   return rabbet_ok();
 }
@@ -47,11 +50,16 @@ static rabbet_status_t rabbet_step_failed(const rabbet_frame_t* frame,
                                 at->kernel);
 }
 
-rabbet_status_t rabbet_run_step(rabbet_frame_t* frame, rabbet_run_t* run,
-                                void* stream) {
-  assert(run->kernel && run->kernel->kernel_class->enqueue);
+rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
+                                const rabbet_prepared_t* prepared,
+                                rabbet_run_t* run, void* stream) {
   run->call.stream = stream;
+  if (!run->kernel)
+    return RABBET_ANNOTATE(rabbet_run_call(frame, prepared, run, stream),
+                           "step '%s'",
+                           frame->sequence->plan->steps[run->step].name);
   if (rabbet_run_is_idle(run)) return rabbet_ok();
+  assert(run->kernel->kernel_class->enqueue);
   rabbet_status_t status =
       run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
   return rabbet_is_ok(status) ? status
@@ -64,7 +72,7 @@ static rabbet_status_t rabbet_run_steps(rabbet_frame_t* frame,
   rabbet_run_t* end = prepared->runs + prepared->run_count;
   bool shows = rabbet_context_shows_steps(frame->context);
   for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
-    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, run, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, prepared, run, stream));
     if (shows) rabbet_frame_show_step(frame, prepared, run, stream);
   }
   return rabbet_ok();
@@ -79,7 +87,7 @@ static rabbet_status_t rabbet_run_steps_looked_at(rabbet_frame_t* frame,
   for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
     RABBET_RETURN_IF_ERROR(
         rabbet_finite_before_step(frame, prepared, run, stream));
-    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, run, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, prepared, run, stream));
     RABBET_RETURN_IF_ERROR(
         rabbet_finite_after_step(frame, prepared, run, stream));
   }
@@ -110,7 +118,7 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_frame_t* frame,
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     int64_t begin = rabbet_time_ns();
-    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, run, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, prepared, run, stream));
     rabbet_status_t status = rabbet_ok();
     if (events)
       status = rabbet_mark_time(frame->context, events[i + 1], stream);
@@ -125,8 +133,8 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-// Reads the events of the last run; waits for it.
-static rabbet_status_t rabbet_collect_times(rabbet_frame_t* frame) {
+// Reads the events of a frame's last run; waits for it.
+static rabbet_status_t rabbet_frame_collect_times(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
   assert(frame->events);
   for (const rabbet_prepared_t* at = frame->last; at; at = at->parent) {
@@ -141,11 +149,26 @@ static rabbet_status_t rabbet_collect_times(rabbet_frame_t* frame) {
   return rabbet_ok();
 }
 
-static void rabbet_report_times(const rabbet_frame_t* frame) {
-  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
-  for (size_t s = 0; s < plan->step_count; ++s)
-    frame->context->profiler.report(frame->context->profiler.user_data,
-                                    plan->steps[s].name, frame->times[s]);
+static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
+    rabbet_frame_t* frame = rabbet_context_frame(context, i);
+    if (frame->last_run == context->runs)
+      RABBET_RETURN_IF_ERROR(rabbet_frame_collect_times(frame));
+  }
+  return rabbet_ok();
+}
+
+// Steps that did not run, of branches that were not taken, took no time.
+static void rabbet_report_times(rabbet_context_t* context) {
+  const rabbet_profiler_t* profiler = &context->profiler;
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
+    const rabbet_frame_t* frame = rabbet_context_frame(context, i);
+    const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+    bool ran = frame->last_run == context->runs;
+    for (size_t s = 0; s < plan->step_count; ++s)
+      profiler->report(profiler->user_data, plan->steps[s].name,
+                       ran ? frame->times[s] : 0);
+  }
 }
 
 // ---- Values read and written by the host
@@ -183,8 +206,11 @@ static rabbet_status_t rabbet_read_back(rabbet_frame_t* frame,
       *key++ = rabbet_load_int64(sequence->plan->values[v].dtype, staging, k);
     staging += rabbet_align_up(prepared->bytes[v], 16);
   }
-  assert((size_t)(key - frame->read_key) ==
-         sequence->analysis.segment_reads[prepared->segment]);
+  size_t wanted = sequence->analysis.segment_reads[prepared->segment];
+  assert((size_t)(key - frame->read_key) <= wanted);
+  // Extents that the call told are wanted if a symbol stands for one.
+  if ((size_t)(key - frame->read_key) < wanted)
+    rabbet_call_told_dims(frame, &prepared->runs[prepared->run_count - 1], key);
   return rabbet_ok();
 }
 
@@ -238,7 +264,7 @@ static rabbet_status_t rabbet_run_segment(rabbet_frame_t* frame,
   if (frame->allocator_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_ask_output_allocators(frame, prepared, stream));
-  if (frame->context->host_io_count > 0)
+  if (frame->context->host_io_count > 0 && rabbet_frame_is_main(frame))
     RABBET_RETURN_IF_ERROR(
         rabbet_context_begin_host_ios(frame->context, prepared, stream));
   RABBET_RETURN_IF_ERROR(rabbet_prepared_bind(frame, prepared, stream));
@@ -254,12 +280,15 @@ static rabbet_status_t rabbet_run_segment(rabbet_frame_t* frame,
              : rabbet_run_steps(frame, prepared, stream);
 }
 
-// The sequence from its first segment on.
-static rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
-                                        rabbet_prepared_t* prepared,
-                                        void* stream) {
+rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
+                                 rabbet_prepared_t* prepared, void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   frame->last = NULL;
+  frame->last_run = frame->context->runs;
+  if (frame->times)
+    memset(frame->times, 0, sequence->plan->step_count * sizeof(*frame->times));
+  if (frame->context->finite)
+    RABBET_RETURN_IF_ERROR(rabbet_finite_begin(frame));
   RABBET_RETURN_IF_ERROR(rabbet_run_segment(frame, prepared, stream));
   while ((size_t)prepared->segment + 1 < sequence->analysis.segment_count) {
     RABBET_RETURN_IF_ERROR(rabbet_read_back(frame, prepared, stream));
@@ -283,7 +312,6 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   rabbet_frame_t* frame = &context->main;
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  if (context->finite) rabbet_finite_begin(frame);
   RABBET_RETURN_IF_ERROR(rabbet_frame_run(frame, prepared, stream));
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
@@ -298,7 +326,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   if (context->finite)
     RABBET_RETURN_IF_ERROR(rabbet_finite_end(frame, frame->last));
   // With host addresses the run is done.
-  return context->host_io_count > 0 ? rabbet_frame_look_at_checks(frame)
+  return context->host_io_count > 0 ? rabbet_context_look_at_checks(context)
                                     : rabbet_ok();
 }
 
@@ -308,26 +336,22 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   bool timed = context->profiler.report && !context->finite;
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
-  if (context->main.checks_seen < context->main.checks_made)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_frame_look_at_checks(&context->main), "an earlier run"));
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_context_look_at_checks(context),
+                                         "an earlier run"));
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
   assert(!context->running);
   context->stream = stream;
   context->running = true;
+  ++context->runs;
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
-  if (timed)
-    memset(context->main.times, 0,
-           context->main.sequence->plan->step_count *
-               sizeof(*context->main.times));
   rabbet_status_t status = rabbet_run(context, stream);
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
   if (rabbet_is_ok(status) && timed && context->main.events)
-    status = rabbet_collect_times(&context->main);
+    status = rabbet_collect_times(context);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
-  if (rabbet_is_ok(status) && timed) rabbet_report_times(&context->main);
+  if (rabbet_is_ok(status) && timed) rabbet_report_times(context);
   return status;
 }

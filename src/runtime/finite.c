@@ -11,16 +11,15 @@
 #include "runtime/runtime.h"
 
 // The contents of a tensor.
-typedef struct rabbet_range_t {
+struct rabbet_range_t {
   bool known;
   int64_t count, nans, infinities;
   int64_t first;     // element that is not finite, of a row-major tensor; or -1
   double low, high;  // of the finite elements, if there are any
-} rabbet_range_t;
+};
 
 struct rabbet_finite_t {
-  rabbet_range_t* ranges;  // [value of the plan]
-  void* staging;           // a tensor on the host
+  void* staging;  // a tensor on the host
   size_t staging_bytes;
 };
 
@@ -122,7 +121,7 @@ static rabbet_status_t rabbet_finite_look(rabbet_frame_t* frame,
                                           int32_t v, const void* memory,
                                           const void* constant, void* stream) {
   const rabbet_plan_value_t* value = &frame->sequence->plan->values[v];
-  rabbet_range_t* range = &frame->context->finite->ranges[v];
+  rabbet_range_t* range = &frame->ranges[v];
   rabbet_view_t view = {.dtype = value->dtype,
                         .format = value->format,
                         .dims = prepared->dims[v]};
@@ -161,7 +160,7 @@ static void rabbet_finite_print_extent(const rabbet_range_t* range,
 static void rabbet_finite_print_count(const rabbet_frame_t* frame,
                                       const rabbet_prepared_t* prepared,
                                       int32_t v, rabbet_strbuf_t* out) {
-  const rabbet_range_t* range = &frame->context->finite->ranges[v];
+  const rabbet_range_t* range = &frame->ranges[v];
   const rabbet_dims_t* dims = &prepared->dims[v];
   if (range->nans > 0)
     rabbet_strbuf_printf(out, "%lld NaN%s", (long long)range->nans,
@@ -199,7 +198,7 @@ static void rabbet_finite_print_hint(const rabbet_frame_t* frame,
         "(layer.precision and set_output_type, `rabbet exec "
         "--layerPrecisions=NAME:fp32`), scale its inputs, or build with "
         "BF16");
-  else if (frame->context->finite->ranges[output].nans > 0)
+  else if (frame->ranges[output].nans > 0)
     rabbet_strbuf_printf(
         out,
         ". A NaN comes of 0 / 0, inf - inf, 0 * inf, and of roots and "
@@ -222,7 +221,7 @@ static rabbet_status_t rabbet_finite_blame(const rabbet_frame_t* frame,
                                            const rabbet_prepared_t* prepared,
                                            const rabbet_plan_step_t* step,
                                            int32_t output) {
-  const rabbet_range_t* ranges = frame->context->finite->ranges;
+  const rabbet_range_t* ranges = frame->ranges;
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(frame->context->allocator, &text);
   rabbet_strbuf_printf(&text, "layer '%s' (kernel '%s') made the first ",
@@ -255,7 +254,7 @@ rabbet_status_t rabbet_finite_before_step(rabbet_frame_t* frame,
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
-    if (frame->context->finite->ranges[v].known) continue;
+    if (frame->ranges[v].known) continue;
     RABBET_RETURN_IF_ERROR(rabbet_finite_look(
         frame, prepared, v, run->call.inputs[i],
         step->group.values[step->group.inputs[i]].constant, stream));
@@ -268,7 +267,7 @@ rabbet_status_t rabbet_finite_after_step(rabbet_frame_t* frame,
                                          const rabbet_run_t* run,
                                          void* stream) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
-  rabbet_range_t* ranges = frame->context->finite->ranges;
+  rabbet_range_t* ranges = frame->ranges;
   bool read_nan = false, read_infinity = false;
   for (size_t i = 0; i < step->group.input_count; ++i) {
     const rabbet_range_t* range = &ranges[step->values[step->group.inputs[i]]];
@@ -290,13 +289,19 @@ rabbet_status_t rabbet_finite_after_step(rabbet_frame_t* frame,
 
 // ---- Runs -------------------------------------------------------------------
 
-void rabbet_finite_begin(rabbet_frame_t* frame) {
-  memset(frame->context->finite->ranges, 0,
-         frame->sequence->plan->value_count * sizeof(rabbet_range_t));
+rabbet_status_t rabbet_finite_begin(rabbet_frame_t* frame) {
+  // An empty network has no values.
+  size_t bytes =
+      (frame->sequence->plan->value_count + 1) * sizeof(*frame->ranges);
+  if (!frame->ranges)
+    RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator, bytes,
+                                           (void**)&frame->ranges));
+  memset(frame->ranges, 0, bytes);
+  return rabbet_ok();
 }
 
 static bool rabbet_finite_is_wrong(const rabbet_frame_t* frame, int32_t v) {
-  const rabbet_range_t* range = &frame->context->finite->ranges[v];
+  const rabbet_range_t* range = &frame->ranges[v];
   return range->known && range->nans + range->infinities > 0;
 }
 
@@ -332,30 +337,27 @@ rabbet_status_t rabbet_finite_end(rabbet_frame_t* frame,
   return rabbet_finite_status(&text);
 }
 
-void rabbet_finite_destroy(rabbet_frame_t* frame) {
-  if (!frame->context->finite) return;
-  rabbet_free(frame->context->allocator, frame->context->finite->staging);
-  rabbet_free(frame->context->allocator, frame->context->finite->ranges);
-  rabbet_free(frame->context->allocator, frame->context->finite);
-  frame->context->finite = NULL;
+void rabbet_finite_destroy(rabbet_context_t* context) {
+  if (!context->finite) return;
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
+    rabbet_frame_t* frame = rabbet_context_frame(context, i);
+    rabbet_free(context->allocator, frame->ranges);
+    frame->ranges = NULL;
+  }
+  rabbet_free(context->allocator, context->finite->staging);
+  rabbet_free(context->allocator, context->finite);
+  context->finite = NULL;
 }
 
 rabbet_status_t rabbet_context_set_check_finite(rabbet_context_t* context,
                                                 bool on) {
   if (on == (context->finite != NULL)) return rabbet_ok();
   if (!on) {
-    rabbet_finite_destroy(&context->main);
+    rabbet_finite_destroy(context);
     return rabbet_ok();
   }
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      context->allocator, sizeof(*context->finite), (void**)&context->finite));
-  // An empty network has no values.
-  size_t count = context->main.sequence->plan->value_count + 1;
-  rabbet_status_t status =
-      rabbet_allocate(context->allocator, count * sizeof(rabbet_range_t),
-                      (void**)&context->finite->ranges);
-  if (!rabbet_is_ok(status)) rabbet_finite_destroy(&context->main);
-  return status;
+  return rabbet_allocate(context->allocator, sizeof(*context->finite),
+                         (void**)&context->finite);
 }
 
 bool rabbet_context_checks_finite(const rabbet_context_t* context) {

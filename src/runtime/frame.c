@@ -22,6 +22,7 @@ rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame) {
   RABBET_NEXT(plan->io_count, io_copies);
   RABBET_NEXT(plan->io_count, output_allocators);
   RABBET_NEXT(plan->io_count, debug_on);
+  RABBET_NEXT(plan->io_count, rooms);
   RABBET_NEXT(plan->hidden_count, hidden_bytes);
   RABBET_NEXT(sequence->key_size, key);
   RABBET_NEXT(rabbet_frame_most_reads(frame), read_key);

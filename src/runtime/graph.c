@@ -135,8 +135,10 @@ static rabbet_status_t rabbet_graphs_create(rabbet_prepared_t* prepared) {
   graphs->tried = true;
   for (size_t i = 0; i < prepared->run_count; ++i) {
     const rabbet_run_t* run = &prepared->runs[i];
-    const rabbet_kernel_class_t* class = run->kernel->kernel_class;
-    graphs->recordable[i] = class->recordable
+    const rabbet_kernel_class_t* class =
+        run->kernel ? run->kernel->kernel_class : NULL;
+    graphs->recordable[i] = !class ? RABBET_RECORDABLE_NO
+                            : class->recordable
                                 ? class->recordable(run->kernel, run->state)
                                 : RABBET_RECORDABLE_YES;
     graphs->tried &= graphs->recordable[i] != RABBET_RECORDABLE_UNKNOWN;
@@ -208,7 +210,8 @@ static rabbet_status_t rabbet_run_range(rabbet_frame_t* frame,
                                         size_t begin, size_t end,
                                         void* stream) {
   for (size_t i = begin; i < end; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, &prepared->runs[i], stream));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_run_step(frame, prepared, &prepared->runs[i], stream));
   frame->context->graph_info.other_steps += end - begin;
   return rabbet_ok();
 }

@@ -20,8 +20,9 @@ rabbet_status_t rabbet_graphs_run(rabbet_frame_t* frame,
 void rabbet_graphs_destroy(rabbet_prepared_t* prepared);
 
 // Runs one step as ever.
-rabbet_status_t rabbet_run_step(rabbet_frame_t* frame, rabbet_run_t* run,
-                                void* stream);
+rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
+                                const rabbet_prepared_t* prepared,
+                                rabbet_run_t* run, void* stream);
 
 // ---- Within graphs
 

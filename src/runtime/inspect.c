@@ -113,6 +113,32 @@ static void rabbet_json_artifacts(const rabbet_plan_t* plan,
 static void rabbet_json_step(const rabbet_sequence_t* sequence,
                              const rabbet_prepared_t* shapes,
                              const rabbet_plan_step_t* step,
+                             rabbet_strbuf_t* out);
+
+// The shapes of a sequence that is called are those of the plan.
+static void rabbet_json_calls(const rabbet_sequence_t* sequence,
+                              const rabbet_plan_step_t* step,
+                              rabbet_strbuf_t* out) {
+  if (step->call_count == 0) return;
+  rabbet_strbuf_printf(out, ", \"Sequences\": [");
+  for (size_t i = 0; i < step->call_count; ++i) {
+    const rabbet_sequence_t* callee =
+        &sequence->engine->sequences[step->calls[i].sequence];
+    rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
+    rabbet_json_member(out, "Name", callee->plan->name);
+    rabbet_strbuf_printf(out, ", \"Layers\": [");
+    for (size_t s = 0; s < callee->plan->step_count; ++s) {
+      if (s) rabbet_strbuf_printf(out, ", ");
+      rabbet_json_step(callee, NULL, &callee->plan->steps[s], out);
+    }
+    rabbet_strbuf_printf(out, "]}");
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
+static void rabbet_json_step(const rabbet_sequence_t* sequence,
+                             const rabbet_prepared_t* shapes,
+                             const rabbet_plan_step_t* step,
                              rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, "{");
   rabbet_json_member(out, "Name", step->name);
@@ -153,8 +179,10 @@ static void rabbet_json_step(const rabbet_sequence_t* sequence,
   rabbet_strbuf_printf(out, "], ");
   rabbet_json_artifacts(sequence->engine->plan, step->artifacts,
                         step->artifact_count, out);
-  rabbet_strbuf_printf(out, ", \"Alternatives\": %s}",
+  rabbet_strbuf_printf(out, ", \"Alternatives\": %s",
                        step->report_json ? step->report_json : "[]");
+  rabbet_json_calls(sequence, step, out);
+  rabbet_strbuf_printf(out, "}");
 }
 
 static const char* rabbet_carried_kind(const rabbet_carried_t* carried) {
@@ -266,9 +294,15 @@ static void rabbet_table_step(const rabbet_sequence_t* sequence,
                               const rabbet_prepared_t* shapes,
                               const rabbet_plan_step_t* step,
                               rabbet_inspect_table_t* table) {
+  const char* within = sequence->plan->name;
+  if (*within) {
+    rabbet_strbuf_line(&table->cells, within);
+    rabbet_strbuf_printf(&table->cells, ": ");
+  }
   rabbet_strbuf_line(&table->cells, step->name);
   rabbet_table_end_cell(table);
-  rabbet_strbuf_line(&table->cells, step->kernel);
+  rabbet_strbuf_line(&table->cells,
+                     step->call_count > 0 ? "branches" : step->kernel);
   rabbet_table_end_cell(table);
   rabbet_strbuf_line(&table->cells, step->tactic_name);
   rabbet_table_end_cell(table);
@@ -283,6 +317,19 @@ static void rabbet_table_step(const rabbet_sequence_t* sequence,
   rabbet_text_tensors(sequence, shapes, step, step->group.outputs,
                       step->group.output_count, &table->cells);
   rabbet_table_end_cell(table);
+}
+
+// Steps of sequences that a step calls come behind it.
+static void rabbet_table_steps(const rabbet_sequence_t* sequence,
+                               const rabbet_prepared_t* shapes,
+                               rabbet_inspect_table_t* table) {
+  for (size_t s = 0; s < sequence->plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &sequence->plan->steps[s];
+    rabbet_table_step(sequence, shapes, step, table);
+    for (size_t i = 0; i < step->call_count; ++i)
+      rabbet_table_steps(&sequence->engine->sequences[step->calls[i].sequence],
+                         NULL, table);
+  }
 }
 
 static void rabbet_table_print(const rabbet_inspect_table_t* table,
@@ -369,8 +416,7 @@ static void rabbet_text(const rabbet_engine_t* engine,
     rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
     rabbet_table_end_cell(&table);
   }
-  for (size_t s = 0; s < sequence->plan->step_count; ++s)
-    rabbet_table_step(sequence, shapes, &sequence->plan->steps[s], &table);
+  rabbet_table_steps(sequence, shapes, &table);
   if (table.cells.failed)
     out->failed = true;
   else

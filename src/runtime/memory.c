@@ -53,7 +53,7 @@ void rabbet_frame_free_memory(rabbet_frame_t* frame) {
   for (size_t i = 0;
        frame->memory_bytes && i < frame->sequence->analysis.segment_count;
        ++i) {
-    if (!context->has_given_memory)
+    if (!context->has_given_memory || !rabbet_frame_is_main(frame))
       rabbet_memory_free(context->engine->device,
                          rabbet_context_allocator(context), frame->memory[i],
                          NULL);
@@ -61,6 +61,11 @@ void rabbet_frame_free_memory(rabbet_frame_t* frame) {
     frame->memory_bytes[i] = 0;
   }
   ++frame->memory_generation;
+}
+
+static void rabbet_context_free_memory(rabbet_context_t* context) {
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
+    rabbet_frame_free_memory(rabbet_context_frame(context, i));
 }
 
 static rabbet_status_t rabbet_context_settle(const rabbet_context_t* context) {
@@ -111,7 +116,7 @@ rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
   if (bytes <= frame->memory_bytes[segment]) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
   ++frame->memory_generation;
-  if (frame->context->has_given_memory)
+  if (frame->context->has_given_memory && rabbet_frame_is_main(frame))
     return rabbet_frame_take_given(frame, segment, bytes);
   rabbet_memory_free(device, rabbet_context_allocator(frame->context),
                      frame->memory[segment], stream);
@@ -132,7 +137,7 @@ rabbet_status_t rabbet_context_set_device_allocator(
                          "the caller gives this context its memory: it asks no "
                          "allocator for any");
   RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
-  rabbet_frame_free_memory(&context->main);
+  rabbet_context_free_memory(context);
   context->device_allocator = allocator;
   return rabbet_ok();
 }
@@ -147,7 +152,7 @@ rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%zu bytes of memory, but the address is NULL", size);
   RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
-  rabbet_frame_free_memory(&context->main);
+  rabbet_context_free_memory(context);
   context->has_given_memory = true;
   context->given_memory = memory;
   context->given_bytes = size;

@@ -57,7 +57,8 @@ static bool rabbet_output_spoils(const rabbet_frame_t* frame,
 
 // Where the caller has an output: behind a copy, if that is the host's memory.
 static uintptr_t rabbet_output_place(const rabbet_frame_t* frame, size_t io) {
-  const void* host = frame->context->host_ios[io].host;
+  const void* host =
+      rabbet_frame_is_main(frame) ? frame->context->host_ios[io].host : NULL;
   return (uintptr_t)(host ? host : frame->addresses[io]);
 }
 

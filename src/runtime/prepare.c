@@ -81,8 +81,13 @@ static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
   size_t end = rabbet_segment_end(sequence, prepared->segment);
   for (size_t s = begin; s < end; ++s) {
     const rabbet_plan_step_t* step = &sequence->plan->steps[s];
-    if (rabbet_step_is_empty(prepared, step)) continue;
     size_t run = prepared->run_count;
+    if (step->call_count > 0) {
+      prepared->runs[run] = (rabbet_run_t){.step = s};
+      ++prepared->run_count;
+      continue;
+    }
+    if (rabbet_step_is_empty(prepared, step)) continue;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_prepare_step(prepared, s, threads, &workspaces[run]),
         "preparing step '%s' (kernel '%s')", step->name, step->kernel));
@@ -181,8 +186,8 @@ bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root) {
           sequence->ios[value->io].is_shape_input);
 }
 
-static const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
-                                         int32_t v) {
+const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
+                                  int32_t v) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
   if (prepared->host_values[v]) return prepared->host_values[v];

@@ -331,6 +331,12 @@ static rabbet_status_t rabbet_resolve_check_inputs(
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       int64_t given = prepared->key[sequence->key_offsets[i] + (size_t)axis];
       if (given == prepared->exprs[shape->d[axis]]) continue;
+      if (rabbet_expr_is_constant(plan->graph, shape->d[axis], NULL))
+        return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                             "dimension %d of input '%s' is %lld; it must be "
+                             "%lld",
+                             axis, plan->ios[i].name, (long long)given,
+                             (long long)prepared->exprs[shape->d[axis]]);
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(
           plan->graph,
           (size_t)rabbet_expr_node(plan->graph, shape->d[axis])->a);

@@ -192,15 +192,18 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine);
 typedef struct rabbet_prepared_t rabbet_prepared_t;
 typedef struct rabbet_graphs_t rabbet_graphs_t;  // graph.c
 typedef struct rabbet_finite_t rabbet_finite_t;  // finite.c
+typedef struct rabbet_range_t rabbet_range_t;    // finite.c
 
 typedef struct rabbet_prepared_cache_t {
   rabbet_prepared_t* nodes[RABBET_PREPARED_MAX];
   size_t count;
 } rabbet_prepared_cache_t;
 
-// A step to run. Steps whose outputs all are empty are not listed.
+// A step to run. Steps whose outputs all are empty are not listed, unless they
+// call sequences, which may tell extents.
 typedef struct rabbet_run_t {
-  rabbet_kernel_t* kernel;
+  rabbet_kernel_t* kernel;  // NULL: it calls a sequence
+  rabbet_frame_t* callee;   // that it called last
   rabbet_kernel_state_t* state;
   size_t step;
   rabbet_kernel_call_t call;
@@ -323,6 +326,9 @@ void rabbet_store_host_values(const rabbet_plan_value_t* value,
                               const int64_t* from, size_t count, void* to);
 bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root);
 
+// Elements of a value that the host knows, or NULL.
+const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared, int32_t v);
+
 // The node for the key: found, or created in the place of the oldest.
 rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
                                        rabbet_prepared_t* parent,
@@ -373,6 +379,10 @@ struct rabbet_frame_t {
   int32_t* check_places;
   uint64_t checks_made, checks_seen;
   bool* graph_reported;  // [step]: that it is not recorded was said
+  // Of a sequence that steps call: the bytes at each output's address.
+  size_t* rooms;           // [io]
+  uint64_t last_run;       // of the context's runs
+  rabbet_range_t* ranges;  // [value] (finite.c), or NULL
 };
 
 struct rabbet_context_t {
@@ -380,8 +390,10 @@ struct rabbet_context_t {
   rabbet_context_t *next, *previous;  // of the engine's
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;
-  rabbet_frame_t main;  // of the sequence that callers run
-  int threads;          // as asked for; 0: the plan's
+  rabbet_frame_t main;      // of the sequence that callers run
+  rabbet_frame_t* callees;  // of the plan's other sequences
+  uint64_t runs;            // that were begun
+  int threads;              // as asked for; 0: the plan's
   size_t profile;
   bool* shape_set;     // [input]
   bool* shape_is_new;  // [input]: set after the run
@@ -407,6 +419,19 @@ struct rabbet_context_t {
   rabbet_graph_info_t graph_info;
 };
 
+static inline size_t rabbet_context_frame_count(
+    const rabbet_context_t* context) {
+  return context->callees ? context->engine->plan->sequence_count : 1;
+}
+// That of a sequence of the plan.
+static inline rabbet_frame_t* rabbet_context_frame(rabbet_context_t* context,
+                                                   size_t sequence) {
+  return sequence == 0 ? &context->main : &context->callees[sequence - 1];
+}
+static inline bool rabbet_frame_is_main(const rabbet_frame_t* frame) {
+  return frame == &frame->context->main;
+}
+
 // frame.c: `context` and `sequence` are set.
 rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame);
 void rabbet_frame_deinitialize(rabbet_frame_t* frame);
@@ -414,6 +439,17 @@ void rabbet_frame_deinitialize(rabbet_frame_t* frame);
 void rabbet_frame_forget(rabbet_frame_t* frame);
 // Makes what times of steps are taken with.
 rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame);
+
+// execute.c: the sequence from its first segment, `prepared`, on.
+rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
+                                 rabbet_prepared_t* prepared, void* stream);
+// call.c: runs the sequence that the step's condition chooses.
+rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
+                                const rabbet_prepared_t* prepared,
+                                rabbet_run_t* run, void* stream);
+// The extents of its outputs, one after another.
+void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
+                           int64_t* out_dims);
 
 // debug.c: the context gives hidden outputs their memory.
 void rabbet_frame_own_hidden(rabbet_frame_t* frame);
@@ -432,7 +468,7 @@ static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
 // for its inputs, which it may overwrite; after it, for its outputs: fails if
 // the step made the first infinity or NaN; at the end, which fails if an output
 // holds some although no step made them.
-void rabbet_finite_begin(rabbet_frame_t* frame);
+rabbet_status_t rabbet_finite_begin(rabbet_frame_t* frame);
 rabbet_status_t rabbet_finite_before_step(rabbet_frame_t* frame,
                                           const rabbet_prepared_t* prepared,
                                           const rabbet_run_t* run,
@@ -442,7 +478,7 @@ rabbet_status_t rabbet_finite_after_step(rabbet_frame_t* frame,
                                          const rabbet_run_t* run, void* stream);
 rabbet_status_t rabbet_finite_end(rabbet_frame_t* frame,
                                   const rabbet_prepared_t* leaf);
-void rabbet_finite_destroy(rabbet_frame_t* frame);
+void rabbet_finite_destroy(rabbet_context_t* context);
 
 // checks.c: conditions known to the host once shapes are known; the vector of a
 // run, before any wait for it; the vectors of earlier runs.
@@ -450,6 +486,7 @@ rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared);
 rabbet_status_t rabbet_frame_reserve_checks(rabbet_frame_t* frame);
 rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream);
 rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame);
+rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context);
 
 // bind.c: where a step of the segment finds a value. The addresses that a run
 // needs are checked and put into the steps' calls.

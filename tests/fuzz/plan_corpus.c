@@ -255,6 +255,26 @@ static int write_plugins(const char* folder) {
   return failed;
 }
 
+static int write_plan(const char* folder, const char* name, maker_t* maker) {
+  void* data = NULL;
+  size_t size = 0;
+  maker_write(maker, rabbet_allocator_system(), &data, &size);
+  maker_end(maker);
+  plan_bytes_t parts = plan_bytes_split(data);
+  int failed = write_file(folder, name, "whole", data, size);
+  failed += write_file(folder, name, "meta", parts.section[PLAN_META],
+                       parts.size[PLAN_META]);
+  rabbet_free_aligned(rabbet_allocator_system(), data, RABBET_PLAN_ALIGNMENT);
+  return failed;
+}
+
+static int write_branches(const char* folder) {
+  maker_t makers[3];
+  maker_begin_sequences(makers, 3, rabbet_allocator_system());
+  sample_branches(makers);
+  return write_plan(folder, "branches", &makers[0]);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) {
     fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
@@ -263,18 +283,11 @@ int main(int argc, char** argv) {
   int failed = 0;
   for (size_t s = 0; s < SAMPLE_COUNT; ++s) {
     maker_t maker;
-    void* data = NULL;
-    size_t size = 0;
     maker_begin(&maker, rabbet_allocator_system());
     samples[s].make(&maker);
-    maker_write(&maker, rabbet_allocator_system(), &data, &size);
-    maker_end(&maker);
-    plan_bytes_t parts = plan_bytes_split(data);
-    failed += write_file(argv[1], samples[s].name, "whole", data, size);
-    failed += write_file(argv[1], samples[s].name, "meta",
-                         parts.section[PLAN_META], parts.size[PLAN_META]);
-    rabbet_free_aligned(rabbet_allocator_system(), data, RABBET_PLAN_ALIGNMENT);
+    failed += write_plan(argv[1], samples[s].name, &maker);
   }
+  failed += write_branches(argv[1]);
   failed += write_plugins(argv[1]);
   return failed > 0;
 }

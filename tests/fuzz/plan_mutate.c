@@ -305,10 +305,17 @@ static void change(mutator_t* m) {
   }
 }
 
+static Rabbet__Plan__Sequence* a_sequence(mutator_t* m,
+                                          const Rabbet__Plan__Meta* meta) {
+  return meta->n_sequences ? meta->sequences[below(m, meta->n_sequences)]
+                           : NULL;
+}
+
 // Fields that must agree are changed together: a type or format that a step and
 // the plan would contradict each other in says nothing about kernels.
-static void change_value(mutator_t* m, Rabbet__Plan__Meta* meta) {
-  if (meta->n_values == 0) return;
+static void change_value(mutator_t* m, const Rabbet__Plan__Meta* whole) {
+  const Rabbet__Plan__Sequence* meta = a_sequence(m, whole);
+  if (!meta || meta->n_values == 0) return;
   Rabbet__Plan__Value* value = meta->values[below(m, meta->n_values)];
   switch (below(m, 3)) {
     case 0:
@@ -324,10 +331,11 @@ static void change_value(mutator_t* m, Rabbet__Plan__Meta* meta) {
   }
 }
 
-static void change_kernel(mutator_t* m, Rabbet__Plan__Meta* meta) {
+static void change_kernel(mutator_t* m, const Rabbet__Plan__Meta* whole) {
+  const Rabbet__Plan__Sequence* meta = a_sequence(m, whole);
   const Rabbet__Plan__Step* other =
       (Rabbet__Plan__Step*)pick(m, &rabbet__plan__step__descriptor, false);
-  if (meta->n_steps == 0 || !other) return;
+  if (!meta || meta->n_steps == 0 || !other) return;
   Rabbet__Plan__Step* step = meta->steps[below(m, meta->n_steps)];
   char* kernel = strdup(other->kernel);
   if (step->kernel != (char*)protobuf_c_empty_string) free(step->kernel);
@@ -458,16 +466,21 @@ static char* move_kernel(const char* kernel) {
   return strdup(text);
 }
 
+static void move_step(Rabbet__Plan__Step* step) {
+  char* kernel = move_kernel(step->kernel);
+  if (step->kernel != (char*)protobuf_c_empty_string) free(step->kernel);
+  step->kernel = kernel;
+}
+
 uint8_t* plan_move_to_cuda(const uint8_t* data, size_t size, size_t* out_size) {
   static const uint8_t device[] = "cuda\ncuda";
   plan_bytes_t parts = {{0}, {0}};
   Rabbet__Plan__Meta* meta = read_meta(data, size, &parts);
   if (!meta) return NULL;
-  for (size_t i = 0; i < meta->n_steps; ++i) {
-    Rabbet__Plan__Step* step = meta->steps[i];
-    char* kernel = move_kernel(step->kernel);
-    if (step->kernel != (char*)protobuf_c_empty_string) free(step->kernel);
-    step->kernel = kernel;
+  for (size_t k = 0; k < meta->n_sequences; ++k) {
+    const Rabbet__Plan__Sequence* sequence = meta->sequences[k];
+    for (size_t i = 0; i < sequence->n_steps; ++i)
+      move_step(sequence->steps[i]);
   }
   parts.section[PLAN_DEVICE] = device;
   parts.size[PLAN_DEVICE] = sizeof(device) - 1;

@@ -78,8 +78,10 @@ static rabbet_status_t collect_step(collector_t* collector,
 }
 
 static rabbet_status_t collect_steps(collector_t* collector,
-                                     const rabbet_layout_t* layout) {
-  rabbet_plan_step_t* step = collector->plan->sequences[0].steps;
+                                     const rabbet_emit_sequence_t* sequence) {
+  const rabbet_layout_t* layout = sequence->layout;
+  rabbet_plan_step_t* step = collector->plan->sequences[sequence->number].steps;
+  collector->build = sequence->build;
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_pick_t* pick = &layout->steps.data[s].pick;
     if (!pick->choice->candidate.kernel) continue;
@@ -131,26 +133,30 @@ static rabbet_status_t collect_sort(collector_t* collector) {
     places[ranked[i].number] = (int32_t)i;
   }
   plan->artifact_count = count;
-  for (size_t s = 0; s < plan->sequences[0].step_count; ++s) {
+  for (size_t s = 0; s < rabbet_plan_step_count(plan); ++s) {
     // The copy that collect_step made.
-    int32_t* uses = (int32_t*)(uintptr_t)plan->sequences[0].steps[s].artifacts;
-    for (size_t i = 0; i < plan->sequences[0].steps[s].artifact_count; ++i) {
+    int32_t* uses = (int32_t*)(uintptr_t)rabbet_plan_step(plan, s)->artifacts;
+    for (size_t i = 0; i < rabbet_plan_step(plan, s)->artifact_count; ++i) {
       assert(uses[i] >= 0 && (size_t)uses[i] < count);
       uses[i] = places[uses[i]];
     }
     if (uses)
-      qsort(uses, plan->sequences[0].steps[s].artifact_count, sizeof(*uses),
+      qsort(uses, rabbet_plan_step(plan, s)->artifact_count, sizeof(*uses),
             collect_compare_numbers);
   }
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_artifacts_collect(rabbet_build_t* build,
-                                         const rabbet_layout_t* layout,
-                                         rabbet_plan_t* plan) {
+rabbet_status_t rabbet_artifacts_collect(
+    const rabbet_emit_sequence_t* sequences, size_t count,
+    rabbet_plan_t* plan) {
+  rabbet_build_t* build = sequences[0].build;
   collector_t collector = {.build = build, .plan = plan};
   rabbet_map_initialize(build->allocator, &collector.numbers);
-  rabbet_status_t status = collect_steps(&collector, layout);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
+    status = collect_steps(&collector, &sequences[i]);
+  collector.build = build;
   if (rabbet_is_ok(status)) status = collect_sort(&collector);
   while (collector.kernels.count > 0)
     rabbet_bench_unprepare(&collector.kernels.data[--collector.kernels.count]);

@@ -8,21 +8,28 @@
 #include "base/math.h"
 #include "builder/emit/artifacts.h"
 #include "builder/emit/emit_plugin.h"
+#include "builder/propose/propose.h"
 #include "builder/report.h"
 #include "core/attr_set.h"
 
+// What the sequences of a plan share.
+typedef struct emit_shared_t {
+  rabbet_emitted_t* out;
+  rabbet_map_t constants;  // by hash
+  uint64_t weights_size;
+} emit_shared_t;
+
 typedef struct emitter_t {
+  emit_shared_t* shared;
+  const rabbet_emit_sequence_t* from;
   rabbet_build_t* build;
   const rabbet_layout_t* layout;
-  rabbet_emitted_t* out;
   rabbet_plan_t* plan;
   rabbet_plan_sequence_t* sequence;
   int32_t* values;         // plan value of each slot, or -1
   int32_t* made;           // first plan value of each IR value, or -1
   bool* is_shape_operand;  // of each IR value
   rabbet_expr_t* exprs;    // IR expression -> plan expression
-  rabbet_map_t constants;  // by hash
-  uint64_t weights_size;
 } emitter_t;
 
 // ---- Numbers of values ------------------------------------------------------
@@ -167,29 +174,31 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
   bool shared =
       !value->is_refittable && !(value->scale_of && build->ir.refit_flags);
-  size_t known =
-      shared ? (size_t)(uintptr_t)rabbet_map_get(
-                   &emitter->constants, (const char*)&hash, sizeof(hash))
-             : 0;
+  size_t known = shared ? (size_t)(uintptr_t)rabbet_map_get(
+                              &emitter->shared->constants, (const char*)&hash,
+                              sizeof(hash))
+                        : 0;
   if (known > 0) {
-    assert(known <= emitter->out->blobs.count);
-    const rabbet_plan_blob_t* blob = &emitter->out->blobs.data[known - 1];
+    const rabbet_emitted_t* emitted = emitter->shared->out;
+    assert(known <= emitted->blobs.count);
+    const rabbet_plan_blob_t* blob = &emitted->blobs.data[known - 1];
     out->offset = blob->offset;
     if (blob->size == bytes && memcmp(blob->data, data, bytes) == 0)
       return rabbet_ok();
   }
-  assert(emitter->weights_size % RABBET_PLAN_ALIGNMENT == 0);
-  out->offset = emitter->weights_size;
-  emitter->weights_size += rabbet_align_up(bytes, RABBET_PLAN_ALIGNMENT);
+  assert(emitter->shared->weights_size % RABBET_PLAN_ALIGNMENT == 0);
+  out->offset = emitter->shared->weights_size;
+  emitter->shared->weights_size +=
+      rabbet_align_up(bytes, RABBET_PLAN_ALIGNMENT);
   rabbet_plan_blob_t blob = {out->offset, data, bytes};
   RABBET_RETURN_IF_ERROR(
-      RABBET_VEC_PUSH(build->allocator, &emitter->out->blobs, blob));
+      RABBET_VEC_PUSH(build->allocator, &emitter->shared->out->blobs, blob));
   if (!shared) return rabbet_ok();
   void* key = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_copy(&build->arena, &hash, sizeof(hash), &key));
-  return rabbet_map_set(&emitter->constants, key, sizeof(hash),
-                        (void*)(uintptr_t)emitter->out->blobs.count);
+  return rabbet_map_set(&emitter->shared->constants, key, sizeof(hash),
+                        (void*)(uintptr_t)emitter->shared->out->blobs.count);
 }
 
 static rabbet_status_t emit_name(emitter_t* emitter, const rabbet_slot_t* slot,
@@ -292,18 +301,6 @@ static rabbet_status_t emit_values_of(emitter_t* emitter, bool refittable) {
           emit_is_refittable(emitter, i) == refittable &&
           (emitter->layout->slots.data[i].alias >= 0) == shared)
         RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
-  return rabbet_ok();
-}
-
-// Weights that can be refitted come last, so that a plan can be cut before
-// them.
-static rabbet_status_t emit_values(emitter_t* emitter) {
-  RABBET_RETURN_IF_ERROR(emit_values_of(emitter, false));
-  emitter->out->kept_blobs = emitter->out->blobs.count;
-  emitter->plan->kept_size = emitter->weights_size;
-  RABBET_RETURN_IF_ERROR(emit_values_of(emitter, true));
-  assert(emitter->out->kept_blobs <= emitter->out->blobs.count);
-  assert(emitter->plan->kept_size <= emitter->weights_size);
   return rabbet_ok();
 }
 
@@ -426,7 +423,7 @@ static rabbet_status_t emit_refits(emitter_t* emitter,
   const rabbet_ir_t* ir = &emitter->build->ir;
   rabbet_plan_t* plan = emitter->plan;
   if (!ir->refit_flags) return rabbet_ok();
-  plan->full_size = emitter->weights_size;
+  plan->full_size = emitter->shared->weights_size;
   size_t count = 0;
   for (size_t i = 0; i < network->tensors.count; ++i)
     count += rabbet_ir_value(ir, (int32_t)i)->is_refittable;
@@ -521,22 +518,58 @@ static rabbet_status_t emit_group(emitter_t* emitter,
   return rabbet_ok();
 }
 
+// The step's input that is the node's.
+static int32_t emit_find_input(const rabbet_group_t* group, int32_t input) {
+  int32_t i = 0;
+  while (group->inputs[i] != group->nodes[0].inputs[input])
+    ++i;
+  return i;
+}
+
+static rabbet_status_t emit_calls(emitter_t* emitter,
+                                  const rabbet_layout_step_t* from,
+                                  rabbet_plan_step_t* step) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  const rabbet_branches_t* branches = from->pick.unit->nodes[0]->branches;
+  rabbet_plan_call_t* calls = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(arena, 2, sizeof(*calls), (void**)&calls));
+  for (size_t k = 0; k < 2; ++k) {
+    const rabbet_branch_t* branch = &branches->list[k];
+    size_t count = branch->network->inputs.count;
+    int32_t* inputs = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        arena, count, sizeof(*inputs), (void**)&inputs));
+    for (size_t i = 0; i < count; ++i)
+      inputs[i] = emit_find_input(&step->group, branch->inputs[i]);
+    calls[k] = (rabbet_plan_call_t){
+        .sequence = rabbet_emit_find(emitter->from, branch->network),
+        .inputs = inputs,
+        .input_count = count};
+  }
+  step->calls = calls;
+  step->call_count = 2;
+  return rabbet_ok();
+}
+
 static rabbet_status_t emit_step(emitter_t* emitter,
                                  const rabbet_layout_step_t* from,
                                  rabbet_plan_step_t* step) {
   rabbet_arena_t* arena = &emitter->plan->arena;
   const rabbet_choice_t* choice = from->pick.choice;
   const rabbet_candidate_t* candidate = &choice->candidate;
+  bool calls = candidate->kernel == &rabbet_branches_class;
   assert(candidate->kernel);
   step->tactic = candidate->tactic;
-  step->time_us = (float)choice->us;
+  step->time_us = calls ? -1.0f : (float)choice->us;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, from->pick.unit->name, &step->name));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_strdup(arena, candidate->kernel->name, &step->kernel));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+      arena, calls ? "" : candidate->kernel->name, &step->kernel));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, candidate->tactic_name, &step->tactic_name));
   RABBET_RETURN_IF_ERROR(emit_group(emitter, from, step));
+  if (calls) return emit_calls(emitter, from, step);
   int64_t verbosity = emitter->build->config
                           ->options[RABBET_BUILDER_OPTION_PROFILING_VERBOSITY];
   if (verbosity != RABBET_PROFILING_DETAILED) return rabbet_ok();
@@ -651,7 +684,6 @@ static void emit_debug(emitter_t* emitter, const rabbet_network_t* network) {
         i < inputs             ? network->inputs.data[i]->is_debug
         : i < inputs + outputs ? network->outputs.data[i - inputs]->is_debug
                                : i + checks < sequence->io_count;
-  sequence->plan->unfused_debug = network->unfused_debug;
 }
 
 static rabbet_status_t emit_checks(emitter_t* emitter,
@@ -679,13 +711,12 @@ static rabbet_status_t emit_checks(emitter_t* emitter,
 static rabbet_status_t emit_profiles(emitter_t* emitter) {
   const rabbet_ranges_t* ranges = &emitter->build->ranges;
   rabbet_plan_sequence_t* sequence = emitter->sequence;
-  sequence->plan->profile_count = ranges->profile_count;
   size_t count = sequence->plan->profile_count * sequence->input_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
       &sequence->plan->arena, ranges->profiles,
-      count * sizeof(rabbet_plan_range_t), (void**)&sequence->plan->profiles));
+      count * sizeof(rabbet_plan_range_t), (void**)&sequence->profiles));
   for (size_t i = 0; i < count; ++i) {
-    rabbet_plan_range_t* range = &sequence->plan->profiles[i];
+    rabbet_plan_range_t* range = &sequence->profiles[i];
     const int64_t** values[] = {&range->min_values, &range->opt_values,
                                 &range->max_values};
     // A shape input on which no shape depends any more has no range.
@@ -699,53 +730,106 @@ static rabbet_status_t emit_profiles(emitter_t* emitter) {
   return rabbet_ok();
 }
 
-static rabbet_status_t emit_all(emitter_t* emitter,
-                                const rabbet_network_t* network) {
+static rabbet_status_t emit_header(emitter_t* emitter) {
   rabbet_build_t* build = emitter->build;
   rabbet_plan_t* plan = emitter->plan;
   rabbet_arena_t* arena = &plan->arena;
+  const char* name = emitter->from->network->name;
   plan->threads = build->threads;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
-      arena, network->name ? network->name : "", &plan->name));
+  plan->profile_count = build->ranges.profile_count;
+  plan->unfused_debug = emitter->from->network->unfused_debug;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, name ? name : "", &plan->name));
   RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
       arena, "rabbet " RABBET_VERSION_STRING, &plan->producer));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, build->device->kind, &plan->device));
+  plan->carried = build->carried.data;
+  plan->carried_count = build->carried.count;
+  return rabbet_arena_strdup(arena,
+                             build->device->vtable->signature(build->device),
+                             &plan->device_signature);
+}
+
+static rabbet_status_t emit_exprs_and_values(emitter_t* emitter) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
-      arena, build->device->vtable->signature(build->device),
-      &plan->device_signature));
+      &emitter->plan->arena, emitter->from->name, &emitter->sequence->name));
   RABBET_RETURN_IF_ERROR(emit_number(emitter));
   RABBET_RETURN_IF_ERROR(emit_find_made(emitter));
   RABBET_RETURN_IF_ERROR(emit_exprs(emitter));
-  RABBET_RETURN_IF_ERROR(emit_values(emitter));
-  RABBET_RETURN_IF_ERROR(emit_refits(emitter, network));
+  return emit_values_of(emitter, false);
+}
+
+static rabbet_status_t emit_steps_and_ios(emitter_t* emitter) {
   RABBET_RETURN_IF_ERROR(emit_steps(emitter));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_artifacts_collect(build, emitter->layout, plan));
   RABBET_RETURN_IF_ERROR(emit_ios(emitter));
-  emit_debug(emitter, network);
-  plan->carried = build->carried.data;
-  plan->carried_count = build->carried.count;
-  RABBET_RETURN_IF_ERROR(emit_checks(emitter, network));
+  emit_debug(emitter, emitter->from->network);
+  RABBET_RETURN_IF_ERROR(emit_checks(emitter, emitter->from->network));
   return emit_profiles(emitter);
 }
 
-rabbet_status_t rabbet_emit(rabbet_build_t* build,
-                            const rabbet_network_t* network,
-                            const rabbet_layout_t* layout,
-                            rabbet_emitted_t* out_emitted) {
+static rabbet_status_t emit_each(emitter_t* emitters, size_t count,
+                                 rabbet_status_t (*emit)(emitter_t* emitter)) {
+  for (size_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(emit(&emitters[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_refittable(emitter_t* emitter) {
+  return emit_values_of(emitter, true);
+}
+
+static rabbet_status_t emit_all(emitter_t* emitters, size_t count) {
+  emit_shared_t* shared = emitters[0].shared;
+  rabbet_plan_t* plan = emitters[0].plan;
+  RABBET_RETURN_IF_ERROR(emit_header(&emitters[0]));
+  RABBET_RETURN_IF_ERROR(emit_each(emitters, count, emit_exprs_and_values));
+  // Weights that can be refitted lie behind the others, where a plan can be
+  // cut.
+  shared->out->kept_blobs = shared->out->blobs.count;
+  plan->kept_size = shared->weights_size;
+  RABBET_RETURN_IF_ERROR(emit_each(emitters, count, emit_refittable));
+  RABBET_RETURN_IF_ERROR(emit_refits(&emitters[0], emitters[0].from->network));
+  RABBET_RETURN_IF_ERROR(emit_each(emitters, count, emit_steps_and_ios));
+  return rabbet_artifacts_collect(emitters[0].from, count, plan);
+}
+
+static rabbet_status_t emit_sequences(const rabbet_emit_sequence_t* sequences,
+                                      size_t count, emit_shared_t* shared) {
+  rabbet_build_t* build = sequences[0].build;
+  rabbet_plan_t* plan = shared->out->plan;
+  emitter_t* emitters = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, count));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, count, sizeof(*emitters), (void**)&emitters));
+  for (size_t i = 0; i < count; ++i)
+    emitters[i] = (emitter_t){.shared = shared,
+                              .from = &sequences[i],
+                              .build = sequences[i].build,
+                              .layout = sequences[i].layout,
+                              .plan = plan,
+                              .sequence = &plan->sequences[i]};
+  return emit_all(emitters, count);
+}
+
+int32_t rabbet_emit_find(const rabbet_emit_sequence_t* caller,
+                         const rabbet_network_t* network) {
+  const rabbet_emit_sequence_t* at = caller;
+  while (at->network != network)
+    ++at;
+  return caller->number + (int32_t)(at - caller);
+}
+
+rabbet_status_t rabbet_emit(const rabbet_emit_sequence_t* sequences,
+                            size_t count, rabbet_emitted_t* out_emitted) {
+  rabbet_build_t* build = sequences[0].build;
   memset(out_emitted, 0, sizeof(*out_emitted));
   RABBET_RETURN_IF_ERROR(
       rabbet_plan_create(build->allocator, &out_emitted->plan));
-  emitter_t emitter = {.build = build,
-                       .layout = layout,
-                       .out = out_emitted,
-                       .plan = out_emitted->plan};
-  rabbet_map_initialize(build->allocator, &emitter.constants);
-  rabbet_status_t status = rabbet_plan_make_sequences(emitter.plan, 1);
-  emitter.sequence = emitter.plan->sequences;
-  if (rabbet_is_ok(status)) status = emit_all(&emitter, network);
-  rabbet_map_deinitialize(&emitter.constants);
+  emit_shared_t shared = {.out = out_emitted};
+  rabbet_map_initialize(build->allocator, &shared.constants);
+  rabbet_status_t status = emit_sequences(sequences, count, &shared);
+  rabbet_map_deinitialize(&shared.constants);
   if (!rabbet_is_ok(status)) rabbet_emitted_deinitialize(build, out_emitted);
   return status;
 }

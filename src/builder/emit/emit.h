@@ -12,10 +12,22 @@ typedef struct rabbet_emitted_t {
   size_t kept_blobs;  // those of weights that can be refitted come behind
 } rabbet_emitted_t;
 
-RABBET_PRIVATE_API rabbet_status_t rabbet_emit(rabbet_build_t* build,
-                                               const rabbet_network_t* network,
-                                               const rabbet_layout_t* layout,
-                                               rabbet_emitted_t* out_emitted);
+// What a sequence of the plan is made of.
+typedef struct rabbet_emit_sequence_t {
+  const char* name;  // "" for that of the callers
+  int32_t number;    // its place
+  rabbet_build_t* build;
+  const rabbet_network_t* network;
+  const rabbet_layout_t* layout;
+} rabbet_emit_sequence_t;
+
+// That of the callers comes first, those that a sequence calls behind it.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_emit(const rabbet_emit_sequence_t* sequences, size_t count,
+            rabbet_emitted_t* out_emitted);
+// The number of the sequence of a network that `caller` calls.
+int32_t rabbet_emit_find(const rabbet_emit_sequence_t* caller,
+                         const rabbet_network_t* network);
 RABBET_PRIVATE_API void rabbet_emitted_deinitialize(rabbet_build_t* build,
                                                     rabbet_emitted_t* emitted);
 

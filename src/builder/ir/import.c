@@ -78,6 +78,7 @@ static rabbet_status_t import_layer(const rabbet_layer_t* layer,
       .output_count = layer->output_count,
       .precision = ir->strongly_typed ? RABBET_DTYPE_NONE : layer->precision,
       .plugin = layer->plugin,
+      .branches = layer->branches,
       .aliased = layer->plugin ? layer->aliased : NULL,
   };
   RABBET_RETURN_IF_ERROR(
@@ -119,6 +120,7 @@ static bool import_may_refit(const rabbet_ir_t* ir,
 }
 
 static bool import_is_shape_operand(const rabbet_layer_t* layer, size_t input) {
+  if (layer->branches) return rabbet_branches_read(layer->branches, input);
   if (layer->plugin)
     return input < 64 &&
            (rabbet_plugin_shape_inputs(layer->plugin) >> input & 1);

@@ -8,6 +8,7 @@
 #include "base/strbuf.h"
 #include "builder/measure/bench.h"
 #include "builder/measure/replay.h"
+#include "builder/propose/propose.h"
 #include "core/view.h"
 
 #define TIMER_ROUNDS 12
@@ -223,13 +224,19 @@ static rabbet_status_t timer_bind(plan_timer_t* timer, timed_plan_t* plan) {
   return rabbet_ok();
 }
 
+// Sequences are timed by themselves.
+static bool timer_has_kernel(const rabbet_layout_step_t* step) {
+  const rabbet_kernel_class_t* kernel = step->pick.choice->candidate.kernel;
+  return kernel && kernel != &rabbet_branches_class;
+}
+
 static rabbet_status_t timer_prepare(plan_timer_t* timer, timed_plan_t* plan) {
   const rabbet_layout_t* layout = plan->layout;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&timer->build->arena, layout->steps.count,
                                   sizeof(timed_step_t), (void**)&plan->steps));
   for (size_t s = 0; s < layout->steps.count; ++s)
-    if (layout->steps.data[s].pick.choice->candidate.kernel)
+    if (timer_has_kernel(&layout->steps.data[s]))
       RABBET_RETURN_IF_ERROR(timer_kernel(timer, &layout->steps.data[s].pick,
                                           &plan->steps[s].kernel));
   return timer_bind(timer, plan);
@@ -402,7 +409,8 @@ static void timer_key(const rabbet_build_t* build, timed_plan_t* plan) {
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
     const rabbet_choice_t* choice = plan->layout->steps.data[s].pick.choice;
     parts[1] = choice->key;
-    plan->cacheable &= choice->cacheable || !choice->candidate.kernel;
+    plan->cacheable &=
+        choice->cacheable || !timer_has_kernel(&plan->layout->steps.data[s]);
     parts[0] = rabbet_hash128(parts, sizeof(parts));
   }
   plan->key = parts[0];

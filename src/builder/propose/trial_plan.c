@@ -143,11 +143,11 @@ static rabbet_status_t trial_profile(writer_t* writer) {
   sequence->plan->profile_count = 1;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, sequence->input_count,
-      sizeof(*sequence->plan->profiles), (void**)&sequence->plan->profiles));
+      sizeof(*sequence->profiles), (void**)&sequence->profiles));
   for (size_t i = 0; i < sequence->input_count; ++i) {
     rabbet_dims_t dims = rabbet_shape_dims(
         sequence->graph, &sequence->values[sequence->ios[i].value].shape);
-    sequence->plan->profiles[i] =
+    sequence->profiles[i] =
         (rabbet_plan_range_t){.min = dims, .opt = dims, .max = dims};
   }
   return rabbet_ok();

@@ -6,6 +6,12 @@
 
 typedef RABBET_VEC(rabbet_tensor_t*) rabbet_tensor_vec_t;
 
+// The conditional of `to` that stands for one of `from`, in an iteration.
+typedef struct rabbet_unroll_conditional_t {
+  rabbet_conditional_t* to;
+  const char* prefix;
+} rabbet_unroll_conditional_t;
+
 typedef struct rabbet_unroll_t {
   rabbet_network_t* from;
   rabbet_network_t* to;
@@ -14,6 +20,7 @@ typedef struct rabbet_unroll_t {
   rabbet_regions_t regions;
   rabbet_tensor_t** map;  // by tensor of `from`; NULL: not made (again) yet
   bool* done;             // by layer of `from`
+  rabbet_unroll_conditional_t* conditionals;  // by conditional of `from`
 } rabbet_unroll_t;
 
 // The one number in a tensor of `to`, if it is known.

@@ -49,6 +49,28 @@ static size_t unroll_loop_of(const rabbet_unroll_t* unroll,
   return loop;
 }
 
+// Each iteration has a conditional of its own.
+static rabbet_status_t unroll_conditional(rabbet_unroll_t* unroll,
+                                          const rabbet_layer_t* layer,
+                                          const char* prefix,
+                                          rabbet_layer_t* copy) {
+  const rabbet_network_t* from = unroll->from;
+  rabbet_unroll_conditional_t* found = unroll->conditionals;
+  const char* name = NULL;
+  if (!layer->conditional) return rabbet_ok();
+  for (size_t i = 0; from->conditionals.data[i] != layer->conditional; ++i)
+    ++found;
+  if (!found->to || strcmp(found->prefix, prefix) != 0) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+        &unroll->arena, &name, "%s%s", prefix, layer->conditional->name));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_network_add_conditional(unroll->to, name, &found->to));
+    found->prefix = prefix;
+  }
+  copy->conditional = found->to;
+  return rabbet_ok();
+}
+
 static rabbet_status_t unroll_copy(rabbet_unroll_t* unroll,
                                    const rabbet_layer_t* layer,
                                    const char* prefix) {
@@ -68,7 +90,7 @@ static rabbet_status_t unroll_copy(rabbet_unroll_t* unroll,
   RABBET_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < layer->output_count; ++i)
     unroll->map[layer->outputs[i]->id] = copy->outputs[i];
-  return rabbet_ok();
+  return unroll_conditional(unroll, layer, prefix, copy);
 }
 
 static rabbet_status_t unroll_layer(rabbet_unroll_t* unroll,
@@ -121,6 +143,9 @@ static rabbet_status_t unroll_all(rabbet_unroll_t* unroll) {
                                   sizeof(*unroll->map), (void**)&unroll->map));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &unroll->arena, from->layers.count, sizeof(bool), (void**)&unroll->done));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &unroll->arena, from->conditionals.count, sizeof(*unroll->conditionals),
+      (void**)&unroll->conditionals));
   for (size_t i = 0; i < from->tensors.count; ++i) {
     const rabbet_tensor_t* tensor = from->tensors.data[i];
     if (tensor->kind == RABBET_TENSOR_LAYER) continue;

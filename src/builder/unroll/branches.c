@@ -1,0 +1,543 @@
+// Makes networks of the branches of conditionals.
+//
+// A layer is inside a conditional if it depends on its inputs other than by its
+// outputs. A conditional whose boundary is inside another one is nested in it
+// and goes into the branch with its layers; the branch's network is then split
+// in turn.
+#include "builder/unroll/branches.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct split_t {
+  rabbet_network_t* from;
+  rabbet_network_t* to;
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  size_t layers, count;   // of `from`: layers, conditionals
+  bool* inside;           // [conditional * layers + layer]
+  bool* nested;           // [conditional]
+  rabbet_tensor_t** map;  // by tensor of `from`; NULL: not made yet
+  bool* done;             // by layer of `from`
+} split_t;
+
+static bool split_is(const rabbet_layer_t* layer, rabbet_op_id_t op) {
+  return rabbet_op_is(layer->op, op);
+}
+
+static bool* split_inside(const split_t* split, size_t conditional) {
+  return split->inside + conditional * split->layers;
+}
+
+static size_t split_index(const rabbet_network_t* network,
+                          const rabbet_conditional_t* conditional) {
+  size_t i = 0;
+  while (network->conditionals.data[i] != conditional)
+    ++i;
+  return i;
+}
+
+// ---- Which layers belong to whom -------------------------------------------
+
+static bool split_depends(const bool* inside, const rabbet_layer_t* layer) {
+  for (size_t i = 0; i < layer->input_count; ++i) {
+    const rabbet_tensor_t* input = layer->inputs[i];
+    if (input && input->producer && inside[input->producer->index]) return true;
+  }
+  return false;
+}
+
+// All layers at the boundary of a nested conditional are inside if one is.
+static bool split_is_nested(const split_t* split, const bool* inside,
+                            const rabbet_conditional_t* conditional) {
+  for (size_t i = 0; i < split->layers; ++i)
+    if (inside[i] && split->from->layers.data[i]->conditional == conditional)
+      return true;
+  return false;
+}
+
+static void split_mark(const split_t* split, size_t c) {
+  const rabbet_conditional_t* own = split->from->conditionals.data[c];
+  bool* inside = split_inside(split, c);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < split->layers; ++i) {
+      const rabbet_layer_t* layer = split->from->layers.data[i];
+      const rabbet_conditional_t* other = layer->conditional;
+      bool joins = other == own
+                       ? split_is(layer, RABBET_OP_CONDITIONAL_INPUT)
+                       : split_depends(inside, layer) ||
+                             (other && split_is_nested(split, inside, other));
+      changed |= joins && !inside[i];
+      inside[i] |= joins;
+    }
+  }
+}
+
+static rabbet_status_t split_check_outputs(const split_t* split, size_t c) {
+  const rabbet_network_t* from = split->from;
+  for (size_t i = 0; i < from->outputs.count; ++i) {
+    const rabbet_tensor_t* tensor = from->outputs.data[i];
+    if (!tensor->producer || !split_inside(split, c)[tensor->producer->index])
+      continue;
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "network output '%s' is made inside of conditional '%s'; take it out "
+        "by an output of the conditional (add_output) and mark that layer's "
+        "output",
+        tensor->name, from->conditionals.data[c]->name);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t split_regions(split_t* split) {
+  const rabbet_network_t* from = split->from;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&split->arena, split->count * split->layers,
+                                  sizeof(bool), (void**)&split->inside));
+  for (size_t c = 0; c < split->count; ++c) {
+    if (!rabbet_conditional_condition(from->conditionals.data[c]))
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "conditional '%s' has no condition; give it one "
+                           "with set_condition",
+                           from->conditionals.data[c]->name);
+    split_mark(split, c);
+    RABBET_RETURN_IF_ERROR(split_check_outputs(split, c));
+  }
+  return rabbet_ok();
+}
+
+static void split_need_layer(const bool* inside, const rabbet_layer_t* layer,
+                             bool* needed, bool* changed) {
+  if (!layer || !inside[layer->index] || needed[layer->index]) return;
+  needed[layer->index] = *changed = true;
+}
+
+// Marks the layers inside of a conditional that a tensor needs.
+static void split_need(const split_t* split, const bool* inside,
+                       const rabbet_tensor_t* tensor, bool* needed) {
+  bool changed = false;
+  split_need_layer(inside, tensor->producer, needed, &changed);
+  while (changed) {
+    changed = false;
+    for (size_t i = split->layers; i-- > 0;) {
+      const rabbet_layer_t* layer = split->from->layers.data[i];
+      if (!needed[i]) continue;
+      for (size_t k = 0; k < layer->input_count; ++k)
+        if (layer->inputs[k])
+          split_need_layer(inside, layer->inputs[k]->producer, needed,
+                           &changed);
+      if (split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT))
+        split_need_layer(inside,
+                         rabbet_conditional_condition(layer->conditional),
+                         needed, &changed);
+    }
+  }
+}
+
+// ---- A branch --------------------------------------------------------------
+
+typedef struct branch_t {
+  split_t* split;
+  const rabbet_conditional_t* conditional;
+  const bool* inside;
+  bool* needed;  // [layer of `from`]
+  rabbet_network_t* made;
+  rabbet_tensor_t** map;                // by tensor of `from`
+  rabbet_conditional_t** conditionals;  // by conditional of `from`
+  rabbet_tensor_t**
+      captured;  // tensors of `from`, one for each input of `made`
+  size_t captured_count;
+} branch_t;
+
+// Equal extents of captured tensors are one dimension inside.
+static rabbet_status_t branch_capture(branch_t* branch, rabbet_tensor_t* tensor,
+                                      rabbet_tensor_t** out_tensor) {
+  rabbet_network_t* from = branch->split->from;
+  rabbet_dims_t dims = rabbet_shape_dims(from->graph, &tensor->shape);
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_input(
+      branch->made, tensor->name, tensor->dtype, &dims, out_tensor));
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    char name[32];
+    if (dims.d[i] >= 0) continue;
+    snprintf(name, sizeof(name), "#%d", tensor->shape.d[i]);
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_set_dim_name(*out_tensor, i, name));
+  }
+  branch->captured[branch->captured_count++] = tensor;
+  return rabbet_ok();
+}
+
+static rabbet_status_t branch_constant(branch_t* branch,
+                                       rabbet_tensor_t* tensor,
+                                       rabbet_tensor_t** out_tensor) {
+  const rabbet_layer_t* layer = tensor->producer;
+  if (!layer)
+    return rabbet_network_copy_source(branch->made, tensor, out_tensor);
+  if (split_is(layer, RABBET_OP_CONSTANT)) {
+    rabbet_layer_t* copy = NULL;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_network_copy_layer(branch->made, layer, "", NULL, &copy));
+    *out_tensor = copy->outputs[0];
+    return rabbet_ok();
+  }
+  rabbet_dims_t dims =
+      rabbet_shape_dims(branch->split->from->graph, &tensor->shape);
+  rabbet_weights_t weights = {.dtype = tensor->dtype, .data = tensor->constant};
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &weights.count));
+  return rabbet_network_add_weights(branch->made, tensor->name, weights, &dims,
+                                    true, out_tensor);
+}
+
+// The tensor inside of the branch: made there, copied or captured.
+static rabbet_status_t branch_get(branch_t* branch, rabbet_tensor_t* tensor,
+                                  rabbet_tensor_t** out_tensor) {
+  rabbet_tensor_t** found = &branch->map[tensor->id];
+  const rabbet_layer_t* layer = tensor->producer;
+  if (!*found && layer && layer->conditional == branch->conditional &&
+      split_is(layer, RABBET_OP_CONDITIONAL_INPUT))
+    return branch_get(branch, layer->inputs[0], out_tensor);
+  if (!*found)
+    RABBET_RETURN_IF_ERROR(tensor->constant
+                               ? branch_constant(branch, tensor, found)
+                               : branch_capture(branch, tensor, found));
+  *out_tensor = *found;
+  return rabbet_ok();
+}
+
+static rabbet_status_t branch_conditional(branch_t* branch,
+                                          const rabbet_layer_t* layer,
+                                          rabbet_layer_t* copy) {
+  if (!layer->conditional) return rabbet_ok();
+  rabbet_conditional_t** found =
+      &branch
+           ->conditionals[split_index(branch->split->from, layer->conditional)];
+  if (!*found)
+    RABBET_RETURN_IF_ERROR(rabbet_network_add_conditional(
+        branch->made, layer->conditional->name, found));
+  copy->conditional = *found;
+  return rabbet_ok();
+}
+
+static rabbet_status_t branch_layer(branch_t* branch,
+                                    const rabbet_layer_t* layer) {
+  rabbet_tensor_t** inputs = NULL;
+  rabbet_layer_t* copy = NULL;
+  if (layer->conditional == branch->conditional) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&branch->split->arena, layer->input_count,
+                                  sizeof(*inputs), (void**)&inputs));
+  for (size_t i = 0; i < layer->input_count; ++i)
+    if (layer->inputs[i])
+      RABBET_RETURN_IF_ERROR(branch_get(branch, layer->inputs[i], &inputs[i]));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_copy_layer(branch->made, layer, "", inputs, &copy));
+  for (size_t i = 0; i < layer->output_count; ++i)
+    branch->map[layer->outputs[i]->id] = copy->outputs[i];
+  return branch_conditional(branch, layer, copy);
+}
+
+// A copy: the tensor may be an input, or two outputs.
+static rabbet_status_t branch_output(branch_t* branch,
+                                     const rabbet_layer_t* output, size_t side,
+                                     rabbet_arena_t* arena) {
+  rabbet_tensor_t* inside = NULL;
+  rabbet_layer_t* copy = NULL;
+  const char* name = NULL;
+  RABBET_RETURN_IF_ERROR(branch_get(branch, output->inputs[side], &inside));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_printf(arena, &name, "%s/result", output->name));
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
+      branch->made, "identity", name, &inside, 1, NULL, 0, &copy));
+  return rabbet_network_mark_output(branch->made, copy->outputs[0]);
+}
+
+static bool split_is_output_of(const rabbet_layer_t* layer,
+                               const rabbet_conditional_t* conditional) {
+  return layer->conditional == conditional &&
+         split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT);
+}
+
+static rabbet_status_t branch_fill(branch_t* branch, size_t side) {
+  split_t* split = branch->split;
+  rabbet_network_t* from = split->from;
+  for (size_t i = 0; i < split->layers; ++i)
+    if (split_is_output_of(from->layers.data[i], branch->conditional))
+      split_need(split, branch->inside, from->layers.data[i]->inputs[side],
+                 branch->needed);
+  for (size_t i = 0; i < split->layers; ++i)
+    if (branch->needed[i])
+      RABBET_RETURN_IF_ERROR(branch_layer(branch, from->layers.data[i]));
+  for (size_t i = 0; i < split->layers; ++i)
+    if (split_is_output_of(from->layers.data[i], branch->conditional))
+      RABBET_RETURN_IF_ERROR(
+          branch_output(branch, from->layers.data[i], side, &split->arena));
+  return rabbet_ok();
+}
+
+static rabbet_status_t branch_make(branch_t* branch, size_t side) {
+  split_t* split = branch->split;
+  rabbet_arena_t* arena = &split->arena;
+  size_t tensors = split->from->tensors.count;
+  rabbet_network_t* flat = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, split->layers, sizeof(bool), (void**)&branch->needed));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, tensors, sizeof(*branch->map), (void**)&branch->map));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, tensors, sizeof(*branch->captured), (void**)&branch->captured));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, split->count, sizeof(*branch->conditionals),
+      (void**)&branch->conditionals));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_copy_empty(split->from, split->allocator, &flat));
+  branch->made = flat;
+  rabbet_status_t status = branch_fill(branch, side);
+  if (rabbet_is_ok(status)) status = rabbet_network_infer(flat);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_network_split_branches(flat, split->allocator, &branch->made);
+  if (!rabbet_is_ok(status)) branch->made = NULL;
+  rabbet_network_release(flat);
+  return RABBET_ANNOTATE(status, "conditional '%s', where it is %s",
+                         branch->conditional->name,
+                         side == 0 ? "true" : "false");
+}
+
+// ---- The layer in its place ------------------------------------------------
+
+typedef struct choice_t {
+  const rabbet_conditional_t* conditional;
+  branch_t branches[2];
+  rabbet_tensor_t** inputs;  // of the layer, tensors of `from`
+  size_t input_count;
+} choice_t;
+
+static rabbet_status_t choice_list_inputs(choice_t* choice, split_t* split,
+                                          rabbet_branches_t* out_branches) {
+  size_t most = 1;
+  for (size_t k = 0; k < 2; ++k)
+    most += choice->branches[k].captured_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &split->arena, most, sizeof(*choice->inputs), (void**)&choice->inputs));
+  choice->inputs[choice->input_count++] =
+      rabbet_conditional_condition(choice->conditional)->inputs[0];
+  for (size_t k = 0; k < 2; ++k) {
+    const branch_t* branch = &choice->branches[k];
+    int32_t* inputs = NULL;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate_array(&split->to->arena, branch->captured_count,
+                                    sizeof(*inputs), (void**)&inputs));
+    for (size_t i = 0; i < branch->captured_count; ++i) {
+      size_t at = 1;
+      while (at < choice->input_count &&
+             choice->inputs[at] != branch->captured[i])
+        ++at;
+      if (at == choice->input_count)
+        choice->inputs[choice->input_count++] = branch->captured[i];
+      inputs[i] = (int32_t)at;
+    }
+    out_branches->list[k] = (rabbet_branch_t){branch->made, inputs};
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t choice_add(choice_t* choice, split_t* split,
+                                  const rabbet_branches_t* branches) {
+  rabbet_network_t* from = split->from;
+  rabbet_layer_t* layer = NULL;
+  size_t count = 0;
+  rabbet_tensor_t** inputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &split->arena, choice->input_count, sizeof(*inputs), (void**)&inputs));
+  for (size_t i = 0; i < choice->input_count; ++i)
+    inputs[i] = split->map[choice->inputs[i]->id];
+  for (size_t i = 0; i < split->layers; ++i)
+    count += split_is_output_of(from->layers.data[i], choice->conditional);
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_branches(
+      split->to, rabbet_conditional_condition(choice->conditional)->name,
+      inputs, choice->input_count, count, branches, &layer));
+  count = 0;
+  for (size_t i = 0; i < split->layers; ++i) {
+    const rabbet_layer_t* output = from->layers.data[i];
+    if (!split_is_output_of(output, choice->conditional)) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_copy_wishes(layer->outputs[count],
+                                                     output->outputs[0], ""));
+    layer->outputs[count]->wished_dtype = RABBET_DTYPE_NONE;
+    split->map[output->outputs[0]->id] = layer->outputs[count++];
+    split->done[i] = true;
+  }
+  return rabbet_ok();
+}
+
+// Whether all that the conditional takes from outside is there.
+static bool split_has_captures(const split_t* split,
+                               const rabbet_conditional_t* conditional) {
+  size_t c = split_index(split->from, conditional);
+  const bool* inside = split_inside(split, c);
+  for (size_t i = 0; i < split->layers; ++i) {
+    const rabbet_layer_t* layer = split->from->layers.data[i];
+    if (!inside[i] && layer->conditional != conditional) continue;
+    for (size_t k = 0; k < layer->input_count; ++k) {
+      const rabbet_tensor_t* input = layer->inputs[k];
+      if (!input || (input->producer && inside[input->producer->index]))
+        continue;
+      if (!split->map[input->id]) return false;
+    }
+  }
+  return true;
+}
+
+static rabbet_status_t split_choose(split_t* split,
+                                    const rabbet_conditional_t* conditional) {
+  choice_t choice = {.conditional = conditional};
+  rabbet_branches_t branches = {.name = conditional->name};
+  size_t c = split_index(split->from, conditional);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t k = 0; k < 2 && rabbet_is_ok(status); ++k) {
+    choice.branches[k] = (branch_t){.split = split,
+                                    .conditional = conditional,
+                                    .inside = split_inside(split, c)};
+    status = branch_make(&choice.branches[k], k);
+  }
+  if (rabbet_is_ok(status))
+    status = choice_list_inputs(&choice, split, &branches);
+  if (rabbet_is_ok(status)) status = choice_add(&choice, split, &branches);
+  for (size_t k = 0; k < 2; ++k)
+    rabbet_network_release(choice.branches[k].made);
+  return status;
+}
+
+// ---- Layers outside --------------------------------------------------------
+
+static rabbet_status_t split_copy(split_t* split, const rabbet_layer_t* layer) {
+  rabbet_tensor_t** inputs = NULL;
+  rabbet_layer_t* copy = NULL;
+  for (size_t i = 0; i < layer->input_count; ++i)
+    if (layer->inputs[i] && !split->map[layer->inputs[i]->id])
+      return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &split->arena, layer->input_count, sizeof(*inputs), (void**)&inputs));
+  for (size_t i = 0; i < layer->input_count; ++i)
+    if (layer->inputs[i]) inputs[i] = split->map[layer->inputs[i]->id];
+  split->done[layer->index] = true;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_copy_layer(split->to, layer, "", inputs, &copy));
+  for (size_t i = 0; i < layer->output_count; ++i)
+    split->map[layer->outputs[i]->id] = copy->outputs[i];
+  return rabbet_ok();
+}
+
+// What stands for an input or output of a conditional whose condition is known.
+static rabbet_status_t split_pass(split_t* split, const rabbet_layer_t* layer,
+                                  size_t input) {
+  rabbet_layer_t* copy = NULL;
+  rabbet_tensor_t* tensor = split->map[layer->inputs[input]->id];
+  if (!tensor) return rabbet_ok();
+  split->done[layer->index] = true;
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
+      split->to, "identity", layer->name, &tensor, 1, NULL, 0, &copy));
+  split->map[layer->outputs[0]->id] = copy->outputs[0];
+  return rabbet_tensor_copy_wishes(copy->outputs[0], layer->outputs[0], "");
+}
+
+static bool split_is_inside(const split_t* split, size_t layer) {
+  for (size_t c = 0; c < split->count; ++c)
+    if (split_inside(split, c)[layer]) return true;
+  return false;
+}
+
+static rabbet_status_t split_layer(split_t* split,
+                                   const rabbet_layer_t* layer) {
+  const rabbet_conditional_t* conditional = layer->conditional;
+  if (!conditional) return split_copy(split, layer);
+  const rabbet_layer_t* condition = rabbet_conditional_condition(conditional);
+  const uint8_t* known = condition->inputs[0]->constant;
+  if (split_is(layer, RABBET_OP_CONDITION)) {
+    split->done[layer->index] = true;
+    return rabbet_ok();
+  }
+  if (known)
+    return split_pass(split, layer,
+                      split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT) && !*known);
+  return split_has_captures(split, conditional)
+             ? split_choose(split, conditional)
+             : rabbet_ok();
+}
+
+// Layers inside of a conditional with a constant condition are outside of any.
+static void split_open_known(const split_t* split) {
+  for (size_t c = 0; c < split->count; ++c) {
+    const rabbet_layer_t* condition =
+        rabbet_conditional_condition(split->from->conditionals.data[c]);
+    if (condition->inputs[0]->constant)
+      memset(split_inside(split, c), 0, split->layers);
+  }
+}
+
+static rabbet_status_t split_layers(split_t* split) {
+  const rabbet_layer_t* waiting = NULL;
+  for (bool progress = true; progress;) {
+    progress = false;
+    waiting = NULL;
+    for (size_t i = 0; i < split->layers; ++i) {
+      const rabbet_layer_t* layer = split->from->layers.data[i];
+      if (split->done[i] || split_is_inside(split, i)) continue;
+      RABBET_RETURN_IF_ERROR(split_layer(split, layer));
+      progress |= split->done[i];
+      if (!split->done[i] && !waiting) waiting = layer;
+    }
+  }
+  if (!waiting) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "layer '%s' (%s) needs a result of a conditional that "
+                       "itself needs the layer; that would be a cycle",
+                       waiting->name, waiting->op->name);
+}
+
+static rabbet_status_t split_all(split_t* split) {
+  rabbet_network_t* from = split->from;
+  RABBET_RETURN_IF_ERROR(split_regions(split));
+  split_open_known(split);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&split->arena, from->tensors.count,
+                                  sizeof(*split->map), (void**)&split->map));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &split->arena, split->layers, sizeof(bool), (void**)&split->done));
+  for (size_t i = 0; i < from->tensors.count; ++i) {
+    const rabbet_tensor_t* tensor = from->tensors.data[i];
+    if (tensor->kind == RABBET_TENSOR_LAYER) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_network_copy_source(split->to, tensor, &split->map[i]));
+  }
+  RABBET_RETURN_IF_ERROR(split_layers(split));
+  for (size_t i = 0; i < from->outputs.count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_network_mark_output(
+        split->to, split->map[from->outputs.data[i]->id]));
+  return rabbet_network_infer(split->to);
+}
+
+rabbet_status_t rabbet_network_split_branches(rabbet_network_t* network,
+                                              rabbet_allocator_t allocator,
+                                              rabbet_network_t** out_network) {
+  *out_network = NULL;
+  if (network->conditionals.count == 0) {
+    rabbet_network_retain(network);
+    *out_network = network;
+    return rabbet_ok();
+  }
+  split_t split = {.from = network,
+                   .allocator = allocator,
+                   .layers = network->layers.count,
+                   .count = network->conditionals.count};
+  RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_copy_empty(network, allocator, &split.to));
+  rabbet_arena_initialize(allocator, &split.arena);
+  rabbet_status_t status = split_all(&split);
+  rabbet_arena_deinitialize(&split.arena);
+  if (rabbet_is_ok(status))
+    *out_network = split.to;
+  else
+    rabbet_network_release(split.to);
+  return status;
+}

@@ -1,0 +1,133 @@
+// Steps that call other sequences, and what is refused of them.
+#include "plan_samples.h"
+
+#define SYSTEM rabbet_allocator_system()
+
+static rabbet_plan_call_t* call_of(maker_t* makers, size_t index) {
+  return (rabbet_plan_call_t*)(uintptr_t)&makers[0].steps[0].calls[index];
+}
+
+static void round_trip(void** state) {
+  (void)state;
+  maker_t makers[3];
+  void* data = NULL;
+  size_t size = 0;
+  rabbet_plan_t* plan = NULL;
+  maker_begin_sequences(makers, 3, SYSTEM);
+  sample_branches(makers);
+  maker_write(&makers[0], SYSTEM, &data, &size);
+  RABBET_EXPECT_OK(rabbet_plan_read(data, size, NULL, SYSTEM, &plan));
+  assert_int_equal(plan->sequence_count, 3);
+  assert_string_equal(plan->sequences[1].name, "c/true");
+  assert_int_equal(plan->sequences[2].step_count, 2);
+  const rabbet_plan_step_t* step = &plan->sequences[0].steps[0];
+  assert_int_equal(step->call_count, 2);
+  assert_int_equal(step->calls[1].sequence, 2);
+  assert_int_equal(step->calls[1].input_count, 1);
+  assert_int_equal(step->calls[1].inputs[0], 1);
+  assert_int_equal(rabbet_plan_step_count(plan), 4);
+  assert_string_equal(rabbet_plan_step(plan, 3)->name, "add");
+  rabbet_plan_destroy(plan);
+  rabbet_free_aligned(SYSTEM, data, 64);
+  maker_end(&makers[0]);
+}
+
+static void calls_itself(maker_t* makers) {
+  call_of(makers, 0)->sequence = 0;
+}
+static void calls_nobody(maker_t* makers) {
+  call_of(makers, 0)->sequence = 3;
+}
+static void calls_twice(maker_t* makers) {
+  call_of(makers, 1)->sequence = 1;
+}
+static void calls_one(maker_t* makers) {
+  makers[0].steps[0].call_count = 1;
+}
+static void never_called(maker_t* makers) {
+  makers[0].steps[0].calls = NULL;
+  makers[0].steps[0].call_count = 0;
+}
+static void input_out_of_range(maker_t* makers) {
+  static const int32_t inputs[] = {2};
+  call_of(makers, 0)->inputs = inputs;
+}
+static void input_of_another_type(maker_t* makers) {
+  static const int32_t inputs[] = {0};
+  call_of(makers, 0)->inputs = inputs;
+}
+static void too_few_inputs(maker_t* makers) {
+  call_of(makers, 0)->input_count = 0;
+}
+static void too_many_outputs(maker_t* makers) {
+  rabbet_shape_t shape = makers[1].values[0].shape;
+  int32_t z = maker_io(&makers[1], "z", false, RABBET_DTYPE_FLOAT, shape);
+  sample_relu(&makers[1], "more", 0, z);
+}
+static void output_of_another_rank(maker_t* makers) {
+  makers[1].values[1].shape.rank = 1;
+  makers[1].values[0].shape.rank = 1;
+  makers[1].ranges[0].min.rank = makers[1].ranges[0].opt.rank =
+      makers[1].ranges[0].max.rank = 1;
+}
+static void output_of_another_extent(maker_t* makers) {
+  rabbet_expr_t three = maker_number(&makers[1], 3);
+  makers[1].values[0].shape.d[1] = makers[1].values[1].shape.d[1] = three;
+  makers[1].ranges[0].min.d[1] = makers[1].ranges[0].opt.d[1] =
+      makers[1].ranges[0].max.d[1] = 3;
+}
+static void condition_of_another_type(maker_t* makers) {
+  makers[0].values[0].dtype = RABBET_DTYPE_INT8;
+  makers[0].steps[0].group.values[0].dtype = RABBET_DTYPE_INT8;
+}
+static void kernel_and_calls(maker_t* makers) {
+  makers[0].steps[0].kernel = "reference";
+}
+static void sequence_without_steps(maker_t* makers) {
+  makers[2].sequence->step_count = 0;
+}
+
+static const struct {
+  void (*damage)(maker_t* makers);
+  const char* message;
+} wrong[] = {
+    {calls_itself, "sequence 0 calls sequence 0 of 3"},
+    {calls_nobody, "sequence 0 calls sequence 3 of 3"},
+    {calls_twice, "sequence 1 is called twice"},
+    {calls_one, "calls 1 sequences; expected 1 and 2"},
+    {never_called, "step 0 ('choose'): it names no kernel"},
+    {input_out_of_range, "input 'x' is input 2 of 2"},
+    {input_of_another_type, "'c' and 'x' differ in type, format or shape"},
+    {too_few_inputs,
+     "it has 1 inputs and 1 outputs, but is called with 0 and 1"},
+    {too_many_outputs,
+     "it has 1 inputs and 2 outputs, but is called with 1 and 1"},
+    {output_of_another_rank, "'x' and 'x' differ in type, format or shape"},
+    {output_of_another_extent, "'x' and 'x' differ in type, format or shape"},
+    {condition_of_another_type, "input 'condition' cannot be INT8"},
+    {kernel_and_calls, "it names a kernel and calls sequences"},
+    {sequence_without_steps,
+     "sequence 2 ('c/false'): output 'y' is never written"},
+};
+
+static void refused(void** state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
+    maker_t makers[3];
+    maker_begin_sequences(makers, 3, SYSTEM);
+    sample_branches(makers);
+    RABBET_EXPECT_OK(rabbet_plan_verify(makers[0].plan, 0));
+    wrong[i].damage(makers);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(makers[0].plan, 0),
+                        RABBET_STATUS_DATA_LOSS, wrong[i].message);
+    maker_end(&makers[0]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trip),
+      cmocka_unit_test(refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
