@@ -71,6 +71,8 @@ typedef struct rabbet_onnx_scope_t {
   Onnx__AttributeProto** arguments;
   size_t argument_count;
   const Onnx__FunctionProto* function;  // or NULL
+  // Of a branch that only a run chooses; or NULL.
+  rabbet_conditional_t* conditional;
 } rabbet_onnx_scope_t;
 
 // A node that is being imported. Failure is sticky: the functions of emit.h

@@ -178,11 +178,10 @@ static void onnx_import_dropout(rabbet_onnx_node_t* node) {
 
 // ---- If --------------------------------------------------------------------
 
-static rabbet_status_t onnx_branch(rabbet_onnx_node_t* node,
-                                   const Onnx__GraphProto* graph,
-                                   rabbet_onnx_scope_t* scope) {
-  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
-      &node->importer->arena, &scope->prefix, "%s/", node->name));
+static rabbet_status_t onnx_branch_nodes(rabbet_onnx_node_t* node,
+                                         const Onnx__GraphProto* graph,
+                                         rabbet_onnx_scope_t* scope,
+                                         rabbet_tensor_t** outputs) {
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
   if (graph->n_output < node->output_count) {
@@ -193,25 +192,18 @@ static rabbet_status_t onnx_branch(rabbet_onnx_node_t* node,
   for (size_t i = 0; i < node->output_count; ++i) {
     const char* name = graph->output[i]->name;
     RABBET_RETURN_IF_ERROR(
-        rabbet_onnx_scope_lookup(scope, name ? name : "", &node->outputs[i]));
+        rabbet_onnx_scope_lookup(scope, name ? name : "", &outputs[i]));
   }
   return rabbet_ok();
 }
 
-// Only the branch that a constant condition takes is imported.
-static void onnx_import_if(rabbet_onnx_node_t* node) {
-  rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
-  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);
+// `conditional` NULL: it runs in any case.
+static void onnx_branch(rabbet_onnx_node_t* node, bool holds,
+                        rabbet_conditional_t* conditional,
+                        rabbet_tensor_t** outputs) {
   if (!rabbet_onnx_ok(node)) return;
-  if (!known.present || known.count != 1) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "branches are imported only where the condition ('%s') is "
-                     "constant",
-                     rabbet_tensor_name(condition));
-    return;
-  }
-  const Onnx__GraphProto* graph = rabbet_onnx_attr_graph(
-      node, known.data[0] ? "then_branch" : "else_branch");
+  const Onnx__GraphProto* graph =
+      rabbet_onnx_attr_graph(node, holds ? "then_branch" : "else_branch");
   if (!graph || node->scope->depth >= RABBET_ONNX_MAX_SCOPES) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "the branch is missing, or nested over %d deep",
@@ -220,8 +212,71 @@ static void onnx_import_if(rabbet_onnx_node_t* node) {
   }
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
-  rabbet_onnx_fail(node, onnx_branch(node, graph, &scope));
+  scope.conditional = conditional;
+  // Both branches may have one name for things of their own.
+  rabbet_onnx_fail(node, rabbet_arena_printf(&node->importer->arena,
+                                             &scope.prefix, "%s/%s", node->name,
+                                             !conditional ? ""
+                                             : holds      ? "then/"
+                                                          : "else/"));
+  rabbet_onnx_fail(node, onnx_branch_nodes(node, graph, &scope, outputs));
   rabbet_onnx_scope_deinitialize(&scope);
+}
+
+// The condition may have axes of one element.
+static rabbet_tensor_t* onnx_condition(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x) {
+  int rank = rabbet_onnx_rank(node, x);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  for (int32_t i = 0; rabbet_onnx_ok(node) && i < dims.rank; ++i)
+    if (dims.d[i] > 1)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "the condition ('%s') has %lld elements; expected one",
+                       rabbet_tensor_name(x), (long long)dims.d[i]);
+  return rank > 0 && rabbet_onnx_ok(node)
+             ? rabbet_onnx_squeeze(node, x, (1u << rank) - 1)
+             : x;
+}
+
+static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
+  rabbet_tensor_t** results[2] = {NULL, NULL};
+  rabbet_conditional_t* conditional = NULL;
+  rabbet_layer_t* layer = NULL;
+  condition = onnx_condition(node, condition);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_fail(
+      node, rabbet_network_add_conditional(node->importer->network, node->name,
+                                           &conditional));
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(
+        node, rabbet_conditional_set_condition(conditional, condition, &layer));
+  for (int k = 0; k < 2; ++k) {
+    rabbet_onnx_fail(node, rabbet_arena_allocate_array(
+                               &node->importer->arena, node->output_count,
+                               sizeof(**results), (void**)&results[k]));
+    onnx_branch(node, k == 0, conditional, results[k]);
+  }
+  for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
+    if (!rabbet_onnx_wants(node, i)) continue;
+    rabbet_onnx_fail(node,
+                     rabbet_conditional_add_output(conditional, results[0][i],
+                                                   results[1][i], &layer));
+    if (!rabbet_onnx_ok(node)) return;
+    node->outputs[i] = rabbet_layer_output(layer, 0);
+    // Fails where the two do not go together.
+    rabbet_onnx_dims(node, node->outputs[i]);
+  }
+}
+
+// Of a constant condition only the branch that it takes is imported.
+static void onnx_import_if(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
+  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);
+  if (!rabbet_onnx_ok(node)) return;
+  if (known.present && known.count == 1)
+    onnx_branch(node, known.data[0] != 0, NULL, node->outputs);
+  else
+    onnx_choose(node, condition);
 }
 
 RABBET_ONNX_OPERATORS(constant) = {

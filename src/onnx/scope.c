@@ -110,20 +110,47 @@ static rabbet_status_t rabbet_onnx_use_initializer(rabbet_onnx_scope_t* scope,
                                     &constant.dims, false, &value->tensor);
 }
 
+// What a branch takes from outside is an input of its conditional. Constants it
+// has itself.
+static rabbet_status_t rabbet_onnx_enter_branch(rabbet_onnx_scope_t* scope,
+                                                const char* name,
+                                                rabbet_tensor_t** tensor) {
+  const rabbet_layer_t* producer = rabbet_tensor_producer(*tensor);
+  bool is_constant =
+      (*tensor)->kind == RABBET_TENSOR_WEIGHTS ||
+      (producer && rabbet_op_is(producer->op, RABBET_OP_CONSTANT));
+  rabbet_layer_t* layer = NULL;
+  if (!scope->conditional || is_constant) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_conditional_add_input(scope->conditional, *tensor, &layer));
+  *tensor = rabbet_layer_output(layer, 0);
+  return rabbet_onnx_scope_bind(scope, name, *tensor);
+}
+
+// *out_tensor NULL: nobody makes it.
+static rabbet_status_t rabbet_onnx_scope_find(rabbet_onnx_scope_t* scope,
+                                              const char* name,
+                                              rabbet_tensor_t** out_tensor) {
+  rabbet_onnx_value_t* value = rabbet_map_get_string(&scope->values, name);
+  if (!value) {
+    *out_tensor = NULL;
+    if (!scope->parent) return rabbet_ok();
+    RABBET_RETURN_IF_ERROR(
+        rabbet_onnx_scope_find(scope->parent, name, out_tensor));
+    return *out_tensor ? rabbet_onnx_enter_branch(scope, name, out_tensor)
+                       : rabbet_ok();
+  }
+  if (!value->tensor && value->initializer)
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_use_initializer(scope, value));
+  *out_tensor = value->tensor;
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_onnx_scope_lookup(rabbet_onnx_scope_t* scope,
                                          const char* name,
                                          rabbet_tensor_t** out_tensor) {
-  *out_tensor = NULL;
-  for (rabbet_onnx_scope_t* at = scope; at; at = at->parent) {
-    rabbet_onnx_value_t* value = rabbet_map_get_string(&at->values, name);
-    if (!value) continue;
-    if (!value->tensor && value->initializer) {
-      RABBET_RETURN_IF_ERROR(rabbet_onnx_use_initializer(at, value));
-    }
-    *out_tensor = value->tensor;
-    return rabbet_ok();
-  }
-  return rabbet_onnx_not_found(scope, name);
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_find(scope, name, out_tensor));
+  return *out_tensor ? rabbet_ok() : rabbet_onnx_not_found(scope, name);
 }
 
 int64_t rabbet_onnx_scope_opset(const rabbet_onnx_scope_t* scope,

@@ -1,0 +1,124 @@
+"""ONNX If whose condition only a run tells, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import rabbet as trt
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+node = helper.make_node
+
+
+def value(name: str, dtype: int = FLOAT, shape: Any = None) -> Any:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def graph(nodes: Any, outputs: Any, constants: Any = None) -> Any:
+    """A branch."""
+    tensors = [numpy_helper.from_array(v, n) for n, v in (constants or {}).items()]
+    return helper.make_graph(nodes, "branch", [], outputs, tensors)
+
+
+def check(nodes: Any, inputs: Any, outputs: Any, runs: Any, shapes: Any, constants: Any) -> None:
+    """Compares runs of the model with ONNX Runtime's."""
+    tensors = [numpy_helper.from_array(v, n) for n, v in constants.items()]
+    whole = helper.make_graph(nodes, "g", inputs, outputs, tensors)
+    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    data = model.SerializeToString()
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    ours = trt.compile(data, device="cpu", shapes=shapes)
+    for feed in runs:
+        wanted = session.run(None, feed)
+        got = ours(**feed)
+        got = got if isinstance(got, tuple) else (got,)
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def random(*shape: int) -> Any:
+    return np.abs(np.random.default_rng(1).standard_normal(shape)).astype(np.float32)
+
+
+LARGE = [
+    node("ReduceSum", ["x"], ["sum"], keepdims=0),
+    node("Greater", ["sum", "zero"], ["large"]),
+]
+ZERO = {"zero": np.float32(0).reshape(())}
+
+
+def test_if() -> None:
+    """Names of both branches are the same; a weight in each; outer names are seen."""
+    w = {"w": np.arange(9, dtype=np.float32).reshape(3, 3)}
+    yes = graph(
+        [node("MatMul", ["x", "w"], ["t"]), node("Add", ["t", "y"], ["r"])], [value("r")], w
+    )
+    no = graph([node("Mul", ["x", "w"], ["t"]), node("Neg", ["t"], ["r"])], [value("r")],
+               {"w": np.float32([[1, 2, 3]])})  # fmt: skip
+    nodes = [*LARGE, node("If", ["large"], ["z"], then_branch=yes, else_branch=no)]
+    x, y = random(4, 3), random(4, 3)
+    runs = [{"x": a * x, "y": y} for a in (np.float32(1), np.float32(-1))]
+    inputs = [value("x", shape=("n", 3)), value("y", shape=("n", 3))]
+    shapes = {n: [(1, 3), (4, 3), (8, 3)] for n in "xy"}
+    check(nodes, inputs, [value("z")], runs, shapes, ZERO)
+
+
+def test_extents_differ() -> None:
+    no = graph(
+        [node("Slice", ["x", "from", "to"], ["r"]), node("Identity", ["r"], ["s"])],
+        [value("r"), value("s")],
+        {"from": np.array([1]), "to": np.array([3])},
+    )
+    yes = graph(
+        [node("Concat", ["x", "x"], ["r"], axis=0), node("Relu", ["x"], ["s"])],
+        [value("r"), value("s")],
+    )
+    nodes = [
+        *LARGE,
+        node("If", ["large"], ["a", "b"], then_branch=yes, else_branch=no),
+        node("Exp", ["a"], ["c"]),
+        node("Shape", ["a"], ["d"]),
+    ]
+    runs = [{"x": np.float32(s) * random(n, 2)} for n in (4, 7) for s in (1, -1)]
+    outputs = [value("a"), value("b"), value("c"), value("d", INT64)]
+    check(nodes, [value("x", shape=("n", 2))], outputs, runs, {"x": [(3, 2), (4, 2), (7, 2)]}, ZERO)
+
+
+def test_nested_and_constant() -> None:
+    """A branch of constants only, and an If in a branch that reads outer names. The
+    condition has an axis."""
+    inner = [graph([node(op, ["x"], ["q"])], [value("q")]) for op in ("Exp", "Neg")]
+    yes = graph(
+        [
+            node("ReduceSum", ["y"], ["total"], keepdims=0),
+            node("Greater", ["total", "zero"], ["more"]),
+            node("If", ["more"], ["p"], then_branch=inner[0], else_branch=inner[1]),
+            node("Add", ["p", "y"], ["r"]),
+        ],
+        [value("r")],
+    )
+    no = graph([], [value("k")], {"k": np.float32([5, 6, 7])})
+    nodes = [
+        *LARGE,
+        node("Reshape", ["large", "one"], ["condition"]),
+        node("If", ["condition"], ["z"], then_branch=yes, else_branch=no),
+    ]
+    x, y = random(3), random(3)
+    runs = [{"x": np.float32(a) * x, "y": np.float32(b) * y} for a in (1, -1) for b in (1, -1)]
+    inputs = [value("x", shape=(3,)), value("y", shape=(3,))]
+    check(nodes, inputs, [value("z")], runs, None, {**ZERO, "one": np.array([1])})
+
+
+def test_ranks_differ() -> None:
+    yes = graph([node("Identity", ["x"], ["r"])], [value("r")])
+    no = graph([node("ReduceSum", ["x"], ["r"], keepdims=0)], [value("r")])
+    nodes = [*LARGE, node("If", ["large"], ["z"], name="choice", then_branch=yes, else_branch=no)]
+    tensors = [numpy_helper.from_array(v, n) for n, v in ZERO.items()]
+    whole = helper.make_graph(nodes, "g", [value("x", shape=(3,))], [value("z")], tensors)
+    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)])
+    with pytest.raises(trt.Error, match=r"choice.*one branch gives \(3,\) and the other \(\)"):
+        trt.compile(model.SerializeToString(), device="cpu")
