@@ -64,7 +64,8 @@ LIMITS = {
     "Dropout": "passes its input through; `training_mode` must be a constant false",
     "Einsum": "no diagonals (a label twice in one term)",
     "GroupNormalization": "the number of channels must be known",
-    "If": "the condition must be known at import; the branch taken is imported",
+    "If": "the branches may differ in extents, not in rank; of a condition known at import the "
+    "branch taken is imported",
     "GRU": _RECURRENT,
     "LSTM": _RECURRENT,
     "RNN": _RECURRENT,
