@@ -161,17 +161,17 @@ static void rabbet_fill_io_slots(rabbet_frame_t* frame,
 rabbet_status_t rabbet_prepared_bind(rabbet_frame_t* frame,
                                      rabbet_prepared_t* prepared,
                                      void* stream) {
-  if (prepared->memory_generation == frame->memory_generation &&
+  if (prepared->memory_generation == frame->context->memory_generation &&
       prepared->io_generation == frame->io_generation)
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_check_addresses(frame, prepared));
   RABBET_RETURN_IF_ERROR(
       rabbet_prepared_resolve_overlaps(frame, prepared, stream));
-  if (prepared->memory_generation != frame->memory_generation)
+  if (prepared->memory_generation != frame->context->memory_generation)
     rabbet_fill_all_slots(frame, prepared);
   else
     rabbet_fill_io_slots(frame, prepared);
-  prepared->memory_generation = frame->memory_generation;
+  prepared->memory_generation = frame->context->memory_generation;
   prepared->io_generation = frame->io_generation;
   return rabbet_ok();
 }

@@ -30,59 +30,85 @@ static rabbet_status_t rabbet_read_condition(const rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-// The extents of an input and, of a shape input, its elements, into the
-// callee's key.
-static rabbet_status_t rabbet_pass_shape(const rabbet_prepared_t* prepared,
-                                         int32_t value, rabbet_frame_t* callee,
-                                         size_t input, bool* changed) {
-  const rabbet_io_t* io = &callee->sequence->ios[input];
-  const rabbet_dims_t* dims = &prepared->dims[value];
-  int64_t* key = callee->key + callee->sequence->key_offsets[input];
-  size_t bytes = (size_t)dims->rank * sizeof(*key);
-  *changed |= bytes > 0 && memcmp(key, dims->d, bytes) != 0;
-  if (bytes > 0) memcpy(key, dims->d, bytes);
-  if (!io->is_shape_input) return rabbet_ok();
+// Elements of a shape input; *out_known is false if the host does not have them
+// yet.
+static rabbet_status_t rabbet_call_values(const rabbet_prepared_t* prepared,
+                                          int32_t value, const rabbet_io_t* io,
+                                          int64_t* key, bool* out_known) {
   const int64_t* elements = rabbet_host_values(prepared, value);
-  int64_t count = 0;
+  int64_t count = 0, given = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&io->dims, &count));
-  if (!elements)
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[value], &given));
+  if (given != count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "the values of '%s' divide by 0 or overflow for these "
-                         "input shapes",
-                         io->name);
-  key += dims->rank;
-  bytes = (size_t)count * sizeof(*key);
-  *changed |= bytes > 0 && memcmp(key, elements, bytes) != 0;
-  if (bytes > 0) memcpy(key, elements, bytes);
+                         "'%s' has %lld elements; expected %lld", io->name,
+                         (long long)given, (long long)count);
+  *out_known = elements != NULL;
+  if (elements && count > 0)
+    memcpy(key, elements, (size_t)count * sizeof(*key));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_pass_ios(const rabbet_frame_t* frame,
-                                       const rabbet_prepared_t* prepared,
-                                       const rabbet_run_t* run,
-                                       const rabbet_plan_call_t* call,
-                                       rabbet_frame_t* callee) {
+rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
+                                const rabbet_plan_step_t* step,
+                                const rabbet_plan_call_t* call,
+                                const rabbet_sequence_t* callee, int64_t* key,
+                                bool* out_known) {
+  *out_known = true;
+  for (size_t i = 0; i < call->input_count && *out_known; ++i) {
+    int32_t value = step->values[step->group.inputs[call->inputs[i]]];
+    const rabbet_dims_t* dims = &prepared->dims[value];
+    int64_t* to = key + callee->key_offsets[i];
+    *out_known = dims->rank == callee->ios[i].dims.rank;
+    for (int32_t axis = 0; axis < dims->rank && *out_known; ++axis) {
+      *to++ = dims->d[axis];
+      *out_known = dims->d[axis] >= 0;
+    }
+    if (*out_known && callee->ios[i].is_shape_input)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_call_values(prepared, value, &callee->ios[i], to, out_known));
+  }
+  return rabbet_ok();
+}
+
+// The callee's segment for the shapes that it is given, or NULL if they are not
+// known yet.
+static rabbet_status_t rabbet_call_select(const rabbet_prepared_t* prepared,
+                                          const rabbet_plan_step_t* step,
+                                          const rabbet_plan_call_t* call,
+                                          rabbet_frame_t* callee,
+                                          rabbet_prepared_t** out_prepared) {
+  size_t bytes = callee->sequence->key_size * sizeof(*callee->key);
+  bool known = false;
+  *out_prepared = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_call_key(prepared, step, call, callee->sequence,
+                                         callee->next_key, &known));
+  if (!known) return rabbet_ok();
+  if (!callee->current || memcmp(callee->key, callee->next_key, bytes) != 0) {
+    callee->current = NULL;
+    memcpy(callee->key, callee->next_key, bytes);
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(callee, NULL, callee->key,
+                                                  callee->sequence->key_size,
+                                                  &callee->current));
+  }
+  *out_prepared = callee->current;
+  return rabbet_ok();
+}
+
+static void rabbet_pass_addresses(const rabbet_frame_t* frame,
+                                  const rabbet_prepared_t* prepared,
+                                  const rabbet_run_t* run,
+                                  const rabbet_plan_call_t* call,
+                                  rabbet_frame_t* callee) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   const rabbet_group_t* group = &step->group;
-  bool changed = false;
-  for (size_t i = 0; i < call->input_count; ++i) {
-    int32_t from = call->inputs[i];
-    rabbet_frame_store_address(callee, i, run->call.inputs[from]);
-    rabbet_status_t status = rabbet_pass_shape(
-        prepared, step->values[group->inputs[from]], callee, i, &changed);
-    // The key is changed already.
-    if (!rabbet_is_ok(status)) callee->current = NULL;
-    RABBET_RETURN_IF_ERROR(status);
-  }
+  for (size_t i = 0; i < call->input_count; ++i)
+    rabbet_frame_store_address(callee, i, run->call.inputs[call->inputs[i]]);
   for (size_t i = 0; i < group->output_count; ++i) {
     size_t io = call->input_count + i;
     callee->rooms[io] = prepared->bytes[step->values[group->outputs[i]]];
     rabbet_frame_store_address(callee, io, run->call.outputs[i]);
   }
-  if (changed) callee->current = NULL;
-  if (callee->current) return rabbet_ok();
-  return rabbet_prepared_lookup(callee, NULL, callee->key,
-                                callee->sequence->key_size, &callee->current);
 }
 
 // Extents that the plan gave the caller must be those that came.
@@ -126,10 +152,53 @@ rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
   RABBET_RETURN_IF_ERROR(
       rabbet_read_condition(frame, prepared, run, stream, &holds));
   const rabbet_plan_call_t* call = &step->calls[holds ? 0 : 1];
-  run->callee = rabbet_context_frame(frame->context, (size_t)call->sequence);
+  rabbet_frame_t* callee =
+      rabbet_context_frame(frame->context, (size_t)call->sequence);
+  rabbet_prepared_t* first = NULL;
+  run->callee = callee;
+  rabbet_pass_addresses(frame, prepared, run, call, callee);
   RABBET_RETURN_IF_ERROR(
-      rabbet_pass_ios(frame, prepared, run, call, run->callee));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_frame_run(run->callee, run->callee->current, stream));
+      rabbet_call_select(prepared, step, call, callee, &first));
+  if (!first)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the values that shapes depend on divide by 0 or "
+                         "overflow for these input shapes");
+  RABBET_RETURN_IF_ERROR(rabbet_frame_run(callee, first, stream));
+  rabbet_frame_show_debug(callee, callee->last, stream);
   return rabbet_check_results(frame, prepared, run);
+}
+
+// ---- Preparing
+
+static rabbet_status_t rabbet_prepare_callee(rabbet_frame_t* frame,
+                                             const rabbet_prepared_t* prepared,
+                                             const rabbet_plan_step_t* step,
+                                             const rabbet_plan_call_t* call) {
+  rabbet_frame_t* callee =
+      rabbet_context_frame(frame->context, (size_t)call->sequence);
+  rabbet_prepared_t* first = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_call_select(prepared, step, call, callee, &first));
+  if (!first) return rabbet_ok();
+  if (!rabbet_prepared_is_ready(callee, first))
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_make_ready(callee, first, NULL));
+  RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(callee));
+  return rabbet_prepare_calls(callee, first);
+}
+
+rabbet_status_t rabbet_prepare_calls(rabbet_frame_t* frame,
+                                     const rabbet_prepared_t* prepared) {
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  size_t end = rabbet_segment_end(frame->sequence, prepared->segment);
+  for (size_t s = rabbet_segment_begin(frame->sequence, prepared->segment);
+       s < end; ++s)
+    for (size_t k = 0; k < plan->steps[s].call_count; ++k)
+      RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+          rabbet_prepare_callee(frame, prepared, &plan->steps[s],
+                                &plan->steps[s].calls[k]),
+          "sequence '%s'",
+          frame->context->engine->plan
+              ->sequences[plan->steps[s].calls[k].sequence]
+              .name));
+  return rabbet_ok();
 }

@@ -139,8 +139,12 @@ rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
 
 rabbet_status_t rabbet_context_check(rabbet_context_t* context, void* stream) {
   rabbet_device_t* device = context->engine->device;
-  if (context->main.checks_seen == context->main.checks_made)
-    return rabbet_ok();
+  uint64_t missing = 0;
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
+    const rabbet_frame_t* frame = rabbet_context_frame(context, i);
+    missing += frame->checks_made - frame->checks_seen;
+  }
+  if (missing == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
   return rabbet_context_look_at_checks(context);
 }

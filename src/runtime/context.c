@@ -34,6 +34,13 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &context->arena, plan->io_count, sizeof(*context->host_ios),
       (void**)&context->host_ios));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &context->arena, context->engine->place_count, sizeof(*context->memory),
+      (void**)&context->memory));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &context->arena, context->engine->place_count,
+      sizeof(*context->memory_bytes), (void**)&context->memory_bytes));
+  context->memory_generation = 1;
   RABBET_RETURN_IF_ERROR(rabbet_frame_initialize(&context->main));
   return rabbet_context_make_callees(context);
 }
@@ -102,6 +109,7 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   rabbet_engine_remove_context(engine, context);
   rabbet_context_forget(context);
   rabbet_context_free_host_ios(context);
+  rabbet_context_free_memory(context);
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
     rabbet_frame_deinitialize(rabbet_context_frame(context, i));
   if (context->record_stream)

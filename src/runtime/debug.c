@@ -111,13 +111,33 @@ void rabbet_frame_show_step(rabbet_frame_t* frame,
 
 // ---- Switches
 
+// Number `at` of a sequence's debug tensors, or NULL.
+static const rabbet_plan_io_t* rabbet_debug_io(
+    const rabbet_plan_sequence_t* plan, size_t at) {
+  for (size_t i = 0; i < plan->io_count; ++i)
+    if (plan->ios[i].is_debug && at-- == 0) return &plan->ios[i];
+  return NULL;
+}
+
+// Whether a sequence before has a debug tensor of that name: both branches of a
+// conditional may need the layer.
+static bool rabbet_debug_is_repeated(const rabbet_plan_t* plan, size_t sequence,
+                                     const char* name) {
+  const rabbet_plan_io_t* io = NULL;
+  for (size_t i = 0; i < sequence; ++i)
+    for (size_t k = 0; (io = rabbet_debug_io(&plan->sequences[i], k)); ++k)
+      if (strcmp(io->name, name) == 0) return true;
+  return false;
+}
+
 const char* rabbet_engine_debug_tensor(const rabbet_engine_t* engine,
                                        size_t index) {
-  const rabbet_plan_sequence_t* plan = rabbet_engine_main(engine)->plan;
-  for (size_t i = 0; i < plan->io_count; ++i) {
-    if (!plan->ios[i].is_debug) continue;
-    if (index-- == 0) return plan->ios[i].name;
-  }
+  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_plan_io_t* io = NULL;
+  for (size_t i = 0; i < plan->sequence_count; ++i)
+    for (size_t k = 0; (io = rabbet_debug_io(&plan->sequences[i], k)); ++k)
+      if (!rabbet_debug_is_repeated(plan, i, io->name) && index-- == 0)
+        return io->name;
   return NULL;
 }
 
@@ -137,16 +157,14 @@ static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
   return status;
 }
 
-static rabbet_status_t rabbet_debug_find(const rabbet_context_t* context,
-                                         const char* name, bool** out_state) {
-  const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
-  for (size_t i = 0; i < plan->io_count; ++i) {
-    if (!plan->ios[i].is_debug || strcmp(plan->ios[i].name, name) != 0)
-      continue;
-    *out_state = &context->main.debug_on[i];
-    return rabbet_ok();
-  }
-  return rabbet_debug_unknown(context, name);
+// The switch of a tensor in the frame, or NULL.
+static bool* rabbet_debug_switch(const rabbet_frame_t* frame,
+                                 const char* name) {
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  for (size_t i = 0; i < plan->io_count; ++i)
+    if (plan->ios[i].is_debug && strcmp(plan->ios[i].name, name) == 0)
+      return &frame->debug_on[i];
+  return NULL;
 }
 
 void rabbet_context_set_debug_listener(rabbet_context_t* context,
@@ -154,14 +172,20 @@ void rabbet_context_set_debug_listener(rabbet_context_t* context,
   context->debug_listener = listener;
 }
 
+static rabbet_status_t rabbet_debug_set(rabbet_context_t* context,
+                                        const char* name, bool on) {
+  bool found = false;
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
+    bool* state = rabbet_debug_switch(rabbet_context_frame(context, i), name);
+    if (state) *state = on;
+    found |= state != NULL;
+  }
+  return found ? rabbet_ok() : rabbet_debug_unknown(context, name);
+}
+
 rabbet_status_t rabbet_context_set_debug_state(rabbet_context_t* context,
                                                const char* name, bool on) {
-  bool* state = NULL;
-  if (name) {
-    RABBET_RETURN_IF_ERROR(rabbet_debug_find(context, name, &state));
-    *state = on;
-    return rabbet_ok();
-  }
+  if (name) return rabbet_debug_set(context, name, on);
   if (on && !context->engine->plan->unfused_debug)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
@@ -175,13 +199,14 @@ rabbet_status_t rabbet_context_set_debug_state(rabbet_context_t* context,
 
 rabbet_status_t rabbet_context_debug_state(const rabbet_context_t* context,
                                            const char* name, bool* out_on) {
-  bool* state = NULL;
+  const bool* state = NULL;
+  *out_on = context->unfused_debug_on;
+  if (!name) return rabbet_ok();
   *out_on = false;
-  if (!name) {
-    *out_on = context->unfused_debug_on;
-    return rabbet_ok();
-  }
-  RABBET_RETURN_IF_ERROR(rabbet_debug_find(context, name, &state));
+  state = rabbet_debug_switch(&context->main, name);
+  for (size_t i = 1; !state && i < rabbet_context_frame_count(context); ++i)
+    state = rabbet_debug_switch(&context->callees[i - 1], name);
+  if (!state) return rabbet_debug_unknown(context, name);
   *out_on = *state;
   return rabbet_ok();
 }

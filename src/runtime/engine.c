@@ -136,7 +136,7 @@ static rabbet_status_t rabbet_engine_create_sequences(rabbet_engine_t* engine,
     sequence->plan = &engine->plan->sequences[i];
     RABBET_RETURN_IF_ERROR(rabbet_sequence_initialize(sequence, inspect_only));
   }
-  return rabbet_ok();
+  return rabbet_engine_place_memory(engine);
 }
 
 static rabbet_status_t rabbet_engine_initialize(

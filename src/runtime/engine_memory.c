@@ -1,5 +1,7 @@
 // Consequences of an engine's profiles: shapes that they leave no choice, how
 // much memory a context will need; memory for callers.
+#include <assert.h>
+
 #include "base/math.h"
 #include "runtime/runtime.h"
 
@@ -106,134 +108,235 @@ static rabbet_status_t rabbet_stage_bytes(const rabbet_sequence_t* sequence,
                             sequence->engine->allocator, out_bytes);
 }
 
+// ---- Places
+
+static size_t engine_depth_segments(const rabbet_engine_t* engine,
+                                    const int32_t* depths, int32_t depth) {
+  size_t most = 0;
+  for (size_t i = 0; i < engine->plan->sequence_count; ++i) {
+    size_t segments = engine->sequences[i].analysis.segment_count;
+    if (depths[i] == depth && segments > most) most = segments;
+  }
+  return most;
+}
+
+// A sequence stands behind the one that calls it.
+static void engine_find_depths(const rabbet_plan_t* plan, int32_t* depths) {
+  for (size_t i = 0; i < plan->sequence_count; ++i) {
+    const rabbet_plan_sequence_t* sequence = &plan->sequences[i];
+    for (size_t s = 0; s < sequence->step_count; ++s)
+      for (size_t k = 0; k < sequence->steps[s].call_count; ++k) {
+        assert(sequence->steps[s].calls[k].sequence > (int32_t)i);
+        depths[sequence->steps[s].calls[k].sequence] = depths[i] + 1;
+      }
+  }
+}
+
+rabbet_status_t rabbet_engine_place_memory(rabbet_engine_t* engine) {
+  size_t count = engine->plan->sequence_count, segments = 0;
+  int32_t* depths = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &engine->arena, count, sizeof(*depths), (void**)&depths));
+  engine_find_depths(engine->plan, depths);
+  for (int32_t depth = 0;
+       (segments = engine_depth_segments(engine, depths, depth)) > 0; ++depth) {
+    for (size_t i = 0; i < count; ++i)
+      if (depths[i] == depth)
+        engine->sequences[i].first_place = engine->place_count;
+    engine->place_count += segments;
+  }
+  return rabbet_ok();
+}
+
+// ---- How much a context will need
+
+typedef struct measure_t {
+  rabbet_context_t*
+      context;  // NULL: tensors are counted, not what kernels need
+  rabbet_arena_t arena;
+  size_t profile;
+  bool present;    // the inputs are as they are, not as large as they may be
+  size_t* places;  // [place]
+} measure_t;
+
+static void measure_count(const measure_t* measure,
+                          const rabbet_sequence_t* sequence, size_t segment,
+                          size_t bytes) {
+  size_t* place = &measure->places[sequence->first_place + segment];
+  bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
+  if (bytes > *place) *place = bytes;
+}
+
 // The tensors of the segments from `first` on.
-static rabbet_status_t rabbet_measure_tensors(const rabbet_sequence_t* sequence,
-                                              size_t profile, size_t first,
-                                              rabbet_arena_t* arena,
-                                              size_t* out_bytes) {
+static rabbet_status_t measure_tensors(measure_t* measure,
+                                       const rabbet_sequence_t* sequence,
+                                       size_t first) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   size_t symbols = rabbet_expr_symbol_count(plan->graph);
   size_t exprs = rabbet_expr_node_count(plan->graph);
   int64_t* bounds = NULL;
   rabbet_memory_request_t* requests = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, 2 * (symbols + exprs), sizeof(*bounds), (void**)&bounds));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, plan->value_count, sizeof(*requests), (void**)&requests));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&measure->arena, 2 * (symbols + exprs),
+                                  sizeof(*bounds), (void**)&bounds));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&measure->arena, plan->value_count,
+                                  sizeof(*requests), (void**)&requests));
   int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
   int64_t* high = low + exprs;
-  rabbet_profile_symbols(sequence, profile, bounds, symbol_high);
+  rabbet_profile_symbols(sequence, measure->profile, bounds, symbol_high);
   RABBET_RETURN_IF_ERROR(
       rabbet_settle_bounds(sequence, 0, bounds, symbol_high, low, high));
   for (size_t k = first; k < sequence->analysis.segment_count; ++k) {
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
         rabbet_stage_bytes(sequence, (int32_t)k, high, requests, &bytes));
-    bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
-    if (!rabbet_checked_add(*out_bytes, bytes, out_bytes))
-      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                           "intermediate tensors need more memory than can be "
-                           "addressed");
+    measure_count(measure, sequence, k, bytes);
   }
   return rabbet_ok();
 }
 
-static void rabbet_largest_key(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+static rabbet_status_t measure_largest_key(measure_t* measure,
+                                           const rabbet_sequence_t* sequence,
+                                           int64_t** out_key) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &measure->arena, sequence->key_size, sizeof(**out_key), (void**)out_key));
   for (size_t i = 0; i < plan->input_count; ++i) {
     const rabbet_plan_range_t* range =
-        &sequence->plan->profiles[context->profile * plan->input_count + i];
-    int64_t* key = context->main.key + sequence->key_offsets[i];
+        &plan->profiles[measure->profile * plan->input_count + i];
+    int64_t* key = *out_key + sequence->key_offsets[i];
     for (int32_t axis = 0; axis < range->max.rank; ++axis)
       *key++ = range->max.d[axis];
     for (size_t k = 0; k < range->value_count; ++k)
       *key++ = range->max_values[k];
   }
+  return rabbet_ok();
 }
 
-// The first segment, whose shapes follow from the inputs': bytes that a run at
-// the maximum would allocate.
-static rabbet_status_t rabbet_measure_key(rabbet_context_t* context,
-                                          size_t* out_bytes) {
-  rabbet_device_t* device = context->engine->device;
-  rabbet_prepared_t* prepared = NULL;
-  void* token = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_prepared_create(&context->main, NULL, context->main.key,
-                             context->main.sequence->key_size, &prepared));
-  rabbet_status_t status = rabbet_ok();
-  if (device->vtable->begin_run)
-    status = device->vtable->begin_run(
-        device, rabbet_context_actual_threads(context), &token);
-  if (rabbet_is_ok(status)) {
-    status = rabbet_prepared_measure(&context->main, prepared);
-    if (device->vtable->end_run) device->vtable->end_run(device, token);
+static rabbet_status_t measure_frame(measure_t* measure, rabbet_frame_t* frame,
+                                     const int64_t* key);
+
+// `prepared`: the caller's shapes, where they are known.
+static rabbet_status_t measure_callees(measure_t* measure,
+                                       const rabbet_frame_t* frame,
+                                       const rabbet_prepared_t* prepared) {
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    for (size_t k = 0; k < plan->steps[s].call_count; ++k) {
+      const rabbet_plan_call_t* call = &plan->steps[s].calls[k];
+      rabbet_frame_t* callee =
+          rabbet_context_frame(measure->context, (size_t)call->sequence);
+      int64_t* key = NULL;
+      bool known = false;
+      RABBET_RETURN_IF_ERROR(
+          measure_largest_key(measure, callee->sequence, &key));
+      if (prepared)
+        RABBET_RETURN_IF_ERROR(rabbet_call_key(prepared, &plan->steps[s], call,
+                                               callee->sequence,
+                                               callee->next_key, &known));
+      RABBET_RETURN_IF_ERROR(
+          measure_frame(measure, callee, known ? callee->next_key : key));
+    }
   }
-  if (rabbet_is_ok(status)) *out_bytes = prepared->memory_bytes;
+  return rabbet_ok();
+}
+
+// The first segment, whose shapes follow from the key: the bytes that a run
+// would allocate. Later ones: their tensors.
+static rabbet_status_t measure_frame(measure_t* measure, rabbet_frame_t* frame,
+                                     const int64_t* key) {
+  const rabbet_sequence_t* sequence = frame->sequence;
+  rabbet_prepared_t* prepared = NULL;
+  rabbet_status_t status =
+      rabbet_prepared_create(frame, NULL, key, sequence->key_size, &prepared);
+  if (rabbet_is_ok(status)) status = rabbet_prepared_measure(frame, prepared);
+  if (rabbet_is_ok(status))
+    measure_count(measure, sequence, 0, prepared->memory_bytes);
+  if (rabbet_is_ok(status)) status = measure_tensors(measure, sequence, 1);
+  if (rabbet_is_ok(status))
+    status =
+        measure_callees(measure, frame, measure->present ? prepared : NULL);
   rabbet_prepared_destroy(prepared);
   return status;
 }
 
-static rabbet_status_t rabbet_measure_first(rabbet_context_t* context,
-                                            size_t profile, size_t* out_bytes) {
-  RABBET_RETURN_IF_ERROR(rabbet_context_set_profile(context, profile));
-  rabbet_largest_key(context);
-  return rabbet_measure_key(context, out_bytes);
+static rabbet_status_t measure_context(measure_t* measure, const int64_t* key) {
+  rabbet_context_t* context = measure->context;
+  rabbet_device_t* device = context->engine->device;
+  void* token = NULL;
+  if (device->vtable->begin_run)
+    RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
+        device, rabbet_context_actual_threads(context), &token));
+  rabbet_status_t status = measure_frame(measure, &context->main, key);
+  if (device->vtable->end_run) device->vtable->end_run(device, token);
+  return status;
 }
 
-static rabbet_status_t rabbet_measure_profile(rabbet_engine_t* engine,
-                                              size_t profile,
-                                              rabbet_arena_t* arena,
-                                              size_t* out_bytes) {
-  if (!engine->device)
-    return rabbet_measure_tensors(rabbet_engine_main(engine), profile, 0, arena,
-                                  out_bytes);
-  rabbet_context_t* context = NULL;
+static rabbet_status_t measure_engine(measure_t* measure,
+                                      rabbet_engine_t* engine) {
+  int64_t* key = NULL;
+  if (!engine->device) {
+    for (size_t i = 0; i < engine->plan->sequence_count; ++i)
+      RABBET_RETURN_IF_ERROR(
+          measure_tensors(measure, &engine->sequences[i], 0));
+    return rabbet_ok();
+  }
   RABBET_RETURN_IF_ERROR(
-      rabbet_context_create(engine, engine->allocator, &context));
-  rabbet_status_t status = rabbet_measure_first(context, profile, out_bytes);
-  rabbet_context_destroy(context);
-  if (!rabbet_is_ok(status)) return status;
-  *out_bytes =
-      rabbet_align_up(*out_bytes ? *out_bytes : 1, RABBET_DEVICE_ALIGNMENT);
-  return rabbet_measure_tensors(rabbet_engine_main(engine), profile, 1, arena,
-                                out_bytes);
+      measure_largest_key(measure, rabbet_engine_main(engine), &key));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_create(engine, engine->allocator, &measure->context));
+  rabbet_status_t status = measure_context(measure, key);
+  rabbet_context_destroy(measure->context);
+  return status;
+}
+
+static rabbet_status_t measure_run(measure_t* measure, rabbet_engine_t* engine,
+                                   size_t* out_bytes) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &measure->arena, engine->place_count, sizeof(*measure->places),
+      (void**)&measure->places));
+  RABBET_RETURN_IF_ERROR(
+      measure->present ? measure_context(measure, measure->context->main.key)
+                       : measure_engine(measure, engine));
+  for (size_t i = 0; i < engine->place_count; ++i)
+    if (!rabbet_checked_add(*out_bytes, measure->places[i], out_bytes))
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "intermediate tensors need more memory than can be "
+                           "addressed");
+  return rabbet_ok();
+}
+
+static rabbet_status_t measure_all(measure_t* measure, rabbet_engine_t* engine,
+                                   size_t* out_bytes) {
+  rabbet_arena_initialize(engine->allocator, &measure->arena);
+  rabbet_status_t status = measure_run(measure, engine, out_bytes);
+  rabbet_arena_deinitialize(&measure->arena);
+  if (!rabbet_is_ok(status)) *out_bytes = 0;
+  return status;
 }
 
 rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
                                             size_t profile, size_t* out_bytes) {
+  measure_t measure = {.profile = profile};
   *out_bytes = 0;
   if (profile >= engine->plan->profile_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "profile %zu does not exist; the plan has %zu",
                          profile, engine->plan->profile_count);
-  rabbet_arena_t arena;
-  rabbet_arena_initialize(engine->allocator, &arena);
-  rabbet_status_t status =
-      rabbet_measure_profile(engine, profile, &arena, out_bytes);
-  rabbet_arena_deinitialize(&arena);
-  if (!rabbet_is_ok(status)) *out_bytes = 0;
-  return RABBET_ANNOTATE(status, "measuring the memory of profile %zu",
-                         profile);
+  return RABBET_ANNOTATE(measure_all(&measure, engine, out_bytes),
+                         "measuring the memory of profile %zu", profile);
 }
 
 rabbet_status_t rabbet_context_memory_bytes(rabbet_context_t* context,
                                             size_t* out_bytes) {
-  *out_bytes = 0;
-  rabbet_engine_t* engine = context->engine;
+  measure_t measure = {
+      .context = context, .profile = context->profile, .present = true};
   rabbet_prepared_t* prepared = NULL;
-  size_t bytes = 0;
+  *out_bytes = 0;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  RABBET_RETURN_IF_ERROR(rabbet_measure_key(context, &bytes));
-  bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
-  rabbet_arena_t arena;
-  rabbet_arena_initialize(engine->allocator, &arena);
-  rabbet_status_t status = rabbet_measure_tensors(
-      context->main.sequence, context->profile, 1, &arena, &bytes);
-  rabbet_arena_deinitialize(&arena);
-  if (rabbet_is_ok(status)) *out_bytes = bytes;
-  return RABBET_ANNOTATE(status, "measuring the memory of the next run");
+  return RABBET_ANNOTATE(measure_all(&measure, context->engine, out_bytes),
+                         "measuring the memory of the next run");
 }
 
 // ---- Memory for callers

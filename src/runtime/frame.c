@@ -25,14 +25,14 @@ rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame) {
   RABBET_NEXT(plan->io_count, rooms);
   RABBET_NEXT(plan->hidden_count, hidden_bytes);
   RABBET_NEXT(sequence->key_size, key);
+  RABBET_NEXT(sequence->key_size, next_key);
   RABBET_NEXT(rabbet_frame_most_reads(frame), read_key);
   RABBET_NEXT(plan->step_count, graph_reported);
-  RABBET_NEXT(sequence->analysis.segment_count, memory);
-  RABBET_NEXT(sequence->analysis.segment_count, memory_bytes);
 #undef RABBET_NEXT
   RABBET_RETURN_IF_ERROR(status);
-  // Generations of a node that was never bound are 0.
-  frame->io_generation = frame->memory_generation = 1;
+  frame->memory = frame->context->memory + sequence->first_place;
+  frame->memory_bytes = frame->context->memory_bytes + sequence->first_place;
+  frame->io_generation = 1;  // that of a node that was never bound is 0
   rabbet_frame_own_hidden(frame);
   return rabbet_ok();
 }
@@ -88,7 +88,6 @@ rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame) {
 
 void rabbet_frame_deinitialize(rabbet_frame_t* frame) {
   rabbet_context_t* context = frame->context;
-  rabbet_frame_free_memory(frame);
   rabbet_frame_free_copies(frame);
   rabbet_frame_free_hidden(frame);
   rabbet_host_free(context->engine, frame->check_places);

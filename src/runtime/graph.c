@@ -176,12 +176,13 @@ static rabbet_recording_t* rabbet_graphs_find(
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
     rabbet_recording_t* recording = &graphs->recordings[i];
     if (!recording->valid) continue;
-    bool same = recording->memory_generation == frame->memory_generation &&
-                recording->io_generation == frame->io_generation;
+    bool same =
+        recording->memory_generation == frame->context->memory_generation &&
+        recording->io_generation == frame->io_generation;
     if (!same && (recording->memory != rabbet_graphs_memory(frame, prepared) ||
                   memcmp(recording->slots, prepared->slots, bytes) != 0))
       continue;
-    recording->memory_generation = frame->memory_generation;
+    recording->memory_generation = frame->context->memory_generation;
     recording->io_generation = frame->io_generation;
     return recording;
   }
@@ -454,7 +455,7 @@ static rabbet_status_t rabbet_graphs_record(rabbet_frame_t* frame,
   memcpy(recording->slots, prepared->slots,
          graphs->slot_count * sizeof(*recording->slots));
   recording->memory = rabbet_graphs_memory(frame, prepared);
-  recording->memory_generation = frame->memory_generation;
+  recording->memory_generation = frame->context->memory_generation;
   recording->io_generation = frame->io_generation;
   recording->used = ++graphs->clock;
   recording->valid = true;

@@ -48,24 +48,17 @@ const rabbet_device_allocator_t* rabbet_context_allocator(
 // ---- A context's memory
 
 // No work uses the memory any more; the stream of the last run may be gone.
-void rabbet_frame_free_memory(rabbet_frame_t* frame) {
-  const rabbet_context_t* context = frame->context;
-  for (size_t i = 0;
-       frame->memory_bytes && i < frame->sequence->analysis.segment_count;
+void rabbet_context_free_memory(rabbet_context_t* context) {
+  for (size_t i = 0; context->memory_bytes && i < context->engine->place_count;
        ++i) {
-    if (!context->has_given_memory || !rabbet_frame_is_main(frame))
+    if (!context->has_given_memory)
       rabbet_memory_free(context->engine->device,
-                         rabbet_context_allocator(context), frame->memory[i],
+                         rabbet_context_allocator(context), context->memory[i],
                          NULL);
-    frame->memory[i] = NULL;
-    frame->memory_bytes[i] = 0;
+    context->memory[i] = NULL;
+    context->memory_bytes[i] = 0;
   }
-  ++frame->memory_generation;
-}
-
-static void rabbet_context_free_memory(rabbet_context_t* context) {
-  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
-    rabbet_frame_free_memory(rabbet_context_frame(context, i));
+  ++context->memory_generation;
 }
 
 static rabbet_status_t rabbet_context_settle(const rabbet_context_t* context) {
@@ -83,51 +76,58 @@ rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
                           : rabbet_context_settle(context);
 }
 
-// Behind the memory of the segments before.
-static rabbet_status_t rabbet_frame_take_given(rabbet_frame_t* frame,
-                                               int32_t segment, size_t bytes) {
+// Behind the memory of the places before.
+static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
+                                                 size_t place, size_t bytes) {
   size_t before = 0;
-  for (int32_t i = 0; i < segment; ++i)
-    before += frame->memory_bytes[i];
-  if (bytes > frame->context->given_bytes ||
-      before > frame->context->given_bytes - bytes)
+  for (size_t i = 0; i < place; ++i)
+    before += context->memory_bytes[i];
+  if (bytes > context->given_bytes || before > context->given_bytes - bytes)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the context was given %zu bytes of memory, and a run with these "
         "shapes "
         "needs %zu: give it more (rabbet_context_memory_bytes, "
         "update_device_memory_size_for_shapes tell how much)",
-        frame->context->given_bytes, before + bytes);
-  size_t segments = frame->sequence->analysis.segment_count;
-  for (size_t i = (size_t)segment; i < segments; ++i)
-    frame->memory_bytes[i] = 0;
-  frame->memory[segment] = frame->context->given_memory + before;
-  frame->memory_bytes[segment] = bytes;
+        context->given_bytes, before + bytes);
+  for (size_t i = place; i < context->engine->place_count; ++i)
+    context->memory_bytes[i] = 0;
+  context->memory[place] = context->given_memory + before;
+  context->memory_bytes[place] = bytes;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_context_grow(rabbet_context_t* context,
+                                           size_t place, size_t bytes,
+                                           void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  const rabbet_device_allocator_t* allocator =
+      rabbet_context_allocator(context);
+  rabbet_memory_free(device, allocator, context->memory[place], stream);
+  context->memory[place] = NULL;
+  context->memory_bytes[place] = 0;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(rabbet_memory_allocate(device, allocator, bytes, stream,
+                                             &context->memory[place]),
+                      "%zu bytes for intermediate tensors", bytes));
+  context->memory_bytes[place] = bytes;
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
                                      size_t bytes, void* stream) {
-  rabbet_device_t* device = frame->context->engine->device;
-  assert((size_t)segment < frame->sequence->analysis.segment_count);
+  rabbet_context_t* context = frame->context;
+  size_t place = frame->sequence->first_place + (size_t)segment;
+  assert(place < context->engine->place_count);
   // Empty tensors and kernels without workspace get a valid address too.
   if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
   bytes = rabbet_align_up(bytes, RABBET_DEVICE_ALIGNMENT);
-  if (bytes <= frame->memory_bytes[segment]) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
-  ++frame->memory_generation;
-  if (frame->context->has_given_memory && rabbet_frame_is_main(frame))
-    return rabbet_frame_take_given(frame, segment, bytes);
-  rabbet_memory_free(device, rabbet_context_allocator(frame->context),
-                     frame->memory[segment], stream);
-  frame->memory[segment] = NULL;
-  frame->memory_bytes[segment] = 0;
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_memory_allocate(device, rabbet_context_allocator(frame->context),
-                             bytes, stream, &frame->memory[segment]),
-      "%zu bytes for intermediate tensors", bytes));
-  frame->memory_bytes[segment] = bytes;
-  return rabbet_ok();
+  if (bytes <= context->memory_bytes[place]) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
+  ++context->memory_generation;
+  return context->has_given_memory
+             ? rabbet_context_take_given(context, place, bytes)
+             : rabbet_context_grow(context, place, bytes, stream);
 }
 
 rabbet_status_t rabbet_context_set_device_allocator(

@@ -92,7 +92,7 @@ static rabbet_status_t rabbet_reserve_copy(rabbet_frame_t* frame,
   const void* before = copy->memory;
   rabbet_status_t status = rabbet_io_memory_reserve(
       frame, copy, io, rabbet_io_bytes(frame, prepared, io), stream);
-  if (copy->memory != before) ++frame->memory_generation;
+  if (copy->memory != before) ++frame->context->memory_generation;
   return status;
 }
 

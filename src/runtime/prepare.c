@@ -124,8 +124,7 @@ static rabbet_status_t rabbet_memory_requests(
     size_t root = (size_t)analysis->roots[v];
     if (!rabbet_sequence_owns_memory(sequence, prepared->segment, root) ||
         (analysis->dim_stages[v] > prepared->segment &&
-         rabbet_plan_is_view(&sequence->engine->plan->sequences[0], analysis,
-                             (int32_t)v)))
+         rabbet_plan_is_view(sequence->plan, analysis, (int32_t)v)))
       continue;
     if (prepared->bytes[v] == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

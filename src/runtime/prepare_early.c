@@ -27,6 +27,11 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
         "the stream is being captured, and sizes in this plan depend on data "
         "that the host reads in the middle of a run: such a run cannot be "
         "captured");
+  if (sequence->engine->plan->sequence_count > 1)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the stream is being captured, and the host reads conditions of this "
+        "plan in the middle of a run: such a run cannot be captured");
   return RABBET_STATUS(
       RABBET_STATUS_FAILED_PRECONDITION,
       "the stream is being captured, and memory and kernels for these input "
@@ -55,6 +60,7 @@ static rabbet_status_t rabbet_prepare_first_segment(rabbet_context_t* context,
     RABBET_RETURN_IF_ERROR(
         rabbet_prepared_make_ready(&context->main, prepared, NULL));
   RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(&context->main));
+  RABBET_RETURN_IF_ERROR(rabbet_prepare_calls(&context->main, prepared));
   return bind && rabbet_context_can_bind(context)
              ? rabbet_prepared_bind(&context->main, prepared, NULL)
              : rabbet_ok();

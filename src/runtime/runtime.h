@@ -53,6 +53,8 @@ typedef struct rabbet_sequence_t {
   bool has_shape_inputs;
   // Some outputs are written by the host, from host_values.
   bool has_written_outputs;
+  // Of its first segment's memory among a context's.
+  size_t first_place;
   // Each constant's offset among those on the device (SIZE_MAX: no step reads
   // it); NULL: they are used in place.
   size_t* weight_offsets;
@@ -70,6 +72,10 @@ struct rabbet_engine_t {
   void* device_weights;          // constants on the device
   rabbet_arena_t arena;          // for all that follows
   rabbet_sequence_t* sequences;  // those of the plan
+  // Memory that a context has: one place for each segment of a sequence, after
+  // those of its callers. Of sequences called equally deep one runs at a time,
+  // so that these share places.
+  size_t place_count;
   // Libraries that the plan carries, in its order.
   rabbet_plugin_library_t** libraries;
   size_t library_count;
@@ -138,7 +144,9 @@ const rabbet_device_allocator_t* rabbet_context_allocator(
 // A context's memory of a stage only grows.
 rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
                                      size_t bytes, void* stream);
-void rabbet_frame_free_memory(rabbet_frame_t* frame);
+void rabbet_context_free_memory(rabbet_context_t* context);
+// Gives sequences their places.
+rabbet_status_t rabbet_engine_place_memory(rabbet_engine_t* engine);
 // Waits until earlier runs use none of the context's memory: in a run for the
 // work of its stream, else for all of the device. Refused, as allocating is,
 // while the caller records the stream.
@@ -360,12 +368,13 @@ struct rabbet_frame_t {
   rabbet_output_allocator_t* output_allocators;  // [io]
   size_t allocator_count;
   int64_t* key;  // of the first segment; values of shape inputs as last read
+  int64_t* next_key;  // of a sequence that steps call: as it is called next
   rabbet_prepared_cache_t roots;
   rabbet_prepared_t* current;  // for `key`, or NULL
   rabbet_prepared_t* last;     // leaf of the last run if it began at `current`
-  uint64_t io_generation, memory_generation;
-  void** memory;  // [segment]
-  size_t* memory_bytes;
+  uint64_t io_generation;
+  void** memory;         // [segment], of the context's
+  size_t* memory_bytes;  // [segment], of the context's
   int64_t* read_key;
   // Debug tensors (debug.c). Hidden outputs lie in memory of the context.
   bool* debug_on;        // [io]
@@ -403,7 +412,10 @@ struct rabbet_context_t {
   size_t host_io_count;        // that have a host address
   uint64_t clock;
   rabbet_device_allocator_t device_allocator;
-  // The caller gives the memory; segments lie in it one behind another.
+  void** memory;         // [place]
+  size_t* memory_bytes;  // [place]
+  uint64_t memory_generation;
+  // The caller gives the memory; places lie in it one behind another.
   bool has_given_memory;
   uint8_t* given_memory;
   size_t given_bytes;
@@ -447,6 +459,16 @@ rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
 rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream);
+// What a sequence is called with: its key, if the host knows it.
+rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
+                                const rabbet_plan_step_t* step,
+                                const rabbet_plan_call_t* call,
+                                const rabbet_sequence_t* callee, int64_t* key,
+                                bool* out_known);
+// Prepares the sequences that the segment may call, as far as their shapes are
+// known.
+rabbet_status_t rabbet_prepare_calls(rabbet_frame_t* frame,
+                                     const rabbet_prepared_t* prepared);
 // The extents of its outputs, one after another.
 void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
                            int64_t* out_dims);
