@@ -289,15 +289,24 @@ static rabbet_status_t build_sequence(built_t* built, sequences_t* sequences) {
   result_t* result = built->result;
   build->extra_dtypes = build_extra_dtypes(build);
   RABBET_RETURN_IF_ERROR(build_simplify(build));
-  RABBET_RETURN_IF_ERROR(rabbet_progress_step(build, "Building", 0));
+  if (!*built->name)
+    RABBET_RETURN_IF_ERROR(rabbet_progress_step(build, "Building", 0));
   rabbet_ir_show_refittable(&build->ir);
   RABBET_RETURN_IF_ERROR(rabbet_pass_implicit(build));
   RABBET_RETURN_IF_ERROR(rabbet_pass_operands(build));
   RABBET_RETURN_IF_ERROR(build_choose(build, result));
   RABBET_RETURN_IF_ERROR(build_try_plugins(build, &result->layout));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_tuner_report_selection(build, &result->solution));
   return build_branches(built, sequences);
+}
+
+static rabbet_status_t build_report_selection(const sequences_t* sequences) {
+  rabbet_build_t* build = sequences->data[0]->build;
+  const rabbet_solution_t** solutions = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, sequences->count, sizeof(*solutions), (void**)&solutions));
+  for (size_t i = 0; i < sequences->count; ++i)
+    solutions[i] = &sequences->data[i]->result->solution;
+  return rabbet_tuner_report_selection(build, solutions, sequences->count);
 }
 
 // What a branch takes has the extents, and of a shape input the elements, that
@@ -345,21 +354,6 @@ static rabbet_status_t branch_profiles(rabbet_build_t* caller,
   return rabbet_ok();
 }
 
-// Weights of branches are not known to refitters.
-static rabbet_status_t branch_check_refit(const rabbet_build_t* caller,
-                                          const rabbet_network_t* network) {
-  if (!build_refit_flags(caller)) return rabbet_ok();
-  for (size_t i = 0; i < network->tensors.count; ++i) {
-    const rabbet_tensor_t* tensor = network->tensors.data[i];
-    if (tensor->constant && rabbet_dtype_is_float(tensor->dtype))
-      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                           "weights '%s' are in a branch of a conditional, "
-                           "where a refitter cannot replace them",
-                           tensor->name);
-  }
-  return rabbet_ok();
-}
-
 static rabbet_status_t build_branch(const built_t* caller,
                                     const rabbet_ir_node_t* node, size_t side,
                                     sequences_t* sequences) {
@@ -367,7 +361,6 @@ static rabbet_status_t build_branch(const built_t* caller,
   rabbet_build_t* outer = caller->build;
   const rabbet_branch_t* branch = &node->branches->list[side];
   built_t* built = NULL;
-  RABBET_RETURN_IF_ERROR(branch_check_refit(outer, branch->network));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&outer->arena, sizeof(*built), (void**)&built));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
@@ -377,7 +370,6 @@ static rabbet_status_t build_branch(const built_t* caller,
   built->network = branch->network;
   built->config = *outer->config;
   memset(&built->config.profiles, 0, sizeof(built->config.profiles));
-  built->config.progress = (rabbet_progress_t){0};
   built->build = &built->own;
   built->own = (rabbet_build_t){.allocator = outer->allocator,
                                 .config = &built->config,
@@ -391,23 +383,36 @@ static rabbet_status_t build_branch(const built_t* caller,
   }
   built->config.cache = outer->cache;
   RABBET_RETURN_IF_ERROR(branch_profiles(outer, node, branch, &built->config));
-  RABBET_RETURN_IF_ERROR(rabbet_ir_import(built->network, 0, &built->own.arena,
-                                          outer->allocator, &built->own.ir));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_import(built->network, build_refit_flags(outer),
+                       &built->own.arena, outer->allocator, &built->own.ir));
   RABBET_RETURN_IF_ERROR(build_open(&built->own));
   return RABBET_ANNOTATE(build_sequence(built, sequences), "sequence '%s'",
                          built->name);
 }
 
+// A run takes one of the two branches: their memory is one, and the slower
+// counts.
 static rabbet_status_t build_branches(const built_t* caller,
                                       sequences_t* sequences) {
-  const rabbet_layout_t* layout = &caller->result->layout;
+  result_t* result = caller->result;
+  const rabbet_layout_t* layout = &result->layout;
+  size_t memory = 0;
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_unit_t* unit = layout->steps.data[s].pick.unit;
+    double us = 0;
     if (unit->node_count != 1 || !unit->nodes[0]->branches) continue;
-    for (size_t k = 0; k < 2; ++k)
+    for (size_t k = 0; k < 2; ++k) {
+      size_t at = sequences->count;
       RABBET_RETURN_IF_ERROR(
           build_branch(caller, unit->nodes[0], k, sequences));
+      const result_t* made = sequences->data[at]->result;
+      if (made->totals.memory > memory) memory = made->totals.memory;
+      if (made->solution.us > us) us = made->solution.us;
+    }
+    result->solution.us += us;
   }
+  result->totals.memory += memory;
   return rabbet_ok();
 }
 
@@ -424,9 +429,19 @@ static void build_close_branches(sequences_t* sequences) {
   }
 }
 
+// ---- The whole --------------------------------------------------------------
+
+// What the caller gets.
+typedef struct output_t {
+  rabbet_allocator_t allocator;
+  void** plan;
+  size_t* size;
+  rabbet_build_report_t** report;  // or NULL
+  int64_t start;                   // of the build, in ns
+} output_t;
+
 static rabbet_status_t build_write(sequences_t* sequences, result_t* result,
-                                   rabbet_allocator_t allocator,
-                                   void** out_plan, size_t* out_size) {
+                                   const output_t* output) {
   rabbet_build_t* build = sequences->data[0]->build;
   rabbet_emit_sequence_t* list = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -448,43 +463,66 @@ static rabbet_status_t build_write(sequences_t* sequences, result_t* result,
   return rabbet_plan_write(
       result->emitted.plan, result->emitted.blobs.data,
       strip ? result->emitted.kept_blobs : result->emitted.blobs.count,
-      allocator, out_plan, out_size);
+      output->allocator, output->plan, output->size);
+}
+
+static rabbet_status_t build_phases(sequences_t* sequences, result_t* result,
+                                    const output_t* output) {
+  static const char phase[] = "Building";
+  rabbet_build_t* build = sequences->data[0]->build;
+  rabbet_progress_start(build, phase, NULL, 3);
+  rabbet_status_t status = build_sequence(sequences->data[0], sequences);
+  if (rabbet_is_ok(status)) status = build_report_selection(sequences);
+  if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
+  if (rabbet_is_ok(status)) status = build_write(sequences, result, output);
+  if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 2);
+  rabbet_progress_end(build, phase);
+  return status;
+}
+
+static rabbet_status_t build_report(const sequences_t* sequences,
+                                    rabbet_report_totals_t* totals,
+                                    const output_t* output) {
+  rabbet_report_sequence_t* list = NULL;
+  if (!output->report) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &sequences->data[0]->build->arena, sequences->count, sizeof(*list),
+      (void**)&list));
+  for (size_t i = 0; i < sequences->count; ++i) {
+    const built_t* built = sequences->data[i];
+    totals->layer_count += built->network->layers.count;
+    list[i] = (rabbet_report_sequence_t){.name = built->name,
+                                         .build = built->build,
+                                         .solution = &built->result->solution,
+                                         .layout = &built->result->layout};
+  }
+  totals->plan = *output->size;
+  totals->seconds = (double)(rabbet_time_ns() - output->start) * 1e-9;
+  const rabbet_report_t report = {
+      .sequences = list, .count = sequences->count, .totals = totals};
+  return rabbet_report_create(&report, output->allocator, output->report);
 }
 
 // `flat` is the network without loops and conditionals.
 static rabbet_status_t build_run(rabbet_build_t* build,
                                  rabbet_network_t* network,
                                  rabbet_network_t* flat, result_t* result,
-                                 rabbet_allocator_t allocator, void** out_plan,
-                                 size_t* out_size) {
-  static const char phase[] = "Building";
+                                 const output_t* output) {
   built_t main = {
       .name = "", .build = build, .network = flat, .result = result};
   sequences_t sequences = {0};
   RABBET_RETURN_IF_ERROR(rabbet_ir_import(flat, build_refit_flags(build),
                                           &build->arena, build->allocator,
                                           &build->ir));
-  result->totals.layer_count = flat->layers.count;
   RABBET_RETURN_IF_ERROR(rabbet_collect_carried_code(build, network));
   RABBET_RETURN_IF_ERROR(build_open(build));
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &sequences, &main));
-  rabbet_progress_start(build, phase, NULL, 3);
-  rabbet_status_t status = build_sequence(&main, &sequences);
-  if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
+  rabbet_status_t status = build_phases(&sequences, result, output);
   if (rabbet_is_ok(status))
-    status = build_write(&sequences, result, allocator, out_plan, out_size);
-  if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 2);
-  rabbet_progress_end(build, phase);
+    status = build_report(&sequences, &result->totals, output);
   build_close_branches(&sequences);
   rabbet_vec_free(build->allocator, &sequences);
   return status;
-}
-
-static rabbet_status_t build_report(rabbet_build_t* build, result_t* result,
-                                    rabbet_allocator_t allocator,
-                                    rabbet_build_report_t** out_report) {
-  return rabbet_report_create(build, &result->solution, &result->layout,
-                              &result->totals, allocator, out_report);
 }
 
 rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
@@ -495,7 +533,11 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
   *out_plan = NULL;
   *out_size = 0;
   if (out_report) *out_report = NULL;
-  int64_t start = rabbet_time_ns();
+  const output_t output = {.allocator = allocator,
+                           .plan = out_plan,
+                           .size = out_size,
+                           .report = out_report,
+                           .start = rabbet_time_ns()};
   rabbet_build_t build = {
       .allocator = allocator, .config = config, .logger = config->logger};
   rabbet_arena_initialize(allocator, &build.arena);
@@ -505,12 +547,7 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
   if (rabbet_is_ok(status))
     status = rabbet_network_split_branches(unrolled, allocator, &flat);
   if (rabbet_is_ok(status))
-    status = build_run(&build, network, flat, &result, allocator, out_plan,
-                       out_size);
-  result.totals.plan = *out_size;
-  result.totals.seconds = (double)(rabbet_time_ns() - start) * 1e-9;
-  if (rabbet_is_ok(status) && out_report)
-    status = build_report(&build, &result, allocator, out_report);
+    status = build_run(&build, network, flat, &result, &output);
   if (!rabbet_is_ok(status)) {
     rabbet_free_aligned(allocator, *out_plan, RABBET_PLAN_ALIGNMENT);
     *out_plan = NULL;

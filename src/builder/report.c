@@ -155,27 +155,55 @@ static bool report_is_unsure(const rabbet_pick_t* pick) {
   return false;
 }
 
-static void report_unsure_json(const rabbet_layout_t* layout,
-                               const rabbet_report_totals_t* totals,
+// ---- All sequences ----------------------------------------------------------
+
+// The steps of all sequences, numbered through.
+static size_t report_step_count(const rabbet_report_t* report) {
+  size_t count = 0;
+  for (size_t i = 0; i < report->count; ++i)
+    count += report->sequences[i].layout->steps.count;
+  return count;
+}
+
+static const rabbet_pick_t* report_step(
+    const rabbet_report_t* report, size_t number,
+    const rabbet_report_sequence_t** out_sequence) {
+  const rabbet_report_sequence_t* sequence = report->sequences;
+  for (; number >= sequence->layout->steps.count; ++sequence)
+    number -= sequence->layout->steps.count;
+  *out_sequence = sequence;
+  return &sequence->layout->steps.data[number].pick;
+}
+
+static size_t report_timings(const rabbet_report_t* report) {
+  size_t count = 0;
+  for (size_t i = 0; i < report->count; ++i)
+    count += report->sequences[i].build->timings;
+  return count;
+}
+
+static void report_unsure_json(const rabbet_report_t* report,
                                rabbet_strbuf_t* json) {
+  const rabbet_report_sequence_t* sequence = NULL;
   const char* gap = "";
   rabbet_strbuf_printf(json, "\"whole_unsure\": %s, \"unsure\": [",
-                       totals->whole.is_unsure ? "true" : "false");
-  for (size_t i = 0; i < layout->steps.count; ++i) {
-    if (!report_is_unsure(&layout->steps.data[i].pick)) continue;
+                       report->totals->whole.is_unsure ? "true" : "false");
+  for (size_t i = 0; i < report_step_count(report); ++i) {
+    const rabbet_pick_t* pick = report_step(report, i, &sequence);
+    if (!report_is_unsure(pick)) continue;
     rabbet_strbuf_printf(json, "%s", gap);
-    rabbet_strbuf_json_string(json, layout->steps.data[i].pick.unit->name);
+    rabbet_strbuf_json_string(json, pick->unit->name);
     gap = ", ";
   }
   rabbet_strbuf_printf(json, "], ");
 }
 
-static void report_unsure_text(const rabbet_layout_t* layout,
-                               const rabbet_report_totals_t* totals,
+static void report_unsure_text(const rabbet_report_t* report,
                                rabbet_strbuf_t* out) {
+  const rabbet_report_sequence_t* sequence = NULL;
   size_t count = 0;
-  for (size_t i = 0; i < layout->steps.count; ++i) {
-    const rabbet_pick_t* pick = &layout->steps.data[i].pick;
+  for (size_t i = 0; i < report_step_count(report); ++i) {
+    const rabbet_pick_t* pick = report_step(report, i, &sequence);
     if (!report_is_unsure(pick)) continue;
     if (count++ < REPORT_UNSURE)
       rabbet_strbuf_printf(out, "%s'%s'",
@@ -189,19 +217,23 @@ static void report_unsure_text(const rabbet_layout_t* layout,
   if (count > REPORT_UNSURE)
     rabbet_strbuf_printf(out, " and %zu more", count - REPORT_UNSURE);
   if (count > 0) rabbet_strbuf_printf(out, "\n");
-  if (totals->whole.is_unsure)
+  if (report->totals->whole.is_unsure)
     rabbet_strbuf_printf(out,
                          "the machine was busy while whole plans were timed\n");
 }
 
 // ---- JSON -------------------------------------------------------------------
 
-static rabbet_status_t report_step_json(const rabbet_build_t* build,
-                                        const rabbet_pick_t* pick,
-                                        rabbet_strbuf_t* json) {
+static rabbet_status_t report_step_json(
+    const rabbet_report_sequence_t* sequence, const rabbet_pick_t* pick,
+    rabbet_strbuf_t* json) {
   const rabbet_unit_t* unit = pick->unit;
   rabbet_strbuf_printf(json, "{\"name\": ");
   rabbet_strbuf_json_string(json, unit->name);
+  if (*sequence->name) {
+    rabbet_strbuf_printf(json, ", \"sequence\": ");
+    rabbet_strbuf_json_string(json, sequence->name);
+  }
   rabbet_strbuf_printf(json, ", \"layers\": [");
   for (size_t i = 0; i < unit->group.node_count; ++i) {
     rabbet_strbuf_printf(json, "%s", i ? ", " : "");
@@ -210,18 +242,17 @@ static rabbet_status_t report_step_json(const rabbet_build_t* build,
   rabbet_strbuf_printf(json, "], ");
   report_choice_json(unit, pick->choice, json);
   rabbet_strbuf_printf(json, ", \"alternatives\": ");
-  RABBET_RETURN_IF_ERROR(report_alternatives_json(build, pick, json));
+  RABBET_RETURN_IF_ERROR(report_alternatives_json(sequence->build, pick, json));
   rabbet_strbuf_printf(json, "}");
   return rabbet_ok();
 }
 
 // Kernels that did harm when they were tried.
-static void report_culprits_json(const rabbet_build_t* build,
-                                 rabbet_strbuf_t* json) {
+static void report_culprits_json(const rabbet_report_sequence_t* sequence,
+                                 const char** gap, rabbet_strbuf_t* json) {
   size_t count = 0;
   const rabbet_culprit_t* culprits =
-      rabbet_trials_culprits(build->trials, &count);
-  rabbet_strbuf_printf(json, "[");
+      rabbet_trials_culprits(sequence->build->trials, &count);
   for (size_t i = 0; i < count; ++i) {
     const struct {
       const char *name, *text;
@@ -230,23 +261,28 @@ static void report_culprits_json(const rabbet_build_t* build,
                   {"tactic_name", culprits[i].tactic_name},
                   {"reason", culprits[i].reason}};
     for (size_t k = 0; k < sizeof(fields) / sizeof(fields[0]); ++k) {
-      rabbet_strbuf_printf(json, "%s\"%s\": ",
-                           k > 0   ? ", "
-                           : i > 0 ? ",\n{"
-                                   : "\n{",
+      rabbet_strbuf_printf(json, "%s\"%s\": ", k > 0 ? ", " : *gap,
                            fields[k].name);
       rabbet_strbuf_json_string(json, fields[k].text);
     }
     rabbet_strbuf_printf(json, "}");
+    *gap = ",\n{";
   }
-  rabbet_strbuf_printf(json, "]");
 }
 
-static rabbet_status_t report_json(const rabbet_build_t* build,
-                                   const rabbet_solution_t* solution,
-                                   const rabbet_layout_t* layout,
-                                   const rabbet_report_totals_t* totals,
+static rabbet_status_t report_json(const rabbet_report_t* report,
                                    rabbet_strbuf_t* json) {
+  const rabbet_build_t* build = report->sequences[0].build;
+  const rabbet_solution_t* solution = report->sequences[0].solution;
+  const rabbet_report_totals_t* totals = report->totals;
+  const rabbet_report_sequence_t* sequence = NULL;
+  const char* gap = "\n{";
+  size_t doubtful = 0;
+  uint64_t search_steps = 0;
+  for (size_t i = 0; i < report->count; ++i) {
+    doubtful += report->sequences[i].build->doubtful;
+    search_steps += report->sequences[i].build->search_steps;
+  }
   rabbet_strbuf_printf(json, "{\"device\": ");
   rabbet_strbuf_json_string(json, build->device->name);
   rabbet_strbuf_printf(json, ", \"threads\": %d, \"optimization_level\": %d",
@@ -262,19 +298,19 @@ static rabbet_status_t report_json(const rabbet_build_t* build,
       ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
       "\"doubtful\": %zu, \"search_steps\": %llu, "
       "\"seconds\": %.3f, ",
-      totals->memory, totals->weights, totals->plan, build->timings,
-      build->doubtful, (unsigned long long)build->search_steps,
-      totals->seconds);
-  report_unsure_json(layout, totals, json);
+      totals->memory, totals->weights, totals->plan, report_timings(report),
+      doubtful, (unsigned long long)search_steps, totals->seconds);
+  report_unsure_json(report, json);
   rabbet_strbuf_printf(json, "\"steps\": [");
-  for (size_t i = 0; i < layout->steps.count; ++i) {
+  for (size_t i = 0; i < report_step_count(report); ++i) {
+    const rabbet_pick_t* pick = report_step(report, i, &sequence);
     rabbet_strbuf_printf(json, "%s\n", i ? "," : "");
-    RABBET_RETURN_IF_ERROR(
-        report_step_json(build, &layout->steps.data[i].pick, json));
+    RABBET_RETURN_IF_ERROR(report_step_json(sequence, pick, json));
   }
-  rabbet_strbuf_printf(json, "], \"left_out\": ");
-  report_culprits_json(build, json);
-  rabbet_strbuf_printf(json, "}\n");
+  rabbet_strbuf_printf(json, "], \"left_out\": [");
+  for (size_t i = 0; i < report->count; ++i)
+    report_culprits_json(&report->sequences[i], &gap, json);
+  rabbet_strbuf_printf(json, "]}\n");
   return rabbet_strbuf_status(json);
 }
 
@@ -338,10 +374,14 @@ static rabbet_status_t report_others_text(const rabbet_build_t* build,
   return rabbet_ok();
 }
 
-static rabbet_status_t report_row(const rabbet_build_t* build,
+static rabbet_status_t report_row(const rabbet_report_sequence_t* sequence,
                                   const rabbet_pick_t* pick,
                                   report_row_t* row) {
   const rabbet_choice_t* choice = pick->choice;
+  if (*sequence->name) {
+    rabbet_strbuf_line(&row->cells[COLUMN_LAYER], sequence->name);
+    rabbet_strbuf_printf(&row->cells[COLUMN_LAYER], ": ");
+  }
   rabbet_strbuf_line(&row->cells[COLUMN_LAYER], pick->unit->name);
   report_types(pick->unit, choice, true, false, &row->cells[COLUMN_TYPES]);
   report_types(pick->unit, choice, false, true, &row->cells[COLUMN_FORMATS]);
@@ -358,7 +398,7 @@ static rabbet_status_t report_row(const rabbet_build_t* build,
   else
     rabbet_strbuf_printf(&row->cells[COLUMN_TIME], "-");
   RABBET_RETURN_IF_ERROR(
-      report_others_text(build, pick, &row->cells[COLUMN_OTHERS]));
+      report_others_text(sequence->build, pick, &row->cells[COLUMN_OTHERS]));
   for (int i = 0; i < COLUMN_COUNT; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(&row->cells[i]));
   return rabbet_ok();
@@ -403,10 +443,12 @@ static void report_table(const report_row_t* rows, size_t count,
   }
 }
 
-static void report_totals(const rabbet_build_t* build,
-                          const rabbet_solution_t* solution,
-                          const rabbet_report_totals_t* totals, size_t steps,
+static void report_totals(const rabbet_report_t* report, size_t steps,
                           rabbet_strbuf_t* out) {
+  const rabbet_build_t* build = report->sequences[0].build;
+  const rabbet_solution_t* solution = report->sequences[0].solution;
+  const rabbet_report_totals_t* totals = report->totals;
+  size_t timings = report_timings(report);
   rabbet_strbuf_printf(
       out, "\n%zu layer%s became %zu step%s on %s with %d thread%s; ",
       totals->layer_count, rabbet_plural(totals->layer_count), steps,
@@ -426,8 +468,8 @@ static void report_totals(const rabbet_build_t* build,
                        "plan %.1f KiB; %zu measurement%s, %.2f s\n",
                        (double)totals->memory / 1024,
                        (double)totals->weights / 1024,
-                       (double)totals->plan / 1024, build->timings,
-                       rabbet_plural(build->timings), totals->seconds);
+                       (double)totals->plan / 1024, timings,
+                       rabbet_plural(timings), totals->seconds);
 }
 
 static void report_culprits(const rabbet_build_t* build, rabbet_strbuf_t* out) {
@@ -442,42 +484,37 @@ static void report_culprits(const rabbet_build_t* build, rabbet_strbuf_t* out) {
         culprits[i].reason);
 }
 
-static rabbet_status_t report_text(const rabbet_build_t* build,
-                                   const rabbet_solution_t* solution,
-                                   const rabbet_layout_t* layout,
-                                   const rabbet_report_totals_t* totals,
+static rabbet_status_t report_text(const rabbet_report_t* report,
                                    rabbet_strbuf_t* out) {
-  size_t count = layout->steps.count;
+  rabbet_allocator_t allocator = report->sequences[0].build->allocator;
+  const rabbet_report_sequence_t* sequence = NULL;
+  size_t count = report_step_count(report), steps = 0;
   report_row_t* rows = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      build->allocator, (count + 1) * sizeof(*rows), (void**)&rows));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, (count + 1) * sizeof(*rows), (void**)&rows));
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; i < count; ++i) {
-    report_row_initialize(build->allocator, &rows[i]);
-    if (rabbet_is_ok(status))
-      status = report_row(build, &layout->steps.data[i].pick, &rows[i]);
+    const rabbet_pick_t* pick = report_step(report, i, &sequence);
+    report_row_initialize(allocator, &rows[i]);
+    if (rabbet_is_ok(status)) status = report_row(sequence, pick, &rows[i]);
+    steps += pick->choice->candidate.kernel != NULL;
   }
   if (rabbet_is_ok(status)) {
     report_table(rows, count, out);
-    size_t steps = 0;
-    for (size_t i = 0; i < count; ++i)
-      steps += layout->steps.data[i].pick.choice->candidate.kernel != NULL;
-    report_totals(build, solution, totals, steps, out);
-    report_unsure_text(layout, totals, out);
-    report_culprits(build, out);
+    report_totals(report, steps, out);
+    report_unsure_text(report, out);
+    for (size_t i = 0; i < report->count; ++i)
+      report_culprits(report->sequences[i].build, out);
     rabbet_strbuf_escape(out);
     status = rabbet_strbuf_status(out);
   }
   for (size_t i = 0; i < count; ++i)
     report_row_deinitialize(&rows[i]);
-  rabbet_free(build->allocator, rows);
+  rabbet_free(allocator, rows);
   return status;
 }
 
-rabbet_status_t rabbet_report_create(const rabbet_build_t* build,
-                                     const rabbet_solution_t* solution,
-                                     const rabbet_layout_t* layout,
-                                     const rabbet_report_totals_t* totals,
+rabbet_status_t rabbet_report_create(const rabbet_report_t* from,
                                      rabbet_allocator_t allocator,
                                      rabbet_build_report_t** out_report) {
   *out_report = NULL;
@@ -487,10 +524,8 @@ rabbet_status_t rabbet_report_create(const rabbet_build_t* build,
   report->allocator = allocator;
   rabbet_strbuf_initialize(allocator, &report->text);
   rabbet_strbuf_initialize(allocator, &report->json);
-  rabbet_status_t status =
-      report_text(build, solution, layout, totals, &report->text);
-  if (rabbet_is_ok(status))
-    status = report_json(build, solution, layout, totals, &report->json);
+  rabbet_status_t status = report_text(from, &report->text);
+  if (rabbet_is_ok(status)) status = report_json(from, &report->json);
   if (rabbet_is_ok(status))
     *out_report = report;
   else

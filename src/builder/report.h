@@ -19,9 +19,22 @@ typedef struct rabbet_report_totals_t {
   double seconds;
 } rabbet_report_totals_t;
 
-RABBET_PRIVATE_API rabbet_status_t rabbet_report_create(
-    const rabbet_build_t* build, const rabbet_solution_t* solution,
-    const rabbet_layout_t* layout, const rabbet_report_totals_t* totals,
-    rabbet_allocator_t allocator, rabbet_build_report_t** out_report);
+// A sequence of the plan as it was built.
+typedef struct rabbet_report_sequence_t {
+  const char* name;  // "" for that of the callers
+  const rabbet_build_t* build;
+  const rabbet_solution_t* solution;
+  const rabbet_layout_t* layout;
+} rabbet_report_sequence_t;
+
+typedef struct rabbet_report_t {
+  const rabbet_report_sequence_t* sequences;  // that of the callers first
+  size_t count;
+  const rabbet_report_totals_t* totals;
+} rabbet_report_t;
+
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_report_create(const rabbet_report_t* from, rabbet_allocator_t allocator,
+                     rabbet_build_report_t** out_report);
 
 #endif  // RABBET_SRC_BUILDER_REPORT_H_

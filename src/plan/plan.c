@@ -1,5 +1,7 @@
 #include "plan/plan.h"
 
+#include <assert.h>
+
 rabbet_status_t rabbet_plan_create(rabbet_allocator_t allocator,
                                    rabbet_plan_t** out_plan) {
   *out_plan = NULL;
@@ -49,4 +51,25 @@ const rabbet_plan_step_t* rabbet_plan_step(const rabbet_plan_t* plan,
   for (; number >= sequence->step_count; ++sequence)
     number -= sequence->step_count;
   return &sequence->steps[number];
+}
+
+int64_t rabbet_plan_first_value(const rabbet_plan_t* plan,
+                                const rabbet_plan_sequence_t* sequence) {
+  int64_t first = 0;
+  for (const rabbet_plan_sequence_t* at = plan->sequences; at < sequence; ++at)
+    first += (int64_t)at->value_count;
+  return first;
+}
+
+const rabbet_plan_value_t* rabbet_plan_find_value(
+    const rabbet_plan_t* plan, int32_t number,
+    const rabbet_plan_sequence_t** out_sequence) {
+  const rabbet_plan_sequence_t* sequence = plan->sequences;
+  assert(number >= 0);
+  for (; (size_t)number >= sequence->value_count; ++sequence) {
+    assert(sequence + 1 < plan->sequences + plan->sequence_count);
+    number -= (int32_t)sequence->value_count;
+  }
+  if (out_sequence) *out_sequence = sequence;
+  return &sequence->values[number];
 }

@@ -123,7 +123,8 @@ typedef struct rabbet_plan_weights_t {
   const char* layer;     // that reads them first, or that is the constant; ""
   int32_t role;          // of TensorRT's WeightsRole
   rabbet_dtype_t dtype;  // in which the network has them
-  // CONSTANT values made of them: in that type and LINEAR, or converted.
+  // CONSTANT values made of them, in that type and LINEAR or converted, and
+  // numbered through all sequences (rabbet_plan_find_value).
   const int32_t* values;
   size_t value_count;
   // Pairs of CONSTANT values: INT8 made of them, of any format, and the FLOAT
@@ -136,7 +137,7 @@ typedef struct rabbet_plan_weights_t {
 // The scale of a tensor that may be read as 8 bits: one number.
 typedef struct rabbet_plan_scale_t {
   const char* tensor;
-  const int32_t* values;  // CONSTANT, of floating types
+  const int32_t* values;  // CONSTANT, of floating types; numbered through
   size_t value_count;
 } rabbet_plan_scale_t;
 
@@ -222,6 +223,14 @@ typedef struct rabbet_plan_blob_t {
   const void* data;
   uint64_t size;
 } rabbet_plan_blob_t;
+
+// The values of all sequences, numbered through: the first of a sequence, and
+// the value of a number below the count of all. out_sequence may be NULL.
+RABBET_PRIVATE_API int64_t rabbet_plan_first_value(
+    const rabbet_plan_t* plan, const rabbet_plan_sequence_t* sequence);
+RABBET_PRIVATE_API const rabbet_plan_value_t* rabbet_plan_find_value(
+    const rabbet_plan_t* plan, int32_t number,
+    const rabbet_plan_sequence_t** out_sequence);
 
 // Deterministic: equal plans give equal bytes. Caller frees with
 // rabbet_free_aligned(allocator, data, 64).

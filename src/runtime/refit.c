@@ -127,8 +127,10 @@ static rabbet_status_t rabbet_refitter_check(const rabbet_refitter_t* refitter,
 static rabbet_dims_t rabbet_refit_dims(const rabbet_plan_t* plan,
                                        const rabbet_plan_weights_t* refit) {
   int32_t first = refit->value_count > 0 ? refit->values[0] : refit->bytes[0];
-  return rabbet_shape_dims(plan->sequences[0].graph,
-                           &plan->sequences[0].values[first].shape);
+  const rabbet_plan_sequence_t* sequence = NULL;
+  const rabbet_plan_value_t* value =
+      rabbet_plan_find_value(plan, first, &sequence);
+  return rabbet_shape_dims(sequence->graph, &value->shape);
 }
 
 rabbet_status_t rabbet_refitter_info(const rabbet_refitter_t* refitter,
@@ -241,7 +243,7 @@ rabbet_status_t rabbet_refitter_range(const rabbet_refitter_t* refitter,
   const rabbet_plan_t* plan = refitter->engine->plan;
   const rabbet_plan_scale_t* scale = &plan->scales[index];
   const rabbet_plan_value_t* value =
-      &plan->sequences[0].values[scale->values[0]];
+      rabbet_plan_find_value(plan, scale->values[0], NULL);
   *out_tensor = scale->tensor;
   *out_range = refitter->ranges[index];
   if (*out_range == 0)
@@ -318,10 +320,9 @@ static rabbet_status_t rabbet_refit_own(rabbet_engine_t* engine) {
 }
 
 // The axis along which scales differ, if they do.
-static int32_t rabbet_refit_axis(const rabbet_plan_t* plan,
+static int32_t rabbet_refit_axis(const rabbet_plan_sequence_t* sequence,
                                  const rabbet_plan_value_t* scale) {
-  rabbet_dims_t dims =
-      rabbet_shape_dims(plan->sequences[0].graph, &scale->shape);
+  rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &scale->shape);
   for (int32_t i = 0; i < dims.rank; ++i)
     if (dims.d[i] != 1) return i;
   return -1;
@@ -334,8 +335,11 @@ static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
                                                 const float* data) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
-  const rabbet_plan_value_t* bytes = &plan->sequences[0].values[pair[0]];
-  const rabbet_plan_value_t* scale = &plan->sequences[0].values[pair[1]];
+  const rabbet_plan_sequence_t* sequence = NULL;
+  const rabbet_plan_value_t* bytes =
+      rabbet_plan_find_value(plan, pair[0], NULL);
+  const rabbet_plan_value_t* scale =
+      rabbet_plan_find_value(plan, pair[1], &sequence);
   int64_t count = 0;
   int8_t* made = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
@@ -343,7 +347,7 @@ static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
       rabbet_allocate(engine->allocator, (size_t)count + 1, (void**)&made));
   // One scale for all: a tensor of one channel.
   rabbet_dims_t whole = {.rank = 2, .d = {1, count}};
-  int32_t axis = rabbet_refit_axis(plan, scale);
+  int32_t axis = rabbet_refit_axis(sequence, scale);
   const rabbet_dims_t* along = axis < 0 ? &whole : &dims;
   float* scales = (float*)(to + scale->offset);
   rabbet_quantize_measure(along, axis < 0 ? 0 : axis, data, scales);
@@ -361,7 +365,7 @@ static void rabbet_refit_write_range(rabbet_engine_t* engine,
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
   for (size_t i = 0; i < scale->value_count; ++i) {
     const rabbet_plan_value_t* value =
-        &plan->sequences[0].values[scale->values[i]];
+        rabbet_plan_find_value(plan, scale->values[i], NULL);
     rabbet_store_double(value->dtype, to + value->offset, 0,
                         (double)rabbet_quantize_scale(range));
   }
@@ -375,7 +379,7 @@ static rabbet_status_t rabbet_refit_write(rabbet_engine_t* engine,
   rabbet_dims_t dims = rabbet_refit_dims(plan, refit);
   for (size_t i = 0; i < refit->value_count; ++i) {
     const rabbet_plan_value_t* value =
-        &plan->sequences[0].values[refit->values[i]];
+        rabbet_plan_find_value(plan, refit->values[i], NULL);
     if (value->dtype == refit->dtype && value->format == RABBET_FORMAT_LINEAR)
       memcpy(to + value->offset, weights->data, (size_t)value->size);
     else

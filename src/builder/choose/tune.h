@@ -39,9 +39,10 @@ typedef struct rabbet_weights_of_costs_t {
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_solve(rabbet_build_t* build, rabbet_weights_of_costs_t weights,
                    rabbet_solution_t* out_solution);
-// Reports the choices to the user's selector (select.c).
+// Reports the choices of all sequences to the user's selector (select.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_report_selection(
-    rabbet_build_t* build, const rabbet_solution_t* solution);
+    rabbet_build_t* build, const rabbet_solution_t* const* solutions,
+    size_t count);
 // The unit and choice that convert a value, remembered; NOT_FOUND if the device
 // has none.
 RABBET_PRIVATE_API rabbet_status_t

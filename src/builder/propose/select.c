@@ -192,31 +192,36 @@ rabbet_status_t rabbet_tune_select(rabbet_build_t* build, rabbet_unit_t* unit) {
 // ---- Telling ----------------------------------------------------------------
 
 static rabbet_status_t select_tell(rabbet_build_t* build,
-                                   const rabbet_solution_t* solution,
-                                   rabbet_arena_t* arena) {
+                                   const rabbet_solution_t* const* solutions,
+                                   size_t count, rabbet_arena_t* arena) {
   const rabbet_algorithm_selector_t* selector = &build->config->selector;
-  size_t count = solution->pick_count;
   rabbet_algorithm_context_t* contexts = NULL;
   rabbet_algorithm_t* algorithms = NULL;
+  size_t picks = 0, at = 0;
+  for (size_t i = 0; i < count; ++i)
+    picks += solutions[i]->pick_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, count, sizeof(*contexts), (void**)&contexts));
+      arena, picks, sizeof(*contexts), (void**)&contexts));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, count, sizeof(*algorithms), (void**)&algorithms));
+      arena, picks, sizeof(*algorithms), (void**)&algorithms));
   for (size_t i = 0; i < count; ++i) {
-    const rabbet_pick_t* pick = &solution->picks[i];
-    RABBET_RETURN_IF_ERROR(select_context(arena, pick->unit, &contexts[i]));
-    RABBET_RETURN_IF_ERROR(
-        select_algorithm(arena, pick->unit, pick->choice, &algorithms[i]));
+    for (size_t k = 0; k < solutions[i]->pick_count; ++k, ++at) {
+      const rabbet_pick_t* pick = &solutions[i]->picks[k];
+      RABBET_RETURN_IF_ERROR(select_context(arena, pick->unit, &contexts[at]));
+      RABBET_RETURN_IF_ERROR(
+          select_algorithm(arena, pick->unit, pick->choice, &algorithms[at]));
+    }
   }
-  return selector->report(selector->user_data, contexts, algorithms, count);
+  return selector->report(selector->user_data, contexts, algorithms, picks);
 }
 
 rabbet_status_t rabbet_tuner_report_selection(
-    rabbet_build_t* build, const rabbet_solution_t* solution) {
+    rabbet_build_t* build, const rabbet_solution_t* const* solutions,
+    size_t count) {
   if (!build->config->selector.report) return rabbet_ok();
   rabbet_arena_t arena;
   rabbet_arena_initialize(build->allocator, &arena);
-  rabbet_status_t status = select_tell(build, solution, &arena);
+  rabbet_status_t status = select_tell(build, solutions, count, &arena);
   rabbet_arena_deinitialize(&arena);
   return RABBET_ANNOTATE(status, "reporting the algorithms");
 }

@@ -107,9 +107,19 @@ static rabbet_status_t split_regions(split_t* split) {
   return rabbet_ok();
 }
 
-static void split_need_layer(const bool* inside, const rabbet_layer_t* layer,
-                             bool* needed, bool* changed) {
-  if (!layer || !inside[layer->index] || needed[layer->index]) return;
+// A small tensor computed from constants is computed again in a branch, where
+// shapes may depend on it, and where it follows from weights that are refitted.
+static bool split_is_computed(const rabbet_tensor_t* tensor) {
+  return tensor->constant && tensor->producer &&
+         !tensor->producer->conditional &&
+         !split_is(tensor->producer, RABBET_OP_CONSTANT);
+}
+
+static void split_need_tensor(const bool* inside, const rabbet_tensor_t* tensor,
+                              bool* needed, bool* changed) {
+  const rabbet_layer_t* layer = tensor ? tensor->producer : NULL;
+  if (!layer || needed[layer->index]) return;
+  if (!inside[layer->index] && !split_is_computed(tensor)) return;
   needed[layer->index] = *changed = true;
 }
 
@@ -117,22 +127,34 @@ static void split_need_layer(const bool* inside, const rabbet_layer_t* layer,
 static void split_need(const split_t* split, const bool* inside,
                        const rabbet_tensor_t* tensor, bool* needed) {
   bool changed = false;
-  split_need_layer(inside, tensor->producer, needed, &changed);
+  split_need_tensor(inside, tensor, needed, &changed);
   while (changed) {
     changed = false;
     for (size_t i = split->layers; i-- > 0;) {
       const rabbet_layer_t* layer = split->from->layers.data[i];
       if (!needed[i]) continue;
       for (size_t k = 0; k < layer->input_count; ++k)
-        if (layer->inputs[k])
-          split_need_layer(inside, layer->inputs[k]->producer, needed,
-                           &changed);
-      if (split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT))
-        split_need_layer(inside,
-                         rabbet_conditional_condition(layer->conditional),
-                         needed, &changed);
+        split_need_tensor(inside, layer->inputs[k], needed, &changed);
+      if (split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT)) {
+        const rabbet_layer_t* condition =
+            rabbet_conditional_condition(layer->conditional);
+        changed |= inside[condition->index] && !needed[condition->index];
+        needed[condition->index] |= inside[condition->index];
+      }
     }
   }
+}
+
+// Weights belong to the layer that reads them first in the network that was
+// given, wherever it goes.
+static rabbet_status_t split_source(rabbet_network_t* to,
+                                    const rabbet_tensor_t* tensor,
+                                    rabbet_tensor_t** out_tensor) {
+  RABBET_RETURN_IF_ERROR(rabbet_network_copy_source(to, tensor, out_tensor));
+  if (tensor->kind != RABBET_TENSOR_WEIGHTS) return rabbet_ok();
+  (*out_tensor)->has_role = true;
+  (*out_tensor)->role_layer = rabbet_tensor_role(tensor, &(*out_tensor)->role);
+  return rabbet_ok();
 }
 
 // ---- A branch --------------------------------------------------------------
@@ -167,12 +189,12 @@ static rabbet_status_t branch_capture(branch_t* branch, rabbet_tensor_t* tensor,
   return rabbet_ok();
 }
 
+// Constants are known in the branch, too.
 static rabbet_status_t branch_constant(branch_t* branch,
                                        rabbet_tensor_t* tensor,
                                        rabbet_tensor_t** out_tensor) {
   const rabbet_layer_t* layer = tensor->producer;
-  if (!layer)
-    return rabbet_network_copy_source(branch->made, tensor, out_tensor);
+  if (!layer) return split_source(branch->made, tensor, out_tensor);
   if (split_is(layer, RABBET_OP_CONSTANT)) {
     rabbet_layer_t* copy = NULL;
     RABBET_RETURN_IF_ERROR(
@@ -184,8 +206,10 @@ static rabbet_status_t branch_constant(branch_t* branch,
       rabbet_shape_dims(branch->split->from->graph, &tensor->shape);
   rabbet_weights_t weights = {.dtype = tensor->dtype, .data = tensor->constant};
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &weights.count));
-  return rabbet_network_add_weights(branch->made, tensor->name, weights, &dims,
-                                    true, out_tensor);
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_weights(
+      branch->made, tensor->name, weights, &dims, true, out_tensor));
+  (*out_tensor)->has_role = true;  // nobody's: it is no weights to refit
+  return rabbet_ok();
 }
 
 // The tensor inside of the branch: made there, copied or captured.
@@ -506,8 +530,7 @@ static rabbet_status_t split_all(split_t* split) {
   for (size_t i = 0; i < from->tensors.count; ++i) {
     const rabbet_tensor_t* tensor = from->tensors.data[i];
     if (tensor->kind == RABBET_TENSOR_LAYER) continue;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_network_copy_source(split->to, tensor, &split->map[i]));
+    RABBET_RETURN_IF_ERROR(split_source(split->to, tensor, &split->map[i]));
   }
   RABBET_RETURN_IF_ERROR(split_layers(split));
   for (size_t i = 0; i < from->outputs.count; ++i)
