@@ -1,0 +1,20 @@
+"""Conditionals on a GPU: the host reads the condition, branches are recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.python.support.conditionals import CHECKS
+
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_numpy_agrees(check: Any) -> None:
+    check("cuda")
