@@ -160,3 +160,20 @@ bool rabbet_branches_read(const rabbet_branches_t* branches, size_t input) {
   }
   return false;
 }
+
+static bool rabbet_branch_is_watched(const rabbet_network_t* network) {
+  if (network->checks.count > 0) return true;
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    if (network->tensors.data[i]->is_debug) return true;
+  for (size_t i = 0; i < network->layers.count; ++i) {
+    const rabbet_layer_t* layer = network->layers.data[i];
+    if (layer->branches && rabbet_branches_are_watched(layer->branches))
+      return true;
+  }
+  return false;
+}
+
+bool rabbet_branches_are_watched(const rabbet_branches_t* branches) {
+  return rabbet_branch_is_watched(branches->list[0].network) ||
+         rabbet_branch_is_watched(branches->list[1].network);
+}

@@ -228,6 +228,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_branches(
     rabbet_network_t* network, const char* name, rabbet_tensor_t* const* inputs,
     size_t input_count, size_t output_count, const rabbet_branches_t* branches,
     rabbet_layer_t** out_layer);
+// Whether one has checks or debug tensors, which outputs need not depend on.
+RABBET_PRIVATE_API bool rabbet_branches_are_watched(
+    const rabbet_branches_t* branches);
 // Whether shapes in a branch depend on the values of the layer's input.
 RABBET_PRIVATE_API bool rabbet_branches_read(const rabbet_branches_t* branches,
                                              size_t input);

@@ -170,6 +170,17 @@ rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
 
 // ---- Preparing
 
+bool rabbet_call_does_not_fit(rabbet_status_t* status) {
+  rabbet_status_code_t code = rabbet_status_code(*status);
+  if (code != RABBET_STATUS_OUT_OF_RANGE &&
+      code != RABBET_STATUS_INVALID_ARGUMENT &&
+      code != RABBET_STATUS_FAILED_PRECONDITION)
+    return false;
+  rabbet_status_free(*status);
+  *status = rabbet_ok();
+  return true;
+}
+
 static rabbet_status_t rabbet_prepare_callee(rabbet_frame_t* frame,
                                              const rabbet_prepared_t* prepared,
                                              const rabbet_plan_step_t* step,
@@ -177,9 +188,12 @@ static rabbet_status_t rabbet_prepare_callee(rabbet_frame_t* frame,
   rabbet_frame_t* callee =
       rabbet_context_frame(frame->context, (size_t)call->sequence);
   rabbet_prepared_t* first = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_call_select(prepared, step, call, callee, &first));
-  if (!first) return rabbet_ok();
+  rabbet_status_t status =
+      rabbet_call_select(prepared, step, call, callee, &first);
+  if (rabbet_is_ok(status) && first)
+    status = rabbet_prepared_complete(callee, first, NULL);
+  if (rabbet_call_does_not_fit(&status) || !first) return status;
+  RABBET_RETURN_IF_ERROR(status);
   if (!rabbet_prepared_is_ready(callee, first))
     RABBET_RETURN_IF_ERROR(rabbet_prepared_make_ready(callee, first, NULL));
   RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(callee));

@@ -235,8 +235,12 @@ static rabbet_status_t measure_callees(measure_t* measure,
         RABBET_RETURN_IF_ERROR(rabbet_call_key(prepared, &plan->steps[s], call,
                                                callee->sequence,
                                                callee->next_key, &known));
-      RABBET_RETURN_IF_ERROR(
-          measure_frame(measure, callee, known ? callee->next_key : key));
+      rabbet_status_t status =
+          measure_frame(measure, callee, known ? callee->next_key : key);
+      // It may fit smaller shapes.
+      if (rabbet_call_does_not_fit(&status) && !known)
+        status = measure_tensors(measure, callee->sequence, 0);
+      RABBET_RETURN_IF_ERROR(status);
     }
   }
   return rabbet_ok();

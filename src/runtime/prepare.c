@@ -343,19 +343,25 @@ rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
   return status;
 }
 
+rabbet_status_t rabbet_prepared_complete(rabbet_frame_t* frame,
+                                         rabbet_prepared_t* prepared,
+                                         void* stream) {
+  if (prepared->ready) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(frame, prepared));
+  rabbet_status_t status = rabbet_prepare_materialized(prepared, stream);
+  if (rabbet_is_ok(status)) status = rabbet_prepare_staging(prepared);
+  if (!rabbet_is_ok(status)) {
+    rabbet_prepared_undo(prepared);
+    return status;
+  }
+  prepared->ready = true;
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_prepared_make_ready(rabbet_frame_t* frame,
                                            rabbet_prepared_t* prepared,
                                            void* stream) {
-  if (!prepared->ready) {
-    RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(frame, prepared));
-    rabbet_status_t status = rabbet_prepare_materialized(prepared, stream);
-    if (rabbet_is_ok(status)) status = rabbet_prepare_staging(prepared);
-    if (!rabbet_is_ok(status)) {
-      rabbet_prepared_undo(prepared);
-      return status;
-    }
-    prepared->ready = true;
-  }
+  RABBET_RETURN_IF_ERROR(rabbet_prepared_complete(frame, prepared, stream));
   return rabbet_frame_reserve(frame, prepared->segment, prepared->memory_bytes,
                               stream);
 }

@@ -311,7 +311,10 @@ rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared);
 // Kernel states, and the bytes of memory that they and the tensors need.
 rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
                                         rabbet_prepared_t* prepared);
-// All that a run needs; and back.
+// All that a run needs but the context's memory; with that; and back.
+rabbet_status_t rabbet_prepared_complete(rabbet_frame_t* frame,
+                                         rabbet_prepared_t* prepared,
+                                         void* stream);
 void rabbet_prepared_undo(rabbet_prepared_t* prepared);
 rabbet_status_t rabbet_prepared_make_ready(rabbet_frame_t* frame,
                                            rabbet_prepared_t* prepared,
@@ -465,6 +468,10 @@ rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
                                 const rabbet_plan_call_t* call,
                                 const rabbet_sequence_t* callee, int64_t* key,
                                 bool* out_known);
+// Whether a sequence that is prepared or measured before a run does not fit the
+// shapes; frees the status then. Another branch may be meant for them: only a
+// run that calls it fails.
+bool rabbet_call_does_not_fit(rabbet_status_t* status);
 // Prepares the sequences that the segment may call, as far as their shapes are
 // known.
 rabbet_status_t rabbet_prepare_calls(rabbet_frame_t* frame,

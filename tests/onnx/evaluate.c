@@ -91,10 +91,24 @@ static rabbet_status_t write_tensor(FILE* file, const rabbet_view_t* view) {
 
 // ---- Layers ----------------------------------------------------------------
 
+// A conditional's input, or that of its output which the condition chooses.
+static rabbet_status_t evaluate_conditional(const rabbet_layer_t* layer,
+                                            rabbet_view_t* values) {
+  const rabbet_layer_t* condition =
+      rabbet_conditional_condition(layer->conditional);
+  const bool* holds = values[condition->inputs[0]->id].data;
+  size_t side = layer->input_count > 1 && !*holds;
+  return rabbet_op_evaluate(
+      "identity", NULL, 0, &values[layer->inputs[side]->id], 1,
+      rabbet_allocator_system(), &values[layer->outputs[0]->id]);
+}
+
 static rabbet_status_t evaluate_layer(const rabbet_layer_t* layer,
                                       rabbet_view_t* values) {
   rabbet_view_t inputs[64];
-  if (layer->output_count == 0) return rabbet_ok();  // an assertion
+  // An assertion or a condition.
+  if (layer->output_count == 0) return rabbet_ok();
+  if (layer->conditional) return evaluate_conditional(layer, values);
   if (layer->input_count > 64) {
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "over 64 inputs");
   }

@@ -1,5 +1,6 @@
-// Removes unneeded values and nodes. A value is needed if outputs depend on it,
-// or if the host must read it to compute a shape.
+// Removes unneeded values and nodes. Values are needed if outputs depend on
+// them, if the host must read them to know a shape, or if assertions or debug
+// tensors are in a branch.
 
 #include <assert.h>
 
@@ -95,6 +96,10 @@ rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir) {
     status = sweep_value(&sweep, ir->outputs[i]);
   for (size_t i = 0; rabbet_is_ok(status) && i < ir->input_count; ++i)
     status = sweep_value(&sweep, ir->inputs[i]);
+  for (size_t i = 0; rabbet_is_ok(status) && i < ir->nodes.count; ++i)
+    if (ir->nodes.data[i]->branches && !ir->nodes.data[i]->dead &&
+        rabbet_branches_are_watched(ir->nodes.data[i]->branches))
+      status = sweep_value(&sweep, ir->nodes.data[i]->outputs[0]);
   if (rabbet_is_ok(status)) status = sweep_follow(&sweep);
   if (rabbet_is_ok(status)) sweep_nodes(&sweep);
   rabbet_free(ir->allocator, sweep.values);

@@ -42,11 +42,11 @@ static rabbet_status_t assert_failed(const rabbet_network_check_t* check) {
 }
 
 // Whether each element is known to be true; an error if one is known not to.
-static rabbet_status_t assert_known(const rabbet_unroll_t* unroll,
+static rabbet_status_t assert_known(rabbet_network_t* to,
                                     const rabbet_network_check_t* check,
                                     bool* out_holds) {
   const rabbet_tensor_t* tensor = check->tensor;
-  rabbet_dims_t dims = rabbet_shape_dims(unroll->to->graph, &tensor->shape);
+  rabbet_dims_t dims = rabbet_shape_dims(to->graph, &tensor->shape);
   int64_t count = 0;
   *out_holds = true;
   if (tensor->constant) {
@@ -58,19 +58,25 @@ static rabbet_status_t assert_known(const rabbet_unroll_t* unroll,
   *out_holds = tensor->values != NULL;
   for (size_t i = 0; i < tensor->value_count; ++i) {
     int64_t value = 1;
-    *out_holds &=
-        rabbet_expr_is_constant(unroll->to->graph, tensor->values[i], &value);
+    *out_holds &= rabbet_expr_is_constant(to->graph, tensor->values[i], &value);
     if (!value) return assert_failed(check);
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t assert_drop_known(rabbet_unroll_t* unroll) {
-  rabbet_network_t* to = unroll->to;
+// A branch that is not taken may hold conditions that never do.
+static rabbet_status_t assert_drop_known(rabbet_network_t* to, bool is_branch) {
   size_t kept = 0;
   for (size_t i = 0; i < to->checks.count; ++i) {
     bool holds = false;
-    RABBET_RETURN_IF_ERROR(assert_known(unroll, &to->checks.data[i], &holds));
+    rabbet_status_t status = assert_known(to, &to->checks.data[i], &holds);
+    if (is_branch &&
+        rabbet_status_code(status) == RABBET_STATUS_FAILED_PRECONDITION) {
+      rabbet_status_free(status);
+      status = rabbet_ok();
+      holds = false;
+    }
+    RABBET_RETURN_IF_ERROR(status);
     if (!holds) to->checks.data[kept++] = to->checks.data[i];
   }
   to->checks.count = kept;
@@ -79,22 +85,22 @@ static rabbet_status_t assert_drop_known(rabbet_unroll_t* unroll) {
 
 // ---- Conditions known in a run ---------------------------------------------
 
-static rabbet_status_t assert_layer(rabbet_unroll_t* unroll, const char* op,
+static rabbet_status_t assert_layer(rabbet_network_t* to, const char* op,
                                     const char* name, const char* part,
                                     const rabbet_attr_t* attrs, size_t count,
                                     rabbet_tensor_t** in_out_tensor) {
   rabbet_layer_t* layer = NULL;
   const char* full = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_arena_printf(&unroll->arena, &full, "%s:%s", name, part));
-  RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
-      unroll->to, op, full, in_out_tensor, 1, attrs, count, &layer));
+      rabbet_arena_printf(&to->arena, &full, "%s:%s", name, part));
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(to, op, full, in_out_tensor,
+                                                  1, attrs, count, &layer));
   *in_out_tensor = layer->outputs[0];
   return rabbet_ok();
 }
 
 // 1 if all elements are true, else 0, as a vector of one INT32.
-static rabbet_status_t assert_number(rabbet_unroll_t* unroll,
+static rabbet_status_t assert_number(rabbet_network_t* to,
                                      const rabbet_network_check_t* check,
                                      rabbet_tensor_t** out_tensor) {
   rabbet_tensor_t* tensor = check->tensor;
@@ -109,27 +115,26 @@ static rabbet_status_t assert_number(rabbet_unroll_t* unroll,
                                .data = &one,
                                .count = 1};
   RABBET_RETURN_IF_ERROR(
-      assert_layer(unroll, "cast", check->layer, "number", &type, 1, &tensor));
+      assert_layer(to, "cast", check->layer, "number", &type, 1, &tensor));
   if (rank > 0)
-    RABBET_RETURN_IF_ERROR(assert_layer(unroll, "reduce", check->layer, "all",
-                                        reduce, 2, &tensor));
+    RABBET_RETURN_IF_ERROR(
+        assert_layer(to, "reduce", check->layer, "all", reduce, 2, &tensor));
   RABBET_RETURN_IF_ERROR(
-      assert_layer(unroll, "shuffle", check->layer, "one", &shape, 1, &tensor));
+      assert_layer(to, "shuffle", check->layer, "one", &shape, 1, &tensor));
   *out_tensor = tensor;
   return rabbet_ok();
 }
 
-static rabbet_status_t assert_vector(rabbet_unroll_t* unroll, size_t first) {
-  rabbet_network_t* to = unroll->to;
+static rabbet_status_t assert_vector(rabbet_network_t* to, size_t first) {
   size_t count = to->checks.count - first;
   rabbet_tensor_t** numbers = NULL;
   rabbet_layer_t* layer = NULL;
   if (count == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &unroll->arena, count, sizeof(*numbers), (void**)&numbers));
+      &to->arena, count, sizeof(*numbers), (void**)&numbers));
   for (size_t i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(
-        assert_number(unroll, &to->checks.data[first + i], &numbers[i]));
+        assert_number(to, &to->checks.data[first + i], &numbers[i]));
   const rabbet_attr_t axis = ASSERT_INT("axis", 0);
   RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
       to, "concatenation", ASSERT_VECTOR, numbers, count, &axis, 1, &layer));
@@ -140,19 +145,21 @@ static rabbet_status_t assert_vector(rabbet_unroll_t* unroll, size_t first) {
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_unroll_finish_assertions(rabbet_unroll_t* unroll) {
-  rabbet_network_t* to = unroll->to;
+rabbet_status_t rabbet_network_finish_assertions(rabbet_network_t* to,
+                                                 bool is_branch) {
+  if (to->checks.count == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(to));
-  RABBET_RETURN_IF_ERROR(assert_drop_known(unroll));
+  RABBET_RETURN_IF_ERROR(assert_drop_known(to, is_branch));
   // First the conditions known to the host.
   size_t first = 0;
   for (size_t i = 0; i < to->checks.count; ++i) {
     rabbet_network_check_t check = to->checks.data[i];
     if (!check.tensor->values) continue;
-    RABBET_RETURN_IF_ERROR(assert_layer(unroll, "identity", check.layer,
+    RABBET_RETURN_IF_ERROR(assert_layer(to, "identity", check.layer,
                                         "condition", NULL, 0, &check.tensor));
     to->checks.data[i] = to->checks.data[first];
     to->checks.data[first++] = check;
   }
-  return assert_vector(unroll, first);
+  RABBET_RETURN_IF_ERROR(assert_vector(to, first));
+  return rabbet_network_infer(to);
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "builder/unroll/internal.h"
+
 typedef struct split_t {
   rabbet_network_t* from;
   rabbet_network_t* to;
@@ -16,7 +18,7 @@ typedef struct split_t {
   rabbet_arena_t arena;
   size_t layers, count;   // of `from`: layers, conditionals
   bool* inside;           // [conditional * layers + layer]
-  bool* nested;           // [conditional]
+  bool* is_watched;       // [conditional]: assertions, debug tensors inside
   rabbet_tensor_t** map;  // by tensor of `from`; NULL: not made yet
   bool* done;             // by layer of `from`
 } split_t;
@@ -90,11 +92,49 @@ static rabbet_status_t split_check_outputs(const split_t* split, size_t c) {
   return rabbet_ok();
 }
 
+static bool split_has_outputs(const split_t* split,
+                              const rabbet_conditional_t* conditional) {
+  for (size_t i = 0; i < split->layers; ++i)
+    if (split->from->layers.data[i]->conditional == conditional &&
+        split_is(split->from->layers.data[i], RABBET_OP_CONDITIONAL_OUTPUT))
+      return true;
+  return false;
+}
+
+// Whether an assertion or debug tensor is inside.
+static bool split_is_watched(const split_t* split, size_t c) {
+  const rabbet_network_t* from = split->from;
+  const bool* inside = split_inside(split, c);
+  for (size_t i = 0; i < from->checks.count; ++i) {
+    const rabbet_layer_t* layer = from->checks.data[i].tensor->producer;
+    if (layer && inside[layer->index]) return true;
+  }
+  for (size_t i = 0; i < from->tensors.count; ++i) {
+    const rabbet_tensor_t* tensor = from->tensors.data[i];
+    if (tensor->is_debug && tensor->producer && inside[tensor->producer->index])
+      return true;
+  }
+  return false;
+}
+
+static rabbet_status_t split_check_watched(const split_t* split, size_t c) {
+  const rabbet_conditional_t* conditional = split->from->conditionals.data[c];
+  if (!split_is_watched(split, c) || split_has_outputs(split, conditional))
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "conditional '%s' has assertions or debug tensors "
+                       "inside, but no output (add_output): nothing runs its "
+                       "branches",
+                       conditional->name);
+}
+
 static rabbet_status_t split_regions(split_t* split) {
   const rabbet_network_t* from = split->from;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&split->arena, split->count * split->layers,
                                   sizeof(bool), (void**)&split->inside));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &split->arena, split->count, sizeof(bool), (void**)&split->is_watched));
   for (size_t c = 0; c < split->count; ++c) {
     if (!rabbet_conditional_condition(from->conditionals.data[c]))
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -102,7 +142,9 @@ static rabbet_status_t split_regions(split_t* split) {
                            "with set_condition",
                            from->conditionals.data[c]->name);
     split_mark(split, c);
+    split->is_watched[c] = split_is_watched(split, c);
     RABBET_RETURN_IF_ERROR(split_check_outputs(split, c));
+    RABBET_RETURN_IF_ERROR(split_check_watched(split, c));
   }
   return rabbet_ok();
 }
@@ -135,7 +177,7 @@ static void split_need(const split_t* split, const bool* inside,
       if (!needed[i]) continue;
       for (size_t k = 0; k < layer->input_count; ++k)
         split_need_tensor(inside, layer->inputs[k], needed, &changed);
-      if (split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT)) {
+      if (layer->conditional) {
         const rabbet_layer_t* condition =
             rabbet_conditional_condition(layer->conditional);
         changed |= inside[condition->index] && !needed[condition->index];
@@ -281,13 +323,33 @@ static bool split_is_output_of(const rabbet_layer_t* layer,
          split_is(layer, RABBET_OP_CONDITIONAL_OUTPUT);
 }
 
+static void branch_need_outputs(const branch_t* branch, size_t side) {
+  const split_t* split = branch->split;
+  for (size_t i = 0; i < split->layers; ++i) {
+    const rabbet_layer_t* layer = split->from->layers.data[i];
+    if (split_is_output_of(layer, branch->conditional))
+      split_need(split, branch->inside, layer->inputs[side], branch->needed);
+  }
+}
+
+static rabbet_status_t branch_checks(branch_t* branch) {
+  const rabbet_network_t* from = branch->split->from;
+  for (size_t i = 0; i < from->checks.count; ++i) {
+    rabbet_network_check_t check = from->checks.data[i];
+    const rabbet_layer_t* layer = check.tensor->producer;
+    if (!layer || !branch->needed[layer->index] ||
+        !branch->inside[layer->index])
+      continue;
+    RABBET_RETURN_IF_ERROR(branch_get(branch, check.tensor, &check.tensor));
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(branch->made->allocator, &branch->made->checks, check));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t branch_fill(branch_t* branch, size_t side) {
   split_t* split = branch->split;
   rabbet_network_t* from = split->from;
-  for (size_t i = 0; i < split->layers; ++i)
-    if (split_is_output_of(from->layers.data[i], branch->conditional))
-      split_need(split, branch->inside, from->layers.data[i]->inputs[side],
-                 branch->needed);
   for (size_t i = 0; i < split->layers; ++i)
     if (branch->needed[i])
       RABBET_RETURN_IF_ERROR(branch_layer(branch, from->layers.data[i]));
@@ -295,14 +357,13 @@ static rabbet_status_t branch_fill(branch_t* branch, size_t side) {
     if (split_is_output_of(from->layers.data[i], branch->conditional))
       RABBET_RETURN_IF_ERROR(
           branch_output(branch, from->layers.data[i], side, &split->arena));
-  return rabbet_ok();
+  return branch_checks(branch);
 }
 
-static rabbet_status_t branch_make(branch_t* branch, size_t side) {
-  split_t* split = branch->split;
-  rabbet_arena_t* arena = &split->arena;
+static rabbet_status_t branch_begin(branch_t* branch, size_t side) {
+  const split_t* split = branch->split;
+  rabbet_arena_t* arena = &branch->split->arena;
   size_t tensors = split->from->tensors.count;
-  rabbet_network_t* flat = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, split->layers, sizeof(bool), (void**)&branch->needed));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -312,14 +373,24 @@ static rabbet_status_t branch_make(branch_t* branch, size_t side) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, split->count, sizeof(*branch->conditionals),
       (void**)&branch->conditionals));
+  branch_need_outputs(branch, side);
+  return rabbet_ok();
+}
+
+static rabbet_status_t split_inner(rabbet_network_t* network,
+                                   rabbet_allocator_t allocator, bool is_branch,
+                                   rabbet_network_t** out_network);
+
+static rabbet_status_t branch_make(branch_t* branch, size_t side) {
+  split_t* split = branch->split;
+  rabbet_network_t* flat = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_network_copy_empty(split->from, split->allocator, &flat));
   branch->made = flat;
   rabbet_status_t status = branch_fill(branch, side);
   if (rabbet_is_ok(status)) status = rabbet_network_infer(flat);
   if (rabbet_is_ok(status))
-    status =
-        rabbet_network_split_branches(flat, split->allocator, &branch->made);
+    status = split_inner(flat, split->allocator, true, &branch->made);
   if (!rabbet_is_ok(status)) branch->made = NULL;
   rabbet_network_release(flat);
   return RABBET_ANNOTATE(status, "conditional '%s', where it is %s",
@@ -411,6 +482,59 @@ static bool split_has_captures(const split_t* split,
   return true;
 }
 
+// ---- Assertions and debug tensors ------------------------------------------
+
+static bool choice_reads(const choice_t* choice, size_t side,
+                         const bool* layers, size_t count) {
+  const bool* inside = choice->branches[0].inside;
+  const bool* own = choice->branches[side].needed;
+  const bool* other = choice->branches[1 - side].needed;
+  for (size_t i = 0; i < count; ++i)
+    if (inside[i] && layers[i] && own[i] && !other[i]) return true;
+  return false;
+}
+
+// No output needs such a tensor. It belongs to the branch whose layers it
+// reads, and to both if it reads neither's.
+static rabbet_status_t choice_watch(const choice_t* choice, split_t* split,
+                                    const char* what,
+                                    const rabbet_tensor_t* tensor) {
+  const bool* inside = choice->branches[0].inside;
+  const rabbet_layer_t* layer = tensor->producer;
+  bool* layers = NULL;
+  if (!layer || !inside[layer->index]) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &split->arena, split->layers, sizeof(bool), (void**)&layers));
+  split_need(split, inside, tensor, layers);
+  bool reads[2];
+  for (size_t k = 0; k < 2; ++k)
+    reads[k] = choice_reads(choice, k, layers, split->layers);
+  if (reads[0] && reads[1])
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "conditional '%s': %s '%s' reads tensors of both "
+                         "branches, of which one runs",
+                         choice->conditional->name, what, tensor->name);
+  for (size_t k = 0; k < 2; ++k)
+    if (!reads[1 - k])
+      split_need(split, inside, tensor, choice->branches[k].needed);
+  return rabbet_ok();
+}
+
+static rabbet_status_t choice_watch_all(const choice_t* choice,
+                                        split_t* split) {
+  const rabbet_network_t* from = split->from;
+  for (size_t i = 0; i < from->checks.count; ++i)
+    RABBET_RETURN_IF_ERROR(choice_watch(choice, split, "the asserted condition",
+                                        from->checks.data[i].tensor));
+  for (size_t i = 0; i < from->tensors.count; ++i)
+    if (from->tensors.data[i]->is_debug)
+      RABBET_RETURN_IF_ERROR(
+          choice_watch(choice, split, "debug tensor", from->tensors.data[i]));
+  return rabbet_ok();
+}
+
+// ---- The choice -------------------------------------------------------------
+
 static rabbet_status_t split_choose(split_t* split,
                                     const rabbet_conditional_t* conditional) {
   choice_t choice = {.conditional = conditional};
@@ -421,8 +545,11 @@ static rabbet_status_t split_choose(split_t* split,
     choice.branches[k] = (branch_t){.split = split,
                                     .conditional = conditional,
                                     .inside = split_inside(split, c)};
-    status = branch_make(&choice.branches[k], k);
+    status = branch_begin(&choice.branches[k], k);
   }
+  if (rabbet_is_ok(status)) status = choice_watch_all(&choice, split);
+  for (size_t k = 0; k < 2 && rabbet_is_ok(status); ++k)
+    status = branch_make(&choice.branches[k], k);
   if (rabbet_is_ok(status))
     status = choice_list_inputs(&choice, split, &branches);
   if (rabbet_is_ok(status)) status = choice_add(&choice, split, &branches);
@@ -475,7 +602,10 @@ static rabbet_status_t split_layer(split_t* split,
   const rabbet_conditional_t* conditional = layer->conditional;
   if (!conditional) return split_copy(split, layer);
   const rabbet_layer_t* condition = rabbet_conditional_condition(conditional);
-  const uint8_t* known = condition->inputs[0]->constant;
+  const uint8_t* known =
+      split->is_watched[split_index(split->from, conditional)]
+          ? NULL
+          : condition->inputs[0]->constant;
   if (split_is(layer, RABBET_OP_CONDITION)) {
     split->done[layer->index] = true;
     return rabbet_ok();
@@ -493,7 +623,7 @@ static void split_open_known(const split_t* split) {
   for (size_t c = 0; c < split->count; ++c) {
     const rabbet_layer_t* condition =
         rabbet_conditional_condition(split->from->conditionals.data[c]);
-    if (condition->inputs[0]->constant)
+    if (condition->inputs[0]->constant && !split->is_watched[c])
       memset(split_inside(split, c), 0, split->layers);
   }
 }
@@ -518,6 +648,19 @@ static rabbet_status_t split_layers(split_t* split) {
                        waiting->name, waiting->op->name);
 }
 
+// Assertions outside; those inside of conditionals went into branches.
+static rabbet_status_t split_checks(split_t* split) {
+  const rabbet_network_t* from = split->from;
+  for (size_t i = 0; i < from->checks.count; ++i) {
+    rabbet_network_check_t check = from->checks.data[i];
+    check.tensor = split->map[check.tensor->id];
+    if (check.tensor)
+      RABBET_RETURN_IF_ERROR(
+          RABBET_VEC_PUSH(split->to->allocator, &split->to->checks, check));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t split_all(split_t* split) {
   rabbet_network_t* from = split->from;
   RABBET_RETURN_IF_ERROR(split_regions(split));
@@ -536,14 +679,17 @@ static rabbet_status_t split_all(split_t* split) {
   for (size_t i = 0; i < from->outputs.count; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_network_mark_output(
         split->to, split->map[from->outputs.data[i]->id]));
+  RABBET_RETURN_IF_ERROR(split_checks(split));
   return rabbet_network_infer(split->to);
 }
 
-rabbet_status_t rabbet_network_split_branches(rabbet_network_t* network,
-                                              rabbet_allocator_t allocator,
-                                              rabbet_network_t** out_network) {
+static rabbet_status_t split_inner(rabbet_network_t* network,
+                                   rabbet_allocator_t allocator, bool is_branch,
+                                   rabbet_network_t** out_network) {
   *out_network = NULL;
   if (network->conditionals.count == 0) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_network_finish_assertions(network, is_branch));
     rabbet_network_retain(network);
     *out_network = network;
     return rabbet_ok();
@@ -559,8 +705,16 @@ rabbet_status_t rabbet_network_split_branches(rabbet_network_t* network,
   rabbet_status_t status = split_all(&split);
   rabbet_arena_deinitialize(&split.arena);
   if (rabbet_is_ok(status))
+    status = rabbet_network_finish_assertions(split.to, is_branch);
+  if (rabbet_is_ok(status))
     *out_network = split.to;
   else
     rabbet_network_release(split.to);
   return status;
+}
+
+rabbet_status_t rabbet_network_split_branches(rabbet_network_t* network,
+                                              rabbet_allocator_t allocator,
+                                              rabbet_network_t** out_network) {
+  return split_inner(network, allocator, false, out_network);
 }

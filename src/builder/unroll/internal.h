@@ -51,9 +51,10 @@ rabbet_unroll_copy(rabbet_unroll_t* unroll, const char* name,
 // Notes an assertion of `from`, with the prefix of the iteration.
 RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_assert(
     rabbet_unroll_t* unroll, const rabbet_layer_t* layer, const char* prefix);
-// Checks known conditions, and makes tensors of the others: to->checks.
+// Checks known conditions, and makes tensors of the others, of a network that
+// gets no more of them.
 RABBET_PRIVATE_API rabbet_status_t
-rabbet_unroll_finish_assertions(rabbet_unroll_t* unroll);
+rabbet_network_finish_assertions(rabbet_network_t* to, bool is_branch);
 
 // ---- Loops (unroll_loop.c) --------------------------------------------------
 

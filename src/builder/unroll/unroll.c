@@ -156,7 +156,6 @@ static rabbet_status_t unroll_all(rabbet_unroll_t* unroll) {
   for (size_t i = 0; i < from->outputs.count; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_network_mark_output(
         unroll->to, unroll->map[from->outputs.data[i]->id]));
-  RABBET_RETURN_IF_ERROR(rabbet_unroll_finish_assertions(unroll));
   return rabbet_network_infer(unroll->to);
 }
 

@@ -6,9 +6,9 @@
 
 // Loops whose number of iterations follows from constants and fixed shapes are
 // unrolled: layer L in iteration 2 of loop P is the layer "P[2]/L". Assertions
-// become `checks`; one that never holds is an error. Without either, returns
-// the network itself, with one more reference. Errors name loop, iteration and
-// layer.
+// become `checks`, of a tensor each (rabbet_network_split_branches). Without
+// either, returns the network itself, with one more reference. Errors name
+// loop, iteration and layer.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_unroll(rabbet_network_t* network, rabbet_allocator_t allocator,
                       rabbet_network_t** out_network);

@@ -297,3 +297,100 @@ def test_reports_and_selectors_know_branches() -> None:
     config.algorithm_selector = None
     with pytest.raises(trt.Error, match="cancelled"):
         build(network, config)
+
+
+def below(network: Any, x: Any, limit: float) -> Any:
+    bound = constant(network, np.full((1, 1), limit, np.float32))
+    return network.add_elementwise(x, bound, OP.LESS).get_output(0)
+
+
+def test_assertions_in_branches() -> None:
+    """One is of the branch whose tensors it reads; one about what comes in, and one
+    outside, hold in any case."""
+
+    def make(network: Any, x: Any) -> tuple[Any, Any]:
+        twice = network.add_elementwise(x, x, OP.SUM).get_output(0)
+        network.add_assertion(below(network, twice, 10), "twice is small")
+        network.add_assertion(below(network, x, 100), "x is small")
+        return twice, x
+
+    network = network_of(make, (2, 4))
+    network.add_assertion(below(network, network.get_input(0), 1000), "outside")
+    context = load(build(network, trt.Builder().create_builder_config()))
+    context = context.create_execution_context()
+    x = np.ones((2, 4), np.float32)
+
+    def runs(value: Any) -> Any:
+        y = np.zeros_like(value)
+        return context.execute_v2([value.ctypes.data, y.ctypes.data]) and y
+
+    np.testing.assert_array_equal(runs(x), 2 * x)
+    np.testing.assert_array_equal(runs(-8 * x), -8 * x)
+    mixed = -200 * x
+    mixed[0, 0] = 50
+    np.testing.assert_array_equal(runs(mixed), mixed)
+    for value, message in (
+        (8 * x, "twice is small"),
+        (np.where(mixed > 0, 150, mixed).astype(np.float32), "x is small"),
+        (np.where(mixed > 0, 1100, mixed).astype(np.float32), "is small|outside"),
+    ):
+        with pytest.raises(trt.Error, match=message):
+            runs(value)
+    np.testing.assert_array_equal(runs(x), 2 * x)
+
+    def both(network: Any, x: Any) -> tuple[Any, Any]:
+        twice = network.add_elementwise(x, x, OP.SUM).get_output(0)
+        minus = network.add_unary(x, trt.UnaryOperation.NEG).get_output(0)
+        less = network.add_elementwise(minus, twice, OP.LESS).get_output(0)
+        network.add_assertion(less, "both")
+        return twice, minus
+
+    with pytest.raises(trt.Error, match=r"'choice': the asserted .* of both branches"):
+        build(network_of(both, (2, 4)), trt.Builder().create_builder_config())
+
+
+def test_debug_tensors_that_no_output_needs() -> None:
+    def make(network: Any, x: Any) -> tuple[Any, Any]:
+        twice = network.add_elementwise(x, x, OP.SUM).get_output(0)
+        seen = network.add_unary(twice, trt.UnaryOperation.NEG).get_output(0)
+        seen.name = "seen"
+        assert network.mark_debug(seen)
+        return twice, x
+
+    network = network_of(make, (2, 4))
+    engine = load(build(network, trt.Builder().create_builder_config()))
+    context, listener = engine.create_execution_context(), Listener()
+    context.set_debug_listener(listener)
+    assert context.set_tensor_debug_state("seen", True)
+    x = np.abs(random(2, 4))
+    run(context, -x)
+    assert not listener.seen
+    run(context, x)
+    np.testing.assert_array_equal(listener.seen["seen"], -2 * x)
+
+
+@pytest.mark.parametrize("best", [4, 15])
+def test_branches_for_other_shapes(best: int) -> None:
+    """A branch that the present shapes do not fit is no obstacle to preparing and
+    measuring; a run that takes it fails."""
+
+    def make(network: Any, x: Any) -> tuple[Any, Any]:
+        ten = network.add_slice(x, (0, 0), (10, 64), (1, 1)).get_output(0)
+        return ten, network.add_elementwise(x, x, OP.SUM).get_output(0)
+
+    network = network_of(make)
+    engine = load(build(network, dynamic(network, 1, best, 20)))
+    context = engine.create_execution_context()
+    for rows, sign in ((12, 1), (4, -1), (20, 1), (20, -1), (1, -1)):
+        x = np.abs(random(rows, 64)) * np.float32(sign)
+        y = np.zeros_like(x)
+        context.set_input_shape("x", x.shape)
+        context.set_tensor_address("x", x.ctypes.data)
+        context.set_tensor_address("y", y.ctypes.data)
+        assert context.update_device_memory_size_for_shapes() > 0
+        assert context.prepare()
+        context.execute_async_v3(0)
+        np.testing.assert_array_equal(y[:10], x[:10] if sign > 0 else 2 * x[:10])
+    context.set_input_shape("x", (4, 64))
+    with pytest.raises(trt.OutOfRangeError, match="has 4 elements"):
+        run(context, np.abs(random(4, 64)))
