@@ -242,6 +242,17 @@ static int64_t onnx_loop_number(rabbet_onnx_node_t* node, const char* what,
   return fallback;
 }
 
+// The iteration's number is a scalar, or one element where the body says so:
+// exporters pass it on as the bounds of a Slice.
+static int32_t onnx_loop_number_rank(const onnx_loop_t* loop) {
+  const Onnx__TypeProto* type = loop->body->input[0]->type;
+  bool is_tensor =
+      type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+  const Onnx__TensorShapeProto* shape =
+      is_tensor ? type->tensor_type->shape : NULL;
+  return shape && shape->n_dim == 1 ? 1 : 0;
+}
+
 static void onnx_import_loop(rabbet_onnx_node_t* node) {
   size_t states = node->proto->n_input > 2 ? node->proto->n_input - 2 : 0;
   onnx_loop_t loop = {
@@ -256,7 +267,8 @@ static void onnx_import_loop(rabbet_onnx_node_t* node) {
   while (rabbet_onnx_ok(node) && loop.trips < most &&
          onnx_loop_number(node, "the condition", condition, 0) != 0) {
     loop.inputs[0] =
-        rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)loop.trips);
+        rabbet_onnx_number(node, RABBET_DTYPE_INT64,
+                           onnx_loop_number_rank(&loop), (double)loop.trips);
     loop.inputs[1] = condition;
     onnx_loop_iterate(&loop);
     condition = rabbet_onnx_ok(node) ? loop.outputs[0] : NULL;

@@ -82,6 +82,30 @@ def test_condition_of_the_iteration_number() -> None:
     compare(model_of(nodes, [info("x", FLOAT, [2, 3])], outputs, weights), random(2, 3))
 
 
+def test_iteration_number_of_one_element() -> None:
+    """Torch's exporter takes slices from there on, which are no scalars."""
+    nodes = [
+        helper.make_node("Add", ["i", "one"], ["end"]),
+        helper.make_node("Slice", ["x", "i", "end", "axes"], ["part"]),
+        helper.make_node("Identity", ["c"], ["again"]),
+    ]
+    weights = [constant("one", [1], np.int64), constant("axes", [1], np.int64)]
+    body = helper.make_graph(
+        nodes,
+        "body",
+        [info("i", INT64, [1]), info("c", BOOL, [])],
+        [info("again", BOOL, []), info("part")],
+        weights,
+    )
+    model = model_of(
+        [loop(body, ["count", ""], ["parts"])],
+        [info("x", shape=[2, 5])],
+        [info("parts", shape=None)],
+        [constant("count", [3], np.int64)],
+    )
+    compare(model, random(2, 5))
+
+
 def test_states_may_grow() -> None:
     body = helper.make_graph(
         [
