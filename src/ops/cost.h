@@ -1,5 +1,4 @@
-// The work of the reference kernels, in operations, by which folding is
-// limited.
+// The work of the reference kernels, in operations. It limits constant folding.
 #ifndef RABBET_SRC_OPS_COST_H_
 #define RABBET_SRC_OPS_COST_H_
 
@@ -20,7 +19,7 @@ RABBET_PRIVATE_API bool rabbet_op_is_slow(const rabbet_op_t* op);
 double rabbet_cost_count(const rabbet_view_t* view);
 // All elements of inputs and outputs, and 1.
 double rabbet_cost_elements(const rabbet_op_eval_t* eval);
-// As many, sorted.
+// The cost of sorting as many elements.
 double rabbet_cost_sorting(const rabbet_op_eval_t* eval);
 // An element is a sum over the kernel but its maps, which are axis `maps`.
 double rabbet_cost_kernel(const rabbet_op_eval_t* eval, int32_t maps);

@@ -1,4 +1,4 @@
-// Quantization by scales that are found where the numbers are: one for each
+// Quantization with scales that are computed from the input: one for each
 // block, so that the block's largest absolute value becomes the type's largest.
 //
 //   scale  = largest / limit (/ double_quant_scale), rounded to its type

@@ -1,7 +1,7 @@
-// Tensors made of nothing but a shape: numbers in even steps, random numbers.
+// Tensors made from a shape: numbers in even steps, or random numbers.
 //
-// Random numbers depend on the seed and on where they are: each run makes the
-// same ones, on every device.
+// A random number depends on the seed and its position alone, so that each run
+// makes the same numbers, on every device.
 #include "ops/fill.h"
 
 #include <math.h>

@@ -1,10 +1,12 @@
-// A mixture of experts: each token goes through the networks of those that were
-// chosen for it, and their results are summed by their scores.
+// A mixture of experts: each token goes through the networks of the experts
+// that were chosen for it. The output is the sum of their results, each times
+// its score.
 //
 //   expert(x) = (act(x gate + gate_bias) * (x up + up_bias + beta)) down
 //               + down_bias
-// with the gate cut off above `limit`, the other factor at both sides, and SILU
-// x sigmoid(alpha x). Experts that do not exist add nothing. Sums are FLOAT.
+// The gate is clamped to at most `limit`, the other factor to [-limit, limit].
+// SILU is x sigmoid(alpha x). Indices without an expert add nothing. Sums are
+// FLOAT.
 #include "ops/moe.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-// Non-maximum suppression: of the boxes of a class, best score first, those
-// that overlap none taken before by more than a threshold.
+// Non-maximum suppression. Takes the boxes of a class in the order of their
+// scores, except those that overlap a taken box by more than a threshold.
 #include "ops/nms.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static rabbet_status_t nms_infer_types(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
-// Inputs behind the scores are one number each.
+// Inputs after the scores have one element each.
 static rabbet_status_t nms_check_numbers(const rabbet_op_infer_t* infer) {
   for (size_t i = RABBET_NMS_MOST; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
@@ -220,7 +220,7 @@ static size_t nms_collect(const rabbet_op_eval_t* eval, const rabbet_nms_t* nms,
                                                       : count;
 }
 
-// Keeps those that are taken, in front; `taken` counts by class.
+// Moves the boxes that are taken to the front; `taken` counts them by class.
 static size_t nms_select(const rabbet_op_eval_t* eval, const rabbet_nms_t* nms,
                          int64_t batch, nms_item_t* items, size_t count,
                          int64_t* taken) {

@@ -1,6 +1,6 @@
-// Where the elements lie that are not zero, in row-major order: column i of the
-// result is the position of the i-th, an index for each axis (of a number,
-// which has none, there are none).
+// Positions of the elements that are not zero, in row-major order. Column i of
+// the result has the position of the i-th such element: one index for each axis
+// (none for a tensor of rank 0).
 #include "ops/rules.h"
 #include "ops/walk.h"
 

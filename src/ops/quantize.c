@@ -1,9 +1,10 @@
-// Numbers of 8 bits that stand for others: x = (q - zero_point) scale.
+// Quantization to 8 bits and its inverse: x = (q - zero_point) * scale.
 //
 // Scale and zero point are one number, one for each index of `axis` (rank 1),
-// or have the input's rank: one for each block of `block_shape`. Without it
-// blocks are as large as they must be: an extent of 1 is for the whole axis.
-// Both operators compute in FLOAT for all floating types, and round once.
+// or have the input's rank and one number for each block of `block_shape`.
+// Without `block_shape` the extents give the blocks: an extent of 1 in the
+// scale makes the whole axis one block. Both operators compute in FLOAT for all
+// floating types, and round once.
 #include <math.h>
 
 #include "core/view.h"

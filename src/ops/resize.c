@@ -1,8 +1,8 @@
-// Resizing by choosing, or by linear or cubic interpolation, along any axes.
+// Resizing by nearest, linear or cubic interpolation, along any axes.
 //
-// Coordinates are computed in float, as others do it: which of two equally near
-// elements is chosen depends on it. Cubic weights: R. Keys, "Cubic convolution
-// interpolation for digital image processing", 1981.
+// Coordinates are computed in float, as other implementations do: rounding
+// decides which of two equally near elements is chosen. Cubic weights: R. Keys,
+// "Cubic convolution interpolation for digital image processing", 1981.
 #include "ops/resize.h"
 
 #include <assert.h>
@@ -62,8 +62,8 @@ static rabbet_status_t resize_check_length(const char* name, size_t length,
       name, length, rank);
 }
 
-// Scales that only a run tells say nothing of extents: these must be given,
-// too.
+// Scales that are known in a run only do not give the output's extents, which
+// must be given as well.
 static rabbet_status_t resize_check_operand(const rabbet_op_infer_t* infer) {
   if (!infer->inputs[SHAPE].present)
     return RABBET_OP_INVALID(
@@ -181,7 +181,7 @@ static float resize_crop(const rabbet_resize_axis_t* axis, float x) {
          x * (axis->end - axis->start) * last / (float)(axis->out - 1);
 }
 
-// The place in the input, in elements, that element x of the output is at.
+// The coordinate in the input, in elements, of an element of the output.
 static float resize_place(const rabbet_resize_t* r,
                           const rabbet_resize_axis_t* axis, int64_t element) {
   float x = (float)element, scale = axis->scale;

@@ -11,8 +11,9 @@
 #include "ops/rules.h"
 
 enum { INPUT = 0, ROIS = 1, INDICES = 2 };
-// Of a bin along an axis, whatever its region is: more would take long, and
-// sums of floats lose digits (ONNX Runtime's of 1024 are off by a hundredth).
+// Most samples of a bin along an axis, for any region. More would be slow, and
+// sums in float lose digits (ONNX Runtime's sums of 1024 are off by a
+// hundredth).
 enum { MOST_SAMPLES = 256 };
 enum { MOST_EXTENT = 1 << 24 };
 enum { OUTPUT_HALF_PIXEL = 0, HALF_PIXEL = 1 };

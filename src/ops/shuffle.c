@@ -41,7 +41,7 @@ static rabbet_status_t shuffle_permutation(const char* name,
 
 #define SHUFFLE_MAX_FACTORS 64
 
-// A product taken apart: a constant times factors that are not products.
+// A product as a constant times factors that are not products.
 typedef struct shuffle_product_t {
   int64_t constant;
   rabbet_expr_t factors[SHUFFLE_MAX_FACTORS];
@@ -69,7 +69,7 @@ static void shuffle_multiply(const rabbet_op_infer_t* infer, rabbet_expr_t expr,
   }
 }
 
-// Takes the factors that both have out of both.
+// Removes common factors from both.
 static void shuffle_cancel(shuffle_product_t* a, shuffle_product_t* b) {
   for (int i = 0; i < a->count; ++i) {
     for (int j = 0; j < b->count; ++j) {
@@ -188,8 +188,9 @@ static rabbet_status_t shuffle_extent(const rabbet_op_infer_t* infer,
   return rabbet_ok();
 }
 
-// An extent that only a run tells, and that may be the -1: then `rest`, else
-// the extent itself, or the input's in place of 0 where this copies.
+// An extent that is known in a run only, and then may be -1 (`is_wildcard`).
+// `plain` is its value otherwise: the extent itself, or the input's extent if 0
+// copies and the extent is 0.
 typedef struct shuffle_read_t {
   rabbet_expr_t is_wildcard, plain;
 } shuffle_read_t;
@@ -221,9 +222,9 @@ static rabbet_status_t shuffle_count_in(const rabbet_op_infer_t* infer,
                             factor, in_out_product);
 }
 
-// Whether the new shape is a tensor that the host reads as it is. Then each of
-// its elements may be -1. A number among others, put together by layers, is an
-// extent: there a -1 would be written out.
+// Whether the host reads the elements of the new shape directly from one
+// tensor. Then each of them may be -1. In a shape that layers assemble from
+// several values, a -1 is a constant, and other elements are extents.
 static bool shuffle_is_read(const rabbet_op_infer_t* infer,
                             const rabbet_shape_t* shape) {
   int32_t tensor = -1;
@@ -241,7 +242,7 @@ static bool shuffle_is_read(const rabbet_op_infer_t* infer,
   return shape->rank > 0;
 }
 
-// Settles the extents of such a shape.
+// Computes the extents of such a shape.
 static rabbet_status_t shuffle_settle_reads(const rabbet_op_infer_t* infer,
                                             const rabbet_shape_t* from,
                                             bool zero_copies,

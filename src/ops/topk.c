@@ -1,6 +1,6 @@
-// The largest or smallest elements along an axis, best first, and where they
-// are. Of equal elements the one with the lower index comes first; NaN counts
-// as the largest of all.
+// The largest or smallest elements along an axis, best first, and their
+// indices. Of equal elements the one with the lower index comes first. NaN is
+// larger than all other elements.
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -41,8 +41,9 @@ static bool implicit_is_product(const rabbet_ir_node_t* node) {
 
 // ---- Settings of the user --------------------------------------------------
 
-// INT8 as a layer's precision or type means 8 bits before products. No other
-// layer computes in 8 bits, and tensors get them from their readers.
+// INT8 as the precision or type of a product quantizes its inputs. For other
+// layers it has no effect: they do not compute in 8 bits, and a tensor is
+// quantized for the products that read it.
 rabbet_status_t rabbet_pass_wishes(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   if (!implicit_wanted(build)) return rabbet_ok();
@@ -234,7 +235,7 @@ static const char* implicit_obstacle(const implicit_t* pass,
   return NULL;
 }
 
-// Operators that move elements leave their range as it is.
+// A shuffle's output has the range of its input.
 static void implicit_inherit(rabbet_ir_t* ir, rabbet_ir_value_t* value) {
   const rabbet_ir_value_t* origin = value;
   while (origin && !origin->ranged && origin->producer &&

@@ -44,7 +44,7 @@ bool rabbet_ir_is_factor(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
     const rabbet_ir_node_t* reader = ir->nodes.data[i];
     if (reader->dead) continue;
     for (size_t k = 0; k < reader->input_count; ++k) {
-      // A transpose may yet become part of the product.
+      // The product may take a transpose as an attribute later.
       if (reader->inputs[k] == output &&
           (rabbet_op_is(reader->op, RABBET_OP_SHUFFLE) ||
            (k < PRODUCT_FACTORS && rabbet_ir_is_quantized(ir, reader))))
@@ -56,7 +56,7 @@ bool rabbet_ir_is_factor(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
 
 // ---- A node for each reader -------------------------------------------------
 
-// Input `input` of the reader is made by a copy of the node.
+// Lets input `input` of the reader read a new copy of the node.
 static rabbet_status_t quantize_copy(rabbet_build_t* build,
                                      const rabbet_ir_node_t* node,
                                      rabbet_ir_node_t* reader, size_t input) {
@@ -73,8 +73,8 @@ static bool quantize_is_pointwise(const rabbet_ir_node_t* node) {
          quantize_is_product(node);
 }
 
-// Gives each reader but one that may share a kernel with its input a node of
-// its own.
+// Gives each reader that may share a kernel with its input a copy of the node;
+// the last reader keeps the node itself.
 static rabbet_status_t quantize_spread(rabbet_build_t* build,
                                        const rabbet_ir_node_t* node) {
   rabbet_ir_t* ir = &build->ir;
@@ -93,8 +93,7 @@ static rabbet_status_t quantize_spread(rabbet_build_t* build,
 
 // ---- Constant matrices with the sums' axis last -----------------------------
 
-// Kernels of libraries for 8 bits want elements that are summed to lie
-// together.
+// Libraries' kernels for 8 bits need the elements of a sum to be contiguous.
 typedef struct turn_t {
   rabbet_ir_node_t* maker;
   const rabbet_ir_value_t *matrix, *scale;

@@ -1,5 +1,6 @@
-// A mask that replaces scores by a very low number before a softmax becomes one
-// that is added, as kernels for attention want it: exp makes 0 of either.
+// A mask that replaces scores by a very low number before a softmax becomes a
+// mask that is added to them, which kernels for attention support. In both
+// forms exp gives 0.
 #include <math.h>
 
 #include "builder/ir/passes.h"
@@ -17,8 +18,9 @@ static bool mask_is_low(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
          rabbet_ir_is_number(ir, value, (double)*out_number);
 }
 
-// Whether each row keeps something. A row that keeps nothing is constant after
-// a replacement, but not after an addition.
+// Whether each row keeps a score. Otherwise the forms differ: a row whose
+// scores are all replaced is constant, a row with a number added to each is
+// not.
 static bool mask_keeps(const rabbet_ir_t* ir, const rabbet_ir_value_t* mask,
                        const rabbet_dims_t* scores) {
   rabbet_dims_t dims = rabbet_ir_dims(ir, mask);

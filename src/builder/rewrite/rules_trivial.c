@@ -69,7 +69,8 @@ static rabbet_status_t shuffle_merge(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Reshapes in a row that end where they began.
+// Whether consecutive reshapes end with the shape of the first one's input,
+// *out_value.
 static bool shuffle_returns(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                             rabbet_ir_value_t** out_value) {
   const rabbet_ir_node_t* at = node;
@@ -82,9 +83,9 @@ static bool shuffle_returns(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   return false;
 }
 
-// The permutation that equals joining axes, permuting and splitting them again.
-// Axes of `from` and `joined` are paired from the end; the first of `joined`
-// has the remaining ones, as both have as many elements.
+// The permutation that equals a reshape that joins axes, a permutation, and a
+// reshape that splits the axes again. Axes of `from` and `joined` are paired
+// from the end. The first axis of `joined` stands for all axes that remain.
 static bool shuffle_split_permutation(const rabbet_ir_t* ir,
                                       const rabbet_ir_value_t* from,
                                       const rabbet_ir_node_t* permute,
