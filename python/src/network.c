@@ -3,11 +3,11 @@
 
 #include "python/src/rabbet_py.h"
 
-static void rabbet_py_release_network(void* pointer) {
+static void py_release_network(void* pointer) {
   rabbet_network_release(pointer);
 }
 
-static rabbet_network_t* rabbet_py_network(PyObject* self) {
+static rabbet_network_t* py_network(PyObject* self) {
   return rabbet_py_handle_get(self, rabbet_py_types.network);
 }
 
@@ -21,7 +21,7 @@ PyObject* rabbet_py_wrap_tensor(rabbet_tensor_t* tensor, PyObject* network) {
 }
 
 // A new reference to a layer's own class; NULL: it has none, or an exception.
-static PyObject* rabbet_py_layer_type(const rabbet_layer_t* layer) {
+static PyObject* py_layer_type(const rabbet_layer_t* layer) {
   PyObject* plugin = rabbet_py_layer_instance(layer);
   if (plugin) {
     // Instances say of which kind of layer they are.
@@ -38,7 +38,7 @@ static PyObject* rabbet_py_layer_type(const rabbet_layer_t* layer) {
 
 PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network) {
   if (!layer) return Py_NewRef(Py_None);
-  PyObject* type = rabbet_py_layer_type(layer);
+  PyObject* type = py_layer_type(layer);
   if (!type && PyErr_Occurred()) return NULL;
   PyObject* usual = rabbet_py_types.layer_class;
   if (!type) type = Py_NewRef(usual ? usual : (PyObject*)rabbet_py_types.layer);
@@ -50,8 +50,8 @@ PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network) {
 
 // ---- Network ---------------------------------------------------------------
 
-static PyObject* rabbet_py_network_new(PyTypeObject* type, PyObject* args,
-                                       PyObject* kwargs) {
+static PyObject* py_network_new(PyTypeObject* type, PyObject* args,
+                                PyObject* kwargs) {
   (void)kwargs;
   unsigned int flags = 0;
   PyObject* logger = Py_None;
@@ -61,25 +61,24 @@ static PyObject* rabbet_py_network_new(PyTypeObject* type, PyObject* args,
       flags, rabbet_allocator_system(), rabbet_py_logger(logger), &network);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return rabbet_py_guarded(
-      rabbet_py_handle_new(type, network, logger, rabbet_py_release_network));
+      rabbet_py_handle_new(type, network, logger, py_release_network));
 }
 
-static PyObject* rabbet_py_network_name(PyObject* self, void* closure) {
+static PyObject* py_network_name(PyObject* self, void* closure) {
   RABBET_PY_HOLD(self);
   (void)closure;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network) return NULL;
   const char* name = rabbet_network_name(network);
   return rabbet_py_message(name ? name : "");
 }
 
-static int rabbet_py_network_set_name(PyObject* self, PyObject* value,
-                                      void* closure) {
+static int py_network_set_name(PyObject* self, PyObject* value, void* closure) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return -1;
   (void)closure;
   const char* name = NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network || rabbet_py_to_text(value, "network name", false, &name)) {
     return -1;
   }
@@ -87,22 +86,22 @@ static int rabbet_py_network_set_name(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_network_flags(PyObject* self, PyObject* unused) {
+static PyObject* py_network_flags(PyObject* self, PyObject* unused) {
   RABBET_PY_HOLD(self);
   (void)unused;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   return network ? PyLong_FromUnsignedLong(rabbet_network_flags(network))
                  : NULL;
 }
 
-static PyObject* rabbet_py_network_add_input(PyObject* self, PyObject* args) {
+static PyObject* py_network_add_input(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   const char* name = NULL;
   int dtype = 0;
   PyObject* shape = NULL;
   rabbet_dims_t dims;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network || !PyArg_ParseTuple(args, "siO", &name, &dtype, &shape) ||
       rabbet_py_to_dims(shape, "shape", &dims)) {
     return NULL;
@@ -115,7 +114,7 @@ static PyObject* rabbet_py_network_add_input(PyObject* self, PyObject* args) {
 }
 
 // The network frees the buffer's owner on whichever thread releases it.
-static void rabbet_py_destroy_owner(void* owner) {
+static void py_destroy_owner(void* owner) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_DECREF((PyObject*)owner);
@@ -124,7 +123,7 @@ static void rabbet_py_destroy_owner(void* owner) {
 
 // add_weights(name, dtype, address, count, dims, owner): constant data in
 // place; `owner` is kept until the network goes.
-static PyObject* rabbet_py_network_add_weights(PyObject* self, PyObject* args) {
+static PyObject* py_network_add_weights(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   const char* name = NULL;
@@ -133,7 +132,7 @@ static PyObject* rabbet_py_network_add_weights(PyObject* self, PyObject* args) {
   long long count = 0;
   PyObject *shape = NULL, *owner = NULL;
   rabbet_dims_t dims;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network ||
       !PyArg_ParseTuple(args, "ziKLOO", &name, &dtype, &address, &count, &shape,
                         &owner) ||
@@ -143,7 +142,7 @@ static PyObject* rabbet_py_network_add_weights(PyObject* self, PyObject* args) {
   rabbet_weights_t weights = {dtype, (const void*)(uintptr_t)address, count};
   rabbet_tensor_t* tensor = NULL;
   rabbet_status_t status =
-      rabbet_network_take_owner(network, owner, rabbet_py_destroy_owner);
+      rabbet_network_take_owner(network, owner, py_destroy_owner);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   Py_INCREF(owner);
   status =
@@ -153,8 +152,8 @@ static PyObject* rabbet_py_network_add_weights(PyObject* self, PyObject* args) {
 }
 
 // Tensors of a sequence; None stands for an omitted optional input.
-static int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
-                                size_t* out_count) {
+static int py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
+                         size_t* out_count) {
   Py_ssize_t count = PySequence_Size(sequence);
   *out = NULL;
   *out_count = 0;
@@ -182,19 +181,19 @@ static int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
   return 0;
 }
 
-static PyObject* rabbet_py_network_add_layer(PyObject* self, PyObject* args) {
+static PyObject* py_network_add_layer(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   const char *op = NULL, *name = NULL;
   PyObject *inputs = NULL, *dict = NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network || !PyArg_ParseTuple(args, "szOO", &op, &name, &inputs, &dict)) {
     return NULL;
   }
   rabbet_tensor_t** tensors = NULL;
   size_t count = 0;
   rabbet_py_attrs_t attrs;
-  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
+  if (py_to_tensors(inputs, &tensors, &count)) return NULL;
   if (rabbet_py_to_attrs(dict, &attrs)) {
     PyMem_Free(tensors);
     return NULL;
@@ -208,12 +207,12 @@ static PyObject* rabbet_py_network_add_layer(PyObject* self, PyObject* args) {
   return rabbet_py_wrap_layer(layer, self);
 }
 
-static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
+static PyObject* py_network_add_plugin(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   const char *plugin = NULL, *version = NULL, *space = NULL, *name = NULL;
   PyObject *inputs = NULL, *dict = NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network || !PyArg_ParseTuple(args, "ssszOO", &plugin, &version, &space,
                                     &name, &inputs, &dict)) {
     return NULL;
@@ -221,7 +220,7 @@ static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
   rabbet_tensor_t** tensors = NULL;
   size_t count = 0;
   rabbet_py_attrs_t attrs;
-  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
+  if (py_to_tensors(inputs, &tensors, &count)) return NULL;
   if (rabbet_py_to_attrs(dict, &attrs)) {
     PyMem_Free(tensors);
     return NULL;
@@ -238,14 +237,13 @@ static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
 
 // _add_instance(instance, (name, version, namespace, origin), layer name,
 // inputs)
-static PyObject* rabbet_py_network_add_instance(PyObject* self,
-                                                PyObject* args) {
+static PyObject* py_network_add_instance(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   PyObject *instance = NULL, *inputs = NULL;
   const char* name = NULL;
   rabbet_plugin_creator_t key = {0};
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network ||
       !PyArg_ParseTuple(args, "O(ssss)zO", &instance, &key.name, &key.version,
                         &key.plugin_namespace, &key.origin, &name, &inputs)) {
@@ -253,7 +251,7 @@ static PyObject* rabbet_py_network_add_instance(PyObject* self,
   }
   rabbet_tensor_t** tensors = NULL;
   size_t count = 0;
-  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
+  if (py_to_tensors(inputs, &tensors, &count)) return NULL;
   rabbet_layer_t* layer = NULL;
   rabbet_status_t status = rabbet_py_add_instance(network, instance, &key, name,
                                                   tensors, count, &layer);
@@ -262,114 +260,108 @@ static PyObject* rabbet_py_network_add_instance(PyObject* self,
   return rabbet_py_wrap_layer(layer, self);
 }
 
-typedef rabbet_status_t (*rabbet_py_tensor_action_t)(rabbet_network_t*,
-                                                     rabbet_tensor_t*);
-static PyObject* rabbet_py_on_tensor(PyObject* self, PyObject* object,
-                                     rabbet_py_tensor_action_t action) {
+typedef rabbet_status_t (*py_tensor_action_t)(rabbet_network_t*,
+                                              rabbet_tensor_t*);
+static PyObject* py_on_tensor(PyObject* self, PyObject* object,
+                              py_tensor_action_t action) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   rabbet_tensor_t* tensor =
       network ? rabbet_py_handle_get(object, rabbet_py_types.tensor) : NULL;
   return tensor ? rabbet_py_none_or_raise(action(network, tensor)) : NULL;
 }
 
-static PyObject* rabbet_py_network_mark(PyObject* self, PyObject* tensor) {
-  return rabbet_py_on_tensor(self, tensor, rabbet_network_mark_output);
+static PyObject* py_network_mark(PyObject* self, PyObject* tensor) {
+  return py_on_tensor(self, tensor, rabbet_network_mark_output);
 }
 
-static PyObject* rabbet_py_network_unmark(PyObject* self, PyObject* tensor) {
-  return rabbet_py_on_tensor(self, tensor, rabbet_network_unmark_output);
+static PyObject* py_network_unmark(PyObject* self, PyObject* tensor) {
+  return py_on_tensor(self, tensor, rabbet_network_unmark_output);
 }
 
-static PyObject* rabbet_py_network_remove(PyObject* self, PyObject* tensor) {
-  return rabbet_py_on_tensor(self, tensor, rabbet_network_remove_tensor);
+static PyObject* py_network_remove(PyObject* self, PyObject* tensor) {
+  return py_on_tensor(self, tensor, rabbet_network_remove_tensor);
 }
 
-typedef size_t (*rabbet_py_count_t)(const rabbet_network_t*);
-static PyObject* rabbet_py_network_count(PyObject* self,
-                                         rabbet_py_count_t count) {
+typedef size_t (*py_count_t)(const rabbet_network_t*);
+static PyObject* py_network_count(PyObject* self, py_count_t count) {
   RABBET_PY_HOLD(self);
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   return network ? PyLong_FromSize_t(count(network)) : NULL;
 }
 
-static PyObject* rabbet_py_network_input_count(PyObject* self, PyObject* none) {
+static PyObject* py_network_input_count(PyObject* self, PyObject* none) {
   (void)none;
-  return rabbet_py_network_count(self, rabbet_network_input_count);
+  return py_network_count(self, rabbet_network_input_count);
 }
 
-static PyObject* rabbet_py_network_output_count(PyObject* self,
-                                                PyObject* none) {
+static PyObject* py_network_output_count(PyObject* self, PyObject* none) {
   (void)none;
-  return rabbet_py_network_count(self, rabbet_network_output_count);
+  return py_network_count(self, rabbet_network_output_count);
 }
 
-static PyObject* rabbet_py_network_layer_count(PyObject* self, PyObject* none) {
+static PyObject* py_network_layer_count(PyObject* self, PyObject* none) {
   (void)none;
-  return rabbet_py_network_count(self, rabbet_network_layer_count);
+  return py_network_count(self, rabbet_network_layer_count);
 }
 
-typedef rabbet_tensor_t* (*rabbet_py_tensor_at_t)(const rabbet_network_t*,
-                                                  size_t);
-static PyObject* rabbet_py_network_tensor_at(PyObject* self, PyObject* index,
-                                             rabbet_py_tensor_at_t at) {
+typedef rabbet_tensor_t* (*py_tensor_at_t)(const rabbet_network_t*, size_t);
+static PyObject* py_network_tensor_at(PyObject* self, PyObject* index,
+                                      py_tensor_at_t at) {
   RABBET_PY_HOLD(self);
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   size_t i = 0;
   if (!network || rabbet_py_to_index(index, "index", &i)) return NULL;
   return rabbet_py_wrap_tensor(at(network, i), self);
 }
 
-static PyObject* rabbet_py_network_input(PyObject* self, PyObject* index) {
-  return rabbet_py_network_tensor_at(self, index, rabbet_network_input);
+static PyObject* py_network_input(PyObject* self, PyObject* index) {
+  return py_network_tensor_at(self, index, rabbet_network_input);
 }
 
-static PyObject* rabbet_py_network_output(PyObject* self, PyObject* index) {
-  return rabbet_py_network_tensor_at(self, index, rabbet_network_output);
+static PyObject* py_network_output(PyObject* self, PyObject* index) {
+  return py_network_tensor_at(self, index, rabbet_network_output);
 }
 
-static PyObject* rabbet_py_network_layer(PyObject* self, PyObject* index) {
+static PyObject* py_network_layer(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(self);
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   size_t i = 0;
   if (!network || rabbet_py_to_index(index, "index", &i)) return NULL;
   return rabbet_py_wrap_layer(rabbet_network_layer(network, i), self);
 }
 
-static PyObject* rabbet_py_network_validate(PyObject* self, PyObject* none) {
+static PyObject* py_network_validate(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   (void)none;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network) return NULL;
   return rabbet_py_none_or_raise(rabbet_network_validate(network));
 }
 
-static PyObject* rabbet_py_network_set_plugin_kinds(PyObject* self,
-                                                    PyObject* kinds) {
+static PyObject* py_network_set_plugin_kinds(PyObject* self, PyObject* kinds) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   unsigned long bits = network ? PyLong_AsUnsignedLong(kinds) : 0;
   if (!network || PyErr_Occurred()) return NULL;
   return rabbet_py_none_or_raise(
       rabbet_network_set_plugin_kinds(network, (uint32_t)bits));
 }
 
-static PyObject* rabbet_py_network_set_unfused_debug(PyObject* self,
-                                                     PyObject* value) {
+static PyObject* py_network_set_unfused_debug(PyObject* self, PyObject* value) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network) return NULL;
   rabbet_network_set_unfused_debug(network, PyObject_IsTrue(value) == 1);
   Py_RETURN_NONE;
 }
 
-static PyObject* rabbet_py_network_find_tensor(PyObject* self,
-                                               PyObject* object) {
+static PyObject* py_network_find_tensor(PyObject* self, PyObject* object) {
   RABBET_PY_HOLD(self);
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   const char* name = NULL;
   if (!network || rabbet_py_to_text(object, "tensor", false, &name)) {
     return NULL;
@@ -378,10 +370,9 @@ static PyObject* rabbet_py_network_find_tensor(PyObject* self,
 }
 
 // Weights by the name that a refitter knows them by.
-static PyObject* rabbet_py_network_find_weights(PyObject* self,
-                                                PyObject* object) {
+static PyObject* py_network_find_weights(PyObject* self, PyObject* object) {
   RABBET_PY_HOLD(self);
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   const char* name = NULL;
   rabbet_tensor_t* tensor = NULL;
   if (!network || rabbet_py_to_text(object, "weights", false, &name)) {
@@ -394,8 +385,8 @@ static PyObject* rabbet_py_network_find_weights(PyObject* self,
 
 // ---- Loops -----------------------------------------------------------------
 
-static rabbet_loop_t* rabbet_py_loop(PyObject* self, size_t index) {
-  rabbet_network_t* network = rabbet_py_network(self);
+static rabbet_loop_t* py_loop(PyObject* self, size_t index) {
+  rabbet_network_t* network = py_network(self);
   rabbet_loop_t* loop = network ? rabbet_network_loop(network, index) : NULL;
   if (network && !loop) {
     PyErr_Format(PyExc_IndexError, "the network has no loop %zu", index);
@@ -404,11 +395,11 @@ static rabbet_loop_t* rabbet_py_loop(PyObject* self, size_t index) {
 }
 
 // Its number, by which the package knows it.
-static PyObject* rabbet_py_network_add_loop(PyObject* self, PyObject* none) {
+static PyObject* py_network_add_loop(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   (void)none;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   if (!network) return NULL;
   rabbet_loop_t* loop = NULL;
   rabbet_status_t status = rabbet_network_add_loop(network, NULL, &loop);
@@ -416,16 +407,15 @@ static PyObject* rabbet_py_network_add_loop(PyObject* self, PyObject* none) {
   return PyLong_FromSize_t(rabbet_network_loop_count(network) - 1);
 }
 
-static PyObject* rabbet_py_network_loop_name(PyObject* self, PyObject* index) {
+static PyObject* py_network_loop_name(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(self);
   size_t i = 0;
   if (rabbet_py_to_index(index, "loop", &i)) return NULL;
-  rabbet_loop_t* loop = rabbet_py_loop(self, i);
+  rabbet_loop_t* loop = py_loop(self, i);
   return loop ? rabbet_py_message(rabbet_loop_name(loop)) : NULL;
 }
 
-static PyObject* rabbet_py_network_set_loop_name(PyObject* self,
-                                                 PyObject* args) {
+static PyObject* py_network_set_loop_name(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   Py_ssize_t index = 0;
@@ -435,14 +425,13 @@ static PyObject* rabbet_py_network_set_loop_name(PyObject* self,
       rabbet_py_to_text(object, "loop name", false, &name)) {
     return NULL;
   }
-  rabbet_loop_t* loop = rabbet_py_loop(self, (size_t)index);
+  rabbet_loop_t* loop = py_loop(self, (size_t)index);
   return loop ? rabbet_py_none_or_raise(rabbet_loop_set_name(loop, name))
               : NULL;
 }
 
 // _add_loop_layer(loop, operator, tensor, number, flag)
-static PyObject* rabbet_py_network_add_loop_layer(PyObject* self,
-                                                  PyObject* args) {
+static PyObject* py_network_add_loop_layer(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   Py_ssize_t index = 0;
@@ -452,7 +441,7 @@ static PyObject* rabbet_py_network_add_loop_layer(PyObject* self,
   if (!PyArg_ParseTuple(args, "nsOii", &index, &op, &object, &kind, &axis)) {
     return NULL;
   }
-  rabbet_loop_t* loop = rabbet_py_loop(self, (size_t)index);
+  rabbet_loop_t* loop = py_loop(self, (size_t)index);
   rabbet_tensor_t* tensor =
       loop ? rabbet_py_handle_get(object, rabbet_py_types.tensor) : NULL;
   if (!tensor) return NULL;
@@ -471,9 +460,8 @@ static PyObject* rabbet_py_network_add_loop_layer(PyObject* self,
 
 // ---- Conditionals ----------------------------------------------------------
 
-static rabbet_conditional_t* rabbet_py_conditional(PyObject* self,
-                                                   size_t index) {
-  rabbet_network_t* network = rabbet_py_network(self);
+static rabbet_conditional_t* py_conditional(PyObject* self, size_t index) {
+  rabbet_network_t* network = py_network(self);
   rabbet_conditional_t* conditional =
       network ? rabbet_network_conditional(network, index) : NULL;
   if (network && !conditional)
@@ -482,11 +470,10 @@ static rabbet_conditional_t* rabbet_py_conditional(PyObject* self,
 }
 
 // Its number, by which the package knows it.
-static PyObject* rabbet_py_network_add_conditional(PyObject* self,
-                                                   PyObject* object) {
+static PyObject* py_network_add_conditional(PyObject* self, PyObject* object) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
-  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_network_t* network = py_network(self);
   rabbet_conditional_t* conditional = NULL;
   const char* name = NULL;
   if (!network || rabbet_py_to_text(object, "conditional name", false, &name))
@@ -497,18 +484,17 @@ static PyObject* rabbet_py_network_add_conditional(PyObject* self,
   return PyLong_FromSize_t(rabbet_network_conditional_count(network) - 1);
 }
 
-static PyObject* rabbet_py_network_conditional_name(PyObject* self,
-                                                    PyObject* index) {
+static PyObject* py_network_conditional_name(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(self);
   size_t i = 0;
   if (rabbet_py_to_index(index, "conditional", &i)) return NULL;
-  rabbet_conditional_t* conditional = rabbet_py_conditional(self, i);
+  rabbet_conditional_t* conditional = py_conditional(self, i);
   return conditional ? rabbet_py_message(rabbet_conditional_name(conditional))
                      : NULL;
 }
 
-static PyObject* rabbet_py_network_set_conditional_name(PyObject* self,
-                                                        PyObject* args) {
+static PyObject* py_network_set_conditional_name(PyObject* self,
+                                                 PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   Py_ssize_t index = 0;
@@ -517,16 +503,15 @@ static PyObject* rabbet_py_network_set_conditional_name(PyObject* self,
   if (!PyArg_ParseTuple(args, "nO", &index, &object) ||
       rabbet_py_to_text(object, "conditional name", false, &name))
     return NULL;
-  rabbet_conditional_t* conditional =
-      rabbet_py_conditional(self, (size_t)index);
+  rabbet_conditional_t* conditional = py_conditional(self, (size_t)index);
   return conditional ? rabbet_py_none_or_raise(
                            rabbet_conditional_set_name(conditional, name))
                      : NULL;
 }
 
 // _add_conditional_layer(conditional, operator, tensor, other)
-static PyObject* rabbet_py_network_add_conditional_layer(PyObject* self,
-                                                         PyObject* args) {
+static PyObject* py_network_add_conditional_layer(PyObject* self,
+                                                  PyObject* args) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   Py_ssize_t index = 0;
@@ -534,8 +519,7 @@ static PyObject* rabbet_py_network_add_conditional_layer(PyObject* self,
   PyObject *first = NULL, *second = NULL;
   if (!PyArg_ParseTuple(args, "nsOO", &index, &op, &first, &second))
     return NULL;
-  rabbet_conditional_t* conditional =
-      rabbet_py_conditional(self, (size_t)index);
+  rabbet_conditional_t* conditional = py_conditional(self, (size_t)index);
   rabbet_tensor_t* tensor =
       conditional ? rabbet_py_handle_get(first, rabbet_py_types.tensor) : NULL;
   rabbet_tensor_t* other =
@@ -552,62 +536,62 @@ static PyObject* rabbet_py_network_add_conditional_layer(PyObject* self,
   return rabbet_py_wrap_layer(layer, self);
 }
 
-static PyMethodDef rabbet_py_network_methods[] = {
-    {"_add_conditional", rabbet_py_network_add_conditional, METH_O, NULL},
-    {"_conditional_name", rabbet_py_network_conditional_name, METH_O, NULL},
-    {"_set_conditional_name", rabbet_py_network_set_conditional_name,
-     METH_VARARGS, NULL},
-    {"_add_conditional_layer", rabbet_py_network_add_conditional_layer,
-     METH_VARARGS, NULL},
-    {"_add_loop", rabbet_py_network_add_loop, METH_NOARGS, NULL},
-    {"_loop_name", rabbet_py_network_loop_name, METH_O, NULL},
-    {"_set_loop_name", rabbet_py_network_set_loop_name, METH_VARARGS, NULL},
-    {"_add_loop_layer", rabbet_py_network_add_loop_layer, METH_VARARGS, NULL},
-    {"_find_tensor", rabbet_py_network_find_tensor, METH_O, NULL},
-    {"_find_weights", rabbet_py_network_find_weights, METH_O, NULL},
-    {"_set_unfused_debug", rabbet_py_network_set_unfused_debug, METH_O, NULL},
-    {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},
-    {"_add_input", rabbet_py_network_add_input, METH_VARARGS, NULL},
-    {"_add_weights", rabbet_py_network_add_weights, METH_VARARGS, NULL},
-    {"_add_layer", rabbet_py_network_add_layer, METH_VARARGS, NULL},
-    {"_add_plugin", rabbet_py_network_add_plugin, METH_VARARGS, NULL},
-    {"_add_instance", rabbet_py_network_add_instance, METH_VARARGS, NULL},
-    {"_set_plugin_kinds", rabbet_py_network_set_plugin_kinds, METH_O, NULL},
-    {"_mark_output", rabbet_py_network_mark, METH_O, NULL},
-    {"_unmark_output", rabbet_py_network_unmark, METH_O, NULL},
-    {"_remove_tensor", rabbet_py_network_remove, METH_O, NULL},
-    {"_input_count", rabbet_py_network_input_count, METH_NOARGS, NULL},
-    {"_output_count", rabbet_py_network_output_count, METH_NOARGS, NULL},
-    {"_layer_count", rabbet_py_network_layer_count, METH_NOARGS, NULL},
-    {"_input", rabbet_py_network_input, METH_O, NULL},
-    {"_output", rabbet_py_network_output, METH_O, NULL},
-    {"_layer", rabbet_py_network_layer, METH_O, NULL},
-    {"_validate", rabbet_py_network_validate, METH_NOARGS, NULL},
+static PyMethodDef py_network_methods[] = {
+    {"_add_conditional", py_network_add_conditional, METH_O, NULL},
+    {"_conditional_name", py_network_conditional_name, METH_O, NULL},
+    {"_set_conditional_name", py_network_set_conditional_name, METH_VARARGS,
+     NULL},
+    {"_add_conditional_layer", py_network_add_conditional_layer, METH_VARARGS,
+     NULL},
+    {"_add_loop", py_network_add_loop, METH_NOARGS, NULL},
+    {"_loop_name", py_network_loop_name, METH_O, NULL},
+    {"_set_loop_name", py_network_set_loop_name, METH_VARARGS, NULL},
+    {"_add_loop_layer", py_network_add_loop_layer, METH_VARARGS, NULL},
+    {"_find_tensor", py_network_find_tensor, METH_O, NULL},
+    {"_find_weights", py_network_find_weights, METH_O, NULL},
+    {"_set_unfused_debug", py_network_set_unfused_debug, METH_O, NULL},
+    {"_flags", py_network_flags, METH_NOARGS, NULL},
+    {"_add_input", py_network_add_input, METH_VARARGS, NULL},
+    {"_add_weights", py_network_add_weights, METH_VARARGS, NULL},
+    {"_add_layer", py_network_add_layer, METH_VARARGS, NULL},
+    {"_add_plugin", py_network_add_plugin, METH_VARARGS, NULL},
+    {"_add_instance", py_network_add_instance, METH_VARARGS, NULL},
+    {"_set_plugin_kinds", py_network_set_plugin_kinds, METH_O, NULL},
+    {"_mark_output", py_network_mark, METH_O, NULL},
+    {"_unmark_output", py_network_unmark, METH_O, NULL},
+    {"_remove_tensor", py_network_remove, METH_O, NULL},
+    {"_input_count", py_network_input_count, METH_NOARGS, NULL},
+    {"_output_count", py_network_output_count, METH_NOARGS, NULL},
+    {"_layer_count", py_network_layer_count, METH_NOARGS, NULL},
+    {"_input", py_network_input, METH_O, NULL},
+    {"_output", py_network_output, METH_O, NULL},
+    {"_layer", py_network_layer, METH_O, NULL},
+    {"_validate", py_network_validate, METH_NOARGS, NULL},
     {NULL},
 };
 
-static PyGetSetDef rabbet_py_network_getset[] = {
-    {"name", rabbet_py_network_name, rabbet_py_network_set_name,
-     "Name of the network.", NULL},
+static PyGetSetDef py_network_getset[] = {
+    {"name", py_network_name, py_network_set_name, "Name of the network.",
+     NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_network_slots[] = {
+static PyType_Slot py_network_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, rabbet_py_network_new},
-    {Py_tp_methods, rabbet_py_network_methods},
-    {Py_tp_getset, rabbet_py_network_getset},
+    {Py_tp_new, py_network_new},
+    {Py_tp_methods, py_network_methods},
+    {Py_tp_getset, py_network_getset},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_network_spec = {
+static PyType_Spec py_network_spec = {
     .name = "rabbet._rabbet.Network",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = rabbet_py_network_slots,
+    .slots = py_network_slots,
 };
 
 int rabbet_py_add_network(PyObject* module) {
-  return rabbet_py_add_type(module, "Network", &rabbet_py_network_spec,
+  return rabbet_py_add_type(module, "Network", &py_network_spec,
                             &rabbet_py_types.network);
 }

@@ -1,15 +1,14 @@
 // Layers of networks.
 #include "python/src/rabbet_py.h"
 
-static PyObject* rabbet_py_layer_name(PyObject* self, void* closure) {
+static PyObject* py_layer_name(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   const char* name = rabbet_layer_name(rabbet_py_pointer(self));
   return rabbet_py_message(name ? name : "");
 }
 
-static int rabbet_py_layer_set_name(PyObject* self, PyObject* value,
-                                    void* closure) {
+static int py_layer_set_name(PyObject* self, PyObject* value, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
@@ -19,15 +18,15 @@ static int rabbet_py_layer_set_name(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_layer_metadata(PyObject* self, void* closure) {
+static PyObject* py_layer_metadata(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   const char* text = rabbet_layer_metadata(rabbet_py_pointer(self));
   return rabbet_py_message(text ? text : "");
 }
 
-static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
-                                        void* closure) {
+static int py_layer_set_metadata(PyObject* self, PyObject* value,
+                                 void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
@@ -38,8 +37,7 @@ static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-static PyObject* rabbet_py_layer_set_plugin_kinds(PyObject* self,
-                                                  PyObject* kinds) {
+static PyObject* py_layer_set_plugin_kinds(PyObject* self, PyObject* kinds) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   unsigned long bits = PyLong_AsUnsignedLong(kinds);
@@ -48,38 +46,38 @@ static PyObject* rabbet_py_layer_set_plugin_kinds(PyObject* self,
       rabbet_layer_set_plugin_kinds(rabbet_py_pointer(self), (uint32_t)bits));
 }
 
-static PyObject* rabbet_py_layer_plugin(PyObject* self, void* closure) {
+static PyObject* py_layer_plugin(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   PyObject* instance = rabbet_py_layer_instance(rabbet_py_pointer(self));
   return Py_NewRef(instance ? instance : Py_None);
 }
 
-static PyObject* rabbet_py_layer_op(PyObject* self, void* closure) {
+static PyObject* py_layer_op(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return rabbet_py_message(rabbet_layer_op(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_layer_num_inputs(PyObject* self, void* closure) {
+static PyObject* py_layer_num_inputs(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyLong_FromSize_t(rabbet_layer_input_count(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_layer_num_outputs(PyObject* self, void* closure) {
+static PyObject* py_layer_num_outputs(PyObject* self, void* closure) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyLong_FromSize_t(rabbet_layer_output_count(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_layer_network(PyObject* self, PyObject* none) {
+static PyObject* py_layer_network(PyObject* self, PyObject* none) {
   (void)none;
   return Py_NewRef(rabbet_py_network_of(self));
 }
 
 // The same layer as an object of another class of the package.
-static PyObject* rabbet_py_layer_as(PyObject* self, PyObject* type) {
+static PyObject* py_layer_as(PyObject* self, PyObject* type) {
   if (!PyType_Check(type) ||
       !PyType_IsSubtype((PyTypeObject*)type, rabbet_py_types.layer)) {
     PyErr_Format(PyExc_TypeError, "expected a class of layers, got %R", type);
@@ -89,7 +87,7 @@ static PyObject* rabbet_py_layer_as(PyObject* self, PyObject* type) {
                               rabbet_py_network_of(self), NULL);
 }
 
-static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
+static PyObject* py_layer_get_input(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   size_t i = 0;
   if (rabbet_py_to_index(index, "input", &i)) return NULL;
@@ -97,7 +95,7 @@ static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
                                rabbet_py_network_of(self));
 }
 
-static PyObject* rabbet_py_layer_get_output(PyObject* self, PyObject* index) {
+static PyObject* py_layer_get_output(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   size_t i = 0;
   if (rabbet_py_to_index(index, "output", &i)) return NULL;
@@ -105,7 +103,7 @@ static PyObject* rabbet_py_layer_get_output(PyObject* self, PyObject* index) {
                                rabbet_py_network_of(self));
 }
 
-static PyObject* rabbet_py_layer_set_input(PyObject* self, PyObject* args) {
+static PyObject* py_layer_set_input(PyObject* self, PyObject* args) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   size_t index = 0;
@@ -123,7 +121,7 @@ static PyObject* rabbet_py_layer_set_input(PyObject* self, PyObject* args) {
       rabbet_layer_set_input(rabbet_py_pointer(self), index, tensor));
 }
 
-static PyObject* rabbet_py_layer_attr(PyObject* self, PyObject* name_object) {
+static PyObject* py_layer_attr(PyObject* self, PyObject* name_object) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   const char* name = NULL;
   if (rabbet_py_to_text(name_object, "attribute name", false, &name)) {
@@ -136,7 +134,7 @@ static PyObject* rabbet_py_layer_attr(PyObject* self, PyObject* name_object) {
   return rabbet_py_from_attr(attr);
 }
 
-static PyObject* rabbet_py_layer_set_attrs(PyObject* self, PyObject* dict) {
+static PyObject* py_layer_set_attrs(PyObject* self, PyObject* dict) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   rabbet_py_attrs_t attrs;
@@ -149,14 +147,13 @@ static PyObject* rabbet_py_layer_set_attrs(PyObject* self, PyObject* dict) {
   return rabbet_py_none_or_raise(status);
 }
 
-static PyObject* rabbet_py_layer_precision(PyObject* self, PyObject* none) {
+static PyObject* py_layer_precision(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return rabbet_py_dtype(rabbet_layer_precision(rabbet_py_pointer(self)));
 }
 
-static PyObject* rabbet_py_layer_set_precision(PyObject* self,
-                                               PyObject* value) {
+static PyObject* py_layer_set_precision(PyObject* self, PyObject* value) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   int64_t dtype = RABBET_DTYPE_NONE;
@@ -168,7 +165,7 @@ static PyObject* rabbet_py_layer_set_precision(PyObject* self,
 }
 
 // Number of the loop whose boundary it belongs to, or None.
-static PyObject* rabbet_py_layer_loop(PyObject* self, PyObject* none) {
+static PyObject* py_layer_loop(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   const rabbet_network_t* network =
@@ -181,7 +178,7 @@ static PyObject* rabbet_py_layer_loop(PyObject* self, PyObject* none) {
 }
 
 // Number of the conditional whose boundary it belongs to, or None.
-static PyObject* rabbet_py_layer_conditional(PyObject* self, PyObject* none) {
+static PyObject* py_layer_conditional(PyObject* self, PyObject* none) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   const rabbet_network_t* network =
@@ -195,51 +192,50 @@ static PyObject* rabbet_py_layer_conditional(PyObject* self, PyObject* none) {
   Py_RETURN_NONE;
 }
 
-static PyMethodDef rabbet_py_layer_methods[] = {
-    {"_conditional", rabbet_py_layer_conditional, METH_NOARGS, NULL},
-    {"_loop", rabbet_py_layer_loop, METH_NOARGS, NULL},
-    {"_network", rabbet_py_layer_network, METH_NOARGS, NULL},
-    {"_as", rabbet_py_layer_as, METH_O, NULL},
-    {"_get_input", rabbet_py_layer_get_input, METH_O, NULL},
-    {"_get_output", rabbet_py_layer_get_output, METH_O, NULL},
-    {"_set_input", rabbet_py_layer_set_input, METH_VARARGS, NULL},
-    {"_attr", rabbet_py_layer_attr, METH_O, NULL},
-    {"_set_attrs", rabbet_py_layer_set_attrs, METH_O, NULL},
-    {"_set_plugin_kinds", rabbet_py_layer_set_plugin_kinds, METH_O, NULL},
-    {"_precision", rabbet_py_layer_precision, METH_NOARGS, NULL},
-    {"_set_precision", rabbet_py_layer_set_precision, METH_O, NULL},
+static PyMethodDef py_layer_methods[] = {
+    {"_conditional", py_layer_conditional, METH_NOARGS, NULL},
+    {"_loop", py_layer_loop, METH_NOARGS, NULL},
+    {"_network", py_layer_network, METH_NOARGS, NULL},
+    {"_as", py_layer_as, METH_O, NULL},
+    {"_get_input", py_layer_get_input, METH_O, NULL},
+    {"_get_output", py_layer_get_output, METH_O, NULL},
+    {"_set_input", py_layer_set_input, METH_VARARGS, NULL},
+    {"_attr", py_layer_attr, METH_O, NULL},
+    {"_set_attrs", py_layer_set_attrs, METH_O, NULL},
+    {"_set_plugin_kinds", py_layer_set_plugin_kinds, METH_O, NULL},
+    {"_precision", py_layer_precision, METH_NOARGS, NULL},
+    {"_set_precision", py_layer_set_precision, METH_O, NULL},
     {NULL},
 };
 
-static PyGetSetDef rabbet_py_layer_getset[] = {
-    {"name", rabbet_py_layer_name, rabbet_py_layer_set_name, "Name.", NULL},
-    {"metadata", rabbet_py_layer_metadata, rabbet_py_layer_set_metadata,
+static PyGetSetDef py_layer_getset[] = {
+    {"name", py_layer_name, py_layer_set_name, "Name.", NULL},
+    {"metadata", py_layer_metadata, py_layer_set_metadata,
      "Text that the inspector shows.", NULL},
-    {"num_inputs", rabbet_py_layer_num_inputs, NULL, "Number of inputs.", NULL},
-    {"num_outputs", rabbet_py_layer_num_outputs, NULL, "Number of outputs.",
-     NULL},
-    {"_op", rabbet_py_layer_op, NULL, NULL, NULL},
-    {"_instance", rabbet_py_layer_plugin, NULL, NULL, NULL},
+    {"num_inputs", py_layer_num_inputs, NULL, "Number of inputs.", NULL},
+    {"num_outputs", py_layer_num_outputs, NULL, "Number of outputs.", NULL},
+    {"_op", py_layer_op, NULL, NULL, NULL},
+    {"_instance", py_layer_plugin, NULL, NULL, NULL},
     {NULL},
 };
 
-static PyType_Slot rabbet_py_layer_slots[] = {
+static PyType_Slot py_layer_slots[] = {
     RABBET_PY_HANDLE_SLOTS,
     {Py_tp_richcompare, rabbet_py_handle_compare},
     {Py_tp_hash, rabbet_py_handle_hash},
-    {Py_tp_methods, rabbet_py_layer_methods},
-    {Py_tp_getset, rabbet_py_layer_getset},
+    {Py_tp_methods, py_layer_methods},
+    {Py_tp_getset, py_layer_getset},
     {0, NULL},
 };
 
-static PyType_Spec rabbet_py_layer_spec = {
+static PyType_Spec py_layer_spec = {
     .name = "rabbet._rabbet.NetworkLayer",
     .basicsize = sizeof(rabbet_py_handle_t),
     .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = rabbet_py_layer_slots,
+    .slots = py_layer_slots,
 };
 
 int rabbet_py_add_network_layer(PyObject* module) {
-  return rabbet_py_add_type(module, "NetworkLayer", &rabbet_py_layer_spec,
+  return rabbet_py_add_type(module, "NetworkLayer", &py_layer_spec,
                             &rabbet_py_types.layer);
 }

@@ -2,16 +2,16 @@
 #include "network/inside.h"
 #include "ops/rules.h"
 
-typedef struct rabbet_branch_map_t {
+typedef struct branch_map_t {
   rabbet_layer_t* layer;
   const rabbet_branch_t* branch;
   // [expression of the branch]: the same in the layer's network, and an upper
   // bound of it; RABBET_EXPR_NONE: that says nothing.
   rabbet_expr_t *same, *most;
-} rabbet_branch_map_t;
+} branch_map_t;
 
-static rabbet_expr_t rabbet_branch_symbol(const rabbet_branch_map_t* map,
-                                          const rabbet_symbol_t* symbol) {
+static rabbet_expr_t branch_symbol(const branch_map_t* map,
+                                   const rabbet_symbol_t* symbol) {
   const rabbet_network_t* inner = map->branch->network;
   for (size_t i = 0; i < inner->inputs.count; ++i) {
     if (inner->inputs.data[i]->id != symbol->tensor) continue;
@@ -24,15 +24,15 @@ static rabbet_expr_t rabbet_branch_symbol(const rabbet_branch_map_t* map,
 
 // Operations whose result does not get less where operands get more; extents
 // are not negative.
-static bool rabbet_expr_grows(rabbet_expr_op_t op) {
+static bool expr_grows(rabbet_expr_op_t op) {
   return op == RABBET_EXPR_SUM || op == RABBET_EXPR_PROD ||
          op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN;
 }
 
 // Without a result where there is none, as for a division by 0.
-static rabbet_expr_t rabbet_branch_binary(rabbet_expr_graph_t* graph,
-                                          rabbet_expr_op_t op, rabbet_expr_t a,
-                                          rabbet_expr_t b) {
+static rabbet_expr_t branch_binary(rabbet_expr_graph_t* graph,
+                                   rabbet_expr_op_t op, rabbet_expr_t a,
+                                   rabbet_expr_t b) {
   rabbet_expr_t result = RABBET_EXPR_NONE;
   if (a == RABBET_EXPR_NONE || b == RABBET_EXPR_NONE) return result;
   rabbet_status_t status = rabbet_expr_binary(graph, op, a, b, &result);
@@ -41,7 +41,7 @@ static rabbet_expr_t rabbet_branch_binary(rabbet_expr_graph_t* graph,
   return result;
 }
 
-static rabbet_status_t rabbet_branch_translate(const rabbet_branch_map_t* map) {
+static rabbet_status_t branch_translate(const branch_map_t* map) {
   const rabbet_expr_graph_t* from = map->branch->network->graph;
   rabbet_expr_graph_t* to = map->layer->network->graph;
   for (size_t i = 0; i < rabbet_expr_node_count(from); ++i) {
@@ -52,15 +52,15 @@ static rabbet_status_t rabbet_branch_translate(const rabbet_branch_map_t* map) {
           rabbet_expr_constant(to, node->value, &map->same[i]));
     } else if (node->op == RABBET_EXPR_SYMBOL) {
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(from, (size_t)node->a);
-      map->same[i] = rabbet_branch_symbol(map, symbol);
+      map->same[i] = branch_symbol(map, symbol);
       if (symbol->upper != RABBET_EXPR_NONE)
         map->most[i] = map->most[symbol->upper];
     } else {
-      map->same[i] = rabbet_branch_binary(to, node->op, map->same[node->a],
-                                          map->same[node->b]);
-      if (rabbet_expr_grows(node->op))
-        map->most[i] = rabbet_branch_binary(to, node->op, map->most[node->a],
-                                            map->most[node->b]);
+      map->same[i] =
+          branch_binary(to, node->op, map->same[node->a], map->same[node->b]);
+      if (expr_grows(node->op))
+        map->most[i] =
+            branch_binary(to, node->op, map->most[node->a], map->most[node->b]);
     }
     if (map->same[i] != RABBET_EXPR_NONE) map->most[i] = map->same[i];
   }
@@ -68,18 +68,18 @@ static rabbet_status_t rabbet_branch_translate(const rabbet_branch_map_t* map) {
 }
 
 // What a branch gives, in expressions of the layer's network.
-static rabbet_status_t rabbet_branch_shapes(rabbet_layer_t* layer, size_t at,
-                                            rabbet_shape_t* out_shapes,
-                                            rabbet_shape_t* out_bounds) {
+static rabbet_status_t branch_shapes(rabbet_layer_t* layer, size_t at,
+                                     rabbet_shape_t* out_shapes,
+                                     rabbet_shape_t* out_bounds) {
   const rabbet_branch_t* branch = &layer->branches->list[at];
-  rabbet_branch_map_t map = {.layer = layer, .branch = branch};
+  branch_map_t map = {.layer = layer, .branch = branch};
   size_t count = rabbet_expr_node_count(branch->network->graph);
   rabbet_arena_t* arena = &layer->network->infer_arena;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, count, sizeof(*map.same), (void**)&map.same));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, count, sizeof(*map.most), (void**)&map.most));
-  RABBET_RETURN_IF_ERROR(rabbet_branch_translate(&map));
+  RABBET_RETURN_IF_ERROR(branch_translate(&map));
   for (size_t i = 0; i < layer->output_count; ++i) {
     const rabbet_shape_t* shape = &branch->network->outputs.data[i]->shape;
     out_shapes[i].rank = out_bounds[i].rank = shape->rank;
@@ -101,16 +101,14 @@ rabbet_status_t rabbet_layer_infer_branches(rabbet_layer_t* layer) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_allocate_array(&network->infer_arena, layer->output_count,
                                     sizeof(**bounds), (void**)&bounds[k]));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_branch_shapes(layer, k, shapes[k], bounds[k]));
+    RABBET_RETURN_IF_ERROR(branch_shapes(layer, k, shapes[k], bounds[k]));
   }
   for (size_t i = 0; i < layer->output_count; ++i) {
     rabbet_tensor_t* output = layer->outputs[i];
     rabbet_shape_t* bound = &bounds[0][i];
     for (int32_t axis = 0; axis < bound->rank; ++axis)
-      bound->d[axis] =
-          rabbet_branch_binary(network->graph, RABBET_EXPR_MAX, bound->d[axis],
-                               bounds[1][i].d[axis]);
+      bound->d[axis] = branch_binary(network->graph, RABBET_EXPR_MAX,
+                                     bound->d[axis], bounds[1][i].d[axis]);
     output->dtype = layer->branches->list[0].network->outputs.data[i]->dtype;
     RABBET_RETURN_IF_ERROR(rabbet_op_join_dims(network->graph, output->id,
                                                &shapes[0][i], &shapes[1][i],
@@ -119,7 +117,7 @@ rabbet_status_t rabbet_layer_infer_branches(rabbet_layer_t* layer) {
   return rabbet_ok();
 }
 
-static void rabbet_branches_release(void* owner) {
+static void branches_release(void* owner) {
   rabbet_network_release(owner);
 }
 
@@ -140,7 +138,7 @@ rabbet_status_t rabbet_network_add_branches(
   for (size_t k = 0; k < 2; ++k) {
     rabbet_network_retain(branches->list[k].network);
     rabbet_status_t status = rabbet_network_take_owner(
-        network, branches->list[k].network, rabbet_branches_release);
+        network, branches->list[k].network, branches_release);
     if (!rabbet_is_ok(status)) {
       rabbet_network_release(branches->list[k].network);
       return status;
@@ -161,7 +159,7 @@ bool rabbet_branches_read(const rabbet_branches_t* branches, size_t input) {
   return false;
 }
 
-static bool rabbet_branch_is_watched(const rabbet_network_t* network) {
+static bool branch_is_watched(const rabbet_network_t* network) {
   if (network->checks.count > 0) return true;
   for (size_t i = 0; i < network->tensors.count; ++i)
     if (network->tensors.data[i]->is_debug) return true;
@@ -174,6 +172,6 @@ static bool rabbet_branch_is_watched(const rabbet_network_t* network) {
 }
 
 bool rabbet_branches_are_watched(const rabbet_branches_t* branches) {
-  return rabbet_branch_is_watched(branches->list[0].network) ||
-         rabbet_branch_is_watched(branches->list[1].network);
+  return branch_is_watched(branches->list[0].network) ||
+         branch_is_watched(branches->list[1].network);
 }

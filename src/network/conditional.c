@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "network/inside.h"
 
-static const rabbet_conditional_t* rabbet_conditional_named(
+static const rabbet_conditional_t* conditional_named(
     const rabbet_network_t* network, const char* name) {
   for (size_t i = 0; i < network->conditionals.count; ++i)
     if (strcmp(network->conditionals.data[i]->name, name) == 0)
@@ -12,18 +12,18 @@ static const rabbet_conditional_t* rabbet_conditional_named(
   return NULL;
 }
 
-static rabbet_status_t rabbet_conditional_claim_name(rabbet_network_t* network,
-                                                     const char* name,
-                                                     const char** out_name) {
+static rabbet_status_t conditional_claim_name(rabbet_network_t* network,
+                                              const char* name,
+                                              const char** out_name) {
   RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a conditional", name));
-  if (name && rabbet_conditional_named(network, name))
+  if (name && conditional_named(network, name))
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
                          "there is a conditional named '%s' already", name);
   if (name) return rabbet_arena_strdup(&network->arena, name, out_name);
   for (size_t i = network->conditionals.count;; ++i) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_printf(&network->arena, out_name, "conditional_%zu", i));
-    if (!rabbet_conditional_named(network, *out_name)) return rabbet_ok();
+    if (!conditional_named(network, *out_name)) return rabbet_ok();
   }
 }
 
@@ -35,7 +35,7 @@ rabbet_status_t rabbet_network_add_conditional(
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &network->arena, sizeof(*conditional), (void**)&conditional));
   conditional->network = network;
-  RABBET_RETURN_IF_ERROR(rabbet_conditional_claim_name(
+  RABBET_RETURN_IF_ERROR(conditional_claim_name(
       network, name && *name ? name : NULL, &conditional->name));
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(network->allocator, &network->conditionals, conditional));
@@ -63,8 +63,7 @@ rabbet_status_t rabbet_conditional_set_name(rabbet_conditional_t* conditional,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "a conditional's name must not be empty");
   if (strcmp(name, conditional->name) == 0) return rabbet_ok();
-  return rabbet_conditional_claim_name(conditional->network, name,
-                                       &conditional->name);
+  return conditional_claim_name(conditional->network, name, &conditional->name);
 }
 
 rabbet_conditional_t* rabbet_layer_conditional(const rabbet_layer_t* layer) {
@@ -73,11 +72,11 @@ rabbet_conditional_t* rabbet_layer_conditional(const rabbet_layer_t* layer) {
 
 // ---- Their layers ----------------------------------------------------------
 
-static rabbet_status_t rabbet_conditional_add(rabbet_conditional_t* conditional,
-                                              rabbet_op_id_t op,
-                                              rabbet_tensor_t* const* inputs,
-                                              size_t input_count,
-                                              rabbet_layer_t** out_layer) {
+static rabbet_status_t conditional_add(rabbet_conditional_t* conditional,
+                                       rabbet_op_id_t op,
+                                       rabbet_tensor_t* const* inputs,
+                                       size_t input_count,
+                                       rabbet_layer_t** out_layer) {
   *out_layer = NULL;
   rabbet_network_t* network = conditional->network;
   rabbet_layer_t* layer = NULL;
@@ -118,15 +117,15 @@ rabbet_status_t rabbet_conditional_set_condition(
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
                          "conditional '%s' has a condition already, layer '%s'",
                          conditional->name, other->name);
-  return rabbet_conditional_add(conditional, RABBET_OP_CONDITION, &condition, 1,
-                                out_layer);
+  return conditional_add(conditional, RABBET_OP_CONDITION, &condition, 1,
+                         out_layer);
 }
 
 rabbet_status_t rabbet_conditional_add_input(rabbet_conditional_t* conditional,
                                              rabbet_tensor_t* tensor,
                                              rabbet_layer_t** out_layer) {
-  return rabbet_conditional_add(conditional, RABBET_OP_CONDITIONAL_INPUT,
-                                &tensor, 1, out_layer);
+  return conditional_add(conditional, RABBET_OP_CONDITIONAL_INPUT, &tensor, 1,
+                         out_layer);
 }
 
 rabbet_status_t rabbet_conditional_add_output(rabbet_conditional_t* conditional,
@@ -140,6 +139,6 @@ rabbet_status_t rabbet_conditional_add_output(rabbet_conditional_t* conditional,
         RABBET_STATUS_INVALID_ARGUMENT,
         "conditional '%s' has no condition: set it before outputs",
         conditional->name);
-  return rabbet_conditional_add(conditional, RABBET_OP_CONDITIONAL_OUTPUT,
-                                inputs, 2, out_layer);
+  return conditional_add(conditional, RABBET_OP_CONDITIONAL_OUTPUT, inputs, 2,
+                         out_layer);
 }

@@ -48,9 +48,9 @@ void rabbet_network_layer_changed(rabbet_layer_t* layer) {
 // ---- Inputs and weights ----------------------------------------------------
 
 // Constant dimensions of one name must be equal; dynamic ones share a symbol.
-static rabbet_status_t rabbet_network_check_dim_name(
-    const rabbet_network_t* network, const rabbet_tensor_t* tensor,
-    int32_t axis) {
+static rabbet_status_t network_check_dim_name(const rabbet_network_t* network,
+                                              const rabbet_tensor_t* tensor,
+                                              int32_t axis) {
   for (size_t i = 0; i < network->inputs.count; ++i) {
     const rabbet_tensor_t* other = network->inputs.data[i];
     for (int32_t k = 0; k < other->given_dims.rank; ++k) {
@@ -69,14 +69,13 @@ static rabbet_status_t rabbet_network_check_dim_name(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_network_prepare_dim(rabbet_network_t* network,
-                                                  rabbet_tensor_t* tensor,
-                                                  int32_t axis) {
+static rabbet_status_t network_prepare_dim(rabbet_network_t* network,
+                                           rabbet_tensor_t* tensor,
+                                           int32_t axis) {
   int64_t extent = tensor->given_dims.d[axis];
   if (extent >= 0) {
     if (tensor->dim_names[axis]) {
-      RABBET_RETURN_IF_ERROR(
-          rabbet_network_check_dim_name(network, tensor, axis));
+      RABBET_RETURN_IF_ERROR(network_check_dim_name(network, tensor, axis));
     }
     return rabbet_expr_constant(network->graph, extent, &tensor->shape.d[axis]);
   }
@@ -91,12 +90,12 @@ static rabbet_status_t rabbet_network_prepare_dim(rabbet_network_t* network,
   return rabbet_expr_of_symbol(network->graph, &symbol, &tensor->shape.d[axis]);
 }
 
-static rabbet_status_t rabbet_network_prepare_tensor(rabbet_network_t* network,
-                                                     rabbet_tensor_t* tensor) {
+static rabbet_status_t network_prepare_tensor(rabbet_network_t* network,
+                                              rabbet_tensor_t* tensor) {
   if (tensor->kind == RABBET_TENSOR_LAYER) return rabbet_ok();
   tensor->shape.rank = tensor->given_dims.rank;
   for (int32_t i = 0; i < tensor->shape.rank; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_network_prepare_dim(network, tensor, i));
+    RABBET_RETURN_IF_ERROR(network_prepare_dim(network, tensor, i));
   }
   if (tensor->kind == RABBET_TENSOR_INPUT) {
     return tensor->is_followed ? rabbet_network_read_on_host(network, tensor)
@@ -113,13 +112,13 @@ static rabbet_status_t rabbet_network_prepare_tensor(rabbet_network_t* network,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_network_prepare(rabbet_network_t* network) {
+static rabbet_status_t network_prepare(rabbet_network_t* network) {
   if (!network->graph) {
     RABBET_RETURN_IF_ERROR(
         rabbet_expr_graph_create(network->allocator, &network->graph));
   }
   for (; network->prepared < network->tensors.count; ++network->prepared) {
-    RABBET_RETURN_IF_ERROR(rabbet_network_prepare_tensor(
+    RABBET_RETURN_IF_ERROR(network_prepare_tensor(
         network, network->tensors.data[network->prepared]));
   }
   return rabbet_ok();
@@ -127,7 +126,7 @@ static rabbet_status_t rabbet_network_prepare(rabbet_network_t* network) {
 
 // ---- Layers of the catalogue -----------------------------------------------
 
-static rabbet_op_value_t rabbet_network_value(const rabbet_tensor_t* tensor) {
+static rabbet_op_value_t network_value(const rabbet_tensor_t* tensor) {
   rabbet_op_value_t value = {.dtype = RABBET_DTYPE_NONE};
   if (!tensor) return value;
   value.present = true;
@@ -140,8 +139,7 @@ static rabbet_op_value_t rabbet_network_value(const rabbet_tensor_t* tensor) {
   return value;
 }
 
-static bool rabbet_layer_reads_values(const rabbet_layer_t* layer,
-                                      size_t index) {
+static bool layer_reads_values(const rabbet_layer_t* layer, size_t index) {
   if (layer->branches) return rabbet_branches_read(layer->branches, index);
   if (layer->plugin) {
     return index < 64 &&
@@ -152,10 +150,10 @@ static bool rabbet_layer_reads_values(const rabbet_layer_t* layer,
 }
 
 // Shape operands get values, if need be by starting again.
-static rabbet_status_t rabbet_layer_need_values(rabbet_layer_t* layer,
-                                                bool* out_restart) {
+static rabbet_status_t layer_need_values(rabbet_layer_t* layer,
+                                         bool* out_restart) {
   for (size_t i = 0; i < layer->input_count && !*out_restart; ++i) {
-    if (!layer->inputs[i] || !rabbet_layer_reads_values(layer, i)) continue;
+    if (!layer->inputs[i] || !layer_reads_values(layer, i)) continue;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_network_need_values(layer->network, layer->inputs[i],
                                    out_restart),
@@ -164,8 +162,8 @@ static rabbet_status_t rabbet_layer_need_values(rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
-static void rabbet_layer_store(const rabbet_op_value_t* value,
-                               rabbet_tensor_t* tensor) {
+static void layer_store(const rabbet_op_value_t* value,
+                        rabbet_tensor_t* tensor) {
   tensor->dtype = value->dtype;
   tensor->shape = value->shape;
   tensor->constant = value->constant;
@@ -175,7 +173,7 @@ static void rabbet_layer_store(const rabbet_op_value_t* value,
 }
 
 // Elements of tensors whose values shapes depend on become symbols.
-static rabbet_status_t rabbet_layer_follow_outputs(rabbet_layer_t* layer) {
+static rabbet_status_t layer_follow_outputs(rabbet_layer_t* layer) {
   for (size_t i = 0; i < layer->output_count; ++i) {
     rabbet_tensor_t* output = layer->outputs[i];
     if (!output->is_followed || output->values || output->constant) continue;
@@ -184,8 +182,8 @@ static rabbet_status_t rabbet_layer_follow_outputs(rabbet_layer_t* layer) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_output_ids(const rabbet_layer_t* layer,
-                                               int32_t** out_ids) {
+static rabbet_status_t layer_output_ids(const rabbet_layer_t* layer,
+                                        int32_t** out_ids) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &layer->network->infer_arena, layer->output_count, sizeof(**out_ids),
       (void**)out_ids));
@@ -195,11 +193,11 @@ static rabbet_status_t rabbet_layer_output_ids(const rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
+static rabbet_status_t layer_infer_op(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
   rabbet_op_value_t* inputs = NULL;
   int32_t* ids = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_layer_output_ids(layer, &ids));
+  RABBET_RETURN_IF_ERROR(layer_output_ids(layer, &ids));
   rabbet_op_infer_t infer = {
       .op = layer->op,
       .graph = network->graph,
@@ -212,7 +210,7 @@ static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
   };
   RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
   for (size_t i = 0; i < layer->input_count; ++i) {
-    inputs[i] = rabbet_network_value(layer->inputs[i]);
+    inputs[i] = network_value(layer->inputs[i]);
   }
   rabbet_op_value_t* outputs = infer.outputs;
   for (size_t i = 0; i < layer->output_count; ++i) {
@@ -220,7 +218,7 @@ static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
   }
   RABBET_RETURN_IF_ERROR(rabbet_op_infer(&infer));
   for (size_t i = 0; i < layer->output_count; ++i) {
-    rabbet_layer_store(&outputs[i], layer->outputs[i]);
+    layer_store(&outputs[i], layer->outputs[i]);
     if (!(layer->op->outputs[i].flags & RABBET_OPERAND_SIZE)) continue;
     RABBET_RETURN_IF_ERROR(
         rabbet_network_read_on_host(network, layer->outputs[i]));
@@ -230,9 +228,9 @@ static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
 
 // ---- Plugin layers ---------------------------------------------------------
 
-static rabbet_status_t rabbet_layer_plugin_input(const rabbet_layer_t* layer,
-                                                 size_t index,
-                                                 rabbet_plugin_input_t* out) {
+static rabbet_status_t layer_plugin_input(const rabbet_layer_t* layer,
+                                          size_t index,
+                                          rabbet_plugin_input_t* out) {
   const rabbet_tensor_t* tensor = layer->inputs[index];
   if (!tensor) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -241,7 +239,7 @@ static rabbet_status_t rabbet_layer_plugin_input(const rabbet_layer_t* layer,
   out->dtype = tensor->dtype;
   out->rank = tensor->shape.rank;
   memcpy(out->dims, tensor->shape.d, sizeof out->dims);
-  if (!rabbet_layer_reads_values(layer, index)) return rabbet_ok();
+  if (!layer_reads_values(layer, index)) return rabbet_ok();
   if (!tensor->values) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "input %zu ('%s') of the plugin is a shape input; it "
@@ -253,7 +251,7 @@ static rabbet_status_t rabbet_layer_plugin_input(const rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_store_plugin(
+static rabbet_status_t layer_store_plugin(
     rabbet_layer_t* layer, const rabbet_plugin_output_t* outputs) {
   for (size_t i = 0; i < layer->output_count; ++i) {
     rabbet_tensor_t* tensor = layer->outputs[i];
@@ -268,7 +266,7 @@ static rabbet_status_t rabbet_layer_store_plugin(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_layer_infer_plugin(rabbet_layer_t* layer) {
+static rabbet_status_t layer_infer_plugin(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
   rabbet_arena_t* arena = &network->infer_arena;
   rabbet_plugin_input_t* inputs = NULL;
@@ -278,28 +276,27 @@ static rabbet_status_t rabbet_layer_infer_plugin(rabbet_layer_t* layer) {
       arena, layer->input_count, sizeof(*inputs), (void**)&inputs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, layer->output_count, sizeof(*outputs), (void**)&outputs));
-  RABBET_RETURN_IF_ERROR(rabbet_layer_output_ids(layer, &ids));
+  RABBET_RETURN_IF_ERROR(layer_output_ids(layer, &ids));
   for (size_t i = 0; i < layer->input_count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_layer_plugin_input(layer, i, &inputs[i]));
+    RABBET_RETURN_IF_ERROR(layer_plugin_input(layer, i, &inputs[i]));
   }
   rabbet_dim_builder_t builder = {.graph = network->graph,
                                   .output_tensors = ids,
                                   .output_count = layer->output_count};
   RABBET_RETURN_IF_ERROR(rabbet_plugin_describe(layer->plugin, &builder, inputs,
                                                 layer->input_count, outputs));
-  return rabbet_layer_store_plugin(layer, outputs);
+  return layer_store_plugin(layer, outputs);
 }
 
 // ---- All -------------------------------------------------------------------
 
-static rabbet_status_t rabbet_layer_infer(rabbet_layer_t* layer,
-                                          bool* out_restart) {
-  rabbet_status_t status = rabbet_layer_need_values(layer, out_restart);
+static rabbet_status_t layer_infer(rabbet_layer_t* layer, bool* out_restart) {
+  rabbet_status_t status = layer_need_values(layer, out_restart);
   if (rabbet_is_ok(status) && !*out_restart) {
-    status = layer->plugin     ? rabbet_layer_infer_plugin(layer)
+    status = layer->plugin     ? layer_infer_plugin(layer)
              : layer->branches ? rabbet_layer_infer_branches(layer)
-                               : rabbet_layer_infer_op(layer);
-    if (rabbet_is_ok(status)) status = rabbet_layer_follow_outputs(layer);
+                               : layer_infer_op(layer);
+    if (rabbet_is_ok(status)) status = layer_follow_outputs(layer);
   }
   // A plugin's wrapper names the operator.
   if (layer->plugin) return RABBET_ANNOTATE(status, "layer '%s'", layer->name);
@@ -308,7 +305,7 @@ static rabbet_status_t rabbet_layer_infer(rabbet_layer_t* layer,
 }
 
 // The layer of the first input that is not known, or NULL.
-static rabbet_layer_t* rabbet_layer_unknown_input(const rabbet_layer_t* layer) {
+static rabbet_layer_t* layer_unknown_input(const rabbet_layer_t* layer) {
   for (size_t i = 0; i < layer->input_count; ++i) {
     const rabbet_tensor_t* input = layer->inputs[i];
     if (input && input->producer && input->producer->is_unknown)
@@ -320,11 +317,10 @@ static rabbet_layer_t* rabbet_layer_unknown_input(const rabbet_layer_t* layer) {
 // A layer that fails, and all that depend on it, are unknown from here on: a
 // network under construction has layers that are not complete yet. Fails itself
 // where the memory does not suffice.
-static rabbet_status_t rabbet_layer_try(rabbet_layer_t* layer,
-                                        bool* out_restart) {
-  bool fails = rabbet_layer_unknown_input(layer) != NULL;
+static rabbet_status_t layer_try(rabbet_layer_t* layer, bool* out_restart) {
+  bool fails = layer_unknown_input(layer) != NULL;
   if (!fails) {
-    rabbet_status_t status = rabbet_layer_infer(layer, out_restart);
+    rabbet_status_t status = layer_infer(layer, out_restart);
     if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY)
       return status;
     fails = !rabbet_is_ok(status);
@@ -339,18 +335,18 @@ static rabbet_status_t rabbet_layer_try(rabbet_layer_t* layer,
 
 rabbet_status_t rabbet_network_infer_until(rabbet_network_t* network,
                                            size_t count) {
-  RABBET_RETURN_IF_ERROR(rabbet_network_prepare(network));
+  RABBET_RETURN_IF_ERROR(network_prepare(network));
   while (network->inferred < count) {
     bool restart = false;
     RABBET_RETURN_IF_ERROR(
-        rabbet_layer_try(network->layers.data[network->inferred], &restart));
+        layer_try(network->layers.data[network->inferred], &restart));
     if (!restart) {
       ++network->inferred;
       continue;
     }
     // At most once for each tensor that comes to be followed.
     rabbet_network_reset(network);
-    RABBET_RETURN_IF_ERROR(rabbet_network_prepare(network));
+    RABBET_RETURN_IF_ERROR(network_prepare(network));
   }
   rabbet_network_mark_shape_tensors(network);
   return rabbet_ok();
@@ -360,10 +356,10 @@ rabbet_status_t rabbet_network_infer_until(rabbet_network_t* network,
 rabbet_status_t rabbet_layer_explain(rabbet_layer_t* layer) {
   rabbet_layer_t* before = layer;
   assert(layer->is_unknown);
-  while ((before = rabbet_layer_unknown_input(layer)))
+  while ((before = layer_unknown_input(layer)))
     layer = before;
   bool restart = false;
-  rabbet_status_t status = rabbet_layer_infer(layer, &restart);
+  rabbet_status_t status = layer_infer(layer, &restart);
   if (!rabbet_is_ok(status)) return status;
   rabbet_network_reset(layer->network);
   return RABBET_STATUS(

@@ -36,7 +36,7 @@ void rabbet_network_retain(rabbet_network_t* network) {
   if (network) rabbet_refcount_retain(&network->references);
 }
 
-static void rabbet_network_destroy(rabbet_network_t* network) {
+static void network_destroy(rabbet_network_t* network) {
   for (size_t i = 0; i < network->layers.count; ++i) {
     rabbet_plugin_release(network->layers.data[i]->plugin);
   }
@@ -63,7 +63,7 @@ static void rabbet_network_destroy(rabbet_network_t* network) {
 
 void rabbet_network_release(rabbet_network_t* network) {
   if (network && rabbet_refcount_release(&network->references)) {
-    rabbet_network_destroy(network);
+    network_destroy(network);
   }
 }
 
@@ -111,9 +111,9 @@ rabbet_status_t rabbet_network_free_name(rabbet_network_t* network,
   }
 }
 
-static rabbet_status_t rabbet_network_rename(rabbet_network_t* network,
-                                             rabbet_tensor_t* tensor,
-                                             const char* name) {
+static rabbet_status_t network_rename(rabbet_network_t* network,
+                                      rabbet_tensor_t* tensor,
+                                      const char* name) {
   RABBET_RETURN_IF_ERROR(
       rabbet_map_set(&network->tensor_names, name, strlen(name), tensor));
   rabbet_map_remove(&network->tensor_names, tensor->name, strlen(tensor->name));
@@ -139,7 +139,7 @@ rabbet_status_t rabbet_network_claim_tensor_name(rabbet_network_t* network,
     const char* made_up = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_network_free_name(
         network, &network->tensor_names, name, &made_up));
-    RABBET_RETURN_IF_ERROR(rabbet_network_rename(network, other, made_up));
+    RABBET_RETURN_IF_ERROR(network_rename(network, other, made_up));
   }
   return rabbet_arena_strdup(&network->arena, name, out_name);
 }
@@ -204,9 +204,9 @@ rabbet_status_t rabbet_network_check_tensor(const rabbet_network_t* network,
                                       : "belongs to another network");
 }
 
-static rabbet_status_t rabbet_network_check_dims(const char* name,
-                                                 const rabbet_dims_t* dims,
-                                                 int64_t least) {
+static rabbet_status_t network_check_dims(const char* name,
+                                          const rabbet_dims_t* dims,
+                                          int64_t least) {
   if (dims->rank < 0 || dims->rank > RABBET_MAX_RANK) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "tensor '%s' has rank %d; expected 0 to %d", name,
@@ -222,8 +222,8 @@ static rabbet_status_t rabbet_network_check_dims(const char* name,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_network_check_dtype(const char* name,
-                                                  rabbet_dtype_t dtype) {
+static rabbet_status_t network_check_dtype(const char* name,
+                                           rabbet_dtype_t dtype) {
   if (dtype >= 0 && dtype < RABBET_DTYPE_COUNT) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "tensor '%s': %d is not a data type", name, (int)dtype);
@@ -238,8 +238,8 @@ rabbet_status_t rabbet_network_add_input(rabbet_network_t* network,
   rabbet_tensor_t* tensor = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_network_claim_tensor_name(network, name, &copy));
-  RABBET_RETURN_IF_ERROR(rabbet_network_check_dtype(name, dtype));
-  RABBET_RETURN_IF_ERROR(rabbet_network_check_dims(name, dims, -1));
+  RABBET_RETURN_IF_ERROR(network_check_dtype(name, dtype));
+  RABBET_RETURN_IF_ERROR(network_check_dims(name, dims, -1));
   RABBET_RETURN_IF_ERROR(
       rabbet_network_new_tensor(network, RABBET_TENSOR_INPUT, copy, &tensor));
   tensor->dtype = dtype;
@@ -252,12 +252,13 @@ rabbet_status_t rabbet_network_add_input(rabbet_network_t* network,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_network_check_weights(
-    const char* name, const rabbet_weights_t* weights,
-    const rabbet_dims_t* dims, size_t* out_size) {
+static rabbet_status_t network_check_weights(const char* name,
+                                             const rabbet_weights_t* weights,
+                                             const rabbet_dims_t* dims,
+                                             size_t* out_size) {
   int64_t count = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_network_check_dtype(name, weights->dtype));
-  RABBET_RETURN_IF_ERROR(rabbet_network_check_dims(name, dims, 0));
+  RABBET_RETURN_IF_ERROR(network_check_dtype(name, weights->dtype));
+  RABBET_RETURN_IF_ERROR(network_check_dims(name, dims, 0));
   RABBET_RETURN_IF_ERROR(
       RABBET_ANNOTATE(rabbet_dims_count(dims, &count), "weights '%s'", name));
   if (count != weights->count) {
@@ -292,7 +293,7 @@ rabbet_status_t rabbet_network_add_weights(rabbet_network_t* network,
            : rabbet_network_free_name(network, &network->tensor_names,
                                       "weights", &own_name));
   RABBET_RETURN_IF_ERROR(
-      rabbet_network_check_weights(own_name, &weights, dims, &size));
+      network_check_weights(own_name, &weights, dims, &size));
   RABBET_RETURN_IF_ERROR(rabbet_network_new_tensor(
       network, RABBET_TENSOR_WEIGHTS, own_name, &tensor));
   tensor->has_own_name = name != NULL;
@@ -374,7 +375,7 @@ rabbet_layer_t* rabbet_network_layer(const rabbet_network_t* network,
   return index < network->layers.count ? network->layers.data[index] : NULL;
 }
 
-static rabbet_status_t rabbet_network_check_loops(rabbet_network_t* network) {
+static rabbet_status_t network_check_loops(rabbet_network_t* network) {
   rabbet_regions_t regions;
   rabbet_arena_t arena;
   rabbet_arena_initialize(network->allocator, &arena);
@@ -386,7 +387,7 @@ static rabbet_status_t rabbet_network_check_loops(rabbet_network_t* network) {
 rabbet_status_t rabbet_network_validate(rabbet_network_t* network) {
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
   if (network->loops.count > 0) {
-    RABBET_RETURN_IF_ERROR(rabbet_network_check_loops(network));
+    RABBET_RETURN_IF_ERROR(network_check_loops(network));
   }
   if (network->outputs.count > 0) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,

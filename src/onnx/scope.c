@@ -35,9 +35,8 @@ void rabbet_onnx_scope_deinitialize(rabbet_onnx_scope_t* scope) {
   rabbet_map_deinitialize(&scope->values);
 }
 
-static rabbet_status_t rabbet_onnx_bind(rabbet_onnx_scope_t* scope,
-                                        const char* name,
-                                        rabbet_onnx_value_t value) {
+static rabbet_status_t onnx_bind(rabbet_onnx_scope_t* scope, const char* name,
+                                 rabbet_onnx_value_t value) {
   if (rabbet_map_get_string(&scope->values, name)) {
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
                          "the name '%s' is given to two values of one graph",
@@ -52,7 +51,7 @@ static rabbet_status_t rabbet_onnx_bind(rabbet_onnx_scope_t* scope,
 rabbet_status_t rabbet_onnx_scope_bind(rabbet_onnx_scope_t* scope,
                                        const char* name,
                                        rabbet_tensor_t* tensor) {
-  return rabbet_onnx_bind(scope, name, (rabbet_onnx_value_t){.tensor = tensor});
+  return onnx_bind(scope, name, (rabbet_onnx_value_t){.tensor = tensor});
 }
 
 rabbet_status_t rabbet_onnx_scope_bind_initializer(
@@ -61,13 +60,12 @@ rabbet_status_t rabbet_onnx_scope_bind_initializer(
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "an initializer has no name");
   }
-  return rabbet_onnx_bind(scope, initializer->name,
-                          (rabbet_onnx_value_t){.initializer = initializer});
+  return onnx_bind(scope, initializer->name,
+                   (rabbet_onnx_value_t){.initializer = initializer});
 }
 
 // Where the scope's own nodes make the name, or -1.
-static int rabbet_onnx_maker(const rabbet_onnx_scope_t* scope,
-                             const char* name) {
+static int onnx_maker(const rabbet_onnx_scope_t* scope, const char* name) {
   for (size_t i = 0; i < scope->node_count; ++i) {
     for (size_t j = 0; j < scope->nodes[i]->n_output; ++j) {
       if (!strcmp(scope->nodes[i]->output[j], name)) return (int)i;
@@ -76,9 +74,9 @@ static int rabbet_onnx_maker(const rabbet_onnx_scope_t* scope,
   return -1;
 }
 
-static rabbet_status_t rabbet_onnx_not_found(const rabbet_onnx_scope_t* scope,
-                                             const char* name) {
-  int maker = rabbet_onnx_maker(scope, name);
+static rabbet_status_t onnx_not_found(const rabbet_onnx_scope_t* scope,
+                                      const char* name) {
+  int maker = onnx_maker(scope, name);
   if (maker < 0) {
     return RABBET_STATUS(
         RABBET_STATUS_NOT_FOUND,
@@ -93,8 +91,8 @@ static rabbet_status_t rabbet_onnx_not_found(const rabbet_onnx_scope_t* scope,
       name, maker, node->op_type ? node->op_type : "");
 }
 
-static rabbet_status_t rabbet_onnx_use_initializer(rabbet_onnx_scope_t* scope,
-                                                   rabbet_onnx_value_t* value) {
+static rabbet_status_t onnx_use_initializer(rabbet_onnx_scope_t* scope,
+                                            rabbet_onnx_value_t* value) {
   assert(value->initializer && !value->tensor);
   rabbet_onnx_importer_t* importer = scope->importer;
   rabbet_onnx_constant_t constant;
@@ -112,9 +110,9 @@ static rabbet_status_t rabbet_onnx_use_initializer(rabbet_onnx_scope_t* scope,
 
 // What a branch takes from outside is an input of its conditional. Constants it
 // has itself.
-static rabbet_status_t rabbet_onnx_enter_branch(rabbet_onnx_scope_t* scope,
-                                                const char* name,
-                                                rabbet_tensor_t** tensor) {
+static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
+                                         const char* name,
+                                         rabbet_tensor_t** tensor) {
   const rabbet_layer_t* producer = rabbet_tensor_producer(*tensor);
   bool is_constant =
       (*tensor)->kind == RABBET_TENSOR_WEIGHTS ||
@@ -128,20 +126,19 @@ static rabbet_status_t rabbet_onnx_enter_branch(rabbet_onnx_scope_t* scope,
 }
 
 // *out_tensor NULL: nobody makes it.
-static rabbet_status_t rabbet_onnx_scope_find(rabbet_onnx_scope_t* scope,
-                                              const char* name,
-                                              rabbet_tensor_t** out_tensor) {
+static rabbet_status_t onnx_scope_find(rabbet_onnx_scope_t* scope,
+                                       const char* name,
+                                       rabbet_tensor_t** out_tensor) {
   rabbet_onnx_value_t* value = rabbet_map_get_string(&scope->values, name);
   if (!value) {
     *out_tensor = NULL;
     if (!scope->parent) return rabbet_ok();
-    RABBET_RETURN_IF_ERROR(
-        rabbet_onnx_scope_find(scope->parent, name, out_tensor));
-    return *out_tensor ? rabbet_onnx_enter_branch(scope, name, out_tensor)
+    RABBET_RETURN_IF_ERROR(onnx_scope_find(scope->parent, name, out_tensor));
+    return *out_tensor ? onnx_enter_branch(scope, name, out_tensor)
                        : rabbet_ok();
   }
   if (!value->tensor && value->initializer)
-    RABBET_RETURN_IF_ERROR(rabbet_onnx_use_initializer(scope, value));
+    RABBET_RETURN_IF_ERROR(onnx_use_initializer(scope, value));
   *out_tensor = value->tensor;
   return rabbet_ok();
 }
@@ -149,8 +146,8 @@ static rabbet_status_t rabbet_onnx_scope_find(rabbet_onnx_scope_t* scope,
 rabbet_status_t rabbet_onnx_scope_lookup(rabbet_onnx_scope_t* scope,
                                          const char* name,
                                          rabbet_tensor_t** out_tensor) {
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_find(scope, name, out_tensor));
-  return *out_tensor ? rabbet_ok() : rabbet_onnx_not_found(scope, name);
+  RABBET_RETURN_IF_ERROR(onnx_scope_find(scope, name, out_tensor));
+  return *out_tensor ? rabbet_ok() : onnx_not_found(scope, name);
 }
 
 int64_t rabbet_onnx_scope_opset(const rabbet_onnx_scope_t* scope,

@@ -7,9 +7,9 @@
 #define RABBET_ANALYSIS_ARRAY(arena, count, out) \
   rabbet_arena_allocate_array((arena), (count), sizeof(**(out)), (void**)(out))
 
-static rabbet_status_t rabbet_analysis_allocate(
-    const rabbet_plan_sequence_t* sequence, rabbet_arena_t* arena,
-    rabbet_plan_analysis_t* out) {
+static rabbet_status_t analysis_allocate(const rabbet_plan_sequence_t* sequence,
+                                         rabbet_arena_t* arena,
+                                         rabbet_plan_analysis_t* out) {
   size_t steps = sequence->step_count, values = sequence->value_count;
   size_t exprs = rabbet_expr_node_count(sequence->graph);
   rabbet_status_t status =
@@ -38,8 +38,8 @@ static rabbet_status_t rabbet_analysis_allocate(
 
 // Elements of a value whose shape is constant, as the values that the host
 // reads have.
-static int64_t rabbet_constant_count(const rabbet_plan_sequence_t* sequence,
-                                     int32_t value) {
+static int64_t constant_count(const rabbet_plan_sequence_t* sequence,
+                              int32_t value) {
   rabbet_dims_t dims =
       rabbet_shape_dims(sequence->graph, &sequence->values[value].shape);
   int64_t count = 0;
@@ -48,8 +48,8 @@ static int64_t rabbet_constant_count(const rabbet_plan_sequence_t* sequence,
 }
 
 // Whether a symbol stands for an extent that only the step's run tells.
-static bool rabbet_step_tells(const rabbet_plan_sequence_t* sequence,
-                              const rabbet_plan_step_t* step) {
+static bool step_tells(const rabbet_plan_sequence_t* sequence,
+                       const rabbet_plan_step_t* step) {
   for (size_t i = 0;
        step->call_count > 0 && i < rabbet_expr_symbol_count(sequence->graph);
        ++i) {
@@ -63,27 +63,26 @@ static bool rabbet_step_tells(const rabbet_plan_sequence_t* sequence,
 
 // Elements that the host reads after the step, then all extents of its outputs
 // if a run of it tells some.
-static size_t rabbet_count_reads(const rabbet_plan_sequence_t* sequence,
-                                 const rabbet_plan_step_t* step) {
+static size_t count_reads(const rabbet_plan_sequence_t* sequence,
+                          const rabbet_plan_step_t* step) {
   size_t count = 0;
   for (size_t i = 0; i < step->host_read_count; ++i)
-    count += (size_t)rabbet_constant_count(sequence, step->host_reads[i]);
-  for (size_t i = 0;
-       rabbet_step_tells(sequence, step) && i < step->group.output_count; ++i)
+    count += (size_t)constant_count(sequence, step->host_reads[i]);
+  for (size_t i = 0; step_tells(sequence, step) && i < step->group.output_count;
+       ++i)
     count += (size_t)sequence->values[step->values[step->group.outputs[i]]]
                  .shape.rank;
   return count;
 }
 
-static void rabbet_analyse_segments(const rabbet_plan_sequence_t* sequence,
-                                    rabbet_plan_analysis_t* out) {
+static void analyse_segments(const rabbet_plan_sequence_t* sequence,
+                             rabbet_plan_analysis_t* out) {
   int32_t segment = 0;
   for (size_t s = 0; s < sequence->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->steps[s];
     out->step_segments[s] = segment;
-    if (step->host_read_count == 0 && !rabbet_step_tells(sequence, step))
-      continue;
-    out->segment_reads[segment] = rabbet_count_reads(sequence, step);
+    if (step->host_read_count == 0 && !step_tells(sequence, step)) continue;
+    out->segment_reads[segment] = count_reads(sequence, step);
     out->segment_ends[segment++] = (int32_t)s + 1;
   }
   out->segment_ends[segment] = (int32_t)sequence->step_count;
@@ -91,10 +90,10 @@ static void rabbet_analyse_segments(const rabbet_plan_sequence_t* sequence,
   assert(out->segment_count <= sequence->step_count + 1);
 }
 
-static bool rabbet_find_read(const rabbet_plan_sequence_t* sequence,
-                             const rabbet_plan_analysis_t* analysis,
-                             const rabbet_symbol_t* symbol,
-                             rabbet_plan_source_t* out_source) {
+static bool find_read(const rabbet_plan_sequence_t* sequence,
+                      const rabbet_plan_analysis_t* analysis,
+                      const rabbet_symbol_t* symbol,
+                      rabbet_plan_source_t* out_source) {
   for (size_t s = 0; s < sequence->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->steps[s];
     int64_t before = 0;
@@ -105,7 +104,7 @@ static bool rabbet_find_read(const rabbet_plan_sequence_t* sequence,
       if (symbol->kind == RABBET_SYMBOL_VALUE &&
           step->host_reads[i] == symbol->tensor)
         return true;
-      before += rabbet_constant_count(sequence, step->host_reads[i]);
+      before += constant_count(sequence, step->host_reads[i]);
     }
     for (size_t i = 0; step->call_count > 0 && i < step->group.output_count;
          ++i) {
@@ -119,12 +118,12 @@ static bool rabbet_find_read(const rabbet_plan_sequence_t* sequence,
   return false;
 }
 
-static rabbet_status_t rabbet_analyse_symbols(
-    const rabbet_plan_sequence_t* sequence, rabbet_plan_analysis_t* out) {
+static rabbet_status_t analyse_symbols(const rabbet_plan_sequence_t* sequence,
+                                       rabbet_plan_analysis_t* out) {
   for (size_t i = 0; i < rabbet_expr_symbol_count(sequence->graph); ++i) {
     const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
     const rabbet_plan_value_t* value = &sequence->values[symbol->tensor];
-    if (rabbet_find_read(sequence, out, symbol, &out->sources[i])) continue;
+    if (find_read(sequence, out, symbol, &out->sources[i])) continue;
     bool input = value->storage == RABBET_PLAN_STORAGE_IO && value->alias < 0 &&
                  sequence->ios[value->io].is_input;
     if (!input || (symbol->kind == RABBET_SYMBOL_VALUE &&
@@ -141,8 +140,8 @@ static rabbet_status_t rabbet_analyse_symbols(
   return rabbet_ok();
 }
 
-static void rabbet_analyse_exprs(const rabbet_plan_sequence_t* sequence,
-                                 rabbet_plan_analysis_t* out) {
+static void analyse_exprs(const rabbet_plan_sequence_t* sequence,
+                          rabbet_plan_analysis_t* out) {
   for (size_t i = 0; i < rabbet_expr_node_count(sequence->graph); ++i) {
     const rabbet_expr_node_t* node =
         rabbet_expr_node(sequence->graph, (rabbet_expr_t)i);
@@ -171,15 +170,15 @@ static void rabbet_analyse_exprs(const rabbet_plan_sequence_t* sequence,
 
 // ---- Values
 
-static void rabbet_analyse_use(rabbet_plan_analysis_t* out, int32_t value,
-                               int32_t step) {
+static void analyse_use(rabbet_plan_analysis_t* out, int32_t value,
+                        int32_t step) {
   int32_t root = out->roots[value];
   if (step < out->first_steps[root]) out->first_steps[root] = step;
   if (step > out->last_steps[root]) out->last_steps[root] = step;
 }
 
-static void rabbet_analyse_shapes(const rabbet_plan_sequence_t* sequence,
-                                  rabbet_plan_analysis_t* out) {
+static void analyse_shapes(const rabbet_plan_sequence_t* sequence,
+                           rabbet_plan_analysis_t* out) {
   for (size_t v = 0; v < sequence->value_count; ++v) {
     const rabbet_plan_value_t* value = &sequence->values[v];
     assert(value->alias < 0 || sequence->values[value->alias].alias < 0);
@@ -206,8 +205,8 @@ bool rabbet_plan_is_view(const rabbet_plan_sequence_t* sequence,
          value->format == RABBET_FORMAT_LINEAR;
 }
 
-static void rabbet_analyse_memory(const rabbet_plan_sequence_t* sequence,
-                                  rabbet_plan_analysis_t* out) {
+static void analyse_memory(const rabbet_plan_sequence_t* sequence,
+                           rabbet_plan_analysis_t* out) {
   for (size_t v = 0; v < sequence->value_count; ++v) {
     const rabbet_shape_t* shape = &sequence->values[v].shape;
     int32_t* stage = &out->memory_stages[out->roots[v]];
@@ -220,8 +219,8 @@ static void rabbet_analyse_memory(const rabbet_plan_sequence_t* sequence,
 
 // The runtime writes a value from its host values if a step reads it, but no
 // step writes it or anything in the same memory.
-static void rabbet_analyse_materialized(const rabbet_plan_sequence_t* sequence,
-                                        rabbet_plan_analysis_t* out) {
+static void analyse_materialized(const rabbet_plan_sequence_t* sequence,
+                                 rabbet_plan_analysis_t* out) {
   for (size_t v = 0; v < sequence->value_count; ++v) {
     if (out->producers[v] >= 0) out->written[out->roots[v]] = true;
   }
@@ -236,35 +235,34 @@ static void rabbet_analyse_materialized(const rabbet_plan_sequence_t* sequence,
   }
 }
 
-static void rabbet_analyse_lifetimes(const rabbet_plan_sequence_t* sequence,
-                                     rabbet_plan_analysis_t* out) {
+static void analyse_lifetimes(const rabbet_plan_sequence_t* sequence,
+                              rabbet_plan_analysis_t* out) {
   for (size_t s = 0; s < sequence->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->steps[s];
     for (size_t i = 0; i < step->group.output_count; ++i) {
       int32_t value = step->values[step->group.outputs[i]];
       assert(value >= 0);
       out->producers[value] = (int32_t)s;
-      rabbet_analyse_use(out, value, (int32_t)s);
+      analyse_use(out, value, (int32_t)s);
     }
     for (size_t i = 0; i < step->group.input_count; ++i)
-      rabbet_analyse_use(out, step->values[step->group.inputs[i]], (int32_t)s);
+      analyse_use(out, step->values[step->group.inputs[i]], (int32_t)s);
     for (size_t i = 0; i < step->host_read_count; ++i)
-      rabbet_analyse_use(out, step->host_reads[i], (int32_t)s);
+      analyse_use(out, step->host_reads[i], (int32_t)s);
   }
-  rabbet_analyse_materialized(sequence, out);
+  analyse_materialized(sequence, out);
 }
 
 rabbet_status_t rabbet_plan_analyse(const rabbet_plan_sequence_t* sequence,
                                     rabbet_arena_t* arena,
                                     rabbet_plan_analysis_t* out_analysis) {
   *out_analysis = (rabbet_plan_analysis_t){0};
-  RABBET_RETURN_IF_ERROR(
-      rabbet_analysis_allocate(sequence, arena, out_analysis));
-  rabbet_analyse_segments(sequence, out_analysis);
-  RABBET_RETURN_IF_ERROR(rabbet_analyse_symbols(sequence, out_analysis));
-  rabbet_analyse_exprs(sequence, out_analysis);
-  rabbet_analyse_shapes(sequence, out_analysis);
-  rabbet_analyse_lifetimes(sequence, out_analysis);
-  rabbet_analyse_memory(sequence, out_analysis);
+  RABBET_RETURN_IF_ERROR(analysis_allocate(sequence, arena, out_analysis));
+  analyse_segments(sequence, out_analysis);
+  RABBET_RETURN_IF_ERROR(analyse_symbols(sequence, out_analysis));
+  analyse_exprs(sequence, out_analysis);
+  analyse_shapes(sequence, out_analysis);
+  analyse_lifetimes(sequence, out_analysis);
+  analyse_memory(sequence, out_analysis);
   return rabbet_ok();
 }

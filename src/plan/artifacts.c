@@ -7,10 +7,10 @@
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
 // They lie one behind another, so that the section holds nothing else.
-static rabbet_status_t rabbet_read_artifact(rabbet_plan_t* plan,
-                                            const Rabbet__Plan__Artifact* from,
-                                            rabbet_span_t section, size_t* at,
-                                            rabbet_artifact_t* artifact) {
+static rabbet_status_t read_artifact(rabbet_plan_t* plan,
+                                     const Rabbet__Plan__Artifact* from,
+                                     rabbet_span_t section, size_t* at,
+                                     rabbet_artifact_t* artifact) {
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &artifact->name));
   size_t expected = rabbet_align_up(*at, RABBET_PLAN_ALIGNMENT);
   if (from->offset != expected || from->offset > section.size ||
@@ -37,8 +37,8 @@ rabbet_status_t rabbet_read_artifacts(rabbet_plan_t* plan,
   plan->artifact_count = meta->n_artifacts;
   for (size_t i = 0; i < meta->n_artifacts; ++i)
     RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_read_artifact(plan, meta->artifacts[i], section,
-                                             &end, &plan->artifacts[i]),
+        RABBET_ANNOTATE(read_artifact(plan, meta->artifacts[i], section, &end,
+                                      &plan->artifacts[i]),
                         "artifact %zu", i));
   if (end != section.size)
     return RABBET_DAMAGED("the artifacts end at %zu, section KERNELS at %zu",

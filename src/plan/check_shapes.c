@@ -5,9 +5,9 @@
 #include "ops/infer.h"
 
 // Compares one output with the rule's result.
-static rabbet_shapes_verdict_t rabbet_compare_shapes(
-    const rabbet_expr_graph_t* graph, const rabbet_shape_t* found,
-    const rabbet_shape_t* expected) {
+static rabbet_shapes_verdict_t compare_shapes(const rabbet_expr_graph_t* graph,
+                                              const rabbet_shape_t* found,
+                                              const rabbet_shape_t* expected) {
   rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
   if (found->rank != expected->rank) return RABBET_SHAPES_WRONG;
   for (int32_t axis = 0; axis < found->rank; ++axis) {
@@ -25,14 +25,14 @@ static rabbet_shapes_verdict_t rabbet_compare_shapes(
   return verdict;
 }
 
-static bool rabbet_check_knows_dims(const rabbet_op_value_t* value) {
+static bool check_knows_dims(const rabbet_op_value_t* value) {
   for (int32_t axis = 0; axis < value->shape.rank; ++axis)
     if (value->shape.d[axis] == RABBET_EXPR_NONE) return false;
   return true;
 }
 
 // Whether sizes that only the kernel finds belong to the step.
-static bool rabbet_check_makes_sizes(const rabbet_shapes_check_t* check) {
+static bool check_makes_sizes(const rabbet_shapes_check_t* check) {
   const rabbet_group_t* group = &check->step->group;
   for (size_t i = 0; i < group->node_count; ++i)
     if (rabbet_op_makes_sizes(group->nodes[i].op)) return true;
@@ -41,10 +41,10 @@ static bool rabbet_check_makes_sizes(const rabbet_shapes_check_t* check) {
 
 // Collects a node's inputs. *out_askable is false where its rule cannot be
 // asked: extents are told by a node before it.
-static rabbet_status_t rabbet_check_inputs(const rabbet_shapes_check_t* check,
-                                           const rabbet_group_node_t* node,
-                                           rabbet_op_value_t* inputs,
-                                           bool* out_askable) {
+static rabbet_status_t check_inputs(const rabbet_shapes_check_t* check,
+                                    const rabbet_group_node_t* node,
+                                    rabbet_op_value_t* inputs,
+                                    bool* out_askable) {
   *out_askable = true;
   for (size_t i = 0; i < node->input_count; ++i) {
     const rabbet_op_operand_t* operand = rabbet_op_input(node->op, i);
@@ -52,23 +52,23 @@ static rabbet_status_t rabbet_check_inputs(const rabbet_shapes_check_t* check,
     if (node->inputs[i] < 0) continue;
     inputs[i] = check->values[node->inputs[i]];
     inputs[i].present = true;
-    *out_askable &= rabbet_check_knows_dims(&inputs[i]);
+    *out_askable &= check_knows_dims(&inputs[i]);
     if (operand && operand->flags & RABBET_OPERAND_SHAPE && !inputs[i].values)
       return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                            "layer '%s' (%s): the elements of input '%s', on "
                            "which its output's shape depends, are unknown",
                            node->name, node->op->name, operand->name);
   }
-  if (*out_askable || rabbet_check_makes_sizes(check)) return rabbet_ok();
+  if (*out_askable || check_makes_sizes(check)) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                        "layer '%s' (%s): the shapes of its inputs are unknown",
                        node->name, node->op->name);
 }
 
 // The most that a layer can make must fit: it alone tells how much it makes.
-static rabbet_status_t rabbet_check_room(const rabbet_shapes_check_t* check,
-                                         const rabbet_group_node_t* node,
-                                         const rabbet_op_value_t* outputs) {
+static rabbet_status_t check_room(const rabbet_shapes_check_t* check,
+                                  const rabbet_group_node_t* node,
+                                  const rabbet_op_value_t* outputs) {
   size_t symbols = rabbet_expr_symbol_count(check->graph);
   size_t count = rabbet_expr_node_count(check->graph);
   int64_t *zeros = NULL, *uppers = NULL, *bounds = NULL;
@@ -103,10 +103,10 @@ static rabbet_status_t rabbet_check_room(const rabbet_shapes_check_t* check,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
-                                         const rabbet_group_node_t* node,
-                                         rabbet_shapes_verdict_t* verdict,
-                                         int32_t* out_value) {
+static rabbet_status_t check_node(const rabbet_shapes_check_t* check,
+                                  const rabbet_group_node_t* node,
+                                  rabbet_shapes_verdict_t* verdict,
+                                  int32_t* out_value) {
   rabbet_op_value_t* inputs = NULL;
   if (!node->op->infer_shapes) return rabbet_ok();
   bool askable = false, differs = false;
@@ -118,7 +118,7 @@ static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
                              .output_count = node->output_count,
                              .out_bound_differs = &differs};
   RABBET_RETURN_IF_ERROR(rabbet_op_infer_allocate(&infer, &inputs));
-  RABBET_RETURN_IF_ERROR(rabbet_check_inputs(check, node, inputs, &askable));
+  RABBET_RETURN_IF_ERROR(check_inputs(check, node, inputs, &askable));
   if (!askable) return rabbet_ok();
   rabbet_op_value_t* outputs = infer.outputs;
   int32_t* numbers = NULL;
@@ -133,13 +133,13 @@ static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
                                          "layer '%s' (%s)", node->name,
                                          node->op->name));
   if (rabbet_op_makes_sizes(node->op) && check->bytes)
-    RABBET_RETURN_IF_ERROR(rabbet_check_room(check, node, outputs));
+    RABBET_RETURN_IF_ERROR(check_room(check, node, outputs));
   if (differs && *verdict == RABBET_SHAPES_PROVEN)
     *verdict = RABBET_SHAPES_UNPROVEN;
   for (size_t i = 0; i < node->output_count; ++i) {
-    rabbet_shapes_verdict_t one = rabbet_compare_shapes(
-        check->graph, &check->values[node->outputs[i]].shape,
-        &outputs[i].shape);
+    rabbet_shapes_verdict_t one =
+        compare_shapes(check->graph, &check->values[node->outputs[i]].shape,
+                       &outputs[i].shape);
     if (one <= *verdict) continue;
     *verdict = one;
     *out_value = node->outputs[i];
@@ -153,16 +153,16 @@ rabbet_status_t rabbet_plan_check_shapes(const rabbet_shapes_check_t* check,
   *out_verdict = RABBET_SHAPES_PROVEN;
   *out_value = -1;
   for (size_t i = 0; i < check->step->group.node_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_check_node(
-        check, &check->step->group.nodes[i], out_verdict, out_value));
+    RABBET_RETURN_IF_ERROR(check_node(check, &check->step->group.nodes[i],
+                                      out_verdict, out_value));
   return rabbet_ok();
 }
 
 // ---- A plan that is read
 
 // The rules add expressions: to a copy, in which the plan's have their numbers.
-static rabbet_status_t rabbet_copy_graph(const rabbet_expr_graph_t* from,
-                                         rabbet_expr_graph_t* to) {
+static rabbet_status_t copy_graph(const rabbet_expr_graph_t* from,
+                                  rabbet_expr_graph_t* to) {
   for (size_t i = 0; i < rabbet_expr_node_count(from); ++i) {
     const rabbet_expr_node_t* node = rabbet_expr_node(from, (rabbet_expr_t)i);
     rabbet_expr_t expr = RABBET_EXPR_NONE;
@@ -175,10 +175,11 @@ static rabbet_status_t rabbet_copy_graph(const rabbet_expr_graph_t* from,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prove_values(
-    const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step,
-    rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
-    rabbet_op_value_t* values) {
+static rabbet_status_t prove_values(const rabbet_plan_sequence_t* sequence,
+                                    const rabbet_plan_step_t* step,
+                                    rabbet_expr_graph_t* graph,
+                                    rabbet_arena_t* arena,
+                                    rabbet_op_value_t* values) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
     const rabbet_group_value_t* from = &step->group.values[i];
     const rabbet_plan_value_t* outer =
@@ -199,7 +200,7 @@ static rabbet_status_t rabbet_prove_values(
 
 // Weakly typed networks may compute in other floating types than their own, and
 // read and write tensors in them: for rules they all are FLOAT.
-static rabbet_dtype_t rabbet_prove_type(rabbet_dtype_t dtype) {
+static rabbet_dtype_t prove_type(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16
              ? RABBET_DTYPE_FLOAT
              : dtype;
@@ -207,16 +208,16 @@ static rabbet_dtype_t rabbet_prove_type(rabbet_dtype_t dtype) {
 
 // The node's attributes, with the same view of the type that to_type names:
 // rules (fill's) compare it with the types of inputs.
-static rabbet_status_t rabbet_prove_attrs(const rabbet_group_node_t* node,
-                                          rabbet_arena_t* arena,
-                                          const rabbet_attr_t** out_attrs) {
+static rabbet_status_t prove_attrs(const rabbet_group_node_t* node,
+                                   rabbet_arena_t* arena,
+                                   const rabbet_attr_t** out_attrs) {
   static const int64_t real = RABBET_DTYPE_FLOAT;
   size_t count = node->op->attr_count;
   rabbet_attr_t* attrs = NULL;
   *out_attrs = node->attrs;
   rabbet_dtype_t dtype = (rabbet_dtype_t)rabbet_attr_int(
       node->attrs, count, "to_type", RABBET_DTYPE_FLOAT);
-  if (rabbet_prove_type(dtype) == dtype) return rabbet_ok();
+  if (prove_type(dtype) == dtype) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
       arena, node->attrs, count * sizeof(*attrs), (void**)&attrs));
   for (size_t i = 0; i < count; ++i)
@@ -226,13 +227,13 @@ static rabbet_status_t rabbet_prove_attrs(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
-                                          const rabbet_op_value_t* values,
-                                          rabbet_expr_graph_t* graph,
-                                          rabbet_arena_t* arena) {
+static rabbet_status_t prove_types(const rabbet_group_node_t* node,
+                                   const rabbet_op_value_t* values,
+                                   rabbet_expr_graph_t* graph,
+                                   rabbet_arena_t* arena) {
   rabbet_op_value_t* inputs = NULL;
   const rabbet_attr_t* attrs = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_prove_attrs(node, arena, &attrs));
+  RABBET_RETURN_IF_ERROR(prove_attrs(node, arena, &attrs));
   rabbet_op_infer_t infer = {.op = node->op,
                              .graph = graph,
                              .arena = arena,
@@ -243,16 +244,16 @@ static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
   for (size_t i = 0; i < node->input_count; ++i) {
     if (node->inputs[i] < 0) continue;
     inputs[i] = values[node->inputs[i]];
-    inputs[i].dtype = rabbet_prove_type(inputs[i].dtype);
+    inputs[i].dtype = prove_type(inputs[i].dtype);
     inputs[i].present = true;
   }
   rabbet_op_value_t* outputs = infer.outputs;
   for (size_t i = 0; i < node->output_count; ++i)
-    outputs[i].dtype = rabbet_prove_type(values[node->outputs[i]].dtype);
+    outputs[i].dtype = prove_type(values[node->outputs[i]].dtype);
   RABBET_RETURN_IF_ERROR(rabbet_op_infer_types(&infer));
   for (size_t i = 0; i < node->output_count; ++i) {
     rabbet_dtype_t found = values[node->outputs[i]].dtype;
-    if (rabbet_prove_type(outputs[i].dtype) != rabbet_prove_type(found))
+    if (prove_type(outputs[i].dtype) != prove_type(found))
       return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                            "output '%s' is %s; the layer makes %s",
                            node->op->outputs[i].name, rabbet_dtype_name(found),
@@ -261,15 +262,15 @@ static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prove_all_types(const rabbet_group_t* group,
-                                              const rabbet_op_value_t* values,
-                                              rabbet_expr_graph_t* graph,
-                                              rabbet_arena_t* arena) {
+static rabbet_status_t prove_all_types(const rabbet_group_t* group,
+                                       const rabbet_op_value_t* values,
+                                       rabbet_expr_graph_t* graph,
+                                       rabbet_arena_t* arena) {
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
     if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) continue;
     RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_prove_types(node, values, graph, arena),
+        RABBET_ANNOTATE(prove_types(node, values, graph, arena),
                         "layer '%s' (%s)", node->name, node->op->name));
   }
   return rabbet_ok();
@@ -277,10 +278,10 @@ static rabbet_status_t rabbet_prove_all_types(const rabbet_group_t* group,
 
 // Elements that a run computes are symbols, so that the rule can be asked about
 // all else.
-static rabbet_status_t rabbet_prove_elements(
-    const rabbet_plan_sequence_t* sequence, int32_t v,
-    rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
-    rabbet_op_value_t* value) {
+static rabbet_status_t prove_elements(const rabbet_plan_sequence_t* sequence,
+                                      int32_t v, rabbet_expr_graph_t* graph,
+                                      rabbet_arena_t* arena,
+                                      rabbet_op_value_t* value) {
   rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   int64_t count = 0;
   rabbet_expr_t* elements = NULL;
@@ -307,10 +308,12 @@ static rabbet_status_t rabbet_prove_elements(
 
 // Evaluates operands on which shapes depend. *out_all_constant is false if a
 // rule may have to be called again once their elements are numbers.
-static rabbet_status_t rabbet_prove_operands(
-    const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step,
-    rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
-    rabbet_op_value_t* values, bool* out_all_constant) {
+static rabbet_status_t prove_operands(const rabbet_plan_sequence_t* sequence,
+                                      const rabbet_plan_step_t* step,
+                                      rabbet_expr_graph_t* graph,
+                                      rabbet_arena_t* arena,
+                                      rabbet_op_value_t* values,
+                                      bool* out_all_constant) {
   *out_all_constant = true;
   for (size_t n = 0; n < step->group.node_count; ++n) {
     const rabbet_group_node_t* node = &step->group.nodes[n];
@@ -321,8 +324,8 @@ static rabbet_status_t rabbet_prove_operands(
           !(operand->flags & RABBET_OPERAND_SHAPE))
         continue;
       rabbet_op_value_t* value = &values[v];
-      RABBET_RETURN_IF_ERROR(rabbet_prove_elements(sequence, step->values[v],
-                                                   graph, arena, value));
+      RABBET_RETURN_IF_ERROR(
+          prove_elements(sequence, step->values[v], graph, arena, value));
       for (size_t k = 0; k < value->value_count; ++k)
         *out_all_constant &=
             rabbet_expr_is_constant(graph, value->values[k], NULL);
@@ -331,10 +334,10 @@ static rabbet_status_t rabbet_prove_operands(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prove_step(const rabbet_plan_sequence_t* sequence,
-                                         rabbet_plan_step_t* step,
-                                         rabbet_expr_graph_t* graph,
-                                         rabbet_arena_t* arena) {
+static rabbet_status_t prove_step(const rabbet_plan_sequence_t* sequence,
+                                  rabbet_plan_step_t* step,
+                                  rabbet_expr_graph_t* graph,
+                                  rabbet_arena_t* arena) {
   rabbet_op_value_t* values = NULL;
   rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
   int32_t value = -1;
@@ -344,13 +347,11 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_sequence_t* sequence,
   if (step->shapes_proven) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, step->group.value_count, sizeof(*values), (void**)&values));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_prove_values(sequence, step, graph, arena, values));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_prove_all_types(&step->group, values, graph, arena));
+  RABBET_RETURN_IF_ERROR(prove_values(sequence, step, graph, arena, values));
+  RABBET_RETURN_IF_ERROR(prove_all_types(&step->group, values, graph, arena));
   bool all_constant = true;
-  RABBET_RETURN_IF_ERROR(rabbet_prove_operands(sequence, step, graph, arena,
-                                               values, &all_constant));
+  RABBET_RETURN_IF_ERROR(
+      prove_operands(sequence, step, graph, arena, values, &all_constant));
   rabbet_shapes_check_t check = {.graph = graph,
                                  .arena = arena,
                                  .step = step,
@@ -372,12 +373,12 @@ rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_sequence_t* sequence) {
   rabbet_expr_graph_t* graph = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_expr_graph_create(sequence->plan->allocator, &graph));
-  rabbet_status_t status = rabbet_copy_graph(sequence->graph, graph);
+  rabbet_status_t status = copy_graph(sequence->graph, graph);
   for (size_t s = 0; s < sequence->step_count && rabbet_is_ok(status); ++s) {
     rabbet_arena_t arena;
     rabbet_arena_initialize(sequence->plan->allocator, &arena);
     status = RABBET_ANNOTATE(
-        rabbet_prove_step(sequence, &sequence->steps[s], graph, &arena),
+        prove_step(sequence, &sequence->steps[s], graph, &arena),
         "step %zu ('%s')", s, sequence->steps[s].name);
     rabbet_arena_deinitialize(&arena);
   }

@@ -26,27 +26,26 @@ rabbet_status_t rabbet_read_text(rabbet_plan_t* plan, const char* text,
 }
 
 // NULL for "".
-static rabbet_status_t rabbet_read_optional_text(rabbet_plan_t* plan,
-                                                 const char* text,
-                                                 const char** out_text) {
+static rabbet_status_t read_optional_text(rabbet_plan_t* plan, const char* text,
+                                          const char** out_text) {
   *out_text = NULL;
   return *text ? rabbet_read_text(plan, text, out_text) : rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_list(rabbet_plan_t* plan, const void* data,
-                                        size_t count, size_t size,
-                                        const void** out_copy) {
+static rabbet_status_t read_list(rabbet_plan_t* plan, const void* data,
+                                 size_t count, size_t size,
+                                 const void** out_copy) {
   // protobuf-c has allocated as much, so that this cannot overflow.
   return rabbet_arena_copy(&plan->arena, data, count * size,
                            (void**)(uintptr_t)out_copy);
 }
 
-#define RABBET_READ_LIST(plan, message, field, out)                \
-  rabbet_read_list((plan), (message)->field, (message)->n_##field, \
-                   sizeof((message)->field[0]), (const void**)(out))
+#define RABBET_READ_LIST(plan, message, field, out)         \
+  read_list((plan), (message)->field, (message)->n_##field, \
+            sizeof((message)->field[0]), (const void**)(out))
 
-static rabbet_status_t rabbet_read_shape(const int32_t* dims, size_t count,
-                                         rabbet_shape_t* out_shape) {
+static rabbet_status_t read_shape(const int32_t* dims, size_t count,
+                                  rabbet_shape_t* out_shape) {
   if (count > RABBET_MAX_RANK)
     return RABBET_DAMAGED("rank %zu; at most %d is possible", count,
                           RABBET_MAX_RANK);
@@ -58,10 +57,10 @@ static rabbet_status_t rabbet_read_shape(const int32_t* dims, size_t count,
 
 // ---- Expressions
 
-static rabbet_status_t rabbet_read_symbol(rabbet_plan_sequence_t* sequence,
-                                          const Rabbet__Plan__Sequence* message,
-                                          const Rabbet__Plan__Expr* expr,
-                                          rabbet_expr_t* out_expr) {
+static rabbet_status_t read_symbol(rabbet_plan_sequence_t* sequence,
+                                   const Rabbet__Plan__Sequence* message,
+                                   const Rabbet__Plan__Expr* expr,
+                                   rabbet_expr_t* out_expr) {
   size_t next = rabbet_expr_symbol_count(sequence->graph);
   if (expr->a < 0 || (size_t)expr->a != next || next >= message->n_symbols)
     return RABBET_DAMAGED("it is symbol %d; expected %zu of %zu", expr->a, next,
@@ -82,14 +81,14 @@ static rabbet_status_t rabbet_read_symbol(rabbet_plan_sequence_t* sequence,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_exprs(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_exprs(rabbet_plan_sequence_t* sequence,
+                                  const Rabbet__Plan__Sequence* message) {
   for (size_t i = 0; i < message->n_exprs; ++i) {
     const Rabbet__Plan__Expr* from = message->exprs[i];
     rabbet_expr_t expr = RABBET_EXPR_NONE;
     rabbet_status_t status = rabbet_ok();
     if (from->op == RABBET_EXPR_SYMBOL) {
-      status = rabbet_read_symbol(sequence, message, from, &expr);
+      status = read_symbol(sequence, message, from, &expr);
     } else {
       rabbet_expr_node_t node = {.op = (rabbet_expr_op_t)from->op,
                                  .a = from->a,
@@ -108,9 +107,9 @@ static rabbet_status_t rabbet_read_exprs(
 
 // ---- Values, inputs and outputs, profiles
 
-static rabbet_status_t rabbet_read_value(rabbet_plan_sequence_t* sequence,
-                                         const Rabbet__Plan__Value* from,
-                                         rabbet_plan_value_t* value) {
+static rabbet_status_t read_value(rabbet_plan_sequence_t* sequence,
+                                  const Rabbet__Plan__Value* from,
+                                  rabbet_plan_value_t* value) {
   value->dtype = (rabbet_dtype_t)from->dtype;
   value->format = (rabbet_format_t)from->format;
   value->storage = (rabbet_plan_storage_t)from->storage;
@@ -128,26 +127,25 @@ static rabbet_status_t rabbet_read_value(rabbet_plan_sequence_t* sequence,
                                             &value->host_values));
     value->host_value_count = from->n_host_values;
   }
-  return RABBET_ANNOTATE(
-      rabbet_read_shape(from->shape, from->n_shape, &value->shape),
-      "value '%s'", value->name);
+  return RABBET_ANNOTATE(read_shape(from->shape, from->n_shape, &value->shape),
+                         "value '%s'", value->name);
 }
 
-static rabbet_status_t rabbet_read_values(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_values(rabbet_plan_sequence_t* sequence,
+                                   const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, message->n_values, sizeof(*sequence->values),
       (void**)&sequence->values));
   sequence->value_count = message->n_values;
   for (size_t i = 0; i < message->n_values; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_read_value(sequence, message->values[i], &sequence->values[i]));
+        read_value(sequence, message->values[i], &sequence->values[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_io(rabbet_plan_sequence_t* sequence,
-                                      const Rabbet__Plan__Io* from,
-                                      rabbet_plan_io_t* io) {
+static rabbet_status_t read_io(rabbet_plan_sequence_t* sequence,
+                               const Rabbet__Plan__Io* from,
+                               rabbet_plan_io_t* io) {
   io->is_input = from->is_input;
   io->is_shape_input = from->is_shape_input;
   io->value = from->value;
@@ -159,13 +157,13 @@ static rabbet_status_t rabbet_read_io(rabbet_plan_sequence_t* sequence,
     return RABBET_DAMAGED("'%s' has %zu names of dimensions", io->name,
                           from->n_dim_names);
   for (size_t i = 0; i < from->n_dim_names; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(
+    RABBET_RETURN_IF_ERROR(read_optional_text(
         sequence->plan, from->dim_names[i], &io->dim_names[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_ios(rabbet_plan_sequence_t* sequence,
-                                       const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_ios(rabbet_plan_sequence_t* sequence,
+                                const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, message->n_ios, sizeof(*sequence->ios),
       (void**)&sequence->ios));
@@ -177,12 +175,12 @@ static rabbet_status_t rabbet_read_ios(rabbet_plan_sequence_t* sequence,
   sequence->hidden_count = message->hidden_count;
   for (size_t i = 0; i < message->n_ios; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_read_io(sequence, message->ios[i], &sequence->ios[i]));
+        read_io(sequence, message->ios[i], &sequence->ios[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_dims(const int64_t* data, size_t count,
-                                        rabbet_dims_t* out_dims) {
+static rabbet_status_t read_dims(const int64_t* data, size_t count,
+                                 rabbet_dims_t* out_dims) {
   if (count > RABBET_MAX_RANK)
     return RABBET_DAMAGED("rank %zu; at most %d is possible", count,
                           RABBET_MAX_RANK);
@@ -192,12 +190,12 @@ static rabbet_status_t rabbet_read_dims(const int64_t* data, size_t count,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_range(rabbet_plan_t* plan,
-                                         const Rabbet__Plan__Range* from,
-                                         rabbet_plan_range_t* range) {
-  RABBET_RETURN_IF_ERROR(rabbet_read_dims(from->min, from->n_min, &range->min));
-  RABBET_RETURN_IF_ERROR(rabbet_read_dims(from->opt, from->n_opt, &range->opt));
-  RABBET_RETURN_IF_ERROR(rabbet_read_dims(from->max, from->n_max, &range->max));
+static rabbet_status_t read_range(rabbet_plan_t* plan,
+                                  const Rabbet__Plan__Range* from,
+                                  rabbet_plan_range_t* range) {
+  RABBET_RETURN_IF_ERROR(read_dims(from->min, from->n_min, &range->min));
+  RABBET_RETURN_IF_ERROR(read_dims(from->opt, from->n_opt, &range->opt));
+  RABBET_RETURN_IF_ERROR(read_dims(from->max, from->n_max, &range->max));
   range->value_count = from->n_min_values;
   if (from->n_opt_values != from->n_min_values ||
       from->n_max_values != from->n_min_values)
@@ -211,8 +209,8 @@ static rabbet_status_t rabbet_read_range(rabbet_plan_t* plan,
   return RABBET_READ_LIST(plan, from, max_values, &range->max_values);
 }
 
-static rabbet_status_t rabbet_read_profiles(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_profiles(rabbet_plan_sequence_t* sequence,
+                                     const Rabbet__Plan__Sequence* message) {
   size_t count = 0, inputs = sequence->input_count;
   size_t profiles = sequence->plan->profile_count;
   if (!rabbet_checked_mul(profiles, inputs, &count) ||
@@ -224,17 +222,16 @@ static rabbet_status_t rabbet_read_profiles(
       (void**)&sequence->profiles));
   for (size_t i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_read_range(sequence->plan, message->ranges[i],
-                          &sequence->profiles[i]),
+        read_range(sequence->plan, message->ranges[i], &sequence->profiles[i]),
         "profile %zu, input '%s'", i / inputs, sequence->ios[i % inputs].name));
   return rabbet_ok();
 }
 
 // ---- Steps
 
-static rabbet_status_t rabbet_read_group_values(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Step* from,
-    rabbet_plan_step_t* step) {
+static rabbet_status_t read_group_values(rabbet_plan_sequence_t* sequence,
+                                         const Rabbet__Plan__Step* from,
+                                         rabbet_plan_step_t* step) {
   rabbet_group_t* group = &step->group;
   int32_t* values = NULL;
   rabbet_shape_t* shapes = NULL;
@@ -265,15 +262,14 @@ static rabbet_status_t rabbet_read_group_values(
     group->values[i].dtype = (rabbet_dtype_t)value->dtype;
     group->values[i].format = (rabbet_format_t)value->format;
     RABBET_RETURN_IF_ERROR(
-        rabbet_read_shape(value->shape, value->n_shape, &shapes[i]));
+        read_shape(value->shape, value->n_shape, &shapes[i]));
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_attrs(rabbet_plan_t* plan,
-                                         Rabbet__Plan__Attr* const* messages,
-                                         size_t count,
-                                         rabbet_attr_t** out_attrs) {
+static rabbet_status_t read_attrs(rabbet_plan_t* plan,
+                                  Rabbet__Plan__Attr* const* messages,
+                                  size_t count, rabbet_attr_t** out_attrs) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, count, sizeof(**out_attrs), (void**)out_attrs));
   for (size_t i = 0; i < count; ++i)
@@ -283,9 +279,9 @@ static rabbet_status_t rabbet_read_attrs(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_node(rabbet_plan_sequence_t* sequence,
-                                        const Rabbet__Plan__Node* from,
-                                        rabbet_group_node_t* node) {
+static rabbet_status_t read_node(rabbet_plan_sequence_t* sequence,
+                                 const Rabbet__Plan__Node* from,
+                                 rabbet_group_node_t* node) {
   node->op = rabbet_op_find(from->op);
   if (!node->op)
     return RABBET_STATUS(
@@ -297,7 +293,7 @@ static rabbet_status_t rabbet_read_node(rabbet_plan_sequence_t* sequence,
       rabbet_read_text(sequence->plan, from->name, &node->name));
   rabbet_attr_t *given = NULL, *attrs = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_read_attrs(sequence->plan, from->attrs, from->n_attrs, &given));
+      read_attrs(sequence->plan, from->attrs, from->n_attrs, &given));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&sequence->plan->arena, node->op->attr_count,
                                   sizeof(*attrs), (void**)&attrs));
@@ -319,23 +315,23 @@ static rabbet_status_t rabbet_read_node(rabbet_plan_sequence_t* sequence,
   return RABBET_READ_LIST(sequence->plan, from, aliased, &node->aliased);
 }
 
-static rabbet_status_t rabbet_read_nodes(rabbet_plan_sequence_t* sequence,
-                                         const Rabbet__Plan__Step* from,
-                                         rabbet_group_t* group) {
+static rabbet_status_t read_nodes(rabbet_plan_sequence_t* sequence,
+                                  const Rabbet__Plan__Step* from,
+                                  rabbet_group_t* group) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, from->n_nodes, sizeof(*group->nodes),
       (void**)&group->nodes));
   group->node_count = from->n_nodes;
   for (size_t i = 0; i < from->n_nodes; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_read_node(sequence, from->nodes[i], &group->nodes[i]),
+        read_node(sequence, from->nodes[i], &group->nodes[i]),
         "layer '%s' (%s)", from->nodes[i]->name, from->nodes[i]->op));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_plugin(rabbet_plan_sequence_t* sequence,
-                                          const Rabbet__Plan__Step* from,
-                                          rabbet_plan_step_t* step) {
+static rabbet_status_t read_plugin(rabbet_plan_sequence_t* sequence,
+                                   const Rabbet__Plan__Step* from,
+                                   rabbet_plan_step_t* step) {
   if (!*from->plugin_name) {
     if (*from->plugin_version || *from->plugin_namespace ||
         *from->plugin_origin || from->n_plugin_attrs > 0)
@@ -349,18 +345,18 @@ static rabbet_status_t rabbet_read_plugin(rabbet_plan_sequence_t* sequence,
                                           &step->plugin_version));
   RABBET_RETURN_IF_ERROR(rabbet_read_text(
       sequence->plan, from->plugin_namespace, &step->plugin_namespace));
-  RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(
-      sequence->plan, from->plugin_origin, &step->plugin_origin));
-  RABBET_RETURN_IF_ERROR(rabbet_read_attrs(sequence->plan, from->plugin_attrs,
-                                           from->n_plugin_attrs, &attrs));
+  RABBET_RETURN_IF_ERROR(read_optional_text(sequence->plan, from->plugin_origin,
+                                            &step->plugin_origin));
+  RABBET_RETURN_IF_ERROR(read_attrs(sequence->plan, from->plugin_attrs,
+                                    from->n_plugin_attrs, &attrs));
   step->plugin_attrs = attrs;
   step->plugin_attr_count = from->n_plugin_attrs;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_calls(rabbet_plan_t* plan,
-                                         const Rabbet__Plan__Step* from,
-                                         rabbet_plan_step_t* step) {
+static rabbet_status_t read_calls(rabbet_plan_t* plan,
+                                  const Rabbet__Plan__Step* from,
+                                  rabbet_plan_step_t* step) {
   rabbet_plan_call_t* calls = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, from->n_calls, sizeof(*calls), (void**)&calls));
@@ -375,9 +371,9 @@ static rabbet_status_t rabbet_read_calls(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_step(rabbet_plan_sequence_t* sequence,
-                                        const Rabbet__Plan__Step* from,
-                                        rabbet_plan_step_t* step) {
+static rabbet_status_t read_step(rabbet_plan_sequence_t* sequence,
+                                 const Rabbet__Plan__Step* from,
+                                 rabbet_plan_step_t* step) {
   step->tactic = from->tactic;
   step->time_us = from->time_us;
   step->group.input_count = from->n_inputs;
@@ -391,8 +387,8 @@ static rabbet_status_t rabbet_read_step(rabbet_plan_sequence_t* sequence,
     status =
         rabbet_read_text(sequence->plan, from->tactic_name, &step->tactic_name);
   if (rabbet_is_ok(status))
-    status = rabbet_read_optional_text(sequence->plan, from->report_json,
-                                       &step->report_json);
+    status = read_optional_text(sequence->plan, from->report_json,
+                                &step->report_json);
   if (rabbet_is_ok(status))
     status =
         RABBET_READ_LIST(sequence->plan, from, inputs, &step->group.inputs);
@@ -406,33 +402,30 @@ static rabbet_status_t rabbet_read_step(rabbet_plan_sequence_t* sequence,
   if (rabbet_is_ok(status))
     status =
         RABBET_READ_LIST(sequence->plan, from, artifacts, &step->artifacts);
-  if (rabbet_is_ok(status))
-    status = rabbet_read_group_values(sequence, from, step);
-  if (rabbet_is_ok(status))
-    status = rabbet_read_nodes(sequence, from, &step->group);
-  if (rabbet_is_ok(status)) status = rabbet_read_plugin(sequence, from, step);
-  if (rabbet_is_ok(status))
-    status = rabbet_read_calls(sequence->plan, from, step);
+  if (rabbet_is_ok(status)) status = read_group_values(sequence, from, step);
+  if (rabbet_is_ok(status)) status = read_nodes(sequence, from, &step->group);
+  if (rabbet_is_ok(status)) status = read_plugin(sequence, from, step);
+  if (rabbet_is_ok(status)) status = read_calls(sequence->plan, from, step);
   return status;
 }
 
-static rabbet_status_t rabbet_read_steps(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_steps(rabbet_plan_sequence_t* sequence,
+                                  const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, message->n_steps, sizeof(*sequence->steps),
       (void**)&sequence->steps));
   sequence->step_count = message->n_steps;
   for (size_t i = 0; i < message->n_steps; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_read_step(sequence, message->steps[i], &sequence->steps[i]),
+        read_step(sequence, message->steps[i], &sequence->steps[i]),
         "step %zu ('%s')", i, message->steps[i]->name));
   return rabbet_ok();
 }
 
 // ---- Weights that can be refitted
 
-static rabbet_status_t rabbet_read_refits(rabbet_plan_t* plan,
-                                          const Rabbet__Plan__Meta* meta) {
+static rabbet_status_t read_refits(rabbet_plan_t* plan,
+                                   const Rabbet__Plan__Meta* meta) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, meta->n_weights, sizeof(*plan->refits),
       (void**)&plan->refits));
@@ -457,8 +450,8 @@ static rabbet_status_t rabbet_read_refits(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_scales(rabbet_plan_t* plan,
-                                          const Rabbet__Plan__Meta* meta) {
+static rabbet_status_t read_scales(rabbet_plan_t* plan,
+                                   const Rabbet__Plan__Meta* meta) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, meta->n_scales, sizeof(*plan->scales),
       (void**)&plan->scales));
@@ -473,8 +466,8 @@ static rabbet_status_t rabbet_read_scales(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_checks(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_checks(rabbet_plan_sequence_t* sequence,
+                                   const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, message->n_checks, sizeof(*sequence->checks),
       (void**)&sequence->checks));
@@ -494,27 +487,27 @@ static rabbet_status_t rabbet_read_checks(
 
 // ---- All
 
-static rabbet_status_t rabbet_read_sequence(
-    rabbet_plan_sequence_t* sequence, const Rabbet__Plan__Sequence* message) {
+static rabbet_status_t read_sequence(rabbet_plan_sequence_t* sequence,
+                                     const Rabbet__Plan__Sequence* message) {
   RABBET_RETURN_IF_ERROR(
       rabbet_read_text(sequence->plan, message->name, &sequence->name));
-  RABBET_RETURN_IF_ERROR(rabbet_read_exprs(sequence, message));
-  RABBET_RETURN_IF_ERROR(rabbet_read_values(sequence, message));
-  RABBET_RETURN_IF_ERROR(rabbet_read_ios(sequence, message));
-  RABBET_RETURN_IF_ERROR(rabbet_read_profiles(sequence, message));
-  RABBET_RETURN_IF_ERROR(rabbet_read_checks(sequence, message));
-  return rabbet_read_steps(sequence, message);
+  RABBET_RETURN_IF_ERROR(read_exprs(sequence, message));
+  RABBET_RETURN_IF_ERROR(read_values(sequence, message));
+  RABBET_RETURN_IF_ERROR(read_ios(sequence, message));
+  RABBET_RETURN_IF_ERROR(read_profiles(sequence, message));
+  RABBET_RETURN_IF_ERROR(read_checks(sequence, message));
+  return read_steps(sequence, message);
 }
 
-static rabbet_status_t rabbet_read_sequences(rabbet_plan_t* plan,
-                                             const Rabbet__Plan__Meta* meta) {
+static rabbet_status_t read_sequences(rabbet_plan_t* plan,
+                                      const Rabbet__Plan__Meta* meta) {
   if (meta->n_sequences == 0 || meta->n_sequences > RABBET_PLAN_MAX_SEQUENCES)
     return RABBET_DAMAGED("the plan has %zu sequences; expected 1 to %d",
                           meta->n_sequences, RABBET_PLAN_MAX_SEQUENCES);
   RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, meta->n_sequences));
   for (size_t i = 0; i < meta->n_sequences; ++i) {
     rabbet_status_t status =
-        rabbet_read_sequence(&plan->sequences[i], meta->sequences[i]);
+        read_sequence(&plan->sequences[i], meta->sequences[i]);
     RABBET_RETURN_IF_ERROR(i == 0
                                ? status
                                : RABBET_ANNOTATE(status, "sequence %zu ('%s')",
@@ -523,9 +516,9 @@ static rabbet_status_t rabbet_read_sequences(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_read_meta(
-    rabbet_plan_t* plan, const Rabbet__Plan__Meta* meta,
-    const rabbet_plan_sections_t* sections) {
+static rabbet_status_t read_meta(rabbet_plan_t* plan,
+                                 const Rabbet__Plan__Meta* meta,
+                                 const rabbet_plan_sections_t* sections) {
   plan->threads = meta->threads;
   if (meta->threads < 0)
     return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
@@ -534,17 +527,17 @@ static rabbet_status_t rabbet_read_meta(
   plan->profile_count = (size_t)meta->profile_count;
   plan->unfused_debug = meta->unfused_debug;
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, meta->name, &plan->name));
-  RABBET_RETURN_IF_ERROR(rabbet_read_sequences(plan, meta));
+  RABBET_RETURN_IF_ERROR(read_sequences(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(
       plan, meta, sections->section[RABBET_PLAN_SECTION_KERNELS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_carried(
       plan, meta, sections->section[RABBET_PLAN_SECTION_PLUGINS]));
-  RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
-  return rabbet_read_scales(plan, meta);
+  RABBET_RETURN_IF_ERROR(read_refits(plan, meta));
+  return read_scales(plan, meta);
 }
 
-static rabbet_status_t rabbet_unpack_meta(
-    rabbet_plan_t* plan, const rabbet_plan_sections_t* sections) {
+static rabbet_status_t unpack_meta(rabbet_plan_t* plan,
+                                   const rabbet_plan_sections_t* sections) {
   rabbet_span_t section = sections->section[RABBET_PLAN_SECTION_META];
   RABBET_RETURN_IF_ERROR(rabbet_wire_scan(
       &rabbet__plan__meta__descriptor, section.data, section.size,
@@ -562,13 +555,12 @@ static rabbet_status_t rabbet_unpack_meta(
                                section.size)
                : RABBET_DAMAGED("a field is not of the type that it should be");
   }
-  rabbet_status_t status = rabbet_read_meta(plan, meta, sections);
+  rabbet_status_t status = read_meta(plan, meta, sections);
   rabbet__plan__meta__free_unpacked(meta, &memory.adapter);
   return status;
 }
 
-static rabbet_status_t rabbet_read_device(rabbet_plan_t* plan,
-                                          rabbet_span_t section) {
+static rabbet_status_t read_device(rabbet_plan_t* plan, rabbet_span_t section) {
   char* text = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&plan->arena, section.size + 1, (void**)&text));
@@ -582,12 +574,12 @@ static rabbet_status_t rabbet_read_device(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static bool rabbet_plan_has_bytes(const rabbet_plan_t* plan,
-                                  const rabbet_plan_value_t* value) {
+static bool plan_has_bytes(const rabbet_plan_t* plan,
+                           const rabbet_plan_value_t* value) {
   return value->offset + value->size <= plan->weights_size;
 }
 
-static void rabbet_sequence_link_constants(rabbet_plan_sequence_t* sequence) {
+static void sequence_link_constants(rabbet_plan_sequence_t* sequence) {
   const rabbet_plan_t* plan = sequence->plan;
   for (size_t s = 0; s < sequence->step_count; ++s) {
     rabbet_plan_step_t* step = &sequence->steps[s];
@@ -596,21 +588,20 @@ static void rabbet_sequence_link_constants(rabbet_plan_sequence_t* sequence) {
       const rabbet_plan_value_t* outer = &sequence->values[step->values[i]];
       if (outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
           outer->format == RABBET_FORMAT_LINEAR)
-        step->group.values[i].constant = rabbet_plan_has_bytes(plan, outer)
-                                             ? plan->weights + outer->offset
-                                             : NULL;
+        step->group.values[i].constant =
+            plan_has_bytes(plan, outer) ? plan->weights + outer->offset : NULL;
     }
   }
 }
 
 void rabbet_plan_link_constants(rabbet_plan_t* plan) {
   for (size_t i = 0; i < plan->sequence_count; ++i)
-    rabbet_sequence_link_constants(&plan->sequences[i]);
+    sequence_link_constants(&plan->sequences[i]);
 }
 
 // Sets derived fields: constants' addresses, and the dimensions that are known
 // at load.
-static void rabbet_sequence_finish(rabbet_plan_sequence_t* sequence) {
+static void sequence_finish(rabbet_plan_sequence_t* sequence) {
   for (size_t s = 0; s < sequence->step_count; ++s) {
     rabbet_plan_step_t* step = &sequence->steps[s];
     for (size_t i = 0; i < step->group.value_count; ++i) {
@@ -623,11 +614,11 @@ static void rabbet_sequence_finish(rabbet_plan_sequence_t* sequence) {
       value->min = value->max = value->dims;
     }
   }
-  rabbet_sequence_link_constants(sequence);
+  sequence_link_constants(sequence);
 }
 
-static rabbet_status_t rabbet_read_into(const void* data, size_t size,
-                                        rabbet_plan_t* plan) {
+static rabbet_status_t read_into(const void* data, size_t size,
+                                 rabbet_plan_t* plan) {
   rabbet_plan_sections_t sections;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, &sections));
   RABBET_RETURN_IF_ERROR(
@@ -636,9 +627,9 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
   plan->weights = weights->data;
   plan->weights_size = weights->size;
   RABBET_RETURN_IF_ERROR(
-      rabbet_read_device(plan, sections.section[RABBET_PLAN_SECTION_DEVICE]));
+      read_device(plan, sections.section[RABBET_PLAN_SECTION_DEVICE]));
   RABBET_RETURN_IF_ERROR(
-      RABBET_ANNOTATE(rabbet_unpack_meta(plan, &sections), "section META"));
+      RABBET_ANNOTATE(unpack_meta(plan, &sections), "section META"));
   if (plan->full_size > 0 && plan->weights_size != plan->full_size &&
       plan->weights_size != plan->kept_size)
     return RABBET_DAMAGED(
@@ -648,7 +639,7 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
   RABBET_RETURN_IF_ERROR(rabbet_plan_verify(
       plan, plan->full_size > 0 ? plan->full_size : plan->weights_size));
   for (size_t i = 0; i < plan->sequence_count; ++i) {
-    rabbet_sequence_finish(&plan->sequences[i]);
+    sequence_finish(&plan->sequences[i]);
     RABBET_RETURN_IF_ERROR(rabbet_plan_prove_shapes(&plan->sequences[i]));
   }
   return rabbet_ok();
@@ -661,8 +652,7 @@ rabbet_status_t rabbet_plan_read(const void* data, size_t size,
   *out_plan = NULL;
   rabbet_plan_t* plan = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_plan_create(allocator, &plan));
-  rabbet_status_t status =
-      rabbet_plan_as_damage(rabbet_read_into(data, size, plan));
+  rabbet_status_t status = rabbet_plan_as_damage(read_into(data, size, plan));
   if (!rabbet_is_ok(status)) {
     rabbet_plan_destroy(plan);
     return status;

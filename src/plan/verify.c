@@ -10,28 +10,28 @@
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
-typedef struct rabbet_verify_t {
+typedef struct verify_t {
   const rabbet_plan_sequence_t* sequence;
   uint64_t weights_size;
   rabbet_arena_t arena;
   rabbet_plan_analysis_t analysis;
   // [value]: the values in the memory of one that has parts are a list.
   int32_t *first_in, *next_in;
-} rabbet_verify_t;
+} verify_t;
 
-static bool rabbet_dtype_valid(int dtype) {
+static bool dtype_valid(int dtype) {
   return dtype >= 0 && dtype < RABBET_DTYPE_COUNT;
 }
 
-static bool rabbet_expr_valid(const rabbet_plan_sequence_t* sequence,
-                              rabbet_expr_t expr) {
+static bool expr_valid(const rabbet_plan_sequence_t* sequence,
+                       rabbet_expr_t expr) {
   return expr >= 0 && (size_t)expr < rabbet_expr_node_count(sequence->graph);
 }
 
 // ---- Expressions
 
-static rabbet_status_t rabbet_verify_symbol(
-    const rabbet_plan_sequence_t* sequence, size_t i) {
+static rabbet_status_t verify_symbol(const rabbet_plan_sequence_t* sequence,
+                                     size_t i) {
   const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
   if (symbol->tensor < 0 || (size_t)symbol->tensor >= sequence->value_count)
     return RABBET_DAMAGED("symbol %zu stands for value %d of %zu", i,
@@ -52,21 +52,20 @@ static rabbet_status_t rabbet_verify_symbol(
 }
 
 // Operands and hints are in order by the graph itself, which refuses others.
-static rabbet_status_t rabbet_verify_exprs(
-    const rabbet_plan_sequence_t* sequence) {
+static rabbet_status_t verify_exprs(const rabbet_plan_sequence_t* sequence) {
   for (size_t i = 0; i < rabbet_expr_symbol_count(sequence->graph); ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_symbol(sequence, i));
+    RABBET_RETURN_IF_ERROR(verify_symbol(sequence, i));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_shape(
-    const rabbet_plan_sequence_t* sequence, const rabbet_shape_t* shape) {
+static rabbet_status_t verify_shape(const rabbet_plan_sequence_t* sequence,
+                                    const rabbet_shape_t* shape) {
   if (shape->rank < 0 || shape->rank > RABBET_MAX_RANK)
     return RABBET_DAMAGED("rank %d; expected 0 to %d", shape->rank,
                           RABBET_MAX_RANK);
   for (int32_t i = 0; i < shape->rank; ++i) {
     int64_t constant = 0;
-    if (!rabbet_expr_valid(sequence, shape->d[i]))
+    if (!expr_valid(sequence, shape->d[i]))
       return RABBET_DAMAGED("axis %d refers to expression %d of %zu", i,
                             shape->d[i],
                             rabbet_expr_node_count(sequence->graph));
@@ -77,15 +76,15 @@ static rabbet_status_t rabbet_verify_shape(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_tensor(
-    const rabbet_plan_sequence_t* sequence, int dtype, int format,
-    const rabbet_shape_t* shape) {
-  if (!rabbet_dtype_valid(dtype))
+static rabbet_status_t verify_tensor(const rabbet_plan_sequence_t* sequence,
+                                     int dtype, int format,
+                                     const rabbet_shape_t* shape) {
+  if (!dtype_valid(dtype))
     return RABBET_DAMAGED("%d is not a data type", dtype);
   const rabbet_format_info_t* info =
       rabbet_format_info((rabbet_format_t)format);
   if (!info) return RABBET_DAMAGED("%d is not a tensor format", format);
-  RABBET_RETURN_IF_ERROR(rabbet_verify_shape(sequence, shape));
+  RABBET_RETURN_IF_ERROR(verify_shape(sequence, shape));
   if (shape->rank < info->min_rank)
     return RABBET_DAMAGED("format %s needs rank %d, found %d", info->name,
                           info->min_rank, shape->rank);
@@ -94,8 +93,8 @@ static rabbet_status_t rabbet_verify_tensor(
 
 // ---- Values
 
-static rabbet_status_t rabbet_verify_constant(
-    const rabbet_verify_t* verify, const rabbet_plan_value_t* value) {
+static rabbet_status_t verify_constant(const verify_t* verify,
+                                       const rabbet_plan_value_t* value) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   if (!rabbet_shape_is_constant(sequence->graph, &value->shape))
     return RABBET_DAMAGED("a constant has a dynamic shape");
@@ -119,8 +118,8 @@ static rabbet_status_t rabbet_verify_constant(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_alias(
-    const rabbet_plan_sequence_t* sequence, size_t number) {
+static rabbet_status_t verify_alias(const rabbet_plan_sequence_t* sequence,
+                                    size_t number) {
   const rabbet_plan_value_t* value = &sequence->values[number];
   if (value->alias < 0) {
     if (value->alias != -1) return RABBET_DAMAGED("alias %d", value->alias);
@@ -148,16 +147,16 @@ static rabbet_status_t rabbet_verify_alias(
 
 // ---- Parts of other values
 
-static rabbet_status_t rabbet_constant_bytes(
-    const rabbet_plan_sequence_t* sequence, int32_t v, size_t* out_bytes) {
+static rabbet_status_t constant_bytes(const rabbet_plan_sequence_t* sequence,
+                                      int32_t v, size_t* out_bytes) {
   const rabbet_plan_value_t* value = &sequence->values[v];
   rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   return rabbet_tensor_bytes(value->dtype, value->format, &dims, out_bytes);
 }
 
 // Once all values are known to be sound by themselves.
-static rabbet_status_t rabbet_verify_part(
-    const rabbet_plan_sequence_t* sequence, int32_t v) {
+static rabbet_status_t verify_part(const rabbet_plan_sequence_t* sequence,
+                                   int32_t v) {
   const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->storage == RABBET_PLAN_STORAGE_CONSTANT || value->offset == 0)
     return rabbet_ok();
@@ -170,8 +169,8 @@ static rabbet_status_t rabbet_verify_part(
         "it is a part of '%s', but their shapes are not both constant",
         root->name);
   size_t bytes = 0, room = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(sequence, v, &bytes));
-  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(sequence, value->alias, &room));
+  RABBET_RETURN_IF_ERROR(constant_bytes(sequence, v, &bytes));
+  RABBET_RETURN_IF_ERROR(constant_bytes(sequence, value->alias, &room));
   if (value->offset % RABBET_PLAN_ALIGNMENT != 0 || value->offset > room ||
       bytes > room - value->offset)
     return RABBET_DAMAGED("it lies at %llu with %zu bytes, '%s' has %zu",
@@ -180,7 +179,7 @@ static rabbet_status_t rabbet_verify_part(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_host_values(
+static rabbet_status_t verify_host_values(
     const rabbet_plan_sequence_t* sequence, const rabbet_plan_value_t* value) {
   if (!value->host_values) return rabbet_ok();
   rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
@@ -197,7 +196,7 @@ static rabbet_status_t rabbet_verify_host_values(
     return RABBET_DAMAGED("it has %lld elements but %zu host values",
                           (long long)count, value->host_value_count);
   for (size_t i = 0; i < value->host_value_count; ++i) {
-    if (!rabbet_expr_valid(sequence, value->host_values[i]))
+    if (!expr_valid(sequence, value->host_values[i]))
       return RABBET_DAMAGED("host value %zu is expression %d of %zu", i,
                             value->host_values[i],
                             rabbet_expr_node_count(sequence->graph));
@@ -205,17 +204,16 @@ static rabbet_status_t rabbet_verify_host_values(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_value(const rabbet_verify_t* verify,
-                                           size_t number) {
+static rabbet_status_t verify_value(const verify_t* verify, size_t number) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   const rabbet_plan_value_t* value = &sequence->values[number];
-  RABBET_RETURN_IF_ERROR(rabbet_verify_tensor(sequence, value->dtype,
-                                              value->format, &value->shape));
+  RABBET_RETURN_IF_ERROR(
+      verify_tensor(sequence, value->dtype, value->format, &value->shape));
   switch (value->storage) {
     case RABBET_PLAN_STORAGE_ARENA:
       break;
     case RABBET_PLAN_STORAGE_CONSTANT:
-      RABBET_RETURN_IF_ERROR(rabbet_verify_constant(verify, value));
+      RABBET_RETURN_IF_ERROR(verify_constant(verify, value));
       break;
     case RABBET_PLAN_STORAGE_IO:
       if (value->io < 0 || (size_t)value->io >= sequence->io_count)
@@ -228,18 +226,18 @@ static rabbet_status_t rabbet_verify_value(const rabbet_verify_t* verify,
     default:
       return RABBET_DAMAGED("%d is not a storage", (int)value->storage);
   }
-  RABBET_RETURN_IF_ERROR(rabbet_verify_alias(sequence, number));
-  return rabbet_verify_host_values(sequence, value);
+  RABBET_RETURN_IF_ERROR(verify_alias(sequence, number));
+  return verify_host_values(sequence, value);
 }
 
-static rabbet_status_t rabbet_verify_values(const rabbet_verify_t* verify) {
+static rabbet_status_t verify_values(const verify_t* verify) {
   for (size_t i = 0; i < verify->sequence->value_count; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_value(verify, i),
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(verify_value(verify, i),
                                            "value %zu ('%s')", i,
                                            verify->sequence->values[i].name));
   for (size_t i = 0; i < verify->sequence->value_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_verify_part(verify->sequence, (int32_t)i), "value %zu ('%s')", i,
+        verify_part(verify->sequence, (int32_t)i), "value %zu ('%s')", i,
         verify->sequence->values[i].name));
   return rabbet_ok();
 }
@@ -248,7 +246,7 @@ static rabbet_status_t rabbet_verify_values(const rabbet_verify_t* verify) {
 
 // A dynamic dimension of an input is a symbol that stands for a dimension of an
 // input, so that its value can be read off.
-static rabbet_status_t rabbet_verify_input_shape(
+static rabbet_status_t verify_input_shape(
     const rabbet_plan_sequence_t* sequence, const rabbet_plan_value_t* value) {
   for (int32_t axis = 0; axis < value->shape.rank; ++axis) {
     const rabbet_expr_node_t* node =
@@ -268,7 +266,7 @@ static rabbet_status_t rabbet_verify_input_shape(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_shape_input(
+static rabbet_status_t verify_shape_input(
     const rabbet_plan_sequence_t* sequence, const rabbet_plan_value_t* value) {
   if (!rabbet_shape_is_constant(sequence->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
@@ -288,15 +286,14 @@ static rabbet_status_t rabbet_verify_shape_input(
   return rabbet_ok();
 }
 
-static bool rabbet_plan_is_checked(const rabbet_plan_sequence_t* sequence,
-                                   size_t io) {
+static bool plan_is_checked(const rabbet_plan_sequence_t* sequence, size_t io) {
   for (size_t i = 0; i < sequence->check_count; ++i)
     if (sequence->checks[i].io == (int32_t)io) return true;
   return false;
 }
 
-static rabbet_status_t rabbet_verify_io(const rabbet_plan_sequence_t* sequence,
-                                        size_t number) {
+static rabbet_status_t verify_io(const rabbet_plan_sequence_t* sequence,
+                                 size_t number) {
   const rabbet_plan_io_t* io = &sequence->ios[number];
   if (io->is_input != (number < sequence->input_count))
     return RABBET_DAMAGED("inputs must come first");
@@ -314,19 +311,18 @@ static rabbet_status_t rabbet_verify_io(const rabbet_plan_sequence_t* sequence,
     return RABBET_DAMAGED("it is aliased to input %d of %zu", io->aliased_input,
                           sequence->input_count);
   if (number >= sequence->io_count - sequence->hidden_count && !io->is_debug &&
-      !rabbet_plan_is_checked(sequence, number))
+      !plan_is_checked(sequence, number))
     return RABBET_DAMAGED(
         "a hidden output must be a debug tensor or that of a check");
   if (io->is_shape_input && !io->is_input)
     return RABBET_DAMAGED("an output cannot be a shape input");
   if (!io->is_input) return rabbet_ok();
   if (io->is_shape_input)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_shape_input(sequence, value));
-  return rabbet_verify_input_shape(sequence, value);
+    RABBET_RETURN_IF_ERROR(verify_shape_input(sequence, value));
+  return verify_input_shape(sequence, value);
 }
 
-static rabbet_status_t rabbet_verify_io_names(
-    const rabbet_plan_sequence_t* sequence) {
+static rabbet_status_t verify_io_names(const rabbet_plan_sequence_t* sequence) {
   rabbet_map_t names;
   rabbet_map_initialize(sequence->plan->allocator, &names);
   rabbet_status_t status = rabbet_ok();
@@ -341,8 +337,7 @@ static rabbet_status_t rabbet_verify_io_names(
   return status;
 }
 
-static rabbet_status_t rabbet_verify_ios(
-    const rabbet_plan_sequence_t* sequence) {
+static rabbet_status_t verify_ios(const rabbet_plan_sequence_t* sequence) {
   if (sequence->input_count > sequence->io_count)
     return RABBET_DAMAGED("%zu inputs among %zu inputs and outputs",
                           sequence->input_count, sequence->io_count);
@@ -352,16 +347,16 @@ static rabbet_status_t rabbet_verify_ios(
                           sequence->io_count - sequence->input_count);
   for (size_t i = 0; i < sequence->io_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_verify_io(sequence, i), "%s '%s'",
+        verify_io(sequence, i), "%s '%s'",
         sequence->ios[i].is_input ? "input" : "output", sequence->ios[i].name));
-  return rabbet_verify_io_names(sequence);
+  return verify_io_names(sequence);
 }
 
 // ---- Profiles
 
-static rabbet_status_t rabbet_verify_range(
-    const rabbet_plan_sequence_t* sequence, const rabbet_plan_io_t* io,
-    const rabbet_plan_range_t* range) {
+static rabbet_status_t verify_range(const rabbet_plan_sequence_t* sequence,
+                                    const rabbet_plan_io_t* io,
+                                    const rabbet_plan_range_t* range) {
   const rabbet_plan_value_t* value = &sequence->values[io->value];
   rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &value->shape);
   if (range->min.rank != dims.rank || range->opt.rank != dims.rank ||
@@ -392,8 +387,7 @@ static rabbet_status_t rabbet_verify_range(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_profiles(
-    const rabbet_plan_sequence_t* sequence) {
+static rabbet_status_t verify_profiles(const rabbet_plan_sequence_t* sequence) {
   const rabbet_plan_t* plan = sequence->plan;
   if (plan->profile_count == 0)
     return RABBET_DAMAGED("the plan has no profile");
@@ -404,9 +398,8 @@ static rabbet_status_t rabbet_verify_profiles(
   for (size_t p = 0; p < plan->profile_count; ++p) {
     for (size_t i = 0; i < sequence->input_count; ++i)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-          rabbet_verify_range(
-              sequence, &sequence->ios[i],
-              &sequence->profiles[p * sequence->input_count + i]),
+          verify_range(sequence, &sequence->ios[i],
+                       &sequence->profiles[p * sequence->input_count + i]),
           "profile %zu, input '%s'", p, sequence->ios[i].name));
   }
   return rabbet_ok();
@@ -414,20 +407,20 @@ static rabbet_status_t rabbet_verify_profiles(
 
 // ---- Order
 
-typedef struct rabbet_part_t {
+typedef struct part_t {
   int32_t value;
   uint64_t offset;
-} rabbet_part_t;
+} part_t;
 
-static int rabbet_part_compare(const void* a, const void* b) {
-  const rabbet_part_t *x = a, *y = b;
+static int part_compare(const void* a, const void* b) {
+  const part_t *x = a, *y = b;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
   return (x->value > y->value) - (x->value < y->value);
 }
 
 // Lists the values in the memory of a value with parts, by offset: the value
 // itself first.
-static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
+static rabbet_status_t list_parts(verify_t* verify) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   int32_t** lists[] = {&verify->first_in, &verify->next_in};
   for (int i = 0; i < 2; ++i) {
@@ -443,16 +436,16 @@ static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
         value->storage != RABBET_PLAN_STORAGE_CONSTANT)
       verify->first_in[value->alias] = value->alias;
   }
-  rabbet_part_t* parts = NULL;
+  part_t* parts = NULL;
   size_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &verify->arena, sequence->value_count, sizeof(*parts), (void**)&parts));
   for (size_t v = 0; v < sequence->value_count; ++v) {
     int32_t root = verify->analysis.roots[v];
     if (root != (int32_t)v && verify->first_in[root] >= 0)
-      parts[count++] = (rabbet_part_t){(int32_t)v, sequence->values[v].offset};
+      parts[count++] = (part_t){(int32_t)v, sequence->values[v].offset};
   }
-  if (count > 0) qsort(parts, count, sizeof(*parts), rabbet_part_compare);
+  if (count > 0) qsort(parts, count, sizeof(*parts), part_compare);
   while (count > 0) {
     int32_t v = parts[--count].value, root = verify->analysis.roots[v];
     verify->next_in[v] = verify->next_in[root];
@@ -462,13 +455,12 @@ static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
 }
 
 // Whether earlier steps wrote all of a value by its parts.
-static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
-                               int32_t step) {
+static bool parts_there(const verify_t* verify, int32_t v, int32_t step) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   const rabbet_plan_value_t* value = &sequence->values[v];
   size_t bytes = 0, at = (size_t)value->offset;
   if (!rabbet_shape_is_constant(sequence->graph, &value->shape)) return false;
-  rabbet_status_ignore(rabbet_constant_bytes(sequence, v, &bytes));
+  rabbet_status_ignore(constant_bytes(sequence, v, &bytes));
   size_t end = at + bytes;
   for (int32_t p = verify->first_in[verify->analysis.roots[v]];
        p >= 0 && at < end && sequence->values[p].offset <= at;
@@ -478,7 +470,7 @@ static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
     if (producer < 0 || producer >= step ||
         !rabbet_shape_is_constant(sequence->graph, &part->shape))
       continue;
-    rabbet_status_ignore(rabbet_constant_bytes(sequence, p, &bytes));
+    rabbet_status_ignore(constant_bytes(sequence, p, &bytes));
     if (part->offset + bytes > at) at = (size_t)part->offset + bytes;
   }
   return at >= end;
@@ -486,8 +478,8 @@ static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
 
 // A value is available if it, or the owner of its memory, is a constant, an
 // input, written by an earlier step, or known to the host.
-static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
-                               int32_t step, const bool* written) {
+static bool value_there(const verify_t* verify, int32_t v, int32_t step,
+                        const bool* written) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) return true;
@@ -499,21 +491,19 @@ static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
   int32_t root = verify->analysis.roots[v];
   if (verify->analysis.materialized[root]) return true;
   return verify->first_in[root] < 0 ? written[root]
-                                    : rabbet_parts_there(verify, v, step);
+                                    : parts_there(verify, v, step);
 }
 
 // An output that no step writes is one that the host knows.
-static bool rabbet_output_there(const rabbet_verify_t* verify, int32_t v,
-                                const bool* written) {
+static bool output_there(const verify_t* verify, int32_t v,
+                         const bool* written) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
-  return rabbet_value_there(verify, v, (int32_t)sequence->step_count,
-                            written) ||
+  return value_there(verify, v, (int32_t)sequence->step_count, written) ||
          (sequence->values[v].host_values && !verify->analysis.written[v]);
 }
 
-static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
-                                           int32_t v, int32_t segment,
-                                           bool output) {
+static rabbet_status_t verify_known(const verify_t* verify, int32_t v,
+                                    int32_t segment, bool output) {
   const rabbet_plan_analysis_t* analysis = &verify->analysis;
   const char* name = verify->sequence->values[v].name;
   if (!output && analysis->dim_stages[v] > segment)
@@ -538,8 +528,8 @@ static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
-                                               int32_t v, bool* read) {
+static rabbet_status_t verify_host_read(const verify_t* verify, int32_t v,
+                                        bool* read) {
   const rabbet_plan_value_t* value = &verify->sequence->values[v];
   if (read[v]) return RABBET_DAMAGED("the host reads '%s' twice", value->name);
   read[v] = true;
@@ -563,17 +553,17 @@ static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_step_order(const rabbet_verify_t* verify,
-                                                size_t s, bool* written) {
+static rabbet_status_t verify_step_order(const verify_t* verify, size_t s,
+                                         bool* written) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   const rabbet_plan_step_t* step = &sequence->steps[s];
   int32_t segment = verify->analysis.step_segments[s];
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
-    if (!rabbet_value_there(verify, v, (int32_t)s, written))
+    if (!value_there(verify, v, (int32_t)s, written))
       return RABBET_DAMAGED("it reads '%s', which no earlier step writes",
                             sequence->values[v].name);
-    RABBET_RETURN_IF_ERROR(rabbet_verify_known(verify, v, segment, false));
+    RABBET_RETURN_IF_ERROR(verify_known(verify, v, segment, false));
   }
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
@@ -585,28 +575,28 @@ static rabbet_status_t rabbet_verify_step_order(const rabbet_verify_t* verify,
          sequence->ios[value->io].is_input))
       return RABBET_DAMAGED("it writes '%s', which must not be written",
                             value->name);
-    RABBET_RETURN_IF_ERROR(rabbet_verify_known(verify, v, segment, true));
+    RABBET_RETURN_IF_ERROR(verify_known(verify, v, segment, true));
     written[verify->analysis.roots[v]] = true;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
+static rabbet_status_t verify_order(verify_t* verify) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   bool *written = NULL, *read = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_list_parts(verify));
+  RABBET_RETURN_IF_ERROR(list_parts(verify));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &verify->arena, sequence->value_count, (void**)&written));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &verify->arena, sequence->value_count, (void**)&read));
   for (size_t s = 0; s < sequence->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->steps[s];
-    rabbet_status_t status = rabbet_verify_step_order(verify, s, written);
+    rabbet_status_t status = verify_step_order(verify, s, written);
     for (size_t i = 0; i < step->host_read_count && rabbet_is_ok(status); ++i) {
       int32_t v = step->host_reads[i];
-      status = rabbet_verify_host_read(verify, v, read);
+      status = verify_host_read(verify, v, read);
       if (rabbet_is_ok(status) &&
-          !rabbet_value_there(verify, v, (int32_t)s + 1, written))
+          !value_there(verify, v, (int32_t)s + 1, written))
         status = RABBET_DAMAGED("the host reads '%s' before it is written",
                                 sequence->values[v].name);
     }
@@ -614,7 +604,7 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
         RABBET_ANNOTATE(status, "step %zu ('%s')", s, step->name));
   }
   for (size_t i = sequence->input_count; i < sequence->io_count; ++i) {
-    if (!rabbet_output_there(verify, sequence->ios[i].value, written))
+    if (!output_there(verify, sequence->ios[i].value, written))
       return RABBET_DAMAGED("output '%s' is never written",
                             sequence->ios[i].name);
   }
@@ -624,10 +614,10 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
 // ---- Weights that can be refitted
 
 // A constant with memory of its own, at `first` or behind, and its extents.
-static rabbet_status_t rabbet_verify_own(const rabbet_plan_t* plan, int32_t v,
-                                         uint64_t first, bool is_float,
-                                         const rabbet_plan_value_t** out_value,
-                                         rabbet_dims_t* out_dims) {
+static rabbet_status_t verify_own(const rabbet_plan_t* plan, int32_t v,
+                                  uint64_t first, bool is_float,
+                                  const rabbet_plan_value_t** out_value,
+                                  rabbet_dims_t* out_dims) {
   const rabbet_plan_sequence_t* sequence = NULL;
   int64_t count =
       rabbet_plan_first_value(plan, plan->sequences + plan->sequence_count);
@@ -643,9 +633,9 @@ static rabbet_status_t rabbet_verify_own(const rabbet_plan_t* plan, int32_t v,
   return rabbet_ok();
 }
 
-static bool rabbet_verify_is_scale(const rabbet_plan_value_t* scale,
-                                   const rabbet_dims_t* scales,
-                                   const rabbet_dims_t* dims) {
+static bool verify_is_scale(const rabbet_plan_value_t* scale,
+                            const rabbet_dims_t* scales,
+                            const rabbet_dims_t* dims) {
   int axes = 0;
   bool fits = dims->rank > 0 && scales->rank == dims->rank &&
               scale->dtype == RABBET_DTYPE_FLOAT &&
@@ -657,24 +647,24 @@ static bool rabbet_verify_is_scale(const rabbet_plan_value_t* scale,
   return fits && axes <= 1;
 }
 
-static rabbet_status_t rabbet_verify_pair(const rabbet_plan_t* plan,
-                                          const int32_t pair[2],
-                                          rabbet_dims_t* out_dims) {
+static rabbet_status_t verify_pair(const rabbet_plan_t* plan,
+                                   const int32_t pair[2],
+                                   rabbet_dims_t* out_dims) {
   const rabbet_plan_value_t *bytes = NULL, *scale = NULL;
   rabbet_dims_t scales;
-  RABBET_RETURN_IF_ERROR(rabbet_verify_own(plan, pair[0], plan->kept_size,
-                                           false, &bytes, out_dims));
   RABBET_RETURN_IF_ERROR(
-      rabbet_verify_own(plan, pair[1], plan->kept_size, true, &scale, &scales));
+      verify_own(plan, pair[0], plan->kept_size, false, &bytes, out_dims));
+  RABBET_RETURN_IF_ERROR(
+      verify_own(plan, pair[1], plan->kept_size, true, &scale, &scales));
   if (bytes->dtype != RABBET_DTYPE_INT8 ||
-      !rabbet_verify_is_scale(scale, &scales, out_dims))
+      !verify_is_scale(scale, &scales, out_dims))
     return RABBET_DAMAGED("'%s' is not a scale of '%s'", scale->name,
                           bytes->name);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
-                                           const rabbet_plan_weights_t* refit) {
+static rabbet_status_t verify_refit(const rabbet_plan_t* plan,
+                                    const rabbet_plan_weights_t* refit) {
   if (refit->dtype < 0 || refit->dtype >= RABBET_DTYPE_COUNT ||
       !rabbet_dtype_is_float(refit->dtype))
     return RABBET_DAMAGED("%d is not a floating type", (int)refit->dtype);
@@ -689,11 +679,10 @@ static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
     rabbet_dims_t dims;
     size_t pair = i - refit->value_count;
     if (i < refit->value_count)
-      RABBET_RETURN_IF_ERROR(rabbet_verify_own(
-          plan, refit->values[i], plan->kept_size, true, &value, &dims));
+      RABBET_RETURN_IF_ERROR(verify_own(plan, refit->values[i], plan->kept_size,
+                                        true, &value, &dims));
     else
-      RABBET_RETURN_IF_ERROR(
-          rabbet_verify_pair(plan, &refit->bytes[2 * pair], &dims));
+      RABBET_RETURN_IF_ERROR(verify_pair(plan, &refit->bytes[2 * pair], &dims));
     if (i > 0 && !rabbet_dims_equal(&first, &dims))
       return RABBET_DAMAGED("its values differ in shape");
     first = dims;
@@ -701,14 +690,14 @@ static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_scale(const rabbet_plan_t* plan,
-                                           const rabbet_plan_scale_t* scale) {
+static rabbet_status_t verify_scale(const rabbet_plan_t* plan,
+                                    const rabbet_plan_scale_t* scale) {
   if (scale->value_count == 0) return RABBET_DAMAGED("it has no values");
   for (size_t i = 0; i < scale->value_count; ++i) {
     const rabbet_plan_value_t* value = NULL;
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(
-        rabbet_verify_own(plan, scale->values[i], 0, true, &value, &dims));
+        verify_own(plan, scale->values[i], 0, true, &value, &dims));
     for (int32_t k = 0; k < dims.rank; ++k)
       if (dims.d[k] != 1 || value->format != RABBET_FORMAT_LINEAR)
         return RABBET_DAMAGED("value '%s' is not one number", value->name);
@@ -716,7 +705,7 @@ static rabbet_status_t rabbet_verify_scale(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
+static rabbet_status_t verify_refits(const rabbet_plan_t* plan) {
   if (plan->kept_size > plan->full_size && plan->full_size > 0)
     return RABBET_DAMAGED("%llu bytes of weights are kept, of %llu",
                           (unsigned long long)plan->kept_size,
@@ -725,21 +714,20 @@ static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
     return RABBET_DAMAGED(
         "there are weights to refit, but the size of all weights is missing");
   for (size_t i = 0; i < plan->refit_count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_verify_refit(plan, &plan->refits[i]),
-                        "weights '%s'", plan->refits[i].name));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(verify_refit(plan, &plan->refits[i]),
+                                           "weights '%s'",
+                                           plan->refits[i].name));
   for (size_t i = 0; i < plan->scale_count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_verify_scale(plan, &plan->scales[i]),
-                        "the scale of '%s'", plan->scales[i].tensor));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(verify_scale(plan, &plan->scales[i]),
+                                           "the scale of '%s'",
+                                           plan->scales[i].tensor));
   return rabbet_ok();
 }
 
 // ---- Checks
 
-static bool rabbet_verify_element(const rabbet_plan_sequence_t* sequence,
-                                  const rabbet_plan_value_t* value,
-                                  int32_t index) {
+static bool verify_element(const rabbet_plan_sequence_t* sequence,
+                           const rabbet_plan_value_t* value, int32_t index) {
   int64_t extent = 0;
   return value->dtype == RABBET_DTYPE_INT32 && value->shape.rank == 1 &&
          value->format == RABBET_FORMAT_LINEAR &&
@@ -747,18 +735,17 @@ static bool rabbet_verify_element(const rabbet_plan_sequence_t* sequence,
          index < extent;
 }
 
-static rabbet_status_t rabbet_verify_check(
-    const rabbet_plan_sequence_t* sequence, size_t number) {
+static rabbet_status_t verify_check(const rabbet_plan_sequence_t* sequence,
+                                    size_t number) {
   const rabbet_plan_check_t* check = &sequence->checks[number];
   if (check->io < 0 || (size_t)check->io >= sequence->io_count ||
       (size_t)check->io < sequence->io_count - sequence->hidden_count)
     return RABBET_DAMAGED("it is of output %d, which is not hidden", check->io);
   const rabbet_plan_value_t* value =
       &sequence->values[sequence->ios[check->io].value];
-  bool fits = check->index < 0
-                  ? check->index == -1 && value->host_values &&
-                        value->dtype == RABBET_DTYPE_BOOL
-                  : rabbet_verify_element(sequence, value, check->index);
+  bool fits = check->index < 0 ? check->index == -1 && value->host_values &&
+                                     value->dtype == RABBET_DTYPE_BOOL
+                               : verify_element(sequence, value, check->index);
   if (!fits)
     return RABBET_DAMAGED("element %d of value '%s' is not a condition",
                           check->index, value->name);
@@ -768,34 +755,32 @@ static rabbet_status_t rabbet_verify_check(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_checks(
-    const rabbet_plan_sequence_t* sequence) {
+static rabbet_status_t verify_checks(const rabbet_plan_sequence_t* sequence) {
   for (size_t i = 0; i < sequence->check_count; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_check(sequence, i),
-                                           "check '%s'",
-                                           sequence->checks[i].layer));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        verify_check(sequence, i), "check '%s'", sequence->checks[i].layer));
   return rabbet_ok();
 }
 
 // ---- All
 
-static rabbet_status_t rabbet_verify_sequence(rabbet_verify_t* verify) {
+static rabbet_status_t verify_sequence(verify_t* verify) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   if (sequence->value_count > INT32_MAX || sequence->io_count > INT32_MAX ||
       sequence->step_count >= INT32_MAX)
     return RABBET_DAMAGED("the plan has too many values or steps");
-  RABBET_RETURN_IF_ERROR(rabbet_verify_values(verify));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(sequence));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_ios(sequence));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_checks(sequence));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(sequence));
+  RABBET_RETURN_IF_ERROR(verify_values(verify));
+  RABBET_RETURN_IF_ERROR(verify_exprs(sequence));
+  RABBET_RETURN_IF_ERROR(verify_ios(sequence));
+  RABBET_RETURN_IF_ERROR(verify_checks(sequence));
+  RABBET_RETURN_IF_ERROR(verify_profiles(sequence));
   for (size_t s = 0; s < sequence->step_count; ++s)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_verify_step(sequence, &sequence->steps[s], &verify->arena),
         "step %zu ('%s')", s, sequence->steps[s].name));
   RABBET_RETURN_IF_ERROR(
       rabbet_plan_analyse(sequence, &verify->arena, &verify->analysis));
-  return rabbet_verify_order(verify);
+  return verify_order(verify);
 }
 
 // Errors of other layers' helpers mean here that the plan is damaged.
@@ -810,18 +795,18 @@ rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status) {
   return damage;
 }
 
-static rabbet_status_t rabbet_verify_all(const rabbet_plan_t* plan,
-                                         uint64_t weights_size) {
+static rabbet_status_t verify_all(const rabbet_plan_t* plan,
+                                  uint64_t weights_size) {
   if (plan->threads < 0 || plan->threads > RABBET_MAX_THREADS)
     return RABBET_DAMAGED("it was tuned for %d threads; expected 0 to %d",
                           plan->threads, RABBET_MAX_THREADS);
   RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_carried(plan));
   for (size_t i = 0; i < plan->sequence_count; ++i) {
-    rabbet_verify_t verify = {.sequence = &plan->sequences[i],
-                              .weights_size = weights_size};
+    verify_t verify = {.sequence = &plan->sequences[i],
+                       .weights_size = weights_size};
     rabbet_arena_initialize(plan->allocator, &verify.arena);
-    rabbet_status_t status = rabbet_verify_sequence(&verify);
+    rabbet_status_t status = verify_sequence(&verify);
     rabbet_arena_deinitialize(&verify.arena);
     RABBET_RETURN_IF_ERROR(i == 0
                                ? status
@@ -829,10 +814,10 @@ static rabbet_status_t rabbet_verify_all(const rabbet_plan_t* plan,
                                                  i, plan->sequences[i].name));
   }
   RABBET_RETURN_IF_ERROR(rabbet_verify_calls(plan));
-  return rabbet_verify_refits(plan);
+  return verify_refits(plan);
 }
 
 rabbet_status_t rabbet_plan_verify(const rabbet_plan_t* plan,
                                    uint64_t weights_size) {
-  return rabbet_plan_as_damage(rabbet_verify_all(plan, weights_size));
+  return rabbet_plan_as_damage(verify_all(plan, weights_size));
 }

@@ -6,19 +6,19 @@
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 #define RABBET_MAX_CALL_DEPTH 16
 
-typedef struct rabbet_verify_call_t {
+typedef struct verify_call_t {
   const rabbet_plan_t* plan;
   const rabbet_plan_sequence_t* caller;
   const rabbet_plan_step_t* step;
   int32_t* depths;  // [sequence]: how deep it is called; 0: not yet
-} rabbet_verify_call_t;
+} verify_call_t;
 
 // A tensor on both sides of a call. Extents that are not constant are compared
 // in the run.
-static rabbet_status_t rabbet_verify_passed(const rabbet_plan_sequence_t* outer,
-                                            const rabbet_plan_value_t* a,
-                                            const rabbet_plan_sequence_t* inner,
-                                            const rabbet_plan_value_t* b) {
+static rabbet_status_t verify_passed(const rabbet_plan_sequence_t* outer,
+                                     const rabbet_plan_value_t* a,
+                                     const rabbet_plan_sequence_t* inner,
+                                     const rabbet_plan_value_t* b) {
   bool fits = a->dtype == b->dtype && a->format == b->format &&
               a->shape.rank == b->shape.rank;
   for (int32_t i = 0; fits && i < a->shape.rank; ++i) {
@@ -32,14 +32,16 @@ static rabbet_status_t rabbet_verify_passed(const rabbet_plan_sequence_t* outer,
                                a->name, b->name);
 }
 
-static const rabbet_plan_value_t* rabbet_outer_value(
-    const rabbet_verify_call_t* check, const int32_t* list, size_t index) {
+static const rabbet_plan_value_t* outer_value(const verify_call_t* check,
+                                              const int32_t* list,
+                                              size_t index) {
   return &check->caller->values[check->step->values[list[index]]];
 }
 
-static rabbet_status_t rabbet_verify_call_input(
-    const rabbet_verify_call_t* check, const rabbet_plan_call_t* call,
-    const rabbet_plan_sequence_t* callee, size_t index) {
+static rabbet_status_t verify_call_input(const verify_call_t* check,
+                                         const rabbet_plan_call_t* call,
+                                         const rabbet_plan_sequence_t* callee,
+                                         size_t index) {
   const rabbet_group_t* group = &check->step->group;
   const rabbet_plan_io_t* io = &callee->ios[index];
   const rabbet_plan_value_t* inner = &callee->values[io->value];
@@ -48,7 +50,7 @@ static rabbet_status_t rabbet_verify_call_input(
     return RABBET_DAMAGED("input '%s' is input %d of %zu", io->name, from,
                           group->input_count);
   const rabbet_plan_value_t* outer =
-      rabbet_outer_value(check, group->inputs, (size_t)from);
+      outer_value(check, group->inputs, (size_t)from);
   bool known = outer->host_values ||
                (outer->storage == RABBET_PLAN_STORAGE_IO && outer->alias < 0 &&
                 check->caller->ios[outer->io].is_shape_input);
@@ -56,12 +58,12 @@ static rabbet_status_t rabbet_verify_call_input(
     return RABBET_DAMAGED(
         "the host does not know the elements of '%s', which shapes depend on",
         outer->name);
-  return rabbet_verify_passed(check->caller, outer, callee, inner);
+  return verify_passed(check->caller, outer, callee, inner);
 }
 
-static rabbet_status_t rabbet_verify_call_ios(
-    const rabbet_verify_call_t* check, const rabbet_plan_call_t* call,
-    const rabbet_plan_sequence_t* callee) {
+static rabbet_status_t verify_call_ios(const verify_call_t* check,
+                                       const rabbet_plan_call_t* call,
+                                       const rabbet_plan_sequence_t* callee) {
   const rabbet_group_t* group = &check->step->group;
   size_t outputs =
       callee->io_count - callee->input_count - callee->hidden_count;
@@ -71,16 +73,16 @@ static rabbet_status_t rabbet_verify_call_ios(
         "it has %zu inputs and %zu outputs, but is called with %zu and %zu",
         callee->input_count, outputs, call->input_count, group->output_count);
   for (size_t i = 0; i < call->input_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_call_input(check, call, callee, i));
+    RABBET_RETURN_IF_ERROR(verify_call_input(check, call, callee, i));
   for (size_t i = 0; i < outputs; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_passed(
-        check->caller, rabbet_outer_value(check, group->outputs, i), callee,
+    RABBET_RETURN_IF_ERROR(verify_passed(
+        check->caller, outer_value(check, group->outputs, i), callee,
         &callee->values[callee->ios[callee->input_count + i].value]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_call(const rabbet_verify_call_t* check,
-                                          const rabbet_plan_call_t* call) {
+static rabbet_status_t verify_call(const verify_call_t* check,
+                                   const rabbet_plan_call_t* call) {
   const rabbet_plan_t* plan = check->plan;
   int32_t caller = (int32_t)(check->caller - plan->sequences);
   int32_t callee = call->sequence;
@@ -93,20 +95,19 @@ static rabbet_status_t rabbet_verify_call(const rabbet_verify_call_t* check,
   if (check->depths[callee] > RABBET_MAX_CALL_DEPTH)
     return RABBET_DAMAGED("sequence %d is called over %d deep", callee,
                           RABBET_MAX_CALL_DEPTH);
-  return RABBET_ANNOTATE(
-      rabbet_verify_call_ios(check, call, &plan->sequences[callee]),
-      "sequence %d ('%s')", callee, plan->sequences[callee].name);
+  return RABBET_ANNOTATE(verify_call_ios(check, call, &plan->sequences[callee]),
+                         "sequence %d ('%s')", callee,
+                         plan->sequences[callee].name);
 }
 
-static rabbet_status_t rabbet_verify_condition(
-    const rabbet_verify_call_t* check) {
+static rabbet_status_t verify_condition(const verify_call_t* check) {
   const rabbet_plan_step_t* step = check->step;
   if (step->group.node_count != 1 || step->call_count != 2)
     return RABBET_DAMAGED(
         "it has %zu layers and calls %zu sequences; expected 1 and 2",
         step->group.node_count, step->call_count);
   const rabbet_plan_value_t* condition =
-      rabbet_outer_value(check, step->group.inputs, 0);
+      outer_value(check, step->group.inputs, 0);
   // Its rule, which shapes are proved by, is not asked: it has none.
   if (step->group.nodes[0].inputs[0] != step->group.inputs[0] ||
       condition->dtype != RABBET_DTYPE_BOOL || condition->shape.rank != 0)
@@ -117,11 +118,11 @@ static rabbet_status_t rabbet_verify_condition(
         step->group.nodes[0].outputs[i] != step->group.outputs[i])
       return RABBET_DAMAGED("its layer has other outputs");
   for (size_t i = 0; i < step->call_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_verify_call(check, &step->calls[i]));
+    RABBET_RETURN_IF_ERROR(verify_call(check, &step->calls[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_calls_of(rabbet_verify_call_t* check) {
+static rabbet_status_t verify_calls_of(verify_call_t* check) {
   const rabbet_plan_t* plan = check->plan;
   for (size_t i = 0; i < plan->sequence_count; ++i) {
     check->caller = &plan->sequences[i];
@@ -131,20 +132,19 @@ static rabbet_status_t rabbet_verify_calls_of(rabbet_verify_call_t* check) {
     for (size_t s = 0; s < check->caller->step_count; ++s) {
       check->step = &check->caller->steps[s];
       if (check->step->call_count > 0)
-        RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_condition(check),
-                                               "step %zu ('%s')", s,
-                                               check->step->name));
+        RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+            verify_condition(check), "step %zu ('%s')", s, check->step->name));
     }
   }
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_verify_calls(const rabbet_plan_t* plan) {
-  rabbet_verify_call_t check = {.plan = plan};
+  verify_call_t check = {.plan = plan};
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       plan->allocator, plan->sequence_count * sizeof(*check.depths),
       (void**)&check.depths));
-  rabbet_status_t status = rabbet_verify_calls_of(&check);
+  rabbet_status_t status = verify_calls_of(&check);
   rabbet_free(plan->allocator, check.depths);
   return status;
 }

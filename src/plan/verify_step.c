@@ -6,15 +6,15 @@
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
-typedef struct rabbet_verify_group_t {
+typedef struct verify_group_t {
   const rabbet_plan_sequence_t* sequence;
   const rabbet_plan_step_t* step;
   bool* there;  // [group value]: input of the group or written by a node
-} rabbet_verify_group_t;
+} verify_group_t;
 
-static rabbet_status_t rabbet_verify_boundary(
-    const rabbet_verify_group_t* check, const int32_t* list, size_t count,
-    const char* what, bool* seen) {
+static rabbet_status_t verify_boundary(const verify_group_t* check,
+                                       const int32_t* list, size_t count,
+                                       const char* what, bool* seen) {
   const rabbet_group_t* group = &check->step->group;
   for (size_t i = 0; i < count; ++i) {
     int32_t v = list[i];
@@ -29,7 +29,7 @@ static rabbet_status_t rabbet_verify_boundary(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_group_values(
+static rabbet_status_t verify_group_values(
     const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step,
     const bool* boundary) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
@@ -63,7 +63,7 @@ static rabbet_status_t rabbet_verify_group_values(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_inner_shapes(
+static rabbet_status_t verify_inner_shapes(
     const rabbet_plan_sequence_t* sequence, const rabbet_plan_step_t* step) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
     if (step->values[i] >= 0) continue;
@@ -87,7 +87,7 @@ static rabbet_status_t rabbet_verify_inner_shapes(
 
 // The operand's row of the descriptor; the last one stands for all that follow
 // where it is variadic.
-static const rabbet_op_operand_t* rabbet_operand(
+static const rabbet_op_operand_t* verify_step_operand(
     const rabbet_op_operand_t* operands, size_t count, size_t i) {
   if (i < count) return &operands[i];
   if (count > 0 && operands[count - 1].flags & RABBET_OPERAND_VARIADIC)
@@ -95,10 +95,9 @@ static const rabbet_op_operand_t* rabbet_operand(
   return NULL;
 }
 
-static rabbet_status_t rabbet_verify_operand(const rabbet_verify_group_t* check,
-                                             const rabbet_op_operand_t* operand,
-                                             const char* what, size_t i,
-                                             int32_t v) {
+static rabbet_status_t verify_operand(const verify_group_t* check,
+                                      const rabbet_op_operand_t* operand,
+                                      const char* what, size_t i, int32_t v) {
   const rabbet_group_t* group = &check->step->group;
   if (!operand) return RABBET_DAMAGED("%s %zu is one too many", what, i);
   if (v == -1 && operand->flags & RABBET_OPERAND_OPTIONAL) return rabbet_ok();
@@ -111,8 +110,8 @@ static rabbet_status_t rabbet_verify_operand(const rabbet_verify_group_t* check,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_node_inputs(
-    const rabbet_verify_group_t* check, const rabbet_group_node_t* node) {
+static rabbet_status_t verify_node_inputs(const verify_group_t* check,
+                                          const rabbet_group_node_t* node) {
   bool plugin = rabbet_op_is(node->op, RABBET_OP_PLUGIN);
   size_t required = 0;
   while (required < node->op->input_count &&
@@ -124,8 +123,9 @@ static rabbet_status_t rabbet_verify_node_inputs(
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t v = node->inputs[i];
     if (!plugin)
-      RABBET_RETURN_IF_ERROR(rabbet_verify_operand(
-          check, rabbet_operand(node->op->inputs, node->op->input_count, i),
+      RABBET_RETURN_IF_ERROR(verify_operand(
+          check,
+          verify_step_operand(node->op->inputs, node->op->input_count, i),
           "input", i, v));
     if (v < -1 || v >= (int64_t)check->step->group.value_count)
       return RABBET_DAMAGED("input %zu is value %d of %zu of the step", i, v,
@@ -136,8 +136,8 @@ static rabbet_status_t rabbet_verify_node_inputs(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_node_outputs(
-    const rabbet_verify_group_t* check, const rabbet_group_node_t* node) {
+static rabbet_status_t verify_node_outputs(const verify_group_t* check,
+                                           const rabbet_group_node_t* node) {
   bool plugin = rabbet_op_is(node->op, RABBET_OP_PLUGIN);
   if (node->output_count == 0) return RABBET_DAMAGED("it has no output");
   const rabbet_op_t* op = node->op;
@@ -150,8 +150,9 @@ static rabbet_status_t rabbet_verify_node_outputs(
   for (size_t i = 0; i < node->output_count; ++i) {
     int32_t v = node->outputs[i];
     if (!plugin)
-      RABBET_RETURN_IF_ERROR(rabbet_verify_operand(
-          check, rabbet_operand(node->op->outputs, node->op->output_count, i),
+      RABBET_RETURN_IF_ERROR(verify_operand(
+          check,
+          verify_step_operand(node->op->outputs, node->op->output_count, i),
           "output", i, v));
     if (v < 0 || (size_t)v >= check->step->group.value_count)
       return RABBET_DAMAGED("output %zu is value %d of %zu of the step", i, v,
@@ -168,7 +169,7 @@ static rabbet_status_t rabbet_verify_node_outputs(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_attrs(const rabbet_group_node_t* node) {
+static rabbet_status_t verify_attrs(const rabbet_group_node_t* node) {
   for (size_t i = 0; i < node->op->attr_count; ++i) {
     const rabbet_op_attr_t* wanted = &node->op->attrs[i];
     if (!node->attrs || !node->attrs[i].name ||
@@ -187,7 +188,7 @@ static rabbet_status_t rabbet_verify_attrs(const rabbet_group_node_t* node) {
 }
 
 // A plugin is called with the tensors of its step, one after another.
-static rabbet_status_t rabbet_verify_plugin(const rabbet_group_t* group) {
+static rabbet_status_t verify_plugin(const rabbet_group_t* group) {
   const rabbet_group_node_t* node = &group->nodes[0];
   if (group->node_count > 1)
     return RABBET_DAMAGED("its plugin layer is one of %zu layers; expected one",
@@ -204,14 +205,14 @@ static rabbet_status_t rabbet_verify_plugin(const rabbet_group_t* group) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
+static rabbet_status_t verify_nodes(const verify_group_t* check) {
   const rabbet_group_t* group = &check->step->group;
   size_t plugins = 0;
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
-    rabbet_status_t status = rabbet_verify_attrs(node);
-    if (rabbet_is_ok(status)) status = rabbet_verify_node_inputs(check, node);
-    if (rabbet_is_ok(status)) status = rabbet_verify_node_outputs(check, node);
+    rabbet_status_t status = verify_attrs(node);
+    if (rabbet_is_ok(status)) status = verify_node_inputs(check, node);
+    if (rabbet_is_ok(status)) status = verify_node_outputs(check, node);
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(status, "layer '%s' (%s)", node->name, node->op->name));
     plugins += rabbet_op_is(node->op, RABBET_OP_PLUGIN);
@@ -225,14 +226,14 @@ static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
   if (plugins > 1 || (plugins == 1) != (check->step->plugin_name != NULL))
     return RABBET_DAMAGED("it has %zu plugin layers but %s plugin", plugins,
                           check->step->plugin_name ? "one" : "no");
-  return plugins > 0 ? rabbet_verify_plugin(group) : rabbet_ok();
+  return plugins > 0 ? verify_plugin(group) : rabbet_ok();
 }
 
 rabbet_status_t rabbet_verify_step(const rabbet_plan_sequence_t* sequence,
                                    const rabbet_plan_step_t* step,
                                    rabbet_arena_t* arena) {
   const rabbet_group_t* group = &step->group;
-  rabbet_verify_group_t check = {.sequence = sequence, .step = step};
+  verify_group_t check = {.sequence = sequence, .step = step};
   bool has_kernel = step->kernel && *step->kernel;
   if (has_kernel == (step->call_count > 0))
     return has_kernel ? RABBET_DAMAGED("it names a kernel and calls sequences")
@@ -246,15 +247,15 @@ rabbet_status_t rabbet_verify_step(const rabbet_plan_sequence_t* sequence,
       rabbet_arena_allocate(arena, group->value_count, (void**)&boundary));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(arena, group->value_count, (void**)&check.there));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_boundary(
+  RABBET_RETURN_IF_ERROR(verify_boundary(
       &check, group->inputs, group->input_count, "input", boundary));
   for (size_t i = 0; i < group->input_count; ++i)
     check.there[group->inputs[i]] = true;
-  RABBET_RETURN_IF_ERROR(rabbet_verify_boundary(
+  RABBET_RETURN_IF_ERROR(verify_boundary(
       &check, group->outputs, group->output_count, "output", boundary));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_group_values(sequence, step, boundary));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_inner_shapes(sequence, step));
-  RABBET_RETURN_IF_ERROR(rabbet_verify_nodes(&check));
+  RABBET_RETURN_IF_ERROR(verify_group_values(sequence, step, boundary));
+  RABBET_RETURN_IF_ERROR(verify_inner_shapes(sequence, step));
+  RABBET_RETURN_IF_ERROR(verify_nodes(&check));
   for (size_t i = 0; i < group->output_count; ++i) {
     if (!check.there[group->outputs[i]])
       return RABBET_DAMAGED("output %zu is computed by no layer", i);

@@ -10,17 +10,16 @@
 #include "plan/plan.h"
 #include "plan/plan_file.h"
 
-typedef struct rabbet_plan_writer_t {
+typedef struct plan_writer_t {
   const rabbet_plan_t* plan;
   rabbet_arena_t arena;
-} rabbet_plan_writer_t;
+} plan_writer_t;
 
 // An array of `count` messages and the pointers to them that protobuf-c wants.
-static rabbet_status_t rabbet_write_messages(rabbet_plan_writer_t* writer,
-                                             size_t count, size_t size,
-                                             void (*initialize)(void* message),
-                                             size_t* out_count,
-                                             void*** out_pointers) {
+static rabbet_status_t write_messages(plan_writer_t* writer, size_t count,
+                                      size_t size,
+                                      void (*initialize)(void* message),
+                                      size_t* out_count, void*** out_pointers) {
   *out_count = count;
   uint8_t* messages = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -56,12 +55,12 @@ RABBET_WRITER_INIT(Rabbet__Plan__Call, call)
 RABBET_WRITER_INIT(Rabbet__Plan__Sequence, sequence)
 #undef RABBET_WRITER_INIT
 
-#define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out)     \
-  rabbet_write_messages((writer), (count), sizeof(Type), rabbet_init_##type, \
-                        (out_count), (void***)(out))
+#define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out) \
+  write_messages((writer), (count), sizeof(Type), rabbet_init_##type,    \
+                 (out_count), (void***)(out))
 
 // protobuf-c takes mutable pointers but only reads.
-static char* rabbet_write_text(const char* text) {
+static char* write_text(const char* text) {
   return (char*)(uintptr_t)(text ? text : "");
 }
 
@@ -73,9 +72,9 @@ static char* rabbet_write_text(const char* text) {
 
 // ---- Expressions, values, inputs and outputs
 
-static rabbet_status_t rabbet_write_graph(
-    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
-    Rabbet__Plan__Sequence* to) {
+static rabbet_status_t write_graph(plan_writer_t* writer,
+                                   const rabbet_plan_sequence_t* sequence,
+                                   Rabbet__Plan__Sequence* to) {
   const rabbet_expr_graph_t* graph = sequence->graph;
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, rabbet_expr_node_count(graph), Rabbet__Plan__Expr, expr,
@@ -98,23 +97,23 @@ static rabbet_status_t rabbet_write_graph(
     message->kind = (int32_t)symbol->kind;
     message->tensor = symbol->tensor;
     message->index = symbol->index;
-    message->name = rabbet_write_text(symbol->name);
+    message->name = write_text(symbol->name);
     message->opt = symbol->opt;
     message->upper = symbol->upper;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_values(
-    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
-    Rabbet__Plan__Sequence* to) {
+static rabbet_status_t write_values(plan_writer_t* writer,
+                                    const rabbet_plan_sequence_t* sequence,
+                                    Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->value_count,
                                                Rabbet__Plan__Value, value,
                                                &to->n_values, &to->values));
   for (size_t i = 0; i < to->n_values; ++i) {
     const rabbet_plan_value_t* value = &sequence->values[i];
     Rabbet__Plan__Value* message = to->values[i];
-    message->name = rabbet_write_text(value->name);
+    message->name = write_text(value->name);
     message->dtype = (int32_t)value->dtype;
     message->format = (int32_t)value->format;
     RABBET_WRITE_LIST(message, shape, value->shape.d,
@@ -133,9 +132,9 @@ static rabbet_status_t rabbet_write_values(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
-                                        const rabbet_plan_sequence_t* sequence,
-                                        Rabbet__Plan__Sequence* to) {
+static rabbet_status_t write_ios(plan_writer_t* writer,
+                                 const rabbet_plan_sequence_t* sequence,
+                                 Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, sequence->io_count, Rabbet__Plan__Io, io, &to->n_ios, &to->ios));
   to->input_count = (int32_t)sequence->input_count;
@@ -143,7 +142,7 @@ static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
   for (size_t i = 0; i < to->n_ios; ++i) {
     const rabbet_plan_io_t* io = &sequence->ios[i];
     Rabbet__Plan__Io* message = to->ios[i];
-    message->name = rabbet_write_text(io->name);
+    message->name = write_text(io->name);
     message->is_input = io->is_input;
     message->is_shape_input = io->is_shape_input;
     message->value = io->value;
@@ -158,17 +157,17 @@ static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &writer->arena, rank, sizeof(char*), (void**)&message->dim_names));
     for (size_t axis = 0; axis < rank; ++axis)
-      message->dim_names[axis] = rabbet_write_text(io->dim_names[axis]);
+      message->dim_names[axis] = write_text(io->dim_names[axis]);
   }
   return rabbet_ok();
 }
 
 // ---- Steps
 
-static rabbet_status_t rabbet_write_attr(rabbet_plan_writer_t* writer,
-                                         const rabbet_attr_t* attr,
-                                         Rabbet__Plan__Attr* message) {
-  message->name = rabbet_write_text(attr->name);
+static rabbet_status_t write_attr(plan_writer_t* writer,
+                                  const rabbet_attr_t* attr,
+                                  Rabbet__Plan__Attr* message) {
+  message->name = write_text(attr->name);
   message->type = (int32_t)attr->type;
   switch (attr->type) {
     case RABBET_ATTR_INT:
@@ -199,21 +198,20 @@ static rabbet_status_t rabbet_write_attr(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_attrs(rabbet_plan_writer_t* writer,
-                                          const rabbet_attr_t* attrs,
-                                          size_t count, size_t* out_count,
-                                          Rabbet__Plan__Attr*** out_messages) {
+static rabbet_status_t write_attrs(plan_writer_t* writer,
+                                   const rabbet_attr_t* attrs, size_t count,
+                                   size_t* out_count,
+                                   Rabbet__Plan__Attr*** out_messages) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, count, Rabbet__Plan__Attr, attr, out_count, out_messages));
   for (size_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_write_attr(writer, &attrs[i], (*out_messages)[i]));
+    RABBET_RETURN_IF_ERROR(write_attr(writer, &attrs[i], (*out_messages)[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_group_values(rabbet_plan_writer_t* writer,
-                                                 const rabbet_plan_step_t* step,
-                                                 Rabbet__Plan__Step* message) {
+static rabbet_status_t write_group_values(plan_writer_t* writer,
+                                          const rabbet_plan_step_t* step,
+                                          Rabbet__Plan__Step* message) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, step->group.value_count, Rabbet__Plan__GroupValue, group_value,
       &message->n_values, &message->values));
@@ -229,30 +227,30 @@ static rabbet_status_t rabbet_write_group_values(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_nodes(rabbet_plan_writer_t* writer,
-                                          const rabbet_group_t* group,
-                                          Rabbet__Plan__Step* message) {
+static rabbet_status_t write_nodes(plan_writer_t* writer,
+                                   const rabbet_group_t* group,
+                                   Rabbet__Plan__Step* message) {
   RABBET_RETURN_IF_ERROR(
       RABBET_WRITE_MESSAGES(writer, group->node_count, Rabbet__Plan__Node, node,
                             &message->n_nodes, &message->nodes));
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
     Rabbet__Plan__Node* out = message->nodes[i];
-    out->op = rabbet_write_text(node->op->name);
-    out->name = rabbet_write_text(node->name);
+    out->op = write_text(node->op->name);
+    out->name = write_text(node->name);
     RABBET_WRITE_LIST(out, inputs, node->inputs, node->input_count);
     RABBET_WRITE_LIST(out, outputs, node->outputs, node->output_count);
     if (node->aliased)
       RABBET_WRITE_LIST(out, aliased, node->aliased, node->output_count);
-    RABBET_RETURN_IF_ERROR(rabbet_write_attrs(
+    RABBET_RETURN_IF_ERROR(write_attrs(
         writer, node->attrs, node->op->attr_count, &out->n_attrs, &out->attrs));
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_calls(rabbet_plan_writer_t* writer,
-                                          const rabbet_plan_step_t* step,
-                                          Rabbet__Plan__Step* message) {
+static rabbet_status_t write_calls(plan_writer_t* writer,
+                                   const rabbet_plan_step_t* step,
+                                   Rabbet__Plan__Step* message) {
   RABBET_RETURN_IF_ERROR(
       RABBET_WRITE_MESSAGES(writer, step->call_count, Rabbet__Plan__Call, call,
                             &message->n_calls, &message->calls));
@@ -264,19 +262,19 @@ static rabbet_status_t rabbet_write_calls(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
-                                         const rabbet_plan_step_t* step,
-                                         Rabbet__Plan__Step* message) {
-  message->name = rabbet_write_text(step->name);
-  message->kernel = rabbet_write_text(step->kernel);
+static rabbet_status_t write_step(plan_writer_t* writer,
+                                  const rabbet_plan_step_t* step,
+                                  Rabbet__Plan__Step* message) {
+  message->name = write_text(step->name);
+  message->kernel = write_text(step->kernel);
   message->tactic = step->tactic;
-  message->tactic_name = rabbet_write_text(step->tactic_name);
+  message->tactic_name = write_text(step->tactic_name);
   message->time_us = step->time_us;
-  message->plugin_name = rabbet_write_text(step->plugin_name);
-  message->plugin_version = rabbet_write_text(step->plugin_version);
-  message->plugin_namespace = rabbet_write_text(step->plugin_namespace);
-  message->plugin_origin = rabbet_write_text(step->plugin_origin);
-  message->report_json = rabbet_write_text(step->report_json);
+  message->plugin_name = write_text(step->plugin_name);
+  message->plugin_version = write_text(step->plugin_version);
+  message->plugin_namespace = write_text(step->plugin_namespace);
+  message->plugin_origin = write_text(step->plugin_origin);
+  message->report_json = write_text(step->report_json);
   RABBET_WRITE_LIST(message, inputs, step->group.inputs,
                     step->group.input_count);
   RABBET_WRITE_LIST(message, outputs, step->group.outputs,
@@ -284,28 +282,28 @@ static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
   RABBET_WRITE_LIST(message, host_reads, step->host_reads,
                     step->host_read_count);
   RABBET_WRITE_LIST(message, artifacts, step->artifacts, step->artifact_count);
-  RABBET_RETURN_IF_ERROR(rabbet_write_calls(writer, step, message));
-  RABBET_RETURN_IF_ERROR(rabbet_write_group_values(writer, step, message));
-  RABBET_RETURN_IF_ERROR(rabbet_write_nodes(writer, &step->group, message));
-  return rabbet_write_attrs(writer, step->plugin_attrs, step->plugin_attr_count,
-                            &message->n_plugin_attrs, &message->plugin_attrs);
+  RABBET_RETURN_IF_ERROR(write_calls(writer, step, message));
+  RABBET_RETURN_IF_ERROR(write_group_values(writer, step, message));
+  RABBET_RETURN_IF_ERROR(write_nodes(writer, &step->group, message));
+  return write_attrs(writer, step->plugin_attrs, step->plugin_attr_count,
+                     &message->n_plugin_attrs, &message->plugin_attrs);
 }
 
-static rabbet_status_t rabbet_write_steps(
-    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
-    Rabbet__Plan__Sequence* to) {
+static rabbet_status_t write_steps(plan_writer_t* writer,
+                                   const rabbet_plan_sequence_t* sequence,
+                                   Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->step_count,
                                                Rabbet__Plan__Step, step,
                                                &to->n_steps, &to->steps));
   for (size_t i = 0; i < to->n_steps; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_write_step(writer, &sequence->steps[i], to->steps[i]));
+        write_step(writer, &sequence->steps[i], to->steps[i]));
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_profiles(
-    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
-    Rabbet__Plan__Sequence* to) {
+static rabbet_status_t write_profiles(plan_writer_t* writer,
+                                      const rabbet_plan_sequence_t* sequence,
+                                      Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, sequence->plan->profile_count * sequence->input_count,
       Rabbet__Plan__Range, range, &to->n_ranges, &to->ranges));
@@ -325,8 +323,8 @@ static rabbet_status_t rabbet_write_profiles(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_artifacts(rabbet_plan_writer_t* writer,
-                                              Rabbet__Plan__Meta* meta) {
+static rabbet_status_t write_artifacts(plan_writer_t* writer,
+                                       Rabbet__Plan__Meta* meta) {
   const rabbet_plan_t* plan = writer->plan;
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, plan->artifact_count, Rabbet__Plan__Artifact, artifact,
@@ -337,7 +335,7 @@ static rabbet_status_t rabbet_write_artifacts(rabbet_plan_writer_t* writer,
     Rabbet__Plan__Artifact* message = meta->artifacts[i];
     message->key_high = artifact->key.high;
     message->key_low = artifact->key.low;
-    message->name = rabbet_write_text(artifact->name);
+    message->name = write_text(artifact->name);
     message->offset = rabbet_align_up(at, RABBET_PLAN_ALIGNMENT);
     message->size = artifact->size;
     if (!rabbet_checked_add(message->offset, message->size, &at) ||
@@ -348,8 +346,8 @@ static rabbet_status_t rabbet_write_artifacts(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_carried(rabbet_plan_writer_t* writer,
-                                            Rabbet__Plan__Meta* meta) {
+static rabbet_status_t write_carried(plan_writer_t* writer,
+                                     Rabbet__Plan__Meta* meta) {
   const rabbet_plan_t* plan = writer->plan;
   RABBET_RETURN_IF_ERROR(
       RABBET_WRITE_MESSAGES(writer, plan->carried_count, Rabbet__Plan__Carried,
@@ -359,7 +357,7 @@ static rabbet_status_t rabbet_write_carried(rabbet_plan_writer_t* writer,
     const rabbet_carried_t* from = &plan->carried[i];
     Rabbet__Plan__Carried* message = meta->carried[i];
     message->kind = (int32_t)from->kind;
-    message->name = rabbet_write_text(from->name);
+    message->name = write_text(from->name);
     message->is_package = from->is_package;
     message->n_requirements = from->requirement_count;
     message->requirements = (char**)(uintptr_t)from->requirements;
@@ -373,8 +371,8 @@ static rabbet_status_t rabbet_write_carried(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
-                                           Rabbet__Plan__Meta* meta) {
+static rabbet_status_t write_refits(plan_writer_t* writer,
+                                    Rabbet__Plan__Meta* meta) {
   const rabbet_plan_t* plan = writer->plan;
   RABBET_RETURN_IF_ERROR(
       RABBET_WRITE_MESSAGES(writer, plan->refit_count, Rabbet__Plan__Weights,
@@ -384,8 +382,8 @@ static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
   for (size_t i = 0; i < meta->n_weights; ++i) {
     const rabbet_plan_weights_t* from = &plan->refits[i];
     Rabbet__Plan__Weights* message = meta->weights[i];
-    message->name = rabbet_write_text(from->name);
-    message->layer = rabbet_write_text(from->layer);
+    message->name = write_text(from->name);
+    message->layer = write_text(from->layer);
     message->role = from->role;
     message->dtype = (int32_t)from->dtype;
     RABBET_WRITE_LIST(message, values, from->values, from->value_count);
@@ -397,44 +395,44 @@ static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
                                                &meta->n_scales, &meta->scales));
   for (size_t i = 0; i < meta->n_scales; ++i) {
     const rabbet_plan_scale_t* from = &plan->scales[i];
-    meta->scales[i]->tensor = rabbet_write_text(from->tensor);
+    meta->scales[i]->tensor = write_text(from->tensor);
     RABBET_WRITE_LIST(meta->scales[i], values, from->values, from->value_count);
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_checks(
-    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
-    Rabbet__Plan__Sequence* to) {
+static rabbet_status_t write_checks(plan_writer_t* writer,
+                                    const rabbet_plan_sequence_t* sequence,
+                                    Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, sequence->check_count,
                                                Rabbet__Plan__Check, check,
                                                &to->n_checks, &to->checks));
   for (size_t i = 0; i < to->n_checks; ++i) {
-    to->checks[i]->layer = rabbet_write_text(sequence->checks[i].layer);
-    to->checks[i]->message = rabbet_write_text(sequence->checks[i].message);
+    to->checks[i]->layer = write_text(sequence->checks[i].layer);
+    to->checks[i]->message = write_text(sequence->checks[i].message);
     to->checks[i]->io = sequence->checks[i].io;
     to->checks[i]->index = sequence->checks[i].index;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_write_sequence(
-    rabbet_plan_writer_t* writer, const rabbet_plan_sequence_t* sequence,
-    Rabbet__Plan__Sequence* to) {
-  to->name = rabbet_write_text(sequence->name);
-  RABBET_RETURN_IF_ERROR(rabbet_write_graph(writer, sequence, to));
-  RABBET_RETURN_IF_ERROR(rabbet_write_values(writer, sequence, to));
-  RABBET_RETURN_IF_ERROR(rabbet_write_ios(writer, sequence, to));
-  RABBET_RETURN_IF_ERROR(rabbet_write_profiles(writer, sequence, to));
-  RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, sequence, to));
-  return rabbet_write_checks(writer, sequence, to);
+static rabbet_status_t write_sequence(plan_writer_t* writer,
+                                      const rabbet_plan_sequence_t* sequence,
+                                      Rabbet__Plan__Sequence* to) {
+  to->name = write_text(sequence->name);
+  RABBET_RETURN_IF_ERROR(write_graph(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(write_values(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(write_ios(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(write_profiles(writer, sequence, to));
+  RABBET_RETURN_IF_ERROR(write_steps(writer, sequence, to));
+  return write_checks(writer, sequence, to);
 }
 
-static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
-                                         Rabbet__Plan__Meta* meta) {
+static rabbet_status_t write_meta(plan_writer_t* writer,
+                                  Rabbet__Plan__Meta* meta) {
   const rabbet_plan_t* plan = writer->plan;
   rabbet__plan__meta__init(meta);
-  meta->name = rabbet_write_text(plan->name);
+  meta->name = write_text(plan->name);
   meta->threads = plan->threads;
   meta->profile_count = (int32_t)plan->profile_count;
   meta->unfused_debug = plan->unfused_debug;
@@ -443,18 +441,18 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
       &meta->n_sequences, &meta->sequences));
   for (size_t i = 0; i < plan->sequence_count; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_write_sequence(writer, &plan->sequences[i], meta->sequences[i]));
-  RABBET_RETURN_IF_ERROR(rabbet_write_artifacts(writer, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_write_refits(writer, meta));
-  return rabbet_write_carried(writer, meta);
+        write_sequence(writer, &plan->sequences[i], meta->sequences[i]));
+  RABBET_RETURN_IF_ERROR(write_artifacts(writer, meta));
+  RABBET_RETURN_IF_ERROR(write_refits(writer, meta));
+  return write_carried(writer, meta);
 }
 
 // ---- Texts
 
 // Texts of one field: `base` points to the message's data for it.
-static rabbet_status_t rabbet_check_text_field(
-    const ProtobufCMessage* message, const ProtobufCFieldDescriptor* field,
-    const char* base) {
+static rabbet_status_t check_text_field(const ProtobufCMessage* message,
+                                        const ProtobufCFieldDescriptor* field,
+                                        const char* base) {
   char what[96];
   bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
   const char* const* texts = (const char* const*)(const void*)base;
@@ -473,13 +471,13 @@ static rabbet_status_t rabbet_check_text_field(
 
 // A plan with a text that is not UTF-8 could be written, but never read. Names
 // are checked where they come in; this finds those of every other origin.
-static rabbet_status_t rabbet_check_texts(const ProtobufCMessage* message) {
+static rabbet_status_t check_texts(const ProtobufCMessage* message) {
   const ProtobufCMessageDescriptor* type = message->descriptor;
   for (unsigned i = 0; i < type->n_fields; ++i) {
     const ProtobufCFieldDescriptor* field = &type->fields[i];
     const char* base = (const char*)message + field->offset;
     if (field->type == PROTOBUF_C_TYPE_STRING)
-      RABBET_RETURN_IF_ERROR(rabbet_check_text_field(message, field, base));
+      RABBET_RETURN_IF_ERROR(check_text_field(message, field, base));
     if (field->type != PROTOBUF_C_TYPE_MESSAGE) continue;
     assert(field->label == PROTOBUF_C_LABEL_REPEATED);
     const ProtobufCMessage* const* parts = NULL;
@@ -488,15 +486,15 @@ static rabbet_status_t rabbet_check_texts(const ProtobufCMessage* message) {
     memcpy(&count, (const char*)message + field->quantifier_offset,
            sizeof(count));
     for (size_t k = 0; k < count; ++k)
-      RABBET_RETURN_IF_ERROR(rabbet_check_texts(parts[k]));
+      RABBET_RETURN_IF_ERROR(check_texts(parts[k]));
   }
   return rabbet_ok();
 }
 
 // ---- The file
 
-static rabbet_status_t rabbet_check_blobs(const rabbet_plan_blob_t* blobs,
-                                          size_t count, uint64_t* out_size) {
+static rabbet_status_t check_blobs(const rabbet_plan_blob_t* blobs,
+                                   size_t count, uint64_t* out_size) {
   *out_size = 0;
   for (size_t i = 0; i < count; ++i) {
     uint64_t end = 0;
@@ -514,17 +512,15 @@ static rabbet_status_t rabbet_check_blobs(const rabbet_plan_blob_t* blobs,
 }
 
 // Into zeros.
-static void rabbet_place_artifacts(const rabbet_plan_t* plan,
-                                   const Rabbet__Plan__Meta* meta,
-                                   uint8_t* kernels) {
+static void place_artifacts(const rabbet_plan_t* plan,
+                            const Rabbet__Plan__Meta* meta, uint8_t* kernels) {
   for (size_t i = 0; i < plan->artifact_count; ++i)
     memcpy(kernels + meta->artifacts[i]->offset, plan->artifacts[i].data,
            plan->artifacts[i].size);
 }
 
-static void rabbet_place_carried(const rabbet_plan_t* plan,
-                                 const Rabbet__Plan__Meta* meta,
-                                 uint8_t* plugins) {
+static void place_carried(const rabbet_plan_t* plan,
+                          const Rabbet__Plan__Meta* meta, uint8_t* plugins) {
   for (size_t i = 0; i < plan->carried_count; ++i) {
     if (plan->carried[i].size > 0)
       memcpy(plugins + meta->carried[i]->offset, plan->carried[i].data,
@@ -532,29 +528,31 @@ static void rabbet_place_carried(const rabbet_plan_t* plan,
   }
 }
 
-static uint64_t rabbet_carried_size(const Rabbet__Plan__Meta* meta) {
+static uint64_t carried_size(const Rabbet__Plan__Meta* meta) {
   if (meta->n_carried == 0) return 0;
   const Rabbet__Plan__Carried* last = meta->carried[meta->n_carried - 1];
   return last->offset + last->size;
 }
 
-static uint64_t rabbet_artifacts_size(const Rabbet__Plan__Meta* meta) {
+static uint64_t artifacts_size(const Rabbet__Plan__Meta* meta) {
   if (meta->n_artifacts == 0) return 0;
   const Rabbet__Plan__Artifact* last = meta->artifacts[meta->n_artifacts - 1];
   return last->offset + last->size;
 }
 
-static rabbet_status_t rabbet_write_file(
-    const rabbet_plan_t* plan, const Rabbet__Plan__Meta* meta,
-    const char* device, const rabbet_plan_blob_t* blobs, size_t blob_count,
-    uint64_t weights_size, rabbet_allocator_t allocator, void** out_data,
-    size_t* out_size) {
+static rabbet_status_t write_file(const rabbet_plan_t* plan,
+                                  const Rabbet__Plan__Meta* meta,
+                                  const char* device,
+                                  const rabbet_plan_blob_t* blobs,
+                                  size_t blob_count, uint64_t weights_size,
+                                  rabbet_allocator_t allocator, void** out_data,
+                                  size_t* out_size) {
   uint64_t sizes[RABBET_PLAN_SECTION_LIMIT] = {
       [RABBET_PLAN_SECTION_DEVICE] = strlen(device),
       [RABBET_PLAN_SECTION_META] = rabbet__plan__meta__get_packed_size(meta),
       [RABBET_PLAN_SECTION_WEIGHTS] = weights_size,
-      [RABBET_PLAN_SECTION_KERNELS] = rabbet_artifacts_size(meta),
-      [RABBET_PLAN_SECTION_PLUGINS] = rabbet_carried_size(meta)};
+      [RABBET_PLAN_SECTION_KERNELS] = artifacts_size(meta),
+      [RABBET_PLAN_SECTION_PLUGINS] = carried_size(meta)};
   uint64_t offsets[RABBET_PLAN_SECTION_LIMIT] = {0}, total = 0;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));
   uint8_t* data = NULL;
@@ -574,9 +572,8 @@ static rabbet_status_t rabbet_write_file(
   }
   memset(weights + at, 0,
          (size_t)(total - offsets[RABBET_PLAN_SECTION_WEIGHTS] - at));
-  rabbet_place_artifacts(plan, meta,
-                         data + offsets[RABBET_PLAN_SECTION_KERNELS]);
-  rabbet_place_carried(plan, meta, data + offsets[RABBET_PLAN_SECTION_PLUGINS]);
+  place_artifacts(plan, meta, data + offsets[RABBET_PLAN_SECTION_KERNELS]);
+  place_carried(plan, meta, data + offsets[RABBET_PLAN_SECTION_PLUGINS]);
   rabbet_plan_file_seal(data, total, plan->producer ? plan->producer : "",
                         sizes, offsets);
   *out_data = data;
@@ -592,7 +589,7 @@ rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
   *out_data = NULL;
   *out_size = 0;
   uint64_t weights_size = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_check_blobs(blobs, blob_count, &weights_size));
+  RABBET_RETURN_IF_ERROR(check_blobs(blobs, blob_count, &weights_size));
   // Sections of plans that can be refitted have either of two sizes.
   if (plan->full_size > 0)
     weights_size =
@@ -601,19 +598,19 @@ rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
       rabbet_plan_verify(plan,
                          plan->full_size > 0 ? plan->full_size : weights_size),
       "the plan to write is wrong"));
-  rabbet_plan_writer_t writer = {.plan = plan};
+  plan_writer_t writer = {.plan = plan};
   rabbet_arena_initialize(allocator, &writer.arena);
   Rabbet__Plan__Meta meta;
   const char* device = NULL;
-  rabbet_status_t status = rabbet_write_meta(&writer, &meta);
-  if (rabbet_is_ok(status)) status = rabbet_check_texts(&meta.base);
+  rabbet_status_t status = write_meta(&writer, &meta);
+  if (rabbet_is_ok(status)) status = check_texts(&meta.base);
   if (rabbet_is_ok(status))
     status = rabbet_arena_printf(
         &writer.arena, &device, "%s\n%s", plan->device ? plan->device : "",
         plan->device_signature ? plan->device_signature : "");
   if (rabbet_is_ok(status))
-    status = rabbet_write_file(plan, &meta, device, blobs, blob_count,
-                               weights_size, allocator, out_data, out_size);
+    status = write_file(plan, &meta, device, blobs, blob_count, weights_size,
+                        allocator, out_data, out_size);
   rabbet_arena_deinitialize(&writer.arena);
   return status;
 }

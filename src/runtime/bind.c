@@ -5,8 +5,8 @@
 
 // ---- Addresses
 
-static const rabbet_prepared_t* rabbet_prepared_at(
-    const rabbet_prepared_t* prepared, int32_t segment) {
+static const rabbet_prepared_t* prepared_at(const rabbet_prepared_t* prepared,
+                                            int32_t segment) {
   assert(prepared && segment >= 0);
   while (prepared->segment > segment)
     prepared = prepared->parent;
@@ -14,8 +14,8 @@ static const rabbet_prepared_t* rabbet_prepared_at(
   return prepared;
 }
 
-static void* rabbet_io_address(const rabbet_frame_t* frame,
-                               const rabbet_prepared_t* prepared, size_t io) {
+static void* io_address(const rabbet_frame_t* frame,
+                        const rabbet_prepared_t* prepared, size_t io) {
   bool copied = io < frame->sequence->plan->input_count
                     ? prepared->input_copied[io]
                     : rabbet_io_is_misaligned(frame, io);
@@ -33,7 +33,7 @@ void* rabbet_value_address(const rabbet_frame_t* frame,
            prepared->materialized_offsets[root] + value->offset;
   switch (value->storage) {
     case RABBET_PLAN_STORAGE_IO:
-      return (uint8_t*)rabbet_io_address(frame, prepared, (size_t)value->io) +
+      return (uint8_t*)io_address(frame, prepared, (size_t)value->io) +
              value->offset;
     case RABBET_PLAN_STORAGE_CONSTANT:
       // Kernels only read it.
@@ -47,15 +47,15 @@ void* rabbet_value_address(const rabbet_frame_t* frame,
     default: {
       int32_t stage = sequence->analysis.memory_stages[root];
       return (uint8_t*)frame->memory[stage] +
-             rabbet_prepared_at(prepared, stage)->offsets[root] + value->offset;
+             prepared_at(prepared, stage)->offsets[root] + value->offset;
     }
   }
 }
 
 // Whether memory of the caller's was given for an output before anything told
 // how large it must be.
-static bool rabbet_is_unbounded(const rabbet_frame_t* frame,
-                                const rabbet_prepared_t* prepared, size_t io) {
+static bool is_unbounded(const rabbet_frame_t* frame,
+                         const rabbet_prepared_t* prepared, size_t io) {
   const rabbet_sequence_t* sequence = frame->sequence;
   if (sequence->ios[io].is_input || sequence->ios[io].aliased_input >= 0 ||
       frame->output_allocators[io].reallocate)
@@ -66,9 +66,9 @@ static bool rabbet_is_unbounded(const rabbet_frame_t* frame,
 }
 
 // What the caller has for an output is as large as its own shape says.
-static rabbet_status_t rabbet_check_room(const rabbet_frame_t* frame,
-                                         const rabbet_prepared_t* prepared,
-                                         size_t io) {
+static rabbet_status_t check_room(const rabbet_frame_t* frame,
+                                  const rabbet_prepared_t* prepared,
+                                  size_t io) {
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   bool passed =
       io >= plan->input_count && io < plan->io_count - plan->hidden_count;
@@ -84,9 +84,8 @@ rabbet_status_t rabbet_check_address(const rabbet_frame_t* frame,
                                      const rabbet_prepared_t* prepared,
                                      size_t io) {
   const rabbet_io_t* tensor = &frame->sequence->ios[io];
-  if (!rabbet_frame_is_main(frame))
-    return rabbet_check_room(frame, prepared, io);
-  if (rabbet_is_unbounded(frame, prepared, io))
+  if (!rabbet_frame_is_main(frame)) return check_room(frame, prepared, io);
+  if (is_unbounded(frame, prepared, io))
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run, "
                          "so that no memory is known to be large enough; set "
@@ -108,8 +107,8 @@ rabbet_status_t rabbet_check_address(const rabbet_frame_t* frame,
 
 // Inputs are checked before the first segment, an output before the one that
 // writes it.
-static rabbet_status_t rabbet_check_addresses(
-    const rabbet_frame_t* frame, const rabbet_prepared_t* prepared) {
+static rabbet_status_t check_addresses(const rabbet_frame_t* frame,
+                                       const rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = frame->sequence;
   for (size_t i = 0; i < sequence->plan->io_count; ++i) {
     if (sequence->io_segments[i] != prepared->segment) continue;
@@ -118,22 +117,20 @@ static rabbet_status_t rabbet_check_addresses(
   return rabbet_ok();
 }
 
-static void rabbet_fill_slot(const rabbet_frame_t* frame,
-                             rabbet_prepared_t* prepared, size_t begin,
-                             size_t slot) {
+static void fill_slot(const rabbet_frame_t* frame, rabbet_prepared_t* prepared,
+                      size_t begin, size_t slot) {
   assert(slot >= begin && slot < frame->sequence->slot_count);
   prepared->slots[slot - begin] =
       rabbet_value_address(frame, prepared, frame->sequence->slot_values[slot]);
 }
 
-static void rabbet_fill_all_slots(rabbet_frame_t* frame,
-                                  rabbet_prepared_t* prepared) {
+static void fill_all_slots(rabbet_frame_t* frame, rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = frame->sequence;
   uint8_t* memory = frame->memory[prepared->segment];
   size_t begin = 0, end = 0;
   rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
   for (size_t slot = begin; slot < end; ++slot)
-    rabbet_fill_slot(frame, prepared, begin, slot);
+    fill_slot(frame, prepared, begin, slot);
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     assert(sequence->steps[run->step].first_slot >= begin);
@@ -146,15 +143,13 @@ static void rabbet_fill_all_slots(rabbet_frame_t* frame,
   }
 }
 
-static void rabbet_fill_io_slots(rabbet_frame_t* frame,
-                                 rabbet_prepared_t* prepared) {
+static void fill_io_slots(rabbet_frame_t* frame, rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = frame->sequence;
   size_t begin = 0, end = 0;
   rabbet_segment_slots(sequence, prepared->segment, &begin, &end);
   for (size_t i = 0; i < sequence->io_slot_count; ++i) {
     size_t slot = sequence->io_slots[i];
-    if (slot >= begin && slot < end)
-      rabbet_fill_slot(frame, prepared, begin, slot);
+    if (slot >= begin && slot < end) fill_slot(frame, prepared, begin, slot);
   }
 }
 
@@ -164,13 +159,13 @@ rabbet_status_t rabbet_prepared_bind(rabbet_frame_t* frame,
   if (prepared->memory_generation == frame->context->memory_generation &&
       prepared->io_generation == frame->io_generation)
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_check_addresses(frame, prepared));
+  RABBET_RETURN_IF_ERROR(check_addresses(frame, prepared));
   RABBET_RETURN_IF_ERROR(
       rabbet_prepared_resolve_overlaps(frame, prepared, stream));
   if (prepared->memory_generation != frame->context->memory_generation)
-    rabbet_fill_all_slots(frame, prepared);
+    fill_all_slots(frame, prepared);
   else
-    rabbet_fill_io_slots(frame, prepared);
+    fill_io_slots(frame, prepared);
   prepared->memory_generation = frame->context->memory_generation;
   prepared->io_generation = frame->io_generation;
   return rabbet_ok();

@@ -7,10 +7,10 @@
 
 #include "runtime/runtime.h"
 
-static rabbet_status_t rabbet_read_condition(const rabbet_frame_t* frame,
-                                             const rabbet_prepared_t* prepared,
-                                             const rabbet_run_t* run,
-                                             void* stream, bool* out_holds) {
+static rabbet_status_t read_condition(const rabbet_frame_t* frame,
+                                      const rabbet_prepared_t* prepared,
+                                      const rabbet_run_t* run, void* stream,
+                                      bool* out_holds) {
   rabbet_device_t* device = frame->context->engine->device;
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   const int64_t* known =
@@ -32,9 +32,9 @@ static rabbet_status_t rabbet_read_condition(const rabbet_frame_t* frame,
 
 // Elements of a shape input; *out_known is false if the host does not have them
 // yet.
-static rabbet_status_t rabbet_call_values(const rabbet_prepared_t* prepared,
-                                          int32_t value, const rabbet_io_t* io,
-                                          int64_t* key, bool* out_known) {
+static rabbet_status_t call_values(const rabbet_prepared_t* prepared,
+                                   int32_t value, const rabbet_io_t* io,
+                                   int64_t* key, bool* out_known) {
   const int64_t* elements = rabbet_host_values(prepared, value);
   int64_t count = 0, given = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&io->dims, &count));
@@ -66,18 +66,18 @@ rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
     }
     if (*out_known && callee->ios[i].is_shape_input)
       RABBET_RETURN_IF_ERROR(
-          rabbet_call_values(prepared, value, &callee->ios[i], to, out_known));
+          call_values(prepared, value, &callee->ios[i], to, out_known));
   }
   return rabbet_ok();
 }
 
 // The callee's segment for the shapes that it is given, or NULL if they are not
 // known yet.
-static rabbet_status_t rabbet_call_select(const rabbet_prepared_t* prepared,
-                                          const rabbet_plan_step_t* step,
-                                          const rabbet_plan_call_t* call,
-                                          rabbet_frame_t* callee,
-                                          rabbet_prepared_t** out_prepared) {
+static rabbet_status_t call_select(const rabbet_prepared_t* prepared,
+                                   const rabbet_plan_step_t* step,
+                                   const rabbet_plan_call_t* call,
+                                   rabbet_frame_t* callee,
+                                   rabbet_prepared_t** out_prepared) {
   size_t bytes = callee->sequence->key_size * sizeof(*callee->key);
   bool known = false;
   *out_prepared = NULL;
@@ -95,11 +95,11 @@ static rabbet_status_t rabbet_call_select(const rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
-static void rabbet_pass_addresses(const rabbet_frame_t* frame,
-                                  const rabbet_prepared_t* prepared,
-                                  const rabbet_run_t* run,
-                                  const rabbet_plan_call_t* call,
-                                  rabbet_frame_t* callee) {
+static void pass_addresses(const rabbet_frame_t* frame,
+                           const rabbet_prepared_t* prepared,
+                           const rabbet_run_t* run,
+                           const rabbet_plan_call_t* call,
+                           rabbet_frame_t* callee) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   const rabbet_group_t* group = &step->group;
   for (size_t i = 0; i < call->input_count; ++i)
@@ -112,9 +112,9 @@ static void rabbet_pass_addresses(const rabbet_frame_t* frame,
 }
 
 // Extents that the plan gave the caller must be those that came.
-static rabbet_status_t rabbet_check_results(const rabbet_frame_t* frame,
-                                            const rabbet_prepared_t* prepared,
-                                            const rabbet_run_t* run) {
+static rabbet_status_t check_results(const rabbet_frame_t* frame,
+                                     const rabbet_prepared_t* prepared,
+                                     const rabbet_run_t* run) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   const rabbet_plan_sequence_t* callee = run->callee->sequence->plan;
   for (size_t i = 0; i < step->group.output_count; ++i) {
@@ -149,23 +149,21 @@ rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
                                 rabbet_run_t* run, void* stream) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   bool holds = false;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_read_condition(frame, prepared, run, stream, &holds));
+  RABBET_RETURN_IF_ERROR(read_condition(frame, prepared, run, stream, &holds));
   const rabbet_plan_call_t* call = &step->calls[holds ? 0 : 1];
   rabbet_frame_t* callee =
       rabbet_context_frame(frame->context, (size_t)call->sequence);
   rabbet_prepared_t* first = NULL;
   run->callee = callee;
-  rabbet_pass_addresses(frame, prepared, run, call, callee);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_call_select(prepared, step, call, callee, &first));
+  pass_addresses(frame, prepared, run, call, callee);
+  RABBET_RETURN_IF_ERROR(call_select(prepared, step, call, callee, &first));
   if (!first)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "the values that shapes depend on divide by 0 or "
                          "overflow for these input shapes");
   RABBET_RETURN_IF_ERROR(rabbet_frame_run(callee, first, stream));
   rabbet_frame_show_debug(callee, callee->last, stream);
-  return rabbet_check_results(frame, prepared, run);
+  return check_results(frame, prepared, run);
 }
 
 // ---- Preparing
@@ -181,15 +179,14 @@ bool rabbet_call_does_not_fit(rabbet_status_t* status) {
   return true;
 }
 
-static rabbet_status_t rabbet_prepare_callee(rabbet_frame_t* frame,
-                                             const rabbet_prepared_t* prepared,
-                                             const rabbet_plan_step_t* step,
-                                             const rabbet_plan_call_t* call) {
+static rabbet_status_t prepare_callee(rabbet_frame_t* frame,
+                                      const rabbet_prepared_t* prepared,
+                                      const rabbet_plan_step_t* step,
+                                      const rabbet_plan_call_t* call) {
   rabbet_frame_t* callee =
       rabbet_context_frame(frame->context, (size_t)call->sequence);
   rabbet_prepared_t* first = NULL;
-  rabbet_status_t status =
-      rabbet_call_select(prepared, step, call, callee, &first);
+  rabbet_status_t status = call_select(prepared, step, call, callee, &first);
   if (rabbet_is_ok(status) && first)
     status = rabbet_prepared_complete(callee, first, NULL);
   if (rabbet_call_does_not_fit(&status) || !first) return status;
@@ -207,12 +204,12 @@ rabbet_status_t rabbet_prepare_calls(rabbet_frame_t* frame,
   for (size_t s = rabbet_segment_begin(frame->sequence, prepared->segment);
        s < end; ++s)
     for (size_t k = 0; k < plan->steps[s].call_count; ++k)
-      RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-          rabbet_prepare_callee(frame, prepared, &plan->steps[s],
-                                &plan->steps[s].calls[k]),
-          "sequence '%s'",
-          frame->context->engine->plan
-              ->sequences[plan->steps[s].calls[k].sequence]
-              .name));
+      RABBET_RETURN_IF_ERROR(
+          RABBET_ANNOTATE(prepare_callee(frame, prepared, &plan->steps[s],
+                                         &plan->steps[s].calls[k]),
+                          "sequence '%s'",
+                          frame->context->engine->plan
+                              ->sequences[plan->steps[s].calls[k].sequence]
+                              .name));
   return rabbet_ok();
 }

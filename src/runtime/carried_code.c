@@ -5,7 +5,7 @@
 #include "plugin/source_host.h"
 #include "runtime/runtime.h"
 
-static bool rabbet_step_has_new_origin(const rabbet_plan_t* plan, size_t s) {
+static bool step_has_new_origin(const rabbet_plan_t* plan, size_t s) {
   const char* origin = rabbet_plan_step(plan, s)->plugin_origin;
   if (!rabbet_plan_step(plan, s)->plugin_name || !origin || !*origin)
     return false;
@@ -22,11 +22,11 @@ void rabbet_engine_print_origins(const rabbet_plan_t* plan,
                                  rabbet_strbuf_t* out) {
   size_t count = 0;
   for (size_t s = 0; s < rabbet_plan_step_count(plan); ++s)
-    count += rabbet_step_has_new_origin(plan, s);
+    count += step_has_new_origin(plan, s);
   if (count < 2) return;
   const char* between = "; all that it was built with: ";
   for (size_t s = 0; s < rabbet_plan_step_count(plan); ++s) {
-    if (!rabbet_step_has_new_origin(plan, s)) continue;
+    if (!step_has_new_origin(plan, s)) continue;
     rabbet_strbuf_printf(out, "%s'%s'", between,
                          rabbet_plan_step(plan, s)->plugin_origin);
     between = ", ";
@@ -52,7 +52,7 @@ rabbet_status_t rabbet_engine_find_plugin(
 
 // ---- Libraries
 
-static rabbet_status_t rabbet_carried_refused(const rabbet_carried_t* carried) {
+static rabbet_status_t carried_refused(const rabbet_carried_t* carried) {
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                        "the plan carries the plugin library '%s', native code "
                        "that runs when it is loaded: allow that if you trust "
@@ -61,7 +61,7 @@ static rabbet_status_t rabbet_carried_refused(const rabbet_carried_t* carried) {
                        carried->name);
 }
 
-static rabbet_status_t rabbet_engine_open_libraries(
+static rabbet_status_t engine_open_libraries(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
   const rabbet_plan_t* plan = engine->plan;
   const rabbet_library_files_t files = {
@@ -74,7 +74,7 @@ static rabbet_status_t rabbet_engine_open_libraries(
   for (size_t i = 0; i < plan->carried_count; ++i) {
     const rabbet_carried_t* carried = &plan->carried[i];
     if (carried->kind != RABBET_CARRIED_LIBRARY) continue;
-    if (!options->host_code_allowed) return rabbet_carried_refused(carried);
+    if (!options->host_code_allowed) return carried_refused(carried);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_plugin_library_open(carried->name, carried->data, carried->size,
                                    &files, engine->allocator,
@@ -88,7 +88,7 @@ static rabbet_status_t rabbet_engine_open_libraries(
 // ---- Source
 
 // The first step whose plugin is not registered yet, or NULL.
-static rabbet_status_t rabbet_engine_first_unknown(
+static rabbet_status_t engine_first_unknown(
     const rabbet_engine_t* engine, const rabbet_plan_step_t** out_step) {
   *out_step = NULL;
   for (size_t s = 0; s < rabbet_plan_step_count(engine->plan) && !*out_step;
@@ -112,8 +112,8 @@ static rabbet_status_t rabbet_engine_first_unknown(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_source_refused(const rabbet_plan_step_t* step,
-                                             const rabbet_carried_t* module) {
+static rabbet_status_t source_refused(const rabbet_plan_step_t* step,
+                                      const rabbet_carried_t* module) {
   return RABBET_STATUS(
       RABBET_STATUS_FAILED_PRECONDITION,
       "step '%s' needs the plugin '%s%s%s', version '%s', which is not "
@@ -126,7 +126,7 @@ static rabbet_status_t rabbet_source_refused(const rabbet_plan_step_t* step,
       step->plugin_origin ? step->plugin_origin : module->name);
 }
 
-static rabbet_status_t rabbet_engine_run_source(
+static rabbet_status_t engine_run_source(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
   const rabbet_plan_t* plan = engine->plan;
   const rabbet_plan_step_t* step = NULL;
@@ -135,10 +135,10 @@ static rabbet_status_t rabbet_engine_run_source(
          plan->carried[first].kind != RABBET_CARRIED_PYTHON)
     ++first;
   if (first == plan->carried_count) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_engine_first_unknown(engine, &step));
+  RABBET_RETURN_IF_ERROR(engine_first_unknown(engine, &step));
   if (!step) return rabbet_ok();
   const rabbet_carried_t* modules = &plan->carried[first];
-  if (!options->host_code_allowed) return rabbet_source_refused(step, modules);
+  if (!options->host_code_allowed) return source_refused(step, modules);
   engine->source_run = true;
   return RABBET_ANNOTATE(
       rabbet_source_host_run(modules, plan->carried_count - first),
@@ -149,8 +149,8 @@ static rabbet_status_t rabbet_engine_run_source(
 
 rabbet_status_t rabbet_engine_open_carried(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
-  RABBET_RETURN_IF_ERROR(rabbet_engine_open_libraries(engine, options));
-  return rabbet_engine_run_source(engine, options);
+  RABBET_RETURN_IF_ERROR(engine_open_libraries(engine, options));
+  return engine_run_source(engine, options);
 }
 
 void rabbet_engine_close_carried(rabbet_engine_t* engine) {

@@ -19,9 +19,9 @@ const rabbet_group_node_t* rabbet_step_plugin_node(
 
 // ---- At load
 
-static rabbet_status_t rabbet_step_check_counts(
-    const rabbet_group_node_t* node, const rabbet_plugin_creator_t* creator,
-    rabbet_plugin_t* plugin) {
+static rabbet_status_t step_check_counts(const rabbet_group_node_t* node,
+                                         const rabbet_plugin_creator_t* creator,
+                                         rabbet_plugin_t* plugin) {
   int32_t outputs = rabbet_plugin_output_count(plugin);
   size_t most = (size_t)creator->input_count;
   size_t optional = (size_t)__builtin_popcountll(creator->optional_inputs);
@@ -44,8 +44,7 @@ static rabbet_status_t rabbet_step_check_counts(
 
 // The range of each expression: its least and its most of all profiles, and its
 // optimum in the first, or its most there where a run tells it.
-static rabbet_status_t rabbet_sequence_find_extents(
-    rabbet_sequence_t* sequence) {
+static rabbet_status_t sequence_find_extents(rabbet_sequence_t* sequence) {
   const rabbet_plan_t* plan = sequence->engine->plan;
   size_t symbols = rabbet_expr_symbol_count(sequence->plan->graph);
   size_t count = rabbet_expr_node_count(sequence->plan->graph);
@@ -79,10 +78,10 @@ static rabbet_status_t rabbet_sequence_find_extents(
 }
 
 // A plan's tensors have no ranges of their own.
-static rabbet_status_t rabbet_step_set_ranges(rabbet_sequence_t* sequence,
-                                              const rabbet_plan_step_t* step,
-                                              int32_t value,
-                                              rabbet_plugin_tensor_t* tensor) {
+static rabbet_status_t step_set_ranges(rabbet_sequence_t* sequence,
+                                       const rabbet_plan_step_t* step,
+                                       int32_t value,
+                                       rabbet_plugin_tensor_t* tensor) {
   size_t count = rabbet_expr_node_count(sequence->plan->graph);
   if (value < 0) return rabbet_ok();
   const rabbet_shape_t* shape =
@@ -91,7 +90,7 @@ static rabbet_status_t rabbet_step_set_ranges(rabbet_sequence_t* sequence,
           : &sequence->plan->values[step->values[value]].shape;
   for (int32_t axis = 0; axis < shape->rank; ++axis) {
     if (tensor->dims.d[axis] >= 0) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_sequence_find_extents(sequence));
+    RABBET_RETURN_IF_ERROR(sequence_find_extents(sequence));
     const int64_t* extents = sequence->extents + shape->d[axis];
     tensor->min.d[axis] = rabbet_max_i64(extents[0], 0);
     tensor->opt.d[axis] = rabbet_max_i64(extents[count], 0);
@@ -100,16 +99,16 @@ static rabbet_status_t rabbet_step_set_ranges(rabbet_sequence_t* sequence,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_step_ask(rabbet_sequence_t* sequence,
-                                       const rabbet_plan_step_t* step,
-                                       rabbet_plugin_tensor_t* tensors,
-                                       rabbet_plugin_t* plugin) {
+static rabbet_status_t step_ask(rabbet_sequence_t* sequence,
+                                const rabbet_plan_step_t* step,
+                                rabbet_plugin_tensor_t* tensors,
+                                rabbet_plugin_t* plugin) {
   const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
   rabbet_plugin_query_t query;
   rabbet_plugin_query_node(&step->group, node, sequence->engine->device->kind,
                            tensors, &query);
   for (size_t i = 0; i < node->input_count + node->output_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_step_set_ranges(
+    RABBET_RETURN_IF_ERROR(step_set_ranges(
         sequence, step,
         i < node->input_count ? node->inputs[i]
                               : node->outputs[i - node->input_count],
@@ -117,16 +116,16 @@ static rabbet_status_t rabbet_step_ask(rabbet_sequence_t* sequence,
   return rabbet_plugin_takes(plugin, &query, step->tactic);
 }
 
-static rabbet_status_t rabbet_step_check_types(rabbet_sequence_t* sequence,
-                                               const rabbet_plan_step_t* step,
-                                               rabbet_plugin_t* plugin) {
+static rabbet_status_t step_check_types(rabbet_sequence_t* sequence,
+                                        const rabbet_plan_step_t* step,
+                                        rabbet_plugin_t* plugin) {
   const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
   rabbet_plugin_tensor_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       sequence->engine->allocator,
       (node->input_count + node->output_count) * sizeof(*tensors),
       (void**)&tensors));
-  rabbet_status_t status = rabbet_step_ask(sequence, step, tensors, plugin);
+  rabbet_status_t status = step_ask(sequence, step, tensors, plugin);
   rabbet_free(sequence->engine->allocator, tensors);
   return RABBET_ANNOTATE(status, "layer '%s'", node->name);
 }
@@ -134,25 +133,24 @@ static rabbet_status_t rabbet_step_check_types(rabbet_sequence_t* sequence,
 rabbet_status_t rabbet_step_check_plugin(rabbet_sequence_t* sequence,
                                          const rabbet_plan_step_t* step,
                                          rabbet_plugin_t* plugin) {
-  RABBET_RETURN_IF_ERROR(rabbet_step_check_counts(
+  RABBET_RETURN_IF_ERROR(step_check_counts(
       rabbet_step_plugin_node(step), rabbet_plugin_creator(plugin), plugin));
-  return rabbet_step_check_types(sequence, step, plugin);
+  return step_check_types(sequence, step, plugin);
 }
 
 // ---- Before a run
 
-typedef struct rabbet_plugin_shapes_t {
+typedef struct plugin_shapes_t {
   const rabbet_plan_step_t* step;
   const rabbet_group_node_t* node;
   const rabbet_kernel_shapes_t* shapes;
   rabbet_expr_graph_t* graph;
   rabbet_arena_t arena;
   bool known;  // all extents of inputs
-} rabbet_plugin_shapes_t;
+} plugin_shapes_t;
 
-static rabbet_status_t rabbet_plugin_shapes_input(rabbet_plugin_shapes_t* check,
-                                                  size_t index,
-                                                  rabbet_plugin_input_t* out) {
+static rabbet_status_t plugin_shapes_input(plugin_shapes_t* check, size_t index,
+                                           rabbet_plugin_input_t* out) {
   int32_t value = check->node->inputs[index];
   *out = (rabbet_plugin_input_t){.dtype = RABBET_DTYPE_NONE};
   if (value < 0) return rabbet_ok();
@@ -172,9 +170,10 @@ static rabbet_status_t rabbet_plugin_shapes_input(rabbet_plugin_shapes_t* check,
 }
 
 // The extent, or the most that it can be where a size tensor tells it.
-static rabbet_status_t rabbet_plugin_shapes_extent(
-    rabbet_plugin_shapes_t* check, rabbet_expr_t expr, int64_t* out_extent,
-    bool* out_exact) {
+static rabbet_status_t plugin_shapes_extent(plugin_shapes_t* check,
+                                            rabbet_expr_t expr,
+                                            int64_t* out_extent,
+                                            bool* out_exact) {
   const rabbet_expr_graph_t* graph = check->graph;
   size_t symbols = rabbet_expr_symbol_count(graph);
   size_t count = rabbet_expr_node_count(graph);
@@ -196,9 +195,8 @@ static rabbet_status_t rabbet_plugin_shapes_extent(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_plugin_shapes_output(
-    rabbet_plugin_shapes_t* check, size_t index,
-    const rabbet_plugin_output_t* made) {
+static rabbet_status_t plugin_shapes_output(
+    plugin_shapes_t* check, size_t index, const rabbet_plugin_output_t* made) {
   int32_t value = check->node->outputs[index];
   const rabbet_group_value_t* planned = &check->step->group.values[value];
   const rabbet_dims_t* dims = &check->shapes->dims[value];
@@ -206,8 +204,8 @@ static rabbet_status_t rabbet_plugin_shapes_output(
   size_t bytes = 0;
   bool equal = made->rank == dims->rank, all_exact = true, exact = false;
   for (int32_t axis = 0; axis < made->rank; ++axis) {
-    RABBET_RETURN_IF_ERROR(rabbet_plugin_shapes_extent(check, made->dims[axis],
-                                                       &most.d[axis], &exact));
+    RABBET_RETURN_IF_ERROR(
+        plugin_shapes_extent(check, made->dims[axis], &most.d[axis], &exact));
     all_exact = all_exact && exact;
     equal =
         equal && (!exact || dims->d[axis] < 0 || dims->d[axis] == most.d[axis]);
@@ -231,8 +229,8 @@ static rabbet_status_t rabbet_plugin_shapes_output(
 
 // The types of a weakly typed network, which a build gave other ones: a plugin
 // may describe its outputs for these alone.
-static bool rabbet_plugin_shapes_as_float(rabbet_plugin_input_t* inputs,
-                                          size_t count) {
+static bool plugin_shapes_as_float(rabbet_plugin_input_t* inputs,
+                                   size_t count) {
   bool changed = false;
   for (size_t i = 0; i < count; ++i) {
     if (inputs[i].dtype != RABBET_DTYPE_HALF &&
@@ -244,8 +242,8 @@ static bool rabbet_plugin_shapes_as_float(rabbet_plugin_input_t* inputs,
   return changed;
 }
 
-static rabbet_status_t rabbet_plugin_shapes_check(rabbet_plugin_shapes_t* check,
-                                                  rabbet_plugin_t* plugin) {
+static rabbet_status_t plugin_shapes_check(plugin_shapes_t* check,
+                                           rabbet_plugin_t* plugin) {
   const rabbet_group_node_t* node = check->node;
   rabbet_plugin_input_t* inputs = NULL;
   rabbet_plugin_output_t* outputs = NULL;
@@ -259,7 +257,7 @@ static rabbet_status_t rabbet_plugin_shapes_check(rabbet_plugin_shapes_t* check,
   for (size_t i = 0; i < node->output_count; ++i)
     numbers[i] = node->outputs[i];
   for (size_t i = 0; i < node->input_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_plugin_shapes_input(check, i, &inputs[i]));
+    RABBET_RETURN_IF_ERROR(plugin_shapes_input(check, i, &inputs[i]));
   if (!check->known) return rabbet_ok();
   rabbet_dim_builder_t builder = {.graph = check->graph,
                                   .output_tensors = numbers,
@@ -267,14 +265,14 @@ static rabbet_status_t rabbet_plugin_shapes_check(rabbet_plugin_shapes_t* check,
   rabbet_status_t status = rabbet_plugin_describe(plugin, &builder, inputs,
                                                   node->input_count, outputs);
   if (!rabbet_is_ok(status) &&
-      rabbet_plugin_shapes_as_float(inputs, node->input_count)) {
+      plugin_shapes_as_float(inputs, node->input_count)) {
     rabbet_status_ignore(status);
     status = rabbet_plugin_describe(plugin, &builder, inputs, node->input_count,
                                     outputs);
   }
   RABBET_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < node->output_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_plugin_shapes_output(check, i, &outputs[i]));
+    RABBET_RETURN_IF_ERROR(plugin_shapes_output(check, i, &outputs[i]));
   return rabbet_ok();
 }
 
@@ -283,13 +281,13 @@ rabbet_status_t rabbet_step_check_plugin_shapes(
     rabbet_plugin_t* plugin, const rabbet_kernel_shapes_t* shapes) {
   // Instances that do not know their outputs cannot be asked.
   if (rabbet_plugin_output_count(plugin) <= 0) return rabbet_ok();
-  rabbet_plugin_shapes_t check = {.step = step,
-                                  .node = rabbet_step_plugin_node(step),
-                                  .shapes = shapes,
-                                  .known = true};
+  plugin_shapes_t check = {.step = step,
+                           .node = rabbet_step_plugin_node(step),
+                           .shapes = shapes,
+                           .known = true};
   RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(allocator, &check.graph));
   rabbet_arena_initialize(allocator, &check.arena);
-  rabbet_status_t status = rabbet_plugin_shapes_check(&check, plugin);
+  rabbet_status_t status = plugin_shapes_check(&check, plugin);
   rabbet_arena_deinitialize(&check.arena);
   rabbet_expr_graph_destroy(check.graph);
   return status;

@@ -3,13 +3,13 @@
 #include "plan/check_shapes.h"
 #include "runtime/runtime.h"
 
-typedef struct rabbet_step_check_t {
+typedef struct step_check_t {
   const rabbet_prepared_t* prepared;
   const rabbet_plan_step_t* step;
   const rabbet_kernel_shapes_t* shapes;
   rabbet_expr_graph_t* graph;
   rabbet_arena_t arena;
-} rabbet_step_check_t;
+} step_check_t;
 
 rabbet_status_t rabbet_step_constants(rabbet_expr_graph_t* graph,
                                       rabbet_arena_t* arena,
@@ -30,9 +30,8 @@ rabbet_status_t rabbet_step_constants(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_step_check_value(rabbet_step_check_t* check,
-                                               size_t i,
-                                               rabbet_op_value_t* value) {
+static rabbet_status_t step_check_value(step_check_t* check, size_t i,
+                                        rabbet_op_value_t* value) {
   const rabbet_group_value_t* from = &check->step->group.values[i];
   const rabbet_dims_t* dims = &check->shapes->dims[i];
   const int64_t* known = check->shapes->host_values[i];
@@ -51,13 +50,13 @@ static rabbet_status_t rabbet_step_check_value(rabbet_step_check_t* check,
                                &value->values, &value->value_count);
 }
 
-static rabbet_status_t rabbet_step_check(rabbet_step_check_t* check) {
+static rabbet_status_t step_check(step_check_t* check) {
   rabbet_op_value_t* values = NULL;
   size_t count = check->step->group.value_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &check->arena, count, sizeof(*values), (void**)&values));
   for (size_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_step_check_value(check, i, &values[i]));
+    RABBET_RETURN_IF_ERROR(step_check_value(check, i, &values[i]));
   rabbet_shapes_check_t shapes = {.graph = check->graph,
                                   .arena = &check->arena,
                                   .step = check->step,
@@ -82,11 +81,10 @@ rabbet_status_t rabbet_prepared_check_step(
     const rabbet_kernel_shapes_t* shapes) {
   if (step->shapes_proven) return rabbet_ok();
   rabbet_allocator_t allocator = prepared->sequence->engine->allocator;
-  rabbet_step_check_t check = {
-      .prepared = prepared, .step = step, .shapes = shapes};
+  step_check_t check = {.prepared = prepared, .step = step, .shapes = shapes};
   RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(allocator, &check.graph));
   rabbet_arena_initialize(allocator, &check.arena);
-  rabbet_status_t status = rabbet_step_check(&check);
+  rabbet_status_t status = step_check(&check);
   rabbet_arena_deinitialize(&check.arena);
   rabbet_expr_graph_destroy(check.graph);
   return status;

@@ -15,7 +15,7 @@
 #define RABBET_CHECK_PLACES 64
 #define RABBET_CHECK_UNKNOWN (-1)
 
-static rabbet_status_t rabbet_check_failed(const rabbet_plan_check_t* check) {
+static rabbet_status_t check_failed(const rabbet_plan_check_t* check) {
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                        "layer '%s' (assertion) does not hold: %s", check->layer,
                        check->message);
@@ -31,7 +31,7 @@ rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
         (prepared->parent && prepared->parent->host_values[v]))
       continue;
     for (size_t k = 0; k < plan->values[v].host_value_count; ++k)
-      if (!values[k]) return rabbet_check_failed(check);
+      if (!values[k]) return check_failed(check);
   }
   return rabbet_ok();
 }
@@ -39,7 +39,7 @@ rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
 // ---- Conditions that kernels compute
 
 // First of the checks with an index, which are of one output, or NULL.
-static const rabbet_plan_check_t* rabbet_first_check(
+static const rabbet_plan_check_t* first_check(
     const rabbet_plan_sequence_t* plan, size_t* out_count) {
   size_t first = 0;
   while (first < plan->check_count && plan->checks[first].index < 0)
@@ -48,37 +48,36 @@ static const rabbet_plan_check_t* rabbet_first_check(
   return *out_count > 0 ? &plan->checks[first] : NULL;
 }
 
-static volatile int32_t* rabbet_check_place(const rabbet_frame_t* frame,
-                                            uint64_t number, size_t count) {
+static volatile int32_t* check_place(const rabbet_frame_t* frame,
+                                     uint64_t number, size_t count) {
   return frame->check_places + (number % RABBET_CHECK_PLACES) * count;
 }
 
 // Looks at elements; *out_known is false if some have not arrived.
-static rabbet_status_t rabbet_check_elements(const rabbet_plan_check_t* checks,
-                                             size_t count,
-                                             const volatile int32_t* elements,
-                                             bool* out_known) {
+static rabbet_status_t check_elements(const rabbet_plan_check_t* checks,
+                                      size_t count,
+                                      const volatile int32_t* elements,
+                                      bool* out_known) {
   *out_known = true;
   for (size_t i = 0; i < count; ++i) {
     assert(checks[i].index >= 0);
     *out_known &= elements[checks[i].index] != RABBET_CHECK_UNKNOWN;
   }
   for (size_t i = 0; *out_known && i < count; ++i)
-    if (!elements[checks[i].index]) return rabbet_check_failed(&checks[i]);
+    if (!elements[checks[i].index]) return check_failed(&checks[i]);
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame) {
   size_t count = 0;
   const rabbet_plan_check_t* checks =
-      rabbet_first_check(frame->sequence->plan, &count);
+      first_check(frame->sequence->plan, &count);
   rabbet_status_t status = rabbet_ok();
   bool known = true;
   while (rabbet_is_ok(status) && known &&
          frame->checks_seen < frame->checks_made) {
-    status = rabbet_check_elements(
-        checks, count, rabbet_check_place(frame, frame->checks_seen, count),
-        &known);
+    status = check_elements(
+        checks, count, check_place(frame, frame->checks_seen, count), &known);
     frame->checks_seen += known;
   }
   return status;
@@ -87,8 +86,8 @@ rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame) {
 rabbet_status_t rabbet_frame_reserve_checks(rabbet_frame_t* frame) {
   const rabbet_engine_t* engine = frame->context->engine;
   size_t count = 0;
-  if (!rabbet_first_check(frame->sequence->plan, &count) ||
-      frame->check_places || engine->device->host_memory)
+  if (!first_check(frame->sequence->plan, &count) || frame->check_places ||
+      engine->device->host_memory)
     return rabbet_ok();
   return rabbet_host_allocate(engine,
                               RABBET_CHECK_PLACES * count * sizeof(int32_t),
@@ -96,8 +95,7 @@ rabbet_status_t rabbet_frame_reserve_checks(rabbet_frame_t* frame) {
 }
 
 // A free place for the next run's vector.
-static rabbet_status_t rabbet_free_check_place(rabbet_frame_t* frame,
-                                               void* stream) {
+static rabbet_status_t free_check_place(rabbet_frame_t* frame, void* stream) {
   RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(frame));
   if (frame->checks_made - frame->checks_seen < RABBET_CHECK_PLACES)
     return rabbet_ok();
@@ -111,16 +109,15 @@ rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream) {
   size_t count = 0;
   bool known = false;
   const rabbet_plan_check_t* checks =
-      rabbet_first_check(frame->sequence->plan, &count);
+      first_check(frame->sequence->plan, &count);
   if (!checks) return rabbet_ok();
   const void* elements = frame->addresses[checks->io];
   if (device->host_memory)
-    return rabbet_check_elements(checks, count, elements, &known);
-  RABBET_RETURN_IF_ERROR(rabbet_free_check_place(frame, stream));
+    return check_elements(checks, count, elements, &known);
+  RABBET_RETURN_IF_ERROR(free_check_place(frame, stream));
   assert(frame->checks_seen <= frame->checks_made);
   assert(frame->checks_made - frame->checks_seen < RABBET_CHECK_PLACES);
-  volatile int32_t* place =
-      rabbet_check_place(frame, frame->checks_made, count);
+  volatile int32_t* place = check_place(frame, frame->checks_made, count);
   for (size_t i = 0; i < count; ++i)
     place[i] = RABBET_CHECK_UNKNOWN;
   RABBET_RETURN_IF_ERROR(

@@ -7,7 +7,7 @@
 
 // ---- Making a context
 
-static rabbet_status_t rabbet_context_make_callees(rabbet_context_t* context) {
+static rabbet_status_t context_make_callees(rabbet_context_t* context) {
   rabbet_engine_t* engine = context->engine;
   size_t count = engine->plan->sequence_count - 1;
   rabbet_frame_t* frames = NULL;
@@ -22,7 +22,7 @@ static rabbet_status_t rabbet_context_make_callees(rabbet_context_t* context) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
+static rabbet_status_t context_allocate(rabbet_context_t* context) {
   const rabbet_sequence_t* sequence = rabbet_engine_main(context->engine);
   const rabbet_plan_sequence_t* plan = sequence->plan;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -42,11 +42,11 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
       sizeof(*context->memory_bytes), (void**)&context->memory_bytes));
   context->memory_generation = 1;
   RABBET_RETURN_IF_ERROR(rabbet_frame_initialize(&context->main));
-  return rabbet_context_make_callees(context);
+  return context_make_callees(context);
 }
 
 // Inputs without dynamic dimensions have their shape from the start.
-static void rabbet_context_reset_shapes(rabbet_context_t* context) {
+static void context_reset_shapes(rabbet_context_t* context) {
   const rabbet_sequence_t* sequence = context->main.sequence;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_dims_t* dims = &sequence->ios[i].dims;
@@ -82,12 +82,12 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   context->main.sequence = rabbet_engine_main(engine);
   rabbet_engine_retain(engine);
   rabbet_engine_add_context(engine, context);
-  rabbet_status_t status = rabbet_context_allocate(context);
+  rabbet_status_t status = context_allocate(context);
   if (!rabbet_is_ok(status)) {
     rabbet_context_destroy(context);
     return status;
   }
-  rabbet_context_reset_shapes(context);
+  context_reset_shapes(context);
   *out_context = context;
   return rabbet_ok();
 }
@@ -164,7 +164,7 @@ rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
                          profile, count);
   if (profile == context->profile) return rabbet_ok();
   context->profile = profile;
-  rabbet_context_reset_shapes(context);
+  context_reset_shapes(context);
   return rabbet_ok();
 }
 
@@ -174,8 +174,8 @@ size_t rabbet_context_profile(const rabbet_context_t* context) {
 
 // ---- Shapes
 
-static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
-                                               size_t io, bool want_input) {
+static rabbet_status_t context_check_io(const rabbet_context_t* context,
+                                        size_t io, bool want_input) {
   const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
   if (io >= plan->io_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -188,16 +188,17 @@ static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
   return rabbet_ok();
 }
 
-static const rabbet_plan_range_t* rabbet_context_range(
-    const rabbet_context_t* context, size_t input) {
+static const rabbet_plan_range_t* context_range(const rabbet_context_t* context,
+                                                size_t input) {
   const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
   return &plan->profiles[context->profile * plan->input_count + input];
 }
 
-static rabbet_status_t rabbet_context_check_shape(
-    const rabbet_context_t* context, size_t io, const rabbet_dims_t* dims) {
+static rabbet_status_t context_check_shape(const rabbet_context_t* context,
+                                           size_t io,
+                                           const rabbet_dims_t* dims) {
   const rabbet_io_t* input = &context->main.sequence->ios[io];
-  const rabbet_plan_range_t* range = rabbet_context_range(context, io);
+  const rabbet_plan_range_t* range = context_range(context, io);
   char text[192], expected[192];
   if (dims->rank != input->dims.rank)
     return RABBET_STATUS(
@@ -227,8 +228,8 @@ static rabbet_status_t rabbet_context_check_shape(
 rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
                                                size_t io,
                                                const rabbet_dims_t* dims) {
-  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, true));
-  RABBET_RETURN_IF_ERROR(rabbet_context_check_shape(context, io, dims));
+  RABBET_RETURN_IF_ERROR(context_check_io(context, io, true));
+  RABBET_RETURN_IF_ERROR(context_check_shape(context, io, dims));
   int64_t* key = context->main.key + context->main.sequence->key_offsets[io];
   size_t bytes = (size_t)dims->rank * sizeof(*key);
   bool same = context->shape_set[io] &&
@@ -258,8 +259,8 @@ int32_t rabbet_context_missing(const rabbet_context_t* context) {
   return -1;
 }
 
-static rabbet_status_t rabbet_context_missing_error(
-    const rabbet_context_t* context, int32_t input) {
+static rabbet_status_t context_missing_error(const rabbet_context_t* context,
+                                             int32_t input) {
   const char* name = context->main.sequence->ios[input].name;
   if (!context->shape_set[input])
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
@@ -272,12 +273,12 @@ static rabbet_status_t rabbet_context_missing_error(
 
 // Reads shape inputs. If any value differs from last time, the known shapes are
 // dropped, also on failure.
-static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
+static rabbet_status_t context_read_values(rabbet_context_t* context) {
   const rabbet_sequence_t* sequence = context->main.sequence;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_io_t* io = &sequence->ios[i];
     if (!io->is_shape_input) continue;
-    const rabbet_plan_range_t* range = rabbet_context_range(context, i);
+    const rabbet_plan_range_t* range = context_range(context, i);
     int64_t* key = context->main.key + sequence->key_offsets[i] + io->dims.rank;
     for (size_t k = 0; k < range->value_count; ++k) {
       int64_t value =
@@ -303,10 +304,10 @@ rabbet_status_t rabbet_context_select(rabbet_context_t* context,
   const rabbet_sequence_t* sequence = context->main.sequence;
   if (!context->main.current || sequence->has_shape_inputs) {
     int32_t missing = rabbet_context_missing(context);
-    if (missing >= 0) return rabbet_context_missing_error(context, missing);
+    if (missing >= 0) return context_missing_error(context, missing);
   }
   if (sequence->has_shape_inputs)
-    RABBET_RETURN_IF_ERROR(rabbet_context_read_values(context));
+    RABBET_RETURN_IF_ERROR(context_read_values(context));
   if (!context->main.current) {
     context->main.last = NULL;
     RABBET_RETURN_IF_ERROR(
@@ -328,7 +329,7 @@ rabbet_status_t rabbet_context_infer_shapes(rabbet_context_t* context,
 rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
                                      rabbet_dims_t* out_dims) {
   *out_dims = (rabbet_dims_t){.rank = -1};
-  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
   const rabbet_sequence_t* sequence = context->main.sequence;
   *out_dims = sequence->ios[io].dims;
   if (io < sequence->plan->input_count) {
@@ -348,13 +349,13 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
 rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
                                      size_t* out_bytes) {
   *out_bytes = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
   const rabbet_io_t* tensor = &context->main.sequence->ios[io];
   if (tensor->is_input) {
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_context_shape(context, io, &dims));
     if (!context->shape_set[io])
-      return rabbet_context_missing_error(context, (int32_t)io);
+      return context_missing_error(context, (int32_t)io);
     return RABBET_ANNOTATE(
         rabbet_tensor_bytes(tensor->dtype, tensor->format, &dims, out_bytes),
         "input '%s'", tensor->name);
@@ -382,7 +383,7 @@ void rabbet_frame_store_address(rabbet_frame_t* frame, size_t io,
 
 rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                                            void* address) {
-  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
   const rabbet_io_t* tensor = &context->main.sequence->ios[io];
   uintptr_t element = (uintptr_t)rabbet_dtype_bits(tensor->dtype) / 8;
   if (element > 1 && (uintptr_t)address % element != 0)
@@ -405,7 +406,7 @@ void* rabbet_context_address(const rabbet_context_t* context, size_t io) {
 
 rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator) {
-  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
   if (context->main.sequence->ios[io].is_input)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an input; output allocators are for outputs",

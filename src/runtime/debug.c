@@ -4,24 +4,23 @@
 #include "base/strbuf.h"
 #include "runtime/runtime.h"
 
-static size_t rabbet_first_hidden(const rabbet_plan_sequence_t* plan) {
+static size_t first_hidden(const rabbet_plan_sequence_t* plan) {
   return plan->io_count - plan->hidden_count;
 }
 
 // ---- Memory of hidden outputs
 
-static void* rabbet_hidden_reallocate(void* user_data, const char* name,
-                                      void* current, size_t size,
-                                      size_t alignment, void* stream) {
+static void* hidden_reallocate(void* user_data, const char* name, void* current,
+                               size_t size, size_t alignment, void* stream) {
   rabbet_frame_t* frame = user_data;
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   rabbet_engine_t* engine = frame->context->engine;
   rabbet_device_t* device = engine->device;
-  size_t io = rabbet_first_hidden(plan);
+  size_t io = first_hidden(plan);
   (void)alignment;
   while (strcmp(plan->ios[io].name, name) != 0)
     ++io;
-  size_t* bytes = &frame->hidden_bytes[io - rabbet_first_hidden(plan)];
+  size_t* bytes = &frame->hidden_bytes[io - first_hidden(plan)];
   if (current && size <= *bytes) return current;
   rabbet_status_t status = rabbet_ok();
   if (current) status = device->vtable->synchronize(device, stream);
@@ -43,10 +42,10 @@ static void* rabbet_hidden_reallocate(void* user_data, const char* name,
 
 void rabbet_frame_own_hidden(rabbet_frame_t* frame) {
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
-  for (size_t i = rabbet_first_hidden(plan); i < plan->io_count; ++i) {
+  for (size_t i = first_hidden(plan); i < plan->io_count; ++i) {
     frame->output_allocators[i] = (rabbet_output_allocator_t){
 
-        .user_data = frame, .reallocate = rabbet_hidden_reallocate};
+        .user_data = frame, .reallocate = hidden_reallocate};
     ++frame->allocator_count;
   }
 }
@@ -54,8 +53,8 @@ void rabbet_frame_own_hidden(rabbet_frame_t* frame) {
 void rabbet_frame_free_hidden(rabbet_frame_t* frame) {
   const rabbet_sequence_t* sequence = frame->sequence;
   if (!frame->addresses) return;
-  for (size_t i = rabbet_first_hidden(sequence->plan);
-       i < sequence->plan->io_count; ++i)
+  for (size_t i = first_hidden(sequence->plan); i < sequence->plan->io_count;
+       ++i)
     rabbet_memory_free(sequence->engine->device,
                        &sequence->engine->device_allocator, frame->addresses[i],
                        NULL);
@@ -63,10 +62,9 @@ void rabbet_frame_free_hidden(rabbet_frame_t* frame) {
 
 // ---- Showing them
 
-static void rabbet_show(const rabbet_frame_t* frame, const char* name,
-                        const rabbet_plan_value_t* value,
-                        const rabbet_dims_t* dims, const void* data,
-                        bool on_host, void* stream) {
+static void show(const rabbet_frame_t* frame, const char* name,
+                 const rabbet_plan_value_t* value, const rabbet_dims_t* dims,
+                 const void* data, bool on_host, void* stream) {
   rabbet_debug_tensor_t tensor = {.struct_size = sizeof(tensor),
                                   .name = name,
                                   .data = data,
@@ -87,9 +85,8 @@ void rabbet_frame_show_debug(rabbet_frame_t* frame,
   for (size_t i = 0; i < plan->io_count; ++i) {
     const rabbet_plan_io_t* io = &plan->ios[i];
     if (!io->is_debug || !frame->debug_on[i]) continue;
-    rabbet_show(frame, io->name, &plan->values[io->value],
-                &leaf->dims[io->value], frame->addresses[i], io->is_shape_input,
-                stream);
+    show(frame, io->name, &plan->values[io->value], &leaf->dims[io->value],
+         frame->addresses[i], io->is_shape_input, stream);
   }
 }
 
@@ -104,16 +101,16 @@ void rabbet_frame_show_step(rabbet_frame_t* frame,
     bool is_marked = value->storage == RABBET_PLAN_STORAGE_IO &&
                      value->alias < 0 && plan->ios[value->io].is_debug;
     if (!is_marked)
-      rabbet_show(frame, value->name, value, &prepared->dims[v],
-                  run->call.outputs[i], false, stream);
+      show(frame, value->name, value, &prepared->dims[v], run->call.outputs[i],
+           false, stream);
   }
 }
 
 // ---- Switches
 
 // Number `at` of a sequence's debug tensors, or NULL.
-static const rabbet_plan_io_t* rabbet_debug_io(
-    const rabbet_plan_sequence_t* plan, size_t at) {
+static const rabbet_plan_io_t* debug_io(const rabbet_plan_sequence_t* plan,
+                                        size_t at) {
   for (size_t i = 0; i < plan->io_count; ++i)
     if (plan->ios[i].is_debug && at-- == 0) return &plan->ios[i];
   return NULL;
@@ -121,11 +118,11 @@ static const rabbet_plan_io_t* rabbet_debug_io(
 
 // Whether a sequence before has a debug tensor of that name: both branches of a
 // conditional may need the layer.
-static bool rabbet_debug_is_repeated(const rabbet_plan_t* plan, size_t sequence,
-                                     const char* name) {
+static bool debug_is_repeated(const rabbet_plan_t* plan, size_t sequence,
+                              const char* name) {
   const rabbet_plan_io_t* io = NULL;
   for (size_t i = 0; i < sequence; ++i)
-    for (size_t k = 0; (io = rabbet_debug_io(&plan->sequences[i], k)); ++k)
+    for (size_t k = 0; (io = debug_io(&plan->sequences[i], k)); ++k)
       if (strcmp(io->name, name) == 0) return true;
   return false;
 }
@@ -135,14 +132,14 @@ const char* rabbet_engine_debug_tensor(const rabbet_engine_t* engine,
   const rabbet_plan_t* plan = engine->plan;
   const rabbet_plan_io_t* io = NULL;
   for (size_t i = 0; i < plan->sequence_count; ++i)
-    for (size_t k = 0; (io = rabbet_debug_io(&plan->sequences[i], k)); ++k)
-      if (!rabbet_debug_is_repeated(plan, i, io->name) && index-- == 0)
+    for (size_t k = 0; (io = debug_io(&plan->sequences[i], k)); ++k)
+      if (!debug_is_repeated(plan, i, io->name) && index-- == 0)
         return io->name;
   return NULL;
 }
 
-static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
-                                            const char* name) {
+static rabbet_status_t debug_unknown(const rabbet_context_t* context,
+                                     const char* name) {
   rabbet_strbuf_t list;
   rabbet_strbuf_initialize(context->allocator, &list);
   const char* other = NULL;
@@ -158,8 +155,7 @@ static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
 }
 
 // The switch of a tensor in the frame, or NULL.
-static bool* rabbet_debug_switch(const rabbet_frame_t* frame,
-                                 const char* name) {
+static bool* debug_switch(const rabbet_frame_t* frame, const char* name) {
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   for (size_t i = 0; i < plan->io_count; ++i)
     if (plan->ios[i].is_debug && strcmp(plan->ios[i].name, name) == 0)
@@ -172,20 +168,20 @@ void rabbet_context_set_debug_listener(rabbet_context_t* context,
   context->debug_listener = listener;
 }
 
-static rabbet_status_t rabbet_debug_set(rabbet_context_t* context,
-                                        const char* name, bool on) {
+static rabbet_status_t debug_set(rabbet_context_t* context, const char* name,
+                                 bool on) {
   bool found = false;
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
-    bool* state = rabbet_debug_switch(rabbet_context_frame(context, i), name);
+    bool* state = debug_switch(rabbet_context_frame(context, i), name);
     if (state) *state = on;
     found |= state != NULL;
   }
-  return found ? rabbet_ok() : rabbet_debug_unknown(context, name);
+  return found ? rabbet_ok() : debug_unknown(context, name);
 }
 
 rabbet_status_t rabbet_context_set_debug_state(rabbet_context_t* context,
                                                const char* name, bool on) {
-  if (name) return rabbet_debug_set(context, name, on);
+  if (name) return debug_set(context, name, on);
   if (on && !context->engine->plan->unfused_debug)
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
@@ -203,10 +199,10 @@ rabbet_status_t rabbet_context_debug_state(const rabbet_context_t* context,
   *out_on = context->unfused_debug_on;
   if (!name) return rabbet_ok();
   *out_on = false;
-  state = rabbet_debug_switch(&context->main, name);
+  state = debug_switch(&context->main, name);
   for (size_t i = 1; !state && i < rabbet_context_frame_count(context); ++i)
-    state = rabbet_debug_switch(&context->callees[i - 1], name);
-  if (!state) return rabbet_debug_unknown(context, name);
+    state = debug_switch(&context->callees[i - 1], name);
+  if (!state) return debug_unknown(context, name);
   *out_on = *state;
   return rabbet_ok();
 }

@@ -7,7 +7,7 @@
 
 // ---- Making an engine
 
-static rabbet_status_t rabbet_engine_open_device(
+static rabbet_status_t engine_open_device(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
   const rabbet_plan_t* plan = engine->plan;
   const char* name =
@@ -29,8 +29,7 @@ static rabbet_status_t rabbet_engine_open_device(
   return rabbet_ok();
 }
 
-static int32_t rabbet_first_segment(const rabbet_sequence_t* sequence,
-                                    int32_t value) {
+static int32_t first_segment(const rabbet_sequence_t* sequence, int32_t value) {
   int32_t root = sequence->analysis.roots[value];
   int32_t step = sequence->analysis.first_steps[root];
   return step < (int32_t)sequence->plan->step_count
@@ -38,7 +37,7 @@ static int32_t rabbet_first_segment(const rabbet_sequence_t* sequence,
              : 0;
 }
 
-static rabbet_status_t rabbet_sequence_list_ios(rabbet_sequence_t* sequence) {
+static rabbet_status_t sequence_list_ios(rabbet_sequence_t* sequence) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->engine->arena, plan->io_count, sizeof(*sequence->ios),
@@ -65,7 +64,7 @@ static rabbet_status_t rabbet_sequence_list_ios(rabbet_sequence_t* sequence) {
     io->aliased_input = from->aliased_input;
     memcpy(io->dim_names, from->dim_names, sizeof(io->dim_names));
     if (!from->is_input) {
-      sequence->io_segments[i] = rabbet_first_segment(sequence, from->value);
+      sequence->io_segments[i] = first_segment(sequence, from->value);
       sequence->has_written_outputs |= !sequence->analysis.written[from->value];
       continue;
     }
@@ -81,7 +80,7 @@ static rabbet_status_t rabbet_sequence_list_ios(rabbet_sequence_t* sequence) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_sequence_list_slots(rabbet_sequence_t* sequence) {
+static rabbet_status_t sequence_list_slots(rabbet_sequence_t* sequence) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   for (size_t s = 0; s < plan->step_count; ++s) {
     const rabbet_group_t* group = &plan->steps[s].group;
@@ -110,22 +109,22 @@ static rabbet_status_t rabbet_sequence_list_slots(rabbet_sequence_t* sequence) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_sequence_initialize(rabbet_sequence_t* sequence,
-                                                  bool inspect_only) {
+static rabbet_status_t sequence_initialize(rabbet_sequence_t* sequence,
+                                           bool inspect_only) {
   rabbet_arena_t* arena = &sequence->engine->arena;
   RABBET_RETURN_IF_ERROR(
       rabbet_plan_analyse(sequence->plan, arena, &sequence->analysis));
-  RABBET_RETURN_IF_ERROR(rabbet_sequence_list_ios(sequence));
+  RABBET_RETURN_IF_ERROR(sequence_list_ios(sequence));
   RABBET_RETURN_IF_ERROR(rabbet_sequence_fix_shapes(sequence));
   if (inspect_only) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, sequence->plan->step_count, sizeof(*sequence->steps),
       (void**)&sequence->steps));
-  return rabbet_sequence_list_slots(sequence);
+  return sequence_list_slots(sequence);
 }
 
-static rabbet_status_t rabbet_engine_create_sequences(rabbet_engine_t* engine,
-                                                      bool inspect_only) {
+static rabbet_status_t engine_create_sequences(rabbet_engine_t* engine,
+                                               bool inspect_only) {
   size_t count = engine->plan->sequence_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &engine->arena, count, sizeof(*engine->sequences),
@@ -134,17 +133,17 @@ static rabbet_status_t rabbet_engine_create_sequences(rabbet_engine_t* engine,
     rabbet_sequence_t* sequence = &engine->sequences[i];
     sequence->engine = engine;
     sequence->plan = &engine->plan->sequences[i];
-    RABBET_RETURN_IF_ERROR(rabbet_sequence_initialize(sequence, inspect_only));
+    RABBET_RETURN_IF_ERROR(sequence_initialize(sequence, inspect_only));
   }
   return rabbet_engine_place_memory(engine);
 }
 
-static rabbet_status_t rabbet_engine_initialize(
+static rabbet_status_t engine_initialize(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
   RABBET_RETURN_IF_ERROR(
-      rabbet_engine_create_sequences(engine, options->inspect_only));
+      engine_create_sequences(engine, options->inspect_only));
   if (options->inspect_only) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_engine_open_device(engine, options));
+  RABBET_RETURN_IF_ERROR(engine_open_device(engine, options));
   RABBET_RETURN_IF_ERROR(rabbet_engine_open_carried(engine, options));
   // A stripped plan gets its kernels together with its weights.
   engine->lacks_weights = engine->plan->weights_size < engine->plan->full_size;
@@ -153,7 +152,7 @@ static rabbet_status_t rabbet_engine_initialize(
   return rabbet_engine_upload_weights(engine);
 }
 
-static void rabbet_engine_destroy(rabbet_engine_t* engine) {
+static void engine_destroy(rabbet_engine_t* engine) {
   rabbet_allocator_t allocator = engine->allocator;
   rabbet_engine_destroy_steps(engine);
   rabbet_engine_close_carried(engine);
@@ -170,10 +169,11 @@ static void rabbet_engine_destroy(rabbet_engine_t* engine) {
 
 // `data` is aligned; the plan keeps it through `file`, or the caller through
 // plan->copy.
-static rabbet_status_t rabbet_engine_create(
-    const void* data, size_t size, rabbet_file_map_t* file,
-    const rabbet_engine_options_t* given, rabbet_allocator_t allocator,
-    rabbet_engine_t** out_engine) {
+static rabbet_status_t engine_create(const void* data, size_t size,
+                                     rabbet_file_map_t* file,
+                                     const rabbet_engine_options_t* given,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_engine_t** out_engine) {
   rabbet_engine_options_t options;
   rabbet_engine_t* engine = NULL;
   RABBET_RETURN_IF_ERROR(RABBET_STRUCT_READ(rabbet_engine_options_t, given,
@@ -195,9 +195,9 @@ static rabbet_status_t rabbet_engine_create(
   rabbet_arena_initialize(allocator, &engine->arena);
   rabbet_status_t status =
       rabbet_plan_read(data, size, file, allocator, &engine->plan);
-  if (rabbet_is_ok(status)) status = rabbet_engine_initialize(engine, &options);
+  if (rabbet_is_ok(status)) status = engine_initialize(engine, &options);
   if (!rabbet_is_ok(status)) {
-    rabbet_engine_destroy(engine);
+    engine_destroy(engine);
     return status;
   }
   *out_engine = engine;
@@ -212,9 +212,9 @@ rabbet_status_t rabbet_engine_load(const char* path,
   rabbet_file_map_t* file = NULL;
   rabbet_status_t status = rabbet_file_map_create(path, allocator, &file);
   if (rabbet_is_ok(status)) {
-    status = rabbet_engine_create(rabbet_file_map_data(file),
-                                  rabbet_file_map_size(file), file, options,
-                                  allocator, out_engine);
+    status =
+        engine_create(rabbet_file_map_data(file), rabbet_file_map_size(file),
+                      file, options, allocator, out_engine);
     rabbet_file_map_release(file);
   }
   return RABBET_ANNOTATE(status, "loading plan '%s'", path);
@@ -232,7 +232,7 @@ rabbet_status_t rabbet_engine_deserialize(
       rabbet_allocate_aligned(allocator, size, RABBET_PLAN_ALIGNMENT, &copy));
   memcpy(copy, data, size);
   rabbet_status_t status =
-      rabbet_engine_create(copy, size, NULL, options, allocator, out_engine);
+      engine_create(copy, size, NULL, options, allocator, out_engine);
   if (rabbet_is_ok(status))
     (*out_engine)->plan->copy = copy;
   else
@@ -246,7 +246,7 @@ void rabbet_engine_retain(rabbet_engine_t* engine) {
 
 void rabbet_engine_release(rabbet_engine_t* engine) {
   if (engine && rabbet_refcount_release(&engine->references))
-    rabbet_engine_destroy(engine);
+    engine_destroy(engine);
 }
 
 // ---- Properties
@@ -280,9 +280,9 @@ size_t rabbet_engine_profile_count(const rabbet_engine_t* engine) {
   return engine->plan->profile_count;
 }
 
-static rabbet_status_t rabbet_engine_range(const rabbet_engine_t* engine,
-                                           size_t profile, size_t io,
-                                           const rabbet_plan_range_t** out) {
+static rabbet_status_t engine_range(const rabbet_engine_t* engine,
+                                    size_t profile, size_t io,
+                                    const rabbet_plan_range_t** out) {
   const rabbet_plan_t* plan = engine->plan;
   size_t inputs = rabbet_engine_main(engine)->plan->input_count;
   if (profile >= plan->profile_count)
@@ -303,7 +303,7 @@ rabbet_status_t rabbet_engine_profile_shape(const rabbet_engine_t* engine,
                                             rabbet_dims_t* out_opt,
                                             rabbet_dims_t* out_max) {
   const rabbet_plan_range_t* range = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_engine_range(engine, profile, io, &range));
+  RABBET_RETURN_IF_ERROR(engine_range(engine, profile, io, &range));
   *out_min = range->min;
   *out_opt = range->opt;
   *out_max = range->max;
@@ -317,7 +317,7 @@ rabbet_status_t rabbet_engine_profile_values(const rabbet_engine_t* engine,
                                              const int64_t** out_max,
                                              size_t* out_count) {
   const rabbet_plan_range_t* range = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_engine_range(engine, profile, io, &range));
+  RABBET_RETURN_IF_ERROR(engine_range(engine, profile, io, &range));
   *out_min = range->min_values;
   *out_opt = range->opt_values;
   *out_max = range->max_values;

@@ -37,8 +37,8 @@ void rabbet_profile_symbols(const rabbet_sequence_t* sequence, size_t profile,
   }
 }
 
-static void rabbet_fix_dims(const rabbet_sequence_t* sequence, size_t profile,
-                            const int64_t* low, const int64_t* high) {
+static void fix_dims(const rabbet_sequence_t* sequence, size_t profile,
+                     const int64_t* low, const int64_t* high) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   for (size_t i = 0; i < plan->io_count; ++i) {
     const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
@@ -69,13 +69,13 @@ rabbet_status_t rabbet_sequence_fix_shapes(rabbet_sequence_t* sequence) {
     rabbet_profile_symbols(sequence, p, bounds, symbol_high);
     RABBET_RETURN_IF_ERROR(
         rabbet_settle_bounds(sequence, 0, bounds, symbol_high, low, high));
-    rabbet_fix_dims(sequence, p, low, high);
+    fix_dims(sequence, p, low, high);
   }
   return rabbet_ok();
 }
 
-static size_t rabbet_largest_bytes(const rabbet_plan_value_t* value,
-                                   const int64_t* high) {
+static size_t largest_bytes(const rabbet_plan_value_t* value,
+                            const int64_t* high) {
   rabbet_dims_t dims = {.rank = value->shape.rank};
   size_t bytes = 0;
   for (int32_t axis = 0; axis < dims.rank; ++axis)
@@ -87,16 +87,16 @@ static size_t rabbet_largest_bytes(const rabbet_plan_value_t* value,
   return bytes;
 }
 
-static rabbet_status_t rabbet_stage_bytes(const rabbet_sequence_t* sequence,
-                                          int32_t segment, const int64_t* high,
-                                          rabbet_memory_request_t* requests,
-                                          size_t* out_bytes) {
+static rabbet_status_t stage_bytes(const rabbet_sequence_t* sequence,
+                                   int32_t segment, const int64_t* high,
+                                   rabbet_memory_request_t* requests,
+                                   size_t* out_bytes) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   for (size_t v = 0; v < plan->value_count; ++v)
     requests[v] = (rabbet_memory_request_t){0};
   for (size_t v = 0; v < plan->value_count; ++v) {
     size_t root = (size_t)sequence->analysis.roots[v];
-    size_t bytes = rabbet_largest_bytes(&plan->values[v], high);
+    size_t bytes = largest_bytes(&plan->values[v], high);
     if (!rabbet_sequence_owns_memory(sequence, segment, root) ||
         bytes == RABBET_BYTES_UNKNOWN)
       continue;
@@ -190,7 +190,7 @@ static rabbet_status_t measure_tensors(measure_t* measure,
   for (size_t k = first; k < sequence->analysis.segment_count; ++k) {
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
-        rabbet_stage_bytes(sequence, (int32_t)k, high, requests, &bytes));
+        stage_bytes(sequence, (int32_t)k, high, requests, &bytes));
     measure_count(measure, sequence, k, bytes);
   }
   return rabbet_ok();
@@ -345,8 +345,7 @@ rabbet_status_t rabbet_context_memory_bytes(rabbet_context_t* context,
 
 // ---- Memory for callers
 
-static rabbet_status_t rabbet_engine_check_device(
-    const rabbet_engine_t* engine) {
+static rabbet_status_t engine_check_device(const rabbet_engine_t* engine) {
   return engine->device ? rabbet_ok()
                         : RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                                         "this engine is only to inspect the "
@@ -357,7 +356,7 @@ static rabbet_status_t rabbet_engine_check_device(
 rabbet_status_t rabbet_engine_allocate(rabbet_engine_t* engine, size_t size,
                                        void** out_memory) {
   *out_memory = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   return engine->device->vtable->allocate(engine->device, size ? size : 1,
                                           out_memory);
 }
@@ -370,7 +369,7 @@ rabbet_status_t rabbet_engine_allocate_async(rabbet_engine_t* engine,
                                              size_t size, void* stream,
                                              void** out_memory) {
   *out_memory = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   rabbet_device_t* device = engine->device;
   if (size == 0) size = 1;
   return device->vtable->allocate_async && !engine->device_allocator.allocate
@@ -405,7 +404,7 @@ void rabbet_engine_retire(rabbet_engine_t* engine, void* memory) {
 rabbet_status_t rabbet_engine_copy(rabbet_engine_t* engine, void* target,
                                    const void* source, size_t size,
                                    void* stream) {
-  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   return engine->device->vtable->copy(engine->device, target, source, size,
                                       stream);
 }
@@ -413,7 +412,7 @@ rabbet_status_t rabbet_engine_copy(rabbet_engine_t* engine, void* target,
 rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
                                            void* target, const void* source,
                                            size_t size, void* stream) {
-  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   RABBET_RETURN_IF_ERROR(engine->device->vtable->copy_to_host(
       engine->device, target, source, size, stream));
   return engine->device->vtable->synchronize(engine->device, stream);
@@ -422,7 +421,7 @@ rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
 rabbet_status_t rabbet_engine_copy_to_device(rabbet_engine_t* engine,
                                              void* target, const void* source,
                                              size_t size, void* stream) {
-  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   RABBET_RETURN_IF_ERROR(engine->device->vtable->copy_to_device(
       engine->device, target, source, size, stream));
   return engine->device->vtable->synchronize(engine->device, stream);
@@ -430,6 +429,6 @@ rabbet_status_t rabbet_engine_copy_to_device(rabbet_engine_t* engine,
 
 rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
                                           void* stream) {
-  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   return engine->device->vtable->synchronize(engine->device, stream);
 }

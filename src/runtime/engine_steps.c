@@ -4,9 +4,9 @@
 #include "base/strbuf.h"
 #include "runtime/runtime.h"
 
-static rabbet_status_t rabbet_step_create_plugin(rabbet_sequence_t* sequence,
-                                                 const rabbet_plan_step_t* step,
-                                                 rabbet_plugin_t** out_plugin) {
+static rabbet_status_t step_create_plugin(rabbet_sequence_t* sequence,
+                                          const rabbet_plan_step_t* step,
+                                          rabbet_plugin_t** out_plugin) {
   rabbet_engine_t* engine = sequence->engine;
   const char* layer = rabbet_step_plugin_node(step)->name;
   rabbet_plugin_create_t args = {.layer_name = layer,
@@ -44,8 +44,8 @@ static rabbet_status_t rabbet_step_create_plugin(rabbet_sequence_t* sequence,
   return status;
 }
 
-static rabbet_status_t rabbet_step_no_kernel(rabbet_engine_t* engine,
-                                             const char* kernel) {
+static rabbet_status_t step_no_kernel(rabbet_engine_t* engine,
+                                      const char* kernel) {
   size_t count = 0;
   const rabbet_kernel_class_t* const* classes =
       engine->device->vtable->kernel_classes(engine->device, &count);
@@ -63,9 +63,10 @@ static rabbet_status_t rabbet_step_no_kernel(rabbet_engine_t* engine,
   return status;
 }
 
-static rabbet_status_t rabbet_step_create_kernel(
-    rabbet_engine_t* engine, const rabbet_plan_step_t* step,
-    const rabbet_kernel_class_t* kernel, rabbet_kernel_t** out_kernel) {
+static rabbet_status_t step_create_kernel(rabbet_engine_t* engine,
+                                          const rabbet_plan_step_t* step,
+                                          const rabbet_kernel_class_t* kernel,
+                                          rabbet_kernel_t** out_kernel) {
   rabbet_artifact_t* artifacts = NULL;
   size_t count = engine->untrusted ? 0 : step->artifact_count;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
@@ -85,32 +86,30 @@ static rabbet_status_t rabbet_step_create_kernel(
 }
 
 // Whether the plan's artifacts suffice without the plugin.
-static bool rabbet_step_has_kernel(const rabbet_engine_t* engine,
-                                   const rabbet_kernel_class_t* kernel) {
+static bool step_has_kernel(const rabbet_engine_t* engine,
+                            const rabbet_kernel_class_t* kernel) {
   return kernel->flags & RABBET_KERNEL_WITHOUT_PLUGIN && !engine->untrusted;
 }
 
-static rabbet_status_t rabbet_step_create(rabbet_sequence_t* sequence,
-                                          size_t s) {
+static rabbet_status_t step_create(rabbet_sequence_t* sequence, size_t s) {
   rabbet_engine_t* engine = sequence->engine;
   rabbet_plan_step_t* step = &sequence->plan->steps[s];
   rabbet_engine_step_t* out = &sequence->steps[s];
   if (step->call_count > 0) return rabbet_ok();
   const rabbet_kernel_class_t* kernel =
       rabbet_device_find_kernel(engine->device, step->kernel);
-  if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);
-  if (step->plugin_name && !rabbet_step_has_kernel(engine, kernel)) {
-    RABBET_RETURN_IF_ERROR(
-        rabbet_step_create_plugin(sequence, step, &out->plugin));
+  if (!kernel) return step_no_kernel(engine, step->kernel);
+  if (step->plugin_name && !step_has_kernel(engine, kernel)) {
+    RABBET_RETURN_IF_ERROR(step_create_plugin(sequence, step, &out->plugin));
     for (size_t i = 0; i < step->group.node_count; ++i) {
       rabbet_group_node_t* node = &step->group.nodes[i];
       if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) node->plugin = out->plugin;
     }
   }
-  return rabbet_step_create_kernel(engine, step, kernel, &out->kernel);
+  return step_create_kernel(engine, step, kernel, &out->kernel);
 }
 
-static void rabbet_step_align_ios(rabbet_sequence_t* sequence, size_t step) {
+static void step_align_ios(rabbet_sequence_t* sequence, size_t step) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   const rabbet_group_t* group = &plan->steps[step].group;
   const rabbet_kernel_t* kernel = sequence->steps[step].kernel;
@@ -126,32 +125,30 @@ static void rabbet_step_align_ios(rabbet_sequence_t* sequence, size_t step) {
 }
 
 // Shape inputs lie in the host's memory.
-static void rabbet_sequence_align_ios(rabbet_sequence_t* sequence) {
+static void sequence_align_ios(rabbet_sequence_t* sequence) {
   for (size_t i = 0; i < sequence->plan->io_count; ++i)
     sequence->io_alignments[i] = 1;
   for (size_t s = 0; s < sequence->plan->step_count; ++s)
-    rabbet_step_align_ios(sequence, s);
+    step_align_ios(sequence, s);
   for (size_t i = 0; i < sequence->plan->io_count; ++i)
     if (sequence->ios[i].is_shape_input) sequence->io_alignments[i] = 1;
 }
 
-static rabbet_status_t rabbet_sequence_create_steps(
-    rabbet_sequence_t* sequence) {
+static rabbet_status_t sequence_create_steps(rabbet_sequence_t* sequence) {
   for (size_t s = 0; s < sequence->plan->step_count; ++s)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_step_create(sequence, s),
-                                           "step '%s'",
-                                           sequence->plan->steps[s].name));
-  rabbet_sequence_align_ios(sequence);
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        step_create(sequence, s), "step '%s'", sequence->plan->steps[s].name));
+  sequence_align_ios(sequence);
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {
   for (size_t i = 0; i < engine->plan->sequence_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_sequence_create_steps(&engine->sequences[i]));
+    RABBET_RETURN_IF_ERROR(sequence_create_steps(&engine->sequences[i]));
   return rabbet_ok();
 }
 
-static void rabbet_sequence_destroy_steps(rabbet_sequence_t* sequence) {
+static void sequence_destroy_steps(rabbet_sequence_t* sequence) {
   if (!sequence->steps) return;
   for (size_t s = 0; s < sequence->plan->step_count; ++s) {
     rabbet_engine_step_t* step = &sequence->steps[s];
@@ -164,5 +161,5 @@ static void rabbet_sequence_destroy_steps(rabbet_sequence_t* sequence) {
 
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine) {
   for (size_t i = 0; engine->sequences && i < engine->plan->sequence_count; ++i)
-    rabbet_sequence_destroy_steps(&engine->sequences[i]);
+    sequence_destroy_steps(&engine->sequences[i]);
 }

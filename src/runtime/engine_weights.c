@@ -8,14 +8,14 @@
 // For vectorised reads of kernels and the requirements of libraries.
 #define RABBET_WEIGHT_ALIGNMENT 256
 
-static bool rabbet_step_reads(const rabbet_sequence_t* sequence, size_t step,
-                              size_t input) {
+static bool step_reads(const rabbet_sequence_t* sequence, size_t step,
+                       size_t input) {
   const rabbet_kernel_t* kernel = sequence->steps[step].kernel;
   return !kernel || input >= 64 || !(kernel->own_constants >> input & 1);
 }
 
 // Marks the constants that a step on the device reads.
-static void rabbet_mark_weights(const rabbet_sequence_t* sequence) {
+static void mark_weights(const rabbet_sequence_t* sequence) {
   const rabbet_plan_sequence_t* plan = sequence->plan;
   size_t* offsets = sequence->weight_offsets;
   for (size_t v = 0; v < plan->value_count; ++v)
@@ -23,7 +23,7 @@ static void rabbet_mark_weights(const rabbet_sequence_t* sequence) {
   for (size_t s = 0; s < plan->step_count; ++s) {
     const rabbet_plan_step_t* step = &plan->steps[s];
     for (size_t i = 0; i < step->group.input_count; ++i) {
-      if (rabbet_step_reads(sequence, s, i))
+      if (step_reads(sequence, s, i))
         offsets[step->values[step->group.inputs[i]]] = 0;
     }
     for (size_t i = 0; i < step->host_read_count; ++i)
@@ -32,7 +32,7 @@ static void rabbet_mark_weights(const rabbet_sequence_t* sequence) {
 }
 
 // The value as a constant that a step reads, else NULL.
-static const rabbet_plan_value_t* rabbet_marked_weights(
+static const rabbet_plan_value_t* marked_weights(
     const rabbet_sequence_t* sequence, size_t v) {
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
   bool marked = value->storage == RABBET_PLAN_STORAGE_CONSTANT &&
@@ -41,10 +41,9 @@ static const rabbet_plan_value_t* rabbet_marked_weights(
 }
 
 // places[offset in the plan / 64]: the most bytes of the constants there.
-static void rabbet_measure_weights(const rabbet_sequence_t* sequence,
-                                   size_t* places) {
+static void measure_weights(const rabbet_sequence_t* sequence, size_t* places) {
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = rabbet_marked_weights(sequence, v);
+    const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value) continue;
     size_t* place = &places[value->offset / RABBET_PLAN_ALIGNMENT];
     if (value->size > *place) *place = (size_t)value->size;
@@ -52,10 +51,10 @@ static void rabbet_measure_weights(const rabbet_sequence_t* sequence,
 }
 
 // places[..]: the offset on the device, from 1; 0: none.
-static void rabbet_set_weight_offsets(const rabbet_sequence_t* sequence,
-                                      const size_t* places) {
+static void set_weight_offsets(const rabbet_sequence_t* sequence,
+                               const size_t* places) {
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = rabbet_marked_weights(sequence, v);
+    const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value) continue;
     size_t place = places[value->offset / RABBET_PLAN_ALIGNMENT];
     // An empty constant has an address too.
@@ -65,8 +64,8 @@ static void rabbet_set_weight_offsets(const rabbet_sequence_t* sequence,
 
 // Gives a place to each marked constant; those at one place in the plan share
 // one here.
-static rabbet_status_t rabbet_place_weights(rabbet_engine_t* engine,
-                                            size_t* out_total) {
+static rabbet_status_t place_weights(rabbet_engine_t* engine,
+                                     size_t* out_total) {
   const rabbet_plan_t* plan = engine->plan;
   size_t blocks = plan->weights_size / RABBET_PLAN_ALIGNMENT + 1;
   size_t* places = NULL;
@@ -74,7 +73,7 @@ static rabbet_status_t rabbet_place_weights(rabbet_engine_t* engine,
       engine->allocator, blocks * sizeof(*places), (void**)&places));
   *out_total = 0;
   for (size_t i = 0; i < plan->sequence_count; ++i)
-    rabbet_measure_weights(&engine->sequences[i], places);
+    measure_weights(&engine->sequences[i], places);
   for (size_t i = 0; i < blocks; ++i) {
     size_t size = places[i];
     if (size == 0) continue;
@@ -82,16 +81,16 @@ static rabbet_status_t rabbet_place_weights(rabbet_engine_t* engine,
     *out_total += rabbet_align_up(size, RABBET_WEIGHT_ALIGNMENT);
   }
   for (size_t i = 0; i < plan->sequence_count; ++i)
-    rabbet_set_weight_offsets(&engine->sequences[i], places);
+    set_weight_offsets(&engine->sequences[i], places);
   rabbet_free(engine->allocator, places);
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_copy_weights(const rabbet_sequence_t* sequence) {
+static rabbet_status_t copy_weights(const rabbet_sequence_t* sequence) {
   rabbet_engine_t* engine = sequence->engine;
   rabbet_device_t* device = engine->device;
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = rabbet_marked_weights(sequence, v);
+    const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value || value->size == 0) continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy_to_device(
         device, (uint8_t*)engine->device_weights + sequence->weight_offsets[v],
@@ -100,18 +99,18 @@ static rabbet_status_t rabbet_copy_weights(const rabbet_sequence_t* sequence) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_copy_all_weights(rabbet_engine_t* engine) {
+static rabbet_status_t copy_all_weights(rabbet_engine_t* engine) {
   rabbet_device_t* device = engine->device;
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; i < engine->plan->sequence_count && rabbet_is_ok(status);
        ++i)
-    status = rabbet_copy_weights(&engine->sequences[i]);
+    status = copy_weights(&engine->sequences[i]);
   // Also after a failure: copies that were begun read the plan.
   return rabbet_status_join(status, device->vtable->synchronize(device, NULL));
 }
 
 // Again after a refit.
-static rabbet_status_t rabbet_find_weights(rabbet_engine_t* engine) {
+static rabbet_status_t find_weights(rabbet_engine_t* engine) {
   for (size_t i = 0; i < engine->plan->sequence_count; ++i) {
     rabbet_sequence_t* sequence = &engine->sequences[i];
     if (!sequence->weight_offsets)
@@ -119,7 +118,7 @@ static rabbet_status_t rabbet_find_weights(rabbet_engine_t* engine) {
           &engine->arena, sequence->plan->value_count,
           sizeof(*sequence->weight_offsets),
           (void**)&sequence->weight_offsets));
-    rabbet_mark_weights(sequence);
+    mark_weights(sequence);
   }
   return rabbet_ok();
 }
@@ -132,12 +131,12 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine) {
   rabbet_memory_free(device, &engine->device_allocator, engine->device_weights,
                      NULL);
   engine->device_weights = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_find_weights(engine));
-  RABBET_RETURN_IF_ERROR(rabbet_place_weights(engine, &total));
+  RABBET_RETURN_IF_ERROR(find_weights(engine));
+  RABBET_RETURN_IF_ERROR(place_weights(engine, &total));
   if (total == 0) total = RABBET_WEIGHT_ALIGNMENT;
   rabbet_status_t status = rabbet_memory_allocate(
       device, &engine->device_allocator, total, NULL, &engine->device_weights);
-  if (rabbet_is_ok(status)) status = rabbet_copy_all_weights(engine);
+  if (rabbet_is_ok(status)) status = copy_all_weights(engine);
   return RABBET_ANNOTATE(status, "copying %zu bytes of weights to '%s'", total,
                          device->name);
 }

@@ -7,8 +7,9 @@
 
 // ---- Output allocators
 
-static rabbet_status_t rabbet_ask_output_allocators(
-    rabbet_frame_t* frame, const rabbet_prepared_t* prepared, void* stream) {
+static rabbet_status_t ask_output_allocators(rabbet_frame_t* frame,
+                                             const rabbet_prepared_t* prepared,
+                                             void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
@@ -43,8 +44,8 @@ static rabbet_status_t rabbet_ask_output_allocators(
 
 // ---- Steps
 
-static rabbet_status_t rabbet_step_failed(const rabbet_frame_t* frame,
-                                          size_t step, rabbet_status_t status) {
+static rabbet_status_t step_failed(const rabbet_frame_t* frame, size_t step,
+                                   rabbet_status_t status) {
   const rabbet_plan_step_t* at = &frame->sequence->plan->steps[step];
   return rabbet_status_annotate(status, "step '%s' (kernel '%s')", at->name,
                                 at->kernel);
@@ -62,13 +63,11 @@ rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
   assert(run->kernel->kernel_class->enqueue);
   rabbet_status_t status =
       run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
-  return rabbet_is_ok(status) ? status
-                              : rabbet_step_failed(frame, run->step, status);
+  return rabbet_is_ok(status) ? status : step_failed(frame, run->step, status);
 }
 
-static rabbet_status_t rabbet_run_steps(rabbet_frame_t* frame,
-                                        rabbet_prepared_t* prepared,
-                                        void* stream) {
+static rabbet_status_t run_steps(rabbet_frame_t* frame,
+                                 rabbet_prepared_t* prepared, void* stream) {
   rabbet_run_t* end = prepared->runs + prepared->run_count;
   bool shows = rabbet_context_shows_steps(frame->context);
   for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
@@ -78,9 +77,9 @@ static rabbet_status_t rabbet_run_steps(rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_run_steps_looked_at(rabbet_frame_t* frame,
-                                                  rabbet_prepared_t* prepared,
-                                                  void* stream) {
+static rabbet_status_t run_steps_looked_at(rabbet_frame_t* frame,
+                                           rabbet_prepared_t* prepared,
+                                           void* stream) {
   RABBET_RETURN_IF_ERROR(
       rabbet_context_refuse_recording(frame->context, stream));
   rabbet_run_t* end = prepared->runs + prepared->run_count;
@@ -94,38 +93,37 @@ static rabbet_status_t rabbet_run_steps_looked_at(rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_mark_time(const rabbet_context_t* context,
-                                        void* event, void* stream) {
+static rabbet_status_t mark_time(const rabbet_context_t* context, void* event,
+                                 void* stream) {
   rabbet_device_t* device = context->engine->device;
   return device->vtable->record_event(device, event, stream);
 }
 
-static void** rabbet_segment_events(const rabbet_frame_t* frame,
-                                    const rabbet_prepared_t* prepared) {
+static void** segment_events(const rabbet_frame_t* frame,
+                             const rabbet_prepared_t* prepared) {
   return frame->events +
          rabbet_segment_begin(frame->sequence, prepared->segment) +
          (size_t)prepared->segment;
 }
 
 // Without events the host waits after each step and takes the time itself.
-static rabbet_status_t rabbet_run_steps_timed(rabbet_frame_t* frame,
-                                              rabbet_prepared_t* prepared,
-                                              void* stream) {
+static rabbet_status_t run_steps_timed(rabbet_frame_t* frame,
+                                       rabbet_prepared_t* prepared,
+                                       void* stream) {
   rabbet_device_t* device = frame->context->engine->device;
-  void** events = frame->events ? rabbet_segment_events(frame, prepared) : NULL;
+  void** events = frame->events ? segment_events(frame, prepared) : NULL;
   if (events)
-    RABBET_RETURN_IF_ERROR(rabbet_mark_time(frame->context, events[0], stream));
+    RABBET_RETURN_IF_ERROR(mark_time(frame->context, events[0], stream));
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     int64_t begin = rabbet_time_ns();
     RABBET_RETURN_IF_ERROR(rabbet_run_step(frame, prepared, run, stream));
     rabbet_status_t status = rabbet_ok();
     if (events)
-      status = rabbet_mark_time(frame->context, events[i + 1], stream);
+      status = mark_time(frame->context, events[i + 1], stream);
     else if (!device->host_memory)
       status = device->vtable->synchronize(device, stream);
-    if (!rabbet_is_ok(status))
-      return rabbet_step_failed(frame, run->step, status);
+    if (!rabbet_is_ok(status)) return step_failed(frame, run->step, status);
     frame->times[run->step] = (float)(rabbet_time_ns() - begin) * 1e-6f;
     if (rabbet_context_shows_steps(frame->context))
       rabbet_frame_show_step(frame, prepared, run, stream);
@@ -134,11 +132,11 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_frame_t* frame,
 }
 
 // Reads the events of a frame's last run; waits for it.
-static rabbet_status_t rabbet_frame_collect_times(rabbet_frame_t* frame) {
+static rabbet_status_t frame_collect_times(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
   assert(frame->events);
   for (const rabbet_prepared_t* at = frame->last; at; at = at->parent) {
-    void** events = rabbet_segment_events(frame, at);
+    void** events = segment_events(frame, at);
     for (size_t i = 0; i < at->run_count; ++i) {
       int64_t ns = 0;
       RABBET_RETURN_IF_ERROR(
@@ -149,17 +147,17 @@ static rabbet_status_t rabbet_frame_collect_times(rabbet_frame_t* frame) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
+static rabbet_status_t collect_times(rabbet_context_t* context) {
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
     rabbet_frame_t* frame = rabbet_context_frame(context, i);
     if (frame->last_run == context->runs)
-      RABBET_RETURN_IF_ERROR(rabbet_frame_collect_times(frame));
+      RABBET_RETURN_IF_ERROR(frame_collect_times(frame));
   }
   return rabbet_ok();
 }
 
 // Steps that did not run, of branches that were not taken, took no time.
-static void rabbet_report_times(rabbet_context_t* context) {
+static void report_times(rabbet_context_t* context) {
   const rabbet_profiler_t* profiler = &context->profiler;
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
     const rabbet_frame_t* frame = rabbet_context_frame(context, i);
@@ -174,9 +172,9 @@ static void rabbet_report_times(rabbet_context_t* context) {
 // ---- Values read and written by the host
 
 // Elements of all that the host reads after the segment, into read_key.
-static rabbet_status_t rabbet_read_back(rabbet_frame_t* frame,
-                                        const rabbet_prepared_t* prepared,
-                                        void* stream) {
+static rabbet_status_t read_back(rabbet_frame_t* frame,
+                                 const rabbet_prepared_t* prepared,
+                                 void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   rabbet_device_t* device = sequence->engine->device;
   assert(rabbet_segment_end(sequence, prepared->segment) > 0);
@@ -215,9 +213,9 @@ static rabbet_status_t rabbet_read_back(rabbet_frame_t* frame,
 }
 
 // Outputs that no step writes: the host knows their values.
-static rabbet_status_t rabbet_write_outputs(rabbet_frame_t* frame,
-                                            const rabbet_prepared_t* leaf,
-                                            void* stream) {
+static rabbet_status_t write_outputs(rabbet_frame_t* frame,
+                                     const rabbet_prepared_t* leaf,
+                                     void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   rabbet_device_t* device = sequence->engine->device;
   const uint8_t* staging = leaf->output_staging;
@@ -240,8 +238,8 @@ static rabbet_status_t rabbet_write_outputs(rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-static void rabbet_notify_shapes(const rabbet_frame_t* frame,
-                                 const rabbet_prepared_t* leaf) {
+static void notify_shapes(const rabbet_frame_t* frame,
+                          const rabbet_prepared_t* leaf) {
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   for (size_t i = plan->input_count; i < plan->io_count; ++i) {
     const rabbet_output_allocator_t* allocator = &frame->output_allocators[i];
@@ -253,17 +251,15 @@ static void rabbet_notify_shapes(const rabbet_frame_t* frame,
 
 // ---- A run
 
-static rabbet_status_t rabbet_run_segment(rabbet_frame_t* frame,
-                                          rabbet_prepared_t* prepared,
-                                          void* stream) {
+static rabbet_status_t run_segment(rabbet_frame_t* frame,
+                                   rabbet_prepared_t* prepared, void* stream) {
   if (!rabbet_prepared_is_ready(frame, prepared)) {
     RABBET_RETURN_IF_ERROR(
         rabbet_context_refuse_recording(frame->context, stream));
     RABBET_RETURN_IF_ERROR(rabbet_prepared_make_ready(frame, prepared, stream));
   }
   if (frame->allocator_count > 0)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_ask_output_allocators(frame, prepared, stream));
+    RABBET_RETURN_IF_ERROR(ask_output_allocators(frame, prepared, stream));
   if (frame->context->host_io_count > 0 && rabbet_frame_is_main(frame))
     RABBET_RETURN_IF_ERROR(
         rabbet_context_begin_host_ios(frame->context, prepared, stream));
@@ -272,12 +268,12 @@ static rabbet_status_t rabbet_run_segment(rabbet_frame_t* frame,
     RABBET_RETURN_IF_ERROR(
         rabbet_prepared_copy_inputs(frame, prepared, stream));
   if (frame->context->finite)
-    return rabbet_run_steps_looked_at(frame, prepared, stream);
+    return run_steps_looked_at(frame, prepared, stream);
   if (frame->context->profiler.report)
-    return rabbet_run_steps_timed(frame, prepared, stream);
+    return run_steps_timed(frame, prepared, stream);
   return rabbet_graphs_wanted(frame->context)
              ? rabbet_graphs_run(frame, prepared, stream)
-             : rabbet_run_steps(frame, prepared, stream);
+             : run_steps(frame, prepared, stream);
 }
 
 rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
@@ -289,25 +285,25 @@ rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
     memset(frame->times, 0, sequence->plan->step_count * sizeof(*frame->times));
   if (frame->context->finite)
     RABBET_RETURN_IF_ERROR(rabbet_finite_begin(frame));
-  RABBET_RETURN_IF_ERROR(rabbet_run_segment(frame, prepared, stream));
+  RABBET_RETURN_IF_ERROR(run_segment(frame, prepared, stream));
   while ((size_t)prepared->segment + 1 < sequence->analysis.segment_count) {
-    RABBET_RETURN_IF_ERROR(rabbet_read_back(frame, prepared, stream));
+    RABBET_RETURN_IF_ERROR(read_back(frame, prepared, stream));
     RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
         frame, prepared, frame->read_key,
         sequence->analysis.segment_reads[prepared->segment], &prepared));
-    RABBET_RETURN_IF_ERROR(rabbet_run_segment(frame, prepared, stream));
+    RABBET_RETURN_IF_ERROR(run_segment(frame, prepared, stream));
   }
   assert((size_t)prepared->segment + 1 == sequence->analysis.segment_count);
   frame->last = prepared;
   RABBET_RETURN_IF_ERROR(rabbet_frame_copy_outputs(frame, prepared, stream));
   if (sequence->has_written_outputs)
-    RABBET_RETURN_IF_ERROR(rabbet_write_outputs(frame, prepared, stream));
+    RABBET_RETURN_IF_ERROR(write_outputs(frame, prepared, stream));
   return sequence->plan->check_count > 0
              ? rabbet_frame_take_checks(frame, stream)
              : rabbet_ok();
 }
 
-static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
+static rabbet_status_t execute_run(rabbet_context_t* context, void* stream) {
   rabbet_device_t* device = context->engine->device;
   rabbet_frame_t* frame = &context->main;
   rabbet_prepared_t* prepared = NULL;
@@ -321,7 +317,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   if (context->consumed_event)
     RABBET_RETURN_IF_ERROR(
         device->vtable->record_event(device, context->consumed_event, stream));
-  if (frame->allocator_count > 0) rabbet_notify_shapes(frame, frame->last);
+  if (frame->allocator_count > 0) notify_shapes(frame, frame->last);
   rabbet_frame_show_debug(frame, frame->last, stream);
   if (context->finite)
     RABBET_RETURN_IF_ERROR(rabbet_finite_end(frame, frame->last));
@@ -346,12 +342,12 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   context->running = true;
   ++context->runs;
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
-  rabbet_status_t status = rabbet_run(context, stream);
+  rabbet_status_t status = execute_run(context, stream);
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
   if (rabbet_is_ok(status) && timed && context->main.events)
-    status = rabbet_collect_times(context);
+    status = collect_times(context);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
-  if (rabbet_is_ok(status) && timed) rabbet_report_times(context);
+  if (rabbet_is_ok(status) && timed) report_times(context);
   return status;
 }

@@ -26,21 +26,20 @@ struct rabbet_finite_t {
 // ---- Looking at elements ----------------------------------------------------
 
 // Where channels lie in a format that pads them.
-typedef struct rabbet_channels_t {
+typedef struct channels_t {
   int64_t channels;  // that are there
   int64_t inner;     // channels that lie together
   int64_t outer;     // elements from one block of channels to the next; 0: all
                      // channels lie together
   int64_t blocks;
-} rabbet_channels_t;
+} channels_t;
 
-static rabbet_channels_t rabbet_channels_of(rabbet_format_t format,
-                                            const rabbet_dims_t* dims,
-                                            const rabbet_dims_t* physical) {
+static channels_t channels_of(rabbet_format_t format, const rabbet_dims_t* dims,
+                              const rabbet_dims_t* physical) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
-  rabbet_channels_t found = {.inner = physical->d[physical->rank - 1]};
+  channels_t found = {.inner = physical->d[physical->rank - 1]};
   int32_t axis = dims->rank - info->min_rank;
-  if (format == RABBET_FORMAT_LINEAR) return (rabbet_channels_t){0};
+  if (format == RABBET_FORMAT_LINEAR) return (channels_t){0};
   found.channels = dims->d[axis];
   if (info->channels_last) return found;
   found.blocks = physical->d[axis];
@@ -50,15 +49,14 @@ static rabbet_channels_t rabbet_channels_of(rabbet_format_t format,
   return found;
 }
 
-static bool rabbet_is_padding(const rabbet_channels_t* at, int64_t index) {
+static bool is_padding(const channels_t* at, int64_t index) {
   if (at->channels == 0) return false;
   int64_t channel = index % at->inner;
   if (at->outer > 0) channel += index / at->outer % at->blocks * at->inner;
   return channel >= at->channels;
 }
 
-static void rabbet_range_add(rabbet_range_t* range, double value,
-                             int64_t index) {
+static void range_add(rabbet_range_t* range, double value, int64_t index) {
   ++range->count;
   if (isfinite(value)) {
     if (!(value >= range->low)) range->low = value;
@@ -72,8 +70,8 @@ static void rabbet_range_add(rabbet_range_t* range, double value,
   if (range->first < 0) range->first = index;
 }
 
-static rabbet_status_t rabbet_range_of(const rabbet_view_t* view,
-                                       rabbet_range_t* out_range) {
+static rabbet_status_t range_of(const rabbet_view_t* view,
+                                rabbet_range_t* out_range) {
   rabbet_dims_t physical;
   int64_t count = 0;
   *out_range =
@@ -82,20 +80,18 @@ static rabbet_status_t rabbet_range_of(const rabbet_view_t* view,
       rabbet_format_physical_dims(view->format, &view->dims, &physical));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&physical, &count));
   if (count == 0) return rabbet_ok();
-  rabbet_channels_t channels =
-      rabbet_channels_of(view->format, &view->dims, &physical);
+  channels_t channels = channels_of(view->format, &view->dims, &physical);
   for (int64_t i = 0; i < count; ++i)
-    if (!rabbet_is_padding(&channels, i))
-      rabbet_range_add(out_range,
-                       rabbet_load_double(view->dtype, view->data, i), i);
+    if (!is_padding(&channels, i))
+      range_add(out_range, rabbet_load_double(view->dtype, view->data, i), i);
   return rabbet_ok();
 }
 
 // ---- A value of the run -----------------------------------------------------
 
-static rabbet_status_t rabbet_finite_fetch(rabbet_frame_t* frame,
-                                           const void* memory, size_t bytes,
-                                           void* stream, void** out_data) {
+static rabbet_status_t finite_fetch(rabbet_frame_t* frame, const void* memory,
+                                    size_t bytes, void* stream,
+                                    void** out_data) {
   rabbet_finite_t* finite = frame->context->finite;
   rabbet_device_t* device = frame->context->engine->device;
   *out_data = (void*)(uintptr_t)memory;
@@ -116,10 +112,10 @@ static rabbet_status_t rabbet_finite_fetch(rabbet_frame_t* frame,
 
 // The range of a value at `memory`, or of the group's constant. Unknown for
 // integers, and for a tensor whose size is still unknown.
-static rabbet_status_t rabbet_finite_look(rabbet_frame_t* frame,
-                                          const rabbet_prepared_t* prepared,
-                                          int32_t v, const void* memory,
-                                          const void* constant, void* stream) {
+static rabbet_status_t finite_look(rabbet_frame_t* frame,
+                                   const rabbet_prepared_t* prepared, int32_t v,
+                                   const void* memory, const void* constant,
+                                   void* stream) {
   const rabbet_plan_value_t* value = &frame->sequence->plan->values[v];
   rabbet_range_t* range = &frame->ranges[v];
   rabbet_view_t view = {.dtype = value->dtype,
@@ -133,16 +129,16 @@ static rabbet_status_t rabbet_finite_look(rabbet_frame_t* frame,
     if (view.dims.d[i] < 0) return rabbet_ok();
   view.data = (void*)(uintptr_t)constant;
   if (!constant)
-    RABBET_RETURN_IF_ERROR(rabbet_finite_fetch(
-        frame, memory, prepared->bytes[v], stream, &view.data));
-  return rabbet_range_of(&view, range);
+    RABBET_RETURN_IF_ERROR(
+        finite_fetch(frame, memory, prepared->bytes[v], stream, &view.data));
+  return range_of(&view, range);
 }
 
 // ---- Words ------------------------------------------------------------------
 
-static void rabbet_finite_print_value(const rabbet_frame_t* frame,
-                                      const rabbet_prepared_t* prepared,
-                                      int32_t v, rabbet_strbuf_t* out) {
+static void finite_print_value(const rabbet_frame_t* frame,
+                               const rabbet_prepared_t* prepared, int32_t v,
+                               rabbet_strbuf_t* out) {
   const rabbet_plan_value_t* value = &frame->sequence->plan->values[v];
   char dims[192];
   rabbet_strbuf_printf(
@@ -150,16 +146,16 @@ static void rabbet_finite_print_value(const rabbet_frame_t* frame,
       rabbet_dims_print(&prepared->dims[v], dims, sizeof(dims)));
 }
 
-static void rabbet_finite_print_extent(const rabbet_range_t* range,
-                                       rabbet_strbuf_t* out) {
+static void finite_print_extent(const rabbet_range_t* range,
+                                rabbet_strbuf_t* out) {
   if (range->count > range->nans + range->infinities)
     rabbet_strbuf_printf(out, " from %.6g to %.6g", range->low, range->high);
 }
 
 // "3 NaN and 1 infinity among 12 elements, the first at [0, 2]"
-static void rabbet_finite_print_count(const rabbet_frame_t* frame,
-                                      const rabbet_prepared_t* prepared,
-                                      int32_t v, rabbet_strbuf_t* out) {
+static void finite_print_count(const rabbet_frame_t* frame,
+                               const rabbet_prepared_t* prepared, int32_t v,
+                               rabbet_strbuf_t* out) {
   const rabbet_range_t* range = &frame->ranges[v];
   const rabbet_dims_t* dims = &prepared->dims[v];
   if (range->nans > 0)
@@ -183,9 +179,9 @@ static void rabbet_finite_print_count(const rabbet_frame_t* frame,
 }
 
 // Prints the likely cause and a remedy.
-static void rabbet_finite_print_hint(const rabbet_frame_t* frame,
-                                     const rabbet_plan_step_t* step,
-                                     int32_t output, rabbet_strbuf_t* out) {
+static void finite_print_hint(const rabbet_frame_t* frame,
+                              const rabbet_plan_step_t* step, int32_t output,
+                              rabbet_strbuf_t* out) {
   const rabbet_plan_value_t* values = frame->sequence->plan->values;
   bool half = values[output].dtype == RABBET_DTYPE_HALF;
   for (size_t i = 0; i < step->group.input_count; ++i)
@@ -208,7 +204,7 @@ static void rabbet_finite_print_hint(const rabbet_frame_t* frame,
         out, ". An infinity comes of a division by 0, or of an overflow");
 }
 
-static rabbet_status_t rabbet_finite_status(rabbet_strbuf_t* text) {
+static rabbet_status_t finite_status(rabbet_strbuf_t* text) {
   rabbet_status_t status = rabbet_strbuf_status(text);
   if (rabbet_is_ok(status))
     status = RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION, "%s",
@@ -217,10 +213,10 @@ static rabbet_status_t rabbet_finite_status(rabbet_strbuf_t* text) {
   return status;
 }
 
-static rabbet_status_t rabbet_finite_blame(const rabbet_frame_t* frame,
-                                           const rabbet_prepared_t* prepared,
-                                           const rabbet_plan_step_t* step,
-                                           int32_t output) {
+static rabbet_status_t finite_blame(const rabbet_frame_t* frame,
+                                    const rabbet_prepared_t* prepared,
+                                    const rabbet_plan_step_t* step,
+                                    int32_t output) {
   const rabbet_range_t* ranges = frame->ranges;
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(frame->context->allocator, &text);
@@ -228,21 +224,21 @@ static rabbet_status_t rabbet_finite_blame(const rabbet_frame_t* frame,
                        step->name, step->kernel);
   rabbet_strbuf_printf(&text, "%s of the run: output ",
                        ranges[output].nans > 0 ? "NaN" : "infinity");
-  rabbet_finite_print_value(frame, prepared, output, &text);
+  finite_print_value(frame, prepared, output, &text);
   rabbet_strbuf_printf(&text, " holds ");
-  rabbet_finite_print_count(frame, prepared, output, &text);
+  finite_print_count(frame, prepared, output, &text);
   rabbet_strbuf_printf(&text, ". It read");
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
     rabbet_strbuf_printf(&text, "%s ", i ? "," : "");
-    rabbet_finite_print_value(frame, prepared, v, &text);
-    if (ranges[v].known) rabbet_finite_print_extent(&ranges[v], &text);
+    finite_print_value(frame, prepared, v, &text);
+    if (ranges[v].known) finite_print_extent(&ranges[v], &text);
     if (ranges[v].known && ranges[v].infinities > 0)
       rabbet_strbuf_printf(&text, " with infinities");
   }
   if (step->group.input_count == 0) rabbet_strbuf_printf(&text, " nothing");
-  rabbet_finite_print_hint(frame, step, output, &text);
-  return rabbet_finite_status(&text);
+  finite_print_hint(frame, step, output, &text);
+  return finite_status(&text);
 }
 
 // ---- Steps ------------------------------------------------------------------
@@ -255,7 +251,7 @@ rabbet_status_t rabbet_finite_before_step(rabbet_frame_t* frame,
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t v = step->values[step->group.inputs[i]];
     if (frame->ranges[v].known) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_finite_look(
+    RABBET_RETURN_IF_ERROR(finite_look(
         frame, prepared, v, run->call.inputs[i],
         step->group.values[step->group.inputs[i]].constant, stream));
   }
@@ -276,13 +272,13 @@ rabbet_status_t rabbet_finite_after_step(rabbet_frame_t* frame,
   }
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
-    RABBET_RETURN_IF_ERROR(rabbet_finite_look(
-        frame, prepared, v, run->call.outputs[i], NULL, stream));
+    RABBET_RETURN_IF_ERROR(
+        finite_look(frame, prepared, v, run->call.outputs[i], NULL, stream));
     const rabbet_range_t* range = &ranges[v];
     if (!range->known) continue;
     if ((range->nans > 0 && !read_nan) ||
         (range->infinities > 0 && !read_nan && !read_infinity))
-      return rabbet_finite_blame(frame, prepared, step, v);
+      return finite_blame(frame, prepared, step, v);
   }
   return rabbet_ok();
 }
@@ -300,7 +296,7 @@ rabbet_status_t rabbet_finite_begin(rabbet_frame_t* frame) {
   return rabbet_ok();
 }
 
-static bool rabbet_finite_is_wrong(const rabbet_frame_t* frame, int32_t v) {
+static bool finite_is_wrong(const rabbet_frame_t* frame, int32_t v) {
   const rabbet_range_t* range = &frame->ranges[v];
   return range->known && range->nans + range->infinities > 0;
 }
@@ -311,30 +307,28 @@ rabbet_status_t rabbet_finite_end(rabbet_frame_t* frame,
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
   int32_t wrong = -1;
   for (size_t i = plan->input_count; i < plan->io_count && wrong < 0; ++i)
-    if (rabbet_finite_is_wrong(frame, plan->ios[i].value))
-      wrong = plan->ios[i].value;
+    if (finite_is_wrong(frame, plan->ios[i].value)) wrong = plan->ios[i].value;
   if (wrong < 0) return rabbet_ok();
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(frame->context->allocator, &text);
   rabbet_strbuf_printf(&text, "output ");
-  rabbet_finite_print_value(frame, leaf, wrong, &text);
+  finite_print_value(frame, leaf, wrong, &text);
   rabbet_strbuf_printf(&text, " holds ");
-  rabbet_finite_print_count(frame, leaf, wrong, &text);
+  finite_print_count(frame, leaf, wrong, &text);
   rabbet_strbuf_printf(&text, "; no layer made them of finite numbers");
   for (size_t v = 0; v < plan->value_count; ++v) {
     const rabbet_plan_value_t* value = &plan->values[v];
     bool is_input = value->storage == RABBET_PLAN_STORAGE_IO &&
                     value->alias < 0 && plan->ios[value->io].is_input;
     bool is_constant = value->storage == RABBET_PLAN_STORAGE_CONSTANT;
-    if ((!is_input && !is_constant) ||
-        !rabbet_finite_is_wrong(frame, (int32_t)v))
+    if ((!is_input && !is_constant) || !finite_is_wrong(frame, (int32_t)v))
       continue;
     rabbet_strbuf_printf(&text, ". The %s ", is_input ? "input" : "constant");
-    rabbet_finite_print_value(frame, leaf, (int32_t)v, &text);
+    finite_print_value(frame, leaf, (int32_t)v, &text);
     rabbet_strbuf_printf(&text, " holds ");
-    rabbet_finite_print_count(frame, leaf, (int32_t)v, &text);
+    finite_print_count(frame, leaf, (int32_t)v, &text);
   }
-  return rabbet_finite_status(&text);
+  return finite_status(&text);
 }
 
 void rabbet_finite_destroy(rabbet_context_t* context) {

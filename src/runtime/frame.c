@@ -1,7 +1,7 @@
 // What a context has of one sequence of the plan.
 #include "runtime/runtime.h"
 
-static size_t rabbet_frame_most_reads(const rabbet_frame_t* frame) {
+static size_t frame_most_reads(const rabbet_frame_t* frame) {
   const rabbet_plan_analysis_t* analysis = &frame->sequence->analysis;
   size_t most = 0;
   for (size_t i = 0; i < analysis->segment_count; ++i)
@@ -26,7 +26,7 @@ rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame) {
   RABBET_NEXT(plan->hidden_count, hidden_bytes);
   RABBET_NEXT(sequence->key_size, key);
   RABBET_NEXT(sequence->key_size, next_key);
-  RABBET_NEXT(rabbet_frame_most_reads(frame), read_key);
+  RABBET_NEXT(frame_most_reads(frame), read_key);
   RABBET_NEXT(plan->step_count, graph_reported);
 #undef RABBET_NEXT
   RABBET_RETURN_IF_ERROR(status);
@@ -45,15 +45,15 @@ void rabbet_frame_forget(rabbet_frame_t* frame) {
 
 // ---- Times of steps
 
-static size_t rabbet_frame_event_count(const rabbet_frame_t* frame) {
+static size_t frame_event_count(const rabbet_frame_t* frame) {
   return frame->sequence->plan->step_count +
          frame->sequence->analysis.segment_count;
 }
 
-static void rabbet_frame_destroy_events(rabbet_frame_t* frame) {
+static void frame_destroy_events(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
   if (!frame->events) return;
-  for (size_t i = 0; i < rabbet_frame_event_count(frame); ++i) {
+  for (size_t i = 0; i < frame_event_count(frame); ++i) {
     if (frame->events[i])
       device->vtable->destroy_event(device, frame->events[i]);
   }
@@ -61,17 +61,17 @@ static void rabbet_frame_destroy_events(rabbet_frame_t* frame) {
   frame->events = NULL;
 }
 
-static rabbet_status_t rabbet_frame_create_events(rabbet_frame_t* frame) {
+static rabbet_status_t frame_create_events(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
   if (frame->events || !device->vtable->create_event) return rabbet_ok();
-  size_t count = rabbet_frame_event_count(frame);
+  size_t count = frame_event_count(frame);
   RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator,
                                          count * sizeof(*frame->events),
                                          (void**)&frame->events));
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
     status = device->vtable->create_event(device, &frame->events[i]);
-  if (!rabbet_is_ok(status)) rabbet_frame_destroy_events(frame);
+  if (!rabbet_is_ok(status)) frame_destroy_events(frame);
   return RABBET_ANNOTATE(status, "%zu events for the times of layers", count);
 }
 
@@ -81,7 +81,7 @@ rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame) {
     RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator,
                                            (count + 1) * sizeof(*frame->times),
                                            (void**)&frame->times));
-  return rabbet_frame_create_events(frame);
+  return frame_create_events(frame);
 }
 
 // ---- The end
@@ -91,6 +91,6 @@ void rabbet_frame_deinitialize(rabbet_frame_t* frame) {
   rabbet_frame_free_copies(frame);
   rabbet_frame_free_hidden(frame);
   rabbet_host_free(context->engine, frame->check_places);
-  rabbet_frame_destroy_events(frame);
+  frame_destroy_events(frame);
   rabbet_free(context->allocator, frame->times);
 }

@@ -7,14 +7,14 @@
 #define RABBET_RECORDINGS 4
 
 // Runs [begin, end) of the segment; `graph` NULL: they run as ever.
-typedef struct rabbet_piece_t {
+typedef struct piece_t {
   size_t begin, end;
   void* graph;
-} rabbet_piece_t;
+} piece_t;
 
-typedef struct rabbet_recording_t {
+typedef struct recording_t {
   bool valid;
-  rabbet_piece_t* pieces;  // room for one for each run
+  piece_t* pieces;  // room for one for each run
   size_t piece_count;
   void** kept;  // [run]: object that its kernel keeps for the graph
   // The state that it was recorded for.
@@ -22,7 +22,7 @@ typedef struct rabbet_recording_t {
   void* memory;
   uint64_t memory_generation, io_generation;  // of the context when last equal
   uint64_t used;
-} rabbet_recording_t;
+} recording_t;
 
 struct rabbet_graphs_t {
   rabbet_recordable_t* recordable;  // [run]
@@ -32,7 +32,7 @@ struct rabbet_graphs_t {
   uint64_t seen[RABBET_RECORDINGS];  // hashes of addresses that came once
   size_t seen_next;
   uint64_t clock;
-  rabbet_recording_t recordings[RABBET_RECORDINGS];
+  recording_t recordings[RABBET_RECORDINGS];
 };
 
 // ---- Recording a step
@@ -63,9 +63,8 @@ void rabbet_release_recorded(const rabbet_run_t* run, void* kept) {
 }
 
 // Says so once for each step and context.
-static void rabbet_graphs_exclude(rabbet_frame_t* frame,
-                                  rabbet_prepared_t* prepared, size_t run,
-                                  const char* reason) {
+static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
+                           size_t run, const char* reason) {
   size_t step = prepared->runs[run].step;
   const rabbet_plan_step_t* at = &frame->sequence->plan->steps[step];
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
@@ -77,9 +76,8 @@ static void rabbet_graphs_exclude(rabbet_frame_t* frame,
              at->name, at->kernel, reason);
 }
 
-static void rabbet_graphs_give_up(rabbet_frame_t* frame,
-                                  rabbet_prepared_t* prepared,
-                                  rabbet_status_t status) {
+static void graphs_give_up(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
+                           rabbet_status_t status) {
   rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_WARNING,
              "segment %d is not recorded into graphs and runs without them: %s",
              prepared->segment, rabbet_status_message(status));
@@ -89,8 +87,8 @@ static void rabbet_graphs_give_up(rabbet_frame_t* frame,
 
 // ---- Making and freeing
 
-static void rabbet_recording_clear(const rabbet_prepared_t* prepared,
-                                   rabbet_recording_t* recording) {
+static void recording_clear(const rabbet_prepared_t* prepared,
+                            recording_t* recording) {
   rabbet_device_t* device = prepared->sequence->engine->device;
   for (size_t i = 0; i < recording->piece_count; ++i) {
     if (recording->pieces[i].graph)
@@ -113,7 +111,7 @@ void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
   if (device->vtable->begin_run)
     status = device->vtable->begin_run(device, 1, &token);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i)
-    rabbet_recording_clear(prepared, &prepared->graphs->recordings[i]);
+    recording_clear(prepared, &prepared->graphs->recordings[i]);
   if (rabbet_is_ok(status) && device->vtable->end_run)
     device->vtable->end_run(device, token);
   rabbet_status_free(status);
@@ -121,7 +119,7 @@ void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
 }
 
 // All in the segment's arena.
-static rabbet_status_t rabbet_graphs_create(rabbet_prepared_t* prepared) {
+static rabbet_status_t graphs_create(rabbet_prepared_t* prepared) {
   rabbet_arena_t* arena = &prepared->arena;
   rabbet_graphs_t* graphs = NULL;
   size_t begin = 0, end = 0;
@@ -147,8 +145,8 @@ static rabbet_status_t rabbet_graphs_create(rabbet_prepared_t* prepared) {
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_recording_allocate(
-    rabbet_prepared_t* prepared, rabbet_recording_t* recording) {
+static rabbet_status_t recording_allocate(rabbet_prepared_t* prepared,
+                                          recording_t* recording) {
   rabbet_arena_t* arena = &prepared->arena;
   if (recording->slots) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -164,22 +162,22 @@ static rabbet_status_t rabbet_recording_allocate(
 
 // ---- Addresses
 
-static void* rabbet_graphs_memory(const rabbet_frame_t* frame,
-                                  const rabbet_prepared_t* prepared) {
+static void* graphs_memory(const rabbet_frame_t* frame,
+                           const rabbet_prepared_t* prepared) {
   return frame->memory[prepared->segment];
 }
 
-static rabbet_recording_t* rabbet_graphs_find(
-    const rabbet_frame_t* frame, const rabbet_prepared_t* prepared) {
+static recording_t* graphs_find(const rabbet_frame_t* frame,
+                                const rabbet_prepared_t* prepared) {
   rabbet_graphs_t* graphs = prepared->graphs;
   size_t bytes = graphs->slot_count * sizeof(void*);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
-    rabbet_recording_t* recording = &graphs->recordings[i];
+    recording_t* recording = &graphs->recordings[i];
     if (!recording->valid) continue;
     bool same =
         recording->memory_generation == frame->context->memory_generation &&
         recording->io_generation == frame->io_generation;
-    if (!same && (recording->memory != rabbet_graphs_memory(frame, prepared) ||
+    if (!same && (recording->memory != graphs_memory(frame, prepared) ||
                   memcmp(recording->slots, prepared->slots, bytes) != 0))
       continue;
     recording->memory_generation = frame->context->memory_generation;
@@ -190,12 +188,12 @@ static rabbet_recording_t* rabbet_graphs_find(
 }
 
 // Whether these addresses were there before; notes them if not.
-static bool rabbet_graphs_seen(const rabbet_frame_t* frame,
-                               const rabbet_prepared_t* prepared) {
+static bool graphs_seen(const rabbet_frame_t* frame,
+                        const rabbet_prepared_t* prepared) {
   rabbet_graphs_t* graphs = prepared->graphs;
   uint64_t hash =
       rabbet_hash64(prepared->slots, graphs->slot_count * sizeof(void*)) ^
-      (uint64_t)(uintptr_t)rabbet_graphs_memory(frame, prepared);
+      (uint64_t)(uintptr_t)graphs_memory(frame, prepared);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
     if (graphs->seen[i] == hash) return true;
   }
@@ -206,10 +204,9 @@ static bool rabbet_graphs_seen(const rabbet_frame_t* frame,
 
 // ---- Running
 
-static rabbet_status_t rabbet_run_range(rabbet_frame_t* frame,
-                                        rabbet_prepared_t* prepared,
-                                        size_t begin, size_t end,
-                                        void* stream) {
+static rabbet_status_t run_range(rabbet_frame_t* frame,
+                                 rabbet_prepared_t* prepared, size_t begin,
+                                 size_t end, void* stream) {
   for (size_t i = begin; i < end; ++i)
     RABBET_RETURN_IF_ERROR(
         rabbet_run_step(frame, prepared, &prepared->runs[i], stream));
@@ -218,10 +215,9 @@ static rabbet_status_t rabbet_run_range(rabbet_frame_t* frame,
 }
 
 // A graph that cannot be launched is not tried again.
-static rabbet_status_t rabbet_run_piece(rabbet_frame_t* frame,
-                                        rabbet_prepared_t* prepared,
-                                        const rabbet_piece_t* piece,
-                                        void* stream) {
+static rabbet_status_t run_piece(rabbet_frame_t* frame,
+                                 rabbet_prepared_t* prepared,
+                                 const piece_t* piece, void* stream) {
   rabbet_device_t* device = frame->context->engine->device;
   if (piece->graph && !prepared->graphs->given_up) {
     rabbet_status_t status =
@@ -230,28 +226,26 @@ static rabbet_status_t rabbet_run_piece(rabbet_frame_t* frame,
       frame->context->graph_info.graph_steps += piece->end - piece->begin;
       return status;
     }
-    rabbet_graphs_give_up(frame, prepared, status);
+    graphs_give_up(frame, prepared, status);
   }
-  return rabbet_run_range(frame, prepared, piece->begin, piece->end, stream);
+  return run_range(frame, prepared, piece->begin, piece->end, stream);
 }
 
-static rabbet_status_t rabbet_graphs_replay(rabbet_frame_t* frame,
-                                            rabbet_prepared_t* prepared,
-                                            rabbet_recording_t* recording,
-                                            void* stream) {
+static rabbet_status_t graphs_replay(rabbet_frame_t* frame,
+                                     rabbet_prepared_t* prepared,
+                                     recording_t* recording, void* stream) {
   recording->used = ++prepared->graphs->clock;
   ++frame->context->graph_info.replays;
   for (size_t i = 0; i < recording->piece_count; ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_run_piece(frame, prepared, &recording->pieces[i], stream));
+        run_piece(frame, prepared, &recording->pieces[i], stream));
   return rabbet_ok();
 }
 
 // The run itself is one as ever; before each step of which nobody knows, it is
 // tried on memory of its own.
-static rabbet_status_t rabbet_graphs_try(rabbet_frame_t* frame,
-                                         rabbet_prepared_t* prepared,
-                                         void* stream) {
+static rabbet_status_t graphs_try(rabbet_frame_t* frame,
+                                  rabbet_prepared_t* prepared, void* stream) {
   rabbet_graphs_t* graphs = prepared->graphs;
   for (size_t i = 0; i < prepared->run_count; ++i) {
     if (graphs->recordable[i] == RABBET_RECORDABLE_UNKNOWN) {
@@ -259,11 +253,10 @@ static rabbet_status_t rabbet_graphs_try(rabbet_frame_t* frame,
           rabbet_graph_trial(frame, prepared, &prepared->runs[i], stream);
       graphs->recordable[i] = RABBET_RECORDABLE_YES;
       if (!rabbet_is_ok(status))
-        rabbet_graphs_exclude(frame, prepared, i,
-                              rabbet_status_message(status));
+        graphs_exclude(frame, prepared, i, rabbet_status_message(status));
       rabbet_status_free(status);
     }
-    RABBET_RETURN_IF_ERROR(rabbet_run_range(frame, prepared, i, i + 1, stream));
+    RABBET_RETURN_IF_ERROR(run_range(frame, prepared, i, i + 1, stream));
   }
   graphs->tried = true;
   return rabbet_ok();
@@ -271,8 +264,7 @@ static rabbet_status_t rabbet_graphs_try(rabbet_frame_t* frame,
 
 // ---- Recording
 
-static size_t rabbet_piece_end(const rabbet_prepared_t* prepared,
-                               size_t begin) {
+static size_t piece_end(const rabbet_prepared_t* prepared, size_t begin) {
   const rabbet_recordable_t* recordable = prepared->graphs->recordable;
   assert(begin < prepared->run_count);
   size_t end = begin + 1;
@@ -282,15 +274,14 @@ static size_t rabbet_piece_end(const rabbet_prepared_t* prepared,
 }
 
 // Blames the steps with users' code, or all steps if there are none.
-static void rabbet_piece_blame(rabbet_frame_t* frame,
-                               rabbet_prepared_t* prepared, size_t begin,
-                               size_t end, const char* reason) {
+static void piece_blame(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
+                        size_t begin, size_t end, const char* reason) {
   bool found = false;
   for (int pass = 0; pass < 2 && !found; ++pass) {
     for (size_t i = begin; i < end; ++i) {
       const rabbet_run_t* run = &prepared->runs[i];
       if (pass == 0 && !run->kernel->kernel_class->recordable) continue;
-      rabbet_graphs_exclude(frame, prepared, i, reason);
+      graphs_exclude(frame, prepared, i, reason);
       found = true;
     }
   }
@@ -298,9 +289,8 @@ static void rabbet_piece_blame(rabbet_frame_t* frame,
 
 // On failure the steps to blame are no longer recordable, and there is no graph
 // to free.
-static bool rabbet_piece_record(rabbet_frame_t* frame,
-                                rabbet_prepared_t* prepared, size_t begin,
-                                size_t end, void** kept, void** graph) {
+static bool piece_record(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
+                         size_t begin, size_t end, void** kept, void** graph) {
   rabbet_device_t* device = frame->context->engine->device;
   void* stream = frame->context->record_stream;
   assert(begin < end && end <= prepared->run_count && stream);
@@ -323,9 +313,9 @@ static bool rabbet_piece_record(rabbet_frame_t* frame,
   if (rabbet_is_ok(status)) return true;
   const char* reason = rabbet_status_message(status);
   if (begun && at < end)
-    rabbet_graphs_exclude(frame, prepared, at, reason);
+    graphs_exclude(frame, prepared, at, reason);
   else
-    rabbet_piece_blame(frame, prepared, begin, end, reason);
+    piece_blame(frame, prepared, begin, end, reason);
   rabbet_status_free(status);
   for (size_t i = begin; i < end; ++i) {
     rabbet_release_recorded(&prepared->runs[i], kept[i]);
@@ -336,8 +326,8 @@ static bool rabbet_piece_record(rabbet_frame_t* frame,
 
 // A graph of the recording that was here before, for the driver to change in
 // place; it is the caller's.
-static void* rabbet_recording_take(rabbet_piece_t* old, size_t old_count,
-                                   size_t begin, size_t end) {
+static void* recording_take(piece_t* old, size_t old_count, size_t begin,
+                            size_t end) {
   for (size_t i = 0; i < old_count; ++i) {
     if (old[i].begin != begin || old[i].end != end) continue;
     void* graph = old[i].graph;
@@ -347,8 +337,8 @@ static void* rabbet_recording_take(rabbet_piece_t* old, size_t old_count,
   return NULL;
 }
 
-static rabbet_recording_t* rabbet_recording_oldest(rabbet_graphs_t* graphs) {
-  rabbet_recording_t* oldest = &graphs->recordings[0];
+static recording_t* recording_oldest(rabbet_graphs_t* graphs) {
+  recording_t* oldest = &graphs->recordings[0];
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
     if (!graphs->recordings[i].valid) return &graphs->recordings[i];
     if (graphs->recordings[i].used < oldest->used)
@@ -357,22 +347,21 @@ static rabbet_recording_t* rabbet_recording_oldest(rabbet_graphs_t* graphs) {
   return oldest;
 }
 
-typedef struct rabbet_replaced_t {
-  rabbet_piece_t* pieces;
+typedef struct replaced_t {
+  piece_t* pieces;
   size_t piece_count;
   void** kept;
-} rabbet_replaced_t;
+} replaced_t;
 
 // Replaces the recording's contents. Graphs and memory may still be in use.
-static rabbet_status_t rabbet_recording_replace(rabbet_frame_t* frame,
-                                                rabbet_prepared_t* prepared,
-                                                rabbet_recording_t* recording,
-                                                void* stream,
-                                                rabbet_replaced_t* out_old) {
+static rabbet_status_t recording_replace(rabbet_frame_t* frame,
+                                         rabbet_prepared_t* prepared,
+                                         recording_t* recording, void* stream,
+                                         replaced_t* out_old) {
   rabbet_device_t* device = frame->context->engine->device;
   size_t pieces = recording->piece_count * sizeof(*recording->pieces);
   size_t kept = prepared->run_count * sizeof(*recording->kept);
-  *out_old = (rabbet_replaced_t){0};
+  *out_old = (replaced_t){0};
   if (!recording->valid) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
@@ -387,9 +376,8 @@ static rabbet_status_t rabbet_recording_replace(rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-static void rabbet_replaced_free(rabbet_frame_t* frame,
-                                 const rabbet_prepared_t* prepared,
-                                 rabbet_replaced_t* old) {
+static void replaced_free(rabbet_frame_t* frame,
+                          const rabbet_prepared_t* prepared, replaced_t* old) {
   rabbet_device_t* device = frame->context->engine->device;
   for (size_t i = 0; i < old->piece_count; ++i) {
     if (old->pieces[i].graph)
@@ -401,21 +389,19 @@ static void rabbet_replaced_free(rabbet_frame_t* frame,
 }
 
 // Records and runs, piece by piece.
-static rabbet_status_t rabbet_recording_fill(rabbet_frame_t* frame,
-                                             rabbet_prepared_t* prepared,
-                                             rabbet_recording_t* recording,
-                                             rabbet_replaced_t* old,
-                                             void* stream) {
+static rabbet_status_t recording_fill(rabbet_frame_t* frame,
+                                      rabbet_prepared_t* prepared,
+                                      recording_t* recording, replaced_t* old,
+                                      void* stream) {
   const rabbet_graphs_t* graphs = prepared->graphs;
   for (size_t begin = 0; begin < prepared->run_count;) {
-    size_t end = rabbet_piece_end(prepared, begin);
-    rabbet_piece_t piece = {begin, end, NULL};
+    size_t end = piece_end(prepared, begin);
+    piece_t piece = {begin, end, NULL};
     if (graphs->recordable[begin] == RABBET_RECORDABLE_YES) {
-      piece.graph =
-          rabbet_recording_take(old->pieces, old->piece_count, begin, end);
+      piece.graph = recording_take(old->pieces, old->piece_count, begin, end);
       void* before = piece.graph;
-      bool made = rabbet_piece_record(frame, prepared, begin, end,
-                                      recording->kept, &piece.graph);
+      bool made = piece_record(frame, prepared, begin, end, recording->kept,
+                               &piece.graph);
       if (!made && before)
         frame->context->engine->device->vtable->destroy_graph(
             frame->context->engine->device, before);
@@ -424,37 +410,37 @@ static rabbet_status_t rabbet_recording_fill(rabbet_frame_t* frame,
     }
     assert(recording->piece_count < prepared->run_count);
     recording->pieces[recording->piece_count++] = piece;
-    RABBET_RETURN_IF_ERROR(rabbet_run_piece(frame, prepared, &piece, stream));
+    RABBET_RETURN_IF_ERROR(run_piece(frame, prepared, &piece, stream));
     begin = end;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_graphs_record(rabbet_frame_t* frame,
-                                            rabbet_prepared_t* prepared,
-                                            void* stream) {
+static rabbet_status_t graphs_record(rabbet_frame_t* frame,
+                                     rabbet_prepared_t* prepared,
+                                     void* stream) {
   rabbet_graphs_t* graphs = prepared->graphs;
-  rabbet_recording_t* recording = rabbet_recording_oldest(graphs);
-  rabbet_replaced_t old;
-  RABBET_RETURN_IF_ERROR(rabbet_recording_allocate(prepared, recording));
+  recording_t* recording = recording_oldest(graphs);
+  replaced_t old;
+  RABBET_RETURN_IF_ERROR(recording_allocate(prepared, recording));
   RABBET_RETURN_IF_ERROR(
-      rabbet_recording_replace(frame, prepared, recording, stream, &old));
+      recording_replace(frame, prepared, recording, stream, &old));
   rabbet_status_t status =
-      rabbet_recording_fill(frame, prepared, recording, &old, stream);
-  rabbet_replaced_free(frame, prepared, &old);
+      recording_fill(frame, prepared, recording, &old, stream);
+  replaced_free(frame, prepared, &old);
   if (!rabbet_is_ok(status)) {
     // Work that was launched before the failure may still run.
     rabbet_device_t* device = frame->context->engine->device;
     status =
         rabbet_status_join(status, device->vtable->synchronize(device, stream));
-    rabbet_recording_clear(prepared, recording);
+    recording_clear(prepared, recording);
     return status;
   }
   assert(recording->pieces[recording->piece_count - 1].end ==
          prepared->run_count);
   memcpy(recording->slots, prepared->slots,
          graphs->slot_count * sizeof(*recording->slots));
-  recording->memory = rabbet_graphs_memory(frame, prepared);
+  recording->memory = graphs_memory(frame, prepared);
   recording->memory_generation = frame->context->memory_generation;
   recording->io_generation = frame->io_generation;
   recording->used = ++graphs->clock;
@@ -471,8 +457,8 @@ bool rabbet_graphs_wanted(const rabbet_context_t* context) {
 }
 
 // A caller that records itself gets the kernels, not a graph of them.
-static bool rabbet_graphs_possible(rabbet_frame_t* frame,
-                                   rabbet_prepared_t* prepared, void* stream) {
+static bool graphs_possible(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
+                            void* stream) {
   rabbet_device_t* device = frame->context->engine->device;
   bool recording = false;
   if (prepared->run_count == 0) return false;
@@ -489,31 +475,29 @@ rabbet_status_t rabbet_graphs_run(rabbet_frame_t* frame,
   rabbet_device_t* device = frame->context->engine->device;
   rabbet_graphs_t* graphs = prepared->graphs;
   size_t count = prepared->run_count;
-  if (!rabbet_graphs_possible(frame, prepared, stream) ||
-      (graphs && graphs->given_up))
-    return rabbet_run_range(frame, prepared, 0, count, stream);
+  if (!graphs_possible(frame, prepared, stream) || (graphs && graphs->given_up))
+    return run_range(frame, prepared, 0, count, stream);
   if (!graphs) {
-    RABBET_RETURN_IF_ERROR(rabbet_run_range(frame, prepared, 0, count, stream));
-    RABBET_RETURN_IF_ERROR(rabbet_graphs_create(prepared));
-    rabbet_graphs_seen(frame, prepared);
+    RABBET_RETURN_IF_ERROR(run_range(frame, prepared, 0, count, stream));
+    RABBET_RETURN_IF_ERROR(graphs_create(prepared));
+    graphs_seen(frame, prepared);
     return rabbet_ok();
   }
-  rabbet_recording_t* recording = rabbet_graphs_find(frame, prepared);
-  if (recording)
-    return rabbet_graphs_replay(frame, prepared, recording, stream);
+  recording_t* recording = graphs_find(frame, prepared);
+  if (recording) return graphs_replay(frame, prepared, recording, stream);
   if (!frame->context->record_stream) {
     rabbet_status_t status =
         device->vtable->create_stream(device, &frame->context->record_stream);
     if (!rabbet_is_ok(status)) {
-      rabbet_graphs_give_up(frame, prepared, status);
-      return rabbet_run_range(frame, prepared, 0, count, stream);
+      graphs_give_up(frame, prepared, status);
+      return run_range(frame, prepared, 0, count, stream);
     }
   }
   if (!graphs->tried) {
-    rabbet_graphs_seen(frame, prepared);
-    return rabbet_graphs_try(frame, prepared, stream);
+    graphs_seen(frame, prepared);
+    return graphs_try(frame, prepared, stream);
   }
-  if (!rabbet_graphs_seen(frame, prepared))
-    return rabbet_run_range(frame, prepared, 0, count, stream);
-  return rabbet_graphs_record(frame, prepared, stream);
+  if (!graphs_seen(frame, prepared))
+    return run_range(frame, prepared, 0, count, stream);
+  return graphs_record(frame, prepared, stream);
 }

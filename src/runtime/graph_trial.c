@@ -14,21 +14,21 @@
 #define RABBET_TRIAL_ALIGNMENT 256
 #define RABBET_TRIAL_POISON 0x5a
 
-typedef struct rabbet_trial_tensor_t {
+typedef struct trial_tensor_t {
   const rabbet_plan_value_t* value;
   size_t bytes;
   void* original;  // its memory in the run
   void* scratch;   // inputs of the plan (constants): the original
   bool is_copy;    // scratch is filled from the original
-} rabbet_trial_tensor_t;
+} trial_tensor_t;
 
 typedef struct rabbet_trial_t {
   rabbet_frame_t* frame;
   rabbet_device_t* device;
   const rabbet_run_t* run;
   void* stream;
-  rabbet_trial_tensor_t* tensors;  // inputs, then outputs
-  void** addresses;                // their scratch
+  trial_tensor_t* tensors;  // inputs, then outputs
+  void** addresses;         // their scratch
   size_t input_count, count;
   size_t output_bytes;
   void* memory;                // all scratch
@@ -39,8 +39,8 @@ typedef struct rabbet_trial_t {
 
 // ---- Memory
 
-static void rabbet_trial_describe(rabbet_trial_t* trial,
-                                  const rabbet_prepared_t* prepared) {
+static void trial_describe(rabbet_trial_t* trial,
+                           const rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_step_t* step = &sequence->plan->steps[trial->run->step];
   for (size_t i = 0; i < trial->count; ++i) {
@@ -48,7 +48,7 @@ static void rabbet_trial_describe(rabbet_trial_t* trial,
     int32_t v =
         step->values[input ? step->group.inputs[i]
                            : step->group.outputs[i - trial->input_count]];
-    rabbet_trial_tensor_t* tensor = &trial->tensors[i];
+    trial_tensor_t* tensor = &trial->tensors[i];
     tensor->value = &sequence->plan->values[v];
     tensor->bytes = prepared->bytes[v];
     tensor->original = input ? trial->run->call.inputs[i]
@@ -59,7 +59,7 @@ static void rabbet_trial_describe(rabbet_trial_t* trial,
 }
 
 // The input whose memory an output shares, or -1.
-static int rabbet_trial_shared(const rabbet_trial_t* trial, size_t output) {
+static int trial_shared(const rabbet_trial_t* trial, size_t output) {
   for (size_t i = 0; i < trial->input_count; ++i) {
     if (trial->tensors[i].original == trial->tensors[output].original)
       return (int)i;
@@ -67,16 +67,16 @@ static int rabbet_trial_shared(const rabbet_trial_t* trial, size_t output) {
   return -1;
 }
 
-static rabbet_status_t rabbet_trial_place(rabbet_trial_t* trial) {
+static rabbet_status_t trial_place(rabbet_trial_t* trial) {
   size_t total = 0;
   for (int pass = 0; pass < 2; ++pass) {
     uint8_t* memory = trial->memory;
     total = 0;
     trial->output_bytes = 0;
     for (size_t i = 0; i < trial->count; ++i) {
-      rabbet_trial_tensor_t* tensor = &trial->tensors[i];
+      trial_tensor_t* tensor = &trial->tensors[i];
       bool output = i >= trial->input_count;
-      int shared = output ? rabbet_trial_shared(trial, i) : -1;
+      int shared = output ? trial_shared(trial, i) : -1;
       tensor->scratch = tensor->original;
       if (output) trial->output_bytes += tensor->bytes;
       if (shared >= 0) {
@@ -106,9 +106,9 @@ static rabbet_status_t rabbet_trial_place(rabbet_trial_t* trial) {
 // ---- Contents
 
 // The original, its elements moved round by a part of its length.
-static rabbet_status_t rabbet_trial_fill_input(
-    const rabbet_trial_t* trial, const rabbet_trial_tensor_t* tensor,
-    int round) {
+static rabbet_status_t trial_fill_input(const rabbet_trial_t* trial,
+                                        const trial_tensor_t* tensor,
+                                        int round) {
   rabbet_device_t* device = trial->device;
   const rabbet_plan_value_t* value = tensor->value;
   size_t bits = (size_t)rabbet_dtype_bits(value->dtype);
@@ -131,16 +131,15 @@ static rabbet_status_t rabbet_trial_fill_input(
                    tensor->original, moved, trial->stream);
 }
 
-static rabbet_status_t rabbet_trial_fill(const rabbet_trial_t* trial,
-                                         int round) {
+static rabbet_status_t trial_fill(const rabbet_trial_t* trial, int round) {
   rabbet_device_t* device = trial->device;
   for (size_t i = 0; i < trial->count; ++i) {
-    const rabbet_trial_tensor_t* tensor = &trial->tensors[i];
+    const trial_tensor_t* tensor = &trial->tensors[i];
     if (tensor->bytes == 0) continue;
     if (i < trial->input_count) {
       if (tensor->is_copy)
-        RABBET_RETURN_IF_ERROR(rabbet_trial_fill_input(trial, tensor, round));
-    } else if (rabbet_trial_shared(trial, i) < 0) {
+        RABBET_RETURN_IF_ERROR(trial_fill_input(trial, tensor, round));
+    } else if (trial_shared(trial, i) < 0) {
       RABBET_RETURN_IF_ERROR(
           device->vtable->fill(device, tensor->scratch, RABBET_TRIAL_POISON,
                                tensor->bytes, trial->stream));
@@ -149,11 +148,11 @@ static rabbet_status_t rabbet_trial_fill(const rabbet_trial_t* trial,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_trial_take(const rabbet_trial_t* trial,
-                                         uint8_t* target) {
+static rabbet_status_t trial_take(const rabbet_trial_t* trial,
+                                  uint8_t* target) {
   rabbet_device_t* device = trial->device;
   for (size_t i = trial->input_count; i < trial->count; ++i) {
-    const rabbet_trial_tensor_t* tensor = &trial->tensors[i];
+    const trial_tensor_t* tensor = &trial->tensors[i];
     if (tensor->bytes > 0)
       RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
           device, target, tensor->scratch, tensor->bytes, trial->stream));
@@ -164,8 +163,8 @@ static rabbet_status_t rabbet_trial_take(const rabbet_trial_t* trial,
 
 // ---- The trial
 
-static rabbet_kernel_call_t rabbet_trial_call(const rabbet_trial_t* trial,
-                                              void* stream) {
+static rabbet_kernel_call_t trial_call(const rabbet_trial_t* trial,
+                                       void* stream) {
   rabbet_kernel_call_t call = trial->run->call;
   call.inputs = trial->addresses;
   call.outputs = trial->addresses + trial->input_count;
@@ -173,29 +172,29 @@ static rabbet_kernel_call_t rabbet_trial_call(const rabbet_trial_t* trial,
   return call;
 }
 
-static rabbet_status_t rabbet_trial_record(rabbet_trial_t* trial) {
+static rabbet_status_t trial_record(rabbet_trial_t* trial) {
   rabbet_device_t* device = trial->device;
   void* stream = trial->frame->context->record_stream;
   RABBET_RETURN_IF_ERROR(device->vtable->record_begin(device, stream));
   rabbet_status_t status = rabbet_record_call(
-      trial->frame, trial->run, rabbet_trial_call(trial, stream), &trial->kept);
+      trial->frame, trial->run, trial_call(trial, stream), &trial->kept);
   rabbet_status_t ended = device->vtable->record_end(
       device, stream, rabbet_is_ok(status) ? &trial->graph : NULL);
   return rabbet_status_join(status, ended);
 }
 
-static rabbet_status_t rabbet_trial_round(rabbet_trial_t* trial, int round) {
+static rabbet_status_t trial_round(rabbet_trial_t* trial, int round) {
   rabbet_device_t* device = trial->device;
   const rabbet_run_t* run = trial->run;
-  rabbet_kernel_call_t call = rabbet_trial_call(trial, trial->stream);
-  RABBET_RETURN_IF_ERROR(rabbet_trial_fill(trial, round));
+  rabbet_kernel_call_t call = trial_call(trial, trial->stream);
+  RABBET_RETURN_IF_ERROR(trial_fill(trial, round));
   RABBET_RETURN_IF_ERROR(
       device->vtable->launch_graph(device, trial->graph, trial->stream));
-  RABBET_RETURN_IF_ERROR(rabbet_trial_take(trial, trial->replayed));
-  RABBET_RETURN_IF_ERROR(rabbet_trial_fill(trial, round));
+  RABBET_RETURN_IF_ERROR(trial_take(trial, trial->replayed));
+  RABBET_RETURN_IF_ERROR(trial_fill(trial, round));
   RABBET_RETURN_IF_ERROR(
       run->kernel->kernel_class->enqueue(run->kernel, run->state, &call));
-  RABBET_RETURN_IF_ERROR(rabbet_trial_take(trial, trial->direct));
+  RABBET_RETURN_IF_ERROR(trial_take(trial, trial->direct));
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, trial->stream));
   if (memcmp(trial->replayed, trial->direct, trial->output_bytes) == 0)
     return rabbet_ok();
@@ -203,8 +202,8 @@ static rabbet_status_t rabbet_trial_round(rabbet_trial_t* trial, int round) {
                        "the results of a replay differ from those of a call");
 }
 
-static rabbet_status_t rabbet_trial_run(rabbet_trial_t* trial,
-                                        const rabbet_prepared_t* prepared) {
+static rabbet_status_t trial_run(rabbet_trial_t* trial,
+                                 const rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->sequence->engine;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(engine->allocator,
                                          trial->count * sizeof(*trial->tensors),
@@ -212,11 +211,11 @@ static rabbet_status_t rabbet_trial_run(rabbet_trial_t* trial,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       engine->allocator, trial->count * sizeof(*trial->addresses),
       (void**)&trial->addresses));
-  rabbet_trial_describe(trial, prepared);
-  RABBET_RETURN_IF_ERROR(rabbet_trial_place(trial));
-  RABBET_RETURN_IF_ERROR(rabbet_trial_record(trial));
+  trial_describe(trial, prepared);
+  RABBET_RETURN_IF_ERROR(trial_place(trial));
+  RABBET_RETURN_IF_ERROR(trial_record(trial));
   for (int round = 0; round < RABBET_TRIAL_ROUNDS; ++round)
-    RABBET_RETURN_IF_ERROR(rabbet_trial_round(trial, round));
+    RABBET_RETURN_IF_ERROR(trial_round(trial, round));
   return rabbet_ok();
 }
 
@@ -231,7 +230,7 @@ rabbet_status_t rabbet_graph_trial(rabbet_frame_t* frame,
                           .stream = stream,
                           .input_count = group->input_count,
                           .count = group->input_count + group->output_count};
-  rabbet_status_t status = rabbet_trial_run(&trial, prepared);
+  rabbet_status_t status = trial_run(&trial, prepared);
   // Memory freed below must not be in use.
   if (trial.memory)
     status = rabbet_status_join(

@@ -6,7 +6,7 @@
 #include "runtime/runtime.h"
 
 // Tools search for these words.
-static const char* rabbet_inspect_dtype(rabbet_dtype_t dtype) {
+static const char* inspect_dtype(rabbet_dtype_t dtype) {
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
       return "FP32";
@@ -20,23 +20,22 @@ static const char* rabbet_inspect_dtype(rabbet_dtype_t dtype) {
 }
 
 // With a context whose inputs are set, its shapes; else the plan's.
-static const rabbet_prepared_t* rabbet_inspect_shapes(
+static const rabbet_prepared_t* inspect_shapes(
     const rabbet_context_t* context) {
   if (!context) return NULL;
   return context->main.last ? context->main.last : context->main.current;
 }
 
-static rabbet_dims_t rabbet_inspect_dims(const rabbet_sequence_t* sequence,
-                                         const rabbet_prepared_t* shapes,
-                                         int32_t value) {
+static rabbet_dims_t inspect_dims(const rabbet_sequence_t* sequence,
+                                  const rabbet_prepared_t* shapes,
+                                  int32_t value) {
   if (shapes) return shapes->dims[value];
   return rabbet_shape_dims(sequence->plan->graph,
                            &sequence->plan->values[value].shape);
 }
 
 // "CONVOLUTION + ACTIVATION"
-static void rabbet_inspect_type(const rabbet_plan_step_t* step,
-                                rabbet_strbuf_t* out) {
+static void inspect_type(const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
   for (size_t i = 0; i < step->group.node_count; ++i)
     rabbet_strbuf_printf(out, "%s%s", i ? " + " : "",
                          step->group.nodes[i].op->layer_type);
@@ -44,58 +43,54 @@ static void rabbet_inspect_type(const rabbet_plan_step_t* step,
 
 // ---- JSON
 
-static void rabbet_json_member(rabbet_strbuf_t* out, const char* name,
-                               const char* text) {
+static void json_member(rabbet_strbuf_t* out, const char* name,
+                        const char* text) {
   rabbet_strbuf_printf(out, "\"%s\": ", name);
   rabbet_strbuf_json_string(out, text);
 }
 
-static void rabbet_json_tensor(const rabbet_sequence_t* sequence,
-                               const rabbet_prepared_t* shapes, int32_t v,
-                               rabbet_strbuf_t* out) {
+static void json_tensor(const rabbet_sequence_t* sequence,
+                        const rabbet_prepared_t* shapes, int32_t v,
+                        rabbet_strbuf_t* out) {
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
-  rabbet_dims_t dims = rabbet_inspect_dims(sequence, shapes, v);
+  rabbet_dims_t dims = inspect_dims(sequence, shapes, v);
   rabbet_strbuf_printf(out, "{");
-  rabbet_json_member(out, "Name", value->name);
+  json_member(out, "Name", value->name);
   rabbet_strbuf_printf(out, ", \"Dimensions\": [");
   for (int32_t i = 0; i < dims.rank; ++i)
     rabbet_strbuf_printf(out, "%s%lld", i ? ", " : "", (long long)dims.d[i]);
   rabbet_strbuf_printf(out, "], \"Format/Datatype\": \"%s %s\"}",
                        rabbet_format_name(value->format),
-                       rabbet_inspect_dtype(value->dtype));
+                       inspect_dtype(value->dtype));
 }
 
-static void rabbet_json_tensors(const rabbet_sequence_t* sequence,
-                                const rabbet_prepared_t* shapes,
-                                const char* name,
-                                const rabbet_plan_step_t* step,
-                                const int32_t* list, size_t count,
-                                rabbet_strbuf_t* out) {
+static void json_tensors(const rabbet_sequence_t* sequence,
+                         const rabbet_prepared_t* shapes, const char* name,
+                         const rabbet_plan_step_t* step, const int32_t* list,
+                         size_t count, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, ", \"%s\": [", name);
   for (size_t i = 0; i < count; ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
-    rabbet_json_tensor(sequence, shapes, step->values[list[i]], out);
+    json_tensor(sequence, shapes, step->values[list[i]], out);
   }
   rabbet_strbuf_printf(out, "]");
 }
 
-static void rabbet_json_layers(const rabbet_plan_step_t* step,
-                               rabbet_strbuf_t* out) {
+static void json_layers(const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, ", \"Layers\": [");
   for (size_t i = 0; i < step->group.node_count; ++i) {
     rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
-    rabbet_json_member(out, "Name", step->group.nodes[i].name);
+    json_member(out, "Name", step->group.nodes[i].name);
     rabbet_strbuf_printf(out, ", ");
-    rabbet_json_member(out, "Operator", step->group.nodes[i].op->name);
+    json_member(out, "Operator", step->group.nodes[i].op->name);
     rabbet_strbuf_printf(out, "}");
   }
   rabbet_strbuf_printf(out, "]");
 }
 
 // Those of a step, or all of them.
-static void rabbet_json_artifacts(const rabbet_plan_t* plan,
-                                  const int32_t* list, size_t count,
-                                  rabbet_strbuf_t* out) {
+static void json_artifacts(const rabbet_plan_t* plan, const int32_t* list,
+                           size_t count, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, "\"Artifacts\": [");
   for (size_t i = 0; i < count; ++i) {
     const rabbet_artifact_t* artifact =
@@ -103,73 +98,68 @@ static void rabbet_json_artifacts(const rabbet_plan_t* plan,
     char key[33];
     rabbet_hash_print(artifact->key, key);
     rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
-    rabbet_json_member(out, "Name", artifact->name);
+    json_member(out, "Name", artifact->name);
     rabbet_strbuf_printf(out, ", \"Key\": \"%s\", \"Bytes\": %zu}", key,
                          artifact->size);
   }
   rabbet_strbuf_printf(out, "]");
 }
 
-static void rabbet_json_step(const rabbet_sequence_t* sequence,
-                             const rabbet_prepared_t* shapes,
-                             const rabbet_plan_step_t* step,
-                             rabbet_strbuf_t* out);
+static void json_step(const rabbet_sequence_t* sequence,
+                      const rabbet_prepared_t* shapes,
+                      const rabbet_plan_step_t* step, rabbet_strbuf_t* out);
 
 // The shapes of a sequence that is called are those of the plan.
-static void rabbet_json_calls(const rabbet_sequence_t* sequence,
-                              const rabbet_plan_step_t* step,
-                              rabbet_strbuf_t* out) {
+static void json_calls(const rabbet_sequence_t* sequence,
+                       const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
   if (step->call_count == 0) return;
   rabbet_strbuf_printf(out, ", \"Sequences\": [");
   for (size_t i = 0; i < step->call_count; ++i) {
     const rabbet_sequence_t* callee =
         &sequence->engine->sequences[step->calls[i].sequence];
     rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
-    rabbet_json_member(out, "Name", callee->plan->name);
+    json_member(out, "Name", callee->plan->name);
     rabbet_strbuf_printf(out, ", \"Layers\": [");
     for (size_t s = 0; s < callee->plan->step_count; ++s) {
       if (s) rabbet_strbuf_printf(out, ", ");
-      rabbet_json_step(callee, NULL, &callee->plan->steps[s], out);
+      json_step(callee, NULL, &callee->plan->steps[s], out);
     }
     rabbet_strbuf_printf(out, "]}");
   }
   rabbet_strbuf_printf(out, "]");
 }
 
-static void rabbet_json_step(const rabbet_sequence_t* sequence,
-                             const rabbet_prepared_t* shapes,
-                             const rabbet_plan_step_t* step,
-                             rabbet_strbuf_t* out) {
+static void json_step(const rabbet_sequence_t* sequence,
+                      const rabbet_prepared_t* shapes,
+                      const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, "{");
-  rabbet_json_member(out, "Name", step->name);
+  json_member(out, "Name", step->name);
   rabbet_strbuf_printf(out, ", \"LayerType\": \"");
-  rabbet_inspect_type(step, out);
+  inspect_type(step, out);
   rabbet_strbuf_printf(out, "\"");
-  rabbet_json_tensors(sequence, shapes, "Inputs", step, step->group.inputs,
-                      step->group.input_count, out);
-  rabbet_json_tensors(sequence, shapes, "Outputs", step, step->group.outputs,
-                      step->group.output_count, out);
+  json_tensors(sequence, shapes, "Inputs", step, step->group.inputs,
+               step->group.input_count, out);
+  json_tensors(sequence, shapes, "Outputs", step, step->group.outputs,
+               step->group.output_count, out);
   rabbet_strbuf_printf(out, ", ");
-  rabbet_json_member(out, "Origin",
-                     step->plugin_origin ? step->plugin_origin : "");
+  json_member(out, "Origin", step->plugin_origin ? step->plugin_origin : "");
   rabbet_strbuf_printf(out, ", ");
   // An engine that is only looked at has no steps.
   rabbet_plugin_t* plugin =
       sequence->steps ? sequence->steps[step - sequence->plan->steps].plugin
                       : NULL;
-  rabbet_json_member(out, "Metadata",
-                     plugin ? rabbet_plugin_metadata(plugin) : "");
+  json_member(out, "Metadata", plugin ? rabbet_plugin_metadata(plugin) : "");
   rabbet_strbuf_printf(out, ", ");
-  rabbet_json_member(out, "TacticName", step->tactic_name);
+  json_member(out, "TacticName", step->tactic_name);
   rabbet_strbuf_printf(out, ", \"TacticValue\": \"0x%08x\", ",
                        (unsigned)step->tactic);
-  rabbet_json_member(out, "Kernel", step->kernel);
+  json_member(out, "Kernel", step->kernel);
   // JSON has no infinity, and a time that was not measured is negative.
   if (step->time_us >= 0 && step->time_us < 1e30f)
     rabbet_strbuf_printf(out, ", \"TimeUs\": %.3f", (double)step->time_us);
   else
     rabbet_strbuf_printf(out, ", \"TimeUs\": null");
-  rabbet_json_layers(step, out);
+  json_layers(step, out);
   rabbet_strbuf_printf(out, ", \"HostReads\": [");
   for (size_t i = 0; i < step->host_read_count; ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
@@ -177,27 +167,26 @@ static void rabbet_json_step(const rabbet_sequence_t* sequence,
                               sequence->plan->values[step->host_reads[i]].name);
   }
   rabbet_strbuf_printf(out, "], ");
-  rabbet_json_artifacts(sequence->engine->plan, step->artifacts,
-                        step->artifact_count, out);
+  json_artifacts(sequence->engine->plan, step->artifacts, step->artifact_count,
+                 out);
   rabbet_strbuf_printf(out, ", \"Alternatives\": %s",
                        step->report_json ? step->report_json : "[]");
-  rabbet_json_calls(sequence, step, out);
+  json_calls(sequence, step, out);
   rabbet_strbuf_printf(out, "}");
 }
 
-static const char* rabbet_carried_kind(const rabbet_carried_t* carried) {
+static const char* carried_kind(const rabbet_carried_t* carried) {
   return carried->kind == RABBET_CARRIED_LIBRARY ? "library" : "source";
 }
 
-static void rabbet_json_carried(const rabbet_plan_t* plan,
-                                rabbet_strbuf_t* out) {
+static void json_carried(const rabbet_plan_t* plan, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, ", \"Carried\": [");
   for (size_t i = 0; i < plan->carried_count; ++i) {
     const rabbet_carried_t* carried = &plan->carried[i];
     rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
-    rabbet_json_member(out, "Kind", rabbet_carried_kind(carried));
+    json_member(out, "Kind", carried_kind(carried));
     rabbet_strbuf_printf(out, ", ");
-    rabbet_json_member(out, "Name", carried->name);
+    json_member(out, "Name", carried->name);
     rabbet_strbuf_printf(out, ", \"Bytes\": %zu, \"Requirements\": [",
                          carried->size);
     for (size_t k = 0; k < carried->requirement_count; ++k) {
@@ -209,23 +198,22 @@ static void rabbet_json_carried(const rabbet_plan_t* plan,
   rabbet_strbuf_printf(out, "]");
 }
 
-static void rabbet_json_engine(const rabbet_engine_t* engine,
-                               const rabbet_prepared_t* shapes,
-                               rabbet_strbuf_t* out) {
+static void json_engine(const rabbet_engine_t* engine,
+                        const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
   const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "{");
-  rabbet_json_member(out, "Name", plan->name);
+  json_member(out, "Name", plan->name);
   rabbet_strbuf_printf(out, ", ");
-  rabbet_json_member(out, "Producer", plan->producer);
+  json_member(out, "Producer", plan->producer);
   rabbet_strbuf_printf(out, ", ");
-  rabbet_json_member(out, "Device", plan->device);
+  json_member(out, "Device", plan->device);
   rabbet_strbuf_printf(out, ", ");
-  rabbet_json_member(out, "DeviceSignature", plan->device_signature);
+  json_member(out, "DeviceSignature", plan->device_signature);
   rabbet_strbuf_printf(out, ", \"Threads\": %d, \"Layers\": [", plan->threads);
   for (size_t s = 0; s < sequence->plan->step_count; ++s) {
     rabbet_strbuf_printf(out, "%s\n  ", s ? "," : "");
-    rabbet_json_step(sequence, shapes, &sequence->plan->steps[s], out);
+    json_step(sequence, shapes, &sequence->plan->steps[s], out);
   }
   rabbet_strbuf_printf(out, "\n], \"Bindings\": [");
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
@@ -233,8 +221,8 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
     rabbet_strbuf_json_string(out, sequence->plan->ios[i].name);
   }
   rabbet_strbuf_printf(out, "], ");
-  rabbet_json_artifacts(plan, NULL, plan->artifact_count, out);
-  rabbet_json_carried(plan, out);
+  json_artifacts(plan, NULL, plan->artifact_count, out);
+  json_carried(plan, out);
   rabbet_strbuf_printf(out, "}\n");
 }
 
@@ -243,24 +231,24 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
 #define RABBET_INSPECT_COLUMNS 6
 #define RABBET_INSPECT_WIDEST 48
 
-typedef struct rabbet_inspect_table_t {
+typedef struct inspect_table_t {
   rabbet_strbuf_t cells;  // NUL after each
   size_t widths[RABBET_INSPECT_COLUMNS];
   size_t column, start;
-} rabbet_inspect_table_t;
+} inspect_table_t;
 
 // Columns count characters, not bytes of UTF-8.
-static size_t rabbet_text_width(const char* text) {
+static size_t text_width(const char* text) {
   size_t width = 0;
   for (; *text; ++text)
     width += (*text & 0xc0) != 0x80;
   return width;
 }
 
-static void rabbet_table_end_cell(rabbet_inspect_table_t* table) {
+static void table_end_cell(inspect_table_t* table) {
   rabbet_strbuf_append(&table->cells, "", 1);
   if (!table->cells.failed) {
-    size_t width = rabbet_text_width(table->cells.data + table->start);
+    size_t width = text_width(table->cells.data + table->start);
     if (width > RABBET_INSPECT_WIDEST) width = RABBET_INSPECT_WIDEST;
     if (width > table->widths[table->column])
       table->widths[table->column] = width;
@@ -270,75 +258,72 @@ static void rabbet_table_end_cell(rabbet_inspect_table_t* table) {
 }
 
 // Type, shape and format of each tensor, constants left out.
-static void rabbet_text_tensors(const rabbet_sequence_t* sequence,
-                                const rabbet_prepared_t* shapes,
-                                const rabbet_plan_step_t* step,
-                                const int32_t* list, size_t count,
-                                rabbet_strbuf_t* out) {
+static void text_tensors(const rabbet_sequence_t* sequence,
+                         const rabbet_prepared_t* shapes,
+                         const rabbet_plan_step_t* step, const int32_t* list,
+                         size_t count, rabbet_strbuf_t* out) {
   const char* separator = "";
   for (size_t i = 0; i < count; ++i) {
     int32_t v = step->values[list[i]];
     const rabbet_plan_value_t* value = &sequence->plan->values[v];
     if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) continue;
-    rabbet_dims_t dims = rabbet_inspect_dims(sequence, shapes, v);
+    rabbet_dims_t dims = inspect_dims(sequence, shapes, v);
     char text[192];
     rabbet_strbuf_printf(out, "%s%s %s %s", separator,
-                         rabbet_inspect_dtype(value->dtype),
+                         inspect_dtype(value->dtype),
                          rabbet_dims_print(&dims, text, sizeof(text)),
                          rabbet_format_name(value->format));
     separator = ", ";
   }
 }
 
-static void rabbet_table_step(const rabbet_sequence_t* sequence,
-                              const rabbet_prepared_t* shapes,
-                              const rabbet_plan_step_t* step,
-                              rabbet_inspect_table_t* table) {
+static void table_step(const rabbet_sequence_t* sequence,
+                       const rabbet_prepared_t* shapes,
+                       const rabbet_plan_step_t* step, inspect_table_t* table) {
   const char* within = sequence->plan->name;
   if (*within) {
     rabbet_strbuf_line(&table->cells, within);
     rabbet_strbuf_printf(&table->cells, ": ");
   }
   rabbet_strbuf_line(&table->cells, step->name);
-  rabbet_table_end_cell(table);
+  table_end_cell(table);
   rabbet_strbuf_line(&table->cells,
                      step->call_count > 0 ? "branches" : step->kernel);
-  rabbet_table_end_cell(table);
+  table_end_cell(table);
   rabbet_strbuf_line(&table->cells, step->tactic_name);
-  rabbet_table_end_cell(table);
+  table_end_cell(table);
   if (step->time_us >= 0)
     rabbet_strbuf_printf(&table->cells, "%.1f", (double)step->time_us);
   else
     rabbet_strbuf_printf(&table->cells, "-");
-  rabbet_table_end_cell(table);
-  rabbet_text_tensors(sequence, shapes, step, step->group.inputs,
-                      step->group.input_count, &table->cells);
-  rabbet_table_end_cell(table);
-  rabbet_text_tensors(sequence, shapes, step, step->group.outputs,
-                      step->group.output_count, &table->cells);
-  rabbet_table_end_cell(table);
+  table_end_cell(table);
+  text_tensors(sequence, shapes, step, step->group.inputs,
+               step->group.input_count, &table->cells);
+  table_end_cell(table);
+  text_tensors(sequence, shapes, step, step->group.outputs,
+               step->group.output_count, &table->cells);
+  table_end_cell(table);
 }
 
 // Steps of sequences that a step calls come behind it.
-static void rabbet_table_steps(const rabbet_sequence_t* sequence,
-                               const rabbet_prepared_t* shapes,
-                               rabbet_inspect_table_t* table) {
+static void table_steps(const rabbet_sequence_t* sequence,
+                        const rabbet_prepared_t* shapes,
+                        inspect_table_t* table) {
   for (size_t s = 0; s < sequence->plan->step_count; ++s) {
     const rabbet_plan_step_t* step = &sequence->plan->steps[s];
-    rabbet_table_step(sequence, shapes, step, table);
+    table_step(sequence, shapes, step, table);
     for (size_t i = 0; i < step->call_count; ++i)
-      rabbet_table_steps(&sequence->engine->sequences[step->calls[i].sequence],
-                         NULL, table);
+      table_steps(&sequence->engine->sequences[step->calls[i].sequence], NULL,
+                  table);
   }
 }
 
-static void rabbet_table_print(const rabbet_inspect_table_t* table,
-                               rabbet_strbuf_t* out) {
+static void table_print(const inspect_table_t* table, rabbet_strbuf_t* out) {
   const char* at = table->cells.data;
   const char* end = at + table->cells.size;
   for (size_t column = 0; at < end; at += strlen(at) + 1) {
     bool last = column + 1 == RABBET_INSPECT_COLUMNS;
-    size_t width = rabbet_text_width(at);
+    size_t width = text_width(at);
     size_t pad = table->widths[column] > width && !last
                      ? table->widths[column] - width
                      : 0;
@@ -349,9 +334,8 @@ static void rabbet_table_print(const rabbet_inspect_table_t* table,
   }
 }
 
-static void rabbet_text_engine(const rabbet_engine_t* engine,
-                               const rabbet_prepared_t* shapes,
-                               rabbet_strbuf_t* out) {
+static void text_engine(const rabbet_engine_t* engine,
+                        const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
   const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "%s: %zu step%s for %s (%s), %d thread%s, by %s\n",
@@ -363,11 +347,11 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     char text[192];
     rabbet_dims_t dims =
-        rabbet_inspect_dims(sequence, shapes, sequence->plan->ios[i].value);
+        inspect_dims(sequence, shapes, sequence->plan->ios[i].value);
     rabbet_strbuf_printf(out, "%-6s %s: %s %s %s\n",
                          sequence->plan->ios[i].is_input ? "input" : "output",
                          sequence->plan->ios[i].name,
-                         rabbet_inspect_dtype(sequence->ios[i].dtype),
+                         inspect_dtype(sequence->ios[i].dtype),
                          rabbet_dims_print(&dims, text, sizeof(text)),
                          rabbet_format_name(sequence->ios[i].format));
   }
@@ -381,46 +365,46 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
                          plan->artifacts[i].size);
   for (size_t i = 0; i < plan->carried_count; ++i)
     rabbet_strbuf_printf(out, "carries %s %s: %zu bytes\n",
-                         rabbet_carried_kind(&plan->carried[i]),
-                         plan->carried[i].name, plan->carried[i].size);
+                         carried_kind(&plan->carried[i]), plan->carried[i].name,
+                         plan->carried[i].size);
   rabbet_strbuf_printf(out, "\n");
 }
 
-static void rabbet_text_step(const rabbet_sequence_t* sequence,
-                             const rabbet_prepared_t* shapes,
-                             const rabbet_plan_step_t* step,
-                             rabbet_strbuf_t* out) {
+static void text_step(const rabbet_sequence_t* sequence,
+                      const rabbet_prepared_t* shapes,
+                      const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, "%s: %s, %s, ", step->name, step->kernel,
                        step->tactic_name);
   if (step->time_us >= 0)
     rabbet_strbuf_printf(out, "%.1f us: ", (double)step->time_us);
   else
     rabbet_strbuf_printf(out, "not timed: ");
-  rabbet_text_tensors(sequence, shapes, step, step->group.inputs,
-                      step->group.input_count, out);
+  text_tensors(sequence, shapes, step, step->group.inputs,
+               step->group.input_count, out);
   rabbet_strbuf_printf(out, " -> ");
-  rabbet_text_tensors(sequence, shapes, step, step->group.outputs,
-                      step->group.output_count, out);
+  text_tensors(sequence, shapes, step, step->group.outputs,
+               step->group.output_count, out);
   rabbet_strbuf_printf(out, "\n");
 }
 
-static void rabbet_text(const rabbet_engine_t* engine,
-                        const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
+static void inspect_text(const rabbet_engine_t* engine,
+                         const rabbet_prepared_t* shapes,
+                         rabbet_strbuf_t* out) {
   const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
   static const char* const heads[RABBET_INSPECT_COLUMNS] = {
       "Layer", "Kernel", "Tactic", "us", "Inputs", "Outputs"};
-  rabbet_inspect_table_t table = {0};
+  inspect_table_t table = {0};
   rabbet_strbuf_initialize(out->allocator, &table.cells);
-  rabbet_text_engine(engine, shapes, out);
+  text_engine(engine, shapes, out);
   for (size_t i = 0; i < RABBET_INSPECT_COLUMNS; ++i) {
     rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
-    rabbet_table_end_cell(&table);
+    table_end_cell(&table);
   }
-  rabbet_table_steps(sequence, shapes, &table);
+  table_steps(sequence, shapes, &table);
   if (table.cells.failed)
     out->failed = true;
   else
-    rabbet_table_print(&table, out);
+    table_print(&table, out);
   rabbet_strbuf_deinitialize(&table.cells);
 }
 
@@ -439,17 +423,17 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
   if (context && context->engine != engine)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the context belongs to another engine");
-  const rabbet_prepared_t* shapes = rabbet_inspect_shapes(context);
+  const rabbet_prepared_t* shapes = inspect_shapes(context);
   rabbet_strbuf_t out;
   rabbet_strbuf_initialize(allocator, &out);
   if (format == RABBET_INSPECT_TEXT && layer >= 0)
-    rabbet_text_step(sequence, shapes, &sequence->plan->steps[layer], &out);
+    text_step(sequence, shapes, &sequence->plan->steps[layer], &out);
   else if (format == RABBET_INSPECT_TEXT)
-    rabbet_text(engine, shapes, &out);
+    inspect_text(engine, shapes, &out);
   else if (layer >= 0)
-    rabbet_json_step(sequence, shapes, &sequence->plan->steps[layer], &out);
+    json_step(sequence, shapes, &sequence->plan->steps[layer], &out);
   else
-    rabbet_json_engine(engine, shapes, &out);
+    json_engine(engine, shapes, &out);
   if (format == RABBET_INSPECT_TEXT) rabbet_strbuf_escape(&out);
   rabbet_status_t status = rabbet_strbuf_status(&out);
   if (rabbet_is_ok(status))

@@ -61,7 +61,7 @@ void rabbet_context_free_memory(rabbet_context_t* context) {
   ++context->memory_generation;
 }
 
-static rabbet_status_t rabbet_context_settle(const rabbet_context_t* context) {
+static rabbet_status_t context_settle(const rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
   return device->vtable->synchronize_all
              ? device->vtable->synchronize_all(device)
@@ -73,12 +73,12 @@ rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
   rabbet_device_t* device = context->engine->device;
   RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
   return context->running ? device->vtable->synchronize(device, stream)
-                          : rabbet_context_settle(context);
+                          : context_settle(context);
 }
 
 // Behind the memory of the places before.
-static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
-                                                 size_t place, size_t bytes) {
+static rabbet_status_t context_take_given(rabbet_context_t* context,
+                                          size_t place, size_t bytes) {
   size_t before = 0;
   for (size_t i = 0; i < place; ++i)
     before += context->memory_bytes[i];
@@ -97,9 +97,8 @@ static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_context_grow(rabbet_context_t* context,
-                                           size_t place, size_t bytes,
-                                           void* stream) {
+static rabbet_status_t context_grow(rabbet_context_t* context, size_t place,
+                                    size_t bytes, void* stream) {
   rabbet_device_t* device = context->engine->device;
   const rabbet_device_allocator_t* allocator =
       rabbet_context_allocator(context);
@@ -126,8 +125,8 @@ rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
   RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
   ++context->memory_generation;
   return context->has_given_memory
-             ? rabbet_context_take_given(context, place, bytes)
-             : rabbet_context_grow(context, place, bytes, stream);
+             ? context_take_given(context, place, bytes)
+             : context_grow(context, place, bytes, stream);
 }
 
 rabbet_status_t rabbet_context_set_device_allocator(
@@ -136,7 +135,7 @@ rabbet_status_t rabbet_context_set_device_allocator(
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the caller gives this context its memory: it asks no "
                          "allocator for any");
-  RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
+  RABBET_RETURN_IF_ERROR(context_settle(context));
   rabbet_context_free_memory(context);
   context->device_allocator = allocator;
   return rabbet_ok();
@@ -151,7 +150,7 @@ rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
   if (!memory && size > 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%zu bytes of memory, but the address is NULL", size);
-  RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
+  RABBET_RETURN_IF_ERROR(context_settle(context));
   rabbet_context_free_memory(context);
   context->has_given_memory = true;
   context->given_memory = memory;

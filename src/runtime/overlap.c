@@ -21,24 +21,24 @@ bool rabbet_io_is_misaligned(const rabbet_frame_t* frame, size_t io) {
 }
 
 // A tensor of unknown size counts as one byte: only its address is known.
-static size_t rabbet_io_bytes(const rabbet_frame_t* frame,
-                              const rabbet_prepared_t* prepared, size_t io) {
+static size_t io_bytes(const rabbet_frame_t* frame,
+                       const rabbet_prepared_t* prepared, size_t io) {
   size_t bytes = prepared->bytes[frame->sequence->plan->ios[io].value];
   return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
 }
 
 // Without additions, which could overflow.
-static bool rabbet_ranges_overlap(uintptr_t a, size_t a_bytes, uintptr_t b,
-                                  size_t b_bytes) {
+static bool ranges_overlap(uintptr_t a, size_t a_bytes, uintptr_t b,
+                           size_t b_bytes) {
   if (a_bytes == 0 || b_bytes == 0) return false;
   return a > b ? a - b < b_bytes : b - a < a_bytes;
 }
 
 // Whether writing the output would change elements of the input that steps
 // read.
-static bool rabbet_output_spoils(const rabbet_frame_t* frame,
-                                 const rabbet_prepared_t* prepared,
-                                 size_t output, size_t input) {
+static bool output_spoils(const rabbet_frame_t* frame,
+                          const rabbet_prepared_t* prepared, size_t output,
+                          size_t input) {
   const rabbet_sequence_t* sequence = frame->sequence;
   const rabbet_plan_sequence_t* plan = sequence->plan;
   const rabbet_plan_analysis_t* analysis = &sequence->analysis;
@@ -51,30 +51,29 @@ static bool rabbet_output_spoils(const rabbet_frame_t* frame,
       from == to && sequence->ios[output].aliased_input == (int32_t)input;
   return read >= written && !in_place &&
          !rabbet_io_is_misaligned(frame, output) &&
-         rabbet_ranges_overlap(to, rabbet_io_bytes(frame, prepared, output),
-                               from, rabbet_io_bytes(frame, prepared, input));
+         ranges_overlap(to, io_bytes(frame, prepared, output), from,
+                        io_bytes(frame, prepared, input));
 }
 
 // Where the caller has an output: behind a copy, if that is the host's memory.
-static uintptr_t rabbet_output_place(const rabbet_frame_t* frame, size_t io) {
+static uintptr_t output_place(const rabbet_frame_t* frame, size_t io) {
   const void* host =
       rabbet_frame_is_main(frame) ? frame->context->host_ios[io].host : NULL;
   return (uintptr_t)(host ? host : frame->addresses[io]);
 }
 
-static rabbet_status_t rabbet_check_outputs(const rabbet_frame_t* frame,
-                                            const rabbet_prepared_t* prepared,
-                                            size_t output) {
+static rabbet_status_t check_outputs(const rabbet_frame_t* frame,
+                                     const rabbet_prepared_t* prepared,
+                                     size_t output) {
   const rabbet_sequence_t* sequence = frame->sequence;
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
-    if (i == output || !rabbet_output_place(frame, i) ||
+    if (i == output || !output_place(frame, i) ||
         sequence->io_segments[i] > prepared->segment)
       continue;
-    if (rabbet_ranges_overlap(rabbet_output_place(frame, output),
-                              rabbet_io_bytes(frame, prepared, output),
-                              rabbet_output_place(frame, i),
-                              rabbet_io_bytes(frame, prepared, i)))
+    if (ranges_overlap(output_place(frame, output),
+                       io_bytes(frame, prepared, output),
+                       output_place(frame, i), io_bytes(frame, prepared, i)))
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "the memory of output '%s' overlaps that of output '%s'; give each "
@@ -85,35 +84,35 @@ static rabbet_status_t rabbet_check_outputs(const rabbet_frame_t* frame,
 }
 
 // Memory for a copy; kept by the context.
-static rabbet_status_t rabbet_reserve_copy(rabbet_frame_t* frame,
-                                           const rabbet_prepared_t* prepared,
-                                           size_t io, void* stream) {
+static rabbet_status_t reserve_copy(rabbet_frame_t* frame,
+                                    const rabbet_prepared_t* prepared,
+                                    size_t io, void* stream) {
   rabbet_io_memory_t* copy = &frame->io_copies[io];
   const void* before = copy->memory;
   rabbet_status_t status = rabbet_io_memory_reserve(
-      frame, copy, io, rabbet_io_bytes(frame, prepared, io), stream);
+      frame, copy, io, io_bytes(frame, prepared, io), stream);
   if (copy->memory != before) ++frame->context->memory_generation;
   return status;
 }
 
-static rabbet_status_t rabbet_resolve_input(rabbet_frame_t* frame,
-                                            rabbet_prepared_t* prepared,
-                                            size_t input, void* stream) {
+static rabbet_status_t resolve_input(rabbet_frame_t* frame,
+                                     rabbet_prepared_t* prepared, size_t input,
+                                     void* stream) {
   prepared->input_copied[input] =
       prepared->parent && prepared->parent->input_copied[input];
   if (prepared->input_copied[input] || !rabbet_io_is_misaligned(frame, input))
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(frame, prepared, input, stream));
+  RABBET_RETURN_IF_ERROR(reserve_copy(frame, prepared, input, stream));
   prepared->input_copied[input] = true;
   prepared->copies_inputs = true;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_resolve_output(rabbet_frame_t* frame,
-                                             const rabbet_prepared_t* prepared,
-                                             size_t output, void* stream) {
+static rabbet_status_t resolve_output(rabbet_frame_t* frame,
+                                      const rabbet_prepared_t* prepared,
+                                      size_t output, void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
-  RABBET_RETURN_IF_ERROR(rabbet_check_outputs(frame, prepared, output));
+  RABBET_RETURN_IF_ERROR(check_outputs(frame, prepared, output));
   if (!rabbet_io_is_misaligned(frame, output)) return rabbet_ok();
   if (prepared->bytes[sequence->plan->ios[output].value] ==
       RABBET_BYTES_UNKNOWN)
@@ -123,7 +122,7 @@ static rabbet_status_t rabbet_resolve_output(rabbet_frame_t* frame,
                          "not known",
                          sequence->ios[output].name, frame->addresses[output],
                          sequence->io_alignments[output]);
-  return rabbet_reserve_copy(frame, prepared, output, stream);
+  return reserve_copy(frame, prepared, output, stream);
 }
 
 rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_frame_t* frame,
@@ -133,16 +132,15 @@ rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_frame_t* frame,
   size_t inputs = sequence->plan->input_count;
   prepared->copies_inputs = false;
   for (size_t i = 0; i < inputs; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_resolve_input(frame, prepared, i, stream));
+    RABBET_RETURN_IF_ERROR(resolve_input(frame, prepared, i, stream));
   for (size_t output = inputs; output < sequence->plan->io_count; ++output) {
     if (sequence->io_segments[output] != prepared->segment) continue;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_resolve_output(frame, prepared, output, stream));
+    RABBET_RETURN_IF_ERROR(resolve_output(frame, prepared, output, stream));
     for (size_t i = 0; i < inputs; ++i) {
       if (prepared->input_copied[i] ||
-          !rabbet_output_spoils(frame, prepared, output, i))
+          !output_spoils(frame, prepared, output, i))
         continue;
-      RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(frame, prepared, i, stream));
+      RABBET_RETURN_IF_ERROR(reserve_copy(frame, prepared, i, stream));
       prepared->input_copied[i] = true;
       prepared->copies_inputs = true;
     }

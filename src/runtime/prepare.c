@@ -8,8 +8,8 @@
 
 // ---- Kernels
 
-static bool rabbet_step_is_empty(const rabbet_prepared_t* prepared,
-                                 const rabbet_plan_step_t* step) {
+static bool step_is_empty(const rabbet_prepared_t* prepared,
+                          const rabbet_plan_step_t* step) {
   for (size_t i = 0; i < step->group.output_count; ++i) {
     const rabbet_dims_t* dims =
         &prepared->dims[step->values[step->group.outputs[i]]];
@@ -23,10 +23,9 @@ static bool rabbet_step_is_empty(const rabbet_prepared_t* prepared,
 
 // Dims and host values of a step's values, in the node's arena: plugins keep
 // looking at them.
-static rabbet_status_t rabbet_step_shapes(rabbet_prepared_t* prepared,
-                                          const rabbet_plan_step_t* step,
-                                          int threads,
-                                          rabbet_kernel_shapes_t* out_shapes) {
+static rabbet_status_t step_shapes(rabbet_prepared_t* prepared,
+                                   const rabbet_plan_step_t* step, int threads,
+                                   rabbet_kernel_shapes_t* out_shapes) {
   size_t count = step->group.value_count;
   rabbet_dims_t* dims = NULL;
   const int64_t** host_values = NULL;
@@ -55,16 +54,15 @@ static rabbet_status_t rabbet_step_shapes(rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
-                                           size_t s, int threads,
-                                           size_t* out_workspace) {
+static rabbet_status_t prepare_step(rabbet_prepared_t* prepared, size_t s,
+                                    int threads, size_t* out_workspace) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_step_t* step = &sequence->plan->steps[s];
   rabbet_kernel_t* kernel = sequence->steps[s].kernel;
   assert(s >= rabbet_segment_begin(sequence, prepared->segment));
   assert(s < rabbet_segment_end(sequence, prepared->segment));
   rabbet_kernel_shapes_t shapes;
-  RABBET_RETURN_IF_ERROR(rabbet_step_shapes(prepared, step, threads, &shapes));
+  RABBET_RETURN_IF_ERROR(step_shapes(prepared, step, threads, &shapes));
   RABBET_RETURN_IF_ERROR(rabbet_prepared_check_step(prepared, step, &shapes));
   if (sequence->steps[s].plugin)
     RABBET_RETURN_IF_ERROR(rabbet_step_check_plugin_shapes(
@@ -74,8 +72,8 @@ static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
                                        out_workspace);
 }
 
-static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
-                                           int threads, size_t* workspaces) {
+static rabbet_status_t prepare_runs(rabbet_prepared_t* prepared, int threads,
+                                    size_t* workspaces) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t begin = rabbet_segment_begin(sequence, prepared->segment);
   size_t end = rabbet_segment_end(sequence, prepared->segment);
@@ -87,9 +85,9 @@ static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
       ++prepared->run_count;
       continue;
     }
-    if (rabbet_step_is_empty(prepared, step)) continue;
+    if (step_is_empty(prepared, step)) continue;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        rabbet_prepare_step(prepared, s, threads, &workspaces[run]),
+        prepare_step(prepared, s, threads, &workspaces[run]),
         "preparing step '%s' (kernel '%s')", step->name, step->kernel));
     prepared->runs[run].kernel = sequence->steps[s].kernel;
     prepared->runs[run].state = prepared->states[s - begin];
@@ -114,9 +112,9 @@ bool rabbet_sequence_owns_memory(const rabbet_sequence_t* sequence,
 
 // Requests for the values whose sizes get bounded at this stage, then for the
 // workspaces of its steps. A value's request has its number as index.
-static rabbet_status_t rabbet_memory_requests(
-    const rabbet_prepared_t* prepared, const size_t* workspaces,
-    rabbet_memory_request_t* requests) {
+static rabbet_status_t memory_requests(const rabbet_prepared_t* prepared,
+                                       const size_t* workspaces,
+                                       rabbet_memory_request_t* requests) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_analysis_t* analysis = &sequence->analysis;
   size_t values = sequence->plan->value_count;
@@ -144,8 +142,8 @@ static rabbet_status_t rabbet_memory_requests(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
-                                             const size_t* workspaces) {
+static rabbet_status_t prepare_memory(rabbet_prepared_t* prepared,
+                                      const size_t* workspaces) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t values = sequence->plan->value_count;
   size_t count = values + prepared->run_count;
@@ -156,8 +154,7 @@ static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(sequence->engine->allocator,
                                          count * sizeof(*requests),
                                          (void**)&requests));
-  rabbet_status_t status =
-      rabbet_memory_requests(prepared, workspaces, requests);
+  rabbet_status_t status = memory_requests(prepared, workspaces, requests);
   if (rabbet_is_ok(status))
     status = rabbet_plan_memory(requests, count, sequence->engine->allocator,
                                 &prepared->memory_bytes);
@@ -206,8 +203,8 @@ void rabbet_store_host_values(const rabbet_plan_value_t* value,
     rabbet_store_int64(value->dtype, to, (int64_t)i, from[i]);
 }
 
-static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
-                                                 int32_t v, uint8_t* staging) {
+static rabbet_status_t write_materialized(rabbet_prepared_t* prepared,
+                                          int32_t v, uint8_t* staging) {
   const rabbet_plan_value_t* value = &prepared->sequence->plan->values[v];
   const int64_t* from = rabbet_host_values(prepared, v);
   int64_t count = 0;
@@ -225,8 +222,7 @@ static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
 
 // Gives a place to each value known to the host that steps of this segment
 // read.
-static void rabbet_place_materialized(rabbet_prepared_t* prepared,
-                                      size_t* out_total) {
+static void place_materialized(rabbet_prepared_t* prepared, size_t* out_total) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t begin = 0, end = 0;
   *out_total = 0;
@@ -244,14 +240,13 @@ static void rabbet_place_materialized(rabbet_prepared_t* prepared,
   }
 }
 
-static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
-                                                size_t total, uint8_t* staging,
-                                                void* stream) {
+static rabbet_status_t copy_materialized(rabbet_prepared_t* prepared,
+                                         size_t total, uint8_t* staging,
+                                         void* stream) {
   rabbet_device_t* device = prepared->sequence->engine->device;
   for (size_t v = 0; v < prepared->sequence->plan->value_count; ++v) {
     if (prepared->materialized_offsets[v] != SIZE_MAX)
-      RABBET_RETURN_IF_ERROR(
-          rabbet_write_materialized(prepared, (int32_t)v, staging));
+      RABBET_RETURN_IF_ERROR(write_materialized(prepared, (int32_t)v, staging));
   }
   RABBET_RETURN_IF_ERROR(rabbet_memory_allocate(
       device, &prepared->sequence->engine->device_allocator, total, stream,
@@ -262,30 +257,29 @@ static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
                             device->vtable->synchronize(device, stream));
 }
 
-static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
-                                                   void* stream) {
+static rabbet_status_t prepare_materialized(rabbet_prepared_t* prepared,
+                                            void* stream) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t total = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&prepared->arena, sequence->plan->value_count,
                                   sizeof(*prepared->materialized_offsets),
                                   (void**)&prepared->materialized_offsets));
-  rabbet_place_materialized(prepared, &total);
+  place_materialized(prepared, &total);
   if (total == 0) return rabbet_ok();
   void* staging = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_host_allocate(sequence->engine, total, &staging));
   // The gaps between and behind the values are not written.
   memset(staging, 0, total);
-  rabbet_status_t status =
-      rabbet_copy_materialized(prepared, total, staging, stream);
+  rabbet_status_t status = copy_materialized(prepared, total, staging, stream);
   rabbet_host_free(sequence->engine, staging);
   return status;
 }
 
 // ---- All
 
-static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
+static rabbet_status_t prepare_arrays(rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t steps = rabbet_segment_end(sequence, prepared->segment) -
                  rabbet_segment_begin(sequence, prepared->segment);
@@ -303,8 +297,7 @@ static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
 }
 
 // Before kernels prepare, which may take time that grows with the sizes.
-static rabbet_status_t rabbet_prepared_check_sizes(
-    const rabbet_prepared_t* prepared) {
+static rabbet_status_t prepared_check_sizes(const rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   if (!sequence->engine->device->host_memory) return rabbet_ok();
   uint64_t limit = rabbet_memory_limit();
@@ -331,13 +324,12 @@ rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(sequence->engine->allocator,
                                          (steps + 1) * sizeof(size_t),
                                          (void**)&workspaces));
-  rabbet_status_t status = rabbet_prepared_check_sizes(prepared);
-  if (rabbet_is_ok(status)) status = rabbet_prepare_arrays(prepared);
+  rabbet_status_t status = prepared_check_sizes(prepared);
+  if (rabbet_is_ok(status)) status = prepare_arrays(prepared);
   if (rabbet_is_ok(status))
-    status = rabbet_prepare_runs(
+    status = prepare_runs(
         prepared, rabbet_context_actual_threads(frame->context), workspaces);
-  if (rabbet_is_ok(status))
-    status = rabbet_prepare_memory(prepared, workspaces);
+  if (rabbet_is_ok(status)) status = prepare_memory(prepared, workspaces);
   rabbet_free(sequence->engine->allocator, workspaces);
   if (!rabbet_is_ok(status)) rabbet_prepared_undo(prepared);
   return status;
@@ -348,7 +340,7 @@ rabbet_status_t rabbet_prepared_complete(rabbet_frame_t* frame,
                                          void* stream) {
   if (prepared->ready) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(frame, prepared));
-  rabbet_status_t status = rabbet_prepare_materialized(prepared, stream);
+  rabbet_status_t status = prepare_materialized(prepared, stream);
   if (rabbet_is_ok(status)) status = rabbet_prepare_staging(prepared);
   if (!rabbet_is_ok(status)) {
     rabbet_prepared_undo(prepared);

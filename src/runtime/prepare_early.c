@@ -44,7 +44,7 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
 
 // Addresses are bound once all are there; output allocators are asked, and host
 // memory is copied, in runs alone.
-static bool rabbet_context_can_bind(const rabbet_context_t* context) {
+static bool context_can_bind(const rabbet_context_t* context) {
   if (context->main.allocator_count > 0 || context->host_io_count > 0)
     return false;
   for (size_t i = 0; i < context->main.sequence->plan->io_count; ++i)
@@ -52,8 +52,8 @@ static bool rabbet_context_can_bind(const rabbet_context_t* context) {
   return true;
 }
 
-static rabbet_status_t rabbet_prepare_first_segment(rabbet_context_t* context,
-                                                    bool bind) {
+static rabbet_status_t prepare_first_segment(rabbet_context_t* context,
+                                             bool bind) {
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   if (!rabbet_prepared_is_ready(&context->main, prepared))
@@ -61,26 +61,25 @@ static rabbet_status_t rabbet_prepare_first_segment(rabbet_context_t* context,
         rabbet_prepared_make_ready(&context->main, prepared, NULL));
   RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(&context->main));
   RABBET_RETURN_IF_ERROR(rabbet_prepare_calls(&context->main, prepared));
-  return bind && rabbet_context_can_bind(context)
+  return bind && context_can_bind(context)
              ? rabbet_prepared_bind(&context->main, prepared, NULL)
              : rabbet_ok();
 }
 
-static rabbet_status_t rabbet_prepare_run(rabbet_context_t* context,
-                                          bool bind) {
+static rabbet_status_t prepare_run(rabbet_context_t* context, bool bind) {
   rabbet_device_t* device = context->engine->device;
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
-  rabbet_status_t status = rabbet_prepare_first_segment(context, bind);
+  rabbet_status_t status = prepare_first_segment(context, bind);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   return RABBET_ANNOTATE(status, "preparing a run");
 }
 
 rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
-  return rabbet_prepare_run(context, true);
+  return prepare_run(context, true);
 }
 
 // ---- Without being asked
@@ -95,7 +94,7 @@ void rabbet_context_expect_shapes(rabbet_context_t* context) {
 
 // Whether the next run is known: while a caller goes from one shape to the
 // next, the inputs that it has not come to yet have shapes of the run before.
-static bool rabbet_context_knows_run(const rabbet_context_t* context) {
+static bool context_knows_run(const rabbet_context_t* context) {
   const rabbet_sequence_t* sequence = context->main.sequence;
   for (size_t i = 0; i < sequence->plan->io_count; ++i) {
     if (!context->main.addresses[i] &&
@@ -115,7 +114,7 @@ void rabbet_context_prepare_early(rabbet_context_t* context) {
   if (!context->is_unprepared || context->running ||
       !sequence->engine->device->vtable->is_recording ||
       sequence->has_shape_inputs || context->host_io_count > 0 ||
-      !rabbet_context_knows_run(context))
+      !context_knows_run(context))
     return;
   context->is_unprepared = false;
   // After the first run the caller may be between two sets of addresses, where
@@ -123,5 +122,5 @@ void rabbet_context_prepare_early(rabbet_context_t* context) {
   // reserved in vain.
   bool bind = !context->has_run;
   // The run meets the same error, and tells it.
-  rabbet_status_ignore(rabbet_prepare_run(context, bind));
+  rabbet_status_ignore(prepare_run(context, bind));
 }

@@ -115,8 +115,8 @@ size_t rabbet_refitter_count(const rabbet_refitter_t* refitter) {
   return refitter->engine->plan->refit_count;
 }
 
-static rabbet_status_t rabbet_refitter_check(const rabbet_refitter_t* refitter,
-                                             size_t index) {
+static rabbet_status_t refitter_check(const rabbet_refitter_t* refitter,
+                                      size_t index) {
   size_t count = rabbet_refitter_count(refitter);
   return index < count
              ? rabbet_ok()
@@ -124,8 +124,8 @@ static rabbet_status_t rabbet_refitter_check(const rabbet_refitter_t* refitter,
                              "weights %zu: %zu can be refitted", index, count);
 }
 
-static rabbet_dims_t rabbet_refit_dims(const rabbet_plan_t* plan,
-                                       const rabbet_plan_weights_t* refit) {
+static rabbet_dims_t refit_dims(const rabbet_plan_t* plan,
+                                const rabbet_plan_weights_t* refit) {
   int32_t first = refit->value_count > 0 ? refit->values[0] : refit->bytes[0];
   const rabbet_plan_sequence_t* sequence = NULL;
   const rabbet_plan_value_t* value =
@@ -136,7 +136,7 @@ static rabbet_dims_t rabbet_refit_dims(const rabbet_plan_t* plan,
 rabbet_status_t rabbet_refitter_info(const rabbet_refitter_t* refitter,
                                      size_t index,
                                      rabbet_refit_info_t* out_info) {
-  RABBET_RETURN_IF_ERROR(rabbet_refitter_check(refitter, index));
+  RABBET_RETURN_IF_ERROR(refitter_check(refitter, index));
   const rabbet_engine_t* engine = refitter->engine;
   const rabbet_plan_weights_t* refit = &engine->plan->refits[index];
   if (out_info->struct_size < RABBET_SIZE_THROUGH(rabbet_refit_info_t, name))
@@ -149,7 +149,7 @@ rabbet_status_t rabbet_refitter_info(const rabbet_refitter_t* refitter,
       .layer = refit->layer,
       .role = refit->role,
       .dtype = refit->dtype,
-      .dims = rabbet_refit_dims(engine->plan, refit),
+      .dims = refit_dims(engine->plan, refit),
       .is_missing = engine->lacks_weights && !refitter->weights[index].data};
   rabbet_struct_write(&info, sizeof(info), out_info);
   return rabbet_ok();
@@ -205,7 +205,7 @@ rabbet_status_t rabbet_refitter_set(rabbet_refitter_t* refitter, size_t index,
 
 rabbet_status_t rabbet_refitter_unset(rabbet_refitter_t* refitter,
                                       size_t index) {
-  RABBET_RETURN_IF_ERROR(rabbet_refitter_check(refitter, index));
+  RABBET_RETURN_IF_ERROR(refitter_check(refitter, index));
   refitter->weights[index] = (rabbet_weights_t){0};
   return rabbet_ok();
 }
@@ -214,7 +214,7 @@ rabbet_status_t rabbet_refitter_get(const rabbet_refitter_t* refitter,
                                     size_t index,
                                     rabbet_weights_t* out_weights) {
   *out_weights = (rabbet_weights_t){0};
-  RABBET_RETURN_IF_ERROR(rabbet_refitter_check(refitter, index));
+  RABBET_RETURN_IF_ERROR(refitter_check(refitter, index));
   *out_weights = refitter->weights[index];
   return rabbet_ok();
 }
@@ -225,8 +225,8 @@ size_t rabbet_refitter_range_count(const rabbet_refitter_t* refitter) {
   return refitter->engine->plan->scale_count;
 }
 
-static rabbet_status_t rabbet_refitter_check_range(
-    const rabbet_refitter_t* refitter, size_t index) {
+static rabbet_status_t refitter_check_range(const rabbet_refitter_t* refitter,
+                                            size_t index) {
   size_t count = rabbet_refitter_range_count(refitter);
   return index < count
              ? rabbet_ok()
@@ -239,7 +239,7 @@ rabbet_status_t rabbet_refitter_range(const rabbet_refitter_t* refitter,
                                       float* out_range) {
   *out_tensor = NULL;
   *out_range = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_refitter_check_range(refitter, index));
+  RABBET_RETURN_IF_ERROR(refitter_check_range(refitter, index));
   const rabbet_plan_t* plan = refitter->engine->plan;
   const rabbet_plan_scale_t* scale = &plan->scales[index];
   const rabbet_plan_value_t* value =
@@ -271,7 +271,7 @@ rabbet_status_t rabbet_refitter_find_range(const rabbet_refitter_t* refitter,
 
 rabbet_status_t rabbet_refitter_set_range(rabbet_refitter_t* refitter,
                                           size_t index, float min, float max) {
-  RABBET_RETURN_IF_ERROR(rabbet_refitter_check_range(refitter, index));
+  RABBET_RETURN_IF_ERROR(refitter_check_range(refitter, index));
   if (!isfinite(min) || !isfinite(max) || min > max || (min == 0 && max == 0))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "tensor '%s': [%g, %g] is not a range; min and max "
@@ -284,8 +284,7 @@ rabbet_status_t rabbet_refitter_set_range(rabbet_refitter_t* refitter,
 
 // ---- Committing
 
-static rabbet_status_t rabbet_refit_check_missing(
-    const rabbet_refitter_t* refitter) {
+static rabbet_status_t refit_check_missing(const rabbet_refitter_t* refitter) {
   const rabbet_engine_t* engine = refitter->engine;
   size_t missing = 0, first = 0;
   for (size_t i = engine->plan->refit_count; i-- > 0;) {
@@ -302,7 +301,7 @@ static rabbet_status_t rabbet_refit_check_missing(
 
 // From the first refit on the weights lie in bytes of the engine's own. The
 // file's stay, as other things of the plan lie there.
-static rabbet_status_t rabbet_refit_own(rabbet_engine_t* engine) {
+static rabbet_status_t refit_own(rabbet_engine_t* engine) {
   rabbet_plan_t* plan = engine->plan;
   uint8_t* weights = NULL;
   void* data = NULL;
@@ -320,8 +319,8 @@ static rabbet_status_t rabbet_refit_own(rabbet_engine_t* engine) {
 }
 
 // The axis along which scales differ, if they do.
-static int32_t rabbet_refit_axis(const rabbet_plan_sequence_t* sequence,
-                                 const rabbet_plan_value_t* scale) {
+static int32_t refit_axis(const rabbet_plan_sequence_t* sequence,
+                          const rabbet_plan_value_t* scale) {
   rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &scale->shape);
   for (int32_t i = 0; i < dims.rank; ++i)
     if (dims.d[i] != 1) return i;
@@ -329,10 +328,10 @@ static int32_t rabbet_refit_axis(const rabbet_plan_sequence_t* sequence,
 }
 
 // 8 bits made of weights, as the builder makes them.
-static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
-                                                const int32_t pair[2],
-                                                rabbet_dims_t dims,
-                                                const float* data) {
+static rabbet_status_t refit_write_bytes(rabbet_engine_t* engine,
+                                         const int32_t pair[2],
+                                         rabbet_dims_t dims,
+                                         const float* data) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
   const rabbet_plan_sequence_t* sequence = NULL;
@@ -347,7 +346,7 @@ static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
       rabbet_allocate(engine->allocator, (size_t)count + 1, (void**)&made));
   // One scale for all: a tensor of one channel.
   rabbet_dims_t whole = {.rank = 2, .d = {1, count}};
-  int32_t axis = rabbet_refit_axis(sequence, scale);
+  int32_t axis = refit_axis(sequence, scale);
   const rabbet_dims_t* along = axis < 0 ? &whole : &dims;
   float* scales = (float*)(to + scale->offset);
   rabbet_quantize_measure(along, axis < 0 ? 0 : axis, data, scales);
@@ -358,9 +357,8 @@ static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
   return rabbet_ok();
 }
 
-static void rabbet_refit_write_range(rabbet_engine_t* engine,
-                                     const rabbet_plan_scale_t* scale,
-                                     float range) {
+static void refit_write_range(rabbet_engine_t* engine,
+                              const rabbet_plan_scale_t* scale, float range) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
   for (size_t i = 0; i < scale->value_count; ++i) {
@@ -371,12 +369,12 @@ static void rabbet_refit_write_range(rabbet_engine_t* engine,
   }
 }
 
-static rabbet_status_t rabbet_refit_write(rabbet_engine_t* engine,
-                                          const rabbet_plan_weights_t* refit,
-                                          const rabbet_weights_t* weights) {
+static rabbet_status_t refit_write(rabbet_engine_t* engine,
+                                   const rabbet_plan_weights_t* refit,
+                                   const rabbet_weights_t* weights) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
-  rabbet_dims_t dims = rabbet_refit_dims(plan, refit);
+  rabbet_dims_t dims = refit_dims(plan, refit);
   for (size_t i = 0; i < refit->value_count; ++i) {
     const rabbet_plan_value_t* value =
         rabbet_plan_find_value(plan, refit->values[i], NULL);
@@ -387,20 +385,20 @@ static rabbet_status_t rabbet_refit_write(rabbet_engine_t* engine,
                      value->format, to + value->offset);
   }
   for (size_t i = 0; i < refit->byte_count; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_refit_write_bytes(
-        engine, &refit->bytes[2 * i], dims, weights->data));
+    RABBET_RETURN_IF_ERROR(
+        refit_write_bytes(engine, &refit->bytes[2 * i], dims, weights->data));
   return rabbet_ok();
 }
 
-static void rabbet_refit_forget(rabbet_engine_t* engine) {
+static void refit_forget(rabbet_engine_t* engine) {
   pthread_mutex_lock(&engine->contexts_lock);
   for (rabbet_context_t* at = engine->contexts; at; at = at->next)
     rabbet_context_forget(at);
   pthread_mutex_unlock(&engine->contexts_lock);
 }
 
-static rabbet_status_t rabbet_refit_kernels(rabbet_engine_t* engine) {
-  rabbet_refit_forget(engine);
+static rabbet_status_t refit_kernels(rabbet_engine_t* engine) {
+  refit_forget(engine);
   rabbet_engine_destroy_steps(engine);
   rabbet_plan_link_constants(engine->plan);
   RABBET_RETURN_IF_ERROR(rabbet_engine_create_steps(engine));
@@ -410,22 +408,21 @@ static rabbet_status_t rabbet_refit_kernels(rabbet_engine_t* engine) {
 rabbet_status_t rabbet_refitter_commit(rabbet_refitter_t* refitter) {
   rabbet_engine_t* engine = refitter->engine;
   const rabbet_plan_t* plan = engine->plan;
-  RABBET_RETURN_IF_ERROR(rabbet_refit_check_missing(refitter));
-  RABBET_RETURN_IF_ERROR(rabbet_refit_own(engine));
+  RABBET_RETURN_IF_ERROR(refit_check_missing(refitter));
+  RABBET_RETURN_IF_ERROR(refit_own(engine));
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; rabbet_is_ok(status) && i < plan->refit_count; ++i) {
     if (!refitter->weights[i].data) continue;
-    status =
-        rabbet_refit_write(engine, &plan->refits[i], &refitter->weights[i]);
+    status = refit_write(engine, &plan->refits[i], &refitter->weights[i]);
     refitter->weights[i] = (rabbet_weights_t){0};
   }
   for (size_t i = 0; rabbet_is_ok(status) && i < plan->scale_count; ++i) {
     if (refitter->ranges[i] > 0)
-      rabbet_refit_write_range(engine, &plan->scales[i], refitter->ranges[i]);
+      refit_write_range(engine, &plan->scales[i], refitter->ranges[i]);
     refitter->ranges[i] = 0;
   }
   rabbet_plan_reseal(engine->refitted);
-  if (rabbet_is_ok(status)) status = rabbet_refit_kernels(engine);
+  if (rabbet_is_ok(status)) status = refit_kernels(engine);
   engine->lacks_weights = !rabbet_is_ok(status);
   return RABBET_ANNOTATE(status, "refitting the engine");
 }

@@ -10,7 +10,7 @@
                               sizeof(*(prepared)->field),  \
                               (void**)&(prepared)->field)
 
-static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_allocate(rabbet_prepared_t* prepared) {
   const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
   size_t exprs = rabbet_expr_node_count(plan->graph);
   rabbet_status_t status = RABBET_RESOLVE_ARRAY(
@@ -36,7 +36,7 @@ static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
 
 // ---- Symbols
 
-static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
+static void resolve_symbols(rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_expr_graph_t* graph = sequence->plan->graph;
   size_t count = rabbet_expr_symbol_count(graph);
@@ -59,8 +59,7 @@ static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
 
 // A number that the host has read must keep to the bound that memory was
 // planned for.
-static rabbet_status_t rabbet_resolve_check_reads(
-    const rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_check_reads(const rabbet_prepared_t* prepared) {
   const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
   if (prepared->segment == 0) return rabbet_ok();
   for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
@@ -82,7 +81,7 @@ static rabbet_status_t rabbet_resolve_check_reads(
 
 // ---- Expressions
 
-static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_exprs(rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_expr_graph_t* graph = sequence->plan->graph;
   if (!prepared->parent)
@@ -133,7 +132,7 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_sequence_t* sequence,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_bounds(rabbet_prepared_t* prepared) {
   size_t count = rabbet_expr_symbol_count(prepared->sequence->plan->graph);
   size_t bytes = count * sizeof(*prepared->symbols);
   if (!prepared->low) return rabbet_ok();
@@ -148,9 +147,9 @@ static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
 
 // ---- Shapes
 
-static rabbet_status_t rabbet_resolve_bad_dim(const rabbet_prepared_t* prepared,
-                                              const char* name, int32_t axis,
-                                              rabbet_expr_t expr) {
+static rabbet_status_t resolve_bad_dim(const rabbet_prepared_t* prepared,
+                                       const char* name, int32_t axis,
+                                       rabbet_expr_t expr) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   char* text = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_expr_print(sequence->plan->graph, expr,
@@ -181,16 +180,16 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
     if (prepared->sequence->analysis.expr_stages[expr] > prepared->segment)
       continue;
     if (!prepared->valid[expr] || prepared->exprs[expr] < 0)
-      return rabbet_resolve_bad_dim(prepared, name, axis, expr);
+      return resolve_bad_dim(prepared, name, axis, expr);
     out_dims->d[axis] = prepared->exprs[expr];
   }
   return rabbet_ok();
 }
 
 // Upper bound of the bytes of a value whose size is not known yet.
-static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
-                                   const rabbet_plan_value_t* value,
-                                   const rabbet_dims_t* known) {
+static size_t resolve_bytes(const rabbet_prepared_t* prepared,
+                            const rabbet_plan_value_t* value,
+                            const rabbet_dims_t* known) {
   rabbet_dims_t dims = *known;
   for (int32_t axis = 0; axis < dims.rank; ++axis) {
     if (dims.d[axis] < 0)
@@ -207,8 +206,7 @@ static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
 
 // Values that share memory hold the same elements, except for parts, whose
 // shapes are fixed: a reshaped tensor may have another number of elements.
-static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
-                                           size_t v) {
+static rabbet_status_t resolve_view(rabbet_prepared_t* prepared, size_t v) {
   const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
   const int32_t* stages = prepared->sequence->analysis.dim_stages;
   const rabbet_plan_value_t* value = &plan->values[v];
@@ -238,15 +236,13 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
       rabbet_dims_print(&b, text[1], sizeof(text[1])));
 }
 
-static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
-                                            size_t v) {
+static rabbet_status_t resolve_value(rabbet_prepared_t* prepared, size_t v) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
   int32_t root = sequence->analysis.roots[v];
   RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
       prepared, value->name, &value->shape, &prepared->dims[v]));
-  prepared->bytes[v] =
-      rabbet_resolve_bytes(prepared, value, &prepared->dims[v]);
+  prepared->bytes[v] = resolve_bytes(prepared, value, &prepared->dims[v]);
   bool known = sequence->analysis.dim_stages[v] <= prepared->segment;
   if (known && prepared->bytes[v] == RABBET_BYTES_UNKNOWN) {
     char text[192];
@@ -264,8 +260,8 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
     RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
         prepared, sequence->plan->values[root].name,
         &sequence->plan->values[root].shape, &prepared->dims[root]));
-    size_t room = rabbet_resolve_bytes(prepared, &sequence->plan->values[root],
-                                       &prepared->dims[root]);
+    size_t room = resolve_bytes(prepared, &sequence->plan->values[root],
+                                &prepared->dims[root]);
     size_t offset =
         value->storage == RABBET_PLAN_STORAGE_IO ? (size_t)value->offset : 0;
     if (offset > room || prepared->bytes[v] > room - offset)
@@ -278,22 +274,22 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_values(rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
-    RABBET_RETURN_IF_ERROR(rabbet_resolve_view(prepared, v));
+    RABBET_RETURN_IF_ERROR(resolve_view(prepared, v));
     if (prepared->parent &&
         sequence->analysis.dim_stages[v] < prepared->segment) {
       prepared->dims[v] = prepared->parent->dims[v];
       prepared->bytes[v] = prepared->parent->bytes[v];
       continue;
     }
-    RABBET_RETURN_IF_ERROR(rabbet_resolve_value(prepared, v));
+    RABBET_RETURN_IF_ERROR(resolve_value(prepared, v));
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_host_values(rabbet_prepared_t* prepared) {
   const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
   for (size_t v = 0; v < plan->value_count; ++v) {
     const rabbet_plan_value_t* value = &plan->values[v];
@@ -321,8 +317,7 @@ static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
 
 // Inputs that share a named dimension must agree: the symbol has the value of
 // the first of them.
-static rabbet_status_t rabbet_resolve_check_inputs(
-    const rabbet_prepared_t* prepared) {
+static rabbet_status_t resolve_check_inputs(const rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   const rabbet_plan_sequence_t* plan = sequence->plan;
   if (prepared->segment > 0) return rabbet_ok();
@@ -352,15 +347,15 @@ static rabbet_status_t rabbet_resolve_check_inputs(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_resolve(rabbet_prepared_t* prepared) {
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_allocate(prepared));
-  rabbet_resolve_symbols(prepared);
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_check_reads(prepared));
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_exprs(prepared));
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_check_inputs(prepared));
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_bounds(prepared));
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_values(prepared));
-  RABBET_RETURN_IF_ERROR(rabbet_resolve_host_values(prepared));
+static rabbet_status_t resolve(rabbet_prepared_t* prepared) {
+  RABBET_RETURN_IF_ERROR(resolve_allocate(prepared));
+  resolve_symbols(prepared);
+  RABBET_RETURN_IF_ERROR(resolve_check_reads(prepared));
+  RABBET_RETURN_IF_ERROR(resolve_exprs(prepared));
+  RABBET_RETURN_IF_ERROR(resolve_check_inputs(prepared));
+  RABBET_RETURN_IF_ERROR(resolve_bounds(prepared));
+  RABBET_RETURN_IF_ERROR(resolve_values(prepared));
+  RABBET_RETURN_IF_ERROR(resolve_host_values(prepared));
   return rabbet_prepared_check(prepared);
 }
 
@@ -381,7 +376,7 @@ rabbet_status_t rabbet_prepared_create(rabbet_frame_t* frame,
   rabbet_arena_initialize(frame->context->allocator, &prepared->arena);
   rabbet_status_t status = rabbet_arena_copy(
       &prepared->arena, key, key_size * sizeof(*key), (void**)&prepared->key);
-  if (rabbet_is_ok(status)) status = rabbet_resolve(prepared);
+  if (rabbet_is_ok(status)) status = resolve(prepared);
   if (!rabbet_is_ok(status)) {
     rabbet_prepared_destroy(prepared);
     return status;
@@ -427,8 +422,8 @@ void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache) {
 }
 
 // Work on the device may still use the evicted objects.
-static rabbet_status_t rabbet_prepared_evict(rabbet_frame_t* frame,
-                                             rabbet_prepared_cache_t* cache) {
+static rabbet_status_t prepared_evict(rabbet_frame_t* frame,
+                                      rabbet_prepared_cache_t* cache) {
   if (cache->count < RABBET_PREPARED_MAX) return rabbet_ok();
   rabbet_device_t* device = frame->context->engine->device;
   if (device->vtable->synchronize_all)
@@ -462,7 +457,7 @@ rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
   rabbet_prepared_t* node = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_prepared_create(frame, parent, key, key_size, &node));
-  rabbet_status_t status = rabbet_prepared_evict(frame, cache);
+  rabbet_status_t status = prepared_evict(frame, cache);
   if (!rabbet_is_ok(status)) {
     rabbet_prepared_destroy(node);
     return status;

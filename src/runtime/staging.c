@@ -20,7 +20,7 @@ void rabbet_host_free(const rabbet_engine_t* engine, void* memory) {
     rabbet_free_aligned(engine->allocator, memory, RABBET_PLAN_ALIGNMENT);
 }
 
-static size_t rabbet_read_staging_bytes(const rabbet_prepared_t* prepared) {
+static size_t read_staging_bytes(const rabbet_prepared_t* prepared) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t end = rabbet_segment_end(sequence, prepared->segment), bytes = 0;
   if (end == 0) return 0;
@@ -31,8 +31,8 @@ static size_t rabbet_read_staging_bytes(const rabbet_prepared_t* prepared) {
 }
 
 // Bytes; with memory, writes the outputs there.
-static size_t rabbet_stage_outputs(const rabbet_prepared_t* prepared,
-                                   uint8_t* memory) {
+static size_t stage_outputs(const rabbet_prepared_t* prepared,
+                            uint8_t* memory) {
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t bytes = 0;
   if ((size_t)prepared->segment + 1 < sequence->analysis.segment_count)
@@ -52,13 +52,13 @@ static size_t rabbet_stage_outputs(const rabbet_prepared_t* prepared,
 }
 
 rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared) {
-  size_t reads = rabbet_read_staging_bytes(prepared);
-  size_t outputs = rabbet_stage_outputs(prepared, NULL);
+  size_t reads = read_staging_bytes(prepared);
+  size_t outputs = stage_outputs(prepared, NULL);
   if (reads + outputs == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_host_allocate(
       prepared->sequence->engine, reads + outputs, &prepared->staging));
   prepared->read_staging = prepared->staging;
   prepared->output_staging = prepared->read_staging + reads;
-  rabbet_stage_outputs(prepared, prepared->output_staging);
+  stage_outputs(prepared, prepared->output_staging);
   return rabbet_ok();
 }
