@@ -43,6 +43,8 @@ _TITLES = {
     "recurrent": "Recurrent layers",
     "microsoft_fused": "ONNX Runtime: several operators in one",
     "microsoft_quantized": "ONNX Runtime: quantized operators",
+    "microsoft_attention": "ONNX Runtime: attention",
+    "microsoft_group_query": "ONNX Runtime: attention of decoders",
 }
 
 _RECURRENT = (
@@ -73,6 +75,12 @@ LIMITS = {
     "Scan": "unrolled: the scanned extents must be known at import",
     "MatMulInteger": "sums are FLOAT on the way: exact below 2^24",
     "ConvInteger": "sums are FLOAT on the way: exact below 2^24",
+    "com.microsoft.Attention": "no `do_rotary`, no shared buffer of past and present; masks of "
+    "rank 1 to 3",
+    "com.microsoft.GroupQueryAttention": "the past's memory becomes the present's where it has "
+    "room; no quantized or window-sized caches, no `q_norm_weight`",
+    "com.microsoft.MultiHeadAttention": "no shared buffer of past and present, no "
+    "`cache_indirection`, no output `qk`; masks of rank 1 to 3",
     "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits, dequantized when the plan "
     "is built; no `g_idx`, no `weight_prepacked`",
     "MaxPool": "1 to 3 spatial axes; no output `Indices`",

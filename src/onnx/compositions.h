@@ -48,6 +48,30 @@ rabbet_tensor_t* rabbet_onnx_quantized_product(
     rabbet_onnx_node_t* node, const rabbet_onnx_quantized_t* a,
     const rabbet_onnx_quantized_t* b);
 
+// ---- Attention (ops_attention.c) -------------------------------------------
+
+// x [batch, length, heads * size] as [batch, length, heads, size]; `attr` says
+// how many heads there are.
+rabbet_tensor_t* rabbet_onnx_split_heads(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x, const char* attr);
+// And back.
+rabbet_tensor_t* rabbet_onnx_join_heads(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x);
+// x [batch, heads, length, size] with each head `times` times, one after the
+// other.
+rabbet_tensor_t* rabbet_onnx_repeat_heads(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* x,
+                                          rabbet_onnx_index_t times);
+typedef struct rabbet_onnx_rotation_t {
+  rabbet_tensor_t *cosines, *sines;  // of rank 4
+  rabbet_onnx_index_t turned;        // how much of the last axis is rotated
+  bool interleaved;  // pairs are neighbours, and not halves apart
+} rabbet_onnx_rotation_t;
+// Rotates pairs of the last axis of x, which has rank 4.
+rabbet_tensor_t* rabbet_onnx_rotate(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* x,
+                                    const rabbet_onnx_rotation_t* rotation);
+
 // ---- Another operator (operators.c) ----------------------------------------
 
 // Imports the node, with the inputs that it has now, as this operator of the

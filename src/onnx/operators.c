@@ -33,7 +33,9 @@
   FILE(sequence)                \
   FILE(recurrent)               \
   FILE(microsoft_fused)         \
-  FILE(microsoft_quantized)
+  FILE(microsoft_quantized)     \
+  FILE(microsoft_attention)     \
+  FILE(microsoft_group_query)
 
 #define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);
 RABBET_ONNX_FILES(RABBET_ONNX_FILE)

@@ -2,6 +2,7 @@
 // the order in which exporters write them out, so that the builder finds them.
 #include <math.h>
 
+#include "onnx/compositions.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
@@ -19,11 +20,10 @@ static void onnx_check_heads(rabbet_onnx_node_t* node, const char* operand,
                      operand, rabbet_tensor_name(x), rank);
 }
 
-// x [batch, length, heads * size] as [batch, length, heads, size]; `attr` says
-// how many heads there are.
-static rabbet_tensor_t* onnx_split_heads(rabbet_onnx_node_t* node,
+rabbet_tensor_t* rabbet_onnx_split_heads(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* x, const char* attr) {
   int64_t heads = rabbet_onnx_attr_int(node, attr, 0);
+  rabbet_onnx_check_rank(node, "an operand with joined heads", x, RANK - 1);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   if (rabbet_onnx_ok(node) &&
       (heads < 1 || (dims.d[2] >= 0 && dims.d[2] % heads != 0)))
@@ -41,8 +41,7 @@ static rabbet_tensor_t* onnx_split_heads(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, x, split, RANK);
 }
 
-// And back.
-static rabbet_tensor_t* onnx_join_heads(rabbet_onnx_node_t* node,
+rabbet_tensor_t* rabbet_onnx_join_heads(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x) {
   const rabbet_onnx_index_t joined[] = {
       rabbet_onnx_extent(node, x, 0), rabbet_onnx_extent(node, x, 1),
@@ -71,7 +70,7 @@ static rabbet_tensor_t* onnx_attention_operand(rabbet_onnx_node_t* node,
   rabbet_tensor_t* x = rabbet_onnx_required(node, index);
   onnx_check_heads(node, operand, x);
   if (!rabbet_onnx_ok(node) || rabbet_onnx_rank(node, x) == RANK) return x;
-  x = onnx_split_heads(node, x, attr);
+  x = rabbet_onnx_split_heads(node, x, attr);
   return rabbet_onnx_transpose(node, x, onnx_heads_first);
 }
 
@@ -119,8 +118,7 @@ static void onnx_attention_operands(rabbet_onnx_node_t* node,
   onnx_attention_past(node, a);
 }
 
-// x with each head `times` times, one after the other.
-static rabbet_tensor_t* onnx_repeat_heads(rabbet_onnx_node_t* node,
+rabbet_tensor_t* rabbet_onnx_repeat_heads(rabbet_onnx_node_t* node,
                                           rabbet_tensor_t* x,
                                           rabbet_onnx_index_t times) {
   rabbet_onnx_index_t old[RANK];
@@ -151,7 +149,7 @@ static void onnx_attention_share(rabbet_onnx_node_t* node,
     rabbet_onnx_index_t times =
         rabbet_onnx_index_op(node, "FLOOR_DIV", heads, own);
     if (rabbet_onnx_is_static(times) && times.value == 1) continue;
-    *operands[i] = onnx_repeat_heads(node, *operands[i], times);
+    *operands[i] = rabbet_onnx_repeat_heads(node, *operands[i], times);
   }
 }
 
@@ -327,7 +325,8 @@ static void onnx_import_attention(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* y = rabbet_onnx_matmul(node, weights, "NONE", a.v, "NONE");
   y = rabbet_onnx_cast(node, y, rabbet_onnx_dtype_of(node, a.q));
   if (a.joined)
-    y = onnx_join_heads(node, rabbet_onnx_transpose(node, y, onnx_heads_first));
+    y = rabbet_onnx_join_heads(
+        node, rabbet_onnx_transpose(node, y, onnx_heads_first));
   node->outputs[0] = y;
 }
 
@@ -358,15 +357,10 @@ static rabbet_tensor_t* onnx_rotary_table(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, table, 1u << heads, RANK);
 }
 
-typedef struct onnx_rotation_t {
-  rabbet_tensor_t *cosines, *sines;
-  rabbet_onnx_index_t turned;  // how much of the last axis is rotated
-  bool interleaved;            // pairs are neighbours, and not halves apart
-} onnx_rotation_t;
-
+// The part of x that is rotated.
 static rabbet_tensor_t* onnx_rotated(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x,
-                                     const onnx_rotation_t* r) {
+                                     const rabbet_onnx_rotation_t* r) {
   rabbet_onnx_index_t half =
       rabbet_onnx_index_op(node, "FLOOR_DIV", r->turned, rabbet_onnx_index(2));
   rabbet_onnx_index_t second = r->interleaved ? rabbet_onnx_index(1) : half;
@@ -392,6 +386,18 @@ static rabbet_tensor_t* onnx_rotated(rabbet_onnx_node_t* node,
                              dims, RANK);
 }
 
+rabbet_tensor_t* rabbet_onnx_rotate(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* x,
+                                    const rabbet_onnx_rotation_t* rotation) {
+  rabbet_onnx_index_t size = rabbet_onnx_extent(node, x, SIZE);
+  rabbet_tensor_t* parts[2] = {onnx_rotated(node, x, rotation)};
+  rabbet_onnx_index_t rest =
+      rabbet_onnx_index_op(node, "SUB", size, rotation->turned);
+  bool whole = rabbet_onnx_is_static(rest) && rest.value == 0;
+  if (!whole) parts[1] = onnx_rotary_part(node, x, rotation->turned, rest, 1);
+  return rabbet_onnx_concat(node, parts, whole ? 1 : 2, SIZE);
+}
+
 static void onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   onnx_check_heads(node, "X", x);
@@ -399,20 +405,16 @@ static void onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
   bool joined = rabbet_onnx_rank(node, x) == RANK - 1;
   // Joined heads are behind the positions.
   int heads = joined ? 2 : HEADS;
-  if (joined) x = onnx_split_heads(node, x, "num_heads");
-  rabbet_onnx_index_t size = rabbet_onnx_extent(node, x, SIZE);
+  if (joined) x = rabbet_onnx_split_heads(node, x, "num_heads");
   int64_t turned = rabbet_onnx_attr_int(node, "rotary_embedding_dim", 0);
-  onnx_rotation_t r = {
+  const rabbet_onnx_rotation_t r = {
       .cosines = onnx_rotary_table(node, 1, heads),
       .sines = onnx_rotary_table(node, 2, heads),
-      .turned = turned > 0 ? rabbet_onnx_index(turned) : size,
+      .turned = turned > 0 ? rabbet_onnx_index(turned)
+                           : rabbet_onnx_extent(node, x, SIZE),
       .interleaved = rabbet_onnx_attr_int(node, "interleaved", 0) != 0};
-  rabbet_tensor_t* parts[2] = {onnx_rotated(node, x, &r)};
-  rabbet_onnx_index_t rest = rabbet_onnx_index_op(node, "SUB", size, r.turned);
-  bool whole = turned <= 0 || (rabbet_onnx_is_static(rest) && rest.value == 0);
-  if (!whole) parts[1] = onnx_rotary_part(node, x, r.turned, rest, 1);
-  rabbet_tensor_t* y = rabbet_onnx_concat(node, parts, whole ? 1 : 2, SIZE);
-  node->outputs[0] = joined ? onnx_join_heads(node, y) : y;
+  rabbet_tensor_t* y = rabbet_onnx_rotate(node, x, &r);
+  node->outputs[0] = joined ? rabbet_onnx_join_heads(node, y) : y;
 }
 
 RABBET_ONNX_OPERATORS(attention) = {
