@@ -293,6 +293,8 @@ static void change(mutator_t* m) {
       &rabbet__plan__weights__descriptor,
       &rabbet__plan__scale__descriptor,
       &rabbet__plan__check__descriptor,
+      &rabbet__plan__sequence__descriptor,
+      &rabbet__plan__call__descriptor,
       &rabbet__plan__meta__descriptor,
       &rabbet__plan__artifact__descriptor,
       &rabbet__plan__carried__descriptor};
