@@ -284,9 +284,9 @@ class ElementWiseOperation(_Enum):
     DIV: a / b.
     POW: a to the power of b.
     FLOOR_DIV: a / b, rounded down.
-    AND: Both are true.
-    OR: One is true.
-    XOR: Exactly one is true.
+    AND: Both are true; of integers, both bits are set.
+    OR: One is true; of integers, one bit is set.
+    XOR: Exactly one is true; of integers, exactly one bit is set.
     EQUAL: a == b.
     GREATER: a > b.
     LESS: a < b.

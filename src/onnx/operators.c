@@ -29,6 +29,8 @@
   FILE(constant)                \
   FILE(loop)                    \
   FILE(signal)                  \
+  FILE(bits)                    \
+  FILE(state)                   \
   FILE(image)                   \
   FILE(sequence)                \
   FILE(recurrent)               \

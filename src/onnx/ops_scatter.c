@@ -1,5 +1,5 @@
-// Elements put where indices say; caches; running sums; sequences in reverse
-// order.
+// Elements put where indices say; caches; running sums and products; sequences
+// in reverse order.
 #include <string.h>
 
 #include "onnx/dynamic_axes.h"
@@ -75,6 +75,70 @@ static rabbet_tensor_t* onnx_cumulate_dynamic(
   return rabbet_onnx_reshape(node, y, dims, rank);
 }
 
+// ---- Running products ------------------------------------------------------
+
+// x moved by some places along an axis, with ones in front or behind.
+static rabbet_tensor_t* onnx_shifted(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x, int axis, int64_t by) {
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  slice.start[axis] = rabbet_onnx_index(-by);
+  slice.mode = "FILL";
+  slice.fill = rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 0, 1);
+  return rabbet_onnx_slice(node, x, &slice);
+}
+
+// Products of 1, 2, 4, ... elements.
+static rabbet_tensor_t* onnx_products(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, int axis,
+                                      int64_t extent, bool exclusive,
+                                      bool reverse) {
+  if (exclusive) x = onnx_shifted(node, x, axis, reverse ? -1 : 1);
+  for (int64_t by = 1; by < extent && rabbet_onnx_ok(node); by *= 2)
+    x = rabbet_onnx_binary(node, "PROD", x,
+                           onnx_shifted(node, x, axis, reverse ? -by : by));
+  return x;
+}
+
+// The same for an extent that is not known: the products of the rows of a
+// matrix, in which ones replace the elements that do not take part.
+static rabbet_tensor_t* onnx_products_dynamic(rabbet_onnx_node_t* node,
+                                              rabbet_tensor_t* x, int axis,
+                                              rabbet_onnx_index_t extent,
+                                              bool exclusive, bool reverse) {
+  int rank = rabbet_onnx_rank(node, x) + 1;
+  rabbet_tensor_t* to = rabbet_onnx_indices(node, extent, axis, rank);
+  rabbet_tensor_t* from = rabbet_onnx_indices(node, extent, axis + 1, rank);
+  rabbet_tensor_t* out = rabbet_onnx_binary(node, "LESS", reverse ? from : to,
+                                            reverse ? to : from);
+  if (exclusive)
+    out = rabbet_onnx_binary(node, "OR", out,
+                             rabbet_onnx_binary(node, "EQUAL", from, to));
+  rabbet_tensor_t* one =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 1);
+  x = rabbet_onnx_select(node, out, one,
+                         rabbet_onnx_unsqueeze(node, x, 1u << axis, rank));
+  return rabbet_onnx_reduce(node, "PROD", x, 1u << (axis + 1), false);
+}
+
+static void onnx_import_cumulative_product(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_onnx_ints_t given = rabbet_onnx_constant_ints(
+      node, "input 1 ('axis')", rabbet_onnx_required(node, 1));
+  bool exclusive = rabbet_onnx_attr_int(node, "exclusive", 0) != 0;
+  bool reverse = rabbet_onnx_attr_int(node, "reverse", 0) != 0;
+  int axis =
+      rabbet_onnx_axis(node, given.count == 1 ? given.data[0] : INT32_MAX,
+                       rabbet_onnx_rank(node, x));
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_index_t extent = rabbet_onnx_extent(node, x, axis);
+  node->outputs[0] =
+      rabbet_onnx_is_static(extent)
+          ? onnx_products(node, x, axis, extent.value, exclusive, reverse)
+          : onnx_products_dynamic(node, x, axis, extent, exclusive, reverse);
+}
+
+// ---- Running sums ----------------------------------------------------------
+
 static void onnx_import_cumulative(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
@@ -108,6 +172,7 @@ static void onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
 }
 
 RABBET_ONNX_OPERATORS(scatter) = {
+    RABBET_ONNX_OP(CumProd, cumulative_product, "", 26),
     RABBET_ONNX_OP(CumSum, cumulative, "", 11, 14),
     RABBET_ONNX_OP(ReverseSequence, reverse_sequence, "", 10, 28),
     RABBET_ONNX_OP(Scatter, scatter, "ELEMENT", 9, 11),

@@ -1,7 +1,8 @@
 // Binary operators with broadcasting of dimensions of 1.
 //
 // Integer arithmetic wraps around. DIV of integers truncates towards zero,
-// FLOOR_DIV rounds down; division by zero gives 0.
+// FLOOR_DIV rounds down; division by zero gives 0. AND, OR and XOR of INT32 and
+// INT64 take bits.
 #include <math.h>
 
 #include "ops/enums.h"
@@ -19,16 +20,23 @@ static bool elementwise_is_logical(int64_t op) {
          op == RABBET_ELEMENTWISE_XOR;
 }
 
+static bool elementwise_takes(int64_t op, rabbet_dtype_t dtype) {
+  bool is_bool = dtype == RABBET_DTYPE_BOOL;
+  bool has_bits = dtype == RABBET_DTYPE_INT32 || dtype == RABBET_DTYPE_INT64;
+  if (op == RABBET_ELEMENTWISE_EQUAL) return true;
+  return elementwise_is_logical(op) ? is_bool || has_bits : !is_bool;
+}
+
 static rabbet_status_t elementwise_infer_types(const rabbet_op_infer_t* infer) {
   RABBET_RETURN_IF_ERROR(rabbet_op_same_types(infer, 0));
   int64_t op = RABBET_OP_INT(infer, "op");
   rabbet_dtype_t dtype = infer->inputs[0].dtype;
-  bool is_bool = dtype == RABBET_DTYPE_BOOL;
-  if (op != RABBET_ELEMENTWISE_EQUAL && is_bool != elementwise_is_logical(op)) {
+  if (!elementwise_takes(op, dtype)) {
     return RABBET_OP_INVALID(
         "%s takes %s, and the inputs have type %s (insert a cast)",
         rabbet_op_enumerator_name(&infer->op->attrs[0], op),
-        is_bool ? "numbers" : "BOOL", rabbet_dtype_name(dtype));
+        elementwise_is_logical(op) ? "BOOL, INT32 and INT64" : "numbers",
+        rabbet_dtype_name(dtype));
   }
   bool compares = op == RABBET_ELEMENTWISE_EQUAL ||
                   op == RABBET_ELEMENTWISE_GREATER ||
@@ -88,6 +96,9 @@ static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
                                          rabbet_expr_t b,
                                          rabbet_expr_t* out_value) {
   *out_value = RABBET_EXPR_NONE;
+  // Expressions have no bits.
+  if (elementwise_is_logical(op) && infer->inputs[0].dtype != RABBET_DTYPE_BOOL)
+    return rabbet_ok();
   int64_t divisor = 0;
   bool divides =
       op == RABBET_ELEMENTWISE_DIV || op == RABBET_ELEMENTWISE_FLOOR_DIV;
@@ -197,11 +208,11 @@ static int64_t elementwise_int(int64_t op, int64_t a, int64_t b) {
     case RABBET_ELEMENTWISE_FLOOR_DIV:
       return elementwise_int_floor_div(a, b);
     case RABBET_ELEMENTWISE_AND:
-      return a && b;
+      return a & b;
     case RABBET_ELEMENTWISE_OR:
-      return a || b;
+      return a | b;
     case RABBET_ELEMENTWISE_XOR:
-      return !a != !b;
+      return a ^ b;
     case RABBET_ELEMENTWISE_EQUAL:
       return a == b;
     case RABBET_ELEMENTWISE_GREATER:

@@ -260,6 +260,17 @@ def test_logic(op):
     np.testing.assert_array_equal(evaluate("elementwise", a, b, op=op), LOGIC[op](a, b))
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_elementwise_bits(dtype):
+    info = np.iinfo(dtype)
+    rng = np.random.default_rng(3)
+    a = rng.integers(info.min, info.max, (5, 7), dtype, endpoint=True)
+    b = rng.integers(info.min, info.max, (5, 1), dtype, endpoint=True)
+    for op, function in (("AND", np.bitwise_and), ("OR", np.bitwise_or),
+                         ("XOR", np.bitwise_xor)):
+        np.testing.assert_array_equal(evaluate("elementwise", a, b, op=op), function(a, b))
+
+
 def test_elementwise_passes_nan():
     a = np.array([np.nan, 1, np.nan], np.float32)
     b = np.array([1, np.nan, np.nan], np.float32)

@@ -48,6 +48,9 @@ DEVICE float elementwise_MIN(float a, float b) {
     bool inexact = b != 0 && b != -1 && a % b != 0;                       \
     return quotient - (T)(inexact && (a < 0) != (b < 0));                 \
   }                                                                       \
+  DEVICE T elementwise_AND(T a, T b) { return a & b; }                    \
+  DEVICE T elementwise_OR(T a, T b) { return a | b; }                     \
+  DEVICE T elementwise_XOR(T a, T b) { return a ^ b; }                    \
   DEVICE T elementwise_POW(T a, T b) {                                    \
     if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;        \
     U result = 1, factor = (U)a;                                          \
