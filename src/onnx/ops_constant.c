@@ -238,6 +238,17 @@ static rabbet_tensor_t* onnx_condition(rabbet_onnx_node_t* node,
              : x;
 }
 
+// A run chooses among tensors.
+static void onnx_refuse_chosen_lists(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t** const results[2]) {
+  for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i)
+    if (rabbet_onnx_list(results[0][i]) || rabbet_onnx_list(results[1][i]))
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "output %zu ('%s') is a sequence or an optional value; "
+                       "the condition ('%s') must be constant for those",
+                       i, node->proto->output[i], node->proto->input[0]);
+}
+
 static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
   rabbet_tensor_t** results[2] = {NULL, NULL};
   rabbet_conditional_t* conditional = NULL;
@@ -256,6 +267,7 @@ static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
                                sizeof(**results), (void**)&results[k]));
     onnx_branch(node, k == 0, conditional, results[k]);
   }
+  onnx_refuse_chosen_lists(node, results);
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
     if (!rabbet_onnx_wants(node, i)) continue;
     rabbet_onnx_fail(node,
