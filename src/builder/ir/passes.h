@@ -98,6 +98,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
                                                     bool* changed);
 
 // Scales of quantizations get the rank of the scaled tensor (rules_quantize.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantized_view(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
                                                         rabbet_ir_node_t* node,
                                                         bool* changed);

@@ -134,3 +134,79 @@ rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(quantize_widen(build, node, QUANTIZE_SCALE, changed));
   return quantize_widen(build, node, QUANTIZE_ZERO_POINT, changed);
 }
+
+// ---- Weights with axes in front ---------------------------------------------
+
+// Weights that get axes of extent 1 behind their dequantizing node, as in a
+// product with a batch, get them before it, so that the product's factor is
+// made by such a node.
+enum { QUANTIZE_OPERANDS = 3 };
+
+// Whether `dims` are ones, then `own`.
+static bool quantize_leads(const rabbet_dims_t* dims,
+                           const rabbet_dims_t* own) {
+  int32_t more = dims->rank - own->rank;
+  if (more <= 0) return false;
+  for (int32_t i = 0; i < dims->rank; ++i)
+    if (dims->d[i] != (i < more ? 1 : own->d[i - more])) return false;
+  return true;
+}
+
+// All operands constant and of one rank, so that scales lie where weights do.
+static bool quantize_is_whole(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* maker) {
+  size_t blocks = 0;
+  int32_t rank = rabbet_ir_input(ir, maker, 0)->shape.rank;
+  rabbet_ir_ints(maker, "block_shape", &blocks);
+  for (size_t i = 0; i < maker->input_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, maker, i);
+    if (value && (!value->constant || value->shape.rank != rank)) return false;
+  }
+  return blocks == 0 &&
+         rabbet_dtype_bits(rabbet_ir_input(ir, maker, 0)->dtype) == 8;
+}
+
+static rabbet_status_t quantize_lead(rabbet_build_t* build,
+                                     const rabbet_ir_node_t* maker,
+                                     rabbet_ir_node_t* node, int32_t more) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_node_t* made = NULL;
+  int32_t inputs[QUANTIZE_OPERANDS] = {-1, -1, -1};
+  for (size_t i = 0; i < maker->input_count && i < QUANTIZE_OPERANDS; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, maker, i);
+    rabbet_ir_value_t* wide = NULL;
+    if (!value) continue;
+    rabbet_dims_t own = rabbet_ir_dims(ir, value);
+    rabbet_dims_t dims = {.rank = own.rank + more};
+    for (int32_t k = 0; k < dims.rank; ++k)
+      dims.d[k] = k < more ? 1 : own.d[k - more];
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
+        ir, value->name, value->dtype, &dims, value->constant, &wide));
+    inputs[i] = wide->id;
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      ir, RABBET_OP_DEQUANTIZE, maker->name, maker->attrs,
+      maker->op->attr_count, inputs, maker->input_count, node, &made));
+  rabbet_ir_replace_uses(ir, rabbet_ir_output(ir, node, 0),
+                         rabbet_ir_output(ir, made, 0));
+  rabbet_ir_kill(ir, node);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_rule_quantized_view(rabbet_build_t* build,
+                                           rabbet_ir_node_t* node,
+                                           bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, 0);
+  const rabbet_ir_node_t* maker = input->producer;
+  if (!maker || maker->dead || !rabbet_op_is(maker->op, RABBET_OP_DEQUANTIZE) ||
+      rabbet_ir_has_wishes(ir, maker) || rabbet_ir_has_wishes(ir, node) ||
+      !rabbet_ir_is_view(ir, node) || !quantize_is_whole(ir, maker) ||
+      !rabbet_ir_can_replace(rabbet_ir_output(ir, node, 0), input))
+    return rabbet_ok();
+  rabbet_dims_t own = rabbet_ir_dims(ir, input);
+  rabbet_dims_t dims = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
+  if (!quantize_leads(&dims, &own)) return rabbet_ok();
+  *changed = true;
+  return quantize_lead(build, maker, node, dims.rank - own.rank);
+}

@@ -8,6 +8,7 @@ static const struct {
     {RABBET_OP_IDENTITY, rabbet_rule_identity},
     {RABBET_OP_CAST, rabbet_rule_identity},
     {RABBET_OP_SHUFFLE, rabbet_rule_shuffle},
+    {RABBET_OP_SHUFFLE, rabbet_rule_quantized_view},
     {RABBET_OP_SLICE, rabbet_rule_slice},
     {RABBET_OP_CONCATENATION, rabbet_rule_concatenation},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_neutral},

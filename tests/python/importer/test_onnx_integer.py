@@ -259,7 +259,7 @@ def test_products_are_of_8_bits(name: str) -> None:
     case = with_scales(BYTES[name])
     if "wz" not in case.values and " wz" in case.inputs:
         case = case._replace(values={**case.values, "wz": 0})
-    for size, extent in (("b,s,16", "10,16"), ("b,s,6", "10,6"), ("b", "2"), ("s", "5")):
+    for size, extent in (("b", "2"), ("s", "5")):
         case = case._replace(
             inputs=re.sub(rf"\b{size}\b(?=[,\]])", extent, case.inputs),
             outputs=re.sub(rf"\b{size}\b(?=[,\]])", extent, case.outputs))  # fmt: skip
