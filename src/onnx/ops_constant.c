@@ -270,6 +270,13 @@ static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
   onnx_refuse_chosen_lists(node, results);
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
     if (!rabbet_onnx_wants(node, i)) continue;
+    if (rabbet_onnx_list(results[0][i]) || rabbet_onnx_list(results[1][i])) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "output %zu ('%s') is a sequence or an optional value; "
+                       "the condition that chooses it must be constant",
+                       i, node->proto->output[i]);
+      return;
+    }
     rabbet_onnx_fail(node,
                      rabbet_conditional_add_output(conditional, results[0][i],
                                                    results[1][i], &layer));

@@ -119,6 +119,11 @@ static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
       (producer && rabbet_op_is(producer->op, RABBET_OP_CONSTANT));
   rabbet_layer_t* layer = NULL;
   if (!scope->conditional || is_constant) return rabbet_ok();
+  if (rabbet_onnx_list(*tensor))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "'%s' is a sequence or an optional value; a branch "
+                         "takes such only where the condition is constant",
+                         name);
   RABBET_RETURN_IF_ERROR(
       rabbet_conditional_add_input(scope->conditional, *tensor, &layer));
   *tensor = rabbet_layer_output(layer, 0);
