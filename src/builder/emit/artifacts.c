@@ -80,7 +80,9 @@ static rabbet_status_t collect_step(collector_t* collector,
 static rabbet_status_t collect_steps(collector_t* collector,
                                      const rabbet_emit_sequence_t* sequence) {
   const rabbet_layout_t* layout = sequence->layout;
-  rabbet_plan_step_t* step = collector->plan->sequences[sequence->number].steps;
+  const rabbet_plan_sequence_t* made =
+      &collector->plan->sequences[sequence->number];
+  rabbet_plan_step_t* step = made->steps;
   collector->build = sequence->build;
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_pick_t* pick = &layout->steps.data[s].pick;
@@ -90,8 +92,7 @@ static rabbet_status_t collect_steps(collector_t* collector,
                                            step->name, step->kernel));
     ++step;
   }
-  assert(step == collector->plan->sequences[0].steps +
-                     collector->plan->sequences[0].step_count);
+  assert(step == made->steps + made->step_count);
   return rabbet_ok();
 }
 
