@@ -58,7 +58,7 @@ FOREIGN = {
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 SUFFIXES = {".c", ".h", ".inc", ".def", ".cu", ".cuh"}
-# What tests beside the code have in tests/.
+# Headers in tests/ that tests beside the code include.
 TEST_HEADERS = re.compile(r"check\.h|faults/.*|conformance/.*|cuda_stand_in/.*")
 
 

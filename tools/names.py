@@ -153,7 +153,7 @@ def _check_property(name: Name, owner: Any, found: Any) -> None:
         return
     if callable(found) and not isinstance(found, (property, type)):
         raise WrongError("is a method")
-    # What plugins are handed is made by the engine alone.
+    # Objects that plugins are handed are made by the engine alone.
     given = name.owner.startswith("plugin.")
     if (
         name.kind == "property"

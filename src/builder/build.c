@@ -309,8 +309,8 @@ static rabbet_status_t build_report_selection(const sequences_t* sequences) {
   return rabbet_tuner_report_selection(build, solutions, sequences->count);
 }
 
-// What a branch takes has the extents, and of a shape input the elements, that
-// it has where it is made.
+// An input of a branch has the extents of the tensor that it stands for; a
+// shape input also has its elements.
 static rabbet_status_t branch_profile_input(rabbet_build_t* caller,
                                             const rabbet_ir_value_t* value,
                                             const rabbet_tensor_t* input,
@@ -431,7 +431,7 @@ static void build_close_branches(sequences_t* sequences) {
 
 // ---- The whole --------------------------------------------------------------
 
-// What the caller gets.
+// Where the caller gets the plan and the report.
 typedef struct output_t {
   rabbet_allocator_t allocator;
   void** plan;

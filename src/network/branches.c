@@ -67,7 +67,7 @@ static rabbet_status_t branch_translate(const branch_map_t* map) {
   return rabbet_ok();
 }
 
-// What a branch gives, in expressions of the layer's network.
+// Shapes of a branch's outputs, in expressions of the layer's network.
 static rabbet_status_t branch_shapes(rabbet_layer_t* layer, size_t at,
                                      rabbet_shape_t* out_shapes,
                                      rabbet_shape_t* out_bounds) {

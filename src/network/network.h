@@ -71,7 +71,7 @@ typedef struct rabbet_branch_t {
   int32_t* inputs;  // of the layer, one for each of its own
 } rabbet_branch_t;
 
-// What a condition chooses between: that where it is true first.
+// Two branches, of which a condition chooses one: the one for true is first.
 typedef struct rabbet_branches_t {
   const char* name;
   rabbet_branch_t list[2];

@@ -1,4 +1,4 @@
-// What the attentions of com.microsoft have in common.
+// Steps that the attention operators of com.microsoft have in common.
 #ifndef RABBET_SRC_ONNX_MICROSOFT_ATTENTION_H_
 #define RABBET_SRC_ONNX_MICROSOFT_ATTENTION_H_
 

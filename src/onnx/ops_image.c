@@ -368,7 +368,7 @@ static rabbet_tensor_t* onnx_deform_samples(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, y, result, 4);
 }
 
-// What is not known of the shapes must follow from the others.
+// Unknown extents must follow from the other shapes.
 static bool onnx_deform_check(rabbet_onnx_node_t* node, const rabbet_dims_t* x,
                               const rabbet_dims_t* w, onnx_deform_t* d) {
   bool good = x->d[1] > 0 && w->d[0] > 0 && w->d[1] > 0 && w->d[2] > 0 &&

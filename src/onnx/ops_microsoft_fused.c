@@ -58,7 +58,7 @@ static const onnx_fused_function_t onnx_fused_functions[] = {
     {"Clip", "CLIP", -INFINITY, INFINITY},
 };
 
-// What the attribute 'activation' names, of x.
+// The activation that the attribute 'activation' names, applied to x.
 static rabbet_tensor_t* onnx_fused_activation(rabbet_onnx_node_t* node,
                                               rabbet_tensor_t* x,
                                               const double given[2],

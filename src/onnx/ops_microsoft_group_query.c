@@ -36,7 +36,8 @@ typedef struct onnx_group_query_t {
   rabbet_tensor_t* before;    // those from before, INT64 [batch, 1]
 } onnx_group_query_t;
 
-// What ONNX Runtime's CPU does not have, either, or what belongs to its caches.
+// Refuses inputs and attributes that ONNX Runtime lacks on the CPU, too, or
+// that describe its caches.
 static void onnx_group_query_limits(rabbet_onnx_node_t* node) {
   static const char* const inputs[] = {"k_scale", "v_scale", "q_norm_weight",
                                        "k_norm_weight", "query_seqlens"};

@@ -34,7 +34,7 @@ static double onnx_dft_factor(const onnx_dft_t* d, int64_t n) {
   return (twice ? 2.0 : 1.0) / (double)d->length.value;
 }
 
-// What input part `from` adds to output part `to`.
+// The coefficient from input part `from` to output part `to`.
 static double onnx_dft_part(double re, double im, int from, int to) {
   if (from == to) return re;
   return from ? -im : im;

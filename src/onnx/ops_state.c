@@ -120,7 +120,7 @@ static rabbet_tensor_t* onnx_linear_step(rabbet_onnx_node_t* node,
       rabbet_onnx_matmul(node, key, "TRANSPOSE", value, "NONE"));
 }
 
-// What a token reads from the state, [batch, 1, heads * values].
+// The values that a token reads from the state, [batch, 1, heads * values].
 static rabbet_tensor_t* onnx_linear_read(rabbet_onnx_node_t* node,
                                          const onnx_linear_t* a,
                                          rabbet_tensor_t* state, int64_t at) {

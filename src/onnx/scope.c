@@ -108,8 +108,8 @@ static rabbet_status_t onnx_use_initializer(rabbet_onnx_scope_t* scope,
                                     &constant.dims, false, &value->tensor);
 }
 
-// What a branch takes from outside is an input of its conditional. Constants it
-// has itself.
+// A tensor from outside becomes an input of the conditional. Constants are
+// copied into the branch.
 static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
                                          const char* name,
                                          rabbet_tensor_t** tensor) {

@@ -95,8 +95,7 @@ rabbet_status_t rabbet_op_infer_types(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
-// What shape rules must leave behind: a type, a rank, and expressions that
-// exist.
+// Postcondition of shape rules: a type, a rank, and expressions that exist.
 static bool op_is_inferred(const rabbet_op_infer_t* infer,
                            const rabbet_op_value_t* output) {
   bool is_inferred = output->dtype != RABBET_DTYPE_NONE &&

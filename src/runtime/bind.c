@@ -65,7 +65,7 @@ static bool is_unbounded(const rabbet_frame_t* frame,
   return prepared->bytes[sequence->plan->ios[io].value] == RABBET_BYTES_UNKNOWN;
 }
 
-// What the caller has for an output is as large as its own shape says.
+// The caller's memory for an output is as large as the caller's shape says.
 static rabbet_status_t check_room(const rabbet_frame_t* frame,
                                   const rabbet_prepared_t* prepared,
                                   size_t io) {

@@ -1,4 +1,4 @@
-// What a context has of one sequence of the plan.
+// A frame: the state that a context has of one sequence of the plan.
 #include "runtime/runtime.h"
 
 static size_t frame_most_reads(const rabbet_frame_t* frame) {

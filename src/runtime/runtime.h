@@ -362,7 +362,7 @@ typedef struct rabbet_host_io_t {
   rabbet_io_memory_t device;
 } rabbet_host_io_t;
 
-// What a context has of one sequence.
+// The state that a context has of one sequence.
 struct rabbet_frame_t {
   rabbet_context_t* context;
   const rabbet_sequence_t* sequence;
@@ -462,7 +462,7 @@ rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
 rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream);
-// What a sequence is called with: its key, if the host knows it.
+// The key that a sequence is called with, if the host knows it.
 rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
                                 const rabbet_plan_step_t* step,
                                 const rabbet_plan_call_t* call,

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What the samples print, "Inference result A correct!" and the like.
+# The samples print "Inference result A correct!" and the like.
 GOOD = re.compile(r"\bcorrect!|successful!")
 BAD = re.compile(r"incorrect|failed!")
 PRECISIONS = ("--precision fp32", "--precision fp16")
@@ -86,7 +86,7 @@ REMARKS = (
      "one tactic: the other is left out, as the sample's oait_kernels.py lacks its kernel"),
 )  # fmt: skip
 
-# What stands in for other versions of packages than the samples were written for.
+# Replacements for other versions of packages than the samples were written for.
 ENVIRONMENT = '''
 """What the samples use of older NumPy and cuda-python."""
 import functools

@@ -195,7 +195,7 @@ __device__ unsigned shared(const void* p) {
 }
 
 // Tiles of 16 rows and 8 columns: loaded by the map of x, doubled, stored by y's.
-// What lies past the last row is zeros at the load and dropped at the store.
+// Elements past the last row are zeros at the load and dropped at the store.
 extern "C" __global__ void tiles(const __grid_constant__ Map from,
                                  const __grid_constant__ Map to) {
   __shared__ alignas(128) float tile[16 * 8];

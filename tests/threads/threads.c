@@ -1,6 +1,7 @@
-// What threads share, used by several at once: an engine, a timing cache, the
-// registry of plugins, devices and their libraries. For the thread sanitizer,
-// which finds what is not guarded; results are compared with the oracle.
+// Shared objects, used by several threads at once: an engine, a timing cache,
+// the registry of plugins, devices and their libraries. For the thread
+// sanitizer, which finds what is not guarded; results are compared with the
+// oracle.
 #include <pthread.h>
 
 #include "build_check.h"

@@ -12,7 +12,7 @@
 #include "builder/report.h"
 #include "core/attr_set.h"
 
-// What the sequences of a plan share.
+// State that the sequences of a plan share.
 typedef struct emit_shared_t {
   rabbet_emitted_t* out;
   rabbet_map_t constants;  // by hash

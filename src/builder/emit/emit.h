@@ -12,7 +12,7 @@ typedef struct rabbet_emitted_t {
   size_t kept_blobs;  // those of weights that can be refitted come behind
 } rabbet_emitted_t;
 
-// What a sequence of the plan is made of.
+// The parts that a sequence of the plan is made of.
 typedef struct rabbet_emit_sequence_t {
   const char* name;  // "" for that of the callers
   int32_t number;    // its place

@@ -578,7 +578,7 @@ static rabbet_status_t split_copy(split_t* split, const rabbet_layer_t* layer) {
   return rabbet_ok();
 }
 
-// What stands for an input or output of a conditional whose condition is known.
+// With a known condition, the tensor behind an input or output stands for it.
 static rabbet_status_t split_pass(split_t* split, const rabbet_layer_t* layer,
                                   size_t input) {
   rabbet_layer_t* copy = NULL;

@@ -4,7 +4,7 @@
 
 #include "device/common/propose.h"
 
-// What to ask; `wish`: the number of kernels wanted.
+// A question to a library; `wish`: the number of kernels wanted.
 typedef struct rabbet_asked_t {
   bool tf32;
   int32_t wish;

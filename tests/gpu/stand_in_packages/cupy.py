@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.gpu import cuda_driver
 
-# What is loaded is unloaded in the end; the stand-in counts.
+# Modules that are loaded are unloaded in the end; the stand-in counts.
 _open = contextlib.ExitStack()
 _open.enter_context(cuda_driver.session())
 atexit.register(_open.close)

@@ -206,7 +206,7 @@ def test_group_query_attention(name: str) -> None:
         for output, array in zip(model.graph.output, want, strict=True):
             got = found[output.name]
             assert got.shape == array.shape
-            # What is behind a sequence's end is anything.
+            # Values behind a sequence's end are undefined.
             if output.name != "y":
                 got, array = np.swapaxes(got, 1, 2), np.swapaxes(array, 1, 2)
             counts = np.arange(array.shape[1]) <= run["lengths"][:, None]

@@ -444,7 +444,7 @@ def test_forks() -> None:
     def works() -> int:
         return 0 if np.array_equal(model(value), value) else 1
 
-    # Who has run a few times only has no helpers that a fork could lose.
+    # A process that has run a few times only has no helpers that a fork could lose.
     assert _in_child(works) == 0
     for _ in range(20):
         assert np.array_equal(model(value), value)

@@ -10,7 +10,7 @@
 #define MOVE_PIECES_LARGE 2
 #define MOVE_ELEMENTS 8  // for each thread, without neighbours
 
-// What a row has before and behind the contiguous positions of the source:
+// Positions of a row before and behind the contiguous ones of the source:
 // elements from anywhere, contiguous elements, or the fill value.
 #define MOVE_SIDES_MIXED 0
 #define MOVE_SIDES_NEIGHBOURS 1

@@ -2,9 +2,10 @@
 
 #include "device/cuda/cuda.h"
 
-// What this thread enqueued last, and on which stream. A kernel does not
-// overlap with a library's kernel, which lets no kernel start before its end:
-// it would gain nothing, and a graph would take longer than with a plain edge.
+// The kind of work that this thread enqueued last, and its stream. A kernel
+// does not overlap with a library's kernel, which lets no kernel start before
+// its end: it would gain nothing, and a graph would take longer than with a
+// plain edge.
 static _Thread_local struct {
   const void* stream;
   enum { LAUNCH_NONE, LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;

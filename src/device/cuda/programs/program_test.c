@@ -419,7 +419,7 @@ static void kernels_overlap_with_their_kind(void** state) {
   stand_in_expect_clean();
 }
 
-// What is enqueued before a library's kernel: that call, or NULL.
+// The call that is enqueued before a library's kernel, or NULL.
 static const char* closed_by(adder_t* adder, void* stream) {
   static const char* const calls[] = {"cuMemsetD8Async", "cuGraphAddEmptyNode"};
   stand_in()->clear_log();
