@@ -42,8 +42,8 @@ void rabbet_onnx_dynamic_quantize(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 typedef struct rabbet_onnx_quantized_t {
   rabbet_tensor_t *x, *scale, *zero;
 } rabbet_onnx_quantized_t;
-// The matrix product of what two operands stand for, in FLOAT. Numbers of `a`
-// are for all of it or for rows, those of `b` for all of it or for columns.
+// The matrix product of two dequantized operands, in FLOAT. Scale and zero
+// point are single numbers, or vectors by row of `a` and by column of `b`.
 rabbet_tensor_t* rabbet_onnx_quantized_product(
     rabbet_onnx_node_t* node, const rabbet_onnx_quantized_t* a,
     const rabbet_onnx_quantized_t* b);
@@ -54,7 +54,7 @@ rabbet_tensor_t* rabbet_onnx_quantized_product(
 // how many heads there are.
 rabbet_tensor_t* rabbet_onnx_split_heads(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* x, const char* attr);
-// And back.
+// The inverse of rabbet_onnx_split_heads.
 rabbet_tensor_t* rabbet_onnx_join_heads(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x);
 // x [batch, heads, length, size] with each head `times` times, one after the

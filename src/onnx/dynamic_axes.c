@@ -38,8 +38,8 @@ static rabbet_onnx_index_t onnx_axes_add(rabbet_onnx_node_t* node,
              : rabbet_onnx_index_op(node, "SUM", sum, x);
 }
 
-// Whether one of the axes is this one; an axis may be named twice, as by
-// estimates when a plan is built.
+// 1 if `axis` is among the axes, else 0. Estimates in a build may name an axis
+// twice.
 static rabbet_onnx_index_t onnx_axes_has(rabbet_onnx_node_t* node,
                                          const rabbet_onnx_dynamic_axes_t* axes,
                                          int axis) {
@@ -150,7 +150,7 @@ rabbet_tensor_t* rabbet_onnx_dynamic_reduce(
   return keep_dims ? x : rabbet_onnx_dynamic_squeeze(node, x, axes);
 }
 
-// An axis that stays goes to the place that the number of those before it says.
+// A remaining axis moves to position k if k remaining axes are before it.
 rabbet_tensor_t* rabbet_onnx_dynamic_squeeze(
     rabbet_onnx_node_t* node, rabbet_tensor_t* x,
     const rabbet_onnx_dynamic_axes_t* axes) {

@@ -1,5 +1,5 @@
-// Axes that only a run tells. Their number is known, and so are ranks; the rest
-// is arithmetic on extents, between reshapes.
+// Axes known only in a run. Their number and all ranks are known at import; the
+// rest is arithmetic on extents between reshapes.
 #ifndef RABBET_SRC_ONNX_DYNAMIC_AXES_H_
 #define RABBET_SRC_ONNX_DYNAMIC_AXES_H_
 

@@ -232,7 +232,7 @@ static const char* onnx_layer_name(rabbet_onnx_node_t* node) {
 static const int64_t onnx_fold_elements = 4096;
 // Constants of so many elements cost as much as a node.
 #define RABBET_ONNX_FOLD_COST 256
-// Of operators whose results are folded: one that is shown, and a hidden size.
+// Outputs of a folded operator: the result and a hidden size output.
 #define RABBET_ONNX_FOLD_OUTPUTS 2
 
 static bool onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
@@ -480,7 +480,7 @@ rabbet_tensor_t* rabbet_onnx_transpose(rabbet_onnx_node_t* node,
 
 // ---- Ones ------------------------------------------------------------------
 
-// Weights need no layer to be seen in another shape.
+// Weights get another shape without a layer.
 static rabbet_tensor_t* onnx_reshape_weights(rabbet_onnx_node_t* node,
                                              rabbet_tensor_t* x,
                                              const rabbet_dims_t* dims) {
@@ -517,9 +517,8 @@ static rabbet_tensor_t* onnx_reshape_to(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "shuffle", &x, 1, attrs, 3);
 }
 
-// Several extents are unknown: the result's other extents, in order, come
-// first with the ones behind them, copied by position; then a transposition
-// (which moves nothing but ones) puts them into place.
+// For several unknown extents, a reshape copies them by position and puts the
+// new ones behind. A transposition then moves the ones into place.
 static rabbet_tensor_t* onnx_unsqueeze_unknown(rabbet_onnx_node_t* node,
                                                rabbet_tensor_t* x,
                                                uint32_t axes, int out_rank) {

@@ -1,4 +1,4 @@
-// Layers, a call each, for the operators' importers.
+// Functions with which the operators' importers add layers.
 //
 // Every function does nothing and returns NULL (or zeros) once the node has
 // failed; see rabbet_onnx_node_t. Ranks of operands that must agree are made
@@ -133,7 +133,7 @@ void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 // Positions of the elements that are not zero, INT64 [rank, count].
 rabbet_tensor_t* rabbet_onnx_non_zero(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x);
-// Slices of x along an axis, as INT64 indices within bounds say.
+// Slices of x along an axis at INT64 indices, which are within bounds.
 rabbet_tensor_t* rabbet_onnx_take(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                   rabbet_tensor_t* indices, int axis);
 // All elements of x in one row.
@@ -154,7 +154,7 @@ rabbet_tensor_t* rabbet_onnx_unsqueeze(rabbet_onnx_node_t* node,
                                        int out_rank);
 rabbet_tensor_t* rabbet_onnx_squeeze(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x, uint32_t axes);
-// Ones in front.
+// x with ones in front of its extents up to that rank.
 rabbet_tensor_t* rabbet_onnx_to_rank(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x, int rank);
 void rabbet_onnx_align(rabbet_onnx_node_t* node, rabbet_tensor_t** tensors,

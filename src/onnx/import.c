@@ -71,7 +71,7 @@ rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
 
 // ---- Inputs ----------------------------------------------------------------
 
-// An optional input is given in every run: a network's inputs are.
+// Optional inputs become inputs of the network, which each run must set.
 static const Onnx__TypeProto* onnx_type_of(const Onnx__ValueInfoProto* info) {
   const Onnx__TypeProto* type = info->type;
   bool optional =
@@ -313,7 +313,7 @@ static rabbet_status_t onnx_import_model(rabbet_onnx_importer_t* importer) {
   return status;
 }
 
-// The caller's data, into the storage.
+// Copies the caller's data into the storage.
 static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
                                        const rabbet_onnx_options_t* options) {
   rabbet_onnx_initializer_t* copies = NULL;
@@ -335,7 +335,7 @@ static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
   return rabbet_ok();
 }
 
-// Takes the storage.
+// Takes ownership of the storage.
 static rabbet_status_t onnx_import(rabbet_network_t* network,
                                    rabbet_onnx_storage_t* storage,
                                    const rabbet_onnx_options_t* options,
@@ -365,7 +365,7 @@ static rabbet_status_t onnx_options(const rabbet_onnx_options_t* given,
   return RABBET_STRUCT_READ(rabbet_onnx_options_t, given, struct_size, out);
 }
 
-// A failure that no node has recorded yet.
+// Records a failure that no node has recorded.
 static rabbet_status_t onnx_finish(rabbet_onnx_errors_t* errors,
                                    const char* path, rabbet_status_t status) {
   if (!rabbet_is_ok(status) && errors && !rabbet_onnx_errors_count(errors)) {

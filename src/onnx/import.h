@@ -34,7 +34,7 @@ typedef struct rabbet_onnx_importer_t {
   rabbet_onnx_limits_t limits;
 } rabbet_onnx_importer_t;
 
-// The value of a name: a tensor, or an initializer that nobody used yet.
+// The value of a name: a tensor, or an initializer not used yet.
 typedef struct rabbet_onnx_value_t {
   rabbet_tensor_t* tensor;
   const Onnx__TensorProto* initializer;
@@ -152,7 +152,7 @@ rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
 // The body of a local function in place of the node.
 void rabbet_onnx_import_function(rabbet_onnx_node_t* node,
                                  const Onnx__FunctionProto* function);
-// Whether a layer has the name, or a node so far.
+// Whether a layer or an imported node has the name.
 bool rabbet_onnx_layer_exists(const rabbet_onnx_importer_t* importer,
                               const char* name);
 // The function that a node calls, or NULL.

@@ -120,7 +120,8 @@ static rabbet_strbuf_t named(const char* op_type, const char* inputs,
   return node;
 }
 
-// Numbers behind a node's name, nodes of one name: the later one gets another.
+// The later of two layers gets another name, whether two nodes share a name or
+// a node's name equals a numbered one.
 static void layer_names_do_not_clash(void** state) {
   (void)state;
   rabbet_strbuf_t graph = begin_graph();
@@ -488,7 +489,7 @@ static void an_absent_plugin_is_named(void** state) {
 
 // ---- Faults and damage -----------------------------------------------------
 
-// A bit of everything: weights, shape arithmetic, a function, a branch.
+// A model with weights, shape arithmetic, a function, a branch.
 static rabbet_strbuf_t varied_model(void) {
   static float kernel[4 * 2 * 3 * 3];
   const int64_t kernel_dims[] = {4, 2, 3, 3};
@@ -553,7 +554,7 @@ static uint32_t next_random(uint32_t* seed) {
   return *seed;
 }
 
-// Bits flipped, bytes replaced, runs cut out or doubled: a status, whichever.
+// Flips bits, replaces bytes, removes or doubles ranges.
 static void damage(rabbet_strbuf_t* copy, uint32_t* seed) {
   uint32_t count = 1 + next_random(seed) % 4;
   for (uint32_t i = 0; i < count && copy->size > 1; ++i) {

@@ -237,8 +237,8 @@ rabbet_tensor_t* rabbet_onnx_spread(rabbet_onnx_node_t* node,
   bool same = true;
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     slice.size[i] = dims[i];
-    // An extent of 1 is read again and again; where it is unknown, 1 becomes
-    // stride 0 and anything more stride 1.
+    // Stride 0 repeats an axis of extent 1; larger extents have stride 1. The
+    // formula holds for unknown extents, too.
     rabbet_onnx_index_t less = rabbet_onnx_index_op(
         node, "SUB", rabbet_onnx_extent(node, x, i), rabbet_onnx_index(1));
     less = rabbet_onnx_index_op(node, "MIN", less, rabbet_onnx_index(1));

@@ -20,8 +20,7 @@ static inline bool rabbet_onnx_is_static(rabbet_onnx_index_t index) {
 // The extent of an axis.
 rabbet_onnx_index_t rabbet_onnx_extent(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x, int axis);
-// How many extents a tensor has that tells a shape: it must be a vector of a
-// known length.
+// The length of a tensor that holds a shape: a vector of known length.
 int rabbet_onnx_shape_length(rabbet_onnx_node_t* node, rabbet_tensor_t* shape);
 // Element `position` of an integer tensor of rank 0 or 1.
 rabbet_onnx_index_t rabbet_onnx_element(rabbet_onnx_node_t* node,

@@ -17,7 +17,7 @@ typedef struct rabbet_onnx_heads_t {
   rabbet_tensor_t *q, *k, *v;  // [batch, heads, length, size]
   rabbet_tensor_t* kept;       // BOOL, by score: which keys count; NULL: all
   rabbet_tensor_t* bias;       // added to the scores, or NULL
-  rabbet_tensor_t* sink;       // a score of no key [1, heads, 1, 1], or NULL
+  rabbet_tensor_t* sink;       // keyless score [1, heads, 1, 1], or NULL
   double filter;               // added to scores that do not count
   double cap;                  // scores are cap tanh(score / cap); 0: no cap
 } rabbet_onnx_heads_t;

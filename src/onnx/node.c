@@ -106,7 +106,7 @@ typedef struct onnx_survey_t {
   rabbet_status_t first;
   size_t count;
   int outer;               // index of the main graph's node
-  rabbet_map_t functions;  // bool: looked into, and a node cannot be imported
+  rabbet_map_t functions;  // bool: visited; true: not importable
 } onnx_survey_t;
 
 static rabbet_status_t onnx_survey_nodes(const rabbet_onnx_scope_t* scope,
@@ -274,7 +274,7 @@ static rabbet_status_t onnx_node_attrs(rabbet_onnx_node_t* node) {
     if (attr->ref_attr_name && attr->ref_attr_name[0]) {
       const Onnx__AttributeProto* argument =
           onnx_argument(node->scope, attr->ref_attr_name);
-      // The call leaves it out: so does the body.
+      // An attribute that the call omits is omitted in the body, too.
       if (!argument) continue;
       Onnx__AttributeProto* renamed;
       RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&node->importer->arena, argument,
@@ -298,9 +298,8 @@ static bool onnx_passes_through(const rabbet_tensor_t* tensor,
          (producer && (size_t)producer->index < layers_before);
 }
 
-// A tensor of its own, so that the name that the model gives it is known:
-// people mark outputs and set types by such names. The builder takes the layer
-// away.
+// Gives the output a tensor of its own under the model's name: users mark
+// outputs and set types by these names. The builder removes the layer.
 static void onnx_own_tensor(rabbet_onnx_node_t* node, size_t index,
                             size_t layers_before) {
   rabbet_tensor_t* tensor = node->outputs[index];
@@ -323,7 +322,7 @@ static rabbet_status_t onnx_name_output(rabbet_onnx_node_t* node,
   return rabbet_tensor_set_name(tensor, name);
 }
 
-// The name of a list is its own alone: nobody marks or finds it in the network.
+// Binds a list's name in the scope alone: a network has no lists.
 static rabbet_status_t onnx_bind_list(rabbet_onnx_node_t* node, size_t index) {
   return rabbet_onnx_scope_bind(node->scope, node->proto->output[index],
                                 node->outputs[index]);
@@ -346,7 +345,7 @@ static rabbet_status_t onnx_bind_outputs(rabbet_onnx_node_t* node,
     onnx_own_tensor(node, i, layers_before);
     if (!rabbet_onnx_ok(node)) return node->status;
     rabbet_tensor_t* tensor = node->outputs[i];
-    // Inference now, so that a mistake is this node's.
+    // Inference runs now, so that an error names this node.
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(tensor, &dims));
     RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(node->scope, name, tensor));

@@ -43,7 +43,7 @@ typedef struct rabbet_onnx_operator_t {
 // NULL if it is not known.
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
                                                         const char* name);
-// Why an operator that is not known has to wait, or NULL.
+// The reason why an operator is not imported, or NULL.
 const char* rabbet_onnx_operator_missing(const char* domain, const char* name);
 // "; did you mean 'Conv'?", of the operators of a domain, or "".
 const char* rabbet_onnx_operator_suggest(const char* domain, const char* name,

@@ -100,8 +100,8 @@ static void onnx_import_celu(rabbet_onnx_node_t* node) {
     node->outputs[0] = rabbet_onnx_activation(node, "ELU", x, 1, 0);
     return;
   }
-  // ELU of x / alpha, scaled: exact on the negative side, which is all that is
-  // taken of it.
+  // The scaled ELU of x / alpha. Only its negative side is used, where it is
+  // exact.
   rabbet_tensor_t* low = rabbet_onnx_with_number(node, "DIV", x, alpha);
   low = rabbet_onnx_activation(node, "ELU", low, 1, 0);
   low = rabbet_onnx_with_number(node, "PROD", low, alpha);
@@ -167,7 +167,8 @@ static void onnx_import_shrink(rabbet_onnx_node_t* node) {
 
 // ---- Clip ------------------------------------------------------------------
 
-// A bound that is a number now; absent ones are infinite. False: a tensor.
+// Reads a bound that is known at import; `absent` if the node has none. False
+// if only a run knows it.
 static bool onnx_bound(rabbet_onnx_node_t* node, size_t index, const char* attr,
                        double absent, double* out) {
   rabbet_tensor_t* x = rabbet_onnx_input(node, index);

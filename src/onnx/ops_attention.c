@@ -58,7 +58,7 @@ typedef struct onnx_attention_t {
   rabbet_tensor_t *q, *k, *v;  // [batch, heads, length, size]
   rabbet_tensor_t* mask;       // or NULL
   rabbet_tensor_t* lengths;    // of the keys that count, [batch]; or NULL
-  rabbet_onnx_index_t past;    // how many of the keys are from before
+  rabbet_onnx_index_t past;    // number of keys from the past
   bool joined;                 // the heads of the operands are in the last axis
   int64_t left, right;  // how far a query reaches from its place; -1: no limit
 } onnx_attention_t;
@@ -74,7 +74,7 @@ static rabbet_tensor_t* onnx_attention_operand(rabbet_onnx_node_t* node,
   return rabbet_onnx_transpose(node, x, onnx_heads_first);
 }
 
-// The keys and values from before, in front of those of the node.
+// Puts past keys and values in front of the node's.
 static void onnx_attention_past(rabbet_onnx_node_t* node, onnx_attention_t* a) {
   rabbet_tensor_t* keys[] = {rabbet_onnx_input(node, 4), a->k};
   rabbet_tensor_t* values[] = {rabbet_onnx_input(node, 5), a->v};
@@ -93,7 +93,7 @@ static void onnx_attention_past(rabbet_onnx_node_t* node, onnx_attention_t* a) {
   a->v = rabbet_onnx_concat(node, values, 2, LENGTH);
 }
 
-// Windows beyond any extent are as good as none.
+// A window larger than any extent is dropped.
 static int64_t onnx_attention_window(rabbet_onnx_node_t* node,
                                      const char* attr) {
   int64_t size = rabbet_onnx_attr_int(node, attr, -1);
@@ -172,7 +172,7 @@ static rabbet_tensor_t* onnx_attention_scaled(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "PROD", a->q, root);
 }
 
-// A mask may end before the keys do; none of the rest counts.
+// A mask may be shorter than the keys. Keys beyond its end are masked.
 static rabbet_tensor_t* onnx_attention_mask(rabbet_onnx_node_t* node,
                                             onnx_attention_t* a) {
   rabbet_tensor_t* mask = a->mask;
@@ -193,8 +193,8 @@ static rabbet_tensor_t* onnx_attention_mask(rabbet_onnx_node_t* node,
   return rabbet_onnx_slice(node, mask, &slice);
 }
 
-// Places of queries [1, 1, queries, 1] among the keys, with `more` added: the
-// last of the keys that count belongs to the last query.
+// Positions of queries [1, 1, queries, 1] among the keys, plus `more`. The last
+// query is at the last key that counts.
 static rabbet_tensor_t* onnx_attention_places(rabbet_onnx_node_t* node,
                                               const onnx_attention_t* a,
                                               int64_t more) {
@@ -211,7 +211,7 @@ static rabbet_tensor_t* onnx_attention_places(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "SUM", row, offset);
 }
 
-// Both, where both are given.
+// The logical and; NULL stands for a mask that is true everywhere.
 static rabbet_tensor_t* onnx_attention_and(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* a,
                                            rabbet_tensor_t* b) {
@@ -264,8 +264,8 @@ static rabbet_tensor_t* onnx_attention_bias(rabbet_onnx_node_t* node,
   return bias ? rabbet_onnx_binary(node, "SUM", bias, low) : low;
 }
 
-// The softmax of the scores in the type that the node asks for; rows of which
-// nothing counts are 0.
+// The softmax of the scores in the type that the node asks for; rows whose keys
+// are all masked are 0.
 static rabbet_tensor_t* onnx_attention_softmax(rabbet_onnx_node_t* node,
                                                rabbet_tensor_t* scores,
                                                bool masked) {
@@ -281,7 +281,7 @@ static rabbet_tensor_t* onnx_attention_softmax(rabbet_onnx_node_t* node,
   return rabbet_onnx_cast(node, weights, dtype);
 }
 
-// The weights of the values. Output 3 shows one of the steps on the way.
+// The softmax of the scores. Output 3 is an intermediate result.
 static rabbet_tensor_t* onnx_attention_weights(rabbet_onnx_node_t* node,
                                                onnx_attention_t* a) {
   enum { PRODUCT, CAPPED, MASKED, WEIGHTS, STEPS };
@@ -305,7 +305,7 @@ static rabbet_tensor_t* onnx_attention_weights(rabbet_onnx_node_t* node,
   rabbet_tensor_t* bias = onnx_attention_bias(node, a);
   steps[MASKED] = bias ? rabbet_onnx_binary(node, "SUM", steps[CAPPED], bias)
                        : steps[CAPPED];
-  // Else each query reaches the first key.
+  // Only these can mask whole rows: without them each query reaches key 0.
   bool masked = a->mask || a->lengths || a->left >= 0;
   steps[WEIGHTS] = onnx_attention_softmax(node, steps[MASKED], masked);
   if (rabbet_onnx_ok(node) && rabbet_onnx_wants(node, 3))

@@ -41,7 +41,7 @@ static void onnx_import_bits_not(rabbet_onnx_node_t* node) {
 
 // ---- BitShift --------------------------------------------------------------
 
-// x, an INT64, as the number that its lowest bits are.
+// Reduces x, an INT64, to the range of `dtype`, as a cast in C does.
 static rabbet_tensor_t* onnx_bits_wrap(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x,
                                        rabbet_dtype_t dtype) {
@@ -54,7 +54,7 @@ static rabbet_tensor_t* onnx_bits_wrap(rabbet_onnx_node_t* node,
   return rabbet_onnx_with_number(node, "SUB", x, whole / 2);
 }
 
-// A shift by 63 is one by 62 and one by 1: 2^63 is no INT64.
+// A shift by 63 is done as 62 and 1: 2^63 is no INT64.
 static rabbet_tensor_t* onnx_bits_shifted(rabbet_onnx_node_t* node,
                                           const char* op, rabbet_tensor_t* x,
                                           rabbet_tensor_t* by) {
@@ -71,7 +71,8 @@ static rabbet_tensor_t* onnx_bits_shifted(rabbet_onnx_node_t* node,
                             rabbet_onnx_with_number(node, "SUM", rest, 1));
 }
 
-// Of a shift below 0, or of all bits, the sign is left, or nothing.
+// A shift by less than 0 or by all bits gives 0, or -1 for negative numbers to
+// the right.
 static void onnx_import_bit_shift(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* by = rabbet_onnx_required(node, 1);

@@ -197,7 +197,7 @@ static rabbet_status_t onnx_branch_nodes(rabbet_onnx_node_t* node,
   return rabbet_ok();
 }
 
-// `conditional` NULL: it runs in any case.
+// `conditional` NULL: the condition is known.
 static void onnx_branch(rabbet_onnx_node_t* node, bool holds,
                         rabbet_conditional_t* conditional,
                         rabbet_tensor_t** outputs) {
@@ -213,7 +213,7 @@ static void onnx_branch(rabbet_onnx_node_t* node, bool holds,
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
   scope.conditional = conditional;
-  // Both branches may have one name for things of their own.
+  // Both branches may use one name for different tensors.
   rabbet_onnx_fail(node, rabbet_arena_printf(&node->importer->arena,
                                              &scope.prefix, "%s/%s", node->name,
                                              !conditional ? ""
@@ -238,7 +238,7 @@ static rabbet_tensor_t* onnx_condition(rabbet_onnx_node_t* node,
              : x;
 }
 
-// A run chooses among tensors.
+// A run can choose tensors only, not lists.
 static void onnx_refuse_chosen_lists(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t** const results[2]) {
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i)
@@ -282,12 +282,12 @@ static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
                                                    results[1][i], &layer));
     if (!rabbet_onnx_ok(node)) return;
     node->outputs[i] = rabbet_layer_output(layer, 0);
-    // Fails where the two do not go together.
+    // Fails if the types or shapes of the branches do not match.
     rabbet_onnx_dims(node, node->outputs[i]);
   }
 }
 
-// Of a constant condition only the branch that it takes is imported.
+// With a constant condition, only the chosen branch is imported.
 static void onnx_import_if(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
   rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);

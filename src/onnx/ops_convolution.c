@@ -142,7 +142,7 @@ static void onnx_import_convolution(rabbet_onnx_node_t* node) {
 
 // ---- ConvTranspose ---------------------------------------------------------
 
-// The padding for which the output has the extents that output_shape asks for.
+// The padding that gives the extents in output_shape.
 static void onnx_window_for(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                             onnx_window_t* window, int64_t* extra) {
   rabbet_onnx_ints_t wish = rabbet_onnx_attr_ints(node, "output_shape");

@@ -1,6 +1,6 @@
 // Einsum: operands are joined from left to right, each pair by one batched
-// matrix product: axes of both that stay are the batch, those of both that go
-// are summed over, the others are rows and columns.
+// matrix product: common axes are batch axes if later terms have them, else
+// summed over. The other axes are rows and columns.
 #include <ctype.h>
 #include <string.h>
 
@@ -132,8 +132,8 @@ static void onnx_term_remove(onnx_term_t* term, int at) {
           sizeof(int) * (size_t)(term->rank - at));
 }
 
-// Sums over the axes whose labels no other term has; axes of 1 that others
-// spread go, too.
+// Sums over the axes whose labels no other term has. Axes of extent 1 that
+// another term broadcasts are removed, too.
 static void onnx_term_reduce(rabbet_onnx_node_t* node, onnx_term_t* term,
                              const onnx_term_t* others, size_t other_count) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, term->x);
@@ -225,7 +225,7 @@ static rabbet_tensor_t* onnx_pair_factor(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, turned, dims, 3);
 }
 
-// Joins b to a; `later` are the terms that come yet, and the output's.
+// Joins b to a. `later` are the remaining terms, the output's included.
 static void onnx_pair_join(rabbet_onnx_node_t* node, onnx_term_t* a,
                            const onnx_term_t* b, const onnx_term_t* later,
                            size_t later_count) {
@@ -265,14 +265,14 @@ static void onnx_import_einsum(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   memset(terms, 0, (count + 1) * sizeof(*terms));
   onnx_einsum_parse(node, terms);
-  // The first term takes the others in.
+  // Joins each term to the first.
   for (size_t i = 1; i < count && rabbet_onnx_ok(node); ++i) {
     onnx_term_t pair[2] = {terms[0], terms[i]};
     size_t left = count - i;  // terms after this one, and the output's
     onnx_term_t* around = &terms[i];
     onnx_term_reduce(node, &pair[0], around, left + 1);
     terms[0] = pair[0];
-    // Seen from the other side: the first term in its place.
+    // For the second term of the pair, the first one stands in its place.
     around[0] = pair[0];
     onnx_term_reduce(node, &pair[1], around, left + 1);
     if (!rabbet_onnx_ok(node)) return;

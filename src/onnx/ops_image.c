@@ -159,7 +159,8 @@ static onnx_blocks_t onnx_blocks(rabbet_onnx_node_t* node,
   return b;
 }
 
-// A kernel for each element of a block, of 1 at its place: [size, 1, block...].
+// A kernel for each element of a block, 1 there and 0 elsewhere: [size, 1,
+// block...].
 static rabbet_tensor_t* onnx_blocks_kernel(rabbet_onnx_node_t* node,
                                            const onnx_blocks_t* b,
                                            rabbet_dtype_t dtype) {
@@ -222,8 +223,8 @@ static void onnx_import_col2im(rabbet_onnx_node_t* node) {
 
 // ---- MaxUnpool -------------------------------------------------------------
 
-// Indices count the elements of a tensor of the extents that follow from the
-// kernel. A larger output has that tensor in its corner.
+// Indices refer to a tensor whose extents follow from the kernel. A larger
+// output holds that tensor in its corner.
 static void onnx_import_max_unpool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
@@ -283,8 +284,9 @@ typedef struct onnx_deform_t {
   int64_t channels, filters;  // of all groups
 } onnx_deform_t;
 
-// Where a kernel's elements take their samples along an axis (0: rows), in the
-// terms of grid_sample: [batch * offset groups, elements, rows, columns, 1].
+// Sample positions of the kernel's elements along an axis (0: rows), in the
+// coordinates of grid_sample: [batch * offset groups, elements, rows, columns,
+// 1].
 static rabbet_tensor_t* onnx_deform_places(rabbet_onnx_node_t* node,
                                            const onnx_deform_t* d,
                                            rabbet_tensor_t* offsets, int axis) {

@@ -1,5 +1,5 @@
-// Products of quantized tensors: the products of what they stand for, so that
-// the builder finds those that kernels compute in 8 bits.
+// Products of quantized tensors, composed of dequantized products, so that the
+// builder finds those that kernels compute in 8 bits.
 #include "onnx/compositions.h"
 #include "onnx/operators.h"
 
@@ -18,8 +18,8 @@ static bool onnx_is_fixed(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
   return !x || rabbet_onnx_is_constant(node, x, &constant);
 }
 
-// Whether the numbers of `a` are found in the run: kernels of 8 bits want
-// constants, so that they must be taken out of the product.
+// Whether scale and zero point of `a` are applied after the product: only a run
+// knows them, and kernels of 8 bits need constants.
 static bool onnx_takes_out(rabbet_onnx_node_t* node,
                            const rabbet_onnx_quantized_t* a,
                            const rabbet_onnx_quantized_t* b) {
@@ -94,7 +94,7 @@ static void onnx_import_convolution_integer(rabbet_onnx_node_t* node) {
       node, rabbet_onnx_convolution(node, x, kernel, NULL), RABBET_DTYPE_INT32);
 }
 
-// The bias counts in products of the two scales.
+// The scale of the bias is the product of the two scales.
 static void onnx_import_quantized_convolution(rabbet_onnx_node_t* node) {
   for (size_t i = 0; i < 8; ++i)
     rabbet_onnx_required(node, i);

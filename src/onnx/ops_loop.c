@@ -69,7 +69,7 @@ static rabbet_status_t onnx_loop_allocate(onnx_loop_t* loop) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(arena, &loop->shared.prefix, "%s/",
                                              loop->node->name));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(&loop->shared, loop->body));
-  // Nodes are those of iterations.
+  // Nodes are imported in the scope of each iteration.
   loop->shared.nodes = NULL;
   loop->shared.node_count = 0;
   return rabbet_ok();
@@ -366,8 +366,8 @@ static void onnx_scan_run(rabbet_onnx_node_t* node, const char* directions) {
 
 // ---- Scan before opset 9 ---------------------------------------------------
 
-// Input 0 tells lengths, and the others have a batch axis in front: each
-// sequence is scanned by itself.
+// Input 0 holds lengths, the others have a batch axis in front. Each sequence
+// is scanned by itself.
 static void onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
                                rabbet_tensor_t** outputs) {
   rabbet_arena_t* arena = &node->importer->arena;
@@ -409,7 +409,7 @@ static void onnx_scan_check_lengths(rabbet_onnx_node_t* node, int64_t length) {
                        i, (long long)lengths.data[i], (long long)length);
 }
 
-// States and slices of all sequences: one for each.
+// Each state and scan input must have an entry for each sequence.
 static void onnx_scan_check_batch(rabbet_onnx_node_t* node, int64_t sequences) {
   for (size_t i = 1; i < node->input_count && rabbet_onnx_ok(node); ++i) {
     rabbet_dims_t dims = rabbet_onnx_dims(node, node->inputs[i]);

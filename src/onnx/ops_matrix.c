@@ -78,7 +78,7 @@ static rabbet_tensor_t* onnx_log_softmax(rabbet_onnx_node_t* node,
                             rabbet_onnx_unary(node, "LOG", sum));
 }
 
-// Before opset 13 all axes from `axis` on were one.
+// Before opset 13 the axes from `axis` on are treated as one.
 static void onnx_softmax_of(rabbet_onnx_node_t* node,
                             rabbet_tensor_t* (*apply)(rabbet_onnx_node_t*,
                                                       rabbet_tensor_t*, int)) {

@@ -62,7 +62,7 @@ static rabbet_tensor_t* onnx_scaled_queries(rabbet_onnx_node_t* node,
   return rabbet_onnx_with_number(node, "PROD", q, scale);
 }
 
-// The softmax of the scores; a score of no key takes its share and is dropped.
+// The softmax of the scores. The sink takes part in it and is dropped.
 static rabbet_tensor_t* onnx_shares(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* scores,
                                     rabbet_tensor_t* sink) {
@@ -139,8 +139,9 @@ static rabbet_tensor_t* onnx_mask_numbers(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, part, 0xe, RANK);
 }
 
-// A number for each sequence: the end of its keys. Two: the ends of all, then
-// their beginnings. The three of packed sequences are not for this form.
+// The mask of rank 1: an end of keys for each sequence, or all ends and then
+// all beginnings. The form with three numbers, for packed sequences, is
+// refused.
 static rabbet_tensor_t* onnx_mask_of_ends(rabbet_onnx_node_t* node,
                                           rabbet_tensor_t* mask,
                                           const rabbet_onnx_heads_t* a) {
@@ -263,7 +264,7 @@ static void onnx_multi_head_operands(rabbet_onnx_node_t* node,
   }
 }
 
-// The keys and values from before, in front; how many there are.
+// Puts past keys and values in front; returns their number.
 static rabbet_onnx_index_t onnx_join_past(rabbet_onnx_node_t* node,
                                           rabbet_tensor_t* past_k,
                                           rabbet_tensor_t* past_v,
@@ -393,7 +394,7 @@ rabbet_tensor_t* rabbet_onnx_rotary_rows(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, table, 1u << heads, RANK);
 }
 
-// Positions [batch or 1, length]: given, or the first one of all.
+// Positions [batch or 1, length]: given one by one, or only the first.
 static rabbet_tensor_t* onnx_positions(rabbet_onnx_node_t* node,
                                        rabbet_onnx_index_t length) {
   rabbet_tensor_t* positions = rabbet_onnx_required(node, 1);

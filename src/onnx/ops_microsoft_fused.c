@@ -1,5 +1,5 @@
-// Operators of com.microsoft that are several of ONNX's in one, as the
-// optimizer of ONNX Runtime writes them: written out again. Attention and
+// Fused operators of com.microsoft, as the optimizer of ONNX Runtime writes
+// them, composed of the ONNX operators that they replace. Attention and
 // quantized operators have files of their own.
 #include <math.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void onnx_import_bias_split_gelu(rabbet_onnx_node_t* node) {
 
 typedef struct onnx_fused_function_t {
   const char *name, *type;
-  double alpha, beta;  // where the node gives no parameters
+  double alpha, beta;  // defaults of the parameters
 } onnx_fused_function_t;
 
 static const onnx_fused_function_t onnx_fused_functions[] = {
@@ -265,7 +265,7 @@ enum {
   PLACES
 };
 
-// Rows of the positions' table: as the ids say, else the first ones in order.
+// Rows of the position table: by the ids, else the first ones in order.
 static rabbet_tensor_t* onnx_embedded_positions(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* table = rabbet_onnx_required(node, POSITIONS);
   rabbet_tensor_t* places = rabbet_onnx_input(node, PLACES);

@@ -33,7 +33,7 @@ typedef struct onnx_group_query_t {
   rabbet_onnx_heads_t a;
   rabbet_onnx_index_t total;  // the longest sequence's keys, with the new ones
   rabbet_tensor_t* lengths;   // keys of each sequence, INT64 [batch, 1]
-  rabbet_tensor_t* before;    // those from before, INT64 [batch, 1]
+  rabbet_tensor_t* before;    // keys from the past, INT64 [batch, 1]
 } onnx_group_query_t;
 
 // Refuses inputs and attributes that ONNX Runtime lacks on the CPU, too, or
@@ -90,8 +90,8 @@ static void onnx_group_query_operands(rabbet_onnx_node_t* node,
   }
 }
 
-// How many keys each sequence has, and had before: none in a first prompt,
-// which is as long as the longest sequence.
+// Numbers of keys of each sequence, in all and from the past. A first prompt
+// has no past and is as long as the longest sequence.
 static void onnx_group_query_lengths(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* q,
                                      onnx_group_query_t* g) {
@@ -132,8 +132,8 @@ static rabbet_tensor_t* onnx_group_query_rotate(rabbet_onnx_node_t* node,
   return rabbet_onnx_rotate(node, x, &r);
 }
 
-// The past with the new keys or values x behind those that count. The result
-// has room for the longest sequence, or as much as the past has.
+// Writes the new keys or values x behind the valid ones of the past. The result
+// is as long as the past or the longest sequence, whichever is longer.
 static rabbet_tensor_t* onnx_group_query_cache(rabbet_onnx_node_t* node,
                                                const onnx_group_query_t* g,
                                                size_t index,
@@ -193,7 +193,7 @@ static rabbet_tensor_t* onnx_group_query_bias(rabbet_onnx_node_t* node,
   return rabbet_onnx_slice(node, bias, &slice);
 }
 
-// A score of no key: one for each head, or 0.
+// The sink, a score without a key: one for each head, or 0.
 static rabbet_tensor_t* onnx_group_query_sink(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* sink = rabbet_onnx_input(node, SINK);
   if (sink) return rabbet_onnx_unsqueeze(node, sink, 0xd, RANK);

@@ -1,6 +1,6 @@
 // Quantized operators of com.microsoft: the operators of ONNX between
-// dequantized inputs and a quantized result, so that the builder finds in them
-// what it finds in a model with QuantizeLinear and DequantizeLinear.
+// dequantized inputs and a quantized result, so that the builder treats them as
+// a model with QuantizeLinear and DequantizeLinear.
 #include <string.h>
 
 #include "onnx/compositions.h"
@@ -54,7 +54,7 @@ static void onnx_import_quantized_binary(rabbet_onnx_node_t* node) {
                     6);
 }
 
-// The attribute 'opset' says whose Softmax it is.
+// The attribute 'opset' tells the version of Softmax.
 static void onnx_import_quantized_softmax(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = onnx_dequantized(node, 0);
   int64_t opset = rabbet_onnx_attr_int(node, "opset", 13);
@@ -113,7 +113,7 @@ static void onnx_import_quantized_concat(rabbet_onnx_node_t* node) {
 
 // ---- Matrix products -------------------------------------------------------
 
-// A bias, and the type of the scales.
+// Casts y to the scales' type and adds the bias.
 static rabbet_tensor_t* onnx_product_end(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* y,
                                          rabbet_tensor_t* scale,

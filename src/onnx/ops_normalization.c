@@ -120,8 +120,8 @@ static rabbet_tensor_t* onnx_batch_running(rabbet_onnx_node_t* node,
       rabbet_onnx_with_number(node, "PROD", batch, 1 - momentum));
 }
 
-// By the statistics of x itself. Networks that standardise their weights are
-// exported so: there x is constant, and the builder folds all of this.
+// Normalizes by the statistics of x itself. Exporters write standardized
+// weights in this form; x is constant then, and the builder folds the result.
 static void onnx_batch_trained(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
@@ -151,8 +151,8 @@ static void onnx_batch_trained(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   }
 }
 
-// From opset 14 on an attribute says so, before that outputs for statistics,
-// unless (before opset 7) an attribute says otherwise.
+// Training mode: an attribute from opset 14 on. Before, outputs for statistics
+// imply it, unless (before opset 7) `is_test` is set.
 static bool onnx_batch_trains(rabbet_onnx_node_t* node) {
   if (node->opset < 7 && rabbet_onnx_attr_int(node, "is_test", 0)) return false;
   if (node->opset >= 14)
@@ -229,7 +229,7 @@ rabbet_tensor_t* rabbet_onnx_group_normalize(rabbet_onnx_node_t* node,
   scale = rabbet_onnx_by_channel(node, scale, rank);
   bias = rabbet_onnx_by_channel(node, bias, rank);
   uint32_t axes = rabbet_onnx_axes_from(2, rank);
-  // With one group the channels are not included by num_groups.
+  // For num_groups 1 the layer reduces over channels only if axes say so.
   if (groups == 1) axes |= 2;
   return rabbet_onnx_normalize(node, x, scale, bias, axes, epsilon, groups);
 }
@@ -352,7 +352,7 @@ static void onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
                                  : rabbet_onnx_binary(node, "PROD", x, x);
   norm = rabbet_onnx_reduce(node, "SUM", norm, 1u << axis, true);
   if (p == 2) norm = rabbet_onnx_unary(node, "SQRT", norm);
-  // Rows of zeros stay so.
+  // Rows of zeros stay zero.
   rabbet_tensor_t* empty = rabbet_onnx_with_number(node, "EQUAL", norm, 0);
   rabbet_tensor_t* one = rabbet_onnx_number(
       node, rabbet_onnx_dtype_of(node, norm), rabbet_onnx_rank(node, norm), 1);

@@ -9,7 +9,7 @@ static void onnx_import_unary(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_unary(node, node->variant, x);
 }
 
-// One sign alone: infinite, and on that side of 0.
+// One sign alone: infinite and of that sign.
 static void onnx_import_is_inf(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool negative = rabbet_onnx_attr_int(node, "detect_negative", 1) != 0;
@@ -28,7 +28,8 @@ static void onnx_import_is_inf(rabbet_onnx_node_t* node) {
 }
 
 // The second operand. Before opset 7 an attribute names the axis of the first
-// that its own axes begin at; without one they are the last, as ever since.
+// operand where its axes begin. By default, and since then, they are the last
+// ones.
 static rabbet_tensor_t* onnx_operand(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* a) {
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
@@ -53,7 +54,7 @@ static void onnx_import_binary(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_binary(node, node->variant, a, b);
 }
 
-// The catalogue compares numbers; two truth values are equal unless XOR.
+// The operator EQUAL compares numbers; for BOOL, equality is the negated XOR.
 static void onnx_import_equal(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = onnx_operand(node, a);
@@ -79,8 +80,9 @@ static rabbet_tensor_t* onnx_truncate(rabbet_onnx_node_t* node,
                             size);
 }
 
-// The remainder where b is infinite (and a * (b / a) says nothing): a,
-// or with the sign of b: b, if that is not a's. (a - a) is NaN for infinite a.
+// The remainder for an infinite b, which the general formula does not give: a,
+// or b if the result has the sign of b and that is not a's. (a - a) is NaN for
+// infinite a.
 static rabbet_tensor_t* onnx_mod_infinite(rabbet_onnx_node_t* node,
                                           rabbet_tensor_t* a,
                                           rabbet_tensor_t* b,

@@ -1,6 +1,6 @@
 // QuantizeLinear and DequantizeLinear: one scale, one for each index of an
-// axis, or one for each block along it. DynamicQuantizeLinear: one that is
-// found.
+// axis, or one for each block along it. DynamicQuantizeLinear: one scale,
+// computed in the run.
 #include "onnx/compositions.h"
 #include "onnx/operators.h"
 
@@ -110,7 +110,7 @@ static rabbet_tensor_t* onnx_scaled(rabbet_onnx_node_t* node, const char* op,
   scale = onnx_plain_scale(node, scale);
   if (zero) zero = onnx_plain_scale(node, zero);
   rabbet_dims_t dims = rabbet_onnx_dims(node, scale);
-  // Numbers by index, but one zero point for all of them.
+  // Scales by index with a single zero point: it is repeated.
   if (zero && rabbet_onnx_rank(node, zero) == 0 && dims.rank > 0) {
     rabbet_onnx_index_t spread[RABBET_MAX_RANK];
     for (int i = 0; i < dims.rank; ++i)
@@ -128,7 +128,7 @@ rabbet_tensor_t* rabbet_onnx_dequantize(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x,
                                         rabbet_tensor_t* scale,
                                         rabbet_tensor_t* zero, int axis) {
-  // Zero points without a scale: as many ones as there are of them.
+  // A missing scale is 1 for each zero point.
   if (!scale) scale = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 0, 1);
   bool many = zero && rabbet_onnx_rank(node, zero) > 0;
   if (many && rabbet_onnx_rank(node, scale) == 0) {
@@ -151,8 +151,8 @@ rabbet_tensor_t* rabbet_onnx_quantize(rabbet_onnx_node_t* node,
   return onnx_scaled(node, "quantize", x, scale, zero, axis, to);
 }
 
-// The range of all numbers, with 0 in it, goes over the 256 of UINT8. A tensor
-// of zeros has scale 1.
+// Maps the range of x, extended to contain 0, to the 256 numbers of UINT8. A
+// tensor of zeros has scale 1.
 void rabbet_onnx_dynamic_quantize(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                   rabbet_tensor_t** outputs) {
   uint32_t axes = (1u << rabbet_onnx_rank(node, x)) - 1;

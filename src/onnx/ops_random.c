@@ -1,5 +1,5 @@
 // Random tensors. Those without a seed get one of their own from their name, so
-// that two nodes differ and a model's results can be had again.
+// that two nodes differ and results are reproducible.
 #include <string.h>
 
 #include "core/view.h"
@@ -92,8 +92,8 @@ static void onnx_import_bernoulli(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
 
-// The class of a random number is that of as many sums of probabilities as are
-// no larger.
+// The class of a random number is the count of cumulative probabilities that do
+// not exceed it.
 static void onnx_import_multinomial(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t samples = rabbet_onnx_attr_int(node, "sample_size", 1);

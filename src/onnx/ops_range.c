@@ -191,7 +191,7 @@ static bool onnx_range_count_exact(rabbet_onnx_node_t* node,
   return true;
 }
 
-// Of fractions that follow from shapes, nothing is rounded in between.
+// Fractions that follow from shapes are not rounded in between.
 static rabbet_onnx_index_t onnx_range_count_fractions(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_tensor_t* x = parts[1];
@@ -203,9 +203,9 @@ static rabbet_onnx_index_t onnx_range_count_fractions(
   return rabbet_onnx_element(node, x, 0);
 }
 
-// A power of two that leaves products with it below 2^63, by the number that is
-// largest. FLOAT has 24 bits: smaller ones lose theirs only where a range would
-// have more elements than memory has room for.
+// A power of two whose product with the largest number is below 2^63. Smaller
+// numbers, of 24 bits in FLOAT, lose bits only if the range has more elements
+// than fit into memory.
 static rabbet_tensor_t* onnx_range_scale(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* const parts[3]) {
   static const struct {
@@ -291,7 +291,7 @@ static void onnx_import_range(rabbet_onnx_node_t* node) {
 
 // ---- Diagonals -------------------------------------------------------------
 
-// Diagonals beyond any extent are as good as one at this distance.
+// Diagonals beyond any extent are moved to this distance.
 static const int64_t onnx_max_diagonal = INT64_C(1) << 40;
 
 typedef struct onnx_diagonal_t {

@@ -236,7 +236,7 @@ static rabbet_tensor_t* onnx_swap(rabbet_onnx_node_t* node,
   return x ? rabbet_onnx_transpose(node, x, order) : NULL;
 }
 
-// Lengths of sequences must be all the same as the input's.
+// Each sequence's length must equal the input's.
 static void onnx_check_lengths(const onnx_recurrent_t* layer) {
   rabbet_onnx_node_t* node = layer->node;
   rabbet_tensor_t* lengths = rabbet_onnx_input(node, 4);

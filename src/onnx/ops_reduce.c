@@ -7,7 +7,7 @@
 typedef struct onnx_reduction_t {
   rabbet_tensor_t* x;
   uint32_t axes;
-  rabbet_onnx_dynamic_axes_t dynamic_axes;  // instead, where they are not known
+  rabbet_onnx_dynamic_axes_t dynamic_axes;  // axes that only a run knows
   bool keep_dims;
 } onnx_reduction_t;
 
@@ -53,7 +53,7 @@ static void onnx_import_reduce(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x =
       narrow ? rabbet_onnx_cast(node, r.x, RABBET_DTYPE_INT32) : r.x;
   rabbet_tensor_t* y = onnx_reduce_with(node, node->variant, r, x);
-  // The largest of nothing is the least INT32, which is not false.
+  // The maximum of no elements is the least INT32, which is not false.
   node->outputs[0] = dtype == RABBET_DTYPE_BOOL && !strcmp(node->variant, "MAX")
                          ? rabbet_onnx_with_number(node, "GREATER", y, 0)
                          : rabbet_onnx_cast(node, y, dtype);

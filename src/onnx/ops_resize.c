@@ -105,7 +105,7 @@ static void onnx_resize_scales(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   r->has_scales = true;
 }
 
-// Upsample's before opset 7: of an image's height and width.
+// Scales of Upsample before opset 7: of height and width.
 static void onnx_resize_image(rabbet_onnx_node_t* node,
                               rabbet_onnx_resize_t* r) {
   static const char* const names[] = {"height_scale", "width_scale"};
@@ -123,7 +123,7 @@ static void onnx_resize_image(rabbet_onnx_node_t* node,
   r->has_scales = true;
 }
 
-// Upsample's before opset 9.
+// Scales of Upsample before opset 9.
 static void onnx_resize_attribute(rabbet_onnx_node_t* node,
                                   rabbet_onnx_resize_t* r) {
   const Onnx__AttributeProto* scales = rabbet_onnx_attr(node, "scales");
@@ -227,7 +227,7 @@ typedef struct onnx_word_t {
   const char *onnx, *ours;
 } onnx_word_t;
 
-// Ours for the value of an attribute, which a list that ends with {NULL} has.
+// Translates an attribute's value by a list that ends with {NULL}.
 static const char* onnx_resize_word(rabbet_onnx_node_t* node, const char* attr,
                                     const char* fallback,
                                     const onnx_word_t* words) {

@@ -87,7 +87,7 @@ static rabbet_tensor_t* onnx_shifted(rabbet_onnx_node_t* node,
   return rabbet_onnx_slice(node, x, &slice);
 }
 
-// Products of 1, 2, 4, ... elements.
+// Running products by doubling: of up to 1, 2, 4, ... elements.
 static rabbet_tensor_t* onnx_products(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x, int axis,
                                       int64_t extent, bool exclusive,

@@ -40,7 +40,7 @@ static void onnx_import_size(rabbet_onnx_node_t* node) {
 
 // ---- Reshape ---------------------------------------------------------------
 
-// 0 copies an extent (unless allowzero), -1 is inferred: as shuffle has it.
+// 0 copies an extent (unless allowzero) and -1 is inferred, as in a shuffle.
 static void onnx_import_reshape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool zero_copies = rabbet_onnx_attr_int(node, "allowzero", 0) == 0;
@@ -96,8 +96,8 @@ static void onnx_import_transpose(rabbet_onnx_node_t* node) {
   node->outputs[0] = rank == 0 ? x : rabbet_onnx_transpose(node, x, perm.data);
 }
 
-// The rank of the result is fixed now, so that an extent that is not known yet
-// must not turn out to be 1.
+// Fails in a run if an extent that is not known at import is 1: the rank of the
+// result is fixed at import.
 static void onnx_squeeze_demand(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                 int axis) {
   const char* message = NULL;

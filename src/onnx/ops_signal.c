@@ -102,7 +102,7 @@ static rabbet_tensor_t* onnx_dft_computed(rabbet_onnx_node_t* node,
   rabbet_tensor_t* turns =
       rabbet_onnx_binary(node, "PROD", rabbet_onnx_indices(node, d->in, 0, 4),
                          rabbet_onnx_indices(node, d->out, 2, 4));
-  // Whole turns are taken off while the numbers are integers.
+  // Whole turns are subtracted while the numbers are integers.
   rabbet_tensor_t* whole = rabbet_onnx_binary(node, "FLOOR_DIV", turns, length);
   turns = rabbet_onnx_binary(node, "SUB", turns,
                              rabbet_onnx_binary(node, "PROD", whole, length));
@@ -164,7 +164,7 @@ static onnx_dft_t onnx_dft(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   rabbet_onnx_index_t bins = rabbet_onnx_index_op(
       node, "SUM", rabbet_onnx_index_op(node, "FLOOR_DIV", d.length, two), one);
   d.out = half && !inverse ? bins : d.length;
-  // Elements beyond the transform are left out, those that miss are zeros.
+  // The input is cut, or padded with zeros, to the length of the transform.
   d.in =
       rabbet_onnx_index_op(node, "MIN", extent, d.mirrored ? bins : d.length);
   return d;

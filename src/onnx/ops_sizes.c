@@ -1,4 +1,4 @@
-// Operators that find out by themselves how much they make.
+// Operators with data-dependent sizes.
 #include <float.h>
 #include <string.h>
 

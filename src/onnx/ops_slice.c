@@ -31,9 +31,9 @@ static rabbet_onnx_index_t onnx_bound_index(rabbet_onnx_node_t* node,
   return rabbet_onnx_index_op(node, "MAX", at, low);
 }
 
-// One axis: start, size and stride from ONNX's start, end and step. Backwards,
-// bounds lie one lower: the first element is the last one, and the end is in
-// front of element 0.
+// One axis: start, size and stride from ONNX's start, end and step. With a
+// negative step, bounds are one lower: the start is at most the last element,
+// the end at least -1.
 static void onnx_slice_axis(rabbet_onnx_node_t* node,
                             rabbet_onnx_slice_t* slice, int axis,
                             rabbet_onnx_index_t start, rabbet_onnx_index_t end,
@@ -46,7 +46,7 @@ static void onnx_slice_axis(rabbet_onnx_node_t* node,
   end = onnx_bound_index(node, end, extent, low, high);
   rabbet_onnx_index_t size = rabbet_onnx_ceil_div(
       node, rabbet_onnx_index_op(node, "SUB", end, start), step);
-  // Of no elements the first is not one, either.
+  // With a negative step, the size of an empty axis would be 1.
   if (!rabbet_onnx_is_static(step) || step.value < 0)
     size = rabbet_onnx_index_op(node, "MIN", size, extent);
   slice->start[axis] = start;
@@ -473,7 +473,7 @@ static void onnx_import_gather(rabbet_onnx_node_t* node) {
   node->outputs[0] = onnx_gather(node, data, indices, node->variant, axis, 0);
 }
 
-// The extents that the last axis of the indices indexes, as a vector.
+// Extents of the axes that GatherND's indices refer to, as a vector.
 static rabbet_tensor_t* onnx_nd_extents(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* data, int batch,
                                         int depth) {

@@ -137,7 +137,7 @@ static rabbet_tensor_t* onnx_smooth_polynomial(rabbet_onnx_node_t* node,
   return y;
 }
 
-// Of distances: a triangle, or Keys's cubic.
+// The filter's value at distances x: a triangle or Keys's cubic.
 static rabbet_tensor_t* onnx_smooth_filter(rabbet_onnx_node_t* node,
                                            const onnx_smooth_t* s,
                                            rabbet_tensor_t* x) {
@@ -168,8 +168,8 @@ static rabbet_tensor_t* onnx_smooth_weights(rabbet_onnx_node_t* node,
       rabbet_onnx_binary(node, "SUB", place, onnx_smooth_number(node, s->pad));
   rabbet_tensor_t* apart =
       rabbet_onnx_binary(node, "SUB", place, onnx_smooth_places(node, s));
-  // The filter grows with the elements of the result, and is no smaller than
-  // those of the input.
+  // The filter is as wide as an element of the result, and at least as one of
+  // the input.
   rabbet_tensor_t* narrow = rabbet_onnx_with_number(node, "MIN", s->scale, 1);
   apart = rabbet_onnx_binary(node, "PROD", apart, narrow);
   rabbet_tensor_t* weights =

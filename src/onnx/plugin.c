@@ -359,7 +359,7 @@ static void onnx_field(rabbet_onnx_node_t* node,
   }
 }
 
-// Attributes that speak to the importer, not to the plugin.
+// Attributes for the importer, not for the plugin.
 static bool onnx_is_reserved(const char* name) {
   static const char* const names[] = {"aot", "plugin_namespace",
                                       "plugin_version",
@@ -423,7 +423,7 @@ void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
   for (size_t i = 0; i < creator->field_count && rabbet_onnx_ok(node); ++i) {
     const Onnx__AttributeProto* attr =
         rabbet_onnx_attr(node, creator->fields[i].name);
-    // Whether it may be missing is for the plugin's fields to say.
+    // The creator's fields decide whether an attribute may be missing.
     if (attr) onnx_field(node, &creator->fields[i], attr, &attrs[count++]);
   }
   if (!rabbet_onnx_ok(node)) return;

@@ -6,7 +6,7 @@
 
 typedef struct rabbet_onnx_resize_t {
   int rank;
-  int count;  // axes that the inputs are about
+  int count;  // axes that the inputs name
   int axes[RABBET_MAX_RANK];
   bool has_scales, has_sizes, has_part;
   double scales[RABBET_MAX_RANK];

@@ -130,7 +130,7 @@ static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
   return rabbet_onnx_scope_bind(scope, name, *tensor);
 }
 
-// *out_tensor NULL: nobody makes it.
+// *out_tensor is NULL if no node makes the name.
 static rabbet_status_t onnx_scope_find(rabbet_onnx_scope_t* scope,
                                        const char* name,
                                        rabbet_tensor_t** out_tensor) {
