@@ -5,8 +5,8 @@
 typedef struct branch_map_t {
   rabbet_layer_t* layer;
   const rabbet_branch_t* branch;
-  // [expression of the branch]: the same in the layer's network, and an upper
-  // bound of it; RABBET_EXPR_NONE: that says nothing.
+  // [expression of the branch]: its equal in the layer's network, and an upper
+  // bound there; RABBET_EXPR_NONE: unknown.
   rabbet_expr_t *same, *most;
 } branch_map_t;
 
@@ -22,14 +22,14 @@ static rabbet_expr_t branch_symbol(const branch_map_t* map,
   return RABBET_EXPR_NONE;
 }
 
-// Operations whose result does not get less where operands get more; extents
-// are not negative.
+// Operations that do not decrease in any operand, since extents are not
+// negative.
 static bool expr_grows(rabbet_expr_op_t op) {
   return op == RABBET_EXPR_SUM || op == RABBET_EXPR_PROD ||
          op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN;
 }
 
-// Without a result where there is none, as for a division by 0.
+// RABBET_EXPR_NONE if there is no result, as for a division by 0.
 static rabbet_expr_t branch_binary(rabbet_expr_graph_t* graph,
                                    rabbet_expr_op_t op, rabbet_expr_t a,
                                    rabbet_expr_t b) {

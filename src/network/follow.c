@@ -12,7 +12,7 @@
 #include "network/inside.h"
 #include "ops/rules.h"
 
-// A tensor of more elements is not followed for the sake of one behind it.
+// Larger tensors are not followed for the values of a later tensor.
 #define RABBET_FOLLOW_MAX_ROOT 64
 
 static int64_t tensor_static_count(const rabbet_network_t* network,
@@ -60,8 +60,8 @@ rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
   return rabbet_ok();
 }
 
-// Whether the tensor's elements may become symbols. A shape input is INT32 or
-// INT64, too: a mask that is an input stays where its other readers want it.
+// Whether the tensor's elements may become symbols. Shape inputs are INT32 or
+// INT64, so that a mask stays in the memory that its other readers need.
 static bool tensor_can_be_root(const rabbet_network_t* network,
                                const rabbet_tensor_t* tensor) {
   bool readable = tensor->dtype == RABBET_DTYPE_INT32 ||
@@ -81,7 +81,7 @@ static bool layer_passes_values(const rabbet_layer_t* layer) {
                                  layer->inputs[0]->dtype);
 }
 
-// How a tensor without values may come by them.
+// Sources of the values of a tensor that has none yet.
 typedef enum follow_t {
   RABBET_FOLLOW_UNSEEN = 0,
   RABBET_FOLLOW_WANTED,   // not decided yet
@@ -187,7 +187,7 @@ static rabbet_status_t network_follow_roots(rabbet_network_t* network,
 rabbet_status_t rabbet_network_need_values(rabbet_network_t* network,
                                            rabbet_tensor_t* tensor,
                                            bool* out_restart) {
-  // Other types are the operator's to refuse.
+  // The operator's rule refuses other types.
   bool integer = tensor->dtype == RABBET_DTYPE_INT32 ||
                  tensor->dtype == RABBET_DTYPE_INT64;
   if (!tensor->values && integer && !tensor->constant) {

@@ -344,7 +344,7 @@ rabbet_status_t rabbet_network_infer_until(rabbet_network_t* network,
       ++network->inferred;
       continue;
     }
-    // At most once for each tensor that comes to be followed.
+    // At most one restart for each tensor that becomes followed.
     rabbet_network_reset(network);
     RABBET_RETURN_IF_ERROR(network_prepare(network));
   }

@@ -35,15 +35,15 @@ rabbet_status_t rabbet_network_new_tensor(rabbet_network_t* network,
                                           rabbet_tensor_kind_t kind,
                                           const char* name,
                                           rabbet_tensor_t** out_tensor);
-// Puts it into tensors and names.
+// Adds the tensor to the lists of tensors and names.
 rabbet_status_t rabbet_network_enter_tensor(rabbet_network_t* network,
                                             rabbet_tensor_t* tensor);
 // INVALID_ARGUMENT unless the tensor is one of this network's.
 rabbet_status_t rabbet_network_check_tensor(const rabbet_network_t* network,
                                             const rabbet_tensor_t* tensor);
 
-// A layer with room for its outputs and inputs, not yet in the network; its
-// attributes and plugin are the caller's to give.
+// A layer with room for its outputs and inputs, not yet in the network; the
+// caller sets attributes and plugin.
 rabbet_status_t rabbet_network_new_layer(
     rabbet_network_t* network, const rabbet_op_t* op, const char* name,
     rabbet_tensor_t* const* inputs, size_t input_count, size_t output_count,
@@ -58,7 +58,7 @@ rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer);
 
 // ---- Inference -------------------------------------------------------------
 
-// Types and shapes of what a condition's branches give.
+// Types and shapes of the outputs of a condition's branches.
 rabbet_status_t rabbet_layer_infer_branches(rabbet_layer_t* layer);
 // Why an inferred layer is unknown: the error of the layer that failed.
 rabbet_status_t rabbet_layer_explain(rabbet_layer_t* layer);

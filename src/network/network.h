@@ -48,8 +48,8 @@ struct rabbet_tensor_t {
   rabbet_dtype_t dtype;
   rabbet_dims_t given_dims;
   rabbet_dtype_t wished_dtype;  // weakly typed; NONE
-  // INPUT, LAYER: shapes were found to depend on its values, and no expression
-  // gives them, so that they are symbols from where it is made on.
+  // INPUT, LAYER: shapes depend on its values, which no expression gives: its
+  // elements are symbols.
   bool is_followed;
   // Inferred.
   rabbet_shape_t shape;
@@ -93,7 +93,7 @@ struct rabbet_layer_t {
   // Plugin layers: input in whose place output i lies, or -1; inferred.
   int32_t* aliased;
   bool* is_size_tensor;
-  rabbet_loop_t* loop;                // of whose boundary it is, or NULL
+  rabbet_loop_t* loop;                // whose boundary it is at, or NULL
   rabbet_conditional_t* conditional;  // likewise
   const rabbet_branches_t* branches;  // of a condition that has them
   rabbet_tensor_t* next;              // recurrences: made by a later layer
@@ -197,7 +197,7 @@ static inline bool rabbet_regions_has(const rabbet_regions_t* regions,
   return layer &&
          regions->inside[loop * regions->layer_count + (size_t)layer->index];
 }
-// Whether a loop has the tensor anew in each iteration.
+// Whether a loop computes the tensor anew in each iteration.
 static inline bool rabbet_regions_makes(const rabbet_regions_t* regions,
                                         size_t loop,
                                         const rabbet_tensor_t* tensor) {

@@ -199,7 +199,7 @@ static void size_tensors_become_symbols(void** state) {
   assert_int_equal(symbol->kind, RABBET_SYMBOL_VALUE);
   assert_int_equal(symbol->tensor, layer->outputs[1]->id);
   assert_int_not_equal(symbol->upper, RABBET_EXPR_NONE);
-  // The size is followed on: a reshape by it needs nothing more.
+  // The size is a symbol: a reshape by it needs no other.
   assert_int_equal(layer->outputs[1]->values[0], layer->outputs[0]->shape.d[1]);
   assert_ptr_equal(rabbet_layer_plugin_self(layer), instance);
 }
@@ -376,7 +376,7 @@ static rabbet_status_t edit(rabbet_network_t* network, instance_t* instance) {
   RABBET_RETURN_IF_ERROR(rabbet_network_add_plugin_instance(
       network, &creator, (rabbet_plugin_instance_t){&instance_vtable, instance},
       NULL, &x, 1, &plugin));
-  // Taken, though the next call may fail.
+  // The network owns the plugin, though the next call may fail.
   RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
       network, "concatenation", NULL, (rabbet_tensor_t*[]){n, w}, 2, &attr, 1,
       &concat));
@@ -387,7 +387,7 @@ static rabbet_status_t edit(rabbet_network_t* network, instance_t* instance) {
   RABBET_RETURN_IF_ERROR(
       rabbet_network_mark_output(network, shuffle->outputs[0]));
   RABBET_RETURN_IF_ERROR(rabbet_network_validate(network));
-  // A wish that reorders, and one that names.
+  // One setter may reorder layers, the other sets a name.
   RABBET_RETURN_IF_ERROR(rabbet_layer_set_input(plugin, 0, plugin->inputs[0]));
   RABBET_RETURN_IF_ERROR(rabbet_tensor_set_name(shuffle->outputs[0], "result"));
   return rabbet_network_validate(network);

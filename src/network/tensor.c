@@ -28,7 +28,7 @@ rabbet_status_t rabbet_tensor_set_name(rabbet_tensor_t* tensor,
   return rabbet_ok();
 }
 
-// Results for the tensor are there.
+// Runs inference up to the tensor.
 static rabbet_status_t tensor_infer(rabbet_tensor_t* tensor) {
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
   rabbet_layer_t* layer = tensor->producer;
@@ -149,7 +149,7 @@ bool rabbet_tensor_is_output(const rabbet_tensor_t* tensor) {
 rabbet_status_t rabbet_tensor_is_shape_tensor(rabbet_tensor_t* tensor,
                                               bool* out_is_shape_tensor) {
   *out_is_shape_tensor = false;
-  // Layers after it decide, as far as they are complete.
+  // Later layers decide, if they are complete.
   RABBET_RETURN_IF_ERROR(rabbet_network_infer_until(
       tensor->network, tensor->network->layers.count));
   *out_is_shape_tensor = tensor->is_shape_tensor;

@@ -149,8 +149,8 @@ static rabbet_status_t split_regions(split_t* split) {
   return rabbet_ok();
 }
 
-// A small tensor computed from constants is computed again in a branch, where
-// shapes may depend on it, and where it follows from weights that are refitted.
+// A small tensor computed from constants is computed again in each branch,
+// since shapes there may depend on it and its weights may be refitted.
 static bool split_is_computed(const rabbet_tensor_t* tensor) {
   return tensor->constant && tensor->producer &&
          !tensor->producer->conditional &&
@@ -187,8 +187,8 @@ static void split_need(const split_t* split, const bool* inside,
   }
 }
 
-// Weights belong to the layer that reads them first in the network that was
-// given, wherever it goes.
+// Weights belong to their first reader in the given network, even if that moves
+// into a branch.
 static rabbet_status_t split_source(rabbet_network_t* to,
                                     const rabbet_tensor_t* tensor,
                                     rabbet_tensor_t** out_tensor) {
@@ -250,11 +250,11 @@ static rabbet_status_t branch_constant(branch_t* branch,
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &weights.count));
   RABBET_RETURN_IF_ERROR(rabbet_network_add_weights(
       branch->made, tensor->name, weights, &dims, true, out_tensor));
-  (*out_tensor)->has_role = true;  // nobody's: it is no weights to refit
+  (*out_tensor)->has_role = true;  // of no layer: not refittable
   return rabbet_ok();
 }
 
-// The tensor inside of the branch: made there, copied or captured.
+// Finds the tensor inside of the branch: made there, copied or captured.
 static rabbet_status_t branch_get(branch_t* branch, rabbet_tensor_t* tensor,
                                   rabbet_tensor_t** out_tensor) {
   rabbet_tensor_t** found = &branch->map[tensor->id];
@@ -464,7 +464,7 @@ static rabbet_status_t choice_add(choice_t* choice, split_t* split,
   return rabbet_ok();
 }
 
-// Whether all that the conditional takes from outside is there.
+// Whether all tensors are made that the conditional reads from outside.
 static bool split_has_captures(const split_t* split,
                                const rabbet_conditional_t* conditional) {
   size_t c = split_index(split->from, conditional);
@@ -494,8 +494,8 @@ static bool choice_reads(const choice_t* choice, size_t side,
   return false;
 }
 
-// No output needs such a tensor. It belongs to the branch whose layers it
-// reads, and to both if it reads neither's.
+// No output needs a watched tensor. It belongs to the branch whose layers it
+// reads, or to both if it reads layers of neither.
 static rabbet_status_t choice_watch(const choice_t* choice, split_t* split,
                                     const char* what,
                                     const rabbet_tensor_t* tensor) {

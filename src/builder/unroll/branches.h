@@ -4,11 +4,11 @@
 
 #include "network/network.h"
 
-// Of a network without loops. Each conditional becomes a layer whose branches
-// are networks without conditionals; where the condition is a constant, the
-// layers of the branch that it takes. Checks become tensors of the network or
-// branch that they belong to; one that never holds is an error. The network
-// itself, with one more reference, if it has no conditional. Errors name
+// Splits a network without loops. Each conditional becomes a layer whose
+// branches are networks without conditionals or, if its condition is constant,
+// the layers of the chosen branch. Checks become tensors of the network or
+// branch that they belong to; a check that never holds is an error. A network
+// without conditionals is returned itself, with one more reference. Errors name
 // conditional and layer.
 RABBET_PRIVATE_API rabbet_status_t rabbet_network_split_branches(
     rabbet_network_t* network, rabbet_allocator_t allocator,

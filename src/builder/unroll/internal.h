@@ -63,7 +63,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_region(rabbet_unroll_t* unroll,
                                                         int32_t region,
                                                         const char* prefix,
                                                         const bool* only);
-// Whether all that the loop takes from outside is there.
+// Whether all tensors are made that the loop reads from outside.
 RABBET_PRIVATE_API bool rabbet_unroll_is_ready(const rabbet_unroll_t* unroll,
                                                size_t loop);
 // Maps the loop's outputs.

@@ -97,7 +97,7 @@ static rabbet_status_t unroll_layer(rabbet_unroll_t* unroll,
                                     const rabbet_layer_t* layer,
                                     const char* prefix) {
   if (!rabbet_op_is(layer->op, RABBET_OP_LOOP_OUTPUT)) {
-    if (layer->loop) {  // a limit: its loop asks it
+    if (layer->loop) {  // a limit: its loop reads it
       unroll->done[layer->index] = true;
       return rabbet_ok();
     }
