@@ -6,7 +6,7 @@
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 
-// They lie one behind another, so that the section holds nothing else.
+// Artifacts lie one behind another, so that the section holds nothing else.
 static rabbet_status_t read_artifact(rabbet_plan_t* plan,
                                      const Rabbet__Plan__Artifact* from,
                                      rabbet_span_t section, size_t* at,

@@ -21,7 +21,7 @@ static rabbet_status_t read_requirements(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
-// They lie one behind another, so that the section holds nothing else.
+// Items lie one behind another, so that the section holds nothing else.
 static rabbet_status_t read_one_carried(rabbet_plan_t* plan,
                                         const Rabbet__Plan__Carried* from,
                                         rabbet_span_t section, size_t* at,
@@ -87,7 +87,7 @@ static rabbet_status_t verify_one_carried(const rabbet_plan_t* plan,
 }
 
 rabbet_status_t rabbet_verify_carried(const rabbet_plan_t* plan) {
-  // Names are compared with each other.
+  // Each name is compared with all others.
   if (plan->carried_count > 4096)
     return RABBET_DAMAGED(
         "the plan carries %zu libraries and modules; at most "

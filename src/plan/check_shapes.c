@@ -39,8 +39,8 @@ static bool check_makes_sizes(const rabbet_shapes_check_t* check) {
   return false;
 }
 
-// Collects a node's inputs. *out_askable is false where its rule cannot be
-// asked: extents are told by a node before it.
+// Collects a node's inputs. *out_askable is false if its rule cannot be called,
+// because an earlier node computes extents.
 static rabbet_status_t check_inputs(const rabbet_shapes_check_t* check,
                                     const rabbet_group_node_t* node,
                                     rabbet_op_value_t* inputs,
@@ -65,7 +65,7 @@ static rabbet_status_t check_inputs(const rabbet_shapes_check_t* check,
                        node->name, node->op->name);
 }
 
-// The most that a layer can make must fit: it alone tells how much it makes.
+// The upper bound of a data-dependent output must fit into its memory.
 static rabbet_status_t check_room(const rabbet_shapes_check_t* check,
                                   const rabbet_group_node_t* node,
                                   const rabbet_op_value_t* outputs) {
@@ -341,8 +341,7 @@ static rabbet_status_t prove_step(const rabbet_plan_sequence_t* sequence,
   rabbet_op_value_t* values = NULL;
   rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
   int32_t value = -1;
-  // Sequences that are called are looked at by themselves, and what they give
-  // when they run.
+  // Called sequences are checked by themselves, and their results in the run.
   step->shapes_proven = step->call_count > 0;
   if (step->shapes_proven) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(

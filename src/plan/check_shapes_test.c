@@ -107,7 +107,7 @@ static void attributes_beside_an_unknown_operand(void** state) {
   expect_refused(&m, "layer 'best' (topk)");
 }
 
-// Nobody reads k, which is no shape input: its number stays unknown.
+// The host does not read k, which is no shape input: its value is unknown.
 static void operands_that_nobody_knows(void** state) {
   (void)state;
   maker_t m;

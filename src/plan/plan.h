@@ -36,8 +36,8 @@ typedef struct rabbet_plan_value_t {
   rabbet_shape_t shape;  // expressions of the plan's graph
   rabbet_plan_storage_t storage;
   int32_t io;  // IO
-  // CONSTANT: in the weights section. Otherwise, if it has an alias: from where
-  // that begins. A multiple of 64.
+  // CONSTANT: in the weights section. With an alias: from the beginning of its
+  // memory. A multiple of 64.
   uint64_t offset;
   uint64_t size;  // CONSTANT: bytes
   // Same memory as this value (views, in-place results, parts); -1: its own.
@@ -85,7 +85,7 @@ typedef struct rabbet_plan_step_t {
   // between segments. Fills the symbols (VALUE, tensor = value number).
   const int32_t* host_reads;
   size_t host_read_count;
-  // Of a condition: what runs where it is true, and where it is not.
+  // Of a condition: the call if it is true, then the call if it is false.
   const rabbet_plan_call_t* calls;
   size_t call_count;
   // The plan's artifacts that the kernel uses, ascending.
@@ -246,9 +246,9 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_read(const void* data, size_t size, rabbet_file_map_t* file,
                  rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
 
-// A plan that can be refitted, with all its weights in place (zeros for those
-// missing in `data`) or without those that can be refitted. The weights of the
-// result lie at *out_weights; write them, then seal it again. Caller frees with
+// Copies a refittable plan, with all weights in place (zeros for those missing
+// in `data`) or without the refittable ones. The weights of the copy are at
+// *out_weights; write them, then seal it again. Caller frees with
 // rabbet_free_aligned(allocator, data, 64).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_resize_weights(const void* data, size_t size, uint64_t weights_size,

@@ -23,8 +23,8 @@ typedef struct rabbet_plan_sections_t {
 } rabbet_plan_sections_t;
 
 // Bytes of a file with sections of these sizes; fills their offsets. KERNELS
-// and PLUGINS are left out when they are empty, so that plans without are as
-// they were before them.
+// and PLUGINS are left out when they are empty, so that they do not change
+// other plans.
 rabbet_status_t rabbet_plan_file_layout(
     const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
     uint64_t out_offsets[RABBET_PLAN_SECTION_LIMIT], uint64_t* out_size);

@@ -194,7 +194,7 @@ static void artifacts_are_read(void** state) {
   rabbet_free_aligned(SYSTEM, none, RABBET_PLAN_ALIGNMENT);
 }
 
-// So do data of plugins, and an empty last item.
+// Carried code stays in place too, also an empty last item.
 static void carried_is_read(void** state) {
   (void)state;
   maker_t maker;
@@ -481,7 +481,7 @@ static const wrong_t wrong_plugins[] = {
      "output 1 of the plugin layer 'compact' is not output 1 of the step"},
 };
 
-// Each kind of damage to a sample, which is a right plan without it.
+// Each kind of damage to a sample, which is valid without it.
 static void expect_refused(void (*sample)(maker_t* maker), uint64_t weights,
                            const wrong_t* list, size_t count) {
   for (size_t i = 0; i < count; ++i) {

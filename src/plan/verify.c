@@ -154,7 +154,7 @@ static rabbet_status_t constant_bytes(const rabbet_plan_sequence_t* sequence,
   return rabbet_tensor_bytes(value->dtype, value->format, &dims, out_bytes);
 }
 
-// Once all values are known to be sound by themselves.
+// Requires that all values have been verified by themselves.
 static rabbet_status_t verify_part(const rabbet_plan_sequence_t* sequence,
                                    int32_t v) {
   const rabbet_plan_value_t* value = &sequence->values[v];

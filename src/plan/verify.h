@@ -15,7 +15,7 @@ rabbet_status_t rabbet_verify_artifacts(const rabbet_plan_t* plan);
 rabbet_status_t rabbet_verify_step_artifacts(const rabbet_plan_t* plan,
                                              const rabbet_plan_step_t* step);
 
-// All calls of the plan: who calls whom with what, and that each sequence but
+// All calls of the plan: their inputs and outputs, and that each sequence but
 // the callers' is called once. Sequences have been verified by themselves.
 rabbet_status_t rabbet_verify_calls(const rabbet_plan_t* plan);
 

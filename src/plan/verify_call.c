@@ -108,7 +108,7 @@ static rabbet_status_t verify_condition(const verify_call_t* check) {
         step->group.node_count, step->call_count);
   const rabbet_plan_value_t* condition =
       outer_value(check, step->group.inputs, 0);
-  // Its rule, which shapes are proved by, is not asked: it has none.
+  // No rule proves the shapes of a condition, so that they are checked here.
   if (step->group.nodes[0].inputs[0] != step->group.inputs[0] ||
       condition->dtype != RABBET_DTYPE_BOOL || condition->shape.rank != 0)
     return RABBET_DAMAGED("'%s' is no BOOL without dimensions",

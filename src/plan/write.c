@@ -511,7 +511,7 @@ static rabbet_status_t check_blobs(const rabbet_plan_blob_t* blobs,
   return rabbet_ok();
 }
 
-// Into zeros.
+// `kernels` holds zeros.
 static void place_artifacts(const rabbet_plan_t* plan,
                             const Rabbet__Plan__Meta* meta, uint8_t* kernels) {
   for (size_t i = 0; i < plan->artifact_count; ++i)
