@@ -52,8 +52,7 @@ void* rabbet_value_address(const rabbet_frame_t* frame,
   }
 }
 
-// Whether memory of the caller's was given for an output before anything told
-// how large it must be.
+// Whether the caller gave memory for an output before its size was known.
 static bool is_unbounded(const rabbet_frame_t* frame,
                          const rabbet_prepared_t* prepared, size_t io) {
   const rabbet_sequence_t* sequence = frame->sequence;

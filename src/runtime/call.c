@@ -1,7 +1,7 @@
 // Steps that run other sequences.
 //
-// The host reads the condition and runs the sequence that it chooses. Inputs
-// and outputs of that are the step's: the same memory, so that nothing is
+// The host reads the condition and runs the sequence that it chooses. Its
+// inputs and outputs are the step's, in the same memory, so that nothing is
 // copied.
 #include <string.h>
 
@@ -111,7 +111,7 @@ static void pass_addresses(const rabbet_frame_t* frame,
   }
 }
 
-// Extents that the plan gave the caller must be those that came.
+// The results must have the extents that the plan states.
 static rabbet_status_t check_results(const rabbet_frame_t* frame,
                                      const rabbet_prepared_t* prepared,
                                      const rabbet_run_t* run) {

@@ -29,7 +29,7 @@ static rabbet_status_t load_file(const char* name) {
   return rabbet_plugin_load_library(path);
 }
 
-// Takes it away, too.
+// Also deregisters the creator.
 static int count_creators(void) {
   rabbet_status_t status = rabbet_plugin_deregister("halve", "1", "carried");
   bool found = rabbet_is_ok(status);
@@ -221,7 +221,7 @@ static void carried_library(void** state) {
       "the plan carries the plugin library 'carried.so', native code that runs "
       "when it is loaded: allow that");
   assert_null(first);
-  // Each engine has its own: nobody else sees its plugins.
+  // Each engine has its own libraries: others do not see their plugins.
   RABBET_EXPECT_OK(load_library("good", 0, allowed, &first));
   RABBET_EXPECT_OK(load_library("good", 0, allowed, &second));
   assert_int_equal(count_creators(), 0);
@@ -236,7 +236,7 @@ static void carried_library(void** state) {
   assert_int_equal(loaded("/proc/self/fd/"), 0);
 }
 
-// A failure is told when the library that told it is gone.
+// An error message outlives the library that it came from.
 static void failures_outlive_libraries(void** state) {
   (void)state;
   rabbet_engine_options_t allowed = {.host_code_allowed = true};
@@ -351,8 +351,8 @@ static void host_close(void* user_data) {
   *(int*)user_data = -1;
 }
 
-// Hosts of other versions of the package: functions that they lack, and one
-// that they have and we do not know.
+// Hosts of other versions of the package: one lacks functions, another has a
+// function unknown here.
 static void source_hosts_of_other_sizes(void** state) {
   (void)state;
   int runs = 0;

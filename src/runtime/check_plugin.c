@@ -25,8 +25,8 @@ static rabbet_status_t step_check_counts(const rabbet_group_node_t* node,
   int32_t outputs = rabbet_plugin_output_count(plugin);
   size_t most = (size_t)creator->input_count;
   size_t optional = (size_t)__builtin_popcountll(creator->optional_inputs);
-  // Instances of the runtime may not know, as TensorRT's third interface has
-  // it.
+  // Instances made for the runtime may not know their outputs, as in TensorRT's
+  // third interface.
   if (outputs > 0 && (size_t)outputs != node->output_count)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "plugin '%s' makes %d outputs; layer '%s' of the plan "
@@ -42,8 +42,8 @@ static rabbet_status_t step_check_counts(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
-// The range of each expression: its least and its most of all profiles, and its
-// optimum in the first, or its most there where a run tells it.
+// For each expression: its minimum and maximum over all profiles, and its value
+// at the first profile's optimum (the maximum there if only a run tells it).
 static rabbet_status_t sequence_find_extents(rabbet_sequence_t* sequence) {
   const rabbet_plan_t* plan = sequence->engine->plan;
   size_t symbols = rabbet_expr_symbol_count(sequence->plan->graph);

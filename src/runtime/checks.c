@@ -99,7 +99,7 @@ static rabbet_status_t free_check_place(rabbet_frame_t* frame, void* stream) {
   RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(frame));
   if (frame->checks_made - frame->checks_seen < RABBET_CHECK_PLACES)
     return rabbet_ok();
-  // The host is that many runs ahead.
+  // The host is RABBET_CHECK_PLACES runs ahead.
   RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
   return rabbet_frame_look_at_checks(frame);
 }

@@ -127,8 +127,6 @@ rabbet_engine_t* rabbet_context_engine(const rabbet_context_t* context) {
 
 // ---- Threads and profile
 
-// Intermediate memory grows with them; the builder has the same limit.
-
 int rabbet_context_actual_threads(const rabbet_context_t* context) {
   if (context->threads > 0) return context->threads;
   if (context->engine->plan->threads > 0) return context->engine->plan->threads;

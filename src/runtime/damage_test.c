@@ -270,7 +270,7 @@ static void mutated_header(void** state) {
     memcpy(copy, data, size);
     copy[at] ^= 0x41;
     plan_bytes_store(copy + 24, rabbet_hash64(copy + 32, head - 32), 8);
-    // Flags may be set: they matter for sections that nobody knows alone.
+    // Flags may be set: they matter only for unknown sections.
     size_t column = (at - PLAN_BYTES_HEADER) % PLAN_BYTES_ROW;
     if (column < 4 || column >= 8)
       expect_refused(copy, size, "table changed", at);

@@ -1,5 +1,5 @@
-// Consequences of an engine's profiles: shapes that they leave no choice, how
-// much memory a context will need; memory for callers.
+// Consequences of an engine's profiles: shapes that they fix, the memory that a
+// context will need; memory for callers.
 #include <assert.h>
 
 #include "base/math.h"
@@ -155,7 +155,7 @@ typedef struct measure_t {
       context;  // NULL: tensors are counted, not what kernels need
   rabbet_arena_t arena;
   size_t profile;
-  bool present;    // the inputs are as they are, not as large as they may be
+  bool present;    // at the inputs' present sizes, not the largest
   size_t* places;  // [place]
 } measure_t;
 
@@ -395,7 +395,7 @@ void rabbet_engine_retire(rabbet_engine_t* engine, void* memory) {
     device->vtable->retire(device, memory);
     return;
   }
-  // Whom the memory came from knows the default stream at most.
+  // The allocator of the memory waits for the default stream at most.
   if (device->vtable->synchronize_all)
     rabbet_status_ignore(device->vtable->synchronize_all(device));
   rabbet_memory_free(device, &engine->device_allocator, memory, NULL);

@@ -179,7 +179,7 @@ static void run_dynamic(void** state) {
   bind(context, "y", y);
   bind(context, "n", &n);
   bind(context, "m", &m);
-  // More shapes than are kept, some again.
+  // More shapes than a context keeps, some repeated.
   static const int64_t batches[] = {4, 1, 8, 0, 2, 3, 5, 6, 7, 4, 8, 1, 1};
   for (size_t k = 0; k < sizeof(batches) / sizeof(batches[0]); ++k) {
     int64_t batch = batches[k];
@@ -302,7 +302,7 @@ static void sample_two_values(maker_t* m) {
                                 .output_count = 1});
 }
 
-// A value that was taken up before another one was refused still counts.
+// A value accepted before another one was refused still counts.
 static void refused_values(void** state) {
   (void)state;
   rabbet_context_t* context = make_context(sample_two_values);
@@ -976,7 +976,7 @@ static void memory_of_calls(void** state) {
 
 typedef struct counted_t {
   size_t asked, live;
-  size_t refuse;  // that many bytes and more
+  size_t refuse;  // allocations of at least so many bytes fail
 } counted_t;
 
 static void* counted_allocate(void* user_data, size_t size, size_t alignment,

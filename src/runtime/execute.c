@@ -206,7 +206,7 @@ static rabbet_status_t read_back(rabbet_frame_t* frame,
   }
   size_t wanted = sequence->analysis.segment_reads[prepared->segment];
   assert((size_t)(key - frame->read_key) <= wanted);
-  // Extents that the call told are wanted if a symbol stands for one.
+  // Extents from a call are needed if a symbol stands for one.
   if ((size_t)(key - frame->read_key) < wanted)
     rabbet_call_told_dims(frame, &prepared->runs[prepared->run_count - 1], key);
   return rabbet_ok();

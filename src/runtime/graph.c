@@ -6,7 +6,7 @@
 // Address sets that are kept: callers often take turns with a few buffers.
 #define RABBET_RECORDINGS 4
 
-// Runs [begin, end) of the segment; `graph` NULL: they run as ever.
+// Runs [begin, end) of the segment; `graph` NULL: they run one by one.
 typedef struct piece_t {
   size_t begin, end;
   void* graph;
@@ -47,7 +47,7 @@ rabbet_status_t rabbet_record_call(rabbet_frame_t* frame,
   rabbet_status_t status =
       class->record ? class->record(run->kernel, run->state, &call, out_kept)
                     : class->enqueue(run->kernel, run->state, &call);
-  // Others' code may have spoilt it without a word.
+  // Code of plugins may have ended the recording without an error.
   if (rabbet_is_ok(status) && class->recordable)
     status = device->vtable->is_recording(device, call.stream, &recording);
   if (rabbet_is_ok(status) && !recording)
@@ -62,7 +62,7 @@ void rabbet_release_recorded(const rabbet_run_t* run, void* kept) {
     run->kernel->kernel_class->release_recorded(run->kernel, run->state, kept);
 }
 
-// Says so once for each step and context.
+// Logs the reason once for each step and context.
 static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
                            size_t run, const char* reason) {
   size_t step = prepared->runs[run].step;
@@ -107,7 +107,7 @@ void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
   void* token = NULL;
   rabbet_status_t status = rabbet_ok();
   if (!prepared->graphs) return;
-  // Data that plugins kept is released as it was made: with the device at hand.
+  // Plugins release kept data as they made it, with the device current.
   if (device->vtable->begin_run)
     status = device->vtable->begin_run(device, 1, &token);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i)
@@ -242,8 +242,8 @@ static rabbet_status_t graphs_replay(rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
-// The run itself is one as ever; before each step of which nobody knows, it is
-// tried on memory of its own.
+// Runs all steps without a graph. A step that may or may not be recordable is
+// first tried on memory of its own.
 static rabbet_status_t graphs_try(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared, void* stream) {
   rabbet_graphs_t* graphs = prepared->graphs;

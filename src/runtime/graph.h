@@ -16,10 +16,10 @@ bool rabbet_graphs_wanted(const rabbet_context_t* context);
 // The segment's steps, by graph where there is one. The slots are filled.
 rabbet_status_t rabbet_graphs_run(rabbet_frame_t* frame,
                                   rabbet_prepared_t* prepared, void* stream);
-// They must not run any more.
+// No recording may be running.
 void rabbet_graphs_destroy(rabbet_prepared_t* prepared);
 
-// Runs one step as ever.
+// Runs one step without a graph.
 rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream);

@@ -76,7 +76,7 @@ rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
                           : context_settle(context);
 }
 
-// Behind the memory of the places before.
+// Takes a place from the caller's memory, behind the places before it.
 static rabbet_status_t context_take_given(rabbet_context_t* context,
                                           size_t place, size_t bytes) {
   size_t before = 0;

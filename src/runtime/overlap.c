@@ -55,7 +55,7 @@ static bool output_spoils(const rabbet_frame_t* frame,
                         io_bytes(frame, prepared, input));
 }
 
-// Where the caller has an output: behind a copy, if that is the host's memory.
+// The caller's address of an output, even if steps write a copy on the device.
 static uintptr_t output_place(const rabbet_frame_t* frame, size_t io) {
   const void* host =
       rabbet_frame_is_main(frame) ? frame->context->host_ios[io].host : NULL;

@@ -22,7 +22,7 @@ static bool step_is_empty(const rabbet_prepared_t* prepared,
 }
 
 // Dims and host values of a step's values, in the node's arena: plugins keep
-// looking at them.
+// pointers to them.
 static rabbet_status_t step_shapes(rabbet_prepared_t* prepared,
                                    const rabbet_plan_step_t* step, int threads,
                                    rabbet_kernel_shapes_t* out_shapes) {

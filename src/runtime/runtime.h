@@ -43,17 +43,17 @@ typedef struct rabbet_sequence_t {
   rabbet_io_t* ios;
   // Segment before which an output's memory must be there.
   int32_t* io_segments;
-  // Of each input's and output's address, in bytes, as the kernels of steps
-  // that read or write it need it beyond that of elements; 1: none does.
+  // Alignment in bytes that kernels need of each input's and output's address,
+  // beyond that of its elements; 1: none.
   size_t* io_alignments;
-  // The key of the first segment: each input's dimensions, then its values if
-  // it is a shape input. Where input i begins.
+  // Offset of input i in the key of the first segment. The key holds each
+  // input's dimensions, then its values if it is a shape input.
   size_t* key_offsets;
   size_t key_size;
   bool has_shape_inputs;
   // Some outputs are written by the host, from host_values.
   bool has_written_outputs;
-  // Of its first segment's memory among a context's.
+  // Place of its first segment's memory in a context.
   size_t first_place;
   // Each constant's offset among those on the device (SIZE_MAX: no step reads
   // it); NULL: they are used in place.
@@ -160,8 +160,8 @@ void rabbet_engine_remove_context(rabbet_engine_t* engine,
                                   rabbet_context_t* context);
 rabbet_status_t rabbet_engine_check_weights(const rabbet_engine_t* engine);
 
-// carried_code.c: makes the plugins of the code that the plan carries known, if
-// the caller allows it.
+// carried_code.c: registers the plugins in the plan's carried code, if the
+// caller allows it.
 rabbet_status_t rabbet_engine_open_carried(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options);
 void rabbet_engine_close_carried(rabbet_engine_t* engine);
@@ -311,7 +311,8 @@ rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared);
 // Kernel states, and the bytes of memory that they and the tensors need.
 rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
                                         rabbet_prepared_t* prepared);
-// All that a run needs but the context's memory; with that; and back.
+// Prepares all that a run needs but the context's memory; frees it again;
+// prepares the memory, too.
 rabbet_status_t rabbet_prepared_complete(rabbet_frame_t* frame,
                                          rabbet_prepared_t* prepared,
                                          void* stream);
@@ -409,7 +410,7 @@ struct rabbet_context_t {
   size_t profile;
   bool* shape_set;     // [input]
   bool* shape_is_new;  // [input]: set after the run
-  bool is_unprepared;  // nobody tried to prepare the present shapes
+  bool is_unprepared;  // the present shapes were not prepared yet
   bool has_run;
   rabbet_host_io_t* host_ios;  // [io]
   size_t host_io_count;        // that have a host address
@@ -452,7 +453,7 @@ rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame);
 void rabbet_frame_deinitialize(rabbet_frame_t* frame);
 // Everything prepared is thrown away; nothing uses it any more.
 void rabbet_frame_forget(rabbet_frame_t* frame);
-// Makes what times of steps are taken with.
+// Makes the events and the array for the times of steps.
 rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame);
 
 // execute.c: the sequence from its first segment, `prepared`, on.

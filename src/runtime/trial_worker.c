@@ -21,7 +21,7 @@ typedef struct worker_t {
   rabbet_device_t* device;
 } worker_t;
 
-// The build is gone where it does not listen: nobody wants more.
+// Ends the helper if the build no longer reads its messages.
 static void worker_send(const worker_t* worker, rabbet_trial_kind_t kind,
                         const void* data, size_t size) {
   if (rabbet_message_send(worker->channel, (uint32_t)kind, data, size, -1) !=
