@@ -208,7 +208,7 @@ rabbet_tensor_t* rabbet_onnx_int64s(rabbet_onnx_node_t* node,
 
 // ---- Layers ----------------------------------------------------------------
 
-// The node's own name for its first layer; the rest are numbered.
+// The first layer has the node's name; the names of others are numbered.
 static const char* onnx_layer_name(rabbet_onnx_node_t* node) {
   assert(node->name);
   const char* name = node->name;
@@ -478,7 +478,7 @@ rabbet_tensor_t* rabbet_onnx_transpose(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "shuffle", &x, 1, attrs, 1);
 }
 
-// ---- Ones ------------------------------------------------------------------
+// ---- Axes of extent 1 ------------------------------------------------------
 
 // Weights get another shape without a layer.
 static rabbet_tensor_t* onnx_reshape_weights(rabbet_onnx_node_t* node,

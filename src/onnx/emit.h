@@ -146,7 +146,7 @@ rabbet_tensor_t* rabbet_onnx_shape(rabbet_onnx_node_t* node,
 rabbet_tensor_t* rabbet_onnx_transpose(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x, const int64_t* perm);
 
-// ---- Ones ------------------------------------------------------------------
+// ---- Axes of extent 1 ------------------------------------------------------
 
 // Inserts extents of 1 at the axes (of the result) in the mask.
 rabbet_tensor_t* rabbet_onnx_unsqueeze(rabbet_onnx_node_t* node,

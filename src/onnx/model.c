@@ -185,7 +185,7 @@ static rabbet_status_t onnx_unpack(const rabbet_strbuf_t* slim,
   return rabbet_ok();
 }
 
-// Files that people take for models.
+// Recognizes files that are often mistaken for models.
 static rabbet_status_t onnx_check_start(const uint8_t* data, size_t size) {
   const char* what = NULL;
   if (size >= 8 && memcmp(data, "\x89RABBET\n", 8) == 0)
