@@ -138,8 +138,8 @@ struct rabbet_network_t {
   RABBET_VEC(rabbet_tensor_t*) outputs;
   RABBET_VEC(rabbet_loop_t*) loops;
   RABBET_VEC(rabbet_conditional_t*) conditionals;
-  // Made by the builder of assertion layers, which it takes away. Those with an
-  // index come last, and are of one tensor.
+  // The builder makes these from assertion layers, which it removes. Those with
+  // an index come last, and are of one tensor.
   RABBET_VEC(rabbet_network_check_t) checks;
   rabbet_map_t tensor_names;
   rabbet_map_t layer_names;

@@ -39,7 +39,7 @@ static size_t split_index(const rabbet_network_t* network,
   return i;
 }
 
-// ---- Which layers belong to whom -------------------------------------------
+// ---- Layers inside of conditionals -----------------------------------------
 
 static bool split_depends(const bool* inside, const rabbet_layer_t* layer) {
   for (size_t i = 0; i < layer->input_count; ++i) {

@@ -1,9 +1,9 @@
 // Writes loops out: the layers of a network, and those of a loop's body once
-// for each iteration; takes assertions away.
+// for each iteration; makes checks of assertions.
 //
-// Layers are taken in their order as soon as their inputs are there; a loop
-// counts as one, which its outputs stand for. So a loop may be added before
-// something that its body reads.
+// Layers are copied in order, as soon as their inputs are made. A loop counts
+// as one layer with the loop's outputs. So a loop may be added before something
+// that its body reads.
 
 #include "builder/unroll/unroll.h"
 

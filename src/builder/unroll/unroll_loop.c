@@ -70,8 +70,8 @@ static rabbet_status_t unroll_find_count(unroll_loop_t* work) {
   return work->has_count ? rabbet_ok() : unroll_unknown(limit, "its number");
 }
 
-// Marks the layers of an iteration that the condition needs, backwards. Of a
-// loop within this one all are needed, or none.
+// Marks the layers of an iteration that the condition needs, backwards. All
+// layers of a nested loop are needed, or none.
 static bool unroll_mark(const unroll_loop_t* work,
                         const rabbet_layer_t* layer) {
   bool changed = false;
