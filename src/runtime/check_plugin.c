@@ -227,8 +227,8 @@ static rabbet_status_t plugin_shapes_output(
       rabbet_dims_print(dims, wanted, sizeof(wanted)));
 }
 
-// The types of a weakly typed network, which a build gave other ones: a plugin
-// may describe its outputs for these alone.
+// Replaces types that a build of a weakly typed network may choose by FLOAT: a
+// plugin may describe its outputs for FLOAT alone.
 static bool plugin_shapes_as_float(rabbet_plugin_input_t* inputs,
                                    size_t count) {
   bool changed = false;

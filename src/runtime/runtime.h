@@ -256,8 +256,8 @@ struct rabbet_prepared_t {
   void* materialized;
   size_t* materialized_offsets;  // [value]
   void** slots;                  // [slot of the segment]
-  // As the addresses are: inputs of which the segment's steps read a copy, and
-  // whether any copy is made before this segment (overlap.c).
+  // For the present addresses: inputs of which the segment's steps read a copy,
+  // and whether any copy is made before this segment (overlap.c).
   bool* input_copied;  // [input]
   bool copies_inputs;
   // Memory of the values that the host reads after the segment. It is not
@@ -528,7 +528,7 @@ rabbet_status_t rabbet_check_address(const rabbet_frame_t* frame,
 rabbet_status_t rabbet_prepared_bind(rabbet_frame_t* frame,
                                      rabbet_prepared_t* prepared, void* stream);
 
-// prepare_early.c: kernels and memory of the segment are there.
+// prepare_early.c: whether kernels and memory of the segment are prepared.
 bool rabbet_prepared_is_ready(const rabbet_frame_t* frame,
                               const rabbet_prepared_t* prepared);
 // Fails, and says how to avoid it, if the caller records the stream: the next

@@ -286,8 +286,7 @@ static rabbet_status_t trial_host_values(trial_t* trial) {
   return rabbet_ok();
 }
 
-// The library that the build has loaded; a second time it is registered
-// already.
+// Loads a library that the build has loaded, unless it is registered already.
 static rabbet_status_t trial_library(const char* path, size_t size) {
   if (path[size - 1] != 0)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "a path is cut off");
