@@ -62,9 +62,9 @@ static rabbet_status_t choose_edge_cost(chooser_t* chooser, const edge_t* edge,
                                         double* cost) {
   rabbet_build_t* build = chooser->build;
   uint64_t states = reader->in_states[edge->input];
-  assert(maker->out_states[edge->output] != RABBET_TUNE_NO_STATE);
   for (int state = 0; states != 0; ++state, states >>= 1) {
     if ((states & 1) == 0) continue;
+    assert(maker->out_states[edge->output] != RABBET_TUNE_NO_STATE);
     double us = 0;
     RABBET_RETURN_IF_ERROR(rabbet_tune_conversion_cost(
         build, rabbet_ir_value(&build->ir, edge->value),
