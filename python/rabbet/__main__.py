@@ -1,4 +1,4 @@
-"""`python -m rabbet` is the command `rabbet`, where its script is not on the PATH."""
+"""`python -m rabbet` runs the command `rabbet`, also where its script is not on PATH."""
 
 import sys
 

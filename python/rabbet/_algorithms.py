@@ -1,4 +1,4 @@
-"""Algorithm selectors: users' choice among the ways to compute layers."""
+"""Algorithm selectors: callbacks that choose among the implementations of a layer."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from ._dims import Dims
 
 
 class IAlgorithmIOInfo:
-    """How a tensor lies that an algorithm reads or writes."""
+    """Memory layout of a tensor that an algorithm reads or writes."""
 
     def __init__(self, info: tuple[Any, ...]) -> None:
         self._info = info
 
     @property
     def dtype(self) -> e.DataType:
-        """Type of the elements."""
+        """Data type of the elements."""
         return self._info[0]  # type: ignore[no-any-return]
 
     @property
     def tensor_format(self) -> e.TensorFormat:
-        """Format, in words."""
+        """Description of the format."""
         return self._info[1]  # type: ignore[no-any-return]
 
     @property
     def strides(self) -> Dims:
-        """From one index to the next on each axis, at the usual shape: elements, or
-        vectors where channels lie together."""
+        """Stride of each axis at the optimal shape, in elements, or in vectors for a
+        vectorized format."""
         return Dims(self._info[2])
 
     @property
     def vectorized_dim(self) -> int:
-        """The axis of which several lie together; -1: none."""
+        """The vectorized axis; -1 in formats without vectors."""
         return self._info[3]  # type: ignore[no-any-return]
 
     @property
     def components_per_element(self) -> int:
-        """How many lie together; 1."""
+        """Elements in a vector; 1 in formats without vectors."""
         return self._info[4]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class IAlgorithmIOInfo:
 
 
 class IAlgorithmVariant:
-    """The kernel and its tactic, as numbers that are the same in all builds."""
+    """A kernel and its tactic, as numbers that are the same in all builds."""
 
     def __init__(self, kernel: str, name: str, implementation: int, tactic: int) -> None:
         self._kernel, self._name = kernel, name
@@ -53,17 +53,18 @@ class IAlgorithmVariant:
 
     @property
     def implementation(self) -> int:
-        """Stands for the kernel."""
+        """Number of the kernel."""
         return self._implementation
 
     @property
     def tactic(self) -> int:
-        """Stands for the kernel's way."""
+        """Number of the kernel's tactic."""
         return self._tactic
 
     @property
     def name(self) -> str:
-        """Both in words: "dnnl.convolution jit:avx512_core". "view": nothing runs."""
+        """Names of the kernel and the tactic: "dnnl.convolution jit:avx512_core".
+        "view" stands for a step without a kernel."""
         return f"{self._kernel} {self._name}" if self._kernel != "view" else "view"
 
     def __repr__(self) -> str:
@@ -71,7 +72,7 @@ class IAlgorithmVariant:
 
 
 class IAlgorithmContext:
-    """The problem: a layer, or several that are one step."""
+    """The layer, or the fused layers, that an algorithm computes."""
 
     def __init__(self, info: tuple[Any, ...]) -> None:
         self._info = info
@@ -83,7 +84,7 @@ class IAlgorithmContext:
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs, constants left out."""
+        """Number of inputs without constants."""
         return self._info[1]  # type: ignore[no-any-return]
 
     @property
@@ -92,7 +93,7 @@ class IAlgorithmContext:
         return self._info[2]  # type: ignore[no-any-return]
 
     def get_shape(self, index: int) -> list[Dims]:
-        """[min, opt, max] of an input or, behind them, an output."""
+        """[min, opt, max] of a tensor; the indices of outputs follow those of inputs."""
         _check_index(index, len(self._info[3]), f"'{self.name}'")
         return [Dims(dims) for dims in self._info[3][index]]
 
@@ -106,7 +107,7 @@ def _check_index(index: int, count: int, what: str) -> None:
 
 
 class IAlgorithm:
-    """A way to compute a layer."""
+    """An implementation of a layer."""
 
     def __init__(self, info: tuple[Any, ...]) -> None:
         self._variant = IAlgorithmVariant(*info[:4])
@@ -119,7 +120,7 @@ class IAlgorithm:
 
     @property
     def timing_msec(self) -> float:
-        """Milliseconds of one run, as measured; 0 where nothing runs, and at
+        """Measured milliseconds of one run; 0 for a step without a kernel, and at
         builder_optimization_level 0, which measures nothing."""
         return max(0.0, self._us / 1000)  # type: ignore[no-any-return]
 
@@ -129,7 +130,7 @@ class IAlgorithm:
         return self._workspace  # type: ignore[no-any-return]
 
     def get_algorithm_io_info(self, index: int) -> IAlgorithmIOInfo:
-        """An input or, behind them, an output."""
+        """Layout of a tensor; the indices of outputs follow those of inputs."""
         _check_index(index, len(self._tensors), repr(self))
         return IAlgorithmIOInfo(self._tensors[index])
 
@@ -138,8 +139,8 @@ class IAlgorithm:
 
 
 class IAlgorithmSelector:
-    """Chooses among the ways to compute layers: derive, and define select_algorithms,
-    report_algorithms or both."""
+    """Chooses among the implementations of layers: derive, and define
+    select_algorithms, report_algorithms or both."""
 
     def __init__(self) -> None:
         pass
@@ -147,14 +148,14 @@ class IAlgorithmSelector:
     def select_algorithms(
         self, context: IAlgorithmContext, choices: list[IAlgorithm]
     ) -> list[int]:
-        """Indices of the algorithms that a build may use; it chooses among them for the
-        fastest network. An empty list: the layers are not computed as this one step."""
+        """Returns the indices of the algorithms that the build may use for the layers
+        of the context. An empty list forbids this fusion."""
         return list(range(len(choices)))
 
     def report_algorithms(
         self, contexts: list[IAlgorithmContext], choices: list[IAlgorithm]
     ) -> None:
-        """Called at the end with the choice: choices[i] computes contexts[i]."""
+        """Receives the result at the end of a build: choices[i] computes contexts[i]."""
 
     def _select(self, contexts: list[Any], choices: list[Any]) -> list[int]:
         context = IAlgorithmContext(contexts[0])

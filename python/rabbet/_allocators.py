@@ -25,9 +25,9 @@ def address_of(giver: Any, answer: Any, wanted: str, none: str) -> int:
 
 
 class IGpuAllocator(IVersionedInterface):
-    """Supplies memory of the device: define allocate(size, alignment, flags) ->
-    address, or None, and deallocate(memory) -> bool; or their two names with _async,
-    which get the stream as well and are asked first."""
+    """Supplies device memory: define allocate(size, alignment, flags) -> address or
+    None, and deallocate(memory) -> bool. Their variants with _async also receive the
+    stream and are preferred."""
 
     _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
 
@@ -42,11 +42,11 @@ class IGpuAllocator(IVersionedInterface):
         return self._rabbet_undefined("allocate(size, alignment, flags)")  # type: ignore[no-any-return]
 
     def reallocate(self, address: int, alignment: int, new_size: int) -> int | None:
-        """Never called: the engine asks for memory that does not grow."""
+        """Is never called: the engine does not resize memory."""
         return None
 
     def deallocate(self, memory: int) -> bool:
-        """Takes memory back."""
+        """Frees the memory."""
         return self._rabbet_undefined("deallocate(memory)")  # type: ignore[no-any-return]
 
     def allocate_async(
@@ -56,7 +56,7 @@ class IGpuAllocator(IVersionedInterface):
         return self.allocate(size, alignment, flags)
 
     def deallocate_async(self, memory: int, stream: int) -> bool:
-        """As deallocate, when the stream's work is done."""
+        """Frees the memory once the stream's work is done."""
         return self.deallocate(memory)
 
     # The extension calls these.
@@ -74,17 +74,17 @@ class IGpuAllocator(IVersionedInterface):
 
 
 class IGpuAsyncAllocator(IGpuAllocator):
-    """The same, for allocators with streams: define allocate_async and
+    """IGpuAllocator for stream-ordered allocators: define allocate_async and
     deallocate_async."""
 
     _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
 
     def allocate(self, size: int, alignment: int, flags: int) -> int | None:
-        """As allocate_async on the default stream."""
+        """Calls allocate_async with the default stream."""
         return self.allocate_async(size, alignment, flags, 0)
 
     def deallocate(self, memory: int) -> bool:
-        """As deallocate_async on the default stream."""
+        """Calls deallocate_async with the default stream."""
         return self.deallocate_async(memory, 0)
 
     def allocate_async(
@@ -94,12 +94,12 @@ class IGpuAsyncAllocator(IGpuAllocator):
         return self._rabbet_undefined("allocate_async(size, alignment, flags, stream)")  # type: ignore[no-any-return]
 
     def deallocate_async(self, memory: int, stream: int) -> bool:
-        """Takes memory back when the stream's work is done."""
+        """Frees the memory once the stream's work is done."""
         return self._rabbet_undefined("deallocate_async(memory, stream)")  # type: ignore[no-any-return]
 
 
 def check_allocator(allocator: Any, what: str) -> None:
-    """TypeError unless it is an IGpuAllocator or None."""
+    """Raises TypeError unless it is an IGpuAllocator or None."""
     if allocator is not None and not isinstance(allocator, IGpuAllocator):
         raise TypeError(
             f"{what}: expected a class derived from rabbet.IGpuAllocator, got {allocator!r}"

@@ -17,7 +17,7 @@ BYTES = NUMBERS["PLUGIN_ARG_BYTES"]
 MAP = NUMBERS["PLUGIN_ARG_TENSOR_MAP"]
 _ELF = b"\x7fELF"
 
-# major and minor: -1 for PTX, 0 for the GPU that is built for; the code.
+# Compute capability (major -1: PTX; 0: the GPU of the build), and the code.
 Image = tuple[int, int, bytes]
 
 
@@ -25,11 +25,11 @@ class Check(Protocol):
     """Raises errors that name the plugin."""
 
     def fail(self, message: str) -> NoReturn:
-        """Raises one."""
+        """Raises an error with the message."""
 
 
 def images_of(check: Check, name: str, code: Any) -> list[Image]:
-    """A kernel's code for each kind of GPU that it is given for."""
+    """Code of a kernel, for each kind of GPU that it was compiled for."""
     if isinstance(code, Mapping) and code:
         return [_image(check, name, key, item) for key, item in code.items()]
     return [_image(check, name, None, code)]
@@ -72,8 +72,8 @@ def _size_of(arg: tuple[Any, ...]) -> int:
 def hidden_arguments(
     check: Check, name: str, images: list[Image], args: list[Any]
 ) -> list[Any]:
-    """Arguments that the compiler added; checks the others, as far as there is PTX:
-    the driver would read beyond them."""
+    """Arguments that the compiler added. Checks the declared ones against the PTX, if
+    there is any: with too few arguments the driver would read out of bounds."""
     code = next((code for major, _, code in images if major < 0), b"")
     names = kernels(code)
     if names is not None and name not in names:

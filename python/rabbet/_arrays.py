@@ -1,4 +1,4 @@
-"""Between data types and array libraries. NumPy is imported when it is needed."""
+"""Conversions between data types and array libraries. NumPy is imported on first use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def nptype(trt_type: DataType) -> Any:
 
 
 def storage_type(dtype: DataType) -> Any:
-    """Like nptype, with types of ml_dtypes where NumPy has none, else bytes."""
+    """Like nptype, but with ml_dtypes' types for those that NumPy lacks, or bytes
+    without ml_dtypes."""
     import numpy as np
 
     if dtype in _NUMPY_NAMES:
@@ -79,13 +80,13 @@ def dtype_of(value: Any, what: str = "") -> DataType:
 
 
 def is_torch(value: Any) -> bool:
-    """Whether it is a torch tensor; does not import torch."""
+    """Whether a value is a torch tensor; does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def as_numpy(value: Any) -> npt.NDArray[Any]:
-    """A NumPy array of an array of any library on the CPU, without a copy."""
+    """A NumPy view of a CPU array of any library, without a copy."""
     import numpy as np
 
     if isinstance(value, np.ndarray):
@@ -98,7 +99,7 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
 def from_bytes(
     dtype: DataType, data: bytes | bytearray, shape: Any = -1
 ) -> np.ndarray[Any, Any]:
-    """Row-major elements as an array."""
+    """Array of row-major elements."""
     import numpy as np
 
     return np.frombuffer(data, storage_type(dtype)).reshape(shape)

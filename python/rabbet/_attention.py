@@ -1,4 +1,4 @@
-"""INetworkDefinition.add_attention: products and a softmax, which devices fuse."""
+"""INetworkDefinition.add_attention: two products and a softmax, which devices fuse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class IAttentionBoundaryLayer(Composite):
 
 
 class IAttentionInputLayer(IAttentionBoundaryLayer):
-    """A copy of query, key or value, of which the rest of the attention is made."""
+    """A copy of query, key or value, at the input of an attention."""
 
     __slots__ = ()
     _type = e.LayerType.ATTENTION_INPUT
@@ -46,8 +46,8 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
 
 @checks_arguments
 class IAttention:
-    """softmax(query key^T + mask) value, of [batch, heads, length, width] each; the
-    query is scaled before. Made by INetworkDefinition.add_attention."""
+    """softmax(query key^T + mask) value, with operands of shape [batch, heads, length,
+    width]. The caller scales the query. Made by INetworkDefinition.add_attention."""
 
     decomposable = Fixed(True, "It is made of products and a softmax, fused or not.")
     num_ranks = Fixed(1, "A plan runs on one device.")
@@ -71,7 +71,8 @@ class IAttention:
         self._scores = network.add_matrix_multiply(query, none, key, transpose)
         scores = self._scores.get_output(0)
         assert scores is not None
-        # The mask is applied before this layer: without normalization it is a copy.
+        # The mask is applied before this layer, which is a copy if there is no
+        # normalization.
         self._norm: ILayer
         if self._norm_op is e.AttentionNormalizationOp.SOFTMAX:
             softmax = network.add_softmax(scores)
@@ -91,7 +92,7 @@ class IAttention:
         return copy
 
     def _show(self, kind: type[IAttentionBoundaryLayer], layer: ILayer) -> None:
-        """Scripts that look for the layer find one of this kind."""
+        """Registers the class under which get_layer finds the layer."""
         places = [[(layer, i)] for i in range(layer.num_inputs)]
         compose(self._network, kind, layer, places, attention=self, found_as=kind)
 
@@ -99,7 +100,7 @@ class IAttention:
 
     @property
     def norm_op(self) -> e.AttentionNormalizationOp:
-        """How scores are normalized."""
+        """Normalization of the scores."""
         return self._norm_op
 
     @norm_op.setter
@@ -112,7 +113,7 @@ class IAttention:
 
     @property
     def mask(self) -> ITensor | None:
-        """BOOL: which scores count; a floating type: numbers added to the scores."""
+        """BOOL: true for scores that are kept; floating type: added to the scores."""
         return self._mask
 
     @mask.setter
@@ -122,8 +123,9 @@ class IAttention:
 
     @property
     def causal_kind(self) -> e.CausalMaskKind:
-        """Which keys a query sees: all, or those up to its own position, counted from the
-        first ones (UPPER_LEFT) or back from the last ones (LOWER_RIGHT)."""
+        """Causal mask: none, or each query sees keys up to its own position, with the
+        positions aligned at the first ones (UPPER_LEFT) or at the last ones
+        (LOWER_RIGHT)."""
         return self._causal_kind
 
     @causal_kind.setter
@@ -133,7 +135,7 @@ class IAttention:
 
     @property
     def causal(self) -> bool:
-        """Whether a position sees only itself and those before it."""
+        """Whether a query sees only keys up to its own position."""
         return self._causal_kind is not e.CausalMaskKind.NONE
 
     @causal.setter
@@ -143,8 +145,8 @@ class IAttention:
 
     @property
     def normalization_quantize_scale(self) -> ITensor | None:
-        """The scale by which the normalized scores are quantized, or None: they are
-        not quantized. INT8 and FP8 of each other layer are by add_quantize."""
+        """Quantization scale of the normalized scores; None: they are not quantized.
+        Quantize other tensors by add_quantize."""
         return self._scale
 
     @normalization_quantize_scale.setter
@@ -154,7 +156,7 @@ class IAttention:
 
     @property
     def normalization_quantize_to_type(self) -> e.DataType:
-        """The type to which they are quantized, once there is a scale: FP8 (default)
+        """Quantized type of the normalized scores, if they have a scale: FP8 (default)
         or INT8."""
         return self._to_type
 
@@ -169,7 +171,8 @@ class IAttention:
         self._quantize()
 
     def _quantize(self) -> None:
-        """Puts a pair that rounds between the normalization and the values."""
+        """Inserts quantize and dequantize layers between the normalization and the
+        values."""
         weights = self._norm.get_output(0)
         assert weights is not None
         if self._scale is not None:
@@ -182,7 +185,7 @@ class IAttention:
         self._product.set_input(0, weights)
 
     def _connect(self) -> None:
-        """Puts the masks between the scores and their normalization."""
+        """Inserts the masks between the scores and their normalization."""
         scores = self._scores.get_output(0)
         assert scores is not None
         if self._mask is not None:
@@ -203,7 +206,7 @@ class IAttention:
         return result
 
     def _constant(self, scores: ITensor, values: Any) -> ITensor:
-        """Numbers in the scores' type and rank."""
+        """A constant of the scores' type and rank."""
         import numpy as np
 
         array = np.asarray(values, np.float32)
@@ -216,7 +219,7 @@ class IAttention:
         return tensor
 
     def _triangle(self, scores: ITensor) -> ITensor:
-        """A mask: a constant where the lengths are known."""
+        """The causal mask: a constant if the lengths are known."""
         import numpy as np
 
         rows, columns = list(scores.shape)[-2:]
@@ -227,7 +230,8 @@ class IAttention:
         return self._constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
 
     def _running_triangle(self, scores: ITensor, lower_right: bool) -> ITensor:
-        """BOOL: column - row is at most 0, or at most the surplus of columns over rows."""
+        """The causal mask (BOOL) for lengths that are known in a run: column - row <=
+        0, or, aligned at the last positions, <= columns - rows."""
         network, op = self._network, e.ElementWiseOperation
         rank = len(scores.shape)
         dims = out(network.add_shape(scores))
@@ -265,7 +269,7 @@ class IAttention:
 
     @property
     def name(self) -> str:
-        """Name of its last layer."""
+        """Name of the attention's last layer."""
         return self._product.name
 
     @name.setter
@@ -274,7 +278,7 @@ class IAttention:
 
     @property
     def metadata(self) -> str:
-        """Text that the inspector shows."""
+        """Text shown by the inspector."""
         return self._product.metadata
 
     @metadata.setter
@@ -286,7 +290,7 @@ class IAttention:
 
     @property
     def num_inputs(self) -> int:
-        """Query, key, value, and as many as there are of the mask and the scale."""
+        """3 (query, key, value), and 1 each for a mask and a quantization scale."""
         return 5 if self._scale is not None else 3 + (self._mask is not None)
 
     @property
@@ -295,7 +299,7 @@ class IAttention:
         return 1
 
     def get_input(self, index: int) -> ITensor | None:
-        """Query, key, value, mask (3), or scale of the quantization (4)."""
+        """Input 0 to 4: query, key, value, mask, quantization scale."""
         if index in (3, 4):
             return self._mask if index == 3 else self._scale
         if not 0 <= index < 3:
@@ -304,7 +308,7 @@ class IAttention:
         return layer.get_input(place)
 
     def set_input(self, index: int, tensor: ITensor) -> bool:
-        """Replaces one of them."""
+        """Replaces an input."""
         if index == 3:
             self.mask = tensor
             return True

@@ -1,4 +1,4 @@
-"""Conditionals: two branches, of which only the one that the condition chooses runs."""
+"""Conditionals: two branches, of which a run computes only the chosen one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ._layer import LAYER_CLASSES, ILayer, ITensor
 
 @checks_arguments
 class IIfConditional:
-    """Chooses between two branches. Layers that depend on its inputs, and that one of
-    the two tensors of an output needs, are a branch. Two objects for one conditional
-    are equal."""
+    """Chooses between two branches. A branch consists of the layers between the
+    conditional's inputs and one of the two tensors of an output. Two objects for one
+    conditional are equal."""
 
     __slots__ = ("_index", "_network")
 
@@ -36,7 +36,8 @@ class IIfConditional:
 
     @property
     def name(self) -> str:
-        """Its name: the branches of P are the sequences "P/true" and "P/false"."""
+        """Name of the conditional; the branches of P are the sequences "P/true" and
+        "P/false"."""
         return cast(str, self._network._conditional_name(self._index))
 
     @name.setter
@@ -50,7 +51,7 @@ class IIfConditional:
         )
 
     def set_condition(self, condition: ITensor) -> IConditionLayer:
-        """Sets the condition: a BOOL without dimensions."""
+        """Sets the condition: a BOOL tensor of rank 0."""
         if condition.dtype is not e.DataType.BOOL or len(condition.shape) != 0:
             raise ValueError(
                 f"condition '{condition.name}' of '{self.name}' is {condition.dtype} "
@@ -59,14 +60,15 @@ class IIfConditional:
         return cast(IConditionLayer, self._add("condition", condition, condition))
 
     def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
-        """A tensor that branches use, by the layer's output."""
+        """Declares a tensor that the branches read through the returned layer's
+        output."""
         return cast(IIfConditionalInputLayer, self._add("input", input, input))
 
     def add_output(
         self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
     ) -> IIfConditionalOutputLayer:
-        """One of two results, of one type and number of dimensions; extents may
-        differ."""
+        """Adds a result: the tensor of the branch that runs. Both have the same type
+        and rank; their extents may differ."""
         return cast(
             IIfConditionalOutputLayer,
             self._add("output", true_subgraph_output, false_subgraph_output),
@@ -85,21 +87,21 @@ class IIfConditionalBoundaryLayer(ILayer):
 
 
 class IConditionLayer(IIfConditionalBoundaryLayer):
-    """The condition: a single BOOL."""
+    """The condition of a conditional: a single BOOL."""
 
     __slots__ = ()
     _type = e.LayerType.CONDITION
 
 
 class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
-    """A tensor that branches use."""
+    """A tensor that the branches read."""
 
     __slots__ = ()
     _type = e.LayerType.CONDITIONAL_INPUT
 
 
 class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
-    """The result of one of the branches."""
+    """A result of the branch that runs."""
 
     __slots__ = ()
     _type = e.LayerType.CONDITIONAL_OUTPUT

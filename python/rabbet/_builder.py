@@ -1,4 +1,4 @@
-"""Builder: makes networks and configurations, and plans of them."""
+"""Builder: makes networks and configurations, and builds plans."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ IHostMemory = _rabbet.IHostMemory
 
 
 class Builder(Managed):
-    """Makes networks, configurations, and plans of them."""
+    """Makes networks and configurations, and builds plans."""
 
     error_recorder: IErrorRecorder | None = None
-    # Classes of the objects that it makes; the alias has its own.
+    # Classes of the objects that it makes; rabbet.compat replaces them.
     _network_class = INetworkDefinition
     _config_class = IBuilderConfig
     _runtime_class = Runtime
@@ -47,7 +47,7 @@ class Builder(Managed):
 
     @property
     def logger(self) -> ILogger:
-        """The logger that gets messages."""
+        """The logger that receives messages."""
         return self._logger
 
     @no_effect("a build measures in memory of the device's own; see Runtime")
@@ -73,7 +73,7 @@ class Builder(Managed):
         return network
 
     def create_builder_config(self) -> IBuilderConfig:
-        """A configuration with defaults."""
+        """A configuration with default values."""
         return self._config_class(self._logger)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
@@ -112,7 +112,7 @@ class Builder(Managed):
     def build_serialized_network_to_stream(
         self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
     ) -> bool:
-        """Writes a plan of the network."""
+        """Builds a plan and writes it to the stream."""
         data = bytes(self._plan(network, config))
         written = writer.write(data)
         if written is not None and written < len(data):
@@ -123,7 +123,7 @@ class Builder(Managed):
     def build_engine_with_config(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> ICudaEngine:
-        """A plan of the network, loaded."""
+        """Builds a plan and loads it."""
         plan = self._plan(network, config)
         runtime = self._runtime_class(self._logger)
         runtime.gpu_allocator = self._gpu_allocator
@@ -132,20 +132,21 @@ class Builder(Managed):
     def is_network_supported(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> bool:
-        """Whether the network is valid; raises an error that names the fault if not."""
+        """True for a valid network; raises an error that names the fault of an invalid
+        one."""
         network.validate()
         return True
 
     @property
     def report(self) -> str | None:
-        """A table of the alternatives and choices of the last build."""
+        """Table of the alternatives and choices of the last build."""
         return self._report[0] if self._report else None
 
     @property
     def report_json(self) -> str | None:
-        """The same as JSON."""
+        """The report as JSON."""
         return self._report[1] if self._report else None
 
     def reset(self) -> None:
-        """Forgets the last build."""
+        """Discards the report of the last build."""
         self._report = None

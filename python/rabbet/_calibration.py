@@ -29,14 +29,14 @@ from ._network import INetworkDefinition
 from ._runtime import Runtime
 
 _Algorithm = e.CalibrationAlgoType
-# As a calibration cache names them.
+# Names in a calibration cache.
 _NAMES = {
     _Algorithm.LEGACY_CALIBRATION: "LegacyCalibration",
     _Algorithm.ENTROPY_CALIBRATION: "EntropyCalibration",
     _Algorithm.ENTROPY_CALIBRATION_2: "EntropyCalibration2",
     _Algorithm.MINMAX_CALIBRATION: "MinMaxCalibration",
 }
-# The release of TensorRT whose caches ours are like.
+# The release of TensorRT whose format caches have.
 _RELEASE = 101600
 _STEPS = 127.0
 _FLOATS = (e.DataType.FLOAT, e.DataType.HALF, e.DataType.BF16)
@@ -70,7 +70,7 @@ def _cache_line(line: str, number: int) -> tuple[str, float]:
 
 
 def read_cache(data: bytes) -> tuple[str, dict[str, float]]:
-    """(name of the algorithm, ranges); ValueError names the line that is wrong."""
+    """(name of the algorithm, ranges); ValueError names an invalid line."""
     try:
         lines = bytes(data).decode().splitlines()
     except UnicodeDecodeError as error:
@@ -93,7 +93,7 @@ def read_cache(data: bytes) -> tuple[str, dict[str, float]]:
 
 
 def _all_tensors(network: INetworkDefinition) -> list[ITensor]:
-    """Those of floating types that are inputs, or computed."""
+    """Inputs and computed tensors of floating types."""
     found = [network.get_input(i) for i in range(network.num_inputs)]
     for layer in network:
         if layer._op == "constant":
@@ -261,8 +261,8 @@ class _Calibration:
         return _rabbet.build(self.network, config, self.config.progress_monitor)[0]
 
     def _tensors(self) -> list[ITensor]:
-        """Entropy 2 and min-max calibrate the network as it is, the older algorithms the
-        tensors that fusion leaves, unless a flag says otherwise."""
+        """Entropy 2 and min-max calibrate all tensors of the network, the older
+        algorithms those that remain after fusion, unless a flag overrides this."""
         flag = e.QuantizationFlag.CALIBRATE_BEFORE_FUSION
         older = (_Algorithm.LEGACY_CALIBRATION, _Algorithm.ENTROPY_CALIBRATION)
         if self.algorithm in older and not self.config.get_quantization_flag(flag):
@@ -272,8 +272,8 @@ class _Calibration:
     # ---- Running
 
     def _shape(self, tensor: ITensor, size: int) -> tuple[int, ...]:
-        """The shape of a batch of an input: its usual one, with the batch's size where
-        the profile allows that."""
+        """Shape of an input in a batch: its optimal one, with the batch's size if the
+        profile allows that."""
         declared = tuple(tensor.shape)
         profile = self._profile()
         if all(extent >= 0 for extent in declared) or profile is None:
@@ -302,7 +302,7 @@ class _Calibration:
         ]
 
     def _address(self, name: str, address: Any) -> int:
-        # Of classes of devices' memory, many have __int__ alone.
+        # Many classes for device memory define only __int__.
         try:
             number = 0 if isinstance(address, (float, str, bytes)) else int(address)
         except (TypeError, ValueError):
@@ -366,7 +366,7 @@ class _Calibration:
             f"calibration: {count} batches, {len(tensors)} tensors, "
             f"{time.monotonic() - start:.1f} s",
         )
-        # A network has tensors that are none in a plan: recurrences of loops.
+        # Some tensors of a network do not exist in a plan: recurrences of loops.
         return {name: one for name, one in listener.histograms.items() if one.is_seen}
 
     # ---- Choosing
@@ -407,7 +407,7 @@ class _Calibration:
         return found
 
     def _cache(self, method: str) -> bytes:
-        """The cache that the calibrator kept; empty if it has none."""
+        """The calibrator's cache; empty if it has none."""
         import inspect
 
         read = getattr(self.calibrator, method)
@@ -449,7 +449,7 @@ class _Calibration:
         return None
 
     def ranges(self) -> dict[str, float]:
-        """The largest absolute value of tensors, by name."""
+        """Largest absolute value of each tensor, by name."""
         kept = self._kept()
         if kept is not None:
             return kept
@@ -463,8 +463,8 @@ class _Calibration:
 def calibrated(
     network: INetworkDefinition, config: IBuilderConfig, logger: ILogger | None
 ) -> Iterator[None]:
-    """Tensors without a range of their own have that of the configuration's calibrator,
-    if it has one."""
+    """Sets the ranges that the configuration's calibrator finds, for tensors without
+    one."""
     calibrator = config.int8_calibrator
     if calibrator is None:
         yield

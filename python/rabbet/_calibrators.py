@@ -20,66 +20,72 @@ class IInt8Calibrator:
         return NotImplementedError(f"{type(self).__name__} must define {method}")
 
     def get_algorithm(self) -> _Algorithm:
-        """How ranges are chosen."""
+        """The algorithm that chooses ranges."""
         if self._algorithm is None:
             raise self._missing("get_algorithm()")
         return self._algorithm
 
     def get_batch_size(self) -> int:
-        """Samples in a batch: the first dimension of inputs where that is dynamic."""
+        """Samples in a batch: the extent of the inputs' first dimension where it is
+        dynamic."""
         raise self._missing("get_batch_size()")
 
     def get_batch(self, names: list[str]) -> list[int] | None:
-        """Addresses of the inputs with these names, on the build's device, for the
-        next batch; None or []: there are no more."""
+        """Device addresses of the next batch, one for each input name; None or []: the
+        end."""
         raise self._missing("get_batch(names)")
 
     def read_calibration_cache(self) -> Any:
-        """The bytes that write_calibration_cache was given before; None: nothing."""
+        """Returns the bytes that write_calibration_cache received earlier; None:
+        none."""
         return None
 
     def write_calibration_cache(self, cache: memoryview) -> None:
-        """Gets the ranges found: `cache.tobytes()` is the contents of a cache file."""
+        """Receives the ranges found: `cache.tobytes()` is the contents of a cache
+        file."""
 
 
 class IInt8EntropyCalibrator(IInt8Calibrator):
-    """Ranges that lose the least information, for tensors between fused layers."""
+    """Ranges of minimal information loss, for the tensors that remain after fusion."""
 
     _algorithm = _Algorithm.ENTROPY_CALIBRATION
 
 
 class IInt8EntropyCalibrator2(IInt8Calibrator):
-    """Ranges that lose the least information."""
+    """Ranges of minimal information loss."""
 
     _algorithm = _Algorithm.ENTROPY_CALIBRATION_2
 
 
 class IInt8MinMaxCalibrator(IInt8Calibrator):
-    """Ranges in which every value lies."""
+    """Ranges that contain every value."""
 
     _algorithm = _Algorithm.MINMAX_CALIBRATION
 
 
 class IInt8LegacyCalibrator(IInt8Calibrator):
-    """Ranges that hold a share of the values, for tensors between fused layers."""
+    """Ranges that contain a share of the values, for the tensors that remain after
+    fusion."""
 
     _algorithm = _Algorithm.LEGACY_CALIBRATION
 
     def get_quantile(self) -> float:
-        """Share of a tensor's values that its range shall hold, above 0, at most 1."""
+        """Share of a tensor's values that its range contains, in (0, 1]."""
         raise self._missing("get_quantile()")
 
     def get_regression_cutoff(self) -> float:
-        """Part of the largest value that a range has at most, above 0, at most 1."""
+        """Upper limit of a range, as a share of the largest absolute value, in (0,
+        1]."""
         raise self._missing("get_regression_cutoff()")
 
     def read_histogram_cache(self, length: int = 0) -> Any:
-        """The bytes that write_histogram_cache got before; None: nothing. With it other
-        quantiles need no batches."""
+        """Returns the bytes that write_histogram_cache received earlier; None: none.
+        With them, calibrating for other quantiles needs no batches."""
         return None
 
     def write_histogram_cache(self, ptr: int, length: int) -> None:
-        """Told where the histograms lie, during the call."""
+        """Receives the histograms' address and length; the memory is valid during the
+        call."""
 
 
 def check_calibrator(calibrator: Any) -> None:

@@ -28,7 +28,8 @@ class ILogger(Managed):
         pass
 
     def log(self, severity: e.Severity, msg: str) -> None:
-        """Called on any thread, and by several at once in free-threaded Python."""
+        """Called on any thread; free-threaded Python may call it on several threads at
+        once."""
         raise NotImplementedError(
             f"{type(self).__name__} must define log(severity, msg)"
         )
@@ -71,7 +72,7 @@ class IProfiler:
         pass
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
-        """Called for each layer after a run, in order."""
+        """Called for each layer after a run, in order of execution."""
         raise NotImplementedError(
             f"{type(self).__name__} must define report_layer_time(layer_name, ms)"
         )
@@ -86,7 +87,7 @@ class Profiler(IProfiler):
 
 
 class IProgressMonitor:
-    """Is told how far a build is: derive, and define the three methods."""
+    """Reports the progress of a build: derive, and define the three methods."""
 
     def __init__(self) -> None:
         pass
@@ -94,10 +95,10 @@ class IProgressMonitor:
     def phase_start(
         self, phase_name: str, parent_phase: str | None, num_steps: int
     ) -> None:
-        """A phase begins; phases nest."""
+        """A phase of num_steps steps begins; phases nest."""
 
     def step_complete(self, phase_name: str, step: int) -> bool:
-        """A step is done; return False to stop the build."""
+        """A step is complete; return False to stop the build."""
         return True
 
     def phase_finish(self, phase_name: str) -> None:
@@ -105,7 +106,7 @@ class IProgressMonitor:
 
 
 class IErrorRecorder:
-    """Collects errors: derive, and define the methods; or use it as it is."""
+    """Collects errors. The base class works as it is; derive to define the methods."""
 
     MAX_DESC_LENGTH = 127
 
@@ -117,15 +118,15 @@ class IErrorRecorder:
         return len(self._errors)
 
     def get_num_errors(self) -> int:
-        """The same under its other name."""
+        """Alias of num_errors."""
         return self.num_errors()
 
     def get_error_code(self, index: int) -> ErrorCodeTRT:
-        """Kind of an error."""
+        """Code of an error."""
         return self._errors[index][0]
 
     def get_error_desc(self, index: int) -> str:
-        """Text of an error."""
+        """Message of an error."""
         return self._errors[index][1]
 
     def has_overflowed(self) -> bool:
@@ -133,7 +134,7 @@ class IErrorRecorder:
         return False
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Removes all errors."""
         self._errors.clear()
 
     def report_error(self, val: ErrorCodeTRT, desc: str) -> bool:
@@ -181,14 +182,14 @@ class IOutputAllocator:
 
 
 class IStreamReader:
-    """A plan read in parts: derive, and define read(size) -> bytes."""
+    """Reads a plan in parts: derive, and define read(size) -> bytes."""
 
     def __init__(self) -> None:
         pass
 
     # TensorRT documents the C++ arguments; users' functions take only a size.
     def read(self, destination: Any = None, size: int = 0) -> bytes:
-        """Returns at most `size` bytes; none at the end."""
+        """Returns at most `size` bytes; b"" at the end."""
         raise NotImplementedError(f"{type(self).__name__} must define read(size)")
 
     def _rabbet_read(self, size: int) -> Any:
@@ -196,7 +197,7 @@ class IStreamReader:
 
 
 class IStreamReaderV2(IVersionedInterface):
-    """A plan read in parts: derive, and define read(num_bytes, stream) -> bytes and
+    """Reads a plan in parts: derive, and define read(num_bytes, stream) -> bytes and
     seek(offset, where)."""
 
     _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamReaderV2", 1, 0)
@@ -205,13 +206,14 @@ class IStreamReaderV2(IVersionedInterface):
         pass
 
     def read(self, destination: Any = None, num_bytes: int = 0, stream: int = 0) -> bytes:
-        """Returns at most `num_bytes` bytes; none at the end."""
+        """Returns at most `num_bytes` bytes; b"" at the end."""
         raise NotImplementedError(
             f"{type(self).__name__} must define read(num_bytes, stream)"
         )
 
     def seek(self, offset: int, where: e.SeekPosition) -> bool:
-        """Goes elsewhere; plans are read from the start to the end."""
+        """Moves the position in the stream. The engine reads a plan from start to
+        end."""
         raise NotImplementedError(f"{type(self).__name__} must define seek(offset, where)")
 
     def _rabbet_read(self, size: int) -> Any:
@@ -219,7 +221,7 @@ class IStreamReaderV2(IVersionedInterface):
 
 
 class IStreamWriter(IVersionedInterface):
-    """A plan written in parts: derive, and define write(data) -> size."""
+    """Writes a plan in parts: derive, and define write(data) -> size."""
 
     _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamWriter", 1, 0)
 
@@ -227,7 +229,7 @@ class IStreamWriter(IVersionedInterface):
         pass
 
     def write(self, data: bytes, size: int = 0) -> int:
-        """Takes bytes; returns how many."""
+        """Writes the bytes and returns their number."""
         raise NotImplementedError(f"{type(self).__name__} must define write(data)")
 
 

@@ -29,7 +29,7 @@ _PLAIN: dict[Any, Check] = {bool: flag, int: integer, float: real, str: text}
 
 
 def instance(kind: type, value: Any, name: str) -> Any:
-    """The value, an object of a class."""
+    """Returns the value if it is an object of the class; TypeError otherwise."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise TypeError(f"{name}: expected {article} {kind.__name__}, got {shown(value)}")
@@ -37,7 +37,8 @@ def instance(kind: type, value: Any, name: str) -> Any:
 
 
 def tensor_list(value: Any, name: str) -> list[Any]:
-    """Tensors that are given as a list: one or more."""
+    """Returns a sequence of one or more tensors as a list; TypeError or ValueError
+    otherwise."""
     tensors = list(value) if isinstance(value, Iterable) else [value]
     if tensors == [value] or not all(isinstance(t, _rabbet.NetworkTensor) for t in tensors):
         raise TypeError(f"{name}: expected a list of ITensors, got {shown(value)}")
@@ -57,7 +58,7 @@ def _as_it_is(value: Any, name: str) -> Any:
 
 
 def _check(annotation: Any) -> Check:
-    """What is done with an argument of that annotation."""
+    """The check and conversion for an annotation."""
     found = getattr(annotation, "__metadata__", None)
     if found is not None:
         return typing.cast(Check, found[0])
@@ -77,7 +78,7 @@ def _check(annotation: Any) -> Check:
 
 
 class _Arguments:
-    """A method's arguments after self: how each is checked, and its name in errors."""
+    """Arguments of a method after self: a check of each, and its name in errors."""
 
     def __init__(self, method: Callable[..., Any], name: str, is_setter: bool) -> None:
         code = method.__code__
@@ -96,7 +97,7 @@ class _Arguments:
         self._labels: dict[type, dict[str, str]] = {}
 
     def labels(self, kind: type) -> dict[str, str]:
-        """Names in errors, of a method of that class."""
+        """Names of the arguments in errors, for a method of that class."""
         found = self._labels.get(kind)
         if found is None:
             where = f"{kind.__name__}.{self.name}"
@@ -107,7 +108,8 @@ class _Arguments:
     def checked(
         self, labels: dict[str, str], args: Any, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        """Arguments by name; what Python refuses is left to Python."""
+        """Checked arguments by name; Python reports those that do not match the
+        signature."""
         checks = self.checks
         given = kwargs | dict(zip(self.names, args, strict=False))
         return self.defaults | {
@@ -117,7 +119,7 @@ class _Arguments:
 
 
 def _checked(method: Method, name: str, is_setter: bool) -> Method:
-    # Annotations are evaluated at the first call: imports stay fast.
+    # Annotations are evaluated at the first call, to keep imports fast.
     arguments: _Arguments | None = None
 
     @functools.wraps(method)
@@ -129,7 +131,7 @@ def _checked(method: Method, name: str, is_setter: bool) -> Method:
         if not kwargs and len(args) == len(arguments.names):  # most often, and fast
             rows = zip(arguments.ordered, args, labels.values(), strict=False)
             return method(self, *[check(value, name) for check, value, name in rows])
-        # Arguments that are too many, or given twice.
+        # Too many arguments, or one given twice.
         if len(args) > len(arguments.names) or not kwargs.keys().isdisjoint(
             arguments.names[: len(args)]
         ):
@@ -140,7 +142,7 @@ def _checked(method: Method, name: str, is_setter: bool) -> Method:
 
 
 def checks_arguments(kind: Kind) -> Kind:
-    """Decorates a class whose public methods and setters check their arguments."""
+    """Decorates a class: its public methods and setters check their arguments."""
     for name, thing in list(vars(kind).items()):
         if name.startswith("_"):
             continue

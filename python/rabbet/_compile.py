@@ -1,4 +1,4 @@
-"""The short way: compile and load."""
+"""The short interface: compile and load."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_model(model: Any) -> bool:
-    """Whether it is an onnx.ModelProto, and not a part of one."""
+    """Whether it is an onnx.ModelProto; its parts, such as a GraphProto, are not."""
     return callable(getattr(model, "SerializeToString", None)) and hasattr(model, "graph")
 
 
@@ -118,31 +118,30 @@ def compile(
     device: "cpu", "cuda" or "cuda:1"; default: RABBET_DEVICE, else a GPU if there
         is one, else the CPU.
     save: where to write the plan, for rabbet.load.
-    shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs; tuning is
-        for opt, memory is laid out for the sizes of each call.
-    values: {input: values} or {input: (min, opt, max)}, of inputs that sizes are
-        computed from; without it they may have any, and memory is taken as runs need
-        it. A list of such for a list of profiles.
-    profiles: a list of shapes, for several ranges; each call takes the first that
-        allows its inputs, and stays with it while it does.
+    shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs. Tuning uses
+        opt; memory is planned for the shapes of each call.
+    values: {input: values} or {input: (min, opt, max)} for inputs that sizes are
+        computed from. By default they may have any values, and memory grows as runs
+        need it. For several profiles, a list.
+    profiles: a list of `shapes`, for several ranges. A call uses the present profile if
+        it allows the inputs, else the first that does.
     threads: CPU threads of a call; default: RABBET_THREADS, else all.
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
     optimization_level: 0 (nothing is timed) to 5 (everything is tried); default 3.
-    timing_cache: a file that spares the next build its timing; made if it is not
-        there.
+    timing_cache: a file that keeps measured times for later builds; made if missing.
     progress: True for a bar, or a function (phase, step, steps) that may return
         False to stop.
-    verbose: everything that the build tells, on stderr.
-    logger: an ILogger of your own in its place.
+    verbose: prints all messages of the build to stderr.
+    logger: an ILogger that receives the messages instead.
     graphs: on CUDA, runs are recorded into graphs and replayed.
     keep_plugins: the plan carries the plugins: libraries (.so) that `plugins` names,
         and the source of the modules that define Python plugins. load() runs them
         where it is told to (allow_host_code).
     contexts: at most so many execution contexts for calls of several threads;
         further callers wait for one. Each has memory of its own. Default: no limit.
-    try_plugins: each operator of yours is run once, so that mistakes in its body and
-        compilers such as Numba's are part of the build. False: for operators that
-        refuse arbitrary numbers.
+    try_plugins: runs each of your operators once during the build, which finds errors
+        in it and includes its just-in-time compilation (Numba). False for operators
+        that reject arbitrary values.
     """
     given = {"fp16": fp16, "bf16": bf16, "verbose": verbose, "graphs": graphs,
              "keep_plugins": keep_plugins, "try_plugins": try_plugins}  # fmt: skip
@@ -176,7 +175,7 @@ def compile(
 
 
 def _check_writable(what: str, file: Any) -> None:
-    """Before tuning, which may take minutes, and not after it."""
+    """Checks the file before tuning, which may take minutes, rather than after it."""
     if file is None:
         return
     path = Path(file_path(file, what))
@@ -207,12 +206,12 @@ def load(
     threads: CPU threads of a call; default: the number that the plan was built with.
     logger: an ILogger of your own; default: warnings on stderr.
     graphs: on CUDA, runs are recorded into graphs and replayed.
-    allow_host_code: libraries and source of plugins that the plan carries may run
-        here: for plans from people whom you trust.
+    allow_host_code: allows libraries and source of plugins that the plan carries to
+        run; only for plans from sources that you trust.
     contexts: at most so many execution contexts for calls of several threads;
         further callers wait for one. Default: no limit.
-    untrusted: the plan comes from somebody whom you do not trust: no native code of
-        it is used, and its kernels are compiled anew.
+    untrusted: for plans from sources that you do not trust: their native code is not
+        used, and kernels are compiled again.
     """
     given = {"graphs": graphs, "allow_host_code": allow_host_code, "untrusted": untrusted}
     for name, value in given.items():

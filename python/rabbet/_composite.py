@@ -1,7 +1,7 @@
-"""Layers of TensorRT that are several here: scale, padding, squeeze, attention, ...
+"""Composite layers: single in TensorRT, several layers here (scale, padding, attention, ...).
 
-An object of these classes is its last layer; the network keeps the layers behind its
-properties. Devices see the single layers, and fuse them.
+An object of these classes stands for its last layer. The network keeps the layers that
+its properties read. Devices see the single layers, and fuse them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ C = TypeVar("C", bound="Composite")
 
 
 class Composite(ILayer):
-    """Base of these layers."""
+    """Base of composite layers."""
 
     __slots__ = ()
 
@@ -80,8 +80,8 @@ def out(layer: ILayer) -> ITensor:
 def constant(
     network: OperatorLayers, values: Any, dtype: e.DataType, shape: Sequence[int]
 ) -> tuple[IConstantLayer, ITensor]:
-    """Adds a constant of `dtype` that is not a weight of the user. The layer holds the
-    numbers in a type that NumPy has."""
+    """Adds a constant of `dtype` that is not one of the user's weights. The values are
+    stored in a type that NumPy has."""
     import numpy as np
 
     floats = dtype in (e.DataType.FLOAT, e.DataType.HALF, e.DataType.BF16)

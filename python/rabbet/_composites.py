@@ -26,7 +26,7 @@ class IScaleLayer(Composite):
 
     @property
     def mode(self) -> e.ScaleMode:
-        """Whether all elements, each channel or each element has a scale of its own."""
+        """Granularity of the weights: all elements, by channel, or by element."""
         return cast(e.ScaleMode, self._parts["mode"])
 
     @mode.setter
@@ -35,7 +35,7 @@ class IScaleLayer(Composite):
 
     @property
     def channel_axis(self) -> int:
-        """The channels' axis."""
+        """Axis of the channels."""
         return cast(int, self._parts["axis"])
 
     @channel_axis.setter
@@ -51,7 +51,7 @@ class IScaleLayer(Composite):
 
     @property
     def shift(self) -> Any:
-        """The weights that are added."""
+        """Weights that are added."""
         return self._weights("shift")
 
     @shift.setter
@@ -60,7 +60,7 @@ class IScaleLayer(Composite):
 
     @property
     def scale(self) -> Any:
-        """Factors."""
+        """Weights that multiply."""
         return self._weights("scale")
 
     @scale.setter
@@ -115,7 +115,7 @@ def scale(
         layers[name], tensor = constant(network, data, x.dtype, shape)
         last = network.add_elementwise(x, tensor, kinds[name])
         first, x = first or last, out(last)
-    # TensorRT has no role for powers.
+    # TensorRT has no WeightsRole for powers.
     for name in ("scale", "shift"):
         if given[name][0].size:
             role = e.WeightsRole[name.upper()]
@@ -134,7 +134,7 @@ class IParametricReLULayer(Composite):
 def parametric_relu(
     network: OperatorLayers, x: ITensor, slopes: ITensor
 ) -> IParametricReLULayer:
-    """A product, a comparison and a choice."""
+    """Composed of a product, a comparison and a selection."""
     kind = e.ElementWiseOperation
     _, zero = constant(network, 0, x.dtype, [1] * len(x.shape))
     product = network.add_elementwise(x, slopes, kind.PROD)
@@ -145,7 +145,7 @@ def parametric_relu(
 
 
 class IOneHotLayer(Composite):
-    """values[1] where an index says so along a new axis, values[0] elsewhere."""
+    """values[1] at the index along the new axis, values[0] elsewhere."""
 
     __slots__ = ()
     _type = e.LayerType.ONE_HOT
@@ -167,7 +167,7 @@ def one_hot(
     depth: ITensor,
     axis: int,
 ) -> IOneHotLayer:
-    """A comparison with the numbers below `depth`, which must be constant."""
+    """Compares the indices with 0, 1, ..., depth - 1; `depth` must be constant."""
     import numpy as np
 
     found = depth._weights()
@@ -204,7 +204,7 @@ class ILRNLayer(Composite):
 
     @property
     def window_size(self) -> int:
-        """Channels of the window."""
+        """Number of channels in the window."""
         return cast(int, self._parts["window"])
 
     @window_size.setter
@@ -240,7 +240,7 @@ class ILRNLayer(Composite):
 
     @property
     def k(self) -> float:
-        """The number that is added to it."""
+        """Constant added to the scaled mean."""
         return self._number("k")
 
     @k.setter
@@ -256,7 +256,7 @@ def lrn(
     beta: float,
     k: float,
 ) -> ILRNLayer:
-    """The mean is an average pooling of the channels, as rows of an image."""
+    """Computes the mean by average pooling over the channels."""
     kind = e.ElementWiseOperation
     dims = list(x.shape)
     if len(dims) < 3 or dims[1] < 0 or window % 2 == 0:
@@ -301,7 +301,7 @@ class IRaggedSoftMaxLayer(Composite):
 def ragged_softmax(
     network: OperatorLayers, x: ITensor, bounds: ITensor
 ) -> IRaggedSoftMaxLayer:
-    """A softmax between two choices."""
+    """A softmax between two selections."""
     import numpy as np
 
     dims = list(x.shape)

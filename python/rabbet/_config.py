@@ -32,7 +32,7 @@ _SOURCE = _rabbet.NUMBERS["OPTION_KEEP_PLUGIN_SOURCE"]
 _SOURCES = _rabbet.NUMBERS["OPTION_TACTIC_SOURCES"]
 _TRY_PLUGINS = _rabbet.NUMBERS["OPTION_TRY_PLUGINS"]
 
-# Memory pools without effect here, and their limits at first.
+# Memory pools without effect here, and their default limits.
 _HINT_POOLS = {
     e.MemoryPoolType.TACTIC_DRAM: 0,
     e.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30,
@@ -54,7 +54,7 @@ def _names(what: str, given: Any) -> list[str]:
 
 
 class IOptimizationProfile(_rabbet.Profile):
-    """Smallest, usual and largest shapes of the inputs."""
+    """Minimum, optimal and maximum shapes of the inputs."""
 
     extra_memory_target = 1.0
 
@@ -92,10 +92,9 @@ class IOptimizationProfile(_rabbet.Profile):
 
 @checks_arguments
 class IBuilderConfig(_rabbet.BuilderConfig, Managed):
-    """How to build: made by Builder.create_builder_config."""
+    """Settings of a build: made by Builder.create_builder_config."""
 
-    # Names that are not attributes must not be settable: a misspelt option
-    # would be ignored.
+    # Setting an unknown attribute is an error: a misspelt option would be ignored.
     __slots__ = (
         "_cache",
         "_calibration_profile",
@@ -160,7 +159,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._kept = {}
 
     def reset(self) -> None:
-        """Back to the defaults; profiles stay."""
+        """Restores the default values; profiles stay."""
         fresh = _rabbet.BuilderConfig()
         for option in range(_SOURCES + 1):
             self._set(option, fresh._get(option))
@@ -176,7 +175,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def int8_calibrator(self) -> IInt8Calibrator | None:
-        """Finds ranges of tensors that have none, for BuilderFlag.INT8."""
+        """Calibrator that finds missing ranges of tensors for BuilderFlag.INT8."""
         return self._calibrator
 
     @int8_calibrator.setter
@@ -209,7 +208,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return bool(self._quantization >> int(flag) & 1)
 
     def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
-        """Calibration runs in this profile's usual shapes; else in those of the first
+        """Sets the profile whose optimal shapes calibration uses; default: the first
         profile."""
         if not isinstance(profile, IOptimizationProfile):
             raise TypeError(
@@ -226,7 +225,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def algorithm_selector(self) -> IAlgorithmSelector | None:
-        """Chooses among the ways to compute layers, and is told the choice."""
+        """Callback that chooses among implementations of layers, and receives the
+        choice."""
         return self._selector
 
     @algorithm_selector.setter
@@ -240,30 +240,31 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @no_effect("all layers are for the configuration's device")
     def set_device_type(self, layer: ILayer, device_type: e.DeviceType) -> None:
-        """Accepts GPU, for the configuration's device."""
+        """Accepts only GPU, which stands for the configuration's device."""
         if device_type is not e.DeviceType.GPU:
             raise UnsupportedError(f"layer '{layer.name}': there is no {device_type}")
 
     def get_device_type(self, layer: ILayer) -> e.DeviceType:
-        """GPU, for the configuration's device."""
+        """Always GPU, which stands for the configuration's device."""
         return e.DeviceType.GPU
 
     def is_device_type_set(self, layer: ILayer) -> bool:
-        """False: it has one value."""
+        """Always False: there is only one device type."""
         return False
 
     @no_effect("a layer's device has one value")
     def reset_device_type(self, layer: ILayer) -> None:
-        """Accepted: it has one value."""
+        """Accepted without effect: there is only one device type."""
 
     def can_run_on_DLA(self, layer: ILayer) -> bool:  # noqa: N802
-        """False: there is no DLA."""
+        """Always False: there is no DLA."""
         return False
 
     def set_tactic_sources(self, tactic_sources: int) -> bool:
-        """Which libraries' kernels may be used, bits 1 << TacticSource: CUBLAS and
-        CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. Layers that nothing else computes
-        still use them, with a warning. Kernels of our own, and the CPU's, are always allowed."""
+        """Sets the libraries whose kernels may be used, as bits 1 << TacticSource:
+        CUBLAS and CUBLAS_LT mean cuBLASLt, CUDNN means cuDNN. A layer without any other
+        kernel still uses them, with a warning. Rabbet's own kernels and the CPU's are
+        always allowed."""
         bits = tactic_sources
         if bits & ~_ALL_SOURCES or bits < 0:
             raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
@@ -286,7 +287,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def progress_monitor(self) -> IProgressMonitor | None:
-        """Told how far a build is; may stop it."""
+        """Callback that receives the progress of a build and may stop it."""
         return self._progress_monitor
 
     @progress_monitor.setter
@@ -323,7 +324,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def builder_optimization_level(self) -> int:
-        """0 (fast build) to 5 (all that is known); default 3."""
+        """0 (fast build) to 5 (tries all kernels); default 3."""
         return self._get(_LEVEL)
 
     @builder_optimization_level.setter
@@ -332,7 +333,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def avg_timing_iterations(self) -> int:
-        """Samples taken of each kernel."""
+        """Number of timing samples of each kernel."""
         return self._get(_SAMPLES)
 
     @avg_timing_iterations.setter
@@ -341,7 +342,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def max_num_tactics(self) -> int:
-        """Kernels timed for a layer; -1: no cap."""
+        """Maximum number of kernels timed for a layer; -1: no limit."""
         return self._get(_MAX_TACTICS)
 
     @max_num_tactics.setter
@@ -350,7 +351,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def profiling_verbosity(self) -> e.ProfilingVerbosity:
-        """How much of the network the plan tells its inspector."""
+        """Level of detail that the plan keeps for its inspector."""
         return e.ProfilingVerbosity(self._get(_VERBOSITY))
 
     @profiling_verbosity.setter
@@ -379,8 +380,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def plugins_to_serialize(self) -> list[str]:
-        """Plugin libraries that the plan carries, by path, as they are when it is built.
-        Loading it runs them only where Runtime.engine_host_code_allowed is set."""
+        """Paths of plugin libraries that the plan carries, as they are when it is
+        built. A loaded plan runs them only if Runtime.engine_host_code_allowed is
+        set."""
         return self._libraries()
 
     @plugins_to_serialize.setter
@@ -390,8 +392,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @property
     def keep_plugin_source(self) -> bool:
         """Whether the plan carries the source of the modules that define the network's
-        Python plugins, and of those that source_modules names. A process that lacks
-        the plugins runs it where Runtime.engine_host_code_allowed is set."""
+        Python plugins, and of source_modules. A process without the plugins runs it if
+        Runtime.engine_host_code_allowed is set."""
         return bool(self._get(_SOURCE))
 
     @keep_plugin_source.setter
@@ -400,8 +402,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def try_plugins(self) -> bool:
-        """Whether a build runs each plugin of the plan once, and fails with it, also
-        where nothing is timed; default False (rabbet.compile: True)."""
+        """Whether a build runs each plugin of the plan once and raises its error, even
+        at optimization level 0; default False (rabbet.compile: True)."""
         return bool(self._get(_TRY_PLUGINS))
 
     @try_plugins.setter
@@ -410,8 +412,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @property
     def source_modules(self) -> list[str]:
-        """Modules that keep_plugin_source keeps as well, by the names under which they
-        are imported; a package stands for all modules in it."""
+        """Importable names of further modules for keep_plugin_source; a package
+        includes all its modules."""
         return self._modules()
 
     @source_modules.setter
@@ -419,8 +421,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._set_modules(_names("source_modules", names))
 
     def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
-        """Limits the bytes of scratch memory that a kernel may use (WORKSPACE). Limits of
-        TACTIC_DRAM and TACTIC_SHARED_MEMORY are kept, without effect."""
+        """Limits the scratch memory of a kernel, in bytes (WORKSPACE). Limits of
+        TACTIC_DRAM and TACTIC_SHARED_MEMORY are stored without effect."""
         if pool is e.MemoryPoolType.WORKSPACE:
             self._set(_WORKSPACE, pool_size)
         elif pool in _HINT_POOLS:
@@ -431,14 +433,14 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
             )
 
     def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
-        """The limit that was set, else TensorRT's default; 0 for pools that no device
-        has."""
+        """Limit in bytes that was set, else TensorRT's default; 0 for pools that no
+        device has."""
         if pool is e.MemoryPoolType.WORKSPACE:
             return self._get(_WORKSPACE)
         return int(self._kept.get(pool.name, _HINT_POOLS.get(pool, 0)))
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
-        """Adds a profile; its index is returned."""
+        """Adds a profile and returns its index."""
         self._add_profile(profile)
         self._profiles.append(profile)
         return len(self._profiles) - 1
@@ -449,23 +451,23 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._profile_count()
 
     def create_timing_cache(self, serialized_timing_cache: Any = b"") -> ITimingCache:
-        """A cache from bytes; empty for no bytes."""
+        """Makes a timing cache from its bytes; empty without bytes."""
         return ITimingCache(bytes(memoryview(serialized_timing_cache)))
 
     def set_timing_cache(
         self, cache: ITimingCache | None, ignore_mismatch: bool = False
     ) -> bool:
-        """Uses a cache; None: one of the build's own."""
+        """Sets the timing cache; None: each build has its own."""
         self._set_timing_cache(cache)
         self._cache = cache
         return True
 
     def get_timing_cache(self) -> ITimingCache | None:
-        """The cache that was set."""
+        """The timing cache that was set."""
         return self._cache
 
     def set_preview_feature(self, feature: e.PreviewFeature, enable: bool) -> None:
-        """Accepted without effect: TensorRT's previews are always on here."""
+        """Accepted without effect: preview features are always on."""
         bit = 1 << int(feature)
         self._preview = self._preview | bit if enable else self._preview & ~bit
 

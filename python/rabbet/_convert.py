@@ -1,4 +1,5 @@
-"""Arguments of models that are not simply used: copies, other libraries, errors."""
+"""Arguments of models that need conversion: copies, arrays of other libraries,
+errors."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def _torch_input(value: Any, info: IoInfo, device: str) -> Any:
 
 
 def _plain_input(value: Any, info: IoInfo) -> Any:
-    """Lists and numbers, which have no type of their own."""
+    """NumPy array of a list or number, which has no type of its own."""
     import numpy as np
 
     wanted = np.dtype(nptype(info.dtype))
@@ -82,7 +83,7 @@ def _plain_input(value: Any, info: IoInfo) -> Any:
 
 
 def exporter(value: Any) -> Callable[[Any], Any] | None:
-    """Makes arrays of the library that `value` is from of NumPy arrays."""
+    """Function from NumPy arrays to arrays of the library of `value`."""
     namespace = getattr(value, "__array_namespace__", None)
     if namespace is not None:
         library = namespace()
@@ -102,7 +103,7 @@ def exporter(value: Any) -> Callable[[Any], Any] | None:
 
 
 def _imported(value: Any) -> Any:
-    """An array on the host as NumPy's, without a copy."""
+    """NumPy view of an array in host memory, without a copy."""
     import numpy as np
 
     try:
@@ -127,7 +128,7 @@ def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
         array = np.asarray(value)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    # JAX makes 64 bits into 32, unless it is told not to.
+    # JAX truncates 64-bit types to 32 bits unless configured otherwise.
     narrows = _is_jax(value) and info.dtype is DataType.INT64
     how = "numpy.asarray(x, {!r})" if narrows else "x.astype({!r})"
     _check_type(array.dtype, info, how)
@@ -135,7 +136,7 @@ def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
 
 
 def _read(value: Any, info: IoInfo) -> tuple[Any, tuple[int, int] | None]:
-    """An array with DLPack as NumPy's; its device, if that is not the host."""
+    """NumPy view of a DLPack array; or its device, if that is not the host."""
     try:
         kind, number = value.__dlpack_device__()
         if int(kind) != 1:
@@ -164,9 +165,9 @@ def _wrong_gpu(what: str, where: str, device: str) -> str:
 def device_input(
     value: Any, info: IoInfo, engine: ICudaEngine, outputs: Sequence[IoInfo]
 ) -> tuple[int, tuple[int, ...], Any, Any, int] | None:
-    """(address, shape, maker of outputs, owner of the memory, stream) of an array
-    that lies on the model's GPU; None for arrays on the host, and those of torch that
-    lie elsewhere. The maker is None for torch."""
+    """(address, shape, maker of outputs, owner of the memory, stream) of an array on
+    the model's GPU; None for arrays on the host and for torch tensors elsewhere. The
+    maker is None for torch."""
     device = engine.device or "cpu"
     if is_torch(value):
         if device == "cpu" or not _is_here(value, device):
@@ -198,7 +199,7 @@ def device_input(
 
 
 def _row_major(array: Any) -> Found:
-    """A CuPy array's row-major copy."""
+    """Row-major copy of a CuPy array."""
     import cupy
 
     found = find(cupy.ascontiguousarray(array), array.device.id)
@@ -251,7 +252,7 @@ def torch_dtype(dtype: DataType) -> Any:
 
 
 def create_output(info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """A fresh NumPy array and its address."""
+    """A new NumPy array and its address."""
     import numpy as np
 
     array = np.empty(shape, storage_type(info.dtype))
@@ -303,8 +304,8 @@ def _is_jax(array: Any) -> bool:
 def take_output(
     array: Any, info: IoInfo, shape: tuple[int, ...], device: str = "cpu"
 ) -> tuple[Any, int, bool, int]:
-    """The address of an array that the caller gave to be filled, whether it is one of
-    the model's GPU, and the stream that its library uses."""
+    """For an array given as out=: its address, whether it is on the model's GPU, and
+    the stream that its library uses."""
     _check_linear(info)
     if -1 in shape:
         raise ValueError(

@@ -1,4 +1,5 @@
-"""Arrays on the model's GPU, of libraries other than torch: found, and made."""
+"""Arrays of libraries other than torch on the model's GPU: reading inputs, making
+outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ._enums import DataType
 
 _CUDA = 2  # DLPack's number
 _LEGACY_STREAM = 1  # CUDA's default stream in DLPack and the array interface
-# Of DLPack: (code, bits).
+# DLPack's types: (code, bits).
 _DLPACK_TYPES = {
     (2, 32): DataType.FLOAT,
     (2, 16): DataType.HALF,
@@ -58,7 +59,7 @@ def _is_row_major(shape: Sequence[int], strides: Sequence[int] | None, step: int
 
 
 def is_cupy(value: Any) -> bool:
-    """Whether it is a CuPy array; does not import CuPy."""
+    """Whether a value is a CuPy array; does not import CuPy."""
     kind = getattr(sys.modules.get("cupy"), "ndarray", None)
     return kind is not None and isinstance(value, kind)
 
@@ -84,7 +85,7 @@ def _find_dlpack(value: Any, number: int) -> Found:
 
 
 def _find_interface(value: Any, number: int) -> Found:
-    """The CUDA array interface, which does not tell the device: the model's."""
+    """Reads the CUDA array interface, which lacks the device: the model's is assumed."""
     import numpy as np
 
     interface = value.__cuda_array_interface__
@@ -98,12 +99,13 @@ def _find_interface(value: Any, number: int) -> Found:
     return Found(address, shape, dtype, row_major, number, value, stream, read_only)
 
 
-# Errors of a library for an array that is traced, or whose memory is gone.
+# Libraries raise these for a traced array, or one whose memory is freed.
 UNREADABLE = (AttributeError, BufferError, RuntimeError, TypeError, ValueError)
 
 
 def find(value: Any, number: int) -> Found | None:
-    """An array on a GPU; None for all others. `number`: the model's GPU."""
+    """Memory of an array on a GPU; None for other values. `number`: index of the
+    model's GPU."""
     if is_cupy(value):
         return _find_cupy(value)
     if hasattr(value, "__dlpack_device__"):
@@ -122,7 +124,7 @@ def find(value: Any, number: int) -> Found | None:
 
 
 def same_type(found: Found, info: IoInfo) -> bool:
-    """Whether its elements are those of an input or output."""
+    """Whether the array has the type of an input or output."""
     try:
         return dtype_of(found.dtype) is info.dtype
     except TypeError:
@@ -136,17 +138,17 @@ class Maker(Protocol):
     """Makes outputs on the GPU; called by runner.c."""
 
     def make(self, index: int, shape: tuple[int, ...], stream: int) -> tuple[Any, int]:
-        """An array for an output of a run on the stream, and its address."""
+        """Returns an array for an output of a run on the stream, and its address."""
 
     def wait(self, stream: int) -> None:
-        """The run is enqueued on the stream."""
+        """Called after the run is enqueued on the stream."""
 
     def finish(self, array: Any) -> Any:
-        """The array as the caller gets it, after `wait`."""
+        """Returns the array for the caller, after `wait`."""
 
 
 class CuPyMaker:
-    """Outputs beside inputs of CuPy."""
+    """Makes CuPy arrays, for inputs from CuPy."""
 
     def __init__(self, outputs: Sequence[IoInfo]) -> None:
         self.outputs = outputs
@@ -165,8 +167,8 @@ class CuPyMaker:
 
 
 class DLPackMaker:
-    """Outputs in memory of the engine, passed on by DLPack to the library that the
-    input is from; as they are where that has no from_dlpack."""
+    """Makes outputs in the engine's memory and converts them by DLPack to the inputs'
+    library; unconverted if that has no from_dlpack."""
 
     def __init__(
         self,
@@ -182,8 +184,8 @@ class DLPackMaker:
         return array, array.data_ptr
 
     def wait(self, stream: int) -> None:
-        """Waits for the stream: readers of the outputs, writers of the inputs and their
-        streams are not known, so that nothing may be under way."""
+        """Waits for the stream: the streams of later readers of the outputs and writers
+        of the inputs are unknown."""
         _rabbet.synchronize(self.engine, stream)
 
     def finish(self, array: Any) -> Any:

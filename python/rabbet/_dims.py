@@ -12,9 +12,9 @@ Ints = Iterable[SupportsIndex]
 
 
 class Dims:
-    """Dimensions of a tensor; -1 is one that is not known yet.
+    """Dimensions of a tensor; -1 is an unknown one.
 
-    Any sequence of integers does where Dims are expected.
+    Any sequence of integers is accepted in place of Dims.
     """
 
     MAX_DIMS: ClassVar[int] = 8
@@ -56,7 +56,7 @@ class Dims:
 
     @classmethod
     def _of(cls, dims: list[int]) -> Self:
-        """Takes a list that is known to be in order."""
+        """Wraps a list of valid integers without checks."""
         self = cls.__new__(cls)
         self._d = dims
         return self
@@ -213,13 +213,13 @@ class Dims4(Dims):
 
 
 class Permutation(Dims):
-    """An order of axes."""
+    """A permutation of axes."""
 
     __slots__ = ()
 
 
 def volume(iterable: Iterable[int]) -> int:
-    """Product of the dimensions; 1 for none."""
+    """Product of the dimensions; 1 for an empty sequence."""
     result = 1
     for d in iterable:
         result *= int(d)
@@ -227,7 +227,7 @@ def volume(iterable: Iterable[int]) -> int:
 
 
 def dims_of(value: Any, name: str) -> tuple[int, ...]:
-    """Dimensions that a user gave; errors name them."""
+    """Converts a user's dimensions; errors contain `name`."""
     try:
         dims = Dims(value)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Einsum: products of matrices."""
+"""Einsum, composed of matrix products."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ._operator_layers import OperatorLayers
 
 
 class IEinsumLayer(Composite):
-    """Sums of products, as an equation says: "ij,jk->ik"."""
+    """Sums of products as an equation such as "ij,jk->ik" defines them."""
 
     __slots__ = ()
     _type = e.LayerType.EINSUM
 
     @property
     def equation(self) -> str:
-        """Which axes are which."""
+        """Equation that names the axes by letters."""
         return cast(str, self._parts["equation"])
 
     @equation.setter
@@ -46,7 +46,7 @@ def _labels(equation: str, count: int) -> tuple[list[str], str]:
 
 
 class _Terms:
-    """A tensor whose axes have letters."""
+    """A tensor with a letter for each axis."""
 
     def __init__(self, network: OperatorLayers, tensor: ITensor, axes: str) -> None:
         self.network, self.tensor, self.axes = network, tensor, axes
@@ -59,7 +59,7 @@ class _Terms:
         self.sizes = dict(zip(axes, dims, strict=True))
 
     def summed(self, kept: set[str]) -> _Terms:
-        """Without axes that nothing else has."""
+        """Sums over axes that occur neither in other operands nor in the result."""
         mask = sum(1 << i for i, axis in enumerate(self.axes) if axis not in kept)
         if not mask:
             return self
@@ -68,7 +68,7 @@ class _Terms:
         return _Terms(self.network, out(layer), axes)
 
     def shaped(self, *groups: str) -> ITensor:
-        """With an axis for each group of letters."""
+        """Reshapes to one axis for each group of letters."""
         order = [self.axes.index(axis) for group in groups for axis in group]
         layer = self.network.add_shuffle(self.tensor)
         layer.first_transpose = order
@@ -78,7 +78,7 @@ class _Terms:
 
 
 def _multiply(a: _Terms, b: _Terms, later: set[str]) -> _Terms:
-    """One product of matrices, batches first."""
+    """One matrix product with the batch axes first."""
     network, none = a.network, e.MatrixOperation.NONE
     a = a.summed(set(b.axes) | later)
     b = b.summed(set(a.axes) | later)
@@ -100,9 +100,9 @@ def _multiply(a: _Terms, b: _Terms, later: set[str]) -> _Terms:
 def einsum(
     network: OperatorLayers, tensors: Sequence[ITensor], equation: str
 ) -> IEinsumLayer:
-    """Products of matrices, one after the other."""
+    """A chain of matrix products."""
     inputs, result = _labels(equation, len(tensors))
-    # Copies, so that inputs can be replaced.
+    # Copies of the inputs, so that set_input can replace them.
     copies = [network.add_identity(tensor) for tensor in tensors]
     terms = [_Terms(network, out(c), i) for c, i in zip(copies, inputs, strict=True)]
     for axis in set("".join(inputs)):

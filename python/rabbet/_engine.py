@@ -36,7 +36,7 @@ class GraphInfo(NamedTuple):
 
 
 class ICudaEngine(EngineTensors, Managed):
-    """A loaded plan; shared by threads, each with a context of its own."""
+    """A loaded plan. Threads share it, each with its own execution context."""
 
     error_recorder: IErrorRecorder | None = None
     engine_capability = Fixed(e.EngineCapability.STANDARD, "What the plan may hold.")
@@ -63,12 +63,12 @@ class ICudaEngine(EngineTensors, Managed):
 
     @property
     def refittable(self) -> bool:
-        """Whether a Refitter can replace weights."""
+        """Whether a Refitter can replace its weights."""
         return self._refittable()
 
     @property
     def device(self) -> str | None:
-        """Device that the plan is for."""
+        """Device for which the plan was built."""
         return self._device()
 
     @property
@@ -83,20 +83,22 @@ class ICudaEngine(EngineTensors, Managed):
 
     @property
     def device_memory_size(self) -> int:
-        """Bytes that a context allocates for the largest profile, which prepares it."""
+        """Bytes that a context allocates for the largest profile. Reading it prepares
+        that profile."""
         sizes = [self._context_bytes(i) for i in range(self._profile_count())]
         return max(sizes, default=0)
 
     device_memory_size_v2 = device_memory_size
 
     def get_device_memory_size_for_profile(self, profile_index: int) -> int:
-        """Bytes for intermediate tensors and workspaces at a profile's maximum."""
+        """Bytes for intermediate tensors and workspaces at the profile's maximum
+        shapes."""
         return self._context_bytes(profile_index)
 
     get_device_memory_size_for_profile_v2 = get_device_memory_size_for_profile
 
     def get_weight_streaming_automatic_budget(self) -> int:
-        """0: weights are not streamed."""
+        """Always 0: weights are not streamed."""
         return 0
 
     @property
@@ -121,9 +123,9 @@ class ICudaEngine(EngineTensors, Managed):
         *,
         runtime_config: IRuntimeConfig | None = None,
     ) -> IExecutionContext:
-        """A context: one stream of runs. Memory is allocated when a run first needs it,
-        for the shapes of that run; USER_MANAGED: the caller gives it by
-        set_device_memory."""
+        """Makes a context, which runs one inference at a time. It allocates memory when
+        a run first needs it, for the shapes of that run; with USER_MANAGED the caller
+        supplies it by set_device_memory."""
         config = runtime_config or (
             strategy if isinstance(strategy, IRuntimeConfig) else None
         )
@@ -138,17 +140,17 @@ class ICudaEngine(EngineTensors, Managed):
         return context
 
     def create_execution_context_without_device_memory(self) -> IExecutionContext:
-        """A context whose memory the caller gives by set_device_memory."""
+        """Makes a context whose memory the caller supplies by set_device_memory."""
         return self.create_execution_context(
             e.ExecutionContextAllocationStrategy.USER_MANAGED
         )
 
     def create_runtime_config(self) -> IRuntimeConfig:
-        """Settings of a context."""
+        """Makes the settings of a context."""
         return IRuntimeConfig()
 
     def create_serialization_config(self) -> ISerializationConfig:
-        """Settings of serialize_with_config."""
+        """Makes the settings of serialize_with_config."""
         return ISerializationConfig()
 
     def get_engine_stat(
@@ -162,15 +164,15 @@ class ICudaEngine(EngineTensors, Managed):
         return EngineInspector(self)
 
     def serialize(self) -> _rabbet.IHostMemory:
-        """The plan, with the weights in use; a view that keeps the engine alive. A later
-        refit changes its contents."""
+        """The plan with the present weights, as a view that keeps the engine alive. A
+        later refit changes its contents."""
         return self._plan()
 
     @recorded
     def serialize_with_config(
         self, config: ISerializationConfig
     ) -> _rabbet.IHostMemory:
-        """The plan; EXCLUDE_WEIGHTS leaves out the weights that can be refitted."""
+        """The plan; EXCLUDE_WEIGHTS omits the refittable weights."""
         if config.get_flag(e.SerializationFlag.EXCLUDE_WEIGHTS):
             return self._stripped_plan()
         return self._plan()
@@ -181,7 +183,7 @@ class ICudaEngine(EngineTensors, Managed):
 
 
 class IExecutionContext(_rabbet.Context, Managed):
-    """One stream of runs of an engine; for one thread at a time."""
+    """Runs an engine, one inference at a time; for one thread at a time."""
 
     name = ""
     error_recorder: IErrorRecorder | None = None
@@ -214,11 +216,11 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def graphs(self) -> bool:
-        """Whether runs are recorded into CUDA graphs and replayed; off at first.
+        """Whether runs are recorded into CUDA graphs and replayed; default False.
 
-        Runs whose shapes and addresses come again are then one launch. Plugins are
-        recorded if `capturable=True` says that they may be, or if a trial has shown
-        it; other plugins run between the graphs, and the log names them.
+        A run with the shapes and addresses of an earlier one is then a single launch.
+        Plugins are recorded if they have `capturable=True` or a trial succeeded. Others
+        run between the graphs, and the log names them.
         """
         return self._graphs()
 
@@ -228,8 +230,9 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def check_finite(self) -> bool:
-        """Whether runs check the outputs of each step, and raise FailedPreconditionError
-        at the first that makes an infinity or NaN of finite numbers; off at first."""
+        """Whether runs check the outputs of each step, and raise
+        FailedPreconditionError at the first step that makes an infinity or NaN from
+        finite inputs; default False."""
         return self._checks_finite()
 
     @check_finite.setter
@@ -238,13 +241,13 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def graph_info(self) -> GraphInfo:
-        """Steps of the last run by graphs and without; recordings and replays so
-        far."""
+        """Numbers of the last run's steps with and without graphs; total numbers of
+        recordings and replays."""
         return GraphInfo(*self._graph_info())
 
     @property
     def active_optimization_profile(self) -> int:
-        """Index of the profile in use."""
+        """Index of the active profile."""
         return self._profile()
 
     @active_optimization_profile.setter
@@ -254,22 +257,23 @@ class IExecutionContext(_rabbet.Context, Managed):
     def set_optimization_profile_async(
         self, profile_index: int, stream_handle: int = 0
     ) -> bool:
-        """Chooses a profile."""
+        """Activates a profile."""
         self._set_profile(profile_index)
         return True
 
     @recorded
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
-        """Shape of a dynamic input; the error names the profile's range."""
+        """Sets the shape of a dynamic input; the error for an invalid one contains the
+        profile's range."""
         self._set_shape(name, tuple(Dims(shape)))
         return True
 
     def get_tensor_shape(self, name: str) -> Dims:
-        """Shape as far as it is known; -1 elsewhere."""
+        """Shape of a tensor; -1 for unknown dimensions."""
         return Dims(self._shape(name))
 
     def get_tensor_strides(self, name: str) -> Dims:
-        """Elements from one index to the next on each axis."""
+        """Stride of each axis, in elements."""
         shape = self._shape(name)
         format_ = self.engine.get_tensor_format(name)
         if format_ is e.TensorFormat.HWC and len(shape) >= 3:
@@ -286,7 +290,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @recorded
     def set_tensor_address(self, name: str, memory: int) -> bool:
-        """Where a run reads or writes; kept between runs."""
+        """Sets the address that runs read or write; kept for later runs."""
         self._set_address(name, memory)
         return True
 
@@ -295,17 +299,17 @@ class IExecutionContext(_rabbet.Context, Managed):
         return self._address(name) or 0
 
     def get_max_output_size(self, name: str) -> int:
-        """Bytes that an output needs at the present input shapes."""
+        """Size in bytes that an output needs at the present input shapes."""
         return self._bytes(name)
 
     @recorded
     def infer_shapes(self) -> list[str]:
-        """Names of inputs whose shape or address is missing; none: all is there."""
+        """Names of the inputs whose shape or address is missing; empty if complete."""
         return [self.engine.get_tensor_name(i) for i in self._infer()]
 
     @property
     def all_shape_inputs_specified(self) -> bool:
-        """Whether every input whose values shapes need has an address."""
+        """Whether every shape input has an address."""
         return not any(
             self.engine.is_shape_inference_io(n) for n in self.infer_shapes()
         )
@@ -317,7 +321,8 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @recorded
     def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
-        """Asked for an output's memory in each run; None: the address is used."""
+        """Sets the allocator of an output's memory, called in each run; None: the
+        address that was set is used."""
         if output_allocator is not None and not isinstance(
             output_allocator, IOutputAllocator
         ):
@@ -336,7 +341,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def profiler(self) -> IProfiler | None:
-        """Told the time of each layer after each run."""
+        """Callback that receives the time of each layer after each run."""
         return self._profiler
 
     @profiler.setter
@@ -352,13 +357,14 @@ class IExecutionContext(_rabbet.Context, Managed):
     # ---- Memory
 
     def get_runtime_config(self) -> IRuntimeConfig:
-        """The settings with which it was made."""
+        """The settings with which the context was made."""
         return self._config
 
     def set_device_memory(self, memory: int, size: int) -> None:
-        """Memory for intermediate tensors and workspaces, which the caller keeps while
-        the context uses it: at least update_device_memory_size_for_shapes(), or
-        get_device_memory_size_for_profile(i) for any shape of a profile."""
+        """Sets the memory for intermediate tensors and workspaces, of `size` bytes,
+        which the caller keeps while the context uses it: at least
+        update_device_memory_size_for_shapes() bytes, or
+        get_device_memory_size_for_profile(i) for all shapes of profile i."""
         self._set_memory(int(memory), int(size))
 
     def _put_device_memory(self, memory: int) -> None:
@@ -377,7 +383,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def temporary_allocator(self) -> IGpuAllocator | None:
-        """Asked for the context's memory, in place of the engine's allocator."""
+        """Allocator of the context's memory, in place of the engine's one."""
         return self._temporary_allocator
 
     @temporary_allocator.setter
@@ -389,7 +395,8 @@ class IExecutionContext(_rabbet.Context, Managed):
     # ---- Debug tensors
 
     def set_debug_listener(self, listener: IDebugListener | None) -> bool:
-        """Told each debug tensor whose state is on, in each run; None: nobody."""
+        """Sets the callback that receives each enabled debug tensor in each run; None:
+        none."""
         if listener is not None and not isinstance(listener, IDebugListener):
             raise TypeError(f"expected an IDebugListener, got {listener!r}")
         self._set_debug_listener(listener)
@@ -401,17 +408,17 @@ class IExecutionContext(_rabbet.Context, Managed):
         return self._debug_listener
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
-        """Switches a debug tensor on or off."""
+        """Enables or disables a debug tensor."""
         self._set_debug_state(name, _flag(flag, "flag"))
         return True
 
     def get_debug_state(self, name: str) -> bool:
-        """Whether a debug tensor is on."""
+        """Whether a debug tensor is enabled."""
         return self._debug_state(name)
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
-        """Switches all debug tensors on or off, and those between kernels if the network
-        marked them (mark_unfused_tensors_as_debug_tensors)."""
+        """Enables or disables all debug tensors, including those of
+        mark_unfused_tensors_as_debug_tensors."""
         on = _flag(flag, "flag")
         for name in self.engine._debug_names():
             self._set_debug_state(name, on)
@@ -421,7 +428,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @property
     def unfused_tensors_debug_state(self) -> bool:
-        """Whether all tensors between kernels are told to the listener as well."""
+        """Whether the listener also receives all tensors between kernels."""
         return self._debug_state(None)
 
     @unfused_tensors_debug_state.setter
@@ -431,7 +438,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     # ---- Streams
 
     def set_input_consumed_event(self, event: int) -> bool:
-        """A CUDA event, recorded in each run when the inputs may be written again;
+        """Sets a CUDA event that each run records once the inputs may be overwritten;
         0: none."""
         self._set_consumed_event(int(event))
         self._consumed_event = int(event)
@@ -443,7 +450,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @no_effect("a run uses one stream")
     def set_aux_streams(self, aux_streams: Iterable[int]) -> None:
-        """Accepted: runs need no streams beside their own."""
+        """Accepted without effect: runs use no auxiliary streams."""
         for stream in aux_streams:
             operator.index(stream)
 
@@ -454,7 +461,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     @property
     @no_effect("runs make no NVTX ranges")
     def nvtx_verbosity(self) -> e.ProfilingVerbosity:
-        """The one that was set."""
+        """The verbosity that was set."""
         return self._nvtx_verbosity
 
     @nvtx_verbosity.setter
@@ -462,25 +469,25 @@ class IExecutionContext(_rabbet.Context, Managed):
         self._nvtx_verbosity = e.ProfilingVerbosity(verbosity)
 
     def report_to_profiler(self) -> bool:
-        """Accepted: each run reports by itself."""
+        """Accepted without effect: each run reports by itself."""
         return True
 
     @recorded
     def prepare(self) -> bool:
-        """Makes kernels and memory ready for the shapes and addresses that are set, so
-        that the next run can be captured into a CUDA graph.
+        """Prepares kernels and memory for the present shapes and addresses, so that the
+        next run can be captured into a CUDA graph.
 
-        It happens by itself as soon as all addresses are set and the shape of each
-        dynamic input was set since the last run, save where shapes depend on values of
-        inputs. A run with something left to prepare refuses to be captured; no run can
-        be captured if sizes in the plan depend on data.
+        This happens automatically once all addresses are set and the shape of each
+        dynamic input was set since the last run, unless shapes depend on input values.
+        Capturing a run that is not prepared is an error, and so is capturing a run of a
+        plan with data-dependent sizes.
         """
         self._prepare()
         return True
 
-    # Without the decorator, as calls of small plans would notice it.
+    # Without the decorator, whose cost is noticeable in calls of small plans.
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
-        """Runs on a stream; on the CPU (stream 0) it is done when this returns."""
+        """Runs on a stream; on the CPU (stream 0) the run is complete on return."""
         try:
             self._execute(stream_handle)
         except Exception as error:
@@ -490,7 +497,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @recorded
     def execute_v2(self, bindings: Iterable[int]) -> bool:
-        """Runs with addresses in the order of get_tensor_name."""
+        """Runs with addresses in the order of get_tensor_name, and waits for the run."""
         if not isinstance(bindings, Iterable):
             raise TypeError(f"bindings: expected a list of addresses, got {bindings!r}")
         addresses = list(bindings)
@@ -526,7 +533,7 @@ class EngineInspector:
     def get_engine_information(
         self, format: e.LayerInformationFormat = e.LayerInformationFormat.ONELINE
     ) -> str:
-        """All layers."""
+        """Description of all layers."""
         return self._inspect(-1, format)
 
     def get_layer_information(
@@ -534,7 +541,7 @@ class EngineInspector:
         layer_index: int,
         format: e.LayerInformationFormat = e.LayerInformationFormat.ONELINE,
     ) -> str:
-        """One layer."""
+        """Description of one layer."""
         if not 0 <= layer_index < self._engine.num_layers:
             raise IndexError(
                 f"layer {layer_index}: the engine has {self._engine.num_layers}"

@@ -1,4 +1,4 @@
-"""Settings of contexts, and of engines that are serialized again."""
+"""Settings of execution contexts and of engine serialization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class IRuntimeConfig:
             e.ExecutionContextAllocationStrategy.STATIC
         ),
     ) -> None:
-        """Choose how the context gets its memory."""
+        """Chooses how the context gets its memory."""
         self._strategy = e.ExecutionContextAllocationStrategy(strategy)
 
     def get_execution_context_allocation_strategy(

@@ -1,4 +1,4 @@
-"""Inputs and outputs of an engine, as it describes them."""
+"""Descriptions of an engine's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class IoInfo(NamedTuple):
     aliased_input: int
 
 
-# Channels that lie together.
+# Channels in a vector.
 _COMPONENTS = {
     e.TensorFormat.CHW2: 2,
     e.TensorFormat.HWC8: 8,
@@ -37,7 +37,7 @@ _COMPONENTS = {
 
 
 class EngineTensors(_rabbet.Engine):
-    """The methods of ICudaEngine about them."""
+    """Methods of ICudaEngine that describe its inputs and outputs."""
 
     _table: dict[str, tuple[int, IoInfo]] | None = None
 
@@ -68,7 +68,7 @@ class EngineTensors(_rabbet.Engine):
     __getitem__ = get_tensor_name
 
     def get_tensor_mode(self, name: str) -> e.TensorIOMode:
-        """INPUT or OUTPUT; NONE for a name that is neither."""
+        """INPUT or OUTPUT; NONE for an unknown name."""
         found = self._ios().get(name)
         if found is None:
             return e.TensorIOMode.NONE
@@ -83,11 +83,11 @@ class EngineTensors(_rabbet.Engine):
         return self._find(name)[1].dtype
 
     def get_tensor_format(self, name: str, profile_index: int = 0) -> e.TensorFormat:
-        """How the caller must lay it out, or finds it."""
+        """Memory format of an input or output."""
         return self._find(name)[1].format
 
     def get_tensor_format_desc(self, name: str, profile_index: int = 0) -> str:
-        """The format and type in words."""
+        """Description of the format and type."""
         info = self._find(name)[1]
         return f"{info.format.name} format, {info.dtype.name}"
 
@@ -97,7 +97,7 @@ class EngineTensors(_rabbet.Engine):
         return e.TensorLocation.HOST if host else e.TensorLocation.DEVICE
 
     def is_shape_inference_io(self, name: str) -> bool:
-        """Whether its values are read on the host."""
+        """Whether the host reads its values."""
         return self._find(name)[1].is_shape_input
 
     def get_tensor_bytes_per_component(self, name: str, profile_index: int = 0) -> int:
@@ -107,15 +107,15 @@ class EngineTensors(_rabbet.Engine):
     def get_tensor_components_per_element(
         self, name: str, profile_index: int = 0
     ) -> int:
-        """Channels that lie together in a vectorized format; -1 in others."""
+        """Channels in a vector of a vectorized format; -1 in others."""
         return _COMPONENTS.get(self._find(name)[1].format, -1)
 
     def get_tensor_vectorized_dim(self, name: str, profile_index: int = 0) -> int:
-        """The axis that a vectorized format splits: the channels'; -1 in others."""
+        """The channel axis of a vectorized format; -1 in others."""
         return 1 if self._find(name)[1].format in _COMPONENTS else -1
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
-        """[min, opt, max] of an input."""
+        """[min, opt, max] of an input's shape."""
         return [
             Dims(d) for d in self._profile_shape(profile_index, self._find(name)[0])
         ]

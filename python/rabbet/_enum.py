@@ -1,6 +1,6 @@
 """Bases of enumerations (_enumerations.py); _DataType is that of DataType.
 
-Those that take part in arithmetic in TensorRT (flags, formats) are integers here."""
+Enumerations that support arithmetic in TensorRT (flags, formats) are integers here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Enum(enum.Enum):
 
 
 class _IntEnum(enum.IntEnum):
-    """A closed set of names that are numbers as well."""
+    """A closed set of names that are also integers."""
 
     __str__ = _Enum.__str__
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 class Error(Exception):
     """Base of every exception that Rabbet raises by itself.
 
-    Each kind derives from the built-in exception that fits as well, so that
-    `except ValueError` works as one would expect.
+    Each class also derives from the corresponding built-in exception, so that
+    `except ValueError` works.
     """
 
 
 class InvalidArgumentError(Error, ValueError):
-    """An argument is wrong in any state."""
+    """An argument is invalid, whatever the object's state."""
 
 
 class NotFoundError(Error, LookupError):
@@ -20,23 +20,23 @@ class NotFoundError(Error, LookupError):
 
 
 class AlreadyExistsError(Error, ValueError):
-    """The name is taken."""
+    """The name is already in use."""
 
 
 class OutOfRangeError(Error, IndexError, ValueError):
-    """An index does not exist, or a shape lies outside the profile."""
+    """An index does not exist, or a shape is outside the profile."""
 
 
 class FailedPreconditionError(Error, RuntimeError):
-    """The right call at the wrong moment."""
+    """The call is not valid in the object's present state."""
 
 
 class OutOfMemoryError(Error, MemoryError):
-    """Memory is short."""
+    """Memory is exhausted."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """Valid, but no device or kernel does it."""
+    """The request is valid, but no device or kernel supports it."""
 
 
 class UnavailableError(Error, RuntimeError):
@@ -48,11 +48,11 @@ class DataLossError(Error, ValueError):
 
 
 class IncompatibleError(Error, RuntimeError):
-    """Made for another version or device."""
+    """The data is for another version or device."""
 
 
 class IoError(Error, OSError):
-    """The operating system said no."""
+    """The operating system reported an error."""
 
 
 class PluginError(Error, RuntimeError):
@@ -64,7 +64,7 @@ class InternalError(Error, RuntimeError):
 
 
 class CancelledError(Error):
-    """The caller asked to stop."""
+    """The caller cancelled the operation."""
 
 
 # By status code; 0 is success and never raised.

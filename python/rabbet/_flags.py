@@ -1,4 +1,4 @@
-"""Values that a user gives: checked, and converted, or refused by name."""
+"""Checks and conversions of users' values; errors name the argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 def shown(value: Any) -> str:
-    """A value in an error: one line, and not a long one."""
+    """A value as one short line for an error message."""
     try:
         line = " ".join(repr(value).split())
     except Exception:  # integers of thousands of digits; classes of users
@@ -22,7 +22,7 @@ def shown(value: Any) -> str:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are equal; arrays, which have no one answer, are not."""
+    """Whether two values are equal; False for arrays, whose comparison is not a bool."""
     try:
         return bool(a == b)
     except (TypeError, ValueError):

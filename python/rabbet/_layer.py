@@ -1,5 +1,4 @@
-"""The base of all layers of a network: tensors, and properties that are attributes of
-their operators."""
+"""The base of all layers: tensors, and properties that are operators' attributes."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ def _is_strongly_typed(layer: Any) -> bool:
 
 
 def _warn_of_type(layer: Any, what: str, dtype: e.DataType) -> None:
-    """Scripts that ask for types in strongly typed networks are told and go on, as with
-    TensorRT."""
+    """Warns of a type set in a strongly typed network and continues, as TensorRT
+    does."""
     _warn(
         layer,
         f"layer '{layer.name}': its {what} is not set to {dtype.name}, as the network is "
@@ -47,14 +46,14 @@ def _warn_of_type(layer: Any, what: str, dtype: e.DataType) -> None:
 class ITensor(_rabbet.NetworkTensor):
     """A tensor of a network. Two objects for one tensor are equal."""
 
-    # Names that are not attributes must not be settable: a misspelt option would
-    # be ignored. So in every class here.
+    # Setting an unknown attribute is an error in every class here: a misspelt option
+    # would be ignored.
     __slots__ = ()
     broadcast_across_batch = Fixed(False, "The batch is a dimension like others.")
 
     @property
     def dtype(self) -> e.DataType:
-        """Type. In a strongly typed network only that of inputs can be set."""
+        """Data type. In a strongly typed network only an input's can be set."""
         return super().dtype  # type: ignore[no-any-return]
 
     @dtype.setter
@@ -84,7 +83,7 @@ class ITensor(_rabbet.NetworkTensor):
 
     @property
     def location(self) -> e.TensorLocation:
-        """Where a run reads or writes it."""
+        """Location of the memory that a run reads or writes."""
         return (
             e.TensorLocation.HOST if self.is_shape_tensor else e.TensorLocation.DEVICE
         )
@@ -99,8 +98,8 @@ class ITensor(_rabbet.NetworkTensor):
 
     @property
     def dynamic_range(self) -> tuple[float, float] | None:
-        """(min, max) of the values that matter, for BuilderFlag.INT8: products may read the
-        tensor as 8 bits of the scale max(abs(min), abs(max)) / 127. None: not set."""
+        """(min, max) of the values, for BuilderFlag.INT8: layers may read the tensor as
+        INT8 with scale max(abs(min), abs(max)) / 127. None: not set."""
         return self._range()  # type: ignore[no-any-return]
 
     @dynamic_range.setter
@@ -123,7 +122,7 @@ class ITensor(_rabbet.NetworkTensor):
         return True
 
     def reset_dynamic_range(self) -> None:
-        """Undoes set_dynamic_range."""
+        """Removes the dynamic range."""
         self._reset_range()
 
     @property
@@ -133,12 +132,13 @@ class ITensor(_rabbet.NetworkTensor):
 
     @property
     def producer(self) -> ILayer | None:
-        """The layer that makes it; None for inputs and weights."""
+        """The layer that computes it; None for inputs and weights."""
         layer = self._producer()
         return None if layer is None else as_found(layer)
 
     def set_dimension_name(self, index: int, name: str | None) -> None:
-        """Names a dynamic dimension; dimensions of one name are one."""
+        """Names a dynamic dimension; dimensions with the same name have equal
+        extents."""
         self._set_dim_name(index, name)
 
     def get_dimension_name(self, index: int) -> str | None:
@@ -164,14 +164,14 @@ class ILayer(_rabbet.NetworkLayer):
 
     @property
     def name(self) -> str:
-        """Name. A name that another layer has gets a number, with a warning."""
+        """Name. A number is appended to a name in use, with a warning."""
         return super().name  # type: ignore[no-any-return]
 
     @name.setter
     def name(self, name: str) -> None:
         if self._take_name(name):
             return
-        # By halves, as thousands of layers may ask for one name.
+        # Binary search, as thousands of layers may request the same name.
         taken, free = 0, 1
         while not self._take_name(f"{name}_{free}"):
             taken, free = free, 2 * free
@@ -188,7 +188,7 @@ class ILayer(_rabbet.NetworkLayer):
         )
 
     def _take_name(self, name: str) -> bool:
-        """False where another layer has it."""
+        """Sets the name; False if another layer has it."""
         try:
             vars(_rabbet.NetworkLayer)["name"].__set__(self, name)
         except AlreadyExistsError:
@@ -196,7 +196,7 @@ class ILayer(_rabbet.NetworkLayer):
         return True
 
     def get_input(self, index: int) -> ITensor | None:
-        """An input; None where an optional one is omitted."""
+        """An input; None for an omitted optional one."""
         return self._get_input(index)  # type: ignore[no-any-return]
 
     def get_output(self, index: int) -> ITensor:
@@ -204,12 +204,12 @@ class ILayer(_rabbet.NetworkLayer):
         return self._get_output(index)  # type: ignore[no-any-return]
 
     def set_input(self, index: int, tensor: ITensor | None) -> None:
-        """Gives an input, or takes an optional one away."""
+        """Sets an input; None removes an optional one."""
         self._set_input(index, tensor)
 
     @property
     def type(self) -> e.LayerType:
-        """Its kind."""
+        """Kind of layer."""
         kind = self._type or LAYER_CLASSES.get(self._op, ILayer)._type
         if kind is None:
             raise AttributeError(f"operator '{self._op}' has no LayerType")
@@ -217,7 +217,7 @@ class ILayer(_rabbet.NetworkLayer):
 
     @property
     def precision(self) -> e.DataType:
-        """The type in which it computes (weakly typed networks)."""
+        """Type of the computation (weakly typed networks)."""
         dtype = self._precision()
         return e.DataType.FLOAT if dtype is None else dtype
 
@@ -234,7 +234,7 @@ class ILayer(_rabbet.NetworkLayer):
         return self._precision() is not None
 
     def reset_precision(self) -> None:
-        """Undoes setting precision."""
+        """Removes the precision that was set."""
         self._set_precision(None)
 
     def _output(self, index: int) -> ITensor:
@@ -250,7 +250,7 @@ class ILayer(_rabbet.NetworkLayer):
         return self._output(index).dtype
 
     def set_output_type(self, index: int, dtype: DType) -> None:
-        """Asks for the type of an output (weakly typed networks)."""
+        """Requests the type of an output (weakly typed networks)."""
         self._output(index).dtype = dtype
 
     def output_type_is_set(self, index: int) -> bool:
@@ -258,7 +258,7 @@ class ILayer(_rabbet.NetworkLayer):
         return self._output(index)._wished() is not None
 
     def reset_output_type(self, index: int) -> None:
-        """Undoes set_output_type."""
+        """Removes the type that set_output_type set."""
         self._output(index)._reset_dtype()
 
     def __repr__(self) -> str:
@@ -266,8 +266,8 @@ class ILayer(_rabbet.NetworkLayer):
 
 
 def as_found(layer: ILayer) -> ILayer:
-    """A layer as scripts that look for it find it: the boundary of an attention has a
-    class of its own."""
+    """The object that get_layer returns for a layer: an attention's boundary layers
+    have a class of their own."""
     parts = layer._network()._composites.get(hash(layer), {})
     return layer._as(parts["found_as"]) if "found_as" in parts else layer
 

@@ -1,5 +1,5 @@
-"""Bases of layers that have more than plain attributes: _Fill is the base of IFillLayer,
-which tools/operators.py writes (_layers.py)."""
+"""Bases of layers with more than plain attributes. _Fill is the base of IFillLayer,
+which tools/operators.py generates (_layers.py)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Convolving(_Padded):
 
     @property
     def kernel(self) -> Any:
-        """The kernel as an array; None if it is no constant."""
+        """The kernel as an array; None unless it is a constant."""
         return self._constant(1)
 
     @kernel.setter
@@ -91,7 +91,7 @@ class _Convolving(_Padded):
 
     @property
     def bias(self) -> Any:
-        """The bias as an array; None if there is none or it is no constant."""
+        """The bias as an array; None if it is absent or not a constant."""
         return self._constant(2)
 
     @bias.setter
@@ -99,7 +99,7 @@ class _Convolving(_Padded):
         self._replace(2, weights)
 
     def _replace(self, index: int, new: Weights) -> None:
-        """New weights of the old shape; a bias may also come or go."""
+        """Replaces weights by ones of the same shape; a bias may also be added or removed."""
         old = self.get_input(index)
         shape = tuple(old.shape) if old is not None else (self.num_output_maps,)
         self.set_input(index, self._network()._weights_tensor(new, shape))
@@ -144,7 +144,7 @@ class _Fill(ILayer):
     seed = _number("seed", "Of random numbers, which are the same in each run.")
 
     def is_alpha_beta_int64(self) -> bool:
-        """Whether alpha and beta count as integers of 64 bits."""
+        """Whether alpha and beta are 64-bit integers."""
         return self.to_type is e.DataType.INT64
 
 
@@ -205,7 +205,7 @@ class _MoE(ILayer):
     def set_gated_biases(
         self, fc_gate_biases: ITensor, fc_up_biases: ITensor, fc_down_biases: ITensor
     ) -> None:
-        """Biases [experts, inner], twice, and [experts, hidden]."""
+        """Sets biases of shapes [experts, inner] (twice) and [experts, hidden]."""
         self._set_inputs(6, (fc_gate_biases, fc_up_biases, fc_down_biases))
 
     def set_swiglu_params(self, limit: float, alpha: float, beta: float) -> None:
@@ -216,7 +216,7 @@ class _MoE(ILayer):
     def set_quantization_static(
         self, fc_down_activation_scale: ITensor, data_type: DType
     ) -> None:
-        """Rounds the last product's rows to INT8 or FP8, with one scale."""
+        """Quantizes the input of the last product to INT8 or FP8, with one given scale."""
         self._set({"quantization_to_type": data_type, "quantization_block_shape": ()})
         self.set_input(9, fc_down_activation_scale)
 

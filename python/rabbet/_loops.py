@@ -12,8 +12,8 @@ from ._layer import LAYER_CLASSES, ILayer, ITensor, _flag, _number
 
 @checks_arguments
 class ILoop:
-    """A loop. Layers that depend on its recurrences and iterators are its body. Two
-    objects for one loop are equal."""
+    """A loop. Its body consists of the layers that depend on its recurrences and
+    iterators. Two objects for one loop are equal."""
 
     __slots__ = ("_index", "_network")
 
@@ -35,7 +35,7 @@ class ILoop:
 
     @property
     def name(self) -> str:
-        """Its name: layer L of iteration 2 of loop P is called "P[2]/L"."""
+        """Name of the loop; layer L in iteration 2 of loop P is called "P[2]/L"."""
         return cast(str, self._network._loop_name(self._index))
 
     @name.setter
@@ -43,7 +43,8 @@ class ILoop:
         self._network._set_loop_name(self._index, name)
 
     def add_recurrence(self, initial_value: ITensor) -> IRecurrenceLayer:
-        """A value that iterations hand on: set_input(1, tensor) gives the next one."""
+        """Adds a value that iterations pass on; set_input(1, tensor) sets the next
+        value."""
         return cast(
             IRecurrenceLayer,
             self._network._add_loop_layer(
@@ -52,7 +53,8 @@ class ILoop:
         )
 
     def add_trip_limit(self, tensor: ITensor, kind: e.TripLimit) -> ITripLimitLayer:
-        """COUNT: how many iterations; WHILE: whether there is another one."""
+        """Limits the iterations. COUNT: their number; WHILE: the condition for another
+        one."""
         return cast(
             ITripLimitLayer,
             self._network._add_loop_layer(
@@ -74,8 +76,8 @@ class ILoop:
     def add_loop_output(
         self, tensor: ITensor, kind: e.LoopOutput, axis: int = 0
     ) -> ILoopOutputLayer:
-        """A result: the last value of a recurrence, or the values of all iterations
-        along a new axis."""
+        """Adds a result: the last value of a recurrence, or the values of all
+        iterations along a new axis."""
         return cast(
             ILoopOutputLayer,
             self._network._add_loop_layer(
@@ -96,7 +98,7 @@ class ILoopBoundaryLayer(ILayer):
 
 
 class ITripLimitLayer(ILoopBoundaryLayer):
-    """How often a loop runs."""
+    """Limit of a loop's iterations."""
 
     __slots__ = ()
     _type = e.LayerType.TRIP_LIMIT
@@ -108,18 +110,18 @@ class ITripLimitLayer(ILoopBoundaryLayer):
 
 
 class IRecurrenceLayer(ILoopBoundaryLayer):
-    """Input 0 in the first iteration, then input 1 of the iteration before."""
+    """Value of input 0 in the first iteration, then of input 1 in the previous one."""
 
     __slots__ = ()
     _type = e.LayerType.RECURRENCE
 
     def set_input(self, index: int, tensor: ITensor | None) -> None:
-        """Gives the initial value (0) or the next one (1), which the loop makes."""
+        """Sets the initial value (0), or the next value (1), a tensor of the body."""
         super().set_input(index, tensor)
 
 
 class IIteratorLayer(ILoopBoundaryLayer):
-    """A slice of a tensor in each iteration."""
+    """The slice of a tensor that belongs to the iteration."""
 
     __slots__ = ()
     _type = e.LayerType.ITERATOR
@@ -136,11 +138,11 @@ class ILoopOutputLayer(ILoopBoundaryLayer):
 
     @property
     def kind(self) -> e.LoopOutput:
-        """Which values it has."""
+        """Values that the result consists of."""
         return e.LoopOutput(self._attr("kind"))
 
     def set_input(self, index: int, tensor: ITensor | None) -> None:
-        """Gives the tensor inside of the loop (0), or the new axis' extent (1)."""
+        """Sets the tensor in the body (0), or the extent of the new axis (1)."""
         super().set_input(index, tensor)
 
 

@@ -1,4 +1,4 @@
-"""Habits of TensorRT's classes that scripts rely on."""
+"""Properties of TensorRT's classes that scripts rely on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._flags import same, shown
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# Marked functions, properties and classes carry (their kind in docs/reference/names.md,
-# the reason) under this name.
+# Attribute of marked functions, properties and classes: (kind in
+# docs/reference/names.md, reason).
 _MARK = "_rabbet_mark"
 
 
@@ -24,8 +24,8 @@ def _name(self: Any, method: Any) -> str:
 
 
 def refused(why: str) -> Callable[[Method], Method]:
-    """Makes a method raise UnsupportedError with the reason; its body is for its
-    arguments' names and its doc."""
+    """Makes a method raise UnsupportedError with the reason. Its definition supplies
+    only the signature and docstring."""
 
     def decorate(method: Method) -> Method:
         @functools.wraps(method)
@@ -65,7 +65,7 @@ def refuse_class(why: str) -> Callable[[T], T]:
 
 
 def deprecated(instead: str) -> Callable[[Method], Method]:
-    """Warns as TensorRT does where it keeps a name for old scripts only."""
+    """Warns like TensorRT for a name kept only for old scripts."""
 
     def decorate(method: Method) -> Method:
         @functools.wraps(method)
@@ -83,8 +83,8 @@ def deprecated(instead: str) -> Callable[[Method], Method]:
 
 
 class Managed:
-    """`with Builder(logger) as builder:`; leaving does nothing, objects live as long
-    as they are referred to."""
+    """Supports `with Builder(logger) as builder:`. Leaving the block does nothing:
+    objects live as long as they are referenced."""
 
     __slots__ = ()
 
@@ -92,10 +92,10 @@ class Managed:
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
     def __del__(self) -> None:
-        """Nothing to do: objects go when nothing refers to them."""
+        """Does nothing: Python frees objects without references."""
 
 
 class Fixed(Generic[T]):
@@ -123,8 +123,8 @@ class Fixed(Generic[T]):
 
 
 class Kept(Generic[T]):
-    """A hint: a property that keeps its value, for scripts that read it again, and has no
-    effect here. `check` returns a valid value for the given one, whose name it has for errors."""
+    """A property that stores its value without effect, for scripts that read it again.
+    `check` validates the value and receives its name for errors."""
 
     def __init__(self, default: T, check: Callable[[Any, str], T], doc: str) -> None:
         self.default, self.check, self.__doc__ = default, check, doc

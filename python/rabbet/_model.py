@@ -1,4 +1,4 @@
-"""Models: plans to be called."""
+"""Models: plans that can be called."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Times(IProfiler):
 
 
 def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
-    """The type of several outputs: a tuple whose items have names."""
+    """Type of several outputs: a named tuple."""
     if len(names) < 2:
         return tuple
     fields = [
@@ -113,17 +113,17 @@ class Model(_rabbet.Runner):
 
     @property
     def engine(self) -> ICudaEngine:
-        """The engine under it."""
+        """The model's engine."""
         return self._engine
 
     @property
     def inputs(self) -> tuple[IoInfo, ...]:
-        """Name, type, shape, ... of each input, in the order of arguments."""
+        """Name, type and shape of each input, in the order of arguments."""
         return tuple(self._inputs)
 
     @property
     def outputs(self) -> tuple[IoInfo, ...]:
-        """Name, type, shape, ... of each output."""
+        """Name, type and shape of each output."""
         return tuple(self._outputs)
 
     def _tuning(self) -> tuple[str, str]:
@@ -136,26 +136,26 @@ class Model(_rabbet.Runner):
 
     @property
     def report(self) -> str:
-        """A table of the alternatives and choices of tuning; of a compiled model."""
+        """Table of the alternatives and choices of tuning, for a compiled model."""
         return self._tuning()[0]
 
     @property
     def report_json(self) -> str:
-        """The same as JSON."""
+        """The report as JSON."""
         return self._tuning()[1]
 
     @property
     def graph_info(self) -> GraphInfo:
-        """Steps of the last run by CUDA graphs and without; recordings and replays of
-        all runs."""
+        """Numbers of the last run's steps with and without CUDA graphs; total numbers
+        of recordings and replays."""
         return GraphInfo(*self._graph_info())
 
     def inspect(self) -> str:
-        """The plan's layers with types, formats and tactics, as a table."""
+        """Table of the plan's layers with types, formats and tactics."""
         return EngineInspector(self._engine).get_engine_information()
 
     def inspect_json(self) -> Any:
-        """The same as parsed JSON."""
+        """The layers, types, formats and tactics as parsed JSON."""
         return EngineInspector(self._engine).as_dict()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -163,7 +163,7 @@ class Model(_rabbet.Runner):
         _rabbet.write_file(file_path(path, "path"), self._engine.serialize())
 
     def create_execution_context(self) -> IExecutionContext:
-        """A context of the object interface."""
+        """Makes an execution context, for the object interface."""
         return self._engine.create_execution_context()
 
     def __repr__(self) -> str:
@@ -177,7 +177,7 @@ class Model(_rabbet.Runner):
     # ---- Running ----
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs by name, outputs by name."""
+        """Runs with a dict of inputs by name; returns a dict of outputs by name."""
         if not isinstance(inputs, Mapping):
             raise TypeError(f"run: expected {{name: array}}, got {inputs!r}")
         result = self(**inputs)
@@ -186,7 +186,7 @@ class Model(_rabbet.Runner):
         return dict(zip(names, values, strict=True))
 
     def profile(self, *args: Any, **kwargs: Any) -> list[tuple[str, float]]:
-        """Milliseconds of each layer in one run, in order."""
+        """Runs once; returns milliseconds of each layer, in order."""
         times = _Times()
         self._profiled(times, args, kwargs)
         return times.times

@@ -89,7 +89,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return self._creation_flags
 
     def get_flag(self, flag: e.NetworkDefinitionCreationFlag) -> bool:
-        """Whether it was made with that flag."""
+        """Whether the flag was set on creation."""
         return bool(self._creation_flags >> int(flag) & 1)
 
     @property
@@ -106,7 +106,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return self._output(_position(index, self.num_outputs, "output"))
 
     def get_layer(self, index: int) -> ILayer:
-        """A layer, in the order in which they were added."""
+        """A layer, by order of addition."""
         return self._as_found(self._layer(_position(index, self.num_layers, "layer")))
 
     _as_found = staticmethod(as_found)
@@ -124,7 +124,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return (self.get_layer(i) for i in range(self.num_layers))
 
     def validate(self) -> None:
-        """Checks everything and infers types and shapes; errors name the layer."""
+        """Checks the network and infers types and shapes; errors name the layer."""
         self._validate()
 
     # ---- Inputs and outputs ----
@@ -134,7 +134,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return self._add_input(name, int(dtype), tuple(shape))
 
     def mark_output(self, tensor: ITensor) -> None:
-        """Makes the tensor one that the caller gets."""
+        """Makes a tensor an output."""
         self._mark_output(tensor)
 
     def unmark_output(self, tensor: ITensor) -> None:
@@ -142,11 +142,11 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         self._unmark_output(tensor)
 
     def remove_tensor(self, tensor: ITensor) -> None:
-        """Removes a tensor that nothing reads, with the layer that makes it."""
+        """Removes a tensor without readers, and the layer that computes it."""
         self._remove_tensor(tensor)
 
     def mark_output_for_shapes(self, tensor: ITensor) -> bool:
-        """mark_output, under the name for tensors whose values are shapes."""
+        """Alias of mark_output, for tensors whose values are shapes."""
         self._mark_output(tensor)
         return True
 
@@ -164,7 +164,8 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return tensor  # type: ignore[no-any-return]
 
     def set_weights_name(self, weights: Constants, name: str) -> bool:
-        """Names weights that were given to add_...: Weights, or the array itself."""
+        """Names weights that an add_... method received, identified by the same Weights
+        or array."""
         address = weights._address
         old = self._given_weights.get(address)
         if old is None:
@@ -176,7 +177,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return True
 
     def mark_weights_refittable(self, name: str) -> bool:
-        """Lets a Refitter replace weights (BuilderFlag.REFIT_INDIVIDUAL)."""
+        """Allows a Refitter to replace weights (BuilderFlag.REFIT_INDIVIDUAL)."""
         self._named(name)._set_refittable(True)
         return True
 
@@ -192,7 +193,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     # ---- Debug tensors ----
 
     def mark_debug(self, tensor: ITensor) -> bool:
-        """Makes the tensor one that IDebugListeners can look at."""
+        """Makes a tensor visible to IDebugListeners."""
         tensor._set_debug(True)
         return True
 
@@ -206,7 +207,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         return tensor._is_debug()
 
     def mark_unfused_tensors_as_debug_tensors(self) -> bool:
-        """Lets IDebugListeners look at all that lies between kernels."""
+        """Makes all tensors between kernels visible to IDebugListeners."""
         self._set_unfused_debug(True)
         return True
 
@@ -218,15 +219,15 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     # ---- Layers of plugins ----
 
     def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> IPluginV2Layer:
-        """A layer of a plugin of a class that derives from IPluginV2DynamicExt."""
+        """Adds a layer of an IPluginV2DynamicExt plugin."""
         layer: IPluginV2Layer = add_plugin_v2(self, inputs, plugin)
         return layer
 
     def add_plugin_v3(
         self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: Any
     ) -> IPluginV3Layer:
-        """A layer of a plugin of a class that derives from IPluginV3. shape_inputs are
-        integers whose values its output shapes depend on."""
+        """Adds a layer of an IPluginV3 plugin. shape_inputs are integer tensors whose
+        values determine its output shapes."""
         layer: IPluginV3Layer = add_plugin_v3(self, inputs, shape_inputs, plugin)
         return layer
 
@@ -252,24 +253,24 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         power: Constants = None,
         channel_axis: int = 1,
     ) -> composites.IScaleLayer:
-        """(input * scale + shift) ** power; weights that are left out change nothing."""
+        """(input * scale + shift) ** power; omitted weights have no effect."""
         given = {"scale": (scale, 1.0), "shift": (shift, 0.0), "power": (power, 1.0)}
         return composites.scale(self, input, mode, given, channel_axis)
 
     def add_padding_nd(
         self, input: ITensor, pre_padding: Shape, post_padding: Shape
     ) -> reshapes.IPaddingLayer:
-        """Zeros around the last axes; negative padding takes elements away."""
+        """Adds zeros around the last axes; negative padding removes elements."""
         return reshapes.padding(self, input, pre_padding, post_padding)
 
     def add_squeeze(self, input: ITensor, axes: ITensor) -> reshapes.ISqueezeLayer:
-        """Takes axes of extent 1 away; `axes` is a constant."""
+        """Removes axes of extent 1; `axes` is a constant."""
         return reshapes.reshaping(self, reshapes.ISqueezeLayer, input, axes)
 
     def add_unsqueeze(
         self, input: ITensor, axes: ITensor
     ) -> reshapes.IUnsqueezeLayer:
-        """Puts axes of extent 1 in; `axes` is a constant."""
+        """Inserts axes of extent 1; `axes` is a constant."""
         return reshapes.reshaping(self, reshapes.IUnsqueezeLayer, input, axes)
 
     def add_parametric_relu(
@@ -281,7 +282,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     def add_one_hot(
         self, indices: ITensor, values: ITensor, depth: ITensor, axis: int
     ) -> composites.IOneHotLayer:
-        """values[1] where indices say so along a new axis, values[0] elsewhere."""
+        """values[1] at each index along the new axis, values[0] elsewhere."""
         return composites.one_hot(self, indices, values, depth, axis)
 
     def add_lrn(
@@ -293,11 +294,11 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     def add_ragged_softmax(
         self, input: ITensor, bounds: ITensor
     ) -> composites.IRaggedSoftMaxLayer:
-        """Softmax of the first bounds[i] elements of each row; zeros behind."""
+        """Softmax of the first bounds[i] elements of each row; the rest is 0."""
         return composites.ragged_softmax(self, input, bounds)
 
     def add_einsum(self, inputs: Tensors, equation: str) -> IEinsumLayer:
-        """Sums of products, as an equation says: "ij,jk->ik"."""
+        """Sums of products as an equation such as "ij,jk->ik" defines them."""
         return einsum(self, inputs, equation)
 
     def add_rotary_embedding(
@@ -308,18 +309,19 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         interleaved: bool,
         rotary_embedding_dim: int,
     ) -> IRotaryEmbeddingLayer:
-        """Turns pairs of elements by angles whose cosines and sines are given."""
+        """Rotates pairs of elements by angles with the given cosines and sines."""
         caches = (cos_cache, sin_cache)
         return rotary_embedding(self, input, caches, interleaved, rotary_embedding_dim)
 
     def add_if_conditional(self) -> IIfConditional:
-        """Chooses between two branches, of which only one runs."""
+        """Adds a conditional: two branches, of which a run computes only the chosen
+        one."""
         self._conditionals += 1
         name = f"(Unnamed Conditional* {self._conditionals - 1})"
         return IIfConditional(self, self._add_conditional(name))
 
     def add_loop(self) -> ILoop:
-        """A loop, which its recurrences, iterators, limits and outputs make."""
+        """Adds a loop; its recurrences, iterators, limits and outputs define it."""
         return ILoop(self, self._add_loop())
 
     def add_attention(
@@ -330,7 +332,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         norm_op: e.AttentionNormalizationOp,
         causal: bool,
     ) -> IAttention:
-        """softmax(query key^T) value; `mask` of the result masks scores."""
+        """softmax(query key^T) value; property `mask` of the result masks the scores."""
         kinds = e.CausalMaskKind
         kind = kinds.UPPER_LEFT if causal else kinds.NONE
         return IAttention(self, (query, key, value), norm_op, kind)
@@ -343,7 +345,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         norm_op: e.AttentionNormalizationOp,
         causal_kind: e.CausalMaskKind,
     ) -> IAttention:
-        """The same, with a choice of causal masks (of release 11)."""
+        """add_attention with a choice of causal masks (from TensorRT 11)."""
         return IAttention(self, (query, key, value), norm_op, causal_kind)
 
     def add_plugin(

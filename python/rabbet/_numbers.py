@@ -1,4 +1,4 @@
-"""Numbers of C enumerations, as the extension tells them."""
+"""Numbers of C enumerations, from the extension."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Attr:
     TENSOR = NUMBERS["ATTR_TENSOR"]
 
 
-# How plugins run.
+# Ways in which plugins run.
 RUNS = NUMBERS["PLUGIN_RUNS"]
 AOT = NUMBERS["PLUGIN_READY"]
 PREFER_RUNS = NUMBERS["PLUGIN_PREFER_RUNS"]
 PREFER_AOT = NUMBERS["PLUGIN_PREFER_READY"]
 
-# Whether a plugin's work may be recorded, by what it says of itself: `capturable`.
+# Whether a plugin may be recorded into graphs: its declaration `capturable`.
 CAPTURE = {
     None: NUMBERS["PLUGIN_CAPTURE_TRIAL"],
     True: NUMBERS["PLUGIN_CAPTURE_SAFE"],

@@ -1,4 +1,4 @@
-"""OnnxParser: ONNX files to networks."""
+"""OnnxParser: imports ONNX models into networks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class NodeIndices(list[int]):
 
 
 class SubGraphCollection(list[tuple[NodeIndices, bool]]):
-    """Runs of nodes, and whether they can be imported."""
+    """Sequences of nodes, each with whether it can be imported."""
 
     def __bool__(self) -> bool:
         return len(self) > 0
 
 
 class ParserError:
-    """One thing that is wrong with a model."""
+    """An error in a model."""
 
     def __init__(self, code: int, node: int, name: str, op: str, message: str) -> None:
         self._code, self._node, self._name = code, node, name
@@ -51,7 +51,7 @@ class ParserError:
         return self._message
 
     def node(self) -> int:
-        """Index of the node in its graph; -1 if it is none."""
+        """Index of the node in its graph; -1 for other errors."""
         return self._node
 
     def node_name(self) -> str:
@@ -63,23 +63,23 @@ class ParserError:
         return self._op
 
     def file(self) -> str:
-        """Empty: errors are about the model, not about the parser's source."""
+        """Always empty: errors concern the model, not the parser's source."""
         return ""
 
     def line(self) -> int:
-        """0, as file()."""
+        """Always 0, as for file()."""
         return 0
 
     def func(self) -> str:
-        """Empty, as file()."""
+        """Always empty, as for file()."""
         return ""
 
     def local_function_stack(self) -> list[str]:
-        """Empty: the message names the functions around the node."""
+        """Always empty: the message names the functions that contain the node."""
         return []
 
     def local_function_stack_size(self) -> int:
-        """0, as local_function_stack()."""
+        """Always 0, as for local_function_stack()."""
         return 0
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class ParserError:
 
 
 def _bytes_of(data: Any, size: int) -> bytes:
-    """A buffer's bytes, or those at an address; `size` must be theirs."""
+    """Bytes of a buffer or at an address; `size` must match a buffer's."""
     if isinstance(data, int):
         return ctypes.string_at(data, size)
     found = bytes(memoryview(data).cast("B"))
@@ -98,7 +98,7 @@ def _bytes_of(data: Any, size: int) -> bytes:
     return found
 
 
-# By the codes of statuses.
+# Error codes by status code.
 _CODES = {
     _rabbet.NUMBERS[f"STATUS_{status}"]: code
     for status, code in {
@@ -161,9 +161,9 @@ class OnnxParser(Managed):
         return True
 
     def _divide(self, nodes: int, bad: set[int]) -> None:
-        """Runs of nodes without an error. Clients cut out a run that is not known to be
-        importable and ask again about it alone, so a node with an error must be in none:
-        it would be asked about forever."""
+        """Sequences of nodes without an error. Clients cut out a sequence that is not
+        known to be importable and query it alone; a node with an error must be in none,
+        or they would query it forever."""
         runs: list[list[int]] = []
         for node in range(nodes):
             if node in bad:
@@ -171,7 +171,7 @@ class OnnxParser(Managed):
             if not runs or runs[-1][-1] != node - 1:
                 runs.append([])
             runs[-1].append(node)
-        # An error of the whole model says nothing about any run.
+        # An error of the whole model says nothing about a sequence of nodes.
         self._subgraphs = [] if -1 in bad else [(run, not bad) for run in runs]
 
     def parse(self, model: Any, path: str | os.PathLike[str] | None = None) -> bool:
@@ -183,12 +183,12 @@ class OnnxParser(Managed):
         return self._import(None if path is None else os.fspath(path), model)
 
     def parse_from_file(self, model: str | os.PathLike[str]) -> bool:
-        """Imports a file; its weights are used in place."""
+        """Imports a file; the network uses its weights without a copy."""
         os.stat(model)  # FileNotFoundError, as from open()
         return self._import(os.fspath(model), None)
 
     def parse_with_weight_descriptors(self, model: Any) -> bool:
-        """The same as parse, under an old name."""
+        """Alias of parse."""
         return self.parse(model)
 
     # ---- Nodes that can be imported
@@ -196,8 +196,8 @@ class OnnxParser(Managed):
     def supports_model_v2(
         self, model: Any, path: str | os.PathLike[str] | None = None
     ) -> bool:
-        """Whether a model can be imported; the network stays as it is. Subgraphs and
-        errors tell of the model afterwards."""
+        """Whether a model can be imported; the network is not changed. Afterwards the
+        subgraphs and errors describe the model."""
         network, self._network = (
             self._network,
             INetworkDefinition(self._network.flags, self._logger),
@@ -212,7 +212,7 @@ class OnnxParser(Managed):
     def supports_model(
         self, model: Any, path: str | os.PathLike[str] | None = None
     ) -> tuple[bool, SubGraphCollection]:
-        """(whether it can be imported, its subgraphs as (nodes, whether they can)): see
+        """(whether the model can be imported, [(nodes, whether importable), ...]); see
         num_subgraphs."""
         answer = self.supports_model_v2(model, path)
         parts = [(NodeIndices(nodes), good) for nodes, good in self._subgraphs]
@@ -220,7 +220,8 @@ class OnnxParser(Managed):
 
     @property
     def num_subgraphs(self) -> int:
-        """Runs of nodes, in the model's order, without those that have errors."""
+        """Number of sequences of nodes, in the model's order, that contain no node with
+        an error."""
         return len(self._subgraphs)
 
     def _subgraph(self, index: int) -> tuple[list[int], bool]:
@@ -229,8 +230,9 @@ class OnnxParser(Managed):
         return self._subgraphs[index]
 
     def is_subgraph_supported(self, index: int) -> bool:
-        """Whether a subgraph is known to be importable: it is the whole model. Others must
-        be cut out and asked about alone, as nodes after an error were not looked at."""
+        """Whether a subgraph is known to be importable, which requires that it is the
+        whole model. Cut out others and query them alone: nodes after an error were not
+        checked."""
         return self._subgraph(index)[1]
 
     def get_subgraph_nodes(self, index: int) -> list[int]:
@@ -238,19 +240,19 @@ class OnnxParser(Managed):
         return list(self._subgraph(index)[0])
 
     def get_layer_output_tensor(self, name: str, i: int) -> ITensor | None:
-        """Output i of the layer that a node of that name became."""
+        """Output i of the layer made from the node of that name."""
         for layer in self._network:
             if layer.name == name:
                 return layer.get_output(i)
         raise NotFoundError(f"no layer was made of a node named '{name}'")
 
     def get_used_vc_plugin_libraries(self) -> list[str]:
-        """Empty: no operator comes from a library of its own."""
+        """Always empty: no operator needs a library of its own."""
         return []
 
     @no_effect("what can be imported is the same for every configuration")
     def set_builder_config(self, builder_config: IBuilderConfig) -> bool:
-        """Accepted, for parsers that look at the target."""
+        """Accepted without effect: import does not depend on the configuration."""
         return True
 
     # ---- In steps
@@ -263,7 +265,8 @@ class OnnxParser(Managed):
         return True
 
     def load_initializer(self, name: str, data: Any, size: int) -> bool:
-        """Weights in place of an initializer's own, from a buffer or an address."""
+        """Sets weights in place of an initializer's own, from a buffer or an address of
+        `size` bytes."""
         self._initializers[name] = _bytes_of(data, size)
         return True
 
@@ -279,7 +282,7 @@ class OnnxParser(Managed):
 
     @property
     def num_errors(self) -> int:
-        """Errors of the last import."""
+        """Number of errors of the last import."""
         return len(self._errors)
 
     def get_error(self, index: int) -> ParserError:
@@ -289,5 +292,5 @@ class OnnxParser(Managed):
         return self._errors[index]
 
     def clear_errors(self) -> None:
-        """Forgets the errors."""
+        """Removes the errors."""
         self._errors = []

@@ -1,6 +1,5 @@
-"""The plugins that are defined in this process: tables of both kinds, and what their
-users need of them. Networks, plans, the registry and plugins themselves import it, and
-need not import each other."""
+"""Tables of the plugins defined in this process, and the interfaces that their users need.
+Networks, plans, the registry and plugins import this module instead of each other."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class DecoratedDefinition(Protocol):
         """The functions that define it."""
 
     def deregister(self) -> None:
-        """Takes it away; layers and plans that use it stay valid."""
+        """Removes it; layers and plans that use it stay valid."""
 
 
 class LayerCall:
@@ -44,8 +43,8 @@ DECORATED: dict[str, DecoratedDefinition] = {}  # by id: "namespace::name"
 
 
 def find_class(name: str, version: str, namespace: str) -> ClassDefinition | None:
-    """The definition of a class under a key; a creator that was registered under
-    another namespace than its own is found by its own, too."""
+    """The definition of a class under a key. A creator registered under another
+    namespace is also found by its own."""
     found = CLASSES.get((name, version, namespace))
     if found is not None:
         return found
@@ -59,6 +58,6 @@ def find_class(name: str, version: str, namespace: str) -> ClassDefinition | Non
 
 
 def find_decorated(key: Key) -> DecoratedDefinition | None:
-    """The definition by decorators under a key of the registry."""
+    """The decorated definition under a key of the registry."""
     name, _, namespace = key
     return DECORATED.get(f"{namespace}::{name}")

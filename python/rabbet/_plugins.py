@@ -1,4 +1,4 @@
-"""Plugin files and libraries named by users."""
+"""Loads plugin files and libraries."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ._errors import InvalidArgumentError, IoError, NotFoundError, PluginError
 # Library path -> nothing more to do; file path -> (hash of its source, module).
 _libraries: set[str] = set()
 _files: dict[str, tuple[bytes, ModuleType]] = {}
-# Path -> held while it is loaded, so that threads which ask for it wait. One for
-# each: what a file imports may load others.
+# Path -> lock held while it is loaded; other threads that request it wait. One lock for
+# each path, as a file's imports may load others.
 _locks: dict[str, Any] = {}
 
 
@@ -30,7 +30,8 @@ def _lock(path: str) -> Any:
 
 
 def _module_name(path: Path) -> str:
-    """A stable name: of the file, and of its folder if another file took it."""
+    """A stable module name: the file's, with its folder's if another file has that
+    name."""
     import hashlib
 
     name = f"rabbet_plugins.{path.stem}"
@@ -48,7 +49,7 @@ def _parent() -> None:
 
 
 def _already_imported(path: Path) -> ModuleType | None:
-    """The module of a file that a script imported by itself."""
+    """Module of a file that a script has imported itself."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).suffix == ".py" and os.path.realpath(file) == str(path):
@@ -57,8 +58,8 @@ def _already_imported(path: Path) -> ModuleType | None:
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Never from a bytecode cache, which takes a file for unchanged that is
-    written anew within the second, with as many bytes."""
+    """Loads source without a bytecode cache, which misses a file rewritten within a
+    second with the same size."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -66,7 +67,7 @@ class _SourceLoader(importlib.machinery.SourceFileLoader):
 
 @contextmanager
 def may_not_exit(what: str) -> Iterator[None]:
-    """The code of a plugin defines operators: the program is not its to end."""
+    """Turns SystemExit in a plugin's code into an error: it must not end the program."""
     try:
         yield
     except SystemExit as error:
@@ -78,7 +79,7 @@ def may_not_exit(what: str) -> Iterator[None]:
 
 
 def load_file(file: str | os.PathLike[str]) -> ModuleType:
-    """Imports a plugin file; again only if it has changed."""
+    """Imports a plugin file, again only if it has changed."""
     path = Path(os.path.realpath(file))
     if not path.exists():
         raise NotFoundError(f"plugin file '{file}' does not exist")
@@ -133,7 +134,7 @@ def _import(name: str) -> None:
 
 
 def load_library(path: str) -> None:
-    """Loads a library of plugins, once."""
+    """Loads a plugin library, once."""
     with _lock(path):
         if path not in _libraries:
             _rabbet.load_plugin_library(path)
@@ -141,7 +142,8 @@ def load_library(path: str) -> None:
 
 
 def forget_library(path: str) -> None:
-    """A library's plugins are gone: loading it again registers them again."""
+    """Forgets a library whose plugins are deregistered, so that loading it registers
+    them again."""
     _libraries.discard(path)
 
 
@@ -164,7 +166,7 @@ def _items(plugins: Any) -> Iterable[Any]:
 
 
 def library_paths(plugins: Any) -> list[str]:
-    """The libraries that `plugins=` names."""
+    """Paths of the libraries in `plugins=`."""
     names = [os.fspath(i) for i in _items(plugins) if not isinstance(i, ModuleType)]
     return [name for name in names if name.endswith(".so")]
 

@@ -1,4 +1,4 @@
-"""Ranges of shapes and of values as compile() takes them, and profiles of them."""
+"""Profiles from the ranges of shapes and values that compile() takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ShapeRange = Any  # a shape, or (min, opt, max)
 
 
 def _range(given: Any, name: str) -> tuple[Any, Any, Any]:
-    """(min, opt, max) of a user's shapes for an input."""
+    """(min, opt, max) from a user's shapes for an input."""
     nested = [isinstance(item, (Sequence, Dims)) for item in _iterable(given, name)]
     if not any(nested):
         return given, given, given
@@ -70,8 +70,8 @@ def _numbers(given: Any, name: str) -> list[int]:
 
 
 def _value_range(given: Any, count: int, name: str) -> list[list[int]]:
-    """min, opt and max of the values of a shape input. Three numbers for an input of one
-    value are a range, too."""
+    """min, opt and max of a shape input's values. For an input with one value, three
+    numbers are also a range."""
     three = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 3
     nested = three and all(
         isinstance(item, (Sequence, Dims)) or hasattr(item, "ravel") for item in given

@@ -1,4 +1,4 @@
-"""Progress of a build: a bar, or a function of the user's."""
+"""Progress of a build, as a bar or by a user's function."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Lines(IProgressMonitor):
 
 
 class _Function(IProgressMonitor):
-    """function(phase, step, steps), which may return False to stop."""
+    """Calls function(phase, step, steps), which may return False to stop."""
 
     def __init__(self, function: Callable[[str, int, int], Any]) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Function(IProgressMonitor):
 
 
 def progress_monitor(progress: Any) -> IProgressMonitor | None:
-    """A monitor made of a user's progress=."""
+    """The monitor for a user's progress=."""
     if progress is None or progress is False:
         return None
     if isinstance(progress, IProgressMonitor):

@@ -1,4 +1,4 @@
-"""Tells error recorders of exceptions."""
+"""Reports exceptions to error recorders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._enums import ErrorCodeTRT
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# The first class that fits gives the code.
+# The first matching class determines the code.
 _CODES: tuple[tuple[type[BaseException], ErrorCodeTRT], ...] = (
     (_errors.OutOfMemoryError, ErrorCodeTRT.FAILED_ALLOCATION),
     (_errors.UnsupportedError, ErrorCodeTRT.UNSUPPORTED_STATE),
@@ -25,8 +25,8 @@ _CODES: tuple[tuple[type[BaseException], ErrorCodeTRT], ...] = (
 
 
 def error_code(error: BaseException) -> ErrorCodeTRT:
-    """The kind under which recorders know an exception; what a plugin or
-    another callback raised itself is a failed execution."""
+    """Error code of an exception. An exception from a plugin or another callback counts
+    as a failed execution."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
@@ -34,14 +34,14 @@ def error_code(error: BaseException) -> ErrorCodeTRT:
 
 
 def report(self: Any, error: Exception) -> None:
-    """Tells an object's `error_recorder`, if it has one."""
+    """Reports an error to the object's `error_recorder`, if it has one."""
     if self.error_recorder is not None:
         self.error_recorder.report_error(error_code(error), str(error))
 
 
 def recorded(method: Method) -> Method:
-    """Reports what `method` raises to its object's `error_recorder`, if that
-    has one; the exception goes on."""
+    """Reports exceptions of `method` to the object's `error_recorder`, if it has one,
+    and raises them again."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -72,7 +72,7 @@ class Refitter(_rabbet.Refitter):
 
     @recorded
     def set_weights(self, layer_name: str, role: e.WeightsRole, weights: Any) -> bool:
-        """Sets a layer's weights: an array, or Weights."""
+        """Sets a layer's weights from an array or Weights."""
         return self._put(self._find(layer_name, int(e.WeightsRole(role))), weights)
 
     def _roles(self, missing: bool) -> tuple[list[str], list[e.WeightsRole]]:
@@ -96,9 +96,9 @@ class Refitter(_rabbet.Refitter):
         weights: Any,
         location: e.TensorLocation = e.TensorLocation.HOST,
     ) -> bool:
-        """Sets weights: an array, or Weights. With location DEVICE, their address is in
-        the memory of the engine's device. They are copied from there after the work of
-        the default stream."""
+        """Sets weights by name from an array or Weights. With location DEVICE, their
+        address is in the memory of the engine's device; they are copied after the work
+        of the default stream."""
         index = self._find(name)
         if e.TensorLocation(location) is e.TensorLocation.DEVICE:
             weights = self._from_device(name, weights)
@@ -115,12 +115,12 @@ class Refitter(_rabbet.Refitter):
         return Weights._of_bytes(given.dtype, bytes(data))
 
     def get_named_weights(self, weights_name: str) -> Weights:
-        """Weights that were set and are not in the engine yet; without these, empty
+        """Weights that were set and not yet committed to the engine; else empty
         Weights."""
         return self._given.get(self._find(weights_name), Weights())
 
     def get_weights_location(self, weights_name: str) -> e.TensorLocation:
-        """HOST: weights that were set from the device's memory were copied."""
+        """Always HOST: weights set from device memory were copied."""
         self._find(weights_name)
         return e.TensorLocation.HOST
 
@@ -155,20 +155,20 @@ class Refitter(_rabbet.Refitter):
         return True
 
     def refit_cuda_engine_async(self, stream_handle: int) -> bool:
-        """Does the same as refit_cuda_engine, which is complete when it returns."""
+        """The same as refit_cuda_engine; complete on return."""
         return self.refit_cuda_engine()
 
     # ---- Ranges of INT8 tensors
 
     @recorded
     def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:
-        """(min, max) of the numbers that a tensor's 8 bits represent, symmetric."""
+        """(min, max) of the values that an INT8 tensor represents, symmetric."""
         _, size = self._ranges()[self._find_range(tensor_name)]
         return -size, size
 
     @recorded
     def set_dynamic_range(self, tensor_name: str, range: tuple[float, float]) -> bool:
-        """Another range for a tensor that the engine reads as 8 bits."""
+        """Replaces the range of a tensor that the engine reads as INT8."""
         index = self._find_range(tensor_name)
         try:
             low, high = range
@@ -180,12 +180,12 @@ class Refitter(_rabbet.Refitter):
         return True
 
     def get_tensors_with_dynamic_range(self) -> list[str]:
-        """Tensors that the engine reads as 8 bits, of BuilderFlag.INT8."""
+        """Names of the tensors that the engine reads as INT8, from BuilderFlag.INT8."""
         return [name for name, _ in self._ranges()]
 
 
 class OnnxParserRefitter:
-    """Sets a refitter's weights from an ONNX model that differs in them alone."""
+    """Sets a refitter's weights from an ONNX model that differs only in its weights."""
 
     def __init__(self, refitter: Refitter, logger: ILogger | None = None) -> None:
         if not isinstance(refitter, Refitter):
@@ -202,8 +202,8 @@ class OnnxParserRefitter:
         return self._parser
 
     def _refit(self) -> bool:
-        """From the network that the parser has made: its weights have the names that
-        they had when the plan was built."""
+        """Sets the weights from the parsed network, where they have the same names as
+        in the build."""
         assert self._parser is not None
         network = self._parser._network
         for info in self._refitter._infos():
@@ -245,7 +245,8 @@ class OnnxParserRefitter:
         return self._parser
 
     def load_initializer(self, name: str, data: Any, size: int) -> bool:
-        """Weights in place of an initializer's own, from a buffer or an address."""
+        """Sets weights in place of an initializer's own, from a buffer or an address of
+        `size` bytes."""
         return self._loaded().load_initializer(name, data, size)
 
     def refit_model_proto(self) -> bool:
@@ -267,6 +268,6 @@ class OnnxParserRefitter:
         return self._parser.get_error(index)
 
     def clear_errors(self) -> None:
-        """Forgets the errors."""
+        """Removes the errors."""
         if self._parser is not None:
             self._parser.clear_errors()

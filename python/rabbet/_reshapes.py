@@ -1,4 +1,4 @@
-"""Padding, squeeze and unsqueeze: a slice or a reshape, and the shape that it takes."""
+"""Padding, squeeze and unsqueeze, composed of a slice or a reshape and its shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._operator_layers import OperatorLayers
 
 
 class IPaddingLayer(Composite):
-    """Zeros around the last axes; negative padding takes elements away."""
+    """Zeros around the last axes; negative padding removes elements."""
 
     __slots__ = ()
     _type = e.LayerType.PADDING
@@ -89,7 +89,7 @@ def padding(
 
 
 class _Reshaping(Composite):
-    """A shape made of the input's dimensions and ones."""
+    """A reshape to the input's dimensions and ones."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class _Reshaping(Composite):
 
 
 def axes_of(axes: list[int], rank: int) -> list[int]:
-    """Axes counted from the first; each may be given once."""
+    """Non-negative axes; an axis that occurs twice is an error."""
     fixed = [axis + rank if axis < 0 else axis for axis in axes]
     if len(set(fixed)) != len(fixed) or any(not 0 <= axis < rank for axis in fixed):
         raise ValueError(f"axes {axes} of {rank} dimensions")
@@ -137,7 +137,7 @@ R = TypeVar("R", bound=_Reshaping)
 
 
 class ISqueezeLayer(_Reshaping):
-    """Takes axes of extent 1 away."""
+    """Removes axes of extent 1."""
 
     __slots__ = ()
     _type = e.LayerType.SQUEEZE
@@ -148,7 +148,7 @@ class ISqueezeLayer(_Reshaping):
 
 
 class IUnsqueezeLayer(_Reshaping):
-    """Puts axes of extent 1 in."""
+    """Inserts axes of extent 1."""
 
     __slots__ = ()
     _type = e.LayerType.UNSQUEEZE

@@ -1,4 +1,4 @@
-"""Rotary embedding: pairs of elements turned by angles that depend on positions."""
+"""Rotary embedding: rotates pairs of elements by angles that depend on positions."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _UNSET = "unset positions of a rotary embedding"
 
 
 class IRotaryEmbeddingLayer(Composite):
-    """Turns pairs of elements of [batch, heads, sequence, size]. Input 3, positions
-    [batch, sequence], is there when the caches are [positions, size / 2]."""
+    """Rotates pairs of elements of [batch, heads, sequence, size]. Input 3, positions
+    [batch, sequence], is present if the caches are [positions, size / 2]."""
 
     __slots__ = ()
     _type = e.LayerType.ROTARY_EMBEDDING
 
     def get_input(self, index: int) -> ITensor | None:
-        """An input; None for positions that are not set."""
+        """An input; None for absent positions."""
         tensor = super().get_input(index)
         producer = tensor.producer if tensor else None
         return None if producer and producer.name.startswith(_UNSET) else tensor
 
     @property
     def interleaved(self) -> bool:
-        """Pairs are neighbours, not one of each half."""
+        """Whether pairs are adjacent elements, rather than one from each half."""
         return cast(bool, self._parts["interleaved"])
 
     @interleaved.setter
@@ -44,7 +44,7 @@ class IRotaryEmbeddingLayer(Composite):
 
     @property
     def rotary_embedding_dim(self) -> int:
-        """Elements that are turned; 0: all."""
+        """Number of elements that are rotated; 0: all."""
         return cast(int, self._parts["wanted"])
 
     @rotary_embedding_dim.setter
@@ -53,7 +53,8 @@ class IRotaryEmbeddingLayer(Composite):
 
 
 def _orders(turned: int, size: int, interleaved: bool) -> list[list[int]]:
-    """Which elements are first in pairs, which second, and where each result is."""
+    """Indices of the first and second elements of pairs, and the place of each
+    result."""
     half = turned // 2
     every = list(range(turned))
     first, second = (
@@ -105,7 +106,7 @@ class _Rotation:
         return out(wide)
 
     def turned(self, a: ITensor, b: ITensor) -> list[ITensor]:
-        """Both elements of the pairs (a, b), turned."""
+        """Both elements of the rotated pairs (a, b)."""
         kind = e.ElementWiseOperation
 
         def both(x: ITensor, y: ITensor, operation: e.ElementWiseOperation) -> ITensor:
@@ -119,7 +120,7 @@ class _Rotation:
 
 
 def _check_sizes(x: ITensor, caches: tuple[ITensor, ITensor], dim: int) -> tuple[int, int]:
-    """Extent of the last axis, and how much of it is turned."""
+    """Extent of the last axis, and how many of its elements are rotated."""
     size = x.shape[-1] if len(x.shape) == 4 else -1
     turned = dim or size
     if size < 0 or turned % 2 or not 0 < turned <= size:
@@ -170,7 +171,7 @@ def rotary_embedding(
         orders=[a_order, b_order, back],
     )
     if positions:
-        # No network with it is right, until positions are given.
+        # The network is invalid until positions are set.
         unset = network.add_constant((1, 1), np.zeros((1, 1), np.float32))
         unset.name = _UNSET
         layer.set_input(3, out(unset))

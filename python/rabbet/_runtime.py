@@ -37,8 +37,8 @@ class Runtime(Managed):
     # Whether code that plans carry for their plugins may run: native libraries
     # (IBuilderConfig.plugins_to_serialize), source of Python modules.
     engine_host_code_allowed = False
-    # Whether plans come from somebody whom you do not trust: no native code of theirs
-    # is used, kernels are compiled anew.
+    # Whether plans come from an untrusted source: their native code is not used, and
+    # kernels are compiled again.
     untrusted = False
     max_threads = Fixed(1, "Plans are loaded on the calling thread.")
     device: str | None = None
@@ -58,9 +58,9 @@ class Runtime(Managed):
 
     @property
     def temporary_directory(self) -> str:
-        """Folder of temporary files; "": $TMPDIR, or else /tmp. A plugin library that a
-        plan carries becomes one, deleted once it is open, where files in memory cannot
-        be had or are not allowed."""
+        """Folder of temporary files; "": $TMPDIR, or else /tmp. It receives a plugin
+        library that a plan carries, deleted once it is open, if in-memory files are
+        unavailable or not allowed."""
         return self._temporary_directory
 
     @temporary_directory.setter
@@ -76,7 +76,8 @@ class Runtime(Managed):
 
     @property
     def tempfile_control_flags(self) -> int:
-        """Bits 1 << TempfileControlFlag: which files a carried library may become."""
+        """Bits 1 << TempfileControlFlag: kinds of files allowed for a carried
+        library."""
         return self._tempfile_control_flags
 
     @tempfile_control_flags.setter
@@ -97,7 +98,7 @@ class Runtime(Managed):
 
     @property
     def logger(self) -> ILogger:
-        """The logger that gets messages."""
+        """The logger that receives messages."""
         return self._logger
 
     @recorded
@@ -108,7 +109,7 @@ class Runtime(Managed):
         stream_reader: IStreamReader | None = None,
         stream_reader_v2: IStreamReaderV2 | None = None,
     ) -> ICudaEngine:
-        """An engine from a plan's bytes, or from a stream reader."""
+        """Loads an engine from a plan's bytes, or from a stream reader."""
         data = serialized_engine
         for other in (stream_reader, stream_reader_v2):
             data = other if data is None else data
@@ -128,7 +129,7 @@ class Runtime(Managed):
 
     @recorded
     def load_cuda_engine(self, path: str) -> ICudaEngine:
-        """An engine from a file, used in place."""
+        """Loads an engine from a file, which is mapped, not copied."""
         os.stat(path)  # FileNotFoundError, as from open()
         return self._finish(_rabbet.load_engine(self._engine_class, path, self._how()))
 

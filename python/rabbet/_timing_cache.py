@@ -12,8 +12,8 @@ IHostMemory = _rabbet.IHostMemory
 
 
 class TimingCacheKey:
-    """Names an entry: a hash of all that a time depends on (device, operators,
-    attributes, types, formats, shapes, kernel and tactic); 32 hexadecimal digits."""
+    """Key of an entry: 32 hexadecimal digits, a hash of everything that a time depends
+    on (device, operators, attributes, types, formats, shapes, kernel and tactic)."""
 
     __slots__ = ("_number",)
     _number: int
@@ -29,7 +29,7 @@ class TimingCacheKey:
 
     @staticmethod
     def parse(text: str) -> TimingCacheKey:
-        """The key that str() wrote."""
+        """Parses the result of str()."""
         digits = text.removeprefix("0x")
         try:
             number = int(digits, 16) if len(digits) == 32 else -1
@@ -60,8 +60,8 @@ class TimingCacheKey:
 
 
 class TimingCacheValue:
-    """An entry: the tactic, as the low half of its key (a key here names a tactic as
-    well), and its time; negative for unusable kernels."""
+    """Value of an entry: the tactic, as the low half of its key (which also identifies
+    the tactic), and its time in ms; negative for unusable kernels."""
 
     __slots__ = ("_workspace", "tacticHash", "timingMSec")
 
@@ -75,20 +75,20 @@ class TimingCacheValue:
 
 
 class ITimingCache(_rabbet.TimingCache):
-    """Times of kernels, kept for the next build."""
+    """Measured times of kernels, kept for later builds."""
 
     def serialize(self) -> IHostMemory:
-        """Its bytes, to be written to a file."""
+        """The cache as bytes, to be written to a file."""
         return self._serialize()
 
     def combine(self, input_cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
-        """Adds the entries of another cache that are not here."""
+        """Adds the entries of another cache that this one lacks."""
         flag(ignore_mismatch, "ignore_mismatch")
         self._combine(input_cache)
         return True
 
     def reset(self) -> bool:
-        """Forgets all."""
+        """Removes all entries."""
         self._reset()
         return True
 
@@ -105,7 +105,7 @@ class ITimingCache(_rabbet.TimingCache):
         return value
 
     def update(self, key: TimingCacheKey, value: TimingCacheValue) -> bool:
-        """Sets or replaces an entry; a build that finds it believes its time."""
+        """Sets or replaces an entry; builds trust its time."""
         high, low = key._parts()
         if value.tacticHash not in (0, low):
             raise ValueError(

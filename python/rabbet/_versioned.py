@@ -32,6 +32,6 @@ class IVersionedInterface:
 
 
 class FallbackString(str):
-    """A str; TensorRT has a type of its own for text that may not be UTF-8."""
+    """A str. TensorRT has a separate type for text that may not be UTF-8."""
 
     __slots__ = ()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Weights:
     """An array of constants of one type.
 
-    Weights(array) uses the array's memory and keeps it; Weights(dtype, address,
-    count) uses memory that the caller keeps; Weights(dtype) is empty.
+    Weights(array) references the array's memory; Weights(dtype, address, count) uses
+    memory that the caller keeps; Weights(dtype) is empty.
     """
 
     _bytes: ctypes.Array[ctypes.c_char]
@@ -56,14 +56,14 @@ class Weights:
 
     @classmethod
     def _prototype(cls, dtype: DataType, dims: Iterable[int]) -> Weights:
-        """Type and count that weights must have, without data."""
+        """Required type and count of weights, without data."""
         self = cls(dtype)
         self._size = volume(dims)
         return self
 
     @classmethod
     def _of_bytes(cls, dtype: DataType, data: bytes) -> Weights:
-        """Weights of a type, of which NumPy need not know."""
+        """Weights of any type, including those that NumPy lacks."""
         self = cls(dtype)
         self._bytes = ctypes.create_string_buffer(data, len(data))
         self._address = ctypes.addressof(self._bytes)
@@ -86,7 +86,7 @@ class Weights:
         return int(self._size * self._dtype.itemsize)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The same memory as a NumPy array."""
+        """NumPy view of the memory."""
         import numpy as np
 
         if self._array is not None:
@@ -104,7 +104,7 @@ class Weights:
 
 
 def to_weights(value: Any, what: str) -> Weights:
-    """Weights of anything that is accepted as such; what names it in errors."""
+    """Converts a value to Weights; errors contain `what`."""
     if isinstance(value, Weights):
         return value
     if value is None:
