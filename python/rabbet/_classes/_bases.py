@@ -83,13 +83,13 @@ class Attribute:
 
 
 def stub(function: F) -> F:
-    """A method that users define; it is there for its documentation."""
+    """Marks a method that users define; the base class only documents it."""
     function._rabbet_stub = True  # type: ignore[attr-defined]
     return function
 
 
 def stub_of(arguments: str) -> Callable[[Any], Any]:
-    """The same for methods with arguments of names that Python does not allow."""
+    """The same for a method whose arguments' names are not valid in Python."""
 
     def decorate(function: Any) -> Any:
         function._rabbet_stub = f"(self, {arguments})"
@@ -117,8 +117,7 @@ class _Native(IVersionedInterface):
         return self
 
     def __init__(self, other: Any = None) -> None:
-        """`other` is accepted for scripts that copy in this way; copies are made by
-        clone()."""
+        """`other` is ignored; scripts pass it to copy an object, which clone() does."""
 
 
 class IPluginCapability(_Native):
@@ -131,7 +130,7 @@ class IPluginCapability(_Native):
 
 
 class IPluginV3(_Native):
-    """A plugin whose parts, its capabilities, may be one object or several."""
+    """A plugin. Its parts, called capabilities, are one object or several."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3", 1, 0)
@@ -162,7 +161,7 @@ class IPluginV3OneCore(IPluginCapability):
 
 
 class IPluginV3OneBuild(IPluginCapability):
-    """The part that a build asks."""
+    """The part that a build calls."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
@@ -181,26 +180,27 @@ class IPluginV3OneBuild(IPluginCapability):
 
     @stub
     def get_output_data_types(self, input_types: Any) -> Any:
-        """The types of the outputs: a list."""
+        """Returns a list of the outputs' types."""
         _undefined(self, "get_output_data_types")
 
     @stub
     def get_output_shapes(
         self, inputs: Any, shape_inputs: Any, expr_builder: Any
     ) -> Any:
-        """The dimensions of the outputs: a list of DimsExprs."""
+        """Returns the outputs' dimensions: a list of DimsExprs."""
         _undefined(self, "get_output_shapes")
 
     @stub
     def supports_format_combination(
         self, pos: int, in_out: Any, num_inputs: int
     ) -> bool:
-        """Whether type and format of in_out[pos] are fine, given those before it."""
+        """Whether the type and format of in_out[pos] are supported, given those of the
+        positions before."""
         _undefined(self, "supports_format_combination")
 
     @stub_of("in, out")
     def configure_plugin(self, *in_out: Any, **named: Any) -> None:
-        """Types, formats and the bounds of the dimensions are chosen."""
+        """Receives the chosen types and formats, and the bounds of the dimensions."""
         _undefined(self, "configure_plugin")
 
     @stub_of("in, out")
@@ -210,19 +210,20 @@ class IPluginV3OneBuild(IPluginCapability):
 
     @stub
     def get_valid_tactics(self) -> Any:
-        """Positive numbers of ways to run. Default: none, enqueue gets 0."""
+        """Returns the tactics, positive numbers. Default: none, and enqueue runs with
+        0."""
         return []
 
 
 class IPluginV3OneBuildV2(IPluginV3OneBuild):
-    """The part that a build asks, outputs in the place of inputs included."""
+    """The part that a build calls, for plugins with outputs in an input's memory."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
 
     @stub
     def get_aliased_input(self, output_index: int = 0) -> int:
-        """The input in whose place an output lies. Default: -1, in none's."""
+        """Returns the input whose memory an output shares; -1 (default): none."""
         return -1
 
 
@@ -234,17 +235,17 @@ class IPluginV3OneRuntime(IPluginCapability):
 
     @stub_of("in, out")
     def on_shape_change(self, *in_out: Any, **named: Any) -> None:
-        """The shapes of the runs that follow."""
+        """Receives the shapes of the following runs."""
         _undefined(self, "on_shape_change")
 
     @stub
     def set_tactic(self, tactic: int) -> None:
-        """The tactic of the runs that follow."""
+        """Receives the tactic of the following runs."""
         _undefined(self, "set_tactic")
 
     @stub
     def get_fields_to_serialize(self) -> PluginFieldCollection:
-        """The bytes that the creator gets when the plan is loaded."""
+        """Returns the fields that the creator receives when the plan is loaded."""
         _undefined(self, "get_fields_to_serialize")
 
     @stub
@@ -280,20 +281,20 @@ class IPluginV3QuickCore(IPluginCapability):
 
 
 class IPluginV3QuickBuild(IPluginCapability):
-    """The part that a build asks. Users define get_num_outputs, get_output_data_types(types,
-    ranks), get_output_shapes(inputs, shape_inputs, expr_builder),
-    get_supported_format_combinations(in_out, num_inputs) and configure_plugin(in, out),
-    and if wanted get_valid_tactics, get_aliased_input(output), get_timing_cache_id,
-    get_metadata_string."""
+    """The part that a build calls. Users define get_num_outputs,
+    get_output_data_types(types, ranks), get_output_shapes(inputs, shape_inputs,
+    expr_builder), get_supported_format_combinations(in_out, num_inputs) and
+    configure_plugin(in, out); optionally get_valid_tactics, get_aliased_input(output),
+    get_timing_cache_id and get_metadata_string."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3QUICK_BUILD", 1, 0)
 
 
 class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
-    """A build that makes the kernels. Users define set_tactic(tactic),
-    get_launch_params(inputs, in_out, num_inputs, launch_params, extra_args,
-    expr_builder) and get_kernel(in, out) as well."""
+    """The part that a build calls for kernels compiled ahead of time. Users also define
+    set_tactic(tactic), get_launch_params(inputs, in_out, num_inputs, launch_params,
+    extra_args, expr_builder) and get_kernel(in, out)."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3QUICKAOT_BUILD", 1, 0)
@@ -325,12 +326,12 @@ class IPluginV2(_Native):
 
     @property
     def tensorrt_version(self) -> int:
-        """The interface that it was written for."""
+        """Version of the interface that the plugin is written for."""
         return 4 << 24 | 101600
 
     @property
     def serialization_size(self) -> int:
-        """Bytes that serialize() gives."""
+        """Size of the result of serialize(), in bytes."""
         data = self.serialize()
         return len(data.encode() if isinstance(data, str) else data)
 
@@ -340,7 +341,7 @@ class IPluginV2(_Native):
 
     @refused(_OLDER)
     def supports_format(self, dtype: Any, format: Any) -> Any:
-        """Whether type and format are fine."""
+        """Whether the type and format are supported."""
 
     @refused(_OLDER)
     def configure_with_format(
@@ -351,7 +352,7 @@ class IPluginV2(_Native):
         format: Any,
         max_batch_size: int,
     ) -> Any:
-        """Type and format are chosen."""
+        """Receives the chosen type and format."""
 
     @refused(_OLDER)
     def get_workspace_size(self, max_batch_size: int) -> Any:
@@ -373,7 +374,8 @@ class IPluginV2(_Native):
 
     @stub
     def serialize(self) -> bytes:
-        """The bytes that the creator's deserialize_plugin gets when the plan is loaded."""
+        """Returns the bytes that the creator's deserialize_plugin receives when the
+        plan is loaded."""
         _undefined(self, "serialize")
 
     @stub
@@ -395,9 +397,9 @@ class IPluginV2DynamicExtBase(IPluginV2):
 class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
     """A plugin of the older kind, with dynamic shapes: derive from it.
 
-    Besides the methods here, attach_to_context(cudnn, cublas, allocator) and
-    detach_from_context() are called around the life in a context where a class
-    has them; cudnn and cublas are 0, allocator is None.
+    If a class defines attach_to_context(cudnn, cublas, allocator) and
+    detach_from_context(), they are called when an execution context begins and
+    ends to use it; cudnn and cublas are 0, allocator is None.
     """
 
     __slots__ = ()
@@ -419,13 +421,14 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
     def supports_format_combination(
         self, pos: int, in_out: Any, num_inputs: int
     ) -> bool:
-        """Whether type and format of in_out[pos] are fine, given those before it."""
+        """Whether the type and format of in_out[pos] are supported, given those of the
+        positions before."""
         _undefined(self, "supports_format_combination")
 
     @stub_of("in, out")
     def configure_plugin(self, *in_out: Any, **named: Any) -> None:
-        """Types and formats are chosen; dimensions have bounds (at build), or are
-        those of the runs that follow."""
+        """Receives the chosen types and formats. The dimensions have bounds in a build,
+        and are those of the following runs otherwise."""
         _undefined(self, "configure_plugin")
 
     @stub_of("in, out")
@@ -435,7 +438,7 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
 
     @stub
     def get_serialization_size(self) -> int:
-        """Bytes that serialize() gives. Default: they are counted."""
+        """Size of the result of serialize(), in bytes. Default: its length."""
         return self.serialization_size
 
     @stub
@@ -454,7 +457,7 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
 
 @refuse_class(_OLDER)
 class IPluginV2Ext(IPluginV2):
-    """A plugin of the oldest kind: a name to test with isinstance."""
+    """A plugin of the oldest kind; exists for isinstance checks."""
 
     __slots__ = ()
 
@@ -474,15 +477,15 @@ class IPluginV2Ext(IPluginV2):
         format: Any,
         max_batch_size: int,
     ) -> Any:
-        """Types and formats are chosen."""
+        """Receives the chosen types and formats."""
 
     @refused(_OLDER)
     def attach_to_context(self, cudnn: Any, cublas: Any, allocator: Any) -> Any:
-        """Life in a context begins."""
+        """Called when an execution context begins to use the plugin."""
 
     @refused(_OLDER)
     def detach_from_context(self) -> Any:
-        """Life in a context ends."""
+        """Called when an execution context ceases to use the plugin."""
 
 
 # ---- Creators ----
@@ -510,12 +513,12 @@ class IPluginCreator(IPluginCreatorInterface):
 
     @stub
     def create_plugin(self, name: str, field_collection: Any) -> IPluginV2:
-        """A plugin of fields."""
+        """Makes a plugin from its fields."""
         _undefined(self, "create_plugin")
 
     @stub
     def deserialize_plugin(self, name: str, serialized_plugin: bytes) -> IPluginV2:
-        """A plugin made of the bytes of serialize()."""
+        """Makes a plugin from the bytes of serialize()."""
         _undefined(self, "deserialize_plugin")
 
 
@@ -529,7 +532,8 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
     def create_plugin(
         self, name: str, field_collection: Any, phase: e.TensorRTPhase
     ) -> IPluginV3:
-        """A plugin of fields; in phase RUNTIME those of get_fields_to_serialize()."""
+        """Makes a plugin from its fields; in phase RUNTIME from those of
+        get_fields_to_serialize()."""
         _undefined(self, "create_plugin")
 
 
@@ -548,7 +552,7 @@ class IPluginCreatorV3Quick(IPluginCreatorInterface):
         phase: e.TensorRTPhase,
         quickPluginType: e.QuickPluginCreationRequest,  # noqa: N803
     ) -> IPluginV3:
-        """A plugin of fields."""
+        """Makes a plugin from its fields."""
         _undefined(self, "create_plugin")
 
 
@@ -556,7 +560,7 @@ class IPluginCreatorV3Quick(IPluginCreatorInterface):
 
 
 class IPluginResource(_Native):
-    """Something that plugins share under a key: derive from it."""
+    """A resource that plugins share under a key: derive from it."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_RESOURCE", 1, 0)
@@ -568,12 +572,12 @@ class IPluginResource(_Native):
 
     @stub
     def clone(self) -> IPluginResource:
-        """The shared object; allocates the resource."""
+        """Returns the object to share; allocates the resource."""
         _undefined(self, "clone")
 
 
 class IPluginResourceContext:
-    """The execution context, as attach_to_context is told of it."""
+    """The execution context, as passed to attach_to_context."""
 
     __slots__ = ("_device", "_error_recorder", "_gpu_allocator")
 
@@ -584,15 +588,15 @@ class IPluginResourceContext:
 
     @property
     def device(self) -> str:
-        """Where it runs: "cpu", "cuda:0". TensorRT has no such property."""
+        """The context's device: "cpu", "cuda:0". TensorRT has no such property."""
         return self._device
 
     @property
     def error_recorder(self) -> Any:
-        """The engine's error recorder: None; raise exceptions instead."""
+        """None: report errors by exceptions."""
         return self._error_recorder
 
     @property
     def gpu_allocator(self) -> Any:
-        """The engine's allocator for plugins: None; ask for a workspace instead."""
+        """None: request memory by get_workspace_size."""
         return self._gpu_allocator

@@ -1,4 +1,4 @@
-"""Calls of methods that users define, checked: errors name class, method and layer."""
+"""Checked calls of methods that users define: errors name class, method and layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def class_name(thing: Any) -> str:
 
 
 def _arguments(stub: Any) -> str:
-    """Those of a method that users define, for messages."""
+    """Arguments of a method that users define, for messages."""
     import inspect
     import re
 
@@ -46,8 +46,8 @@ class Caller:
         return callable(function) and not getattr(function, "_rabbet_stub", False)
 
     def find(self, owner: Any, method: str, default: Any = None) -> Callable[..., Any]:
-        """A method; raises if the user's class has none. `default` stands for methods
-        that may be left out."""
+        """A method; raises PluginError if the class does not define it and there is no
+        default."""
         if self.has(owner, method):
             found: Callable[..., Any] = getattr(owner, method)
             return found
@@ -67,7 +67,7 @@ class Caller:
         self.fail(owner, method, message)
 
     def call(self, owner: Any, method: str, *args: Any, default: Any = None) -> Any:
-        """Calls it; exceptions get a note."""
+        """Calls a method; exceptions get a note."""
         function = self.find(owner, method, default)
         try:
             return function(*args)
@@ -76,11 +76,11 @@ class Caller:
             raise
 
     def note(self, error: BaseException, owner: Any, method: str) -> None:
-        """Tells an exception where it came from."""
+        """Adds the class, method and layer to an exception."""
         error.add_note(f"in {self.where(owner, method)}")
 
     def attribute(self, owner: Any, name: str) -> Any:
-        """An attribute that must be set."""
+        """An attribute; raises PluginError if it is not set."""
         try:
             return getattr(owner, name)
         except AttributeError as error:
@@ -131,7 +131,7 @@ class Caller:
     def dims(
         self, owner: Any, method: str, builder: Any, index: int, dims: Any
     ) -> tuple[int, ...]:
-        """Expression numbers of the DimsExprs of an output."""
+        """Expression numbers of an output's DimsExprs."""
         for axis, item in enumerate(dims):
             place = f"dimension {axis} of output {index}"
             if item is None:
@@ -146,8 +146,8 @@ class Caller:
         return tuple(item._dim for item in dims)
 
     def copy(self, original: Any, made: Any, method: str, kind: type) -> Any:
-        """Checks that a copy is one, and shares nothing that two users of it would
-        change."""
+        """Checks that a copy has the right class and shares no mutable state with the
+        original."""
         if made is original:
             self.fail(
                 original,
@@ -190,7 +190,7 @@ class Caller:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values that plugins hold are equal, where that can be told."""
+    """Whether two attributes of plugins are equal; True if they cannot be compared."""
     import numpy as np
 
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):

@@ -37,7 +37,7 @@ class Definition:
         self.origin = origin(creator)
 
     def register(self) -> None:
-        """Makes it known to the engine."""
+        """Registers the creator with the engine."""
         fields = _field_names(self.creator)
         _rabbet.register_plugin(
             self, *self.key, self.origin, [(name, 0, False) for name in fields], 0, -1
@@ -51,8 +51,9 @@ class Definition:
         shape_inputs: int = 0,
         absent: int = 0,
     ) -> ClassInstance:
-        """A plugin for a layer (phase 0: attributes of an ONNX node) or for a step of
-        a plan (phase 1: what serialize gave). A class has all of its inputs."""
+        """Makes a plugin for a layer (phase 0, from attributes of an ONNX node) or for
+        a step of a plan (phase 1, from serialized attributes). Plugins that are classes
+        have no optional inputs."""
         calls = Caller(layer)
         when = TensorRTPhase(phase)
         if isinstance(self.creator, IPluginCreator):

@@ -1,4 +1,4 @@
-"""Dimension expressions and tensor descriptors, as classes are given them."""
+"""Dimension expressions and tensor descriptors for plugins that are classes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .._enums import DataType, DimensionOperation, TensorFormat
 
 
 class IDimensionExpr:
-    """A dimension, made by an IExprBuilder; valid as long as the call that gave
-    that."""
+    """A dimension, made by an IExprBuilder; valid during the call that received the
+    builder."""
 
     __slots__ = ("_builder", "_dim")
     _builder: _rabbet.DimBuilder
@@ -31,11 +31,11 @@ class IDimensionExpr:
         return self
 
     def is_constant(self) -> bool:
-        """Whether its value is known now."""
+        """Whether the value is known at build time."""
         return self._builder.value(self._dim) is not None
 
     def get_constant_value(self) -> int:
-        """Its value; ValueError unless it is constant."""
+        """The value; ValueError unless it is constant."""
         value = self._builder.value(self._dim)
         if value is None:
             raise ValueError(
@@ -45,7 +45,7 @@ class IDimensionExpr:
         return value
 
     def is_size_tensor(self) -> bool:
-        """Whether an output of the plugin tells it."""
+        """Whether the value is that of a size tensor."""
         return self._builder.is_size_tensor(self._dim)
 
     isConstant = is_constant  # noqa: N815
@@ -109,7 +109,7 @@ class DimsExprs:
 
 
 class IExprBuilder:
-    """Makes expressions of dimensions."""
+    """Makes dimension expressions."""
 
     __slots__ = ("_builder", "_sizes")
 
@@ -125,7 +125,7 @@ class IExprBuilder:
         return self._builder
 
     def constant(self, value: int, /) -> IDimensionExpr:
-        """A number."""
+        """A constant expression."""
         builder = self._open()
         return IDimensionExpr._of(builder, builder.constant(operator.index(value)))
 
@@ -155,7 +155,8 @@ class IExprBuilder:
     def declare_size_tensor(
         self, output_index: int, opt: Any, upper: Any, /
     ) -> IDimensionExpr:
-        """An extent that output `output_index`, a 0-D integer, holds after each run."""
+        """An extent that output `output_index`, an integer of rank 0, holds after each
+        run: about `opt`, at most `upper`."""
         builder = self._open()
         index = operator.index(output_index)
         what = "declare_size_tensor"
@@ -195,7 +196,7 @@ class PluginTensorDesc:
 
     @property
     def dims(self) -> Dims:
-        """Dimensions; -1 where they are not known yet."""
+        """Dimensions; -1 where they are unknown."""
         return self._dims
 
     @dims.setter
@@ -210,7 +211,7 @@ _set = object.__setattr__
 
 
 class _GivenDesc(PluginTensorDesc):
-    """One that the engine hands out many times: it cannot be changed."""
+    """An immutable descriptor, since the engine passes it several times."""
 
     __slots__ = ("_shape",)
     _shape: Iterable[int]
@@ -230,7 +231,7 @@ class _GivenDesc(PluginTensorDesc):
 def given_desc(
     device: str, dtype: DataType, format_: TensorFormat, dims: Iterable[int]
 ) -> PluginTensorDesc:
-    """A descriptor that cannot be changed."""
+    """An immutable descriptor."""
     self = _GivenDesc.__new__(_GivenDesc)
     _set(self, "device", device)
     _set(self, "_shape", tuple(dims))
@@ -243,7 +244,7 @@ def given_desc(
 def made_desc(
     dtype: DataType, format_: TensorFormat, dims: Iterable[int]
 ) -> PluginTensorDesc:
-    """A descriptor of the plugin's own."""
+    """A mutable descriptor."""
     self = PluginTensorDesc.__new__(PluginTensorDesc)
     self.type, self.format, self._dims = dtype, format_, Dims._of(list(dims))
     self.device, self.scale = "", -1.0
@@ -261,7 +262,7 @@ class DynamicPluginTensorDesc:
 
     @property
     def min(self) -> Dims:
-        """Least dimensions of the profile."""
+        """Minimum dimensions of the profile."""
         return self._min
 
     @min.setter
@@ -270,7 +271,7 @@ class DynamicPluginTensorDesc:
 
     @property
     def opt(self) -> Dims:
-        """Dimensions that are tuned for."""
+        """Optimal dimensions of the profile, for which a build tunes."""
         return self._opt
 
     @opt.setter
@@ -279,7 +280,7 @@ class DynamicPluginTensorDesc:
 
     @property
     def max(self) -> Dims:
-        """Greatest dimensions of the profile."""
+        """Maximum dimensions of the profile."""
         return self._max
 
     @max.setter

@@ -1,4 +1,4 @@
-"""PluginField: a named value that a plugin is made of, or stores in a plan."""
+"""PluginField: a named parameter of a plugin, or a value that it stores in a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 T = PluginFieldType
-# NumPy's name of the elements of each type; ml_dtypes has those with a dot.
+# NumPy's type name for each type; names with a dot are those of ml_dtypes.
 _ELEMENTS = {
     T.FLOAT16: "float16",
     T.FLOAT32: "float32",
@@ -40,7 +40,7 @@ _BITS = {T.INT4: 4, T.FP4: 4, T.BF16: 16, T.FP8: 8}
 
 
 def element_type(kind: PluginFieldType) -> np.dtype[Any] | None:
-    """NumPy's type for the elements; None where it takes ml_dtypes, which is not
+    """NumPy's type of the elements; None if it needs ml_dtypes, which is not
     installed."""
     import numpy as np
 
@@ -67,7 +67,7 @@ def _shown(kind: PluginFieldType) -> str:
 
 
 def _view(name: str, data: Any) -> Array:
-    """The caller's memory as a flat array, without a copy where it is in order."""
+    """Flat array of the caller's memory; copies only if it is not contiguous."""
     import numpy as np
 
     if isinstance(data, str):
@@ -193,7 +193,7 @@ class PluginField:
 
     @property
     def data(self) -> Array | None:
-        """A copy of the elements; None if there never were data."""
+        """Copy of the elements; None for a field without data."""
         if self._array is None:
             return None
         element = element_type(self._type)
@@ -216,7 +216,7 @@ class PluginField:
         self._array = _view(self._name, data)
 
     def tobytes(self) -> bytes:
-        """The elements as they lie in memory."""
+        """The elements' bytes in memory."""
         if self._array is None:
             return b""
         content = self._array.tobytes()
@@ -238,7 +238,7 @@ class PluginField:
 def field_of_bytes(
     name: str, content: bytes, kind: PluginFieldType, size: int
 ) -> PluginField:
-    """A field of bytes as they lie in memory."""
+    """A field from its elements' bytes in memory."""
     import numpy as np
 
     field = PluginField(name)
@@ -259,15 +259,15 @@ class PluginFieldCollection(list[PluginField]):
         return len(self) > 0
 
     def append(self, field: PluginField) -> None:
-        """Adds one."""
+        """Appends a field."""
         super().append(_checked(field))
 
     def extend(self, fields: Iterable[PluginField]) -> None:
-        """Adds several."""
+        """Appends several fields."""
         super().extend(_checked(field) for field in fields)
 
     def insert(self, index: Any, field: PluginField) -> None:
-        """Adds one before another."""
+        """Inserts a field."""
         super().insert(index, _checked(field))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -312,12 +312,12 @@ class PluginFieldCollection_:  # noqa: N801
 
 # ---- In plans and from ONNX ----
 
-# Types and sizes of the fields, which are stored as bytes each.
+# Types and sizes of the fields; each field is stored as bytes.
 _INDEX = "rabbet.fields"
 
 
 def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
-    """Fields as attributes of a plan. ValueError for two of one name."""
+    """Fields as attributes of a plan. ValueError for two fields of the same name."""
     attrs: dict[str, Any] = {}
     index: list[int] = []
     for field in fields:
@@ -331,12 +331,14 @@ def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
 
 
 def are_fields(attrs: dict[str, Any]) -> bool:
-    """Whether encode_fields can have made them; and Rabbet's own fields."""
+    """Whether attributes have the form of encode_fields; Rabbet's own fields are
+    allowed."""
     return _INDEX in attrs or all(name.startswith("rabbet.") for name in attrs)
 
 
 def decode_fields(attrs: dict[str, Any]) -> list[PluginField]:
-    """The fields that encode_fields was given. Other attributes of Rabbet's own are left out."""
+    """The fields in the attributes of encode_fields. Other attributes of Rabbet are
+    skipped."""
     index = attrs.get(_INDEX, [])
     index = index[1] if isinstance(index, tuple) else index  # not stored yet
     names = [name for name in attrs if not name.startswith("rabbet.")]
@@ -347,8 +349,8 @@ def decode_fields(attrs: dict[str, Any]) -> list[PluginField]:
 
 
 def field_of_attribute(name: str, value: Any) -> PluginField:
-    """The field of an ONNX attribute: numbers are FLOAT32 and INT32 (INT64 where they
-    do not fit), text is CHAR with a NUL after it."""
+    """The field of an ONNX attribute: numbers are FLOAT32 and INT32 (INT64 if out of
+    range), text is CHAR with a terminating NUL."""
     import numpy as np
 
     if isinstance(value, tuple) and len(value) == 3:  # a tensor

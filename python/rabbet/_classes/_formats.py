@@ -1,4 +1,4 @@
-"""Which types and formats a class accepts, asked position by position."""
+"""Types and formats that a plugin supports, queried position by position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Choice = tuple[DataType, TensorFormat]
 
 _FLOATS = (DataType.FLOAT, DataType.HALF, DataType.BF16)
 _LAID_OUT = (*_FLOATS, DataType.INT8, DataType.FP8)
-# The least rank of each format; blocked ones need an axis more in memory.
+# Minimum rank of each format; blocked formats have one more axis in memory.
 _RANKS = {
     TensorFormat.HWC: 3,
     TensorFormat.HWC8: 3,
@@ -28,7 +28,7 @@ _MAX_RANK = 8
 
 
 def choices(dtype: DataType, rank: int) -> list[Choice]:
-    """Types and formats that a tensor might have: its own type, row-major, first."""
+    """Candidate types and formats of a tensor; its own type, row-major, comes first."""
     types = [dtype]
     if dtype in _FLOATS:
         types += [other for other in _FLOATS if other != dtype]
@@ -44,8 +44,8 @@ def search(
     accepts: Callable[[int, list[Choice]], bool],
     limit: int,
 ) -> tuple[list[list[Choice]], int]:
-    """At most `limit` combinations of which each position is accepted, given those
-    before it; and the greatest number of positions that were accepted at once."""
+    """At most `limit` combinations in which each position is accepted, given those
+    before it; and the greatest number of positions accepted at once."""
     found: list[list[Choice]] = []
     deepest = 0
 
@@ -61,8 +61,8 @@ def search(
                 yield from extend(chosen)
             chosen.pop()
 
-    # Combinations of a position's own type come first: those of other types may
-    # not be allowed, and must not use up the limit.
+    # Combinations of each position's own type come first: others may be forbidden, and
+    # must not use up the limit.
     for combination in extend([]):
         found.append(combination)
         if len(found) >= limit:
@@ -71,5 +71,5 @@ def search(
 
 
 def shown(chosen: Sequence[Any]) -> str:
-    """Types and formats for an error."""
+    """Types and formats for an error message."""
     return ", ".join(f"{dtype.name} {format_.name}" for dtype, format_ in chosen)

@@ -1,4 +1,5 @@
-"""One use of a class: the engine's calls during builds and loads, for V3 and V2."""
+"""One use of a plugin that is a class, V3 or V2: the engine's calls in builds and
+loads."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from ._formats import Choice, choices, search, shown
 DescribedInput = tuple[DataType, tuple[int, ...], "tuple[int, ...] | None"]
 QueryTensor = tuple[DataType, TensorFormat, Any, Any, Any, Any]
 View = tuple[DataType, TensorFormat, tuple[int, ...]]
-# Function, arguments in front, descriptors of inputs and of outputs, numbers of the
-# inputs, arguments in the workspace's place, what to call at the end, text for
-# errors, rabbet_plugin_capture_t, bytes of workspace (plugin_class.c).
+# Function, leading arguments, descriptors of inputs and of outputs, numbers of the
+# inputs, arguments in place of the workspace, function to call at the end, text for
+# errors, rabbet_plugin_capture_t, workspace size in bytes (plugin_class.c).
 Bound = tuple[
     Callable[..., Any],
     tuple[Any, ...],
@@ -34,7 +35,7 @@ Bound = tuple[
     int,
 ]
 
-# Rabbet's own attributes in a plan, beside the plugin's.
+# Rabbet's own attributes in a plan, next to the plugin's.
 SHAPE_INPUTS = "rabbet.shape_inputs"
 WORKSPACE = "rabbet.workspace"
 METADATA = "rabbet.metadata"
@@ -62,7 +63,7 @@ class ClassInstance:
     # ---- Which inputs ----
 
     def _count_outputs(self, owner: Any) -> int:
-        """The attribute num_outputs of the object that has it."""
+        """Attribute num_outputs of its owner."""
         count = self.calls.attribute(owner, "num_outputs")
         if count < 1:
             raise PluginError(
@@ -72,7 +73,7 @@ class ClassInstance:
         return int(count)
 
     def _creator_of(self, owner: Any, name: str) -> tuple[str, str, str]:
-        """Name, version, namespace; `name` is the attribute that has the first."""
+        """Name, version and namespace; `name` is the attribute that holds the name."""
         names = (name, "plugin_version", "plugin_namespace")
         first, version, namespace = (
             self.calls.attribute(owner, attribute) for attribute in names
@@ -83,11 +84,11 @@ class ClassInstance:
         return bool(self.shape_inputs >> index & 1)
 
     def _numbers(self, count: int) -> tuple[int, ...]:
-        """The inputs that are no shape inputs."""
+        """Indices of the inputs that are not shape inputs."""
         return tuple(i for i in range(count) if not self._is_shape(i))
 
     def _seen(self, tensors: Sequence[Any], num_inputs: int) -> tuple[list[Any], int]:
-        """Tensors without shape inputs, and how many of them are inputs."""
+        """Tensors without shape inputs, and the number of inputs among them."""
         numbers = self._numbers(num_inputs)
         seen = [tensors[i] for i in numbers] + list(tensors[num_inputs:])
         return seen, len(numbers)
@@ -95,8 +96,7 @@ class ClassInstance:
     # ---- Types and formats ----
 
     def _begin(self, device: str) -> None:
-        """A build begins. A class may say where it can run: device = "cpu" or
-        "cuda"."""
+        """Begins a build. A class may restrict its device: device = "cpu" or "cuda"."""
         wanted = getattr(self.plugin, "device", None)
         if wanted is not None and wanted != device:
             raise PluginError(
@@ -108,7 +108,7 @@ class ClassInstance:
     def combinations(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[list[tuple[int, int]]]:
-        """Each combination as (type, format) of each tensor."""
+        """Supported combinations, each a (type, format) for each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
         if self.phase is TensorRTPhase.RUNTIME:
             return self._combination_of_plan(tensors, seen, inputs)
@@ -141,8 +141,8 @@ class ClassInstance:
     def _combination_of_plan(
         self, tensors: Sequence[QueryTensor], seen: list[QueryTensor], inputs: int
     ) -> list[list[tuple[int, int]]]:
-        """The plan's types and formats, if the class accepts them: an object made for
-        running alone cannot be asked."""
+        """The plan's types and formats, if the class supports them. Objects without a
+        build capability cannot be queried."""
         if self._asked() is not None:
             accepts = self._accepts(seen, inputs)
             chosen: list[Choice] = [(t[0], t[1]) for t in seen]
@@ -153,8 +153,7 @@ class ClassInstance:
     def _accepts(
         self, tensors: list[QueryTensor], inputs: int
     ) -> Callable[[int, list[Choice]], bool]:
-        """Asks supports_format_combination; entries after `pos` hold what is not
-        decided yet."""
+        """Calls supports_format_combination; entries after `pos` are not decided yet."""
         plugin = self._asked()
         where = "supports_format_combination"
         supports = self.calls.find(plugin, where)
@@ -183,7 +182,7 @@ class ClassInstance:
         return accepts
 
     def _asked(self) -> Any:
-        """The object that is asked for combinations; None: there is none."""
+        """The object to query for combinations; None if there is none."""
         return self.plugin
 
     def _limit(self) -> int:
@@ -210,7 +209,7 @@ class ClassInstance:
     ) -> Bound:
         function: Any = self.calls.find(owner, "enqueue")
         first: tuple[Any, ...] = ()
-        # A plain method is called as a function: a method object costs more.
+        # A plain method is called as a function, which costs less than a bound method.
         if isinstance(function, types.MethodType):
             function, first = function.__func__, (function.__self__,)
         capturable = getattr(declared, "capturable", None)
@@ -236,7 +235,7 @@ class ClassInstance:
     # ---- Kernels made ahead of time ----
 
     def kinds(self, device: str) -> int:
-        """How it can run: bits RABBET_PLUGIN_..."""
+        """Ways to run: bits RABBET_PLUGIN_..."""
         return RUNS
 
     def launches(
@@ -248,7 +247,7 @@ class ClassInstance:
         outputs: Sequence[tuple[int, ...]],
         tactic: int,
     ) -> Any:
-        """Never asked for."""
+        """Is never called."""
         raise PluginError(f"{class_name(self.plugin)} makes no kernels ahead of time")
 
     # ---- The inspector ----
@@ -259,7 +258,7 @@ class ClassInstance:
 
 
 def destroy(calls: Caller, plugin: Any) -> None:
-    """The engine lets go of a plugin object."""
+    """Releases a plugin object."""
     if calls.has(plugin, "destroy"):
         calls.call(plugin, "destroy")
 
@@ -284,5 +283,5 @@ def source_digest(thing: Any) -> bytes:
 
 
 def combination(tensors: Sequence[Any]) -> tuple[Choice, ...]:
-    """Types and formats of tensors, as a key."""
+    """Key of the types and formats of tensors."""
     return tuple((tensor[0], tensor[1]) for tensor in tensors)

@@ -1,4 +1,4 @@
-"""Creators that no user's class stands behind: of decorated plugins and of libraries."""
+"""Creators that are not users' classes: of decorated plugins and of libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._fields import PluginField, PluginFieldCollection
 
 
 class FoundPlugin(IPluginV3):
-    """A creator's plugin that the engine knows by name: for add_plugin_v3."""
+    """A plugin of a creator that the engine knows by name: for add_plugin_v3."""
 
     __slots__ = ("attrs", "creator_key")
 
@@ -38,7 +38,7 @@ _FIELD_TYPES = {
 
 
 class _Known:
-    """The base of creators of decorated plugins and of libraries."""
+    """Base of the creators of decorated plugins and of libraries."""
 
     def _set(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
         self.name, self.plugin_version, self.plugin_namespace = key
@@ -65,7 +65,7 @@ class KnownCreator(_Known, IPluginCreatorV3One):
         self._set(key, fields)
 
     def create_plugin(self, name: str, field_collection: Any, phase: Any) -> FoundPlugin:
-        """A plugin of fields."""
+        """Makes a plugin from its fields."""
         return self._make(field_collection)
 
 
@@ -84,12 +84,12 @@ class QuickCreator(_Known, IPluginCreatorV3Quick):
         phase: Any,
         quickPluginType: Any = QuickPluginCreationRequest.UNKNOWN,  # noqa: N803
     ) -> FoundPlugin:
-        """A plugin of fields."""
+        """Makes a plugin from its fields."""
         return self._make(field_collection)
 
 
 def _value_of(field: PluginField, code: int) -> Any:
-    """A field as the attribute that a plugin declares."""
+    """Value of a field, for the attribute that a plugin declares."""
     if code == Attr.STRING:
         return field.tobytes().decode("utf-8").rstrip("\0")
     if code == Attr.BYTES:

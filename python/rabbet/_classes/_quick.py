@@ -1,4 +1,4 @@
-"""Plugins of the capabilities IPluginV3Quick... for the engine."""
+"""Plugins with the capabilities IPluginV3Quick..."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class QuickInstance(V3Instance):
     def combinations(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[list[tuple[int, int]]]:
-        """Each combination as (type, format) of each tensor."""
+        """Supported combinations, each a (type, format) for each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
         build = self._asked()
         if build is None:
@@ -121,13 +121,13 @@ class QuickInstance(V3Instance):
     # ---- Kernels made ahead of time ----
 
     def _is_ready(self) -> bool:
-        """Whether it makes kernels ahead of time."""
+        """Whether it provides kernels compiled ahead of time."""
         build = getattr(self, "build", None)
         return isinstance(build, IPluginV3QuickAOTBuild)
 
     def _runs(self) -> bool:
-        """Whether it has a function to run; if not, and nothing else either, the call
-        that misses it tells."""
+        """Whether it has a function to run. Also true if it has nothing to run: the
+        call then reports the missing function."""
         if not self._is_ready():
             return True
         found = self.calls.call(
@@ -142,7 +142,7 @@ class QuickInstance(V3Instance):
             super()._check_runtime()
 
     def kinds(self, device: str) -> int:
-        """How it can run: RUNS by enqueue, AOT by kernels made ahead of time."""
+        """Ways to run: RUNS by enqueue, AOT by kernels compiled ahead of time."""
         ready = device.startswith("cuda") and self._is_ready()
         return RUNS * self._runs() + AOT * ready
 
@@ -153,7 +153,7 @@ class QuickInstance(V3Instance):
         num_inputs: int,
         tactic: int,
     ) -> dict[str, Any]:
-        """The plugin's fields; nothing where the kernels are in the plan."""
+        """The plugin's fields; empty if the kernels are in the plan."""
         if not self._runs():
             return {}
         return super().serialize(device, tensors, num_inputs, tactic)
@@ -218,7 +218,7 @@ class QuickInstance(V3Instance):
     def bind(
         self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
     ) -> Bound:
-        """The plugin that runs with these shapes."""
+        """The plugin prepared to run with these shapes."""
         numbers = self._numbers(len(inputs))
         seen = [inputs[i] for i in numbers]
         source = self.plugin
@@ -246,7 +246,7 @@ class QuickInstance(V3Instance):
 
 
 class _Check:
-    """Reports what is wrong with a kernel's code."""
+    """Reports errors in a kernel's code."""
 
     def __init__(self, calls: Caller, owner: Any) -> None:
         self.calls, self.owner = calls, owner
@@ -264,7 +264,7 @@ _BYTES_OF = {
 
 
 def _dim(calls: Caller, build: Any, builder: Any, what: str, value: Any) -> int:
-    """The expression's number of an ISymExpr or IDimensionExpr."""
+    """Expression number of an ISymExpr or IDimensionExpr."""
     found = value._expr if isinstance(value, ISymExpr) else value
     if found is None:
         calls.fail(build, "get_launch_params", f"{what} was never set")
@@ -280,8 +280,8 @@ def _dim(calls: Caller, build: Any, builder: Any, what: str, value: Any) -> int:
 
 
 def _strides(view: View) -> list[int]:
-    """Of the elements, as far as strides can tell a format; -1 where an extent is not
-    known yet."""
+    """Strides in elements, if the format determines them; -1 where an extent is
+    unknown."""
     _, format_, dims = view
     if format_ is TensorFormat.LINEAR:
         order = list(range(len(dims)))

@@ -32,7 +32,7 @@ class _Resource:
 
 
 def _is_again(old: type, new: type) -> bool:
-    """Whether a class is the old one defined anew: a file or a cell that ran twice."""
+    """Whether a class redefines the old one, as when a file or a cell runs twice."""
     return old is not new and (old.__module__, old.__qualname__) == (
         new.__module__,
         new.__qualname__,
@@ -50,7 +50,7 @@ class PluginLibrary:
 
 
 class IPluginRegistry:
-    """Creators of plugins by name, version and namespace; one for the process."""
+    """Plugin creators by name, version and namespace; one registry for the process."""
 
     error_recorder: Any = None
 
@@ -65,10 +65,10 @@ class IPluginRegistry:
 
     @recorded
     def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:
-        """Adds a creator, under this namespace if it is not empty, else under its
-        own. AlreadyExistsError if there is one of its name and version; the creator of
-        a class that was defined anew (a file or a cell that ran twice) takes its
-        place."""
+        """Adds a creator under this namespace, or under its own if this one is empty. A
+        class that is defined again (a file or a cell that ran twice) replaces its
+        predecessor. AlreadyExistsError for another creator of the same name and
+        version."""
         kinds = (IPluginCreator, IPluginCreatorV3One, IPluginCreatorV3Quick)
         if not isinstance(creator, kinds):
             raise TypeError(
@@ -103,8 +103,8 @@ class IPluginRegistry:
 
     @recorded
     def deregister_creator(self, creator: Any) -> bool:
-        """Takes a creator away; False if it was not registered. Networks and engines
-        that use its plugins stay valid."""
+        """Removes a creator; False if it was not registered. Networks and engines that
+        use its plugins stay valid."""
         with self._lock:
             for key, definition in CLASSES.items():
                 if definition.creator is creator:
@@ -153,24 +153,24 @@ class IPluginRegistry:
 
     @property
     def all_creators(self) -> list[Any]:
-        """Every creator, in the order of their registration."""
+        """All creators, in order of registration."""
         with self._lock:
             return [self._creator(key) for key in self._keys()]
 
     @property
     def all_creators_recursive(self) -> list[Any]:
-        """Every creator; there are no other registries to search."""
+        """The same as all_creators: there are no parent registries."""
         return self.all_creators
 
     @property
     def plugin_creator_list(self) -> list[IPluginCreator]:
-        """Every IPluginCreator."""
+        """All creators that are IPluginCreators."""
         return [c for c in self.all_creators if isinstance(c, IPluginCreator)]
 
     @property
     def parent_search_enabled(self) -> bool:
-        """Whether other registries above this one are searched. There are none, so that
-        it has no effect."""
+        """Whether parent registries are searched. There are none, so it has no
+        effect."""
         return self._parent_search
 
     @parent_search_enabled.setter
@@ -181,7 +181,7 @@ class IPluginRegistry:
 
     @recorded
     def load_library(self, plugin_path: str | os.PathLike[str]) -> PluginLibrary:
-        """Loads a library of plugins (rabbet/plugin.h). The handle is for
+        """Loads a plugin library (rabbet/plugin.h). Returns the handle for
         deregister_library."""
         path = os.path.realpath(plugin_path)
         with self._lock:
@@ -212,8 +212,8 @@ class IPluginRegistry:
 
     @recorded
     def acquire_plugin_resource(self, key: str, resource: Any) -> Any:
-        """The resource shared under a key: at first a clone of `resource`. Each call counts;
-        release_plugin_resource counts down."""
+        """The resource shared under a key; the first call makes it by resource.clone().
+        Calls are counted; release_plugin_resource counts down."""
         if not isinstance(key, str):
             raise TypeError(f"acquire_plugin_resource: key: expected a str, got {key!r}")
         with self._lock:
@@ -240,8 +240,8 @@ class IPluginRegistry:
 
     @recorded
     def release_plugin_resource(self, key: str) -> int:
-        """Counts down; nobody left: release() is called. 0, or -1 if the key is not
-        known."""
+        """Counts down; at 0 calls the resource's release(). Returns 0, or -1 for an
+        unknown key."""
         with self._lock:
             entry = self._resources.get(key)
             if entry is None:
@@ -265,7 +265,7 @@ def get_plugin_registry() -> IPluginRegistry:
 def get_builder_plugin_registry(
     capability: EngineCapability = EngineCapability.STANDARD, /
 ) -> IPluginRegistry:
-    """The registry for an engine capability: there is one for all."""
+    """The plugin registry; all engine capabilities have the same one."""
     if not isinstance(capability, EngineCapability):
         raise TypeError(
             f"get_builder_plugin_registry: expected an EngineCapability, got {capability!r}"
@@ -274,8 +274,8 @@ def get_builder_plugin_registry(
 
 
 def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
-    """Accepted, as scripts call it: there are no plugins to be registered, since
-    operators that TensorRT has as plugins are operators of the network here."""
+    """Accepted without effect: operators that are plugins in TensorRT are built in
+    here."""
     if logger is not None and not isinstance(logger, ILogger):
         raise TypeError(
             f"init_libnvinfer_plugins: expected a logger or None, got {logger!r}"

@@ -48,7 +48,7 @@ class ISymExprs:
 
     @property
     def nbSymExprs(self) -> int:  # noqa: N802
-        """How many there are."""
+        """Number of arguments."""
         return len(self._items)
 
     @nbSymExprs.setter
@@ -69,7 +69,7 @@ class ISymExprs:
 
 
 class KernelLaunchParams:
-    """Grid, block and shared memory of a kernel: ISymExprs."""
+    """Grid, block and shared memory of a kernel, as ISymExprs."""
 
     __slots__ = ("_values",)
     NAMES = (

@@ -1,4 +1,4 @@
-"""Plugins of class IPluginV2DynamicExt for the engine."""
+"""Plugins of class IPluginV2DynamicExt."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class V2Instance(ClassInstance):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Name, version, namespace of the creator that makes it again."""
+        """Name, version and namespace of the creator that deserializes it."""
         return self._creator_of(self.plugin, "plugin_type")
 
     def __del__(self) -> None:
@@ -79,7 +79,7 @@ class V2Instance(ClassInstance):
     def describe(
         self, builder: _rabbet.DimBuilder, inputs: Sequence[DescribedInput]
     ) -> list[tuple[int, tuple[int, ...], int, bool]]:
-        """(type, dims, aliased input, is size tensor) of each output."""
+        """(type, dims, aliased input, is size tensor) for each output."""
         types = [item[0] for item in inputs]
         plugin, calls = self.plugin, self.calls
         maker = builder_for(builder)
@@ -120,7 +120,7 @@ class V2Instance(ClassInstance):
     def tactics(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[int]:
-        """None: the older plugins have one way to run."""
+        """None: plugins of this kind have no tactics."""
         return []
 
     def _configure(self, plugin: Any, tensors: Sequence[QueryTensor], inputs: int) -> None:
@@ -132,7 +132,7 @@ class V2Instance(ClassInstance):
     def bind(
         self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
     ) -> Bound:
-        """The plugin that runs with these shapes."""
+        """The plugin prepared to run with these shapes."""
         calls = self.calls
         plugin = clone(calls, self.plugin)
         views = [*inputs, *outputs]
@@ -169,7 +169,7 @@ class V2Instance(ClassInstance):
         num_inputs: int,
         tactic: int,
     ) -> dict[str, Any]:
-        """The bytes that the plugin gives."""
+        """The plugin's serialized bytes."""
         plugin = clone(self.calls, self.plugin)
         self._configure(plugin, tensors, num_inputs)
         data = _data(self.calls, plugin)
@@ -184,7 +184,7 @@ class V2Instance(ClassInstance):
         tensors: Sequence[QueryTensor],
         num_inputs: int,
     ) -> None:
-        """Whether the creator makes the same plugin of the bytes."""
+        """Checks that the creator makes an equal plugin from the bytes."""
         definition = find_class(*self.key)
         if definition is None:
             return
@@ -200,7 +200,7 @@ class V2Instance(ClassInstance):
             raise
         if again == data:
             return
-        # Equal contents may be written differently (pickle, the order of keys).
+        # Equal contents may have different bytes (pickle, the order of keys).
         self._configure(restored, tensors, num_inputs)
         ours, theirs = vars(plugin), vars(restored)
         for name in ours.keys() & theirs.keys():

@@ -1,4 +1,4 @@
-"""Plugins of class IPluginV3 for the engine."""
+"""Plugins of class IPluginV3."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _CAPABILITIES: dict[PluginCapabilityType, tuple[type, ...]] = {
 
 
 def capability(calls: Caller, plugin: Any, kind: PluginCapabilityType) -> Any:
-    """The object of a plugin that has a capability."""
+    """The object that implements a capability of a plugin."""
     found = calls.call(plugin, "get_capability_interface", kind)
     if isinstance(found, _CAPABILITIES[kind]):
         return found
@@ -84,7 +84,7 @@ def clone(calls: Caller, plugin: Any) -> Any:
 
 
 class Configured(NamedTuple):
-    """A plugin that was told types and formats."""
+    """A plugin configured for types and formats."""
 
     plugin: Any
     tactics: list[int]
@@ -92,7 +92,7 @@ class Configured(NamedTuple):
 
 
 class V3Instance(ClassInstance):
-    """A plugin of class IPluginV3 (with the capabilities IPluginV3One...)."""
+    """A plugin of class IPluginV3 with the capabilities IPluginV3One..."""
 
     layer_class = IPluginV3Layer
 
@@ -131,7 +131,7 @@ class V3Instance(ClassInstance):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Name, version, namespace of the creator that makes it again."""
+        """Name, version and namespace of the creator that deserializes it."""
         return self._creator_of(self.core, "plugin_name")
 
     def __del__(self) -> None:
@@ -141,8 +141,8 @@ class V3Instance(ClassInstance):
         destroy(self.calls, self.plugin)
 
     def _forget(self) -> None:
-        """Copies that were configured for a build are not for the next one: the
-        plugin may have been changed."""
+        """Discards the copies configured for a build: the plugin may change before the
+        next one."""
         configurations, self._configurations = self._configurations, {}
         for configured in configurations.values():
             destroy(self.calls, configured.plugin)
@@ -156,7 +156,7 @@ class V3Instance(ClassInstance):
     def describe(
         self, builder: _rabbet.DimBuilder, inputs: Sequence[DescribedInput]
     ) -> list[tuple[int, tuple[int, ...], int, bool]]:
-        """(type, dims, aliased input, is size tensor) of each output."""
+        """(type, dims, aliased input, is size tensor) for each output."""
         numbers = self._numbers(len(inputs))
         types = self._output_types(inputs, numbers)
         maker = builder_for(builder)
@@ -251,8 +251,8 @@ class V3Instance(ClassInstance):
     def tactics(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[int] | None:
-        """Tactics for the combination that the tensors have; None where a plan is
-        loaded: a plugin lists them once it is configured."""
+        """Tactics for the tensors' combination; None in a loaded plan, as a plugin
+        lists them only after configure_plugin."""
         if self.phase is TensorRTPhase.RUNTIME:
             return None
         seen, inputs = self._seen(tensors, num_inputs)
@@ -260,7 +260,7 @@ class V3Instance(ClassInstance):
         return self._configure(combination(seen), inputs).tactics
 
     def _configure(self, key: tuple[Any, ...], inputs: int) -> Configured:
-        """A copy of the plugin that knows types and formats."""
+        """A copy of the plugin configured for types and formats."""
         assert self._ranges is not None
         found = self._configurations.get((key, tuple(self._ranges)))
         if found is not None:
@@ -303,7 +303,7 @@ class V3Instance(ClassInstance):
     # ---- Running ----
 
     def _attach(self, source: Any, device: str, tactic: int) -> tuple[Any, Any]:
-        """A copy for a context, with its tactic; and its runtime capability."""
+        """A copy for a context, with its tactic set; and its runtime capability."""
         runtime = capability(self.calls, source, PluginCapabilityType.RUNTIME)
         method = "attach_to_context"
         attached = self.calls.call(runtime, method, IPluginResourceContext(device))
@@ -315,7 +315,7 @@ class V3Instance(ClassInstance):
     def bind(
         self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
     ) -> Bound:
-        """The plugin that runs with these shapes."""
+        """The plugin prepared to run with these shapes."""
         numbers = self._numbers(len(inputs))
         seen = [inputs[i] for i in numbers]
         source, workspace = self.plugin, self._stored_workspace
@@ -353,7 +353,7 @@ class V3Instance(ClassInstance):
         num_inputs: int,
         tactic: int,
     ) -> dict[str, Any]:
-        """The plugin's fields, and Rabbet's own."""
+        """The plugin's fields, and Rabbet's own ones."""
         seen, inputs = self._seen(tensors, num_inputs)
         self._ranges = [tensor[2:] for tensor in seen]
         configured = self._configure(combination(seen), inputs)
@@ -380,7 +380,7 @@ class V3Instance(ClassInstance):
             self.calls.fail(runtime, method, str(error))
 
     def _check_round_trip(self, runtime: Any, attrs: dict[str, Any]) -> None:
-        """Whether the creator makes the same plugin of the fields."""
+        """Checks that the creator makes an equal plugin from the fields."""
         definition = find_class(*self.key)
         if definition is None:
             return
@@ -406,7 +406,8 @@ class V3Instance(ClassInstance):
             )
 
     def timing_key(self) -> dict[str, Any] | None:
-        """A key of all that determines the speed besides shapes and types; None: not known."""
+        """Key of everything besides shapes and types that determines the speed; None:
+        unknown."""
         identity = self._timing_cache_id()
         if identity is None:
             return None
