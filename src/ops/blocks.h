@@ -1,5 +1,5 @@
-// Blocks of elements that share a scale: a tensor is cut into boxes of one
-// shape, the last ones along an axis shorter where they do not fit.
+// Blocks of elements that share a quantization scale: boxes of one shape that
+// tile a tensor. The last block along an axis may be shorter.
 #ifndef RABBET_SRC_OPS_BLOCKS_H_
 #define RABBET_SRC_OPS_BLOCKS_H_
 
@@ -11,8 +11,8 @@
 RABBET_PRIVATE_API rabbet_status_t rabbet_blocks_check(const int64_t* shape,
                                                        size_t count,
                                                        int32_t rank);
-// How many blocks each axis has: the shape of their scales. `extents` has an
-// entry for each axis.
+// The number of blocks along each axis, which is the shape of the scales.
+// `extents` has an entry for each axis.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_blocks_infer(const rabbet_op_infer_t* infer, const rabbet_shape_t* x,
                     const int64_t* extents, rabbet_shape_t* out_scales);
@@ -22,13 +22,13 @@ RABBET_PRIVATE_API void rabbet_blocks_count(const rabbet_dims_t* x,
                                             rabbet_dims_t* out_blocks,
                                             rabbet_dims_t* out_scales);
 
-// Of dynamic_quantize: extents of a block as its attributes give them.
+// Extents of a block from dynamic_quantize's attributes.
 RABBET_PRIVATE_API rabbet_status_t rabbet_dynamic_quantize_blocks(
     const rabbet_attr_t* attrs, size_t attr_count, int32_t rank,
     int64_t out_extents[RABBET_MAX_RANK]);
-// The scale of a block whose largest absolute value is `most`: its elements are
-// divided by it. *out_stored is the stored form. `most` is never NaN; `factor`
-// is 1 without one.
+// The scale by which a block's elements are divided; `most`, their largest
+// absolute value, is not NaN. *out_stored is the scale as stored. `factor` is 1
+// if there is no second scale.
 static inline float rabbet_dynamic_quantize_limit(rabbet_dtype_t to) {
   return to == RABBET_DTYPE_FP8 ? 448.0f : 127.0f;
 }

@@ -4,26 +4,27 @@
 
 #include "ops/op.h"
 
-// Elements that the reference kernel reads, computes or writes, roughly: some
-// nanoseconds each. Inputs and outputs have their data or NULL; an output of
-// unknown extent (dims of -1), and one with dtype NONE, counts as its inputs
-// do.
+// Estimated number of elements that the reference kernel reads, computes or
+// writes; each takes some nanoseconds. Data may be NULL. An output with unknown
+// extents (dims of -1) or dtype NONE counts as much as the inputs.
 RABBET_PRIVATE_API double rabbet_op_steps(const rabbet_op_eval_t* eval);
 
-// Whether that may be far more than its elements.
+// Whether the steps may far exceed the number of elements.
 RABBET_PRIVATE_API bool rabbet_op_is_slow(const rabbet_op_t* op);
 
 // ---- For the descriptors' cost ---------------------------------------------
 
-// As numbers that do not overflow; 0 where an extent is not known.
+// Number of elements, as a double to avoid overflow; 0 if an extent is unknown.
 double rabbet_cost_count(const rabbet_view_t* view);
-// All elements of inputs and outputs, and 1.
+// Number of elements of all inputs and outputs, plus 1.
 double rabbet_cost_elements(const rabbet_op_eval_t* eval);
-// The cost of sorting as many elements.
+// Cost of sorting that many elements.
 double rabbet_cost_sorting(const rabbet_op_eval_t* eval);
-// An element is a sum over the kernel but its maps, which are axis `maps`.
+// Cost of a convolution: each element sums over the kernel's axes except
+// `maps`.
 double rabbet_cost_kernel(const rabbet_op_eval_t* eval, int32_t maps);
-// Elements on an axis that an interpolation (rabbet_interpolation_t) visits.
+// Input elements along an axis that one interpolated element reads; `mode` is a
+// rabbet_interpolation_t.
 double rabbet_cost_taps(int64_t mode);
 
 #endif  // RABBET_SRC_OPS_COST_H_

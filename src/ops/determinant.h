@@ -1,8 +1,7 @@
-// Determinants: what the reference and the devices' kernels share. C and CUDA
-// C++.
+// Determinants, for the reference and the devices' kernels (C and CUDA C++).
 //
-// All of them eliminate columns with partial pivoting. A column without a pivot
-// makes the determinant 0, whatever is in columns after it.
+// All use Gaussian elimination with partial pivoting. A column without a pivot
+// makes the determinant 0, whatever the later columns contain.
 #ifndef RABBET_SRC_OPS_DETERMINANT_H_
 #define RABBET_SRC_OPS_DETERMINANT_H_
 
@@ -15,7 +14,7 @@
 #define RABBET_DETERMINANT_INLINE static inline
 #endif
 
-// The kernel on CUDA has it as parameter.
+// A parameter of the CUDA kernel.
 typedef struct rabbet_determinant_t {
   int64_t count;  // matrices
   int32_t order;  // rows and columns of each; 0 where there are no matrices
@@ -28,8 +27,8 @@ RABBET_DETERMINANT_INLINE int rabbet_determinant_better(float a, float b) {
 }
 
 #ifndef __cplusplus
-// OUT_OF_RANGE unless matrices are square: dynamic extents are checked in the
-// run.
+// OUT_OF_RANGE unless the matrices are square: dynamic extents are checked at
+// run time.
 RABBET_PRIVATE_API rabbet_status_t rabbet_determinant_read(
     const rabbet_dims_t* dims, rabbet_determinant_t* out_determinant);
 #endif

@@ -1,9 +1,9 @@
-// Numbers of the catalogue's enumeration attributes: TensorRT's, of the enums
-// of the same names. They are in plans and models; none is ever reused.
+// Enumerations of operators' attributes. The numbers are those of TensorRT's
+// enums of the same names. Plans and models contain them, so none is ever
+// reused.
 //
-// Each list is written once; ROW(kind, name, number) makes the enum, the
-// descriptor's enumerators and, elsewhere, tables by number. CUDA C++ includes
-// this file, too.
+// ROW(kind, name, number) expands to the enum, the descriptor's enumerators
+// and, elsewhere, tables by number. CUDA C++ includes this file, too.
 #ifndef RABBET_SRC_OPS_ENUMS_H_
 #define RABBET_SRC_OPS_ENUMS_H_
 
@@ -78,7 +78,7 @@
   ROW(POOLING, AVERAGE, 1)   \
   ROW(POOLING, MAX_AVERAGE_BLEND, 2)
 
-// VECTOR: rows of vectors, without the matrix axis.
+// VECTOR: the operand is a batch of vectors, without a matrix axis.
 #define RABBET_MATRIX_OPS(ROW) \
   ROW(MATRIX, NONE, 0)         \
   ROW(MATRIX, TRANSPOSE, 1)    \

@@ -1,5 +1,5 @@
-// Evaluates one operator on host tensors, from inference to the result: for
-// tests, for folding, and for trying an operator.
+// Evaluates one operator on host tensors, including type and shape inference:
+// for tests, constant folding, and trials of an operator.
 #ifndef RABBET_SRC_OPS_EVALUATE_H_
 #define RABBET_SRC_OPS_EVALUATE_H_
 
@@ -13,8 +13,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_op_evaluate(
     const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
     const rabbet_view_t* inputs, size_t input_count,
     rabbet_allocator_t allocator, rabbet_view_t* outputs);
-// The same, but OUT_OF_RANGE and *out_too_large (which may be NULL), before the
-// outputs are computed, if one has more than `max_bytes`.
+// The same with a limit: if an output has more than `max_bytes`, nothing is
+// computed, *out_too_large (may be NULL) is set, and the result is
+// OUT_OF_RANGE.
 RABBET_PRIVATE_API rabbet_status_t rabbet_op_evaluate_small(
     const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
     const rabbet_view_t* inputs, size_t input_count, size_t max_bytes,

@@ -1,4 +1,4 @@
-// The numbers of a fill and their places; shared with the devices.
+// Values of the operator fill, for its reference and for devices' kernels.
 #ifndef RABBET_SRC_OPS_FILL_H_
 #define RABBET_SRC_OPS_FILL_H_
 

@@ -1,17 +1,17 @@
-// Elements of FLOAT tensors that are computed from shapes, followed as
-// quotients of integer expressions: scales and lengths go through FLOAT and
+// Elements of FLOAT tensors computed from shapes, as quotients of integer
+// expressions: exporters compute scales and lengths in FLOAT and convert them
 // back.
 //
-// A constant such as 0.7f is taken for the simplest fraction that rounds to it,
-// and nothing is rounded in between: floor(10 * 0.7f) is 7, and n * (m / n) is
-// m for every n. So results are those of exact arithmetic, from which FLOAT
-// may differ by its rounding.
+// A constant such as 0.7f becomes the simplest fraction that rounds to it, and
+// intermediate results are not rounded: floor(10 * 0.7f) is 7, and n * (m / n)
+// is m for every n. Results are exact; FLOAT arithmetic may differ from them by
+// rounding.
 #ifndef RABBET_SRC_OPS_FRACTION_H_
 #define RABBET_SRC_OPS_FRACTION_H_
 
 #include "ops/op.h"
 
-// top / bottom, bottom above 0. top is NONE where no expression says it.
+// top / bottom, with bottom > 0. top is NONE if the value is unknown.
 typedef struct rabbet_fraction_t {
   rabbet_expr_t top, bottom;
 } rabbet_fraction_t;
@@ -20,24 +20,25 @@ static inline bool rabbet_fraction_exists(rabbet_fraction_t x) {
   return x.top != RABBET_EXPR_NONE;
 }
 
-// The simplest fraction within FLOAT's rounding of x: p / q, q above 0. False
-// where x is not finite, or so large or small that there is none of use.
+// The simplest fraction p / q, q > 0, that rounds to x in FLOAT. False if x is
+// not finite, or too large or too small for one.
 RABBET_PRIVATE_API bool rabbet_simplest_fraction(double x, int64_t* out_p,
                                                  int64_t* out_q);
 
-// Element i of a followed tensor, of any type.
+// Element i of a tensor with known values, of any type.
 rabbet_status_t rabbet_fraction_at(const rabbet_op_infer_t* infer,
                                    const rabbet_op_value_t* value, int64_t i,
                                    rabbet_fraction_t* out_x);
-// Gives a constant FLOAT tensor values, where each element has a fraction.
+// Sets the values of a constant FLOAT tensor if each element has a fraction.
 rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
                                              rabbet_op_value_t* value);
 
-// op: of unary. NONE where no fraction says it.
+// op: a rabbet_unary_t. The result is NONE if no fraction represents it.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_fraction_unary(const rabbet_op_infer_t* infer, int64_t op,
                       rabbet_fraction_t x, rabbet_fraction_t* out_y);
-// op: of elementwise. Comparisons give 0 or 1. NONE where no fraction says it.
+// op: a rabbet_elementwise_t; comparisons give 0 or 1. The result is NONE if no
+// fraction represents it.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fraction_binary(
     const rabbet_op_infer_t* infer, int64_t op, rabbet_fraction_t a,
     rabbet_fraction_t b, rabbet_fraction_t* out_y);
@@ -52,7 +53,7 @@ typedef struct rabbet_fractions_t {
 } rabbet_fractions_t;
 rabbet_status_t rabbet_fractions_new(const rabbet_op_infer_t* infer,
                                      size_t count, rabbet_fractions_t* out);
-// Makes them the output's values.
+// Stores them as the output's values.
 void rabbet_fractions_store(const rabbet_fractions_t* from, size_t count,
                             rabbet_op_value_t* output);
 

@@ -1,4 +1,4 @@
-// Where the samples of a grid come from; shared with the CPU.
+// Sample positions of grid_sample, for its reference and the CPU's kernels.
 #ifndef RABBET_SRC_OPS_GRID_SAMPLE_H_
 #define RABBET_SRC_OPS_GRID_SAMPLE_H_
 
@@ -16,8 +16,8 @@ typedef struct rabbet_grid_sample_t {
   int64_t strides[RABBET_GRID_AXES];  // elements of one channel
 } rabbet_grid_sample_t;
 
-// A sample: the weighted sum of elements of a channel. Elements that are filled
-// are left out.
+// A sample: a weighted sum of elements of a channel. Elements outside of the
+// input that count as 0 are omitted.
 typedef struct rabbet_grid_taps_t {
   int count;
   int64_t offset[RABBET_GRID_TAPS];
@@ -27,11 +27,11 @@ typedef struct rabbet_grid_taps_t {
 RABBET_PRIVATE_API void rabbet_grid_sample_read(
     const rabbet_attr_t* attrs, size_t attr_count, const rabbet_dims_t* in,
     rabbet_grid_sample_t* out_sample);
-// OUT_OF_RANGE unless the shapes of an input and a grid fit each other. Dynamic
-// dimensions are checked here, in the run.
+// OUT_OF_RANGE unless the shapes of input and grid match: dynamic dimensions
+// are checked at run time.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_grid_sample_check(const rabbet_dims_t* in, const rabbet_dims_t* grid);
-// `point`: width first, then height, as grids have it.
+// `point`: coordinates of the grid, width first, then height.
 RABBET_PRIVATE_API void rabbet_grid_sample_find(
     const rabbet_grid_sample_t* sample, const float* point,
     rabbet_grid_taps_t* out_taps);

@@ -52,22 +52,22 @@ static inline int32_t rabbet_group_boundary(const rabbet_group_t* group,
                                 : group->outputs[i - group->input_count];
 }
 
-// Whether, as far as `max` says, no run makes an element of any output: plugins
-// aside, which may do other things.
+// Whether all outputs are empty at `max`, so that no run computes an element.
+// False for groups with plugins, which may have side effects.
 RABBET_PRIVATE_API bool rabbet_group_makes_nothing(const rabbet_group_t* group);
 
 // Whether the group only copies a tensor: one identity whose input and output
 // have the same type and format.
 RABBET_PRIVATE_API bool rabbet_group_is_copy(const rabbet_group_t* group);
 
-// Whether the types of a node's tensors are those of its operator's rule, as in
-// a strongly typed network. Of no plugin's layer.
+// Whether the types of a node's tensors follow its operator's rule, as in a
+// strongly typed network. The node is not a plugin layer.
 RABBET_PRIVATE_API bool rabbet_group_types_fit(const rabbet_group_t* group,
                                                const rabbet_group_node_t* node);
 
-// Feeds every byte that determines what the group computes (operators,
-// attributes, types, formats, shapes, wiring; not names, not constants' data,
-// but whether a value is constant) to the buffer: the timing cache's key.
+// Appends the timing cache's key to the buffer: everything that determines the
+// computation (operators, attributes, types, formats, shapes, wiring, which
+// values are constant), without names and constants' data.
 RABBET_PRIVATE_API rabbet_status_t rabbet_group_signature(
     const rabbet_group_t* group, bool* out_cacheable, rabbet_strbuf_t* buffer);
 

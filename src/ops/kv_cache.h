@@ -1,4 +1,4 @@
-// Where the elements of an update go in a cache of keys or values.
+// Positions of an update's elements in a cache of keys or values.
 #ifndef RABBET_SRC_OPS_KV_CACHE_H_
 #define RABBET_SRC_OPS_KV_CACHE_H_
 
@@ -10,16 +10,15 @@ typedef struct rabbet_kv_cache_rows_t {
   int64_t batch, outer, extent, count, row;
 } rabbet_kv_cache_rows_t;
 
-// For known shapes; OUT_OF_RANGE where they do not agree. `indices` NULL: there
-// are none.
+// For known shapes; OUT_OF_RANGE if they do not match. `indices` may be NULL.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_kv_cache_resolve(const rabbet_dims_t* cache, const rabbet_dims_t* update,
                         const rabbet_dims_t* indices, int64_t axis,
                         rabbet_kv_cache_rows_t* out_rows);
 
-// Where row `i` of an update that begins at `first` goes along the axis; -1:
-// nowhere. The sum of the two must not overflow, as it never does for positions
-// that exist: others are left out before.
+// Position along the axis of row `i` of an update that begins at `first`; -1:
+// the row is not stored. Positions out of range are rejected first, so that
+// `first` + `i` cannot overflow.
 static inline int64_t rabbet_kv_cache_place(const rabbet_kv_cache_rows_t* rows,
                                             bool circular, int64_t first,
                                             int64_t i) {

@@ -1,4 +1,4 @@
-// How the operands of a matrix product are laid out; shared with the devices.
+// Memory layout of a matrix product's operands; shared with the devices.
 #ifndef RABBET_SRC_OPS_MATRIX_MULTIPLY_H_
 #define RABBET_SRC_OPS_MATRIX_MULTIPLY_H_
 
@@ -14,7 +14,7 @@ typedef struct rabbet_matrix_product_t {
   int64_t a_row, a_column, b_row, b_column;
 } rabbet_matrix_product_t;
 
-// For known shapes. OUT_OF_RANGE if they do not fit together.
+// For known shapes; OUT_OF_RANGE if they do not match.
 RABBET_PRIVATE_API rabbet_status_t rabbet_matrix_product_resolve(
     rabbet_matrix_op_t op0, const rabbet_dims_t* a, rabbet_matrix_op_t op1,
     const rabbet_dims_t* b, rabbet_matrix_product_t* out_product);

@@ -25,11 +25,11 @@ typedef struct rabbet_moe_sizes_t {
   int64_t tokens, chosen, experts, hidden, inner;
 } rabbet_moe_sizes_t;
 
-// How the result of the first products is rounded before the last one.
+// Quantization of the first products' result before the last product.
 typedef struct rabbet_moe_quantization_t {
-  rabbet_dtype_t to;    // FLOAT: it is not
-  rabbet_dtype_t kept;  // type of scales that are found
-  int64_t block;        // elements that share one; 0: the scale is given
+  rabbet_dtype_t to;    // FLOAT: none
+  rabbet_dtype_t kept;  // type of computed scales
+  int64_t block;        // elements per scale; 0: the scale is given
 } rabbet_moe_quantization_t;
 
 typedef struct rabbet_moe_attrs_t {
@@ -38,20 +38,20 @@ typedef struct rabbet_moe_attrs_t {
   rabbet_moe_quantization_t quantization;
 } rabbet_moe_attrs_t;
 
-// For known dims of the inputs, NULL where one is omitted; OUT_OF_RANGE where
-// they do not agree.
+// For known dims of the inputs, NULL for an omitted one; OUT_OF_RANGE if they
+// do not match.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_moe_resolve(const rabbet_dims_t* const dims[RABBET_MOE_INPUTS],
                    rabbet_moe_sizes_t* out_sizes);
-// Of completed attributes; `inner` elements are rounded together at most.
+// Reads completed attributes; a quantized block has at most `inner` elements.
 RABBET_PRIVATE_API void rabbet_moe_read_attrs(const rabbet_attr_t* attrs,
                                               size_t attr_count, int64_t inner,
                                               rabbet_moe_attrs_t* out_attrs);
 // One element of the first products' result.
 RABBET_PRIVATE_API float rabbet_moe_activate(const rabbet_moe_attrs_t* attrs,
                                              float gate, float up);
-// A row of it as the last product takes it: rounded. `scale` is the number that
-// input SCALE gives.
+// Quantizes and dequantizes a row of that result. `scale` is the value of input
+// SCALE.
 RABBET_PRIVATE_API void rabbet_moe_quantize(
     const rabbet_moe_quantization_t* quantization, float scale, float* row,
     int64_t inner);

@@ -1,4 +1,4 @@
-// The computation of nms, for its reference and for devices' kernels.
+// Non-maximum suppression, for its reference and for devices' kernels.
 #ifndef RABBET_SRC_OPS_NMS_H_
 #define RABBET_SRC_OPS_NMS_H_
 
@@ -23,12 +23,12 @@ typedef struct rabbet_nms_t {
   int64_t box_batch, box_box, box_class;
   bool center;    // boxes are (centre, size), else two corners
   bool by_class;  // rows are in the order of classes, then of scores
-  int64_t limit;  // best of a batch that are looked at; 0: all
-  int64_t most;   // of a class: no more than this come out
+  int64_t limit;  // candidates per batch element, best first; 0: all
+  int64_t most;   // maximum number of selected boxes per class
 } rabbet_nms_t;
 
-// For shapes that are known, whose extents must agree (OUT_OF_RANGE). `most` is
-// the constant of that input, or NULL.
+// For known shapes; OUT_OF_RANGE if they do not match. `most` is that input's
+// value, or NULL.
 RABBET_PRIVATE_API rabbet_status_t rabbet_nms_plan(
     const rabbet_attr_t* attrs, size_t attr_count, const rabbet_dims_t* boxes,
     const rabbet_dims_t* scores, const void* most, rabbet_dtype_t most_dtype,
@@ -36,7 +36,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_nms_plan(
 
 // ---- Scores ----------------------------------------------------------------
 
-// Larger for better scores; of equal scores for the lower index. Never 0.
+// Sort key: larger for a higher score, and for the lower index of equal scores.
+// Never 0.
 static inline uint64_t rabbet_nms_key(float score, int64_t index) {
   uint32_t bits = 0;
   score += 0.0f;  // -0 is 0
@@ -69,8 +70,7 @@ static inline rabbet_nms_box_t rabbet_nms_box(const float at[4], bool center) {
   return box;
 }
 
-// Whether two boxes overlap by more than the threshold: their common area over
-// that of their union.
+// Whether the boxes' intersection over union exceeds the threshold.
 static inline bool rabbet_nms_overlap(const rabbet_nms_box_t* a,
                                       const rabbet_nms_box_t* b,
                                       float threshold) {

@@ -1,6 +1,6 @@
-// The operator catalogue: all that the project knows of an operator, once.
+// The operator catalogue: the only description of each operator.
 //
-// docs/adding_an_operator.md lists the files of one.
+// docs/adding_an_operator.md lists the files that an operator needs.
 #ifndef RABBET_SRC_OPS_OP_H_
 #define RABBET_SRC_OPS_OP_H_
 
@@ -23,8 +23,8 @@ typedef struct rabbet_op_attr_t {
   const char* name;         // TensorRT's property name: "stride_nd"
   rabbet_attr_type_t type;  // INT, FLOAT, BOOL, STRING, INTS, FLOATS, TENSOR
   bool required;
-  // INT, BOOL. Lists default to the empty one; where an operator reads that as
-  // a value for each spatial axis, as this one.
+  // Default of INT and BOOL. Lists default to empty, which some operators read
+  // as this value for each spatial axis.
   int64_t default_int;
   double default_float;
   const rabbet_op_enumerator_t* enumerators;  // NULL: any integer
@@ -38,11 +38,11 @@ enum {
   RABBET_OPERAND_SHAPE = 1 << 2,
   // Says which elements are moved; is not moved itself (indices, conditions).
   RABBET_OPERAND_INDEX = 1 << 3,
-  // Of an output: one INT32 or INT64 number that only a run tells, and on which
-  // extents of the operator's outputs depend (rabbet_op_size): the host reads
-  // it. This output has no axes.
+  // Output: a data-dependent size, one INT32 or INT64 number of rank 0 that
+  // determines extents of the operator's outputs (rabbet_op_size). The host
+  // reads it.
   RABBET_OPERAND_SIZE = 1 << 4,
-  // Of an output: a layer does not show it. Such outputs come last.
+  // Output: hidden from the layer's users. Hidden outputs come last.
   RABBET_OPERAND_HIDDEN = 1 << 5,
 };
 typedef struct rabbet_op_operand_t {
@@ -55,18 +55,17 @@ enum {
   // One output element depends on the same element of each (broadcast) input;
   // the devices may fuse chains of these.
   RABBET_OP_POINTWISE = 1 << 0,
-  // Copies elements without looking at them (those of SHAPE and INDEX operands
-  // excepted): works for every type, and its reference kernel may be run over
-  // numbers that stand for expressions to follow shape values. Where it makes
-  // up an element, it is all zero bits.
+  // Copies elements without interpreting them (except those of SHAPE and INDEX
+  // operands). It works for every type, and its reference kernel may be run
+  // over expression numbers to propagate shape values. New elements are all
+  // zero bits.
   RABBET_OP_MOVES_DATA = 1 << 1,
   RABBET_OP_NO_FOLD = 1 << 2,  // never evaluated at build
-  // Constants are folded late, by the builder alone, once it knows the readers
-  // of
-  // the result: the unfolded form may be more useful to them.
+  // Constants are folded late, by the builder only, once it knows the readers
+  // of the result: they may prefer the unfolded form.
   RABBET_OP_FOLD_LATE = 1 << 3,
-  // Says how other layers belong together; the builder takes it away before
-  // there are kernels, so that it has no reference kernel.
+  // Describes the structure of other layers. The builder removes it before
+  // choosing kernels; it has no reference kernel.
   RABBET_OP_STRUCTURE = 1 << 4,
 };
 
@@ -80,7 +79,7 @@ typedef struct rabbet_op_value_t {
   const void* constant;         // row-major host data, or NULL
   const rabbet_expr_t* values;  // elements as expressions, or NULL
   size_t value_count;
-  // Of FLOAT: element i is values[i] / denominators[i]. NULL: they are all 1.
+  // FLOAT: element i is values[i] / denominators[i]. NULL: all are 1.
   const rabbet_expr_t* denominators;
 } rabbet_op_value_t;
 
@@ -96,11 +95,11 @@ typedef struct rabbet_op_infer_t {
   // for, or NONE.
   rabbet_op_value_t* outputs;
   size_t output_count;
-  // Tensor numbers of the outputs, for symbols of `graph`, -1 where one has
-  // none. NULL: operators with SIZE outputs cannot be asked.
+  // Tensor numbers of the outputs for symbols of `graph`; -1: none. If NULL,
+  // operators with SIZE outputs cannot be inferred.
   const int32_t* output_tensors;
-  // Set where `graph` has the symbol of a SIZE output already, with another
-  // bound than the rule's. NULL: nobody asks.
+  // Set to true if `graph` already has the symbol of a SIZE output with a bound
+  // other than the rule's. May be NULL.
   bool* out_bound_differs;
   bool strongly_typed;
 } rabbet_op_infer_t;
@@ -110,10 +109,9 @@ typedef struct rabbet_op_infer_t {
 // All views are LINEAR in host memory; absent inputs have dtype NONE. Outputs
 // are allocated with the inferred shape.
 //
-// Of operators with SIZE outputs: an extent that a size tells may be -1, and
-// the memory then does for the most that there can be; elements lie together,
-// as the size that is found has it. Where outputs[0].data is NULL, sizes alone
-// are wanted.
+// Operators with SIZE outputs: a data-dependent extent may be -1. The memory
+// then suffices for the upper bound, and elements are contiguous for the
+// computed size. If outputs[0].data is NULL, only sizes are computed.
 typedef struct rabbet_op_eval_t {
   const rabbet_op_t* op;
   rabbet_allocator_t allocator;  // for scratch
@@ -144,11 +142,11 @@ struct rabbet_op_t {
   // reference kernel is run over expression numbers; for others no values. Not
   // called when all inputs are small constants: then the reference kernel runs.
   rabbet_status_t (*infer_values)(const rabbet_op_infer_t* infer);
-  // Plain, exact, unhurried; FP16 and BF16 are computed in FP32 or better and
-  // rounded once. NULL for plugin layers and STRUCTURE.
+  // Simple and exact rather than fast; FP16 and BF16 are computed in FP32 or
+  // better and rounded once. NULL for plugin layers and STRUCTURE.
   rabbet_status_t (*reference)(const rabbet_op_eval_t* eval);
-  // Elements that the reference kernel visits (ops/cost.h). NULL: each of its
-  // inputs' and outputs' once, or as good as once.
+  // Number of elements that the reference kernel visits (ops/cost.h). NULL:
+  // about one visit for each input and output element.
   double (*cost)(const rabbet_op_eval_t* eval);
 };
 
@@ -168,12 +166,12 @@ static inline bool rabbet_op_is(const rabbet_op_t* op, rabbet_op_id_t id) {
   return op == rabbet_op_get(id);
 }
 
-// Whether runs tell extents of its outputs.
+// Whether it has outputs with data-dependent extents.
 RABBET_PRIVATE_API bool rabbet_op_makes_sizes(const rabbet_op_t* op);
-// Outputs that a layer shows.
+// Number of outputs that are not hidden.
 RABBET_PRIVATE_API size_t rabbet_op_shown_outputs(const rabbet_op_t* op);
 
-// Number of elements up to which integer tensors are followed as expressions.
+// Maximum number of elements of a tensor whose values are expressions.
 #define RABBET_OP_MAX_VALUES 256
 
 // Checks inputs (count, presence, types) and attributes against the descriptor,
@@ -196,14 +194,14 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_op_values_of_constant(rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
                              rabbet_op_value_t* value);
 
-// Whether its output has values where all inputs, the first of them of type
-// `dtype`, have some. `attrs` are complete.
+// Whether the output has values (expressions) if all inputs have them and the
+// first one is of type `dtype`. `attrs` are complete.
 RABBET_PRIVATE_API bool rabbet_op_passes_values(const rabbet_op_t* op,
                                                 const rabbet_attr_t* attrs,
                                                 rabbet_dtype_t dtype);
 
-// Whether input `index` selects the elements that the operator moves: values
-// are followed only if this input is constant.
+// Whether input `index` selects the elements that the operator moves. Values
+// are propagated only if this input is constant.
 RABBET_PRIVATE_API bool rabbet_op_steers(const rabbet_op_t* op, size_t index);
 
 // Name of an enumeration attribute's value; NULL if there is none.

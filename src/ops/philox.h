@@ -1,6 +1,6 @@
-// Random numbers that depend on a seed and a position alone, so that any number
-// of threads make the same ones: Philox4x32-10 (Salmon, Moraes, Dror, Shaw,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// Random numbers that depend only on a seed and a position, not on the number
+// of threads: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011).
 #ifndef RABBET_SRC_OPS_PHILOX_H_
 #define RABBET_SRC_OPS_PHILOX_H_
 

@@ -1,4 +1,4 @@
-// Which elements a resized axis is made of; shared with the devices.
+// Source positions and weights of a resized axis; shared with the devices.
 #ifndef RABBET_SRC_OPS_RESIZE_H_
 #define RABBET_SRC_OPS_RESIZE_H_
 
@@ -6,7 +6,7 @@
 #include "ops/op.h"
 
 enum { RABBET_RESIZE_TAPS = 4 };
-// Operand 2 holds scales in units of 2^-40, as the host knows integers alone.
+// Operand 2 holds scales in units of 2^-40, since shape values are integers.
 #define RABBET_RESIZE_SCALE_UNIT 0x1p-40
 
 // An element of the output is the sum, over all axes, of `taps` elements of the
@@ -31,8 +31,8 @@ typedef struct rabbet_resize_t {
   rabbet_resize_axis_t axes[RABBET_MAX_RANK];
 } rabbet_resize_t;
 
-// From attributes and operands (host data), for known shapes of input and
-// output. OUT_OF_RANGE where elements are to be made from none.
+// From attributes and operands (host data), for known shapes. OUT_OF_RANGE if
+// the input is empty and the output is not.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_resize_read(const rabbet_op_eval_t* eval, rabbet_resize_t* out_resize);
 // For each of the axis's `out` elements, `taps` positions in the input, in [0,

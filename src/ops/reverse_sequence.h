@@ -1,4 +1,4 @@
-// Where the sequences of reverse_sequence lie.
+// Memory layout of reverse_sequence's tensor.
 #ifndef RABBET_SRC_OPS_REVERSE_SEQUENCE_H_
 #define RABBET_SRC_OPS_REVERSE_SEQUENCE_H_
 
@@ -23,7 +23,7 @@ static inline int64_t rabbet_reverse_sequence_step(
   return plan->sequence_first ? plan->middle * plan->second * plan->inner
                               : plan->inner;
 }
-// OUT_OF_RANGE unless there is a length for each of the batch.
+// OUT_OF_RANGE unless there is one length for each batch element.
 RABBET_PRIVATE_API rabbet_status_t rabbet_reverse_sequence_check(
     const rabbet_reverse_sequence_t* plan, const rabbet_dims_t* lengths);
 

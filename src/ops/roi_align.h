@@ -6,7 +6,8 @@
 
 #ifdef __cplusplus
 #define RABBET_ROI_INLINE static __device__ __forceinline__
-// Not fused with a sum, which would round once less than other devices do.
+// Never contracted to a fused multiply-add, which rounds differently from other
+// devices.
 #define RABBET_ROI_MUL(a, b) __fmul_rn(a, b)
 #else
 #include <math.h>
@@ -39,9 +40,8 @@ typedef struct rabbet_roi_sample_t {
   float low_weight, high_weight;
 } rabbet_roi_sample_t;
 
-// Numbers that are not finite give samples that are outside, or none. Bins of
-// more than 2^24 elements have none either: positions of their samples cannot
-// be told apart.
+// Non-finite numbers give no samples, or samples outside. Bins of more than
+// 2^24 elements have no samples: FLOAT cannot distinguish their positions.
 RABBET_ROI_INLINE rabbet_roi_axis_t rabbet_roi_axis(const rabbet_roi_align_t* r,
                                                     int axis, float from,
                                                     float to) {
@@ -115,8 +115,8 @@ RABBET_ROI_INLINE float rabbet_roi_max(float a, float b) {
 }
 
 #ifndef __cplusplus
-// OUT_OF_RANGE unless the shapes of the operands (the image, regions, and the
-// image that each is of) fit each other: dynamic ones are checked in the run.
+// OUT_OF_RANGE unless the shapes of the operands (images, regions, and each
+// region's image index) match: dynamic ones are checked at run time.
 RABBET_PRIVATE_API rabbet_status_t rabbet_roi_align_read(
     const rabbet_attr_t* attrs, size_t attr_count, const rabbet_dims_t* in,
     const rabbet_dims_t* rois, const rabbet_dims_t* indices,

@@ -52,8 +52,8 @@ static inline bool rabbet_op_equals(const rabbet_op_infer_t* infer,
 rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
                                         rabbet_expr_op_t op, rabbet_expr_t a,
                                         int64_t b, rabbet_expr_t* out_expr);
-// True when every possible value is >= 0: made of symbols and constants >= 0 by
-// sums, products, quotients, ...
+// Whether every possible value is >= 0: sums, products and quotients of symbols
+// and non-negative constants.
 bool rabbet_op_non_negative(const rabbet_op_infer_t* infer, rabbet_expr_t expr);
 
 // condition * a + (1 - condition) * b; condition is 0 or 1.
@@ -63,18 +63,18 @@ rabbet_status_t rabbet_op_choose(const rabbet_op_infer_t* infer,
 
 // ---- Sizes that a run tells ------------------------------------------------
 
-// The number that output `output`, a SIZE operand, will hold: from 0 to
-// `upper`, `opt` for an estimate. Sets the output's shape.
+// The symbol for the value of output `output`, a SIZE operand: between 0 and
+// `upper`, estimated as `opt`. Sets the output's shape.
 rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
                                rabbet_expr_t opt, rabbet_expr_t upper,
                                rabbet_expr_t* out_size);
 
 // ---- Dimensions ------------------------------------------------------------
 
-// The extent that a and b broadcast to: one is 1, or they are equal. Where that
-// cannot be known yet the result is the constant one, else an expression
-// (RABBET_EXPR_BROADCAST), and the kernel checks at run time. False when they
-// cannot agree.
+// The extent that a and b broadcast to: one is 1, or they are equal. If that is
+// not known yet, the result is the constant one, else a RABBET_EXPR_BROADCAST
+// expression, and the kernel checks at run time. *out_agree is false if they
+// cannot broadcast.
 rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
                                         rabbet_expr_t a, rabbet_expr_t b,
                                         rabbet_expr_t* out_dim,
@@ -111,24 +111,24 @@ int64_t rabbet_op_constant_count(const rabbet_op_infer_t* infer,
 // Room for an output's values.
 rabbet_status_t rabbet_op_new_values(const rabbet_op_infer_t* infer,
                                      size_t count, rabbet_expr_t** out_values);
-// Whether values of such a tensor are followed as integers (FLOAT is followed
-// as fractions). Types of 8 bits are not: their arithmetic wraps around, which
-// no expression says.
+// Whether values of this type are propagated as integer expressions (FLOAT: as
+// fractions). 8-bit types are not: their arithmetic wraps around, which
+// expressions cannot represent.
 static inline bool rabbet_op_follows(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT32 || dtype == RABBET_DTYPE_INT64 ||
          dtype == RABBET_DTYPE_BOOL;
 }
-// The value rule of operators that copy elements without looking at them: runs
-// the reference kernel over numbers that stand for expressions. Does nothing
-// where an input has no values, or where it is moved is not constant.
+// The value rule of operators with MOVES_DATA: runs the reference kernel over
+// expression numbers. Does nothing if an input has no values, or if an input
+// that selects elements is not constant.
 rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer);
-// The value rule of inference: constants are evaluated, data that is moved is
-// followed, operators' own rules are called.
+// The value rule of inference: evaluates constants, propagates moved data, and
+// calls operators' own rules.
 rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* infer);
 
-// The shape of what one of two branches gives: extents that are equal, and
-// symbols of `tensor` for the others. RABBET_EXPR_NONE: nobody knows. `bounds`
-// bounds the symbols.
+// The shape of a conditional's output: extents that are equal in both branches,
+// and symbols of `tensor` for the others, bounded by `bounds`.
+// RABBET_EXPR_NONE: unknown.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_op_join_dims(rabbet_expr_graph_t* graph, int32_t tensor,
                     const rabbet_shape_t* a, const rabbet_shape_t* b,

@@ -1,4 +1,4 @@
-// How updates that meet an element are joined with it. Shared with the devices.
+// Reductions of an update with an element. Shared with the devices.
 #ifndef RABBET_SRC_OPS_SCATTER_H_
 #define RABBET_SRC_OPS_SCATTER_H_
 
@@ -6,7 +6,7 @@
 
 #include "ops/enums.h"
 
-// Any reduction but NONE. NaN wins over numbers.
+// Any reduction but NONE. Minimum and maximum propagate NaN.
 static inline double rabbet_scatter_join(int64_t reduction, double a,
                                          double b) {
   switch (reduction) {

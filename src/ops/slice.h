@@ -1,4 +1,4 @@
-// Where the elements of a slice come from; shared with the devices.
+// Source positions of a slice's elements; shared with the devices.
 #ifndef RABBET_SRC_OPS_SLICE_H_
 #define RABBET_SRC_OPS_SLICE_H_
 

@@ -34,11 +34,11 @@ rabbet_status_t rabbet_broadcast_strides(const char* operand,
                                          const rabbet_dims_t* from,
                                          const rabbet_dims_t* to,
                                          int64_t out_strides[RABBET_MAX_RANK]);
-// OUT_OF_RANGE unless equal.
+// OUT_OF_RANGE, naming the operand, unless equal.
 rabbet_status_t rabbet_check_dims(const char* operand,
                                   const rabbet_dims_t* found,
                                   const rabbet_dims_t* expected);
-// Product; for dims that are known to have one.
+// Product of the dims; the caller knows that it does not overflow.
 int64_t rabbet_count_of(const rabbet_dims_t* dims);
 
 static inline void rabbet_copy_element(void* target, int64_t to,
