@@ -1,8 +1,8 @@
 // A helper program, and messages to and from it over a socket.
 //
-// Runs code that may crash or hang in a program of its own; the process that
-// asked lives on. Works beside other threads of the process and beside its own
-// signal handlers, descriptors and children.
+// Runs code that may crash or hang in a separate program, which the calling
+// process survives. Does not interfere with that process's threads, signal
+// handlers, descriptors and other children.
 #ifndef RABBET_SRC_BASE_CHILD_H_
 #define RABBET_SRC_BASE_CHILD_H_
 
@@ -23,9 +23,9 @@ typedef struct rabbet_child_t {
 RABBET_PRIVATE_API rabbet_status_t rabbet_child_start(const char* path,
                                                       const char* argument,
                                                       rabbet_child_t* out);
-// Closes the channel, at which the helper ends by itself, and kills it if it
-// does not within grace_ns. Writes how it ended: "signal 11", "exit code 1";
-// NULL: not wanted. No effect without a running helper.
+// Closes the channel, upon which the helper exits, and kills it if it has not
+// after grace_ns. Writes how it ended ("signal 11", "exit code 1") to out_how,
+// which may be NULL. No effect without a running helper.
 RABBET_PRIVATE_API void rabbet_child_stop(rabbet_child_t* child,
                                           int64_t grace_ns, char* out_how,
                                           size_t how_size);
@@ -37,7 +37,8 @@ RABBET_PRIVATE_API void rabbet_child_begin(void);
 
 typedef enum rabbet_message_t {
   RABBET_MESSAGE_OK = 0,
-  RABBET_MESSAGE_CLOSED = 1,  // the other side is gone, or talks nonsense
+  RABBET_MESSAGE_CLOSED =
+      1,  // the other side is gone or sent an invalid message
   RABBET_MESSAGE_LATE = 2,
   RABBET_MESSAGE_NO_MEMORY = 3,
 } rabbet_message_t;

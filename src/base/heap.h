@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// `data` has room for one more.
+// `data` has room for one more number.
 static inline void rabbet_heap_push(int32_t* data, size_t* count,
                                     int32_t number) {
   size_t at = (*count)++;
@@ -15,7 +15,7 @@ static inline void rabbet_heap_push(int32_t* data, size_t* count,
   data[at] = number;
 }
 
-// There is one.
+// The heap is not empty.
 static inline int32_t rabbet_heap_pop(int32_t* data, size_t* count) {
   assert(*count > 0);
   int32_t least = data[0], last = data[--*count];

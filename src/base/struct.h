@@ -29,7 +29,7 @@ rabbet_elements_read(const char* type, const void* given, size_t given_size,
 RABBET_PRIVATE_API void rabbet_struct_write(const void* ours, size_t size,
                                             void* out);
 
-// `last`: the last of the fields without which there is no sense in it.
+// `last`: the last required field.
 #define RABBET_STRUCT_READ(type, given, last, out)                    \
   rabbet_struct_read(#type, (given), RABBET_SIZE_THROUGH(type, last), \
                      sizeof(type), (1 ? (out) : (type*)0))

@@ -9,9 +9,9 @@
 // The name at `index` of a list; NULL skips it.
 typedef const char* (*rabbet_suggest_name_fn_t)(const void* list, size_t index);
 
-// Up to three names that `word` was likely meant to be, nearest first, and
-// their number. Borrowed from the list. Case does not count; a few edits or
-// one name inside the other do.
+// Finds up to three names similar to `word` and returns their number. Nearest
+// first, borrowed from the list. Similar names differ in case or by a few
+// edits, or contain one another.
 RABBET_PRIVATE_API size_t rabbet_suggest(
     const char* word, rabbet_suggest_name_fn_t name_at, const void* list,
     size_t count, const char* out_names[RABBET_SUGGEST_MAX]);

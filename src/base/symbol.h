@@ -1,4 +1,4 @@
-// Functions of shared objects that other people made.
+// Functions of shared objects from third parties.
 #ifndef RABBET_SRC_BASE_SYMBOL_H_
 #define RABBET_SRC_BASE_SYMBOL_H_
 

@@ -22,15 +22,15 @@ static inline bool rabbet_refcount_release(rabbet_refcount_t* count) {
 
 // Monotonic clock in nanoseconds.
 RABBET_PRIVATE_API int64_t rabbet_time_ns(void);
-// How often the scheduler took the processor from the calling thread, or from
-// any thread of this process, so far.
+// Number of involuntary context switches so far, of the calling thread or of
+// all threads of this process.
 RABBET_PRIVATE_API uint64_t rabbet_interruptions(bool of_process);
-// Bytes that this process can have at most: of memory, and of address space.
+// Maximum bytes that this process can have, of memory and of address space.
 RABBET_PRIVATE_API uint64_t rabbet_memory_limit(void);
 // False if this process has a limit (ulimit -v, -d) and an allocation of `size`
 // bytes more fails. Other threads may take them at any time.
 RABBET_PRIVATE_API bool rabbet_memory_fits(size_t size);
-// The most that a build or a context may be given.
+// Maximum number of threads of a build or a context.
 #define RABBET_MAX_THREADS 4096
 // Processors that this process may use (affinity and cgroup quota), >= 1.
 RABBET_PRIVATE_API int rabbet_cpu_count(void);

@@ -1,13 +1,13 @@
-// Bytes that a plan keeps for kernels, so that loading needs no compiler and
-// asks no library again: compiled code, a library's chosen plan.
+// Data that a plan keeps for kernels, so that loading needs no compiler and no
+// library search: compiled code, a library's chosen plan.
 #ifndef RABBET_SRC_CORE_ARTIFACT_H_
 #define RABBET_SRC_CORE_ARTIFACT_H_
 
 #include "base/hash.h"
 #include "rabbet/status.h"
 
-// Equal keys mean equal use; a plan keeps one of each. `data` is aligned to 64
-// in a plan.
+// Artifacts with equal keys are interchangeable; a plan keeps one of them.
+// `data` is aligned to 64 bytes in a plan.
 typedef struct rabbet_artifact_t {
   rabbet_hash_t key;
   const char* name;  // shown by the inspector: "reduce.cu"

@@ -27,8 +27,8 @@ typedef enum rabbet_expr_op_t {
   RABBET_EXPR_CEIL_DIV = 8,
   RABBET_EXPR_CONSTANT = 9,
   RABBET_EXPR_SYMBOL = 10,
-  // The extent of two that broadcast: they are equal, or one of them is 1 and
-  // the other is the result. Else there is no value.
+  // The extent that two extents broadcast to: they are equal, or one is 1 and
+  // the other is the result. Otherwise there is no value.
   RABBET_EXPR_BROADCAST = 11,
 } rabbet_expr_op_t;
 
@@ -47,8 +47,8 @@ typedef struct rabbet_symbol_t {
   int32_t index;
   const char* name;  // dimension name or NULL; inputs that share one share the
                      // symbol
-  // For values that only a run tells (size tensors): estimate and upper bound.
-  // NONE for dimensions and shape inputs, whose range a profile gives.
+  // For data-dependent values (size tensors): estimate and upper bound. NONE
+  // for dimensions and shape inputs, whose range a profile gives.
   rabbet_expr_t opt;
   rabbet_expr_t upper;
 } rabbet_symbol_t;

@@ -44,8 +44,8 @@ rabbet_interval_t rabbet_interval_apply(rabbet_expr_op_t op,
                                         rabbet_interval_t a,
                                         rabbet_interval_t b);
 
-// A simpler equal expression of `op`, which is not one on two constants, or
-// NONE where this finds none.
+// A simpler expression equal to `a op b`, or NONE if none is found. a and b are
+// not both constants.
 rabbet_status_t rabbet_expr_simplify(rabbet_expr_graph_t* graph,
                                      rabbet_expr_op_t op, rabbet_expr_t a,
                                      rabbet_expr_t b, rabbet_expr_t* out_expr);

@@ -34,14 +34,14 @@ typedef struct rabbet_atoms_t {
   rabbet_expr_t data[RABBET_PRODUCT_MAX_ATOMS];
 } rabbet_atoms_t;
 
-// 1 where it is 2^63, which no divisor can be.
+// 1 if the result would be 2^63, which int64_t cannot represent.
 int64_t rabbet_gcd(int64_t a, int64_t b);
-// Arithmetic on sums. False where the result does not fit; then the sum is
-// spoilt.
+// Arithmetic on sums. False if the result does not fit; the sum is then
+// unusable.
 bool rabbet_linear_add_constant(rabbet_linear_t* sum, int64_t value);
 bool rabbet_linear_add_term(rabbet_linear_t* sum, int64_t factor,
                             rabbet_expr_t product);
-// The expression as a sum; as one atom where it does not fit.
+// The expression as a sum; as a single atom if it does not fit.
 rabbet_linear_t rabbet_linear_of(const rabbet_expr_graph_t* graph,
                                  rabbet_expr_t expr);
 bool rabbet_linear_add_scaled(rabbet_linear_t* sum, int64_t scale,
@@ -55,10 +55,10 @@ void rabbet_linear_divide(rabbet_linear_t* sum, int64_t divisor);
 bool rabbet_linear_same(const rabbet_linear_t* a, const rabbet_linear_t* b);
 // Whether it is one term alone.
 bool rabbet_linear_is_term(const rabbet_linear_t* sum);
-// -1, 0 or 1 for the least and the greatest value, dimensions being >= 0.
+// Signs (-1, 0, 1) of the least and the greatest value, for dimensions >= 0.
 rabbet_interval_t rabbet_linear_sign(const rabbet_expr_graph_t* graph,
                                      const rabbet_linear_t* sum);
-// Nodes in the one form.
+// Nodes in canonical form.
 rabbet_status_t rabbet_linear_build_node(rabbet_expr_graph_t* graph,
                                          rabbet_expr_op_t op, rabbet_expr_t a,
                                          rabbet_expr_t b,

@@ -1,4 +1,4 @@
-// Weights as 8 bits, symmetric about 0.
+// Symmetric quantization of weights to INT8.
 #ifndef RABBET_SRC_CORE_QUANTIZE_H_
 #define RABBET_SRC_CORE_QUANTIZE_H_
 
@@ -10,8 +10,8 @@
 
 // The scale of values in [-range, range].
 RABBET_PRIVATE_API float rabbet_quantize_scale(float range);
-// A scale for each index of `axis`, of the largest absolute value there: into
-// `scales`. False if an element is not finite.
+// Writes a scale for each index of `axis`, from the largest absolute value
+// there. False if an element is not finite.
 RABBET_PRIVATE_API bool rabbet_quantize_measure(const rabbet_dims_t* dims,
                                                 int32_t axis, const float* data,
                                                 float* scales);

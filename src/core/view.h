@@ -59,9 +59,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_view_strides(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_format_physical_dims(rabbet_format_t format, const rabbet_dims_t* dims,
                             rabbet_dims_t* out_physical);
-// Whether both formats keep the elements of such a tensor in one order, with no
-// padding: HWC and HWC8 where blocks are full, say, or all formats where each
-// channel is one element. Dims of -1 may be any number.
+// Whether both formats have the same memory layout for these dims, without
+// padding: HWC and HWC8 with full blocks, or all formats if each channel is one
+// element. Dims of -1 stand for any extent.
 RABBET_PRIVATE_API bool rabbet_format_lies_alike(const rabbet_dims_t* dims,
                                                  rabbet_format_t a,
                                                  rabbet_format_t b);
