@@ -83,8 +83,8 @@ class ICudaEngine(EngineTensors, Managed):
 
     @property
     def device_memory_size(self) -> int:
-        """Bytes that a context allocates for the largest profile. Reading it prepares
-        that profile."""
+        """Bytes that a context allocates for the largest profile. Reading it prepares the
+        kernels of all profiles."""
         sizes = [self._context_bytes(i) for i in range(self._profile_count())]
         return max(sizes, default=0)
 
