@@ -1,4 +1,4 @@
-"""Kernels made ahead of time: results of an aot_impl, converted for the engine."""
+"""Kernels compiled ahead of time: converts the results of an aot_impl for the engine."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Kernels:
 
 
 class Encoder:
-    """Turns an aot_impl's answer into what the engine takes."""
+    """Converts an aot_impl's result for the engine."""
 
     def __init__(
         self,

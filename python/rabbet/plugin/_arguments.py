@@ -1,4 +1,4 @@
-"""Checks of the tensors and attributes that a plugin is called with."""
+"""Checks of the tensors and attributes of a plugin call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def arranged(
             more = [named.pop(name)]
         else:
             values[name] = named.pop(name)
-    # A list in the place of the variadic input holds its tensors.
+    # A list in place of the variadic input contains its tensors.
     if len(more) == 1 and isinstance(more[0], (list, tuple)):
         more = list(more[0])
     missing = [name for name in names if name not in values and name not in reg.optional]

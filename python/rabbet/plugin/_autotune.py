@@ -1,4 +1,4 @@
-"""AutoTuneCombination: which types, formats and tactics a plugin works with."""
+"""AutoTuneCombination: types, formats and tactics that a plugin supports."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class AutoTuneCombination:
             self._types[i], self._layouts[i] = io_types, layouts
 
     def tactics(self, tactics: Iterable[int] | int) -> None:
-        """Numbers of the tactics that exist for these combinations; positive."""
+        """Sets the tactics of these combinations, positive numbers."""
         numbers = [tactics] if isinstance(tactics, int) else list(tactics)
         values = [operator.index(t) for t in numbers]
         bad = [t for t in values if t <= 0]

@@ -1,4 +1,4 @@
-"""rabbet.plugin.call: an operator on arrays alone, with its memory looked after."""
+"""rabbet.plugin.call: runs a single operator on arrays, with guarded memory."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def build_one(
 
 
 def _outputs(engine: ICudaEngine) -> list[Output]:
-    """In the order of the plugin."""
+    """Outputs in the plugin's order."""
     found = [info for _, info in engine._ios().values() if not info.is_input]
     found.sort(key=lambda info: int(info.name[1:]))
     return [

@@ -125,12 +125,12 @@ class TensorDesc:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a dimension is not known; in autotune only."""
+        """Whether a dimension is unknown; in autotune only."""
         return self.shape.is_dynamic
 
     @property
     def is_size_tensor(self) -> bool:
-        """Whether it tells the extent of other outputs."""
+        """Whether it is a size tensor, which holds the extent of other outputs."""
         return False
 
     @property
@@ -145,25 +145,25 @@ class TensorDesc:
         return self.shape.numel()
 
     def like(self) -> TensorDesc:
-        """A copy to change: same type, same dimensions."""
+        """A mutable copy: same type, same dimensions."""
         copy = TensorDesc(ShapeExprs.from_tuple(self._shape_expr or ()), self._dtype)
         copy._format, copy._scale, copy._shape = self._format, self._scale, self._shape
         return copy
 
     def aliased(self) -> TensorDesc:
-        """An output that takes this input's place in memory."""
+        """An output in this input's memory."""
         copy = self.like()
         copy._aliased = self
         copy._locked = True
         return copy
 
     def get_aliased(self) -> TensorDesc | None:
-        """The input whose place it takes, or None."""
+        """The input whose memory it shares, or None."""
         return self._aliased
 
     @property
     def is_aliased(self) -> bool:
-        """Whether it takes an input's place."""
+        """Whether it shares an input's memory."""
         return self._aliased is not None
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class ShapeInput(TensorDesc):
 
 
 class SizeTensorDesc(TensorDesc):
-    """A 0-D output that tells, in each run, the extent of other outputs."""
+    """An output of rank 0 that holds, in each run, the extent of other outputs."""
 
     def __init__(self, opt: Any, upper_bound: Any) -> None:
         super().__init__(ShapeExprs(0), DataType.INT32)
@@ -215,12 +215,12 @@ class SizeTensorDesc(TensorDesc):
 
     @property
     def opt(self) -> Any:
-        """Extent that is tuned for."""
+        """Extent for which a build tunes."""
         return self._opt
 
     @property
     def upper_bound(self) -> Any:
-        """Extent that memory is reserved for."""
+        """Extent for which memory is reserved."""
         return self._upper
 
     @property
@@ -230,7 +230,7 @@ class SizeTensorDesc(TensorDesc):
 
     @property
     def is_size_tensor(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def expr(self) -> SizeTensorShapeExpr:

@@ -90,19 +90,19 @@ class SymIntExpr(SymExpr):
 
     @property
     def is_fake(self) -> bool:
-        """Whether it stands for nothing in particular."""
+        """Whether it is a placeholder without a value."""
         return self._dim is None and self._constant is None
 
     @property
     def is_constant(self) -> bool:
-        """Whether its value is known now."""
+        """Whether its value is known at build time."""
         if self.is_fake:
             raise RuntimeError("this shape expression is fake: it has no value")
         return self._value() is not None
 
     @property
     def is_size_tensor(self) -> bool:
-        """Whether it is the extent that a size tensor tells."""
+        """Whether it is the value of a size tensor."""
         if self._builder is None or self._dim is None:
             return False
         return self._builder.is_size_tensor(self._dim)
@@ -275,7 +275,7 @@ class ShapeExpr(SymInt32):
 
 
 class SizeTensorShapeExpr(ShapeExpr):
-    """The extent that a size tensor tells: a dimension by itself, no operand."""
+    """The value of a size tensor: valid as a dimension, not as an operand."""
 
     __slots__ = ("_desc",)
 
@@ -285,17 +285,17 @@ class SizeTensorShapeExpr(ShapeExpr):
 
     @property
     def is_fake(self) -> bool:
-        """Never: it stands for the extent."""
+        """Always False."""
         return False
 
     @property
     def is_constant(self) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
     @property
     def is_size_tensor(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def _value(self) -> int | None:
@@ -358,7 +358,7 @@ class SymExprs:
 
     @classmethod
     def from_tuple(cls, shape_exprs: Iterable[Any]) -> Any:
-        """Of anything that can be iterated over."""
+        """A list from any iterable."""
         items = list(shape_exprs)
         self = cls(len(items))
         for i, item in enumerate(items):

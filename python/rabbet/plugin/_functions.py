@@ -55,7 +55,7 @@ class Functions:
         return functions.get(device.partition(":")[0], functions.get(None))
 
     def missing_impl(self, device: str) -> str:
-        """Why there is nothing to run on a device."""
+        """Reason why nothing can run on a device."""
         there = [d for d in self.functions["impl"] if d is not None]
         if self.functions["aot_impl"]:
             return (
@@ -71,7 +71,7 @@ class Functions:
         )
 
     def timing_key(self) -> bytes | None:
-        """Tells one version of its code from another; None: unknown."""
+        """Identifies a version of the plugin's code; None: unknown."""
         import hashlib
 
         if self._timing_key is not None:

@@ -56,7 +56,7 @@ class Instance:
     def describe(
         self, builder: _rabbet.DimBuilder, inputs: Sequence[DescribedInput]
     ) -> list[tuple[int, tuple[int, ...], int, bool]]:
-        """(type, dims, aliased input, is size tensor) of each output."""
+        """(type, dims, aliased input, is size tensor) for each output."""
         reg = self.definition.registration
         self.definition.check_input_count(len(inputs), self.absent)
         names = reg.present_names(len(inputs), self.absent)
@@ -146,7 +146,7 @@ class Instance:
     def combinations(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[list[tuple[int, int]]]:
-        """Each combination as (type, format) of each tensor."""
+        """Supported combinations, each a (type, format) for each tensor."""
         if not self.kinds(device):
             raise DefinitionError(self.definition.missing_impl(device))
         found = self._combinations(device, tensors, num_inputs)
@@ -155,7 +155,7 @@ class Instance:
     def tactics(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[int]:
-        """Tactics for the combination that the tensors have."""
+        """Tactics for the tensors' combination."""
         combination = tuple((t[0], t[1]) for t in tensors)
         key = _key(device, tensors)
         found = self._answers.get(key)
@@ -231,7 +231,7 @@ class Instance:
     # ---- Kernels made ahead of time ----
 
     def kinds(self, device: str) -> int:
-        """How it can run: RUNS by impl, AOT by kernels made ahead of time."""
+        """Ways to run: RUNS by impl, AOT by kernels compiled ahead of time."""
         choose = self.definition.choose
         runs = choose("impl", device) is not None
         ready = device.startswith("cuda") and choose("aot_impl", device) is not None
@@ -278,7 +278,7 @@ class Instance:
         }
 
     def timing_key(self) -> dict[str, Any] | None:
-        """A key of all that determines the speed; None: not known."""
+        """Key of everything that determines the speed; None: unknown."""
         key = self.definition.timing_key()
         if key is None:
             return None

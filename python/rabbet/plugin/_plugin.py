@@ -80,7 +80,7 @@ class PluginDef(Functions):
     # ---- Registration ----
 
     def register(self) -> None:
-        """Makes it known to the engine, if it is not yet."""
+        """Registers it with the engine, if that is not done yet."""
         if self._registered:
             return
         with LOCK:
@@ -115,7 +115,7 @@ class PluginDef(Functions):
         return self._registered
 
     def deregister(self) -> None:
-        """Takes it away again; layers and plans that use it stay valid."""
+        """Removes it; layers and plans that use it stay valid."""
         with LOCK:
             if self._registered:
                 _rabbet.deregister_plugin(self.name, VERSION, self.namespace)

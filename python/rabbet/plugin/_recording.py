@@ -103,13 +103,13 @@ class Recording:
         self.pools: list[_Pool] = []
 
     def end(self) -> None:
-        """Nothing is allocated from them any more. On the thread that began."""
+        """Ends allocation from the pools. Call it on the thread that began."""
         with contextlib.ExitStack() as stack:
             for pool in self.pools:
                 stack.callback(pool.end)
 
     def release(self) -> None:
-        """No graph uses them any more."""
+        """Releases the pools; no graph uses them any more."""
         with contextlib.ExitStack() as stack:
             while self.pools:
                 stack.callback(self.pools.pop().release)

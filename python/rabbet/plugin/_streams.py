@@ -1,4 +1,4 @@
-"""The engine's stream as the current one of other libraries, around a call."""
+"""Makes the engine's stream the current one of torch and CuPy during a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Torch:
         self.known: dict[tuple[int, int], dict[str, int]] = {}
 
     def _find(self, device: int, stream: int) -> dict[str, int]:
-        """torch's numbers for a stream; they hold as long as the handle does."""
+        """torch's numbers for a stream, valid as long as its handle."""
         self.torch.cuda.init()
         outside = self.torch.cuda.ExternalStream(stream, device=device)
         if len(self.known) >= _MOST_STREAMS:
@@ -35,7 +35,7 @@ class _Torch:
         return found
 
     def use(self, device: int, stream: int) -> Undo:
-        """Makes a stream current; how to put things back."""
+        """Makes a stream current; returns a function that restores the previous one."""
         wanted = self.known.get((device, stream)) or self._find(device, stream)
         number, index, kind = self.native._cuda_getCurrentStream(device)
         use = self.native._cuda_setStream
@@ -65,7 +65,7 @@ class _CuPy:
         return outside
 
     def use(self, device: int, stream: int) -> Undo:
-        """Makes a stream current; how to put things back."""
+        """Makes a stream current; returns a function that restores the previous one."""
         before = self.current(device)
         (self.known.get((device, stream)) or self._find(device, stream)).use()
         return before.use  # type: ignore[no-any-return]
@@ -73,7 +73,7 @@ class _CuPy:
 
 _torch: _Torch | None = None
 _cupy: _CuPy | None = None
-# A torch or CuPy that cannot use the GPU: made for other drivers, say.
+# A torch or CuPy that cannot use the GPU, for example built for other drivers.
 _unusable_torch: Any = None
 _unusable: Any = None
 

@@ -1,4 +1,4 @@
-"""Tensors and expressions, under the module name by which some scripts find them."""
+"""Tensors and expressions, under a module name that some scripts import."""
 
 from .._rabbet import Shape, Tensor
 from ._desc import ShapeInput, SizeTensorDesc, TensorDesc
