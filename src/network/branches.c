@@ -2,12 +2,19 @@
 #include "network/inside.h"
 #include "ops/rules.h"
 
+// Bounds of a branch's expression, in expressions of the layer's network;
+// RABBET_EXPR_NONE: unknown.
+typedef struct branch_range_t {
+  rabbet_expr_t least, most;
+} branch_range_t;
+
 typedef struct branch_map_t {
   rabbet_layer_t* layer;
   const rabbet_branch_t* branch;
-  // [expression of the branch]: its equal in the layer's network, and an upper
-  // bound there; RABBET_EXPR_NONE: unknown.
-  rabbet_expr_t *same, *most;
+  // [expression of the branch]: its equal in the layer's network, or
+  // RABBET_EXPR_NONE, and its range there.
+  rabbet_expr_t* same;
+  branch_range_t* ranges;
 } branch_map_t;
 
 static rabbet_expr_t branch_symbol(const branch_map_t* map,
@@ -22,13 +29,6 @@ static rabbet_expr_t branch_symbol(const branch_map_t* map,
   return RABBET_EXPR_NONE;
 }
 
-// Operations that do not decrease in any operand, since extents are not
-// negative.
-static bool expr_grows(rabbet_expr_op_t op) {
-  return op == RABBET_EXPR_SUM || op == RABBET_EXPR_PROD ||
-         op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN;
-}
-
 // RABBET_EXPR_NONE if there is no result, as for a division by 0.
 static rabbet_expr_t branch_binary(rabbet_expr_graph_t* graph,
                                    rabbet_expr_op_t op, rabbet_expr_t a,
@@ -41,28 +41,125 @@ static rabbet_expr_t branch_binary(rabbet_expr_graph_t* graph,
   return result;
 }
 
+// The least (MIN) or greatest (MAX) result of an operation whose extremes are
+// at extremes of its operands.
+static rabbet_expr_t branch_corner(rabbet_expr_graph_t* graph,
+                                   rabbet_expr_op_t op, rabbet_expr_op_t pick,
+                                   const branch_range_t* a,
+                                   const branch_range_t* b) {
+  rabbet_expr_t low =
+      branch_binary(graph, pick, branch_binary(graph, op, a->least, b->least),
+                    branch_binary(graph, op, a->least, b->most));
+  rabbet_expr_t high =
+      branch_binary(graph, pick, branch_binary(graph, op, a->most, b->least),
+                    branch_binary(graph, op, a->most, b->most));
+  return branch_binary(graph, pick, low, high);
+}
+
+// A divisor that is not negative is above 0: a division by 0 has no result.
+static branch_range_t branch_divisor(rabbet_expr_graph_t* graph,
+                                     const branch_range_t* range) {
+  branch_range_t divisor = {RABBET_EXPR_NONE, RABBET_EXPR_NONE};
+  rabbet_expr_t one = RABBET_EXPR_NONE;
+  int64_t least = -1;
+  if (range->least == RABBET_EXPR_NONE ||
+      !rabbet_expr_is_constant(graph, range->least, &least) || least < 0)
+    return divisor;
+  rabbet_status_ignore(rabbet_expr_constant(graph, 1, &one));
+  divisor.least = branch_binary(graph, RABBET_EXPR_MAX, range->least, one);
+  divisor.most = branch_binary(graph, RABBET_EXPR_MAX, range->most, one);
+  return divisor;
+}
+
+// One operand of MIN or MAX alone bounds the result to one side.
+static rabbet_expr_t branch_either(rabbet_expr_graph_t* graph,
+                                   rabbet_expr_op_t op, rabbet_expr_t a,
+                                   rabbet_expr_t b) {
+  if (a == RABBET_EXPR_NONE) return b;
+  return b == RABBET_EXPR_NONE ? a : branch_binary(graph, op, a, b);
+}
+
+// Interval arithmetic.
+static branch_range_t branch_range(rabbet_expr_graph_t* graph,
+                                   rabbet_expr_op_t op, branch_range_t a,
+                                   branch_range_t b) {
+  branch_range_t r = {RABBET_EXPR_NONE, RABBET_EXPR_NONE};
+  switch (op) {
+    case RABBET_EXPR_SUM:
+      r.least = branch_binary(graph, op, a.least, b.least);
+      r.most = branch_binary(graph, op, a.most, b.most);
+      break;
+    case RABBET_EXPR_SUB:
+      r.least = branch_binary(graph, op, a.least, b.most);
+      r.most = branch_binary(graph, op, a.most, b.least);
+      break;
+    case RABBET_EXPR_MIN:
+      r.least = branch_binary(graph, op, a.least, b.least);
+      r.most = branch_either(graph, op, a.most, b.most);
+      break;
+    case RABBET_EXPR_MAX:
+      r.least = branch_either(graph, op, a.least, b.least);
+      r.most = branch_binary(graph, op, a.most, b.most);
+      break;
+    case RABBET_EXPR_BROADCAST:
+      r.least = branch_binary(graph, RABBET_EXPR_MIN, a.least, b.least);
+      r.most = branch_binary(graph, RABBET_EXPR_MAX, a.most, b.most);
+      break;
+    case RABBET_EXPR_FLOOR_DIV:
+    case RABBET_EXPR_CEIL_DIV:
+      b = branch_divisor(graph, &b);
+      r.least = branch_corner(graph, op, RABBET_EXPR_MIN, &a, &b);
+      r.most = branch_corner(graph, op, RABBET_EXPR_MAX, &a, &b);
+      break;
+    case RABBET_EXPR_PROD:
+      r.least = branch_corner(graph, op, RABBET_EXPR_MIN, &a, &b);
+      r.most = branch_corner(graph, op, RABBET_EXPR_MAX, &a, &b);
+      break;
+    case RABBET_EXPR_EQUAL:
+    case RABBET_EXPR_LESS:
+      rabbet_status_ignore(rabbet_expr_constant(graph, 0, &r.least));
+      rabbet_status_ignore(rabbet_expr_constant(graph, 1, &r.most));
+      break;
+    case RABBET_EXPR_CONSTANT:
+    case RABBET_EXPR_SYMBOL:
+      break;
+  }
+  return r;
+}
+
+// A number that only a run tells is from 0 to its upper bound.
+static rabbet_status_t branch_symbol_range(const branch_map_t* map,
+                                           const rabbet_symbol_t* symbol,
+                                           branch_range_t* out_range) {
+  if (symbol->upper == RABBET_EXPR_NONE) return rabbet_ok();
+  out_range->most = map->ranges[symbol->upper].most;
+  return rabbet_expr_constant(map->layer->network->graph, 0, &out_range->least);
+}
+
 static rabbet_status_t branch_translate(const branch_map_t* map) {
   const rabbet_expr_graph_t* from = map->branch->network->graph;
   rabbet_expr_graph_t* to = map->layer->network->graph;
   for (size_t i = 0; i < rabbet_expr_node_count(from); ++i) {
     const rabbet_expr_node_t* node = rabbet_expr_node(from, (rabbet_expr_t)i);
-    map->same[i] = map->most[i] = RABBET_EXPR_NONE;
+    branch_range_t range = {RABBET_EXPR_NONE, RABBET_EXPR_NONE};
+    map->same[i] = RABBET_EXPR_NONE;
     if (node->op == RABBET_EXPR_CONSTANT) {
       RABBET_RETURN_IF_ERROR(
           rabbet_expr_constant(to, node->value, &map->same[i]));
     } else if (node->op == RABBET_EXPR_SYMBOL) {
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(from, (size_t)node->a);
       map->same[i] = branch_symbol(map, symbol);
-      if (symbol->upper != RABBET_EXPR_NONE)
-        map->most[i] = map->most[symbol->upper];
+      RABBET_RETURN_IF_ERROR(branch_symbol_range(map, symbol, &range));
     } else {
       map->same[i] =
           branch_binary(to, node->op, map->same[node->a], map->same[node->b]);
-      if (expr_grows(node->op))
-        map->most[i] =
-            branch_binary(to, node->op, map->most[node->a], map->most[node->b]);
+      if (map->same[i] == RABBET_EXPR_NONE)
+        range = branch_range(to, node->op, map->ranges[node->a],
+                             map->ranges[node->b]);
     }
-    if (map->same[i] != RABBET_EXPR_NONE) map->most[i] = map->same[i];
+    if (map->same[i] != RABBET_EXPR_NONE)
+      range.least = range.most = map->same[i];
+    map->ranges[i] = range;
   }
   return rabbet_ok();
 }
@@ -78,14 +175,14 @@ static rabbet_status_t branch_shapes(rabbet_layer_t* layer, size_t at,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, count, sizeof(*map.same), (void**)&map.same));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, count, sizeof(*map.most), (void**)&map.most));
+      arena, count, sizeof(*map.ranges), (void**)&map.ranges));
   RABBET_RETURN_IF_ERROR(branch_translate(&map));
   for (size_t i = 0; i < layer->output_count; ++i) {
     const rabbet_shape_t* shape = &branch->network->outputs.data[i]->shape;
     out_shapes[i].rank = out_bounds[i].rank = shape->rank;
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       out_shapes[i].d[axis] = map.same[shape->d[axis]];
-      out_bounds[i].d[axis] = map.most[shape->d[axis]];
+      out_bounds[i].d[axis] = map.ranges[shape->d[axis]].most;
     }
   }
   return rabbet_ok();

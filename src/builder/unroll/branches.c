@@ -101,6 +101,20 @@ static bool split_has_outputs(const split_t* split,
   return false;
 }
 
+static rabbet_status_t split_check_condition(const split_t* split, size_t c) {
+  const rabbet_conditional_t* conditional = split->from->conditionals.data[c];
+  const rabbet_layer_t* layer = rabbet_conditional_condition(conditional);
+  const rabbet_tensor_t* condition = layer->inputs[0];
+  if (!condition->producer ||
+      !split_inside(split, c)[condition->producer->index])
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "condition '%s' of conditional '%s' is made inside of "
+                       "it; compute it from "
+                       "tensors outside, not from the results of add_input",
+                       condition->name, conditional->name);
+}
+
 // Whether an assertion or debug tensor is inside.
 static bool split_is_watched(const split_t* split, size_t c) {
   const rabbet_network_t* from = split->from;
@@ -143,6 +157,7 @@ static rabbet_status_t split_regions(split_t* split) {
                            from->conditionals.data[c]->name);
     split_mark(split, c);
     split->is_watched[c] = split_is_watched(split, c);
+    RABBET_RETURN_IF_ERROR(split_check_condition(split, c));
     RABBET_RETURN_IF_ERROR(split_check_outputs(split, c));
     RABBET_RETURN_IF_ERROR(split_check_watched(split, c));
   }

@@ -113,6 +113,53 @@ def test_nested_and_constant() -> None:
     check(nodes, inputs, [value("z")], runs, None, {**ZERO, "one": np.array([1])})
 
 
+BOUNDED = {
+    "slice": [node("Slice", ["c", "one", "many"], ["r"])],
+    "crop": [node("Pad", ["c", "crop"], ["r"])],
+    "steps": [node("Slice", ["c", "zero_", "many", "zero_", "two"], ["r"])],
+    "resize": [node("Resize", ["c", "", "scales"], ["r"], mode="nearest")],
+    "less": [node("Sub", ["many", "rows"], ["n"])],
+    "parts": [node("Div", ["rows", "two"], ["n"])],
+    "rest": [node("Mod", ["rows", "two"], ["n"])],
+    "minus": [node("Mul", ["rows", "minus"], ["m"]), node("Add", ["m", "many"], ["n"])],
+    "larger": [node("Mul", ["rows", "rows"], ["m"]), node("Sub", ["m", "rows"], ["n"])],
+}
+
+
+@pytest.mark.parametrize("kind", BOUNDED)
+def test_extents_from_chosen_extents(kind: str) -> None:
+    """Outside of the branch nothing but a range tells how many rows `r` has."""
+    constants = {"one": [1], "two": [2], "zero_": [0], "many": [100], "minus": [-3],
+                 "crop": [-1, 0, 0, 0]}  # fmt: skip
+    steps = [
+        node("Shape", ["c"], ["all"]),
+        node("Slice", ["all", "zero_", "one"], ["rows"]),
+        *BOUNDED[kind],
+    ]
+    if steps[-1].output[0] == "n":
+        size = node("Concat", ["n", "two"], ["size"], axis=0)
+        steps += [size, node("Expand", ["row", "size"], ["r"])]
+    copies = [graph([node("Identity", [n], ["k"])], [value("k")]) for n in ("x", "y")]
+    choice = node("If", ["large"], ["c"], then_branch=copies[0], else_branch=copies[1])
+    yes = graph([choice, *steps], [value("r")])
+    nodes = [
+        *LARGE,
+        node("ReduceSum", ["y"], ["total"], keepdims=0),
+        node("Greater", ["total", "zero"], ["more"]),
+        node("If", ["more"], ["z"], then_branch=yes, else_branch=copies[1]),
+        node("Neg", ["z"], ["w"]),
+    ]
+    runs = [
+        {"x": np.float32(a) * random(n, 2), "y": np.float32(b) * random(m, 2)}
+        for a, b, n, m in ((1, 1, 7, 3), (-1, 1, 7, 3), (1, 1, 2, 9), (1, -1, 9, 9))
+    ]
+    inputs = [value("x", shape=("n", 2)), value("y", shape=("m", 2))]
+    shapes = {name: [(1, 2), (4, 2), (9, 2)] for name in "xy"}
+    whole = {name: np.array(numbers) for name, numbers in constants.items()}
+    whole |= {**ZERO, "scales": np.float32([0.5, 1]), "row": np.float32([[1, 2]])}
+    check(nodes, inputs, [value("z"), value("w")], runs, shapes, whole)
+
+
 def test_ranks_differ() -> None:
     yes = graph([node("Identity", ["x"], ["r"])], [value("r")])
     no = graph([node("ReduceSum", ["x"], ["r"], keepdims=0)], [value("r")])

@@ -103,3 +103,13 @@ def test_refused() -> None:
 
     with pytest.raises(trt.Error, match=r"is made inside of conditional 'choice'"):
         trt.compile(network_of(from_inside), device="cpu")
+
+    def own_condition(network: Any, choice: Any, a: Any) -> Any:
+        second = network.add_if_conditional()
+        second.name = "second"
+        b = out(second.add_input(network.get_input(0)))
+        second.set_condition(is_large(network, b))
+        return out(second.add_output(unary(network, b, trt.UnaryOperation.NEG), b))
+
+    with pytest.raises(trt.Error, match=r"condition .* of conditional 'second' is made inside"):
+        trt.compile(network_of(own_condition), device="cpu")
