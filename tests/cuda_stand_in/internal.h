@@ -4,6 +4,7 @@
 #ifndef RABBET_TESTS_CUDA_STAND_IN_INTERNAL_H_
 #define RABBET_TESTS_CUDA_STAND_IN_INTERNAL_H_
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -198,6 +199,7 @@ struct CUstream_st {
   int32_t* ends;       // nodes of the capture that the next one waits for
   size_t end_count;
   op_type_t last;      // submitted outside captures
+  pthread_t last_by;   // the thread that submitted it
   CUgraphNode* nodes;  // `ends`, as the driver tells them
   int number;          // for the log
 };

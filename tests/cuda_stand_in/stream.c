@@ -248,9 +248,13 @@ static CUresult stream_check_legacy(CUstream stream) {
 
 // cuDNN's engines that do not wait for their inputs were seen on GPUs of
 // compute capability 9.
+//
+// A kernel of another thread is of another run, whose memory is its own.
 static void stream_check_early(const struct CUstream_st* stream) {
-  bool follows = stream->capture ? capture_ends_in(stream, OP_KERNEL)
-                                 : stream->last == OP_KERNEL;
+  bool follows = stream->capture
+                     ? capture_ends_in(stream, OP_KERNEL)
+                     : stream->last == OP_KERNEL &&
+                           pthread_equal(stream->last_by, pthread_self());
   if (follows && context_major >= 9)
     misuse(
         "cuDNN's work follows a kernel in stream %d and may begin before "
@@ -262,7 +266,10 @@ CUresult stream_submit(CUstream handle, op_t* op) {
   CUstream stream = stream_resolve(handle);
   CUresult result = stream ? stream_check_legacy(stream) : ERROR_INVALID_HANDLE;
   if (result == CUDA_SUCCESS && op->is_early) stream_check_early(stream);
-  if (result == CUDA_SUCCESS && !stream->capture) stream->last = op->type;
+  if (result == CUDA_SUCCESS && !stream->capture) {
+    stream->last = op->type;
+    stream->last_by = pthread_self();
+  }
   if (result == CUDA_SUCCESS)
     result =
         stream->capture ? capture_add(stream, op) : stream_push(stream, op);
