@@ -1,0 +1,299 @@
+#include "builder/emit/emitter.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/math.h"
+
+// ---- Numbers of values ------------------------------------------------------
+
+static size_t emit_boundary(const rabbet_layout_step_t* step) {
+  return step->pick.unit->group.input_count +
+         step->pick.unit->group.output_count;
+}
+
+// Numbers the used slots.
+static rabbet_status_t emit_number(rabbet_emitter_t* emitter) {
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
+  const rabbet_layout_t* layout = emitter->layout;
+  rabbet_arena_t* arena = &emitter->build->arena;
+  size_t count = layout->slots.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(int32_t), (void**)&emitter->values));
+  for (size_t s = 0; s < layout->steps.count; ++s)
+    for (size_t i = 0; i < emit_boundary(&layout->steps.data[s]); ++i)
+      emitter->values[layout->steps.data[s].slots[i]] = 1;
+  for (size_t i = 0; i < emitter->build->ir.output_count; ++i) {
+    assert(layout->outputs[i] >= 0 && (size_t)layout->outputs[i] < count);
+    emitter->values[layout->outputs[i]] = 1;
+  }
+  int32_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_slot_t* slot = &layout->slots.data[i];
+    assert(slot->alias < 0 || layout->slots.data[slot->alias].alias < 0);
+    if (slot->alias >= 0 && emitter->values[i])
+      emitter->values[slot->alias] = 1;
+    if (slot->input >= 0) emitter->values[i] = 1;
+  }
+  for (size_t i = 0; i < count; ++i)
+    emitter->values[i] = emitter->values[i] ? next++ : -1;
+  sequence->value_count = (size_t)next;
+  return rabbet_arena_allocate_array(&emitter->plan->arena, (size_t)next,
+                                     sizeof(rabbet_plan_value_t),
+                                     (void**)&sequence->values);
+}
+
+// Finds the plan's value to which symbols refer for each IR value.
+static rabbet_status_t emit_find_made(rabbet_emitter_t* emitter) {
+  const rabbet_layout_t* layout = emitter->layout;
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&emitter->build->arena, ir->values.count,
+                                  sizeof(int32_t), (void**)&emitter->made));
+  for (size_t i = 0; i < ir->values.count; ++i)
+    emitter->made[i] = -1;
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    int32_t* made = &emitter->made[layout->slots.data[i].value];
+    if (*made < 0) *made = emitter->values[i];
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->build->arena, ir->values.count, sizeof(bool),
+      (void**)&emitter->is_shape_operand));
+  for (size_t n = 0; n < ir->nodes.count; ++n)
+    for (size_t i = 0; i < ir->nodes.data[n]->input_count; ++i)
+      if (ir->nodes.data[n]->inputs[i] >= 0 &&
+          rabbet_ir_is_shape_operand(ir->nodes.data[n], i))
+        emitter->is_shape_operand[ir->nodes.data[n]->inputs[i]] = true;
+  return rabbet_ok();
+}
+
+// ---- Expressions ------------------------------------------------------------
+
+static rabbet_status_t emit_symbol(void* context, rabbet_expr_graph_t* target,
+                                   const rabbet_symbol_t* symbol,
+                                   rabbet_expr_t* out_expr) {
+  rabbet_emitter_t* emitter = context;
+  rabbet_symbol_t copy = *symbol;
+  copy.tensor = emitter->made[symbol->tensor];
+  if (copy.tensor < 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_INTERNAL,
+        "a shape depends on tensor '%s', which the plan does not hold",
+        rabbet_ir_value(&emitter->build->ir, symbol->tensor)->name);
+  return rabbet_expr_of_symbol(target, &copy, out_expr);
+}
+
+static void emit_need_value(const rabbet_ir_value_t* value, bool* needed) {
+  for (int32_t i = 0; i < value->shape.rank; ++i)
+    needed[value->shape.d[i]] = true;
+  for (size_t i = 0; value->values && i < value->value_count; ++i)
+    needed[value->values[i]] = true;
+}
+
+static rabbet_status_t emit_exprs(rabbet_emitter_t* emitter) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_arena_t* arena = &emitter->build->arena;
+  size_t count = rabbet_expr_node_count(ir->graph);
+  bool* needed = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(arena, count, sizeof(bool), (void**)&needed));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(rabbet_expr_t), (void**)&emitter->exprs));
+  for (size_t i = 0; i < emitter->layout->slots.count; ++i)
+    if (emitter->values[i] >= 0)
+      emit_need_value(rabbet_ir_value(ir, emitter->layout->slots.data[i].value),
+                      needed);
+  for (size_t s = 0; s < emitter->layout->steps.count; ++s) {
+    const rabbet_unit_t* unit = emitter->layout->steps.data[s].pick.unit;
+    for (size_t i = 0; i < unit->group.value_count; ++i)
+      emit_need_value(rabbet_ir_value(ir, unit->values[i]), needed);
+  }
+  rabbet_ir_close_exprs(ir->graph, needed);
+  return rabbet_ir_copy_exprs(ir->graph, needed, emit_symbol, emitter,
+                              emitter->sequence->graph, emitter->exprs);
+}
+
+rabbet_shape_t rabbet_emit_shape(const rabbet_emitter_t* emitter,
+                                 const rabbet_shape_t* shape) {
+  rabbet_shape_t out = {.rank = shape->rank};
+  for (int32_t i = 0; i < shape->rank; ++i) {
+    out.d[i] = emitter->exprs[shape->d[i]];
+    assert(out.d[i] >= 0);  // emit_exprs has marked it as needed
+  }
+  return out;
+}
+
+bool rabbet_emit_is_read(const rabbet_emitter_t* emitter, int32_t value) {
+  const rabbet_expr_graph_t* graph = emitter->sequence->graph;
+  for (size_t i = 0; i < rabbet_expr_symbol_count(graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
+    if (symbol->kind == RABBET_SYMBOL_VALUE && symbol->tensor == value)
+      return true;
+  }
+  return false;
+}
+
+// ---- Values -----------------------------------------------------------------
+
+// Equal bytes are stored once.
+static rabbet_status_t emit_constant(rabbet_emitter_t* emitter,
+                                     const rabbet_slot_t* slot,
+                                     rabbet_plan_value_t* out) {
+  rabbet_build_t* build = emitter->build;
+  const void* data = NULL;
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
+                              slot->type, &data, &bytes));
+  out->storage = RABBET_PLAN_STORAGE_CONSTANT;
+  out->size = bytes;
+  if (bytes == 0) return rabbet_ok();
+  rabbet_hash_t hash = rabbet_hash128(data, bytes);
+  // Weights that can be refitted do not share their bytes.
+  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
+  bool shared =
+      !value->is_refittable && !(value->scale_of && build->ir.refit_flags);
+  size_t known = shared ? (size_t)(uintptr_t)rabbet_map_get(
+                              &emitter->shared->constants, (const char*)&hash,
+                              sizeof(hash))
+                        : 0;
+  if (known > 0) {
+    const rabbet_emitted_t* emitted = emitter->shared->out;
+    assert(known <= emitted->blobs.count);
+    const rabbet_plan_blob_t* blob = &emitted->blobs.data[known - 1];
+    out->offset = blob->offset;
+    if (blob->size == bytes && memcmp(blob->data, data, bytes) == 0)
+      return rabbet_ok();
+  }
+  assert(emitter->shared->weights_size % RABBET_PLAN_ALIGNMENT == 0);
+  out->offset = emitter->shared->weights_size;
+  emitter->shared->weights_size +=
+      rabbet_align_up(bytes, RABBET_PLAN_ALIGNMENT);
+  rabbet_plan_blob_t blob = {out->offset, data, bytes};
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_PUSH(build->allocator, &emitter->shared->out->blobs, blob));
+  if (!shared) return rabbet_ok();
+  void* key = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(&build->arena, &hash, sizeof(hash), &key));
+  return rabbet_map_set(&emitter->shared->constants, key, sizeof(hash),
+                        (void*)(uintptr_t)emitter->shared->out->blobs.count);
+}
+
+static rabbet_status_t emit_name(rabbet_emitter_t* emitter,
+                                 const rabbet_slot_t* slot,
+                                 const char** out_name) {
+  const rabbet_ir_value_t* value =
+      rabbet_ir_value(&emitter->build->ir, slot->value);
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  if (slot->type.dtype == value->dtype &&
+      slot->type.format == RABBET_FORMAT_LINEAR)
+    return rabbet_arena_strdup(arena, value->name, out_name);
+  return rabbet_arena_printf(arena, out_name, "%s (%s %s)", value->name,
+                             rabbet_dtype_name(slot->type.dtype),
+                             rabbet_format_name(slot->type.format));
+}
+
+static rabbet_status_t emit_host_values(rabbet_emitter_t* emitter,
+                                        const rabbet_ir_value_t* value,
+                                        rabbet_plan_value_t* out) {
+  rabbet_expr_t* exprs = NULL;
+  if (value->values) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate_array(&emitter->plan->arena, value->value_count,
+                                    sizeof(*exprs), (void**)&exprs));
+    for (size_t i = 0; i < value->value_count; ++i)
+      exprs[i] = emitter->exprs[value->values[i]];
+    out->host_values = exprs;
+    out->host_value_count = value->value_count;
+    return rabbet_ok();
+  }
+  if (!value->constant || !emitter->is_shape_operand[value->id])
+    return rabbet_ok();
+  int64_t* numbers = NULL;
+  int64_t count = 0;
+  rabbet_dims_t dims = rabbet_ir_dims(&emitter->build->ir, value);
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ranges_host_values(emitter->build, NULL, value, &numbers));
+  if (!numbers) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->plan->arena, (size_t)count, sizeof(*exprs), (void**)&exprs));
+  for (int64_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_constant(emitter->sequence->graph, numbers[i], &exprs[i]));
+  out->host_values = exprs;
+  out->host_value_count = (size_t)count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_value(rabbet_emitter_t* emitter, size_t index) {
+  rabbet_plan_sequence_t* sequence = emitter->sequence;
+  const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
+  const rabbet_ir_value_t* value =
+      rabbet_ir_value(&emitter->build->ir, slot->value);
+  assert(emitter->values[index] >= 0 &&
+         (size_t)emitter->values[index] < sequence->value_count);
+  rabbet_plan_value_t* out = &sequence->values[emitter->values[index]];
+  *out = (rabbet_plan_value_t){
+      .dtype = slot->type.dtype,
+      .format = slot->type.format,
+      .shape = rabbet_emit_shape(emitter, &value->shape),
+      .io = -1,
+      .alias = slot->alias < 0 ? -1 : emitter->values[slot->alias],
+      .offset = slot->alias < 0 ? 0 : slot->offset,
+  };
+  RABBET_RETURN_IF_ERROR(emit_name(emitter, slot, &out->name));
+  const rabbet_slot_t* root =
+      slot->alias < 0 ? slot : &emitter->layout->slots.data[slot->alias];
+  if (root->input >= 0 || root->output >= 0) {
+    out->storage = RABBET_PLAN_STORAGE_IO;
+    out->io = root->input >= 0
+                  ? root->input
+                  : (int32_t)emitter->build->ir.input_count + root->output;
+  } else if (root->is_constant && slot->alias >= 0) {
+    const rabbet_plan_value_t* bytes = &sequence->values[out->alias];
+    out->storage = bytes->storage;
+    out->offset = bytes->offset;
+    out->size = bytes->size;
+  } else if (root->is_constant) {
+    RABBET_RETURN_IF_ERROR(emit_constant(emitter, root, out));
+  }
+  // Elements of values in other formats are not kept for the host.
+  if (slot->type.format != RABBET_FORMAT_LINEAR) return rabbet_ok();
+  return emit_host_values(emitter, value, out);
+}
+
+static bool emit_is_refittable(const rabbet_emitter_t* emitter, size_t index) {
+  const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
+  const rabbet_slot_t* root =
+      slot->alias < 0 ? slot : &emitter->layout->slots.data[slot->alias];
+  return root->is_constant &&
+         rabbet_ir_value(&emitter->build->ir, root->value)->is_refittable;
+}
+
+// Emits values with memory of their own first, then those that share it.
+static rabbet_status_t emit_values(rabbet_emitter_t* emitter, bool refittable) {
+  size_t count = emitter->layout->slots.count;
+  for (int shared = 0; shared < 2; ++shared)
+    for (size_t i = 0; i < count; ++i)
+      if (emitter->values[i] >= 0 &&
+          emit_is_refittable(emitter, i) == refittable &&
+          (emitter->layout->slots.data[i].alias >= 0) == shared)
+        RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_emit_kept_values(rabbet_emitter_t* emitter) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+      &emitter->plan->arena, emitter->from->name, &emitter->sequence->name));
+  RABBET_RETURN_IF_ERROR(emit_number(emitter));
+  RABBET_RETURN_IF_ERROR(emit_find_made(emitter));
+  RABBET_RETURN_IF_ERROR(emit_exprs(emitter));
+  return emit_values(emitter, false);
+}
+
+rabbet_status_t rabbet_emit_refittable_values(rabbet_emitter_t* emitter) {
+  return emit_values(emitter, true);
+}
