@@ -3,7 +3,7 @@
     python tools/onnx_operators.py            fails where the page is out of date
     python tools/onnx_operators.py --update   writes it
 
-The operators and their versions are those of the tables in src/onnx/ops_*.c, the refused
+The operators and their versions are those of the tables in src/onnx/*/ops_*.c, the refused
 ones those of src/onnx/missing.def. LIMITS adds what the importer refuses or does differently.
 """
 
@@ -130,7 +130,7 @@ for all operators: types, values that must be constant, limits of a file.
 
 Every other operator needs a plugin of its name ([plugins.md](../plugins.md)) or a local
 function in the model. `python tools/onnx_operators.py --update` makes this page from
-`src/onnx/ops_*.c`; a test compares the versions with the `onnx` package."""
+`src/onnx/*/ops_*.c`; a test compares the versions with the `onnx` package."""
 
 
 class Operator(NamedTuple):
@@ -149,7 +149,8 @@ def operators() -> list[Operator]:
     groups = re.findall(r"\bFILE\((\w+)\)", (folder / "operators.c").read_text())
     found = []
     for group in groups:
-        text = (folder / f"ops_{group}.c").read_text()
+        (file,) = folder.glob(f"*/ops_{group}.c")
+        text = file.read_text()
         for name, since in re.findall(row, text, re.M):
             found.append(Operator(name, group, re.sub(r"\s+", " ", since).strip()))
         for domain, name in re.findall(runtime, text, re.M):

@@ -107,7 +107,7 @@ def onnx_operators() -> dict[str, list[str]]:
     names = set(re.findall(r"RABBET_OP\(\w+, (\w+)", (ROOT / "src/ops/ops.def").read_text()))
     define = r"^(?:static )?[\w*]+[ *]+((?:rabbet_)?onnx_\w+)\([^;{}]*\) \{(.*?)^\}"
     bodies, home, table = {}, {}, []
-    for path in sorted((ROOT / "src/onnx").glob("*.c")):
+    for path in sorted((ROOT / "src/onnx").rglob("*.c")):
         text = re.sub(r"//[^\n]*", "", path.read_text())
         table += re.findall(r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*(\w+)", text, re.M)
         for name, body in re.findall(define, text, re.M | re.S):

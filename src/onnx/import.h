@@ -3,7 +3,7 @@
 #define RABBET_SRC_ONNX_IMPORT_H_
 
 #include "network/network.h"
-#include "onnx/model.h"
+#include "onnx/file/model.h"
 #include "rabbet/onnx.h"
 
 // Functions and branches within each other, counted from the main graph.

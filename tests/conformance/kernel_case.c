@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "ops/convert.h"
 #include "ops/evaluate.h"
+#include "ops/movement/convert.h"
 
 #define KERNEL_GUARD 256
 #define KERNEL_RUBBISH 0xa5

@@ -3,7 +3,7 @@
 #include "builder/ir/passes.h"
 #include "core/view.h"
 #include "ops/enums.h"
-#include "ops/slice.h"
+#include "ops/movement/slice.h"
 
 // Elements of a list that is an attribute or a constant input.
 static bool padding_list(const rabbet_ir_t* ir, const rabbet_ir_node_t* slice,

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "ops/blocks.h"
+#include "ops/pointwise/blocks.h"
 
 static rabbet_status_t dynamic_quantize_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "blocks", -1);

@@ -3,7 +3,7 @@
 #define RABBET_SRC_DEVICE_COMMON_KV_CACHE_H_
 
 #include "device/common/node_kernel.h"
-#include "ops/kv_cache.h"
+#include "ops/movement/kv_cache.h"
 
 // Offers the layer, LINEAR and in the network's types, with its output in the
 // cache's memory.

@@ -3,7 +3,7 @@
 #define RABBET_SRC_DEVICE_COMMON_MOE_H_
 
 #include "device/common/node_kernel.h"
-#include "ops/moe.h"
+#include "ops/products/moe.h"
 
 // Offers the layer, LINEAR, in the network's types and those it allows besides.
 rabbet_status_t rabbet_moe_propose(const rabbet_propose_t* propose,

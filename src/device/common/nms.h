@@ -3,7 +3,7 @@
 #define RABBET_SRC_DEVICE_COMMON_NMS_H_
 
 #include "device/common/node_kernel.h"
-#include "ops/nms.h"
+#include "ops/selection/nms.h"
 
 // For known dims of the group's values; errors name the layer.
 rabbet_status_t rabbet_nms_resolve_node(const rabbet_node_kernel_t* kernel,

@@ -4,7 +4,7 @@
 
 #include "device/common/box.h"
 #include "device/common/node_kernel.h"
-#include "ops/resize.h"
+#include "ops/image/resize.h"
 
 // An axis of the memory, with `taps` entries in the tables for each element of
 // the output.

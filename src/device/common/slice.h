@@ -4,7 +4,7 @@
 
 #include "device/common/box.h"
 #include "device/common/node_kernel.h"
-#include "ops/slice.h"
+#include "ops/movement/slice.h"
 
 // An axis of the memory. Axes that are taken entirely are merged into the unit.
 typedef struct rabbet_slice_axis_t {

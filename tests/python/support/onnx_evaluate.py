@@ -50,7 +50,7 @@ class Network(NamedTuple):
 
 def operators():
     """The importer's tables: name -> versions that changed the operator."""
-    files = sorted((ROOT / "src/onnx").glob("ops_*.c"))
+    files = sorted((ROOT / "src/onnx").glob("*/ops_*.c"))
     text = "".join(path.read_text() for path in files)
     found = re.findall(
         r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)

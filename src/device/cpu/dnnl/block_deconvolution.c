@@ -8,7 +8,7 @@
 
 #include "base/math.h"
 #include "device/cpu/dnnl/fused.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
 
 typedef struct blocks_case_t {
   const rabbet_group_t* group;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "device/cpu/dnnl/weighted.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
 
 enum { METHOD_DIRECT = 0, METHOD_WINOGRAD = 1 };
 

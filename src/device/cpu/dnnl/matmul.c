@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "device/cpu/dnnl/weighted.h"
-#include "ops/matrix_multiply.h"
+#include "ops/products/matrix_multiply.h"
 
 enum {
   METHOD_MATMUL = 0,

@@ -3,7 +3,7 @@
 
 #include "device/cpu/dnnl/simple.h"
 #include "ops/enums.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
 
 typedef struct pooling_case_t {
   rabbet_dnnl_spec_t spec;  // without types and formats

@@ -1,6 +1,6 @@
 // Samples of an image at the points of a grid. Neighbours and weights of a few
 // points are computed once and used for all channels.
-#include "ops/grid_sample.h"
+#include "ops/image/grid_sample.h"
 
 #include "core/view.h"
 #include "device/cpu/cpu.h"

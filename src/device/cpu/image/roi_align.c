@@ -2,7 +2,7 @@
 // So the rows of a bin are combined as vectors first, then the elements of the
 // resulting line bin by bin. Positions and weights are computed once for
 // several channels.
-#include "ops/roi_align.h"
+#include "ops/image/roi_align.h"
 
 #include <string.h>
 

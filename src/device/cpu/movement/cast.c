@@ -3,7 +3,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
-#include "ops/convert.h"
+#include "ops/movement/convert.h"
 
 typedef struct cpu_cast_state_t {
   rabbet_dtype_t from, to;

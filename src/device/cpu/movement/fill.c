@@ -1,5 +1,5 @@
 // Arithmetic sequences and random numbers; threads share the output.
-#include "ops/fill.h"
+#include "ops/movement/fill.h"
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"

@@ -9,7 +9,7 @@
 #include "device/common/node_kernel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
-#include "ops/convert.h"
+#include "ops/movement/convert.h"
 
 // A format as strides in elements. Channel c of position p of batch n is at
 //   n batch + p position + c / block channels + c % block.

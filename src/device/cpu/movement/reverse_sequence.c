@@ -1,5 +1,5 @@
 // Reverses the first elements of each sequence, one sequence after the other.
-#include "ops/reverse_sequence.h"
+#include "ops/movement/reverse_sequence.h"
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"

@@ -9,7 +9,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
-#include "ops/scatter.h"
+#include "ops/movement/scatter.h"
 
 typedef struct cpu_scatter_state_t {
   rabbet_scatter_t scatter;

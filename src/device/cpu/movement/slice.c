@@ -8,7 +8,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
-#include "ops/convert.h"
+#include "ops/movement/convert.h"
 
 enum { INPUT = 0, FILL = 4 };
 

@@ -1,7 +1,7 @@
 // Determinants, by elimination in FLOAT. The product of pivots is a double, so
 // that it overflows only if the result does. Threads share the matrices, or the
 // rows of each if there are few and large ones.
-#include "ops/determinant.h"
+#include "ops/products/determinant.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // Cumulative sums along an axis. Neighbouring rows are summed together, so that
 // memory is read in order for any axis.
-#include "ops/cumulative.h"
+#include "ops/reduction/cumulative.h"
 
 #include <assert.h>
 

@@ -8,7 +8,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vectors/vectors.h"
-#include "ops/blocks.h"
+#include "ops/pointwise/blocks.h"
 
 typedef struct cpu_dynamic_quantize_state_t {
   rabbet_quantize_boxes_t boxes;

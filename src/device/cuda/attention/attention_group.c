@@ -3,7 +3,7 @@
 #include "core/view.h"
 #include "device/cuda/attention/attention.h"
 #include "ops/enums.h"
-#include "ops/slice.h"
+#include "ops/movement/slice.h"
 
 // ---- The group -------------------------------------------------------------
 

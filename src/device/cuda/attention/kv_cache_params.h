@@ -3,7 +3,7 @@
 
 #include "device/cuda/programs/index.h"
 
-// The update is [batch, outer, rows, units]: see ops/kv_cache.h.
+// The update is [batch, outer, rows, units]: see ops/movement/kv_cache.h.
 typedef struct kv_cache_t {
   int64_t count;    // units of the update
   divisor_t unit;   // units of a row

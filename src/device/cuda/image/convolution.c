@@ -9,7 +9,7 @@
 #include "device/common/quantized.h"
 #include "device/cuda/cudnn/kernel.h"
 #include "ops/enums.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
 
 static bool convolution_is_transposed(const rabbet_group_node_t* node) {
   return rabbet_op_is(node->op, RABBET_OP_DECONVOLUTION);

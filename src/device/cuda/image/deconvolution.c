@@ -4,7 +4,7 @@
 #include "core/view.h"
 #include "device/cuda/image/deconvolution_params.h"
 #include "device/cuda/programs/node.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
 
 enum { THREADS = 256, MANY_MAPS = 4, MOST_GRID_Y = 65535 };
 

@@ -1,6 +1,6 @@
 // Samples of an image at the points of a grid. Bound by the bytes of the output
 // and of the pixels that are read.
-#include "ops/grid_sample.h"
+#include "ops/image/grid_sample.h"
 
 #include "device/cuda/image/grid_sample_params.h"
 #include "device/cuda/programs/node.h"

@@ -7,7 +7,7 @@
 #include "device/cuda/image/pooling_params.h"
 #include "device/cuda/movement/move.h"
 #include "ops/enums.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
 
 enum {
   LINEAR,

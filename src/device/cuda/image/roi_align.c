@@ -1,5 +1,5 @@
 // RoiAlign: a thread computes one bin for several channels.
-#include "ops/roi_align.h"
+#include "ops/image/roi_align.h"
 
 #include "device/cuda/programs/index.h"
 #include "device/cuda/programs/node.h"

@@ -3,7 +3,7 @@
 // for CHANNELS channels, which share the samples' positions and weights. Bound
 // by the input sectors that samples touch.
 #include "device/cuda/programs/index.h"
-#include "ops/roi_align.h"
+#include "ops/image/roi_align.h"
 
 typedef ELEMENT T;
 

@@ -1,5 +1,5 @@
 // Arithmetic sequences and random numbers. Bound by the bytes of the output.
-#include "ops/fill.h"
+#include "ops/movement/fill.h"
 
 #include "core/view.h"
 #include "device/cuda/movement/fill_params.h"

@@ -1,7 +1,7 @@
 // Arithmetic sequences and random numbers (-DELEMENT; -DOPERATION: 0 a
 // sequence, 1 uniform, 2 normal distribution; -DINTEGER). Sequences are bound
 // by the bytes of the output, random numbers by arithmetic. Philox4x32-10:
-// ops/philox.h.
+// ops/movement/philox.h.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/movement/fill_params.h"

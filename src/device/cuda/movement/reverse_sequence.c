@@ -1,5 +1,5 @@
 // Reverses the first elements of each sequence. Bound by bytes.
-#include "ops/reverse_sequence.h"
+#include "ops/movement/reverse_sequence.h"
 
 #include "device/cuda/movement/move.h"
 #include "device/cuda/movement/reverse_sequence_params.h"

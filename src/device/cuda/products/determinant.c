@@ -1,5 +1,5 @@
 // Determinants: a thread or a block computes one.
-#include "ops/determinant.h"
+#include "ops/products/determinant.h"
 
 #include "device/cuda/programs/node.h"
 

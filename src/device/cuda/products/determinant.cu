@@ -3,7 +3,7 @@
 // registers, bound by bytes. One block computes a larger one in shared memory
 // or the workspace, bound by the latency of its columns, one after the other.
 #include "device/cuda/programs/number.cuh"
-#include "ops/determinant.h"
+#include "ops/products/determinant.h"
 
 typedef ELEMENT T;
 

@@ -6,8 +6,8 @@
 #include "device/common/propose.h"
 #include "device/cuda/products/matmul.h"
 #include "ops/enums.h"
-#include "ops/matrix_multiply.h"
-#include "ops/window.h"
+#include "ops/image/window.h"
+#include "ops/products/matrix_multiply.h"
 
 static rabbet_matrix_op_t matmul_op(const rabbet_group_node_t* node,
                                     const char* name) {

@@ -1,5 +1,5 @@
-// Block quantization (ops/blocks.h): a block's scale maps its largest element
-// to the largest number of the result's type.
+// Block quantization (ops/pointwise/blocks.h): a block's scale maps its largest
+// element to the largest number of the result's type.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"

@@ -1,5 +1,5 @@
 // Cumulative sums along an axis. Bound by bytes, or by latency if rows are few.
-#include "ops/cumulative.h"
+#include "ops/reduction/cumulative.h"
 
 #include <assert.h>
 

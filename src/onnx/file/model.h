@@ -1,0 +1,73 @@
+// An ONNX model in memory: its messages, and the files that hold its tensors.
+#ifndef RABBET_SRC_ONNX_FILE_MODEL_H_
+#define RABBET_SRC_ONNX_FILE_MODEL_H_
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "onnx-ml.pb-c.h"
+#include "rabbet/logger.h"
+#include "rabbet/onnx.h"
+#include "rabbet/types.h"
+
+// Memory that a network's weights point into: the model's bytes, external data
+// files, and converted data. Handed to the network, which destroys it last.
+typedef struct rabbet_onnx_storage_t {
+  rabbet_allocator_t allocator;
+  rabbet_file_map_t* file;  // NULL: the model came from memory
+  const uint8_t* data;      // the model
+  size_t size;
+  char* folder;  // of external data; NULL: there is none
+  // Where links to external data may lead: into the folder, and, where the
+  // model is a link itself, into that of its target. Without links; NULL:
+  // nowhere.
+  char* real_folders[2];
+  RABBET_VEC(rabbet_file_map_t*) external;
+  RABBET_VEC(char*) external_names;  // as locations name them
+  // Data that the caller gave, copied; by initializers' names.
+  const rabbet_onnx_initializer_t* given;
+  size_t given_count;
+  rabbet_arena_t arena;
+} rabbet_onnx_storage_t;
+
+RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_storage_open(
+    const char* path, const char* external_folder, rabbet_allocator_t allocator,
+    rabbet_onnx_storage_t** out_storage);
+// Copies `data`. `path` and `external_folder` may be NULL.
+RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_storage_copy(
+    const void* data, size_t size, const char* path,
+    const char* external_folder, rabbet_allocator_t allocator,
+    rabbet_onnx_storage_t** out_storage);
+// Takes void* to fit rabbet_network_take_owner. NULL is fine.
+RABBET_PRIVATE_API void rabbet_onnx_storage_destroy(void* storage);
+
+// The messages live in `arena` as long as the caller likes; there is nothing
+// else to free.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_onnx_model_parse(const rabbet_onnx_storage_t* storage,
+                        rabbet_arena_t* arena, Onnx__ModelProto** out_model);
+
+// ---- Tensors ---------------------------------------------------------------
+
+typedef struct rabbet_onnx_constant_t {
+  rabbet_weights_t weights;  // data lives as long as the storage
+  rabbet_dims_t dims;
+} rabbet_onnx_constant_t;
+
+// "FLOAT16", ...; "unknown" for a number that is no type.
+RABBET_PRIVATE_API const char* rabbet_onnx_type_name(int32_t onnx_type);
+// 0 for a name that is no type's.
+RABBET_PRIVATE_API int32_t rabbet_onnx_type_number(const char* name);
+// UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT:
+// *out_narrowed (may be NULL) says so.
+RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type,
+                                                     rabbet_dtype_t* out_dtype,
+                                                     bool* out_narrowed);
+// Element type, dims and data of a tensor, checked against each other. Data is
+// used in place where it is aligned raw data.
+RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_tensor_read(
+    rabbet_onnx_storage_t* storage, rabbet_logger_t logger,
+    const Onnx__TensorProto* tensor, rabbet_onnx_constant_t* out_constant);
+
+#endif  // RABBET_SRC_ONNX_FILE_MODEL_H_

@@ -1,0 +1,412 @@
+// Resizing by nearest, linear or cubic interpolation, along any axes.
+//
+// Coordinates are computed in float, as other implementations do: rounding
+// decides which of two equally near elements is chosen. Cubic weights: R. Keys,
+// "Cubic convolution interpolation for digital image processing", 1981.
+#include "ops/image/resize.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "ops/cost.h"
+#include "ops/fraction.h"
+#include "ops/rules.h"
+#include "ops/walk.h"
+
+enum { INPUT = 0, SHAPE = 1, SCALES = 2 };
+
+static const rabbet_op_enumerator_t resize_modes[] = {
+    RABBET_INTERPOLATIONS(RABBET_ENUMERATOR){NULL, 0}};
+static const rabbet_op_enumerator_t resize_coordinates[] = {
+    RABBET_COORDINATES(RABBET_ENUMERATOR){NULL, 0}};
+static const rabbet_op_enumerator_t resize_selectors[] = {
+    RABBET_SELECTORS(RABBET_ENUMERATOR){NULL, 0}};
+static const rabbet_op_enumerator_t resize_rounds[] = {
+    RABBET_ROUNDS(RABBET_ENUMERATOR){NULL, 0}};
+
+// ---- Inference -------------------------------------------------------------
+
+static rabbet_status_t resize_infer_types(const rabbet_op_infer_t* infer) {
+  rabbet_dtype_t dtype = infer->inputs[INPUT].dtype;
+  infer->outputs[0].dtype = dtype;
+  if (RABBET_OP_INT(infer, "resize_mode") == RABBET_INTERPOLATION_NEAREST ||
+      (RABBET_T_FLOATS & 1u << dtype) != 0)
+    return rabbet_ok();
+  return RABBET_OP_INVALID(
+      "input 0 ('input') has type %s; resize_mode %s needs FLOAT, HALF or BF16",
+      rabbet_dtype_name(dtype),
+      resize_modes[RABBET_OP_INT(infer, "resize_mode")].name);
+}
+
+// floor(extent * scale), with the fraction that a scale such as 0.7f stands
+// for: 10 elements become 7.
+static rabbet_status_t resize_extent(const rabbet_op_infer_t* infer,
+                                     int32_t axis, rabbet_expr_t in,
+                                     double scale, rabbet_expr_t* out) {
+  int64_t p = 0, q = 0;
+  if (!(scale < 0x1p24) || !rabbet_simplest_fraction(scale, &p, &q) || p <= 0)
+    return RABBET_OP_INVALID(
+        "element %d of attribute 'scales' is %g; expected a number above 0 and "
+        "below 2^24",
+        axis, scale);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_with_constant(infer, RABBET_EXPR_PROD, in, p, out));
+  return rabbet_op_with_constant(infer, RABBET_EXPR_FLOOR_DIV, *out, q, out);
+}
+
+static rabbet_status_t resize_check_length(const char* name, size_t length,
+                                           int32_t rank) {
+  if (length == (size_t)rank) return rabbet_ok();
+  return RABBET_OP_INVALID(
+      "'%s' has %zu elements; expected %d, one for each axis of the input",
+      name, length, rank);
+}
+
+// Scales that are known in a run only do not give the output's extents, which
+// must be given as well.
+static rabbet_status_t resize_check_operand(const rabbet_op_infer_t* infer) {
+  if (!infer->inputs[SHAPE].present)
+    return RABBET_OP_INVALID(
+        "input 2 ('scales') needs input 1 ('shape') for the extents");
+  int64_t count = rabbet_op_constant_count(infer, &infer->inputs[SCALES].shape);
+  return resize_check_length("scales", (size_t)count,
+                             infer->inputs[INPUT].shape.rank);
+}
+
+static rabbet_status_t resize_infer_shapes(const rabbet_op_infer_t* infer) {
+  const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
+  rabbet_shape_t* y = &infer->outputs[0].shape;
+  size_t scale_count = 0, shape_count = 0, part_count = 0;
+  const double* scales = RABBET_OP_FLOATS(infer, "scales", &scale_count);
+  const int64_t* shape = RABBET_OP_INTS(infer, "shape", &shape_count);
+  (void)RABBET_OP_FLOATS(infer, "part", &part_count);
+  const rabbet_expr_t* values = NULL;
+  *y = *x;
+  if (scale_count > 0)
+    RABBET_RETURN_IF_ERROR(resize_check_length("scales", scale_count, x->rank));
+  if (part_count > 0)
+    RABBET_RETURN_IF_ERROR(
+        resize_check_length("part", part_count, 2 * x->rank));
+  if (infer->input_count > SCALES && infer->inputs[SCALES].present)
+    RABBET_RETURN_IF_ERROR(resize_check_operand(infer));
+  if (infer->input_count > SHAPE && infer->inputs[SHAPE].present) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_op_operand_values(infer, SHAPE, &values, &shape_count));
+    RABBET_RETURN_IF_ERROR(resize_check_length("shape", shape_count, x->rank));
+    for (int32_t i = 0; i < x->rank; ++i)
+      y->d[i] = values[i];
+    return rabbet_ok();
+  }
+  if (shape_count > 0)
+    RABBET_RETURN_IF_ERROR(resize_check_length("shape", shape_count, x->rank));
+  for (int32_t i = 0; i < x->rank; ++i) {
+    if (shape_count > 0 && shape[i] < 0)
+      return RABBET_OP_INVALID(
+          "element %d of attribute 'shape' is %lld; expected 0 or more", i,
+          (long long)shape[i]);
+    if (shape_count > 0)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_expr_constant(infer->graph, shape[i], &y->d[i]));
+    else if (scale_count > 0)
+      RABBET_RETURN_IF_ERROR(
+          resize_extent(infer, i, x->d[i], scales[i], &y->d[i]));
+  }
+  return rabbet_ok();
+}
+
+// ---- Tables ----------------------------------------------------------------
+
+// The scale of an axis: given, or that of the extents.
+static float resize_scale(const rabbet_op_eval_t* eval, int32_t axis,
+                          const rabbet_resize_axis_t* extents) {
+  size_t count = 0;
+  const double* scales = RABBET_OP_FLOATS(eval, "scales", &count);
+  const rabbet_view_t* given =
+      eval->input_count > SCALES ? &eval->inputs[SCALES] : NULL;
+  if (given && given->dtype != RABBET_DTYPE_NONE)
+    return (float)((double)rabbet_load_int64(given->dtype, given->data, axis) *
+                   RABBET_RESIZE_SCALE_UNIT);
+  return count > (size_t)axis ? (float)scales[axis]
+                              : (float)extents->out / (float)extents->in;
+}
+
+rabbet_status_t rabbet_resize_read(const rabbet_op_eval_t* eval,
+                                   rabbet_resize_t* r) {
+  static const int taps[] = {1, 2, 4};
+  const rabbet_attr_t* attrs = eval->attrs;
+  size_t attr_count = eval->attr_count, part_count = 0;
+  const rabbet_dims_t* in = &eval->inputs[INPUT].dims;
+  const rabbet_dims_t* out = &eval->outputs[0].dims;
+  const double* part = RABBET_OP_FLOATS(eval, "part", &part_count);
+  int32_t rank = in->rank;
+  *r = (rabbet_resize_t){.rank = rank};
+  r->mode = (rabbet_interpolation_t)rabbet_attr_int(attrs, attr_count,
+                                                    "resize_mode", 0);
+  r->coordinate = (rabbet_coordinate_t)rabbet_attr_int(
+      attrs, attr_count, "coordinate_transformation", 0);
+  r->selector = (rabbet_selector_t)rabbet_attr_int(
+      attrs, attr_count, "selector_for_single_pixel", 0);
+  r->rounding =
+      (rabbet_round_t)rabbet_attr_int(attrs, attr_count, "nearest_rounding", 0);
+  r->exclude_outside =
+      rabbet_attr_int(attrs, attr_count, "exclude_outside", 0) != 0;
+  r->cubic = (float)rabbet_attr_float(attrs, attr_count, "cubic_coeff", -0.75);
+  r->outside = rabbet_attr_float(attrs, attr_count, "outside_value", 0);
+  for (int32_t i = 0; i < rank; ++i) {
+    rabbet_resize_axis_t* axis = &r->axes[i];
+    *axis = (rabbet_resize_axis_t){
+        .in = in->d[i], .out = out->d[i], .taps = taps[r->mode], .end = 1};
+    axis->scale = resize_scale(eval, i, axis);
+    if (part_count == 2 * (size_t)rank) {
+      axis->start = (float)part[i];
+      axis->end = (float)part[i + rank];
+    }
+    bool whole = r->coordinate != RABBET_COORDINATE_CROP ||
+                 (axis->start == 0 && axis->end == 1);
+    axis->is_same = axis->in == axis->out && axis->scale == 1 && whole;
+    if (axis->is_same) axis->taps = 1;
+    if (axis->in > 0 || axis->out == 0) continue;
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "axis %d has no elements and cannot be resized to "
+                         "%lld",
+                         i, (long long)axis->out);
+  }
+  return rabbet_ok();
+}
+
+static float resize_crop(const rabbet_resize_axis_t* axis, float x) {
+  float last = (float)(axis->in - 1);
+  if (axis->out <= 1) return 0.5f * (axis->start + axis->end) * last;
+  return axis->start * last +
+         x * (axis->end - axis->start) * last / (float)(axis->out - 1);
+}
+
+// The coordinate in the input, in elements, of an element of the output.
+static float resize_place(const rabbet_resize_t* r,
+                          const rabbet_resize_axis_t* axis, int64_t element) {
+  float x = (float)element, scale = axis->scale;
+  if (axis->out == 1 && r->selector == RABBET_SELECTOR_UPPER) return 0;
+  switch (r->coordinate) {
+    case RABBET_COORDINATE_ALIGN_CORNERS:
+      return axis->out == 1
+                 ? 0
+                 : x * (float)(axis->in - 1) / (float)(axis->out - 1);
+    case RABBET_COORDINATE_ASYMMETRIC:
+      return x / scale;
+    case RABBET_COORDINATE_HALF_PIXEL_SYMMETRIC: {
+      // The output covers the same part of the input as an output whose extent
+      // was not rounded down.
+      float covered = (float)axis->out / (scale * (float)axis->in);
+      return (float)axis->in / 2 * (1 - covered) + (x + 0.5f) / scale - 0.5f;
+    }
+    case RABBET_COORDINATE_HALF_PIXEL_FOR_NEAREST:
+      return (x + 0.5f) / scale;
+    case RABBET_COORDINATE_CROP:
+      return resize_crop(axis, x);
+    default:
+      return (x + 0.5f) / scale - 0.5f;
+  }
+}
+
+static float resize_round(rabbet_round_t rounding, float x) {
+  switch (rounding) {
+    case RABBET_ROUND_HALF_DOWN:
+      return x == floorf(x) + 0.5f ? floorf(x) : roundf(x);
+    case RABBET_ROUND_FLOOR:
+      return floorf(x);
+    case RABBET_ROUND_CEIL:
+      return ceilf(x);
+    default:
+      return roundf(x);
+  }
+}
+
+static int32_t resize_clamp(float position, int64_t in) {
+  if (!(position > 0)) return 0;
+  return position >= (float)(in - 1) ? (int32_t)(in - 1) : (int32_t)position;
+}
+
+static void resize_cubic(const rabbet_resize_t* r, float x, int64_t in,
+                         int32_t* positions, float* weights) {
+  float a = r->cubic, base = floorf(x), s = x - base, sum = 0;
+  weights[0] = ((a * (s + 1) - 5 * a) * (s + 1) + 8 * a) * (s + 1) - 4 * a;
+  weights[1] = ((a + 2) * s - (a + 3)) * s * s + 1;
+  weights[2] = ((a + 2) * (1 - s) - (a + 3)) * (1 - s) * (1 - s) + 1;
+  weights[3] = ((a * (2 - s) - 5 * a) * (2 - s) + 8 * a) * (2 - s) - 4 * a;
+  for (int i = 0; i < 4; ++i) {
+    float at = base - 1 + (float)i;
+    positions[i] = resize_clamp(at, in);
+    if (r->exclude_outside && (at < 0 || at >= (float)in)) weights[i] = 0;
+    sum += weights[i];
+  }
+  for (int i = 0; i < 4 && r->exclude_outside; ++i)
+    weights[i] /= sum;
+}
+
+static void resize_linear(float x, int64_t in, int32_t* positions,
+                          float* weights) {
+  x = fminf(fmaxf(x, 0), (float)(in - 1));
+  positions[0] = resize_clamp(floorf(x), in);
+  positions[1] = positions[0] + (positions[0] + 1 < in);
+  assert(positions[1] < in);
+  weights[1] = x - (float)positions[0];
+  weights[0] = 1 - weights[1];
+}
+
+void rabbet_resize_table(const rabbet_resize_t* r, int32_t number,
+                         int32_t* positions, float* weights) {
+  const rabbet_resize_axis_t* axis = &r->axes[number];
+  for (int64_t i = 0; i < axis->out; ++i) {
+    int32_t* at = positions + i * axis->taps;
+    float* weight = weights + i * axis->taps;
+    weight[0] = 1;
+    at[0] = (int32_t)i;
+    if (axis->is_same) continue;
+    float x = resize_place(r, axis, i);
+    if (r->mode == RABBET_INTERPOLATION_CUBIC)
+      resize_cubic(r, x, axis->in, at, weight);
+    else if (r->mode == RABBET_INTERPOLATION_LINEAR)
+      resize_linear(x, axis->in, at, weight);
+    else
+      at[0] = resize_clamp(resize_round(r->rounding, x), axis->in);
+    assert(at[0] >= 0 && at[0] < axis->in);
+    bool outside = x < 0 || x > (float)(axis->in - 1);
+    if (r->coordinate == RABBET_COORDINATE_CROP && outside) weight[0] = NAN;
+  }
+}
+
+// ---- Reference -------------------------------------------------------------
+
+typedef struct resize_tables_t {
+  rabbet_resize_t resize;
+  const rabbet_view_t* x;
+  int32_t* positions[RABBET_MAX_RANK];
+  float* weights[RABBET_MAX_RANK];
+  int64_t strides[RABBET_MAX_RANK];
+} resize_tables_t;
+
+static void resize_end(const rabbet_op_eval_t* eval, resize_tables_t* t) {
+  for (int32_t i = 0; i < t->resize.rank; ++i) {
+    rabbet_free(eval->allocator, t->positions[i]);
+    rabbet_free(eval->allocator, t->weights[i]);
+  }
+}
+
+static rabbet_status_t resize_begin(const rabbet_op_eval_t* eval,
+                                    resize_tables_t* t) {
+  *t = (resize_tables_t){.x = &eval->inputs[INPUT]};
+  RABBET_RETURN_IF_ERROR(rabbet_resize_read(eval, &t->resize));
+  rabbet_row_major(&t->x->dims, t->strides);
+  rabbet_status_t status = rabbet_ok();
+  for (int32_t i = 0; i < t->resize.rank && rabbet_is_ok(status); ++i) {
+    const rabbet_resize_axis_t* axis = &t->resize.axes[i];
+    size_t count = (size_t)(axis->out * axis->taps);
+    status = rabbet_allocate(eval->allocator, count * sizeof(int32_t) + 1,
+                             (void**)&t->positions[i]);
+    if (rabbet_is_ok(status))
+      status = rabbet_allocate(eval->allocator, count * sizeof(float) + 1,
+                               (void**)&t->weights[i]);
+    if (rabbet_is_ok(status))
+      rabbet_resize_table(&t->resize, i, t->positions[i], t->weights[i]);
+  }
+  if (!rabbet_is_ok(status)) resize_end(eval, t);
+  return status;
+}
+
+// The sum over the axes from `axis` on.
+static double resize_sum(const resize_tables_t* t, const int64_t* at,
+                         int32_t axis, int64_t offset) {
+  assert(axis <= t->resize.rank);
+  if (axis == t->resize.rank)
+    return rabbet_load_double(t->x->dtype, t->x->data, offset);
+  int taps = t->resize.axes[axis].taps;
+  double sum = 0;
+  for (int i = 0; i < taps; ++i) {
+    int64_t entry = at[axis] * taps + i;
+    double part = resize_sum(
+        t, at, axis + 1, offset + t->positions[axis][entry] * t->strides[axis]);
+    sum += taps == 1 ? part : (double)t->weights[axis][entry] * part;
+  }
+  return sum;
+}
+
+static int64_t resize_offset(const resize_tables_t* t, const int64_t* at) {
+  int64_t offset = 0;
+  for (int32_t i = 0; i < t->resize.rank; ++i)
+    offset += t->positions[i][at[i]] * t->strides[i];
+  return offset;
+}
+
+static rabbet_status_t resize_reference(const rabbet_op_eval_t* eval) {
+  const rabbet_view_t* y = &eval->outputs[0];
+  resize_tables_t t;
+  RABBET_RETURN_IF_ERROR(resize_begin(eval, &t));
+  size_t size = rabbet_element_size(y->dtype);
+  rabbet_walk_t walk;
+  rabbet_walk_initialize(&y->dims, &walk);
+  for (; !walk.done; rabbet_walk_next(&walk)) {
+    bool outside = false;
+    for (int32_t i = 0; i < t.resize.rank; ++i) {
+      int64_t entry = walk.at[i] * t.resize.axes[i].taps;
+      outside = outside || isnan(t.weights[i][entry]);
+    }
+    if (outside)
+      rabbet_store_double(y->dtype, y->data, walk.linear, t.resize.outside);
+    else if (t.resize.mode == RABBET_INTERPOLATION_NEAREST)
+      rabbet_copy_element(y->data, walk.linear, t.x->data,
+                          resize_offset(&t, walk.at), size);
+    else
+      rabbet_store_double(y->dtype, y->data, walk.linear,
+                          resize_sum(&t, walk.at, 0, 0));
+  }
+  resize_end(eval, &t);
+  return rabbet_ok();
+}
+
+static double resize_cost(const rabbet_op_eval_t* eval) {
+  const rabbet_dims_t *x = &eval->inputs[0].dims, *y = &eval->outputs[0].dims;
+  double taps = rabbet_cost_taps(RABBET_OP_INT(eval, "resize_mode"));
+  double steps = rabbet_cost_count(&eval->outputs[0]);
+  for (int32_t i = 0; i < x->rank && i < y->rank; ++i)
+    if (x->d[i] != y->d[i]) steps *= taps;
+  return steps + rabbet_cost_elements(eval);
+}
+
+static const rabbet_op_operand_t resize_inputs[] = {
+    {"input", 0, RABBET_T_ANY},
+    {"shape", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_SHAPE, RABBET_T_INDICES},
+    {"scales", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_SHAPE, RABBET_T(INT64)},
+};
+static const rabbet_op_operand_t resize_outputs[] = {
+    {"output", 0, RABBET_T_ANY}};
+static const rabbet_op_attr_t resize_attrs[] = {
+    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"scales", RABBET_ATTR_FLOATS, false, 0, 0, NULL},
+    {"resize_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_NEAREST, 0,
+     resize_modes},
+    {"coordinate_transformation", RABBET_ATTR_INT, false,
+     RABBET_COORDINATE_ASYMMETRIC, 0, resize_coordinates},
+    {"selector_for_single_pixel", RABBET_ATTR_INT, false,
+     RABBET_SELECTOR_FORMULA, 0, resize_selectors},
+    {"nearest_rounding", RABBET_ATTR_INT, false, RABBET_ROUND_FLOOR, 0,
+     resize_rounds},
+    {"exclude_outside", RABBET_ATTR_BOOL, false, 0, 0, NULL},
+    {"cubic_coeff", RABBET_ATTR_FLOAT, false, 0, -0.75, NULL},
+    {"part", RABBET_ATTR_FLOATS, false, 0, 0, NULL},
+    {"outside_value", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
+};
+
+const rabbet_op_t rabbet_op_resize = {
+    .name = "resize",
+    .layer_type = "RESIZE",
+    .inputs = resize_inputs,
+    .input_count = RABBET_OP_COUNT_OF(resize_inputs),
+    .outputs = resize_outputs,
+    .output_count = RABBET_OP_COUNT_OF(resize_outputs),
+    .attrs = resize_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(resize_attrs),
+    .infer_types = resize_infer_types,
+    .infer_shapes = resize_infer_shapes,
+    .reference = resize_reference,
+    .cost = resize_cost,
+};

@@ -1,0 +1,61 @@
+#include "ops/movement/convert.h"
+
+#include <math.h>
+#include <string.h>
+
+static void int_bounds(rabbet_dtype_t dtype, double* low, double* high) {
+  switch (dtype) {
+    case RABBET_DTYPE_INT8:
+      *low = INT8_MIN, *high = INT8_MAX;
+      break;
+    case RABBET_DTYPE_UINT8:
+      *low = 0, *high = UINT8_MAX;
+      break;
+    case RABBET_DTYPE_INT32:
+      *low = INT32_MIN, *high = INT32_MAX;
+      break;
+    default:
+      *low = -0x1p63, *high = 0x1p63;
+      break;
+  }
+}
+
+static int64_t convert_truncate(rabbet_dtype_t dtype, double value) {
+  double low = 0, high = 0;
+  int_bounds(dtype, &low, &high);
+  if (isnan(value)) return 0;
+  if (value <= low)
+    return dtype == RABBET_DTYPE_INT64 ? INT64_MIN : (int64_t)low;
+  if (value >= high) {
+    return dtype == RABBET_DTYPE_INT64 ? INT64_MAX : (int64_t)high;
+  }
+  return (int64_t)value;
+}
+
+void rabbet_convert(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,
+                    void* target, int64_t count) {
+  if (from == to) {
+    size_t bits = (size_t)count * (size_t)rabbet_dtype_bits(from);
+    if (count > 0) memmove(target, source, (bits + 7) / 8);
+    return;
+  }
+  bool from_float = rabbet_dtype_is_float(from);
+  bool to_float = rabbet_dtype_is_float(to);
+  for (int64_t i = 0; i < count; ++i) {
+    if (!from_float && !to_float) {
+      int64_t value = rabbet_load_int64(from, source, i);
+      if (to == RABBET_DTYPE_BOOL) value = value != 0;
+      rabbet_store_int64(to, target, i, value);
+    } else if (from_float && !to_float) {
+      double value = rabbet_load_double(from, source, i);
+      rabbet_store_int64(
+          to, target, i,
+          to == RABBET_DTYPE_BOOL ? value != 0 : convert_truncate(to, value));
+    } else if (from == RABBET_DTYPE_INT64 && to == RABBET_DTYPE_FLOAT) {
+      // Once to FLOAT, not by way of double.
+      ((float*)target)[i] = (float)((const int64_t*)source)[i];
+    } else {
+      rabbet_store_double(to, target, i, rabbet_load_double(from, source, i));
+    }
+  }
+}
