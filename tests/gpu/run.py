@@ -8,6 +8,7 @@ runs what is asked for, writes a log for each step and a summary.
     tests/gpu/run.sh bench --benches unet256,bert_base,gpt2_small
     tests/gpu/run.sh bench --bench "--only gpu --models resnet50/fp16/1"
     tests/gpu/run.sh samples --samples FOLDER      (what FOLDER holds: samples.py)
+    tests/gpu/run.sh recorded                      (what is to be carried: recorded.py)
 
 The Python that runs this is the one whose packages (torch, Triton, CuPy, NVIDIA's
 libraries) the tests use. Exit code 0: nothing that ran has failed.
@@ -33,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = ("conformance", "tests", "sanitizer", "samples", "bench")
+STEPS = ("conformance", "tests", "recorded", "sanitizer", "samples", "bench")
 # Families whose kernels have the most ways to go out of bounds or to race; those in
 # which a library's kernels run as well are not searched for races, as racecheck
 # takes cuDNN's own attention for one.
@@ -288,6 +289,21 @@ def run_tests(machine: Machine) -> list[Result]:
     return [execute(machine, "tests", "pytest", command, pytest_notes)]
 
 
+def recorded_notes(text: str) -> list[str]:
+    return re.findall(r"^(?:WRONG .*|\d+ of \d+ runs .*)$", text, re.MULTILINE)[-40:]
+
+
+def run_recorded(machine: Machine) -> list[Result]:
+    """The importer's tests, with optimization (kernels are timed) and without."""
+    return [
+        execute(machine, "recorded", f"level-{level}",
+                [sys.executable, "-m", "tests.gpu.recorded", str(machine.binaries / "recorded"),
+                 "--jobs", str(machine.jobs), "--level", str(level)],
+                recorded_notes)
+        for level in (0, 3)
+    ]  # fmt: skip
+
+
 def run_sanitizer(machine: Machine) -> list[Result]:
     sanitizer, program = shutil.which("compute-sanitizer"), suite(machine)
     if sanitizer is None or program is None:
@@ -355,6 +371,7 @@ def run_bench(machine: Machine) -> Iterator[Result]:
 RUNNERS = {
     "conformance": run_conformance,
     "tests": run_tests,
+    "recorded": run_recorded,
     "sanitizer": run_sanitizer,
     "samples": run_samples,
     "bench": run_bench,

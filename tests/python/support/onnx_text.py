@@ -42,25 +42,24 @@ def compiled(
     """For all shapes and sizes of the runs; those of the first are the usual ones.
     values: the profile says which sizes inputs have."""
     log = trt.Logger(trt.Logger.INTERNAL_ERROR)
-    builder = trt.Builder(log)
-    network = builder.create_network()
-    trt.OnnxParser(network, log).parse(model.SerializeToString())
-    config = builder.create_builder_config()
-    config.device, config.builder_optimization_level = DEVICE, level
-    profile = builder.create_optimization_profile()
-    for i in range(network.num_inputs):
-        tensor = network.get_input(i)
-        shapes = [run[tensor.name].shape for run in runs]
-        sizes = [run[tensor.name].ravel() for run in runs]
+    network = trt.Builder(log).create_network()
+    source = model.SerializeToString()
+    trt.OnnxParser(network, log).parse(source)
+    shapes, sizes = {}, {}
+    for tensor in map(network.get_input, range(network.num_inputs)):
+        given = [np.asarray(run[tensor.name]) for run in runs]
         if -1 in tuple(tensor.shape):
-            least, most = (tuple(f(shapes, axis=0)) for f in (np.min, np.max))
-            profile.set_shape(tensor.name, least, shapes[0], most)
+            shapes[tensor.name] = _range([array.shape for array in given])
         if tensor.is_shape_tensor and values:
-            least, most = (f(sizes, axis=0).tolist() for f in (np.min, np.max))
-            profile.set_shape_input(tensor.name, least, sizes[0].tolist(), most)
-    config.add_optimization_profile(profile)
-    plan = builder.build_serialized_network(network, config)
-    return trt.Model(trt.Runtime(log).deserialize_cuda_engine(plan))
+            sizes[tensor.name] = _range([array.ravel() for array in given])
+    return trt.compile(source, device=DEVICE, shapes=shapes, values=sizes,
+                       optimization_level=level, logger=log)  # fmt: skip
+
+
+def _range(each: list[Any]) -> tuple[list[int], list[int], list[int]]:
+    """(min, opt, max) of lists of numbers, of which the first is the usual one."""
+    least, most = (f(each, axis=0).tolist() for f in (np.min, np.max))
+    return least, list(map(int, each[0])), most
 
 
 def check(
