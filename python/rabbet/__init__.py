@@ -183,6 +183,10 @@ from ._onnx import (
     SubGraphCollection,
     get_nv_onnx_parser_version,
 )
+from ._ort_values import (
+    IOBinding,
+    OrtValue,
+)
 from ._plugin_layers import (
     IPluginV2Layer,
     IPluginV3Layer,
@@ -202,6 +206,8 @@ from ._reshapes import (
 )
 from ._rotary import IRotaryEmbeddingLayer
 from ._runtime import Runtime
+from ._session import InferenceSession
+from ._session_options import SessionOptions
 from ._timing_cache import (
     ITimingCache,
     TimingCacheKey,
@@ -328,6 +334,7 @@ __all__ = [
     "INetworkDefinition",
     "INonZeroLayer",
     "INormalizationLayer",
+    "IOBinding",
     "IOneHotLayer",
     "IOptimizationProfile",
     "IOutputAllocator",
@@ -389,6 +396,7 @@ __all__ = [
     "IUnsqueezeLayer",
     "IVersionedInterface",
     "IncompatibleError",
+    "InferenceSession",
     "InterfaceInfo",
     "InternalError",
     "InterpolationMode",
@@ -410,6 +418,7 @@ __all__ = [
     "OnnxParser",
     "OnnxParserFlag",
     "OnnxParserRefitter",
+    "OrtValue",
     "OutOfMemoryError",
     "OutOfRangeError",
     "PaddingMode",
@@ -443,6 +452,7 @@ __all__ = [
     "ScatterMode",
     "SeekPosition",
     "SerializationFlag",
+    "SessionOptions",
     "Severity",
     "SubGraphCollection",
     "TacticSource",
