@@ -25,7 +25,9 @@ done
 # checked here, as a machine with a GPU costs too much to find it out there.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-unzip -q "${wheels[0]}" 'rabbet/lib/*' -d "$scratch"
+unzip -q "${wheels[0]}" -d "$scratch"
+PYTHONPATH=$scratch "${PYTHON:-.venv/bin/python}" -c 'import rabbet' || {
+  echo "pack: the wheel cannot be imported; run make wheel" >&2; exit 1; }
 for file in .gpu/conformance "$plugin" "$scratch"/rabbet/lib/librabbet*; do
   if missing=$(LD_LIBRARY_PATH=$scratch/rabbet/lib ldd -r "$file" 2>&1 |
       grep -E 'undefined symbol: rabbet_|not found'); then
