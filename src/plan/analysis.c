@@ -40,6 +40,7 @@ static rabbet_status_t analysis_allocate(const rabbet_plan_sequence_t* sequence,
 // reads have.
 static int64_t constant_count(const rabbet_plan_sequence_t* sequence,
                               int32_t value) {
+  assert(value >= 0 && (size_t)value < sequence->value_count);
   rabbet_dims_t dims =
       rabbet_shape_dims(sequence->graph, &sequence->values[value].shape);
   int64_t count = 0;
@@ -83,6 +84,7 @@ static void analyse_segments(const rabbet_plan_sequence_t* sequence,
     out->step_segments[s] = segment;
     if (step->host_read_count == 0 && !step_tells(sequence, step)) continue;
     out->segment_reads[segment] = count_reads(sequence, step);
+    assert(segment == 0 || out->segment_ends[segment - 1] <= (int32_t)s);
     out->segment_ends[segment++] = (int32_t)s + 1;
   }
   out->segment_ends[segment] = (int32_t)sequence->step_count;
@@ -123,6 +125,8 @@ static rabbet_status_t analyse_symbols(const rabbet_plan_sequence_t* sequence,
   for (size_t i = 0; i < rabbet_expr_symbol_count(sequence->graph); ++i) {
     const rabbet_symbol_t* symbol = rabbet_expr_symbol(sequence->graph, i);
     const rabbet_plan_value_t* value = &sequence->values[symbol->tensor];
+    assert(symbol->tensor >= 0 &&
+           (size_t)symbol->tensor < sequence->value_count);
     if (find_read(sequence, out, symbol, &out->sources[i])) continue;
     bool input = value->storage == RABBET_PLAN_STORAGE_IO && value->alias < 0 &&
                  sequence->ios[value->io].is_input;
@@ -149,6 +153,7 @@ static void analyse_exprs(const rabbet_plan_sequence_t* sequence,
     if (node->op == RABBET_EXPR_SYMBOL) {
       const rabbet_symbol_t* symbol =
           rabbet_expr_symbol(sequence->graph, (size_t)node->a);
+      assert(symbol->upper < (int32_t)i);
       stage = out->sources[node->a].read + 1;
       bound = symbol->upper == RABBET_EXPR_NONE
                   ? stage
@@ -173,6 +178,7 @@ static void analyse_exprs(const rabbet_plan_sequence_t* sequence,
 static void analyse_use(rabbet_plan_analysis_t* out, int32_t value,
                         int32_t step) {
   int32_t root = out->roots[value];
+  assert(out->roots[root] == root);
   if (step < out->first_steps[root]) out->first_steps[root] = step;
   if (step > out->last_steps[root]) out->last_steps[root] = step;
 }
@@ -188,6 +194,7 @@ static void analyse_shapes(const rabbet_plan_sequence_t* sequence,
     out->last_steps[v] = -1;
     for (int32_t axis = 0; axis < value->shape.rank; ++axis) {
       rabbet_expr_t dim = value->shape.d[axis];
+      assert(dim >= 0 && (size_t)dim < rabbet_expr_node_count(sequence->graph));
       if (out->expr_stages[dim] > out->dim_stages[v])
         out->dim_stages[v] = out->expr_stages[dim];
     }
@@ -200,6 +207,7 @@ bool rabbet_plan_is_view(const rabbet_plan_sequence_t* sequence,
   if (value->alias < 0 || analysis->producers[v] >= 0 || value->host_values ||
       value->offset != 0)
     return false;
+  assert(analysis->roots[v] == value->alias);
   const rabbet_plan_value_t* root = &sequence->values[value->alias];
   return value->dtype == root->dtype && value->format == root->format &&
          value->format == RABBET_FORMAT_LINEAR;
@@ -214,6 +222,7 @@ static void analyse_memory(const rabbet_plan_sequence_t* sequence,
     for (int32_t axis = 0; axis < shape->rank; ++axis)
       if (out->expr_bound_stages[shape->d[axis]] > *stage)
         *stage = out->expr_bound_stages[shape->d[axis]];
+    assert((size_t)*stage < out->segment_count);
   }
 }
 

@@ -1,5 +1,7 @@
 // Data that kernels keep in a plan: reading the table, and whether it makes
 // sense.
+#include <assert.h>
+
 #include "base/math.h"
 #include "plan/read.h"
 #include "plan/verify.h"
@@ -68,6 +70,7 @@ rabbet_status_t rabbet_verify_artifacts(const rabbet_plan_t* plan) {
     if (!artifact->name || !artifact->data || artifact->size == 0)
       return RABBET_DAMAGED("artifact %zu ('%s') is empty", i,
                             artifact->name ? artifact->name : "");
+    assert(i == 0 || artifact[-1].name);
     if (i > 0 && rabbet_hash_compare(artifact[-1].key, artifact->key) >= 0)
       return RABBET_DAMAGED(
           "artifact %zu ('%s') has the key of '%s' before it, or a smaller one",

@@ -1,5 +1,6 @@
 #include "plan/check_shapes.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "ops/infer.h"
@@ -8,6 +9,7 @@
 static rabbet_shapes_verdict_t compare_shapes(const rabbet_expr_graph_t* graph,
                                               const rabbet_shape_t* found,
                                               const rabbet_shape_t* expected) {
+  assert(found->rank >= 0 && expected->rank >= 0);
   rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
   if (found->rank != expected->rank) return RABBET_SHAPES_WRONG;
   for (int32_t axis = 0; axis < found->rank; ++axis) {
@@ -50,6 +52,7 @@ static rabbet_status_t check_inputs(const rabbet_shapes_check_t* check,
     const rabbet_op_operand_t* operand = rabbet_op_input(node->op, i);
     inputs[i] = (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
     if (node->inputs[i] < 0) continue;
+    assert((size_t)node->inputs[i] < check->step->group.value_count);
     inputs[i] = check->values[node->inputs[i]];
     inputs[i].present = true;
     *out_askable &= check_knows_dims(&inputs[i]);
@@ -89,8 +92,11 @@ static rabbet_status_t check_room(const rabbet_shapes_check_t* check,
   for (size_t i = 0; i < node->output_count; ++i) {
     size_t needed = 0, room = check->bytes[node->outputs[i]];
     rabbet_dims_t dims = {.rank = outputs[i].shape.rank};
-    for (int32_t axis = 0; axis < dims.rank; ++axis)
+    for (int32_t axis = 0; axis < dims.rank; ++axis) {
+      // An operator with data-dependent sizes gives each of them a symbol.
+      assert(outputs[i].shape.d[axis] != RABBET_EXPR_NONE);
       dims.d[axis] = bounds[count + (size_t)outputs[i].shape.d[axis]];
+    }
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         outputs[i].dtype, RABBET_FORMAT_LINEAR, &dims, &needed));
     if (needed <= room) continue;
@@ -171,6 +177,7 @@ static rabbet_status_t copy_graph(const rabbet_expr_graph_t* from,
           to, rabbet_expr_symbol(from, (size_t)node->a), &expr));
     else
       RABBET_RETURN_IF_ERROR(rabbet_expr_append(to, node, &expr));
+    assert(expr == (rabbet_expr_t)i);
   }
   return rabbet_ok();
 }
@@ -184,6 +191,7 @@ static rabbet_status_t prove_values(const rabbet_plan_sequence_t* sequence,
     const rabbet_group_value_t* from = &step->group.values[i];
     const rabbet_plan_value_t* outer =
         step->values[i] < 0 ? NULL : &sequence->values[step->values[i]];
+    assert(!outer || from->dtype == outer->dtype);
     values[i] = (rabbet_op_value_t){
         .dtype = from->dtype,
         .shape = outer ? outer->shape : step->inner_shapes[i],
@@ -359,6 +367,7 @@ static rabbet_status_t prove_step(const rabbet_plan_sequence_t* sequence,
   RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&check, &verdict, &value));
   step->shapes_proven = verdict == RABBET_SHAPES_PROVEN && all_constant;
   if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();
+  assert(value >= 0 && (size_t)value < step->group.value_count);
   char text[192];
   rabbet_dims_t dims = rabbet_shape_dims(sequence->graph, &values[value].shape);
   return RABBET_STATUS(

@@ -42,6 +42,7 @@ static size_t best_gap(const memory_block_t* wanted,
     }
     if (offset + other->size > end) end = offset + other->size;
   }
+  assert(best == SIZE_MAX || best + wanted->size <= end);
   return best != SIZE_MAX ? best : end;
 }
 
@@ -86,6 +87,7 @@ rabbet_status_t rabbet_plan_memory(rabbet_memory_request_t* requests,
   for (size_t i = 0; i < count && rabbet_is_ok(status); ++i) {
     requests[i].offset = 0;
     if (requests[i].size == 0) continue;
+    assert(requests[i].first <= requests[i].last);
     if (requests[i].size > PTRDIFF_MAX - RABBET_MEMORY_ALIGNMENT) {
       status =
           RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

@@ -15,6 +15,7 @@ rabbet_status_t rabbet_plan_create(rabbet_allocator_t allocator,
 }
 
 rabbet_status_t rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count) {
+  assert(!plan->sequences && count > 0);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, count, sizeof(*plan->sequences), (void**)&plan->sequences));
   plan->sequence_count = count;
@@ -47,6 +48,7 @@ size_t rabbet_plan_step_count(const rabbet_plan_t* plan) {
 
 const rabbet_plan_step_t* rabbet_plan_step(const rabbet_plan_t* plan,
                                            size_t number) {
+  assert(number < rabbet_plan_step_count(plan));
   const rabbet_plan_sequence_t* sequence = plan->sequences;
   for (; number >= sequence->step_count; ++sequence)
     number -= sequence->step_count;
@@ -56,6 +58,8 @@ const rabbet_plan_step_t* rabbet_plan_step(const rabbet_plan_t* plan,
 int64_t rabbet_plan_first_value(const rabbet_plan_t* plan,
                                 const rabbet_plan_sequence_t* sequence) {
   int64_t first = 0;
+  assert(sequence >= plan->sequences &&
+         sequence <= plan->sequences + plan->sequence_count);
   for (const rabbet_plan_sequence_t* at = plan->sequences; at < sequence; ++at)
     first += (int64_t)at->value_count;
   return first;

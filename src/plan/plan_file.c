@@ -1,5 +1,6 @@
 #include "plan/plan_file.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -90,10 +91,13 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
   store32(data + 12, count);
   store64(data + 16, size);
   size_t producer_size = strlen(producer);
+  assert(size >= RABBET_PLAN_HEADER_SIZE + count * RABBET_PLAN_ROW_SIZE);
   memcpy(data + 32, producer, producer_size < 32 ? producer_size : 32);
   uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
     if (!plan_has_section(sizes, id)) continue;
+    assert(offsets[id] % RABBET_PLAN_ALIGNMENT == 0 && offsets[id] <= size &&
+           sizes[id] <= size - offsets[id]);
     store32(row, id);
     store64(row + 8, offsets[id]);
     store64(row + 16, sizes[id]);
@@ -108,6 +112,8 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
 void rabbet_plan_file_reseal(uint8_t* data) {
   uint32_t count = load32(data + 12);
   uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
+  assert(memcmp(data, plan_magic, sizeof(plan_magic)) == 0);
+  assert(count > 0 && count <= RABBET_PLAN_MAX_SECTIONS);
   for (uint32_t i = 0; i < count; ++i, row += RABBET_PLAN_ROW_SIZE)
     store64(row + 24,
             rabbet_hash64(data + load64(row + 8), (size_t)load64(row + 16)));
@@ -209,6 +215,7 @@ static rabbet_status_t plan_check_row(const uint8_t* data, size_t size,
                          "expected at %zu, within %zu bytes",
                          id, plan_section_name(id), (unsigned long long)offset,
                          (unsigned long long)length, expected, size);
+  assert(expected >= *end && expected <= size);
   if (!all_zero(data + *end, expected - *end))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the padding before section %u (%s) is not zero", id,

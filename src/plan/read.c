@@ -1,5 +1,6 @@
 // Bytes -> plan. Decoding checks only as much as building the plan safely
 // needs; rabbet_plan_verify checks its meaning.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -49,6 +50,7 @@ static rabbet_status_t read_shape(const int32_t* dims, size_t count,
   if (count > RABBET_MAX_RANK)
     return RABBET_DAMAGED("rank %zu; at most %d is possible", count,
                           RABBET_MAX_RANK);
+  assert(dims || count == 0);
   out_shape->rank = (int32_t)count;
   for (size_t i = 0; i < count; ++i)
     out_shape->d[i] = dims[i];
@@ -213,6 +215,7 @@ static rabbet_status_t read_profiles(rabbet_plan_sequence_t* sequence,
                                      const Rabbet__Plan__Sequence* message) {
   size_t count = 0, inputs = sequence->input_count;
   size_t profiles = sequence->plan->profile_count;
+  assert(inputs <= sequence->io_count);
   if (!rabbet_checked_mul(profiles, inputs, &count) ||
       count != message->n_ranges)
     return RABBET_DAMAGED("%zu profiles of %zu inputs have %zu ranges",
@@ -586,6 +589,8 @@ static void sequence_link_constants(rabbet_plan_sequence_t* sequence) {
     for (size_t i = 0; i < step->group.value_count; ++i) {
       if (step->values[i] < 0) continue;
       const rabbet_plan_value_t* outer = &sequence->values[step->values[i]];
+      assert(outer->storage != RABBET_PLAN_STORAGE_CONSTANT ||
+             outer->offset % RABBET_PLAN_ALIGNMENT == 0);
       if (outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
           outer->format == RABBET_FORMAT_LINEAR)
         step->group.values[i].constant =
@@ -610,6 +615,7 @@ static void sequence_finish(rabbet_plan_sequence_t* sequence) {
           step->values[i] < 0 ? NULL : &sequence->values[step->values[i]];
       const rabbet_shape_t* shape =
           outer ? &outer->shape : &step->inner_shapes[i];
+      assert(outer || shape->rank >= 0);
       value->dims = rabbet_shape_dims(sequence->graph, shape);
       value->min = value->max = value->dims;
     }
@@ -626,6 +632,7 @@ static rabbet_status_t read_into(const void* data, size_t size,
   const rabbet_span_t* weights = &sections.section[RABBET_PLAN_SECTION_WEIGHTS];
   plan->weights = weights->data;
   plan->weights_size = weights->size;
+  assert((uintptr_t)plan->weights % RABBET_PLAN_ALIGNMENT == 0);
   RABBET_RETURN_IF_ERROR(
       read_device(plan, sections.section[RABBET_PLAN_SECTION_DEVICE]));
   RABBET_RETURN_IF_ERROR(

@@ -1,4 +1,5 @@
 // Plan files with other weights.
+#include <assert.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -33,6 +34,7 @@ rabbet_status_t rabbet_plan_resize_weights(const void* data, size_t size,
   for (int id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
     const rabbet_span_t* from = &sections.section[id];
     uint64_t bytes = from->size < sizes[id] ? from->size : sizes[id];
+    assert(bytes == from->size || id == RABBET_PLAN_SECTION_WEIGHTS);
     if (bytes > 0) memcpy(copy + offsets[id], from->data, (size_t)bytes);
   }
   rabbet_plan_file_seal(copy, total, sections.producer, sizes, offsets);

@@ -1,4 +1,5 @@
 // Whether a plan makes sense: all that the runtime relies on.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,7 @@ static rabbet_status_t verify_part(const rabbet_plan_sequence_t* sequence,
   if (value->alias < 0)
     return RABBET_DAMAGED("it has an offset but memory of its own");
   const rabbet_plan_value_t* root = &sequence->values[value->alias];
+  assert(root->alias < 0 && root->storage == value->storage);
   if (!rabbet_shape_is_constant(sequence->graph, &value->shape) ||
       !rabbet_shape_is_constant(sequence->graph, &root->shape))
     return RABBET_DAMAGED(
@@ -257,6 +259,8 @@ static rabbet_status_t verify_input_shape(
     const rabbet_symbol_t* symbol =
         rabbet_expr_symbol(sequence->graph, (size_t)node->a);
     const rabbet_plan_value_t* origin = &sequence->values[symbol->tensor];
+    assert(symbol->index >= 0 && (symbol->kind != RABBET_SYMBOL_DIM ||
+                                  symbol->index < origin->shape.rank));
     bool input = origin->storage == RABBET_PLAN_STORAGE_IO &&
                  origin->alias < 0 && sequence->ios[origin->io].is_input;
     if (symbol->kind != RABBET_SYMBOL_DIM || !input ||
@@ -448,6 +452,9 @@ static rabbet_status_t list_parts(verify_t* verify) {
   if (count > 0) qsort(parts, count, sizeof(*parts), part_compare);
   while (count > 0) {
     int32_t v = parts[--count].value, root = verify->analysis.roots[v];
+    assert(verify->next_in[root] < 0 ||
+           sequence->values[verify->next_in[root]].offset >=
+               sequence->values[v].offset);
     verify->next_in[v] = verify->next_in[root];
     verify->next_in[root] = v;
   }
@@ -459,6 +466,8 @@ static bool parts_there(const verify_t* verify, int32_t v, int32_t step) {
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   const rabbet_plan_value_t* value = &sequence->values[v];
   size_t bytes = 0, at = (size_t)value->offset;
+  assert(verify->first_in[verify->analysis.roots[v]] ==
+         verify->analysis.roots[v]);
   if (!rabbet_shape_is_constant(sequence->graph, &value->shape)) return false;
   rabbet_status_ignore(constant_bytes(sequence, v, &bytes));
   size_t end = at + bytes;
@@ -483,6 +492,7 @@ static bool value_there(const verify_t* verify, int32_t v, int32_t step,
   const rabbet_plan_sequence_t* sequence = verify->sequence;
   const rabbet_plan_value_t* value = &sequence->values[v];
   if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) return true;
+  assert(step >= 0 && (size_t)step <= sequence->step_count);
   if (value->storage == RABBET_PLAN_STORAGE_IO &&
       sequence->ios[value->io].is_input)
     return true;
@@ -513,6 +523,7 @@ static rabbet_status_t verify_known(const verify_t* verify, int32_t v,
         name);
   int32_t root = analysis->roots[v];
   const rabbet_plan_value_t* written = &verify->sequence->values[root];
+  assert(!analysis->materialized[root] || written->host_values);
   for (size_t i = 0;
        !output && analysis->materialized[root] && i < written->host_value_count;
        ++i) {
@@ -568,6 +579,7 @@ static rabbet_status_t verify_step_order(const verify_t* verify, size_t s,
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t v = step->values[step->group.outputs[i]];
     const rabbet_plan_value_t* value = &sequence->values[v];
+    assert(verify->analysis.producers[v] >= (int32_t)s);
     if (verify->analysis.producers[v] != (int32_t)s)
       return RABBET_DAMAGED("'%s' is written by two steps", value->name);
     if (value->storage == RABBET_PLAN_STORAGE_CONSTANT ||
@@ -624,6 +636,8 @@ static rabbet_status_t verify_own(const rabbet_plan_t* plan, int32_t v,
   if (v < 0 || v >= count)
     return RABBET_DAMAGED("value %d of %lld", v, (long long)count);
   const rabbet_plan_value_t* value = rabbet_plan_find_value(plan, v, &sequence);
+  assert(value >= sequence->values &&
+         value < sequence->values + sequence->value_count);
   if (value->storage != RABBET_PLAN_STORAGE_CONSTANT || value->alias >= 0 ||
       (value->size > 0 && value->offset < first) ||
       rabbet_dtype_is_float(value->dtype) != is_float)

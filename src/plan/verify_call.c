@@ -1,4 +1,6 @@
 // Whether steps call other sequences as these expect it.
+#include <assert.h>
+
 #include "base/math.h"
 #include "plan/analysis.h"
 #include "plan/verify.h"
@@ -35,6 +37,9 @@ static rabbet_status_t verify_passed(const rabbet_plan_sequence_t* outer,
 static const rabbet_plan_value_t* outer_value(const verify_call_t* check,
                                               const int32_t* list,
                                               size_t index) {
+  // rabbet_verify_step has checked that a group's inputs and outputs are values
+  // of the plan.
+  assert(check->step->values[list[index]] >= 0);
   return &check->caller->values[check->step->values[list[index]]];
 }
 
@@ -91,6 +96,7 @@ static rabbet_status_t verify_call(const verify_call_t* check,
                           callee, plan->sequence_count);
   if (check->depths[callee] > 0)
     return RABBET_DAMAGED("sequence %d is called twice", callee);
+  assert(caller == 0 || check->depths[caller] > 0);
   check->depths[callee] = check->depths[caller] + 1;
   if (check->depths[callee] > RABBET_MAX_CALL_DEPTH)
     return RABBET_DAMAGED("sequence %d is called over %d deep", callee,
@@ -106,6 +112,7 @@ static rabbet_status_t verify_condition(const verify_call_t* check) {
     return RABBET_DAMAGED(
         "it has %zu layers and calls %zu sequences; expected 1 and 2",
         step->group.node_count, step->call_count);
+  assert(step->group.input_count > 0 && step->group.nodes[0].input_count > 0);
   const rabbet_plan_value_t* condition =
       outer_value(check, step->group.inputs, 0);
   // No rule proves the shapes of a condition, so that they are checked here.

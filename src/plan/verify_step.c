@@ -1,4 +1,5 @@
 // Whether one step of a plan makes sense by itself.
+#include <assert.h>
 #include <string.h>
 
 #include "plan/json_check.h"
@@ -50,6 +51,7 @@ static rabbet_status_t verify_group_values(
           "value %zu of the step ('%s') is neither its input "
           "nor its output",
           i, sequence->values[v].name);
+    assert(rabbet_format_info(sequence->values[v].format));
     if (value->dtype != sequence->values[v].dtype ||
         value->format != sequence->values[v].format)
       return RABBET_DAMAGED(
@@ -190,6 +192,7 @@ static rabbet_status_t verify_attrs(const rabbet_group_node_t* node) {
 // A plugin is called with the tensors of its step, one after another.
 static rabbet_status_t verify_plugin(const rabbet_group_t* group) {
   const rabbet_group_node_t* node = &group->nodes[0];
+  assert(group->node_count > 0);
   if (group->node_count > 1)
     return RABBET_DAMAGED("its plugin layer is one of %zu layers; expected one",
                           group->node_count);

@@ -83,6 +83,9 @@ static rabbet_status_t write_graph(plan_writer_t* writer,
     const rabbet_expr_node_t* node = rabbet_expr_node(graph, (rabbet_expr_t)i);
     Rabbet__Plan__Expr* expr = to->exprs[i];
     bool constant = node->op == RABBET_EXPR_CONSTANT;
+    // Readers append expressions in this order, operands first.
+    assert(constant || node->op == RABBET_EXPR_SYMBOL ||
+           (node->a < (int32_t)i && node->b < (int32_t)i));
     expr->op = (int32_t)node->op;
     expr->a = constant ? 0 : node->a;
     expr->b = constant || node->op == RABBET_EXPR_SYMBOL ? 0 : node->b;
@@ -142,6 +145,7 @@ static rabbet_status_t write_ios(plan_writer_t* writer,
   for (size_t i = 0; i < to->n_ios; ++i) {
     const rabbet_plan_io_t* io = &sequence->ios[i];
     Rabbet__Plan__Io* message = to->ios[i];
+    assert(io->is_input == (i < sequence->input_count));
     message->name = write_text(io->name);
     message->is_input = io->is_input;
     message->is_shape_input = io->is_shape_input;
@@ -219,6 +223,7 @@ static rabbet_status_t write_group_values(plan_writer_t* writer,
     Rabbet__Plan__GroupValue* value = message->values[i];
     value->value = step->values[i];
     if (value->value >= 0) continue;
+    assert(step->inner_shapes[i].rank >= 0);
     value->dtype = (int32_t)step->group.values[i].dtype;
     value->format = (int32_t)step->group.values[i].format;
     RABBET_WRITE_LIST(value, shape, step->inner_shapes[i].d,
@@ -242,6 +247,7 @@ static rabbet_status_t write_nodes(plan_writer_t* writer,
     RABBET_WRITE_LIST(out, outputs, node->outputs, node->output_count);
     if (node->aliased)
       RABBET_WRITE_LIST(out, aliased, node->aliased, node->output_count);
+    assert(node->attrs || node->op->attr_count == 0);
     RABBET_RETURN_IF_ERROR(write_attrs(
         writer, node->attrs, node->op->attr_count, &out->n_attrs, &out->attrs));
   }
@@ -255,6 +261,8 @@ static rabbet_status_t write_calls(plan_writer_t* writer,
       RABBET_WRITE_MESSAGES(writer, step->call_count, Rabbet__Plan__Call, call,
                             &message->n_calls, &message->calls));
   for (size_t i = 0; i < step->call_count; ++i) {
+    assert(step->calls[i].sequence >
+           0);  // the first has no caller but the user
     message->calls[i]->sequence = step->calls[i].sequence;
     RABBET_WRITE_LIST(message->calls[i], inputs, step->calls[i].inputs,
                       step->calls[i].input_count);
@@ -310,6 +318,8 @@ static rabbet_status_t write_profiles(plan_writer_t* writer,
   for (size_t i = 0; i < to->n_ranges; ++i) {
     const rabbet_plan_range_t* range = &sequence->profiles[i];
     Rabbet__Plan__Range* message = to->ranges[i];
+    assert(range->min.rank == range->opt.rank &&
+           range->opt.rank == range->max.rank);
     RABBET_WRITE_LIST(message, min, range->min.d, (size_t)range->min.rank);
     RABBET_WRITE_LIST(message, opt, range->opt.d, (size_t)range->opt.rank);
     RABBET_WRITE_LIST(message, max, range->max.d, (size_t)range->max.rank);
@@ -333,6 +343,7 @@ static rabbet_status_t write_artifacts(plan_writer_t* writer,
   for (size_t i = 0; i < meta->n_artifacts; ++i) {
     const rabbet_artifact_t* artifact = &plan->artifacts[i];
     Rabbet__Plan__Artifact* message = meta->artifacts[i];
+    assert(i == 0 || rabbet_hash_compare(artifact[-1].key, artifact->key) < 0);
     message->key_high = artifact->key.high;
     message->key_low = artifact->key.low;
     message->name = write_text(artifact->name);
@@ -356,6 +367,7 @@ static rabbet_status_t write_carried(plan_writer_t* writer,
   for (size_t i = 0; i < meta->n_carried; ++i) {
     const rabbet_carried_t* from = &plan->carried[i];
     Rabbet__Plan__Carried* message = meta->carried[i];
+    assert(i == 0 || from[-1].kind <= from->kind);
     message->kind = (int32_t)from->kind;
     message->name = write_text(from->name);
     message->is_package = from->is_package;
@@ -565,11 +577,13 @@ static rabbet_status_t write_file(const rabbet_plan_t* plan,
   uint8_t* weights = data + offsets[RABBET_PLAN_SECTION_WEIGHTS];
   uint64_t at = 0;
   for (size_t i = 0; i < blob_count; ++i) {
+    assert(blobs[i].offset >= at);
     memset(weights + at, 0, blobs[i].offset - at);
     if (blobs[i].size > 0)
       memcpy(weights + blobs[i].offset, blobs[i].data, blobs[i].size);
     at = blobs[i].offset + blobs[i].size;
   }
+  assert(at <= weights_size);
   memset(weights + at, 0,
          (size_t)(total - offsets[RABBET_PLAN_SECTION_WEIGHTS] - at));
   place_artifacts(plan, meta, data + offsets[RABBET_PLAN_SECTION_KERNELS]);
@@ -590,6 +604,7 @@ rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
   *out_size = 0;
   uint64_t weights_size = 0;
   RABBET_RETURN_IF_ERROR(check_blobs(blobs, blob_count, &weights_size));
+  assert(plan->full_size == 0 || weights_size <= plan->full_size);
   // Sections of plans that can be refitted have either of two sizes.
   if (plan->full_size > 0)
     weights_size =

@@ -16,6 +16,7 @@ static const rabbet_prepared_t* prepared_at(const rabbet_prepared_t* prepared,
 
 static void* io_address(const rabbet_frame_t* frame,
                         const rabbet_prepared_t* prepared, size_t io) {
+  assert(io < frame->sequence->plan->io_count);
   bool copied = io < frame->sequence->plan->input_count
                     ? prepared->input_copied[io]
                     : rabbet_io_is_misaligned(frame, io);
@@ -28,9 +29,11 @@ void* rabbet_value_address(const rabbet_frame_t* frame,
   const rabbet_plan_value_t* value = &sequence->plan->values[v];
   assert(v >= 0 && (size_t)v < sequence->plan->value_count);
   size_t root = (size_t)sequence->analysis.roots[v];
-  if (rabbet_is_materialized(sequence, (int32_t)root))
+  if (rabbet_is_materialized(sequence, (int32_t)root)) {
+    assert(prepared->materialized_offsets[root] != SIZE_MAX);
     return (uint8_t*)prepared->materialized +
            prepared->materialized_offsets[root] + value->offset;
+  }
   switch (value->storage) {
     case RABBET_PLAN_STORAGE_IO:
       return (uint8_t*)io_address(frame, prepared, (size_t)value->io) +
@@ -46,6 +49,8 @@ void* rabbet_value_address(const rabbet_frame_t* frame,
                        sequence->weight_offsets[v];
     default: {
       int32_t stage = sequence->analysis.memory_stages[root];
+      assert(value->storage == RABBET_PLAN_STORAGE_ARENA);
+      assert(stage <= prepared->segment && frame->memory[stage]);
       return (uint8_t*)frame->memory[stage] +
              prepared_at(prepared, stage)->offsets[root] + value->offset;
     }
@@ -69,6 +74,7 @@ static rabbet_status_t check_room(const rabbet_frame_t* frame,
                                   const rabbet_prepared_t* prepared,
                                   size_t io) {
   const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  assert(!rabbet_frame_is_main(frame));
   bool passed =
       io >= plan->input_count && io < plan->io_count - plan->hidden_count;
   size_t bytes = prepared->bytes[plan->ios[io].value];
@@ -133,6 +139,7 @@ static void fill_all_slots(rabbet_frame_t* frame, rabbet_prepared_t* prepared) {
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     assert(sequence->steps[run->step].first_slot >= begin);
+    assert(run->workspace_offset <= prepared->memory_bytes);
     void** slots =
         prepared->slots + sequence->steps[run->step].first_slot - begin;
     run->call.inputs = slots;
@@ -158,6 +165,8 @@ rabbet_status_t rabbet_prepared_bind(rabbet_frame_t* frame,
   if (prepared->memory_generation == frame->context->memory_generation &&
       prepared->io_generation == frame->io_generation)
     return rabbet_ok();
+  assert(prepared->ready &&
+         prepared->memory_bytes <= frame->memory_bytes[prepared->segment]);
   RABBET_RETURN_IF_ERROR(check_addresses(frame, prepared));
   RABBET_RETURN_IF_ERROR(
       rabbet_prepared_resolve_overlaps(frame, prepared, stream));

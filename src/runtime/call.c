@@ -13,6 +13,7 @@ static rabbet_status_t read_condition(const rabbet_frame_t* frame,
                                       bool* out_holds) {
   rabbet_device_t* device = frame->context->engine->device;
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
+  assert(step->call_count == 2 && step->group.input_count > 0);
   const int64_t* known =
       rabbet_host_values(prepared, step->values[step->group.inputs[0]]);
   uint8_t byte = 0;
@@ -55,6 +56,7 @@ rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
                                 const rabbet_sequence_t* callee, int64_t* key,
                                 bool* out_known) {
   *out_known = true;
+  assert(call->input_count == callee->plan->input_count);
   for (size_t i = 0; i < call->input_count && *out_known; ++i) {
     int32_t value = step->values[step->group.inputs[call->inputs[i]]];
     const rabbet_dims_t* dims = &prepared->dims[value];
@@ -80,6 +82,7 @@ static rabbet_status_t call_select(const rabbet_prepared_t* prepared,
                                    rabbet_prepared_t** out_prepared) {
   size_t bytes = callee->sequence->key_size * sizeof(*callee->key);
   bool known = false;
+  assert(!rabbet_frame_is_main(callee));
   *out_prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_call_key(prepared, step, call, callee->sequence,
                                          callee->next_key, &known));
@@ -102,6 +105,9 @@ static void pass_addresses(const rabbet_frame_t* frame,
                            rabbet_frame_t* callee) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   const rabbet_group_t* group = &step->group;
+  assert(call->input_count + group->output_count +
+             callee->sequence->plan->hidden_count ==
+         callee->sequence->plan->io_count);
   for (size_t i = 0; i < call->input_count; ++i)
     rabbet_frame_store_address(callee, i, run->call.inputs[call->inputs[i]]);
   for (size_t i = 0; i < group->output_count; ++i) {
@@ -122,6 +128,7 @@ static rabbet_status_t check_results(const rabbet_frame_t* frame,
     const rabbet_dims_t* dims =
         &prepared->dims[step->values[step->group.outputs[i]]];
     const rabbet_dims_t* made = &run->callee->last->dims[io->value];
+    assert(made->rank == dims->rank);
     for (int32_t axis = 0; axis < dims->rank; ++axis)
       if (dims->d[axis] >= 0 && dims->d[axis] != made->d[axis])
         return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -139,8 +146,10 @@ void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t value = callee->ios[callee->input_count + i].value;
     const rabbet_dims_t* dims = &run->callee->last->dims[value];
-    for (int32_t axis = 0; axis < dims->rank; ++axis)
+    for (int32_t axis = 0; axis < dims->rank; ++axis) {
+      assert(dims->d[axis] >= 0);  // a leaf knows all extents
       *out_dims++ = dims->d[axis];
+    }
   }
 }
 
@@ -153,6 +162,7 @@ rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
   const rabbet_plan_call_t* call = &step->calls[holds ? 0 : 1];
   rabbet_frame_t* callee =
       rabbet_context_frame(frame->context, (size_t)call->sequence);
+  assert(callee > frame || rabbet_frame_is_main(frame));  // no recursion
   rabbet_prepared_t* first = NULL;
   run->callee = callee;
   pass_addresses(frame, prepared, run, call, callee);

@@ -3,6 +3,7 @@
 // The plugin may differ from the one at the build, and the plan may be foreign.
 // A plugin relies on being run only with types, formats and shapes that it has
 // offered and described, so that it is asked again.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -12,8 +13,10 @@
 const rabbet_group_node_t* rabbet_step_plugin_node(
     const rabbet_plan_step_t* step) {
   const rabbet_group_node_t* node = step->group.nodes;
-  while (!rabbet_op_is(node->op, RABBET_OP_PLUGIN))
+  while (!rabbet_op_is(node->op, RABBET_OP_PLUGIN)) {
     ++node;
+    assert(node < step->group.nodes + step->group.node_count);
+  }
   return node;
 }
 
@@ -91,6 +94,7 @@ static rabbet_status_t step_set_ranges(rabbet_sequence_t* sequence,
   for (int32_t axis = 0; axis < shape->rank; ++axis) {
     if (tensor->dims.d[axis] >= 0) continue;
     RABBET_RETURN_IF_ERROR(sequence_find_extents(sequence));
+    assert(shape->d[axis] >= 0 && (size_t)shape->d[axis] < count);
     const int64_t* extents = sequence->extents + shape->d[axis];
     tensor->min.d[axis] = rabbet_max_i64(extents[0], 0);
     tensor->opt.d[axis] = rabbet_max_i64(extents[count], 0);
@@ -189,6 +193,7 @@ static rabbet_status_t plugin_shapes_extent(plugin_shapes_t* check,
         !rabbet_expr_is_constant(graph, most, &upper[i]))
       upper[i] = INT64_MAX;
   }
+  assert(expr >= 0 && (size_t)expr < count);
   RABBET_RETURN_IF_ERROR(rabbet_expr_bounds(
       graph, bounds, upper, upper + symbols, upper + symbols + count));
   *out_extent = upper[symbols + count + (size_t)expr];

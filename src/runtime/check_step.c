@@ -20,6 +20,7 @@ rabbet_status_t rabbet_step_constants(rabbet_expr_graph_t* graph,
   int64_t count = 0;
   rabbet_expr_t* values = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
+  assert(elements || count == 0);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, (size_t)count, sizeof(*values), (void**)&values));
   for (int64_t k = 0; k < count; ++k)
@@ -67,6 +68,7 @@ static rabbet_status_t step_check(step_check_t* check) {
   int32_t wrong = -1;
   RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&shapes, &verdict, &wrong));
   if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();
+  assert(wrong >= 0 && (size_t)wrong < count);
   char text[192];
   return RABBET_STATUS(
       RABBET_STATUS_DATA_LOSS,

@@ -50,6 +50,7 @@ static const rabbet_plan_check_t* first_check(
 
 static volatile int32_t* check_place(const rabbet_frame_t* frame,
                                      uint64_t number, size_t count) {
+  assert(frame->check_places && count > 0);
   return frame->check_places + (number % RABBET_CHECK_PLACES) * count;
 }
 
@@ -111,6 +112,8 @@ rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream) {
   const rabbet_plan_check_t* checks =
       first_check(frame->sequence->plan, &count);
   if (!checks) return rabbet_ok();
+  // Hidden outputs have memory of the context from the first run on.
+  assert(frame->addresses[checks->io]);
   const void* elements = frame->addresses[checks->io];
   if (device->host_memory)
     return check_elements(checks, count, elements, &known);

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 
 static rabbet_status_t context_make_callees(rabbet_context_t* context) {
   rabbet_engine_t* engine = context->engine;
+  assert(engine->plan->sequence_count > 0);
   size_t count = engine->plan->sequence_count - 1;
   rabbet_frame_t* frames = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -51,6 +53,7 @@ static void context_reset_shapes(rabbet_context_t* context) {
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_dims_t* dims = &sequence->ios[i].dims;
     context->shape_set[i] = true;
+    assert(sequence->key_offsets[i] + (size_t)dims->rank <= sequence->key_size);
     for (int32_t axis = 0; axis < dims->rank; ++axis) {
       context->main.key[sequence->key_offsets[i] + (size_t)axis] =
           dims->d[axis];
@@ -189,6 +192,8 @@ static rabbet_status_t context_check_io(const rabbet_context_t* context,
 static const rabbet_plan_range_t* context_range(const rabbet_context_t* context,
                                                 size_t input) {
   const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
+  assert(context->profile < plan->plan->profile_count);
+  assert(input < plan->input_count);
   return &plan->profiles[context->profile * plan->input_count + input];
 }
 
@@ -259,6 +264,8 @@ int32_t rabbet_context_missing(const rabbet_context_t* context) {
 
 static rabbet_status_t context_missing_error(const rabbet_context_t* context,
                                              int32_t input) {
+  assert(input >= 0 &&
+         (size_t)input < context->main.sequence->plan->input_count);
   const char* name = context->main.sequence->ios[input].name;
   if (!context->shape_set[input])
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
@@ -277,6 +284,7 @@ static rabbet_status_t context_read_values(rabbet_context_t* context) {
     const rabbet_io_t* io = &sequence->ios[i];
     if (!io->is_shape_input) continue;
     const rabbet_plan_range_t* range = context_range(context, i);
+    assert(context->main.addresses[i] || range->value_count == 0);
     int64_t* key = context->main.key + sequence->key_offsets[i] + io->dims.rank;
     for (size_t k = 0; k < range->value_count; ++k) {
       int64_t value =
@@ -312,6 +320,7 @@ rabbet_status_t rabbet_context_select(rabbet_context_t* context,
         rabbet_prepared_lookup(&context->main, NULL, context->main.key,
                                sequence->key_size, &context->main.current));
   }
+  assert(context->main.current->segment == 0);
   *out_prepared = context->main.current;
   return rabbet_ok();
 }
@@ -374,6 +383,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
 
 void rabbet_frame_store_address(rabbet_frame_t* frame, size_t io,
                                 void* address) {
+  assert(io < frame->sequence->plan->io_count);
   if (frame->addresses[io] == address) return;
   frame->addresses[io] = address;
   ++frame->io_generation;
@@ -390,6 +400,7 @@ rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                          "%zu",
                          tensor->name, address,
                          rabbet_dtype_name(tensor->dtype), (size_t)element);
+  assert(!context->host_ios[io].host || context->host_io_count > 0);
   context->host_io_count -= context->host_ios[io].host != NULL;
   context->host_ios[io].host = NULL;
   rabbet_frame_store_address(&context->main, io, address);
@@ -409,6 +420,8 @@ rabbet_status_t rabbet_context_set_output_allocator(
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an input; output allocators are for outputs",
                          context->main.sequence->ios[io].name);
+  assert(!context->main.output_allocators[io].reallocate ||
+         context->main.allocator_count > 0);
   context->main.allocator_count -=
       context->main.output_allocators[io].reallocate != NULL;
   context->main.allocator_count += allocator.reallocate != NULL;

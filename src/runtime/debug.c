@@ -1,4 +1,5 @@
 // Debug tensors: outputs that callers do not see, and values between steps.
+#include <assert.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -18,8 +19,10 @@ static void* hidden_reallocate(void* user_data, const char* name, void* current,
   rabbet_device_t* device = engine->device;
   size_t io = first_hidden(plan);
   (void)alignment;
-  while (strcmp(plan->ios[io].name, name) != 0)
+  while (strcmp(plan->ios[io].name, name) != 0) {
     ++io;
+    assert(io < plan->io_count);
+  }
   size_t* bytes = &frame->hidden_bytes[io - first_hidden(plan)];
   if (current && size <= *bytes) return current;
   rabbet_status_t status = rabbet_ok();

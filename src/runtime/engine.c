@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -32,6 +33,7 @@ static rabbet_status_t engine_open_device(
 static int32_t first_segment(const rabbet_sequence_t* sequence, int32_t value) {
   int32_t root = sequence->analysis.roots[value];
   int32_t step = sequence->analysis.first_steps[root];
+  assert(step >= 0);
   return step < (int32_t)sequence->plan->step_count
              ? sequence->analysis.step_segments[step]
              : 0;
@@ -63,6 +65,7 @@ static rabbet_status_t sequence_list_ios(rabbet_sequence_t* sequence) {
     io->dims = rabbet_shape_dims(plan->graph, &value->shape);
     io->aliased_input = from->aliased_input;
     memcpy(io->dim_names, from->dim_names, sizeof(io->dim_names));
+    assert(from->is_input == (i < plan->input_count));
     if (!from->is_input) {
       sequence->io_segments[i] = first_segment(sequence, from->value);
       sequence->has_written_outputs |= !sequence->analysis.written[from->value];
@@ -72,6 +75,7 @@ static rabbet_status_t sequence_list_ios(rabbet_sequence_t* sequence) {
     sequence->key_size += (size_t)value->shape.rank;
     if (from->is_shape_input) {
       int64_t count = 0;
+      assert(rabbet_shape_is_constant(plan->graph, &value->shape));
       RABBET_RETURN_IF_ERROR(rabbet_dims_count(&io->dims, &count));
       sequence->key_size += (size_t)count;
       sequence->has_shape_inputs = true;
@@ -97,6 +101,7 @@ static rabbet_status_t sequence_list_slots(rabbet_sequence_t* sequence) {
       *slots++ = step->values[step->group.inputs[i]];
     for (size_t i = 0; i < step->group.output_count; ++i)
       *slots++ = step->values[step->group.outputs[i]];
+    assert((size_t)(slots - sequence->slot_values) <= sequence->slot_count);
   }
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->engine->arena, sequence->slot_count,

@@ -11,6 +11,7 @@ void rabbet_profile_optimum(const rabbet_sequence_t* sequence, size_t profile,
   for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
     const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read >= 0) continue;
+    assert(source->input >= 0 && (size_t)source->input < plan->input_count);
     const rabbet_plan_range_t* range =
         &sequence->plan
              ->profiles[profile * plan->input_count + (size_t)source->input];
@@ -26,6 +27,7 @@ void rabbet_profile_symbols(const rabbet_sequence_t* sequence, size_t profile,
   for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
     const rabbet_plan_source_t* source = &sequence->analysis.sources[i];
     if (source->read >= 0) continue;
+    assert(source->input >= 0 && (size_t)source->input < plan->input_count);
     const rabbet_plan_range_t* range =
         &sequence->plan
              ->profiles[profile * plan->input_count + (size_t)source->input];
@@ -45,6 +47,7 @@ static void fix_dims(const rabbet_sequence_t* sequence, size_t profile,
     rabbet_dims_t* dims = &sequence->ios[i].dims;
     for (int32_t axis = 0; axis < shape->rank; ++axis) {
       rabbet_expr_t e = shape->d[axis];
+      assert(low[e] <= high[e]);
       bool fixed = low[e] == high[e] && low[e] >= 0;
       if (profile == 0 && dims->d[axis] < 0 && fixed) dims->d[axis] = low[e];
       if (profile > 0 && !(fixed && dims->d[axis] == low[e]) &&
@@ -138,6 +141,7 @@ rabbet_status_t rabbet_engine_place_memory(rabbet_engine_t* engine) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &engine->arena, count, sizeof(*depths), (void**)&depths));
   engine_find_depths(engine->plan, depths);
+  assert(engine->place_count == 0 && depths[0] == 0);
   for (int32_t depth = 0;
        (segments = engine_depth_segments(engine, depths, depth)) > 0; ++depth) {
     for (size_t i = 0; i < count; ++i)
@@ -162,6 +166,7 @@ typedef struct measure_t {
 static void measure_count(const measure_t* measure,
                           const rabbet_sequence_t* sequence, size_t segment,
                           size_t bytes) {
+  assert(segment < sequence->analysis.segment_count);
   size_t* place = &measure->places[sequence->first_place + segment];
   bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
   if (bytes > *place) *place = bytes;
@@ -210,6 +215,7 @@ static rabbet_status_t measure_largest_key(measure_t* measure,
       *key++ = range->max.d[axis];
     for (size_t k = 0; k < range->value_count; ++k)
       *key++ = range->max_values[k];
+    assert((size_t)(key - *out_key) <= sequence->key_size);
   }
   return rabbet_ok();
 }

@@ -1,4 +1,5 @@
 // Plugins and kernels of an engine's steps.
+#include <assert.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -71,8 +72,10 @@ static rabbet_status_t step_create_kernel(rabbet_engine_t* engine,
   size_t count = engine->untrusted ? 0 : step->artifact_count;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       engine->allocator, count * sizeof(*artifacts), (void**)&artifacts));
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
+    assert((size_t)step->artifacts[i] < engine->plan->artifact_count);
     artifacts[i] = engine->plan->artifacts[step->artifacts[i]];
+  }
   rabbet_kernel_spec_t spec = {.device = engine->device,
                                .group = &step->group,
                                .tactic = step->tactic,
@@ -96,6 +99,7 @@ static rabbet_status_t step_create(rabbet_sequence_t* sequence, size_t s) {
   rabbet_plan_step_t* step = &sequence->plan->steps[s];
   rabbet_engine_step_t* out = &sequence->steps[s];
   if (step->call_count > 0) return rabbet_ok();
+  assert(!out->kernel && !out->plugin);
   const rabbet_kernel_class_t* kernel =
       rabbet_device_find_kernel(engine->device, step->kernel);
   if (!kernel) return step_no_kernel(engine, step->kernel);
@@ -118,6 +122,7 @@ static void step_align_ios(rabbet_sequence_t* sequence, size_t step) {
   size_t count = group->input_count + group->output_count;
   for (size_t i = 0; kernel && i < count; ++i) {
     const rabbet_plan_value_t* value = &plan->values[slots[i]];
+    assert((kernel->alignment & (kernel->alignment - 1)) == 0);
     if (value->storage == RABBET_PLAN_STORAGE_IO &&
         sequence->io_alignments[value->io] < kernel->alignment)
       sequence->io_alignments[value->io] = kernel->alignment;

@@ -1,5 +1,6 @@
 // Constants on a device that cannot read the host's memory: all that steps
 // read, in one allocation.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -45,6 +46,8 @@ static void measure_weights(const rabbet_sequence_t* sequence, size_t* places) {
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
     const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value) continue;
+    // A stripped plan, whose constants may lie past its bytes, is not uploaded.
+    assert(value->offset + value->size <= sequence->engine->plan->weights_size);
     size_t* place = &places[value->offset / RABBET_PLAN_ALIGNMENT];
     if (value->size > *place) *place = (size_t)value->size;
   }
@@ -57,6 +60,7 @@ static void set_weight_offsets(const rabbet_sequence_t* sequence,
     const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value) continue;
     size_t place = places[value->offset / RABBET_PLAN_ALIGNMENT];
+    assert(place > 0 || value->size == 0);
     // An empty constant has an address too.
     sequence->weight_offsets[v] = place == 0 ? 0 : place - 1;
   }
@@ -92,6 +96,7 @@ static rabbet_status_t copy_weights(const rabbet_sequence_t* sequence) {
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
     const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value || value->size == 0) continue;
+    assert(sequence->weight_offsets[v] % RABBET_WEIGHT_ALIGNMENT == 0);
     RABBET_RETURN_IF_ERROR(device->vtable->copy_to_device(
         device, (uint8_t*)engine->device_weights + sequence->weight_offsets[v],
         engine->plan->weights + value->offset, (size_t)value->size, NULL));

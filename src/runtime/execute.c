@@ -59,6 +59,7 @@ rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
     return RABBET_ANNOTATE(rabbet_run_call(frame, prepared, run, stream),
                            "step '%s'",
                            frame->sequence->plan->steps[run->step].name);
+  assert(run->kernel == frame->sequence->steps[run->step].kernel);
   if (rabbet_run_is_idle(run)) return rabbet_ok();
   assert(run->kernel->kernel_class->enqueue);
   rabbet_status_t status =
@@ -101,6 +102,7 @@ static rabbet_status_t mark_time(const rabbet_context_t* context, void* event,
 
 static void** segment_events(const rabbet_frame_t* frame,
                              const rabbet_prepared_t* prepared) {
+  assert(frame->events);
   return frame->events +
          rabbet_segment_begin(frame->sequence, prepared->segment) +
          (size_t)prepared->segment;
@@ -134,8 +136,8 @@ static rabbet_status_t run_steps_timed(rabbet_frame_t* frame,
 // Reads the events of a frame's last run; waits for it.
 static rabbet_status_t frame_collect_times(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
-  assert(frame->events);
   for (const rabbet_prepared_t* at = frame->last; at; at = at->parent) {
+    assert(at->sequence == frame->sequence);
     void** events = segment_events(frame, at);
     for (size_t i = 0; i < at->run_count; ++i) {
       int64_t ns = 0;
@@ -163,6 +165,7 @@ static void report_times(rabbet_context_t* context) {
     const rabbet_frame_t* frame = rabbet_context_frame(context, i);
     const rabbet_plan_sequence_t* plan = frame->sequence->plan;
     bool ran = frame->last_run == context->runs;
+    assert(frame->times);
     for (size_t s = 0; s < plan->step_count; ++s)
       profiler->report(profiler->user_data, plan->steps[s].name,
                        ran ? frame->times[s] : 0);
@@ -180,6 +183,7 @@ static rabbet_status_t read_back(rabbet_frame_t* frame,
   assert(rabbet_segment_end(sequence, prepared->segment) > 0);
   size_t last = rabbet_segment_end(sequence, prepared->segment) - 1;
   const rabbet_plan_step_t* step = &sequence->plan->steps[last];
+  assert(step->host_read_count > 0 || step->call_count > 0);
   uint8_t* staging = prepared->read_staging;
   RABBET_RETURN_IF_ERROR(
       rabbet_context_refuse_recording(frame->context, stream));
@@ -207,8 +211,11 @@ static rabbet_status_t read_back(rabbet_frame_t* frame,
   size_t wanted = sequence->analysis.segment_reads[prepared->segment];
   assert((size_t)(key - frame->read_key) <= wanted);
   // Extents from a call are needed if a symbol stands for one.
-  if ((size_t)(key - frame->read_key) < wanted)
+  if ((size_t)(key - frame->read_key) < wanted) {
+    assert(prepared->run_count > 0 &&
+           prepared->runs[prepared->run_count - 1].step == last);
     rabbet_call_told_dims(frame, &prepared->runs[prepared->run_count - 1], key);
+  }
   return rabbet_ok();
 }
 
@@ -218,6 +225,7 @@ static rabbet_status_t write_outputs(rabbet_frame_t* frame,
                                      void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   rabbet_device_t* device = sequence->engine->device;
+  assert((size_t)leaf->segment + 1 == sequence->analysis.segment_count);
   const uint8_t* staging = leaf->output_staging;
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
@@ -280,6 +288,7 @@ rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
                                  rabbet_prepared_t* prepared, void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   frame->last = NULL;
+  assert(prepared->sequence == sequence && prepared->segment == 0);
   frame->last_run = frame->context->runs;
   if (frame->times)
     memset(frame->times, 0, sequence->plan->step_count * sizeof(*frame->times));
@@ -309,6 +318,7 @@ static rabbet_status_t execute_run(rabbet_context_t* context, void* stream) {
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   RABBET_RETURN_IF_ERROR(rabbet_frame_run(frame, prepared, stream));
+  assert(frame->last && frame->last_run == context->runs);
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_context_end_host_ios(context, frame->last, stream));

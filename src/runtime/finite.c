@@ -4,6 +4,7 @@
 // A step is to blame if it wrote a NaN and read none, or wrote an infinity and
 // read neither: masks may hold infinities, and a NaN from a NaN is not its
 // fault.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ static channels_t channels_of(rabbet_format_t format, const rabbet_dims_t* dims,
   channels_t found = {.inner = physical->d[physical->rank - 1]};
   int32_t axis = dims->rank - info->min_rank;
   if (format == RABBET_FORMAT_LINEAR) return (channels_t){0};
+  assert(axis >= 0);
   found.channels = dims->d[axis];
   if (info->channels_last) return found;
   found.blocks = physical->d[axis];
@@ -84,6 +86,8 @@ static rabbet_status_t range_of(const rabbet_view_t* view,
   for (int64_t i = 0; i < count; ++i)
     if (!is_padding(&channels, i))
       range_add(out_range, rabbet_load_double(view->dtype, view->data, i), i);
+  assert((out_range->first < 0) ==
+         (out_range->nans + out_range->infinities == 0));
   return rabbet_ok();
 }
 
@@ -169,6 +173,7 @@ static void finite_print_count(const rabbet_frame_t* frame,
   bool row_major =
       frame->sequence->plan->values[v].format == RABBET_FORMAT_LINEAR;
   if (!row_major || dims->rank == 0) return;
+  assert(range->first >= 0);
   int64_t index[RABBET_MAX_RANK], rest = range->first;
   for (int32_t i = dims->rank; i-- > 0; rest /= dims->d[i])
     index[i] = rest % dims->d[i];

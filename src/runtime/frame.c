@@ -13,6 +13,8 @@ rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame) {
   const rabbet_sequence_t* sequence = frame->sequence;
   const rabbet_plan_sequence_t* plan = sequence->plan;
   rabbet_status_t status = rabbet_ok();
+  assert(sequence->first_place + sequence->analysis.segment_count <=
+         sequence->engine->place_count);
 #define RABBET_NEXT(count, field)                                       \
   if (rabbet_is_ok(status))                                             \
   status = rabbet_arena_allocate_array(&frame->context->arena, (count), \
@@ -53,6 +55,7 @@ static size_t frame_event_count(const rabbet_frame_t* frame) {
 static void frame_destroy_events(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
   if (!frame->events) return;
+  assert(device->vtable->destroy_event);
   for (size_t i = 0; i < frame_event_count(frame); ++i) {
     if (frame->events[i])
       device->vtable->destroy_event(device, frame->events[i]);

@@ -67,6 +67,7 @@ static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
                            size_t run, const char* reason) {
   size_t step = prepared->runs[run].step;
   const rabbet_plan_step_t* at = &frame->sequence->plan->steps[step];
+  assert(prepared->graphs->recordable[run] == RABBET_RECORDABLE_YES);
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
   if (frame->graph_reported[step]) return;
   frame->graph_reported[step] = true;
@@ -123,6 +124,7 @@ static rabbet_status_t graphs_create(rabbet_prepared_t* prepared) {
   rabbet_arena_t* arena = &prepared->arena;
   rabbet_graphs_t* graphs = NULL;
   size_t begin = 0, end = 0;
+  assert(!prepared->graphs && prepared->run_count > 0);
   rabbet_segment_slots(prepared->sequence, prepared->segment, &begin, &end);
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(arena, sizeof(*graphs), (void**)&graphs));
@@ -207,6 +209,7 @@ static bool graphs_seen(const rabbet_frame_t* frame,
 static rabbet_status_t run_range(rabbet_frame_t* frame,
                                  rabbet_prepared_t* prepared, size_t begin,
                                  size_t end, void* stream) {
+  assert(begin <= end && end <= prepared->run_count);
   for (size_t i = begin; i < end; ++i)
     RABBET_RETURN_IF_ERROR(
         rabbet_run_step(frame, prepared, &prepared->runs[i], stream));
@@ -234,6 +237,7 @@ static rabbet_status_t run_piece(rabbet_frame_t* frame,
 static rabbet_status_t graphs_replay(rabbet_frame_t* frame,
                                      rabbet_prepared_t* prepared,
                                      recording_t* recording, void* stream) {
+  assert(recording->valid && recording->piece_count > 0);
   recording->used = ++prepared->graphs->clock;
   ++frame->context->graph_info.replays;
   for (size_t i = 0; i < recording->piece_count; ++i)
@@ -285,6 +289,7 @@ static void piece_blame(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
       found = true;
     }
   }
+  assert(found);  // or the piece would be recorded again and again
 }
 
 // On failure the steps to blame are no longer recordable, and there is no graph
@@ -359,6 +364,7 @@ static rabbet_status_t recording_replace(rabbet_frame_t* frame,
                                          recording_t* recording, void* stream,
                                          replaced_t* out_old) {
   rabbet_device_t* device = frame->context->engine->device;
+  assert(recording->valid || recording->piece_count == 0);
   size_t pieces = recording->piece_count * sizeof(*recording->pieces);
   size_t kept = prepared->run_count * sizeof(*recording->kept);
   *out_old = (replaced_t){0};
@@ -420,6 +426,7 @@ static rabbet_status_t graphs_record(rabbet_frame_t* frame,
                                      rabbet_prepared_t* prepared,
                                      void* stream) {
   rabbet_graphs_t* graphs = prepared->graphs;
+  assert(graphs->tried && !graphs->given_up);
   recording_t* recording = recording_oldest(graphs);
   replaced_t old;
   RABBET_RETURN_IF_ERROR(recording_allocate(prepared, recording));

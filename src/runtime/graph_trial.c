@@ -5,6 +5,7 @@
 // host, uses another stream, or does something else each time, gives itself
 // away. Fresh inputs are made of the real ones: numbers are moved round, then
 // integers are zeros, which kernels must take when they are timed too.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -48,6 +49,7 @@ static void trial_describe(rabbet_trial_t* trial,
     int32_t v =
         step->values[input ? step->group.inputs[i]
                            : step->group.outputs[i - trial->input_count]];
+    assert(v >= 0);
     trial_tensor_t* tensor = &trial->tensors[i];
     tensor->value = &sequence->plan->values[v];
     tensor->bytes = prepared->bytes[v];
@@ -121,6 +123,7 @@ static rabbet_status_t trial_fill_input(const rabbet_trial_t* trial,
   size_t moved = count > 1 ? count * (size_t)round / RABBET_TRIAL_ROUNDS : 0;
   if (count > 1 && round > 0 && moved == 0) moved = 1;
   moved *= bits / 8;
+  assert(moved <= tensor->bytes);
   RABBET_RETURN_IF_ERROR(device->vtable->copy(
       device, tensor->scratch, (const uint8_t*)tensor->original + moved,
       tensor->bytes - moved, trial->stream));
@@ -175,6 +178,7 @@ static rabbet_kernel_call_t trial_call(const rabbet_trial_t* trial,
 static rabbet_status_t trial_record(rabbet_trial_t* trial) {
   rabbet_device_t* device = trial->device;
   void* stream = trial->frame->context->record_stream;
+  assert(stream && stream != trial->stream);
   RABBET_RETURN_IF_ERROR(device->vtable->record_begin(device, stream));
   rabbet_status_t status = rabbet_record_call(
       trial->frame, trial->run, trial_call(trial, stream), &trial->kept);
@@ -187,6 +191,7 @@ static rabbet_status_t trial_round(rabbet_trial_t* trial, int round) {
   rabbet_device_t* device = trial->device;
   const rabbet_run_t* run = trial->run;
   rabbet_kernel_call_t call = trial_call(trial, trial->stream);
+  assert(trial->graph && trial->replayed && trial->direct);
   RABBET_RETURN_IF_ERROR(trial_fill(trial, round));
   RABBET_RETURN_IF_ERROR(
       device->vtable->launch_graph(device, trial->graph, trial->stream));

@@ -1,4 +1,6 @@
 // Inputs and outputs in the host's memory, for a device with memory of its own.
+#include <assert.h>
+
 #include "runtime/runtime.h"
 
 rabbet_status_t rabbet_context_set_host_address(rabbet_context_t* context,
@@ -40,6 +42,7 @@ rabbet_status_t rabbet_io_memory_reserve(rabbet_frame_t* frame,
                                          size_t bytes, void* stream) {
   const rabbet_sequence_t* sequence = frame->sequence;
   rabbet_device_t* device = sequence->engine->device;
+  assert(bytes != RABBET_BYTES_UNKNOWN);
   if (memory->memory && bytes <= memory->bytes) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
   io_memory_free(sequence->engine, memory, stream);
@@ -59,6 +62,7 @@ static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
   rabbet_device_t* device = sequence->engine->device;
   const rabbet_io_t* tensor = &sequence->ios[io];
   rabbet_host_io_t* host_io = &context->host_ios[io];
+  assert(host_io->host && !device->host_memory);
   size_t bytes = prepared->bytes[sequence->plan->ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(
@@ -102,6 +106,7 @@ rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
     if (!context->host_ios[i].host) continue;
+    assert(leaf->bytes[sequence->plan->ios[i].value] != RABBET_BYTES_UNKNOWN);
     RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
         device, context->host_ios[i].host, context->main.addresses[i],
         leaf->bytes[sequence->plan->ios[i].value], stream));

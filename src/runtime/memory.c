@@ -8,6 +8,7 @@ rabbet_status_t rabbet_memory_allocate(
     rabbet_device_t* device, const rabbet_device_allocator_t* allocator,
     size_t size, void* stream, void** out_memory) {
   *out_memory = NULL;
+  assert(size > 0);
   if (!allocator->allocate)
     return device->vtable->allocate(device, size, out_memory);
   void* memory = allocator->allocate(allocator->user_data, size,
@@ -79,6 +80,7 @@ rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
 // Takes a place from the caller's memory, behind the places before it.
 static rabbet_status_t context_take_given(rabbet_context_t* context,
                                           size_t place, size_t bytes) {
+  assert(bytes % RABBET_DEVICE_ALIGNMENT == 0);
   size_t before = 0;
   for (size_t i = 0; i < place; ++i)
     before += context->memory_bytes[i];
@@ -102,6 +104,7 @@ static rabbet_status_t context_grow(rabbet_context_t* context, size_t place,
   rabbet_device_t* device = context->engine->device;
   const rabbet_device_allocator_t* allocator =
       rabbet_context_allocator(context);
+  assert(bytes > context->memory_bytes[place]);
   rabbet_memory_free(device, allocator, context->memory[place], stream);
   context->memory[place] = NULL;
   context->memory_bytes[place] = 0;

@@ -157,6 +157,7 @@ rabbet_status_t rabbet_prepared_copy_inputs(rabbet_frame_t* frame,
     if (!prepared->input_copied[i] ||
         (prepared->parent && prepared->parent->input_copied[i]))
       continue;
+    assert(frame->io_copies[i].memory);
     RABBET_RETURN_IF_ERROR(device->vtable->copy(
         device, frame->io_copies[i].memory, frame->addresses[i],
         prepared->bytes[sequence->plan->ios[i].value], stream));
@@ -175,6 +176,7 @@ rabbet_status_t rabbet_frame_copy_outputs(rabbet_frame_t* frame,
     if (!rabbet_io_is_misaligned(frame, i) ||
         !sequence->analysis.written[value])
       continue;
+    assert(frame->io_copies[i].bytes >= leaf->bytes[value]);
     RABBET_RETURN_IF_ERROR(device->vtable->copy(device, frame->addresses[i],
                                                 frame->io_copies[i].memory,
                                                 leaf->bytes[value], stream));

@@ -10,6 +10,7 @@
 
 static bool step_is_empty(const rabbet_prepared_t* prepared,
                           const rabbet_plan_step_t* step) {
+  assert(step->group.output_count > 0);
   for (size_t i = 0; i < step->group.output_count; ++i) {
     const rabbet_dims_t* dims =
         &prepared->dims[step->values[step->group.outputs[i]]];
@@ -80,6 +81,7 @@ static rabbet_status_t prepare_runs(rabbet_prepared_t* prepared, int threads,
   for (size_t s = begin; s < end; ++s) {
     const rabbet_plan_step_t* step = &sequence->plan->steps[s];
     size_t run = prepared->run_count;
+    assert(run < end - begin);
     if (step->call_count > 0) {
       prepared->runs[run] = (rabbet_run_t){.step = s};
       ++prepared->run_count;
@@ -129,6 +131,7 @@ static rabbet_status_t memory_requests(const rabbet_prepared_t* prepared,
                            "the size of '%s' has no usable upper bound for "
                            "these input shapes",
                            sequence->plan->values[v].name);
+    assert(analysis->first_steps[root] <= analysis->last_steps[root]);
     requests[root].first = analysis->first_steps[root];
     requests[root].last = analysis->last_steps[root];
     if (prepared->bytes[v] > requests[root].size)
@@ -193,6 +196,7 @@ const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
   const rabbet_prepared_t* root = prepared;
   while (root->parent)
     root = root->parent;
+  assert(root->segment == 0);
   return root->key + sequence->key_offsets[value->io] +
          sequence->ios[value->io].dims.rank;
 }
@@ -234,6 +238,7 @@ static void place_materialized(rabbet_prepared_t* prepared, size_t* out_total) {
     size_t* offset = &prepared->materialized_offsets[root];
     if (*offset != SIZE_MAX || !rabbet_is_materialized(sequence, root))
       continue;
+    assert(prepared->bytes[root] != RABBET_BYTES_UNKNOWN);
     *offset = *out_total;
     *out_total +=
         rabbet_align_up(prepared->bytes[root] + 1, RABBET_DEVICE_ALIGNMENT);
@@ -320,6 +325,7 @@ rabbet_status_t rabbet_prepared_measure(rabbet_frame_t* frame,
   const rabbet_sequence_t* sequence = prepared->sequence;
   size_t steps = rabbet_segment_end(sequence, prepared->segment) -
                  rabbet_segment_begin(sequence, prepared->segment);
+  assert(!prepared->ready && prepared->run_count == 0);
   size_t* workspaces = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(sequence->engine->allocator,
                                          (steps + 1) * sizeof(size_t),
@@ -340,6 +346,7 @@ rabbet_status_t rabbet_prepared_complete(rabbet_frame_t* frame,
                                          void* stream) {
   if (prepared->ready) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(frame, prepared));
+  assert(!prepared->materialized && !prepared->staging);
   rabbet_status_t status = prepare_materialized(prepared, stream);
   if (rabbet_is_ok(status)) status = rabbet_prepare_staging(prepared);
   if (!rabbet_is_ok(status)) {

@@ -1,11 +1,13 @@
 // Prepares the next run's shapes and addresses before the run: a run that the
 // caller records into a graph of its own must neither allocate nor wait.
+#include <assert.h>
 #include <string.h>
 
 #include "runtime/runtime.h"
 
 bool rabbet_prepared_is_ready(const rabbet_frame_t* frame,
                               const rabbet_prepared_t* prepared) {
+  assert(prepared->sequence == frame->sequence);
   size_t room = frame->memory_bytes[prepared->segment];
   return prepared->ready && room > 0 && prepared->memory_bytes <= room;
 }
@@ -85,6 +87,7 @@ rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
 // ---- Without being asked
 
 void rabbet_context_expect_shapes(rabbet_context_t* context) {
+  assert(!context->running);
   memset(context->shape_is_new, 0,
          context->main.sequence->plan->input_count *
              sizeof(*context->shape_is_new));

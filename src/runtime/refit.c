@@ -2,6 +2,7 @@
 // kernels, which may keep weights in forms of their own, are made again.
 #include "rabbet/refit.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ void rabbet_engine_add_context(rabbet_engine_t* engine,
 void rabbet_engine_remove_context(rabbet_engine_t* engine,
                                   rabbet_context_t* context) {
   pthread_mutex_lock(&engine->contexts_lock);
+  assert(context->previous || engine->contexts == context);
   if (context->next) context->next->previous = context->previous;
   if (context->previous)
     context->previous->next = context->next;
@@ -126,6 +128,7 @@ static rabbet_status_t refitter_check(const rabbet_refitter_t* refitter,
 
 static rabbet_dims_t refit_dims(const rabbet_plan_t* plan,
                                 const rabbet_plan_weights_t* refit) {
+  assert(refit->value_count + refit->byte_count > 0);
   int32_t first = refit->value_count > 0 ? refit->values[0] : refit->bytes[0];
   const rabbet_plan_sequence_t* sequence = NULL;
   const rabbet_plan_value_t* value =
@@ -339,6 +342,8 @@ static rabbet_status_t refit_write_bytes(rabbet_engine_t* engine,
       rabbet_plan_find_value(plan, pair[0], NULL);
   const rabbet_plan_value_t* scale =
       rabbet_plan_find_value(plan, pair[1], &sequence);
+  assert(bytes->dtype == RABBET_DTYPE_INT8);
+  assert(scale->dtype == RABBET_DTYPE_FLOAT);
   int64_t count = 0;
   int8_t* made = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
@@ -347,6 +352,7 @@ static rabbet_status_t refit_write_bytes(rabbet_engine_t* engine,
   // One scale for all: a tensor of one channel.
   rabbet_dims_t whole = {.rank = 2, .d = {1, count}};
   int32_t axis = refit_axis(sequence, scale);
+  assert(axis < dims.rank);
   const rabbet_dims_t* along = axis < 0 ? &whole : &dims;
   float* scales = (float*)(to + scale->offset);
   rabbet_quantize_measure(along, axis < 0 ? 0 : axis, data, scales);
@@ -374,6 +380,8 @@ static rabbet_status_t refit_write(rabbet_engine_t* engine,
                                    const rabbet_weights_t* weights) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
+  // They are written into the engine's own copy, never into the file's.
+  assert(engine->refitted && plan->weights_size == plan->full_size);
   rabbet_dims_t dims = refit_dims(plan, refit);
   for (size_t i = 0; i < refit->value_count; ++i) {
     const rabbet_plan_value_t* value =

@@ -106,6 +106,7 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_sequence_t* sequence,
                                      int64_t* symbol_high, int64_t* low,
                                      int64_t* high) {
   const rabbet_expr_graph_t* graph = sequence->plan->graph;
+  assert(segment >= 0);
   size_t count = rabbet_expr_symbol_count(graph);
   for (size_t i = 0; i < count; ++i) {
     if (sequence->analysis.sources[i].read < segment) continue;
@@ -173,6 +174,7 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
                                      const char* name,
                                      const rabbet_shape_t* shape,
                                      rabbet_dims_t* out_dims) {
+  assert(shape->rank >= 0 && shape->rank <= RABBET_MAX_RANK);
   out_dims->rank = shape->rank;
   for (int32_t axis = 0; axis < shape->rank; ++axis) {
     rabbet_expr_t expr = shape->d[axis];
@@ -192,6 +194,8 @@ static size_t resolve_bytes(const rabbet_prepared_t* prepared,
                             const rabbet_dims_t* known) {
   rabbet_dims_t dims = *known;
   for (int32_t axis = 0; axis < dims.rank; ++axis) {
+    // A plan of one segment knows all extents before its only run.
+    assert(dims.d[axis] >= 0 || prepared->high);
     if (dims.d[axis] < 0)
       dims.d[axis] = rabbet_max_i64(prepared->high[value->shape.d[axis]], 0);
     if (dims.d[axis] == INT64_MAX) return RABBET_BYTES_UNKNOWN;
@@ -218,6 +222,7 @@ static rabbet_status_t resolve_view(rabbet_prepared_t* prepared, size_t v) {
       (rabbet_shape_is_constant(plan->graph, &value->shape) &&
        rabbet_shape_is_constant(plan->graph, &root->shape)))
     return rabbet_ok();
+  assert(root->alias < 0);
   rabbet_dims_t a, b;
   int64_t in = 0, out = 0;
   char text[2][192];
@@ -280,6 +285,7 @@ static rabbet_status_t resolve_values(rabbet_prepared_t* prepared) {
     RABBET_RETURN_IF_ERROR(resolve_view(prepared, v));
     if (prepared->parent &&
         sequence->analysis.dim_stages[v] < prepared->segment) {
+      assert(prepared->parent->bytes[v] != RABBET_BYTES_UNKNOWN);
       prepared->dims[v] = prepared->parent->dims[v];
       prepared->bytes[v] = prepared->parent->bytes[v];
       continue;
@@ -332,6 +338,8 @@ static rabbet_status_t resolve_check_inputs(const rabbet_prepared_t* prepared) {
                              "%lld",
                              axis, plan->ios[i].name, (long long)given,
                              (long long)prepared->exprs[shape->d[axis]]);
+      assert(rabbet_expr_node(plan->graph, shape->d[axis])->op ==
+             RABBET_EXPR_SYMBOL);
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(
           plan->graph,
           (size_t)rabbet_expr_node(plan->graph, shape->d[axis])->a);
@@ -366,6 +374,10 @@ rabbet_status_t rabbet_prepared_create(rabbet_frame_t* frame,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared) {
   *out_prepared = NULL;
+  assert(!parent || parent->sequence == frame->sequence);
+  assert(key_size ==
+         (parent ? frame->sequence->analysis.segment_reads[parent->segment]
+                 : frame->sequence->key_size));
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(frame->context->allocator,
                                          sizeof(*prepared), (void**)&prepared));
@@ -424,6 +436,7 @@ void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache) {
 // Work on the device may still use the evicted objects.
 static rabbet_status_t prepared_evict(rabbet_frame_t* frame,
                                       rabbet_prepared_cache_t* cache) {
+  assert(cache->count <= RABBET_PREPARED_MAX);
   if (cache->count < RABBET_PREPARED_MAX) return rabbet_ok();
   rabbet_device_t* device = frame->context->engine->device;
   if (device->vtable->synchronize_all)
@@ -446,8 +459,11 @@ rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared) {
   rabbet_prepared_cache_t* cache = parent ? &parent->children : &frame->roots;
+  // `current` must not be a root that is evicted below.
+  assert(parent || !frame->current);
   for (size_t i = 0; i < cache->count; ++i) {
     rabbet_prepared_t* node = cache->nodes[i];
+    assert(node->parent == parent && node->key_size == key_size);
     if (key_size > 0 && memcmp(node->key, key, key_size * sizeof(*key)) != 0)
       continue;
     node->used = ++frame->context->clock;
@@ -463,6 +479,7 @@ rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
     return status;
   }
   node->used = ++frame->context->clock;
+  assert(cache->count < RABBET_PREPARED_MAX);
   cache->nodes[cache->count++] = node;
   *out_prepared = node;
   return rabbet_ok();

@@ -1,4 +1,6 @@
 // Values that go through the host during runs.
+#include <assert.h>
+
 #include "base/math.h"
 #include "runtime/runtime.h"
 
@@ -25,8 +27,11 @@ static size_t read_staging_bytes(const rabbet_prepared_t* prepared) {
   size_t end = rabbet_segment_end(sequence, prepared->segment), bytes = 0;
   if (end == 0) return 0;
   const rabbet_plan_step_t* step = &sequence->plan->steps[end - 1];
-  for (size_t i = 0; i < step->host_read_count; ++i)
+  for (size_t i = 0; i < step->host_read_count; ++i) {
+    // Values that the host reads have constant shapes.
+    assert(prepared->bytes[step->host_reads[i]] != RABBET_BYTES_UNKNOWN);
     bytes += rabbet_align_up(prepared->bytes[step->host_reads[i]], 16);
+  }
   return bytes;
 }
 
@@ -46,6 +51,7 @@ static size_t stage_outputs(const rabbet_prepared_t* prepared,
     if (memory && prepared->host_values[v])
       rabbet_store_host_values(value, prepared->host_values[v],
                                value->host_value_count, memory + bytes);
+    assert(prepared->bytes[v] != RABBET_BYTES_UNKNOWN);
     bytes += rabbet_align_up(prepared->bytes[v], 16);
   }
   return bytes;
@@ -55,6 +61,7 @@ rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared) {
   size_t reads = read_staging_bytes(prepared);
   size_t outputs = stage_outputs(prepared, NULL);
   if (reads + outputs == 0) return rabbet_ok();
+  assert(!prepared->staging);
   RABBET_RETURN_IF_ERROR(rabbet_host_allocate(
       prepared->sequence->engine, reads + outputs, &prepared->staging));
   prepared->read_staging = prepared->staging;
