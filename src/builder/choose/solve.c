@@ -198,6 +198,7 @@ static rabbet_status_t solver_add_half(solver_t* solver,
   factor_t* factor = NULL;
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(solver->allocator, &scope, free));
   RABBET_RETURN_IF_ERROR(factor_add(solver, &scope, &factor));
+  assert(factor->scope.count == 1);
   memcpy(factor->costs, pair->costs, (size_t)domains[free] * sizeof(double));
   return rabbet_ok();
 }
@@ -486,6 +487,7 @@ static bool solver_improve(solver_t* solver, int32_t variable) {
       best = c;
     }
   }
+  assert(best >= 0 && best < solver->problem->domains[variable]);
   solver->choices[variable] = best;
   return best != old;
 }

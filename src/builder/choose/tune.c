@@ -42,6 +42,7 @@ rabbet_status_t rabbet_tune_state(rabbet_tuner_t* tuner,
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "candidates use more than %d pairs of type and format",
                          RABBET_TUNE_MAX_STATES);
+  assert(tuner->state_count < RABBET_TUNE_NO_STATE);
   *out_state = (rabbet_tune_state_t)tuner->state_count;
   tuner->states[tuner->state_count++] = type;
   return rabbet_ok();
@@ -96,6 +97,7 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(
       rabbet_bench_measure(build, unit, choice, best_us, out_timing));
   build->doubtful += out_timing->is_unsure;
+  assert(out_timing->us >= 0 || !out_timing->is_unsure);
   if (!cached || out_timing->is_unsure) return rabbet_ok();
   return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
 }
@@ -168,6 +170,7 @@ static rabbet_status_t tune_time(rabbet_build_t* build,
   *out_keep =
       rabbet_is_ok(status) && timing.us >= 0 && tune_fits(build, &timing);
   if (!*out_keep) return status;
+  assert(timing.us >= 0);
   choice->us = timing.us;
   choice->workspace = (size_t)timing.workspace;
   choice->is_unsure = timing.is_unsure;
@@ -190,6 +193,7 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
     if (!keep) continue;  // times measured so far are dropped
     if (!was_timed && choice.us >= 0 && (best == 0 || choice.us < best))
       best = choice.us;
+    assert(kept <= i);
     unit->choices[kept++] = choice;
   }
   unit->choice_count = kept;
@@ -251,6 +255,10 @@ static rabbet_status_t conversion_find(rabbet_build_t* build,
                                        rabbet_type_format_t to,
                                        const conversion_t** out_conversion) {
   rabbet_tuner_t* tuner = build->tuner;
+  // Keys are compared as bytes.
+  static_assert(sizeof(conversion_key_t) ==
+                    sizeof(int32_t) + 2 * sizeof(rabbet_type_format_t),
+                "no padding");
   const conversion_key_t key = {value->id, from, to};
   conversion_t* conversion =
       rabbet_map_get(&tuner->conversions, (const char*)&key, sizeof(key));
@@ -319,6 +327,7 @@ static rabbet_status_t tune_find_formats(rabbet_build_t* build) {
     rabbet_unit_t* unit = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_tuner_unit(build, &node, 1, &unit));
     size_t boundary = unit->group.input_count + unit->group.output_count;
+    assert(boundary > 0);
     for (size_t k = 0; k < unit->choice_count * boundary; ++k) {
       const rabbet_candidate_t* candidate =
           &unit->choices[k / boundary].candidate;

@@ -172,6 +172,7 @@ static rabbet_status_t unit_bounds(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, nodes, 2 * sizeof(*bounds), (void**)&bounds));
   int64_t* high = low + symbols;
+  assert(symbols == 0 || estimates->symbols);
   memcpy(low, estimates->symbols, symbols * sizeof(*low));
   memcpy(high, low, symbols * sizeof(*high));
   for (size_t s = 0; s < symbols; ++s) {
@@ -234,6 +235,7 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
     RABBET_RETURN_IF_ERROR(rabbet_ranges_host_values(
         build, &estimates, value, (int64_t**)&unit->host_values[i]));
   }
+  assert(maker->outputs.count > 0);
   group->input_count = maker->inputs.count;
   group->output_count = maker->outputs.count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, maker->values.data,
@@ -378,6 +380,7 @@ rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
     rabbet_group_value_t* value = &out_group->values[number];
     value->dtype = choice->candidate.tensors[i].dtype;
     value->format = choice->candidate.tensors[i].format;
+    assert(rabbet_format_info(value->format));
     if (!value->constant) continue;
     // Kernels read only LINEAR constants.
     if (value->format != RABBET_FORMAT_LINEAR) {

@@ -1,5 +1,6 @@
 #include "builder/emit/carried_code.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -78,6 +79,7 @@ static rabbet_status_t carried_source(rabbet_build_t* build,
     if (!layer->plugin) continue;
     const rabbet_plugin_creator_t* creator =
         rabbet_plugin_creator(layer->plugin);
+    assert(count < network->layers.count);
     keys[count++] =
         (rabbet_plugin_key_t){.name = creator->name,
                               .version = creator->version,

@@ -16,6 +16,7 @@ static bool concatenation_is_alone(const rabbet_unit_t* unit) {
 // Whether parts along `axis` are contiguous in a result of `dims` in `format`.
 static bool concatenation_is_contiguous(const rabbet_dims_t* dims, int32_t axis,
                                         rabbet_format_t format) {
+  assert(axis >= 0 && axis < dims->rank);
   const rabbet_format_info_t* info = rabbet_format_info(format);
   for (int32_t i = 0; i < axis; ++i)
     if (dims->d[i] != 1) return false;
@@ -107,6 +108,7 @@ rabbet_status_t rabbet_layout_alias_parts(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         part->type.dtype, part->type.format, &dims, &bytes));
     assert(offset % PART_ALIGNMENT == 0);
+    assert(root->alias < 0 && !root->is_part);
     root->is_part = true;
     root->offset = offset;
     rabbet_layout_alias_slot(layout, (int32_t)(root - layout->slots.data),

@@ -1,5 +1,7 @@
 #include "builder/emit/emit_plugin.h"
 
+#include <assert.h>
+
 #include "base/vec.h"
 #include "device/plugin_kernel.h"
 
@@ -41,6 +43,7 @@ rabbet_status_t rabbet_emit_plugin(rabbet_plan_t* plan,
                                    const rabbet_plugin_layer_t* layer,
                                    rabbet_plan_step_t* step) {
   const rabbet_group_node_t* node = layer->node;
+  assert(!step->plugin_name);  // a step has one plugin
   plugin_sink_t sink = {.arena = &plan->arena, .allocator = allocator};
   rabbet_plugin_tensor_t* tensors = NULL;
   rabbet_plugin_query_t query;

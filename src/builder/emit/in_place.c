@@ -121,6 +121,7 @@ static void alias_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
 // and *step is updated.
 static rabbet_status_t alias_view(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t* step) {
+  assert(rabbet_layout_step_is_view(&layout->steps.data[*step]));
   int32_t* slots = layout->steps.data[*step].slots;
   int32_t out = slots[rabbet_layout_step_inputs(&layout->steps.data[*step])];
   int32_t value = layout->slots.data[out].value;
@@ -353,6 +354,7 @@ static rabbet_status_t output_save_input(rabbet_build_t* build,
                                          rabbet_layout_t* layout, size_t copy,
                                          int32_t root, worked_t* worked) {
   if (worked->last_read[root] <= (int32_t)copy) return rabbet_ok();
+  assert(layout->slots.data[root].input >= 0);
   int32_t saved = -1;
   RABBET_RETURN_IF_ERROR(
       rabbet_layout_insert_copy(build, layout, copy, root, &saved));
@@ -384,6 +386,7 @@ static rabbet_status_t output_alias(rabbet_build_t* build,
   int32_t source =
       rabbet_layout_root(layout, layout->steps.data[copy].slots[0]);
   int32_t input = layout->slots.data[source].input;
+  assert(input >= 0 && (size_t)input < build->ir.input_count);
   // A tensor that determines shapes must not change.
   if (rabbet_ir_value(&build->ir, layout->slots.data[source].value)
           ->is_read_by_host ||
@@ -420,6 +423,10 @@ static void alias_lead(rabbet_layout_t* layout) {
     if (layout->slots.data[i].output < 0) continue;
     int32_t root = rabbet_layout_root(layout, (int32_t)i);
     if (root == (int32_t)i) continue;
+    // output_own_all gave each other output, input and constant its own memory.
+    assert(layout->slots.data[root].input < 0 &&
+           layout->slots.data[root].output < 0 &&
+           !layout->slots.data[root].is_constant);
     layout->slots.data[root].alias = (int32_t)i;
     layout->slots.data[i].alias = -1;
   }

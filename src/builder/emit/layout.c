@@ -13,6 +13,7 @@ typedef struct layout_builder_t {
 } layout_builder_t;
 
 int32_t rabbet_layout_root(const rabbet_layout_t* layout, int32_t slot) {
+  assert(slot >= 0 && (size_t)slot < layout->slots.count);
   while (layout->slots.data[slot].alias >= 0)
     slot = layout->slots.data[slot].alias;
   return slot;
@@ -28,8 +29,10 @@ bool rabbet_layout_is_part(const rabbet_layout_t* layout, int32_t slot) {
 uint64_t rabbet_layout_offset(const rabbet_layout_t* layout, int32_t slot) {
   const rabbet_slot_t* slots = layout->slots.data;
   uint64_t offset = 0;
-  for (; slots[slot].alias >= 0; slot = slots[slot].alias)
+  for (; slots[slot].alias >= 0; slot = slots[slot].alias) {
+    assert(slots[slot].is_part || slots[slot].offset == 0);
     offset += slots[slot].offset;
+  }
   return offset;
 }
 
@@ -118,6 +121,7 @@ static rabbet_status_t layout_unmade(layout_builder_t* builder, int32_t value,
                                      rabbet_type_format_t type,
                                      int32_t* out_slot) {
   const rabbet_ir_value_t* v = rabbet_ir_value(&builder->build->ir, value);
+  assert(v->constant || v->values);
   if (!v->constant) type.format = RABBET_FORMAT_LINEAR;
   *out_slot = layout_find(builder, value, type);
   if (*out_slot >= 0) return rabbet_ok();
@@ -225,6 +229,7 @@ static rabbet_status_t layout_outputs(layout_builder_t* builder,
       RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
           build, builder->layout, builder->layout->steps.count, slot, &slot));
     RABBET_RETURN_IF_ERROR(layout_host_output(builder, &slot));
+    assert(builder->layout->slots.data[slot].output < 0);
     builder->layout->slots.data[slot].output = (int32_t)i;
     builder->layout->outputs[i] = slot;
   }

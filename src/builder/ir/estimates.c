@@ -83,6 +83,7 @@ static rabbet_status_t estimates_add(estimates_t* e,
   for (size_t i = 0; i < node->output_count; ++i)
     RABBET_RETURN_IF_ERROR(estimates_list(e, rabbet_ir_output(ir, node, i),
                                           false, &data_dependent));
+  assert(e->exprs.count >= added.first);
   added.count = e->exprs.count - added.first;
   added.is_asked = !node->plugin && node->op->infer_shapes &&
                    !rabbet_op_makes_sizes(node->op);
@@ -178,6 +179,7 @@ static bool estimates_sizes_exist(const estimates_t* e,
 
 static bool estimates_changed(const estimates_t* e,
                               const estimates_node_t* node) {
+  assert(node->first + node->count <= e->exprs.count);
   for (size_t i = node->first; i < node->first + node->count; ++i) {
     rabbet_expr_t expr = e->exprs.data[i];
     if (e->valid[expr] != e->next_valid[expr] ||
@@ -192,6 +194,7 @@ static rabbet_status_t estimates_node_fits(estimates_t* e,
                                            bool* out_fits) {
   *out_fits = estimates_sizes_exist(e, node->node);
   if (!*out_fits || !node->is_asked) return rabbet_ok();
+  assert(node->node->op->infer_shapes);
   e->budget--;
   return estimates_ask(e, node->node, out_fits);
 }
@@ -320,6 +323,7 @@ static rabbet_status_t estimates_improve(estimates_t* e, size_t symbol,
 // Collects the data-dependent symbols of the expression.
 static rabbet_status_t estimates_symbols(estimates_t* e, rabbet_expr_t expr) {
   const rabbet_expr_node_t* node = rabbet_expr_node(e->build->ir.graph, expr);
+  assert((size_t)expr < e->build->ranges.count);
   if (e->seen[expr] || !e->build->ranges.data_dependent[expr])
     return rabbet_ok();
   e->seen[expr] = true;
@@ -375,6 +379,7 @@ static rabbet_status_t estimates_allocate(estimates_t* e, size_t nodes) {
         rabbet_arena_allocate_array(&build->arena, 3 * exprs, sizeof(bool),
                                     (void**)&build->ranges.search_flags));
   }
+  assert(exprs == rabbet_expr_node_count(build->ir.graph));
   e->values = build->ranges.search;
   e->next = e->values + exprs;
   if (!e->opt) e->opt = e->next + exprs;

@@ -29,6 +29,7 @@ static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
                                      const rabbet_expr_t* map,
                                      rabbet_ir_t* ir) {
   rabbet_ir_value_t like = {.dtype = tensor->dtype, .shape = tensor->shape};
+  assert(tensor->shape.rank >= 0);  // inference comes before the import
   for (int32_t i = 0; i < tensor->shape.rank; ++i)
     like.shape.d[i] = map[tensor->shape.d[i]];
   rabbet_ir_value_t* value = NULL;
@@ -184,6 +185,7 @@ static rabbet_status_t import_refittable(const rabbet_network_t* network,
     rabbet_ir_value_t* value = ir->values.data[i];
     depends[i] = value->is_refittable;
     if (!value->is_refittable) continue;
+    assert(rabbet_dtype_is_float(value->dtype));
     value->refit_data = value->constant;
     value->constant = NULL;
   }
@@ -238,6 +240,8 @@ static rabbet_status_t import_boundary(rabbet_network_t* network,
   RABBET_RETURN_IF_ERROR(
       import_ids(ir, network->inputs.data, ir->input_count, &ir->inputs));
   RABBET_RETURN_IF_ERROR(import_outputs(network, ir));
+  for (size_t i = 0; i < ir->input_count; ++i)
+    assert(!rabbet_ir_value(ir, ir->inputs[i])->producer);
   for (size_t i = 0; i < ir->input_count; ++i)
     rabbet_ir_value(ir, ir->inputs[i])->input = (int32_t)i;
   for (size_t i = 0; i < ir->output_count; ++i)

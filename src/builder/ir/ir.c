@@ -54,6 +54,7 @@ bool rabbet_ir_is_view(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   const int64_t* second = rabbet_attr_ints(node->attrs, node->op->attr_count,
                                            "second_transpose", &second_count);
   rabbet_dims_t input = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
+  assert(node->output_count == 1);
   rabbet_dims_t output = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
   // The shape between the reshape and the second transpose.
   rabbet_dims_t between = output;

@@ -40,6 +40,7 @@ static rabbet_status_t shapes_make_constant(rabbet_build_t* build,
       rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+  assert(value->values && !value->constant);
   for (size_t i = 0; i < value->value_count; ++i) {
     int64_t number = 0;
     bool is_constant =
@@ -58,6 +59,7 @@ static rabbet_status_t shapes_make_constant(rabbet_build_t* build,
 // gets a new, unused output.
 static rabbet_status_t shapes_detach(rabbet_ir_t* ir,
                                      rabbet_ir_value_t* value) {
+  assert(value->values && value->producer);
   rabbet_ir_node_t* node = value->producer;
   if (node->output_count == 1) {
     rabbet_ir_kill(ir, node);

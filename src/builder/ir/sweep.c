@@ -14,6 +14,7 @@ typedef struct sweep_t {
 } sweep_t;
 
 static rabbet_status_t sweep_value(sweep_t* sweep, int32_t value) {
+  assert(value < (int32_t)sweep->ir->values.count);
   if (value < 0 || sweep->values[value]) return rabbet_ok();
   sweep->values[value] = true;
   return RABBET_VEC_PUSH(sweep->ir->allocator, &sweep->pending, value);
@@ -70,6 +71,7 @@ static void sweep_nodes(sweep_t* sweep) {
   size_t kept = 0;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
+    assert(node->output_count > 0);
     // If a node is needed, all its outputs are: sweep_values adds them.
     bool needed = !node->dead && sweep->values[node->outputs[0]];
     for (size_t k = 1; needed && k < node->output_count; ++k)

@@ -1,5 +1,6 @@
 #include "builder/measure/bench.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/measure/cold_weights.h"
@@ -98,6 +99,7 @@ static rabbet_status_t bench_fill(rabbet_bench_t* bench, bench_block_t* block) {
   if (!bench_has_pattern(block->dtype))
     return device->vtable->fill(device, block->memory, 0, block->bytes, NULL);
   size_t element = (size_t)rabbet_dtype_bits(block->dtype) / 8;
+  assert(element > 0 && element <= sizeof(uint32_t));
   uint32_t pattern[BENCH_PATTERN];
   bench_pattern(block->dtype, pattern, BENCH_PATTERN);
   size_t piece = BENCH_PATTERN * element;
@@ -118,6 +120,7 @@ static bench_block_t* bench_find(rabbet_bench_t* bench, rabbet_dtype_t dtype,
     if (block->in_use || block->dtype != dtype || block->bytes < bytes ||
         block->bytes / 4 > bytes)
       continue;
+    assert(block->memory);
     if (!best || block->bytes < best->bytes) best = block;
   }
   return best;
@@ -221,6 +224,7 @@ static rabbet_status_t bench_bind(rabbet_build_t* build,
   }
   for (size_t i = 0; i < group->output_count; ++i) {
     size_t at = group->input_count + i;
+    assert(!aliased || aliased[i] < (int32_t)group->input_count);
     if (aliased && aliased[i] >= 0)
       memory[at] = memory[aliased[i]];
     else
@@ -307,6 +311,7 @@ static rabbet_status_t measure_copy(bench_measure_t* measure, bool save) {
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
         rabbet_tensor_bytes(value->dtype, value->format, &value->dims, &bytes));
+    assert(save || measure->originals[i]);
     if (save)
       RABBET_RETURN_IF_ERROR(rabbet_bench_acquire(
           measure->build, RABBET_DTYPE_NONE, bytes, &measure->originals[i]));

@@ -40,6 +40,7 @@ static rabbet_status_t cold_find(const rabbet_group_t* group,
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(cold_bytes(group, i, &bytes));
     if (bytes < COLD_LEAST || (written && written[i])) continue;
+    assert(cold->weight_count < group->input_count);
     cold->weights[cold->weight_count++] = i;
     *out_bytes += bytes;
   }

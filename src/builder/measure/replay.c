@@ -1,8 +1,11 @@
 #include "builder/measure/replay.h"
 
+#include <assert.h>
+
 static rabbet_status_t replay_record(rabbet_replay_t* replay,
                                      const rabbet_bench_body_t* body, int count,
                                      void* stream) {
+  assert(count > 0 && stream && !replay->graph);
   rabbet_device_t* device = replay->device;
   RABBET_RETURN_IF_ERROR(device->vtable->record_begin(device, stream));
   rabbet_status_t status = rabbet_ok();
@@ -46,6 +49,7 @@ void rabbet_replay_deinitialize(rabbet_replay_t* replay) {
 
 rabbet_status_t rabbet_replay_run(void* context) {
   const rabbet_replay_t* replay = context;
+  assert(replay->graph);
   return replay->device->vtable->launch_graph(replay->device, replay->graph,
                                               NULL);
 }

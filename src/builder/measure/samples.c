@@ -24,6 +24,7 @@ static void watch_pace(rabbet_watch_t* watch) {
   int64_t pace = device->vtable->pace(device);
   if (watch->pace == 0 || pace < watch->pace) watch->pace = pace;
   if (watch->slow_pace == 0 || pace < watch->slow_pace) watch->slow_pace = pace;
+  assert(watch->pace <= pace);
   watch->is_slow = (double)pace > WATCH_SLOW * (double)watch->pace;
 }
 

@@ -152,6 +152,7 @@ static rabbet_status_t timing_answer_put_locked(rabbet_timing_cache_t* cache,
     cache->answers.count++;
   }
   *at = answer;
+  assert(place == 0 || timing_key_compare(at[-1].key, at->key) < 0);
   return rabbet_ok();
 }
 
@@ -332,6 +333,7 @@ static void timing_answers_write(const rabbet_timing_cache_t* cache,
     const timing_answer_t* answer = &cache->answers.data[i];
     const timing_answer_head_t head = {answer->key, answer->size};
     memcpy(at, &head, sizeof(head));
+    assert(answer->size > 0);  // readers refuse empty answers
     memcpy(at + sizeof(head), answer->data, (size_t)answer->size);
     at += sizeof(head) + answer->size;
   }

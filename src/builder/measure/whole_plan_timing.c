@@ -1,5 +1,6 @@
 #include "builder/measure/whole_plan_timing.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ static void memory_lifetimes(const rabbet_layout_t* layout,
       int32_t root = rabbet_layout_root(layout, layout->steps.data[s].slots[i]);
       if (requests[root].first < 0) requests[root].first = (int32_t)s;
       requests[root].last = (int32_t)s;
+      assert(requests[root].first <= requests[root].last);
     }
 }
 
@@ -189,6 +191,7 @@ static rabbet_status_t timer_slot_memory(
     return rabbet_bench_acquire(
         build, slot->input >= 0 ? slot->type.dtype : RABBET_DTYPE_NONE,
         memory->sizes[i], out_memory);
+  assert(memory->offsets[i] <= memory->total);
   *out_memory = arena + memory->offsets[i];
   return rabbet_ok();
 }

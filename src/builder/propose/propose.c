@@ -1,5 +1,6 @@
 #include "builder/propose/propose.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -37,6 +38,7 @@ static bool propose_dtype_allowed(const proposer_t* p,
 // read in its own type, for any type of the arithmetic.
 static bool propose_is_spread(const proposer_t* p,
                               const rabbet_ir_value_t* value) {
+  assert(p->unit->group.output_count > 0);
   const rabbet_ir_t* ir = &p->build->ir;
   const rabbet_unit_t* unit = p->unit;
   for (size_t i = 0; i < unit->node_count; ++i)
@@ -170,6 +172,7 @@ static rabbet_status_t propose_add(void* context,
   }
   if (cap >= 0 && (int64_t)p->choices.count >= (cap > 0 ? cap : 1))
     return rabbet_ok();
+  assert(named.tensors && named.kernel);
   rabbet_choice_t choice;
   RABBET_RETURN_IF_ERROR(propose_copy(p, &named, &choice));
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
@@ -188,6 +191,7 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
     tensors[i] = (rabbet_type_format_t){
         group->values[rabbet_group_boundary(group, i)].dtype,
         RABBET_FORMAT_LINEAR};
+  assert(group->output_count == 1);
   tensors[0].dtype = tensors[boundary - 1].dtype = dtype;
   tensors[0].format = tensors[boundary - 1].format = format;
   choice.candidate.tensors = tensors;
@@ -212,6 +216,7 @@ static bool propose_is_nothing(const proposer_t* p) {
 }
 
 static rabbet_status_t propose_nothing(proposer_t* p) {
+  assert(p->fixed[0].dtype == p->fixed[1].dtype);
   rabbet_choice_t choice = {
       .candidate = {.tactic_name = "view", .tensors = p->fixed}, .us = 0};
   rabbet_type_format_t* tensors = NULL;
@@ -279,6 +284,8 @@ static rabbet_status_t propose_joins(proposer_t* p) {
 
 // The tensor of a floating type that the node reads or makes.
 static size_t propose_real(const proposer_t* p) {
+  assert(rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_QUANTIZE) ||
+         rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_DEQUANTIZE));
   return rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_QUANTIZE)
              ? 0
              : p->unit->group.input_count;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "builder/propose/trial.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +130,7 @@ static rabbet_status_t trials_blame(rabbet_trials_t* trials,
                                     const rabbet_question_t* question,
                                     const char* tactic_name,
                                     const char* reason) {
+  assert(reason && tactic_name);
   rabbet_build_t* build = trials->build;
   rabbet_culprit_t culprit = {.kernel = question->kernel->name,
                               .layer = trials->layer};
@@ -173,6 +175,7 @@ static rabbet_status_t trials_pass(rabbet_trials_t* trials,
 
 // Takes ownership of the status, which gives the cause.
 static void trials_tell(rabbet_trials_t* trials, rabbet_status_t why) {
+  assert(rabbet_status_code(why) == RABBET_STATUS_UNAVAILABLE);
   if (!trials->in_process)
     rabbet_log(trials->build->logger, RABBET_SEVERITY_WARNING,
                "kernels of libraries are tried in this process, which does not "
@@ -281,6 +284,7 @@ rabbet_status_t rabbet_trials_try(rabbet_trials_t* trials,
   rabbet_trial_t trial;
   *out_harmful = false;
   if (!library) return rabbet_ok();
+  assert(choice->candidate.kernel);
   rabbet_build_t* build = trials->build;
   RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(build, unit, choice, &group));
   const rabbet_given_t given = {choice->candidate.tactic, library};

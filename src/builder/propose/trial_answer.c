@@ -1,4 +1,5 @@
 // A question's answers and verdicts as bytes, for timing caches.
+#include <assert.h>
 #include <string.h>
 
 #include "builder/propose/trial_internal.h"
@@ -26,6 +27,8 @@ void rabbet_trial_write(const rabbet_trial_t* trial, rabbet_strbuf_t* out) {
   for (size_t i = 0; i < trial->items.count; ++i) {
     const rabbet_trial_item_t* from = &trial->items.data[i];
     const rabbet_artifact_t* artifact = &from->answer.artifact;
+    assert(artifact->size <= UINT32_MAX);
+    assert(artifact->size == 0 || artifact->name);
     answer_item_t item = {.tactic = from->answer.tactic,
                           .verdict = (int32_t)from->verdict,
                           .name_size = answer_text_size(artifact->name),

@@ -1,6 +1,7 @@
 // Messages to and from the helper. If it ends early, the item that it worked on
 // is taken as the cause.
 #define _GNU_SOURCE
+#include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -163,6 +164,7 @@ static rabbet_status_t talk_write(const talk_t* talk, rabbet_strbuf_t* out) {
   for (size_t i = 0; i < talk->trial->items.count; ++i)
     head.known_count +=
         talk->trial->items.data[i].verdict != RABBET_VERDICT_NONE;
+  assert(head.enough > 0);  // with enough answers no question is asked
   rabbet_strbuf_append(out, &head, sizeof(head));
   for (size_t i = 0; i < talk->trial->items.count; ++i) {
     const rabbet_trial_item_t* item = &talk->trial->items.data[i];
@@ -258,6 +260,8 @@ static rabbet_status_t talk_blame(talk_t* talk, rabbet_verdict_t verdict,
     talk->done = true;
     return rabbet_ok();
   }
+  assert(talk->current >= 0 &&
+         (size_t)talk->current < talk->trial->items.count);
   rabbet_trial_item_t* item = &talk->trial->items.data[talk->current];
   item->verdict = verdict;
   item->reason = verdict == RABBET_VERDICT_HARMFUL ? copy : NULL;

@@ -1,5 +1,6 @@
 // Writes a question as a plan of one step, and so uses the code that writes,
 // reads and checks plans. Weights are left out.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -46,6 +47,7 @@ static rabbet_status_t trial_constant_bytes(writer_t* writer,
   bool is_float = rabbet_dtype_is_float(value->dtype);
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
   *out_data = value->constant;
+  assert(value->constant || host_values);
   if (host_values) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_allocate(&writer->plan->arena, bytes, (void**)&data));
@@ -75,6 +77,7 @@ static rabbet_status_t trial_constant(writer_t* writer,
   rabbet_plan_blob_t blob = {.offset = writer->weights, .size = bytes};
   RABBET_RETURN_IF_ERROR(trial_constant_bytes(writer, value, dims, host_values,
                                               bytes, &blob.data));
+  assert(blob.offset % RABBET_PLAN_ALIGNMENT == 0);
   out->storage = RABBET_PLAN_STORAGE_CONSTANT;
   out->offset = blob.offset;
   out->size = bytes;
@@ -87,6 +90,7 @@ static rabbet_status_t trial_constant(writer_t* writer,
 static rabbet_status_t trial_io(writer_t* writer, int32_t number,
                                 bool is_input) {
   rabbet_plan_sequence_t* sequence = writer->sequence;
+  assert(sequence->io_count < sequence->value_count);
   rabbet_plan_value_t* value = &sequence->values[number];
   value->storage = RABBET_PLAN_STORAGE_IO;
   value->io = (int32_t)sequence->io_count;
@@ -102,6 +106,7 @@ static rabbet_status_t trial_value(writer_t* writer, size_t i) {
   const rabbet_question_t* question = writer->question;
   const rabbet_group_t* group = question->group;
   int32_t number = rabbet_group_boundary(group, i);
+  assert(number >= 0 && (size_t)number < group->value_count);
   const rabbet_group_value_t* value = &group->values[number];
   const rabbet_dims_t* dims = &question->dims[number];
   rabbet_plan_value_t* out = &writer->sequence->values[i];

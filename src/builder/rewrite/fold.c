@@ -1,5 +1,6 @@
 // Constant folding, by the catalogue's own kernels.
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -104,7 +105,9 @@ static void fold_release_inputs(rabbet_build_t* build,
         value->is_read_by_host || value->producer ||
         (size_t)value->fold_block <= fold->first_block)
       continue;
+    assert((size_t)value->fold_block <= fold->blocks.count);
     rabbet_fold_block_t* block = &fold->blocks.data[value->fold_block - 1];
+    assert(block->data == value->constant && fold->growth >= block->bytes);
     rabbet_free_aligned(build->allocator, block->data, RABBET_FOLD_ALIGNMENT);
     fold->growth -= block->bytes;
     *block = (rabbet_fold_block_t){0};
@@ -138,6 +141,7 @@ static rabbet_status_t fold_view(const rabbet_ir_t* ir,
                                  rabbet_view_t* out_view, size_t* bytes) {
   *out_view = (rabbet_view_t){.dtype = RABBET_DTYPE_NONE};
   if (!value) return rabbet_ok();
+  assert(value->shape.rank >= 0);
   size_t size = 0;
   *out_view = (rabbet_view_t){.data = (void*)value->constant,
                               .dtype = value->dtype,
@@ -164,6 +168,7 @@ static rabbet_status_t fold_evaluate(rabbet_build_t* build,
                                      rabbet_op_eval_t* eval,
                                      rabbet_view_t* outputs, bool keep) {
   rabbet_ir_t* ir = &build->ir;
+  assert(!node->dead && node->op->reference);
   for (size_t i = 0; i < node->output_count; ++i) {
     size_t bytes = 0;
     rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
@@ -289,6 +294,7 @@ static rabbet_status_t fold_symbol(void* context, rabbet_expr_graph_t* target,
   const rabbet_ir_value_t* value = rabbet_ir_value(ir, symbol->tensor);
   if (symbol->kind != RABBET_SYMBOL_VALUE || !value->constant)
     return rabbet_expr_of_symbol(target, symbol, out_expr);
+  assert(symbol->index >= 0);
   return rabbet_expr_constant(
       target, rabbet_load_int64(value->dtype, value->constant, symbol->index),
       out_expr);

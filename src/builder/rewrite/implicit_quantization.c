@@ -10,6 +10,7 @@
 // Weights get a scale for each output channel. Their dequantized form, for
 // kernels of floating types, is the original weights.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/ir/passes.h"
@@ -73,6 +74,7 @@ static rabbet_status_t implicit_weights(rabbet_build_t* build,
   rabbet_dims_t dims = rabbet_ir_dims(ir, weights), scale_dims = dims;
   for (int32_t i = 0; i < dims.rank; ++i)
     scale_dims.d[i] = i == axis ? dims.d[i] : 1;
+  assert(axis >= 0 && axis < dims.rank);
   size_t bytes = 0;
   void* data = NULL;
   float* scales = NULL;
@@ -108,6 +110,7 @@ static rabbet_status_t implicit_turn(rabbet_build_t* build,
                                      rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* matrix = rabbet_ir_input(&build->ir, node, 1);
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, matrix);
+  assert(dims.rank >= 2 && matrix->dtype == RABBET_DTYPE_FLOAT);
   int64_t rows = dims.d[dims.rank - 2], columns = dims.d[dims.rank - 1];
   int64_t matrices = 1;
   for (int32_t i = 0; i < dims.rank - 2; ++i)
@@ -133,8 +136,10 @@ static rabbet_status_t implicit_turn(rabbet_build_t* build,
 static const rabbet_ir_node_t* implicit_place(const rabbet_ir_t* ir,
                                               const rabbet_ir_value_t* value) {
   size_t i = 0;
-  while (value->producer && ir->nodes.data[i] != value->producer)
+  while (value->producer && ir->nodes.data[i] != value->producer) {
     ++i;
+    assert(i < ir->nodes.count);
+  }
   return ir->nodes.data[value->producer ? i + 1 : 0];
 }
 
@@ -151,6 +156,7 @@ static rabbet_status_t implicit_scale(implicit_t* pass,
       rabbet_arena_printf(&build->arena, &name, "%s scale", value->ranged));
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_new_floats(build, name, &dims, out_scale, &data));
+  assert(value->ranged && value->range >= 0);
   *data = rabbet_quantize_scale(value->range);
   (*out_scale)->scale_of = value->ranged;
   return rabbet_ok();
@@ -162,6 +168,7 @@ static rabbet_status_t implicit_quantize(implicit_t* pass,
                                          bool forced) {
   rabbet_ir_t* ir = &pass->build->ir;
   quantized_value_t* made = &pass->values[value->id];
+  assert((size_t)value->id < pass->value_count);
   if (!made->bytes) {
     rabbet_ir_node_t* node = NULL;
     const char* name = NULL;
@@ -175,6 +182,7 @@ static rabbet_status_t implicit_quantize(implicit_t* pass,
     node->is_implicit = node->is_optional = true;
     made->bytes = rabbet_ir_output(ir, node, 0);
   }
+  assert(rabbet_op_is(made->bytes->producer->op, RABBET_OP_QUANTIZE));
   if (forced) made->bytes->producer->is_optional = false;
   made->is_forced |= forced;
   return rabbet_ok();

@@ -5,6 +5,8 @@
 // reads, and the numbers themselves, for kernels without 8 bits. This value has
 // a producer and is a constant; the producer never runs alone.
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
@@ -101,6 +103,7 @@ typedef struct turn_t {
 } turn_t;
 
 static void quantize_swap(rabbet_dims_t* dims) {
+  assert(dims->rank >= 2);
   int64_t last = dims->d[dims->rank - 1];
   dims->d[dims->rank - 1] = dims->d[dims->rank - 2];
   dims->d[dims->rank - 2] = last;
@@ -142,6 +145,7 @@ static void quantize_turn_bytes(const rabbet_dims_t* dims, const uint8_t* from,
 static rabbet_status_t quantize_turn(rabbet_build_t* build,
                                      rabbet_ir_node_t* node, turn_t* turn) {
   rabbet_ir_t* ir = &build->ir;
+  assert(rabbet_dtype_bits(turn->matrix->dtype) == 8);
   size_t bytes = 0;
   void* data = NULL;
   rabbet_ir_value_t *matrix = NULL, *scale = NULL;

@@ -1,5 +1,6 @@
 // The parts that rules are made of.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/ir/passes.h"
@@ -19,6 +20,7 @@ const int64_t* rabbet_ir_ints(const rabbet_ir_node_t* node, const char* name,
 static rabbet_status_t rewrite_attr(rabbet_build_t* build,
                                     rabbet_ir_node_t* node, const char* name,
                                     rabbet_attr_t** out_attr) {
+  assert(!node->dead);
   rabbet_attr_t* attrs = NULL;
   size_t count = node->op->attr_count;
   *out_attr = NULL;
@@ -75,6 +77,7 @@ bool rabbet_ir_is_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
   int64_t count = 1;
   for (int32_t i = 0; i < dims.rank; ++i)
     count *= dims.d[i];
+  assert(count >= 0);
   for (int64_t i = 0; i < count; ++i)
     if (rabbet_load_double(value->dtype, value->constant, i) != number)
       return false;
@@ -83,6 +86,7 @@ bool rabbet_ir_is_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
 
 bool rabbet_ir_bypass(rabbet_ir_t* ir, rabbet_ir_node_t* node,
                       rabbet_ir_value_t* value) {
+  assert(node->output_count == 1 && !node->dead);
   rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
   if (node->precision != RABBET_DTYPE_NONE ||
       !rabbet_ir_can_replace(output, value))

@@ -1,6 +1,8 @@
 // Removes y * scale and y + offset after a convolution, deconvolution or matrix
 // product with constant weights: weights and bias take the numbers.
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
@@ -26,6 +28,7 @@ static bool affine_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
 }
 
 static float affine_number(const affine_t* affine, int64_t channel) {
+  assert(affine->count == 1 || (channel >= 0 && channel < affine->count));
   return affine->numbers[affine->count == 1 ? 0 : channel];
 }
 
@@ -41,6 +44,7 @@ static rabbet_status_t affine_scale(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* old = rabbet_ir_input(ir, producer, input);
   rabbet_dims_t dims = rabbet_ir_dims(ir, old);
+  assert(axis >= 0 && axis < dims.rank);
   channel_axis_t along = {1, dims.d[axis]};
   int64_t count = 0;
   for (int32_t i = axis + 1; i < dims.rank; ++i)
@@ -137,6 +141,7 @@ static rabbet_status_t affine_convolution(rabbet_build_t* build,
   }
   affine_take_range(ir, node, conv);
   *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, conv, 0));
+  assert(node->dead);  // or the weights would be scaled, and the result again
   return rabbet_ok();
 }
 
@@ -164,6 +169,7 @@ static rabbet_status_t affine_matrix(rabbet_build_t* build,
                                       op == RABBET_ELEMENTWISE_DIV));
   affine_take_range(ir, node, product);
   *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, product, 0));
+  assert(node->dead);
   return rabbet_ok();
 }
 

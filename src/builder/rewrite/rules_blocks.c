@@ -2,6 +2,8 @@
 // is cut into blocks becomes two, and the scale is broadcast along the second.
 // If the last block of an axis is smaller, the scale is repeated instead.
 
+#include <assert.h>
+
 #include "base/math.h"
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
@@ -24,6 +26,7 @@ static rabbet_status_t blocks_find(const rabbet_ir_t* ir,
   rabbet_dims_t scales = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, SCALE));
   *out = (blocks_t){.x = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, INPUT)),
                     .whole = true};
+  assert(count == 0 || count == (size_t)out->x.rank);
   for (int32_t i = 0; i < out->x.rank; ++i) {
     int64_t all = out->x.d[i], block = 1;
     if (scales.rank != out->x.rank || scales.d[i] == 1)
@@ -96,6 +99,7 @@ static rabbet_status_t blocks_split(rabbet_build_t* build,
   if (!value || value->shape.rank != blocks->x.rank) return rabbet_ok();
   for (int32_t i = 0; i < blocks->x.rank; ++i) {
     int64_t block = blocks->block[i], count = blocks->x.d[i] / block;
+    assert(block == 1 || blocks->x.d[i] % block == 0);
     shape.d[shape.rank++] = value->shape.d[i];
     if (block == 1) continue;
     RABBET_RETURN_IF_ERROR(
@@ -121,6 +125,7 @@ static rabbet_status_t blocks_split(rabbet_build_t* build,
 // place.
 static void blocks_take_over(rabbet_ir_t* ir, rabbet_ir_node_t* node,
                              rabbet_ir_node_t* last) {
+  assert(node->output_count == 1 && last->output_count == 1);
   int32_t output = node->outputs[0];
   node->outputs[0] = last->outputs[0];
   last->outputs[0] = output;
@@ -133,6 +138,7 @@ static rabbet_status_t blocks_widen(rabbet_build_t* build,
                                     rabbet_ir_node_t* node,
                                     const blocks_t* blocks) {
   rabbet_ir_t* ir = &build->ir;
+  assert(blocks->whole && blocks->x.rank + blocks->cuts <= RABBET_MAX_RANK);
   int32_t inputs[OPERANDS];
   for (size_t i = 0; i < OPERANDS; ++i)
     RABBET_RETURN_IF_ERROR(blocks_split(build, node, i, blocks, &inputs[i]));
@@ -162,6 +168,7 @@ static rabbet_status_t blocks_repeat_axis(rabbet_build_t* build,
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, input);
   const rabbet_dims_t dims = {.rank = 1, .d = {blocks->x.d[axis]}};
   if (!value || value->shape.rank != blocks->x.rank) return rabbet_ok();
+  assert(dims.d[0] >= 0);  // an axis that is cut has a constant extent
   int64_t* data = NULL;
   rabbet_ir_value_t* indices = NULL;
   rabbet_ir_node_t* gather = NULL;

@@ -4,6 +4,7 @@
 //   0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))
 // The factors may come in any order and be grouped in any way; a division by
 // sqrt(2) may be a product with its reciprocal.
+#include <assert.h>
 #include <math.h>
 
 #include "builder/ir/passes.h"
@@ -68,6 +69,7 @@ static bool gelu_multiply(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
     return gelu_multiply(ir, rabbet_ir_input(ir, node, 0), depth - 1,
                          product) &&
            gelu_multiply(ir, rabbet_ir_input(ir, node, 1), depth - 1, product);
+  assert(product->count <= MAX_FACTORS && depth >= 0);
   if (product->count == MAX_FACTORS) return false;
   product->factors[product->count++] = value;
   return true;

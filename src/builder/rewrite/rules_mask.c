@@ -1,6 +1,7 @@
 // A mask that replaces scores by a very low number before a softmax becomes a
 // mask that is added to them, which kernels for attention support. In both
 // forms exp gives 0.
+#include <assert.h>
 #include <math.h>
 
 #include "builder/ir/passes.h"
@@ -28,6 +29,7 @@ static bool mask_keeps(const rabbet_ir_t* ir, const rabbet_ir_value_t* mask,
       dims.rank != scores->rank)
     return false;
   int64_t columns = dims.d[dims.rank - 1], rows = 1;
+  assert(columns >= 0);  // constants have constant shapes
   if (columns != scores->d[dims.rank - 1]) return false;
   for (int32_t i = 0; i < dims.rank - 1; ++i)
     rows *= dims.d[i];
@@ -157,6 +159,7 @@ static bool mask_comes_of_low(const rabbet_ir_t* ir,
 // a mask that is an input, whose numbers are not known.
 static bool mask_is_added(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
                           size_t input) {
+  assert(input < 2);
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, sum, input);
   const rabbet_ir_value_t* other = rabbet_ir_input(ir, sum, 1 - input);
   return mask_comes_of_low(ir, value, MASK_STEPS) ||
@@ -190,6 +193,7 @@ static rabbet_status_t mask_raise(rabbet_build_t* build, rabbet_ir_node_t* node,
     dims.d[i] = 1;
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_new_floats(build, "lowest score", &dims, &least, &data));
+  assert(value->dtype == RABBET_DTYPE_FLOAT);
   data[0] = MASK_LEAST;
   const int32_t inputs[2] = {value->id, least->id};
   RABBET_RETURN_IF_ERROR(

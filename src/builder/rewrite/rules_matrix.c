@@ -1,6 +1,8 @@
 // A transpose of the last two axes before a matrix product: an attribute of
 // the product.
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
 
@@ -25,6 +27,7 @@ rabbet_status_t rabbet_rule_matrix(rabbet_build_t* build,
                                    rabbet_ir_node_t* node, bool* changed) {
   static const char* const names[2] = {"op0", "op1"};
   rabbet_ir_t* ir = &build->ir;
+  assert(rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY));
   for (size_t i = 0; i < 2; ++i) {
     int64_t op = rabbet_ir_int(node, names[i]);
     rabbet_ir_node_t* before = rabbet_ir_input(ir, node, i)->producer;

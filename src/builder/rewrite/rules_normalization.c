@@ -4,6 +4,8 @@
 //   y * scale + bias
 // becomes one normalization.
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 #include "core/attr_set.h"
 #include "ops/enums.h"
@@ -129,6 +131,8 @@ static rabbet_status_t norm_absorb(rabbet_build_t* build,
   if (!rabbet_ir_can_replace(rabbet_ir_output(ir, node, 0), made) ||
       node->precision != RABBET_DTYPE_NONE)
     return rabbet_ok();
+  assert(parameter == 1 || parameter == 2);
+  assert(!rabbet_ir_input(ir, norm, parameter) && norm->input_count <= 3);
   int32_t* inputs = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, 3, sizeof(int32_t), (void**)&inputs));
@@ -138,6 +142,7 @@ static rabbet_status_t norm_absorb(rabbet_build_t* build,
   if (norm->input_count < parameter + 1) norm->input_count = parameter + 1;
   rabbet_ir_set_input(ir, norm, parameter, node->inputs[input]);
   *changed |= rabbet_ir_bypass(ir, node, made);
+  assert(node->dead);  // or the parameter would be applied twice
   return rabbet_ok();
 }
 

@@ -1,5 +1,7 @@
 // Zeros put around a tensor before a convolution: a part of its padding.
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 #include "core/view.h"
 #include "ops/enums.h"
@@ -70,6 +72,7 @@ static rabbet_status_t padding_add(rabbet_build_t* build,
   size_t count = 0;
   const int64_t* old = rabbet_ir_ints(conv, name, &count);
   int64_t sum[RABBET_MAX_RANK];
+  assert(spatial >= 1 && spatial <= RABBET_MAX_RANK - 2);
   for (int32_t i = 0; i < spatial; ++i)
     sum[i] = more[i] + ((size_t)i < count ? old[i] : 0);
   return rabbet_ir_set_ints(build, conv, name, sum, (size_t)spatial);
@@ -88,6 +91,8 @@ rabbet_status_t rabbet_rule_padding(rabbet_build_t* build,
   bool is_padding = false;
   RABBET_RETURN_IF_ERROR(padding_of(ir, slice, pre, post, &is_padding));
   if (!is_padding) return rabbet_ok();
+  // Batches and channels are not padded.
+  assert(pre[0] == 0 && pre[1] == 0 && post[0] == 0 && post[1] == 0);
   int32_t spatial = rabbet_ir_input(ir, slice, 0)->shape.rank - 2;
   RABBET_RETURN_IF_ERROR(
       padding_add(build, conv, "pre_padding", pre + 2, spatial));

@@ -2,6 +2,8 @@
 // rank, and left out if they have no effect. Weights of UINT8 as products read
 // them: INT8.
 
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 
 enum { QUANTIZE_SCALE = 1, QUANTIZE_ZERO_POINT = 2 };
@@ -16,6 +18,7 @@ static rabbet_dims_t quantize_dims(const rabbet_ir_t* ir,
   int64_t axis = rabbet_ir_int(node, "axis");
   bool is_one = own.rank == 0 || own.d[0] == 1;
   if (axis < 0) axis += rank;
+  assert(is_one || (axis >= 0 && axis < rank));
   for (int32_t i = 0; i < rank; ++i)
     dims.d[i] = !is_one && i == axis ? -1 : 1;
   return dims;
@@ -84,6 +87,8 @@ static bool quantize_is_centred(const rabbet_ir_t* ir,
                                 const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* zero =
       rabbet_ir_input(ir, node, QUANTIZE_ZERO_POINT);
+  assert(rabbet_op_is(node->op, RABBET_OP_QUANTIZE) ||
+         rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE));
   int64_t count = 1;
   if (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) ||
       !quantize_is_fixed(rabbet_ir_input(ir, node, 0)) ||
@@ -170,6 +175,7 @@ static rabbet_status_t quantize_lead(rabbet_build_t* build,
                                      const rabbet_ir_node_t* maker,
                                      rabbet_ir_node_t* node, int32_t more) {
   rabbet_ir_t* ir = &build->ir;
+  assert(more > 0 && maker->input_count <= QUANTIZE_OPERANDS);
   rabbet_ir_node_t* made = NULL;
   int32_t inputs[QUANTIZE_OPERANDS] = {-1, -1, -1};
   for (size_t i = 0; i < maker->input_count && i < QUANTIZE_OPERANDS; ++i) {

@@ -1,5 +1,6 @@
 // Nodes that return their input.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/ir/passes.h"
@@ -41,6 +42,7 @@ static bool shuffle_permutation(const rabbet_ir_t* ir,
   for (int32_t i = 0; i < rank; ++i) {
     int64_t axis = (size_t)i < second_count ? second[i] : i;
     perm[i] = (size_t)axis < first_count ? first[axis] : axis;
+    assert(perm[i] >= 0 && perm[i] < rank);
   }
   return true;
 }
@@ -58,6 +60,8 @@ static rabbet_status_t shuffle_merge(rabbet_build_t* build,
     return rabbet_ok();
   int32_t rank = rabbet_ir_output(ir, node, 0)->shape.rank;
   int64_t merged[RABBET_MAX_RANK];
+  // Permutations keep the rank.
+  assert(rabbet_ir_input(ir, before, 0)->shape.rank == rank);
   for (int32_t i = 0; i < rank; ++i)
     merged[i] = inner[outer[i]];
   RABBET_RETURN_IF_ERROR(
@@ -103,6 +107,7 @@ static bool shuffle_split_permutation(const rabbet_ir_t* ir,
     int32_t first = between[i] == 0 ? 0 : (int32_t)between[i] + extra;
     int32_t end = between[i] == 0 ? extra + 1 : first + 1;
     for (int32_t axis = first; axis < end; ++axis) {
+      assert(count < from->shape.rank && axis < from->shape.rank);
       if (to->shape.d[count] != from->shape.d[axis]) return false;
       perm[count++] = axis;
     }
@@ -145,6 +150,7 @@ static rabbet_status_t shuffle_split(rabbet_build_t* build,
 rabbet_status_t rabbet_rule_shuffle(rabbet_build_t* build,
                                     rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
+  assert(rabbet_op_is(node->op, RABBET_OP_SHUFFLE));
   rabbet_ir_value_t* origin = NULL;
   if (shuffle_returns(ir, node, &origin) &&
       rabbet_ir_bypass(ir, node, origin)) {
@@ -221,6 +227,7 @@ static const struct {
 rabbet_status_t rabbet_rule_neutral(rabbet_build_t* build,
                                     rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
+  assert(rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE));
   rabbet_ir_value_t* a = rabbet_ir_input(ir, node, 0);
   rabbet_ir_value_t* b = rabbet_ir_input(ir, node, 1);
   int64_t op = rabbet_ir_int(node, "op");

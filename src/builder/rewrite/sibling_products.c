@@ -204,6 +204,7 @@ static rabbet_status_t parallel_product(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(parallel_name(build, branches, count, &name));
   RABBET_RETURN_IF_ERROR(
       parallel_constant(build, branches, count, false, &constant));
+  assert(rabbet_op_is(like->op, RABBET_OP_MATRIX_MULTIPLY));
   const int32_t factors[2] = {like->inputs[0], constant->id};
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MATRIX_MULTIPLY, name,
                                             like->attrs, like->op->attr_count,
@@ -257,6 +258,7 @@ static rabbet_status_t parallel_join(rabbet_build_t* build,
   for (size_t i = 1; i < count; ++i)
     if (branches[i].product->index < before->index)
       before = branches[i].product;
+  assert(!before->dead);
   rabbet_ir_value_t* result = NULL;
   RABBET_RETURN_IF_ERROR(
       parallel_product(build, branches, count, before, &result));

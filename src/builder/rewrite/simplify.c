@@ -1,3 +1,5 @@
+#include <assert.h>
+
 #include "builder/ir/passes.h"
 
 // Rules by operator; a node may have several.
@@ -35,6 +37,7 @@ static rabbet_status_t simplify_node(rabbet_build_t* build,
       RABBET_RETURN_IF_ERROR(
           RABBET_ANNOTATE(simplify_rules[i].run(build, node, changed),
                           "simplifying layer '%s'", node->name));
+  assert(!node->dead || *changed);  // or the next round would not come
   return rabbet_ok();
 }
 
