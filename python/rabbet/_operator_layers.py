@@ -48,7 +48,7 @@ from ._layers import (
 from ._numbers import Attr
 from ._weights import Weights
 
-# alpha and beta before they are set, of functions that would be constant with 0.
+# Defaults of alpha and beta, for functions that would be constant with zeros.
 _ACTIVATION_PARAMETERS = {
     e.ActivationType.ELU: (1.0,),
     e.ActivationType.SELU: (1.6732632423543772, 1.0507009873554805),
@@ -59,7 +59,7 @@ _ACTIVATION_PARAMETERS = {
 
 
 def _filled(shape: Shape, weights: Weights) -> tuple[int, ...]:
-    """The shape, which must have as many elements as there are weights."""
+    """The shape as a tuple. Raises unless it has as many elements as the weights."""
     dims = tuple(shape)
     if volume(dims) != weights.size:
         raise ValueError(
@@ -69,7 +69,7 @@ def _filled(shape: Shape, weights: Weights) -> tuple[int, ...]:
 
 
 def _rest(kernel: Weights, first: int, what: str, window: Shape) -> int:
-    """Extent of a kernel [first, rest, *window]."""
+    """The second extent of a kernel [first, rest, *window], from its size."""
     each = first * volume(window)
     if each <= 0 or kernel.size % each:
         raise ValueError(
@@ -81,10 +81,11 @@ def _rest(kernel: Weights, first: int, what: str, window: Shape) -> int:
 
 @checks_arguments
 class OperatorLayers(_rabbet.Network):
-    """A network to which such layers can be added."""
+    """A network with the methods that add layers of one operator."""
 
     __slots__ = ()
-    # Names by address; tensors would make a cycle with their network.
+    # Names of constants by the address of their weights; references to tensors would
+    # make a cycle with the network.
     _given_weights: dict[int, str]
     _composites: dict[int, dict[str, Any]]  # by layer
 

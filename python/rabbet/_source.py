@@ -31,16 +31,16 @@ from ._errors import (
 from ._plugin_base import CLASSES, DECORATED, Key, find_class, find_decorated
 from ._plugins import load_plugins, may_not_exit
 
-# Modules that carried ones may always import.
+# Modules that carried modules may import without carrying them.
 _OURS = {"rabbet", "tensorrt"}
-# Files that are loaded by path (_plugins.py) lie in a package of this name.
+# Files that are loaded by path (_plugins.py) are modules of this package.
 _BY_PATH = "rabbet_plugins."
-# And those of plans in one of this name, in a package for each set of modules.
+# Modules of loaded plans are in this package, with a subpackage for each set of them.
 _ROOT = "rabbet_plans"
 
 
 class Module(NamedTuple):
-    """A module as a plan has it."""
+    """A module that a plan carries."""
 
     name: str
     data: bytes
@@ -116,7 +116,8 @@ class _Collection:
         self.modules: dict[str, tuple[bytes, bool]] = {}
 
     def add(self, name: str, why: str) -> None:
-        """With the packages that it lies in: importing it runs them."""
+        """Adds a module and the packages that contain it, which importing it runs. `why`
+        begins the messages of errors."""
         if name in self.modules:
             return
         found = _read(name, why)
@@ -128,7 +129,7 @@ class _Collection:
         self.modules[name] = found
 
     def add_named(self, name: str) -> None:
-        """A module of `source_modules`; of a package, all modules in it."""
+        """Adds a module of `source_modules`; for a package, also all modules in it."""
         spec = _spec(name)
         if spec is None:
             raise NotFoundError(f"source_modules: there is no module '{name}'")
@@ -144,7 +145,8 @@ class _Collection:
 
 
 def _imports(name: str, data: bytes, is_package: bool) -> Iterable[str]:
-    """Names of modules that a module's source imports, also names that may be modules."""
+    """Names that a module's source imports. With `from a import b`, `a.b` is among them:
+    b may be a module."""
     package = name if is_package else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(data)):
         if isinstance(node, ast.Import):
@@ -176,15 +178,16 @@ class _Dependencies:
         return None
 
     def judge(self, name: str) -> tuple[str | None, str | None]:
-        """(distribution or None, the module that is missing or None)"""
+        """(the distribution that an imported module belongs to, or None; the module that
+        the plan lacks, or None)"""
         top = name.partition(".")[0]
         if top in sys.stdlib_module_names or top in _OURS or name in self.carried:
             return None, None
         found = self.distribution(top)
         if found is not None and top not in self.tops:
             return found, None
-        # `from a import b`: b need not be a module. What is not there at all is
-        # imported by code that can do without.
+        # In `from a import b`, b need not be a module. A module that does not exist here
+        # either is optional: the code that imports it ran without it.
         if top in self.tops:
             return None, name if _spec(name) is not None else None
         return None, top if _spec(top) is not None else None
@@ -218,7 +221,7 @@ def _with_requirements(modules: dict[str, tuple[bytes, bool]]) -> list[Module]:
 
 
 def _modules_of(key: Key) -> list[str]:
-    """Where a plugin's functions, or the class of its creator, are defined."""
+    """Names of the modules that define a plugin's functions, or its creator's class."""
     decorated = find_decorated(key)
     if decorated is not None:
         return [function.__module__ for function in decorated.all_functions()]
@@ -253,7 +256,7 @@ class _Loader(importlib.abc.InspectLoader):
     def __init__(self, prefix: str, modules: dict[str, Module]) -> None:
         self.prefix, self.modules = prefix, modules
         self.tops = {name.partition(".")[0] for name in modules}
-        # Carried modules import each other by the names of when the plan was built.
+        # Carried modules import each other by the names that they had in the build.
         self.builtins = dict(vars(builtins))
         self.builtins["__import__"] = self._import
 
@@ -286,7 +289,7 @@ class _Loader(importlib.abc.InspectLoader):
         return self._module(fullname).is_package
 
     def get_source(self, fullname: str) -> str:
-        """The source text, which tracebacks use, and libraries that compile functions."""
+        """The source text: tracebacks show it, and libraries such as Triton compile it."""
         return importlib.util.decode_source(self._module(fullname).data)
 
     def get_code(self, fullname: str) -> CodeType:
@@ -368,7 +371,7 @@ def run(modules: Sequence[tuple[str, bytes, bool, list[str]]]) -> None:
         _package(_ROOT)
         _package(prefix.rstrip("."))
         for known in [name for name in sys.modules if name.startswith(prefix)]:
-            del sys.modules[known]  # they ran, and their plugins are gone
+            del sys.modules[known]  # of an earlier load, whose plugins were deregistered
         sys.meta_path[:] = [
             finder
             for finder in sys.meta_path
@@ -401,12 +404,12 @@ def _add_carried(fullname: str, collection: _Collection) -> None:
 
 
 def load(plugins: list[str]) -> None:
-    """Files and modules, as `plugins=` takes them."""
+    """Loads plugins from files and modules, as `plugins=` of rabbet.compile does."""
     load_plugins(plugins)
 
 
 def close() -> None:
-    """Deregisters the plugins before the interpreter ends, so that C does not find them."""
+    """Deregisters all plugins before the interpreter ends, so that C finds none of them."""
     for decorated in list(DECORATED.values()):
         decorated.deregister()
     for key in list(CLASSES):

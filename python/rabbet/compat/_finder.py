@@ -1,4 +1,4 @@
-"""How the import system and importlib.metadata find the alias."""
+"""Finders by which the import system and importlib.metadata find the alias."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ _ANY = metadata.DistributionFinder.Context()
 
 
 class _Loader(Loader):
-    """Gives a module that is there already, under another name."""
+    """Loads a module that exists already, under another name."""
 
     def __init__(self, find: Callable[[], ModuleType]) -> None:
         self._find = find
         self._spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module. The import system then puts the alias's spec into it."""
+        """Returns the existing module. The import system then sets its __spec__ to the
+        alias's."""
         module = self._find()
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs nothing: the module has run. It gets its own spec back."""
+        """Restores the module's own __spec__. Its code has run already."""
         module.__spec__ = self._spec
 
 
@@ -47,12 +48,12 @@ class _Distribution(metadata.Distribution):
         return self._texts.get(filename)
 
     def locate_file(self, path: Any) -> Path:
-        """Where a file of the package lies."""
+        """The path of a file of the distribution."""
         return Path(__file__).parent / path
 
 
 class AliasFinder(MetaPathFinder):
-    """Finds tensorrt, and tensorrt.plugin and its parts as those of rabbet."""
+    """Finds the module tensorrt, and rabbet.plugin's modules as tensorrt.plugin's."""
 
     def __init__(self, module: Callable[[], ModuleType]) -> None:
         self._module = module
@@ -73,13 +74,13 @@ class AliasFinder(MetaPathFinder):
     def find_distributions(
         self, context: metadata.DistributionFinder.Context = _ANY
     ) -> Iterable[metadata.Distribution]:
-        """The alias's distribution, if it or all are asked for."""
+        """The alias's distribution, if the context names it or no distribution."""
         if context.name is None or context.name.lower() == NAME:
             yield _Distribution()
 
 
 def alias_spec(fullname: str, find: Callable[[], ModuleType]) -> ModuleSpec:
-    """The spec of a module that `find` gives."""
+    """The spec of a module that `find` returns."""
     spec = ModuleSpec(
         fullname, _Loader(find), origin=__file__, is_package=fullname == NAME
     )
@@ -88,6 +89,7 @@ def alias_spec(fullname: str, find: Callable[[], ModuleType]) -> ModuleSpec:
 
 
 def add_finder(module: Callable[[], ModuleType]) -> None:
-    """Makes the alias importable, once; before other finders, which may know a stub."""
+    """Makes the alias importable; later calls do nothing. Its finder comes first: others
+    may find an installed stub."""
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder(module))

@@ -1,5 +1,5 @@
-"""Classes for the alias: those of the package, with failures logged and answered as
-TensorRT answers them."""
+"""Classes of the alias `tensorrt`: subclasses of the package's, whose methods log a
+failure and return the value by which TensorRT reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import rabbet
 from rabbet._callbacks import check_logger
 
-# Methods that run others' code (plugins, callbacks): any exception is a failure.
+# Methods that run users' code (plugins, callbacks): any exception counts as a failure.
 _RUNS = frozenset(
     """build_serialized_network build_serialized_network_to_stream
     build_engine_with_config deserialize_cuda_engine create_execution_context
@@ -25,7 +25,7 @@ def _dims() -> Any:
     return rabbet.Dims()
 
 
-# Answers of failed calls; a function makes the answer anew for each call.
+# Values that failed calls return; a function is called to make the value each time.
 _ANSWERS: dict[str, dict[str, Any]] = {
     "Builder": {
         "create_network": None,
@@ -175,7 +175,7 @@ def _answering(
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if name in _RUNS:
-            signature.bind(self, *args, **kwargs)  # a wrong call is the caller's error
+            signature.bind(self, *args, **kwargs)  # wrong arguments raise TypeError
         try:
             return method(self, *args, **kwargs)
         except failures as error:
@@ -186,7 +186,7 @@ def _answering(
 
 
 def _setting(base: Any) -> Callable[..., None]:
-    """Settings that are refused are logged; unknown names stay errors."""
+    """A __setattr__ that logs refused values; unknown names raise AttributeError."""
 
     def put(self: Any, name: str, value: Any) -> None:
         try:
@@ -198,18 +198,19 @@ def _setting(base: Any) -> Callable[..., None]:
 
 
 def _plain(layer: Any) -> Any:
-    """TensorRT finds layers again as ILayers: `type` is their LayerType, and scripts
-    set `__class__` for more."""
+    """The layer as an ILayer, as TensorRT returns layers that it looks up: `type` is
+    their LayerType, and scripts set `__class__` for more."""
     return layer._as(rabbet.ILayer)
 
 
-# The default of TensorRT 10: its libraries are off, as it has kernels of its
-# own for all. Rabbet uses them.
+# The default of TensorRT 10, which leaves cuBLAS and cuDNN out, as it has kernels of its
+# own. Rabbet's default has them.
 _DEFAULT_SOURCES = 24
 
 
 def _choosing(base: Any) -> dict[str, Any]:
-    """The default tactic sources have TensorRT's number."""
+    """Methods of a configuration that report and take Rabbet's default tactic sources
+    as TensorRT's default."""
 
     def get_tactic_sources(self: Any) -> int:
         if self._has_default_sources():
@@ -229,7 +230,7 @@ def _choosing(base: Any) -> dict[str, Any]:
 
 
 def _front(base: type, answers: dict[str, Any]) -> type:
-    # Without slots an object would take any attribute, and misspelt options with it.
+    # Without __slots__ an object would accept misspelt attributes.
     body: dict[str, Any] = {
         "__slots__": (),
         "__doc__": base.__doc__,
@@ -251,7 +252,7 @@ def _front(base: type, answers: dict[str, Any]) -> type:
 
 @functools.cache
 def front_classes() -> dict[str, type]:
-    """The classes by name; each makes objects of the others."""
+    """The classes by name. Their methods return objects of these classes."""
     made = {
         name: _front(getattr(rabbet, name), answers)
         for name, answers in _ANSWERS.items()
@@ -269,7 +270,7 @@ def front_classes() -> dict[str, type]:
 
 @functools.cache
 def front_registry() -> Any:
-    """The one registry, with the answers that scripts expect."""
+    """The process's registry as an object of the alias's class."""
     kind: Any = front_classes()["IPluginRegistry"]
     registry = kind.__new__(kind)
     registry.__dict__ = rabbet.get_plugin_registry().__dict__
@@ -277,11 +278,11 @@ def front_registry() -> Any:
 
 
 def get_plugin_registry() -> Any:
-    """The registry."""
+    """The registry of plugin creators, of which a process has one."""
     return front_registry()
 
 
 def get_builder_plugin_registry(capability: Any, /) -> Any:
-    """The registry for an engine capability: there is one for all."""
+    """The registry for an engine capability: the same for all."""
     rabbet.get_builder_plugin_registry(capability)  # checks the argument
     return front_registry()

@@ -1,5 +1,5 @@
-"""A small distribution `tensorrt` for an environment without TensorRT: other processes
-of the environment (workers, shells) import the alias without knowing of it."""
+"""A stub: a small distribution `tensorrt` for an environment without TensorRT, with which
+all processes of the environment (workers, shells) import the alias."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_ours(found: metadata.Distribution) -> bool:
 
 
 def _check_free() -> None:
-    """Raises where something else has the name."""
+    """Raises if another package or distribution has the name."""
     spec = PathFinder.find_spec(NAME)
     if spec is not None and spec.origin and not _is_stub(Path(spec.origin)):
         raise FailedPreconditionError(
@@ -91,7 +91,7 @@ def _check_free() -> None:
 
 
 def _installed(folder: Path) -> list[Path]:
-    """Stubs that are installed, of this release or another."""
+    """Folders of installed stubs, of this release or another."""
     infos = [
         info
         for info in folder.glob(f"{NAME}-*.dist-info")
@@ -102,7 +102,7 @@ def _installed(folder: Path) -> list[Path]:
 
 
 def _check_paths(folder: Path) -> None:
-    """Raises where a file or folder that is no package has a name that is needed."""
+    """Raises if other files or folders have the names that the stub needs."""
     ours = _installed(folder)
     for name in (NAME, _INFO):
         path = folder / name
@@ -113,7 +113,7 @@ def _check_paths(folder: Path) -> None:
 
 
 def install_stub() -> str:
-    """Makes the stub, in the place of an older one; says where."""
+    """Installs the stub, replacing an older one; returns a sentence for the user."""
     _check_free()
     folder = _folder()
     if not folder.is_dir():
@@ -134,7 +134,7 @@ def install_stub() -> str:
 
 
 def uninstall_stub() -> str:
-    """Removes it; returns a sentence about it."""
+    """Removes the stub; returns a sentence for the user."""
     folder = _folder()
     found = _installed(folder)
     if not found:

@@ -1,4 +1,4 @@
-"""Attributes of plugins: annotated types to and from the engine's attributes."""
+"""Attributes of plugins: conversion between annotated types and the engine's."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ _LISTS: dict[type, int] = {
 
 
 class AttributeType:
-    """One annotation: `encode` checks a value and makes it storable, `decode` makes
-    what impl gets."""
+    """The type of an annotation. `encode` checks a value and converts it to what the
+    engine stores; `decode` converts that to the value that impl receives."""
 
     def __init__(
         self, annotation: Any, code: int, encode: _Converter, decode: _Converter
@@ -117,9 +117,8 @@ def _array(annotation: Any, scalar: Any) -> AttributeType | None:
 
 
 def plain_type(annotation: Any) -> Any:
-    """The type of an annotation: without remarks (Annotated), and where a type has a
-    name of its own (`type X = ...`, which numpy.typing.NDArray is from NumPy 2.5 on),
-    the one that it names."""
+    """The annotation without Annotated, and with type aliases (`type X = ...`) replaced
+    by their values. numpy.typing.NDArray is such an alias from NumPy 2.5 on."""
     name, args = typing.get_origin(annotation), typing.get_args(annotation)
     if name is typing.Annotated:
         return plain_type(args[0])

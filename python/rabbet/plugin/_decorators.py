@@ -54,7 +54,8 @@ def _check_id(plugin_id: Any) -> None:
 
 
 def _replaceable(old: PluginDef, function: Function) -> bool:
-    """Whether a function is the old one again: a module or a cell that runs twice."""
+    """Whether the function redefines the old one, as when a module is reloaded or a
+    notebook's cell runs again."""
     before = inspect.unwrap(old.register_function)
     return before.__module__ == getattr(
         function, "__module__", None
@@ -73,9 +74,10 @@ def register(
     @register("namespace::name")
     def name(x: TensorDesc, size: int) -> TensorDesc: ...
 
-    lazy_register: tell the engine at the first use through rabbet.plugin.op only.
-    timing_key: stands for the code's version in timing caches (default: a hash
-    of the source file).
+    lazy_register: registers the plugin with the engine only at its first use through
+    rabbet.plugin.op.
+    timing_key: identifies the code's version in timing caches (default: a hash of the
+    source file).
     torch: also makes the operator torch.ops.namespace.name, which torch traces, runs
     and exports to ONNX (torch_translations()).
     """
@@ -90,7 +92,7 @@ def register(
         definition = PluginDef(plugin_id, function, registration, timing_key)
         operator = None
         if options["torch"]:
-            # Before anything is registered: it refuses plugins that torch cannot have.
+            # Raises before anything is registered if torch cannot express the plugin.
             operator = TorchOperator(definition)
         with LOCK:
             old = QDP_REGISTRY.get(plugin_id)
@@ -175,13 +177,14 @@ def autotune(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:
 
 
 def aot_impl(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:
-    """Defines how a plugin's kernel is made ahead of time (for CUDA).
+    """Defines how a plugin's kernel is compiled ahead of time (for CUDA).
 
     @aot_impl("namespace::name")
     def f(x: TensorDesc, outputs: tuple[TensorDesc, ...], tactic: int)
         -> tuple[str, str, KernelLaunchParams, SymExprs]: ...
 
     The plan keeps the kernel (PTX, or a cubin) and the expressions of its launch;
-    running it needs no Python. A Kernel, or Kernels for several, say more.
+    running it needs no Python. Returning a Kernel, or Kernels for several, allows more
+    settings.
     """
     return _add(AOT_IMPL, plugin_id, device)

@@ -1,4 +1,4 @@
-"""The functions that make up a plugin: checks of their signatures."""
+"""Checks of the signatures of the functions that define a plugin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._desc import ShapeInput, TensorDesc
 
 Function = Callable[..., Any]
 
-# Which inputs are absent is a mask of so many bits.
+# Absent inputs are the bits of a non-negative int64.
 _MAX_OPTIONAL = 63
 
 # Parameters of impl that are neither inputs nor attributes.
@@ -61,8 +61,8 @@ class Checker:
         )
 
     def signature(self, variadic: str | None = None) -> inspect.Signature:
-        """The function's signature without parameters that cannot be passed; `*` is
-        for the input `variadic` alone ("*": for any)."""
+        """The function's signature. Raises if it has parameters that cannot be passed by
+        name; only the input `variadic` may be *name ("*": any input may)."""
         if not callable(self.function):
             self.fail(f"it is to decorate a function, not {self.function!r}")
         signature = inspect.signature(self.function)
@@ -86,7 +86,7 @@ class Checker:
         return signature
 
     def hints(self, local_names: dict[str, Any]) -> dict[str, Any]:
-        """Annotations, those written as text resolved."""
+        """The function's annotations; those written as strings are evaluated."""
         try:
             return typing.get_type_hints(
                 inspect.unwrap(self.function), localns=local_names
@@ -110,8 +110,8 @@ class Registration(NamedTuple):
     before_star: tuple[str, ...] | None = None  # parameters before it, if it is *name
 
     def by_name(self, tensors: Sequence[Any], absent: int) -> dict[str, Any]:
-        """The tensors that a layer has as those of the inputs: None for one that is
-        absent (bits of a mask), a list for the variadic one."""
+        """A layer's tensors by input name: None for an input whose bit in `absent` is
+        set, a list for the variadic input."""
         rest = iter(tensors)
         found: dict[str, Any] = {}
         for i, name in enumerate(self.inputs):
@@ -122,7 +122,7 @@ class Registration(NamedTuple):
         return found
 
     def present_names(self, count: int, absent: int) -> list[str]:
-        """Names of the `count` inputs of a layer."""
+        """Names of the `count` inputs that a layer has, in order."""
         names = [name for i, name in enumerate(self.inputs) if not absent >> i & 1]
         if self.variadic is not None:
             names.pop()
@@ -130,7 +130,7 @@ class Registration(NamedTuple):
         return names
 
     def input_count(self, absent: int = 0) -> tuple[int, bool]:
-        """How many inputs a layer has, and whether it may have more."""
+        """The number of inputs of a layer, and whether it may have more."""
         count = len(self.inputs) - absent.bit_count()
         return (count, False) if self.variadic is None else (count - 1, True)
 
@@ -154,7 +154,8 @@ class TensorKind(NamedTuple):
 
 
 def tensor_kind(annotation: Any, base: type) -> TensorKind | None:
-    """Of `base`, `base | None`, `list[base]`, `tuple[base, ...]`; None: no input."""
+    """The kind of input that an annotation declares: `base`, `base | None`,
+    `list[base]` or `tuple[base, ...]`; None if it declares no input."""
     if isinstance(annotation, type) and issubclass(annotation, base):
         return TensorKind(annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
@@ -302,12 +303,12 @@ def _register_input(
 
 
 class Role(NamedTuple):
-    """The parameters of one of the three functions."""
+    """The parameters that impl, autotune or aot_impl takes."""
 
     decorator: str
     tensor: type  # annotation of inputs
     extra: tuple[str, ...]  # parameters besides inputs and attributes
-    required: tuple[str, ...]  # those of them that must be there
+    required: tuple[str, ...]  # those of `extra` that it must have
 
 
 IMPL = Role("impl", Tensor, RESERVED, ("outputs",))
@@ -412,7 +413,7 @@ def check_function(
     function: Function,
     local_names: dict[str, Any],
 ) -> Signature:
-    """Checks one of the three functions against the registered one."""
+    """Checks impl, autotune or aot_impl against the register function's signature."""
     check = Checker(role.decorator, plugin_id, function)
     signature = check.signature(reg.variadic)
     hints = check.hints(local_names)
@@ -441,6 +442,7 @@ def check_function(
 
 
 def caller_names() -> dict[str, Any]:
-    """Names where a decorated function is being defined, for annotations as text."""
+    """Local names where the caller's caller decorates a function: annotations that are
+    written as strings may use them."""
     frame = sys._getframe(2)
     return dict(frame.f_locals)

@@ -25,15 +25,15 @@ _OTHER_FILLS = (b"\xa5", b"\x5a")
 
 
 class CheckError(Error, AssertionError):
-    """An operator used memory in a way that it may not."""
+    """An operator wrote memory that it must not write, or left outputs unwritten."""
 
 
 class Input(NamedTuple):
-    """An input of the plugin that is one of the engine, and its elements."""
+    """An input of the plugin that is an input of the engine, with its contents."""
 
     position: int  # among the plugin's inputs
-    name: str  # as the plugin calls it
-    tensor: str  # as the engine does
+    name: str  # in the plugin's signature
+    tensor: str  # in the engine
     dtype: e.DataType
     shape: tuple[int, ...]
     data: bytes
@@ -51,7 +51,7 @@ class Output(NamedTuple):
     tensor: str
     dtype: e.DataType
     shape: tuple[int, ...]
-    in_place: bool  # it lies in the place of an input
+    in_place: bool  # it is an alias of an input
 
 
 def _bytes(data: Any) -> Any:
@@ -163,7 +163,7 @@ def _of_inputs(run: Run) -> list[str]:
             elements = memory.changed.reshape(int(np.prod(info.shape)), -1).any(axis=1)
             found.append(
                 f"{info.where}: {_some(elements, info.shape)}, are written; an output "
-                "that lies in an input's place is declared by x.aliased() in the "
+                "that shares an input's memory is declared by x.aliased() in the "
                 "register function"
             )
     return found
@@ -177,7 +177,7 @@ def _of_outputs(first: Run, second: Run) -> list[str]:
         memory = first.outputs[i]
         found += [f"output {i}: {sentence}" for sentence in memory.overwritten()]
         if info.in_place or memory.size == 0:
-            continue  # its earlier contents are the input
+            continue  # the fill was replaced by the input's contents
         written = memory.changed | second.outputs[i].changed
         elements = written.reshape(int(np.prod(info.shape)), -1).any(axis=1)
         if not elements.all():

@@ -1,4 +1,4 @@
-"""The tables of decorated plugins, under the names by which tools read them."""
+"""The tables of decorated plugins, under TensorRT's names, which tools read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class _Namespace:
         )
 
     def __dir__(self) -> list[str]:
-        found = list(QDP_REGISTRY.values())  # other threads may add some
+        found = list(QDP_REGISTRY.values())  # a copy: other threads may add plugins
         return [d.name for d in found if d.namespace == self.__name__]
 
 

@@ -1,9 +1,9 @@
 """register(..., torch=True): the plugin as an operator of torch.
 
 The operator torch.ops.NAMESPACE.NAME has the plugin's inputs and attributes. It runs
-the plugin's impl; its fake (shapes for tracing) is the register function, which
-calculates with torch's symbolic integers; its export writes the node that an import
-of the model makes a plugin layer of.
+the plugin's impl. Its fake kernel, which gives tracing the shapes, is the register
+function, evaluated with torch's symbolic integers. Its export writes an ONNX node, which
+the importer turns into a plugin layer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from ._definition import DefinitionError
 from ._instance import Instance
 from ._plugin import PluginDef
 
-# Models of one operator each, for types, shapes and attributes in recent use.
+# The most models that are cached: each runs one operator for given types, shapes and
+# attributes.
 _MAX_MODELS = 64
 
-# Of each kind of attribute: torch's name for its type, ONNX's, the letter that torch's
-# older exporter adds to the name of an attribute, and the one that reads its value.
+# For each kind of attribute: its type in torch's schemas; its type in ONNX; the suffix
+# that torch's older exporter adds to an attribute's name; the code with which that
+# exporter's parse_args reads the value (None: it reads no such values).
 _ATTRIBUTES = {
     Attr.INT: ("int", "INT", "i", "i"),
     Attr.FLOAT: ("float", "FLOAT", "f", "f"),
@@ -45,7 +47,7 @@ _ATTRIBUTES = {
     Attr.STRINGS: ("str[]", "STRINGS", "s", None),
 }
 
-# Defaults that torch's schemas can write.
+# Texts that a torch schema can have as defaults: it knows no escapes.
 _PLAIN_TEXT = re.compile(r"[\w .,:;+*/=()<>-]*", re.ASCII)
 
 # ONNX's names of the types of tensors.
@@ -68,20 +70,21 @@ def _fail(definition: PluginDef, message: str) -> DefinitionError:
 
 
 def _stored(kind: AttributeType, value: Any) -> Any:
-    """A checked value: a number, a text or a list of such."""
+    """The value, checked and converted to what the engine stores: a number, a text, or
+    a list of either."""
     encoded = kind.encode(value)
     return encoded[1] if isinstance(encoded, tuple) else encoded
 
 
 def _as_onnx(value: Any) -> Any:
-    """ONNX has no truth values among its attributes."""
+    """The value with bools as ints: ONNX has no attributes of type bool."""
     if isinstance(value, list):
         return [_as_onnx(item) for item in value]
     return int(value) if isinstance(value, bool) else value
 
 
 def _literal(default: Any) -> str | None:
-    """A default as torch's schemas write it; None for one that they cannot."""
+    """The default in torch's schema syntax, or None if a schema cannot express it."""
     if isinstance(default, str):
         return f'"{default}"' if _PLAIN_TEXT.fullmatch(default) else None
     if isinstance(default, float):
@@ -99,40 +102,40 @@ def _literal(default: Any) -> str | None:
 
 
 class _Dims:
-    """Dimensions as a register function sees them: torch's integers, or None where the
-    exporter does not know one. The interface is that of _rabbet.DimBuilder."""
+    """Dimensions for a register function: torch's integers, or None where the exporter
+    does not know an extent. Has the interface of _rabbet.DimBuilder."""
 
     def __init__(self, new_size: Callable[[], Any]) -> None:
         self.values: list[Any] = []
         self.sizes: set[int] = set()
-        self.new_size = new_size  # an extent that the run tells
+        self.new_size = new_size  # makes a data-dependent extent
 
     def add(self, value: Any) -> int:
-        """The number of a dimension."""
+        """Adds a dimension and returns its number."""
         self.values.append(value)
         return len(self.values) - 1
 
     constant = add
 
     def operation(self, op: int, a: int, b: int) -> int:
-        """A calculation."""
+        """Adds the result of an operation on two dimensions."""
         x, y = self.values[a], self.values[b]
         known = x is not None and y is not None
         return self.add(_operations()[Op(op)](x, y) if known else None)
 
     def size_tensor(self, output: int, opt: int, upper: int) -> int:
-        """The extent that an output tells."""
+        """Adds a data-dependent extent, which the size tensor `output` reports."""
         dim = self.add(self.new_size())
         self.sizes.add(dim)
         return dim
 
     def value(self, dim: int) -> int | None:
-        """An integer; None for a symbol."""
+        """The dimension as an int; None if it is symbolic or not known."""
         found = self.values[dim]
         return found if isinstance(found, int) else None
 
     def is_size_tensor(self, dim: int) -> bool:
-        """Whether it is one."""
+        """Whether the dimension is data-dependent."""
         return dim in self.sizes
 
 
@@ -180,8 +183,8 @@ class TorchOperator:
         if registration.variadic is not None:
             raise _fail(
                 definition,
-                f"its input '{registration.variadic}' stands for any number of tensors, "
-                "which the nodes of torch's exporters have no place for",
+                f"its input '{registration.variadic}' takes any number of tensors, and "
+                "torch's exporters write nodes with a fixed number of inputs",
             )
         for name, is_shape in registration.inputs.items():
             if is_shape:
@@ -198,7 +201,7 @@ class TorchOperator:
 
     @property
     def called(self) -> str:
-        """For messages."""
+        """The operator's name in torch, for messages."""
         return f"torch.ops.{self.definition.id.replace('::', '.')}"
 
     # ---- Schema ----
@@ -216,7 +219,7 @@ class TorchOperator:
 
     @property
     def schema(self) -> str:
-        """As torch writes it."""
+        """The operator's signature in torch's schema syntax."""
         results = ", ".join(["Tensor"] * self.num_outputs)
         returned = results if self.num_outputs == 1 else f"({results})"
         return f"({', '.join(map(self._parameter, self.order))}) -> {returned}"
@@ -224,7 +227,8 @@ class TorchOperator:
     def _split(
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Tensors, and attributes with defaults."""
+        """Splits a call's arguments into the inputs (None: absent) and all attributes,
+        defaults included."""
         given = {**dict(zip(self.order, args, strict=False)), **kwargs}
         for name, default in self.definition.registration.defaults.items():
             if given.get(name) is None:
@@ -248,7 +252,8 @@ class TorchOperator:
         attributes: dict[str, Any],
         new_size: Callable[[], Any],
     ) -> list[tuple[DataType, list[Any]]]:
-        """Type and shape of each output, for those of the inputs."""
+        """Type and shape of each output, from those of the inputs (None: absent).
+        new_size makes a data-dependent extent."""
         dims: Any = _Dims(new_size)
         inputs = [
             (operand[0], tuple(dims.add(extent) for extent in operand[1]), None)
@@ -293,7 +298,8 @@ class TorchOperator:
     # ---- Running ----
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the impl, through a model that is kept for the next call."""
+        """Runs the impl through a model of one layer, which is cached for later calls
+        with the same types, shapes and attributes."""
         tensors, attributes = self._split(args, kwargs)
         device = str(_device(tensors))
         key = (
@@ -317,12 +323,12 @@ class TorchOperator:
     # ---- Export ----
 
     def _node_attributes(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """As an ONNX node has them."""
+        """The attributes of the ONNX node, plugin_namespace included."""
         written = {name: _as_onnx(value) for name, value in attributes.items()}
         return {"plugin_namespace": self.definition.namespace, **written}
 
     def translation(self) -> Callable[..., Any]:
-        """For the exporter with dynamo."""
+        """The function by which torch.onnx.export(..., dynamo=True) writes the node."""
         import onnx
         from onnxscript import values
 
@@ -364,7 +370,7 @@ class TorchOperator:
         return translate
 
     def symbolic(self) -> Callable[..., Any]:
-        """For torch's older exporter."""
+        """The function by which torch's older exporter (dynamo=False) writes the node."""
         from torch.onnx import symbolic_helper
 
         readers: list[Any] = []
@@ -390,7 +396,7 @@ class TorchOperator:
             self._set_types(there, attributes, made)
             return made
 
-        # parse_args goes by the names of parameters.
+        # parse_args matches its codes to parameters by name.
         symbol.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -412,7 +418,8 @@ class TorchOperator:
     def _set_types(
         self, tensors: Sequence[Any], attributes: dict[str, Any], made: Any
     ) -> None:
-        """So that readers of the node know ranks and types; unknown extents stay unknown."""
+        """Sets types and ranks of the node's outputs, which the export of later nodes
+        needs. Extents that the exporter does not know stay unknown."""
         types = [None if tensor is None else tensor.type() for tensor in tensors]
         known = [kind for kind in types if kind is not None]
         if not all(kind.dtype() and kind.sizes() is not None for kind in known):
