@@ -10,13 +10,13 @@ NAMESPACE = "bench_gate"
 
 
 def gains(width: int) -> np.ndarray:
-    """g, the same in every layer."""
+    """The constant g, the same in every layer."""
     values = np.random.default_rng(7).normal(1.0, 0.1, width)
     return values.astype(np.float32)
 
 
 def _operators(x: str, y: str) -> list[onnx.NodeProto]:
-    """In operators that every engine knows."""
+    """The operator as standard ONNX nodes, which every engine knows."""
     names = [f"{y}.scaled", f"{y}.sigmoid", f"{y}.product"]
     return [
         helper.make_node("Mul", [x, "gate.factor"], [names[0]]),

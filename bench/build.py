@@ -16,7 +16,8 @@ BUILT = "bench.peers.rabbet_engine:Built"
 def _contestants(
     options: Options, name: str, case: Case
 ) -> tuple[list[tuple[str, Spec]], list[str]]:
-    """Rabbet twice, the second time with the cache that the first one filled."""
+    """The contestants: Rabbet twice, the second time with the timing cache of the
+    first."""
     prepared = prepare(name, case, options)
     wanted, absent = specs(prepared, options, max(options.threads))
     found: list[tuple[str, Spec]] = []
@@ -32,7 +33,7 @@ def _contestants(
 
 
 def run(options: Options) -> Section:
-    """Seconds from the ONNX file to a model that can run; each once."""
+    """Seconds from the ONNX file to a model that can run, measured once each."""
     section = Section("Build: seconds", ["model", "contestant", "seconds", "peak MiB"])
     for name, case in named(options.models or ("resnet50",)).items():
         found, absent = _contestants(options, name, case)

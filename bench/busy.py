@@ -30,7 +30,7 @@ SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True:
 
 @contextlib.contextmanager
 def competitors() -> Iterator[None]:
-    """On each core a process that never rests."""
+    """Keeps each core busy with a process that computes all the time."""
     cores = sorted(os.sched_getaffinity(0))
     spinning = [subprocess.Popen([sys.executable, "-c", SPIN, str(c)]) for c in cores]
     try:
@@ -47,14 +47,15 @@ def _choices(report: dict[str, Any]) -> set[tuple[str, ...]]:
 
 
 def differing(reports: list[dict[str, Any]]) -> float:
-    """The share of steps that one of two builds has and the other has not."""
+    """The share of steps in which two builds differ."""
     sets = [_choices(report) for report in reports]
     pairs = itertools.combinations(sets, 2)
     return statistics.mean(len(a ^ b) / len(a | b) for a, b in pairs)
 
 
 def _build(base: Spec, name: str, options: Options) -> tuple[Spec, dict[str, Any]]:
-    """Builds once; what loads the plan later, and the build's report."""
+    """Builds once. Returns the contestant that loads the plan, and the build's
+    report."""
     plan = str(options.scratch / f"{name}-{base.threads}.plan")
     arguments = {**base.arguments, "plan": plan}
     given = replace(base, name=name, factory=TOLD, arguments=arguments)

@@ -61,7 +61,7 @@ class Parallel:
             self.end.wait()
 
     def call(self) -> None:
-        """One call of each."""
+        """Calls all contexts once, at the same time."""
         self.begin.wait()
         try:
             self.end.wait()

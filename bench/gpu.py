@@ -1,5 +1,5 @@
-"""Real models on a GPU: one call, waited for, Rabbet beside torch; what a build takes,
-what lies in memory, and what bounds each model."""
+"""Real models on a GPU, Rabbet beside torch: the time of one synchronous call, the time
+of a build, memory, and the bound of each model."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Prepared:
 
 
 def _files(case: Case, file: Path) -> dict[str, Any]:
-    """Writes a case's inputs; gives what is right."""
+    """Writes a case's inputs and returns the expected results."""
     inputs = sample_inputs(case.path())
     np.savez(file, **inputs)
     return reference(case.path(), inputs)
@@ -136,7 +136,8 @@ def _torch_specs(found: Sequence[Prepared], options: Options) -> list[Spec]:
 
 
 def _rabbet_specs(prepared: Prepared, options: Options) -> list[Spec]:
-    """The one without graphs builds, the one with graphs loads its plan."""
+    """Rabbet's contestants: the one without graphs builds the plan, which the one with
+    graphs loads."""
     given = prepared.given()
     given["plan"] = prepared.kept(".plan")
     given["timing_cache"] = prepared.kept(".timing")

@@ -66,7 +66,8 @@ class Models:
         self.paths: dict[str | None, Path] = {}
 
     def path(self, operator: str | None) -> Path:
-        """With a node of Rabbet's operator after each layer, or with plain ones."""
+        """The model with a node of Rabbet's operator after each layer, or with standard
+        nodes."""
         if operator not in self.paths:
             path = self.folder / f"bert-{operator or 'plain'}.onnx"
             onnx.save(with_gates(self.model, operator), path)
@@ -89,7 +90,7 @@ def _arguments(entry: Entry, models: Models, options: Options) -> dict[str, Any]
 def _checked(
     field_: Field, models: Models, inputs: Mapping[str, Any], bound: float
 ) -> None:
-    """Drops who is wrong: with the operator and without it."""
+    """Drops contestants whose results are wrong, with and without the operator."""
     gated = {e.name: bool(e.base) for e in ENTRIES}
     for with_operator in (False, True):
         path = models.path(None) if with_operator else models.plain
@@ -106,7 +107,7 @@ def _checked(
 
 
 def each(medians: Rounds, entry: Entry) -> list[float] | None:
-    """Seconds for one operator, by rounds."""
+    """Seconds that one operator adds, by round."""
     if entry.base is None or not medians.get(entry.base):
         return None
     pairs = zip(medians[entry.name], medians[entry.base], strict=True)

@@ -27,7 +27,7 @@ def _shape(tensor: dict[str, Any]) -> Shape:
 
 
 def tensor_bytes(tensor: dict[str, Any]) -> int:
-    """Of the elements, without padding of blocked formats."""
+    """Bytes of a tensor's elements, without the padding of blocked formats."""
     kind = tensor["Format/Datatype"].split()[-1]
     return math.prod(_shape(tensor)) * BYTES.get(kind, 4)
 

@@ -185,14 +185,14 @@ class Runner:
         self.context.execute_async_v3(stream)
 
     def agrees(self) -> bool:
-        """Whether the output is torch's; call it after a run that was waited for."""
+        """Whether the output equals torch's. The run must have ended."""
         expected = self.case.expected(*self.inputs)
         bound = 1e-2 if "average" in self.case.name else 0.0
         return bool(_torch().allclose(self.output, expected, rtol=bound, atol=bound))
 
     def bytes(self) -> int:
-        """That must be read and written, in the sectors that memory is read by: for
-        every second column all of them."""
+        """Bytes that must be read and written, in whole sectors, the unit of memory
+        accesses: for every second column these are all bytes."""
         size = self.output.element_size()
         read = sum(t.numel() * t.element_size() for t in self.inputs)
         if self.case.indices:
@@ -201,7 +201,7 @@ class Runner:
 
 
 class TritonRunner(Runner):
-    """A circular padding by 3 as Triton's tutorials would write it."""
+    """A circular padding by 3, written in the manner of Triton's tutorials."""
 
     def __init__(self, case: Case, precision: str, device: str = "cuda") -> None:
         torch = _torch()
@@ -223,7 +223,7 @@ class TritonRunner(Runner):
 
 
 def _seconds(enqueue: Callable[[int], None], options: Options) -> float:
-    """Of one call, by events: the median of the rounds."""
+    """Seconds of one call, measured by events: the median of the rounds."""
     torch = _torch()
     stream, times = torch.cuda.Stream(), []
     for _index in range(options.rounds + 1):

@@ -92,7 +92,7 @@ class Prepared:
 
 
 def prepare(name: str, case: Case, options: Options) -> Prepared:
-    """Makes the model and its inputs, and computes what is right."""
+    """Makes the model and its inputs, and computes the expected results."""
     inputs = sample_inputs(case.path(), dims=case.dims)
     file = options.scratch / f"{name}.npz"
     np.savez(file, **inputs)
@@ -133,7 +133,7 @@ def specs(
 
 
 def milliseconds(medians: Rounds, name: str) -> str:
-    """The median over rounds, three digits or so."""
+    """The median over rounds, with about three digits."""
     if not medians.get(name):
         return "-"
     value = 1e3 * statistics.median(medians[name])

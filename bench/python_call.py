@@ -1,4 +1,4 @@
-"""One operator in Python more in a chain, its body empty."""
+"""The cost of one more operator in a chain: an empty function in Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _specs(
 
 
 def _check(section: Section, options: Options, shape: tuple[int, ...]) -> set[str]:
-    """Names of the contestants whose chain of adders adds up."""
+    """Names of the contestants whose chain of adders gives the right sum."""
     specs = _specs(options, LONG, shape, "add_one")
     with started(specs, options.scratch) as field_:
         expected = {"y": np.full(shape, LONG, np.float32)}

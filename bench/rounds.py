@@ -1,4 +1,4 @@
-"""Contestants taking turns, and what is said about their times."""
+"""Contestants that take turns, and statistics of their times."""
 
 from __future__ import annotations
 

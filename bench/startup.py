@@ -1,4 +1,4 @@
-"""From nothing to the first result, and the memory that it takes."""
+"""Time from the start of a process to its first result, and its memory."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Start:
 
 
 def _status(key: str) -> int:
-    """Bytes that /proc tells of this process."""
+    """A size in bytes that /proc reports of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
@@ -96,9 +96,8 @@ def resident() -> int:
 
 
 def time_calls(call: Callable[[], None], seconds: float, least: int) -> list[float]:
-    """Seconds for one call, sampled for `seconds` and at least `least` times.
-
-    Short calls are grouped so that reading the clock costs nothing that shows.
+    """Seconds of single calls, sampled for `seconds` and at least `least` times. Short
+    calls are timed in groups, so that the cost of reading the clock does not show.
     """
     clock = time.perf_counter_ns
     begin = clock()

@@ -1,4 +1,4 @@
-"""The names of TensorRT's Python package (10.16) and what Rabbet says of each.
+"""The names of TensorRT's Python package (10.16) and Rabbet's answer to each.
 
 docs/reference/names.tsv lists them: class, member, kind, and details (argument names,
 an enumerator's number, base classes). This script looks each name up in the package and
@@ -38,11 +38,11 @@ class Name(NamedTuple):
 
 
 class WrongError(Exception):
-    """A name is there, but is not what the table says."""
+    """A name exists, but differs from the table."""
 
 
 def read() -> list[Name]:
-    """All rows, without what we say."""
+    """All rows, without Rabbet's answers."""
     lines = TABLE.read_text().splitlines()[1:]
     return [Name(*line.split("\t")) for line in lines]
 
@@ -68,7 +68,7 @@ def _static(owner: Any, name: str) -> Any:
 
 
 def look_up(name: Name) -> tuple[Any, Any]:
-    """The owner and what it has under that name; AttributeError if there is none."""
+    """The owner, and its attribute of that name; AttributeError if there is none."""
     owner, parts = _module(name.owner)
     for part in parts:
         owner = getattr(owner, part)
@@ -174,7 +174,7 @@ _CHECKS = {
 
 
 def check(name: Name, owner: Any, found: Any) -> None:
-    """Raises WrongError if it is not what the table says."""
+    """Raises WrongError if the attribute differs from the table."""
     if found is None and name.member:
         return
     if name.kind == "class" and "." in name.detail:  # another name of a class
@@ -212,7 +212,8 @@ def _calls(name: str) -> bool:
 
 
 def judge(name: Name) -> tuple[str, str]:
-    """(says, why) as the package is now; WrongError if the name is not what it must be."""
+    """(answer, reason) of the package as it is now; WrongError if the name differs from
+    the table."""
     try:
         owner, found = look_up(name)
     except AttributeError:
@@ -253,7 +254,7 @@ def _row(name: Name, says: str, why: str) -> str:
 
 
 def page(rows: list[tuple[Name, str]]) -> str:
-    """The page, of rows and reasons."""
+    """The text of the page, from rows and reasons."""
     counts = Counter(name.says for name, _ in rows)
     parts = [_INTRO, "| says | names | share |\n|---|---|---|"]
     for says in (WORKS, NO_EFFECT, REFUSED):
@@ -284,7 +285,7 @@ def page(rows: list[tuple[Name, str]]) -> str:
 
 
 def judged() -> tuple[list[tuple[Name, str]], list[str]]:
-    """All rows as they are now with reasons, and what is wrong."""
+    """All rows with the package's present answers and reasons, and the errors found."""
     rows, wrong = [], []
     for name in read():
         try:
@@ -297,7 +298,7 @@ def judged() -> tuple[list[tuple[Name, str]], list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prints, and writes the page when asked to."""
+    """Prints the counts and the errors; writes the page with --update."""
     rows, wrong = judged()
     for line in wrong:
         print("wrong:", line)

@@ -51,7 +51,7 @@ class Enumeration(NamedTuple):
 
 @functools.cache
 def catalogue() -> list[dict[str, Any]]:
-    """The operators, as the command tells them."""
+    """The operators, from `rabbet ops --json`."""
     build = Path(os.environ.get("RABBET_BUILD") or ROOT / "build")
     done = subprocess.run(
         [build / "bin" / "rabbet", "ops", "--json"], capture_output=True, check=True
@@ -148,7 +148,7 @@ def _docstring(text: str) -> str:
 
 
 def _call(name: str, function: str, arguments: list[str], after: str = "") -> str:
-    """An assignment as the formatter writes it."""
+    """An assignment in the layout of ruff's formatter."""
     line = f"    {name} = {function}({', '.join(arguments)}){after}"
     if len(line) <= WIDTH:
         return line

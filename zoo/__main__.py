@@ -50,7 +50,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace) -> bool:
-    """Whether all was done before the time was over."""
+    """Runs what the options ask for; returns whether all was done in time."""
     run = Run(options)
     complete = run.run()
     for word, count in collections.Counter(map(verdict, run.done)).most_common():

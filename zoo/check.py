@@ -1,7 +1,7 @@
 """Builds and runs one exported file, and compares it with ONNX Runtime.
 
-Runs in a process of its own. What it finds is written to a JSON file as it comes, so
-that a crash leaves the stage in which it happened.
+Runs in a process of its own. Findings are written to a JSON file one by one, so that
+after a crash the file names the stage in which it happened.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = feeds.Array
 
 
 class RandomError(Exception):
-    """The file draws random numbers: there is nothing to compare with."""
+    """The model draws random numbers, so that its results cannot be compared."""
 
 
 class _Findings:
@@ -51,8 +51,8 @@ class _Findings:
 
 
 def error(result: Array, reference: Array) -> float:
-    """Relative error; of integers, the part that differs. Infinite where the sizes differ, or
-    what is not finite (where one of them is not, both must be alike)."""
+    """The relative error; for integers, the share of elements that differ. Infinite if
+    the sizes differ, or if elements that are not finite are not the same in both."""
     if result.shape != reference.shape:
         return float("inf")
     if reference.size == 0:
@@ -161,7 +161,8 @@ def _reference(session: Any, dims: Dims, inputs: Sequence[Input]) -> Reference:
 
 
 def _import(path: Path) -> None:
-    """Imports alone, so that its failures are told apart from those of the build."""
+    """Only imports the file, so that its failures can be told from those of the
+    build."""
     import rabbet
 
     logger = rabbet.Logger(rabbet.Logger.ERROR)
@@ -217,8 +218,8 @@ def _as_tf32(task: Task) -> bool:
 
 
 def _inherent(task: Task, reference: Reference, path: Path) -> dict[str, float]:
-    """How far off results are by the type alone, at each size: torch's own, or what ONNX
-    Runtime makes of the model with factors rounded to TF32."""
+    """The error that the type alone causes, at each size: that of torch's results, or
+    of ONNX Runtime's for the model with factors rounded to TF32."""
     if not _as_tf32(task):
         return dict(task.torch_errors)
     session = _session(rounded(path), task.threads, optimized=False)

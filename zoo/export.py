@@ -112,7 +112,7 @@ def _write(
 
 
 def _unrest(flat: Any, tensors: Sequence[Any], results: Sequence[Any]) -> float:
-    """How far `results` move when the inputs are a millionth off."""
+    """How much `results` change when the inputs change by a millionth."""
     import torch
 
     from .weights import difference
@@ -262,9 +262,9 @@ def _written_out(entry: Entry, module: Any) -> Any:
 def _halves(
     entry: Entry, module: Any, form: str, kind: str, first: list[Any], folder: Path
 ) -> dict[str, Any]:
-    """In other ways where the exporter mixes types: the optimizer of torch.export's gives
-    convolutions a normalization's weights in FP32, and TorchScript's adds masks in FP32 to
-    products in FP16."""
+    """Exports in other ways if the exporter mixes types: the optimizer of
+    torch.export's gives convolutions a normalization's weights in FP32, and
+    TorchScript's adds masks in FP32 to products in FP16."""
     given = (form, kind, first, folder)
     ways = [lambda: _one(entry, module, *given)]
     if kind == "bf16":
@@ -306,7 +306,7 @@ def _attempt(
 def export(
     key: str, form: str, kinds: Sequence[str], folder: str, version: str
 ) -> None:
-    """Exports with the library of this version. What goes wrong is in the JSON file, under
+    """Exports with the installed library. An error is written to the JSON file, under
     "error"."""
     import torch
 

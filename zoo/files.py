@@ -13,7 +13,7 @@ def stem(key: str, form: str, kind: str) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """All or nothing: a reader never sees half a file."""
+    """Writes a file atomically: a reader never sees a part of it."""
     temporary = path.with_suffix(".part")
     temporary.write_text(json.dumps(value, indent=1))
     temporary.replace(path)

@@ -91,7 +91,7 @@ def _death(code: int) -> str | None:
 
 
 def _finish(running: _Running) -> Outcome | None:
-    """The outcome, or None where it still runs."""
+    """The outcome, or None while the job runs."""
     process = running.process
     if process.is_alive():
         running.trouble = running.overdue()

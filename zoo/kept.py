@@ -22,8 +22,8 @@ Place = tuple[str, str, str, str]
 
 @dataclass(frozen=True, order=True)
 class Origin:
-    """The run that a result is of. when: in UTC, to the second. libraries: those that
-    made the files and the one compared with, with their versions."""
+    """The run that produced a result. when: its time in UTC, to the second. libraries:
+    those that made the files and the one compared with, with their versions."""
 
     when: str
     machine: str = ""
@@ -77,7 +77,7 @@ def finding(result: Mapping[str, Any]) -> Finding:
 
 
 def newest(findings: Iterable[Finding]) -> list[Finding]:
-    """Of each place the last one, in the order of the places."""
+    """The last result of each place, in the order of the places."""
     found: dict[Place, Finding] = {}
     for one in findings:
         known = found.get(one.place)

@@ -1,4 +1,4 @@
-"""A run: which exports and checks are made, and what came of each, as lines of JSON."""
+"""A run: the exports and checks to make, and the result of each, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def chosen(options: argparse.Namespace) -> tuple[list[Entry], list[str]]:
 
 
 def _in_turns(entries: list[Entry]) -> list[Entry]:
-    """One of each library after the other, so that a run that ends early has some of all."""
+    """The architectures, one of each library in turn, so that a run that ends early has
+    some of each."""
     places: dict[str, int] = collections.defaultdict(int)
     ranked = []
     for entry in entries:
@@ -74,7 +75,7 @@ def forms(choice: str, key: str) -> Iterable[str]:
 
 
 def _output(*command: str) -> str:
-    """The output of a command; empty where it is not there or fails."""
+    """The output of a command; empty if the command is missing or fails."""
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""The table of what came of each architecture: docs/reference/models.md."""
+"""The table of results by architecture: docs/reference/models.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ reasons why a file does not count.
 
 
 def _judged(found: Iterable[Finding]) -> list[Finding]:
-    """Those that count: the exporter wrote a file, and ONNX Runtime runs it."""
+    """The results that count: the exporter wrote a file, and ONNX Runtime runs it."""
     return [f for f in found if f.verdict not in UNCOUNTED]
 
 

@@ -15,7 +15,7 @@ _SPLIT = np.float32(2**13 + 1)
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and all in its nodes' attributes."""
+    """The graph, and all graphs in attributes of its nodes."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:

@@ -23,7 +23,8 @@ _PRODUCTS = (
 
 
 def _disturb(value: torch.Tensor) -> None:
-    """Makes random what an initialization set to one number."""
+    """Replaces parameters that the initialization set to one number by random
+    numbers."""
     if not value.is_floating_point() or value.numel() == 0:
         return
     first = value.flatten()[0].item()
@@ -114,7 +115,7 @@ def settle(module: nn.Module, run: Callable[[], Any], seed: int = 0) -> None:
 
 
 def difference(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> list[float]:
-    """How far each pair of floating-point outputs is apart, over its size."""
+    """The distance of each pair of floating-point outputs, relative to their size."""
     found = []
     for x, y in zip(a, b, strict=True):
         if not x.is_floating_point() or x.shape != y.shape or x.numel() == 0:

@@ -56,7 +56,7 @@ class CircPad(
         cloned.__dict__.update(self.__dict__)
         return cloned
 
-    # What a build asks
+    # Called while the network is built
 
     def get_num_outputs(self):
         return 1
@@ -91,7 +91,7 @@ class CircPad(
     def get_timing_cache_id(self):
         return ""
 
-    # What runs
+    # Called by execution contexts
 
     def set_tactic(self, tactic):
         self.tactic = tactic

@@ -54,7 +54,7 @@ class CircPad(
         cloned.__dict__.update(self.__dict__)
         return cloned
 
-    # What a build asks
+    # Called while the network is built
 
     def get_output_data_types(self, input_types):
         return [input_types[0]]
@@ -82,7 +82,7 @@ class CircPad(
     def get_valid_tactics(self):
         return list(TACTICS)
 
-    # What runs
+    # Called by execution contexts
 
     def attach_to_context(self, resource_context):
         return self.clone()

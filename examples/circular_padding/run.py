@@ -18,13 +18,13 @@ import rabbet.plugin as trtp
 
 HERE = Path(__file__).resolve().parent
 PAD = 3
-# What computes in C or Numba for FP32 alone.
+# Operators whose code, in C or Numba, is for FP32 only.
 FP32_ONLY = {
     ("circ_pad_numba.py", "cpu"),
     ("circ_pad_ctypes.py", "cpu"),
     ("circ_pad_v2.py", "cpu"),
 }
-# Operators: the devices that they run on, and the modules that they need there.
+# The devices that each operator runs on, and the modules that it needs there.
 OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
     "circ_pad_numpy.py": {"cpu": ()},
     "circ_pad_numba.py": {"cpu": ("numba",)},
@@ -99,7 +99,8 @@ def pad_by_onnx(x: np.ndarray, device: str) -> trt.Model:
 
 
 def check(model: trt.Model, x: np.ndarray) -> None:
-    """Several times, so that a GPU's runs are recorded and replayed, too."""
+    """Runs the model several times, so that runs on a GPU are also recorded and
+    replayed."""
     out = None
     for _ in range(5):
         x[...] = np.random.default_rng().normal(size=x.shape)
@@ -133,7 +134,7 @@ def found(module: str) -> bool:
 
 
 def run_all(device: str) -> None:
-    """Each in a process of its own."""
+    """Runs each operator in a process of its own."""
     failed = []
     for name, devices in OPERATORS.items():
         if device not in devices:
@@ -150,7 +151,7 @@ def run_all(device: str) -> None:
 
 
 def default_device() -> str:
-    """The one that models are compiled for without another word: a GPU, or the CPU."""
+    """The default device of models: a GPU if there is one, else the CPU."""
     network = trt.Builder().create_network()
     x = network.add_input("x", trt.float32, (1,))
     network.mark_output(network.add_identity(x).get_output(0))

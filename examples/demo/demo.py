@@ -57,8 +57,9 @@ def compare(name: str, ours: np.ndarray, reference: np.ndarray) -> bool:
 
 
 def median_times(runs: list[Callable[[], object]], rounds: int = 6) -> list[float]:
-    """Milliseconds that each takes. They take turns of some runs, so that all see the same
-    machine; the first runs of a turn, while the other's threads still spin, do not count."""
+    """Milliseconds of each. They take turns of several runs, so that all find the
+    machine in the same state. The first runs of a turn do not count: the other's
+    threads still spin."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times):

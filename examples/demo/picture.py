@@ -16,7 +16,8 @@ def landscape(height: int, width: int) -> np.ndarray:
     """A (3, height, width) float32 picture in [0, 1] without symmetry.
 
     An evening at a lake: the sun near one corner, three chains of mountains, water that
-    mirrors the sky. Whatever leaves it on one side is seen to come in on the other.
+    mirrors the sky. Content that leaves the picture on one side visibly enters on the
+    other.
     """
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     y, x = y / height, x / width

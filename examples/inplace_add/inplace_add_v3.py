@@ -51,10 +51,10 @@ class InplaceAdd(
         cloned.__dict__.update(self.__dict__)
         return cloned
 
-    # What a build asks
+    # Called while the network is built
 
     def get_aliased_input(self, output_index):
-        return 0  # the output lies where this input does
+        return 0  # the output is an alias of this input
 
     def get_output_data_types(self, input_types):
         return [input_types[0]]
@@ -69,7 +69,7 @@ class InplaceAdd(
     def configure_plugin(self, inp, out):
         pass
 
-    # What runs
+    # Called by execution contexts
 
     def attach_to_context(self, resource_context):
         return self.clone()

@@ -1,4 +1,4 @@
-"""Non-zero: how many rows the output has is known only after the run.
+"""Non-zero: the number of rows of the output is data-dependent.
 
 python non_zero.py
 python non_zero.py --device cuda    (with torch)

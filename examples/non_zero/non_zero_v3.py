@@ -1,5 +1,5 @@
-"""Non-zero as a class of TensorRT's kind IPluginV3: how many rows the output has is known
-only after the run (size tensors).
+"""Non-zero as a class of TensorRT's kind IPluginV3: the number of rows of the output is
+data-dependent (a size tensor).
 
 python non_zero_v3.py
 python non_zero_v3.py --device cuda    (with CuPy)
@@ -62,7 +62,7 @@ class NonZero(
         cloned.__dict__.update(self.__dict__)
         return cloned
 
-    # What a build asks
+    # Called while the network is built
 
     def get_output_data_types(self, input_types):
         return [trt.int32, trt.int64]
@@ -85,7 +85,7 @@ class NonZero(
     def configure_plugin(self, inp, out):
         pass
 
-    # What runs
+    # Called by execution contexts
 
     def attach_to_context(self, resource_context):
         return self.clone()

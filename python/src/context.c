@@ -1,5 +1,5 @@
-// Execution contexts. Here everything that a run needs by way of the object
-// interface; `runner.c` has the short way.
+// Execution contexts, for the object interface. `runner.c` runs models for
+// rabbet.Model.
 #include <limits.h>
 #include <string.h>
 
@@ -113,8 +113,8 @@ static Py_ssize_t py_find_io(PyObject* self, PyObject* name_object) {
   return -1;
 }
 
-// After something was set: what the next run needs is prepared once it is
-// known, so that the run can be captured.
+// Called after each setting: prepares the next run once all its shapes and
+// addresses are known, so that it can be captured.
 static PyObject* py_context_was_set(PyObject* self, rabbet_status_t status) {
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   rabbet_context_t* context = rabbet_py_pointer(self);

@@ -7,7 +7,8 @@ typedef struct py_memory_t {
   void* data;
 } py_memory_t;
 
-// Others may still read it, on streams that nobody told us.
+// Other libraries may still read the memory, on streams that are not known
+// here.
 static void py_memory_free(py_memory_t* memory) {
   rabbet_engine_retire(memory->engine, memory->data);
   rabbet_engine_release(memory->engine);

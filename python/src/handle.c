@@ -13,7 +13,7 @@ void rabbet_py_handle_dealloc(PyObject* self) {
   rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  // The pointer goes first: it may use what is kept.
+  // The pointer is released first: it may use the kept object.
   if (handle->pointer && handle->release) handle->release(handle->pointer);
   handle->pointer = NULL;
   Py_CLEAR(handle->keep);
@@ -102,7 +102,8 @@ PyObject* rabbet_py_guarded(PyObject* take_handle) {
     Py_DECREF(take_handle);
     return PyErr_NoMemory();
   }
-  pthread_mutexattr_t recursive;  // a callback may look at what it is about
+  pthread_mutexattr_t
+      recursive;  // a callback may look at the object that called it
   pthread_mutexattr_init(&recursive);
   pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
   pthread_mutex_init(handle->mutex, &recursive);

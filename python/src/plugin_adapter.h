@@ -1,4 +1,4 @@
-// Plugins written in Python: what the files that adapt them share.
+// Plugins written in Python: declarations that the adapting files share.
 #ifndef RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_
 #define RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_
 
@@ -60,8 +60,9 @@ static inline rabbet_status_t rabbet_py_enqueue(
 rabbet_status_t rabbet_py_record(rabbet_py_call_fn_t run,
                                  const rabbet_plugin_call_t* call,
                                  void** out_kept);
-// A recorded call that fails is made again, and only that one's error is told;
-// Ctrl-C is kept, to be raised when the run is done.
+// A recorded call that fails is made again without a recording, and only the
+// error of that call is reported. Ctrl-C is kept and raised when the run is
+// done.
 void rabbet_py_keep_interrupt(PyObject* error);
 
 // plugin_class.c: vtable functions that run plugins that are classes.
@@ -93,9 +94,9 @@ int rabbet_py_scope_where(const char* device, void* stream, PyObject** where);
 // with an exception set; to be left then, too.
 int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
                           bool recorded);
-// Leaves it with what the call gave, NULL for an exception, which is kept;
-// leaving may set one as well. *out_kept: what replays of a recording need, to
-// be given to rabbet_py_scope_release, or NULL.
+// Leaves the scope with the call's result, NULL for an exception, which is
+// kept; leaving may set one as well. *out_kept: what replays of a recording
+// need, to be given to rabbet_py_scope_release, or NULL.
 PyObject* rabbet_py_scope_end(rabbet_py_scope_t* scope, PyObject* take_result,
                               PyObject** out_kept);
 void rabbet_py_scope_release(PyObject* take_kept);

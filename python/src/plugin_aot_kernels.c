@@ -15,7 +15,7 @@ uint32_t rabbet_py_plugin_kinds(void* self, const char* device) {
   PyObject* answer =
       PyObject_CallMethod(plugin->instance, "kinds", "s", device);
   unsigned long kinds = answer ? PyLong_AsUnsignedLong(answer) : 0;
-  // Whatever is wrong comes to light when the plugin is asked for more.
+  // Errors are ignored here: the plugin's next call reports them.
   if (PyErr_Occurred()) {
     PyErr_Clear();
     kinds = 0;

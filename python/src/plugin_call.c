@@ -150,8 +150,8 @@ static bool py_is_output(const py_state_t* state, PyObject* item) {
   return false;
 }
 
-// Whether the list of outputs holds what it was not given: results that were
-// put into it in place of being written would be lost.
+// Whether the plugin replaced items of the list of outputs. Results that are
+// put into the list, and not written into its tensors, would be lost.
 static bool py_list_replaced(const py_state_t* state) {
   for (Py_ssize_t i = 0; i < PyList_Size(state->outputs); ++i) {
     if (!py_is_output(state, PyList_GetItem(state->outputs, i))) {

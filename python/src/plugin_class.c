@@ -1,7 +1,7 @@
 // Running plugins that are classes: enqueue(input_desc, output_desc, inputs,
-// outputs, workspace, stream) with addresses as int. What it is given is made
-// once for each prepared shape and used again as long as addresses stay and the
-// lists hold what they did. One that the plugin kept is not changed any more.
+// outputs, workspace, stream) with addresses as int. The arguments are made
+// once for each prepared shape, and reused while addresses and the lists' items
+// stay the same. An argument that the plugin kept is never changed.
 #include <string.h>
 
 #include "python/src/plugin_adapter.h"
@@ -20,7 +20,7 @@ PyAPI_FUNC(PyObject*)
 // A list among the arguments.
 typedef struct py_list_t {
   PyObject* list;    // NULL: to be made
-  PyObject** items;  // owned; what it holds unless the plugin changed it. Part
+  PyObject** items;  // owned; its items, unless the plugin changed it. Part
                      // of the state's block
   size_t count;
   Py_ssize_t references;  // of the list when nobody kept it
@@ -95,7 +95,7 @@ static int py_find_layout(void) {
   return 0;
 }
 
-// Whether it holds what it held when it was made.
+// Whether the list has the items that it was made with.
 RABBET_PY_USUAL bool rabbet_py_list_is_as_made(const py_list_t* list) {
   PyObject* const* items = py_list_items(list->list);
   if (Py_SIZE(list->list) != (Py_ssize_t)list->count) return false;
@@ -104,7 +104,7 @@ RABBET_PY_USUAL bool rabbet_py_list_is_as_made(const py_list_t* list) {
   return true;
 }
 
-// The same, the stable way, and that nobody kept it.
+// The same by the stable interface; also whether the plugin kept no reference.
 static bool py_list_is_ours(const py_list_t* list) {
   if (Py_REFCNT(list->list) != list->references ||
       Py_SIZE(list->list) != (Py_ssize_t)list->count)
@@ -357,8 +357,8 @@ static int py_class_bound(py_class_state_t* state,
   return 0;
 }
 
-// A plugin that compiles or allocates when its shapes are told does that on the
-// device's context and the right GPU, as it does in enqueue.
+// The device's context and GPU are current, as in enqueue: plugins may compile
+// or allocate when they learn the shapes.
 rabbet_status_t rabbet_py_class_prepare(void* self,
                                         const rabbet_plugin_call_t* call,
                                         size_t* out_workspace,

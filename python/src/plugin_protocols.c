@@ -68,7 +68,7 @@ static rabbet_dl_tensor_t py_dl_tensor(rabbet_py_tensor_t* self) {
   };
 }
 
-// Consumers drop what they imported on any thread.
+// Consumers may release an imported tensor on any thread.
 static void py_dl_drop(void* tensor, void* block) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();

@@ -1,6 +1,7 @@
-// Other libraries around a call of a plugin on a GPU: the engine's stream is
-// their current one, and what they allocate while a call is recorded lives as
-// long as the recording (rabbet.plugin._streams, rabbet.plugin._recording).
+// The state of other libraries around a call of a plugin on a GPU: the engine's
+// stream is their current one, and memory that they allocate while a call is
+// recorded lives as long as the recording (rabbet.plugin._streams,
+// rabbet.plugin._recording).
 #include "device/device.h"
 #include "python/src/plugin_adapter.h"
 
@@ -22,7 +23,7 @@ static PyObject* py_release_gpus(PyObject* module, PyObject* none) {
 static PyMethodDef py_release_function = {"release_gpus", py_release_gpus,
                                           METH_NOARGS, NULL};
 
-// Once: lets go of what is held when Python ends.
+// Registers, once, a function that releases all kept objects when Python ends.
 static int py_release_at_exit(void) {
   static bool done;
   if (done) return 0;

@@ -29,8 +29,8 @@ static bool py_dims_known(const rabbet_dims_t* dims) {
   return dims->rank >= 0;
 }
 
-// Finds what the protocols show. Formats that strides cannot express show
-// their blocks.
+// Sets the shape and strides that the protocols export. A format that strides
+// cannot express is exported as blocks.
 static void py_tensor_layout(rabbet_py_tensor_t* self) {
   rabbet_view_t view = {NULL, self->dtype, self->format, self->dims};
   self->extent = self->dims;

@@ -5,8 +5,9 @@
 #include "python/src/dlpack.h"
 #include "python/src/rabbet_py.h"
 
-// An array that is lent to a plugin's calls: it, what it looks through, and the
-// Tensor at the end, with the references that they have when nobody kept one.
+// An array that is lent to a plugin's calls, the objects between it and its
+// Tensor, and the Tensor, each with its number of references while no one else
+// keeps it.
 enum {
   RABBET_PY_LENT_ARRAY = 0,
   RABBET_PY_LENT_BASE = 1,
@@ -26,7 +27,7 @@ typedef struct rabbet_py_tensor_t {
   PyObject_HEAD void* data;
   rabbet_dtype_t dtype;
   rabbet_format_t format;
-  rabbet_dims_t dims;                // logical; -1: told by a size tensor
+  rabbet_dims_t dims;                // logical; -1: data-dependent
   rabbet_dims_t extent;              // rank -1: cannot be exported
   int64_t strides[RABBET_MAX_RANK];  // in elements, of extent
   Py_ssize_t byte_strides[RABBET_MAX_RANK];

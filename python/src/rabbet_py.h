@@ -4,9 +4,9 @@
 // unless it says otherwise. Functions that return an object return NULL with a
 // Python exception set on failure.
 //
-// Free-threaded Python has no GIL. What it guarded, RABBET_PY_LOCK guards: the
-// C object behind a handle, and what is shared by all. What a run uses belongs
-// to its context, and a context to one thread at a time.
+// Free-threaded Python has no GIL. RABBET_PY_LOCK takes its place: it guards
+// the C object behind a handle, and shared objects. A run's objects belong to
+// its context, and a context to one thread at a time.
 #ifndef RABBET_PYTHON_SRC_RABBET_PY_H_
 #define RABBET_PYTHON_SRC_RABBET_PY_H_
 
@@ -103,7 +103,7 @@ PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
 // The pointer of an object of (a subtype of) `type`; TypeError otherwise, or if
 // its __init__ was never run.
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type);
-// The object can be used no more: what it points to goes.
+// Invalidates the object: its pointer is released.
 void rabbet_py_handle_close(PyObject* self);
 
 // Networks, configurations and refitters are held by one thread at a time, also
@@ -119,9 +119,8 @@ void rabbet_py_drop(PyObject** handle);
 #define RABBET_PY_NAME(a, b) RABBET_PY_JOINED(a, b)
 #define RABBET_PY_JOINED(a, b) a##b
 
-// A call marks what it holds as busy, so that what it calls back changes
-// nothing under it. -1 with an exception set if it is busy already; `what`
-// names it there.
+// Marks the held object as busy during a call, so that callbacks cannot change
+// it. -1 with an exception, which names it by `what`, if it is busy already.
 int rabbet_py_check_idle(PyObject* self, const char* what);
 int rabbet_py_begin(PyObject* self, const char* what);
 void rabbet_py_end(PyObject* self);
@@ -246,7 +245,8 @@ PyObject* rabbet_py_run_result(rabbet_status_t status);
 // (steps by graphs, other steps, recordings, replays)
 PyObject* rabbet_py_from_graph_info(const rabbet_graph_info_t* info);
 
-// Checks for Ctrl-C at each step, and tells a progress monitor if there is one.
+// Checks for Ctrl-C at each step, and reports progress to a monitor if there is
+// one.
 typedef struct rabbet_py_progress_t {
   PyObject* monitor;  // borrowed; None: none
   PyObject* error;    // first exception; owned

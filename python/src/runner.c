@@ -21,7 +21,7 @@ static int py_input_by_name(rabbet_py_runner_t* runner, PyObject* key) {
   return -1;
 }
 
-// The Python class words the error.
+// The Python class raises the error, with its message.
 static int py_bad_arguments(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject* result = PyObject_CallMethod(self, "_bad_arguments", "OO", args,
                                          kwargs ? kwargs : Py_None);
@@ -151,7 +151,7 @@ static rabbet_status_t py_bind_inputs(rabbet_py_runner_t* runner,
     rabbet_status_t other = py_change_profile(runner, lane, profile);
     if (rabbet_is_ok(other)) other = py_bind_in_profile(runner, lane);
     if (rabbet_status_code(other) == RABBET_STATUS_OUT_OF_RANGE) {
-      rabbet_status_ignore(other);  // the first one is told
+      rabbet_status_ignore(other);  // the first error is reported
       continue;
     }
     rabbet_status_ignore(status);
@@ -253,7 +253,7 @@ static int py_made_output(rabbet_py_lane_t* lane, size_t i) {
   return py_take_output(output, pair);
 }
 
-// Outputs lie where the inputs do.
+// Outputs are made on the device of the inputs.
 int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
@@ -464,7 +464,7 @@ static PyObject* py_runner_call(PyObject* self, PyObject* args,
   return result;
 }
 
-// _profiled(profiler, args, kwargs): a run that tells the profiler.
+// _profiled(profiler, args, kwargs): a run that reports to the profiler.
 static PyObject* py_runner_profiled(PyObject* self, PyObject* all) {
   PyObject *profiler, *args, *kwargs;
   if (!PyArg_ParseTuple(all, "OO!O!", &profiler, &PyTuple_Type, &args,

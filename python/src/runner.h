@@ -20,8 +20,8 @@ typedef struct rabbet_py_input_t {
 
 typedef struct rabbet_py_output_t {
   rabbet_dims_t dims;
-  size_t bytes;          // of dims; 0 where the run tells them
-  bool data_dependent;   // the run tells its shape
+  size_t bytes;          // of dims; 0 for a data-dependent shape
+  bool data_dependent;   // its shape is data-dependent
   bool fresh;            // empty_args are for dims
   PyObject* empty_args;  // of numpy.empty
   // Keyword arguments of torch.empty for a tensor in the host's memory, and for
@@ -32,7 +32,8 @@ typedef struct rabbet_py_output_t {
   bool on_device;
   Py_buffer view;
   void* data;
-  // Memory of the run for an output that it tells (runner_data_dependent.c).
+  // Memory of the run for an output with a data-dependent shape
+  // (runner_data_dependent.c).
   rabbet_engine_t* engine;  // NULL: of the host, and kept
   void* scratch;
   size_t scratch_bytes, scratch_alignment;
@@ -86,7 +87,7 @@ void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane);
 // Steps of the run before; recordings and replays of all runs.
 rabbet_graph_info_t rabbet_py_lanes_graph_info(rabbet_py_runner_t* runner);
 
-// The run's stream is the first one that it is told.
+// Takes the first stream that it is given as the run's stream.
 void rabbet_py_lane_stream(rabbet_py_lane_t* lane, void* stream);
 // runner_input.c: finds an input's memory and shape; -1 with an exception.
 int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index);
@@ -100,13 +101,13 @@ int rabbet_py_torch_stream(int device, void** out_stream);
 void rabbet_py_input_release(rabbet_py_input_t* input);
 // runner.c: an array for an output of known dims, where the inputs are.
 int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane, size_t index);
-// runner_data_dependent.c: the output's shape is told by each run from now on.
+// runner_data_dependent.c: marks the output's shape as data-dependent.
 rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
                                rabbet_py_lane_t* lane, size_t index);
 // Why runs had no memory for such outputs, once.
 rabbet_status_t rabbet_py_data_dependent_status(
     const rabbet_py_runner_t* runner, rabbet_py_lane_t* lane);
-// After the run: arrays of the shapes that it told.
+// After the run: makes arrays of the shapes that it found.
 int rabbet_py_data_dependent_outputs(PyObject* self, rabbet_py_lane_t* lane);
 // The call is over; and the lane.
 void rabbet_py_data_dependent_drop(rabbet_py_output_t* output);

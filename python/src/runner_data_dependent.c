@@ -1,8 +1,8 @@
-// Outputs of rabbet.Model whose shape a run tells: memory of their upper bound
-// for the run, on the device that writes it, and an array of the right size
-// afterwards. On a GPU that memory is taken and given back in the order of the
-// run's stream, so that a loop of calls has it at the same address, without
-// asking the driver for more.
+// Outputs of rabbet.Model with data-dependent shapes: the run gets memory for
+// the upper bound of their size, on the device that writes it; afterwards an
+// array of the right size is made. On a GPU that memory is taken and given back
+// in the order of the run's stream, so that a loop of calls has it at the same
+// address, without asking the driver for more.
 #include <string.h>
 
 #include "python/src/runner.h"

@@ -72,10 +72,10 @@ typedef struct rabbet_build_t {
 
 // Checks the profiles against the inputs. The IR gets no expressions after it.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build);
-// Whether only a run tells the symbol's value: no profile gives its range.
+// Whether the symbol's value is data-dependent: no profile gives its range.
 RABBET_PRIVATE_API bool rabbet_ranges_symbol_is_data_dependent(
     const rabbet_build_t* build, size_t symbol);
-// Whether only a run tells an extent of the shape.
+// Whether an extent of the shape is data-dependent.
 RABBET_PRIVATE_API bool rabbet_ranges_is_data_dependent(
     const rabbet_build_t* build, const rabbet_shape_t* shape);
 // Dims at opt, min and max; an error names the value if there are none. An

@@ -93,7 +93,7 @@ typedef struct layer_time_t {
 
 typedef struct layer_times_t {
   RABBET_VEC(layer_time_t) layers;
-  size_t next;  // layers are told in the same order in every run
+  size_t next;  // layers are reported in the same order in every run
   bool failed;
 } layer_times_t;
 

@@ -67,8 +67,8 @@ static rabbet_status_t shapes_missing(const char* name,
   return status;
 }
 
-// Whether the text gives the values of a shape input, as trtexec has it: all
-// that is given, unless it is the input's own shape.
+// Whether the sizes given for a shape input are its values. As in trtexec they
+// are, unless they equal the input's own shape.
 static rabbet_status_t profile_has_values(
     rabbet_tensor_t* input, const rabbet_dims_t* dims,
     const rabbet_dims_t* const ranges[SHAPES_COUNT], bool* out_values) {
@@ -123,8 +123,8 @@ static rabbet_status_t profile_input(const shape_options_t* options,
   *used |= values;
   if (values) return profile_values_of(name, &dims, ranges, profile);
   for (int which = 0; which < SHAPES_COUNT; ++which) {
-    // A shape that is given for fixed sizes is for the build to compare with
-    // them.
+    // A shape given for an input of fixed sizes goes into the profile: the
+    // build compares the two.
     *used |= dynamic || ranges[which];
     if (ranges[which]) continue;
     if (dynamic) return shapes_missing(name, &dims);
@@ -134,7 +134,7 @@ static rabbet_status_t profile_input(const shape_options_t* options,
                                   ranges[SHAPES_OPT], ranges[SHAPES_MAX]);
 }
 
-// A name that no input has is a slip of the pen.
+// Refuses names that no input has: they are misspelt.
 static rabbet_status_t shape_options_check(const shape_options_t* options,
                                            const rabbet_network_t* network) {
   for (int which = 0; which < SHAPES_COUNT; ++which) {
@@ -337,7 +337,7 @@ static rabbet_status_t build_import(const rabbet_arguments_t* arguments,
   rabbet_status_t status =
       rabbet_onnx_import_file(*out_network, path, &options, NULL);
   switch (rabbet_status_code(status)) {
-    // Said of the model, not of the command line.
+    // The error is the model's, not the command line's.
     case RABBET_STATUS_INVALID_ARGUMENT:
     case RABBET_STATUS_OUT_OF_RANGE:
       return rabbet_cli_recode(status, RABBET_STATUS_DATA_LOSS);

@@ -38,7 +38,7 @@
     "--verbose", RABBET_OPTION_FLAG, NULL, "print each step"           \
   }
 
-// Of commands that load plans.
+// Options of commands that load plans.
 #define RABBET_LOAD_OPTIONS                                        \
   {"--allow-host-code", RABBET_OPTION_FLAG, NULL,                  \
    "run code of plugins that the plan carries"},                   \
@@ -62,8 +62,9 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
                                  const char* model_path, void** out_plan,
                                  size_t* out_size,
                                  rabbet_build_report_t** out_report);
-// Adds a profile of texts as of --min-shapes, --opt-shapes, --max-shapes; one
-// that is NULL is as the second, or the third if that is NULL.
+// Adds a profile. The texts have the form of --min-shapes, --opt-shapes and
+// --max-shapes; for one that is NULL the second stands in, or the third if that
+// is NULL, too.
 rabbet_status_t rabbet_cli_add_profile(const char* const texts[3],
                                        rabbet_network_t* network,
                                        rabbet_builder_config_t* config);

@@ -204,7 +204,7 @@ static const char* python_default(char buffer[PATH_MAX]) {
 #define RABBET_NEED_PACKAGE \
   "plugins written in Python need an interpreter with the package rabbet: "
 
-// As `-m rabbet._cli`, but with a message of its own if the package is missing.
+// Runs `-m rabbet._cli`, but with a clear message if the package is missing.
 static const char start_in_python[] =
     "import sys\n"
     "try:\n"
@@ -238,7 +238,7 @@ static rabbet_status_t become_python(void) {
       RABBET_NEED_PACKAGE "'%s' cannot be run; set RABBET_PYTHON", python);
 }
 
-// dlopen looks for names without a slash elsewhere than here.
+// dlopen does not look for names without a slash in the current folder.
 static rabbet_status_t load_library(const char* path) {
   char here[PATH_MAX];
   if (strchr(path, '/') || access(path, F_OK) != 0) {

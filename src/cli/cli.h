@@ -54,7 +54,8 @@ typedef struct rabbet_command_t {
   size_t option_count;
   size_t min_operands, max_operands;
   rabbet_status_t (*run)(const rabbet_arguments_t* arguments);
-  // In place of all this: reads its command line itself (after the name).
+  // A command may have this function in place of operands, options and run: it
+  // parses the command line after its name by itself.
   rabbet_status_t (*run_line)(int argc, char** argv);
   // The flags of such a command line; false at the end of the list.
   bool (*flag_at)(size_t index, rabbet_option_t* out_option);
@@ -65,8 +66,7 @@ typedef struct rabbet_command_t {
 
 // Every command, in the order of the help; NULL at the end of the list.
 const rabbet_command_t* rabbet_command_at(size_t index);
-// The options of a command, also of one that reads its line itself; false at
-// the end of the list.
+// The options of any command; false at the end of the list.
 bool rabbet_command_option(const rabbet_command_t* command, size_t index,
                            rabbet_option_t* out_option);
 
@@ -155,12 +155,13 @@ typedef struct rabbet_tensor_set_t rabbet_tensor_set_t;
 rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
                                          rabbet_context_t* context,
                                          rabbet_tensor_set_t** out_set);
-// Values of shape inputs that no file gave: from a text such as --shapes (NULL:
-// none), else the profile's usual ones.
+// Sets values of shape inputs that no file gave: from a text of the form of
+// --shapes (NULL: none), else the profile's optimum.
 rabbet_status_t rabbet_tensor_set_values(rabbet_tensor_set_t* set,
                                          const char* text);
 void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set);
-// An input's values from a file of as many bytes, in its present shape.
+// Reads an input's elements from a raw file, which must have as many bytes as
+// the input in its present shape.
 rabbet_status_t rabbet_tensor_set_load_raw(rabbet_tensor_set_t* set,
                                            const char* name, const char* path);
 // After a run: outputs to an .npz.

@@ -40,7 +40,8 @@ static bool has_short_name(const rabbet_option_t* option) {
   return strcmp(option->name, "--output") == 0;
 }
 
-// The option that every command has; one that reads its line itself lists it.
+// The option that every command has. Commands that parse their line themselves
+// list it among their own.
 static const char* general_help(const rabbet_command_t* command) {
   return command->run_line ? "" : "--help";
 }
@@ -79,7 +80,8 @@ static void bash_command(const rabbet_command_t* command) {
   bash_values(command, VALUE_OTHER, "");
   printf("      esac\n      options=\"%s", general_help(command));
   for (size_t i = 0; rabbet_command_option(command, i, &option); ++i) {
-    // A command that reads its line itself takes values after = alone.
+    // Commands that parse their line themselves take values only in the form
+    // --name=value.
     bool equals = command->run_line && option.kind != RABBET_OPTION_FLAG;
     printf(" %s%s", option.name, equals ? "=" : "");
   }

@@ -132,7 +132,7 @@ static rabbet_status_t exec_flags_of(const rabbet_exec_t* exec,
       rabbet_exec_flag(exec, "--errorOnTimingCacheMiss") != NULL);
 }
 
-// "+CUDNN", "-CUBLAS": all others stay as they are.
+// "+CUDNN", "-CUBLAS": sources that are not named keep their setting.
 static rabbet_status_t exec_source(void* context, char* name, char* value) {
   static const char* const names[] = {
       [RABBET_TACTIC_CUBLAS] = "CUBLAS",

@@ -17,7 +17,7 @@ typedef struct exec_layer_time_t {
 
 typedef struct exec_layer_times_t {
   RABBET_VEC(exec_layer_time_t) layers;
-  size_t next;  // layers are told in the same order in every run
+  size_t next;  // layers are reported in the same order in every run
   rabbet_status_t status;
 } exec_layer_times_t;
 

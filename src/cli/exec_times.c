@@ -188,7 +188,7 @@ static void exec_print_averages(const exec_times_t* times, double average) {
   size_t step = (size_t)average, lines = times->count / step;
   rabbet_exec_log('I', "=== Trace details ===");
   rabbet_exec_log('I', "Trace averages of %zu runs:", step);
-  // The first ones show whether it has settled.
+  // The first times show whether the runs have settled.
   for (size_t k = 0; k < lines && k < 10; ++k) {
     double latency = 0, enqueue = 0;
     for (size_t i = 0; i < step; ++i) {
@@ -276,7 +276,8 @@ static rabbet_status_t exec_both(const rabbet_exec_t* exec,
   if (rabbet_is_ok(status))
     status = both ? exec_print(settings, host, device, seconds)
                   : exec_print(settings, device, device, device_seconds);
-  // Runs of its own, while the context has memory for its outputs.
+  // Separate runs for the layers' times, while the context has memory for its
+  // outputs.
   if (rabbet_is_ok(status))
     status = rabbet_exec_describe(exec, engine, context);
   exec_device_release(&ios);
@@ -291,7 +292,7 @@ rabbet_status_t rabbet_exec_measure(const rabbet_exec_t* exec,
   RABBET_RETURN_IF_ERROR(exec_settings(exec, &settings));
   rabbet_context_set_graphs(context,
                             rabbet_exec_flag(exec, "--useCudaGraph") != NULL);
-  // Outputs first, while they go to the host.
+  // Outputs are handled first, while they still go to the host.
   const char* path = rabbet_exec_flag(exec, "--exportOutput");
   rabbet_status_t status = rabbet_context_execute(context, NULL);
   if (rabbet_is_ok(status) && path)

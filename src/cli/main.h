@@ -4,7 +4,7 @@
 
 #include "rabbet/status.h"
 
-// Tells why `command` failed. Takes the status.
+// Reports why `command` failed. Takes the status.
 typedef void (*rabbet_cli_report_t)(const char* command,
                                     rabbet_status_t status);
 

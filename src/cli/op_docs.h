@@ -10,8 +10,8 @@ typedef struct rabbet_op_doc_t {
     RABBET_DOC_VALUE,  // of the enumeration before it
   } kind;
   const char* name;
-  // Of attributes what their numbers stand for, "DataType"; of operators
-  // limits.
+  // For attributes: the meaning of their numbers, such as "DataType". For
+  // operators: their limits.
   const char* more;
   const char* text;
 } rabbet_op_doc_t;

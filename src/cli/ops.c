@@ -29,7 +29,7 @@ static void op_print_operand(rabbet_strbuf_t* out, const char* kind,
   rabbet_strbuf_printf(out, "\n");
 }
 
-// The value that an attribute has where none is given.
+// The default of an attribute, as text.
 static void op_print_default(rabbet_strbuf_t* out, const rabbet_op_attr_t* attr,
                              const char* type) {
   const char* name = rabbet_op_enumerator_name(attr, attr->default_int);
@@ -62,7 +62,7 @@ static void op_print_attr(rabbet_strbuf_t* out, const rabbet_op_t* op,
   }
 }
 
-// "CPU in any format, CUDA"; nothing where there is only the reference kernel.
+// "CPU in any format, CUDA"; empty if there is only the reference kernel.
 static void op_print_kernels(rabbet_strbuf_t* out,
                              const rabbet_op_facts_t* facts) {
   const char* const formats[] = {facts->cpu, facts->cuda};

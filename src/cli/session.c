@@ -60,7 +60,7 @@ rabbet_status_t rabbet_session_shapes(const char* text,
         continue;
       }
       used = true;
-      // Of a shape input these are values, which tensors.c sets.
+      // For a shape input these are values, which tensors.c sets.
       if (info->is_shape_input) continue;
       status = rabbet_context_set_input_shape(context, io, &shapes[i].dims);
       if (!rabbet_is_ok(status)) break;

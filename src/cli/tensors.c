@@ -121,7 +121,7 @@ static rabbet_status_t slot_is_open(const rabbet_slot_t* slot) {
   return status;
 }
 
-// Where the profile has one shape alone, it is that.
+// The shape of an input, if the profile allows only one.
 static rabbet_status_t slot_shape(rabbet_tensor_set_t* set, size_t io) {
   rabbet_dims_t low, usual, high;
   rabbet_dims_t* dims = &set->slots[io].dims;
@@ -159,7 +159,7 @@ static rabbet_status_t inputs_read(rabbet_tensor_set_t* set, const char* text,
   const char* equals = strchr(text, '=');
   rabbet_status_t status = rabbet_npy_read(equals ? equals + 1 : text,
                                            &set->arena, out_arrays, out_count);
-  // It is the file, not the model, that is not supported.
+  // Changes the code: the file is not supported, not the model.
   if (rabbet_status_code(status) == RABBET_STATUS_UNSUPPORTED) {
     return rabbet_cli_recode(status, RABBET_STATUS_DATA_LOSS);
   }

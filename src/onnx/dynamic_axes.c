@@ -102,8 +102,8 @@ rabbet_onnx_index_t rabbet_onnx_dynamic_value(
 
 // ---- Reshapes --------------------------------------------------------------
 
-// An axis beyond the last one leaves 0 elements in the middle, so that the
-// reshape fails.
+// An axis out of range leaves 0 elements in the middle, so that the reshape
+// fails in the run.
 static rabbet_tensor_t* onnx_axes_split(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x,
                                         const rabbet_onnx_index_t* dims,

@@ -230,7 +230,7 @@ static const char* onnx_layer_name(rabbet_onnx_node_t* node) {
 // Constants of up to this many elements are computed at once: later nodes may
 // need to know them (lengths, axes, bounds), not just use them.
 static const int64_t onnx_fold_elements = 4096;
-// Constants of so many elements cost as much as a node.
+// This many elements of constants count as one node of the limit.
 #define RABBET_ONNX_FOLD_COST 256
 // Outputs of a folded operator: the result and a hidden size output.
 #define RABBET_ONNX_FOLD_OUTPUTS 2

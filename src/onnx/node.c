@@ -148,7 +148,8 @@ static rabbet_status_t onnx_survey_function(const rabbet_onnx_scope_t* scope,
   return rabbet_ok();
 }
 
-// Whether a node can be imported, as far as its operator tells.
+// Whether a node's operator can be imported; its attributes and inputs are not
+// looked at.
 static rabbet_status_t onnx_survey_node(const rabbet_onnx_scope_t* scope,
                                         const Onnx__NodeProto* node,
                                         onnx_survey_t* survey) {

@@ -8,7 +8,7 @@ typedef struct rabbet_onnx_operator_t {
   const char* name;
   // Sets node->outputs, or makes the node fail.
   void (*import)(rabbet_onnx_node_t* node);
-  // Tells operators that share `import` apart, such as "EXP".
+  // Distinguishes operators that share `import`, such as "EXP".
   const char* variant;
   const int16_t* since;  // versions that changed it, ascending, ended by 0
   const char* domain;    // "" is the default one

@@ -37,7 +37,7 @@ static rabbet_status_t onnx_find_in(
   return rabbet_ok();
 }
 
-// How a node names its plugin.
+// The name, version and namespace by which a node names its plugin.
 typedef struct onnx_plugin_key_t {
   char version[64], plugin_namespace[256];
 } onnx_plugin_key_t;

@@ -64,7 +64,7 @@ rabbet_status_t rabbet_onnx_scope_bind_initializer(
                    (rabbet_onnx_value_t){.initializer = initializer});
 }
 
-// Where the scope's own nodes make the name, or -1.
+// The index of the scope's node that makes the name, or -1.
 static int onnx_maker(const rabbet_onnx_scope_t* scope, const char* name) {
   for (size_t i = 0; i < scope->node_count; ++i) {
     for (size_t j = 0; j < scope->nodes[i]->n_output; ++j) {

@@ -59,7 +59,7 @@ static rabbet_status_t op_check_input(const rabbet_op_infer_t* infer,
       op_dtypes_text(operand->dtypes, text, sizeof text));
 }
 
-// Elements of integer constants among the inputs are values, too.
+// Inputs that are integer constants get their elements as values.
 static rabbet_status_t op_follow_constants(rabbet_op_infer_t* infer) {
   rabbet_op_value_t* inputs = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(infer->arena, infer->inputs,

@@ -38,7 +38,7 @@ void rabbet_walk_next(rabbet_walk_t* walk) {
 
 void rabbet_row_major(const rabbet_dims_t* dims,
                       int64_t out_strides[RABBET_MAX_RANK]) {
-  // Wraps only beside an extent of 0, where nothing is addressed.
+  // A product wraps only if another extent is 0: then no element is addressed.
   uint64_t stride = 1;
   for (int32_t i = dims->rank - 1; i >= 0; --i) {
     out_strides[i] = (int64_t)stride;

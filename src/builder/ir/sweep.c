@@ -35,7 +35,7 @@ static rabbet_status_t sweep_symbols(sweep_t* sweep) {
     const rabbet_expr_node_t* node = rabbet_expr_node(graph, (rabbet_expr_t)i);
     if (!sweep->exprs[i] || node->op != RABBET_EXPR_SYMBOL) continue;
     const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, (size_t)node->a);
-    // Extents of what a condition gives are told by its run.
+    // A condition reports the extents of its outputs when it runs.
     if (symbol->kind == RABBET_SYMBOL_VALUE ||
         rabbet_ir_value(sweep->ir, symbol->tensor)->producer)
       RABBET_RETURN_IF_ERROR(sweep_value(sweep, symbol->tensor));

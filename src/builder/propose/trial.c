@@ -13,7 +13,7 @@ struct rabbet_trials_t {
   rabbet_asker_t asker;
   const char* layer;
   rabbet_trial_helper_t helper;
-  bool in_process;  // there is no helper to be had: the user was told
+  bool in_process;  // no helper can be started; the user was warned
   RABBET_VEC(rabbet_culprit_t) culprits;
 };
 

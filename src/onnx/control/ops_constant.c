@@ -213,7 +213,8 @@ static void onnx_branch(rabbet_onnx_node_t* node, bool holds,
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
   scope.conditional = conditional;
-  // Both branches may use one name for different tensors.
+  // Each branch has a scope of its own: both may use one name for different
+  // tensors.
   rabbet_onnx_fail(node, rabbet_arena_printf(&node->importer->arena,
                                              &scope.prefix, "%s/%s", node->name,
                                              !conditional ? ""

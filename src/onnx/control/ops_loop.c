@@ -132,7 +132,8 @@ static rabbet_status_t onnx_loop_run(onnx_loop_t* loop,
 static void onnx_loop_iterate(onnx_loop_t* loop) {
   rabbet_onnx_node_t* node = loop->node;
   if (!rabbet_onnx_ok(node)) return;
-  // A body without nodes costs something, too.
+  // An iteration counts as one node at least, so that empty bodies are limited,
+  // too.
   rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, 1));
   rabbet_onnx_fail(node, rabbet_onnx_spend_bytes(node->importer, 0));
   if (!rabbet_onnx_ok(node)) return;

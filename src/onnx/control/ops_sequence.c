@@ -355,7 +355,7 @@ static bool onnx_has_element(const rabbet_onnx_node_t* node) {
   return x && !(list && list->is_optional);
 }
 
-// A value that is there stands for itself.
+// An optional value that exists is the tensor or list itself.
 static void onnx_import_optional(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_input(node, 0);
   if (node->outputs[0]) return;

@@ -29,8 +29,9 @@ rabbet_tensor_t* rabbet_onnx_heads_first(rabbet_onnx_node_t* node,
 // attribute, else 1 / sqrt(size).
 rabbet_tensor_t* rabbet_onnx_attend(rabbet_onnx_node_t* node,
                                     const rabbet_onnx_heads_t* a);
-// Where key `column` counts for query `row`, whose place among the keys is
-// row + before [1] or [batch, 1, 1, 1]: column <= place.
+// The causal mask: key `column` counts for query `row` if column <= row +
+// before, the query's position among the keys. `before` is [1] or [batch, 1, 1,
+// 1].
 rabbet_tensor_t* rabbet_onnx_causal(rabbet_onnx_node_t* node,
                                     const rabbet_onnx_heads_t* a,
                                     rabbet_tensor_t* before);
@@ -44,7 +45,8 @@ rabbet_tensor_t* rabbet_onnx_part(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 rabbet_tensor_t* rabbet_onnx_rotary_rows(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* table,
                                          rabbet_tensor_t* positions, int heads);
-// An attribute that must have this value; `why` tells what others would mean.
+// Fails unless the attribute has this value; `why` is the meaning of other
+// values.
 void rabbet_onnx_expect_int(rabbet_onnx_node_t* node, const char* attr,
                             int64_t value, const char* why);
 // Fails if the input is given.

@@ -168,7 +168,7 @@ static rabbet_tensor_t* onnx_mask_of_ends(rabbet_onnx_node_t* node,
                             rabbet_onnx_unary(node, "NOT", before));
 }
 
-// Which keys count: by sequence, by key, or by query and key.
+// The mask of keys that count: by sequence, by key, or by query and key.
 static rabbet_tensor_t* onnx_mask_kept(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* mask,
                                        const rabbet_onnx_heads_t* a) {

@@ -157,8 +157,8 @@ static rabbet_tensor_t* onnx_group_query_cache(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "kv_cache_update", inputs, 3, attrs, 2);
 }
 
-// Which keys count: up to the query's own place, from the beginning of its
-// window on.
+// The mask of keys that count: from the beginning of the query's window to its
+// own position.
 static void onnx_group_query_mask(rabbet_onnx_node_t* node,
                                   onnx_group_query_t* g) {
   int64_t window = rabbet_onnx_attr_int(node, "local_window_size", -1);

@@ -54,7 +54,7 @@ static void onnx_import_quantized_binary(rabbet_onnx_node_t* node) {
                     6);
 }
 
-// The attribute 'opset' tells the version of Softmax.
+// The attribute 'opset' is the version of Softmax to import.
 static void onnx_import_quantized_softmax(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = onnx_dequantized(node, 0);
   int64_t opset = rabbet_onnx_attr_int(node, "opset", 13);

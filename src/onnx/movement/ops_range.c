@@ -227,8 +227,8 @@ static rabbet_tensor_t* onnx_range_scale(rabbet_onnx_node_t* node,
   return scale;
 }
 
-// FLOAT numbers that a run tells, as INT64 multiples of a small number: their
-// quotient in FLOAT would be rounded, and the length be off by one.
+// FLOAT numbers known only in a run, as INT64 multiples of a small number:
+// their quotient in FLOAT would be rounded, and the length off by one.
 static rabbet_onnx_index_t onnx_range_count_data(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_tensor_t* numbers[3];

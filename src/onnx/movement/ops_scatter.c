@@ -1,5 +1,4 @@
-// Elements put where indices say; caches; running sums and products; sequences
-// in reverse order.
+// Scatters, caches, running sums and products, and sequences in reverse order.
 #include <string.h>
 
 #include "onnx/dynamic_axes.h"

@@ -6,7 +6,7 @@
 
 enum { X = 0, SCALE = 1, ZERO_POINT = 2 };
 
-// Where the scales of a tensor vary.
+// The axis or blocks along which a tensor's scales vary.
 typedef struct onnx_scales_t {
   int axis;
   int64_t block;  // 0: one for each index

@@ -305,7 +305,8 @@ static rabbet_tensor_t* onnx_attention_weights(rabbet_onnx_node_t* node,
   rabbet_tensor_t* bias = onnx_attention_bias(node, a);
   steps[MASKED] = bias ? rabbet_onnx_binary(node, "SUM", steps[CAPPED], bias)
                        : steps[CAPPED];
-  // Only these can mask whole rows: without them each query reaches key 0.
+  // Only a mask, a window or lengths can mask whole rows: without them each
+  // query reaches key 0.
   bool masked = a->mask || a->lengths || a->left >= 0;
   steps[WEIGHTS] = onnx_attention_softmax(node, steps[MASKED], masked);
   if (rabbet_onnx_ok(node) && rabbet_onnx_wants(node, 3))

@@ -43,8 +43,9 @@ static rabbet_tensor_t* onnx_in_float(rabbet_onnx_node_t* node, const char* op,
   return rabbet_onnx_cast(node, rabbet_onnx_unary(node, op, x), dtype);
 }
 
-// Truth values reduce as 0 and 1; narrow integers, which the catalogue does not
-// reduce, as INT32 (extremes and results that fit come back exactly).
+// BOOL is reduced as 0 and 1. Narrow integers, which the catalogue does not
+// reduce, are reduced as INT32: extremes, and results that fit the type, are
+// exact.
 static void onnx_import_reduce(rabbet_onnx_node_t* node) {
   onnx_reduction_t r = onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);

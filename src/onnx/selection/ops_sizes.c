@@ -106,7 +106,7 @@ static void onnx_import_nms(rabbet_onnx_node_t* node) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "center_point_box is %lld; expected 0 or 1",
                      (long long)center);
-  // Without a number of boxes there are none, without a threshold all.
+  // Without a number of boxes none is taken; without a threshold all count.
   if (!inputs[2])
     inputs[2] = rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, 0);
   if (!inputs[4])

@@ -1,6 +1,6 @@
-// Layers at the boundary of a conditional: its condition, what its branches
-// take from outside, and what they give. They say which others belong to a
-// branch: the builder makes sequences of branches, and a step that chooses.
+// Layers at the boundary of a conditional: its condition, the inputs of its
+// branches, and its outputs. They delimit the layers of each branch. The
+// builder makes a sequence of each branch, and a step that chooses one.
 #include "ops/rules.h"
 
 static const rabbet_op_operand_t conditional_any_output[] = {
@@ -17,8 +17,8 @@ static rabbet_status_t condition_infer_shapes(const rabbet_op_infer_t* infer) {
       rabbet_op_shape_text(infer, &x->shape, text));
 }
 
-// In a network the condition alone. In a plan also what the sequences of its
-// branches take, and give.
+// In a network: the condition alone. In a plan: also the inputs and outputs of
+// the sequences that its branches have become.
 static const rabbet_op_operand_t condition_inputs[] = {
     {"condition", 0, RABBET_T(BOOL)},
     {"captures", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_VARIADIC,

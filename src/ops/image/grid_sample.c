@@ -1,9 +1,9 @@
 // Elements of an image (or a volume) at the points of a grid, whose coordinates
 // run from -1 to 1.
 //
-// Points outside are moved to the border (but for cubic weights, which such a
-// move would change) or mirrored first, then the neighbours that are outside,
-// as torch and ONNX Runtime do it.
+// As in torch and ONNX Runtime, points outside are first clamped to the border
+// or mirrored, and then each neighbour that is outside. Cubic interpolation
+// clamps only the neighbours, as its weights depend on the point.
 #include "ops/image/grid_sample.h"
 
 #include <math.h>

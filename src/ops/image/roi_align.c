@@ -199,8 +199,8 @@ static rabbet_status_t roi_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
-// An adaptive region has at most some four samples for each element that it
-// covers, and one for each bin; a sample is four elements.
+// An adaptive region has at most about four samples for each element that it
+// covers, plus one for each bin. A sample reads four elements.
 static double roi_cost(const rabbet_op_eval_t* eval) {
   double bins = rabbet_cost_count(eval->outputs);
   double ratio = (double)RABBET_OP_INT(eval, "sampling_ratio");

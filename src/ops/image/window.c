@@ -175,7 +175,8 @@ void rabbet_window_pads_transposed(const rabbet_window_t* w, const int64_t* in,
       bool upper = w->mode == RABBET_PADDING_SAME_UPPER;
       out_pre[i] = upper ? cut / 2 : cut - cut / 2;
     }
-    // Any of these and up to stride - 1 more makes the convolution's extent.
+    // Each padding in [post, post + stride - 1] gives the extent: the one
+    // nearest to 0 is taken.
     int64_t post = (in[i] - 1) * w->stride[i] + cover - out_pre[i] - out[i];
     int64_t most = post + w->stride[i] - 1;
     out_post[i] = post >= 0 ? post : most < 0 ? most : 0;

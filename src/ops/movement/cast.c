@@ -31,8 +31,8 @@ static rabbet_status_t cast_to_bool(const rabbet_op_infer_t* infer,
                             out_value);
 }
 
-// Of a followed element. A fraction is rounded towards 0 where integers are
-// asked for; BOOL is whether it is 0.
+// Casts an element that inference follows: to an integer type a fraction is
+// truncated, to BOOL it is compared with 0.
 static rabbet_status_t cast_value(const rabbet_op_infer_t* infer,
                                   rabbet_fraction_t x,
                                   rabbet_fraction_t* out_y) {
@@ -45,7 +45,8 @@ static rabbet_status_t cast_value(const rabbet_op_infer_t* infer,
              : rabbet_op_truncated(infer, x.top, x.bottom, &out_y->top);
 }
 
-// 8-bit results wrap around, which no expression says; constants are folded.
+// 8-bit results wrap around, which expressions cannot state. Constants are
+// folded in any case.
 static rabbet_status_t cast_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
   rabbet_dtype_t to = infer->outputs[0].dtype;

@@ -2,7 +2,7 @@
 
 #include "ops/rules.h"
 
-// Packed types can be held even where nothing computes with them.
+// Constants may have packed types, although no layer computes in them.
 #define CONSTANT_TYPES (RABBET_T_ANY | RABBET_T(INT4) | RABBET_T(FP4))
 
 static const rabbet_attr_t* constant_weights(const rabbet_attr_t* attrs,

@@ -52,7 +52,7 @@ void rabbet_convert(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,
           to, target, i,
           to == RABBET_DTYPE_BOOL ? value != 0 : convert_truncate(to, value));
     } else if (from == RABBET_DTYPE_INT64 && to == RABBET_DTYPE_FLOAT) {
-      // Once to FLOAT, not by way of double.
+      // Rounds once, to FLOAT: a step by way of double would round twice.
       ((float*)target)[i] = (float)((const int64_t*)source)[i];
     } else {
       rabbet_store_double(to, target, i, rabbet_load_double(from, source, i));

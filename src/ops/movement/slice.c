@@ -221,7 +221,8 @@ rabbet_status_t rabbet_slice_resolve(const rabbet_op_eval_t* eval,
     slice.start[axis] = slice_element(eval, START, "start", i, 0);
     slice.stride[axis] = slice_element(eval, STRIDE, "stride", i, 1);
   }
-  // A slice without elements has none outside, for any start and stride.
+  // An empty slice reads nothing outside of the input, whatever its start and
+  // stride.
   bool empty = rabbet_count_of(out) == 0;
   for (int32_t i = 0; i < in->rank && !empty; ++i) {
     RABBET_RETURN_IF_ERROR(slice_check_axis(&slice, i, in->d[i], out->d[i]));

@@ -90,7 +90,7 @@ static const rabbet_expr_op_t elementwise_exprs[] = {
     [RABBET_ELEMENTWISE_LESS] = RABBET_EXPR_LESS,
 };
 
-// NONE where no expression says it.
+// NONE if expressions cannot state the result.
 static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
                                          int64_t op, rabbet_expr_t a,
                                          rabbet_expr_t b,
@@ -119,7 +119,7 @@ static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
                             out_value);
 }
 
-// Element i of the one and j of the other.
+// Combines element i of the first operand with element j of the second.
 static rabbet_status_t elementwise_element(const rabbet_op_infer_t* infer,
                                            int64_t i, int64_t j,
                                            rabbet_fraction_t* out_y) {

@@ -49,7 +49,8 @@ static rabbet_status_t dequantize_infer_types(const rabbet_op_infer_t* infer) {
 
 // ---- Shapes ----------------------------------------------------------------
 
-// Blocks that the shapes tell: whole ones.
+// Whether the extents of scales or zero points divide those of the input, so
+// that all blocks have one size.
 static bool quantize_fits(const rabbet_op_infer_t* infer,
                           const rabbet_shape_t* given, int32_t axis) {
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
@@ -69,7 +70,8 @@ static bool quantize_fits(const rabbet_op_infer_t* infer,
   return fits;
 }
 
-// The same for blocks that are given.
+// Checks scales or zero points against the sizes of blocks that `block_shape`
+// gives.
 static rabbet_status_t quantize_check_blocks(const rabbet_op_infer_t* infer,
                                              size_t index,
                                              const int64_t* blocks,
@@ -126,16 +128,16 @@ static rabbet_status_t quantize_infer_shapes(const rabbet_op_infer_t* infer) {
 
 // ---- Reference -------------------------------------------------------------
 
-// How scale or zero point is read: index i of an axis is in block i / block.
-// Where no axis is cut into several blocks of several elements, a walk with the
-// strides finds the same place.
+// The position of an element's scale or zero point: index i of an axis is in
+// block i / block. If no axis is cut into several blocks of several elements,
+// strides alone give the position.
 typedef struct quantize_places_t {
   bool is_cut;
   int64_t blocks[RABBET_MAX_RANK];
   int64_t strides[RABBET_MAX_RANK];
 } quantize_places_t;
 
-// A scale of less rank as one of the input's.
+// Gives a scale or zero point of lower rank the input's rank.
 static rabbet_status_t quantize_widen(const rabbet_op_eval_t* eval,
                                       rabbet_dims_t* dims) {
   int32_t axis = 0, rank = eval->inputs[INPUT].dims.rank;

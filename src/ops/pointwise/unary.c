@@ -96,7 +96,8 @@ static rabbet_status_t unary_infer_values(const rabbet_op_infer_t* infer) {
 static int64_t unary_int(int64_t op, int64_t x) {
   if (op == RABBET_UNARY_NOT) return !x;
   if (op == RABBET_UNARY_SIGN) return (x > 0) - (x < 0);
-  // Of the least integer, which has no opposite, both are itself.
+  // ABS and NEG of the least integer, whose negative does not exist, return
+  // that integer.
   return op == RABBET_UNARY_ABS && x >= 0 ? x : (int64_t)(0 - (uint64_t)x);
 }
 

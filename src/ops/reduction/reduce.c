@@ -48,7 +48,7 @@ static const int64_t reduce_steps[] = {
 static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
   int64_t op = RABBET_OP_INT(infer, "op");
-  // Nothing to reduce is left to the kernel.
+  // A reduction of no elements is left to the kernel.
   if (!input->values || input->value_count == 0 || op == RABBET_REDUCE_AVG) {
     return rabbet_ok();
   }
