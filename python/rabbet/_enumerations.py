@@ -90,20 +90,20 @@ class BuilderFlag(_IntEnum):
 
     FP16: Layers may compute in FP16.
     INT8: Layers may compute in INT8, where ranges are known.
-    DEBUG: No effect: errors tell the layer anyway.
+    DEBUG: No effect: errors always name the layer.
     GPU_FALLBACK: No effect: there is no DLA to fall back from.
     REFIT: The weights of the engine can be replaced.
     DISABLE_TIMING_CACHE: Measured times are neither read nor kept.
     TF32: Products of FP32 may round their factors to TF32 (GPU); on at first.
-    SPARSE_WEIGHTS: No effect: no kernel is for sparse weights.
+    SPARSE_WEIGHTS: No effect: there are no kernels for sparse weights.
     SAFETY_SCOPE: No effect: there are no safety engines.
-    OBEY_PRECISION_CONSTRAINTS: No effect: precisions that are given are kept.
-    PREFER_PRECISION_CONSTRAINTS: No effect: precisions that are given are kept.
-    DIRECT_IO: No effect: formats are as asked for.
+    OBEY_PRECISION_CONSTRAINTS: No effect: precisions that are set are always kept.
+    PREFER_PRECISION_CONSTRAINTS: No effect: precisions that are set are always kept.
+    DIRECT_IO: No effect: inputs and outputs always have the formats that are set.
     REJECT_EMPTY_ALGORITHMS: A build fails where an algorithm selector returns nothing.
     VERSION_COMPATIBLE: No effect: a plan is for the release that wrote it.
     EXCLUDE_LEAN_RUNTIME: No effect: plans hold no runtime.
-    FP8: No effect: FP8 is where the network quantizes.
+    FP8: No effect: FP8 is used where the network quantizes to it.
     ERROR_ON_TIMING_CACHE_MISS: A build fails where the timing cache lacks a time.
     BF16: Layers may compute in BF16.
     DISABLE_COMPILATION_CACHE: No effect: no such cache is kept.
@@ -113,11 +113,12 @@ class BuilderFlag(_IntEnum):
     WEIGHT_STREAMING: No effect: weights stay on the device.
     INT4: No effect: no kernel computes in INT4.
     REFIT_INDIVIDUAL: Those weights can be replaced that were marked.
-    STRICT_NANS: No effect: kernels are the same with it.
+    STRICT_NANS: No effect: no kernel depends on it.
     MONITOR_MEMORY: No effect: the verbose log prints memory.
     FP4: No effect: no kernel computes in FP4.
     EDITABLE_TIMING_CACHE: No effect: timing caches can always be edited.
-    DISTRIBUTIVE_INDEPENDENCE: No effect: results do not depend on their neighbours.
+    DISTRIBUTIVE_INDEPENDENCE: No effect: no result depends on other elements of a
+        batch.
     """
 
     FP16 = 0
