@@ -21,6 +21,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -134,12 +135,14 @@ def difference(found: Any, expected: Any) -> str:
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return "infinities or NaN in other places"
     scale = max(1.0, float(np.abs(b[finite]).max(initial=0.0)))
-    apart = float(np.abs(a - b)[finite].max(initial=0.0)) / scale
+    apart = float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / scale
     return f"difference {apart:.2g}, limit {limit:g}" if not apart <= limit else ""
 
 
-def check(run: tuple[Any, ...], device: str, level: int) -> tuple[str, str]:
-    """(test, fault) of one run."""
+def check(run: tuple[Any, ...], device: str, level: int, deadline: float) -> str | None:
+    """The fault of a run: empty if it has none, None if there was no time for it."""
+    if time.monotonic() > deadline:
+        return None
     test, source, options, arguments, named, outputs = run
     log = rabbet.Logger(rabbet.Logger.ERROR)
     try:
@@ -147,12 +150,12 @@ def check(run: tuple[Any, ...], device: str, level: int) -> tuple[str, str]:
                                **{**options, "optimization_level": level})  # fmt: skip
         found = model(*arguments, **named)
     except Exception as error:  # All faults are reported, whatever they are.
-        return test, f"{type(error).__name__}: {error}"
+        return f"{test}: {type(error).__name__}: {error}"
     found = found if isinstance(found, tuple) else (found,)
     faults = [f"{info.name}: {text}" for info, a, b in
               zip(model.outputs, found, outputs, strict=True)
               if (text := difference(np.asarray(a), b))]  # fmt: skip
-    return test, "; ".join(faults)
+    return f"{test}: {'; '.join(faults)}" if faults else ""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -163,20 +166,34 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--jobs", type=int, default=min(14, os.cpu_count() or 1))
     parser.add_argument("--level", type=int, default=0, help="of optimization")
+    parser.add_argument("--seconds", type=float, default=float("inf"),
+                        help="after which no run begins")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0,
+                        help="of the order: limited time leaves out its end")  # fmt: skip
     given = parser.parse_args(arguments)
     found = list(runs(given.folder))
     if not found:
         print(f"no runs were recorded in {given.folder}")
         return 77
+    np.random.default_rng(given.seed).shuffle(found)
+    deadline = time.monotonic() + given.seconds
+    right = wrong = 0
     with concurrent.futures.ProcessPoolExecutor(
         given.jobs, multiprocessing.get_context("spawn")
     ) as pool:
-        begun = [pool.submit(check, run, given.device, given.level) for run in found]
-        results = [done.result() for done in begun]
-    wrong = [(test, fault) for test, fault in results if fault]
-    for test, fault in wrong:
-        print(f"WRONG {test}: {fault}")
-    print(f"{len(results) - len(wrong)} of {len(results)} runs agree with the CPU's")
+        begun = [pool.submit(check, run, given.device, given.level, deadline)
+                 for run in found]  # fmt: skip
+        for done in concurrent.futures.as_completed(begun):
+            state = done.result()
+            if state:
+                wrong += 1
+                print(f"WRONG {state}", flush=True)
+            right += state == ""
+    late = len(found) - right - wrong
+    print(
+        f"{right} of {right + wrong} runs agree with the CPU's"
+        + f", {late} were not begun" * bool(late)
+    )
     return 1 if wrong else 0
 
 

@@ -298,9 +298,10 @@ def run_recorded(machine: Machine) -> list[Result]:
     return [
         execute(machine, "recorded", f"level-{level}",
                 [sys.executable, "-m", "tests.gpu.recorded", str(machine.binaries / "recorded"),
-                 "--jobs", str(machine.jobs), "--level", str(level)],
+                 "--jobs", str(machine.jobs), "--level", str(level),
+                 "--seconds", str(machine.left() / share - 15)],
                 recorded_notes)
-        for level in (0, 3)
+        for level, share in ((0, 2), (3, 1))
     ]  # fmt: skip
 
 
