@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _enums as e
+from ._checked import checks_arguments
 from ._dims import Dims
 
 
@@ -71,6 +72,7 @@ class IAlgorithmVariant:
         return f"<{self.name}>"
 
 
+@checks_arguments
 class IAlgorithmContext:
     """The layer, or the fused layers, that an algorithm computes."""
 
@@ -106,6 +108,7 @@ def _check_index(index: int, count: int, what: str) -> None:
         raise IndexError(f"{what}: tensor {index}, there are {count}")
 
 
+@checks_arguments
 class IAlgorithm:
     """An implementation of a layer."""
 

@@ -96,11 +96,3 @@ class IGpuAsyncAllocator(IGpuAllocator):
     def deallocate_async(self, memory: int, stream: int) -> bool:
         """Frees the memory once the stream's work is done."""
         return self._rabbet_undefined("deallocate_async(memory, stream)")  # type: ignore[no-any-return]
-
-
-def check_allocator(allocator: Any, what: str) -> None:
-    """Raises TypeError unless it is an IGpuAllocator or None."""
-    if allocator is not None and not isinstance(allocator, IGpuAllocator):
-        raise TypeError(
-            f"{what}: expected a class derived from rabbet.IGpuAllocator, got {allocator!r}"
-        )

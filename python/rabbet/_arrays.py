@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ._enums import DataType
-from ._flags import shown
+from ._flags import enumerator, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ def nptype(trt_type: DataType) -> Any:
     """The NumPy scalar type of a DataType; TypeError where NumPy has none."""
     import numpy as np
 
-    name = _NUMPY_NAMES.get(trt_type)
+    name = _NUMPY_NAMES.get(enumerator(DataType, trt_type, "nptype: trt_type"))
     if name is None:
         raise TypeError(f"NumPy has no type for {trt_type}")
     return np.bool_ if name == "bool" else getattr(np, name)

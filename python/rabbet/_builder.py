@@ -6,9 +6,10 @@ from typing import NoReturn
 
 from . import _enums as e
 from . import _rabbet
-from ._allocators import IGpuAllocator, check_allocator
+from ._allocators import IGpuAllocator
 from ._calibration import calibrated
-from ._callbacks import IErrorRecorder, ILogger, IStreamWriter, check_logger
+from ._callbacks import IErrorRecorder, ILogger, IStreamWriter, Logger
+from ._checked import checks_arguments
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._config import IBuilderConfig, IOptimizationProfile
 from ._engine import ICudaEngine
@@ -22,6 +23,7 @@ from ._runtime import Runtime
 IHostMemory = _rabbet.IHostMemory
 
 
+@checks_arguments
 class Builder(Managed):
     """Makes networks and configurations, and builds plans."""
 
@@ -38,7 +40,7 @@ class Builder(Managed):
     max_threads = Fixed(1, "Times are taken on one thread; see config.threads.")
 
     def __init__(self, logger: ILogger | None = None) -> None:
-        self._logger = check_logger(logger)
+        self._logger = logger or Logger()
         self._report: tuple[str, str] | None = None
 
     def get_plugin_registry(self) -> IPluginRegistry:
@@ -55,7 +57,6 @@ class Builder(Managed):
         raise AttributeError("gpu_allocator can only be set")
 
     def _put_gpu_allocator(self, allocator: IGpuAllocator | None) -> None:
-        check_allocator(allocator, "gpu_allocator")
         self._gpu_allocator = allocator
 
     gpu_allocator = property(
@@ -67,7 +68,7 @@ class Builder(Managed):
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; flags are bits 1 << NetworkDefinitionCreationFlag."""
-        network = self._network_class(int(flags), self._logger)
+        network = self._network_class(flags, self._logger)
         network._builder = self
         network.error_recorder = self.error_recorder
         return network
@@ -96,9 +97,6 @@ class Builder(Managed):
         return self._plan(network, config)
 
     def _plan(self, network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
-        for value, kind in ((network, INetworkDefinition), (config, IBuilderConfig)):
-            if not isinstance(value, kind):
-                raise TypeError(f"expected an {kind.__name__}, got {value!r}")
         for text in warnings_of(config.flags):
             self._logger.log(e.Severity.WARNING, text)
         with calibrated(network, config, self._logger):

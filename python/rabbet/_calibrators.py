@@ -86,12 +86,3 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
     def write_histogram_cache(self, ptr: int, length: int) -> None:
         """Receives the histograms' address and length; the memory is valid during the
         call."""
-
-
-def check_calibrator(calibrator: Any) -> None:
-    """TypeError for anything else."""
-    if calibrator is not None and not isinstance(calibrator, IInt8Calibrator):
-        raise TypeError(
-            "int8_calibrator: expected a class derived from rabbet.IInt8Calibrator "
-            f"(IInt8EntropyCalibrator2, ...), got {calibrator!r}"
-        )

@@ -38,18 +38,6 @@ class ILogger(Managed):
         self.log(e.Severity(severity), msg)
 
 
-def check_logger(logger: Any) -> Any:
-    """The logger, or a new one for None."""
-    if logger is None:
-        return Logger()
-    if not isinstance(logger, ILogger):
-        raise TypeError(
-            f"logger: expected a rabbet.Logger or a class derived from rabbet.ILogger, "
-            f"got {logger!r}"
-        )
-    return logger
-
-
 class Logger(ILogger):
     """Writes messages up to a severity to stderr."""
 

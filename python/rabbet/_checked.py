@@ -1,4 +1,5 @@
-"""Arguments of public methods and setters are checked, and converted, by annotations.
+"""Arguments of public functions, methods and setters are checked, and converted, by
+annotations.
 
 A class is decorated once; so a new method of it is checked as well. Annotations say what
 is done: bool, int, float, str, enumerations and classes of ours, and the aliases below,
@@ -9,23 +10,26 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from . import _rabbet
 from ._arrays import dtype_of
 from ._dims import dims_of
-from ._flags import enumerator, flag, integer, real, shown, text
+from ._enums import DataType
+from ._flags import enumerator, file_path, flag, integer, real, shown, text
 from ._managed import is_refused
-from ._weights import to_weights
+from ._recorder import is_recorded, report
+from ._weights import Weights, to_weights
 
 Check = Callable[[Any, str], Any]
-Kind = TypeVar("Kind", bound=type)
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-_PLAIN: dict[Any, Check] = {bool: flag, int: integer, float: real, str: text}
+Thing = TypeVar("Thing", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
+_UNCHECKED = "_rabbet_unchecked"
 
 
 def instance(kind: type, value: Any, name: str) -> Any:
@@ -47,107 +51,211 @@ def tensor_list(value: Any, name: str) -> list[Any]:
     return tensors
 
 
+def bits_of(kind: type[enum.Enum]) -> Check:
+    """The check of an integer of bits 1 << member."""
+    known = sum(1 << int(member.value) for member in kind)
+
+    def check(value: Any, name: str) -> int:
+        bits = integer(value, name)
+        if bits & ~known:
+            raise ValueError(f"{name}: {bits:#x} are not bits 1 << {kind.__name__}")
+        return bits
+
+    return check
+
+
+def integers(value: Any, name: str) -> list[int]:
+    """Returns integers as a list; TypeError or ValueError otherwise."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}: expected a list of integers, got {shown(value)}")
+    return [integer(item, name) for item in value]
+
+
 Shape = Annotated[Iterable[int], dims_of]
 DType = Annotated[Any, dtype_of]
+Integers = Annotated[Sequence[int], integers]
 Constants = Annotated[Any, to_weights]
 Tensors = Annotated[Sequence[Any], tensor_list]
+File = Annotated[str | os.PathLike[str], file_path]
 
 
-def _as_it_is(value: Any, name: str) -> Any:
-    return value
+class _Rule(NamedTuple):
+    """The check and conversion for an annotation, and a condition in Python under which
+    an argument {0} needs neither; {1} stands for `kind`."""
+
+    check: Check
+    passes: str
+    kind: Any = None
 
 
-def _check(annotation: Any) -> Check:
-    """The check and conversion for an annotation."""
-    found = getattr(annotation, "__metadata__", None)
-    if found is not None:
-        return typing.cast(Check, found[0])
-    if isinstance(annotation, types.UnionType):
-        kinds = [kind for kind in annotation.__args__ if kind is not types.NoneType]
-        inner = _check(kinds[0]) if len(kinds) == 1 else _as_it_is
-        return lambda value, name: None if value is None else inner(value, name)
+_EXACT = "_type({0}) is {1}"
+_PLAIN: dict[Any, _Rule] = {
+    bool: _Rule(flag, _EXACT, bool),
+    int: _Rule(integer, f"{_EXACT} and {-(2**63)} <= {{0}} < {2**63}", int),
+    float: _Rule(real, _EXACT, float),
+    str: _Rule(text, _EXACT, str),
+    DType: _Rule(dtype_of, _EXACT, DataType),
+    Constants: _Rule(to_weights, _EXACT, Weights),
+}
+
+
+def _optional(rule: _Rule) -> _Rule:
+    check = rule.check
+    return rule._replace(
+        check=lambda value, name: None if value is None else check(value, name),
+        passes=f"{{0}} is None or {rule.passes}",
+    )
+
+
+def _rule(annotation: Any) -> _Rule | None:
+    """None for annotations that leave arguments as they are."""
     if annotation in _PLAIN:
         return _PLAIN[annotation]
+    metadata = getattr(annotation, "__metadata__", None)
+    if metadata is not None:
+        return _Rule(metadata[0], "False")
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        kinds = [k for k in typing.get_args(annotation) if k is not types.NoneType]
+        inner = _rule(kinds[0]) if len(kinds) == 1 else None
+        return inner and _optional(inner)
     if not isinstance(annotation, type):
-        return _as_it_is
+        return None
     if issubclass(annotation, enum.Enum):
-        return functools.partial(enumerator, annotation)
+        return _Rule(functools.partial(enumerator, annotation), _EXACT, annotation)
     if annotation.__module__.startswith("rabbet."):
-        return functools.partial(instance, annotation)
-    return _as_it_is
+        return _Rule(functools.partial(instance, annotation), "_isinstance({0}, {1})", annotation)
+    return None
 
 
-class _Arguments:
-    """Arguments of a method after self: a check of each, and its name in errors."""
-
-    def __init__(self, method: Callable[..., Any], name: str, is_setter: bool) -> None:
-        code = method.__code__
-        hints = typing.get_type_hints(method, include_extras=True)
-        self.names = code.co_varnames[1 : code.co_argcount]
-        every = (*self.names, *code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount])
-        self.checks = {name: _check(hints.get(name, Any)) for name in every}
-        self.ordered = [self.checks[name] for name in self.names]
-        self.name, self.is_setter = name, is_setter
-        values = method.__defaults__ or ()
-        first = len(self.names) - len(values)
-        self.defaults = {
-            name: self.checks[name](value, name)
-            for name, value in zip(self.names[first:], values, strict=True)
-        }
-        self._labels: dict[type, dict[str, str]] = {}
-
-    def labels(self, kind: type) -> dict[str, str]:
-        """Names of the arguments in errors, for a method of that class."""
-        found = self._labels.get(kind)
-        if found is None:
-            where = f"{kind.__name__}.{self.name}"
-            found = {n: where if self.is_setter else f"{where}: {n}" for n in self.checks}
-            self._labels[kind] = found
-        return found
-
-    def checked(
-        self, labels: dict[str, str], args: Any, kwargs: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Checked arguments by name; Python reports those that do not match the
-        signature."""
-        checks = self.checks
-        given = kwargs | dict(zip(self.names, args, strict=False))
-        return self.defaults | {
-            name: checks[name](value, labels[name]) if name in checks else value
-            for name, value in given.items()
-        }
+# ---- Functions with checks ---------------------------------------------------------
 
 
-def _checked(method: Method, name: str, is_setter: bool) -> Method:
-    # Annotations are evaluated at the first call, to keep imports fast.
-    arguments: _Arguments | None = None
+def _where(name: str, first: Any) -> str:
+    """How errors name a function, or a method with its first argument."""
+    kind = first if isinstance(first, type) else type(first)
+    if name in ("__init__", "__new__"):
+        return kind.__name__
+    return f"{kind.__name__}.{name}"
 
-    @functools.wraps(method)
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        nonlocal arguments
-        if arguments is None:
-            arguments = _Arguments(method, name, is_setter)
-        labels = arguments.labels(type(self))
-        if not kwargs and len(args) == len(arguments.names):  # most often, and fast
-            rows = zip(arguments.ordered, args, labels.values(), strict=False)
-            return method(self, *[check(value, name) for check, value, name in rows])
-        # Too many arguments, or one given twice.
-        if len(args) > len(arguments.names) or not kwargs.keys().isdisjoint(
-            arguments.names[: len(args)]
-        ):
-            return method(self, *args, **kwargs)
-        return method(self, **arguments.checked(labels, args, kwargs))
+
+# How a function passes arguments on that are not by position.
+_PASSED: dict[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*{0}",
+    inspect.Parameter.VAR_KEYWORD: "**{0}",
+    inspect.Parameter.KEYWORD_ONLY: "{0}={0}",
+}
+
+
+class _Source:
+    """The source of a function with checks, and the names that it refers to."""
+
+    def __init__(self, function: Function, name: str, has_self: bool, is_setter: bool) -> None:
+        self.parameters = list(inspect.signature(function).parameters.values())
+        self.names: dict[str, Any] = {
+            "_call": function, "_type": type, "_isinstance": isinstance, "_where": _where,
+            "_report": report,
+        }  # fmt: skip
+        self.name, self.has_self, self.is_setter = name, has_self, is_setter
+        self.hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+
+    def check(self, name: str) -> Iterable[str]:
+        """Lines that check an argument."""
+        rule = _rule(self.hints.get(name, Any))
+        if rule is None:
+            return
+        kind, check = f"_kind_{name}", f"_check_{name}"
+        self.names |= {kind: rule.kind, check: rule.check}
+        label = f"{self.name!r}"
+        if self.has_self:
+            label = f"_where({label}, {self.parameters[0].name})"
+        if not self.is_setter:
+            label += f" + {': ' + name!r}"
+        yield f"if not ({rule.passes.format(name, kind)}):"
+        yield f"    {name} = {check}({name}, {label})"
+
+    def declaration(self) -> str:
+        """The function's parameters; defaults are those of the function."""
+        bare = []
+        for p in self.parameters:
+            default = p.default
+            if default is not p.empty:
+                default = _Shown(f"_default_{p.name}")
+                self.names[str(default)] = p.default
+            bare.append(p.replace(annotation=p.empty, default=default))
+        return str(inspect.Signature(bare))
+
+    def call(self) -> str:
+        """The function's arguments."""
+        return ", ".join(_PASSED.get(p.kind, "{0}").format(p.name) for p in self.parameters)
+
+    def lines(self, recorded: bool) -> Iterable[str]:
+        """The whole."""
+        yield f"def checked{self.declaration()}:"
+        body = [line for p in self.parameters for line in self.check(p.name)]
+        body.append(f"return _call({self.call()})")
+        if recorded:
+            yield "    try:"
+        yield from (("    " if recorded else "") + "    " + line for line in body)
+        if recorded:
+            yield "    except Exception as error:"
+            yield f"        _report({self.parameters[0].name}, error)"
+            yield "        raise"
+
+
+class _Shown(str):
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _with_checks(function: Function, name: str, has_self: bool, is_setter: bool) -> Function:
+    """The function behind checks of its arguments: made of source, so that arguments that
+    need no conversion cost a comparison each, and the rest is as Python calls it."""
+    source = _Source(function, name, has_self, is_setter)
+    text = "\n".join(source.lines(is_recorded(function)))
+    exec(compile(text, f"<arguments of {function.__qualname__}>", "exec"), source.names)
+    return typing.cast(Function, functools.wraps(function)(source.names["checked"]))
+
+
+def _at_first_call(
+    function: Function, name: str, owner: Any = None, is_setter: bool = False
+) -> Function:
+    """Checks are made at the first call, to keep imports fast. A method then takes this
+    place in the class that owns it."""
+    ready: Function | None = None
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal ready
+        if ready is None:
+            ready = _with_checks(function, name, owner is not None, is_setter)
+            if vars(owner or object).get(name) is call:
+                setattr(owner, name, ready)
+        return ready(*args, **kwargs)
 
     return call  # type: ignore[return-value]
 
 
-def checks_arguments(kind: Kind) -> Kind:
-    """Decorates a class: its public methods and setters check their arguments."""
-    for name, thing in list(vars(kind).items()):
-        if name.startswith("_"):
+def unchecked(method: Function) -> Function:
+    """Leaves a method as it is: its C function names arguments in errors."""
+    setattr(method, _UNCHECKED, True)
+    return method
+
+
+def checks_arguments(thing: Thing) -> Thing:
+    """Decorates a function, or a class: its constructor, public methods and setters check
+    their arguments."""
+    if not isinstance(thing, type):
+        return _at_first_call(thing, thing.__name__)
+    for name, member in list(vars(thing).items()):
+        if name.startswith("_") and name not in ("__init__", "__new__"):
             continue
-        if isinstance(thing, types.FunctionType) and not is_refused(thing):
-            setattr(kind, name, _checked(thing, name, False))
-        elif isinstance(thing, property) and thing.fset:
-            setattr(kind, name, thing.setter(_checked(thing.fset, name, True)))
-    return kind
+        if isinstance(member, types.FunctionType):
+            if not is_refused(member) and not hasattr(member, _UNCHECKED):
+                setattr(thing, name, _at_first_call(member, name, thing))
+        elif isinstance(member, staticmethod):
+            owner = thing if name == "__new__" else None
+            setattr(thing, name, staticmethod(_at_first_call(member.__func__, name, owner)))
+        elif isinstance(member, property) and member.fset:
+            put = _at_first_call(member.fset, name, thing, is_setter=True)
+            setattr(thing, name, member.setter(put))
+    return thing

@@ -12,8 +12,8 @@ from . import _enums as e
 from . import _rabbet
 from ._builder import Builder
 from ._callbacks import ILogger, IProgressMonitor, Logger
+from ._checked import File, checks_arguments
 from ._config import IBuilderConfig
-from ._flags import file_path, flag, integer
 from ._model import Model, context_limit
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser
@@ -64,9 +64,9 @@ def _configure(
     if device is not None:
         config.device = device
     if threads is not None:
-        config.threads = integer(threads, "threads")
+        config.threads = threads
     if level is not None:
-        config.builder_optimization_level = integer(level, "optimization_level")
+        config.builder_optimization_level = level
     if fp16:
         config.set_flag(e.BuilderFlag.FP16)
     if bf16:
@@ -80,7 +80,7 @@ def _timings_in(config: IBuilderConfig, file: Any) -> Iterator[None]:
     if file is None:
         yield
         return
-    path = Path(file_path(file, "timing_cache"))
+    path = Path(file)
     cache = config.create_timing_cache()
     if path.exists():
         cache._load(path)
@@ -89,12 +89,13 @@ def _timings_in(config: IBuilderConfig, file: Any) -> Iterator[None]:
     cache._save(path)
 
 
+@checks_arguments
 def compile(
     model: Any,
     *,
     plugins: Any = None,
     device: str | None = None,
-    save: str | os.PathLike[str] | None = None,
+    save: File | None = None,
     shapes: Mapping[str, ShapeRange] | None = None,
     values: Any = None,
     profiles: Any = None,
@@ -102,7 +103,7 @@ def compile(
     fp16: bool = False,
     bf16: bool = False,
     optimization_level: int | None = None,
-    timing_cache: str | os.PathLike[str] | None = None,
+    timing_cache: File | None = None,
     progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
     verbose: bool = False,
     logger: ILogger | None = None,
@@ -143,10 +144,6 @@ def compile(
         in it and includes its just-in-time compilation (Numba). False for operators
         that reject arbitrary values.
     """
-    given = {"fp16": fp16, "bf16": bf16, "verbose": verbose, "graphs": graphs,
-             "keep_plugins": keep_plugins, "try_plugins": try_plugins}  # fmt: skip
-    for name, value in given.items():
-        flag(value, f"compile: {name}")
     ranges = ranges_of(shapes, values, profiles)
     context_limit(contexts)
     for what, file in (("save", save), ("timing_cache", timing_cache)):
@@ -178,15 +175,16 @@ def _check_writable(what: str, file: Any) -> None:
     """Checks the file before tuning, which may take minutes, rather than after it."""
     if file is None:
         return
-    path = Path(file_path(file, what))
+    path = Path(file)
     if path.is_dir():
         raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
 
 
+@checks_arguments
 def load(
-    path: str | os.PathLike[str],
+    path: File,
     *,
     plugins: Any = None,
     device: str | None = None,
@@ -213,15 +211,11 @@ def load(
     untrusted: for plans from sources that you do not trust: their native code is not
         used, and kernels are compiled again.
     """
-    given = {"graphs": graphs, "allow_host_code": allow_host_code, "untrusted": untrusted}
-    for name, value in given.items():
-        flag(value, f"load: {name}")
-    file = file_path(path, "path")
     context_limit(contexts)
     load_plugins(plugins)
     runtime = Runtime(logger)
     runtime.device = device
     runtime.engine_host_code_allowed = allow_host_code
     runtime.untrusted = untrusted
-    engine = runtime.load_cuda_engine(file)
+    engine = runtime.load_cuda_engine(path)
     return Model(engine, threads, None, graphs, contexts)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from . import _enums as e
 from . import _rabbet
 from ._algorithms import IAlgorithmSelector
-from ._calibrators import IInt8Calibrator, check_calibrator
+from ._calibrators import IInt8Calibrator
 from ._callbacks import ILogger, IProgressMonitor
-from ._checked import checks_arguments
+from ._checked import Integers, Shape, bits_of, checks_arguments
 from ._dims import Dims
 from ._errors import UnsupportedError
 from ._flags import enumerator, integer
@@ -38,6 +38,8 @@ _HINT_POOLS = {
     e.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30,
 }
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
+_TacticSources = Annotated[int, bits_of(e.TacticSource)]
+_QuantizationFlags = Annotated[int, bits_of(e.QuantizationFlag)]
 
 
 def _at_least_0(value: Any, name: str) -> int:
@@ -53,32 +55,30 @@ def _names(what: str, given: Any) -> list[str]:
     return [os.fspath(name) for name in given]
 
 
+@checks_arguments
 class IOptimizationProfile(_rabbet.Profile):
     """Minimum, optimal and maximum shapes of the inputs."""
 
     extra_memory_target = 1.0
 
-    def set_shape(
-        self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]
-    ) -> None:
+    def set_shape(self, input: str, min: Shape, opt: Shape, max: Shape) -> None:
         """Range of an input's shape; the plan is tuned for opt."""
-        self._set_shape(input, tuple(min), tuple(opt), tuple(max))
+        self._set_shape(input, min, opt, max)
 
     def get_shape(self, input: str) -> list[Dims]:
         """[min, opt, max] of an input."""
         return [Dims(dims) for dims in self._shape(input)]
 
     def set_shape_input(
-        self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]
+        self, input: str, min: Integers, opt: Integers, max: Integers
     ) -> None:
         """Range of the values of a shape input."""
-        low, usual, high = list(min), list(opt), list(max)
-        if not len(low) == len(usual) == len(high):
+        if not len(min) == len(opt) == len(max):
             raise ValueError(
-                f"shape input '{input}': min, opt and max have {len(low)}, "
-                f"{len(usual)} and {len(high)} values; they must have as many each"
+                f"shape input '{input}': min, opt and max have {len(min)}, {len(opt)} and "
+                f"{len(max)} values; they must have as many each"
             )
-        self._set_values(input, low + usual + high)
+        self._set_values(input, [*min, *opt, *max])
 
     def get_shape_input(self, input: str) -> list[list[int]]:
         """[min, opt, max] of the values of a shape input."""
@@ -179,8 +179,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._calibrator
 
     @int8_calibrator.setter
-    def int8_calibrator(self, calibrator: Any) -> None:
-        check_calibrator(calibrator)
+    def int8_calibrator(self, calibrator: IInt8Calibrator | None) -> None:
         self._calibrator = calibrator
 
     @property
@@ -189,10 +188,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._quantization
 
     @quantization_flags.setter
-    def quantization_flags(self, bits: int) -> None:
-        known = sum(1 << int(flag) for flag in e.QuantizationFlag)
-        if bits & ~known:
-            raise ValueError(f"{bits:#x} are not bits 1 << QuantizationFlag")
+    def quantization_flags(self, bits: _QuantizationFlags) -> None:
         self._quantization = bits
 
     def set_quantization_flag(self, flag: e.QuantizationFlag) -> None:
@@ -210,10 +206,6 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
         """Sets the profile whose optimal shapes calibration uses; default: the first
         profile."""
-        if not isinstance(profile, IOptimizationProfile):
-            raise TypeError(
-                f"set_calibration_profile: expected an IOptimizationProfile, got {profile!r}"
-            )
         self._calibration_profile = profile
         return True
 
@@ -230,12 +222,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._selector
 
     @algorithm_selector.setter
-    def algorithm_selector(self, selector: Any) -> None:
-        if selector is not None and not isinstance(selector, IAlgorithmSelector):
-            raise TypeError(
-                "algorithm_selector: expected a class derived from "
-                f"rabbet.IAlgorithmSelector, got {selector!r}"
-            )
+    def algorithm_selector(self, selector: IAlgorithmSelector | None) -> None:
         self._selector = selector
 
     @no_effect("all layers are for the configuration's device")
@@ -260,15 +247,12 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         """Always False: there is no DLA."""
         return False
 
-    def set_tactic_sources(self, tactic_sources: int) -> bool:
+    def set_tactic_sources(self, tactic_sources: _TacticSources) -> bool:
         """Sets the libraries whose kernels may be used, as bits 1 << TacticSource:
         CUBLAS and CUBLAS_LT mean cuBLASLt, CUDNN means cuDNN. A layer without any other
         kernel still uses them, with a warning. Rabbet's own kernels and the CPU's are
         always allowed."""
-        bits = tactic_sources
-        if bits & ~_ALL_SOURCES or bits < 0:
-            raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
-        self._set(_SOURCES, bits)
+        self._set(_SOURCES, tactic_sources)
         return True
 
     def get_tactic_sources(self) -> int:
@@ -291,12 +275,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return self._progress_monitor
 
     @progress_monitor.setter
-    def progress_monitor(self, monitor: Any) -> None:
-        if monitor is not None and not isinstance(monitor, IProgressMonitor):
-            raise TypeError(
-                "progress_monitor: expected a class derived from "
-                f"rabbet.IProgressMonitor, got {monitor!r}"
-            )
+    def progress_monitor(self, monitor: IProgressMonitor | None) -> None:
         self._progress_monitor = monitor
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, SupportsIndex, overload
 from ._flags import integer, shown
 
 Ints = Iterable[SupportsIndex]
+_INT = {int}
 
 
 class Dims:
@@ -226,8 +227,23 @@ def volume(iterable: Iterable[int]) -> int:
     return result
 
 
+def _are_plain(value: Any) -> bool:
+    """Whether it is a list or tuple of int that needs no check."""
+    return (
+        type(value) in (tuple, list)
+        and {*map(type, value)} == _INT
+        and len(value) <= Dims.MAX_DIMS
+        and max(value) < 2**63
+        and min(value) >= -(2**63)
+    )
+
+
 def dims_of(value: Any, name: str) -> tuple[int, ...]:
     """Converts a user's dimensions; errors contain `name`."""
+    if isinstance(value, Dims):
+        value = value._d
+    if _are_plain(value):  # most often, and fast
+        return tuple(value)
     try:
         dims = Dims(value)
     except (TypeError, ValueError) as error:

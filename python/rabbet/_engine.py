@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import operator
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from . import _enums as e
 from . import _rabbet
-from ._allocators import IGpuAllocator, check_allocator
+from ._allocators import IGpuAllocator
 from ._callbacks import (
     IDebugListener,
     IErrorRecorder,
@@ -17,11 +15,11 @@ from ._callbacks import (
     IOutputAllocator,
     IProfiler,
 )
+from ._checked import Integers, Shape, checks_arguments, unchecked
 from ._dims import Dims
 from ._engine_config import IRuntimeConfig, ISerializationConfig
 from ._engine_tensors import EngineTensors
 from ._errors import FailedPreconditionError
-from ._flags import flag as _flag
 from ._managed import Fixed, Managed, no_effect, refused
 from ._recorder import recorded, report
 
@@ -35,6 +33,7 @@ class GraphInfo(NamedTuple):
     replays: int
 
 
+@checks_arguments
 class ICudaEngine(EngineTensors, Managed):
     """A loaded plan. Threads share it, each with its own execution context."""
 
@@ -157,7 +156,7 @@ class ICudaEngine(EngineTensors, Managed):
         self, stat: e.EngineStat = e.EngineStat.TOTAL_WEIGHTS_SIZE
     ) -> int:
         """Bytes of all constants, or of those stripped from the plan."""
-        return self._weight_bytes()[int(e.EngineStat(stat))]
+        return self._weight_bytes()[int(stat)]
 
     def create_engine_inspector(self) -> EngineInspector:
         """An inspector of this engine."""
@@ -182,6 +181,7 @@ class ICudaEngine(EngineTensors, Managed):
         return name in self._debug_names()
 
 
+@checks_arguments
 class IExecutionContext(_rabbet.Context, Managed):
     """Runs an engine, one inference at a time; for one thread at a time."""
 
@@ -226,7 +226,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @graphs.setter
     def graphs(self, on: bool) -> None:
-        self._set_graphs(_flag(on, "graphs"))
+        self._set_graphs(on)
 
     @property
     def check_finite(self) -> bool:
@@ -237,7 +237,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @check_finite.setter
     def check_finite(self, on: bool) -> None:
-        self._set_check_finite(_flag(on, "check_finite"))
+        self._set_check_finite(on)
 
     @property
     def graph_info(self) -> GraphInfo:
@@ -262,15 +262,15 @@ class IExecutionContext(_rabbet.Context, Managed):
         return True
 
     @recorded
-    def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
+    def set_input_shape(self, name: str, shape: Shape) -> bool:
         """Sets the shape of a dynamic input; the error for an invalid one contains the
         profile's range."""
-        self._set_shape(name, tuple(Dims(shape)))
+        self._set_shape(name, tuple(shape))
         return True
 
     def get_tensor_shape(self, name: str) -> Dims:
         """Shape of a tensor; -1 for unknown dimensions."""
-        return Dims(self._shape(name))
+        return Dims._of([*self._shape(name)])
 
     def get_tensor_strides(self, name: str) -> Dims:
         """Stride of each axis, in elements."""
@@ -320,15 +320,11 @@ class IExecutionContext(_rabbet.Context, Managed):
         return not self.infer_shapes()
 
     @recorded
-    def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
+    def set_output_allocator(
+        self, name: str, output_allocator: IOutputAllocator | None
+    ) -> bool:
         """Sets the allocator of an output's memory, called in each run; None: the
         address that was set is used."""
-        if output_allocator is not None and not isinstance(
-            output_allocator, IOutputAllocator
-        ):
-            raise TypeError(
-                f"expected an IOutputAllocator for '{name}', got {output_allocator!r}"
-            )
         self._set_allocator(name, output_allocator)
         if self._allocators is None:
             self._allocators = {}
@@ -346,11 +342,6 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @profiler.setter
     def profiler(self, profiler: IProfiler | None) -> None:
-        if profiler is not None and not isinstance(profiler, IProfiler):
-            raise TypeError(
-                "profiler: expected a class derived from rabbet.IProfiler, got "
-                f"{profiler!r}"
-            )
         self._set_profiler(profiler)
         self._profiler = profiler
 
@@ -365,11 +356,11 @@ class IExecutionContext(_rabbet.Context, Managed):
         which the caller keeps while the context uses it: at least
         update_device_memory_size_for_shapes() bytes, or
         get_device_memory_size_for_profile(i) for all shapes of profile i."""
-        self._set_memory(int(memory), int(size))
+        self._set_memory(memory, size)
 
     def _put_device_memory(self, memory: int) -> None:
         self._set_memory(
-            int(memory), self.engine.get_device_memory_size_for_profile(self._profile())
+            memory, self.engine.get_device_memory_size_for_profile(self._profile())
         )
 
     device_memory = property(
@@ -388,7 +379,6 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @temporary_allocator.setter
     def temporary_allocator(self, allocator: IGpuAllocator | None) -> None:
-        check_allocator(allocator, "temporary_allocator")
         self._set_device_allocator(allocator)
         self._temporary_allocator = allocator
 
@@ -397,8 +387,6 @@ class IExecutionContext(_rabbet.Context, Managed):
     def set_debug_listener(self, listener: IDebugListener | None) -> bool:
         """Sets the callback that receives each enabled debug tensor in each run; None:
         none."""
-        if listener is not None and not isinstance(listener, IDebugListener):
-            raise TypeError(f"expected an IDebugListener, got {listener!r}")
         self._set_debug_listener(listener)
         self._debug_listener = listener
         return True
@@ -409,7 +397,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
         """Enables or disables a debug tensor."""
-        self._set_debug_state(name, _flag(flag, "flag"))
+        self._set_debug_state(name, flag)
         return True
 
     def get_debug_state(self, name: str) -> bool:
@@ -419,11 +407,10 @@ class IExecutionContext(_rabbet.Context, Managed):
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
         """Enables or disables all debug tensors, including those of
         mark_unfused_tensors_as_debug_tensors."""
-        on = _flag(flag, "flag")
         for name in self.engine._debug_names():
-            self._set_debug_state(name, on)
+            self._set_debug_state(name, flag)
         with contextlib.suppress(FailedPreconditionError):  # they were not marked
-            self._set_debug_state(None, on)
+            self._set_debug_state(None, flag)
         return True
 
     @property
@@ -433,15 +420,15 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @unfused_tensors_debug_state.setter
     def unfused_tensors_debug_state(self, flag: bool) -> None:
-        self._set_debug_state(None, _flag(flag, "unfused_tensors_debug_state"))
+        self._set_debug_state(None, flag)
 
     # ---- Streams
 
     def set_input_consumed_event(self, event: int) -> bool:
         """Sets a CUDA event that each run records once the inputs may be overwritten;
         0: none."""
-        self._set_consumed_event(int(event))
-        self._consumed_event = int(event)
+        self._set_consumed_event(event)
+        self._consumed_event = event
         return True
 
     def get_input_consumed_event(self) -> int:
@@ -449,10 +436,8 @@ class IExecutionContext(_rabbet.Context, Managed):
         return self._consumed_event
 
     @no_effect("a run uses one stream")
-    def set_aux_streams(self, aux_streams: Iterable[int]) -> None:
+    def set_aux_streams(self, aux_streams: Integers) -> None:
         """Accepted without effect: runs use no auxiliary streams."""
-        for stream in aux_streams:
-            operator.index(stream)
 
     @refused("a plan runs on one device")
     def set_communicator(self, communicator: Any) -> bool:  # type: ignore[empty-body]
@@ -466,7 +451,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @nvtx_verbosity.setter
     def nvtx_verbosity(self, verbosity: e.ProfilingVerbosity) -> None:
-        self._nvtx_verbosity = e.ProfilingVerbosity(verbosity)
+        self._nvtx_verbosity = verbosity
 
     def report_to_profiler(self) -> bool:
         """Accepted without effect: each run reports by itself."""
@@ -485,7 +470,8 @@ class IExecutionContext(_rabbet.Context, Managed):
         self._prepare()
         return True
 
-    # Without the decorator, whose cost is noticeable in calls of small plans.
+    # Without the call of a decorator, which is noticeable in runs of small plans.
+    @unchecked
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Runs on a stream; on the CPU (stream 0) the run is complete on return."""
         try:
@@ -496,19 +482,16 @@ class IExecutionContext(_rabbet.Context, Managed):
         return True
 
     @recorded
-    def execute_v2(self, bindings: Iterable[int]) -> bool:
+    def execute_v2(self, bindings: Integers) -> bool:
         """Runs with addresses in the order of get_tensor_name, and waits for the run."""
-        if not isinstance(bindings, Iterable):
-            raise TypeError(f"bindings: expected a list of addresses, got {bindings!r}")
-        addresses = list(bindings)
         count = self.engine.num_io_tensors
-        if len(addresses) != count:
+        if len(bindings) != count:
             raise ValueError(
                 f"execute_v2 takes {count} addresses, one for each input and output; "
-                f"got {len(addresses)}"
+                f"got {len(bindings)}"
             )
-        for i, address in enumerate(addresses):
-            self._set_address(self.engine.get_tensor_name(i), int(address))
+        for i, address in enumerate(bindings):
+            self._set_address(self.engine.get_tensor_name(i), address)
         self._execute(0)
         self._check(0)  # assertions: the run is to be done when this returns
         return True
@@ -517,6 +500,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 ICudaEngine._context_class = IExecutionContext
 
 
+@checks_arguments
 class EngineInspector:
     """Describes the layers of a plan."""
 
@@ -527,7 +511,7 @@ class EngineInspector:
         self._engine = engine
 
     def _inspect(self, layer: int, format: e.LayerInformationFormat) -> str:
-        as_json = e.LayerInformationFormat(format) is e.LayerInformationFormat.JSON
+        as_json = format is e.LayerInformationFormat.JSON
         return self._engine._inspect(self.execution_context, layer, int(as_json))
 
     def get_engine_information(

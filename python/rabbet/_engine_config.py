@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from . import _enums as e
+from ._checked import bits_of, checks_arguments
+
+_SerializationFlags = Annotated[int, bits_of(e.SerializationFlag)]
 
 
+@checks_arguments
 class IRuntimeConfig:
     """Settings of a context: made by ICudaEngine.create_runtime_config."""
 
@@ -16,7 +22,7 @@ class IRuntimeConfig:
             e.ExecutionContextAllocationStrategy.STATIC
         ),
     ) -> None:
-        self._strategy = e.ExecutionContextAllocationStrategy(strategy)
+        self._strategy = strategy
 
     def set_execution_context_allocation_strategy(
         self,
@@ -25,7 +31,7 @@ class IRuntimeConfig:
         ),
     ) -> None:
         """Chooses how the context gets its memory."""
-        self._strategy = e.ExecutionContextAllocationStrategy(strategy)
+        self._strategy = strategy
 
     def get_execution_context_allocation_strategy(
         self,
@@ -34,6 +40,7 @@ class IRuntimeConfig:
         return self._strategy
 
 
+@checks_arguments
 class ISerializationConfig:
     """Contents of a serialized engine: made by ICudaEngine.create_serialization_config."""
 
@@ -48,22 +55,19 @@ class ISerializationConfig:
         return self._flags
 
     @flags.setter
-    def flags(self, bits: int) -> None:
-        known = sum(1 << int(flag) for flag in e.SerializationFlag)
-        if not 0 <= bits <= known:
-            raise ValueError(f"{bits:#x} are not bits 1 << SerializationFlag")
-        self._flags = int(bits)
+    def flags(self, bits: _SerializationFlags) -> None:
+        self._flags = bits
 
     def set_flag(self, flag: e.SerializationFlag) -> bool:
         """Sets a flag."""
-        self._flags |= 1 << int(e.SerializationFlag(flag))
+        self._flags |= 1 << int(flag)
         return True
 
     def clear_flag(self, flag: e.SerializationFlag) -> bool:
         """Clears a flag."""
-        self._flags &= ~(1 << int(e.SerializationFlag(flag)))
+        self._flags &= ~(1 << int(flag))
         return True
 
     def get_flag(self, flag: e.SerializationFlag) -> bool:
         """Whether a flag is set."""
-        return bool(self._flags >> int(e.SerializationFlag(flag)) & 1)
+        return bool(self._flags >> int(flag) & 1)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from . import _enums as e
 from . import _rabbet
+from ._checked import checks_arguments
 from ._dims import Dims
 from ._errors import NotFoundError
 
@@ -36,6 +37,7 @@ _COMPONENTS = {
 }
 
 
+@checks_arguments
 class EngineTensors(_rabbet.Engine):
     """Methods of ICudaEngine that describe its inputs and outputs."""
 
@@ -76,7 +78,7 @@ class EngineTensors(_rabbet.Engine):
 
     def get_tensor_shape(self, name: str) -> Dims:
         """Shape; -1 where it is dynamic."""
-        return Dims(self._find(name)[1].shape)
+        return Dims._of([*self._find(name)[1].shape])
 
     def get_tensor_dtype(self, name: str) -> e.DataType:
         """Type of the elements."""

@@ -99,8 +99,8 @@ def text(value: Any, name: str) -> str:
 
 
 def file_path(file: Any, name: str) -> str:
-    """The option's value, the path of a file."""
+    """The option's value, a path."""
     try:
         return os.fsdecode(file)
     except TypeError:
-        raise TypeError(f"{name}: expected the path of a file, got {shown(file)}") from None
+        raise TypeError(f"{name}: expected a path, got {shown(file)}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
@@ -60,24 +59,6 @@ def refuse_class(why: str) -> Callable[[T], T]:
     def decorate(kind: T) -> T:
         setattr(kind, _MARK, ("refused", why))
         return kind
-
-    return decorate
-
-
-def deprecated(instead: str) -> Callable[[Method], Method]:
-    """Warns like TensorRT for a name kept only for old scripts."""
-
-    def decorate(method: Method) -> Method:
-        @functools.wraps(method)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            warnings.warn(
-                f"{_name(self, method)} is deprecated: {instead}",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            return method(self, *args, **kwargs)
-
-        return call  # type: ignore[return-value]
 
     return decorate
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import collections
 import keyword
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from . import _rabbet
 from ._arrays import storage_type
 from ._callbacks import IProfiler
+from ._checked import File, checks_arguments
 from ._convert import (
     convert_input,
     create_output,
@@ -21,7 +21,6 @@ from ._convert import (
 from ._engine import EngineInspector, GraphInfo, ICudaEngine, IExecutionContext
 from ._engine_tensors import IoInfo
 from ._errors import InvalidArgumentError, UnsupportedError
-from ._flags import file_path, flag, integer
 
 _MAX_CONTEXTS = 2**31 - 1
 
@@ -48,16 +47,15 @@ def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
 
 def context_limit(contexts: int | None) -> int:
     """Of the number of contexts; 0: none."""
-    given: Any = contexts
-    limit = given.__index__() if hasattr(given, "__index__") else 0
-    if contexts is not None and not 1 <= limit <= _MAX_CONTEXTS:
+    if contexts is not None and not 1 <= contexts <= _MAX_CONTEXTS:
         raise InvalidArgumentError(
             f"contexts is {contexts!r}; expected 1 to {_MAX_CONTEXTS}, or None for as "
             "many as there are calls at a time"
         )
-    return limit
+    return contexts or 0
 
 
+@checks_arguments
 class Model(_rabbet.Runner):
     """A plan ready to be called; by several threads at once, if they want.
 
@@ -88,9 +86,7 @@ class Model(_rabbet.Runner):
     ) -> Self:
         import numpy as np
 
-        if not isinstance(engine, ICudaEngine):
-            raise TypeError(f"Model: expected an ICudaEngine, got {engine!r}")
-        count = integer(threads or 0, "threads")
+        count = threads or 0
         if not 0 <= count <= 4096:
             raise InvalidArgumentError(
                 f"{threads} threads; expected 1 to 4096, or 0 for the plan's number"
@@ -101,7 +97,7 @@ class Model(_rabbet.Runner):
         dtypes = tuple(storage_type(info.dtype) for info in outputs)
         results = _result_type([info.name for info in outputs])
         self = super().__new__(
-            cls, engine, count, flag(graphs, "graphs"), limit, np.empty, dtypes, results
+            cls, engine, count, graphs, limit, np.empty, dtypes, results
         )
         self._engine = engine
         self._inputs = [info for info in infos if info.is_input]
@@ -158,9 +154,9 @@ class Model(_rabbet.Runner):
         """The layers, types, formats and tactics as parsed JSON."""
         return EngineInspector(self._engine).as_dict()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: File) -> None:
         """Writes the plan."""
-        _rabbet.write_file(file_path(path, "path"), self._engine.serialize())
+        _rabbet.write_file(path, self._engine.serialize())
 
     def create_execution_context(self) -> IExecutionContext:
         """Makes an execution context, for the object interface."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from . import _enums as e
 from . import _rabbet
-from ._callbacks import ILogger, check_logger
+from ._callbacks import ILogger, Logger
+from ._checked import File, checks_arguments
 from ._config import IBuilderConfig
 from ._errors import Error, FailedPreconditionError, NotFoundError
 from ._layer import ITensor
@@ -114,6 +115,7 @@ _CODES = {
 }
 
 
+@checks_arguments
 class OnnxParser(Managed):
     """Adds an ONNX model to an empty network.
 
@@ -122,34 +124,30 @@ class OnnxParser(Managed):
 
     flags = 0
     _subgraphs: list[tuple[list[int], bool]]
-    _proto: tuple[bytes, str | None] | None = None
+    _proto: tuple[bytes, File | None] | None = None
 
     def __init__(
         self, network: INetworkDefinition, logger: ILogger | None = None
     ) -> None:
-        if not isinstance(network, INetworkDefinition):
-            raise TypeError(
-                f"OnnxParser: expected an INetworkDefinition, got {network!r}"
-            )
         self._network = network
-        self._logger = check_logger(logger)
+        self._logger = logger or Logger()
         self._errors: list[ParserError] = []
         self._subgraphs = []
         self._initializers: dict[str, bytes] = {}
 
     def set_flag(self, flag: e.OnnxParserFlag) -> None:
         """Sets a flag."""
-        self.flags |= 1 << int(e.OnnxParserFlag(flag))
+        self.flags |= 1 << int(flag)
 
     def clear_flag(self, flag: e.OnnxParserFlag) -> None:
         """Clears a flag."""
-        self.flags &= ~(1 << int(e.OnnxParserFlag(flag)))
+        self.flags &= ~(1 << int(flag))
 
     def get_flag(self, flag: e.OnnxParserFlag) -> bool:
         """Whether a flag is set."""
-        return bool(self.flags >> int(e.OnnxParserFlag(flag)) & 1)
+        return bool(self.flags >> int(flag) & 1)
 
-    def _import(self, path: str | None, data: Any) -> bool:
+    def _import(self, path: File | None, data: Any) -> bool:
         override = self.get_flag(e.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
         error, found, nodes = _rabbet.import_onnx(
             self._network, path, data, override, self._initializers
@@ -174,18 +172,18 @@ class OnnxParser(Managed):
         # An error of the whole model says nothing about a sequence of nodes.
         self._subgraphs = [] if -1 in bad else [(run, not bad) for run in runs]
 
-    def parse(self, model: Any, path: str | os.PathLike[str] | None = None) -> bool:
+    def parse(self, model: Any, path: File | None = None) -> bool:
         """Imports a model from memory; path locates external data."""
         if model is None or isinstance(model, str):
             raise TypeError(
                 f"parse takes a model's bytes, got {model!r}; parse_from_file takes a path"
             )
-        return self._import(None if path is None else os.fspath(path), model)
+        return self._import(path, model)
 
-    def parse_from_file(self, model: str | os.PathLike[str]) -> bool:
+    def parse_from_file(self, model: File) -> bool:
         """Imports a file; the network uses its weights without a copy."""
         os.stat(model)  # FileNotFoundError, as from open()
-        return self._import(os.fspath(model), None)
+        return self._import(model, None)
 
     def parse_with_weight_descriptors(self, model: Any) -> bool:
         """Alias of parse."""
@@ -194,7 +192,7 @@ class OnnxParser(Managed):
     # ---- Nodes that can be imported
 
     def supports_model_v2(
-        self, model: Any, path: str | os.PathLike[str] | None = None
+        self, model: Any, path: File | None = None
     ) -> bool:
         """Whether a model can be imported; the network is not changed. Afterwards the
         subgraphs and errors describe the model."""
@@ -210,7 +208,7 @@ class OnnxParser(Managed):
             self._network = network
 
     def supports_model(
-        self, model: Any, path: str | os.PathLike[str] | None = None
+        self, model: Any, path: File | None = None
     ) -> tuple[bool, SubGraphCollection]:
         """(whether the model can be imported, [(nodes, whether importable), ...]); see
         num_subgraphs."""
@@ -258,10 +256,10 @@ class OnnxParser(Managed):
     # ---- In steps
 
     def load_model_proto(
-        self, model: Any, path: str | os.PathLike[str] | None = None
+        self, model: Any, path: File | None = None
     ) -> bool:
         """Keeps a model's bytes for parse_model_proto."""
-        self._proto = bytes(model), None if path is None else os.fspath(path)
+        self._proto = bytes(model), path
         return True
 
     def load_initializer(self, name: str, data: Any, size: int) -> bool:

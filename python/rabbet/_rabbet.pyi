@@ -327,7 +327,7 @@ def build(
 ) -> tuple[IHostMemory, str, str]: ...
 def import_onnx(
     network: Any,
-    path: str | None,
+    path: str | os.PathLike[str] | None,
     data: Any,
     override: bool,
     initializers: dict[str, bytes],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from . import _errors
 from ._enums import ErrorCodeTRT
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+_MARK = "_rabbet_recorded"
 
 # The first matching class determines the code.
 _CODES: tuple[tuple[type[BaseException], ErrorCodeTRT], ...] = (
@@ -40,15 +40,12 @@ def report(self: Any, error: Exception) -> None:
 
 
 def recorded(method: Method) -> Method:
-    """Reports exceptions of `method` to the object's `error_recorder`, if it has one,
-    and raises them again."""
+    """Marks a method of a class that checks arguments: its exceptions are reported to the
+    object's `error_recorder`, if it has one, and raised again."""
+    setattr(method, _MARK, True)
+    return method
 
-    @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        except Exception as error:
-            report(self, error)
-            raise
 
-    return call  # type: ignore[return-value]
+def is_recorded(method: Any) -> bool:
+    """Whether a method is marked."""
+    return hasattr(method, _MARK)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 from . import _enums as e
 from . import _rabbet
-from ._callbacks import IErrorRecorder, ILogger, check_logger
+from ._callbacks import IErrorRecorder, ILogger, Logger
+from ._checked import Constants, File, checks_arguments
 from ._engine import ICudaEngine
 from ._errors import FailedPreconditionError
 from ._managed import Fixed
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser, ParserError
 from ._recorder import recorded
-from ._weights import Weights, to_weights
+from ._weights import Weights
 
 
 class _Info(NamedTuple):
@@ -26,6 +26,7 @@ class _Info(NamedTuple):
     is_missing: bool
 
 
+@checks_arguments
 class Refitter(_rabbet.Refitter):
     """Replaces weights of an engine whose plan was built with BuilderFlag.REFIT, and
     supplies those of a plan that was stripped.
@@ -41,7 +42,7 @@ class Refitter(_rabbet.Refitter):
     def __new__(cls, engine: ICudaEngine, logger: ILogger | None = None) -> Refitter:
         self = super().__new__(cls, engine)
         self._engine = engine
-        self._logger = check_logger(logger)
+        self._logger = logger or Logger()
         self._given = {}
         return self
 
@@ -62,8 +63,7 @@ class Refitter(_rabbet.Refitter):
     def _infos(self) -> list[_Info]:
         return [_Info(*self._info(i)) for i in range(self._count())]
 
-    def _put(self, index: int, weights: Any) -> bool:
-        new = to_weights(weights, "weights")
+    def _put(self, index: int, new: Weights) -> bool:
         self._set(index, int(new.dtype), new._address, new.size)
         self._given[index] = new
         return True
@@ -71,9 +71,9 @@ class Refitter(_rabbet.Refitter):
     # ---- By layer and role
 
     @recorded
-    def set_weights(self, layer_name: str, role: e.WeightsRole, weights: Any) -> bool:
+    def set_weights(self, layer_name: str, role: e.WeightsRole, weights: Constants) -> bool:
         """Sets a layer's weights from an array or Weights."""
-        return self._put(self._find(layer_name, int(e.WeightsRole(role))), weights)
+        return self._put(self._find(layer_name, int(role)), weights)
 
     def _roles(self, missing: bool) -> tuple[list[str], list[e.WeightsRole]]:
         found = [i for i in self._infos() if i.is_missing or not missing]
@@ -93,19 +93,18 @@ class Refitter(_rabbet.Refitter):
     def set_named_weights(
         self,
         name: str,
-        weights: Any,
+        weights: Constants,
         location: e.TensorLocation = e.TensorLocation.HOST,
     ) -> bool:
         """Sets weights by name from an array or Weights. With location DEVICE, their
         address is in the memory of the engine's device; they are copied after the work
         of the default stream."""
         index = self._find(name)
-        if e.TensorLocation(location) is e.TensorLocation.DEVICE:
+        if location is e.TensorLocation.DEVICE:
             weights = self._from_device(name, weights)
         return self._put(index, weights)
 
-    def _from_device(self, name: str, weights: Any) -> Weights:
-        given = to_weights(weights, "weights")
+    def _from_device(self, name: str, given: Weights) -> Weights:
         if given._array is not None:
             raise ValueError(
                 f"weights '{name}': an array lies in the host's memory; give "
@@ -184,16 +183,13 @@ class Refitter(_rabbet.Refitter):
         return [name for name, _ in self._ranges()]
 
 
+@checks_arguments
 class OnnxParserRefitter:
     """Sets a refitter's weights from an ONNX model that differs only in its weights."""
 
     def __init__(self, refitter: Refitter, logger: ILogger | None = None) -> None:
-        if not isinstance(refitter, Refitter):
-            raise TypeError(
-                f"OnnxParserRefitter: expected a Refitter, got {refitter!r}"
-            )
         self._refitter = refitter
-        self._logger = check_logger(logger)
+        self._logger = logger or Logger()
         self._parser: OnnxParser | None = None
 
     def _new_parser(self) -> OnnxParser:
@@ -219,14 +215,14 @@ class OnnxParserRefitter:
         return True
 
     def refit_from_bytes(
-        self, model: Any, path: str | os.PathLike[str] | None = None
+        self, model: Any, path: File | None = None
     ) -> bool:
         """Sets all weights from a model in memory; path locates external data. Then
         call refit_cuda_engine."""
         self._new_parser().parse(model, path)
         return self._refit()
 
-    def refit_from_file(self, model: str | os.PathLike[str]) -> bool:
+    def refit_from_file(self, model: File) -> bool:
         """Sets all weights from a file. Then call refit_cuda_engine."""
         self._new_parser().parse_from_file(model)
         return self._refit()
@@ -234,7 +230,7 @@ class OnnxParserRefitter:
     # ---- In steps
 
     def load_model_proto(
-        self, model: Any, path: str | os.PathLike[str] | None = None
+        self, model: Any, path: File | None = None
     ) -> bool:
         """Keeps a model's bytes for refit_model_proto."""
         return self._new_parser().load_model_proto(model, path)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 from . import _enums as e
 from . import _rabbet
-from ._allocators import IGpuAllocator, check_allocator
+from ._allocators import IGpuAllocator
 from ._callbacks import (
     IErrorRecorder,
     ILogger,
     IStreamReader,
     IStreamReaderV2,
-    check_logger,
+    Logger,
 )
+from ._checked import File, bits_of, checks_arguments
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._engine import ICudaEngine
 from ._errors import FailedPreconditionError
@@ -24,9 +24,10 @@ from ._flags import flag
 from ._managed import Fixed, Managed, refused
 from ._recorder import recorded
 
-_ALL_FILES = sum(1 << int(bit) for bit in e.TempfileControlFlag)
+_Files = Annotated[int, bits_of(e.TempfileControlFlag)]
 
 
+@checks_arguments
 class Runtime(Managed):
     """Loads plans."""
 
@@ -46,10 +47,9 @@ class Runtime(Managed):
     _gpu_allocator: IGpuAllocator | None = None
 
     def __init__(self, logger: ILogger | None = None) -> None:
-        self._logger = check_logger(logger)
+        self._logger = logger or Logger()
 
     def _put_gpu_allocator(self, allocator: IGpuAllocator | None) -> None:
-        check_allocator(allocator, "gpu_allocator")
         self._gpu_allocator = allocator
 
     gpu_allocator = property(
@@ -64,9 +64,7 @@ class Runtime(Managed):
         return self._temporary_directory
 
     @temporary_directory.setter
-    def temporary_directory(self, path: str) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"temporary_directory: expected a path, got {path!r}")
+    def temporary_directory(self, path: File) -> None:
         folder = os.fspath(path)
         if folder and not os.path.isdir(folder):
             raise NotADirectoryError(f"temporary_directory: '{folder}' is not a folder")
@@ -81,12 +79,10 @@ class Runtime(Managed):
         return self._tempfile_control_flags
 
     @tempfile_control_flags.setter
-    def tempfile_control_flags(self, flags: int) -> None:
-        if not 0 <= operator.index(flags) <= _ALL_FILES:
-            raise ValueError(f"{flags:#x} are not bits 1 << TempfileControlFlag")
-        self._tempfile_control_flags = operator.index(flags)
+    def tempfile_control_flags(self, flags: _Files) -> None:
+        self._tempfile_control_flags = flags
 
-    _tempfile_control_flags = _ALL_FILES
+    _tempfile_control_flags = sum(1 << int(bit) for bit in e.TempfileControlFlag)
 
     @refused("a plan runs on the runtime of this package alone")
     def load_runtime(self, path: str) -> Runtime:  # type: ignore[empty-body]
@@ -128,10 +124,11 @@ class Runtime(Managed):
         return engine
 
     @recorded
-    def load_cuda_engine(self, path: str) -> ICudaEngine:
+    def load_cuda_engine(self, path: File) -> ICudaEngine:
         """Loads an engine from a file, which is mapped, not copied."""
         os.stat(path)  # FileNotFoundError, as from open()
-        return self._finish(_rabbet.load_engine(self._engine_class, path, self._how()))
+        file = os.fspath(path)
+        return self._finish(_rabbet.load_engine(self._engine_class, file, self._how()))
 
     def _how(self) -> tuple[Any, ...]:
         return (

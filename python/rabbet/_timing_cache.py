@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Self
+import operator
+from typing import Self, SupportsIndex
 
 from . import _rabbet
+from ._checked import checks_arguments
 from ._errors import NotFoundError
-from ._flags import flag
 
 IHostMemory = _rabbet.IHostMemory
 
 
+@checks_arguments
 class TimingCacheKey:
     """Key of an entry: 32 hexadecimal digits, a hash of everything that a time depends
     on (device, operators, attributes, types, formats, shapes, kernel and tactic)."""
@@ -59,21 +61,23 @@ class TimingCacheKey:
         return hash(self._number)
 
 
+@checks_arguments
 class TimingCacheValue:
     """Value of an entry: the tactic, as the low half of its key (which also identifies
     the tactic), and its time in ms; negative for unusable kernels."""
 
     __slots__ = ("_workspace", "tacticHash", "timingMSec")
 
-    def __init__(self, tacticHash: int, timingMSec: float, /) -> None:  # noqa: N803
-        self.tacticHash = int(tacticHash)
-        self.timingMSec = float(timingMSec)
+    def __init__(self, tacticHash: SupportsIndex, timingMSec: float, /) -> None:  # noqa: N803
+        self.tacticHash = operator.index(tacticHash)  # of 64 bits without a sign
+        self.timingMSec = timingMSec
         self._workspace: int | None = None
 
     def __repr__(self) -> str:
         return f"TimingCacheValue({self.tacticHash:#x}, {self.timingMSec:g} ms)"
 
 
+@checks_arguments
 class ITimingCache(_rabbet.TimingCache):
     """Measured times of kernels, kept for later builds."""
 
@@ -83,7 +87,6 @@ class ITimingCache(_rabbet.TimingCache):
 
     def combine(self, input_cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
         """Adds the entries of another cache that this one lacks."""
-        flag(ignore_mismatch, "ignore_mismatch")
         self._combine(input_cache)
         return True
 

@@ -284,7 +284,7 @@ static PyObject* py_context_graph_info(PyObject* self, PyObject* none) {
 static PyObject* py_context_execute(PyObject* self, PyObject* handle) {
   RABBET_PY_CLAIM(self);
   int64_t number = 0;
-  if (rabbet_py_to_int64(handle, "stream handle", &number)) {
+  if (rabbet_py_to_int64(handle, "stream_handle", &number)) {
     return NULL;
   }
   void* stream = (void*)(intptr_t)number;
@@ -301,7 +301,7 @@ static PyObject* py_context_execute(PyObject* self, PyObject* handle) {
 static PyObject* py_context_check(PyObject* self, PyObject* handle) {
   RABBET_PY_CLAIM(self);
   int64_t number = 0;
-  if (rabbet_py_to_int64(handle, "stream handle", &number)) return NULL;
+  if (rabbet_py_to_int64(handle, "stream_handle", &number)) return NULL;
   void* stream = (void*)(intptr_t)number;
   rabbet_context_t* context = rabbet_py_pointer(self);
   rabbet_status_t status;

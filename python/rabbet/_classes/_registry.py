@@ -8,9 +8,9 @@ from typing import Any
 
 from .. import _rabbet
 from .._callbacks import ILogger
+from .._checked import File, checks_arguments
 from .._enums import EngineCapability
 from .._errors import NotFoundError, PluginError
-from .._flags import flag
 from .._plugin_base import CLASSES, Key, find_decorated
 from .._plugins import forget_library, load_library
 from .._recorder import recorded
@@ -49,6 +49,7 @@ class PluginLibrary:
         return f"<plugin library '{self.path}'>"
 
 
+@checks_arguments
 class IPluginRegistry:
     """Plugin creators by name, version and namespace; one registry for the process."""
 
@@ -75,8 +76,6 @@ class IPluginRegistry:
                 "register_creator: expected an object of a class that derives from "
                 f"IPluginCreator, IPluginCreatorV3One or IPluginCreatorV3Quick, got {creator!r}"
             )
-        if not isinstance(plugin_namespace, str):
-            raise TypeError(f"plugin_namespace: expected a str, got {plugin_namespace!r}")
         for name in ("name", "plugin_version"):
             try:
                 getattr(creator, name)
@@ -175,12 +174,12 @@ class IPluginRegistry:
 
     @parent_search_enabled.setter
     def parent_search_enabled(self, enabled: bool) -> None:
-        self._parent_search = flag(enabled, "parent_search_enabled")
+        self._parent_search = enabled
 
     # ---- Libraries ----
 
     @recorded
-    def load_library(self, plugin_path: str | os.PathLike[str]) -> PluginLibrary:
+    def load_library(self, plugin_path: File) -> PluginLibrary:
         """Loads a plugin library (rabbet/plugin.h). Returns the handle for
         deregister_library."""
         path = os.path.realpath(plugin_path)
@@ -194,17 +193,18 @@ class IPluginRegistry:
         return library
 
     @recorded
-    def deregister_library(self, handle: PluginLibrary) -> None:
+    def deregister_library(self, handle: Any) -> None:
         """Removes a library's creators. Its code stays loaded."""
         with self._lock:
-            if self._libraries.get(getattr(handle, "path", "")) is not handle:
+            known = isinstance(handle, PluginLibrary)
+            if not known or self._libraries.get(handle.path) is not handle:
                 raise NotFoundError(
                     f"deregister_library: {handle!r} is not a library that load_library gave"
                 )
             del self._libraries[handle.path]
-            known = set(self._keys())
+            present = set(self._keys())
             for key in handle.keys:
-                if key in known:
+                if key in present:
                     _rabbet.deregister_plugin(*key)
         forget_library(handle.path)
 
@@ -214,8 +214,6 @@ class IPluginRegistry:
     def acquire_plugin_resource(self, key: str, resource: Any) -> Any:
         """The resource shared under a key; the first call makes it by resource.clone().
         Calls are counted; release_plugin_resource counts down."""
-        if not isinstance(key, str):
-            raise TypeError(f"acquire_plugin_resource: key: expected a str, got {key!r}")
         with self._lock:
             entry = self._resources.get(key)
             if entry is None:
@@ -262,24 +260,16 @@ def get_plugin_registry() -> IPluginRegistry:
     return _registry
 
 
+@checks_arguments
 def get_builder_plugin_registry(
     capability: EngineCapability = EngineCapability.STANDARD, /
 ) -> IPluginRegistry:
     """The plugin registry; all engine capabilities have the same one."""
-    if not isinstance(capability, EngineCapability):
-        raise TypeError(
-            f"get_builder_plugin_registry: expected an EngineCapability, got {capability!r}"
-        )
     return _registry
 
 
-def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
+@checks_arguments
+def init_libnvinfer_plugins(logger: ILogger | None, namespace: str) -> bool:
     """Accepted without effect: operators that are plugins in TensorRT are built in
     here."""
-    if logger is not None and not isinstance(logger, ILogger):
-        raise TypeError(
-            f"init_libnvinfer_plugins: expected a logger or None, got {logger!r}"
-        )
-    if not isinstance(namespace, str):
-        raise TypeError(f"init_libnvinfer_plugins: expected a str, got {namespace!r}")
     return True

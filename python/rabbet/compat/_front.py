@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
-from rabbet._callbacks import check_logger
 
 # Methods that run users' code (plugins, callbacks): any exception counts as a failure.
 _RUNS = frozenset(
@@ -151,7 +150,7 @@ class Logger(rabbet.Logger):
 def _report(self: Any, name: str, error: Exception) -> None:
     logger = getattr(self, "_logger", None)
     if logger is None:
-        logger = check_logger(None)
+        logger = rabbet.Logger()
     text = str(error) or type(error).__name__
     if not isinstance(error, rabbet.Error):
         text = f"{type(error).__name__}: {text}"

@@ -305,7 +305,7 @@ def test_what_a_selector_raises() -> None:
 def test_the_property() -> None:
     config = trt.Builder().create_builder_config()
     assert config.algorithm_selector is None
-    with pytest.raises(TypeError, match=r"derived from rabbet\.IAlgorithmSelector, got 1"):
+    with pytest.raises(TypeError, match="expected an IAlgorithmSelector, got 1"):
         config.algorithm_selector = 1
     config.algorithm_selector = trt.IAlgorithmSelector()
     config.reset()

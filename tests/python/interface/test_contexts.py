@@ -107,7 +107,7 @@ def test_an_operator_that_calls_its_model_does_not_wait_for_itself() -> None:
         model(np.zeros(2, np.float32))
 
 
-@pytest.mark.parametrize("wrong", [0, -1, "2"])
-def test_numbers_that_are_refused(wrong: Any) -> None:
-    with pytest.raises(trt.InvalidArgumentError, match=f"contexts is {wrong!r}; expected 1"):
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_numbers_that_are_refused(wrong: int) -> None:
+    with pytest.raises(trt.InvalidArgumentError, match=f"contexts is {wrong}; expected 1"):
         Meeting().model(contexts=wrong)

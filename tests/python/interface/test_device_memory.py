@@ -128,7 +128,7 @@ def test_allocator_of_a_context() -> None:
     context.temporary_allocator = None
     assert not allocator.blocks.owners
     run(context, 2)
-    with pytest.raises(TypeError, match="temporary_allocator: expected a class"):
+    with pytest.raises(TypeError, match="temporary_allocator: expected an IGpuAllocator"):
         context.temporary_allocator = 5  # type: ignore[assignment]
 
 

@@ -515,7 +515,7 @@ def test_models_of_a_wrong_type(relu: trt.Model) -> None:
     graph = onnx.helper.make_graph([], "g", [], [])
     with pytest.raises(TypeError, match=r"compile takes the path of .*, got .*GraphProto"):
         trt.compile(graph, device="cpu")
-    with pytest.raises(TypeError, match="path: expected the path of a file, got None"):
+    with pytest.raises(TypeError, match="path: expected a path, got None"):
         trt.load(None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="path: expected the path of a file, got None"):
+    with pytest.raises(TypeError, match="path: expected a path, got None"):
         relu.save(None)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""Arguments of wrong types: errors of networks, layers, tensors, loops, conditionals and
-configurations name the argument, what is expected, and what was given. Methods and
-setters are found by looking at the classes, so that new ones are tested as well."""
+"""Arguments of wrong types: errors name the argument, what is expected, and what was given.
+Classes, functions, methods and setters are found by looking at the package, so that new
+ones are tested as well."""
 
 from __future__ import annotations
 
@@ -44,27 +44,36 @@ KINDS: dict[Any, tuple[Any, tuple[Any, ...]]] = {
     checked.Constants: (ARRAY, ("no", ["no"], [[1], [1, 2]], [OTHER], trt)),
     trt.ILayer: (LAYER, (None, 5, "x", 1.5, [1], ARRAY, TENSOR, OTHER)),
     trt.IOptimizationProfile: (PROFILE, (None, 5, "x", [1], ARRAY, TENSOR, OTHER)),
-    trt.ITimingCache: (None, (5, "x", [1], ARRAY, TENSOR, OTHER)),
+    checked.Integers: ([1], (None, 5, "ab", 1.5, ["1"], [1.5], ARRAY, [HUGE], [OTHER])),
+    checked.File: ("no.file", (None, 5, 1.5, ["x"], ARRAY, True, OTHER)),
     checked.Tensors: ([TENSOR], (None, 5, "x", TENSOR, [None], [TENSOR, 5], ARRAY, [])),
 }
-# Annotations whose arguments methods check themselves, and those that take any value.
+# Methods that check their arguments themselves, and those that take any value.
 OF_THEIR_OWN = {
     "add_plugin", "add_plugin_v2", "add_plugin_v3", "dynamic_range", "error_recorder",
-    "algorithm_selector", "int8_calibrator", "progress_monitor", "create_timing_cache",
-    "plugins_to_serialize", "source_modules", "set_shape", "set_shape_input",
+    "create_timing_cache", "plugins_to_serialize", "source_modules", "set_dynamic_range",
+    "run", "load_plugins", "volume",
 }  # fmt: skip
 
 
 def kind_of(annotation: Any) -> tuple[Any, tuple[Any, ...]] | None:
     """The row of KINDS."""
     if isinstance(annotation, types.UnionType):
-        (inner,) = (a for a in annotation.__args__ if a is not type(None))
-        right, wrong = kind_of(inner) or (None, ())
+        inner = [a for a in annotation.__args__ if a is not type(None)]
+        right, wrong = (len(inner) == 1 and kind_of(inner[0])) or (None, ())
         return right, tuple(value for value in wrong if value is not None)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         wrong = (*KINDS[enum.Enum][1], other_member(annotation))
         return next(iter(annotation)), wrong
+    if getattr(annotation, "__origin__", None) is int:  # bits of flags
+        return KINDS[int]
+    if annotation not in KINDS and inspect.isclass(annotation) and is_ours(annotation):
+        return annotation, (None, 5, "x", 1.5, [1], ARRAY, OTHER)
     return KINDS.get(annotation)
+
+
+def is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("rabbet.")
 
 
 def other_member(kind: type[enum.Enum]) -> enum.Enum:
@@ -148,14 +157,38 @@ def made(network: trt.INetworkDefinition) -> Iterator[Any]:
     yield loop.add_loop_output(recurrence.get_output(0), trt.LoopOutput.LAST_VALUE)
 
 
+def made_of_plan() -> Iterator[Any]:
+    """An object of each class that builds, loads, runs and describes."""
+    builder, network = trt.Builder(), trt.Builder().create_network()
+    x, y = network.add_input("x", trt.float32, (1,)), network.add_constant((1,), ARRAY[:1])
+    total = network.add_elementwise(x, y.get_output(0), trt.ElementWiseOperation.SUM)
+    network.mark_output(total.get_output(0))
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT)
+    runtime = trt.Runtime()
+    cache = config.create_timing_cache()
+    config.set_timing_cache(cache)
+    engine = runtime.deserialize_cuda_engine(builder.build_serialized_network(network, config))
+    yield from (builder, runtime, cache, engine, engine.create_execution_context())
+    yield from (trt.TimingCacheKey.parse("0x" + "0" * 31 + "1"), trt.TimingCacheValue(1, 0.5))
+    yield from (engine.create_runtime_config(), engine.create_serialization_config())
+    yield engine.create_engine_inspector()
+    refitter = trt.Refitter(engine)
+    yield from (refitter, trt.OnnxParser(network), trt.OnnxParserRefitter(refitter))
+    yield from (trt.get_plugin_registry(), trt.Model(engine))
+    yield trt.IAlgorithmContext(("a", 1, 1, [[(1,)] * 3] * 2))
+    yield trt.IAlgorithm(("kernel", "tactic", 1, 2, 3.0, 4, []))
+
+
 def objects() -> dict[str, Any]:
     """By class."""
     found = {type(thing).__name__: thing for thing in made(trt.Builder().create_network())}
     found["INetworkDefinition"].get_layer(1)
-    return found
+    return found | {type(thing).__name__: thing for thing in made_of_plan()}
 
 
 OBJECTS = objects()
+FUNCTIONS = {name: f for name, f in vars(trt).items() if inspect.isfunction(f)}
 # Classes of layers that share all methods and setters with those above, or whose objects
 # cannot be made.
 LIKE_OTHERS = {
@@ -164,15 +197,41 @@ LIKE_OTHERS = {
     "IIfConditionalInputLayer", "IIfConditionalOutputLayer", "ILoopBoundaryLayer",
     "IPluginV2Layer", "IPluginV3Layer",
 }  # fmt: skip
+# Those that users derive from, whose methods the engine calls.
+DERIVED = {
+    "IAlgorithmSelector", "IDebugListener", "IErrorRecorder", "IGpuAllocator",
+    "IGpuAsyncAllocator", "IInt8Calibrator", "IInt8EntropyCalibrator",
+    "IInt8EntropyCalibrator2", "IInt8LegacyCalibrator", "IInt8MinMaxCalibrator", "ILogger",
+    "IOutputAllocator", "IProfiler", "IProgressMonitor", "IStreamReader", "IStreamReaderV2",
+    "IStreamWriter", "IVersionedInterface", "Logger", "Profiler",
+}  # fmt: skip
+# Those of plugins, which tests of plugins give wrong values.
+OF_PLUGINS = {
+    "DimsExprs", "DynamicPluginTensorDesc", "IDimensionExpr", "IExprBuilder", "ISymExpr",
+    "ISymExprs", "KernelLaunchParams", "PluginField", "PluginFieldCollection",
+    "PluginFieldCollection_", "PluginTensorDesc",
+}  # fmt: skip
+# Those of ONNX Runtime's interface, which have tests of their own.
+OF_SESSIONS = {"IOBinding", "InferenceSession", "OrtValue", "SessionOptions"}
+# Sequences and descriptions, which check what they are made of, or are made by the engine.
+VALUES = {
+    "Dims", "Dims2", "Dims3", "Dims4", "DimsHW", "FallbackString", "GraphInfo",
+    "IAlgorithmIOInfo", "IAlgorithmVariant", "IHostMemory", "InterfaceInfo", "NodeIndices",
+    "ParserError", "Permutation", "SubGraphCollection", "Weights",
+}  # fmt: skip
 
 
-def test_each_class_of_layers_is_here() -> None:
-    layers = {
+def test_each_class_is_here() -> None:
+    kinds = {
         name
-        for name, kind in vars(trt).items()
-        if inspect.isclass(kind) and issubclass(kind, trt.ILayer)
+        for name in trt.__all__
+        if inspect.isclass(kind := getattr(trt, name))
+        and not issubclass(kind, (enum.Enum, BaseException))
+        and not name.startswith("IPlugin")
     }
-    assert layers == (layers & set(OBJECTS)) | LIKE_OTHERS
+    others = LIKE_OTHERS | DERIVED | OF_PLUGINS | OF_SESSIONS | VALUES
+    assert kinds | others == (kinds & set(OBJECTS)) | others
+    assert not set(OBJECTS) & others
 
 
 # ---- Arguments ---------------------------------------------------------------------
@@ -181,8 +240,13 @@ def test_each_class_of_layers_is_here() -> None:
 def members(thing: Any) -> Iterator[tuple[str, Any]]:
     """Public names of its classes, and what defines them."""
     for name in dir(type(thing)):
-        if not name.startswith("_") and name not in OF_THEIR_OWN:
+        if name in CONSTRUCTORS and not is_ours(type(thing)):
+            continue
+        if name in CONSTRUCTORS or not (name.startswith("_") or name in OF_THEIR_OWN):
             yield name, inspect.getattr_static(type(thing), name)
+
+
+CONSTRUCTORS = ("__init__", "__new__")
 
 
 def hints(function: Any) -> dict[str, Any]:
@@ -194,6 +258,9 @@ def hints(function: Any) -> dict[str, Any]:
 def with_objects(value: Any) -> Any:
     """The value with objects in the place of what stands for them."""
     names = {TENSOR: "ITensor", LAYER: "IConvolutionLayer", PROFILE: "IOptimizationProfile"}
+    if inspect.isclass(value):
+        found = [thing for thing in OBJECTS.values() if isinstance(thing, value)]
+        return found[0] if found else value.__new__(value)
     if type(value) is object:
         return OBJECTS[names[value]]
     return [with_objects(v) for v in value] if type(value) is list else value
@@ -218,19 +285,28 @@ def check_method(thing: Any, name: str, function: Any) -> Iterator[Any]:
     """Each argument in turn is wrong, and the others are of the right types."""
     kinds = {argument: kind_of(found) for argument, found in hints(function).items()}
     right = {a: with_objects(k[0]) for a, k in kinds.items() if k}
+    every = inspect.signature(function).parameters.values()
     required = [
-        p.name
-        for p in list(inspect.signature(function).parameters.values())[1:]
-        if p.default is p.empty
+        p
+        for p in every
+        if p.name not in ("self", "cls")
+        and p.default is p.empty
+        and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
-    assert set(required) <= set(right), f"{name}: annotations of no kind: {required}"
+    of_no_kind = {p.name for p in required} - set(right)
+    known = name in CONSTRUCTORS or all(hints(function)[a] is Any for a in of_no_kind)
+    assert known, f"{name}: annotations of no kind: {of_no_kind}"
+    right |= dict.fromkeys(of_no_kind)
     for argument, kind in kinds.items():
         for wrong in kind[1] if kind else ():
             value = with_objects(wrong)
-            given = {a: right[a] for a in required} | {argument: value}
+            given = {p.name: right[p.name] for p in required} | {argument: value}
+            first = [p.name for p in every if p.kind is p.POSITIONAL_ONLY and p.name in given]
 
-            def call(given: dict[str, Any] = given) -> None:
-                getattr(thing, name)(**given)
+            def call(given: dict[str, Any] = given, first: list[str] = first) -> None:
+                args = [given.pop(argument) for argument in first]
+                called = type(thing) if name in CONSTRUCTORS else getattr(thing, name)
+                called(*args, **given)
 
             yield call, argument, value
 
@@ -259,6 +335,8 @@ def check_setter(thing: Any, name: str, member: Any) -> Iterator[Any]:
 def has_setter(thing: Any, name: str, member: Any) -> bool:
     if isinstance(member, property):
         return member.fset is not None
+    if isinstance(member, types.MemberDescriptorType):  # a plain attribute
+        return False
     if isinstance(member, types.GetSetDescriptorType):
         try:
             setattr(thing, name, getattr(thing, name))
@@ -267,28 +345,40 @@ def has_setter(thing: Any, name: str, member: Any) -> bool:
     return hasattr(type(member), "__set__")
 
 
+def cases_of(thing: Any, name: str, member: Any) -> Iterator[Any]:
+    if isinstance(member, staticmethod):
+        member = member.__func__
+    if is_refused(member):
+        return iter(())
+    if isinstance(member, types.FunctionType):
+        return check_method(thing, name, member)
+    return check_setter(thing, name, member) if has_setter(thing, name, member) else iter(())
+
+
+def faults_of(cases: Iterator[Any], name: str) -> Iterator[str | None]:
+    """For each call the fault of its error, or None."""
+    for call, argument, value in cases:
+        try:
+            check(call, argument, value)
+            yield None
+        except Exception as error:
+            yield f"{name}({argument}={checked.shown(value)}): {type(error).__name__}: {error}"
+
+
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_wrong_types(kind: str) -> None:
     thing = OBJECTS[kind]
-    faults, calls = [], 0
-    for name, member in members(thing):
-        if is_refused(member):
-            continue
-        if isinstance(member, types.FunctionType):
-            cases = check_method(thing, name, member)
-        elif has_setter(thing, name, member):
-            cases = check_setter(thing, name, member)
-        else:
-            continue
-        try:
-            for call, argument, value in cases:
-                calls += 1
-                try:
-                    check(call, argument, value)
-                except Exception as error:
-                    faults.append(f"{name}({argument}={checked.shown(value)}): "
-                                  f"{type(error).__name__}: {error}")  # fmt: skip
-        except AssertionError as error:
-            faults.append(str(error))
+    found = [
+        fault
+        for name, member in members(thing)
+        for fault in faults_of(cases_of(thing, name, member), name)
+    ]
+    faults = [fault for fault in found if fault]
     assert not faults, "\n" + "\n".join(faults)
-    assert calls > 10
+    assert found
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - OF_THEIR_OWN))
+def test_functions(name: str) -> None:
+    faults = [f for f in faults_of(check_method(trt, name, FUNCTIONS[name]), name) if f]
+    assert not faults, "\n" + "\n".join(faults)
