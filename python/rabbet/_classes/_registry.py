@@ -196,17 +196,17 @@ class IPluginRegistry:
     def deregister_library(self, handle: Any) -> None:
         """Removes a library's creators. Its code stays loaded."""
         with self._lock:
-            known = isinstance(handle, PluginLibrary)
-            if not known or self._libraries.get(handle.path) is not handle:
+            library = self._libraries.get(getattr(handle, "path", ""))
+            if library is None or library is not handle:
                 raise NotFoundError(
                     f"deregister_library: {handle!r} is not a library that load_library gave"
                 )
-            del self._libraries[handle.path]
-            present = set(self._keys())
-            for key in handle.keys:
-                if key in present:
+            del self._libraries[library.path]
+            known = set(self._keys())
+            for key in library.keys:
+                if key in known:
                     _rabbet.deregister_plugin(*key)
-        forget_library(handle.path)
+        forget_library(library.path)
 
     # ---- Resources ----
 
