@@ -43,6 +43,8 @@ _TITLES = {
     "signal": "Fourier transforms and windows",
     "sequence": "Sequences and optional values",
     "recurrent": "Recurrent layers",
+    "ml": "Classic machine learning",
+    "ml_trees": "Classic machine learning: trees",
     "microsoft_fused": "ONNX Runtime: several operators in one",
     "microsoft_quantized": "ONNX Runtime: quantized operators",
     "microsoft_attention": "ONNX Runtime: attention",
@@ -82,6 +84,12 @@ LIMITS = {
     "Scan": "unrolled: the scanned extents must be known at import",
     "MatMulInteger": "sums are FLOAT on the way: exact below 2^24",
     "ConvInteger": "sums are FLOAT on the way: exact below 2^24",
+    "ai.onnx.ml.LabelEncoder": "numbers to numbers",
+    "ai.onnx.ml.LinearClassifier": "labels that are strings are refused where something reads them",
+    "ai.onnx.ml.OneHotEncoder": "categories that are numbers; `zeros` must be 1",
+    "ai.onnx.ml.SVMRegressor": "no `post_transform`",
+    "ai.onnx.ml.TreeEnsembleClassifier": "labels that are strings are refused where something "
+    "reads them; of two classes that both have weights, the label is that of the greater score",
     "com.microsoft.Attention": "no `do_rotary`, no shared buffer of past and present; masks of "
     "rank 1 to 3",
     "com.microsoft.GroupQueryAttention": "the past's memory becomes the present's where it has "
@@ -123,9 +131,9 @@ LIMITS = {
 _INTRO = """# ONNX operators
 
 The operators of the default domain that the importer takes, with the versions of the
-operator set that changed them: all are implemented. Behind them come those that ONNX Runtime
-adds, most of them in the domain `com.microsoft`, as its optimizer, its quantizer and exporters
-for it write them. [onnx.md](../onnx.md) says what holds
+operator set that changed them: all are implemented. Behind them come those of `ai.onnx.ml`
+and those that ONNX Runtime adds, most of them in the domain `com.microsoft`, as its optimizer,
+its quantizer and exporters for it write them. [onnx.md](../onnx.md) says what holds
 for all operators: types, values that must be constant, limits of a file.
 
 Every other operator needs a plugin of its name ([plugins.md](../plugins.md)) or a local
@@ -144,6 +152,7 @@ class Operator(NamedTuple):
 def operators() -> list[Operator]:
     """All rows, in the order of their files; the group is the file's name."""
     row = r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
+    learning = r"^ +RABBET_ONNX_ML_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
     runtime = r"^ +RABBET_ONNX_RUNTIME_OP\(\"([\w.]*)\",\s*(\w+),"
     folder = ROOT / "src/onnx"
     groups = re.findall(r"\bFILE\((\w+)\)", (folder / "operators.c").read_text())
@@ -153,6 +162,9 @@ def operators() -> list[Operator]:
         text = file.read_text()
         for name, since in re.findall(row, text, re.M):
             found.append(Operator(name, group, re.sub(r"\s+", " ", since).strip()))
+        for name, since in re.findall(learning, text, re.M):
+            versions = re.sub(r"\s+", " ", since).strip()
+            found.append(Operator(f"ai.onnx.ml.{name}", group, versions))
         for domain, name in re.findall(runtime, text, re.M):
             found.append(Operator(f"{domain}.{name}".lstrip("."), group, "1"))
     return found
@@ -161,8 +173,11 @@ def operators() -> list[Operator]:
 def refused() -> list[tuple[str, str]]:
     """(operator, reason) of missing.def."""
     text = (ROOT / "src/onnx/missing.def").read_text()
-    found = re.findall(r"^RABBET_ONNX_MISSING\((\w+),((?:\s*\".*?\")+)\)", text, re.M)
-    return [(name, "".join(re.findall(r'"(.*?)"', reason))) for name, reason in found]
+    row = r"^RABBET_ONNX_MISSING\(\"(.*?)\",\s*(\w+),((?:\s*\".*?\")+)\)"
+    return [
+        (f"{domain}.{name}".lstrip("."), "".join(re.findall(r'"(.*?)"', reason)))
+        for domain, name, reason in re.findall(row, text, re.M)
+    ]
 
 
 def page() -> str:

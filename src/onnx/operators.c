@@ -34,6 +34,8 @@
   FILE(image)                   \
   FILE(sequence)                \
   FILE(recurrent)               \
+  FILE(ml)                      \
+  FILE(ml_trees)                \
   FILE(microsoft_fused)         \
   FILE(microsoft_quantized)     \
   FILE(microsoft_attention)     \
@@ -51,12 +53,13 @@ static const rabbet_onnx_operator_t* const onnx_tables[] = {
 enum { RABBET_ONNX_TABLE_COUNT = sizeof(onnx_tables) / sizeof(onnx_tables[0]) };
 
 typedef struct onnx_missing_t {
+  const char* domain;
   const char* name;
   const char* reason;
 } onnx_missing_t;
 
 static const onnx_missing_t onnx_missing[] = {
-#define RABBET_ONNX_MISSING(name, reason) {#name, reason},
+#define RABBET_ONNX_MISSING(domain, name, reason) {domain, #name, reason},
 #include "onnx/missing.def"
 #undef RABBET_ONNX_MISSING
 };
@@ -80,11 +83,10 @@ void rabbet_onnx_import_as(rabbet_onnx_node_t* node, const char* name,
 
 const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {
   size_t count = sizeof(onnx_missing) / sizeof(onnx_missing[0]);
-  for (size_t i = 0; !domain[0] && i < count; ++i) {
-    if (!strcmp(onnx_missing[i].name, name)) {
+  for (size_t i = 0; i < count; ++i)
+    if (!strcmp(onnx_missing[i].name, name) &&
+        !strcmp(onnx_missing[i].domain, domain))
       return onnx_missing[i].reason;
-    }
-  }
   return NULL;
 }
 

@@ -40,6 +40,13 @@ typedef struct rabbet_onnx_operator_t {
         (const int16_t[]){1, 0 }, domain, false                 \
   }
 
+// An operator of classic machine learning, of the domain ai.onnx.ml.
+#define RABBET_ONNX_ML_OP(name, function, variant, ...)         \
+  {                                                             \
+#name, onnx_import_##function, variant,                     \
+        (const int16_t[]){__VA_ARGS__, 0 }, "ai.onnx.ml", false \
+  }
+
 // NULL if it is not known.
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
                                                         const char* name);

@@ -1,4 +1,7 @@
 // Layers that find elements by where they lie between others.
+#include <math.h>
+#include <string.h>
+
 #include "conformance/conformance.h"
 #include "ops/enums.h"
 
@@ -377,6 +380,72 @@ static void roi_align(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "roi_align", attrs, 6, inputs, 3));
 }
 
+// ---- Trees -----------------------------------------------------------------
+
+// The bits of a split that many features equal.
+static int64_t tree_split(conformance_t* t) {
+  float split = (float)(conformance_random(t, 7) - 3);
+  int32_t bits;
+  memcpy(&bits, &split, sizeof(bits));
+  return bits;
+}
+
+// `damage`: some nodes refer to nothing, or to nodes before them.
+static void tree_node(conformance_t* t, const int64_t sizes[4], int64_t at,
+                      bool damage, int64_t* node) {
+  int64_t features = sizes[0], nodes = sizes[1], weights = sizes[2];
+  int64_t left = nodes - at - 1;
+  bool is_leaf = left == 0 || conformance_chance(t, 4);
+  int64_t outcomes = sizes[3] ? sizes[3] : 1 + conformance_random(t, 15);
+  int64_t feature = conformance_random(t, features);
+  node[0] = is_leaf ? 0 : feature << 4 | outcomes;
+  node[1] = is_leaf ? conformance_random(t, weights) : tree_split(t);
+  for (int i = 2; i < 4; ++i)
+    node[i] = is_leaf ? conformance_random(t, weights - node[1] + 1)
+                      : at + 1 + conformance_random(t, left < 9 ? left : 9);
+  if (damage && conformance_chance(t, 6))
+    node[conformance_random(t, 4)] = conformance_random(t, 2 * nodes) - nodes;
+}
+
+static void tree_ensemble(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  int64_t numbers[4 * 400];
+  conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  int64_t sizes[4] = {1 + conformance_random(t, 9),
+                      1 + conformance_random(t, 400),
+                      1 + conformance_random(t, 60), 0};
+  static const int64_t shared[] = {0, 3, 1, 11};
+  sizes[3] = shared[conformance_random(t, 4)];
+  int64_t rows = conformance_random(t, t->large ? 300 : 20);
+  int64_t trees = conformance_random(t, t->large ? 300 : 20);
+  int64_t targets = conformance_chance(t, 3) ? 1 : 1 + conformance_random(t, 9);
+  bool constant = !conformance_chance(t, 4), damage = conformance_chance(t, 4);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "aggregate_function", conformance_random(t, 4)),
+      conformance_int(t, "n_targets", targets)};
+  c->tolerance = 1e-5;
+  int32_t inputs[5] = {
+      kernel_case_input(c, KERNEL_DIMS(rows, sizes[0]), false)};
+  for (int64_t i = 0; i < rows * sizes[0]; ++i)
+    ((float*)c->reference[inputs[0]])[i] =
+        conformance_chance(t, 20) ? NAN : (float)(conformance_random(t, 9) - 4);
+  for (int64_t i = 0; i < sizes[1]; ++i)
+    tree_node(t, sizes, i, damage, numbers + 4 * i);
+  inputs[1] = kernel_case_numbers(c, RABBET_DTYPE_INT32,
+                                  KERNEL_DIMS(sizes[1], 4), numbers, constant);
+  for (int64_t i = 0; i < trees; ++i)
+    numbers[i] = conformance_random(t, sizes[1] + damage);
+  inputs[2] = kernel_case_numbers(c, RABBET_DTYPE_INT32, KERNEL_DIMS(trees),
+                                  numbers, constant);
+  for (int64_t i = 0; i < sizes[2]; ++i)
+    numbers[i] = conformance_random(t, targets + damage);
+  inputs[3] = kernel_case_numbers(c, RABBET_DTYPE_INT32, KERNEL_DIMS(sizes[2]),
+                                  numbers, constant);
+  inputs[4] = kernel_case_input(c, KERNEL_DIMS(sizes[2]), constant);
+  kernel_case_output(c,
+                     kernel_case_op(c, "tree_ensemble", attrs, 2, inputs, 5));
+}
+
 // ---- Fills -----------------------------------------------------------------
 
 static void fill(conformance_t* t) {
@@ -428,5 +497,6 @@ const conformance_family_t conformance_sampling[] = {
     {"scatter_itself", 10, scatter_itself},
     {"scatter_rows", 120, scatter_rows},
     {"topk", 200, topk},
+    {"tree_ensemble", 300, tree_ensemble},
     {0},
 };

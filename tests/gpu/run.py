@@ -45,10 +45,11 @@ SANITIZED = {
         "reduce", "softmax", "normalization", "pooling", "pooling_modes",
         "attention", "cumulative", "deconvolution", "fill", "grid_sample",
         "determinant", "resize", "roi_align", "scatter_elements", "scatter_rows",
-        "thin_products", "tiled_products", "topk",
+        "thin_products", "tiled_products", "topk", "tree_ensemble",
     ),
     "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",
-                  "pooling_modes", "cumulative", "determinant", "scatter_rows", "topk"),
+                  "pooling_modes", "cumulative", "determinant", "scatter_rows", "topk",
+                  "tree_ensemble"),
 }  # fmt: skip
 SANITIZED_CASES = "12"
 

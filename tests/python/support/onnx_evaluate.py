@@ -48,12 +48,13 @@ class Network(NamedTuple):
     layers: list  # (operator, name)
 
 
-def operators():
-    """The importer's tables: name -> versions that changed the operator."""
+def operators(macros="OP|LIST_OP"):
+    """The importer's tables: name -> versions that changed the operator. `macros` "ML_OP":
+    of the domain ai.onnx.ml."""
     files = sorted((ROOT / "src/onnx").glob("*/ops_*.c"))
     text = "".join(path.read_text() for path in files)
     found = re.findall(
-        r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)
+        rf"^ +RABBET_ONNX_(?:{macros})\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)
     return {name: [int(v) for v in since.split(",")] for name, since in found}
 
 
