@@ -173,7 +173,7 @@ typedef struct maker_step_t {
   const char* name;
   rabbet_op_id_t op;
   const char* kernel;  // NULL: "reference"
-  rabbet_attr_t attrs[4];
+  rabbet_attr_t attrs[8];
   size_t attr_count;
   int32_t inputs[4];
   size_t input_count;
@@ -188,6 +188,13 @@ typedef struct maker_step_t {
   {                                                                       \
     .name = (attr), .type = RABBET_ATTR_INT, .data = (int64_t[]){number}, \
     .count = 1                                                            \
+  }
+
+#define MAKER_INTS(attr, ...)                                   \
+  {                                                             \
+    .name = (attr), .type = RABBET_ATTR_INTS,                   \
+    .data = (int64_t[]){__VA_ARGS__},                           \
+    .count = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t) \
   }
 
 // A step of one layer: group values are its inputs, then its outputs. Inputs

@@ -85,6 +85,62 @@ static inline void sample_branches(maker_t makers[3]) {
   step->call_count = 2;
 }
 
+// for i in range(n), while c: x = relu(x + w[7 - i]), s[i] = relu(x + w[7 -
+// i]); y[batch,2] = x. In three sequences: the body and the condition.
+static inline void sample_loop(maker_t makers[3]) {
+  static const int32_t body_inputs[] = {2, 3}, condition_inputs[] = {2, 3, 1};
+  static const char* const names[] = {"", "loop/body", "loop/condition"};
+  int32_t n = 0, c[3] = {0}, x[3], w[3], y[3] = {0}, s[3] = {0};
+  for (int i = 0; i < 3; ++i) {
+    maker_t* m = &makers[i];
+    m->sequence->name = names[i];
+    if (i == 0) {
+      n = maker_io(m, "n", true, RABBET_DTYPE_INT32, (rabbet_shape_t){0});
+      c[i] = maker_io(m, "c", true, RABBET_DTYPE_BOOL, (rabbet_shape_t){0});
+    }
+    rabbet_expr_t batch = maker_dim(m, i == 0 ? 2 : 0, 0, "batch");
+    rabbet_expr_t two = maker_number(m, 2), eight = maker_number(m, 8);
+    rabbet_shape_t shape = MAKER_SHAPE(batch, two);
+    rabbet_shape_t stack = MAKER_SHAPE(eight, batch, two);
+    x[i] = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+    w[i] = maker_io(m, "w", true, RABBET_DTYPE_FLOAT, i == 0 ? stack : shape);
+    if (i == 2) {
+      c[i] = maker_io(m, "c", true, RABBET_DTYPE_BOOL, (rabbet_shape_t){0});
+      y[i] = maker_io(m, "on", false, RABBET_DTYPE_BOOL, (rabbet_shape_t){0});
+      continue;
+    }
+    y[i] = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+    s[i] = maker_io(m, "s", false, RABBET_DTYPE_FLOAT, i == 0 ? stack : shape);
+  }
+  int32_t sum = maker_value(&makers[1], "sum", RABBET_DTYPE_FLOAT,
+                            makers[1].values[x[1]].shape);
+  sample_add(&makers[1], "add", x[1], w[1], sum);
+  sample_relu(&makers[1], "next", sum, y[1]);
+  sample_relu(&makers[1], "element", sum, s[1]);
+  sample_unary(&makers[2], "condition", RABBET_OP_IDENTITY, NULL, 0, c[2],
+               y[2]);
+  rabbet_plan_step_t* step = maker_step(
+      &makers[0],
+      &(maker_step_t){
+          .name = "loop",
+          .op = RABBET_OP_LOOP,
+          .kernel = "",
+          .attrs = {MAKER_INTS("varying", 0), MAKER_INTS("reverse", 1),
+                    MAKER_INTS("sources", 0, 1), MAKER_INTS("kinds", 0, 1),
+                    MAKER_INTS("lengths", -1, -1), MAKER_INT("count", 0),
+                    MAKER_INT("condition", -1)},
+          .attr_count = 7,
+          .inputs = {n, c[0], x[0], w[0]},
+          .input_count = 4,
+          .outputs = {y[0], s[0]},
+          .output_count = 2});
+  rabbet_plan_call_t calls[] = {
+      {.sequence = 1, .inputs = body_inputs, .input_count = 2},
+      {.sequence = 2, .inputs = condition_inputs, .input_count = 3}};
+  step->calls = maker_copy(&makers[0], calls, sizeof(calls));
+  step->call_count = 2;
+}
+
 // y[batch,2] = relu(a[batch,2] + b[batch,2]); n[1] = 2 * batch by the host;
 // m[1] = float(batch - 1), read by a step from what the host knows.
 // 0 <= batch <= 8.

@@ -268,21 +268,21 @@ static rabbet_status_t build_try_plugins(rabbet_build_t* build,
 
 // ---- Sequences --------------------------------------------------------------
 
-// A sequence of the plan: the network's, or that of a branch, which is a build
-// of its own.
+// A sequence of the plan: the network's, or that of a layer's body, which is a
+// build of its own.
 typedef struct built_t {
   const char* name;
   rabbet_build_t* build;
   rabbet_build_t own;
-  rabbet_builder_config_t config;  // of a branch
+  rabbet_builder_config_t config;  // of a body
   rabbet_network_t* network;
   result_t* result;
 } built_t;
 
 typedef RABBET_VEC(built_t*) sequences_t;
 
-static rabbet_status_t build_branches(const built_t* caller,
-                                      sequences_t* sequences);
+static rabbet_status_t build_bodies(const built_t* caller,
+                                    sequences_t* sequences);
 
 static rabbet_status_t build_sequence(built_t* built, sequences_t* sequences) {
   rabbet_build_t* build = built->build;
@@ -296,7 +296,7 @@ static rabbet_status_t build_sequence(built_t* built, sequences_t* sequences) {
   RABBET_RETURN_IF_ERROR(rabbet_pass_operands(build));
   RABBET_RETURN_IF_ERROR(build_choose(build, result));
   RABBET_RETURN_IF_ERROR(build_try_plugins(build, &result->layout));
-  return build_branches(built, sequences);
+  return build_bodies(built, sequences);
 }
 
 static rabbet_status_t build_report_selection(const sequences_t* sequences) {
@@ -309,65 +309,117 @@ static rabbet_status_t build_report_selection(const sequences_t* sequences) {
   return rabbet_tuner_report_selection(build, solutions, sequences->count);
 }
 
-// An input of a branch has the extents of the tensor that it stands for; a
-// shape input also has its elements.
-static rabbet_status_t branch_profile_input(rabbet_build_t* caller,
-                                            const rabbet_ir_value_t* value,
-                                            const rabbet_tensor_t* input,
-                                            rabbet_profile_t* profile) {
-  const rabbet_ranges_t* ranges = &caller->ranges;
+// The extents of a body's input: those of the tensor that it stands for, or of
+// a slice of it.
+typedef struct body_input_t {
+  const rabbet_tensor_t* tensor;
+  const rabbet_ir_value_t* value;  // outside
+  bool is_carried, is_slice;
+  int64_t varying;  // axes of a carried tensor
+} body_input_t;
+
+static void body_drop_axis(rabbet_dims_t* dims) {
+  --dims->rank;
+  memmove(dims->d, dims->d + 1, (size_t)dims->rank * sizeof(dims->d[0]));
+}
+
+static rabbet_status_t body_profile_shape(rabbet_build_t* caller,
+                                          const body_input_t* input,
+                                          rabbet_profile_t* profile) {
   rabbet_dims_t opt, min, max;
   RABBET_RETURN_IF_ERROR(
-      rabbet_ranges_dims(caller, NULL, value, &opt, &min, &max));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_profile_set_shape(profile, input->name, &min, &opt, &max));
-  size_t count = value->value_count;
-  if (!input->is_host_read || !value->values) return rabbet_ok();
+      rabbet_ranges_dims(caller, NULL, input->value, &opt, &min, &max));
+  if (input->is_slice) {
+    body_drop_axis(&opt);
+    body_drop_axis(&min);
+    body_drop_axis(&max);
+  }
+  for (int32_t i = 0; i < opt.rank; ++i) {
+    if (!(input->varying >> i & 1)) continue;
+    min.d[i] = 0;
+    if (opt.d[i] < 1) opt.d[i] = 1;
+    max.d[i] = INT32_MAX;
+  }
+  return rabbet_profile_set_shape(profile, input->tensor->name, &min, &opt,
+                                  &max);
+}
+
+// Numbers that a loop makes are in the range of INT32, which runs check.
+static void body_loop_values(const rabbet_ir_value_t* value,
+                             const rabbet_ranges_t* ranges, int64_t* list,
+                             size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_expr_t expr = i < value->value_count ? value->values[i] : -1;
+    list[i] = INT32_MIN;
+    list[count + i] = expr >= 0 && ranges->valid[expr] ? ranges->opt[expr] : 1;
+    list[2 * count + i] = INT32_MAX;
+  }
+}
+
+// A shape input also has its elements.
+static rabbet_status_t body_profile_values(rabbet_build_t* caller,
+                                           const body_input_t* input,
+                                           rabbet_profile_t* profile) {
+  const rabbet_ranges_t* ranges = &caller->ranges;
+  const rabbet_ir_value_t* value = input->value;
+  bool in_loop = input->is_carried || input->is_slice;
+  size_t count = in_loop ? input->tensor->value_count : value->value_count;
   int64_t* list = NULL;
+  if (!input->tensor->is_host_read || (!in_loop && !value->values))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &caller->arena, count, 3 * sizeof(*list), (void**)&list));
-  for (size_t i = 0; i < count; ++i) {
+  if (in_loop) body_loop_values(value, ranges, list, count);
+  for (size_t i = 0; !in_loop && i < count; ++i) {
     rabbet_expr_t expr = value->values[i];
     list[i] = ranges->low[expr];
     list[2 * count + i] = ranges->high[expr];
     list[count + i] = ranges->valid[expr] ? ranges->opt[expr] : list[i];
   }
-  return rabbet_profile_set_values(profile, input->name, list, list + count,
-                                   list + 2 * count, count);
+  return rabbet_profile_set_values(profile, input->tensor->name, list,
+                                   list + count, list + 2 * count, count);
 }
 
-static rabbet_status_t branch_profiles(rabbet_build_t* caller,
-                                       const rabbet_ir_node_t* node,
-                                       const rabbet_branch_t* branch,
-                                       rabbet_builder_config_t* config) {
+static rabbet_status_t body_profiles(rabbet_build_t* caller,
+                                     const rabbet_ir_node_t* node,
+                                     const rabbet_body_t* body,
+                                     rabbet_builder_config_t* config) {
+  const rabbet_loop_wiring_t* loop = node->bodies->loop;
+  size_t carried = loop ? loop->carried_count : 0;
+  size_t sliced = loop ? carried + loop->slice_count : 0;
   for (size_t p = 0; p < caller->ranges.profile_count; ++p) {
     rabbet_profile_t* profile = NULL;
     RABBET_RETURN_IF_ERROR(
         RABBET_VEC_RESERVE(caller->allocator, &config->profiles, 1));
     RABBET_RETURN_IF_ERROR(rabbet_profile_create(caller->allocator, &profile));
     config->profiles.data[config->profiles.count++] = profile;
-    for (size_t i = 0; i < branch->network->inputs.count; ++i)
-      RABBET_RETURN_IF_ERROR(branch_profile_input(
-          caller, rabbet_ir_value(&caller->ir, node->inputs[branch->inputs[i]]),
-          branch->network->inputs.data[i], profile));
+    for (size_t i = 0; i < body->network->inputs.count; ++i) {
+      const body_input_t input = {
+          .tensor = body->network->inputs.data[i],
+          .value = rabbet_ir_value(&caller->ir, node->inputs[body->inputs[i]]),
+          .is_carried = i < carried,
+          .is_slice = i >= carried && i < sliced,
+          .varying = i < carried ? loop->varying[i] : 0};
+      RABBET_RETURN_IF_ERROR(body_profile_shape(caller, &input, profile));
+      RABBET_RETURN_IF_ERROR(body_profile_values(caller, &input, profile));
+    }
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t build_branch(const built_t* caller,
-                                    const rabbet_ir_node_t* node, size_t side,
-                                    sequences_t* sequences) {
-  static const char* const sides[] = {"true", "false"};
+static rabbet_status_t build_body(const built_t* caller,
+                                  const rabbet_ir_node_t* node,
+                                  const rabbet_body_t* body,
+                                  sequences_t* sequences) {
   rabbet_build_t* outer = caller->build;
-  const rabbet_branch_t* branch = &node->branches->list[side];
   built_t* built = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&outer->arena, sizeof(*built), (void**)&built));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &outer->arena, sizeof(*built->result), (void**)&built->result));
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
-      &outer->arena, &built->name, "%s/%s", node->branches->name, sides[side]));
-  built->network = branch->network;
+      &outer->arena, &built->name, "%s/%s", node->bodies->name, body->name));
+  built->network = body->network;
   built->config = *outer->config;
   memset(&built->config.profiles, 0, sizeof(built->config.profiles));
   built->build = &built->own;
@@ -382,7 +434,7 @@ static rabbet_status_t build_branch(const built_t* caller,
     return status;
   }
   built->config.cache = outer->cache;
-  RABBET_RETURN_IF_ERROR(branch_profiles(outer, node, branch, &built->config));
+  RABBET_RETURN_IF_ERROR(body_profiles(outer, node, body, &built->config));
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_import(built->network, build_refit_flags(outer),
                        &built->own.arena, outer->allocator, &built->own.ir));
@@ -391,21 +443,22 @@ static rabbet_status_t build_branch(const built_t* caller,
                          built->name);
 }
 
-// A run takes one of the two branches: their memory is one, and the slower
-// counts.
-static rabbet_status_t build_branches(const built_t* caller,
-                                      sequences_t* sequences) {
+// Of the networks that a layer runs one runs at a time: their memory is one.
+// The slower branch counts, and one iteration of a loop.
+static rabbet_status_t build_bodies(const built_t* caller,
+                                    sequences_t* sequences) {
   result_t* result = caller->result;
   const rabbet_layout_t* layout = &result->layout;
   size_t memory = 0;
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_unit_t* unit = layout->steps.data[s].pick.unit;
     double us = 0;
-    if (unit->node_count != 1 || !unit->nodes[0]->branches) continue;
-    for (size_t k = 0; k < 2; ++k) {
+    if (unit->node_count != 1 || !unit->nodes[0]->bodies) continue;
+    const rabbet_bodies_t* bodies = unit->nodes[0]->bodies;
+    for (size_t k = 0; k < bodies->count; ++k) {
       size_t at = sequences->count;
       RABBET_RETURN_IF_ERROR(
-          build_branch(caller, unit->nodes[0], k, sequences));
+          build_body(caller, unit->nodes[0], &bodies->list[k], sequences));
       const result_t* made = sequences->data[at]->result;
       if (made->totals.memory > memory) memory = made->totals.memory;
       if (made->solution.us > us) us = made->solution.us;
@@ -417,7 +470,7 @@ static rabbet_status_t build_branches(const built_t* caller,
 }
 
 // The first is the caller's to close.
-static void build_close_branches(sequences_t* sequences) {
+static void build_close_bodies(sequences_t* sequences) {
   for (size_t i = sequences->count; i-- > 1;) {
     built_t* built = sequences->data[i];
     rabbet_allocator_t allocator = built->own.allocator;
@@ -520,7 +573,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   rabbet_status_t status = build_phases(&sequences, result, output);
   if (rabbet_is_ok(status))
     status = build_report(&sequences, &result->totals, output);
-  build_close_branches(&sequences);
+  build_close_bodies(&sequences);
   rabbet_vec_free(build->allocator, &sequences);
   return status;
 }

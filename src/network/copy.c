@@ -87,6 +87,7 @@ rabbet_status_t rabbet_network_copy_layer(rabbet_network_t* network,
          like->op->attr_count * sizeof(*layer->attrs));
   layer->metadata = like->metadata;
   layer->precision = like->precision;
+  layer->bodies = like->bodies;
   rabbet_plugin_t* plugin = NULL;
   if (like->plugin) {
     RABBET_RETURN_IF_ERROR(rabbet_plugin_clone(like->plugin, &plugin));

@@ -140,7 +140,7 @@ static rabbet_op_value_t network_value(const rabbet_tensor_t* tensor) {
 }
 
 static bool layer_reads_values(const rabbet_layer_t* layer, size_t index) {
-  if (layer->branches) return rabbet_branches_read(layer->branches, index);
+  if (layer->bodies) return rabbet_bodies_read(layer->bodies, index);
   if (layer->plugin) {
     return index < 64 &&
            (rabbet_plugin_shape_inputs(layer->plugin) >> index & 1);
@@ -293,9 +293,9 @@ static rabbet_status_t layer_infer_plugin(rabbet_layer_t* layer) {
 static rabbet_status_t layer_infer(rabbet_layer_t* layer, bool* out_restart) {
   rabbet_status_t status = layer_need_values(layer, out_restart);
   if (rabbet_is_ok(status) && !*out_restart) {
-    status = layer->plugin     ? layer_infer_plugin(layer)
-             : layer->branches ? rabbet_layer_infer_branches(layer)
-                               : layer_infer_op(layer);
+    status = layer->plugin   ? layer_infer_plugin(layer)
+             : layer->bodies ? rabbet_layer_infer_bodies(layer)
+                             : layer_infer_op(layer);
     if (rabbet_is_ok(status)) status = layer_follow_outputs(layer);
   }
   // A plugin's wrapper names the operator.

@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "base/thread.h"
 #include "base/vec.h"
+#include "ops/loop_wiring.h"
 #include "ops/op.h"
 #include "plugin/plugin.h"
 #include "rabbet/network.h"
@@ -65,17 +66,21 @@ struct rabbet_tensor_t {
   bool is_shape_tensor;  // is_host_read, or values reach a shape operand
 };
 
-// A network that a layer may run; its outputs are the layer's.
-typedef struct rabbet_branch_t {
+// A network that a layer may run.
+typedef struct rabbet_body_t {
+  const char* name;  // among those of the layer
   rabbet_network_t* network;
   int32_t* inputs;  // of the layer, one for each of its own
-} rabbet_branch_t;
+} rabbet_body_t;
 
-// Two branches, of which a condition chooses one: the one for true is first.
-typedef struct rabbet_branches_t {
+// Networks that a layer runs: the branches of a condition, the one for true
+// first; or the body of a loop, then its condition if layers compute that.
+typedef struct rabbet_bodies_t {
   const char* name;
-  rabbet_branch_t list[2];
-} rabbet_branches_t;
+  rabbet_body_t list[2];
+  size_t count;
+  const rabbet_loop_wiring_t* loop;  // NULL: branches
+} rabbet_bodies_t;
 
 struct rabbet_layer_t {
   rabbet_network_t* network;
@@ -95,7 +100,7 @@ struct rabbet_layer_t {
   bool* is_size_tensor;
   rabbet_loop_t* loop;                // whose boundary it is at, or NULL
   rabbet_conditional_t* conditional;  // likewise
-  const rabbet_branches_t* branches;  // of a condition that has them
+  const rabbet_bodies_t* bodies;      // that it runs, or NULL
   rabbet_tensor_t* next;              // recurrences: made by a later layer
   // Loop outputs: input 1 was not given, but is the loop's COUNT limit.
   bool has_default_length;
@@ -222,18 +227,23 @@ RABBET_PRIVATE_API rabbet_layer_t* rabbet_loop_limit(const rabbet_loop_t* loop,
 // The layer with the conditional's condition, or NULL.
 RABBET_PRIVATE_API rabbet_layer_t* rabbet_conditional_condition(
     const rabbet_conditional_t* conditional);
-// A layer that runs one of two networks, which it retains. Inputs: the
-// condition, then what the networks take. The networks have been inferred.
-RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_branches(
+
+// ---- Layers that run networks ----------------------------------------------
+
+// A layer that runs networks, which it retains; they have been inferred. Its
+// operator is `condition` or, with the wiring's attributes, `loop`. Inputs of a
+// condition: the condition, then what the branches take.
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_bodies(
     rabbet_network_t* network, const char* name, rabbet_tensor_t* const* inputs,
-    size_t input_count, size_t output_count, const rabbet_branches_t* branches,
+    size_t input_count, size_t output_count, const rabbet_bodies_t* bodies,
     rabbet_layer_t** out_layer);
 // Whether one has checks or debug tensors, which outputs need not depend on.
-RABBET_PRIVATE_API bool rabbet_branches_are_watched(
-    const rabbet_branches_t* branches);
-// Whether shapes in a branch depend on the values of the layer's input.
-RABBET_PRIVATE_API bool rabbet_branches_read(const rabbet_branches_t* branches,
-                                             size_t input);
+RABBET_PRIVATE_API bool rabbet_bodies_are_watched(
+    const rabbet_bodies_t* bodies);
+// Whether shapes in one, or of the layer's outputs, depend on the values of the
+// layer's input.
+RABBET_PRIVATE_API bool rabbet_bodies_read(const rabbet_bodies_t* bodies,
+                                           size_t input);
 
 // ---- Copies ----------------------------------------------------------------
 
@@ -247,7 +257,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_source(
     rabbet_network_t* network, const rabbet_tensor_t* like,
     rabbet_tensor_t** out_tensor);
 // A layer with other inputs; names of layer and outputs get the prefix. Plugins
-// are cloned.
+// are cloned, networks that it runs are shared.
 RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_layer(
     rabbet_network_t* network, const rabbet_layer_t* like, const char* prefix,
     rabbet_tensor_t* const* inputs, rabbet_layer_t** out_layer);

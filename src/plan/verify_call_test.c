@@ -94,7 +94,7 @@ static const struct {
     {calls_itself, "sequence 0 calls sequence 0 of 3"},
     {calls_nobody, "sequence 0 calls sequence 3 of 3"},
     {calls_twice, "sequence 1 is called twice"},
-    {calls_one, "calls 1 sequences; expected 1 and 2"},
+    {calls_one, "calls 1 sequences; expected 2"},
     {never_called, "step 0 ('choose'): it names no kernel"},
     {input_out_of_range, "input 'x' is input 2 of 2"},
     {input_of_another_type, "'c' and 'x' differ in type, format or shape"},
@@ -124,10 +124,116 @@ static void refused(void** state) {
   }
 }
 
+// ---- Loops
+
+static int64_t* list_of(maker_t* makers, size_t attr) {
+  const rabbet_attr_t* attrs = makers[0].steps[0].group.nodes[0].attrs;
+  return (int64_t*)(uintptr_t)attrs[attr].data;
+}
+static rabbet_plan_value_t* value_of(maker_t* makers, int sequence, int32_t v) {
+  return &makers[sequence].values[v];
+}
+
+enum { VARYING, REVERSE, SOURCES, KINDS, LENGTHS, COUNT, CONDITION };
+
+static void lists_differ(maker_t* makers) {
+  rabbet_attr_t* attrs =
+      (rabbet_attr_t*)(uintptr_t)makers[0].steps[0].group.nodes[0].attrs;
+  attrs[KINDS].count = 1;
+}
+static void no_output_of_the_body(maker_t* makers) {
+  list_of(makers, SOURCES)[1] = 2;
+}
+static void last_of_a_stack(maker_t* makers) {
+  list_of(makers, SOURCES)[0] = 1;
+}
+static void unknown_kind(maker_t* makers) {
+  list_of(makers, KINDS)[1] = 3;
+}
+static void stacked_never(maker_t* makers) {
+  list_of(makers, SOURCES)[1] = 0;
+  list_of(makers, KINDS)[1] = 0;
+}
+static void count_out_of_range(maker_t* makers) {
+  list_of(makers, COUNT)[0] = 4;
+}
+static void count_of_another_type(maker_t* makers) {
+  list_of(makers, COUNT)[0] = 1;
+}
+static void condition_out_of_range(maker_t* makers) {
+  list_of(makers, CONDITION)[0] = 1;
+}
+static void two_conditions(maker_t* makers) {
+  list_of(makers, CONDITION)[0] = 0;
+}
+static void never_ends(maker_t* makers) {
+  list_of(makers, COUNT)[0] = -1;
+  makers[0].steps[0].call_count = 1;
+}
+static void next_of_another_extent(maker_t* makers) {
+  value_of(makers, 1, 2)->shape.d[1] = maker_number(&makers[1], 3);
+}
+static void slice_of_another_rank(maker_t* makers) {
+  static const int32_t inputs[] = {2, 2};
+  call_of(makers, 0)->inputs = inputs;
+}
+static void stack_of_another_extent(maker_t* makers) {
+  rabbet_plan_value_t* stack = value_of(makers, 0, 5);
+  stack->shape.d[2] = stack->shape.d[0];
+}
+static void condition_passes_another(maker_t* makers) {
+  static const int32_t inputs[] = {3, 3, 1};
+  call_of(makers, 1)->inputs = inputs;
+}
+static void condition_of_numbers(maker_t* makers) {
+  call_of(makers, 0)->sequence = 2;
+  call_of(makers, 1)->sequence = 1;
+}
+static void too_few_carried(maker_t* makers) {
+  call_of(makers, 0)->input_count = 1;
+}
+
+static const struct {
+  void (*damage)(maker_t* makers);
+  const char* message;
+} wrong_loops[] = {
+    {lists_differ, "its lists of outputs differ in length"},
+    {no_output_of_the_body, "output 1 is stacked 0 times"},
+    {last_of_a_stack, "output 1 is stacked 2 times"},
+    {unknown_kind, "output 1 is of kind 3 and the body's output 1"},
+    {stacked_never, "output 1 is stacked 0 times"},
+    {count_out_of_range, "its count, input 4, is no integer"},
+    {count_of_another_type, "its count, input 1, is no integer"},
+    {condition_out_of_range, "its condition is carried tensor 1 of 1"},
+    {two_conditions, "its condition is carried tensor 0 of 1"},
+    {never_ends, "nothing ends it"},
+    {next_of_another_extent, "'x' and 'y' differ in type, format or shape"},
+    {slice_of_another_rank, "'x' and 'w' differ in type, format or shape"},
+    {stack_of_another_extent, "'s' and 's' differ in type, format or shape"},
+    {condition_passes_another, "input 0 differs from that of the body"},
+    {condition_of_numbers, "the loop passes 2, carries 1 and has 1 slices"},
+    {too_few_carried, "the loop passes 1, carries 1 and has 1 slices"},
+};
+
+static void refused_loops(void** state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(wrong_loops) / sizeof(wrong_loops[0]); ++i) {
+    maker_t makers[3];
+    maker_begin_sequences(makers, 3, SYSTEM);
+    sample_loop(makers);
+    RABBET_EXPECT_OK(rabbet_plan_verify(makers[0].plan, 0));
+    wrong_loops[i].damage(makers);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(makers[0].plan, 0),
+                        RABBET_STATUS_DATA_LOSS, wrong_loops[i].message);
+    maker_end(&makers[0]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
       cmocka_unit_test(refused),
+      cmocka_unit_test(refused_loops),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,7 +219,8 @@ static rabbet_status_t verify_nodes(const verify_group_t* check) {
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(status, "layer '%s' (%s)", node->name, node->op->name));
     plugins += rabbet_op_is(node->op, RABBET_OP_PLUGIN);
-    if (rabbet_op_is(node->op, RABBET_OP_CONDITION) !=
+    if ((rabbet_op_is(node->op, RABBET_OP_CONDITION) ||
+         rabbet_op_is(node->op, RABBET_OP_LOOP)) !=
         (check->step->call_count > 0))
       return RABBET_DAMAGED("layer '%s' (%s) %s", node->name, node->op->name,
                             check->step->call_count > 0

@@ -1,33 +1,50 @@
-// Steps that run other sequences.
+// Steps that run other sequences: a branch that a condition chooses, or a loop
+// (loop.c).
 //
 // The host reads the condition and runs the sequence that it chooses. Its
 // inputs and outputs are the step's, in the same memory, so that nothing is
 // copied.
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/call.h"
+
+bool rabbet_step_loop(const rabbet_plan_step_t* step,
+                      rabbet_loop_wiring_t* out_wiring) {
+  const rabbet_group_node_t* node = &step->group.nodes[0];
+  *out_wiring = (rabbet_loop_wiring_t){.count = -1, .condition = -1};
+  if (step->call_count == 0 || !rabbet_op_is(node->op, RABBET_OP_LOOP))
+    return false;
+  // Verified when the plan was read.
+  rabbet_status_ignore(
+      rabbet_loop_wiring_read(node->attrs, node->op->attr_count, out_wiring));
+  return true;
+}
+
+rabbet_status_t rabbet_read_flag(const rabbet_frame_t* frame, const void* from,
+                                 void* stream, bool* out_holds) {
+  rabbet_device_t* device = frame->context->engine->device;
+  uint8_t byte = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_refuse_recording(frame->context, stream));
+  RABBET_RETURN_IF_ERROR(
+      device->vtable->copy_to_host(device, &byte, from, 1, stream));
+  if (!device->host_memory)
+    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  *out_holds = byte != 0;
+  return rabbet_ok();
+}
 
 static rabbet_status_t read_condition(const rabbet_frame_t* frame,
                                       const rabbet_prepared_t* prepared,
                                       const rabbet_run_t* run, void* stream,
                                       bool* out_holds) {
-  rabbet_device_t* device = frame->context->engine->device;
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   assert(step->call_count == 2 && step->group.input_count > 0);
   const int64_t* known =
       rabbet_host_values(prepared, step->values[step->group.inputs[0]]);
-  uint8_t byte = 0;
-  if (known) {
-    *out_holds = known[0] != 0;
-    return rabbet_ok();
-  }
-  RABBET_RETURN_IF_ERROR(
-      rabbet_context_refuse_recording(frame->context, stream));
-  RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
-      device, &byte, run->call.inputs[0], 1, stream));
-  if (!device->host_memory)
-    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  *out_holds = byte != 0;
+  if (!known)
+    return rabbet_read_flag(frame, run->call.inputs[0], stream, out_holds);
+  *out_holds = known[0] != 0;
   return rabbet_ok();
 }
 
@@ -50,26 +67,57 @@ static rabbet_status_t call_values(const rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
+// The extents of a callee's input; false if they are not known.
+static bool call_dims(const rabbet_dims_t* outer, bool is_slice, int32_t rank,
+                      int64_t* key) {
+  if (outer->rank != rank + is_slice) return false;
+  for (int32_t axis = 0; axis < rank; ++axis) {
+    key[axis] = outer->d[axis + is_slice];
+    if (key[axis] < 0) return false;
+  }
+  return true;
+}
+
 rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
                                 const rabbet_plan_step_t* step,
                                 const rabbet_plan_call_t* call,
                                 const rabbet_sequence_t* callee, int64_t* key,
-                                bool* out_known) {
+                                bool* out_known, bool* out_changes) {
+  rabbet_loop_wiring_t loop;
+  rabbet_step_loop(step, &loop);
   *out_known = true;
   assert(call->input_count == callee->plan->input_count);
+  *out_changes = false;
   for (size_t i = 0; i < call->input_count && *out_known; ++i) {
     int32_t value = step->values[step->group.inputs[call->inputs[i]]];
-    const rabbet_dims_t* dims = &prepared->dims[value];
+    const rabbet_io_t* io = &callee->ios[i];
+    bool in_loop = i < loop.carried_count + loop.slice_count;
     int64_t* to = key + callee->key_offsets[i];
-    *out_known = dims->rank == callee->ios[i].dims.rank;
-    for (int32_t axis = 0; axis < dims->rank && *out_known; ++axis) {
-      *to++ = dims->d[axis];
-      *out_known = dims->d[axis] >= 0;
-    }
-    if (*out_known && callee->ios[i].is_shape_input)
+    *out_known =
+        call_dims(&prepared->dims[value], in_loop && i >= loop.carried_count,
+                  io->dims.rank, to);
+    *out_changes |= i < loop.carried_count && loop.varying[i] != 0;
+    if (!*out_known || !io->is_shape_input) continue;
+    if (in_loop)
+      *out_changes = true;
+    else
       RABBET_RETURN_IF_ERROR(
-          call_values(prepared, value, &callee->ios[i], to, out_known));
+          call_values(prepared, value, io, to + io->dims.rank, out_known));
   }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_call_find(rabbet_frame_t* callee,
+                                 rabbet_prepared_t** out_prepared) {
+  size_t size = callee->sequence->key_size;
+  if (!callee->current ||
+      memcmp(callee->key, callee->next_key, size * sizeof(*callee->key)) != 0) {
+    callee->current = NULL;
+    memcpy(callee->key, callee->next_key, size * sizeof(*callee->key));
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(callee, NULL, callee->key,
+                                                  size, &callee->current));
+  }
+  *out_prepared = callee->current;
   return rabbet_ok();
 }
 
@@ -80,22 +128,27 @@ static rabbet_status_t call_select(const rabbet_prepared_t* prepared,
                                    const rabbet_plan_call_t* call,
                                    rabbet_frame_t* callee,
                                    rabbet_prepared_t** out_prepared) {
-  size_t bytes = callee->sequence->key_size * sizeof(*callee->key);
-  bool known = false;
+  bool known = false, changes = false;
   assert(!rabbet_frame_is_main(callee));
   *out_prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_call_key(prepared, step, call, callee->sequence,
-                                         callee->next_key, &known));
-  if (!known) return rabbet_ok();
-  if (!callee->current || memcmp(callee->key, callee->next_key, bytes) != 0) {
-    callee->current = NULL;
-    memcpy(callee->key, callee->next_key, bytes);
-    RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(callee, NULL, callee->key,
-                                                  callee->sequence->key_size,
-                                                  &callee->current));
-  }
-  *out_prepared = callee->current;
-  return rabbet_ok();
+                                         callee->next_key, &known, &changes));
+  return known && !changes ? rabbet_call_find(callee, out_prepared)
+                           : rabbet_ok();
+}
+
+rabbet_status_t rabbet_call_unknown(void) {
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                       "the values that shapes depend on divide by 0 or "
+                       "overflow for these input shapes");
+}
+
+rabbet_status_t rabbet_call_run(rabbet_frame_t* callee,
+                                rabbet_prepared_t* first, void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_frame_run(callee, first, stream));
+  rabbet_frame_show_debug(callee, callee->last, stream);
+  return callee->times && callee->events ? rabbet_frame_collect_times(callee)
+                                         : rabbet_ok();
 }
 
 static void pass_addresses(const rabbet_frame_t* frame,
@@ -142,6 +195,10 @@ static rabbet_status_t check_results(const rabbet_frame_t* frame,
 void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
                            int64_t* out_dims) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
+  if (run->loop) {
+    rabbet_loop_told_dims(run, step, out_dims);
+    return;
+  }
   const rabbet_plan_sequence_t* callee = run->callee->sequence->plan;
   for (size_t i = 0; i < step->group.output_count; ++i) {
     int32_t value = callee->ios[callee->input_count + i].value;
@@ -153,9 +210,9 @@ void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
   }
 }
 
-rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
-                                const rabbet_prepared_t* prepared,
-                                rabbet_run_t* run, void* stream) {
+static rabbet_status_t run_branch(rabbet_frame_t* frame,
+                                  const rabbet_prepared_t* prepared,
+                                  rabbet_run_t* run, void* stream) {
   const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
   bool holds = false;
   RABBET_RETURN_IF_ERROR(read_condition(frame, prepared, run, stream, &holds));
@@ -167,13 +224,16 @@ rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
   run->callee = callee;
   pass_addresses(frame, prepared, run, call, callee);
   RABBET_RETURN_IF_ERROR(call_select(prepared, step, call, callee, &first));
-  if (!first)
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "the values that shapes depend on divide by 0 or "
-                         "overflow for these input shapes");
-  RABBET_RETURN_IF_ERROR(rabbet_frame_run(callee, first, stream));
-  rabbet_frame_show_debug(callee, callee->last, stream);
+  if (!first) return rabbet_call_unknown();
+  RABBET_RETURN_IF_ERROR(rabbet_call_run(callee, first, stream));
   return check_results(frame, prepared, run);
+}
+
+rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
+                                const rabbet_prepared_t* prepared,
+                                rabbet_run_t* run, void* stream) {
+  return run->loop ? rabbet_run_loop(frame, prepared, run, stream)
+                   : run_branch(frame, prepared, run, stream);
 }
 
 // ---- Preparing

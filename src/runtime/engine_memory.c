@@ -234,13 +234,14 @@ static rabbet_status_t measure_callees(measure_t* measure,
       rabbet_frame_t* callee =
           rabbet_context_frame(measure->context, (size_t)call->sequence);
       int64_t* key = NULL;
-      bool known = false;
+      bool known = false, changes = false;
       RABBET_RETURN_IF_ERROR(
           measure_largest_key(measure, callee->sequence, &key));
       if (prepared)
-        RABBET_RETURN_IF_ERROR(rabbet_call_key(prepared, &plan->steps[s], call,
-                                               callee->sequence,
-                                               callee->next_key, &known));
+        RABBET_RETURN_IF_ERROR(
+            rabbet_call_key(prepared, &plan->steps[s], call, callee->sequence,
+                            callee->next_key, &known, &changes));
+      known = known && !changes;
       rabbet_status_t status =
           measure_frame(measure, callee, known ? callee->next_key : key);
       // It may fit smaller shapes.

@@ -126,15 +126,15 @@ static rabbet_status_t run_steps_timed(rabbet_frame_t* frame,
     else if (!device->host_memory)
       status = device->vtable->synchronize(device, stream);
     if (!rabbet_is_ok(status)) return step_failed(frame, run->step, status);
-    frame->times[run->step] = (float)(rabbet_time_ns() - begin) * 1e-6f;
+    if (!events)
+      frame->times[run->step] += (float)(rabbet_time_ns() - begin) * 1e-6f;
     if (rabbet_context_shows_steps(frame->context))
       rabbet_frame_show_step(frame, prepared, run, stream);
   }
   return rabbet_ok();
 }
 
-// Reads the events of a frame's last run; waits for it.
-static rabbet_status_t frame_collect_times(rabbet_frame_t* frame) {
+rabbet_status_t rabbet_frame_collect_times(rabbet_frame_t* frame) {
   rabbet_device_t* device = frame->context->engine->device;
   for (const rabbet_prepared_t* at = frame->last; at; at = at->parent) {
     assert(at->sequence == frame->sequence);
@@ -143,17 +143,8 @@ static rabbet_status_t frame_collect_times(rabbet_frame_t* frame) {
       int64_t ns = 0;
       RABBET_RETURN_IF_ERROR(
           device->vtable->elapsed(device, events[i], events[i + 1], &ns));
-      frame->times[at->runs[i].step] = (float)ns * 1e-6f;
+      frame->times[at->runs[i].step] += (float)ns * 1e-6f;
     }
-  }
-  return rabbet_ok();
-}
-
-static rabbet_status_t collect_times(rabbet_context_t* context) {
-  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
-    rabbet_frame_t* frame = rabbet_context_frame(context, i);
-    if (frame->last_run == context->runs)
-      RABBET_RETURN_IF_ERROR(frame_collect_times(frame));
   }
   return rabbet_ok();
 }
@@ -289,9 +280,9 @@ rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
   const rabbet_sequence_t* sequence = frame->sequence;
   frame->last = NULL;
   assert(prepared->sequence == sequence && prepared->segment == 0);
-  frame->last_run = frame->context->runs;
-  if (frame->times)
+  if (frame->times && frame->last_run != frame->context->runs)
     memset(frame->times, 0, sequence->plan->step_count * sizeof(*frame->times));
+  frame->last_run = frame->context->runs;
   if (frame->context->finite)
     RABBET_RETURN_IF_ERROR(rabbet_finite_begin(frame));
   RABBET_RETURN_IF_ERROR(run_segment(frame, prepared, stream));
@@ -356,7 +347,7 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
   if (rabbet_is_ok(status) && timed && context->main.events)
-    status = collect_times(context);
+    status = rabbet_frame_collect_times(&context->main);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   if (rabbet_is_ok(status) && timed) report_times(context);
   return status;

@@ -288,7 +288,7 @@ static void table_step(const rabbet_sequence_t* sequence,
   rabbet_strbuf_line(&table->cells, step->name);
   table_end_cell(table);
   rabbet_strbuf_line(&table->cells,
-                     step->call_count > 0 ? "branches" : step->kernel);
+                     step->call_count > 0 ? "sequences" : step->kernel);
   table_end_cell(table);
   rabbet_strbuf_line(&table->cells, step->tactic_name);
   table_end_cell(table);

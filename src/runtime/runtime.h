@@ -212,6 +212,7 @@ typedef struct rabbet_prepared_cache_t {
 typedef struct rabbet_run_t {
   rabbet_kernel_t* kernel;  // NULL: it calls a sequence
   rabbet_frame_t* callee;   // that it called last
+  rabbet_dims_t* loop;      // a loop's outputs, of its last run; or NULL
   rabbet_kernel_state_t* state;
   size_t step;
   rabbet_kernel_call_t call;
@@ -459,16 +460,20 @@ rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame);
 // execute.c: the sequence from its first segment, `prepared`, on.
 rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
                                  rabbet_prepared_t* prepared, void* stream);
-// call.c: runs the sequence that the step's condition chooses.
+// Adds the times of the frame's last run, which it waits for.
+rabbet_status_t rabbet_frame_collect_times(rabbet_frame_t* frame);
+// call.c: runs the sequence that the step's condition chooses, or the loop.
 rabbet_status_t rabbet_run_call(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream);
-// The key that a sequence is called with, if the host knows it.
+// The key that a sequence is called with, if the host knows it. *out_changes:
+// iterations change it; it is that of the first one, without the values of
+// shape inputs that the loop carries or slices.
 rabbet_status_t rabbet_call_key(const rabbet_prepared_t* prepared,
                                 const rabbet_plan_step_t* step,
                                 const rabbet_plan_call_t* call,
                                 const rabbet_sequence_t* callee, int64_t* key,
-                                bool* out_known);
+                                bool* out_known, bool* out_changes);
 // Whether a sequence that is prepared or measured before a run does not fit the
 // shapes; frees the status then. Another branch may be meant for them: only a
 // run that calls it fails.

@@ -268,11 +268,12 @@ static int write_plan(const char* folder, const char* name, maker_t* maker) {
   return failed;
 }
 
-static int write_branches(const char* folder) {
+static int write_sequences(const char* folder, const char* name,
+                           void (*make)(maker_t makers[3])) {
   maker_t makers[3];
   maker_begin_sequences(makers, 3, rabbet_allocator_system());
-  sample_branches(makers);
-  return write_plan(folder, "branches", &makers[0]);
+  make(makers);
+  return write_plan(folder, name, &makers[0]);
 }
 
 int main(int argc, char** argv) {
@@ -287,7 +288,8 @@ int main(int argc, char** argv) {
     samples[s].make(&maker);
     failed += write_plan(argv[1], samples[s].name, &maker);
   }
-  failed += write_branches(argv[1]);
+  failed += write_sequences(argv[1], "branches", sample_branches);
+  failed += write_sequences(argv[1], "loop", sample_loop);
   failed += write_plugins(argv[1]);
   return failed > 0;
 }

@@ -102,25 +102,25 @@ static rabbet_status_t emit_calls(rabbet_emitter_t* emitter,
                                   const rabbet_layout_step_t* from,
                                   rabbet_plan_step_t* step) {
   rabbet_arena_t* arena = &emitter->plan->arena;
-  const rabbet_branches_t* branches = from->pick.unit->nodes[0]->branches;
+  const rabbet_bodies_t* bodies = from->pick.unit->nodes[0]->bodies;
   rabbet_plan_call_t* calls = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(arena, 2, sizeof(*calls), (void**)&calls));
-  for (size_t k = 0; k < 2; ++k) {
-    const rabbet_branch_t* branch = &branches->list[k];
-    size_t count = branch->network->inputs.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, bodies->count, sizeof(*calls), (void**)&calls));
+  for (size_t k = 0; k < bodies->count; ++k) {
+    const rabbet_body_t* body = &bodies->list[k];
+    size_t count = body->network->inputs.count;
     int32_t* inputs = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         arena, count, sizeof(*inputs), (void**)&inputs));
     for (size_t i = 0; i < count; ++i)
-      inputs[i] = emit_find_input(&step->group, branch->inputs[i]);
+      inputs[i] = emit_find_input(&step->group, body->inputs[i]);
     calls[k] = (rabbet_plan_call_t){
-        .sequence = rabbet_emit_find(emitter->from, branch->network),
+        .sequence = rabbet_emit_find(emitter->from, body->network),
         .inputs = inputs,
         .input_count = count};
   }
   step->calls = calls;
-  step->call_count = 2;
+  step->call_count = bodies->count;
   return rabbet_ok();
 }
 
@@ -130,7 +130,7 @@ static rabbet_status_t emit_step(rabbet_emitter_t* emitter,
   rabbet_arena_t* arena = &emitter->plan->arena;
   const rabbet_choice_t* choice = from->pick.choice;
   const rabbet_candidate_t* candidate = &choice->candidate;
-  bool calls = candidate->kernel == &rabbet_branches_class;
+  bool calls = candidate->kernel == &rabbet_call_class;
   assert(candidate->kernel);
   step->tactic = candidate->tactic;
   step->time_us = calls ? -1.0f : (float)choice->us;

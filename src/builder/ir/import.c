@@ -79,7 +79,7 @@ static rabbet_status_t import_layer(const rabbet_layer_t* layer,
       .output_count = layer->output_count,
       .precision = ir->strongly_typed ? RABBET_DTYPE_NONE : layer->precision,
       .plugin = layer->plugin,
-      .branches = layer->branches,
+      .bodies = layer->bodies,
       .aliased = layer->plugin ? layer->aliased : NULL,
   };
   RABBET_RETURN_IF_ERROR(
@@ -121,7 +121,7 @@ static bool import_may_refit(const rabbet_ir_t* ir,
 }
 
 static bool import_is_shape_operand(const rabbet_layer_t* layer, size_t input) {
-  if (layer->branches) return rabbet_branches_read(layer->branches, input);
+  if (layer->bodies) return rabbet_bodies_read(layer->bodies, input);
   if (layer->plugin)
     return input < 64 &&
            (rabbet_plugin_shape_inputs(layer->plugin) >> input & 1);

@@ -14,7 +14,7 @@ void rabbet_ir_deinitialize(rabbet_ir_t* ir) {
 }
 
 bool rabbet_ir_is_shape_operand(const rabbet_ir_node_t* node, size_t index) {
-  if (node->branches) return rabbet_branches_read(node->branches, index);
+  if (node->bodies) return rabbet_bodies_read(node->bodies, index);
   if (node->plugin)
     return index < 64 &&
            (rabbet_plugin_shape_inputs(node->plugin) >> index & 1) != 0;

@@ -59,10 +59,10 @@ struct rabbet_ir_node_t {
   size_t input_count;
   int32_t* outputs;
   size_t output_count;
-  rabbet_dtype_t precision;           // NONE: any
-  rabbet_plugin_t* plugin;            // borrowed from the network
-  const rabbet_branches_t* branches;  // of a condition, borrowed likewise
-  const int32_t* aliased;             // plugin layers, or NULL
+  rabbet_dtype_t precision;       // NONE: any
+  rabbet_plugin_t* plugin;        // borrowed from the network
+  const rabbet_bodies_t* bodies;  // that it runs, borrowed likewise
+  const int32_t* aliased;         // plugin layers, or NULL
   bool wants_bytes;  // the user asked for INT8 (implicit_quantization.c)
   bool is_implicit;  // quantizes or dequantizes where no layer does
   bool is_optional;  // a node with is_implicit that may be left out

@@ -1,6 +1,6 @@
 // Removes unneeded values and nodes. Values are needed if outputs depend on
 // them, if the host must read them to know a shape, or if assertions or debug
-// tensors are in a branch.
+// tensors are in networks that they run.
 
 #include <assert.h>
 
@@ -99,8 +99,8 @@ rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir) {
   for (size_t i = 0; rabbet_is_ok(status) && i < ir->input_count; ++i)
     status = sweep_value(&sweep, ir->inputs[i]);
   for (size_t i = 0; rabbet_is_ok(status) && i < ir->nodes.count; ++i)
-    if (ir->nodes.data[i]->branches && !ir->nodes.data[i]->dead &&
-        rabbet_branches_are_watched(ir->nodes.data[i]->branches))
+    if (ir->nodes.data[i]->bodies && !ir->nodes.data[i]->dead &&
+        rabbet_bodies_are_watched(ir->nodes.data[i]->bodies))
       status = sweep_value(&sweep, ir->nodes.data[i]->outputs[0]);
   if (rabbet_is_ok(status)) status = sweep_follow(&sweep);
   if (rabbet_is_ok(status)) sweep_nodes(&sweep);

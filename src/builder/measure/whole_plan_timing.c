@@ -230,7 +230,7 @@ static rabbet_status_t timer_bind(plan_timer_t* timer, timed_plan_t* plan) {
 // Sequences are timed by themselves.
 static bool timer_has_kernel(const rabbet_layout_step_t* step) {
   const rabbet_kernel_class_t* kernel = step->pick.choice->candidate.kernel;
-  return kernel && kernel != &rabbet_branches_class;
+  return kernel && kernel != &rabbet_call_class;
 }
 
 static rabbet_status_t timer_prepare(plan_timer_t* timer, timed_plan_t* plan) {

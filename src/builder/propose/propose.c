@@ -398,10 +398,10 @@ static rabbet_status_t propose_other_sources(proposer_t* p) {
   return rabbet_ok();
 }
 
-const rabbet_kernel_class_t rabbet_branches_class = {.name = "branches"};
+const rabbet_kernel_class_t rabbet_call_class = {.name = "sequences"};
 
 // One way: in the types of the network, which the sequences have.
-static rabbet_status_t propose_branches(proposer_t* p) {
+static rabbet_status_t propose_call(proposer_t* p) {
   const rabbet_group_t* group = &p->unit->group;
   size_t count = group->input_count + group->output_count;
   rabbet_type_format_t* tensors = NULL;
@@ -411,16 +411,15 @@ static rabbet_status_t propose_branches(proposer_t* p) {
     tensors[i] = (rabbet_type_format_t){
         group->values[rabbet_group_boundary(group, i)].dtype,
         RABBET_FORMAT_LINEAR};
-  const rabbet_choice_t choice = {
-      .candidate = {.kernel = &rabbet_branches_class,
-                    .tactic_name = "",
-                    .tensors = tensors}};
+  const rabbet_choice_t choice = {.candidate = {.kernel = &rabbet_call_class,
+                                                .tactic_name = "",
+                                                .tensors = tensors}};
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
 static rabbet_status_t propose_all(proposer_t* p) {
-  if (p->unit->node_count == 1 && p->unit->nodes[0]->branches)
-    return propose_branches(p);
+  if (p->unit->node_count == 1 && p->unit->nodes[0]->bodies)
+    return propose_call(p);
   if (propose_is_nothing(p)) return propose_nothing(p);
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();

@@ -16,6 +16,6 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_unit_unsupported(rabbet_build_t* build, rabbet_unit_t* unit);
 
 // Stands for a kernel where a step runs one of two sequences.
-RABBET_PRIVATE_API extern const rabbet_kernel_class_t rabbet_branches_class;
+RABBET_PRIVATE_API extern const rabbet_kernel_class_t rabbet_call_class;
 
 #endif  // RABBET_SRC_BUILDER_PROPOSE_PROPOSE_H_

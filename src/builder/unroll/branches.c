@@ -202,18 +202,6 @@ static void split_need(const split_t* split, const bool* inside,
   }
 }
 
-// Weights belong to their first reader in the given network, even if that moves
-// into a branch.
-static rabbet_status_t split_source(rabbet_network_t* to,
-                                    const rabbet_tensor_t* tensor,
-                                    rabbet_tensor_t** out_tensor) {
-  RABBET_RETURN_IF_ERROR(rabbet_network_copy_source(to, tensor, out_tensor));
-  if (tensor->kind != RABBET_TENSOR_WEIGHTS) return rabbet_ok();
-  (*out_tensor)->has_role = true;
-  (*out_tensor)->role_layer = rabbet_tensor_role(tensor, &(*out_tensor)->role);
-  return rabbet_ok();
-}
-
 // ---- A branch --------------------------------------------------------------
 
 typedef struct branch_t {
@@ -221,115 +209,14 @@ typedef struct branch_t {
   const rabbet_conditional_t* conditional;
   const bool* inside;
   bool* needed;  // [layer of `from`]
-  rabbet_network_t* made;
-  rabbet_tensor_t** map;                // by tensor of `from`
-  rabbet_conditional_t** conditionals;  // by conditional of `from`
-  rabbet_tensor_t**
-      captured;  // tensors of `from`, one for each input of `made`
-  size_t captured_count;
+  rabbet_unroll_body_t body;
 } branch_t;
-
-// Equal extents of captured tensors are one dimension inside.
-static rabbet_status_t branch_capture(branch_t* branch, rabbet_tensor_t* tensor,
-                                      rabbet_tensor_t** out_tensor) {
-  rabbet_network_t* from = branch->split->from;
-  rabbet_dims_t dims = rabbet_shape_dims(from->graph, &tensor->shape);
-  RABBET_RETURN_IF_ERROR(rabbet_network_add_input(
-      branch->made, tensor->name, tensor->dtype, &dims, out_tensor));
-  for (int32_t i = 0; i < dims.rank; ++i) {
-    char name[32];
-    if (dims.d[i] >= 0) continue;
-    snprintf(name, sizeof(name), "#%d", tensor->shape.d[i]);
-    RABBET_RETURN_IF_ERROR(rabbet_tensor_set_dim_name(*out_tensor, i, name));
-  }
-  branch->captured[branch->captured_count++] = tensor;
-  return rabbet_ok();
-}
-
-// Constants are known in the branch, too.
-static rabbet_status_t branch_constant(branch_t* branch,
-                                       rabbet_tensor_t* tensor,
-                                       rabbet_tensor_t** out_tensor) {
-  const rabbet_layer_t* layer = tensor->producer;
-  if (!layer) return split_source(branch->made, tensor, out_tensor);
-  if (split_is(layer, RABBET_OP_CONSTANT)) {
-    rabbet_layer_t* copy = NULL;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_network_copy_layer(branch->made, layer, "", NULL, &copy));
-    *out_tensor = copy->outputs[0];
-    return rabbet_ok();
-  }
-  rabbet_dims_t dims =
-      rabbet_shape_dims(branch->split->from->graph, &tensor->shape);
-  rabbet_weights_t weights = {.dtype = tensor->dtype, .data = tensor->constant};
-  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &weights.count));
-  RABBET_RETURN_IF_ERROR(rabbet_network_add_weights(
-      branch->made, tensor->name, weights, &dims, true, out_tensor));
-  (*out_tensor)->has_role = true;  // of no layer: not refittable
-  return rabbet_ok();
-}
-
-// Finds the tensor inside of the branch: made there, copied or captured.
-static rabbet_status_t branch_get(branch_t* branch, rabbet_tensor_t* tensor,
-                                  rabbet_tensor_t** out_tensor) {
-  rabbet_tensor_t** found = &branch->map[tensor->id];
-  const rabbet_layer_t* layer = tensor->producer;
-  if (!*found && layer && layer->conditional == branch->conditional &&
-      split_is(layer, RABBET_OP_CONDITIONAL_INPUT))
-    return branch_get(branch, layer->inputs[0], out_tensor);
-  if (!*found)
-    RABBET_RETURN_IF_ERROR(tensor->constant
-                               ? branch_constant(branch, tensor, found)
-                               : branch_capture(branch, tensor, found));
-  *out_tensor = *found;
-  return rabbet_ok();
-}
-
-static rabbet_status_t branch_conditional(branch_t* branch,
-                                          const rabbet_layer_t* layer,
-                                          rabbet_layer_t* copy) {
-  if (!layer->conditional) return rabbet_ok();
-  rabbet_conditional_t** found =
-      &branch
-           ->conditionals[split_index(branch->split->from, layer->conditional)];
-  if (!*found)
-    RABBET_RETURN_IF_ERROR(rabbet_network_add_conditional(
-        branch->made, layer->conditional->name, found));
-  copy->conditional = *found;
-  return rabbet_ok();
-}
 
 static rabbet_status_t branch_layer(branch_t* branch,
                                     const rabbet_layer_t* layer) {
-  rabbet_tensor_t** inputs = NULL;
-  rabbet_layer_t* copy = NULL;
-  if (layer->conditional == branch->conditional) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&branch->split->arena, layer->input_count,
-                                  sizeof(*inputs), (void**)&inputs));
-  for (size_t i = 0; i < layer->input_count; ++i)
-    if (layer->inputs[i])
-      RABBET_RETURN_IF_ERROR(branch_get(branch, layer->inputs[i], &inputs[i]));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_network_copy_layer(branch->made, layer, "", inputs, &copy));
-  for (size_t i = 0; i < layer->output_count; ++i)
-    branch->map[layer->outputs[i]->id] = copy->outputs[i];
-  return branch_conditional(branch, layer, copy);
-}
-
-// A copy: the tensor may be an input, or two outputs.
-static rabbet_status_t branch_output(branch_t* branch,
-                                     const rabbet_layer_t* output, size_t side,
-                                     rabbet_arena_t* arena) {
-  rabbet_tensor_t* inside = NULL;
-  rabbet_layer_t* copy = NULL;
-  const char* name = NULL;
-  RABBET_RETURN_IF_ERROR(branch_get(branch, output->inputs[side], &inside));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_printf(arena, &name, "%s/result", output->name));
-  RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
-      branch->made, "identity", name, &inside, 1, NULL, 0, &copy));
-  return rabbet_network_mark_output(branch->made, copy->outputs[0]);
+  return layer->conditional == branch->conditional
+             ? rabbet_ok()
+             : rabbet_unroll_body_layer(&branch->body, layer);
 }
 
 static bool split_is_output_of(const rabbet_layer_t* layer,
@@ -349,15 +236,17 @@ static void branch_need_outputs(const branch_t* branch, size_t side) {
 
 static rabbet_status_t branch_checks(branch_t* branch) {
   const rabbet_network_t* from = branch->split->from;
+  rabbet_network_t* made = branch->body.made;
   for (size_t i = 0; i < from->checks.count; ++i) {
     rabbet_network_check_t check = from->checks.data[i];
     const rabbet_layer_t* layer = check.tensor->producer;
     if (!layer || !branch->needed[layer->index] ||
         !branch->inside[layer->index])
       continue;
-    RABBET_RETURN_IF_ERROR(branch_get(branch, check.tensor, &check.tensor));
     RABBET_RETURN_IF_ERROR(
-        RABBET_VEC_PUSH(branch->made->allocator, &branch->made->checks, check));
+        rabbet_unroll_body_get(&branch->body, check.tensor, &check.tensor));
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(made->allocator, &made->checks, check));
   }
   return rabbet_ok();
 }
@@ -370,44 +259,24 @@ static rabbet_status_t branch_fill(branch_t* branch, size_t side) {
       RABBET_RETURN_IF_ERROR(branch_layer(branch, from->layers.data[i]));
   for (size_t i = 0; i < split->layers; ++i)
     if (split_is_output_of(from->layers.data[i], branch->conditional))
-      RABBET_RETURN_IF_ERROR(
-          branch_output(branch, from->layers.data[i], side, &split->arena));
+      RABBET_RETURN_IF_ERROR(rabbet_unroll_body_output(
+          &branch->body, from->layers.data[i]->inputs[side],
+          from->layers.data[i]->name));
   return branch_checks(branch);
 }
 
 static rabbet_status_t branch_begin(branch_t* branch, size_t side) {
-  const split_t* split = branch->split;
-  rabbet_arena_t* arena = &branch->split->arena;
-  size_t tensors = split->from->tensors.count;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, split->layers, sizeof(bool), (void**)&branch->needed));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, tensors, sizeof(*branch->map), (void**)&branch->map));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, tensors, sizeof(*branch->captured), (void**)&branch->captured));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, split->count, sizeof(*branch->conditionals),
-      (void**)&branch->conditionals));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&branch->split->arena, branch->split->layers,
+                                  sizeof(bool), (void**)&branch->needed));
   branch_need_outputs(branch, side);
   return rabbet_ok();
 }
 
-static rabbet_status_t split_inner(rabbet_network_t* network,
-                                   rabbet_allocator_t allocator, bool is_branch,
-                                   rabbet_network_t** out_network);
-
 static rabbet_status_t branch_make(branch_t* branch, size_t side) {
-  split_t* split = branch->split;
-  rabbet_network_t* flat = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_network_copy_empty(split->from, split->allocator, &flat));
-  branch->made = flat;
-  rabbet_status_t status = branch_fill(branch, side);
-  if (rabbet_is_ok(status)) status = rabbet_network_infer(flat);
-  if (rabbet_is_ok(status))
-    status = split_inner(flat, split->allocator, true, &branch->made);
-  if (!rabbet_is_ok(status)) branch->made = NULL;
-  rabbet_network_release(flat);
+  rabbet_status_t status = rabbet_unroll_body_begin(&branch->body);
+  if (rabbet_is_ok(status)) status = branch_fill(branch, side);
+  if (rabbet_is_ok(status)) status = rabbet_unroll_body_finish(&branch->body);
   return RABBET_ANNOTATE(status, "conditional '%s', where it is %s",
                          branch->conditional->name,
                          side == 0 ? "true" : "false");
@@ -423,36 +292,24 @@ typedef struct choice_t {
 } choice_t;
 
 static rabbet_status_t choice_list_inputs(choice_t* choice, split_t* split,
-                                          rabbet_branches_t* out_branches) {
+                                          rabbet_bodies_t* out_bodies) {
+  static const char* const names[] = {"true", "false"};
   size_t most = 1;
   for (size_t k = 0; k < 2; ++k)
-    most += choice->branches[k].captured_count;
+    most += choice->branches[k].body.captured_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &split->arena, most, sizeof(*choice->inputs), (void**)&choice->inputs));
   choice->inputs[choice->input_count++] =
       rabbet_conditional_condition(choice->conditional)->inputs[0];
-  for (size_t k = 0; k < 2; ++k) {
-    const branch_t* branch = &choice->branches[k];
-    int32_t* inputs = NULL;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_arena_allocate_array(&split->to->arena, branch->captured_count,
-                                    sizeof(*inputs), (void**)&inputs));
-    for (size_t i = 0; i < branch->captured_count; ++i) {
-      size_t at = 1;
-      while (at < choice->input_count &&
-             choice->inputs[at] != branch->captured[i])
-        ++at;
-      if (at == choice->input_count)
-        choice->inputs[choice->input_count++] = branch->captured[i];
-      inputs[i] = (int32_t)at;
-    }
-    out_branches->list[k] = (rabbet_branch_t){branch->made, inputs};
-  }
+  for (size_t k = 0; k < 2; ++k)
+    RABBET_RETURN_IF_ERROR(rabbet_unroll_body_list_inputs(
+        &choice->branches[k].body, names[k], &split->to->arena, 1,
+        choice->inputs, &choice->input_count, &out_bodies->list[k]));
   return rabbet_ok();
 }
 
 static rabbet_status_t choice_add(choice_t* choice, split_t* split,
-                                  const rabbet_branches_t* branches) {
+                                  const rabbet_bodies_t* bodies) {
   rabbet_network_t* from = split->from;
   rabbet_layer_t* layer = NULL;
   size_t count = 0;
@@ -463,9 +320,9 @@ static rabbet_status_t choice_add(choice_t* choice, split_t* split,
     inputs[i] = split->map[choice->inputs[i]->id];
   for (size_t i = 0; i < split->layers; ++i)
     count += split_is_output_of(from->layers.data[i], choice->conditional);
-  RABBET_RETURN_IF_ERROR(rabbet_network_add_branches(
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_bodies(
       split->to, rabbet_conditional_condition(choice->conditional)->name,
-      inputs, choice->input_count, count, branches, &layer));
+      inputs, choice->input_count, count, bodies, &layer));
   count = 0;
   for (size_t i = 0; i < split->layers; ++i) {
     const rabbet_layer_t* output = from->layers.data[i];
@@ -553,23 +410,27 @@ static rabbet_status_t choice_watch_all(const choice_t* choice,
 static rabbet_status_t split_choose(split_t* split,
                                     const rabbet_conditional_t* conditional) {
   choice_t choice = {.conditional = conditional};
-  rabbet_branches_t branches = {.name = conditional->name};
+  rabbet_bodies_t bodies = {.name = conditional->name, .count = 2};
   size_t c = split_index(split->from, conditional);
   rabbet_status_t status = rabbet_ok();
   for (size_t k = 0; k < 2 && rabbet_is_ok(status); ++k) {
     choice.branches[k] = (branch_t){.split = split,
                                     .conditional = conditional,
-                                    .inside = split_inside(split, c)};
+                                    .inside = split_inside(split, c),
+                                    .body = {.arena = &split->arena,
+                                             .allocator = split->allocator,
+                                             .from = split->from,
+                                             .conditional = conditional}};
     status = branch_begin(&choice.branches[k], k);
   }
   if (rabbet_is_ok(status)) status = choice_watch_all(&choice, split);
   for (size_t k = 0; k < 2 && rabbet_is_ok(status); ++k)
     status = branch_make(&choice.branches[k], k);
   if (rabbet_is_ok(status))
-    status = choice_list_inputs(&choice, split, &branches);
-  if (rabbet_is_ok(status)) status = choice_add(&choice, split, &branches);
+    status = choice_list_inputs(&choice, split, &bodies);
+  if (rabbet_is_ok(status)) status = choice_add(&choice, split, &bodies);
   for (size_t k = 0; k < 2; ++k)
-    rabbet_network_release(choice.branches[k].made);
+    rabbet_network_release(choice.branches[k].body.made);
   return status;
 }
 
@@ -688,7 +549,8 @@ static rabbet_status_t split_all(split_t* split) {
   for (size_t i = 0; i < from->tensors.count; ++i) {
     const rabbet_tensor_t* tensor = from->tensors.data[i];
     if (tensor->kind == RABBET_TENSOR_LAYER) continue;
-    RABBET_RETURN_IF_ERROR(split_source(split->to, tensor, &split->map[i]));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_unroll_copy_source(split->to, tensor, &split->map[i]));
   }
   RABBET_RETURN_IF_ERROR(split_layers(split));
   for (size_t i = 0; i < from->outputs.count; ++i)
@@ -698,9 +560,10 @@ static rabbet_status_t split_all(split_t* split) {
   return rabbet_network_infer(split->to);
 }
 
-static rabbet_status_t split_inner(rabbet_network_t* network,
-                                   rabbet_allocator_t allocator, bool is_branch,
-                                   rabbet_network_t** out_network) {
+rabbet_status_t rabbet_unroll_split(rabbet_network_t* network,
+                                    rabbet_allocator_t allocator,
+                                    bool is_branch,
+                                    rabbet_network_t** out_network) {
   *out_network = NULL;
   if (network->conditionals.count == 0) {
     RABBET_RETURN_IF_ERROR(
@@ -731,5 +594,5 @@ static rabbet_status_t split_inner(rabbet_network_t* network,
 rabbet_status_t rabbet_network_split_branches(rabbet_network_t* network,
                                               rabbet_allocator_t allocator,
                                               rabbet_network_t** out_network) {
-  return split_inner(network, allocator, false, out_network);
+  return rabbet_unroll_split(network, allocator, false, out_network);
 }

@@ -1,5 +1,5 @@
 // Writes loops out: the layers of a network, and those of a loop's body once
-// for each iteration; makes checks of assertions.
+// for each iteration, or one layer for the loop; makes checks of assertions.
 //
 // Layers are copied in order, as soon as their inputs are made. A loop counts
 // as one layer with the loop's outputs. So a loop may be added before something
@@ -167,6 +167,30 @@ static bool unroll_is_needed(const rabbet_network_t* network) {
   return false;
 }
 
+// *out_restart: one more loop is to become a layer.
+static rabbet_status_t unroll_try(rabbet_network_t* network,
+                                  rabbet_allocator_t allocator, bool* is_kept,
+                                  bool* out_restart,
+                                  rabbet_network_t** out_network) {
+  rabbet_unroll_t unroll = {
+      .from = network, .allocator = allocator, .is_kept = is_kept};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_copy_empty(network, allocator, &unroll.to));
+  rabbet_arena_initialize(allocator, &unroll.arena);
+  rabbet_status_t status = unroll_all(&unroll);
+  rabbet_arena_deinitialize(&unroll.arena);
+  *out_restart = unroll.restart;
+  if (unroll.restart) {
+    rabbet_status_ignore(status);
+    status = rabbet_ok();
+  }
+  if (rabbet_is_ok(status) && !unroll.restart)
+    *out_network = unroll.to;
+  else
+    rabbet_network_release(unroll.to);
+  return status;
+}
+
 rabbet_status_t rabbet_network_unroll(rabbet_network_t* network,
                                       rabbet_allocator_t allocator,
                                       rabbet_network_t** out_network) {
@@ -176,17 +200,14 @@ rabbet_status_t rabbet_network_unroll(rabbet_network_t* network,
     *out_network = network;
     return rabbet_ok();
   }
-  rabbet_unroll_t unroll = {.from = network, .allocator = allocator};
-  RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_network_copy_empty(network, allocator, &unroll.to));
-  rabbet_arena_initialize(allocator, &unroll.arena);
-  rabbet_status_t status = unroll_all(&unroll);
-  rabbet_arena_deinitialize(&unroll.arena);
-  if (rabbet_is_ok(status)) {
-    *out_network = unroll.to;
-  } else {
-    rabbet_network_release(unroll.to);
-  }
+  bool* is_kept = NULL;
+  bool restart = true;
+  rabbet_status_t status = rabbet_network_infer(network);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_allocate(allocator, network->loops.count + 1, (void**)&is_kept);
+  while (rabbet_is_ok(status) && restart)
+    status = unroll_try(network, allocator, is_kept, &restart, out_network);
+  rabbet_free(allocator, is_kept);
   return status;
 }

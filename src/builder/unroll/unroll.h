@@ -4,8 +4,9 @@
 
 #include "network/network.h"
 
-// Loops whose number of iterations follows from constants and fixed shapes are
-// unrolled: layer L in iteration 2 of loop P is the layer "P[2]/L". Assertions
+// Loops with few iterations, whose number follows from constants and fixed
+// shapes, are unrolled: layer L in iteration 2 of loop P is the layer "P[2]/L".
+// Others become layers that run networks. Assertions
 // become `checks`, of a tensor each (rabbet_network_split_branches). Without
 // either, returns the network itself, with one more reference. Errors name
 // loop, iteration and layer.

@@ -98,6 +98,36 @@ rabbet_status_t rabbet_unroll_slice(rabbet_unroll_t* unroll, const char* name,
   return emit_layer(unroll, "gather", name, inputs, 2, &attr, 1, out_tensor);
 }
 
+static rabbet_status_t emit_permuted(rabbet_unroll_t* unroll, const char* name,
+                                     rabbet_tensor_t* tensor,
+                                     const int64_t* order,
+                                     rabbet_tensor_t** out_tensor) {
+  rabbet_dims_t dims;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(tensor, &dims));
+  const rabbet_attr_t attr = EMIT_INTS("first_transpose", order, dims.rank);
+  return emit_layer(unroll, "shuffle", name, &tensor, 1, &attr, 1, out_tensor);
+}
+
+rabbet_status_t rabbet_unroll_axis_first(rabbet_unroll_t* unroll,
+                                         const char* name,
+                                         rabbet_tensor_t* tensor, int32_t axis,
+                                         rabbet_tensor_t** out_tensor) {
+  int64_t order[RABBET_MAX_RANK] = {axis};
+  for (int32_t i = 1; i < RABBET_MAX_RANK; ++i)
+    order[i] = i <= axis ? i - 1 : i;
+  return emit_permuted(unroll, name, tensor, order, out_tensor);
+}
+
+rabbet_status_t rabbet_unroll_axis_back(rabbet_unroll_t* unroll,
+                                        const char* name,
+                                        rabbet_tensor_t* tensor, int32_t axis,
+                                        rabbet_tensor_t** out_tensor) {
+  int64_t order[RABBET_MAX_RANK];
+  for (int32_t i = 0; i < RABBET_MAX_RANK; ++i)
+    order[i] = i == axis ? 0 : i < axis ? i + 1 : i;
+  return emit_permuted(unroll, name, tensor, order, out_tensor);
+}
+
 // ---- Stacks ----------------------------------------------------------------
 
 // An axis of extent 1. Where shapes are not known it is put last, since only

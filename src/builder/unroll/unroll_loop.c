@@ -1,14 +1,14 @@
-// A loop, iteration by iteration.
+// A loop, iteration by iteration. One that cannot be written out so becomes a
+// layer (kept_loop.c).
 
 #include <string.h>
 
 #include "builder/unroll/internal.h"
 #include "core/view.h"
 
-// Layers of a network with its loops written out.
-#define UNROLL_MAX_LAYERS 100000
-// Iterations of a loop without layers.
-#define UNROLL_MAX_TRIPS 100000
+// Loops with more iterations, or more layers written out, become layers.
+#define UNROLL_MAX_TRIPS 64
+#define UNROLL_MAX_LAYERS 4000
 
 typedef struct unroll_loop_t {
   rabbet_unroll_t* unroll;
@@ -22,6 +22,7 @@ typedef struct unroll_loop_t {
   const rabbet_layer_t* condition;  // WHILE
   bool* before;                     // layers that the condition depends on
   int64_t trips;
+  size_t first_layer;  // of `to`
 } unroll_loop_t;
 
 static bool unroll_is(const rabbet_layer_t* layer, rabbet_op_id_t op) {
@@ -47,17 +48,11 @@ rabbet_status_t rabbet_unroll_number(rabbet_unroll_t* unroll,
 
 // ---- Beginning -------------------------------------------------------------
 
-// Why a number is not known, and the remedy.
-static rabbet_status_t unroll_unknown(const rabbet_layer_t* layer,
-                                      const char* what) {
-  return RABBET_STATUS(
-      RABBET_STATUS_UNSUPPORTED,
-      "layer '%s' (%s): %s, tensor '%s', is known only in a run; loops are "
-      "unrolled during the build, so the number of iterations must follow from "
-      "constants and fixed shapes: give inputs fixed shapes, or make the "
-      "number a constant",
-      layer->name, layer->op->name, what,
-      layer->inputs[layer->input_count - 1]->name);
+// The loop becomes a layer: unrolling starts again.
+static rabbet_status_t unroll_give_up(const unroll_loop_t* work) {
+  work->unroll->is_kept[work->index] = true;
+  work->unroll->restart = true;
+  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "it is not unrolled");
 }
 
 static rabbet_status_t unroll_find_count(unroll_loop_t* work) {
@@ -67,7 +62,9 @@ static rabbet_status_t unroll_find_count(unroll_loop_t* work) {
   RABBET_RETURN_IF_ERROR(rabbet_unroll_number(
       work->unroll, work->unroll->map[limit->inputs[0]->id], &work->has_count,
       &work->count));
-  return work->has_count ? rabbet_ok() : unroll_unknown(limit, "its number");
+  return work->has_count && work->count <= UNROLL_MAX_TRIPS
+             ? rabbet_ok()
+             : unroll_give_up(work);
 }
 
 // Marks the layers of an iteration that the condition needs, backwards. All
@@ -199,12 +196,12 @@ static rabbet_status_t unroll_ask(const unroll_loop_t* work, const char* prefix,
   int64_t value = 0;
   RABBET_RETURN_IF_ERROR(rabbet_unroll_number(
       unroll, unroll->map[work->condition->inputs[0]->id], &is_known, &value));
-  if (!is_known) return unroll_unknown(work->condition, "its condition");
+  if (!is_known) return unroll_give_up(work);
   *out_goes_on = value != 0;
   return rabbet_ok();
 }
 
-static rabbet_status_t unroll_check_state(const rabbet_layer_t* layer,
+rabbet_status_t rabbet_unroll_check_state(const rabbet_layer_t* layer,
                                           rabbet_tensor_t* old,
                                           rabbet_tensor_t* next) {
   rabbet_dims_t a, b;
@@ -237,22 +234,18 @@ static rabbet_status_t unroll_collect(const unroll_loop_t* work) {
                           unroll->map[layer->inputs[0]->id]));
     if (!layer->next) continue;
     rabbet_tensor_t* next = unroll->map[layer->next->id];
-    RABBET_RETURN_IF_ERROR(unroll_check_state(layer, work->state[i], next));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_unroll_check_state(layer, work->state[i], next));
     work->state[i] = next;
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t unroll_check_size(const unroll_loop_t* work) {
-  size_t layers = work->unroll->to->layers.count;
-  if (layers <= UNROLL_MAX_LAYERS && work->trips <= UNROLL_MAX_TRIPS)
-    return rabbet_ok();
-  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                       "after %lld iterations the network has %zu layers; "
-                       "loops are unrolled up to %d layers and %d iterations: "
-                       "shorten the loop, or write it as a plugin",
-                       (long long)work->trips, layers, UNROLL_MAX_LAYERS,
-                       UNROLL_MAX_TRIPS);
+  size_t layers = work->unroll->to->layers.count - work->first_layer;
+  return layers <= UNROLL_MAX_LAYERS && work->trips <= UNROLL_MAX_TRIPS
+             ? rabbet_ok()
+             : unroll_give_up(work);
 }
 
 static rabbet_status_t unroll_iterate(unroll_loop_t* work, bool* out_goes_on) {
@@ -293,7 +286,7 @@ static rabbet_status_t unroll_find_length(const unroll_loop_t* work,
   RABBET_RETURN_IF_ERROR(rabbet_unroll_number(
       work->unroll, work->unroll->map[layer->inputs[1]->id], &is_known,
       out_length));
-  if (!is_known) return unroll_unknown(layer, "its length");
+  if (!is_known) return unroll_give_up(work);
   if (*out_length >= work->trips) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "layer '%s' (loop_output): its length, tensor '%s', is "
@@ -380,7 +373,14 @@ rabbet_status_t rabbet_unroll_run(rabbet_unroll_t* unroll, size_t loop,
   unroll_loop_t work = {.unroll = unroll,
                         .loop = unroll->from->loops.data[loop],
                         .index = loop,
-                        .prefix = prefix};
+                        .prefix = prefix,
+                        .first_layer = unroll->to->layers.count};
+  if (unroll->is_kept[loop]) {
+    RABBET_RETURN_IF_ERROR(unroll_find_condition(&work));
+    return RABBET_ANNOTATE(
+        rabbet_unroll_keep(unroll, loop, prefix, work.before), "loop '%s%s'",
+        prefix, work.loop->name);
+  }
   rabbet_status_t status = unroll_begin(&work);
   bool goes_on = true;
   while (rabbet_is_ok(status) && goes_on)

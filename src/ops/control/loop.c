@@ -1,6 +1,7 @@
-// Layers at the boundary of a loop, and assertions. They describe the structure
-// of loops, which the builder unrolls. So devices do not get these layers, and
-// they have no reference kernels.
+// Layers at the boundary of a loop, the loop as one layer, and assertions. They
+// describe the structure of loops, which the builder unrolls or makes sequences
+// of. So devices do not get these layers, and they have no reference kernels.
+#include "ops/loop_wiring.h"
 #include "ops/rules.h"
 
 static const rabbet_op_operand_t loop_any_output[] = {
@@ -167,6 +168,73 @@ const rabbet_op_t rabbet_op_loop_output = {
     .attrs = loop_output_attrs,
     .attr_count = RABBET_OP_COUNT_OF(loop_output_attrs),
     .infer_shapes = loop_output_infer_shapes,
+};
+
+// ---- The loop as one layer --------------------------------------------------
+
+static const int64_t* wiring_list(const rabbet_attr_t* attrs, size_t count,
+                                  const char* name, size_t expected,
+                                  bool* fits) {
+  size_t given = 0;
+  const int64_t* list = rabbet_attr_ints(attrs, count, name, &given);
+  *fits &= given == expected;
+  return list;
+}
+
+rabbet_status_t rabbet_loop_wiring_read(const rabbet_attr_t* attrs,
+                                        size_t count,
+                                        rabbet_loop_wiring_t* out_wiring) {
+  bool fits = true;
+  *out_wiring = (rabbet_loop_wiring_t){
+      .count = rabbet_attr_int(attrs, count, "count", -1),
+      .condition = rabbet_attr_int(attrs, count, "condition", -1)};
+  out_wiring->varying =
+      rabbet_attr_ints(attrs, count, "varying", &out_wiring->carried_count);
+  out_wiring->reverse =
+      rabbet_attr_ints(attrs, count, "reverse", &out_wiring->slice_count);
+  out_wiring->sources =
+      rabbet_attr_ints(attrs, count, "sources", &out_wiring->output_count);
+  out_wiring->kinds =
+      wiring_list(attrs, count, "kinds", out_wiring->output_count, &fits);
+  out_wiring->lengths =
+      wiring_list(attrs, count, "lengths", out_wiring->output_count, &fits);
+  return fits ? rabbet_ok()
+              : RABBET_OP_INVALID(
+                    "'sources', 'kinds' and 'lengths' differ in length");
+}
+
+// A network with the layer infers it from its sequences.
+static rabbet_status_t loop_infer_shapes(const rabbet_op_infer_t* infer) {
+  (void)infer;
+  return RABBET_OP_INVALID("a network alone knows its shape");
+}
+
+static const rabbet_op_operand_t loop_inputs[] = {
+    {"inputs", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_VARIADIC, RABBET_T_ANY},
+};
+static const rabbet_op_operand_t loop_outputs[] = {
+    {"outputs", RABBET_OPERAND_VARIADIC, RABBET_T_ANY}};
+static const rabbet_op_attr_t loop_attrs[] = {
+    {"varying", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"reverse", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"sources", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"kinds", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"lengths", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"count", RABBET_ATTR_INT, false, -1, 0, NULL},
+    {"condition", RABBET_ATTR_INT, false, -1, 0, NULL},
+};
+
+const rabbet_op_t rabbet_op_loop = {
+    .name = "loop",
+    .layer_type = "LOOP",
+    .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
+    .inputs = loop_inputs,
+    .input_count = RABBET_OP_COUNT_OF(loop_inputs),
+    .outputs = loop_outputs,
+    .output_count = RABBET_OP_COUNT_OF(loop_outputs),
+    .attrs = loop_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(loop_attrs),
+    .infer_shapes = loop_infer_shapes,
 };
 
 // ---- Assertions ------------------------------------------------------------
