@@ -47,6 +47,7 @@ _TITLES = {
     "ml_trees": "Classic machine learning: trees",
     "microsoft_fused": "ONNX Runtime: several operators in one",
     "microsoft_quantized": "ONNX Runtime: quantized operators",
+    "microsoft_experts": "ONNX Runtime: mixtures of experts",
     "microsoft_attention": "ONNX Runtime: attention",
     "microsoft_group_query": "ONNX Runtime: attention of decoders",
 }
@@ -98,6 +99,10 @@ LIMITS = {
     "`cache_indirection`, no output `qk`; masks of rank 1 to 3",
     "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits, dequantized when the plan "
     "is built; no `g_idx`, no `weight_prepacked`",
+    "com.microsoft.MoE": "no sparse mixer; with `swiglu`, or `silu` and fc3, only chosen experts "
+    "are computed, else all",
+    "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "
+    "import; else as MoE",
     "MaxPool": "1 to 3 spatial axes; no output `Indices`",
     "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
     "NonZero": "the output has a data-dependent size",

@@ -38,6 +38,7 @@
   FILE(ml_trees)                \
   FILE(microsoft_fused)         \
   FILE(microsoft_quantized)     \
+  FILE(microsoft_experts)       \
   FILE(microsoft_attention)     \
   FILE(microsoft_group_query)
 
