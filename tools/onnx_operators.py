@@ -121,7 +121,7 @@ LIMITS = {
     },
     "Col2Im": "1 to 3 spatial axes; `block_shape` must be known at import",
     "DeformConv": "2 spatial axes; channels and kernel must be known at import",
-    "DFT": "a product with a matrix of the transform",
+    "DFT": "of a length that a run tells: a product with a matrix of the transform",
     "MelWeightMatrix": "all inputs must be known at import",
     "STFT": "length and step of frames must be known at import; the window is as long as a frame",
     "SplitToSequence": _LISTED,

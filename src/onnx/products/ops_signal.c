@@ -1,4 +1,5 @@
-// Fourier transforms as products with matrices, windows and mel filters.
+// Fourier transforms (short ones, and those of unknown lengths, as products
+// with matrices), windows and mel filters.
 #include <math.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "core/view.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
+#include "onnx/products/fourier.h"
 
 static const double onnx_two_pi = 6.283185307179586476925286766559;
 
@@ -235,6 +237,73 @@ static rabbet_tensor_t* onnx_dft_product(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, x, dims, rank);
 }
 
+// Elements of a matrix up to which one product is the transform.
+enum { ONNX_DFT_MATRIX = 1 << 18 };
+
+static bool onnx_dft_is_long(const onnx_dft_t* d) {
+  return onnx_dft_is_static(d) &&
+         d->length.value * d->in_parts >
+             ONNX_DFT_MATRIX / (d->length.value * d->out_parts);
+}
+
+// x [rows, in, 2] with as many elements as the transform: zeros behind, or the
+// other half of a spectrum that is symmetric.
+static rabbet_tensor_t* onnx_dft_whole(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x,
+                                       const onnx_dft_t* d) {
+  static const float conjugate[] = {1, -1};
+  int64_t length = d->length.value, bins = length / 2 + 1;
+  int64_t size = d->mirrored ? bins : length;
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  slice.mode = "FILL";
+  slice.size[1] = rabbet_onnx_index(size);
+  if (d->in.value != size) x = rabbet_onnx_slice(node, x, &slice);
+  if (!d->mirrored || length == bins) return x;
+  const rabbet_dims_t dims = {.rank = 3, .d = {1, 1, 2}};
+  rabbet_onnx_slice_t rest = rabbet_onnx_slice_all(node, x);
+  rest.start[1] = rabbet_onnx_index(length - bins);
+  rest.stride[1] = rabbet_onnx_index(-1);
+  rest.size[1] = rabbet_onnx_index(length - bins);
+  rabbet_tensor_t* parts[] = {
+      x, rabbet_onnx_binary(
+             node, "PROD", rabbet_onnx_slice(node, x, &rest),
+             rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, conjugate, &dims))};
+  return rabbet_onnx_concat(node, parts, 2, 1);
+}
+
+// x [..., in, in_parts] as [..., out, out_parts], in FLOAT on the way.
+static rabbet_tensor_t* onnx_dft_long(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, const onnx_dft_t* d) {
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
+  rabbet_onnx_index_t flat[] = {rabbet_onnx_index(1), d->in,
+                                rabbet_onnx_index(d->in_parts)};
+  int rank = rabbet_onnx_rank(node, x);
+  for (int i = 0; i < rank - 2 && rabbet_onnx_ok(node); ++i) {
+    dims[i] = rabbet_onnx_extent(node, x, i);
+    flat[0] = rabbet_onnx_index_op(node, "PROD", flat[0], dims[i]);
+  }
+  x = rabbet_onnx_reshape(node, rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT),
+                          flat, 3);
+  if (d->in_parts == 1) {
+    rabbet_tensor_t* parts[] = {x, rabbet_onnx_with_number(node, "PROD", x, 0)};
+    x = rabbet_onnx_concat(node, parts, 2, 2);
+  }
+  x = rabbet_onnx_fourier(node, onnx_dft_whole(node, x, d), flat[0],
+                          d->length.value, d->inverse);
+  if (d->inverse)
+    x = rabbet_onnx_with_number(node, "PROD", x, 1 / (double)d->length.value);
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  slice.size[1] = d->out;
+  slice.size[2] = rabbet_onnx_index(d->out_parts);
+  if (d->out.value != d->length.value || d->out_parts != 2)
+    x = rabbet_onnx_slice(node, x, &slice);
+  dims[rank - 2] = d->out;
+  dims[rank - 1] = rabbet_onnx_index(d->out_parts);
+  return rabbet_onnx_cast(node, rabbet_onnx_reshape(node, x, dims, rank),
+                          dtype);
+}
+
 static void onnx_import_dft(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
@@ -254,7 +323,9 @@ static void onnx_import_dft(rabbet_onnx_node_t* node) {
   slice.size[axis] = d.in;
   if (!whole && (rabbet_onnx_input(node, 1) || d.mirrored))
     x = rabbet_onnx_slice(node, x, &slice);
-  x = onnx_dft_product(node, onnx_dft_swap(node, x, axis, rank), &d);
+  x = onnx_dft_swap(node, x, axis, rank);
+  x = onnx_dft_is_long(&d) ? onnx_dft_long(node, x, &d)
+                           : onnx_dft_product(node, x, &d);
   node->outputs[0] = onnx_dft_swap(node, x, axis, rank);
 }
 

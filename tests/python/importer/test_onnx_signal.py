@@ -166,3 +166,35 @@ def test_what_is_wrong(op, inputs, constants, message):
     model = model_of(helper.make_node(*op, ["y"]), inputs, constants)
     with pytest.raises(rabbet.Error, match=message):
         build(model)
+
+
+# ---- Long transforms ---------------------------------------------------------
+
+LONG = [521, 600, 1021, 1024, 2310, 4096, 7919, 8192, 10007, 16381, 16384]
+
+
+@pytest.mark.parametrize("form", ["complex", "real", "half", "inverse", "inverse of half"])
+@pytest.mark.parametrize("seed", range(2))
+def test_dft_of_long_signals(seed, form):
+    """Lengths with small factors, with large primes, and primes."""
+    rng = np.random.default_rng([seed, len(form)])
+    length = int(rng.choice(LONG) if seed == 0 else rng.integers(400, 16385))
+    inverse, half = form.startswith("inverse"), "half" in form
+    bins = length // 2 + 1 if inverse and half else length
+    x = rng.standard_normal((2, bins, 2 if inverse or form == "complex" else 1), np.float32)
+    node = helper.make_node("DFT", ["x", "n", "a"], ["y"], inverse=inverse, onesided=half)
+    model = model_of(node, {"x": x.shape}, {"n": np.array(length), "a": np.array(1)})
+    found = np.asarray(build(model)(x))
+    expected = transform(x.astype(np.float64), length, 1, inverse, half)
+    assert found.shape == expected.shape
+    scale = np.sqrt(np.mean(expected**2))
+    assert abs(found - expected).max() < 2e-5 * scale * np.log2(length)
+
+
+@pytest.mark.parametrize("length", [700, 1031])
+def test_dft_of_a_signal_that_is_cut_or_padded(length):
+    x = np.random.default_rng(length).standard_normal((900, 2), np.float32)
+    node = helper.make_node("DFT", ["x", "n", "a"], ["y"])
+    model = model_of(node, {"x": x.shape}, {"n": np.array(length), "a": np.array(0)})
+    expected = transform(x, length, 0, False, False)
+    np.testing.assert_allclose(build(model)(x), expected, atol=1e-2)
