@@ -103,7 +103,7 @@ LIMITS = {
     "are computed, else all",
     "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "
     "import; else as MoE",
-    "MaxPool": "1 to 3 spatial axes; no output `Indices`",
+    "MaxPool": "1 to 3 spatial axes",
     "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
     "NonZero": "the output has a data-dependent size",
     "QuantizeLinear": "FLOAT8E4M3FN saturates; `saturate` 0 is refused",

@@ -382,6 +382,63 @@ static rabbet_tensor_t* onnx_drop_last(rabbet_onnx_node_t* node,
   return drops ? rabbet_onnx_slice(node, y, &slice) : y;
 }
 
+// The position of each element in the tensor, INT64. With storage_order 1 the
+// first spatial axis is the one whose neighbours follow each other.
+static rabbet_tensor_t* onnx_pool_positions(rabbet_onnx_node_t* node,
+                                            rabbet_tensor_t* x) {
+  int rank = rabbet_onnx_rank(node, x);
+  bool columns = rabbet_onnx_attr_int(node, "storage_order", 0) != 0;
+  rabbet_onnx_index_t stride = rabbet_onnx_index(1);
+  rabbet_tensor_t* sum = NULL;
+  for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
+    // From the axis with neighbours to the batch.
+    int axis = columns && i < rank - 2 ? 2 + i : rank - 1 - i;
+    rabbet_onnx_index_t extent = rabbet_onnx_extent(node, x, axis);
+    rabbet_tensor_t* along = rabbet_onnx_binary(
+        node, "PROD", rabbet_onnx_indices(node, extent, axis, rank),
+        rabbet_onnx_index_vector(node, &stride, 1));
+    sum = sum ? rabbet_onnx_binary(node, "SUM", sum, along) : along;
+    stride = rabbet_onnx_index_op(node, "PROD", stride, extent);
+  }
+  return sum;
+}
+
+// Maxima of windows and where they are, an axis after the other. Of equal
+// elements the first in row-major order counts, so the last axis comes first.
+static void onnx_pool_indices(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                              const onnx_window_t* window) {
+  rabbet_tensor_t* at = onnx_pool_positions(node, x);
+  for (int i = window->spatial - 1; i >= 0 && rabbet_onnx_ok(node); --i) {
+    int axis = i + 2;
+    onnx_skip_t skip =
+        onnx_skip(node, rabbet_onnx_extent(node, x, axis), window, i);
+    rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+    rabbet_tensor_t *most = NULL, *best = NULL;
+    slice.mode = "FILL";
+    slice.size[axis] = skip.size;
+    slice.stride[axis] = rabbet_onnx_index(skip.stride);
+    for (int64_t k = 0; k < skip.kernel && rabbet_onnx_ok(node); ++k) {
+      slice.start[axis] = rabbet_onnx_index_op(
+          node, "SUB", rabbet_onnx_index(k * skip.dilation), skip.before);
+      slice.fill = NULL;
+      rabbet_tensor_t* place = rabbet_onnx_slice(node, at, &slice);
+      slice.fill =
+          rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 0, -INFINITY);
+      rabbet_tensor_t* part = rabbet_onnx_slice(node, x, &slice);
+      if (most)
+        best = rabbet_onnx_select(
+            node, rabbet_onnx_binary(node, "GREATER", part, most), place, best);
+      else
+        best = place;
+      most = most ? rabbet_onnx_binary(node, "MAX", most, part) : part;
+    }
+    x = most;
+    at = best;
+  }
+  node->outputs[0] = x;
+  node->outputs[1] = at;
+}
+
 static void onnx_import_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
@@ -389,11 +446,12 @@ static void onnx_import_pool(rabbet_onnx_node_t* node) {
   if (dtype == RABBET_DTYPE_INT8 || dtype == RABBET_DTYPE_UINT8) {
     x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
   }
-  if (rabbet_onnx_wants(node, 1)) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "output 1 (Indices) of MaxPool is not imported");
-  }
   onnx_window_t window = onnx_pool_window(node, x);
+  if (rabbet_onnx_ok(node) && rabbet_onnx_wants(node, 1)) {
+    onnx_pool_indices(node, x, &window);
+    node->outputs[0] = rabbet_onnx_cast(node, node->outputs[0], dtype);
+    return;
+  }
   bool count_padding = rabbet_onnx_attr_int(node, "count_include_pad", 0) != 0;
   rabbet_tensor_t* y =
       onnx_pooling(node, node->variant, x, &window, count_padding);

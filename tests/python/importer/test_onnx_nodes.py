@@ -27,7 +27,6 @@ USABLE = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT32",
 # Cases of known operators that are not done: pattern of the name -> reason.
 # A case listed here that works is an error, so that the list stays short.
 NOT_YET = {
-    r"test_maxpool_with_argmax_.*": "pooling gives no indices",
     r"test_resize_downsample_scales_(cubic|linear)_align_corners":
         "corners are those of the output as it is, as ONNX Runtime has it",
     r"test_bernoulli.*": "random numbers of our own",
