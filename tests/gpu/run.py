@@ -44,7 +44,7 @@ SANITIZED = {
         "gather_element", "gather_nd", "concatenation", "convert", "chain",
         "reduce", "softmax", "normalization", "pooling", "pooling_modes",
         "attention", "cumulative", "deconvolution", "fill", "grid_sample",
-        "determinant", "resize", "roi_align", "scatter_elements", "scatter_rows",
+        "determinant", "resize", "rnn", "roi_align", "scatter_elements", "scatter_rows",
         "thin_products", "tiled_products", "topk", "tree_ensemble",
     ),
     "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",

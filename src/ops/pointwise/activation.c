@@ -1,8 +1,9 @@
 // Pointwise activation functions. Of integers only RELU, CLIP and
 // THRESHOLDED_RELU are defined.
+#include "ops/activation.h"
+
 #include <math.h>
 
-#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -23,7 +24,7 @@ static double activation_clip(double x, double low, double high) {
   return x < low ? fmin(low, high) : x > high ? high : x;
 }
 
-static double activation_of(int64_t type, double x, double a, double b) {
+double rabbet_activation_of(int64_t type, double x, double a, double b) {
   switch (type) {
     case RABBET_ACTIVATION_RELU:
       return x < 0 ? 0 : x;
@@ -82,7 +83,7 @@ static rabbet_status_t activation_reference(const rabbet_op_eval_t* eval) {
   for (int64_t i = 0; i < count; ++i) {
     double value = rabbet_load_double(x->dtype, x->data, i);
     rabbet_store_double(y->dtype, y->data, i,
-                        activation_of(type, value, alpha, beta));
+                        rabbet_activation_of(type, value, alpha, beta));
   }
   return rabbet_ok();
 }

@@ -6,6 +6,7 @@
 
 #include "core/view.h"
 #include "ops/enums.h"
+#include "ops/rnn.h"
 
 // Element (i, j), `size` bytes, goes from source + i * source_stride + j * size
 // to target + j * target_stride + i * size; strides are in bytes.
@@ -52,6 +53,8 @@ typedef struct rabbet_copy_run_t {
 } rabbet_copy_run_t;
 enum { RABBET_PATTERN_BYTES = 64 };
 enum { RABBET_PRODUCT_ROWS = 4 };
+// Columns of a panel of packed weights, which has them for each k.
+enum { RABBET_PANEL = 64 };
 
 typedef struct rabbet_vectors_t {
   rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
@@ -122,6 +125,15 @@ typedef struct rabbet_vectors_t {
   void (*products)(const float* const* x, int rows, const float* w,
                    int64_t stride, int64_t count, int64_t width, float* sums,
                    int64_t sums_stride);
+
+  // sums[r][column + i] += sum over `count` k of x[r][k] panel[k][i], for the
+  // columns of a panel and any number of rows.
+  void (*panel_products)(const float* const* x, float* const* sums,
+                         int64_t rows, int64_t column, const float* panel,
+                         int64_t count);
+  // x[i] = f(x[i]). False if it has no vectors for the function.
+  bool (*activate)(const rabbet_rnn_function_t* function, int64_t count,
+                   float* x);
 
   // y = exp(x - max) / sum of that; x and y may be equal. With `log`, its
   // logarithm.
