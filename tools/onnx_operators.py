@@ -52,10 +52,6 @@ _TITLES = {
     "microsoft_group_query": "ONNX Runtime: attention of decoders",
 }
 
-_RECURRENT = (
-    "unrolled: the number of steps must be known at import; `sequence_lens` must be "
-    "constant and equal to it"
-)
 _RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
 _SHAPED = "the number of axes must be known at import"
 
@@ -73,9 +69,6 @@ LIMITS = {
     "GroupNormalization": "the number of channels must be known",
     "If": "the branches may differ in extents, not in rank; of a condition known at import the "
     "branch taken is imported",
-    "GRU": _RECURRENT,
-    "LSTM": _RECURRENT,
-    "RNN": _RECURRENT,
     "Loop": "unrolled: the number of iterations must be known at import",
     "LinearAttention": "unrolled: the number of tokens must be known at import",
     "CausalConvWithState": "the number of channels must be known at import",

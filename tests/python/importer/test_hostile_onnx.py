@@ -205,15 +205,6 @@ MEMORY = "need more than 256 MiB; RABBET_ONNX_MAX_MIB"
 RELU = helper.make_node("Relu", ["v"], ["w"])
 
 
-def recurrent(steps):
-    ones = np.ones((1, 1, 1), np.float32)
-    return {
-        "nodes": [helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=1)],
-        "inputs": {"x": (steps, 1, 1)},
-        "constants": [numpy_helper.from_array(ones, name) for name in "wr"],
-    }
-
-
 BOMBS = {
     "functions": (
         {
@@ -252,8 +243,6 @@ BOMBS = {
         },
         MEMORY,
     ),
-    "steps": (recurrent(2**31), NODES),
-    "more steps": (recurrent(2**40), NODES),
     "constants of a shape": (
         {
             "nodes": [

@@ -740,8 +740,7 @@ def other_norms(g: Network) -> Any:
 
 @maker
 def recurrent(g: Network) -> Any:
-    x = g.pick(lambda t: t.is_float and t.rank == 3 and t.fixed(0) and t.fixed(2)
-               and t.sizes(0)[0] <= 5)  # fmt: skip
+    x = g.pick(lambda t: t.is_float and t.rank == 3 and t.fixed(2))
     op, gates = g.one([("GRU", 3), ("LSTM", 4), ("RNN", 1)])
     size, ways = g.one([2, 4, 8]), g.one([1, 2])
     w = g.normal(ways, gates * size, x.sizes(2)[0], scale=0.4)
