@@ -35,24 +35,22 @@ static rabbet_status_t launch_separate(const rabbet_cuda_device_t* device,
 
 rabbet_status_t rabbet_cuda_launch_close(const rabbet_cuda_device_t* device,
                                          void* stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   bool open =
       launch_last.stream == stream &&
       (launch_last.kind == LAUNCH_OTHER || launch_last.kind == LAUNCH_PROGRAM);
   launch_last.stream = stream;
   launch_last.kind = LAUNCH_CLOSED;
   if (!open || device->major < 9) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuStreamIsCapturing,
-                                     ((CUstream)stream, &status)));
   // The query fails where a caller's recording has edges of other kinds.
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   uint64_t id = 0;
   CUgraph graph = NULL;
   const CUgraphNode* ends = NULL;
   size_t end_count = 0;
-  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
-      device->driver->cuStreamGetCaptureInfo((CUstream)stream, &status, &id,
+  if (device->driver->cuStreamGetCaptureInfo((CUstream)stream, &status, &id,
                                              &graph, &ends,
-                                             &end_count) == CUDA_SUCCESS)
+                                             &end_count) == CUDA_SUCCESS &&
+      status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
     return launch_separate(device, (CUstream)stream, graph, ends, end_count);
   return RABBET_CUDA(device->driver, cuMemsetD8Async,
                      (device->scratch, 0, 1, (CUstream)stream));
