@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "base/vec.h"
 #include "cli/build.h"
+#include "cli/layer_times.h"
 
 typedef RABBET_VEC(int64_t) rabbet_times_t;
 
@@ -86,58 +87,29 @@ static void bench_print(rabbet_bench_t* bench, bool json) {
 
 // ---- Times by layer --------------------------------------------------------
 
-typedef struct layer_time_t {
-  const char* name;  // the engine's
-  double total_ms;
-} layer_time_t;
-
-typedef struct layer_times_t {
-  RABBET_VEC(layer_time_t) layers;
-  size_t next;  // layers are reported in the same order in every run
-  bool failed;
-} layer_times_t;
-
-static void layer_report(void* user_data, const char* layer,
-                         float milliseconds) {
-  layer_times_t* times = user_data;
-  if (times->next == times->layers.count) {
-    layer_time_t entry = {layer, 0};
-    rabbet_status_t status =
-        RABBET_VEC_PUSH(rabbet_allocator_system(), &times->layers, entry);
-    if (!rabbet_is_ok(status)) {
-      rabbet_status_ignore(status);
-      times->failed = true;
-      return;
-    }
-  }
-  times->layers.data[times->next++].total_ms += (double)milliseconds;
-}
-
-enum { LAYER_RUNS = 20 };
-
-static void layer_times_print(const layer_times_t* times) {
-  double total = 0;
+static void layer_times_print(const rabbet_layer_times_t* times) {
+  double total = rabbet_layer_times_sum(times);
+  printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%",
+         (int)RABBET_LAYER_TIMES_RUNS);
   for (size_t i = 0; i < times->layers.count; ++i) {
-    total += times->layers.data[i].total_ms;
-  }
-  printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%", (int)LAYER_RUNS);
-  for (size_t i = 0; i < times->layers.count; ++i) {
-    const layer_time_t* layer = &times->layers.data[i];
-    rabbet_cli_print(
-        stdout, "%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / LAYER_RUNS,
-        total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
+    const rabbet_layer_time_t* layer = &times->layers.data[i];
+    rabbet_cli_print(stdout, "%10.2f %6.2f  %s\n",
+                     layer->total_ms * 1e3 / RABBET_LAYER_TIMES_RUNS,
+                     total > 0 ? 100 * layer->total_ms / total : 0.0,
+                     layer->name);
   }
 }
 
-static rabbet_status_t layer_times_print_json(const layer_times_t* times) {
+static rabbet_status_t layer_times_print_json(
+    const rabbet_layer_times_t* times) {
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &text);
   for (size_t i = 0; i < times->layers.count; ++i) {
-    const layer_time_t* layer = &times->layers.data[i];
+    const rabbet_layer_time_t* layer = &times->layers.data[i];
     rabbet_strbuf_printf(&text, "%s\n {\"name\": ", i ? "," : "");
     rabbet_strbuf_json_string(&text, layer->name);
     rabbet_strbuf_printf(&text, ", \"mean_ms\": %.6f}",
-                         layer->total_ms / LAYER_RUNS);
+                         layer->total_ms / RABBET_LAYER_TIMES_RUNS);
   }
   rabbet_status_t status = rabbet_strbuf_status(&text);
   if (rabbet_is_ok(status)) {
@@ -148,25 +120,15 @@ static rabbet_status_t layer_times_print_json(const layer_times_t* times) {
 }
 
 static rabbet_status_t bench_layers(rabbet_context_t* context, bool json) {
-  layer_times_t times = {0};
-  rabbet_status_t status = rabbet_context_set_profiler(
-      context, (rabbet_profiler_t){&times, layer_report});
-  for (int i = 0; rabbet_is_ok(status) && i < LAYER_RUNS; ++i) {
-    times.next = 0;
-    status = rabbet_context_execute(context, NULL);
-  }
-  if (rabbet_is_ok(status) && times.failed) {
-    status = RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "layer times");
-  }
+  rabbet_layer_times_t times;
+  rabbet_status_t status = rabbet_layer_times_measure(context, &times);
   if (rabbet_is_ok(status) && json) {
     status = layer_times_print_json(&times);
   } else if (rabbet_is_ok(status)) {
     layer_times_print(&times);
   }
-  rabbet_status_t off =
-      rabbet_context_set_profiler(context, (rabbet_profiler_t){0});
-  rabbet_vec_free(rabbet_allocator_system(), &times.layers);
-  return rabbet_status_join(status, off);
+  rabbet_layer_times_deinitialize(&times);
+  return status;
 }
 
 // ---- The command -----------------------------------------------------------

@@ -3,70 +3,29 @@
 
 #include "base/file.h"
 #include "base/strbuf.h"
-#include "base/vec.h"
 #include "cli/exec.h"
+#include "cli/layer_times.h"
 
 // ---- Times of layers
 
-enum { EXEC_LAYER_RUNS = 20 };
-
-typedef struct exec_layer_time_t {
-  const char* name;  // the engine's
-  double total;      // ms
-} exec_layer_time_t;
-
-typedef struct exec_layer_times_t {
-  RABBET_VEC(exec_layer_time_t) layers;
-  size_t next;  // layers are reported in the same order in every run
-  rabbet_status_t status;
-} exec_layer_times_t;
-
-static void exec_layer_report(void* user_data, const char* layer,
-                              float milliseconds) {
-  exec_layer_times_t* times = user_data;
-  if (!rabbet_is_ok(times->status)) return;
-  if (times->next == times->layers.count) {
-    exec_layer_time_t entry = {layer, 0};
-    times->status =
-        RABBET_VEC_PUSH(rabbet_allocator_system(), &times->layers, entry);
-    if (!rabbet_is_ok(times->status)) return;
-  }
-  times->layers.data[times->next++].total += (double)milliseconds;
-}
-
-static rabbet_status_t exec_time_layers(rabbet_context_t* context,
-                                        exec_layer_times_t* times) {
-  rabbet_status_t status = rabbet_context_set_profiler(
-      context, (rabbet_profiler_t){times, exec_layer_report});
-  for (int i = 0; rabbet_is_ok(status) && i < EXEC_LAYER_RUNS; ++i) {
-    times->next = 0;
-    status = rabbet_context_execute(context, NULL);
-  }
-  status = rabbet_status_join(status, times->status);
-  times->status = rabbet_ok();
-  return rabbet_status_join(
-      status, rabbet_context_set_profiler(context, (rabbet_profiler_t){0}));
-}
-
-static double exec_layer_sum(const exec_layer_times_t* times) {
-  double sum = 0;
-  for (size_t i = 0; i < times->layers.count; ++i)
-    sum += times->layers.data[i].total;
+static double exec_layer_sum(const rabbet_layer_times_t* times) {
+  double sum = rabbet_layer_times_sum(times);
   return sum > 0 ? sum : 1;
 }
 
-static void exec_print_layers(const exec_layer_times_t* times) {
+static void exec_print_layers(const rabbet_layer_times_t* times) {
   double sum = exec_layer_sum(times);
-  rabbet_exec_log('I', "=== Profile (%d iterations ) ===", EXEC_LAYER_RUNS);
+  rabbet_exec_log('I',
+                  "=== Profile (%d iterations ) ===", RABBET_LAYER_TIMES_RUNS);
   rabbet_exec_log('I', "   Time(ms)     Avg.(ms)   Time(%%)   Layer");
   for (size_t i = 0; i < times->layers.count; ++i) {
-    const exec_layer_time_t* layer = &times->layers.data[i];
-    rabbet_exec_log('I', "%11.4f  %11.4f   %7.1f   %s", layer->total,
-                    layer->total / EXEC_LAYER_RUNS, 100 * layer->total / sum,
-                    layer->name);
+    const rabbet_layer_time_t* layer = &times->layers.data[i];
+    rabbet_exec_log('I', "%11.4f  %11.4f   %7.1f   %s", layer->total_ms,
+                    layer->total_ms / RABBET_LAYER_TIMES_RUNS,
+                    100 * layer->total_ms / sum, layer->name);
   }
   rabbet_exec_log('I', "%11.4f  %11.4f   %7.1f   Total", sum,
-                  sum / EXEC_LAYER_RUNS, 100.0);
+                  sum / RABBET_LAYER_TIMES_RUNS, 100.0);
 }
 
 static rabbet_status_t exec_write_text(const char* path,
@@ -78,21 +37,22 @@ static rabbet_status_t exec_write_text(const char* path,
   return status;
 }
 
-static rabbet_status_t exec_export_layers(const exec_layer_times_t* times,
+static rabbet_status_t exec_export_layers(const rabbet_layer_times_t* times,
                                           const char* path) {
   rabbet_strbuf_t text;
   double sum = exec_layer_sum(times);
   rabbet_strbuf_initialize(rabbet_allocator_system(), &text);
-  rabbet_strbuf_printf(&text, "[\n  {\"count\": %d}", EXEC_LAYER_RUNS);
+  rabbet_strbuf_printf(&text, "[\n  {\"count\": %d}", RABBET_LAYER_TIMES_RUNS);
   for (size_t i = 0; i < times->layers.count; ++i) {
-    const exec_layer_time_t* layer = &times->layers.data[i];
+    const rabbet_layer_time_t* layer = &times->layers.data[i];
     rabbet_strbuf_printf(&text, ",\n  {\"name\": ");
     rabbet_strbuf_json_string(&text, layer->name);
     rabbet_strbuf_printf(&text,
                          ", \"timeMs\": %.6f, \"averageMs\": %.6f, "
                          "\"percentage\": %.4f}",
-                         layer->total, layer->total / EXEC_LAYER_RUNS,
-                         100 * layer->total / sum);
+                         layer->total_ms,
+                         layer->total_ms / RABBET_LAYER_TIMES_RUNS,
+                         100 * layer->total_ms / sum);
   }
   rabbet_strbuf_printf(&text, "\n]\n");
   return exec_write_text(path, &text);
@@ -102,12 +62,12 @@ static rabbet_status_t exec_profile_layers(const rabbet_exec_t* exec,
                                            rabbet_context_t* context) {
   const char* path = rabbet_exec_flag(exec, "--exportProfile");
   bool print = rabbet_exec_flag(exec, "--dumpProfile") != NULL;
-  exec_layer_times_t times = {0};
+  rabbet_layer_times_t times;
   if (!path && !print) return rabbet_ok();
-  rabbet_status_t status = exec_time_layers(context, &times);
+  rabbet_status_t status = rabbet_layer_times_measure(context, &times);
   if (rabbet_is_ok(status) && print) exec_print_layers(&times);
   if (rabbet_is_ok(status) && path) status = exec_export_layers(&times, path);
-  rabbet_vec_free(rabbet_allocator_system(), &times.layers);
+  rabbet_layer_times_deinitialize(&times);
   return status;
 }
 
