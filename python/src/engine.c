@@ -163,14 +163,17 @@ static PyObject* py_engine_device(PyObject* self, PyObject* none) {
   return rabbet_py_text_or_none(rabbet_engine_device(rabbet_py_pointer(self)));
 }
 
-static PyObject* py_engine_profile_shape(PyObject* self, PyObject* args) {
+static bool py_engine_profile_args(PyObject* args, size_t* profile,
+                                   Py_ssize_t* io) {
   PyObject* number = NULL;
+  return PyArg_ParseTuple(args, "On", &number, io) &&
+         !rabbet_py_to_index(number, "profile", profile);
+}
+
+static PyObject* py_engine_profile_shape(PyObject* self, PyObject* args) {
   size_t profile = 0;
   Py_ssize_t io = 0;
-  if (!PyArg_ParseTuple(args, "On", &number, &io) ||
-      rabbet_py_to_index(number, "profile", &profile)) {
-    return NULL;
-  }
+  if (!py_engine_profile_args(args, &profile, &io)) return NULL;
   rabbet_dims_t low, opt, high;
   rabbet_status_t status = rabbet_engine_profile_shape(
       rabbet_py_pointer(self), profile, (size_t)io, &low, &opt, &high);
@@ -186,13 +189,9 @@ static PyObject* py_int_list(const int64_t* values, size_t count) {
 }
 
 static PyObject* py_engine_profile_values(PyObject* self, PyObject* args) {
-  PyObject* number = NULL;
   size_t profile = 0;
   Py_ssize_t io = 0;
-  if (!PyArg_ParseTuple(args, "On", &number, &io) ||
-      rabbet_py_to_index(number, "profile", &profile)) {
-    return NULL;
-  }
+  if (!py_engine_profile_args(args, &profile, &io)) return NULL;
   const int64_t *low = NULL, *opt = NULL, *high = NULL;
   size_t count = 0;
   rabbet_status_t status = rabbet_engine_profile_values(

@@ -181,58 +181,66 @@ static int py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
   return 0;
 }
 
-static PyObject* py_network_add_layer(PyObject* self, PyObject* args) {
+// Inputs and attributes of a layer to be added.
+typedef struct py_layer_args_t {
+  rabbet_tensor_t** tensors;
+  size_t count;
+  rabbet_py_attrs_t attrs;
+} py_layer_args_t;
+
+static bool py_layer_args_read(PyObject* inputs, PyObject* dict,
+                               py_layer_args_t* out) {
+  if (py_to_tensors(inputs, &out->tensors, &out->count)) return false;
+  if (!rabbet_py_to_attrs(dict, &out->attrs)) return true;
+  PyMem_Free(out->tensors);
+  return false;
+}
+
+static PyObject* py_layer_args_finish(py_layer_args_t* args, PyObject* network,
+                                      rabbet_status_t status,
+                                      rabbet_layer_t* layer) {
+  rabbet_py_attrs_free(&args->attrs);
+  PyMem_Free(args->tensors);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_layer(layer, network);
+}
+
+static PyObject* py_network_add_layer(PyObject* self, PyObject* given) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   const char *op = NULL, *name = NULL;
   PyObject *inputs = NULL, *dict = NULL;
   rabbet_network_t* network = py_network(self);
-  if (!network || !PyArg_ParseTuple(args, "szOO", &op, &name, &inputs, &dict)) {
+  if (!network ||
+      !PyArg_ParseTuple(given, "szOO", &op, &name, &inputs, &dict)) {
     return NULL;
   }
-  rabbet_tensor_t** tensors = NULL;
-  size_t count = 0;
-  rabbet_py_attrs_t attrs;
-  if (py_to_tensors(inputs, &tensors, &count)) return NULL;
-  if (rabbet_py_to_attrs(dict, &attrs)) {
-    PyMem_Free(tensors);
-    return NULL;
-  }
+  py_layer_args_t args;
+  if (!py_layer_args_read(inputs, dict, &args)) return NULL;
   rabbet_layer_t* layer = NULL;
-  rabbet_status_t status = rabbet_network_add_layer(
-      network, op, name, tensors, count, attrs.attrs, attrs.count, &layer);
-  rabbet_py_attrs_free(&attrs);
-  PyMem_Free(tensors);
-  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_wrap_layer(layer, self);
+  rabbet_status_t status =
+      rabbet_network_add_layer(network, op, name, args.tensors, args.count,
+                               args.attrs.attrs, args.attrs.count, &layer);
+  return py_layer_args_finish(&args, self, status, layer);
 }
 
-static PyObject* py_network_add_plugin(PyObject* self, PyObject* args) {
+static PyObject* py_network_add_plugin(PyObject* self, PyObject* given) {
   RABBET_PY_HOLD(self);
   if (rabbet_py_check_idle(self, "network")) return NULL;
   const char *plugin = NULL, *version = NULL, *space = NULL, *name = NULL;
   PyObject *inputs = NULL, *dict = NULL;
   rabbet_network_t* network = py_network(self);
-  if (!network || !PyArg_ParseTuple(args, "ssszOO", &plugin, &version, &space,
+  if (!network || !PyArg_ParseTuple(given, "ssszOO", &plugin, &version, &space,
                                     &name, &inputs, &dict)) {
     return NULL;
   }
-  rabbet_tensor_t** tensors = NULL;
-  size_t count = 0;
-  rabbet_py_attrs_t attrs;
-  if (py_to_tensors(inputs, &tensors, &count)) return NULL;
-  if (rabbet_py_to_attrs(dict, &attrs)) {
-    PyMem_Free(tensors);
-    return NULL;
-  }
+  py_layer_args_t args;
+  if (!py_layer_args_read(inputs, dict, &args)) return NULL;
   rabbet_layer_t* layer = NULL;
-  rabbet_status_t status =
-      rabbet_network_add_plugin(network, plugin, version, space, name, tensors,
-                                count, attrs.attrs, attrs.count, &layer);
-  rabbet_py_attrs_free(&attrs);
-  PyMem_Free(tensors);
-  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_wrap_layer(layer, self);
+  rabbet_status_t status = rabbet_network_add_plugin(
+      network, plugin, version, space, name, args.tensors, args.count,
+      args.attrs.attrs, args.attrs.count, &layer);
+  return py_layer_args_finish(&args, self, status, layer);
 }
 
 // _add_instance(instance, (name, version, namespace, origin), layer name,
@@ -383,16 +391,44 @@ static PyObject* py_network_find_weights(PyObject* self, PyObject* object) {
   return rabbet_py_wrap_tensor(tensor, self);
 }
 
-// ---- Loops -----------------------------------------------------------------
+// ---- Loops and conditionals ------------------------------------------------
 
-static rabbet_loop_t* py_loop(PyObject* self, size_t index) {
-  rabbet_network_t* network = py_network(self);
-  rabbet_loop_t* loop = network ? rabbet_network_loop(network, index) : NULL;
-  if (network && !loop) {
-    PyErr_Format(PyExc_IndexError, "the network has no loop %zu", index);
+// The package knows them by their numbers. Defines py_KIND, which finds one,
+// and the getter and setter of its name.
+#define PY_REGION(kind)                                                        \
+  static rabbet_##kind##_t* py_##kind(PyObject* self, size_t index) {          \
+    rabbet_network_t* network = py_network(self);                              \
+    rabbet_##kind##_t* region =                                                \
+        network ? rabbet_network_##kind(network, index) : NULL;                \
+    if (network && !region)                                                    \
+      PyErr_Format(PyExc_IndexError, "the network has no " #kind " %zu",       \
+                   index);                                                     \
+    return region;                                                             \
+  }                                                                            \
+  static PyObject* py_network_##kind##_name(PyObject* self, PyObject* index) { \
+    RABBET_PY_HOLD(self);                                                      \
+    size_t i = 0;                                                              \
+    if (rabbet_py_to_index(index, #kind, &i)) return NULL;                     \
+    rabbet_##kind##_t* region = py_##kind(self, i);                            \
+    return region ? rabbet_py_message(rabbet_##kind##_name(region)) : NULL;    \
+  }                                                                            \
+  static PyObject* py_network_set_##kind##_name(PyObject* self,                \
+                                                PyObject* args) {              \
+    RABBET_PY_HOLD(self);                                                      \
+    if (rabbet_py_check_idle(self, "network")) return NULL;                    \
+    Py_ssize_t index = 0;                                                      \
+    PyObject* object = NULL;                                                   \
+    const char* name = NULL;                                                   \
+    if (!PyArg_ParseTuple(args, "nO", &index, &object) ||                      \
+        rabbet_py_to_text(object, #kind " name", false, &name))                \
+      return NULL;                                                             \
+    rabbet_##kind##_t* region = py_##kind(self, (size_t)index);                \
+    if (!region) return NULL;                                                  \
+    return rabbet_py_none_or_raise(rabbet_##kind##_set_name(region, name));    \
   }
-  return loop;
-}
+PY_REGION(loop)
+PY_REGION(conditional)
+#undef PY_REGION
 
 // Its number, by which the package knows it.
 static PyObject* py_network_add_loop(PyObject* self, PyObject* none) {
@@ -405,29 +441,6 @@ static PyObject* py_network_add_loop(PyObject* self, PyObject* none) {
   rabbet_status_t status = rabbet_network_add_loop(network, NULL, &loop);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return PyLong_FromSize_t(rabbet_network_loop_count(network) - 1);
-}
-
-static PyObject* py_network_loop_name(PyObject* self, PyObject* index) {
-  RABBET_PY_HOLD(self);
-  size_t i = 0;
-  if (rabbet_py_to_index(index, "loop", &i)) return NULL;
-  rabbet_loop_t* loop = py_loop(self, i);
-  return loop ? rabbet_py_message(rabbet_loop_name(loop)) : NULL;
-}
-
-static PyObject* py_network_set_loop_name(PyObject* self, PyObject* args) {
-  RABBET_PY_HOLD(self);
-  if (rabbet_py_check_idle(self, "network")) return NULL;
-  Py_ssize_t index = 0;
-  PyObject* object = NULL;
-  const char* name = NULL;
-  if (!PyArg_ParseTuple(args, "nO", &index, &object) ||
-      rabbet_py_to_text(object, "loop name", false, &name)) {
-    return NULL;
-  }
-  rabbet_loop_t* loop = py_loop(self, (size_t)index);
-  return loop ? rabbet_py_none_or_raise(rabbet_loop_set_name(loop, name))
-              : NULL;
 }
 
 // _add_loop_layer(loop, operator, tensor, number, flag)
@@ -458,17 +471,6 @@ static PyObject* py_network_add_loop_layer(PyObject* self, PyObject* args) {
   return rabbet_py_wrap_layer(layer, self);
 }
 
-// ---- Conditionals ----------------------------------------------------------
-
-static rabbet_conditional_t* py_conditional(PyObject* self, size_t index) {
-  rabbet_network_t* network = py_network(self);
-  rabbet_conditional_t* conditional =
-      network ? rabbet_network_conditional(network, index) : NULL;
-  if (network && !conditional)
-    PyErr_Format(PyExc_IndexError, "the network has no conditional %zu", index);
-  return conditional;
-}
-
 // Its number, by which the package knows it.
 static PyObject* py_network_add_conditional(PyObject* self, PyObject* object) {
   RABBET_PY_HOLD(self);
@@ -482,31 +484,6 @@ static PyObject* py_network_add_conditional(PyObject* self, PyObject* object) {
       rabbet_network_add_conditional(network, name, &conditional);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return PyLong_FromSize_t(rabbet_network_conditional_count(network) - 1);
-}
-
-static PyObject* py_network_conditional_name(PyObject* self, PyObject* index) {
-  RABBET_PY_HOLD(self);
-  size_t i = 0;
-  if (rabbet_py_to_index(index, "conditional", &i)) return NULL;
-  rabbet_conditional_t* conditional = py_conditional(self, i);
-  return conditional ? rabbet_py_message(rabbet_conditional_name(conditional))
-                     : NULL;
-}
-
-static PyObject* py_network_set_conditional_name(PyObject* self,
-                                                 PyObject* args) {
-  RABBET_PY_HOLD(self);
-  if (rabbet_py_check_idle(self, "network")) return NULL;
-  Py_ssize_t index = 0;
-  PyObject* object = NULL;
-  const char* name = NULL;
-  if (!PyArg_ParseTuple(args, "nO", &index, &object) ||
-      rabbet_py_to_text(object, "conditional name", false, &name))
-    return NULL;
-  rabbet_conditional_t* conditional = py_conditional(self, (size_t)index);
-  return conditional ? rabbet_py_none_or_raise(
-                           rabbet_conditional_set_name(conditional, name))
-                     : NULL;
 }
 
 // _add_conditional_layer(conditional, operator, tensor, other)
