@@ -113,11 +113,6 @@ static inline rabbet_tensor_t* net_add(net_t* net, const char* name,
     .name = (key), .type = RABBET_ATTR_INTS, .data = (int64_t[]){__VA_ARGS__}, \
     .count = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)                \
   }
-#define FLOAT_ATTR(key, value)                                           \
-  {                                                                      \
-    .name = (key), .type = RABBET_ATTR_FLOAT, .data = (double[]){value}, \
-    .count = 1                                                           \
-  }
 #define ENUM_ATTR(key, value)                                   \
   {                                                             \
     .name = (key), .type = RABBET_ATTR_STRING, .data = (value), \

@@ -81,11 +81,6 @@ void rabbet_onnx_import_as(rabbet_onnx_node_t* node, const char* name,
 
 // ---- Normalization (ops_normalization.c) -----------------------------------
 
-// The axes from `first` on, as a mask.
-uint32_t rabbet_onnx_axes_from(int first, int rank);
-// A vector by channel, in the shape [1, C, 1, ...].
-rabbet_tensor_t* rabbet_onnx_by_channel(rabbet_onnx_node_t* node,
-                                        rabbet_tensor_t* x, int rank);
 // `scale` and `bias` have x's rank; `bias` alone, or both, may be NULL.
 rabbet_tensor_t* rabbet_onnx_normalize(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x,

@@ -182,9 +182,5 @@ void rabbet_onnx_errors_set_node_count(rabbet_onnx_errors_t* errors,
 rabbet_status_t rabbet_onnx_errors_add(rabbet_onnx_errors_t* errors,
                                        rabbet_status_t status, int index,
                                        int outer, const Onnx__NodeProto* node);
-// "node 3 'conv1' (Conv, domain 'ai.onnx', opset 17)" before the message.
-rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
-                                          const Onnx__NodeProto* node,
-                                          size_t index, rabbet_status_t status);
 
 #endif  // RABBET_SRC_ONNX_IMPORT_H_

@@ -6,7 +6,8 @@
 #include "onnx/emit.h"
 #include "onnx/operators.h"
 
-rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
+// "node 3 'conv1' (Conv, domain 'ai.onnx', opset 17)" before the message.
+static rabbet_status_t onnx_annotate_node(const rabbet_onnx_scope_t* scope,
                                           const Onnx__NodeProto* node,
                                           size_t index,
                                           rabbet_status_t status) {
@@ -178,7 +179,7 @@ static rabbet_status_t onnx_survey_nodes(const rabbet_onnx_scope_t* scope,
     if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) {
       return status;
     }
-    status = rabbet_onnx_annotate_node(scope, node, i, status);
+    status = onnx_annotate_node(scope, node, i, status);
     rabbet_status_t added = rabbet_onnx_errors_add(
         scope->importer->errors, status, (int)i, survey->outer, node);
     survey->count++;
@@ -422,7 +423,7 @@ static rabbet_status_t onnx_import_node(rabbet_onnx_scope_t* scope,
   if (rabbet_onnx_ok(&node)) {
     node.status = onnx_bind_outputs(&node, layers);
   }
-  return rabbet_onnx_annotate_node(scope, proto, index, node.status);
+  return onnx_annotate_node(scope, proto, index, node.status);
 }
 
 rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope) {

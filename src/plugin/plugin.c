@@ -261,7 +261,7 @@ rabbet_status_t rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
   return status;
 }
 
-void rabbet_plugin_retain(rabbet_plugin_t* plugin) {
+static void plugin_retain(rabbet_plugin_t* plugin) {
   rabbet_refcount_retain(&plugin->references);
 }
 
@@ -276,7 +276,7 @@ rabbet_status_t rabbet_plugin_clone(rabbet_plugin_t* plugin,
                                     rabbet_plugin_t** out_clone) {
   *out_clone = NULL;
   if (!plugin->vtable.clone) {
-    rabbet_plugin_retain(plugin);
+    plugin_retain(plugin);
     *out_clone = plugin;
     return rabbet_ok();
   }

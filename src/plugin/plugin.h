@@ -33,7 +33,6 @@ rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_vtable_read(
     const rabbet_plugin_creator_t* creator, const rabbet_plugin_vtable_t* given,
     rabbet_plugin_vtable_t* out_vtable);
-RABBET_PRIVATE_API void rabbet_plugin_retain(rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API void rabbet_plugin_release(rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plugin_clone(rabbet_plugin_t* plugin, rabbet_plugin_t** out_clone);

@@ -69,7 +69,7 @@ static rabbet_status_t check_elements(const rabbet_plan_check_t* checks,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame) {
+static rabbet_status_t frame_look_at_checks(rabbet_frame_t* frame) {
   size_t count = 0;
   const rabbet_plan_check_t* checks =
       first_check(frame->sequence->plan, &count);
@@ -102,7 +102,7 @@ static rabbet_status_t free_check_place(rabbet_frame_t* frame, void* stream) {
     return rabbet_ok();
   // The host is RABBET_CHECK_PLACES runs ahead.
   RABBET_RETURN_IF_ERROR(rabbet_context_await(frame->context, stream));
-  return rabbet_frame_look_at_checks(frame);
+  return frame_look_at_checks(frame);
 }
 
 rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream) {
@@ -133,7 +133,7 @@ rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream) {
 rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
     RABBET_RETURN_IF_ERROR(
-        rabbet_frame_look_at_checks(rabbet_context_frame(context, i)));
+        frame_look_at_checks(rabbet_context_frame(context, i)));
   return rabbet_ok();
 }
 

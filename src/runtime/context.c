@@ -256,7 +256,8 @@ bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
   return !context->shape_set[io] || (values && !context->main.addresses[io]);
 }
 
-int32_t rabbet_context_missing(const rabbet_context_t* context) {
+// First input whose shape or values are missing, or -1.
+static int32_t context_missing(const rabbet_context_t* context) {
   for (size_t i = 0; i < context->main.sequence->plan->input_count; ++i)
     if (rabbet_context_is_missing(context, i)) return (int32_t)i;
   return -1;
@@ -309,7 +310,7 @@ rabbet_status_t rabbet_context_select(rabbet_context_t* context,
                                       rabbet_prepared_t** out_prepared) {
   const rabbet_sequence_t* sequence = context->main.sequence;
   if (!context->main.current || sequence->has_shape_inputs) {
-    int32_t missing = rabbet_context_missing(context);
+    int32_t missing = context_missing(context);
     if (missing >= 0) return context_missing_error(context, missing);
   }
   if (sequence->has_shape_inputs)
@@ -328,7 +329,7 @@ rabbet_status_t rabbet_context_select(rabbet_context_t* context,
 rabbet_status_t rabbet_context_infer_shapes(rabbet_context_t* context,
                                             int32_t* out_missing) {
   rabbet_prepared_t* prepared = NULL;
-  int32_t missing = rabbet_context_missing(context);
+  int32_t missing = context_missing(context);
   if (out_missing) *out_missing = missing;
   return rabbet_context_select(context, &prepared);
 }
@@ -345,7 +346,7 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
              (size_t)out_dims->rank * sizeof(int64_t));
     return rabbet_ok();
   }
-  if (rabbet_context_missing(context) >= 0) return rabbet_ok();
+  if (context_missing(context) >= 0) return rabbet_ok();
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   if (context->main.last) prepared = context->main.last;

@@ -39,7 +39,8 @@ void rabbet_memory_free(rabbet_device_t* device,
     allocator->free(allocator->user_data, memory, stream);
 }
 
-const rabbet_device_allocator_t* rabbet_context_allocator(
+// Which allocator a context uses.
+static const rabbet_device_allocator_t* context_allocator(
     const rabbet_context_t* context) {
   return context->device_allocator.allocate
              ? &context->device_allocator
@@ -53,9 +54,8 @@ void rabbet_context_free_memory(rabbet_context_t* context) {
   for (size_t i = 0; context->memory_bytes && i < context->engine->place_count;
        ++i) {
     if (!context->has_given_memory)
-      rabbet_memory_free(context->engine->device,
-                         rabbet_context_allocator(context), context->memory[i],
-                         NULL);
+      rabbet_memory_free(context->engine->device, context_allocator(context),
+                         context->memory[i], NULL);
     context->memory[i] = NULL;
     context->memory_bytes[i] = 0;
   }
@@ -102,8 +102,7 @@ static rabbet_status_t context_take_given(rabbet_context_t* context,
 static rabbet_status_t context_grow(rabbet_context_t* context, size_t place,
                                     size_t bytes, void* stream) {
   rabbet_device_t* device = context->engine->device;
-  const rabbet_device_allocator_t* allocator =
-      rabbet_context_allocator(context);
+  const rabbet_device_allocator_t* allocator = context_allocator(context);
   assert(bytes > context->memory_bytes[place]);
   rabbet_memory_free(device, allocator, context->memory[place], stream);
   context->memory[place] = NULL;

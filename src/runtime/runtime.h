@@ -138,9 +138,6 @@ rabbet_status_t rabbet_memory_allocate(
 void rabbet_memory_free(rabbet_device_t* device,
                         const rabbet_device_allocator_t* allocator,
                         void* memory, void* stream);
-// Which allocator a context uses.
-const rabbet_device_allocator_t* rabbet_context_allocator(
-    const rabbet_context_t* context);
 // A context's memory of a stage only grows.
 rabbet_status_t rabbet_frame_reserve(rabbet_frame_t* frame, int32_t segment,
                                      size_t bytes, void* stream);
@@ -520,7 +517,6 @@ void rabbet_finite_destroy(rabbet_context_t* context);
 rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared);
 rabbet_status_t rabbet_frame_reserve_checks(rabbet_frame_t* frame);
 rabbet_status_t rabbet_frame_take_checks(rabbet_frame_t* frame, void* stream);
-rabbet_status_t rabbet_frame_look_at_checks(rabbet_frame_t* frame);
 rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context);
 
 // bind.c: where a step of the segment finds a value. The addresses that a run
@@ -578,8 +574,6 @@ void rabbet_frame_store_address(rabbet_frame_t* frame, size_t io,
 // The root for the present inputs; reads the values of shape inputs.
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,
                                       rabbet_prepared_t** out_prepared);
-// First input whose shape or values are missing, or -1.
-int32_t rabbet_context_missing(const rabbet_context_t* context);
 int rabbet_context_actual_threads(const rabbet_context_t* context);
 // Everything prepared is thrown away; waits for the device first.
 void rabbet_context_forget(rabbet_context_t* context);

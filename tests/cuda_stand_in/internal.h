@@ -68,7 +68,6 @@ void entry_begin(entry_t* entry, const char* name, unsigned flags,
 CUresult entry_end(entry_t* entry, CUresult result);
 // Adds to the line of the call that runs.
 void log_add(const char* format, ...) __attribute__((format(printf, 1, 2)));
-bool log_is_kept(void);
 
 // The body of an entry: ENTRY(name, flags, (format, ...), expression).
 #define UNPACK(...) __VA_ARGS__

@@ -55,8 +55,6 @@ typedef struct rabbet_onnx_constant_t {
   rabbet_dims_t dims;
 } rabbet_onnx_constant_t;
 
-// "FLOAT16", ...; "unknown" for a number that is no type.
-RABBET_PRIVATE_API const char* rabbet_onnx_type_name(int32_t onnx_type);
 // 0 for a name that is no type's.
 RABBET_PRIVATE_API int32_t rabbet_onnx_type_number(const char* name);
 // UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT:

@@ -6,11 +6,13 @@
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
-uint32_t rabbet_onnx_axes_from(int first, int rank) {
+// The axes from `first` on, as a mask.
+static uint32_t onnx_axes_from(int first, int rank) {
   return ((1u << rank) - 1) & ~((1u << first) - 1);
 }
 
-rabbet_tensor_t* rabbet_onnx_by_channel(rabbet_onnx_node_t* node,
+// A vector by channel, in the shape [1, C, 1, ...].
+static rabbet_tensor_t* onnx_by_channel(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x, int rank) {
   if (rabbet_onnx_rank(node, x) != 1 || rank < 2) {
     if (rabbet_onnx_ok(node)) {
@@ -93,7 +95,7 @@ static rabbet_tensor_t* onnx_batch_computed(rabbet_onnx_node_t* node,
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   rabbet_tensor_t* v[STATISTICS];
   for (size_t i = 0; i < STATISTICS; ++i) {
-    v[i] = rabbet_onnx_by_channel(node, node->inputs[i + 1], rank);
+    v[i] = onnx_by_channel(node, node->inputs[i + 1], rank);
     v[i] = rabbet_onnx_cast(node, v[i], dtype);
   }
   rabbet_tensor_t* deviation =
@@ -129,7 +131,7 @@ static void onnx_batch_trained(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   uint32_t axes = ((1u << rank) - 1) & ~2u;
   rabbet_tensor_t* v[2];
   for (size_t i = 0; i < 2; ++i) {
-    v[i] = rabbet_onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
+    v[i] = onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
     v[i] = rabbet_onnx_cast(node, v[i], dtype);
   }
   rabbet_tensor_t* mean = rabbet_onnx_reduce(node, "AVG", x, axes, true);
@@ -200,10 +202,10 @@ static void onnx_import_instance_normalization(rabbet_onnx_node_t* node) {
   int rank = rabbet_onnx_rank(node, x);
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   if (!rabbet_onnx_ok(node)) return;
-  scale = rabbet_onnx_by_channel(node, scale, rank);
-  bias = rabbet_onnx_by_channel(node, bias, rank);
-  node->outputs[0] = rabbet_onnx_normalize(
-      node, x, scale, bias, rabbet_onnx_axes_from(2, rank), epsilon, 1);
+  scale = onnx_by_channel(node, scale, rank);
+  bias = onnx_by_channel(node, bias, rank);
+  node->outputs[0] = rabbet_onnx_normalize(node, x, scale, bias,
+                                           onnx_axes_from(2, rank), epsilon, 1);
 }
 
 // Before opset 21 scale and bias are by group: each number is repeated for the
@@ -226,9 +228,9 @@ rabbet_tensor_t* rabbet_onnx_group_normalize(rabbet_onnx_node_t* node,
                                              rabbet_tensor_t* bias,
                                              int64_t groups, double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
-  scale = rabbet_onnx_by_channel(node, scale, rank);
-  bias = rabbet_onnx_by_channel(node, bias, rank);
-  uint32_t axes = rabbet_onnx_axes_from(2, rank);
+  scale = onnx_by_channel(node, scale, rank);
+  bias = onnx_by_channel(node, bias, rank);
+  uint32_t axes = onnx_axes_from(2, rank);
   // For num_groups 1 the layer reduces over channels only if axes say so.
   if (groups == 1) axes |= 2;
   return rabbet_onnx_normalize(node, x, scale, bias, axes, epsilon, groups);
@@ -282,7 +284,7 @@ static void onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
       rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1), rank);
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   if (!rabbet_onnx_ok(node)) return;
-  uint32_t axes = rabbet_onnx_axes_from(axis, rank);
+  uint32_t axes = onnx_axes_from(axis, rank);
   rabbet_tensor_t* scaled = rabbet_onnx_to_rank(node, scale, rank);
   if (bias) bias = rabbet_onnx_to_rank(node, bias, rank);
   node->outputs[0] =
@@ -301,8 +303,8 @@ rabbet_tensor_t* rabbet_onnx_rms_normalize(rabbet_onnx_node_t* node,
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_tensor_t* wide = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
   rabbet_tensor_t* square = rabbet_onnx_binary(node, "PROD", wide, wide);
-  square = rabbet_onnx_reduce(node, "AVG", square,
-                              rabbet_onnx_axes_from(axis, rank), true);
+  square =
+      rabbet_onnx_reduce(node, "AVG", square, onnx_axes_from(axis, rank), true);
   square = rabbet_onnx_with_number(node, "SUM", square, epsilon);
   rabbet_tensor_t* root = rabbet_onnx_unary(node, "SQRT", square);
   rabbet_tensor_t* y = rabbet_onnx_binary(node, "DIV", wide, root);

@@ -164,6 +164,10 @@ static const bound_t* find_arg(const rabbet_dnnl_primitive_t* primitive,
   return NULL;
 }
 
+static const char* primitive_name(const rabbet_dnnl_primitive_t* p) {
+  return rabbet_dnnl_desc_name(p->desc);
+}
+
 rabbet_status_t rabbet_dnnl_pack_create(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_layout_t* layout,
     const rabbet_dnnl_primitive_t* primitive, int arg, int threads,
@@ -173,7 +177,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
   if (!target)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "primitive %s has no argument %d",
-                         rabbet_dnnl_primitive_name(primitive), arg);
+                         primitive_name(primitive), arg);
   RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
   dnnl_memory_desc_t source;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_desc(layout, &source));
@@ -201,10 +205,6 @@ void rabbet_dnnl_primitive_destroy(rabbet_dnnl_primitive_t* primitive) {
   if (primitive->primitive) dnnl_primitive_destroy(primitive->primitive);
   dnnl_primitive_desc_destroy(primitive->desc);
   rabbet_free(primitive->allocator, primitive);
-}
-
-const char* rabbet_dnnl_primitive_name(const rabbet_dnnl_primitive_t* p) {
-  return rabbet_dnnl_desc_name(p->desc);
 }
 
 size_t rabbet_dnnl_primitive_bytes(const rabbet_dnnl_primitive_t* primitive,
@@ -249,5 +249,5 @@ rabbet_status_t rabbet_dnnl_primitive_execute(
   return rabbet_dnnl_status(
       dnnl_primitive_execute(primitive->primitive, primitive->stream,
                              primitive->arg_count, primitive->exec),
-      rabbet_dnnl_primitive_name(primitive));
+      primitive_name(primitive));
 }

@@ -179,7 +179,6 @@ rabbet_status_t rabbet_dnnl_pack_create(
     rabbet_allocator_t allocator, rabbet_dnnl_primitive_t** out_pack);
 void rabbet_dnnl_primitive_destroy(rabbet_dnnl_primitive_t* primitive);
 
-const char* rabbet_dnnl_primitive_name(const rabbet_dnnl_primitive_t* p);
 // Bytes of an argument; 0 if the primitive has no such argument.
 size_t rabbet_dnnl_primitive_bytes(const rabbet_dnnl_primitive_t* primitive,
                                    int arg);

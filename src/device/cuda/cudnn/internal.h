@@ -39,7 +39,5 @@ rabbet_cudnn_kept_t rabbet_cudnn_kept(const rabbet_cuda_device_t* device,
 
 // Whether factors of the group are INT8.
 bool rabbet_cudnn_has_bytes(const rabbet_group_t* group);
-// The type of the group's tensors; INT8 if its factors are INT8.
-rabbet_dtype_t rabbet_cudnn_dtype(const rabbet_group_t* group);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_INTERNAL_H_

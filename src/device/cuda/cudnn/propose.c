@@ -11,7 +11,8 @@ bool rabbet_cudnn_has_bytes(const rabbet_group_t* group) {
   return false;
 }
 
-rabbet_dtype_t rabbet_cudnn_dtype(const rabbet_group_t* group) {
+// The type of the group's tensors; INT8 if its factors are INT8.
+static rabbet_dtype_t cudnn_dtype(const rabbet_group_t* group) {
   return rabbet_cudnn_has_bytes(group) ? RABBET_DTYPE_INT8
                                        : group->values[group->outputs[0]].dtype;
 }
@@ -49,7 +50,7 @@ static rabbet_status_t ask_add(const rabbet_question_t* question,
 static rabbet_status_t ask_graph(const rabbet_question_t* question,
                                  rabbet_cudnn_graph_t* graph,
                                  rabbet_answer_sink_t sink) {
-  const rabbet_cudnn_wish_t wish = {rabbet_cudnn_dtype(question->group),
+  const rabbet_cudnn_wish_t wish = {cudnn_dtype(question->group),
                                     question->tf32, (size_t)question->wish};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
