@@ -135,6 +135,11 @@ static rabbet_status_t names_set(const char* what, rabbet_allocator_t allocator,
   return status;
 }
 
+static const char* names_get(const rabbet_builder_names_t* names,
+                             size_t index) {
+  return index < names->count ? names->data[index] : NULL;
+}
+
 rabbet_status_t rabbet_builder_config_set_plugin_libraries(
     rabbet_builder_config_t* config, const char* const* paths, size_t count) {
   return names_set("plugin libraries", config->allocator, paths, count,
@@ -143,9 +148,7 @@ rabbet_status_t rabbet_builder_config_set_plugin_libraries(
 
 const char* rabbet_builder_config_plugin_library(
     const rabbet_builder_config_t* config, size_t index) {
-  return index < config->plugin_libraries.count
-             ? config->plugin_libraries.data[index]
-             : NULL;
+  return names_get(&config->plugin_libraries, index);
 }
 
 rabbet_status_t rabbet_builder_config_set_source_modules(
@@ -156,9 +159,7 @@ rabbet_status_t rabbet_builder_config_set_source_modules(
 
 const char* rabbet_builder_config_source_module(
     const rabbet_builder_config_t* config, size_t index) {
-  return index < config->source_modules.count
-             ? config->source_modules.data[index]
-             : NULL;
+  return names_get(&config->source_modules, index);
 }
 
 rabbet_status_t rabbet_builder_config_add_profile(

@@ -375,7 +375,9 @@ static rabbet_status_t onnx_finish(rabbet_onnx_errors_t* errors,
                          path ? path : "", path ? "'" : "");
 }
 
-rabbet_status_t rabbet_onnx_import_file(rabbet_network_t* network,
+// Imports a file, or `bytes` of which `path` is the place.
+static rabbet_status_t onnx_import_from(rabbet_network_t* network,
+                                        const rabbet_span_t* bytes,
                                         const char* path,
                                         const rabbet_onnx_options_t* options,
                                         rabbet_onnx_errors_t* errors) {
@@ -383,14 +385,23 @@ rabbet_status_t rabbet_onnx_import_file(rabbet_network_t* network,
   rabbet_onnx_storage_t* storage = NULL;
   if (errors) rabbet_onnx_errors_clear(errors);
   rabbet_status_t status = onnx_options(options, &known);
-  if (rabbet_is_ok(status)) {
+  if (rabbet_is_ok(status) && bytes)
+    status = rabbet_onnx_storage_copy(bytes->data, bytes->size, path,
+                                      known.external_data_dir,
+                                      network->allocator, &storage);
+  else if (rabbet_is_ok(status))
     status = rabbet_onnx_storage_open(path, known.external_data_dir,
                                       network->allocator, &storage);
-  }
-  if (rabbet_is_ok(status)) {
+  if (rabbet_is_ok(status))
     status = onnx_import(network, storage, &known, errors);
-  }
   return onnx_finish(errors, path, status);
+}
+
+rabbet_status_t rabbet_onnx_import_file(rabbet_network_t* network,
+                                        const char* path,
+                                        const rabbet_onnx_options_t* options,
+                                        rabbet_onnx_errors_t* errors) {
+  return onnx_import_from(network, NULL, path, options, errors);
 }
 
 rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
@@ -398,16 +409,6 @@ rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
                                           const char* path,
                                           const rabbet_onnx_options_t* options,
                                           rabbet_onnx_errors_t* errors) {
-  rabbet_onnx_options_t known;
-  rabbet_onnx_storage_t* storage = NULL;
-  if (errors) rabbet_onnx_errors_clear(errors);
-  rabbet_status_t status = onnx_options(options, &known);
-  if (rabbet_is_ok(status)) {
-    status = rabbet_onnx_storage_copy(data, size, path, known.external_data_dir,
-                                      network->allocator, &storage);
-  }
-  if (rabbet_is_ok(status)) {
-    status = onnx_import(network, storage, &known, errors);
-  }
-  return onnx_finish(errors, path, status);
+  const rabbet_span_t bytes = {(const uint8_t*)data, size};
+  return onnx_import_from(network, &bytes, path, options, errors);
 }
