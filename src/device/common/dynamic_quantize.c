@@ -11,10 +11,8 @@ static rabbet_status_t dynamic_quantize_body(rabbet_proposal_t* proposal) {
 rabbet_status_t rabbet_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_DYNAMIC_QUANTIZE))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, kernel, NULL,
-                              dynamic_quantize_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_DYNAMIC_QUANTIZE,
+                                  kernel, dynamic_quantize_body);
 }
 
 static bool boxes_is_real(rabbet_dtype_t dtype) {

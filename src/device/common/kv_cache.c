@@ -18,9 +18,8 @@ static rabbet_status_t kv_cache_body(rabbet_proposal_t* proposal) {
 rabbet_status_t rabbet_kv_cache_propose(const rabbet_propose_t* propose,
                                         rabbet_candidate_sink_t sink,
                                         const rabbet_kernel_class_t* kernel) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_KV_CACHE_UPDATE))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, kernel, NULL, kv_cache_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_KV_CACHE_UPDATE,
+                                  kernel, kv_cache_body);
 }
 
 rabbet_status_t rabbet_kv_cache_check_types(const rabbet_group_t* group,

@@ -9,8 +9,8 @@ static rabbet_status_t moe_body(rabbet_proposal_t* proposal) {
 rabbet_status_t rabbet_moe_propose(const rabbet_propose_t* propose,
                                    rabbet_candidate_sink_t sink,
                                    const rabbet_kernel_class_t* kernel) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_MOE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, kernel, NULL, moe_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_MOE, kernel,
+                                  moe_body);
 }
 
 rabbet_status_t rabbet_moe_resolve_node(const rabbet_group_node_t* node,

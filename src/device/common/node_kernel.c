@@ -81,6 +81,14 @@ rabbet_status_t rabbet_proposal_make(
   return status;
 }
 
+rabbet_status_t rabbet_proposal_make_for(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    rabbet_op_id_t op, const rabbet_kernel_class_t* kernel,
+    rabbet_status_t (*body)(rabbet_proposal_t* proposal)) {
+  if (!rabbet_node_is(propose->group, op)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, kernel, NULL, body);
+}
+
 void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
                                rabbet_dtype_t dtype, rabbet_format_t format) {
   int32_t value = rabbet_node_input(proposal->node, input);
@@ -97,7 +105,8 @@ void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
       (rabbet_type_format_t){dtype, format};
 }
 
-void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
+// Of output `index` of a node with several outputs, if it is used.
+static void proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
                                      rabbet_dtype_t dtype,
                                      rabbet_format_t format) {
   const rabbet_group_t* group = proposal->propose->group;
@@ -122,8 +131,7 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
         rabbet_proposal_set_input(proposal, i, types[t], RABBET_FORMAT_LINEAR);
     for (size_t i = 0; i < node->output_count; ++i)
       if (group->values[node->outputs[i]].dtype == network)
-        rabbet_proposal_set_node_output(proposal, i, types[t],
-                                        RABBET_FORMAT_LINEAR);
+        proposal_set_node_output(proposal, i, types[t], RABBET_FORMAT_LINEAR);
     RABBET_RETURN_IF_ERROR(
         rabbet_proposal_offer(proposal, tactic_name, in_place));
   }

@@ -75,15 +75,16 @@ rabbet_status_t rabbet_proposal_make(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel, void* context,
     rabbet_status_t (*body)(rabbet_proposal_t* proposal));
+// The same for groups that are one node of this operator; others get nothing.
+rabbet_status_t rabbet_proposal_make_for(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    rabbet_op_id_t op, const rabbet_kernel_class_t* kernel,
+    rabbet_status_t (*body)(rabbet_proposal_t* proposal));
 // Sets type and format of a node's input or of a group's output.
 void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
                                rabbet_dtype_t dtype, rabbet_format_t format);
 void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
                                 rabbet_dtype_t dtype, rabbet_format_t format);
-// The same for output `index` of a node with several outputs, if it is used.
-void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
-                                     rabbet_dtype_t dtype,
-                                     rabbet_format_t format);
 // Offers the node in LINEAR: with the network's types, and with each other
 // floating type that the network allows for input 0 (and for inputs and outputs
 // of the same type). `in_place` as below.

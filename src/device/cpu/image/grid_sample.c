@@ -21,10 +21,9 @@ static rabbet_status_t cpu_grid_sample_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_grid_sample_propose(const rabbet_propose_t* propose,
                                                rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_GRID_SAMPLE))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_grid_sample, NULL,
-                              cpu_grid_sample_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GRID_SAMPLE,
+                                  &rabbet_cpu_grid_sample,
+                                  cpu_grid_sample_body);
 }
 
 static rabbet_status_t cpu_grid_sample_prepare(

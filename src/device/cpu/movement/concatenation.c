@@ -40,11 +40,9 @@ static rabbet_status_t cpu_concatenation_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_concatenation_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_CONCATENATION)) {
-    return rabbet_ok();
-  }
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_concatenation, NULL,
-                              cpu_concatenation_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CONCATENATION,
+                                  &rabbet_cpu_concatenation,
+                                  cpu_concatenation_body);
 }
 
 // ---- Preparing -------------------------------------------------------------

@@ -16,9 +16,8 @@ static rabbet_status_t cpu_fills_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_fills_propose(const rabbet_propose_t* propose,
                                          rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_FILL)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_fills, NULL,
-                              cpu_fills_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_FILL,
+                                  &rabbet_cpu_fills, cpu_fills_body);
 }
 
 static rabbet_status_t cpu_fills_prepare(rabbet_kernel_t* base,

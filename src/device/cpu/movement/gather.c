@@ -47,9 +47,8 @@ static rabbet_status_t cpu_gather_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_gather_propose(const rabbet_propose_t* propose,
                                           rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_GATHER)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_gather, NULL,
-                              cpu_gather_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GATHER,
+                                  &rabbet_cpu_gather, cpu_gather_body);
 }
 
 static int64_t gather_product(const rabbet_dims_t* dims, int32_t begin,

@@ -26,9 +26,8 @@ static rabbet_status_t cpu_scatter_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_scatter_propose(const rabbet_propose_t* propose,
                                            rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_SCATTER)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_scatter, NULL,
-                              cpu_scatter_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SCATTER,
+                                  &rabbet_cpu_scatter, cpu_scatter_body);
 }
 
 static rabbet_status_t cpu_scatter_prepare(rabbet_kernel_t* base,

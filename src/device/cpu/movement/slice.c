@@ -120,9 +120,8 @@ static rabbet_status_t cpu_slice_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_slice_propose(const rabbet_propose_t* propose,
                                          rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_SLICE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_slice, NULL,
-                              cpu_slice_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SLICE,
+                                  &rabbet_cpu_slice, cpu_slice_body);
 }
 
 static void slice_plan_move(cpu_slice_state_t* state) {

@@ -27,9 +27,8 @@ static rabbet_status_t cpu_cumulative_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_cumulative_propose(const rabbet_propose_t* propose,
                                               rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_CUMULATIVE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_cumulative, NULL,
-                              cpu_cumulative_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CUMULATIVE,
+                                  &rabbet_cpu_cumulative, cpu_cumulative_body);
 }
 
 static rabbet_status_t cpu_cumulative_prepare(

@@ -181,9 +181,8 @@ static rabbet_status_t cpu_reduce_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_reduce_propose(const rabbet_propose_t* propose,
                                           rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_REDUCE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_reduce, NULL,
-                              cpu_reduce_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REDUCE,
+                                  &rabbet_cpu_reduce, cpu_reduce_body);
 }
 
 static rabbet_lane_t reduce_lane(rabbet_dtype_t dtype, bool average) {

@@ -27,9 +27,8 @@ static rabbet_status_t cpu_nms_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_nms_propose(const rabbet_propose_t* propose,
                                        rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_NMS)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_nms, NULL,
-                              cpu_nms_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NMS, &rabbet_cpu_nms,
+                                  cpu_nms_body);
 }
 
 static size_t cpu_nms_workspace(const cpu_nms_state_t* state) {

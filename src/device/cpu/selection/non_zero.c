@@ -21,9 +21,8 @@ static rabbet_status_t cpu_non_zero_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_non_zero_propose(const rabbet_propose_t* propose,
                                             rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_NON_ZERO)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_non_zero, NULL,
-                              cpu_non_zero_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NON_ZERO,
+                                  &rabbet_cpu_non_zero, cpu_non_zero_body);
 }
 
 static rabbet_status_t cpu_non_zero_prepare(

@@ -29,9 +29,8 @@ static rabbet_status_t cpu_topk_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cpu_topk_propose(const rabbet_propose_t* propose,
                                         rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_TOPK)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_topk, NULL,
-                              cpu_topk_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TOPK,
+                                  &rabbet_cpu_topk, cpu_topk_body);
 }
 
 static rabbet_status_t cpu_topk_prepare(rabbet_kernel_t* base,

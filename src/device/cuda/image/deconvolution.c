@@ -38,10 +38,9 @@ static rabbet_status_t cuda_deconvolution_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_deconvolution_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_DECONVOLUTION))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_deconvolution, NULL,
-                              cuda_deconvolution_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_DECONVOLUTION,
+                                  &rabbet_cuda_deconvolution,
+                                  cuda_deconvolution_body);
 }
 
 // ---- The program -----------------------------------------------------------

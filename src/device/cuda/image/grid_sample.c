@@ -24,10 +24,9 @@ static rabbet_status_t cuda_grid_sample_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_grid_sample_propose(const rabbet_propose_t* propose,
                                                 rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_GRID_SAMPLE))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_grid_sample, NULL,
-                              cuda_grid_sample_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GRID_SAMPLE,
+                                  &rabbet_cuda_grid_sample,
+                                  cuda_grid_sample_body);
 }
 
 static rabbet_status_t cuda_grid_sample_program(

@@ -90,9 +90,8 @@ static rabbet_status_t cuda_pooling_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_pooling_propose(const rabbet_propose_t* propose,
                                             rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_POOLING)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_pooling, NULL,
-                              cuda_pooling_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_POOLING,
+                                  &rabbet_cuda_pooling, cuda_pooling_body);
 }
 
 // ---- The program -----------------------------------------------------------

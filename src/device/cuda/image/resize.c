@@ -46,9 +46,8 @@ static rabbet_status_t cuda_resize_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_resize_propose(const rabbet_propose_t* propose,
                                            rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_RESIZE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_resize, NULL,
-                              cuda_resize_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_RESIZE,
+                                  &rabbet_cuda_resize, cuda_resize_body);
 }
 
 // ---- The program -----------------------------------------------------------

@@ -36,9 +36,8 @@ static rabbet_status_t cuda_roi_align_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_roi_align_propose(const rabbet_propose_t* propose,
                                               rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_ROI_ALIGN)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_roi_align, NULL,
-                              cuda_roi_align_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_ROI_ALIGN,
+                                  &rabbet_cuda_roi_align, cuda_roi_align_body);
 }
 
 static rabbet_status_t cuda_roi_align_program(

@@ -46,10 +46,9 @@ static rabbet_status_t cuda_concatenation_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_concatenation_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_CONCATENATION))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_concatenation, NULL,
-                              cuda_concatenation_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CONCATENATION,
+                                  &rabbet_cuda_concatenation,
+                                  cuda_concatenation_body);
 }
 
 static rabbet_status_t cuda_concatenation_program(

@@ -43,9 +43,8 @@ static rabbet_status_t cuda_gather_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_gather_propose(const rabbet_propose_t* propose,
                                            rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_GATHER)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_gather, NULL,
-                              cuda_gather_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GATHER,
+                                  &rabbet_cuda_gather, cuda_gather_body);
 }
 
 static rabbet_status_t cuda_gather_program(rabbet_cuda_node_t* node,

@@ -25,10 +25,9 @@ static rabbet_status_t cuda_reverse_sequence_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_reverse_sequence_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_REVERSE_SEQUENCE))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_reverse_sequence,
-                              NULL, cuda_reverse_sequence_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REVERSE_SEQUENCE,
+                                  &rabbet_cuda_reverse_sequence,
+                                  cuda_reverse_sequence_body);
 }
 
 static rabbet_status_t cuda_reverse_sequence_program(

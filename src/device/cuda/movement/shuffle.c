@@ -56,9 +56,8 @@ static rabbet_status_t cuda_shuffle_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_shuffle_propose(const rabbet_propose_t* propose,
                                             rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_SHUFFLE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_shuffle, NULL,
-                              cuda_shuffle_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SHUFFLE,
+                                  &rabbet_cuda_shuffle, cuda_shuffle_body);
 }
 
 static rabbet_status_t cuda_shuffle_program(rabbet_cuda_node_t* node,

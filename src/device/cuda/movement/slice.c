@@ -31,9 +31,8 @@ static rabbet_status_t cuda_slice_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_slice_propose(const rabbet_propose_t* propose,
                                           rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_SLICE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_slice, NULL,
-                              cuda_slice_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SLICE,
+                                  &rabbet_cuda_slice, cuda_slice_body);
 }
 
 static rabbet_status_t cuda_slice_program(rabbet_cuda_node_t* node,

@@ -29,10 +29,9 @@ static rabbet_status_t cuda_determinant_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_determinant_propose(const rabbet_propose_t* propose,
                                                 rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_DETERMINANT))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_determinant, NULL,
-                              cuda_determinant_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_DETERMINANT,
+                                  &rabbet_cuda_determinant,
+                                  cuda_determinant_body);
 }
 
 static rabbet_status_t cuda_determinant_program(

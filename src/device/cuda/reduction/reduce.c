@@ -251,9 +251,8 @@ static rabbet_status_t cuda_reduce_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_reduce_propose(const rabbet_propose_t* propose,
                                            rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_REDUCE)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_reduce, NULL,
-                              cuda_reduce_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REDUCE,
+                                  &rabbet_cuda_reduce, cuda_reduce_body);
 }
 
 // ---- The program -----------------------------------------------------------

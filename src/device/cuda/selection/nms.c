@@ -31,9 +31,8 @@ static rabbet_status_t cuda_nms_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_nms_propose(const rabbet_propose_t* propose,
                                         rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_NMS)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_nms, NULL,
-                              cuda_nms_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NMS,
+                                  &rabbet_cuda_nms, cuda_nms_body);
 }
 
 // The type of an input; for an omitted one any type will do.

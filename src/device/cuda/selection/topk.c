@@ -28,9 +28,8 @@ static rabbet_status_t cuda_topk_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_topk_propose(const rabbet_propose_t* propose,
                                          rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_TOPK)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_topk, NULL,
-                              cuda_topk_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TOPK,
+                                  &rabbet_cuda_topk, cuda_topk_body);
 }
 
 static rabbet_status_t cuda_topk_program(rabbet_cuda_node_t* node,
