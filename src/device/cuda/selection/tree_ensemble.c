@@ -22,10 +22,9 @@ static rabbet_status_t cuda_tree_ensemble_body(rabbet_proposal_t* proposal) {
 
 static rabbet_status_t cuda_tree_ensemble_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  if (!rabbet_node_is(propose->group, RABBET_OP_TREE_ENSEMBLE))
-    return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_tree_ensemble, NULL,
-                              cuda_tree_ensemble_body);
+  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TREE_ENSEMBLE,
+                                  &rabbet_cuda_tree_ensemble,
+                                  cuda_tree_ensemble_body);
 }
 
 static rabbet_status_t cuda_tree_ensemble_program(
