@@ -1,10 +1,14 @@
 // conformance DEVICE [FAMILY | PART/PARTS]: runs the suite on a device;
 // RABBET_TEST_SEED repeats the case whose seed a failure told,
 // RABBET_TEST_CASES limits the cases of a family, RABBET_TEST_SHARE=N runs one
-// of N. conformance --families: their names.
+// of N, but no fewer than six. conformance --families: their names.
 #include "conformance/conformance.h"
 
-enum { CONFORMANCE_MOST = 256 };  // families
+enum {
+  CONFORMANCE_MOST = 256,   // families
+  CONFORMANCE_STEP = 7919,  // between the seeds of a family's cases
+  CONFORMANCE_LEAST = 6     // cases of a share
+};
 
 // ---- Random numbers --------------------------------------------------------
 
@@ -14,6 +18,13 @@ int64_t conformance_random(conformance_t* t, int64_t below) {
   z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
   z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
   return (int64_t)((z ^ z >> 31) >> 1) % below;
+}
+
+int64_t conformance_in_turn(conformance_t* t, int64_t below) {
+  int64_t drawn = t->turn % below;
+  // Two draws from as many numbers differ at once, not only after a round.
+  t->turn = t->turn / below + drawn;
+  return drawn;
 }
 
 rabbet_dims_t conformance_dims(conformance_t* t, int32_t least, int32_t most) {
@@ -40,6 +51,14 @@ rabbet_dtype_t conformance_type(conformance_t* t, uint32_t types) {
     int64_t dtype = conformance_random(t, RABBET_DTYPE_COUNT);
     if (types >> dtype & 1) return (rabbet_dtype_t)dtype;
   }
+}
+
+rabbet_dtype_t conformance_type_in_turn(conformance_t* t, uint32_t types) {
+  int64_t left = conformance_in_turn(t, __builtin_popcount(types));
+  int dtype = 0;
+  while (!(types >> dtype & 1) || left-- > 0)
+    ++dtype;
+  return (rabbet_dtype_t)dtype;
 }
 
 void conformance_set_type(conformance_t* t, rabbet_dtype_t dtype) {
@@ -176,7 +195,8 @@ static const rabbet_format_t conformance_formats[11] = {
 
 // Returns whether a kernel of the device's own computed the case.
 static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
-  conformance_t t = {.random = seed};
+  conformance_t t = {.random = seed,
+                     .turn = (int64_t)(seed / CONFORMANCE_STEP)};
   kernel_case_begin(&t.c, run->device, RABBET_DTYPE_FLOAT);
   t.large = conformance_chance(&t, 25);
   t.c.seed = (uint32_t)seed + 1;
@@ -213,6 +233,13 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   return own;
 }
 
+// Of a family's cases.
+static int conformance_share(int cases, int of) {
+  int share = of > 1 ? (cases + of - 1) / of : cases;
+  int least = cases < CONFORMANCE_LEAST ? cases : CONFORMANCE_LEAST;
+  return share < least ? least : share;
+}
+
 static void conformance_run_family(void** state) {
   conformance_run_t* run = *state;
   const char* given = getenv("RABBET_TEST_SEED");
@@ -222,10 +249,11 @@ static void conformance_run_family(void** state) {
   const char* share = getenv("RABBET_TEST_SHARE");
   int lacking = 0, cases = given ? 1 : run->family->cases;
   bool all = !given && !most && !share;
-  if (share && atoi(share) > 1) cases = (cases + atoi(share) - 1) / atoi(share);
+  if (share) cases = conformance_share(cases, atoi(share));
   if (most && atoi(most) > 0 && atoi(most) < cases) cases = atoi(most);
   for (int i = 0; i < cases; ++i) {
-    uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)i * 7919 + 17;
+    uint64_t seed =
+        given ? strtoull(given, NULL, 10) : (uint64_t)i * CONFORMANCE_STEP + 17;
     if (conformance_run_case(run, seed)) continue;
     ++lacking;
     if (!may_lack)

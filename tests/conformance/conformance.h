@@ -11,7 +11,8 @@
 typedef struct conformance_t {
   kernel_case_t c;
   uint64_t random;
-  bool large;  // tensors large enough for several threads
+  int64_t turn;  // of conformance_in_turn: which case of the family it is
+  bool large;    // tensors large enough for several threads
   // Only candidates with exactly these boundary types and formats.
   bool is_fixed;
   rabbet_type_format_t fixed[2];
@@ -46,11 +47,15 @@ int64_t conformance_random(conformance_t* t, int64_t below);
 static inline bool conformance_chance(conformance_t* t, int64_t of) {
   return conformance_random(t, of) == 0;
 }
+// In [0, below): as many cases draw each number once. Of several draws, so many
+// cases as there are combinations draw each of these once.
+int64_t conformance_in_turn(conformance_t* t, int64_t below);
 // Between `least` and `most` axes, of some thousand elements at most (a hundred
 // thousand if the case is large).
 rabbet_dims_t conformance_dims(conformance_t* t, int32_t least, int32_t most);
 // One of the types in a mask of bits 1 << dtype.
 rabbet_dtype_t conformance_type(conformance_t* t, uint32_t types);
+rabbet_dtype_t conformance_type_in_turn(conformance_t* t, uint32_t types);
 #define CONFORMANCE_REALS \
   (1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF | 1u << RABBET_DTYPE_BF16)
 #define CONFORMANCE_INTEGERS                            \

@@ -41,9 +41,9 @@ static const function_t unary_functions[] = {
 
 static void unary(conformance_t* t) {
   kernel_case_t* c = &t->c;
-  const function_t* f = &unary_functions[conformance_random(
+  const function_t* f = &unary_functions[conformance_in_turn(
       t, sizeof(unary_functions) / sizeof(unary_functions[0]))];
-  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  conformance_set_type(t, conformance_type_in_turn(t, CONFORMANCE_REALS));
   c->low = f->low;
   c->high = f->high;
   c->tolerance = f->tolerance;
@@ -70,7 +70,7 @@ static void activation(conformance_t* t) {
   int64_t count = 0;
   while (op->attrs[0].enumerators[count].name)
     ++count;
-  int64_t type = op->attrs[0].enumerators[conformance_random(t, count)].value;
+  int64_t type = op->attrs[0].enumerators[conformance_in_turn(t, count)].value;
   double alpha = alphas[conformance_random(t, 3)];
   double beta = betas[conformance_random(t, 3)];
   rabbet_attr_t attrs[] = {conformance_int(t, "type", type),
@@ -92,8 +92,8 @@ static void two_operands(conformance_t* t, int32_t inputs[2]) {
 static void elementwise(conformance_t* t) {
   kernel_case_t* c = &t->c;
   static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 11, 12, 13};
-  int64_t number = numbers[conformance_random(t, 10)];
-  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  int64_t number = numbers[conformance_in_turn(t, 10)];
+  conformance_set_type(t, conformance_type_in_turn(t, CONFORMANCE_REALS));
   if (number < 7) allow_narrow_types(t);
   c->tolerance = 4e-6;
   if (number == 5 || number == 6) c->low = 0.25;  // DIV, POW
@@ -110,7 +110,7 @@ static void elementwise_integers(conformance_t* t) {
   int32_t inputs[2];
   two_operands(t, inputs);
   kernel_case_output(c, apply(t, "elementwise", "op",
-                              numbers[conformance_random(t, 13)], inputs, 2));
+                              numbers[conformance_in_turn(t, 13)], inputs, 2));
 }
 
 static void elementwise_bools(conformance_t* t) {
