@@ -58,7 +58,8 @@ test-c: build
 
 # Bytecode is kept, whatever the environment says: tests start hundreds of processes.
 test-python: build
-	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n 2 --dist loadfile -m "not full" tests examples
+	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n 2 --dist loadfile \
+	  --no-loadscope-reorder -m "not full" tests examples
 
 test-full: build
 	@$(RUN) -m pytest -q -m full tests examples
