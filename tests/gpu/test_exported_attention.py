@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rabbet
 
-from tests.python.importer.exported_attention import NAMES, exported
+from tests.python.importer.exported_attention import exported, in_pairs
 
 from . import cuda_driver
 from .test_transformers import kernels
@@ -18,9 +18,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "dtype", "dynamo"), in_pairs([False, True]))
 def test_exported_attention(
     name: str, dtype: str, dynamo: bool, tmp_path: Path
 ) -> None:

@@ -95,6 +95,17 @@ def cases(dtype: Any, dynamo: bool) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 NAMES = ["plain", "causal", "added mask", "bool mask", "shared heads", "step", "scale"]
 
 
+def in_pairs(ways: list[Any]) -> list[tuple[str, str, Any]]:
+    """Names with types and ways to export: all pairs, not all triples, as an export is
+    slow."""
+    dtypes = ["float16", "float32"]
+    return [
+        (name, dtypes[(i + k) % 2], way)
+        for i, name in enumerate(NAMES)
+        for k, way in enumerate(ways)
+    ]
+
+
 def exported(
     path: Path, name: str, dtype: str, dynamo: bool, opset: int | None = None
 ) -> tuple[dict[str, Any], Any]:
