@@ -1,11 +1,16 @@
-"""Models exported from torch run in ONNX Runtime and agree with torch."""
+"""Models exported from torch run in ONNX Runtime and in Rabbet, and agree with torch."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
+rabbet = pytest.importorskip("rabbet")
 
 from tests.models import reference, relative_error, sample_inputs  # noqa: E402
 from tests.models.graph import PLUGIN_NAMESPACE, PLUGIN_OP  # noqa: E402
@@ -15,8 +20,13 @@ from tests.models.torch_export import (  # noqa: E402
     export_resnet50_circular,
 )
 
+PADDING = Path(__file__).parents[2] / "bench" / "plugins" / "circular_padding.py"
 TINY_RESNET = {"width": 8, "blocks": (1, 1, 1, 1), "classes": 10, "size": 64}
 TINY_BERT = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 64, "vocabulary": 100}
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    return rabbet.compile(model, optimization_level=1, threads=2, **options)
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
@@ -31,6 +41,8 @@ def test_resnet_with_circular_padding(exporter: str, dynamic: bool) -> None:
     assert list(named["pads"].ints) == [0, 0, 0, 0, 3, 3, 3, 3]
     assert padding[0].domain == PLUGIN_NAMESPACE
     assert ("plugin_namespace" in named) == (exporter == "torchscript")
+    shapes = {"image": tuple((n, 3, 64, 64) for n in (1, 2, 4))} if dynamic else None
+    ours = compiled(model, plugins=[PADDING], shapes=shapes)
     batches = (1, 3) if dynamic else (1,)
     for batch in batches:
         inputs = sample_inputs(model, dims={"batch": batch})
@@ -38,11 +50,14 @@ def test_resnet_with_circular_padding(exporter: str, dynamic: bool) -> None:
             expected = module(torch.from_numpy(inputs["image"])).numpy()
         assert expected.shape == (batch, 10)
         assert relative_error(reference(model, inputs)["logits"], expected) < 1e-4
+        assert relative_error(np.asarray(ours(inputs["image"])), expected) < 1e-4
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_encoder_with_dynamic_shapes(exporter: str) -> None:
     model, module = export_bert_base(exporter=exporter, **TINY_BERT)
+    both = ((1, 4), (2, 16), (4, 32))
+    ours = compiled(model, shapes={info.name: both for info in model.graph.input})
     for dims in ({"batch": 1, "sequence": 5}, {"batch": 3, "sequence": 17}):
         inputs = sample_inputs(model, dims=dims)
         inputs["attention_mask"][:, 0] = 1
@@ -51,6 +66,7 @@ def test_encoder_with_dynamic_shapes(exporter: str) -> None:
             expected = module(**tensors).numpy()
         actual = reference(model, inputs)["last_hidden_state"]
         assert relative_error(actual, expected) < 1e-4
+        assert relative_error(np.asarray(ours(**inputs)), expected) < 1e-4
 
 
 def test_unknown_exporter_is_named() -> None:

@@ -469,11 +469,6 @@ def test_transformer(name, tmp_path):
         check(model, inputs, tmp_path, rtol=1e-3, atol=1e-4)
 
 
-def test_light_squeezenet(tmp_path):
-    model = cache.make("light_squeezenet")
-    check(model, [numbers(1, 3, 224, 224)], tmp_path, rtol=1e-3, atol=1e-5)
-
-
 # ---- Operator sets 7 and 8 ---------------------------------------------------
 
 OPSET_7 = {
