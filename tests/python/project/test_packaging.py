@@ -99,19 +99,33 @@ def test_pkg_config(prefix: Path, tmp_path: Path) -> None:
     check_consumer(program, version)
 
 
-def test_add_subdirectory(tmp_path: Path) -> None:
-    """The runtime alone is built, without optimization, to be quick."""
+@pytest.fixture
+def subproject(tmp_path: Path) -> Path:
+    """The build folder of a project that adds Rabbet's, without optimization, to be quick."""
     output(
         "cmake", "-S", CONSUMER, "-B", tmp_path, "-G", "Ninja", f"-DRABBET_SOURCE={ROOT}",
         "-DRABBET_CUDA=OFF", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=",
         f"-DPython3_EXECUTABLE={sys.executable}",
     )  # fmt: skip
+    return tmp_path
+
+
+def test_add_subdirectory(subproject: Path) -> None:
     # No tests, no Python extension and no installation of a part.
-    assert not (tmp_path / "rabbet/tests").exists()
-    assert not (tmp_path / "rabbet/python").exists()
-    assert "rabbet" not in (tmp_path / "rabbet/cmake_install.cmake").read_text().split("subdir")[0]
-    output("cmake", "--build", tmp_path, "--target", "consumer")
-    check_consumer(tmp_path / "consumer", rabbet.__version__)
+    assert not (subproject / "rabbet/tests").exists()
+    assert not (subproject / "rabbet/python").exists()
+    installed = (subproject / "rabbet/cmake_install.cmake").read_text()
+    assert "rabbet" not in installed.split("subdir")[0]
+    # The program takes the runtime alone, and only that is compiled for it.
+    commands = output("ninja", "-C", subproject, "-t", "commands", "consumer")
+    assert "librabbet_runtime.so" in commands
+    assert "src/builder/" not in commands
+
+
+@pytest.mark.full
+def test_a_subproject_is_built(subproject: Path) -> None:
+    output("cmake", "--build", subproject, "--target", "consumer")
+    check_consumer(subproject / "consumer", rabbet.__version__)
 
 
 def test_the_build_lists_what_is_missing(tmp_path: Path) -> None:
