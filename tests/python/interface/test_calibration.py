@@ -57,13 +57,11 @@ def slow_entropy(counts, limit):
     for i in range(LEVELS, BINS + 1):
         p = counts[:i].copy()
         p[-1] += counts[i:].sum()
-        q = np.zeros(i)
-        for level in range(LEVELS):
-            a, b = i * level // LEVELS, i * (level + 1) // LEVELS
-            used = p[a:b] > 0
-            if used.any():
-                q[a:b][used] = counts[a:b].sum() / used.sum()
         used = p > 0
+        bounds = i * np.arange(LEVELS + 1) // LEVELS
+        sums = np.add.reduceat(counts[:i], bounds[:-1])
+        shares = np.maximum(np.add.reduceat(used.astype(np.int64), bounds[:-1]), 1)
+        q = np.where(used, np.repeat(sums / shares, np.diff(bounds)), 0)
         if (q[used] == 0).any():
             continue
         terms = p[used] / p.sum() * np.log(p[used] / p.sum() / (q[used] / q.sum()))
