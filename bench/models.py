@@ -59,6 +59,8 @@ CASES: dict[str, Case] = {
     "gpt2_small": Case("gpt2_small", _STATIC),
     "unet256": Case("unet256"),
     "mlp": Case("mlp", quick=True),
+    "lstm": Case("lstm", quick=True),
+    "lstm_batch8": Case("lstm", {"batch": 8}),
     "elementwise200": Case("elementwise200", quick=True),
     **{name: Case(name) for name in light_names()},
     "light_squeezenet": Case("light_squeezenet", quick=True),

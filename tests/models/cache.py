@@ -50,6 +50,7 @@ RECIPES: dict[str, Recipe] = {
     "gpt2_small": Recipe(transformer.gpt2_small),
     "unet256": Recipe(simple.unet256),
     "mlp": Recipe(simple.mlp),
+    "lstm": Recipe(simple.lstm),
     "elementwise200": Recipe(simple.elementwise200),
     "demo": Recipe(simple.demo),
     **{name: Recipe(light.light, {"model": name}) for name in light.names()},

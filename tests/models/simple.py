@@ -1,5 +1,5 @@
-"""U-Net, a plain multi-layer perceptron, a long element-wise chain, and the
-demo's image filter."""
+"""U-Net, a plain multi-layer perceptron, stacked LSTMs, a long element-wise
+chain, and the demo's image filter."""
 
 from __future__ import annotations
 
@@ -120,6 +120,34 @@ def mlp(
         if not last:
             x = graph.node("Relu", [x], f"{name}.relu")
     graph.output(x, (batch, features))
+    return graph.model()
+
+
+def lstm(
+    *,
+    batch: Dim = 1,
+    steps: Dim = 100,
+    features: int = 256,
+    hidden: int = 256,
+    layers: int = 2,
+    opset: int = 17,
+    seed: int = 0,
+) -> onnx.ModelProto:
+    """x [steps, batch, features] -> y [steps, batch, hidden]: stacked LSTMs."""
+    graph = Graph("lstm", opset=opset, seed=seed)
+    x = graph.input("x", (steps, batch, features))
+    for index in range(layers):
+        name, rows = f"lstm{index}", 4 * hidden
+        width = hidden if index else features
+        weights = [
+            graph.weight(f"{name}.w", (1, rows, width), 2 * width**-0.5),
+            graph.weight(f"{name}.r", (1, rows, hidden), hidden**-0.5),
+            graph.weight(f"{name}.b", (1, 2 * rows), 0.1),
+        ]
+        steps_of = graph.node("LSTM", [x, *weights], name, hidden_size=hidden)
+        last = "y" if index == layers - 1 else f"{name}.squeeze"
+        x = graph.node("Squeeze", [steps_of, graph.ints(1)], last)
+    graph.output(x, (steps, batch, hidden))
     return graph.model()
 
 

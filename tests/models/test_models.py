@@ -51,6 +51,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("unet256", {**TINY_UNET, "upsample": "nearest"}),
     ("unet256", {**TINY_UNET, "upsample": "shuffle", "batch": "batch"}),
     ("mlp", {"features": 64}),
+    ("lstm", {"steps": 6, "features": 12, "hidden": 20}),
     ("elementwise200", {"channels": 4, "size": 8}),
     ("demo", {}),
     ("light_squeezenet", {}),

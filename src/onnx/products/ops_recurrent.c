@@ -172,14 +172,14 @@ static rabbet_tensor_t* onnx_half_bias(const onnx_recurrent_t* layer,
 }
 
 // [steps, batch, directions * gates] of [steps, batch, input]; or batch first.
-static rabbet_tensor_t* onnx_input_gates(const onnx_recurrent_t* layer) {
+static rabbet_tensor_t* onnx_input_gates(const onnx_recurrent_t* layer,
+                                         rabbet_tensor_t* bias) {
   rabbet_onnx_node_t* node = layer->node;
   rabbet_tensor_t* weights =
       onnx_join_gates(layer, rabbet_onnx_input(node, 1), false);
-  rabbet_tensor_t* bias =
-      onnx_join_gates(layer, onnx_half_bias(layer, 0), true);
   rabbet_tensor_t* x = rabbet_onnx_matmul(node, rabbet_onnx_input(node, 0),
                                           "NONE", weights, "TRANSPOSE");
+  bias = onnx_join_gates(layer, bias, true);
   return bias ? rabbet_onnx_binary(node, "SUM", x, bias) : x;
 }
 
@@ -194,10 +194,17 @@ static void onnx_recurrent(onnx_recurrent_t* layer) {
   onnx_read_functions(layer);
   if (!rabbet_onnx_ok(node)) return;
   bool is_lstm = layer->cell == RABBET_RNN_CELL_LSTM;
+  rabbet_tensor_t* biases[] = {onnx_half_bias(layer, 0),
+                               onnx_half_bias(layer, 1)};
+  // A GRU may multiply the recurrence's bias by its reset gate.
+  if (layer->cell != RABBET_RNN_CELL_GRU && biases[0]) {
+    biases[0] = rabbet_onnx_binary(node, "SUM", biases[0], biases[1]);
+    biases[1] = NULL;
+  }
   rabbet_tensor_t* inputs[RABBET_RNN_INPUTS] = {
-      [RABBET_RNN_INPUT] = onnx_input_gates(layer),
+      [RABBET_RNN_INPUT] = onnx_input_gates(layer, biases[0]),
       [RABBET_RNN_RECURRENCE] = rabbet_onnx_input(node, 2),
-      [RABBET_RNN_BIAS] = onnx_half_bias(layer, 1),
+      [RABBET_RNN_BIAS] = biases[1],
       [RABBET_RNN_HIDDEN] = rabbet_onnx_input(node, 5),
       [RABBET_RNN_CELL] = is_lstm ? rabbet_onnx_input(node, 6) : NULL,
       [RABBET_RNN_PEEPHOLES] = is_lstm ? rabbet_onnx_input(node, 7) : NULL,
