@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/struct.h"
+#include "onnx/held.h"
 #include "onnx/operators.h"
 
 // ---- The model -------------------------------------------------------------
@@ -150,6 +151,8 @@ static rabbet_status_t onnx_add_input(rabbet_onnx_scope_t* scope,
   RABBET_RETURN_IF_ERROR(rabbet_network_add_input(importer->network, info->name,
                                                   dtype, &dims, &tensor));
   RABBET_RETURN_IF_ERROR(onnx_name_dims(tensor, type->shape));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_onnx_hold(importer, info->name, tensor, type->elem_type));
   return rabbet_onnx_scope_bind(scope, info->name, tensor);
 }
 
@@ -353,9 +356,11 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
       .errors = errors};
   rabbet_arena_initialize(network->allocator, &importer.arena);
   rabbet_map_initialize(network->allocator, &importer.layer_names);
+  rabbet_map_initialize(network->allocator, &importer.held);
   status = onnx_take_given(storage, options);
   if (rabbet_is_ok(status)) status = onnx_import_model(&importer);
   rabbet_map_deinitialize(&importer.layer_names);
+  rabbet_map_deinitialize(&importer.held);
   rabbet_arena_deinitialize(&importer.arena);
   return status;
 }

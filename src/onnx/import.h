@@ -30,7 +30,8 @@ typedef struct rabbet_onnx_importer_t {
   bool plugin_override;
   rabbet_onnx_errors_t* errors;
   rabbet_map_t layer_names;  // taken
-  uint64_t node_count;       // with layers and iterations
+  rabbet_map_t held;    // int32_t: of tensors that hold another type (held.h)
+  uint64_t node_count;  // with layers and iterations
   rabbet_onnx_limits_t limits;
 } rabbet_onnx_importer_t;
 

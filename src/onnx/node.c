@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "onnx/emit.h"
+#include "onnx/held.h"
 #include "onnx/operators.h"
 
 // "node 3 'conv1' (Conv, domain 'ai.onnx', opset 17)" before the message.
@@ -305,9 +305,13 @@ static bool onnx_passes_through(const rabbet_tensor_t* tensor,
 static void onnx_own_tensor(rabbet_onnx_node_t* node, size_t index,
                             size_t layers_before) {
   rabbet_tensor_t* tensor = node->outputs[index];
-  if (onnx_passes_through(tensor, layers_before))
-    node->outputs[index] =
-        rabbet_onnx_layer(node, "identity", &tensor, 1, NULL, 0);
+  if (!onnx_passes_through(tensor, layers_before)) return;
+  node->outputs[index] =
+      rabbet_onnx_layer(node, "identity", &tensor, 1, NULL, 0);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(
+        node, rabbet_onnx_hold(node->importer, node->name, node->outputs[index],
+                               rabbet_onnx_held(node->importer, tensor)));
 }
 
 // The tensor takes the ONNX name. Weights that have a name, of which other
@@ -399,6 +403,7 @@ static void onnx_dispatch(rabbet_onnx_node_t* node, const onnx_route_t* route) {
                        "the node has no outputs");
     } else {
       route->op->import(node);
+      rabbet_onnx_hold_outputs(node);
     }
   }
 }

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "onnx/import.h"
+#include "onnx/held.h"
 
 void rabbet_onnx_fail(rabbet_onnx_node_t* node, rabbet_status_t status) {
   if (rabbet_is_ok(node->status)) {
@@ -104,8 +104,11 @@ static rabbet_status_t onnx_use_initializer(rabbet_onnx_scope_t* scope,
     RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&importer->arena, &name, "%s%s",
                                                scope->prefix, name));
   }
-  return rabbet_network_add_weights(importer->network, name, constant.weights,
-                                    &constant.dims, false, &value->tensor);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_add_weights(importer->network, name, constant.weights,
+                                 &constant.dims, false, &value->tensor));
+  return rabbet_onnx_hold(importer, name, value->tensor,
+                          value->initializer->data_type);
 }
 
 // A tensor from outside becomes an input of the conditional. Constants are
@@ -126,7 +129,10 @@ static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
                          name);
   RABBET_RETURN_IF_ERROR(
       rabbet_conditional_add_input(scope->conditional, *tensor, &layer));
+  int32_t held = rabbet_onnx_held(scope->importer, *tensor);
   *tensor = rabbet_layer_output(layer, 0);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_onnx_hold(scope->importer, name, *tensor, held));
   return rabbet_onnx_scope_bind(scope, name, *tensor);
 }
 

@@ -2,6 +2,7 @@
 // condition is known.
 #include <string.h>
 
+#include "onnx/held.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
@@ -18,8 +19,12 @@ static rabbet_tensor_t* onnx_of_tensor(rabbet_onnx_node_t* node,
   rabbet_onnx_fail(node, rabbet_onnx_tensor_read(importer->storage,
                                                  importer->network->logger,
                                                  tensor, &constant));
-  return rabbet_onnx_weights(node, constant.weights.dtype,
-                             constant.weights.data, &constant.dims);
+  rabbet_tensor_t* made = rabbet_onnx_weights(
+      node, constant.weights.dtype, constant.weights.data, &constant.dims);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(
+        node, rabbet_onnx_hold(importer, node->name, made, tensor->data_type));
+  return made;
 }
 
 static rabbet_tensor_t* onnx_of_floats(rabbet_onnx_node_t* node,
@@ -134,6 +139,11 @@ static void onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
   node->outputs[0] = known && whole_bytes && bytes <= onnx_write_out_bytes
                          ? onnx_fill(node, &value, &dims)
                          : rabbet_onnx_spread(node, one, extents, rank);
+  const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, "value");
+  if (tensor && rabbet_onnx_ok(node))
+    rabbet_onnx_fail(
+        node, rabbet_onnx_hold(node->importer, node->name, node->outputs[0],
+                               tensor->data_type));
 }
 
 // ---- Passing through -------------------------------------------------------

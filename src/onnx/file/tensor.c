@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "core/view.h"
 #include "onnx/file/model.h"
 #include "onnx/file/scan.h"
 
@@ -14,6 +15,7 @@ typedef enum onnx_list_t {
   RABBET_ONNX_LIST_FLOATS,
   RABBET_ONNX_LIST_INT32S,
   RABBET_ONNX_LIST_INT64S,
+  RABBET_ONNX_LIST_UINT64S,
   RABBET_ONNX_LIST_DOUBLES,
 } onnx_list_t;
 
@@ -61,7 +63,7 @@ rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
         "element type %s (%d) cannot be used; FLOAT, FLOAT16, BFLOAT16, "
-        "FLOAT8E4M3FN, DOUBLE (as FLOAT), INT8, UINT8, INT32, INT64 and BOOL "
+        "FLOAT8E4M3FN, DOUBLE (as FLOAT), BOOL and integers of 8 to 64 bits "
         "can",
         onnx_type_name(onnx_type), (int)onnx_type);
   }
@@ -275,12 +277,54 @@ static rabbet_status_t onnx_doubles_to_floats(rabbet_onnx_storage_t* storage,
   return rabbet_ok();
 }
 
+// Whether networks hold the type in a wider one, or in one with a sign.
+static bool onnx_is_held(const onnx_type_t* type) {
+  return type->list == RABBET_ONNX_LIST_UINT64S ||
+         (type->dtype == RABBET_DTYPE_INT32 && type->bits == 16);
+}
+
+// Element `at` of raw data of a held type; false for a number that its type in
+// networks has no room for.
+static bool onnx_load_held(const onnx_type_t* type, const uint8_t* data,
+                           int64_t at, int64_t* out_value) {
+  uint64_t value = 0;
+  size_t bytes = (size_t)type->bits / 8;
+  memcpy(&value, data + (size_t)at * bytes, bytes);
+  *out_value = (int64_t)value;
+  if (type->bits == 16 && type->name[0] == 'I')
+    *out_value = (int16_t)(uint16_t)value;
+  return value <= INT64_MAX;
+}
+
+static rabbet_status_t onnx_use_held(rabbet_onnx_storage_t* storage,
+                                     const onnx_type_t* type,
+                                     const uint8_t* data, int64_t count,
+                                     const void** out_data) {
+  void* held;
+  int64_t value;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &storage->arena, (size_t)count,
+      (size_t)rabbet_dtype_bits(type->dtype) / 8, &held));
+  for (int64_t i = 0; i < count; ++i) {
+    if (!onnx_load_held(type, data, i, &value))
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "element %lld is %llu; numbers of UINT64 from 2^63 "
+                           "on are not imported, as they become INT64",
+                           (long long)i, (unsigned long long)value);
+    rabbet_store_int64(type->dtype, held, i, value);
+  }
+  *out_data = held;
+  return rabbet_ok();
+}
+
 static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
                                     const onnx_type_t* type, onnx_bytes_t bytes,
                                     int64_t count, const void** out_data) {
   if (type->list == RABBET_ONNX_LIST_DOUBLES) {
     return onnx_doubles_to_floats(storage, bytes.data, count, out_data);
   }
+  if (onnx_is_held(type))
+    return onnx_use_held(storage, type, bytes.data, count, out_data);
   size_t alignment = type->bits < 8 ? 1 : (size_t)type->bits / 8;
   bool odd_bool =
       type->dtype == RABBET_DTYPE_BOOL && onnx_has_odd_bool(bytes.data, count);
@@ -309,6 +353,8 @@ static size_t onnx_list_count(const Onnx__TensorProto* tensor,
       return tensor->n_int32_data;
     case RABBET_ONNX_LIST_INT64S:
       return tensor->n_int64_data;
+    case RABBET_ONNX_LIST_UINT64S:
+      return tensor->n_uint64_data;
     case RABBET_ONNX_LIST_DOUBLES:
       return tensor->n_double_data;
     case RABBET_ONNX_LIST_NONE:
@@ -345,7 +391,10 @@ static rabbet_status_t onnx_use_list(rabbet_onnx_storage_t* storage,
       rabbet_arena_allocate(&storage->arena, bytes, (void**)&data));
   *out_data = data;
   if (count == 0) return rabbet_ok();
-  if (type->list == RABBET_ONNX_LIST_FLOATS) {
+  if (type->list == RABBET_ONNX_LIST_UINT64S) {
+    for (size_t i = 0; i < count; ++i)
+      memcpy(data + i * bytes / count, &tensor->uint64_data[i], bytes / count);
+  } else if (type->list == RABBET_ONNX_LIST_FLOATS) {
     memcpy(data, tensor->float_data, bytes);
   } else if (type->list == RABBET_ONNX_LIST_INT64S) {
     memcpy(data, tensor->int64_data, bytes);
@@ -353,7 +402,8 @@ static rabbet_status_t onnx_use_list(rabbet_onnx_storage_t* storage,
     onnx_narrow(tensor->int32_data, count, type->bits,
                 type->dtype == RABBET_DTYPE_BOOL, data);
   }
-  return rabbet_ok();
+  if (!onnx_is_held(type)) return rabbet_ok();
+  return onnx_use_held(storage, type, data, (int64_t)count, out_data);
 }
 
 // ---- The whole -------------------------------------------------------------

@@ -2,6 +2,7 @@
 // axis, or one for each block along it. DynamicQuantizeLinear: one scale,
 // computed in the run.
 #include "onnx/compositions.h"
+#include "onnx/held.h"
 #include "onnx/operators.h"
 
 enum { X = 0, SCALE = 1, ZERO_POINT = 2 };
@@ -65,11 +66,53 @@ static rabbet_dtype_t onnx_output_dtype(rabbet_onnx_node_t* node,
   return dtype;
 }
 
+// Number by scale or channel, as a factor of x.
+static rabbet_tensor_t* onnx_beside(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* number,
+                                    rabbet_tensor_t* x) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, number);
+  int rank = rabbet_onnx_rank(node, x);
+  number = rabbet_onnx_cast(node, number, RABBET_DTYPE_FLOAT);
+  if (!rabbet_onnx_ok(node) || dims.rank == 0) return number;
+  if (dims.rank > 1) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "scales of blocks are not imported for types of 16 bits");
+    return NULL;
+  }
+  if (dims.d[0] == 1) return rabbet_onnx_squeeze(node, number, 1);
+  int axis =
+      rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 1), rank);
+  return rabbet_onnx_unsqueeze(node, number, ((1u << rank) - 1) & ~(1u << axis),
+                               rank);
+}
+
+// Quantization to 16 bits, which networks hold in INT32.
+static void onnx_quantize_held(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                               rabbet_tensor_t* scale, rabbet_tensor_t* zero,
+                               int32_t onnx_type) {
+  rabbet_tensor_t* y = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  y = rabbet_onnx_binary(node, "DIV", y, onnx_beside(node, scale, x));
+  y = rabbet_onnx_unary(node, "ROUND", y);
+  if (zero) y = rabbet_onnx_binary(node, "SUM", y, onnx_beside(node, zero, x));
+  y = rabbet_onnx_saturate(node, y, onnx_type);
+  node->outputs[0] = rabbet_onnx_cast(node, y, RABBET_DTYPE_INT32);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_onnx_hold(node->importer, node->name,
+                                            node->outputs[0], onnx_type));
+}
+
 static void onnx_import_quantize(rabbet_onnx_node_t* node) {
+  enum { UINT16 = 4, INT16 = 5 };
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
   rabbet_tensor_t* zero = rabbet_onnx_input(node, ZERO_POINT);
   if (!x || !scale) return;
+  int32_t type = zero ? rabbet_onnx_held(node->importer, zero)
+                      : (int32_t)rabbet_onnx_attr_int(node, "output_dtype", 0);
+  if (type == UINT16 || type == INT16) {
+    onnx_quantize_held(node, x, scale, zero, type);
+    return;
+  }
   rabbet_dtype_t to = onnx_output_dtype(
       node, zero ? rabbet_onnx_dtype_of(node, zero) : RABBET_DTYPE_UINT8);
   if (to == RABBET_DTYPE_FP8 && rabbet_onnx_attr_int(node, "saturate", 1) == 0)

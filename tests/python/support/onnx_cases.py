@@ -7,6 +7,8 @@ from unittest import mock
 import numpy as np
 import rabbet
 
+from tests.python.support.onnx_evaluate import held
+
 # Pools of volumes: their reference takes a Python loop for each element.
 _SMALLER = {(1, 3, 32, 32, 32): (1, 3, 4, 8, 32)}
 
@@ -30,7 +32,7 @@ def load():
 
 def compiled(model, inputs, folder=None):
     """The outputs of a plan. Timing alternatives is not what is tested."""
-    inputs = [a.astype(np.float32) if a.dtype == np.float64 else a for a in inputs]
+    inputs = [held(a) for a in inputs]
     run = rabbet.compile(model.SerializeToString(), device="cpu", threads=1,
                          optimization_level=0)
     outputs = run(*inputs)

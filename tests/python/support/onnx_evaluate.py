@@ -100,14 +100,21 @@ def describe(model, folder):
     return _call(_save(model, folder))
 
 
+HELD = {"float64": np.float32, "int16": np.int32, "uint16": np.int32, "uint32": np.int64,
+        "uint64": np.int64}
+
+
+def held(array):
+    """An array of a type that networks do not have, in the one that holds it."""
+    return array.astype(HELD.get(array.dtype.name, array.dtype), copy=False)
+
+
 def run(model, inputs, folder):
-    """Outputs for a list of arrays; DOUBLE becomes FLOAT."""
+    """Outputs for a list of arrays of types that networks have or hold."""
     path = _save(model, folder)
     with open(folder / "in.bin", "wb") as file:
         for array in inputs:
-            array = np.asarray(array)
-            if array.dtype == np.float64:
-                array = array.astype(np.float32)
+            array = held(np.asarray(array))
             file.write(struct.pack("<ii", NUMBERS[array.dtype], array.ndim))
             file.write(struct.pack(f"<{array.ndim}q", *array.shape))
             file.write(np.ascontiguousarray(array).tobytes())
