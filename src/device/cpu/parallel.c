@@ -72,6 +72,7 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
   if (count <= 0) return;
   if (grain < 1) grain = 1;
   cpu_loop_t loop = {count, grain, rabbet_ceildiv(count, grain), body, context};
+  assert(loop.grains >= 1);
   int64_t threads = rabbet_min_i64(
       loop.grains, omp_in_parallel() ? 1 : omp_get_max_threads());
   if (threads <= 1) {

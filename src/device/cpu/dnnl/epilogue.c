@@ -1,5 +1,6 @@
 #include "device/cpu/dnnl/epilogue.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -7,6 +8,8 @@
 
 static bool epilogue_push(rabbet_epilogue_t* epilogue,
                           rabbet_epilogue_item_t item) {
+  assert(epilogue->count <= RABBET_DNNL_MAX_POSTS);
+  assert(item.is_binary == (item.operand >= 0));
   if (epilogue->count == RABBET_DNNL_MAX_POSTS) return false;
   epilogue->items[epilogue->count++] = item;
   return true;
@@ -15,6 +18,7 @@ static bool epilogue_push(rabbet_epilogue_t* epilogue,
 // Composes two linear functions: c (a x + b) + d.
 static void epilogue_join_linear(rabbet_epilogue_item_t* first, double alpha,
                                  double beta) {
+  assert(!first->is_binary && first->function == RABBET_DNNL_LINEAR);
   first->beta = (float)(first->beta * alpha + beta);
   first->alpha = (float)(first->alpha * alpha);
 }
@@ -182,6 +186,7 @@ static bool epilogue_elementwise(const rabbet_group_t* group,
                                  const rabbet_group_node_t* node,
                                  rabbet_epilogue_t* e) {
   bool reversed = node->inputs[1] == e->result;
+  assert(reversed || node->inputs[0] == e->result);
   int32_t operand = node->inputs[reversed ? 0 : 1];
   const rabbet_group_value_t* value = &group->values[operand];
   if (rabbet_group_input_of(group, operand) < 0 ||

@@ -1,5 +1,6 @@
 #include "device/cpu/dnnl/fused.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +48,7 @@ void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
 // The spec with the epilogue; item `sum_item` (or -1) adds the contents of DST.
 static rabbet_dnnl_spec_t fused_spec(const rabbet_dnnl_fused_t* fused,
                                      int sum_item) {
+  assert(sum_item < fused->epilogue.count);
   rabbet_dnnl_spec_t spec = fused->spec;
   spec.post_count = fused->epilogue.count;
   for (int i = 0; i < spec.post_count; ++i) {
@@ -153,6 +155,7 @@ static rabbet_status_t fused_offer(const rabbet_dnnl_fused_t* fused,
   };
   if (fused->sum_item >= 0 && found->adds_in_place) {
     candidate.tactic |= RABBET_DNNL_TACTIC_IN_PLACE;
+    assert(fused->epilogue.items[fused->sum_item].is_binary);
     in_place = rabbet_group_input_of(
         group, fused->epilogue.items[fused->sum_item].operand);
     candidate.in_place = &in_place;
@@ -220,6 +223,7 @@ static rabbet_status_t fused_append(const fused_run_t* run,
           (rabbet_dnnl_binding_t){RABBET_DNNL_POST(i), run->operands[i]};
     }
   }
+  assert((size_t)count <= sizeof(bindings) / sizeof(bindings[0]));
   return rabbet_dnnl_run(run->program, when, take_primitive, bindings, count);
 }
 
@@ -282,6 +286,7 @@ static rabbet_status_t fused_over(const fused_run_t* run,
 static rabbet_status_t fused_add(fused_run_t* run) {
   const rabbet_dnnl_fused_t* fused = run->fused;
   rabbet_dnnl_program_t* program = run->program;
+  assert(fused->sum_item >= 0);
   int32_t value = fused->epilogue.items[fused->sum_item].operand;
   rabbet_dtype_t dtype = rabbet_dnnl_value(program, value)->dtype;
   bool converts = dtype != fused->spec.dst.dtype;

@@ -1,4 +1,6 @@
 // Primitives with their arguments.
+#include <assert.h>
+
 #include "device/cpu/dnnl/headroom.h"
 #include "device/cpu/dnnl/internal.h"
 #include "device/cpu/parallel.h"
@@ -32,11 +34,13 @@ static int arg_number(int arg) {
       [RABBET_DNNL_SHIFT] = DNNL_ARG_SHIFT,
       [RABBET_DNNL_SCRATCHPAD] = DNNL_ARG_SCRATCHPAD,
   };
+  assert(arg >= 0);
   if (arg >= RABBET_DNNL_SOURCE_FIRST)
     return DNNL_ARG_MULTIPLE_SRC + (arg - RABBET_DNNL_SOURCE_FIRST);
   if (arg >= RABBET_DNNL_POST_FIRST)
     return DNNL_ARG_ATTR_MULTIPLE_POST_OP(arg - RABBET_DNNL_POST_FIRST) |
            DNNL_ARG_SRC_1;
+  assert((size_t)arg < sizeof(numbers) / sizeof(numbers[0]));
   return numbers[arg];
 }
 
@@ -98,6 +102,7 @@ static rabbet_status_t primitive_make(rabbet_dnnl_t* dnnl,
     return status;
   }
   primitive->allocator = allocator;
+  assert(spec->post_count <= RABBET_DNNL_MAX_POSTS);
   primitive->desc = take_desc;
   primitive->bound = (bound_t*)(primitive + 1);
   primitive->exec = (dnnl_exec_arg_t*)(primitive->bound + room);
@@ -111,6 +116,7 @@ static rabbet_status_t primitive_make(rabbet_dnnl_t* dnnl,
                            "creating a stream");
   if (rabbet_is_ok(status)) {
     add_args(spec, primitive);
+    assert((size_t)primitive->arg_count <= room);
     status = make_memories(dnnl, primitive);
   }
   if (rabbet_is_ok(status)) {
@@ -239,6 +245,7 @@ rabbet_status_t rabbet_dnnl_primitive_execute(
   for (int i = 0; i < primitive->arg_count; ++i) {
     bound_t* bound = &primitive->bound[i];
     void* pointer = pointers[bound->arg];
+    assert(pointer);  // arguments without elements are not bound
     if (bound->pointer == pointer) continue;
     dnnl_status_t result =
         dnnl_memory_set_data_handle(primitive->exec[i].memory, pointer);

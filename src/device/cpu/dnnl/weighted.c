@@ -1,8 +1,11 @@
 #include "device/cpu/dnnl/weighted.h"
 
+#include <assert.h>
+
 static rabbet_status_t allocate_scratch(rabbet_allocator_t allocator,
                                         const rabbet_quantized_t* quantized,
                                         float** out_scratch) {
+  assert(quantized->w_count >= 0);
   size_t bytes = 2 * (size_t)quantized->w_count * sizeof(**out_scratch);
   return rabbet_allocate(allocator, bytes, (void**)out_scratch);
 }
@@ -32,6 +35,7 @@ rabbet_status_t rabbet_dnnl_weighted_propose(
         propose->allocator,
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
+  assert(count >= 1 && count <= (int)(sizeof(types) / sizeof(types[0])));
   const rabbet_dnnl_weighted_offer_t offer = {
       propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i)

@@ -1,4 +1,6 @@
 // Stores keys and values into their cache, in place.
+#include <assert.h>
+
 #include "device/common/kv_cache.h"
 
 #include "core/view.h"
@@ -69,6 +71,7 @@ static void kv_cache_part(void* context, int64_t begin, int64_t end) {
     if (at < 0) continue;
     n = rabbet_min_i64(rabbet_min_i64(end - r, rows->count - i),
                        rows->extent - at);
+    assert(n > 0);
     rabbet_copy_bytes(call->cache + (slice * rows->extent + at) * state->row,
                       call->update + r * state->row, n * state->row);
   }

@@ -3,6 +3,7 @@
 // keep their order.
 #include "device/common/scatter.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -89,6 +90,7 @@ static int64_t scatter_find(const scatter_call_t* call, int64_t row) {
 // Updates elements [at, at + count) of the output.
 static void scatter_put(const scatter_call_t* call, int64_t at, int64_t from,
                         int64_t count) {
+  assert(at >= 0 && count > 0);
   const cpu_scatter_state_t* state = call->state;
   rabbet_dtype_t dtype = state->dtype;
   int64_t reduction = state->reduction;

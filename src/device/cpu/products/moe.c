@@ -4,6 +4,7 @@
 // weights, many by multiplications.
 #include "device/common/moe.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -124,6 +125,7 @@ static void moe_sort(const moe_call_t* call) {
     call->place[i] = expert < 0 ? -1 : starts[expert]++;
     if (expert >= 0) call->order[call->place[i]] = i;
   }
+  assert(s->experts == 0 || starts[s->experts - 1] == starts[s->experts]);
   memmove(starts + 1, starts, (size_t)s->experts * sizeof(*starts));
   starts[0] = 0;
 }
@@ -144,6 +146,7 @@ static const float* moe_row(const moe_product_t* p, int64_t place) {
   const moe_call_t* call = p->call;
   int64_t row =
       p->by_token ? call->order[place] / call->state->sizes.chosen : place;
+  assert(row >= 0 && (!p->by_token || row < call->tokens));
   return p->x + row * p->count;
 }
 
@@ -155,6 +158,7 @@ static const float* moe_tile(const moe_product_t* p, int64_t expert, int64_t k,
   rabbet_convert_fn_t convert = call->vectors->to_float[call->state->dtype];
   const char* from = call->in[p->weights] +
                      ((expert * p->count + k) * p->width + column) * call->size;
+  assert(steps <= STEPS && width <= COLUMNS && column + width <= p->width);
   *out_stride = convert ? COLUMNS : p->width;
   if (!convert) return (const float*)(const void*)from;
   for (int64_t i = 0; i < steps; ++i)

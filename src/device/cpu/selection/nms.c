@@ -1,6 +1,8 @@
 // Non-maximum suppression. The candidates of each class of each batch, whose
 // scores are above the threshold, form a heap. Boxes are taken from it unless
 // they overlap an earlier one. Then the classes of a batch are merged.
+#include <assert.h>
+
 #include "device/common/nms.h"
 
 #include "core/view.h"
@@ -123,6 +125,7 @@ static void nms_collect(void* context, int64_t begin, int64_t end) {
       float score = nms_load(dtype, call->scores, from + i * nms->score_box);
       if (score > call->score) keys[count++] = rabbet_nms_key(score, i);
     }
+    assert(count <= nms->boxes);
     call->lists[list] = (nms_list_t){.count = count};
   }
 }
@@ -165,6 +168,7 @@ static void nms_limit(const nms_call_t* call, int64_t batch) {
     total += call->lists[first + i].count;
   if (nms->limit == 0 || total <= nms->limit) return;
   uint32_t cut = nms_cut(call, first, nms->limit, &left);
+  assert(left > 0 && left <= nms->limit);
   for (int64_t i = first; i < first + nms->classes; ++i) {
     uint64_t* keys = nms_keys(call, i);
     int64_t kept = 0;
@@ -208,6 +212,7 @@ static void nms_choose(const nms_call_t* call, int64_t index,
     if (!good) continue;
     boxes[list->taken] = box;
     // There is room at the end: at least as many keys have left the heap.
+    assert(list->count - 1 - list->taken >= left - 1);
     keys[list->count - 1 - list->taken++] = key;
   }
 }
@@ -225,6 +230,7 @@ static void nms_choose_some(void* context, int64_t begin, int64_t end) {
 static void nms_write(const nms_call_t* call, int64_t row, int64_t list,
                       int64_t taken) {
   const rabbet_nms_t* nms = &call->state->nms;
+  assert(taken < call->lists[list].taken);
   uint64_t key = nms_keys(call, list)[call->lists[list].count - 1 - taken];
   const int64_t numbers[3] = {list / nms->classes, list % nms->classes,
                               rabbet_nms_index(key)};
