@@ -141,6 +141,12 @@ RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_sole_producer(
 RABBET_PRIVATE_API bool rabbet_ir_is_number(const rabbet_ir_t* ir,
                                             const rabbet_ir_value_t* value,
                                             double number);
+// The same for a number that is not known before: the one that each element of
+// a FLOAT constant has. False for other types, and for constants without
+// elements.
+RABBET_PRIVATE_API bool rabbet_ir_number(const rabbet_ir_t* ir,
+                                         const rabbet_ir_value_t* value,
+                                         float* out_number);
 // All readers of the node's only output read `value` instead, and the node
 // goes; false if that would break a promise.
 RABBET_PRIVATE_API bool rabbet_ir_bypass(rabbet_ir_t* ir,

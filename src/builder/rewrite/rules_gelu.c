@@ -13,15 +13,6 @@
 
 enum { MAX_FACTORS = 4 };
 
-// The number that a constant holds in every element.
-static bool gelu_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
-                        double* out_number) {
-  if (!value || !value->constant || value->dtype != RABBET_DTYPE_FLOAT)
-    return false;
-  *out_number = (double)*(const float*)value->constant;
-  return rabbet_ir_is_number(ir, value, *out_number);
-}
-
 // Exporters write these numbers with few or many digits.
 static bool gelu_near(double number, double expected) {
   return fabs(number - expected) < 1e-4 * expected;
@@ -51,16 +42,16 @@ typedef struct gelu_product_t {
 
 static bool gelu_multiply(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                           int depth, gelu_product_t* product) {
-  double number = 0;
-  if (gelu_number(ir, value, &number)) {
-    product->number *= number;
+  float number = 0;
+  if (rabbet_ir_number(ir, value, &number)) {
+    product->number *= (double)number;
     return true;
   }
   const rabbet_ir_node_t* quotient = gelu_binary(value, RABBET_ELEMENTWISE_DIV);
   if (quotient && depth > 0 &&
-      gelu_number(ir, rabbet_ir_input(ir, quotient, 1), &number) &&
+      rabbet_ir_number(ir, rabbet_ir_input(ir, quotient, 1), &number) &&
       number != 0) {
-    product->number /= number;
+    product->number /= (double)number;
     return gelu_multiply(ir, rabbet_ir_input(ir, quotient, 0), depth - 1,
                          product);
   }

@@ -12,11 +12,8 @@
 
 static bool mask_is_low(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                         float* out_number) {
-  if (!value || !value->constant || value->dtype != RABBET_DTYPE_FLOAT)
-    return false;
-  *out_number = *(const float*)value->constant;
-  return (double)*out_number <= MASK_LOW &&
-         rabbet_ir_is_number(ir, value, (double)*out_number);
+  return rabbet_ir_number(ir, value, out_number) &&
+         (double)*out_number <= MASK_LOW;
 }
 
 // Whether each row keeps a score. Otherwise the forms differ: a row whose

@@ -40,15 +40,6 @@ static bool norm_squares(const rabbet_ir_t* ir, const rabbet_ir_value_t* square,
           rabbet_ir_is_number(ir, rabbet_ir_input(ir, node, 1), 2));
 }
 
-// The one number of a constant.
-static bool norm_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
-                        double* out_number) {
-  if (!value || !value->constant || value->dtype != RABBET_DTYPE_FLOAT)
-    return false;
-  *out_number = (double)*(const float*)value->constant;
-  return rabbet_ir_is_number(ir, value, *out_number);
-}
-
 typedef struct norm_t {
   int32_t x;
   int64_t axes;
@@ -62,8 +53,10 @@ static bool norm_match_root(const rabbet_ir_t* ir, const rabbet_ir_node_t* root,
       norm_producer(ir, root, 0, RABBET_OP_ELEMENTWISE, RABBET_ELEMENTWISE_SUM);
   if (!sum) return false;
   size_t constant = rabbet_ir_input(ir, sum, 0)->constant ? 0 : 1;
-  if (!norm_number(ir, rabbet_ir_input(ir, sum, constant), &out->epsilon))
+  float epsilon = 0;
+  if (!rabbet_ir_number(ir, rabbet_ir_input(ir, sum, constant), &epsilon))
     return false;
+  out->epsilon = (double)epsilon;
   const rabbet_ir_node_t* variance =
       norm_producer(ir, sum, 1 - constant, RABBET_OP_REDUCE, RABBET_REDUCE_AVG);
   if (!variance || !norm_is_mean(variance, &out->axes) ||

@@ -1,6 +1,9 @@
 // Simplification: removed nodes, and unchanged numbers. At level 0 the null
 // device fuses everything fusible into one step, so that the number of steps
 // shows the remaining nodes.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "build_check.h"
 
 static rabbet_tensor_t* shuffle(net_t* net, const char* name,
@@ -371,6 +374,26 @@ static void almost_gelu(void** state) {
   net_end(&net);
 }
 
+// Rules that look for a constant's number read no element of a constant without
+// elements: here its memory must not be read at all.
+static void constant_without_elements(void** state) {
+  (void)state;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  void* none = mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_ptr_not_equal(none, MAP_FAILED);
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(3, 1));
+  rabbet_dims_t dims = DIMS(3, 0);
+  rabbet_weights_t weights = {RABBET_DTYPE_FLOAT, none, 0};
+  rabbet_tensor_t* empty = NULL;
+  RABBET_EXPECT_OK(rabbet_network_add_weights(net.network, "empty", weights,
+                                              &dims, false, &empty));
+  net_output(&net, net_binary(&net, "product", "PROD", x, empty), "y");
+  check_network(&net, 0, 0);
+  net_end(&net);
+  munmap(none, page);
+}
+
 static void padding_goes_into_convolution(void** state) {
   (void)state;
   net_t net = net_begin(0, rabbet_allocator_system());
@@ -513,6 +536,7 @@ int main(void) {
       cmocka_unit_test(almost_normalization),
       cmocka_unit_test(written_out_gelu),
       cmocka_unit_test(almost_gelu),
+      cmocka_unit_test(constant_without_elements),
       cmocka_unit_test(padding_goes_into_convolution),
       cmocka_unit_test(mask_is_added),
       cmocka_unit_test(duplicates_and_constants),
