@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <math.h>
 
 #include "core/view.h"
@@ -81,6 +82,7 @@ static bool attention_operand(const rabbet_group_t* group,
     const rabbet_group_node_t* turn = attention_turn(group, out->value, a);
     if (!turn) break;
     if (out->turn_count == RABBET_ATTENTION_TURNS) return false;
+    assert(turn->outputs[0] == out->value);  // seen from the product, backwards
     for (int i = out->turn_count++; i > 0; --i)
       out->turns[i] = out->turns[i - 1];
     out->turns[0] = turn;
@@ -95,6 +97,7 @@ static bool attention_take(const rabbet_group_t* group,
                            const rabbet_dims_t* dims,
                            const rabbet_group_node_t* node,
                            rabbet_attention_t* a, int32_t* scores) {
+  assert(node->input_count == 2);
   double number = 0;
   bool reversed = attention_maker(group, node->inputs[1]) != NULL;
   int32_t operand = node->inputs[reversed ? 0 : 1];
@@ -121,6 +124,7 @@ static bool attention_select(const rabbet_group_t* group,
                              const rabbet_dims_t* dims,
                              const rabbet_group_node_t* node,
                              rabbet_attention_t* a, int32_t* scores) {
+  assert(node->input_count == 3);
   bool second = attention_maker(group, node->inputs[2]) != NULL;
   bool fits = a->mask < 0 && a->scale == 1 &&
               attention_is_input(group, node->inputs[0]) &&
@@ -337,6 +341,8 @@ static bool view_slice(const rabbet_group_t* group,
   rabbet_view_t operands[8];
   rabbet_op_eval_t eval;
   rabbet_slice_t slice;
+  assert(node->input_count <= sizeof(operands) / sizeof(operands[0]));
+  assert(out->rank == view->dims.rank);  // a slice drops no axis
   alone.nodes = &copy;
   alone.node_count = 1;
   // Evaluating one element allocates nothing.
@@ -380,6 +386,7 @@ static bool attention_view(const view_t* view, rabbet_attention_view_t* out) {
     out->strides[i] = missing ? view->strides[0] : view->strides[from];
     from += !missing;
     if (out->dims[i] <= 0) return false;
+    assert(from <= view->dims.rank);
   }
   return true;
 }
@@ -409,6 +416,7 @@ static bool attention_output(const rabbet_attention_tensor_t* tensor,
                              const rabbet_dims_t* dims,
                              rabbet_attention_view_t* out) {
   view_t view, between = {.dims = dims[tensor->seen]};
+  assert(tensor->turn_count <= 1 && !tensor->turned);
   view_dense(&dims[tensor->value], &view);
   const rabbet_group_node_t* turn = tensor->turns[0];
   if (tensor->turn_count > 0 &&
@@ -445,6 +453,7 @@ bool rabbet_attention_views(const rabbet_group_t* group,
                             rabbet_attention_views_t* out_views) {
   const rabbet_attention_t* a = attention;
   rabbet_attention_views_t* v = out_views;
+  assert(a->nodes == group->node_count);  // rabbet_attention_match was true
   return attention_input(group, &a->q, dims, host_values, &v->q) &&
          attention_input(group, &a->k, dims, host_values, &v->k) &&
          attention_input(group, &a->v, dims, host_values, &v->v) &&

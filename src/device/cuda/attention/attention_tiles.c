@@ -6,6 +6,7 @@
 // row. Long ones are bound by exponentials and the first-level cache.
 #include "device/cuda/attention/attention.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,6 +152,7 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
   const tiles_offer_t* offer = proposal->context;
   const rabbet_attention_t* a = &offer->attention;
   int32_t width = (int32_t)offer->views.q.dims[3];
+  assert(tiles_has_width(width));
   rabbet_network_tensors(proposal->propose->group, proposal->tensors);
   tiles_set(proposal, a->q.value, dtype);
   tiles_set(proposal, a->k.value, dtype);
@@ -314,6 +316,7 @@ static rabbet_status_t cuda_attention_tiles_program(
   for (int i = 0; i < 4; ++i)
     kernel->at[i] =
         values[i] < 0 ? -1 : rabbet_group_input_of(group, values[i]);
+  assert(kernel->at[0] >= 0 && kernel->at[1] >= 0 && kernel->at[2] >= 0);
   return tiles_compile(kernel, spec);
 }
 
@@ -327,6 +330,9 @@ static void tiles_strides(const rabbet_attention_view_t* view, int64_t* out) {
 static void tiles_fill(const tiles_kernel_t* kernel,
                        const rabbet_attention_views_t* views,
                        cuda_attention_tiles_state_t* state) {
+  // A softmax over no keys and empty results were refused before.
+  assert(views->k.dims[2] > 0 && views->y.dims[2] > 0);
+  assert(views->q.dims[3] == kernel->width);
   attend_t* p = &state->parameters;
   const tiles_tactic_t* tactic = kernel->tactic;
   tiles_strides(&views->q, p->q);

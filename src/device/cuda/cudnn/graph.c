@@ -1,5 +1,6 @@
 #include "device/cuda/cudnn/graph.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -119,6 +120,7 @@ static void graph_operation(rabbet_cudnn_graph_t* graph,
 
 rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
                                         bool channels_last) {
+  assert(rank >= (channels_last ? 2 : 0) && rank <= RABBET_CUDNN_DIMS);
   rabbet_cudnn_shape_t shape = {.rank = rank};
   int64_t stride = 1;
   memcpy(shape.dims, dims, sizeof(*dims) * (size_t)rank);
@@ -144,6 +146,7 @@ static cudnnBackendDescriptor_t graph_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              int type, int64_t id,
                                              int flag_name) {
+  assert(shape->rank > 0 && shape->rank <= RABBET_CUDNN_DIMS);
   const int64_t alignment = RABBET_CUDNN_ALIGNMENT;
   const bool yes = true;
   cudnnBackendDescriptor_t tensor =
@@ -177,6 +180,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              rabbet_dtype_t dtype,
                                              int32_t place) {
+  assert(place >= RABBET_CUDNN_VIRTUAL_TYPED);  // scalars have a function
   if (place == RABBET_CUDNN_VIRTUAL || place == RABBET_CUDNN_VIRTUAL_TYPED)
     return graph_tensor(
         graph, shape,
@@ -191,6 +195,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
                                            const rabbet_cudnn_shape_t* shape,
                                            rabbet_dtype_t dtype, int32_t place,
                                            int64_t offset) {
+  assert(place >= RABBET_CUDNN_OUTPUT && offset >= 0);
   int64_t id = graph->next_id++;
   cudnnBackendDescriptor_t tensor =
       graph_tensor(graph, shape, graph_type(dtype), id, 0);
@@ -200,6 +205,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
 
 cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
                                              int rank, float value) {
+  assert(rank > 0 && rank <= RABBET_CUDNN_DIMS);
   rabbet_cudnn_shape_t shape = {.rank = rank};
   for (int i = 0; i < rank; ++i)
     shape.dims[i] = shape.strides[i] = 1;
@@ -225,6 +231,7 @@ typedef struct graph_direction_t {
 
 static cudnnBackendDescriptor_t graph_window(
     rabbet_cudnn_graph_t* graph, const rabbet_cudnn_window_t* window) {
+  assert(window->spatial > 0 && window->spatial <= 3);
   const struct {
     int name;
     const int64_t* values;
@@ -366,6 +373,8 @@ void rabbet_cudnn_reduce(rabbet_cudnn_graph_t* graph, int mode,
 
 rabbet_status_t rabbet_cudnn_graph_finish(rabbet_cudnn_graph_t* graph,
                                           cudnnHandle_t handle) {
+  assert(!graph->graph);
+  assert(!graph_is_ok(graph) || graph->operation_count > 0);
   cudnnBackendDescriptor_t made =
       graph_new(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph_set(graph, made, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1,

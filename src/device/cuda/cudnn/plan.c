@@ -1,4 +1,5 @@
 // From a finished cuDNN graph to a plan that executes it.
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -230,6 +231,7 @@ rabbet_status_t rabbet_cudnn_choices(rabbet_cudnn_graph_t* graph,
                                      const rabbet_cudnn_wish_t* wish,
                                      rabbet_cudnn_choices_t* out_choices) {
   static const int modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+  assert(graph->graph);  // finished
   *out_choices = (rabbet_cudnn_choices_t){.graph = graph};
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; rabbet_is_ok(status) && i < 2; ++i)
@@ -338,6 +340,8 @@ rabbet_status_t rabbet_cudnn_plan(rabbet_cudnn_graph_t* graph,
                                   cudnnBackendDescriptor_t* out_plan) {
   const rabbet_cudnn_t* library = graph->library;
   cudnnBackendDescriptor_t parts[2 + RABBET_CUDNN_KNOBS] = {NULL};
+  // Engines of a plan's file were checked when they were read.
+  assert(engine->knob_count >= 0 && engine->knob_count <= RABBET_CUDNN_KNOBS);
   size_t count = 2 + (size_t)engine->knob_count;
   *out_plan = NULL;
   rabbet_status_t status = rabbet_ok();

@@ -5,6 +5,7 @@
 // along k, a warp has some columns and its lanes split k. If it is contiguous
 // along columns, the threads of a block split k, so that a few hundred columns
 // make enough blocks. The few vectors are read repeatedly, from the caches.
+#include <assert.h>
 #include <stdio.h>
 
 #include "core/view.h"
@@ -70,6 +71,7 @@ static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   // With many sums a thread has no registers left for loads in flight.
   while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns > 16)
     --widths;
+  assert(widths > 0);
   for (int i = 0; i < count; ++i) {
     if (!gemv_computes(types[i])) continue;
     for (size_t k = 0; k < boundary; ++k)
@@ -196,6 +198,7 @@ static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
                                    const gemv_block_t* block,
                                    rabbet_cuda_launch_t* out) {
   const gemv_t* p = &state->parameters;
+  assert(block->columns > 0 && block->rows > 0 && block->threads % 32 == 0);
   int64_t x = rabbet_ceildiv(p->columns, block->columns);
   int64_t z = rabbet_ceildiv(p->rows, block->rows);
   if (x > INT32_MAX || state->shape.batch.size > 65535 || z > 65535)
@@ -254,6 +257,7 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
   state->swapped = s->n < s->m;
   state->a = rabbet_group_input_of(group, node->inputs[state->swapped]);
   state->b = rabbet_group_input_of(group, node->inputs[!state->swapped]);
+  assert(state->a >= 0 && state->b >= 0);  // rabbet_matmul_matches() was true
   state->empty = s->m == 0 || s->n == 0 || s->batch.size == 0;
   gemv_parameters(s, state->swapped, &state->parameters);
   const gemv_t* p = &state->parameters;

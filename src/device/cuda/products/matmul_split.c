@@ -1,5 +1,6 @@
 #include "device/cuda/products/matmul_split.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,8 +18,10 @@ static rabbet_dims_t split_ones(int32_t rank) {
 static const rabbet_group_node_t* split_maker(const rabbet_group_t* group,
                                               int32_t value) {
   const rabbet_group_node_t* node = group->nodes;
-  while (node->outputs[0] != value)
+  while (node->outputs[0] != value) {
     ++node;
+    assert(node < group->nodes + group->node_count);
+  }
   return node;
 }
 
@@ -93,6 +96,7 @@ static void split_tail_inputs(rabbet_matmul_split_t* split,
     split->inputs[count] = group->inputs[i];
     split->from[count++] = (int32_t)i;
   }
+  assert(count <= RABBET_MATMUL_TAIL_INPUTS);
   tail->inputs = split->inputs;
   tail->input_count = count;
   tail->outputs = group->outputs;
@@ -139,6 +143,7 @@ static bool split_direct_nodes(rabbet_matmul_split_t* split) {
     if (q->scale != 0 && !is_relu) return false;
     nodes[direct->node_count++] = *node;
   }
+  assert(direct->node_count <= RABBET_MATMUL_TAIL_NODES);
   rabbet_group_node_t* last = &nodes[direct->node_count - 1];
   if (q->scale != 0) {
     if (last->outputs[0] != q->output) return false;
@@ -168,6 +173,7 @@ static void split_direct_inputs(rabbet_matmul_split_t* split,
     split->direct_inputs[count] = group->inputs[i];
     split->direct_from[count++] = (int32_t)i;
   }
+  assert(count <= RABBET_MATMUL_TAIL_INPUTS + 2);
   direct->inputs = split->direct_inputs;
   direct->input_count = count;
   direct->outputs = group->outputs;

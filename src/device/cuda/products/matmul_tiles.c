@@ -7,6 +7,7 @@
 // few tiles, the blocks of a cluster split k and add up their sums through
 // shared memory; all stages of a block are then in flight at once. If b is
 // constant, its loads begin before the previous kernel has ended.
+#include <assert.h>
 #include <stdio.h>
 
 #include "core/view.h"
@@ -261,6 +262,7 @@ static rabbet_status_t tiles_launch(const tiles_kernel_t* kernel,
                                     cuda_matmul_tiles_state_t* state) {
   const tiles_tactic_t* t = kernel->tactic;
   const rabbet_matmul_shape_t* s = &state->shape;
+  assert(s->m > 0 && s->n > 0 && s->batch.size > 0);
   int64_t x = rabbet_ceildiv(s->n, (int64_t)t->columns) * t->parts;
   int64_t y = rabbet_ceildiv(s->m, (int64_t)t->rows);
   if (x > INT32_MAX / 2 || y > 65535 || s->batch.size > 65535 ||
@@ -289,6 +291,7 @@ static rabbet_status_t tiles_fill(const tiles_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, s));
   state->a = rabbet_group_input_of(group, node->inputs[0]);
   state->b = rabbet_group_input_of(group, node->inputs[1]);
+  assert(state->a >= 0 && state->b >= 0);  // rabbet_matmul_matches() was true
   state->empty = s->m == 0 || s->n == 0 || s->batch.size == 0;
   tiles_parameters(kernel, s, &state->parameters);
   const layer_operand_t result = {NULL, s->batch.y, s->y_row, 1};

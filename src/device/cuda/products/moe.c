@@ -5,6 +5,8 @@
 // few, the latency of the loop over the inner index is the bound (one token on
 // an H200 reaches a tenth of the bandwidth). Many tokens are bound by the
 // products.
+#include <assert.h>
+
 #include "device/common/moe.h"
 
 #include "device/cuda/products/moe_params.h"
@@ -108,6 +110,7 @@ static rabbet_status_t cuda_moe_program(rabbet_cuda_node_t* node,
 // An upper bound of the number of tiles: each expert with pairs has at most one
 // partial tile.
 static int64_t moe_tiles(const moe_t* p) {
+  assert(p->rows > 0 && p->pairs >= 0 && p->experts >= 0);
   int64_t busy = rabbet_min_i64(p->experts, p->pairs);
   return rabbet_min_i64(p->pairs, p->pairs / p->rows + busy);
 }
@@ -211,6 +214,7 @@ static rabbet_status_t moe_launch(const moe_call_t* call, int function,
       .function = call->kernel->functions[function],
       .grid = {(unsigned)x, (unsigned)y, 1},
       .block = {(unsigned)threads, 1, 1}};
+  assert(x >= 0 && x <= INT32_MAX && y >= 0 && y <= UINT16_MAX);
   if (x == 0 || y == 0) return rabbet_ok();
   return rabbet_cuda_launch(call->kernel->node.device, &launch, parameters,
                             call->stream);
@@ -295,6 +299,8 @@ static rabbet_status_t cuda_moe_enqueue(rabbet_kernel_t* base,
         .output = output + at,
         .tokens = rabbet_min_i64(state->step, s->tokens - first)};
     run.p.pairs = run.tokens * s->chosen;
+    // The workspace has room for the pairs of `step` tokens.
+    assert(run.tokens > 0 && run.p.pairs <= state->parameters.pairs);
     run.p.wide = state->is_wide && moe_is_aligned(&run.in);
     // Without experts all results are 0, which the sum writes.
     RABBET_RETURN_IF_ERROR(moe_run(&run));

@@ -80,6 +80,11 @@ rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
   assert(launch->grid[0] > 0 && launch->grid[1] > 0 && launch->grid[2] > 0);
   assert(launch->block[0] > 0 && launch->block[1] > 0 && launch->block[2] > 0);
   assert(launch->block[0] * launch->block[1] * launch->block[2] <= 1024);
+  // Kernels whose blocks depend on shapes refuse larger grids in prepare().
+  assert(launch->grid[0] <= INT32_MAX);
+  assert(launch->grid[1] <= 65535 && launch->grid[2] <= 65535);
+  assert(launch->cluster <= 1 || launch->grid[0] % launch->cluster == 0);
+  assert(launch->shared_bytes <= (unsigned)device->shared_bytes);
   bool overlaps = launch_overlaps(device, stream);
   unsigned count = 0;
   CUlaunchAttribute attributes[2];

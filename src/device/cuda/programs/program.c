@@ -1,5 +1,6 @@
 #include "device/cuda/programs/program.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,8 +68,10 @@ rabbet_status_t rabbet_cuda_programs_create(
 void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
   if (!programs) return;
   // Only compiled programs are left; others end with their last user.
-  for (size_t i = 0; i < programs->loaded.count; ++i)
+  for (size_t i = 0; i < programs->loaded.count; ++i) {
+    assert(programs->loaded.data[i]->compiled);
     program_destroy(programs->loaded.data[i]);
+  }
   rabbet_vec_free(programs->allocator, &programs->loaded);
   pthread_mutex_destroy(&programs->lock);
   rabbet_free(programs->allocator, programs);
@@ -125,6 +128,8 @@ static const char* program_text(const rabbet_cuda_source_t* source) {
 static rabbet_status_t program_image(rabbet_cuda_program_t* program,
                                      const void* cubin, size_t cubin_size,
                                      const char* ptx, size_t ptx_size) {
+  // A program without PTX must be able to compile it later.
+  assert(cubin_size > 0 && (ptx_size > 0 || program->source));
   const rabbet_cuda_device_t* device = program->device;
   program_image_t header = {.magic = IMAGE_MAGIC,
                             .major = device->major,
@@ -185,6 +190,7 @@ static rabbet_status_t program_keep_source(rabbet_cuda_program_t* program,
   kept->name = strcpy(at, source->name);
   at += strlen(at) + 1;
   if (source->text) kept->text = strcpy(at, source->text);
+  assert(at + (source->text ? strlen(at) + 1 : 0) == (char*)kept + size);
   program->source = kept;
   return rabbet_ok();
 }
@@ -206,6 +212,7 @@ static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
 }
 
 static rabbet_status_t program_add_ptx(rabbet_cuda_program_t* program) {
+  assert(program->source && program->image);
   rabbet_allocator_t allocator = program->device->base.allocator;
   const program_image_t* header = program->image;
   rabbet_nvrtc_output_t code;
@@ -253,6 +260,7 @@ static rabbet_status_t program_load(rabbet_cuda_program_t* program) {
   const program_image_t* header = program->image;
   const uint8_t* image = (const uint8_t*)program->image + IMAGE_HEADER;
   bool fits = header->major == device->major && header->minor <= device->minor;
+  assert(header->magic == IMAGE_MAGIC && (fits || header->ptx_size > 0));
   if (!fits) image += rabbet_align_up(header->cubin_size, 64);
   // Code for older GPUs has no instruction that waits for the previous kernel.
   if (header->major < 9)

@@ -5,8 +5,10 @@
 // the registers of a block, otherwise twice, the second time from the cache. If
 // there are few means, several blocks sum parts of each, and a second kernel
 // combines them.
-#include "device/common/normalization.h"
+#include <assert.h>
+
 #include "core/view.h"
+#include "device/common/normalization.h"
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/programs/node.h"
 #include "device/cuda/reduction/axes.h"
@@ -160,6 +162,7 @@ static bool normalize_has_vectors(const cuda_normalize_t* kernel,
 
 static int64_t normalize_parts(const cuda_normalize_t* kernel, int64_t blocks,
                                int64_t count, int64_t least) {
+  assert(blocks > 0 && least > 0);
   int64_t processors = kernel->base.device->multiprocessors;
   if (blocks >= 2 * processors) return 1;
   int64_t wanted = rabbet_ceildiv(4 * processors, blocks);
@@ -173,6 +176,7 @@ static void normalize_set(const cuda_normalize_t* kernel, int is_vector,
   normalize_t* n = &out->parameters;
   n->part = (uint32_t)rabbet_ceildiv(n->count, parts);
   n->parts = (uint32_t)rabbet_ceildiv(n->count, rabbet_max_i64(n->part, 1));
+  assert(blocks > 0 && blocks <= INT32_MAX && n->parts > 0);
   bool cut = n->parts > 1;
   out->first = (rabbet_cuda_launch_t){
       .function = kernel->functions[is_vector][whole + cut],
@@ -211,6 +215,7 @@ static void normalize_flat(const cuda_normalize_t* kernel,
     while (HELD << log < vectors)
       ++log;
   }
+  assert(log <= BLOCK_LOG);
   out->parameters.across_log = log;
   normalize_set(kernel, 1, held ? ROWS_FLAT_HELD : ROWS_FLAT,
                 rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
@@ -235,6 +240,7 @@ static void normalize_rows(const cuda_normalize_t* kernel,
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (held << log < vectors)
     ++log;
+  assert(log <= BLOCK_LOG);  // longer rows were taken by ROWS_LONG
   out->parameters.across_log = log;
   normalize_set(kernel, vector > 1, is_short ? ROWS : ROWS_HELD,
                 rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
@@ -244,6 +250,8 @@ static void normalize_columns(const cuda_normalize_t* kernel,
                               const normalize_plan_t* plan, int64_t vector,
                               normalize_launch_t* out) {
   normalize_t* n = &out->parameters;
+  assert(plan->width > 0 && plan->width % vector == 0);
+  assert(plan->outputs % plan->width == 0);
   int64_t vectors = plan->width / vector;
   uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= plan->count)

@@ -3,6 +3,8 @@
 //
 // Bound by the bytes of both tensors. The input is read once if a row fits the
 // registers of a block, otherwise twice, the second time from the cache.
+#include <assert.h>
+
 #include "core/view.h"
 #include "device/common/box.h"
 #include "device/cuda/programs/launch.h"
@@ -147,6 +149,7 @@ static rabbet_status_t cuda_softmax_program(rabbet_cuda_node_t* base,
 
 static void softmax_launch(softmax_launch_t* out, CUfunction function,
                            int64_t blocks) {
+  assert(blocks > 0 && blocks <= INT32_MAX);
   out->launch = (rabbet_cuda_launch_t){.function = function,
                                        .grid = {(unsigned)blocks, 1, 1},
                                        .block = {BLOCK, 1, 1}};
@@ -157,6 +160,7 @@ static void softmax_launch(softmax_launch_t* out, CUfunction function,
 static void softmax_rows(const cuda_softmax_t* kernel,
                          const softmax_shape_t* shape, int64_t vector,
                          softmax_launch_t* out) {
+  assert(shape->count % vector == 0);
   int64_t vectors = shape->count / vector;
   int64_t held = vector > 1 ? HELD : HELD_SINGLE;
   bool is_short = vector > 1 && vectors <= 32;
@@ -170,6 +174,7 @@ static void softmax_rows(const cuda_softmax_t* kernel,
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (held << log < vectors)
     ++log;
+  assert(log <= BLOCK_LOG);  // longer rows were taken by ROWS_LONG
   out->numbers[0] = (uint32_t)shape->outer;
   out->numbers[1] = (uint32_t)vectors;
   out->numbers[2] = log;
@@ -183,6 +188,7 @@ static void softmax_rows(const cuda_softmax_t* kernel,
 static void softmax_columns(const cuda_softmax_t* kernel,
                             const softmax_shape_t* shape, int64_t vector,
                             softmax_launch_t* out) {
+  assert(shape->inner % vector == 0);
   int64_t vectors = shape->inner / vector;
   uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= shape->count)

@@ -1,5 +1,7 @@
 // Non-maximum suppression. Bound by the latency of the boxes that are chosen,
 // one after the other.
+#include <assert.h>
+
 #include "device/common/nms.h"
 
 #include "device/cuda/programs/node.h"
@@ -93,6 +95,7 @@ static nms_t nms_parameters(const rabbet_nms_t* nms, bool is_long) {
 }
 
 static size_t nms_part(size_t* all, int64_t count, size_t size) {
+  assert(*all % 16 == 0 && count >= 0);
   size_t at = *all;
   *all = rabbet_align_up(at + (size_t)count * size, 16);
   return at;
@@ -153,6 +156,8 @@ static rabbet_status_t nms_launch(const cuda_nms_kernel_t* kernel,
                                   const cuda_nms_state_t* state,
                                   const rabbet_kernel_call_t* call,
                                   int function, void** parameters) {
+  // Only builds with a limit for all classes have memory for its cuts.
+  assert(function != CUT || state->memory.cuts > 0);
   return rabbet_cuda_launch(kernel->node.device, &state->launches[function],
                             parameters, call->stream);
 }
