@@ -251,6 +251,7 @@ static bool onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
 static rabbet_tensor_t* onnx_fold_layer(
     rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
     size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {
+  assert(input_count > 0);  // onnx_can_fold() was true
   rabbet_view_t* views = NULL;
   int64_t elements = 0;
   for (size_t i = 0; i < input_count; ++i) {
@@ -440,6 +441,7 @@ rabbet_tensor_t* rabbet_onnx_select(rabbet_onnx_node_t* node,
 rabbet_tensor_t* rabbet_onnx_concat(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* const* inputs,
                                     size_t count, int axis) {
+  assert(count > 0 || !rabbet_onnx_ok(node));
   if (count == 1) return inputs[0];
   rabbet_attr_t attrs[] = {RABBET_ONNX_INT("axis", axis)};
   return rabbet_onnx_layer(node, "concatenation", inputs, count, attrs, 1);
@@ -460,6 +462,7 @@ rabbet_tensor_t* rabbet_onnx_matmul(rabbet_onnx_node_t* node,
 
 rabbet_tensor_t* rabbet_onnx_softmax(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x, int axis) {
+  assert(axis >= 0 && axis < RABBET_MAX_RANK);
   rabbet_attr_t attrs[] = {RABBET_ONNX_INT("axes", (int64_t)1 << axis)};
   return rabbet_onnx_layer(node, "softmax", &x, 1, attrs, 1);
 }
@@ -529,6 +532,7 @@ static rabbet_tensor_t* onnx_unsqueeze_unknown(rabbet_onnx_node_t* node,
     dims[i] = i < rank ? 0 : 1;
     perm[i] = (axes >> i & 1) ? one++ : old++;
   }
+  assert(old == rank && one == out_rank);
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INTS("reshape_dims", dims, out_rank),
       RABBET_ONNX_BOOL("zero_is_placeholder", true),
@@ -546,6 +550,7 @@ static rabbet_tensor_t* onnx_squeeze_unknown(rabbet_onnx_node_t* node,
   for (int i = 0; i < rank; ++i) {
     perm[(axes >> i & 1) ? one++ : kept++] = i;
   }
+  assert(kept == out_rank && one == rank);
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INTS("first_transpose", perm, rank),
       RABBET_ONNX_INTS("reshape_dims", dims, out_rank),
@@ -572,6 +577,7 @@ rabbet_tensor_t* rabbet_onnx_unsqueeze(rabbet_onnx_node_t* node,
   for (int i = 0; i < out_rank; ++i) {
     out.d[i] = (axes >> i & 1) ? 1 : dims.d[old++];
   }
+  assert(old == dims.rank);  // `axes` are those that the rank grows by
   rabbet_tensor_t* weights = onnx_reshape_weights(node, x, &out);
   if (weights) return weights;
   int unknowns = onnx_unknowns(&out);
@@ -585,6 +591,7 @@ rabbet_tensor_t* rabbet_onnx_squeeze(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x, uint32_t axes) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   if (!rabbet_onnx_ok(node) || axes == 0) return x;
+  assert(axes >> dims.rank == 0);
   rabbet_dims_t out = {0};
   bool sure = true;  // every axis is known to be of extent 1
   for (int i = 0; i < dims.rank; ++i) {

@@ -2,6 +2,8 @@
 //
 // Loops are unrolled: the number of iterations must be known at import.
 // Loop-carried values may change their shape.
+#include <assert.h>
+
 #include "base/vec.h"
 #include "core/view.h"
 #include "onnx/index.h"
@@ -56,6 +58,9 @@ static rabbet_status_t onnx_loop_check(const onnx_loop_t* loop,
 
 static rabbet_status_t onnx_loop_allocate(onnx_loop_t* loop) {
   rabbet_arena_t* arena = &loop->node->importer->arena;
+  // onnx_loop_check() was OK.
+  assert(loop->first_input + loop->state_count <= loop->body->n_input);
+  assert(loop->first_output + loop->state_count <= loop->body->n_output);
   loop->stack_count =
       loop->body->n_output - loop->first_output - loop->state_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(arena, loop->body->n_input,
@@ -192,6 +197,7 @@ static rabbet_tensor_t* onnx_loop_nothing(onnx_loop_t* loop, size_t index,
 static rabbet_tensor_t* onnx_loop_stack(onnx_loop_t* loop, size_t index,
                                         int64_t axis, bool reverse) {
   rabbet_onnx_node_t* node = loop->node;
+  assert(index < loop->stack_count);
   rabbet_onnx_tensors_t* values = &loop->stacks[index];
   if (values->count == 0) return onnx_loop_nothing(loop, index, axis);
   int rank = rabbet_onnx_rank(node, values->data[0]) + 1;
@@ -326,6 +332,7 @@ static rabbet_tensor_t* onnx_scan_slice(const onnx_scan_t* scan, size_t index,
                                         int64_t length) {
   rabbet_onnx_node_t* node = scan->loop.node;
   rabbet_tensor_t* x = rabbet_onnx_input(node, scan->loop.state_count + index);
+  assert(scan->loop.trips < length);
   bool reverse =
       index < scan->reversals.count && scan->reversals.data[index] != 0;
   int64_t at = reverse ? length - 1 - scan->loop.trips : scan->loop.trips;
@@ -371,6 +378,8 @@ static void onnx_scan_run(rabbet_onnx_node_t* node, const char* directions) {
 // is scanned by itself.
 static void onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
                                rabbet_tensor_t** outputs) {
+  // Input 0, the lengths, is dropped; others were required.
+  assert(node->input_count > 1 && node->proto->n_input > 1);
   rabbet_arena_t* arena = &node->importer->arena;
   Onnx__NodeProto proto = *node->proto;
   rabbet_onnx_node_t one = *node;

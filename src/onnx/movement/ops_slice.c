@@ -1,4 +1,5 @@
 // Parts of tensors: slices, splits, joins, pads, gathers.
+#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -38,6 +39,7 @@ static void onnx_slice_axis(rabbet_onnx_node_t* node,
                             rabbet_onnx_slice_t* slice, int axis,
                             rabbet_onnx_index_t start, rabbet_onnx_index_t end,
                             rabbet_onnx_index_t step) {
+  assert(axis >= 0 && axis < RABBET_MAX_RANK);
   rabbet_onnx_index_t extent = slice->size[axis], zero = rabbet_onnx_index(0);
   rabbet_onnx_index_t back = rabbet_onnx_index_op(node, "LESS", step, zero);
   rabbet_onnx_index_t high = rabbet_onnx_index_op(node, "SUB", extent, back);

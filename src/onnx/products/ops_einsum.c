@@ -1,6 +1,7 @@
 // Einsum: operands are joined from left to right, each pair by one batched
 // matrix product: common axes are batch axes if later terms have them, else
 // summed over. The other axes are rows and columns.
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -127,6 +128,7 @@ static void onnx_einsum_parse(rabbet_onnx_node_t* node, onnx_term_t* terms) {
 // ---- Terms -----------------------------------------------------------------
 
 static void onnx_term_remove(onnx_term_t* term, int at) {
+  assert(at >= 0 && at < term->rank);
   --term->rank;
   memmove(term->labels + at, term->labels + at + 1,
           sizeof(int) * (size_t)(term->rank - at));
@@ -162,6 +164,7 @@ static rabbet_tensor_t* onnx_term_turn(rabbet_onnx_node_t* node,
   bool same = true;
   for (int i = 0; i < term->rank; ++i) {
     order[i] = onnx_term_find(term, labels[i]);
+    assert(order[i] >= 0 || !rabbet_onnx_ok(node));
     same = same && order[i] == i;
   }
   return same ? term->x : rabbet_onnx_transpose(node, term->x, order);
@@ -221,6 +224,8 @@ static rabbet_tensor_t* onnx_pair_factor(rabbet_onnx_node_t* node,
       labels[count++] = parts[p]->labels[i];
     dims[p] = onnx_term_product(node, term, parts[p]);
   }
+  // Each axis of the factor has one role.
+  assert(count == term->rank || !rabbet_onnx_ok(node));
   rabbet_tensor_t* turned = onnx_term_turn(node, term, labels);
   return rabbet_onnx_reshape(node, turned, dims, 3);
 }
