@@ -141,9 +141,8 @@ RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_sole_producer(
 RABBET_PRIVATE_API bool rabbet_ir_is_number(const rabbet_ir_t* ir,
                                             const rabbet_ir_value_t* value,
                                             double number);
-// The same for a number that is not known before: the one that each element of
-// a FLOAT constant has. False for other types, and for constants without
-// elements.
+// Finds the number that each element of a FLOAT constant is. False for other
+// types, for constants of several numbers and for those without elements.
 RABBET_PRIVATE_API bool rabbet_ir_number(const rabbet_ir_t* ir,
                                          const rabbet_ir_value_t* value,
                                          float* out_number);
