@@ -57,6 +57,8 @@ typedef struct rabbet_onnx_constant_t {
 
 // 0 for a name that is no type's.
 RABBET_PRIVATE_API int32_t rabbet_onnx_type_number(const char* name);
+// "FLOAT16", ...; "unknown" for a number that is no type.
+RABBET_PRIVATE_API const char* rabbet_onnx_type_name(int32_t onnx_type);
 // UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT:
 // *out_narrowed (may be NULL) says so.
 RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type,

@@ -41,8 +41,7 @@ static const onnx_type_t* tensor_onnx_type(int32_t number) {
   return type->name ? type : NULL;
 }
 
-// "FLOAT16", ...; "unknown" for a number that is no type.
-static const char* onnx_type_name(int32_t onnx_type) {
+const char* rabbet_onnx_type_name(int32_t onnx_type) {
   const onnx_type_t* type = tensor_onnx_type(onnx_type);
   return type ? type->name : "unknown";
 }
@@ -65,7 +64,7 @@ rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
         "element type %s (%d) cannot be used; FLOAT, FLOAT16, BFLOAT16, "
         "FLOAT8E4M3FN, DOUBLE (as FLOAT), BOOL and integers of 8 to 64 bits "
         "can",
-        onnx_type_name(onnx_type), (int)onnx_type);
+        rabbet_onnx_type_name(onnx_type), (int)onnx_type);
   }
   *out_dtype = type->dtype;
   if (out_narrowed) *out_narrowed = rabbet_dtype_bits(type->dtype) < type->bits;
