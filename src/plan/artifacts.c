@@ -6,8 +6,6 @@
 #include "plan/read.h"
 #include "plan/verify.h"
 
-#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
-
 // Artifacts lie one behind another, so that the section holds nothing else.
 static rabbet_status_t read_artifact(rabbet_plan_t* plan,
                                      const Rabbet__Plan__Artifact* from,

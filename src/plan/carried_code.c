@@ -5,8 +5,6 @@
 #include "plan/read.h"
 #include "plan/verify.h"
 
-#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
-
 static rabbet_status_t read_requirements(rabbet_plan_t* plan,
                                          const Rabbet__Plan__Carried* from,
                                          rabbet_carried_t* carried) {

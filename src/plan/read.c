@@ -13,7 +13,6 @@
 #include "plan/verify.h"
 #include "plan/wire_scan.h"
 
-#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 #define RABBET_META_MAX_DEPTH 8
 #define RABBET_META_MAX_MEMORY ((size_t)1 << 30)
 

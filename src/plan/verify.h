@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
+
 // One step by itself: wiring, operators, attributes, types, shapes. The plan's
 // values have been checked. `arena` is for scratch.
 rabbet_status_t rabbet_verify_step(const rabbet_plan_sequence_t* sequence,
@@ -18,6 +20,8 @@ rabbet_status_t rabbet_verify_step_artifacts(const rabbet_plan_t* plan,
 // All calls of the plan: their inputs and outputs, and that each sequence but
 // the callers' is called once. Sequences have been verified by themselves.
 rabbet_status_t rabbet_verify_calls(const rabbet_plan_t* plan);
+
+rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan);
 
 // Errors of a caller's making (INVALID_ARGUMENT, ...) become DATA_LOSS: here
 // they come from a plan.

@@ -7,7 +7,6 @@
 #include "plan/verify.h"
 #include "rabbet/network.h"
 
-#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
 #define RABBET_MAX_CALL_DEPTH 16
 
 typedef struct verify_call_t {

@@ -5,8 +5,6 @@
 #include "plan/json_check.h"
 #include "plan/verify.h"
 
-#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
-
 typedef struct verify_group_t {
   const rabbet_plan_sequence_t* sequence;
   const rabbet_plan_step_t* step;
