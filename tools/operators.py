@@ -8,13 +8,13 @@ the build's folder, build/ if it is not set), ops.def the texts. Kernels are tho
 src/device/kernels.def, ONNX operators those of which src/onnx makes the layer. Written are:
 
     python/rabbet/_enumerations.py   those of attributes, and others that TensorRT has
-    python/rabbet/_layers.py         layers, with attributes as properties
+    python/rabbet/_layers/_layers.py layers, with attributes as properties
     docs/reference/operators.md      the page of operators
     src/cli/op_facts.def             kernels and ONNX operators, for the command
 
 Enumerations, their members, layers and properties are those that TensorRT has, too
 (docs/reference/names.tsv). What differs from an attribute's plain value is written by hand,
-in python/rabbet/_layer_parts.py: a class _Fill there is the base of IFillLayer, and its
+in python/rabbet/_layers/_layer_parts.py: a class _Fill there is the base of IFillLayer, and its
 properties are left out here.
 """
 
@@ -251,7 +251,7 @@ def _all(names: list[str]) -> str:
 
 def _parts() -> dict[str, tuple[list[str], set[str]]]:
     """Classes of _layer_parts.py: (bases, members)."""
-    tree = ast.parse((PACKAGE / "_layer_parts.py").read_text())
+    tree = ast.parse((PACKAGE / "_layers" / "_layer_parts.py").read_text())
     found: dict[str, tuple[list[str], set[str]]] = {}
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
@@ -327,7 +327,7 @@ def _layers() -> Iterator[tuple[dict[str, Any], str, dict[str, str]]]:
 
 
 def layers_module() -> str:
-    """python/rabbet/_layers.py."""
+    """python/rabbet/_layers/_layers.py."""
     found = list(_layers())
     body = "\n\n\n".join(_layer(*one) for one in found)
     helpers = {*re.findall(r" = (_\w+)\(", body), "LAYER_CLASSES", "ILayer"}
@@ -341,7 +341,7 @@ def layers_module() -> str:
         [
             _WRITTEN.format("Layers of a network: a class for each operator."),
             "\nfrom __future__ import annotations\n",
-            "from . import _enums as e",
+            "from .. import _enums as e",
             imported("_layer", helpers),
             imported("_layer_parts", bases),
         ]
@@ -493,7 +493,7 @@ def _numbers(known: dict[str, Enumeration]) -> dict[str, dict[str, Any]]:
 
 FILES = {
     PACKAGE / "_enumerations.py": enums_module,
-    PACKAGE / "_layers.py": layers_module,
+    PACKAGE / "_layers" / "_layers.py": layers_module,
     ROOT / "docs" / "reference" / "operators.md": page,
     ROOT / "src" / "cli" / "op_facts.def": facts,
 }

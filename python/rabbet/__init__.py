@@ -23,19 +23,6 @@ from ._allocators import (
 from ._arrays import (
     nptype,
 )
-from ._attention import (
-    IAttention,
-    IAttentionBoundaryLayer,
-    IAttentionInputLayer,
-    IAttentionOutputLayer,
-)
-from ._branches import (
-    IConditionLayer,
-    IIfConditional,
-    IIfConditionalBoundaryLayer,
-    IIfConditionalInputLayer,
-    IIfConditionalOutputLayer,
-)
 from ._builder import (
     Builder,
     IHostMemory,
@@ -109,13 +96,6 @@ from ._compile import (
     compile,
     load,
 )
-from ._composites import (
-    ILRNLayer,
-    IOneHotLayer,
-    IParametricReLULayer,
-    IRaggedSoftMaxLayer,
-    IScaleLayer,
-)
 from ._config import (
     IBuilderConfig,
     IOptimizationProfile,
@@ -129,7 +109,6 @@ from ._dims import (
     Permutation,
     volume,
 )
-from ._einsum import IEinsumLayer
 from ._engine import (
     EngineInspector,
     GraphInfo,
@@ -161,10 +140,31 @@ from ._errors import (
     UnavailableError,
     UnsupportedError,
 )
-from ._layer import LAYER_CLASSES as _LAYER_CLASSES
-from ._layer import ILayer, ITensor
-from ._layers import *
-from ._loops import (
+from ._layers._attention import (
+    IAttention,
+    IAttentionBoundaryLayer,
+    IAttentionInputLayer,
+    IAttentionOutputLayer,
+)
+from ._layers._branches import (
+    IConditionLayer,
+    IIfConditional,
+    IIfConditionalBoundaryLayer,
+    IIfConditionalInputLayer,
+    IIfConditionalOutputLayer,
+)
+from ._layers._composites import (
+    ILRNLayer,
+    IOneHotLayer,
+    IParametricReLULayer,
+    IRaggedSoftMaxLayer,
+    IScaleLayer,
+)
+from ._layers._einsum import IEinsumLayer
+from ._layers._layer import LAYER_CLASSES as _LAYER_CLASSES
+from ._layers._layer import ILayer, ITensor
+from ._layers._layers import *
+from ._layers._loops import (
     IIteratorLayer,
     ILoop,
     ILoopBoundaryLayer,
@@ -172,6 +172,19 @@ from ._loops import (
     IRecurrenceLayer,
     ITripLimitLayer,
 )
+from ._layers._plugin_layers import (
+    IPluginV2Layer,
+    IPluginV3Layer,
+)
+from ._layers._refused_layers import (
+    IDistCollectiveLayer,
+)
+from ._layers._reshapes import (
+    IPaddingLayer,
+    ISqueezeLayer,
+    IUnsqueezeLayer,
+)
+from ._layers._rotary import IRotaryEmbeddingLayer
 from ._model import Model
 from ._network import (
     INetworkDefinition,
@@ -187,24 +200,11 @@ from ._ort_values import (
     IOBinding,
     OrtValue,
 )
-from ._plugin_layers import (
-    IPluginV2Layer,
-    IPluginV3Layer,
-)
 from ._plugins import load_plugins
 from ._refitter import (
     OnnxParserRefitter,
     Refitter,
 )
-from ._refused_layers import (
-    IDistCollectiveLayer,
-)
-from ._reshapes import (
-    IPaddingLayer,
-    ISqueezeLayer,
-    IUnsqueezeLayer,
-)
-from ._rotary import IRotaryEmbeddingLayer
 from ._runtime import Runtime
 from ._session import InferenceSession
 from ._session_options import SessionOptions

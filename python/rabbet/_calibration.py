@@ -24,7 +24,7 @@ from ._config import IBuilderConfig, IOptimizationProfile
 from ._dims import volume
 from ._errors import FailedPreconditionError
 from ._histograms import Histogram, dump, load
-from ._layer import ITensor
+from ._layers._layer import ITensor
 from ._network import INetworkDefinition
 from ._runtime import Runtime
 

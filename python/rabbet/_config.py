@@ -16,7 +16,7 @@ from ._checked import Integers, Shape, bits_of, checks_arguments
 from ._dims import Dims
 from ._errors import UnsupportedError
 from ._flags import enumerator, integer
-from ._layer import ILayer
+from ._layers._layer import ILayer
 from ._managed import Fixed, Kept, Managed, no_effect
 from ._timing_cache import ITimingCache
 

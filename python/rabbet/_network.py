@@ -6,26 +6,26 @@ import builtins
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from . import _composites as composites
 from . import _enums as e
-from . import _reshapes as reshapes
-from ._attention import IAttention
-from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
 from ._checked import Constants, DType, Shape, Tensors, checks_arguments
 from ._classes._bases import IPluginV3
 from ._classes._layers import add_plugin_v2, add_plugin_v3
-from ._einsum import IEinsumLayer, einsum
 from ._errors import NotFoundError
-from ._layer import ILayer, ITensor, as_found
-from ._loops import ILoop
+from ._layers import _composites as composites
+from ._layers import _reshapes as reshapes
+from ._layers._attention import IAttention
+from ._layers._branches import IIfConditional
+from ._layers._einsum import IEinsumLayer, einsum
+from ._layers._layer import ILayer, ITensor, as_found
+from ._layers._loops import ILoop
+from ._layers._operator_layers import OperatorLayers
+from ._layers._plugin_layers import IPluginV2Layer, IPluginV3Layer
+from ._layers._refused_layers import RefusedLayers
+from ._layers._rotary import IRotaryEmbeddingLayer, rotary_embedding
 from ._managed import Fixed, Managed
 from ._numbers import PREFER_AOT, PREFER_RUNS
-from ._operator_layers import OperatorLayers
 from ._plugin_base import LayerCall
-from ._plugin_layers import IPluginV2Layer, IPluginV3Layer
-from ._refused_layers import RefusedLayers
-from ._rotary import IRotaryEmbeddingLayer, rotary_embedding
 
 
 def _position(index: int, count: int, what: str) -> int:

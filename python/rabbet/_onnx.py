@@ -12,7 +12,7 @@ from ._callbacks import ILogger, Logger
 from ._checked import File, checks_arguments
 from ._config import IBuilderConfig
 from ._errors import Error, FailedPreconditionError, NotFoundError
-from ._layer import ITensor
+from ._layers._layer import ITensor
 from ._managed import Managed, no_effect
 from ._network import INetworkDefinition
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._enums import TensorRTPhase
-from .._layer import ITensor
+from .._layers._layer import ITensor
 from .._plugin_base import find_class
 from ._bases import IPluginV2DynamicExt, IPluginV3
 from ._calls import Caller

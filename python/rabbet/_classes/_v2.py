@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import _rabbet
 from .._enums import DataType, TensorFormat, TensorRTPhase
+from .._layers._plugin_layers import IPluginV2Layer
 from .._plugin_base import find_class
-from .._plugin_layers import IPluginV2Layer
 from ._bases import IPluginV2DynamicExt
 from ._calls import Caller, same
 from ._exprs import (

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from .. import _rabbet
 from .._enums import DataType, PluginCapabilityType, TensorFormat, TensorRTPhase
 from .._errors import PluginError
+from .._layers._plugin_layers import IPluginV3Layer
 from .._plugin_base import find_class
-from .._plugin_layers import IPluginV3Layer
 from ._bases import (
     IPluginResourceContext,
     IPluginV3,

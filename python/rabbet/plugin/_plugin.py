@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from .. import _rabbet
 from .._enums import QuickPluginCreationRequest as Request
-from .._layer import ITensor
+from .._layers._layer import ITensor
 from .._numbers import AOT, PREFER_AOT, PREFER_RUNS, RUNS, Attr
 from .._plugin_base import DECORATED, LayerCall
 from ._arguments import arranged, attribute_values, check_inputs

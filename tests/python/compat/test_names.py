@@ -45,7 +45,7 @@ def test_the_page_says_what_is_so() -> None:
 
 
 def test_written_enumerations_and_layers_are_exported() -> None:
-    written = {*trt._enumerations.__all__, *trt._layers.__all__}
+    written = {*trt._enumerations.__all__, *trt._layers._layers.__all__}
     assert written <= set(trt.__all__)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from . import _enums as e
+from .. import _enums as e
 from ._composite import Composite, Places, compose, out
 from ._layer import ITensor
 from ._layers import IConstantLayer

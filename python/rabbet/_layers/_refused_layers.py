@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._managed import refuse_class, refused
 from ._layer import ILayer
-from ._managed import refuse_class, refused
 
 _DEVICES = "a plan runs on one device"
 

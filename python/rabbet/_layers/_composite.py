@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
-from . import _enums as e
-from ._arrays import storage_type
-from ._errors import UnsupportedError
+from .. import _enums as e
+from .._arrays import storage_type
+from .._errors import UnsupportedError
 from ._layer import ILayer, ITensor
 from ._layers import IConstantLayer
 from ._operator_layers import OperatorLayers

@@ -4,7 +4,7 @@ Written by tools/operators.py from src/ops; not edited by hand."""
 
 from __future__ import annotations
 
-from . import _enums as e
+from .. import _enums as e
 from ._layer import (
     LAYER_CLASSES,
     ILayer,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-from . import _enums as e
-from ._arrays import storage_type
-from ._checked import Shape
+from .. import _enums as e
+from .._arrays import storage_type
+from .._checked import Shape
+from .._dims import Dims
+from .._errors import UnsupportedError
 from ._composite import Composite, compose, out
-from ._dims import Dims
-from ._errors import UnsupportedError
 from ._layer import ITensor
 from ._layers import IShuffleLayer, ISliceLayer
 from ._operator_layers import OperatorLayers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from . import _enums as e
-from ._checked import DType, checks_arguments
+from .. import _enums as e
+from .._checked import DType, checks_arguments
+from .._errors import UnsupportedError
+from .._managed import Fixed
 from ._composite import Composite, compose, out
-from ._errors import UnsupportedError
 from ._layer import ILayer, ITensor
-from ._managed import Fixed
 from ._operator_layers import OperatorLayers
 
 

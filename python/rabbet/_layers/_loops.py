@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from . import _enums as e
-from . import _rabbet
-from ._checked import checks_arguments
+from .. import _enums as e
+from .. import _rabbet
+from .._checked import checks_arguments
 from ._layer import LAYER_CLASSES, ILayer, ITensor, _flag, _number
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _enums as e
-from . import _rabbet
-from ._checked import Constants, DType, Shape, Tensors, checks_arguments
-from ._dims import volume
+from .. import _enums as e
+from .. import _rabbet
+from .._checked import Constants, DType, Shape, Tensors, checks_arguments
+from .._dims import volume
+from .._numbers import Attr
+from .._weights import Weights
 from ._layer import ITensor
 from ._layers import (
     IActivationLayer,
@@ -45,8 +47,6 @@ from ._layers import (
     ITopKLayer,
     IUnaryLayer,
 )
-from ._numbers import Attr
-from ._weights import Weights
 
 # Defaults of alpha and beta, for functions that would be constant with zeros.
 _ACTIVATION_PARAMETERS = {

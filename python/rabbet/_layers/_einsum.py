@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from . import _enums as e
+from .. import _enums as e
 from ._composite import Composite, Places, compose, out
 from ._layer import ITensor
 from ._layers import IShuffleLayer

@@ -6,14 +6,14 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
-from . import _enums as e
-from . import _rabbet
-from ._checked import Check, DType, Shape, checks_arguments
-from ._dims import Dims, Permutation, dims_of
-from ._errors import AlreadyExistsError, Error, UnsupportedError
-from ._flags import enumerator, flag, integer, real, shown, text
-from ._managed import Fixed
-from ._numbers import Attr
+from .. import _enums as e
+from .. import _rabbet
+from .._checked import Check, DType, Shape, checks_arguments
+from .._dims import Dims, Permutation, dims_of
+from .._errors import AlreadyExistsError, Error, UnsupportedError
+from .._flags import enumerator, flag, integer, real, shown, text
+from .._managed import Fixed
+from .._numbers import Attr
 
 T = TypeVar("T")
 

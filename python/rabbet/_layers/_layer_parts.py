@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from . import _enums as e
-from ._arrays import from_bytes
-from ._checked import Constants, DType, Shape
-from ._dims import Dims, volume
+from .. import _enums as e
+from .._arrays import from_bytes
+from .._checked import Constants, DType, Shape
+from .._dims import Dims, volume
+from .._managed import Fixed
+from .._numbers import Attr
+from .._weights import Weights
 from ._layer import ILayer, ITensor, _number, _Spatial
-from ._managed import Fixed
-from ._numbers import Attr
-from ._weights import Weights
 
 
 class _Padded(ILayer):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from . import _enums as e
-from ._arrays import storage_type
-from ._checked import Constants
+from .. import _enums as e
+from .._arrays import storage_type
+from .._checked import Constants
+from .._errors import UnsupportedError
+from .._weights import Weights
 from ._composite import Composite, Places, compose, constant, out
-from ._errors import UnsupportedError
 from ._layer import ILayer, ITensor
 from ._layers import IConstantLayer
 from ._operator_layers import OperatorLayers
 from ._reshapes import IUnsqueezeLayer, axes_of, reshaping
-from ._weights import Weights
 
 # ---- Scale
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _enums as e
-from . import _rabbet
+from .. import _enums as e
+from .. import _rabbet
 from ._layer import LAYER_CLASSES, ILayer
 
 

@@ -1,0 +1,1 @@
+"""Layers: their classes, and the methods of networks that add them."""
