@@ -132,6 +132,38 @@ def test_half_precision() -> None:
     check(engine.create_execution_context(), model(1), 2e-2)
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_weights(kind: str) -> None:
+    """Kernels have packed them."""
+
+    def recurrent(seed: int) -> bytes:
+        gates, hidden = (4 if kind == "LSTM" else 3), 20
+        shapes = {"w": (1, gates * hidden, 6), "r": (1, gates * hidden, hidden)}
+        shapes["b"] = (1, 2 * gates * hidden)
+        ends = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in [("x", (2, 24, 6)), ("y", (2, 1, 24, hidden))]
+        ]
+        names = ["x", *shapes]
+        node = helper.make_node(kind, names, ["y"], name="net", hidden_size=hidden)
+        weights = [
+            numpy_helper.from_array(random(*shape, seed=seed + i) / 3, name)
+            for i, (name, shape) in enumerate(shapes.items())
+        ]
+        graph = helper.make_graph([node], "g", ends[:1], ends[1:], weights)
+        opsets = [helper.make_opsetid("", 17)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        return made.SerializeToString()
+
+    engine = load(build(recurrent(1), FLAG.REFIT))
+    refit(engine, recurrent(9))
+    x = random(2, 24, 6)
+    found = np.empty((2, 1, 24, 20), np.float32)
+    context = engine.create_execution_context()
+    context.execute_v2([x.ctypes.data, found.ctypes.data])
+    np.testing.assert_allclose(found, expected(recurrent(9), x), rtol=1e-4, atol=1e-5)
+
+
 def test_single_weights() -> None:
     engine = load(build(model(0), FLAG.REFIT))
     refitter = trt.Refitter(engine, trt.Logger())

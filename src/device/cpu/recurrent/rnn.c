@@ -19,7 +19,7 @@ enum {
   FLOATS = ALIGNMENT / sizeof(float),
   MOST_PARTS = 2,
   // Sequences that a thread computes for its reading of the weights to pay.
-  LEAST_SEQUENCES = 4,
+  LEAST_SEQUENCES = 3,
   // Weights of a step, in bytes, that are worth a thread: sharing them takes a
   // barrier in each step.
   THREAD_BYTES = 1 << 20,

@@ -88,6 +88,7 @@ struct sums_t {
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
       for (int g = 0; g < COUNT; ++g) at[r][g] = 0.0f;
+#pragma unroll 4
     for (int64_t k = threadIdx.x & 31; k < p.hidden; k += 32) {
       float w[COUNT];
 #pragma unroll
