@@ -50,6 +50,7 @@ _TITLES = {
     "microsoft_experts": "ONNX Runtime: mixtures of experts",
     "microsoft_attention": "ONNX Runtime: attention",
     "microsoft_group_query": "ONNX Runtime: attention of decoders",
+    "trt_plugins": "Plugins of TensorRT's library",
 }
 
 _RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
@@ -96,6 +97,11 @@ LIMITS = {
     "are computed, else all",
     "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "
     "import; else as MoE",
+    **{
+        f"{domain}EfficientNMS_TRT": "no anchors; the numbers of boxes and classes must be known "
+        "at import; a registered plugin of this name comes first"
+        for domain in ("", "TRT.")
+    },
     "MaxPool": "1 to 3 spatial axes",
     "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
     "NonZero": "the output has a data-dependent size",
@@ -151,7 +157,7 @@ def operators() -> list[Operator]:
     """All rows, in the order of their files; the group is the file's name."""
     row = r"^ +RABBET_ONNX_(?:LIST_)?OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
     learning = r"^ +RABBET_ONNX_ML_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
-    runtime = r"^ +RABBET_ONNX_RUNTIME_OP\(\"([\w.]*)\",\s*(\w+),"
+    runtime = r"^ +RABBET_ONNX_(?:RUNTIME|PLUGIN)_OP\(\"([\w.]*)\",\s*(\w+),"
     folder = ROOT / "src/onnx"
     groups = re.findall(r"\bFILE\((\w+)\)", (folder / "operators.c").read_text())
     found = []

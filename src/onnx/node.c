@@ -92,6 +92,11 @@ static rabbet_status_t onnx_route(const rabbet_onnx_scope_t* scope,
   }
   const char* domain = rabbet_onnx_domain(node->domain);
   out_route->op = rabbet_onnx_operator_find(domain, node->op_type);
+  if (out_route->op && out_route->op->stands_in) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_find_plugin(node, &out_route->creator));
+    if (out_route->creator) out_route->op = NULL;
+    if (out_route->creator) return rabbet_ok();
+  }
   if (out_route->op) return onnx_check_since(scope, out_route->op);
   out_route->function = rabbet_onnx_find_function(importer, node);
   if (out_route->function) return rabbet_ok();

@@ -40,7 +40,8 @@
   FILE(microsoft_quantized)     \
   FILE(microsoft_experts)       \
   FILE(microsoft_attention)     \
-  FILE(microsoft_group_query)
+  FILE(microsoft_group_query)   \
+  FILE(trt_plugins)
 
 #define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);
 RABBET_ONNX_FILES(RABBET_ONNX_FILE)

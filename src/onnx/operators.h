@@ -13,6 +13,7 @@ typedef struct rabbet_onnx_operator_t {
   const int16_t* since;  // versions that changed it, ascending, ended by 0
   const char* domain;    // "" is the default one
   bool takes_lists;      // sequences and optional values (rabbet_onnx_list_t)
+  bool stands_in;        // for a plugin, where none of its name is registered
 } rabbet_onnx_operator_t;
 
 // The table at the end of ops_<file>.c; operators.c lists the files.
@@ -22,29 +23,35 @@ typedef struct rabbet_onnx_operator_t {
 // such a table, which ends with {0}: `function` is
 // onnx_import_<function>. A test compares the versions with the onnx
 // package.
-#define RABBET_ONNX_OP(name, function, variant, ...)  \
-  {                                                   \
-#name, onnx_import_##function, variant,           \
-        (const int16_t[]){__VA_ARGS__, 0 }, "", false \
+#define RABBET_ONNX_OP(name, function, variant, ...)         \
+  {                                                          \
+#name, onnx_import_##function, variant,                  \
+        (const int16_t[]){__VA_ARGS__, 0 }, "", false, false \
   }
 // The same for an operator that takes sequences and optional values.
-#define RABBET_ONNX_LIST_OP(name, function, variant, ...) \
-  {                                                       \
-#name, onnx_import_##function, variant,               \
-        (const int16_t[]){__VA_ARGS__, 0 }, "", true      \
+#define RABBET_ONNX_LIST_OP(name, function, variant, ...)   \
+  {                                                         \
+#name, onnx_import_##function, variant,                 \
+        (const int16_t[]){__VA_ARGS__, 0 }, "", true, false \
   }
 // An operator of version 1 that ONNX Runtime defines, in this domain.
 #define RABBET_ONNX_RUNTIME_OP(domain, name, function, variant) \
   {                                                             \
 #name, onnx_import_##function, variant,                     \
-        (const int16_t[]){1, 0 }, domain, false                 \
+        (const int16_t[]){1, 0 }, domain, false, false          \
   }
 
+// A composition in the place of a plugin of TensorRT's library.
+#define RABBET_ONNX_PLUGIN_OP(domain, name, function) \
+  {                                                   \
+#name, onnx_import_##function, "",                \
+        (const int16_t[]){1, 0 }, domain, false, true \
+  }
 // An operator of classic machine learning, of the domain ai.onnx.ml.
-#define RABBET_ONNX_ML_OP(name, function, variant, ...)         \
-  {                                                             \
-#name, onnx_import_##function, variant,                     \
-        (const int16_t[]){__VA_ARGS__, 0 }, "ai.onnx.ml", false \
+#define RABBET_ONNX_ML_OP(name, function, variant, ...)                \
+  {                                                                    \
+#name, onnx_import_##function, variant,                            \
+        (const int16_t[]){__VA_ARGS__, 0 }, "ai.onnx.ml", false, false \
   }
 
 // NULL if it is not known.
