@@ -90,7 +90,7 @@ lint:
 	@$(PYTHON) -m mypy --no-error-summary
 	@$(PYTHON) tests/abi/layout.py
 	@if command -v clang-format >/dev/null; then \
-	  git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror && \
+	  git ls-files '*.c' '*.h' | xargs -n 64 -P 2 clang-format --dry-run -Werror && \
 	  git ls-files '*.cu' '*.cuh' | \
 	    xargs clang-format --style=file:.clang-format-cuda --dry-run -Werror; \
 	else echo "lint: clang-format is not installed; layout not checked"; fi
