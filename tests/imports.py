@@ -16,7 +16,11 @@ import sys
 
 PACKAGE = "rabbet"
 # (importing module, imported module) of imports that functions may make, and why.
-LATE = {}
+LATE = {
+    ("rabbet._compile", "rabbet.torch._module"): "torch is optional, and slow to import",
+    ("rabbet._compile", "rabbet.torch"): "the same",
+    ("rabbet.torch", "rabbet.torch._backend"): "it imports torch._dynamo, which takes seconds",
+}
 
 
 def module_name(path, folder):

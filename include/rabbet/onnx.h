@@ -19,10 +19,13 @@ typedef struct rabbet_onnx_options_t {
   bool plugin_override;
   // Folder for external data; NULL: that of the file.
   const char* external_data_dir;
-  // Copied. NOT_FOUND if the model has no initializer of a name.
+  // NOT_FOUND if the model has no initializer of a name.
   const rabbet_onnx_initializer_t* initializers;
   size_t initializer_count;
   size_t initializer_size;  // sizeof(rabbet_onnx_initializer_t)
+  // 0: the initializers' data is copied; otherwise it outlives the network,
+  // which uses it in place where it is aligned.
+  uint64_t borrow_initializers;
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.

@@ -2,97 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import _enums as e
-from . import _rabbet
-from ._builder import Builder
-from ._callbacks import ILogger, IProgressMonitor, Logger
+from ._build import build_model
+from ._callbacks import ILogger, IProgressMonitor
 from ._checked import File, checks_arguments
-from ._config import IBuilderConfig
+from ._errors import InvalidArgumentError
 from ._model import Model, context_limit
-from ._network import INetworkDefinition
-from ._onnx import OnnxParser
-from ._plugins import library_paths, load_plugins
-from ._profiles import ShapeRange, add_profile, ranges_of
-from ._progress import progress_monitor
+from ._plugins import load_plugins
+from ._profiles import ShapeRange
 from ._runtime import Runtime
 
-
-def _network_of(builder: Builder, model: Any, logger: ILogger) -> INetworkDefinition:
-    if isinstance(model, INetworkDefinition):
-        return model
-    network = builder.create_network()
-    parser = OnnxParser(network, logger)
-    if isinstance(model, (str, os.PathLike)):
-        parser.parse_from_file(model)
-    elif _is_model(model):
-        parser.parse(model.SerializeToString())
-    elif isinstance(model, (bytes, bytearray, memoryview)):
-        parser.parse(model)
-    else:
-        raise TypeError(
-            "compile takes the path of an ONNX file, its bytes, an onnx.ModelProto or "
-            f"an INetworkDefinition, got {_shown(model)}"
-        )
-    return network
+# Added to a plan's path: the file that says how a module of torch was called.
+_OF_TORCH = ".torch"
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"a {type(value).__name__}"
-
-
-def _is_model(model: Any) -> bool:
-    """Whether it is an onnx.ModelProto; its parts, such as a GraphProto, are not."""
-    return callable(getattr(model, "SerializeToString", None)) and hasattr(model, "graph")
-
-
-def _configure(
-    builder: Builder,
-    device: str | None,
-    threads: int | None,
-    level: int | None,
-    fp16: bool,
-    bf16: bool,
-) -> IBuilderConfig:
-    config = builder.create_builder_config()
-    if device is not None:
-        config.device = device
-    if threads is not None:
-        config.threads = threads
-    if level is not None:
-        config.builder_optimization_level = level
-    if fp16:
-        config.set_flag(e.BuilderFlag.FP16)
-    if bf16:
-        config.set_flag(e.BuilderFlag.BF16)
-    return config
-
-
-@contextlib.contextmanager
-def _timings_in(config: IBuilderConfig, file: Any) -> Iterator[None]:
-    """Builds take what they have of a file of timings, and add theirs to it."""
-    if file is None:
-        yield
-        return
-    path = Path(file)
-    cache = config.create_timing_cache()
-    if path.exists():
-        cache._load(path)
-    config.set_timing_cache(cache)
-    yield
-    cache._save(path)
+def _is_of_torch(model: Any) -> bool:
+    """Whether it is a module or an exported program; does not import torch."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))
 
 
 @checks_arguments
 def compile(
     model: Any,
+    args: tuple[Any, ...] | None = None,
+    kwargs: dict[str, Any] | None = None,
     *,
+    dynamic_shapes: Any = None,
     plugins: Any = None,
     device: str | None = None,
     save: File | None = None,
@@ -102,6 +44,7 @@ def compile(
     threads: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    workspace: int | None = None,
     optimization_level: int | None = None,
     timing_cache: File | None = None,
     progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
@@ -111,10 +54,14 @@ def compile(
     keep_plugins: bool = False,
     contexts: int | None = None,
     try_plugins: bool = True,
-) -> Model:
+) -> Any:
     """Tunes a model for this machine and returns it, ready to be called.
 
-    model: path of an ONNX file, its bytes, an onnx.ModelProto, or a network.
+    model: path of an ONNX file, its bytes, an onnx.ModelProto, a network, or a module or
+        exported program of torch; of these a rabbet.torch.TorchModel is made, which takes
+        and gives torch's tensors as the module does.
+    args, kwargs, dynamic_shapes: for a module, as torch.export.export takes them: example
+        inputs, and which of their dimensions vary in which range (torch.export.Dim).
     plugins: files (.py, .so) or modules that register operators; one or a list.
     device: "cpu", "cuda" or "cuda:1"; default: RABBET_DEVICE, else a GPU if there
         is one, else the CPU.
@@ -128,6 +75,7 @@ def compile(
         it allows the inputs, else the first that does.
     threads: CPU threads of a call; default: RABBET_THREADS, else all.
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
+    workspace: bytes of scratch memory that kernels may use; default: no limit.
     optimization_level: 0 (nothing is timed) to 5 (everything is tried); default 3.
     timing_cache: a file that keeps measured times for later builds; made if missing.
     progress: True for a bar, or a function (phase, step, steps) that may return
@@ -144,42 +92,39 @@ def compile(
         in it and includes its just-in-time compilation (Numba). False for operators
         that reject arbitrary values.
     """
-    ranges = ranges_of(shapes, values, profiles)
-    context_limit(contexts)
-    for what, file in (("save", save), ("timing_cache", timing_cache)):
-        _check_writable(what, file)
-    load_plugins(plugins)
-    log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.WARNING)
-    builder = Builder(log)
-    network = _network_of(builder, model, log)
-    config = _configure(builder, device, threads, optimization_level, fp16, bf16)
-    config.progress_monitor = progress_monitor(progress)
-    config.try_plugins = try_plugins
-    if keep_plugins:
-        config.plugins_to_serialize = library_paths(plugins)
-        config.keep_plugin_source = True
-    for each in ranges:
-        add_profile(builder, network, config, *each)
-    with _timings_in(config, timing_cache):
-        plan = builder.build_serialized_network(network, config)
-        if save is not None:
-            _rabbet.write_file(save, plan)
-    runtime = Runtime(log)
-    runtime.device = device
-    runtime.engine_host_code_allowed = True  # it comes from here
-    engine = runtime.deserialize_cuda_engine(plan)
-    return Model(engine, threads, builder._report, graphs, contexts)
+    options = {
+        "plugins": plugins,
+        "device": device,
+        "save": save,
+        "shapes": shapes,
+        "values": values,
+        "profiles": profiles,
+        "threads": threads,
+        "fp16": fp16,
+        "bf16": bf16,
+        "workspace": workspace,
+        "optimization_level": optimization_level,
+        "timing_cache": timing_cache,
+        "progress": progress,
+        "verbose": verbose,
+        "logger": logger,
+        "graphs": graphs,
+        "keep_plugins": keep_plugins,
+        "contexts": contexts,
+        "try_plugins": try_plugins,
+    }
+    if _is_of_torch(model):
+        from .torch._module import compile_module
 
-
-def _check_writable(what: str, file: Any) -> None:
-    """Checks the file before tuning, which may take minutes, rather than after it."""
-    if file is None:
-        return
-    path = Path(file)
-    if path.is_dir():
-        raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
+        return compile_module(model, args, kwargs, dynamic_shapes, options)
+    for name, given in (
+        ("args", args), ("kwargs", kwargs), ("dynamic_shapes", dynamic_shapes)
+    ):  # fmt: skip
+        if given is not None:
+            raise InvalidArgumentError(
+                f"compile: {name} is for modules of torch; the model is {type(model)!r}"
+            )
+    return build_model(model, **options)
 
 
 @checks_arguments
@@ -194,8 +139,11 @@ def load(
     allow_host_code: bool = False,
     contexts: int | None = None,
     untrusted: bool = False,
-) -> Model:
+) -> Any:
     """Loads a plan that was saved and returns it, ready to be called.
+
+    If it was built from a module of torch and the file PATH.torch lies beside it, a
+    rabbet.torch.TorchModel is returned.
 
     path: the file that compile(save=) or `rabbet build` wrote.
     plugins: files (.py, .so) or modules that register the plan's operators; they
@@ -218,4 +166,9 @@ def load(
     runtime.engine_host_code_allowed = allow_host_code
     runtime.untrusted = untrusted
     engine = runtime.load_cuda_engine(path)
-    return Model(engine, threads, None, graphs, contexts)
+    model = Model(engine, threads, None, graphs, contexts)
+    if os.path.exists(convention := f"{os.fspath(path)}{_OF_TORCH}"):
+        from .torch._module import restored
+
+        return restored(model, convention)
+    return model

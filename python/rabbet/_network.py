@@ -44,6 +44,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
     has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
     _creation_flags = 0
     _builder: Any = None
+    _lent_weights: Any = None  # memory that the importer uses in place
     _logger: ILogger | None = None
     _conditionals: int
 

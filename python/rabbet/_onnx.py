@@ -125,6 +125,7 @@ class OnnxParser(Managed):
     flags = 0
     _subgraphs: list[tuple[list[int], bool]]
     _proto: tuple[bytes, File | None] | None = None
+    _lent = False
 
     def __init__(
         self, network: INetworkDefinition, logger: ILogger | None = None
@@ -150,7 +151,7 @@ class OnnxParser(Managed):
     def _import(self, path: File | None, data: Any) -> bool:
         override = self.get_flag(e.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
         error, found, nodes = _rabbet.import_onnx(
-            self._network, path, data, override, self._initializers
+            self._network, path, data, override, self._initializers, self._lent
         )
         self._errors = [ParserError(*item[:-1]) for item in found]
         self._divide(nodes, {item[-1] for item in found})
@@ -267,6 +268,11 @@ class OnnxParser(Managed):
         `size` bytes."""
         self._initializers[name] = _bytes_of(data, size)
         return True
+
+    def _lend_initializers(self, buffers: dict[str, Any]) -> None:
+        """Memory for initializers, which the network uses in place and keeps."""
+        self._initializers, self._lent = buffers, True
+        self._network._lent_weights = buffers
 
     def parse_model_proto(self) -> bool:
         """Imports the model that load_model_proto kept."""

@@ -330,7 +330,8 @@ def import_onnx(
     path: str | os.PathLike[str] | None,
     data: Any,
     override: bool,
-    initializers: dict[str, bytes],
+    initializers: dict[str, Any],
+    borrow: bool,
 ) -> tuple[BaseException | None, list[tuple[int, int, str, str, str, int]], int]: ...
 def onnx_supports(domain: str, op: str) -> bool: ...
 def load_engine(type: Any, path: str, how: tuple[Any, ...]) -> Any: ...

@@ -19,27 +19,27 @@ static PyObject* py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
   return list;
 }
 
-// Initializers of a dict {name: bytes} that nobody else has, borrowed from it;
-// NULL with an exception set on failure.
+// Initializers of a dict {name: buffer} that nobody else has, with their
+// buffers; NULL with an exception set on failure.
 static rabbet_onnx_initializer_t* py_initializers(PyObject* dict,
+                                                  Py_buffer* views,
                                                   size_t* out_count) {
   Py_ssize_t at = 0;
   PyObject *name = NULL, *data = NULL;
-  *out_count = 0;
   rabbet_onnx_initializer_t* list =
       PyMem_Calloc((size_t)PyDict_Size(dict) + 1, sizeof(*list));
   if (!list) return (void*)PyErr_NoMemory();
   while (PyDict_Next(dict, &at, &name, &data)) {
-    rabbet_onnx_initializer_t* item = &list[(*out_count)++];
-    char* bytes = NULL;
-    Py_ssize_t size = 0;
+    rabbet_onnx_initializer_t* item = &list[*out_count];
+    Py_buffer* view = &views[*out_count];
     if (rabbet_py_to_text(name, "initializer", false, &item->name) ||
-        PyBytes_AsStringAndSize(data, &bytes, &size) < 0) {
+        PyObject_GetBuffer(data, view, PyBUF_SIMPLE) < 0) {
       PyMem_Free(list);
       return NULL;
     }
-    item->data = bytes;
-    item->size = (size_t)size;
+    ++*out_count;
+    item->data = view->buf;
+    item->size = (size_t)view->len;
   }
   return list;
 }
@@ -94,8 +94,13 @@ static PyObject* py_import(PyObject* network, PyObject* data,
       PyObject_GetBuffer(data, &import->view, PyBUF_SIMPLE) < 0) {
     return NULL;
   }
+  size_t count = 0;
+  Py_buffer* views =
+      PyMem_Calloc((size_t)PyDict_Size(initializers) + 1, sizeof(*views));
   rabbet_onnx_initializer_t* list =
-      py_initializers(initializers, &import->options.initializer_count);
+      views ? py_initializers(initializers, views, &count)
+            : (void*)PyErr_NoMemory();
+  import->options.initializer_count = count;
   import->options.initializers = list;
   import->options.initializer_size = sizeof(*list);
   PyObject* result = NULL;
@@ -106,26 +111,31 @@ static PyObject* py_import(PyObject* network, PyObject* data,
     result = py_import_result(import, status);
   }
   if (import->from_memory) PyBuffer_Release(&import->view);
+  for (size_t i = 0; i < count; ++i)
+    PyBuffer_Release(&views[i]);
+  PyMem_Free(views);
   PyMem_Free(list);
   rabbet_onnx_errors_destroy(import->errors);
   return result;
 }
 
-// import_onnx(network, path | None, data | None, override, initializers)
+// import_onnx(network, path | None, data | None, override, initializers,
+//             borrow: whether the initializers outlive the network)
 //   -> (exception | None, [(code, node, node name, operator, message, node of
 //   the main graph)],
 //       number of nodes)
 static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *network, *path, *data, *given, *name = NULL;
-  int override = 0;
+  int override = 0, borrow = 0;
   py_import_t import = {
       .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
-  if (!PyArg_ParseTuple(args, "OOOpO!", &network, &path, &data, &override,
-                        &PyDict_Type, &given)) {
+  if (!PyArg_ParseTuple(args, "OOOpO!p", &network, &path, &data, &override,
+                        &PyDict_Type, &given, &borrow)) {
     return NULL;
   }
   import.options.plugin_override = override != 0;
+  import.options.borrow_initializers = borrow != 0;
   import.network = rabbet_py_handle_get(network, rabbet_py_types.network);
   // As bytes: a path need not be UTF-8.
   if (!Py_IsNone(path) && !PyUnicode_FSConverter(path, &name)) return NULL;

@@ -316,7 +316,7 @@ static rabbet_status_t onnx_import_model(rabbet_onnx_importer_t* importer) {
   return status;
 }
 
-// Copies the caller's data into the storage.
+// Copies the caller's data into the storage, unless it is lent.
 static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
                                        const rabbet_onnx_options_t* options) {
   rabbet_onnx_initializer_t* copies = NULL;
@@ -329,6 +329,7 @@ static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
   for (size_t i = 0; i < count; ++i) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_strdup(&storage->arena, copies[i].name, &copies[i].name));
+    if (options->borrow_initializers) continue;
     RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&storage->arena, copies[i].data,
                                              copies[i].size,
                                              (void**)&copies[i].data));

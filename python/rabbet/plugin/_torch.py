@@ -327,6 +327,13 @@ class TorchOperator:
         written = {name: _as_onnx(value) for name, value in attributes.items()}
         return {"plugin_namespace": self.definition.namespace, **written}
 
+    def node(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Tensors and attributes of the node that a call is written as."""
+        tensors, attributes = self._split(args, kwargs)
+        return tensors, self._node_attributes(attributes)
+
     def translation(self) -> Callable[..., Any]:
         """The function by which torch.onnx.export(..., dynamo=True) writes the node."""
         import onnx
@@ -364,8 +371,8 @@ class TorchOperator:
         node = values.Op(opset, self.definition.name, declared)
 
         def translate(*args: Any, **kwargs: Any) -> Any:
-            tensors, attributes = self._split(args, kwargs)
-            return node(*tensors, **self._node_attributes(attributes))
+            tensors, attributes = self.node(args, kwargs)
+            return node(*tensors, **attributes)
 
         return translate
 
@@ -461,6 +468,13 @@ class TorchOperator:
 
 
 _models: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+
+
+def operator_of(target: Any) -> TorchOperator | None:
+    """The plugin's operator that a node of a graph of torch calls."""
+    name = getattr(target, "name", None)
+    text = name() if callable(name) else None
+    return _operators.get(text) if isinstance(text, str) else None
 
 
 def torch_translations() -> dict[Any, Callable[..., Any]]:

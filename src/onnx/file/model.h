@@ -25,7 +25,7 @@ typedef struct rabbet_onnx_storage_t {
   char* real_folders[2];
   RABBET_VEC(rabbet_file_map_t*) external;
   RABBET_VEC(char*) external_names;  // as locations name them
-  // Data that the caller gave, copied; by initializers' names.
+  // Data that the caller gave or lent; by initializers' names.
   const rabbet_onnx_initializer_t* given;
   size_t given_count;
   rabbet_arena_t arena;

@@ -1,0 +1,156 @@
+"""Builds a model from a network with the options of compile()."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _enums as e
+from . import _rabbet
+from ._builder import Builder
+from ._callbacks import ILogger, IProgressMonitor, Logger
+from ._checked import File, checks_arguments
+from ._config import IBuilderConfig
+from ._model import Model, context_limit
+from ._network import INetworkDefinition
+from ._onnx import OnnxParser
+from ._plugins import library_paths, load_plugins
+from ._profiles import ShapeRange, add_profile, ranges_of
+from ._progress import progress_monitor
+from ._runtime import Runtime
+
+
+def _network_of(builder: Builder, model: Any, logger: ILogger) -> INetworkDefinition:
+    if isinstance(model, INetworkDefinition):
+        return model
+    network = builder.create_network()
+    parser = OnnxParser(network, logger)
+    if isinstance(model, (str, os.PathLike)):
+        parser.parse_from_file(model)
+    elif _is_model(model):
+        parser.parse(model.SerializeToString())
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        parser.parse(model)
+    else:
+        raise TypeError(
+            "compile takes the path of an ONNX file, its bytes, an onnx.ModelProto or "
+            f"an INetworkDefinition, got {_shown(model)}"
+        )
+    return network
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"a {type(value).__name__}"
+
+
+def _is_model(model: Any) -> bool:
+    """Whether it is an onnx.ModelProto; its parts, such as a GraphProto, are not."""
+    return callable(getattr(model, "SerializeToString", None)) and hasattr(model, "graph")
+
+
+def _configure(
+    builder: Builder,
+    device: str | None,
+    threads: int | None,
+    level: int | None,
+    fp16: bool,
+    bf16: bool,
+    workspace: int | None,
+) -> IBuilderConfig:
+    config = builder.create_builder_config()
+    if device is not None:
+        config.device = device
+    if threads is not None:
+        config.threads = threads
+    if level is not None:
+        config.builder_optimization_level = level
+    if workspace is not None:
+        config.set_memory_pool_limit(e.MemoryPoolType.WORKSPACE, workspace)
+    if fp16:
+        config.set_flag(e.BuilderFlag.FP16)
+    if bf16:
+        config.set_flag(e.BuilderFlag.BF16)
+    return config
+
+
+@contextlib.contextmanager
+def _timings_in(config: IBuilderConfig, file: Any) -> Iterator[None]:
+    """Builds take what they have of a file of timings, and add theirs to it."""
+    if file is None:
+        yield
+        return
+    path = Path(file)
+    cache = config.create_timing_cache()
+    if path.exists():
+        cache._load(path)
+    config.set_timing_cache(cache)
+    yield
+    cache._save(path)
+
+
+def check_writable(what: str, file: Any) -> None:
+    """Checks the file before tuning, which may take minutes, rather than after it."""
+    if file is None:
+        return
+    path = Path(file)
+    if path.is_dir():
+        raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
+
+
+@checks_arguments
+def build_model(
+    model: Any,
+    *,
+    plugins: Any = None,
+    device: str | None = None,
+    save: File | None = None,
+    shapes: Mapping[str, ShapeRange] | None = None,
+    values: Any = None,
+    profiles: Any = None,
+    threads: int | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    workspace: int | None = None,
+    optimization_level: int | None = None,
+    timing_cache: File | None = None,
+    progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
+    verbose: bool = False,
+    logger: ILogger | None = None,
+    graphs: bool = True,
+    keep_plugins: bool = False,
+    contexts: int | None = None,
+    try_plugins: bool = True,
+) -> Model:
+    """compile() of a network, or of what the importer reads."""
+    ranges = ranges_of(shapes, values, profiles)
+    context_limit(contexts)
+    for what, file in (("save", save), ("timing_cache", timing_cache)):
+        check_writable(what, file)
+    load_plugins(plugins)
+    log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.WARNING)
+    builder = Builder(log)
+    network = _network_of(builder, model, log)
+    level = optimization_level
+    config = _configure(builder, device, threads, level, fp16, bf16, workspace)
+    config.progress_monitor = progress_monitor(progress)
+    config.try_plugins = try_plugins
+    if keep_plugins:
+        config.plugins_to_serialize = library_paths(plugins)
+        config.keep_plugin_source = True
+    for each in ranges:
+        add_profile(builder, network, config, *each)
+    with _timings_in(config, timing_cache):
+        plan = builder.build_serialized_network(network, config)
+        if save is not None:
+            _rabbet.write_file(save, plan)
+    runtime = Runtime(log)
+    runtime.device = device
+    runtime.engine_host_code_allowed = True  # it comes from here
+    engine = runtime.deserialize_cuda_engine(plan)
+    return Model(engine, threads, builder._report, graphs, contexts)

@@ -1,0 +1,309 @@
+"""The ONNX graph that is being written: values, constants, sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy import functions as integers
+
+from .._errors import UnsupportedError
+from . import _protobuf
+
+# ONNX's numbers of types. DOUBLE is computed as FLOAT, as in ONNX models.
+ONNX_TYPES = {
+    torch.float32: 1,
+    torch.uint8: 2,
+    torch.int8: 3,
+    torch.int32: 6,
+    torch.int64: 7,
+    torch.bool: 9,
+    torch.float16: 10,
+    torch.float64: 1,
+    torch.bfloat16: 16,
+    torch.float8_e4m3fn: 17,
+}
+
+
+def onnx_type(dtype: Any) -> int:
+    """ONNX's number of a type; UnsupportedError where plans lack it."""
+    if dtype not in ONNX_TYPES:
+        known = ", ".join(str(each).removeprefix("torch.") for each in ONNX_TYPES)
+        raise UnsupportedError(f"plans have no type {dtype}; there are {known}")
+    return ONNX_TYPES[dtype]
+
+
+class Value(str):
+    """Name of a tensor in the graph, with its type and shape in torch."""
+
+    dtype: Any
+    shape: Any
+
+    @staticmethod
+    def of(name: str, like: Any) -> Value:
+        """A value with the type and shape of a tensor."""
+        return Value.make(name, like.dtype, like.shape)
+
+    @staticmethod
+    def make(name: str, dtype: Any, shape: Sequence[Any]) -> Value:
+        """A value."""
+        value = Value(name)
+        value.dtype, value.shape = dtype, tuple(shape)
+        return value
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the type is a floating one."""
+        return bool(self.dtype.is_floating_point)
+
+
+def expression(value: Any) -> sympy.Expr:
+    """An integer of torch as an expression."""
+    if isinstance(value, torch.SymInt):
+        return sympy.sympify(value.node.expr)
+    return value if isinstance(value, sympy.Basic) else sympy.Integer(int(value))
+
+
+class Graph:
+    """An ONNX graph. Sizes are expressions of extents of tensors, computed in it."""
+
+    def __init__(self) -> None:
+        self.nodes: list[bytes] = []
+        self.initializers: list[bytes] = []
+        self.inputs: list[bytes] = []
+        self.outputs: list[bytes] = []
+        self.domains: set[str] = set()
+        self.weights: dict[str, Any] = {}  # buffers, by initializers' names
+        self.origin = ""  # the node of torch that is written
+        self.used: set[int] = set()  # of several results of that node
+        self.parts: dict[str, str] = {}  # nodes of torch by names of ours
+        self._taken: dict[str, int] = {}
+        self._known: dict[Any, str] = {}  # constants and sizes that exist
+        # Where the extents lie that symbols stand for, and integers that are inputs.
+        self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
+        self.numbers: dict[sympy.Symbol, str] = {}
+        self.missing: Callable[[sympy.Symbol], str] = _no_such_symbol
+
+    # ---- Nodes ----
+
+    def name(self, base: str) -> str:
+        """A name that no other tensor has."""
+        count = self._taken.get(base, 0)
+        self._taken[base] = count + 1
+        return base if not count else f"{base}.{count}"
+
+    def ops(
+        self, kind: str, *inputs: str | None, count: int, domain: str = "", **attributes: Any
+    ) -> list[str]:
+        """Adds a node with so many outputs."""
+        outputs = [self.name(self.origin or kind) for _ in range(count)]
+        self.parts[outputs[0]] = self.origin
+        operands = [each or "" for each in inputs]
+        while operands and not operands[-1]:
+            operands.pop()
+        given = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(
+            _protobuf.node(kind, operands, outputs, outputs[0], domain, given)
+        )
+        if domain:
+            self.domains.add(domain)
+        return outputs
+
+    def op(self, kind: str, *inputs: str | None, **attributes: Any) -> str:
+        """Adds a node with one output."""
+        return self.ops(kind, *inputs, count=1, **attributes)[0]
+
+    # ---- Constants ----
+
+    def constant(self, values: Any, dtype: Any) -> str:
+        """A constant of numbers, of any nesting."""
+        key = (repr(values), dtype)
+        if key not in self._known:
+            made = torch.tensor(values, dtype=dtype)
+            self._known[key] = self.literal(made)
+        return self._known[key]
+
+    def literal(self, made: torch.Tensor) -> str:
+        """A constant whose elements stand in the model."""
+        if made.dtype is torch.float64:
+            made = made.float()
+        name = self.name("constant")
+        data = made.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        number = onnx_type(made.dtype)
+        self.initializers.append(_protobuf.tensor(name, number, made.shape, data))
+        return name
+
+    def weight(self, base: str, tensor: torch.Tensor) -> str:
+        """A constant whose memory is lent to the importer."""
+        name = self.name(base)
+        data = tensor.detach()
+        if data.dtype is torch.float64:
+            data = data.float()
+        data = data.cpu().contiguous()
+        number = onnx_type(data.dtype)
+        self.initializers.append(_protobuf.tensor(name, number, data.shape, None))
+        self.weights[name] = data.reshape(-1).view(torch.uint8).numpy()
+        return name
+
+    def scalar(self, value: Any, dtype: Any) -> str:
+        """A number as a tensor of rank 0; sizes are computed."""
+        if isinstance(value, (torch.SymInt, sympy.Basic)):
+            size = self.op("Squeeze", self.size(value), self.constant([0], torch.int64))
+            return size if dtype is torch.int64 else self.cast(size, dtype)
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise UnsupportedError(f"a number that depends on shapes, {value}")
+        if not (dtype.is_floating_point or dtype is torch.bool):
+            value = int(value)
+        return self.constant(value, dtype)
+
+    def cast(self, x: str, dtype: Any) -> str:
+        """The tensor in a type."""
+        return self.op("Cast", x, to=onnx_type(dtype))
+
+    def to(self, x: Any, dtype: Any) -> str:
+        """A value or number as a tensor of the type."""
+        if not isinstance(x, Value):
+            return self.scalar(x, dtype)
+        same = onnx_type(x.dtype) == onnx_type(dtype)
+        return x if same else self.cast(x, dtype)
+
+    # ---- Sizes ----
+
+    def ints(self, values: Sequence[Any]) -> str:
+        """A vector of INT64."""
+        if all(isinstance(v, int) for v in values):
+            return self.constant(list(values), torch.int64)
+        parts = [self.size(value) for value in values]
+        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
+
+    def size(self, value: Any) -> str:
+        """An integer as a vector of one INT64."""
+        expr = expression(value)
+        if expr.is_Integer:
+            return self.constant([int(expr)], torch.int64)
+        if expr not in self._known:
+            self._known[expr] = self._compute(expr)
+        return self._known[expr]
+
+    def _compute(self, expr: sympy.Expr) -> str:
+        if isinstance(expr, sympy.Symbol):
+            return self._symbol(expr)
+        for kind, write in _EXPRESSIONS.items():
+            if isinstance(expr, kind):
+                return write(self, *expr.args)
+        raise UnsupportedError(
+            f"a size is '{expr}' ({type(expr).__name__}), which no table has"
+        )
+
+    def _symbol(self, symbol: sympy.Symbol) -> str:
+        if symbol in self.extents:
+            name, axis = self.extents[symbol]
+            return self.op("Shape", name, start=axis, end=axis + 1)
+        if symbol not in self.numbers:
+            self.numbers[symbol] = self.missing(symbol)
+        number = self.op("Cast", self.numbers[symbol], to=7)
+        return self.op("Reshape", number, self.constant([1], torch.int64))
+
+    def _fold(self, kind: str, *args: Any) -> str:
+        result = self.size(args[0])
+        for arg in args[1:]:
+            result = self.op(kind, result, self.size(arg))
+        return result
+
+    def _floor_div(self, a: Any, b: Any) -> str:
+        x, y = self.size(a), self.size(b)
+        if not (a.is_nonnegative and b.is_positive):
+            x = self.op("Sub", x, self.op("Mod", x, y))
+        return self.op("Div", x, y)
+
+    def _power(self, base: Any, exponent: Any) -> str:
+        if not exponent.is_Integer or not 0 < int(exponent) < 8:
+            raise UnsupportedError(f"a size is a power, '{base}**{exponent}'")
+        return self._fold("Mul", *[base] * int(exponent))
+
+    # ---- Inputs and outputs ----
+
+    def know(self, value: Value) -> None:
+        """Symbols of a tensor's shape are its extents from now on."""
+        for axis, extent in enumerate(value.shape):
+            if isinstance(extent, sympy.Symbol):
+                self.extents.setdefault(extent, (value, axis))
+
+    def input(self, name: str, dtype: Any, shape: Sequence[Any]) -> Value:
+        """Adds an input; symbolic extents get their expressions as names."""
+        dims = [d if isinstance(d, int) else str(d) for d in shape]
+        value = Value.make(self.name(name), dtype, shape)
+        self.inputs.append(_protobuf.value_info(value, onnx_type(dtype), dims))
+        self.know(value)
+        return value
+
+    def output(self, base: str, x: str, dtype: Any) -> str:
+        """Adds an output."""
+        name = self.name(base)
+        self.nodes.append(_protobuf.node("Identity", [x], [name], name, "", {}))
+        self.outputs.append(_protobuf.value_info(name, onnx_type(dtype), None))
+        return name
+
+    def model(self) -> bytes:
+        """The ONNX model."""
+        return _protobuf.model(
+            self.nodes, self.initializers, self.inputs, self.outputs, sorted(self.domains)
+        )
+
+
+def _no_such_symbol(symbol: sympy.Symbol) -> str:
+    raise UnsupportedError(f"no input's shape tells the size '{symbol}'")
+
+
+_EXPRESSIONS: dict[Any, Callable[..., str]] = {
+    sympy.Add: lambda g, *args: g._fold("Add", *args),
+    sympy.Mul: lambda g, *args: g._fold("Mul", *args),
+    sympy.Pow: lambda g, a, b: g._power(a, b),
+    sympy.Max: lambda g, *args: g._fold("Max", *args),
+    sympy.Min: lambda g, *args: g._fold("Min", *args),
+    integers.Max: lambda g, *args: g._fold("Max", *args),
+    integers.Min: lambda g, *args: g._fold("Min", *args),
+    integers.CleanDiv: lambda g, a, b: g._floor_div(a, b),
+    integers.FloorDiv: lambda g, a, b: g._floor_div(a, b),
+    integers.Mod: lambda g, a, b: g._fold("Mod", a, b),
+    integers.PythonMod: lambda g, a, b: g._fold("Mod", a, b),
+    integers.ModularIndexing: lambda g, x, a, b: g._fold(
+        "Mod", integers.FloorDiv(x, a), b
+    ),
+    integers.PowByNatural: lambda g, a, b: g._power(a, b),
+    integers.Identity: lambda g, a: g.size(a),
+}
+
+
+def broadcast(*shapes: Sequence[Any]) -> list[Any]:
+    """The shape of tensors that are broadcast together."""
+    rank = max(len(shape) for shape in shapes)
+    found: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, extent in enumerate(shape, rank - len(shape)):
+            if not (isinstance(extent, int) and extent == 1):
+                found[axis] = extent
+    return found
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """a // b."""
+    return a // b if isinstance(a, int) else integers.FloorDiv(a, sympy.Integer(b))
+
+
+def numel(shape: Sequence[Any]) -> Any:
+    """Number of elements, an integer or an expression."""
+    return math.prod(shape) if shape else 1

@@ -1,0 +1,633 @@
+"""Products, convolutions, poolings, normalizations, attention, resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ._graph import Graph, Value, expression
+from ._pointwise import binary
+from ._reductions import reduced
+from ._shapes import reshape
+from ._table import TABLE, aten, axis_of, refuse
+
+_INT64 = torch.int64
+
+# ---- Products ----
+
+
+@aten(
+    "mm.default", "bmm.default", "matmul.default", "dot.default", "mv.default",
+)  # fmt: skip
+def _matmul(g: Graph, out: Any, a: Value, b: Value) -> str:
+    return g.op("MatMul", a, b)
+
+
+@aten("linear.default")
+def _linear(g: Graph, out: Any, x: Value, weight: Value, bias: Any = None) -> str:
+    if weight.rank == 1:
+        product = g.op("MatMul", x, weight)
+    else:
+        product = g.op("MatMul", x, g.op("Transpose", weight, perm=[1, 0]))
+    return product if bias is None else g.op("Add", product, bias)
+
+
+def _sum_of(g: Graph, out: Any, x: Value, product: str, beta: Any, alpha: Any) -> str:
+    if alpha != 1:
+        product = g.op("Mul", product, g.scalar(alpha, out.dtype))
+    if beta == 0:
+        return product
+    added: str = x
+    if beta != 1:
+        added = g.op("Mul", x, g.scalar(beta, out.dtype))
+    return g.op("Add", product, added)
+
+
+@aten("addmm.default", "baddbmm.default", "addbmm.default", "addmv.default")
+def _addmm(
+    g: Graph, out: Any, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
+) -> str:
+    return _sum_of(g, out, x, g.op("MatMul", a, b), beta, alpha)
+
+
+@aten("einsum.default")
+def _einsum(g: Graph, out: Any, equation: str, tensors: Sequence[Value], **kw: Any) -> str:
+    operands = [g.to(x, out.dtype) for x in tensors]
+    return g.op("Einsum", *operands, equation=equation.replace(" ", ""))
+
+
+# ---- Convolutions and poolings ----
+
+
+def _spread(values: Any, count: int) -> list[Any]:
+    listed = [values] if isinstance(values, int) else list(values)
+    return listed * count if len(listed) == 1 else listed
+
+
+@aten("convolution.default")
+def _convolution(
+    g: Graph,
+    out: Any,
+    x: Value,
+    weight: Value,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> str:
+    count = weight.rank - 2
+    batched = x.rank == weight.rank
+    value: str = x if batched else g.op("Unsqueeze", x, g.ints([0]))
+    pads = _spread(padding, count)
+    given = {
+        "strides": _spread(stride, count),
+        "pads": pads + pads,
+        "dilations": _spread(dilation, count),
+        "group": groups,
+    }
+    if transposed:
+        given["output_padding"] = _spread(output_padding, count)
+    kind = "ConvTranspose" if transposed else "Conv"
+    result = g.op(kind, value, weight, bias, **given)
+    return result if batched else g.op("Squeeze", result, g.ints([0]))
+
+
+def _pool_input(g: Graph, x: Value, count: int) -> tuple[str, bool]:
+    batched = x.rank == count + 2
+    return (x if batched else g.op("Unsqueeze", x, g.ints([0]))), batched
+
+
+def _max_pool(count: int, has_index: bool) -> Any:
+    def write(
+        g: Graph,
+        out: Any,
+        x: Value,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:
+        value, batched = _pool_input(g, x, count)
+        size = _spread(kernel, count)
+        pads = _spread(padding, count)
+        if has_index and 1 in g.used:
+            refuse("positions of the maxima, which no operator of plans tells")
+        found = g.op(
+            "MaxPool", value, kernel_shape=size,
+            strides=_spread(stride, count) if stride not in ((), []) else size,
+            pads=pads + pads, dilations=_spread(dilation, count), ceil_mode=int(ceil_mode),
+        )  # fmt: skip
+        result = found if batched else g.op("Squeeze", found, g.ints([0]))
+        return [result, None] if has_index else result
+
+    return write
+
+
+for _count in (1, 2, 3):
+    TABLE[f"aten.max_pool{_count}d_with_indices.default"] = _max_pool(_count, True)
+    TABLE[f"aten.max_pool{_count}d.default"] = _max_pool(_count, False)
+
+
+def _avg_pool(count: int) -> Any:
+    def write(
+        g: Graph,
+        out: Any,
+        x: Value,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> str:
+        value, batched = _pool_input(g, x, count)
+        size = _spread(kernel, count)
+        pads = _spread(padding, count)
+        result = g.op(
+            "AveragePool", value, kernel_shape=size,
+            strides=_spread(stride, count) if stride not in ((), [], None) else size,
+            pads=pads + pads, ceil_mode=int(ceil_mode),
+            count_include_pad=int(count_include_pad),
+        )  # fmt: skip
+        if divisor_override is not None:
+            area = 1
+            for extent in size:
+                area *= extent
+            if any(pads) and not count_include_pad:
+                refuse("divisor_override with count_include_pad=False")
+            result = g.op("Mul", result, g.scalar(area / divisor_override, x.dtype))
+        return result if batched else g.op("Squeeze", result, g.ints([0]))
+
+    return write
+
+
+for _count in (1, 2, 3):
+    TABLE[f"aten.avg_pool{_count}d.default"] = _avg_pool(_count)
+
+
+def _windows(extent: int, size: int) -> list[tuple[int, int]]:
+    """Where torch's adaptive windows begin and end."""
+    return [(i * extent // size, -(-(i + 1) * extent // size)) for i in range(size)]
+
+
+def _adaptive(count: int, kind: str) -> Any:
+    def write(g: Graph, out: Any, x: Value, output_size: Any) -> Any:
+        value, batched = _pool_input(g, x, count)
+        sizes = _spread(output_size, count)
+        extents = list(x.shape[-count:])
+        if all(size == 1 for size in sizes):
+            node = "GlobalMaxPool" if kind == "Max" else "GlobalAveragePool"
+            result = g.op(node, value)
+        elif any(not isinstance(e, int) for e in extents):
+            if [expression(s) for s in sizes] != [expression(e) for e in extents]:
+                refuse("adaptive pooling of dynamic extents to a fixed size other than 1")
+            result = value
+        else:
+            result = _adaptive_windows(g, value, kind, sizes, extents, x.dtype)
+        return result if batched else g.op("Squeeze", result, g.ints([0]))
+
+    return write
+
+
+def _adaptive_windows(
+    g: Graph, value: str, kind: str, sizes: list[int], extents: list[int], dtype: Any
+) -> str:
+    """Windows that differ in size are reduced axis by axis."""
+    count = len(sizes)
+    if all(extent % size == 0 for extent, size in zip(extents, sizes, strict=True)):
+        size = [extent // n for extent, n in zip(extents, sizes, strict=True)]
+        node = "MaxPool" if kind == "Max" else "AveragePool"
+        return g.op(node, value, kernel_shape=size, strides=size)
+    for i in range(count):
+        axis = 2 + i
+        windows = _windows(extents[i], sizes[i])
+        if kind == "Max":
+            parts = []
+            for first, last in windows:
+                part = g.op("Slice", value, g.ints([first]), g.ints([last]), g.ints([axis]))
+                parts.append(g.op("ReduceMax", part, g.ints([axis]), keepdims=1))
+            value = g.op("Concat", *parts, axis=axis)
+            continue
+        weights = torch.zeros(sizes[i], extents[i])
+        for row, (first, last) in enumerate(windows):
+            weights[row, first:last] = 1 / (last - first)
+        factor = g.literal(weights.to(dtype).t().contiguous())
+        last_axis = 1 + count
+        order = list(range(2 + count))
+        order[axis], order[last_axis] = order[last_axis], order[axis]
+        straight = axis == last_axis
+        moved = value if straight else g.op("Transpose", value, perm=order)
+        product = g.op("MatMul", moved, factor)
+        value = product if straight else g.op("Transpose", product, perm=order)
+    return value
+
+
+for _count in (1, 2, 3):
+    for _prefix in ("", "_"):
+        TABLE[f"aten.{_prefix}adaptive_avg_pool{_count}d.default"] = _adaptive(
+            _count, "Average"
+        )
+
+
+def _adaptive_max(count: int) -> Any:
+    inner = _adaptive(count, "Max")
+
+    def write(g: Graph, out: Any, x: Value, output_size: Any) -> list[str | None]:
+        if 1 in g.used:
+            refuse("positions of the maxima, which no operator of plans tells")
+        return [inner(g, out, x, output_size), None]
+
+    return write
+
+
+for _count in (2, 3):
+    TABLE[f"aten.adaptive_max_pool{_count}d.default"] = _adaptive_max(_count)
+
+
+# ---- Normalizations ----
+
+
+def _as_vector(g: Graph, x: Any, extent: Any, fill: float, dtype: Any) -> str:
+    if x is not None:
+        return g.to(x, dtype)
+    return g.op("Expand", g.scalar(fill, dtype), g.ints([extent]))
+
+
+@aten("_softmax.default", "softmax.int")
+def _softmax(g: Graph, out: Any, x: Value, dim: int, *args: Any, **kwargs: Any) -> str:
+    value = g.to(x, out.dtype)
+    if x.rank == 0:
+        return g.op("Div", value, value)
+    return g.op("Softmax", value, axis=axis_of(dim, x.rank))
+
+
+@aten("_log_softmax.default", "log_softmax.int")
+def _log_softmax(g: Graph, out: Any, x: Value, dim: int, *args: Any, **kw: Any) -> str:
+    return g.op("LogSoftmax", g.to(x, out.dtype), axis=axis_of(dim, max(x.rank, 1)))
+
+
+@aten("_safe_softmax.default")
+def _safe_softmax(g: Graph, out: Any, x: Value, dim: int, dtype: Any = None) -> str:
+    found = g.op("Softmax", g.to(x, out.dtype), axis=axis_of(dim, x.rank))
+    return g.op("Where", g.op("IsNaN", found), g.scalar(0.0, out.dtype), found)
+
+
+@aten("layer_norm.default")
+def _layer_norm(
+    g: Graph, out: Any, x: Value, shape: Any, weight: Any = None, bias: Any = None,
+    eps: float = 1e-5, *args: Any,
+) -> str:  # fmt: skip
+    if weight is None:
+        weight = g.op("Expand", g.scalar(1.0, x.dtype), g.ints(list(shape)))
+    axis = -len(shape)
+    return g.op("LayerNormalization", x, weight, bias, axis=axis, epsilon=float(eps))
+
+
+@aten("native_layer_norm.default")
+def _native_layer_norm(g: Graph, out: Any, x: Value, *args: Any) -> list[str | None]:
+    return [_layer_norm(g, out[0], x, *args), None, None]
+
+
+@aten("rms_norm.default")
+def _rms_norm(
+    g: Graph, out: Any, x: Value, shape: Any, weight: Any = None, eps: Any = None
+) -> str:
+    if eps is None:
+        eps = torch.finfo(x.dtype).eps
+    if weight is None:
+        weight = g.op("Expand", g.scalar(1.0, x.dtype), g.ints(list(shape)))
+    return g.op("RMSNormalization", x, weight, axis=-len(shape), epsilon=float(eps))
+
+
+@aten("_fused_rms_norm.default")
+def _fused_rms_norm(g: Graph, out: Any, x: Value, *args: Any) -> list[str | None]:
+    return [_rms_norm(g, out[0], x, *args), None]
+
+
+@aten("group_norm.default")
+def _group_norm(
+    g: Graph, out: Any, x: Value, groups: int, weight: Any = None, bias: Any = None,
+    eps: float = 1e-5, *args: Any,
+) -> str:  # fmt: skip
+    channels = x.shape[1]
+    scale = _as_vector(g, weight, channels, 1.0, x.dtype)
+    shift = _as_vector(g, bias, channels, 0.0, x.dtype)
+    return g.op(
+        "GroupNormalization", x, scale, shift, num_groups=groups, epsilon=float(eps)
+    )
+
+
+@aten("native_group_norm.default")
+def _native_group_norm(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, n: Any, c: Any, area: Any,
+    groups: int, eps: float,
+) -> list[str | None]:  # fmt: skip
+    return [_group_norm(g, out[0], x, groups, weight, bias, eps), None, None]
+
+
+def _batch_norm(
+    g: Graph, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, eps: float
+) -> str:
+    channels = x.shape[1]
+    scale = _as_vector(g, weight, channels, 1.0, x.dtype)
+    shift = _as_vector(g, bias, channels, 0.0, x.dtype)
+    average, spread = g.to(mean, x.dtype), g.to(variance, x.dtype)
+    return g.op(
+        "BatchNormalization", x, scale, shift, average, spread, epsilon=float(eps)
+    )
+
+
+@aten("_native_batch_norm_legit_no_training.default")
+def _batch_norm_inference(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
+    momentum: float, eps: float,
+) -> list[str | None]:  # fmt: skip
+    return [_batch_norm(g, x, weight, bias, mean, variance, eps), None, None]
+
+
+@aten("batch_norm.default", "cudnn_batch_norm.default")
+def _batch_norm_of(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, mean: Any, variance: Any,
+    training: bool, momentum: float, eps: float, *args: Any,
+) -> str:  # fmt: skip
+    if training or mean is None:
+        return _by_batch(g, x, weight, bias, eps)
+    return _batch_norm(g, x, weight, bias, mean, variance, eps)
+
+
+def _by_batch(g: Graph, x: Value, weight: Any, bias: Any, eps: float) -> str:
+    """Normalized by the batch's own moments."""
+    axes = [0, *range(2, x.rank)]
+    mean = reduced(g, "ReduceMean", x, x.rank, axes, True)
+    apart = g.op("Sub", x, mean)
+    spread = reduced(g, "ReduceMean", g.op("Mul", apart, apart), x.rank, axes, True)
+    root = g.op("Sqrt", g.op("Add", spread, g.scalar(eps, x.dtype)))
+    result = g.op("Div", apart, root)
+    column = g.ints([-1] + [1] * (x.rank - 2))
+    if weight is not None:
+        result = g.op("Mul", result, g.op("Reshape", weight, column))
+    if bias is not None:
+        result = g.op("Add", result, g.op("Reshape", bias, column))
+    return result
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def _batch_norm_no_stats(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, training: bool, momentum: float,
+    eps: float,
+) -> list[str | None]:  # fmt: skip
+    return [_by_batch(g, x, weight, bias, eps), None, None]
+
+
+@aten("instance_norm.default")
+def _instance_norm(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, mean: Any, variance: Any,
+    by_input: bool, momentum: float, eps: float, *args: Any,
+) -> str:  # fmt: skip
+    if not by_input:
+        return _batch_norm(g, x, weight, bias, mean, variance, eps)
+    channels = x.shape[1]
+    scale = _as_vector(g, weight, channels, 1.0, x.dtype)
+    shift = _as_vector(g, bias, channels, 0.0, x.dtype)
+    return g.op("InstanceNormalization", x, scale, shift, epsilon=float(eps))
+
+
+# ---- Attention ----
+
+
+def _attention(
+    g: Graph, out: Any, q: Value, k: Value, v: Value, mask: Any, causal: bool,
+    scale: Any, grouped: bool = False,
+) -> str:  # fmt: skip
+    rank = out.ndim
+    if rank != 4:  # ONNX has a batch and heads
+        lead = [1] * (4 - rank) if rank < 4 else None
+        if lead is None:
+            shapes = [[-1, *x.shape[-3:]] for x in (q, k, v)]
+        else:
+            shapes = [[*lead, *x.shape] for x in (q, k, v)]
+        if rank > 4 and mask is not None:
+            return refuse(f"attention of rank {rank} with a mask")
+        q, k, v = (
+            Value.make(g.op("Reshape", x, g.ints(s)), x.dtype, s)
+            for x, s in zip((q, k, v), shapes, strict=True)
+        )
+    bias: Any = mask
+    if mask is not None:
+        if mask.dtype is not torch.bool:
+            bias = g.to(mask, q.dtype)
+        if mask.rank < 2:
+            bias = g.op("Reshape", bias, g.ints([1, -1]))
+        if mask.rank == 3:
+            bias = g.op("Unsqueeze", bias, g.ints([0]))
+    result = g.op(
+        "Attention", q, k, v, bias, is_causal=int(causal) or None,
+        scale=None if scale is None else float(scale),
+    )  # fmt: skip
+    return result if rank == 4 else g.op("Reshape", result, g.ints(list(out.shape)))
+
+
+@aten("scaled_dot_product_attention.default")
+def _sdpa(
+    g: Graph, out: Any, q: Value, k: Value, v: Value, attn_mask: Any = None,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: Any = None,
+    enable_gqa: bool = False,
+) -> str:  # fmt: skip
+    if dropout_p:
+        refuse("dropout in training; call eval()")
+    return _attention(g, out, q, k, v, attn_mask, is_causal, scale, enable_gqa)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu.default")
+def _flash_on_cpu(
+    g: Graph, out: Any, q: Value, k: Value, v: Value, dropout_p: float = 0.0,
+    is_causal: bool = False, *, attn_mask: Any = None, scale: Any = None,
+) -> list[str | None]:  # fmt: skip
+    return [_attention(g, out[0], q, k, v, attn_mask, is_causal, scale), None]
+
+
+@aten("_scaled_dot_product_flash_attention.default")
+def _flash(
+    g: Graph, out: Any, q: Value, k: Value, v: Value, dropout_p: float = 0.0,
+    is_causal: bool = False, return_debug_mask: bool = False, *, scale: Any = None,
+) -> list[str | None]:  # fmt: skip
+    found = _attention(g, out[0], q, k, v, None, is_causal, scale)
+    return [found] + [None] * (len(out) - 1)
+
+
+@aten(
+    "_scaled_dot_product_efficient_attention.default",
+    "_scaled_dot_product_cudnn_attention.default",
+)
+def _efficient(
+    g: Graph, out: Any, q: Value, k: Value, v: Value, attn_bias: Any, log_sums: bool,
+    dropout_p: float = 0.0, is_causal: bool = False, *args: Any, scale: Any = None,
+) -> list[str | None]:  # fmt: skip
+    found = _attention(g, out[0], q, k, v, attn_bias, is_causal, scale)
+    return [found] + [None] * (len(out) - 1)
+
+
+def _heads(g: Graph, x: str, batch: Any, steps: Any, heads: int) -> str:
+    apart = g.op("Reshape", x, g.ints([batch, steps, heads, -1]))
+    return g.op("Transpose", apart, perm=[0, 2, 1, 3])
+
+
+def _fused_attention(
+    g: Graph, x: str, like: Value, heads: int, qkv: Sequence[Value], proj: Sequence[Value],
+    mask: Any, mask_type: Any,
+) -> str:  # fmt: skip
+    """Self-attention of torch's fused encoder layer: a true mask shuts out."""
+    batch, steps, width = like.shape
+    joint = _linear(g, None, Value.of(x, like), *qkv)
+    thirds = g.ops("Split", joint, g.ints([width] * 3), count=3, axis=2)
+    q, k, v = (
+        Value.make(_heads(g, part, batch, steps, heads), like.dtype, (batch, heads, steps, 1))
+        for part in thirds
+    )
+    if mask is not None:
+        admitted = g.op("Not", g.to(mask, torch.bool))
+        if mask_type == 1:
+            admitted = g.op("Unsqueeze", admitted, g.ints([1, 2]))
+        rank = 4 if mask_type == 1 else mask.rank
+        mask = Value.make(admitted, torch.bool, [1] * rank)
+    found = _attention(g, q, q, k, v, mask, False, None)
+    joined = g.op("Transpose", found, perm=[0, 2, 1, 3])
+    return _linear(
+        g, None, Value.of(g.op("Reshape", joined, g.ints([0, 0, -1])), like), *proj
+    )
+
+
+@aten("_transformer_encoder_layer_fwd.default")
+def _encoder_layer(
+    g: Graph, out: Any, x: Value, width: int, heads: int, qkv_weight: Value,
+    qkv_bias: Value, proj_weight: Value, proj_bias: Value, use_gelu: bool, norm_first: bool,
+    eps: float, weight_1: Value, bias_1: Value, weight_2: Value, bias_2: Value,
+    up: Value, up_bias: Value, down: Value, down_bias: Value, mask: Any = None,
+    mask_type: Any = None,
+) -> str:  # fmt: skip
+    def norm(value: str, weight: Value, bias: Value) -> str:
+        like = Value.of(value, x)
+        return _layer_norm(g, x, like, [width], weight, bias, eps)
+
+    def attend(value: str) -> str:
+        qkv, proj = (qkv_weight, qkv_bias), (proj_weight, proj_bias)
+        return _fused_attention(g, value, x, heads, qkv, proj, mask, mask_type)
+
+    def feed(value: str) -> str:
+        inner = _linear(g, None, Value.of(value, x), up, up_bias)
+        active = g.op("Gelu" if use_gelu else "Relu", inner)
+        return _linear(g, None, Value.of(active, x), down, down_bias)
+
+    if norm_first:
+        y = g.op("Add", x, attend(norm(x, weight_1, bias_1)))
+        return g.op("Add", y, feed(norm(y, weight_2, bias_2)))
+    y = norm(g.op("Add", x, attend(x)), weight_1, bias_1)
+    return norm(g.op("Add", y, feed(y)), weight_2, bias_2)
+
+
+# ---- Resizing ----
+
+
+def _resize(mode: str, coordinates: str, nearest: str | None = None) -> Any:
+    def write(g: Graph, out: Any, x: Value, size: Any, *args: Any, **kwargs: Any) -> str:
+        aligned = bool(args) and args[0] is True and mode != "nearest"
+        count = x.rank - 2
+        scales = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
+        how = "align_corners" if aligned else coordinates
+        given = {
+            "mode": mode, "coordinate_transformation_mode": how, "nearest_mode": nearest,
+            "cubic_coeff_a": -0.75 if mode == "cubic" else None,
+        }  # fmt: skip
+        if size is None and scales is not None and not aligned:
+            numbers = [1.0, 1.0, *map(float, scales)]
+            factors = g.constant(numbers, torch.float32)
+            return g.op("Resize", x, None, factors, **given)
+        sizes = g.ints([*x.shape[:2], *out.shape[-count:]])
+        return g.op("Resize", x, None, None, sizes, **given)
+
+    return write
+
+
+for _name, _count in (("bilinear", 2), ("linear", 1), ("trilinear", 3)):
+    TABLE[f"aten.upsample_{_name}{_count}d.vec"] = _resize("linear", "half_pixel")
+    TABLE[f"aten.upsample_{_name}{_count}d.default"] = _resize("linear", "half_pixel")
+TABLE["aten.upsample_bicubic2d.vec"] = _resize("cubic", "half_pixel")
+TABLE["aten.upsample_bicubic2d.default"] = _resize("cubic", "half_pixel")
+for _count in (1, 2, 3):
+    for _variant in ("vec", "default"):
+        TABLE[f"aten.upsample_nearest{_count}d.{_variant}"] = _resize(
+            "nearest", "asymmetric", "floor"
+        )
+        TABLE[f"aten._upsample_nearest_exact{_count}d.{_variant}"] = _resize(
+            "nearest", "half_pixel", "round_prefer_ceil"
+        )
+
+
+@aten("grid_sampler_2d.default", "grid_sampler_3d.default", "grid_sampler.default")
+def _grid_sample(
+    g: Graph, out: Any, x: Value, grid: Value, mode: int, padding: int, aligned: bool
+) -> str:
+    return g.op(
+        "GridSample", x, grid, mode=("linear", "nearest", "cubic")[mode],
+        padding_mode=("zeros", "border", "reflection")[padding],
+        align_corners=int(aligned),
+    )  # fmt: skip
+
+
+# ---- Others ----
+
+
+@aten("glu.default")
+def _glu(g: Graph, out: Any, x: Value, dim: int = -1) -> str:
+    axis = axis_of(dim, x.rank)
+    halves = g.ints([out.shape[axis]] * 2)
+    left, right = g.ops("Split", x, halves, count=2, axis=axis)
+    return g.op("Mul", left, g.op("Sigmoid", right))
+
+
+def _with_factor(kind: str) -> Any:
+    def write(
+        g: Graph, out: Any, x: Value, a: Value, b: Value, *, value: Any = 1
+    ) -> str:
+        part = binary(g, kind, a, b, out.dtype)
+        if value != 1:
+            part = g.op("Mul", part, g.scalar(value, out.dtype))
+        return g.op("Add", g.to(x, out.dtype), part)
+
+    return write
+
+
+TABLE["aten.addcmul.default"] = _with_factor("Mul")
+TABLE["aten.addcdiv.default"] = _with_factor("Div")
+
+
+@aten("im2col.default")
+def _im2col(
+    g: Graph, out: Any, x: Value, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> str:
+    if x.rank != 4 or not isinstance(x.shape[1], int):
+        return refuse("unfold of an unbatched or dynamic number of channels")
+    channels, area = x.shape[1], kernel[0] * kernel[1]
+    one_hot = torch.eye(area).reshape(area, 1, *kernel).repeat(channels, 1, 1, 1)
+    windows = g.op(
+        "Conv", x, g.literal(one_hot.to(x.dtype)), group=channels,
+        strides=list(stride), dilations=list(dilation), pads=[*padding, *padding],
+    )  # fmt: skip
+    return reshape(g, out, Value(windows))
+
+
+@aten("col2im.default")
+def _col2im(
+    g: Graph, out: Any, x: Value, size: Any, kernel: Any, dilation: Any, padding: Any,
+    stride: Any,
+) -> str:  # fmt: skip
+    return g.op(
+        "Col2Im", x, g.ints(list(size)), g.ints(list(kernel)), dilations=list(dilation),
+        pads=[*padding, *padding], strides=list(stride),
+    )  # fmt: skip

@@ -1,0 +1,448 @@
+"""rabbet.compile() of modules and exported programs of torch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from .._errors import InvalidArgumentError, UnsupportedError
+from .._model import Model
+from ._building import Range, RefusedPartError, bounds, build
+from ._graph import Graph, Value
+from ._translate import RefusedNodeError, Translation, described, refusal, tables
+
+_SUFFIX = ".torch"
+
+# Structures of arguments and results in a convention.
+_TREES = ("tree", "result_tree")
+
+# Options of compile() that say how inputs vary: dynamic_shapes does for torch.
+_NOT_FOR_TORCH = ("shapes", "values", "profiles")
+
+
+class TorchModel:
+    """A module that was compiled: called as the module is, with torch's tensors.
+
+    Row-major tensors are used in place; results are new tensors without a gradient.
+    `model` is the rabbet.Model that runs, `buffers` what a module changes in its calls.
+    """
+
+    def __init__(self, model: Model, convention: dict[str, Any], buffers: Any) -> None:
+        self.model = model
+        self.buffers: dict[str, torch.Tensor] = buffers
+        self._convention = convention
+        self._leaves: list[list[Any]] = convention["leaves"]
+        self._inputs: list[list[Any]] = convention["inputs"]
+        self._results: list[list[Any]] = convention["results"]
+        self._changes: list[list[Any]] = convention["changes"]
+        self._tree = convention["tree"]
+        self._result_tree = convention["result_tree"]
+        self._checked = [
+            (i, leaf[1]) for i, leaf in enumerate(self._leaves) if leaf[0] == "constant"
+        ]
+        # The usual case: tensors by position alone, one of them for each input.
+        self._is_plain = (
+            not self._checked
+            and not self.buffers
+            and all(kind == "leaf" and not cast for kind, _, cast in self._inputs)
+            and self._tree == pytree.tree_structure(((0,) * len(self._leaves), {}))
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._is_plain and not kwargs and len(args) == len(self._leaves):
+            leaves: Sequence[Any] = args
+        else:
+            leaves = self._flattened(args, kwargs)
+        found = self.model(*(self._read(leaves, *each) for each in self._inputs))
+        outputs = found if isinstance(found, tuple) else (found,)
+        for kind, which, index in self._changes:
+            target = self.buffers[which] if kind == "buffer" else leaves[which]
+            target.copy_(torch.as_tensor(outputs[index]))
+        results = [_result(leaves, outputs, *each) for each in self._results]
+        return pytree.tree_unflatten(results, self._result_tree)
+
+    def _read(self, leaves: Sequence[Any], kind: str, which: Any, cast: str | None) -> Any:
+        value = self.buffers[which] if kind == "buffer" else leaves[which]
+        if not isinstance(value, torch.Tensor):
+            value = torch.tensor(value)
+        if not cast:
+            return value
+        if str(value.dtype) != "torch.float64":
+            raise TypeError(
+                f"input {which} is {value.dtype}; the module was compiled for "
+                "torch.float64"
+            )
+        return value.to(getattr(torch, cast))
+
+    def _flattened(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+        """Leaves of the arguments, checked against those of the example."""
+        names = self._convention["keywords"]
+        if set(names) == set(kwargs):
+            kwargs = {name: kwargs[name] for name in names}
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        if tree != self._tree:
+            raise TypeError(
+                "the arguments have another structure than those that the module was "
+                f"compiled for: {_shown(tree)}; expected {_shown(self._tree)}"
+            )
+        for index, value in self._checked:
+            if leaves[index] != value:
+                raise ValueError(
+                    f"argument {self._leaves[index][2]} is {leaves[index]!r}; the module "
+                    f"was compiled for {value!r}"
+                )
+        return leaves
+
+    @property
+    def report(self) -> str:
+        """Table of the alternatives and choices of tuning."""
+        return self.model.report
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan, and PATH.torch beside it, which says how the module is called;
+        rabbet.load(path) reads both. Other programs run the plan alone."""
+        file = os.fspath(path)
+        self.model.save(file)
+        buffers = {name: tensor.cpu() for name, tensor in self.buffers.items()}
+        text = json.dumps({**self._convention, **self._written_trees()})
+        torch.save({"convention": text, "buffers": buffers}, f"{file}{_SUFFIX}")
+
+    def _written_trees(self) -> dict[str, str]:
+        """The structures of arguments and results as text."""
+        try:
+            return {
+                name: pytree.treespec_dumps(self._convention[name]) for name in _TREES
+            }
+        except NotImplementedError as error:
+            raise UnsupportedError(
+                f"save: torch cannot write the structure of the results: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<TorchModel of {self.model!r}>"
+
+
+def _shown(tree: Any) -> str:
+    text = str(tree)
+    return text if len(text) < 300 else text[:300] + "..."
+
+
+def _result(leaves: Any, outputs: Any, kind: str, which: Any, cast: Any) -> Any:
+    """One leaf of what the module returns."""
+    if kind == "output":
+        value = torch.as_tensor(outputs[which])
+        return value.to(getattr(torch, cast)) if cast else value
+    if kind == "number":
+        return outputs[which].item()
+    return leaves[which] if kind == "leaf" else which
+
+
+def restored(model: Model, path: str) -> TorchModel:
+    """The model of a plan and of the file beside it."""
+    kept = torch.load(path, weights_only=True)
+    device = torch.device(model.engine.device or "cpu")
+    buffers = {name: tensor.to(device) for name, tensor in kept["buffers"].items()}
+    convention = json.loads(kept["convention"])
+    for name in _TREES:
+        convention[name] = pytree.treespec_loads(convention[name])
+    return TorchModel(model, convention, buffers)
+
+
+# ---- Compiling -------------------------------------------------------------
+
+
+def decompositions() -> Any:
+    """torch's, without those of operators that are in our table."""
+    table = torch.export.default_decompositions()
+    kept = tables(dict(table.items()))
+    for op in list(table.keys()):
+        if op not in kept:
+            table.pop(op)
+    return table
+
+
+def _exported(
+    module: Any, args: Any, kwargs: Any, dynamic_shapes: Any
+) -> torch.export.ExportedProgram:
+    if isinstance(module, torch.export.ExportedProgram):
+        if args is not None or kwargs is not None or dynamic_shapes is not None:
+            raise InvalidArgumentError(
+                "compile: an ExportedProgram has its example inputs and dynamic shapes "
+                "already; args, kwargs and dynamic_shapes are for modules"
+            )
+        return module
+    if not isinstance(args, tuple) and not kwargs:
+        raise InvalidArgumentError(
+            "compile: args is the tuple of a module's example inputs, such as (x,); got "
+            f"{type(args).__name__}"
+        )
+    return torch.export.export(
+        module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
+    )
+
+
+def _device_of(program: Any) -> str:
+    """The device of the program's weights, else of its example inputs."""
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    tensors += pytree.tree_leaves(program.example_inputs)
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
+            return str(tensor.device)
+    return "cpu"
+
+
+class _Program:
+    """An exported program that is being translated."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self.program = program
+        self.signature = program.graph_signature
+        self.translation = Translation()
+        self.graph: Graph = self.translation.graph
+        self.inputs: list[list[Any]] = []
+        self.leaves: list[list[Any]] = []
+        self.shapes: dict[str, Any] = {}
+        self.numbers: dict[str, Any] = {}
+        self.symbols: dict[Any, int] = {}
+        self.buffers: dict[str, torch.Tensor] = {}
+        specs = self.signature.output_specs
+        self.changed = {
+            spec.target for spec in specs if spec.kind is OutputKind.BUFFER_MUTATION
+        }
+
+    # ---- Inputs ----
+
+    def _example_leaves(self) -> list[Any]:
+        return pytree.tree_leaves(self.program.example_inputs)
+
+    def add_inputs(self) -> None:
+        """Parameters become constants, arguments inputs."""
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        examples = self._example_leaves()
+        for node, spec in zip(nodes, self.signature.input_specs, strict=True):
+            if spec.kind is InputKind.USER_INPUT:
+                self._add_leaf(node, examples[len(self.leaves)])
+            elif spec.target in self.changed:
+                tensor = self._tensor_of(spec)
+                self.buffers[spec.target] = tensor.detach().clone()
+                self._add_tensor(node, "buffer", spec.target)
+            elif spec.kind is InputKind.TOKEN:  # orders effects
+                self.translation.values[node] = None
+            elif spec.kind is InputKind.CUSTOM_OBJ:
+                raise InvalidArgumentError(
+                    f"compile: the module's '{spec.target}' is an object that plans "
+                    "cannot hold"
+                )
+            else:
+                self._add_weight(node, spec)
+
+    def _tensor_of(self, spec: Any) -> torch.Tensor:
+        for table in (self.program.state_dict, self.program.constants):
+            if spec.target in table:
+                return table[spec.target]  # type: ignore[return-value]
+        raise InvalidArgumentError(f"compile: the program lacks '{spec.target}'")
+
+    def _add_weight(self, node: Any, spec: Any) -> None:
+        if not node.users:
+            return
+        tensor = self._tensor_of(spec)
+        name = self.graph.weight(spec.target, tensor)
+        self.translation.values[node] = Value.make(name, tensor.dtype, tensor.shape)
+
+    def _add_leaf(self, node: Any, example: Any) -> None:
+        index = len(self.leaves)
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            self.leaves.append(["tensor"])
+            if node.users:
+                self._add_tensor(node, "leaf", index)
+        elif isinstance(value, torch.SymInt):
+            self.leaves.append(["number"])
+            self._add_number(node, index, value)
+        else:
+            if not isinstance(example, (int, float, bool, str, type(None))):
+                raise InvalidArgumentError(
+                    f"compile: argument '{node.name}' is a {type(example).__name__}, "
+                    "neither a tensor nor a number"
+                )
+            self.leaves.append(["constant", example, f"'{node.name}'"])
+            self.translation.values[node] = example
+
+    def _add_tensor(self, node: Any, kind: str, which: Any) -> None:
+        like = described(node.meta["val"])
+        name = self.graph.input(node.name, like.dtype, like.shape)
+        self.shapes[name] = like.shape
+        self.translation.values[node] = name
+        cast = "float32" if like.dtype is torch.float64 else None
+        self.inputs.append([kind, which, cast])
+        for extent, own in zip(like.shape, node.meta["val"].shape, strict=True):
+            if isinstance(extent, sympy.Symbol):
+                self.symbols[extent] = own.node.hint
+
+    def _add_number(self, node: Any, index: int, value: Any) -> None:
+        symbol = described(value)
+        if not isinstance(symbol, sympy.Symbol):
+            self.translation.values[node] = symbol
+            return
+        name = self.graph.input(node.name, torch.int64, ())
+        self.graph.numbers.setdefault(symbol, name)
+        self.translation.values[node] = symbol
+        self.numbers[name] = symbol
+        self.symbols[symbol] = value.node.hint
+        self.inputs.append(["leaf", index, None])
+
+    def ranges(self) -> dict[Any, Range]:
+        """The range of each symbol."""
+        constraints = self.program.range_constraints
+        found = {}
+        for symbol, hint in self.symbols.items():
+            limits = constraints.get(symbol)
+            low, high = (limits.lower, limits.upper) if limits else (0, sympy.oo)
+            found[symbol] = bounds(low, hint, high)
+        return found
+
+    # ---- Nodes ----
+
+    def add_nodes(self) -> None:
+        """Writes all operators; one error names all that are unknown."""
+        nodes = [n for n in self.program.graph.nodes if n.op == "call_function"]
+        refused = [(node, reason) for node in nodes if (reason := refusal(node))]
+        unknown = [each for each in refused if "a number that data tells" not in each[1]]
+        if unknown:
+            node, reason = unknown[0]
+            error = RefusedNodeError(node, reason)
+            names = sorted({RefusedNodeError(n, r).op for n, r in unknown} - {error.op})
+            if names:
+                error.args = (f"{error.args[0]}; others: {', '.join(names)}",)
+            raise error
+        for node in nodes:
+            self.translation.add(node)
+
+    # ---- Outputs ----
+
+    def _cast(self, node: Any) -> str | None:
+        return "float64" if node.meta["val"].dtype is torch.float64 else None
+
+    def add_outputs(self) -> tuple[list[list[Any]], list[list[Any]]]:
+        """Results, and buffers and inputs that the module changes."""
+        output = next(n for n in self.program.graph.nodes if n.op == "output")
+        results: list[list[Any]] = []
+        changes: list[list[Any]] = []
+        count = 0
+        leaf_of = self._leaves_by_node()
+        for node, spec in zip(output.args[0], self.signature.output_specs, strict=True):
+            if spec.kind is OutputKind.TOKEN:
+                continue
+            if spec.kind is OutputKind.USER_OUTPUT:
+                if not isinstance(node, torch.fx.Node):
+                    results.append(["constant", node, None])
+                    continue
+                if node in leaf_of:
+                    results.append(["leaf", leaf_of[node], None])
+                    continue
+                count = self._add_result(node, count, results)
+                continue
+            kind = "buffer" if spec.kind is OutputKind.BUFFER_MUTATION else "leaf"
+            which = spec.target if kind == "buffer" else self._leaf_named(spec.target)
+            value = self.translation.values[node]
+            self.graph.output("change", value, value.dtype)
+            changes.append([kind, which, count])
+            count += 1
+        return results, changes
+
+    def _leaves_by_node(self) -> dict[Any, int]:
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        user = [
+            node
+            for node, spec in zip(nodes, self.signature.input_specs, strict=True)
+            if spec.kind is InputKind.USER_INPUT
+        ]
+        return {node: index for index, node in enumerate(user)}
+
+    def _leaf_named(self, name: str) -> int:
+        named = {node.name: index for node, index in self._leaves_by_node().items()}
+        return named[name]
+
+    def _add_result(self, node: Any, count: int, results: list[list[Any]]) -> int:
+        value = self.translation.values[node]
+        if isinstance(value, (int, float, bool)):
+            results.append(["constant", value, None])
+            return count
+        if isinstance(value, Value):
+            self.graph.output("output", value, value.dtype)
+            results.append(["output", count, self._cast(node)])
+        else:
+            number = self.graph.scalar(value, torch.int64)
+            self.graph.output("output", number, torch.int64)
+            results.append(["number", count, None])
+        return count + 1
+
+
+@contextlib.contextmanager
+def _explained() -> Any:
+    """Errors say what else can be done."""
+    try:
+        yield
+    except RefusedNodeError as error:
+        error.args = (
+            f"{error.args[0]}. torch.compile(module, backend='rabbet') leaves such "
+            "operators to torch",
+        )
+        raise
+
+
+def compile_module(
+    module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, options: Mapping[str, Any]
+) -> TorchModel:
+    """Exports and builds a module; see rabbet.compile."""
+    for name in _NOT_FOR_TORCH:
+        if options.get(name) is not None:
+            raise InvalidArgumentError(
+                f"compile: {name} is not for modules of torch, whose dynamic_shapes say "
+                "which dimensions vary in which range"
+            )
+    with torch.no_grad():
+        program = _exported(module, args, kwargs, dynamic_shapes)
+        device = options.get("device") or _device_of(program)
+        program = program.run_decompositions(decompositions())
+        state = _Program(program)
+        with _explained():
+            state.add_inputs()
+            state.add_nodes()
+            results, changes = state.add_outputs()
+    given = {name: v for name, v in options.items() if name not in _NOT_FOR_TORCH}
+    save = given.pop("save", None)
+    given["device"] = device
+    if save is not None:
+        given["save"] = save
+    try:
+        model = build(state.graph, state.shapes, state.numbers, state.ranges(), given)
+    except RefusedPartError as error:
+        nodes = {node.name: node for node in program.graph.nodes}
+        with _explained():
+            raise RefusedNodeError(nodes[error.origin], str(error)) from error
+    in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+    keywords = in_spec.children()[1].context if in_spec.children()[1].children() else []
+    convention = {
+        "tree": in_spec,
+        "result_tree": out_spec,
+        "keywords": list(keywords or []),
+        "leaves": state.leaves,
+        "inputs": state.inputs,
+        "results": results,
+        "changes": changes,
+    }
+    compiled = TorchModel(model, convention, state.buffers)
+    if save is not None:
+        compiled.save(save)
+    return compiled
+
+

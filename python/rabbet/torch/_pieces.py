@@ -1,0 +1,302 @@
+"""Pieces of a graph of torch's operators, each of them an engine."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from .._errors import Error
+from .._model import Model
+from ._building import Range, RefusedPartError, bounds, build
+from ._graph import Value
+from ._report import Left, Report
+from ._translate import (
+    RefusedNodeError,
+    Translation,
+    described,
+    is_number,
+    operator_name,
+    refusal,
+)
+
+# A piece with fewer operators that compute is not worth a call.
+_FEWEST = 2
+
+# Operators that move no element by themselves.
+_VIEWS = {
+    "aten." + name
+    for name in (
+        "view.default", "_unsafe_view.default", "permute.default", "transpose.int",
+        "expand.default", "unsqueeze.default", "squeeze.dim", "squeeze.dims", "t.default",
+        "squeeze.default", "slice.Tensor", "select.int", "alias.default", "detach.default",
+        "reshape.default", "clone.default", "lift_fresh_copy.default",
+        "full.default", "scalar_tensor.default", "empty.memory_format",
+    )
+}  # fmt: skip
+
+
+def _computes(node: fx.Node) -> bool:
+    if node.op != "call_function" or is_number(node):
+        return False
+    name = operator_name(node)
+    return name not in _VIEWS and name != "getitem"
+
+
+def _device_of(value: Any) -> torch.device | None:
+    if isinstance(value, torch.Tensor):
+        return value.device
+    if isinstance(value, (tuple, list)):
+        return next((_device_of(v) for v in value if _device_of(v) is not None), None)
+    return None
+
+
+class _Support(OperatorSupportBase):
+    """Nodes that engines may take."""
+
+    def __init__(self, refused: Mapping[str, str]) -> None:
+        self.refused = refused
+
+    def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
+        """Whether an engine may have the node."""
+        if node.op != "call_function" or is_number(node):
+            return False
+        source: Any = node
+        while operator_name(source) == "getitem":
+            source = source.args[0]
+        return source.op == "call_function" and source.name not in self.refused
+
+
+class Piece(torch.nn.Module):
+    """An engine in the place of a part of the graph."""
+
+    def __init__(self, model: Model, reads: Sequence[int], device: torch.device) -> None:
+        super().__init__()
+        self._model, self._reads, self._device = model, tuple(reads), device
+
+    def forward(self, *args: Any) -> Any:
+        """Runs the engine."""
+        found = self._model(*(self._input(args[i]) for i in self._reads))
+        if isinstance(found, tuple):
+            return tuple(self._output(each) for each in found)
+        return self._output(found)
+
+    def _input(self, value: Any) -> torch.Tensor:
+        if not isinstance(value, torch.Tensor):
+            return torch.tensor(value, device=self._device)
+        return value if value.device == self._device else value.to(self._device)
+
+    def _output(self, value: Any) -> torch.Tensor:
+        return torch.as_tensor(value, device=self._device)
+
+
+class _Part:
+    """A piece that is being translated and built."""
+
+    def __init__(self, module: fx.GraphModule, weights: Mapping[int, torch.Tensor]) -> None:
+        self.module = module
+        self.translation = Translation()
+        self.graph = self.translation.graph
+        self.shapes: dict[str, Any] = {}
+        self.numbers: dict[str, sympy.Symbol] = {}
+        self.reads: list[int] = []
+        self.symbols: dict[sympy.Symbol, int] = {}
+        self.limits: dict[sympy.Symbol, Any] = {}
+        self.integers: list[tuple[int, fx.Node, Any]] = []
+        for index, node in enumerate(n for n in module.graph.nodes if n.op == "placeholder"):
+            self._add_input(index, node, weights.get(index))
+        self.graph.missing = self._number
+
+    def _add_input(self, index: int, node: fx.Node, weight: Any) -> None:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            like = described(value)
+            if weight is not None:
+                name: Any = self.graph.weight(node.name, weight)
+                name = Value.make(name, like.dtype, like.shape)
+            else:
+                name = self.graph.input(node.name, like.dtype, like.shape)
+                self.shapes[name] = like.shape
+                self.reads.append(index)
+                for extent in value.shape:
+                    self._know(extent)
+            self.translation.values[node] = name
+        else:
+            number = described(value)
+            self.translation.values[node] = number
+            if isinstance(value, torch.SymInt):
+                self._know(value)
+                self.integers.append((index, node, number))
+
+    def _know(self, value: Any) -> None:
+        """Ranges and examples of the symbols in a size."""
+        if not isinstance(value, torch.SymInt):
+            return
+        shapes = value.node.shape_env
+        for symbol in value.node.expr.free_symbols:
+            hint = shapes.backed_var_to_val.get(symbol) if hasattr(
+                shapes, "backed_var_to_val"
+            ) else shapes.var_to_val.get(symbol)
+            self.symbols[symbol] = 16 if hint is None else int(hint)
+            self.limits[symbol] = shapes.var_to_range[symbol]
+
+    def _number(self, symbol: sympy.Symbol) -> str:
+        """A size that no input has: an integer of the piece becomes an input."""
+        for index, node, number in self.integers:
+            if number == symbol:
+                name = self.graph.input(node.name, torch.int64, ())
+                self.numbers[name] = symbol
+                self.reads.append(index)
+                return name
+        raise Error(f"no input's shape tells the size '{symbol}'")
+
+    def translate(self) -> None:
+        """Writes the nodes and outputs."""
+        for node in self.module.graph.nodes:
+            if node.op == "call_function":
+                self.translation.add(node)
+            elif node.op == "output":
+                found = node.args[0]
+                for each in found if isinstance(found, (tuple, list)) else (found,):
+                    value = self.translation.values[each]
+                    self.graph.output("output", value, value.dtype)
+
+    def ranges(self) -> dict[sympy.Symbol, Range]:
+        """The range of each symbol."""
+        return {
+            symbol: bounds(self.limits[symbol].lower, hint, self.limits[symbol].upper)
+            for symbol, hint in self.symbols.items()
+        }
+
+    def build(self, device: torch.device, options: Mapping[str, Any]) -> Piece:
+        """The engine."""
+        given = {**options, "device": options.get("device") or str(device)}
+        model = build(self.graph, self.shapes, self.numbers, self.ranges(), given)
+        return Piece(model, self.reads, device)
+
+
+def _main_device(graph: fx.Graph) -> torch.device:
+    """The device of most results; engines are made for it."""
+    counts: dict[torch.device, int] = {}
+    for node in graph.nodes:
+        found = _device_of(node.meta.get("val"))
+        if found is not None:
+            counts[found] = counts.get(found, 0) + 1
+    return max(counts, key=lambda each: counts[each]) if counts else torch.device("cpu")
+
+
+def _refused(graph: fx.Graph, device: torch.device) -> dict[str, str]:
+    """Nodes that are known to stay with torch, and why."""
+    found = {}
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            continue
+        if node.op != "call_function" or operator_name(node) == "getitem":
+            continue
+        reason = refusal(node, narrow=False)
+        own = _device_of(node.meta.get("val"))
+        if reason is None and own is not None and own != device:
+            reason = f"it runs on {own}, the engines on {device}"
+        if reason is not None:
+            found[node.name] = reason
+    return found
+
+
+class _Divided:
+    """A copy of the graph with its pieces cut out."""
+
+    def __init__(
+        self, source: fx.GraphModule, refused: Mapping[str, str], statics: set[str]
+    ) -> None:
+        self.module = fx.GraphModule(source, copy.deepcopy(source.graph))
+        partitioner = CapabilityBasedPartitioner(
+            self.module, _Support(refused), allows_single_node_partition=True
+        )
+        partitions = partitioner.propose_partitions()
+        total = sum(_computes(node) for node in self.module.graph.nodes)
+        kept = []
+        self.small: list[str] = []
+        for partition in partitions:
+            computing = [node for node in partition.nodes if _computes(node)]
+            if len(computing) >= min(_FEWEST, total):
+                kept.append(partition)
+            else:
+                self.small += [node.name for node in computing]
+        self.module = partitioner.fuse_partitions(kept, prefix="rabbet_")
+        self.pieces = [
+            node
+            for node in self.module.graph.nodes
+            if node.op == "call_module" and str(node.target).startswith("rabbet_")
+        ]
+
+
+def divide(
+    source: fx.GraphModule,
+    statics: Mapping[str, torch.Tensor],
+    options: Mapping[str, Any],
+    report: Report,
+) -> fx.GraphModule:
+    """The graph with engines in the place of what they can take.
+
+    statics: the placeholders that are parameters. What turns out to be refused while a
+    piece is written or built stays with torch, and the graph is divided again.
+    """
+    device = _main_device(source.graph)
+    refused = _refused(source.graph, device)
+    while True:
+        divided = _Divided(source, refused, set(statics))
+        more = _fill(divided, statics, device, options, report)
+        if not more:
+            break
+        refused.update(more)
+    names = {node.name: node for node in source.graph.nodes}
+    few = "a piece of so few operators is not worth a call"
+    left = {**refused, **dict.fromkeys(divided.small, few)}
+    report.left = [
+        Left(operator_name(names[name]), name, reason) for name, reason in left.items()
+    ]
+    return divided.module
+
+
+def _fill(
+    divided: _Divided,
+    statics: Mapping[str, torch.Tensor],
+    device: torch.device,
+    options: Mapping[str, Any],
+    report: Report,
+) -> dict[str, str]:
+    """Builds the pieces; what one of them refuses is returned, and nothing is built."""
+    parts = []
+    for node in divided.pieces:
+        inner = getattr(divided.module, str(node.target))
+        weights = {
+            i: statics[arg.name]
+            for i, arg in enumerate(node.args)
+            if isinstance(arg, fx.Node) and arg.name in statics
+        }
+        part = _Part(inner, weights)
+        try:
+            part.translate()
+        except RefusedNodeError as error:
+            return {error.node.name: error.reason}
+        parts.append((node, inner, part))
+    report.engines = report.operators = 0
+    for node, inner, part in parts:
+        try:
+            piece = part.build(device, options)
+        except RefusedPartError as error:
+            return {error.origin: str(error)}
+        except Error as error:
+            names = [n.name for n in inner.graph.nodes if n.op == "call_function"]
+            return dict.fromkeys(names, f"its piece cannot be built: {error}")
+        setattr(divided.module, str(node.target), piece)
+        report.engines += 1
+        report.operators += sum(map(_computes, inner.graph.nodes))
+    divided.module.recompile()
+    return {}

@@ -1,0 +1,447 @@
+"""Operators of each element: arithmetic, comparisons, activations, types."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ._graph import Graph, Value
+from ._table import TABLE, aten, refuse
+
+# ---- Functions of one operand ----
+
+_UNARY = {
+    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan",
+    "atanh": "Atanh", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp",
+    "log": "Log", "reciprocal": "Reciprocal", "sigmoid": "Sigmoid", "sin": "Sin",
+    "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
+    "abs": "Abs", "neg": "Neg", "sign": "Sign", "sgn": "Sign", "relu": "Relu",
+    "mish": "Mish",
+}  # fmt: skip
+_ROUNDING = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
+
+
+def _unary(kind: str) -> Any:
+    return lambda g, out, x: g.op(kind, g.to(x, out.dtype))
+
+
+def _rounding(kind: str) -> Any:
+    return lambda g, out, x: g.op(kind, x) if x.is_float else x
+
+
+TABLE.update({f"aten.{name}.default": _unary(kind) for name, kind in _UNARY.items()})
+TABLE.update({f"aten.{name}.default": _rounding(k) for name, k in _ROUNDING.items()})
+
+
+def same(g: Graph, out: Any, x: Value, *args: Any, **kwargs: Any) -> str:
+    """The tensor itself: its memory is no matter of a graph."""
+    return g.to(x, out.dtype)
+
+
+for _name in (
+    "alias.default", "clone.default", "detach.default", "contiguous.default",
+    "lift_fresh_copy.default", "_to_copy.default", "to.dtype", "to.device",
+    "to.dtype_layout", "type_as.default", "dropout.default", "feature_dropout.default",
+    "lift.default", "lift_fresh.default", "detach_copy.default", "alias_copy.default",
+    "_conj.default", "conj.default", "real.default", "resolve_conj.default",
+    "resolve_neg.default", "_assert_tensor_metadata.default",
+):  # fmt: skip
+    TABLE[f"aten.{_name}"] = same
+
+TABLE["prims.convert_element_type.default"] = same
+
+
+@aten("dropout.default", "feature_dropout.default")
+def _dropout(g: Graph, out: Any, x: Value, p: float, train: bool) -> str:
+    return refuse("dropout in training; call eval()") if train and p else x
+
+
+@aten("native_dropout.default")
+def _native_dropout(g: Graph, out: Any, x: Value, p: float, train: Any) -> list[str]:
+    if train and p:
+        refuse("dropout in training; call eval()")
+    return [x, g.op("Cast", g.op("Equal", x, x), to=9)]
+
+
+@aten("rsqrt.default")
+def _rsqrt(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Reciprocal", g.op("Sqrt", g.to(x, out.dtype)))
+
+
+@aten("square.default")
+def _square(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Mul", x, x)
+
+
+@aten("trunc.default", "fix.default")
+def _trunc(g: Graph, out: Any, x: Value) -> str:
+    if not x.is_float:
+        return x
+    return g.op("Mul", g.op("Sign", x), g.op("Floor", g.op("Abs", x)))
+
+
+@aten("frac.default")
+def _frac(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Sub", x, _trunc(g, out, x))
+
+
+@aten("round.decimals")
+def _round_decimals(g: Graph, out: Any, x: Value, *, decimals: int) -> str:
+    scale = g.scalar(10.0**decimals, out.dtype)
+    return g.op("Div", g.op("Round", g.op("Mul", x, scale)), scale)
+
+
+def _of_log(base: float) -> Any:
+    def write(g: Graph, out: Any, x: Value) -> str:
+        scale = g.scalar(1 / math.log(base), out.dtype)
+        return g.op("Mul", g.op("Log", g.to(x, out.dtype)), scale)
+
+    return write
+
+
+TABLE["aten.log2.default"] = _of_log(2)
+TABLE["aten.log10.default"] = _of_log(10)
+
+
+@aten("log1p.default")
+def _log1p(g: Graph, out: Any, x: Value) -> str:
+    one = g.scalar(1.0, out.dtype)
+    return g.op("Log", g.op("Add", g.to(x, out.dtype), one))
+
+
+@aten("expm1.default")
+def _expm1(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Sub", g.op("Exp", g.to(x, out.dtype)), g.scalar(1.0, out.dtype))
+
+
+@aten("exp2.default")
+def _exp2(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Pow", g.scalar(2.0, out.dtype), g.to(x, out.dtype))
+
+
+@aten("isnan.default")
+def _isnan(g: Graph, out: Any, x: Value) -> str:
+    if x.is_float:
+        return g.op("IsNaN", x)
+    return g.op("Not", g.op("Equal", x, x))
+
+
+@aten("isinf.default")
+def _isinf(g: Graph, out: Any, x: Value) -> str:
+    if x.is_float:
+        return g.op("IsInf", x)
+    return g.op("Not", g.op("Equal", x, x))
+
+
+@aten("logical_not.default")
+def _logical_not(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Not", g.to(x, torch.bool))
+
+
+@aten("bitwise_not.default")
+def _bitwise_not(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Not" if x.dtype is torch.bool else "BitwiseNot", x)
+
+
+# ---- Functions of two operands ----
+
+
+def common_type(*operands: Any) -> Any:
+    """The type in which torch computes with these."""
+    found: Any = None
+    for operand in operands:
+        like: Any
+        if isinstance(operand, Value):
+            like = torch.empty((1,) * operand.rank, dtype=operand.dtype, device="meta")
+        else:
+            like = operand if isinstance(operand, (bool, int, float)) else 1
+        found = like if found is None else _joined(found, like)
+    return found.dtype if isinstance(found, torch.Tensor) else found
+
+
+def _joined(a: Any, b: Any) -> Any:
+    rank = max(getattr(a, "ndim", 0), getattr(b, "ndim", 0))
+    dtype = torch.result_type(a, b)
+    return torch.empty((1,) * rank, dtype=dtype, device="meta")
+
+
+def binary(g: Graph, kind: str, a: Any, b: Any, dtype: Any) -> str:
+    """A node whose operands have a type."""
+    return g.op(kind, g.to(a, dtype), g.to(b, dtype))
+
+
+def _scaled(g: Graph, b: Any, alpha: Any, dtype: Any) -> Any:
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return b
+    if not isinstance(b, Value) and isinstance(b, (int, float)):
+        return b * alpha
+    return Value.make(binary(g, "Mul", b, alpha, dtype), dtype, getattr(b, "shape", ()))
+
+
+@aten("add.Tensor", "add.Scalar")
+def _add(g: Graph, out: Any, a: Any, b: Any, alpha: Any = 1) -> str:
+    if out.dtype is torch.bool:
+        return binary(g, "Or", a, b, torch.bool)
+    return binary(g, "Add", a, _scaled(g, b, alpha, out.dtype), out.dtype)
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def _sub(g: Graph, out: Any, a: Any, b: Any, alpha: Any = 1) -> str:
+    return binary(g, "Sub", a, _scaled(g, b, alpha, out.dtype), out.dtype)
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def _rsub(g: Graph, out: Any, a: Any, b: Any, alpha: Any = 1) -> str:
+    return binary(g, "Sub", b, _scaled(g, a, alpha, out.dtype), out.dtype)
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def _mul(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return binary(g, "And" if out.dtype is torch.bool else "Mul", a, b, out.dtype)
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def _div(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return binary(g, "Div", a, b, out.dtype)
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def _div_mode(g: Graph, out: Any, a: Any, b: Any, rounding_mode: Any = None) -> str:
+    if rounding_mode == "floor":
+        return _floor_divide(g, out, a, b)
+    quotient = Value.of(_div(g, out, a, b), out)
+    return quotient if rounding_mode is None else _trunc(g, out, quotient)
+
+
+@aten("floor_divide.default", "floor_divide.Scalar")
+def _floor_divide(g: Graph, out: Any, a: Any, b: Any) -> str:
+    x, y = g.to(a, out.dtype), g.to(b, out.dtype)
+    if out.dtype.is_floating_point:
+        return g.op("Floor", g.op("Div", x, y))
+    return g.op("Div", g.op("Sub", x, g.op("Mod", x, y)), y)
+
+
+@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def _remainder(g: Graph, out: Any, a: Any, b: Any) -> str:
+    x, y = g.to(a, out.dtype), g.to(b, out.dtype)
+    if not out.dtype.is_floating_point:
+        return g.op("Mod", x, y)
+    return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y))
+
+
+@aten("fmod.Tensor", "fmod.Scalar")
+def _fmod(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return g.op("Mod", g.to(a, out.dtype), g.to(b, out.dtype), fmod=1)
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def _pow(g: Graph, out: Any, a: Any, b: Any) -> str:
+    if not isinstance(b, Value) and b in (1, 2, 3, 0.5, -0.5, -1):
+        x = g.to(a, out.dtype)
+        if b in (1, 2, 3):
+            result = x
+            for _ in range(int(b) - 1):
+                result = g.op("Mul", result, x)
+            return result
+        root = x if b == -1 else g.op("Sqrt", x)
+        return root if b == 0.5 else g.op("Reciprocal", root)
+    return binary(g, "Pow", a, b, out.dtype)
+
+
+@aten("maximum.default", "max.other", "clamp_min.default", "clamp_min.Tensor")
+def _maximum(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return binary(g, "Or" if out.dtype is torch.bool else "Max", a, b, out.dtype)
+
+
+@aten("minimum.default", "min.other", "clamp_max.default", "clamp_max.Tensor")
+def _minimum(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return binary(g, "And" if out.dtype is torch.bool else "Min", a, b, out.dtype)
+
+
+@aten("clamp.default", "clamp.Tensor", "hardtanh.default", "clip.default")
+def _clamp(g: Graph, out: Any, x: Value, low: Any = None, high: Any = None) -> str:
+    result = Value.make(g.to(x, out.dtype), out.dtype, out.shape)
+    numbers = (low, high)
+    if all(not isinstance(n, Value) for n in numbers) and out.dtype.is_floating_point:
+        bounds = [None if n is None else g.scalar(float(n), out.dtype) for n in numbers]
+        return g.op("Clip", result, *bounds)
+    for kind, bound in (("Max", low), ("Min", high)):
+        if bound is not None:
+            result = Value.of(binary(g, kind, result, bound, out.dtype), out)
+    return result
+
+
+TABLE["aten.hardtanh.default"] = lambda g, out, x, low=-1.0, high=1.0: _clamp(
+    g, out, x, low, high
+)
+TABLE["aten.relu6.default"] = lambda g, out, x: _clamp(g, out, x, 0.0, 6.0)
+
+
+@aten("atan2.default")
+def _atan2(g: Graph, out: Any, a: Any, b: Any) -> str:
+    y, x = g.to(a, out.dtype), g.to(b, out.dtype)
+    zero, pi = g.scalar(0.0, out.dtype), g.scalar(math.pi, out.dtype)
+    plain = g.op("Atan", g.op("Div", y, x))
+    behind = g.op("Less", x, zero)
+    below = g.op("Less", y, zero)
+    turn = g.op("Where", below, g.op("Neg", pi), pi)
+    turned = g.op("Where", behind, g.op("Add", plain, turn), plain)
+    origin = g.op("And", g.op("Equal", x, zero), g.op("Equal", y, zero))
+    return g.op("Where", origin, zero, turned)
+
+
+_COMPARISONS = {
+    "eq": "Equal", "lt": "Less", "gt": "Greater", "le": "LessOrEqual",
+    "ge": "GreaterOrEqual",
+}  # fmt: skip
+
+
+def _compare(kind: str) -> Any:
+    def write(g: Graph, out: Any, a: Any, b: Any) -> str:
+        dtype = common_type(a, b)
+        if dtype is torch.bool and kind != "Equal":
+            dtype = torch.int32
+        return binary(g, kind, a, b, dtype)
+
+    return write
+
+
+for _name, _kind in _COMPARISONS.items():
+    TABLE[f"aten.{_name}.Tensor"] = TABLE[f"aten.{_name}.Scalar"] = _compare(_kind)
+
+
+@aten("ne.Tensor", "ne.Scalar")
+def _ne(g: Graph, out: Any, a: Any, b: Any) -> str:
+    return g.op("Not", _compare("Equal")(g, out, a, b))
+
+
+def _bits(kind: str) -> Any:
+    def write(g: Graph, out: Any, a: Any, b: Any) -> str:
+        node = kind if out.dtype is torch.bool else f"Bitwise{kind}"
+        return binary(g, node, a, b, out.dtype)
+
+    return write
+
+
+def _logical(kind: str) -> Any:
+    return lambda g, out, a, b: binary(g, kind, a, b, torch.bool)
+
+
+for _name, _kind in {"and": "And", "or": "Or", "xor": "Xor"}.items():
+    TABLE[f"aten.logical_{_name}.default"] = _logical(_kind)
+    for _variant in ("Tensor", "Scalar", "Scalar_Tensor"):
+        TABLE[f"aten.bitwise_{_name}.{_variant}"] = _bits(_kind)
+        TABLE[f"aten.__{_name}__.{_variant}"] = _bits(_kind)
+
+
+def _shift(direction: str) -> Any:
+    def write(g: Graph, out: Any, a: Any, b: Any) -> str:
+        power = g.op("Pow", g.scalar(2, out.dtype), g.to(b, out.dtype))
+        x = Value.of(g.to(a, out.dtype), out)
+        if direction == "LEFT":
+            return g.op("Mul", x, power)
+        return _floor_divide(g, out, x, Value.of(power, out))
+
+    return write
+
+
+for _variant in ("Tensor", "Tensor_Scalar"):
+    TABLE[f"aten.bitwise_left_shift.{_variant}"] = _shift("LEFT")
+    TABLE[f"aten.bitwise_right_shift.{_variant}"] = _shift("RIGHT")
+
+
+# ---- Choices ----
+
+
+@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def _where(g: Graph, out: Any, condition: Value, a: Any, b: Any) -> str:
+    chosen = g.to(condition, torch.bool)
+    return g.op("Where", chosen, g.to(a, out.dtype), g.to(b, out.dtype))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(g: Graph, out: Any, x: Value, mask: Value, value: Any) -> str:
+    return g.op("Where", mask, g.to(value, out.dtype), x)
+
+
+# ---- Activations ----
+
+
+@aten("gelu.default")
+def _gelu(g: Graph, out: Any, x: Value, approximate: str = "none") -> str:
+    return g.op("Gelu", x, approximate=approximate)
+
+
+@aten("silu.default")
+def _silu(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Mul", x, g.op("Sigmoid", x))
+
+
+@aten("leaky_relu.default")
+def _leaky_relu(g: Graph, out: Any, x: Value, slope: float = 0.01) -> str:
+    return g.op("LeakyRelu", x, alpha=float(slope))
+
+
+@aten("elu.default")
+def _elu(
+    g: Graph, out: Any, x: Value, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0
+) -> str:
+    if inner != 1:
+        negative = g.op("Elu", g.op("Mul", x, g.scalar(inner, x.dtype)), alpha=float(alpha))
+        positive = g.op("Greater", x, g.scalar(0.0, x.dtype))
+        result = g.op("Where", positive, x, negative)
+    else:
+        result = g.op("Elu", x, alpha=float(alpha))
+    return result if scale == 1 else g.op("Mul", result, g.scalar(scale, x.dtype))
+
+
+@aten("celu.default")
+def _celu(g: Graph, out: Any, x: Value, alpha: float = 1.0) -> str:
+    return g.op("Celu", x, alpha=float(alpha))
+
+
+@aten("selu.default")
+def _selu(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Selu", x)
+
+
+@aten("softplus.default")
+def _softplus(
+    g: Graph, out: Any, x: Value, beta: float = 1.0, threshold: float = 20.0
+) -> str:
+    if beta == 1:
+        return g.op("Softplus", x)
+    scale = g.scalar(beta, x.dtype)
+    return g.op("Div", g.op("Softplus", g.op("Mul", x, scale)), scale)
+
+
+@aten("hardswish.default")
+def _hardswish(g: Graph, out: Any, x: Value) -> str:
+    return g.op("HardSwish", x)
+
+
+@aten("hardsigmoid.default")
+def _hardsigmoid(g: Graph, out: Any, x: Value) -> str:
+    return g.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@aten("prelu.default", "_prelu_kernel.default")
+def _prelu(g: Graph, out: Any, x: Value, slope: Value) -> str:
+    shape = slope.shape
+    if slope.rank == 1 and x.rank > 2:
+        return g.op("PRelu", x, g.op("Reshape", slope, g.ints([-1] + [1] * (x.rank - 2))))
+    return g.op("PRelu", x, slope) if shape else refuse("a slope of rank 0")
+
+
+@aten("threshold.default")
+def _threshold(g: Graph, out: Any, x: Value, threshold: Any, value: Any) -> str:
+    above = g.op("Greater", x, g.scalar(threshold, x.dtype))
+    return g.op("Where", above, x, g.scalar(value, x.dtype))
+
+
+@aten("log_sigmoid_forward.default")
+def _log_sigmoid(g: Graph, out: Any, x: Value) -> list[str]:
+    result = g.op("Neg", g.op("Softplus", g.op("Neg", x)))
+    return [result, result]

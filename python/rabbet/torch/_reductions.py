@@ -1,0 +1,249 @@
+"""Reductions, running sums, orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._graph import Graph, Value, numel
+from ._table import TABLE, aten, axes_of, axis_of
+
+_INT64 = torch.int64
+
+
+def reduced(
+    g: Graph, kind: str, x: str, rank: int, dims: Any = None, keep: bool = False
+) -> str:
+    """A reduction over axes; all for None."""
+    if rank == 0:
+        return x
+    axes = g.ints(axes_of(dims, rank))
+    return g.op(kind, x, axes, keepdims=int(keep))
+
+
+def _reduction(kind: str) -> Any:
+    def write(
+        g: Graph, out: Any, x: Value, dim: Any = None, keepdim: bool = False, **kwargs: Any
+    ) -> str:
+        return reduced(g, kind, g.to(x, out.dtype), x.rank, dim, keepdim)
+
+    return write
+
+
+for _name, _kind in {
+    "sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin",
+    "prod": "ReduceProd",
+}.items():  # fmt: skip
+    for _variant in ("default", "dim", "dim_IntList", "dim_int"):
+        TABLE[f"aten.{_name}.{_variant}"] = _reduction(_kind)
+TABLE["aten.max.default"] = _reduction("ReduceMax")
+TABLE["aten.min.default"] = _reduction("ReduceMin")
+
+
+def _truth(kind: str) -> Any:
+    def write(
+        g: Graph, out: Any, x: Value, dim: Any = None, keepdim: bool = False
+    ) -> str:
+        number = g.cast(g.to(x, torch.bool), torch.int32)
+        return g.cast(reduced(g, kind, number, x.rank, dim, keepdim), out.dtype)
+
+    return write
+
+
+for _variant in ("default", "dim", "dims"):
+    TABLE[f"aten.any.{_variant}"] = _truth("ReduceMax")
+    TABLE[f"aten.all.{_variant}"] = _truth("ReduceMin")
+
+
+def _with_index(kind: str) -> Any:
+    def write(
+        g: Graph, out: Any, x: Value, dim: int = 0, keepdim: bool = False
+    ) -> list[str]:
+        if x.rank == 0:
+            return [x, g.constant(0, _INT64)]
+        axis = axis_of(dim, x.rank)
+        best = reduced(g, f"Reduce{kind}", x, x.rank, axis, keepdim)
+        return [best, g.op(f"Arg{kind}", x, axis=axis, keepdims=int(keepdim))]
+
+    return write
+
+
+TABLE["aten.max.dim"] = _with_index("Max")
+TABLE["aten.min.dim"] = _with_index("Min")
+
+
+def _argument(kind: str) -> Any:
+    def write(
+        g: Graph, out: Any, x: Value, dim: Any = None, keepdim: bool = False
+    ) -> str:
+        if x.rank == 0:
+            return g.constant(0, _INT64)
+        if dim is None:
+            flat = g.op("Reshape", x, g.ints([-1]))
+            return g.op(kind, flat, axis=0, keepdims=0)
+        return g.op(kind, x, axis=axis_of(dim, x.rank), keepdims=int(keepdim))
+
+    return write
+
+
+TABLE["aten.argmax.default"] = _argument("ArgMax")
+TABLE["aten.argmin.default"] = _argument("ArgMin")
+
+
+def _count(g: Graph, x: Value, axes: list[int], correction: Any, dtype: Any) -> str:
+    """Elements that a variance divides by."""
+    elements = numel([x.shape[a] for a in axes])
+    count = g.scalar(elements, dtype)
+    if not correction:
+        return count
+    rest = g.op("Sub", count, g.scalar(correction, dtype))
+    return g.op("Max", rest, g.scalar(0, dtype))
+
+
+def _moments(
+    g: Graph, x: Value, dim: Any, correction: Any, keepdim: bool
+) -> tuple[str, str]:
+    axes = axes_of(dim, x.rank)
+    mean = reduced(g, "ReduceMean", x, x.rank, axes, True)
+    apart = g.op("Sub", x, mean)
+    squares = reduced(g, "ReduceSum", g.op("Mul", apart, apart), x.rank, axes, keepdim)
+    variance = g.op("Div", squares, _count(g, x, axes, correction, x.dtype))
+    if not keepdim:
+        mean = g.op("Squeeze", mean, g.ints(axes))
+    return variance, mean
+
+
+def _variance(is_root: bool, has_mean: bool) -> Any:
+    def write(
+        g: Graph,
+        out: Any,
+        x: Value,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        correction: Any = None,
+    ) -> Any:
+        if isinstance(dim, bool):  # the variant without axes
+            dim, unbiased = None, dim
+        if correction is None:
+            correction = 1 if unbiased is None else int(unbiased)
+        variance, mean = _moments(g, x, dim, correction, keepdim)
+        result = g.op("Sqrt", variance) if is_root else variance
+        return [result, mean] if has_mean else result
+
+    return write
+
+
+def _variance_corrected(is_root: bool, has_mean: bool) -> Any:
+    inner = _variance(is_root, has_mean)
+
+    def write(
+        g: Graph,
+        out: Any,
+        x: Value,
+        dim: Any = None,
+        *,
+        correction: Any = None,
+        keepdim: bool = False,
+    ) -> Any:
+        return inner(g, out, x, dim, None, keepdim, correction)
+
+    return write
+
+
+for _name, _root, _mean in (
+    ("var", False, False), ("std", True, False), ("var_mean", False, True),
+    ("std_mean", True, True),
+):  # fmt: skip
+    TABLE[f"aten.{_name}.correction"] = _variance_corrected(_root, _mean)
+    for _variant in ("default", "dim"):
+        TABLE[f"aten.{_name}.{_variant}"] = _variance(_root, _mean)
+
+
+@aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
+def _norm(
+    g: Graph, out: Any, x: Value, order: Any = 2, dim: Any = None, keepdim: bool = False,
+    *, dtype: Any = None,
+) -> str:  # fmt: skip
+    value = g.to(x, out.dtype)
+    order = 2 if order is None else order
+    kinds = {1: "ReduceL1", 2: "ReduceL2", float("inf"): "ReduceMax",
+             float("-inf"): "ReduceMin"}  # fmt: skip
+    kind = kinds.get(order)
+    if kind is None:
+        if order == 0:
+            there = g.op("Not", g.op("Equal", value, g.scalar(0.0, out.dtype)))
+            return reduced(
+                g, "ReduceSum", g.cast(there, out.dtype), x.rank, dim, keepdim
+            )
+        powers = g.op("Pow", g.op("Abs", value), g.scalar(float(order), out.dtype))
+        total = reduced(g, "ReduceSum", powers, x.rank, dim, keepdim)
+        return g.op("Pow", total, g.scalar(1 / order, out.dtype))
+    if x.rank == 0 or abs(order) == float("inf"):
+        value = g.op("Abs", value)
+    return reduced(g, kind, value, x.rank, dim, keepdim)
+
+
+@aten("logsumexp.default")
+def _logsumexp(g: Graph, out: Any, x: Value, dim: Any, keepdim: bool = False) -> str:
+    return reduced(g, "ReduceLogSumExp", g.to(x, out.dtype), x.rank, dim, keepdim)
+
+
+def _running(kind: str) -> Any:
+    def write(g: Graph, out: Any, x: Value, dim: int, *, dtype: Any = None) -> str:
+        if x.rank == 0:
+            return g.to(x, out.dtype)
+        axis = g.scalar(axis_of(dim, x.rank), _INT64)
+        return g.op(kind, g.to(x, out.dtype), axis)
+
+    return write
+
+
+TABLE["aten.cumsum.default"] = _running("CumSum")
+TABLE["aten.cumprod.default"] = _running("CumProd")
+
+
+@aten("topk.default")
+def _topk(
+    g: Graph,
+    out: Any,
+    x: Value,
+    k: Any,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+) -> list[str]:
+    axis = axis_of(dim, x.rank)
+    return g.ops(
+        "TopK", x, g.ints([k]), count=2, axis=axis, largest=int(largest), sorted=1
+    )
+
+
+@aten("sort.default")
+def _sort(
+    g: Graph, out: Any, x: Value, dim: int = -1, descending: bool = False
+) -> list[str]:
+    if x.rank == 0:
+        return [x, g.constant(0, _INT64)]
+    return _topk(g, out, x, x.shape[axis_of(dim, x.rank)], dim, descending)
+
+
+@aten("sort.stable")
+def _sort_stable(
+    g: Graph, out: Any, x: Value, *, stable: Any = None, dim: int = -1,
+    descending: bool = False,
+) -> list[str]:  # fmt: skip
+    return _sort(g, out, x, dim, descending)
+
+
+@aten("argsort.default")
+def _argsort(g: Graph, out: Any, x: Value, dim: int = -1, descending: bool = False) -> str:
+    return _sort(g, out, x, dim, descending)[1]
+
+
+@aten("argsort.stable")
+def _argsort_stable(
+    g: Graph, out: Any, x: Value, *, stable: bool, dim: int = -1, descending: bool = False
+) -> str:
+    return _sort(g, out, x, dim, descending)[1]

@@ -1,0 +1,626 @@
+"""Operators that move elements: views, slices, joins, gathers, scatters; and new tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ._graph import Graph, Value, broadcast, expression, quotient
+from ._table import TABLE, aten, axes_of, axis_of, refuse
+
+_INT64 = torch.int64
+
+# ---- Views ----
+
+
+@aten(
+    "view.default", "reshape.default", "_unsafe_view.default", "_reshape_alias.default",
+    "reshape_copy.default", "view_copy.default", "unflatten.int", "flatten.using_ints",
+    "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default",
+)  # fmt: skip
+def reshape(g: Graph, out: Any, x: Value, *args: Any, **kwargs: Any) -> str:
+    """The elements in the result's shape."""
+    shape = list(out.shape)
+    open_axes = [i for i, extent in enumerate(shape) if not isinstance(extent, int)]
+    fixed = [extent for extent in shape if isinstance(extent, int)]
+    if len(open_axes) == 1 and 0 not in fixed:
+        shape[open_axes[0]] = -1
+        return g.op("Reshape", x, g.ints(shape))
+    return g.op("Reshape", x, g.ints(shape), allowzero=int(0 in fixed) or None)
+
+
+@aten("unsqueeze.default")
+def _unsqueeze(g: Graph, out: Any, x: Value, dim: int) -> str:
+    return g.op("Unsqueeze", x, g.ints([axis_of(dim, x.rank + 1)]))
+
+
+@aten("squeeze.default", "squeeze.dim", "squeeze.dims")
+def _squeeze(g: Graph, out: Any, x: Value, dim: Any = None) -> str:
+    axes = [] if x.rank == 0 else axes_of(dim, x.rank)
+    gone = [a for a in axes if isinstance(x.shape[a], int) and x.shape[a] == 1]
+    return g.op("Squeeze", x, g.ints(gone)) if gone else x
+
+
+@aten("permute.default", "permute_copy.default")
+def _permute(g: Graph, out: Any, x: Value, dims: Sequence[int]) -> str:
+    return g.op("Transpose", x, perm=axes_of(list(dims), x.rank)) if dims else x
+
+
+@aten("transpose.int", "t.default", "swapaxes.default", "numpy_T.default", "adjoint.default")
+def _transpose(g: Graph, out: Any, x: Value, a: int = 0, b: int = 1) -> str:
+    if x.rank < 2:
+        return x
+    order = list(range(x.rank))
+    a, b = axis_of(a, x.rank), axis_of(b, x.rank)
+    order[a], order[b] = order[b], order[a]
+    return g.op("Transpose", x, perm=order)
+
+
+@aten("expand.default", "expand_copy.default", "broadcast_to.default", "expand_as.default")
+def expand(g: Graph, out: Any, x: Value, *args: Any, **kwargs: Any) -> str:
+    """Repeats extents of 1."""
+    return g.op("Expand", x, g.ints(list(out.shape)))
+
+
+@aten("slice.Tensor", "slice_copy.Tensor")
+def _slice(
+    g: Graph,
+    out: Any,
+    x: Value,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> str:
+    first = 0 if start is None else start
+    last = sys.maxsize if end is None else end
+    if first == 0 and isinstance(last, int) and last == sys.maxsize and step == 1:
+        return x
+    axes = g.ints([axis_of(dim, x.rank)])
+    return g.op("Slice", x, g.ints([first]), g.ints([last]), axes, g.ints([step]))
+
+
+@aten("narrow.default")
+def _narrow(g: Graph, out: Any, x: Value, dim: int, start: Any, length: Any) -> str:
+    return _slice(g, out, x, dim, start, start + length)
+
+
+@aten("select.int", "select_copy.int")
+def _select(g: Graph, out: Any, x: Value, dim: int, index: Any) -> str:
+    axis = axis_of(dim, x.rank)
+    return g.op("Gather", x, g.scalar(index, _INT64), axis=axis)
+
+
+@aten("diagonal.default", "diagonal_copy.default")
+def _diagonal(g: Graph, out: Any, x: Value, offset: int = 0, a: int = 0, b: int = 1) -> str:
+    a, b = axis_of(a, x.rank), axis_of(b, x.rank)
+    order = [i for i in range(x.rank) if i not in (a, b)] + [a, b]
+    moved = g.op("Transpose", x, perm=order)
+    count = out.shape[-1]
+    steps = g.op(
+        "Range",
+        g.scalar(0, _INT64),
+        g.scalar(count, _INT64),
+        g.scalar(1, _INT64),
+    )
+    rows = g.op("Add", steps, g.scalar(max(-offset, 0), _INT64))
+    columns = g.op("Add", steps, g.scalar(max(offset, 0), _INT64))
+    # Rows and columns become one axis.
+    width = x.shape[b]
+    flat = g.op("Reshape", moved, g.ints([*(x.shape[i] for i in order[:-2]), -1]))
+    at = g.op("Add", g.op("Mul", rows, g.scalar(width, _INT64)), columns)
+    return g.op("Gather", flat, at, axis=x.rank - 2)
+
+
+@aten("unfold.default", "unfold_copy.default")
+def _unfold(g: Graph, out: Any, x: Value, dim: int, size: int, step: int) -> str:
+    axis = axis_of(dim, x.rank)
+    windows = out.shape[axis]
+    first = g.op(
+        "Range",
+        g.scalar(0, _INT64),
+        g.scalar(windows * step, _INT64),
+        g.scalar(step, _INT64),
+    )
+    inside = g.constant(list(range(size)), _INT64)
+    at = g.op("Add", g.op("Unsqueeze", first, g.ints([1])), inside)
+    found = g.op("Gather", x, at, axis=axis)
+    order = [i for i in range(x.rank + 1) if i != axis + 1] + [axis + 1]
+    return g.op("Transpose", found, perm=order)
+
+
+@aten("as_strided.default")
+def _as_strided(
+    g: Graph, out: Any, x: Value, size: Any, stride: Any, offset: Any = None
+) -> str:
+    numbers = [*size, *stride, offset or 0]
+    if not all(isinstance(n, int) for n in numbers):
+        refuse("as_strided with dynamic sizes")
+    at = torch.as_strided(torch.arange(2**16), size, stride, offset or 0)
+    flat = g.op("Reshape", x, g.ints([-1]))
+    return g.op("Gather", flat, g.literal(at.contiguous()), axis=0)
+
+
+# ---- Joins and parts ----
+
+
+@aten("cat.default", "concat.default")
+def _cat(g: Graph, out: Any, tensors: Sequence[Value], dim: int = 0) -> str:
+    # torch skips empty vectors, of whatever rank the others are.
+    kept = [x for x in tensors if not (x.rank == 1 and x.shape[0] == 0)] or tensors[:1]
+    parts = [g.to(x, out.dtype) for x in kept]
+    return g.op("Concat", *parts, axis=axis_of(dim, out.ndim))
+
+
+@aten("stack.default")
+def _stack(g: Graph, out: Any, tensors: Sequence[Value], dim: int = 0) -> str:
+    axis = axis_of(dim, out.ndim)
+    parts = [g.op("Unsqueeze", g.to(x, out.dtype), g.ints([axis])) for x in tensors]
+    return g.op("Concat", *parts, axis=axis)
+
+
+@aten(
+    "split.Tensor", "split_with_sizes.default", "split.sizes", "chunk.default",
+    "tensor_split.sections", "split_copy.Tensor", "split_with_sizes_copy.default",
+    "unsafe_split.Tensor", "unsafe_chunk.default",
+)  # fmt: skip
+def _split(g: Graph, out: Any, x: Value, sizes: Any, dim: int = 0) -> list[str]:
+    axis = axis_of(dim, x.rank)
+    if len(out) == 1:
+        return [x]
+    extents = g.ints([part.shape[axis] for part in out])
+    return g.ops("Split", x, extents, count=len(out), axis=axis)
+
+
+@aten("unbind.int", "unbind_copy.int")
+def _unbind(g: Graph, out: Any, x: Value, dim: int = 0) -> list[str]:
+    axis = axis_of(dim, x.rank)
+    return [g.op("Gather", x, g.scalar(i, _INT64), axis=axis) for i in range(len(out))]
+
+
+@aten("repeat.default", "tile.default")
+def _repeat(g: Graph, out: Any, x: Value, repeats: Sequence[Any]) -> str:
+    counts = [1] * (x.rank - len(repeats)) + list(repeats)
+    lead = len(counts) - x.rank
+    if lead:
+        x = Value.make(g.op("Unsqueeze", x, g.ints(list(range(lead)))), x.dtype, x.shape)
+    return g.op("Tile", x, g.ints(counts)) if counts else x
+
+
+@aten("repeat_interleave.self_int")
+def _interleave(
+    g: Graph, out: Any, x: Value, repeats: int, dim: Any = None, output_size: Any = None
+) -> str:
+    if dim is None:
+        x, dim = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, out.shape), 0
+    axis = axis_of(dim, x.rank)
+    apart = g.op("Unsqueeze", x, g.ints([axis + 1]))
+    counts = [1] * (x.rank + 1)
+    counts[axis + 1] = repeats
+    return g.op("Reshape", g.op("Tile", apart, g.ints(counts)), g.ints(list(out.shape)))
+
+
+@aten("roll.default")
+def _roll(g: Graph, out: Any, x: Value, shifts: Any, dims: Any = ()) -> str:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    if not dims:
+        flat = Value.make(g.op("Reshape", x, g.ints([-1])), x.dtype, (0,))
+        rolled = _roll(g, out, flat, shifts, [0])
+        return g.op("Reshape", rolled, g.ints(list(out.shape)))
+    result: str = x
+    for shift, dim in zip(shifts, [dims] if isinstance(dims, int) else dims, strict=True):
+        axis = g.ints([axis_of(dim, x.rank)])
+        extent = x.shape[axis_of(dim, x.rank)]
+        if isinstance(extent, int) and extent:
+            shift %= extent
+        if isinstance(shift, int) and shift == 0:
+            continue
+        border = g.ints([-shift])
+        ends = g.ints([sys.maxsize])
+        last = g.op("Slice", result, border, ends, axis)
+        rest = g.op("Slice", result, g.ints([0]), border, axis)
+        result = g.op("Concat", last, rest, axis=axis_of(dim, x.rank))
+    return result
+
+
+@aten("flip.default")
+def _flip(g: Graph, out: Any, x: Value, dims: Sequence[int]) -> str:
+    if not dims:
+        return x
+    axes, count = axes_of(list(dims), x.rank), len(dims)
+    starts, ends = g.ints([-1] * count), g.ints([-sys.maxsize] * count)
+    return g.op("Slice", x, starts, ends, g.ints(axes), g.ints([-1] * count))
+
+
+def _triangle(upper: int) -> Any:
+    def write(g: Graph, out: Any, x: Value, diagonal: int = 0) -> str:
+        if x.dtype is torch.bool:
+            number = g.op("Trilu", g.cast(x, torch.int32), g.scalar(diagonal, _INT64),
+                          upper=upper)  # fmt: skip
+            return g.cast(number, torch.bool)
+        return g.op("Trilu", x, g.scalar(diagonal, _INT64), upper=upper)
+
+    return write
+
+
+TABLE["aten.tril.default"] = _triangle(0)
+TABLE["aten.triu.default"] = _triangle(1)
+
+
+@aten("pixel_shuffle.default")
+def _pixel_shuffle(g: Graph, out: Any, x: Value, factor: int) -> str:
+    return g.op("DepthToSpace", x, blocksize=factor, mode="CRD")
+
+
+@aten("pixel_unshuffle.default")
+def _pixel_unshuffle(g: Graph, out: Any, x: Value, factor: int) -> str:
+    *lead, c, h, w = x.shape
+    n = len(lead)
+    down = [quotient(extent, factor) for extent in (h, w)]
+    shape = [*lead, c, down[0], factor, down[1], factor]
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    apart = g.op("Transpose", g.op("Reshape", x, g.ints(shape)), perm=order)
+    return g.op("Reshape", apart, g.ints(list(out.shape)))
+
+
+# ---- Padding ----
+
+
+def _pads(pad: Sequence[Any], rank: int) -> list[Any]:
+    """ONNX's order: all beginnings, then all ends."""
+    count = len(pad) // 2
+    before = [0] * (rank - count) + [pad[2 * i] for i in reversed(range(count))]
+    after = [0] * (rank - count) + [pad[2 * i + 1] for i in reversed(range(count))]
+    return before + after
+
+
+@aten("constant_pad_nd.default")
+def _constant_pad(g: Graph, out: Any, x: Value, pad: Sequence[Any], value: Any = 0) -> str:
+    if x.dtype is torch.bool:
+        number = Value.make(g.cast(x, torch.int32), torch.int32, x.shape)
+        return g.cast(_constant_pad(g, out, number, pad, int(value)), torch.bool)
+    return g.op("Pad", x, g.ints(_pads(pad, x.rank)), g.scalar(value, x.dtype))
+
+
+def _edge_pad(mode: str) -> Any:
+    return lambda g, out, x, pad: g.op("Pad", x, g.ints(_pads(pad, x.rank)), mode=mode)
+
+
+for _rank in (1, 2, 3):
+    TABLE[f"aten.reflection_pad{_rank}d.default"] = _edge_pad("reflect")
+    TABLE[f"aten.replication_pad{_rank}d.default"] = _edge_pad("edge")
+
+
+@aten("_pad_circular.default")
+def _pad_circular(g: Graph, out: Any, x: Value, pad: Sequence[Any]) -> str:
+    return g.op("Pad", x, g.ints(_pads(pad, x.rank)), mode="wrap")
+
+
+# ---- Gathers ----
+
+
+@aten("embedding.default")
+def _embedding(g: Graph, out: Any, weight: Value, index: Value, *args: Any) -> str:
+    return g.op("Gather", weight, index, axis=0)
+
+
+@aten("index_select.default")
+def _index_select(g: Graph, out: Any, x: Value, dim: int, index: Value) -> str:
+    if index.rank == 0:
+        index = Value.make(g.op("Reshape", index, g.ints([1])), index.dtype, (1,))
+    return g.op("Gather", x, index, axis=axis_of(dim, x.rank))
+
+
+@aten("gather.default")
+def _gather(g: Graph, out: Any, x: Value, dim: int, index: Value, **kwargs: Any) -> str:
+    if x.rank == 0:
+        return x
+    return g.op("GatherElements", x, index, axis=axis_of(dim, x.rank))
+
+
+@aten("take_along_dim.default")
+def _take_along(g: Graph, out: Any, x: Value, index: Value, dim: Any = None) -> str:
+    if dim is None:
+        return refuse("take_along_dim without dim")
+    axis = axis_of(dim, x.rank)
+    shape = [out.shape[i] if i != axis else n for i, n in enumerate(x.shape)]
+    wide = g.op("Expand", x, g.ints(shape))
+    at = g.op("Expand", index, g.ints(list(out.shape)))
+    return g.op("GatherElements", wide, at, axis=axis)
+
+
+def _as_indices(g: Graph, x: Value, indices: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """The axes that are indexed, and INT64 indices for them."""
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    for _, index in given:
+        if index.dtype in (torch.bool, torch.uint8):
+            refuse("an index of truth values, whose result has a size that data tells")
+    return [axis for axis, _ in given], [index for _, index in given]
+
+
+def _together(g: Graph, indices: Sequence[Value]) -> tuple[list[str], list[Any]]:
+    """Indices broadcast to one shape."""
+    shape = broadcast(*(index.shape for index in indices))
+    if all(list(index.shape) == shape for index in indices):
+        return list(indices), shape
+    return [g.op("Expand", index, g.ints(shape)) for index in indices], shape
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def _index(g: Graph, out: Any, x: Value, indices: Sequence[Any]) -> str:
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool:
+        return _masked(g, x, indices[0])
+    axes, found = _as_indices(g, x, indices)
+    if len(axes) == 1:
+        return g.op("Gather", x, found[0], axis=axes[0])
+    at, shape = _together(g, found)
+    others = [i for i in range(x.rank) if i not in axes]
+    moved = g.op("Transpose", x, perm=axes + others)
+    last = g.ints([len(shape)])
+    points = g.op("Concat", *(g.op("Unsqueeze", i, last) for i in at), axis=len(shape))
+    result = g.op("GatherND", moved, points)
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    if not adjacent or axes[0] == 0:
+        return result
+    # The axes of the index go where the indexed axes were.
+    rank, own = len(shape) + len(others), len(shape)
+    order = [*range(own, own + axes[0]), *range(own), *range(own + axes[0], rank)]
+    return g.op("Transpose", result, perm=order)
+
+
+def _masked(g: Graph, x: Value, mask: Value) -> str:
+    """The elements where a mask is true; how many tells the run."""
+    points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
+    return g.op("GatherND", x, points)
+
+
+@aten("nonzero.default")
+def _nonzero(g: Graph, out: Any, x: Value) -> str:
+    return g.op("Transpose", g.op("NonZero", x), perm=[1, 0])
+
+
+@aten("masked_select.default")
+def _masked_select(g: Graph, out: Any, x: Value, mask: Value) -> str:
+    if tuple(x.shape) != tuple(mask.shape):
+        refuse("masked_select with a mask of another shape")
+    return _masked(g, x, mask)
+
+
+# ---- Scatters ----
+
+
+@aten("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def _scatter(
+    g: Graph, out: Any, x: Value, dim: int, index: Value, src: Any, reduce: Any = None
+) -> str:
+    axis = axis_of(dim, x.rank)
+    if isinstance(src, Value):
+        extents = g.op("Shape", index)
+        starts = g.ints([0] * x.rank)
+        same = list(src.shape) == list(index.shape)
+        values = src if same else g.op("Slice", src, starts, extents)
+    else:
+        values = g.op("Expand", g.scalar(src, x.dtype), g.op("Shape", index))
+    how = {None: None, "add": "add", "multiply": "mul"}[reduce]
+    return g.op("ScatterElements", x, index, values, axis=axis, reduction=how)
+
+
+@aten("scatter_add.default")
+def _scatter_add(g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value) -> str:
+    return _scatter(g, out, x, dim, index, src, "add")
+
+
+@aten("scatter_reduce.two")
+def _scatter_reduce(
+    g: Graph,
+    out: Any,
+    x: Value,
+    dim: int,
+    index: Value,
+    src: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> str:
+    kinds = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+    if reduce not in kinds or not include_self:
+        refuse(f"reduce='{reduce}' with include_self={include_self}")
+    axis = axis_of(dim, x.rank)
+    return g.op("ScatterElements", x, index, src, axis=axis, reduction=kinds[reduce])
+
+
+@aten("index_put.default", "_unsafe_index_put.default")
+def _index_put(
+    g: Graph,
+    out: Any,
+    x: Value,
+    indices: Sequence[Any],
+    values: Value,
+    accumulate: bool = False,
+) -> str:
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype is torch.bool:
+        mask = indices[0]
+        if values.rank == 0 or (values.rank == 1 and values.shape[0] == 1):
+            extra = x.rank - mask.rank
+            axes = list(range(mask.rank, x.rank))
+            wide = g.op("Unsqueeze", mask, g.ints(axes)) if extra else mask
+            given = g.op("Add", x, values) if accumulate else values
+            return g.op("Where", wide, given, x)
+        points = g.op("Transpose", g.op("NonZero", mask), perm=[1, 0])
+        return g.op("ScatterND", x, points, values, reduction="add" if accumulate else None)
+    axes, found = _as_indices(g, x, indices)
+    at, shape = _together(g, found)
+    others = [i for i in range(x.rank) if i not in axes]
+    order = axes + others
+    last = g.ints([len(shape)])
+    points = g.op("Concat", *(g.op("Unsqueeze", i, last) for i in at), axis=len(shape))
+    wanted = [*shape, *(x.shape[i] for i in others)]
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    if adjacent and axes[0] > 0:
+        # Values have the axes of the index where the indexed axes were.
+        before = [x.shape[i] for i in range(axes[0])]
+        after = [x.shape[i] for i in others[axes[0] :]]
+        spread = g.op("Expand", values, g.ints([*before, *shape, *after]))
+        lead, own = len(before), len(shape)
+        total = lead + own + len(after)
+        turn = [*range(lead, lead + own), *range(lead), *range(lead + own, total)]
+        updates = g.op("Transpose", spread, perm=turn)
+    else:
+        updates = g.op("Expand", values, g.ints(wanted))
+    straight = order == list(range(x.rank))
+    moved = x if straight else g.op("Transpose", x, perm=order)
+    points = _wrapped(g, points, moved, len(axes))
+    result = g.op(
+        "ScatterND", moved, points, updates, reduction="add" if accumulate else None
+    )
+    back = [order.index(i) for i in range(x.rank)]
+    return result if straight else g.op("Transpose", result, perm=back)
+
+
+def _wrapped(g: Graph, points: str, x: str, count: int) -> str:
+    """Indices below zero count from the end."""
+    extents = g.op("Shape", x, start=0, end=count)
+    zero = g.scalar(0, _INT64)
+    points = g.op("Cast", points, to=7)
+    below = g.op("Less", points, zero)
+    return g.op("Where", below, g.op("Add", points, extents), points)
+
+
+def _positions(g: Graph, start: Any, end: Any, step: Any, extent: Any) -> str:
+    """Indices of a slice of an axis."""
+    first = 0 if start is None else start
+    last = extent if end is None or (isinstance(end, int) and end == sys.maxsize) else end
+    if isinstance(first, int) and first < 0:
+        first = first + extent
+    if isinstance(last, int) and last < 0:
+        last = last + extent
+    if isinstance(last, int) and isinstance(extent, int):
+        last = min(last, extent)
+    return g.op(
+        "Range", g.scalar(first, _INT64), g.scalar(last, _INT64), g.scalar(step, _INT64)
+    )
+
+
+def _put(g: Graph, x: Value, axis: int, at: str, values: str) -> str:
+    """Writes along one axis."""
+    order = [axis, *(i for i in range(x.rank) if i != axis)]
+    back = [order.index(i) for i in range(x.rank)]
+    moved = g.op("Transpose", x, perm=order) if axis else x
+    updates = g.op("Transpose", values, perm=order) if axis else values
+    result = g.op("ScatterND", moved, g.op("Unsqueeze", at, g.ints([1])), updates)
+    return g.op("Transpose", result, perm=back) if axis else result
+
+
+@aten("slice_scatter.default")
+def _slice_scatter(
+    g: Graph,
+    out: Any,
+    x: Value,
+    src: Value,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> str:
+    axis = axis_of(dim, x.rank)
+    if list(src.shape) == list(x.shape):
+        return src
+    at = _positions(g, start, end, step, x.shape[axis])
+    return _put(g, x, axis, at, g.to(src, x.dtype))
+
+
+@aten("select_scatter.default")
+def _select_scatter(g: Graph, out: Any, x: Value, src: Value, dim: int, index: Any) -> str:
+    axis = axis_of(dim, x.rank)
+    if isinstance(index, int) and index < 0:
+        index = index + x.shape[axis]
+    at = g.ints([index])
+    return _put(g, x, axis, at, g.op("Unsqueeze", g.to(src, x.dtype), g.ints([axis])))
+
+
+@aten("index_copy.default")
+def _index_copy(g: Graph, out: Any, x: Value, dim: int, index: Value, src: Value) -> str:
+    axis = axis_of(dim, x.rank)
+    return _put(g, x, axis, _wrapped_axis(g, x, axis, index), src)
+
+
+def _wrapped_axis(g: Graph, x: Value, axis: int, index: Value) -> str:
+    at = g.to(index, _INT64)
+    below = g.op("Less", at, g.scalar(0, _INT64))
+    return g.op("Where", below, g.op("Add", at, g.size(x.shape[axis])), at)
+
+
+@aten("copy.default")
+def _copy(g: Graph, out: Any, x: Value, src: Value, *args: Any) -> str:
+    given = g.to(src, out.dtype)
+    return given if list(src.shape) == list(out.shape) else expand(g, out, Value(given))
+
+
+# ---- New tensors ----
+
+
+def _filled(g: Graph, value: Any, out: Any) -> str:
+    one = g.to(value, out.dtype)
+    return g.op("Expand", one, g.ints(list(out.shape))) if out.ndim else one
+
+
+@aten("full.default", "full_like.default", "fill.Scalar", "fill.Tensor")
+def _full_of(g: Graph, out: Any, like: Any, value: Any, **kwargs: Any) -> str:
+    return _filled(g, value, out)
+
+
+@aten("new_full.default")
+def _new_full(g: Graph, out: Any, x: Any, size: Any, value: Any, **kwargs: Any) -> str:
+    return _filled(g, value, out)
+
+
+def _of_number(number: int) -> Any:
+    return lambda g, out, *args, **kwargs: _filled(g, number, out)
+
+
+# Memory that nothing was written to has any values, so zero.
+for _name in (
+    "zeros.default", "zeros_like.default", "new_zeros.default", "zero.default",
+    "empty.memory_format", "empty_like.default", "new_empty.default",
+    "empty_permuted.default", "new_empty_strided.default", "empty_strided.default",
+):  # fmt: skip
+    TABLE[f"aten.{_name}"] = _of_number(0)
+for _name in ("ones.default", "ones_like.default", "new_ones.default"):
+    TABLE[f"aten.{_name}"] = _of_number(1)
+
+
+@aten("scalar_tensor.default")
+def _scalar_tensor(g: Graph, out: Any, value: Any, **kwargs: Any) -> str:
+    return g.to(value, out.dtype)
+
+
+@aten("arange.start_step", "arange.default", "arange.start")
+def _arange(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
+    start, end, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    whole = all(not isinstance(n, float) for n in (start, end, step))
+    dtype = _INT64 if whole else torch.float32
+    if whole and all(isinstance(n, int) for n in (start, end, step)):
+        return g.literal(torch.arange(start, end, step, dtype=out.dtype))
+    made = g.op("Range", *(g.scalar(n, dtype) for n in (start, end, step)))
+    return g.to(Value.make(made, dtype, out.shape), out.dtype)
+
+
+@aten("linspace.default")
+def _linspace(g: Graph, out: Any, start: Any, end: Any, steps: Any, **kwargs: Any) -> str:
+    if not all(isinstance(n, (int, float)) for n in (start, end, steps)):
+        return refuse("linspace with dynamic sizes")
+    return g.literal(torch.linspace(start, end, steps, dtype=out.dtype))
+
+
+@aten("eye.default", "eye.m")
+def _eye(g: Graph, out: Any, *args: Any, **kwargs: Any) -> str:
+    zeros = g.op("Expand", g.scalar(0, out.dtype), g.ints(list(out.shape)))
+    return g.op("EyeLike", zeros)
+
+
+@aten("sym_size.int")
+def _sym_size(g: Graph, out: Any, x: Value, dim: int) -> str:
+    return g.scalar(expression(x.shape[dim]), _INT64)

@@ -1,0 +1,44 @@
+"""The table of torch's operators: functions that write each as nodes of ONNX.
+
+A function gets the graph, the operator's result in torch (a tensor without data, or
+several), and the arguments, with tensors as Values. It returns a name or a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._errors import UnsupportedError
+
+Handler = Callable[..., Any]
+
+TABLE: dict[str, Handler] = {}
+
+
+def aten(*names: str) -> Callable[[Handler], Handler]:
+    """Registers a function for operators, named as "add.Tensor"."""
+
+    def register(function: Handler) -> Handler:
+        for name in names:
+            TABLE[f"aten.{name}"] = function
+        return function
+
+    return register
+
+
+def refuse(message: str) -> Any:
+    """Ends the translation of an operator."""
+    raise UnsupportedError(message)
+
+
+def axis_of(dim: int, rank: int) -> int:
+    """A non-negative axis."""
+    return dim + rank if dim < 0 else dim
+
+
+def axes_of(dims: Any, rank: int) -> list[int]:
+    """Non-negative axes; all for None or an empty list."""
+    if dims is None or dims == []:
+        return list(range(rank))
+    return [axis_of(d, rank) for d in ([dims] if isinstance(dims, int) else dims)]

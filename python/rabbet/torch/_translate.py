@@ -1,0 +1,216 @@
+"""Writes a graph of torch's operators as an ONNX graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from .._errors import Error, UnsupportedError
+from ..plugin._torch import operator_of
+from . import _layers, _pointwise, _recurrent, _reductions, _shapes
+from ._graph import ONNX_TYPES, Graph, Value, expression
+from ._table import TABLE, Handler
+
+assert all((_layers, _pointwise, _recurrent, _reductions, _shapes))  # they fill TABLE
+
+# What only places a tensor, or what the result in torch says as well.
+_PLACING = {
+    "device", "dtype", "generator", "implicit", "layout", "memory_format", "non_blocking",
+    "pin_memory", "requires_grad", "copy", "sparse_grad",
+}  # fmt: skip
+
+# Checks, which leave no result.
+_CHECKS = {
+    "aten._assert_async.msg", "aten._assert_scalar.default", "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default", "aten._assert_tensor_metadata.default",
+}  # fmt: skip
+_ITEMS = {"aten._local_scalar_dense.default", "aten.item.default"}
+
+
+class RefusedNodeError(UnsupportedError):
+    """An operator that is not taken: its node, its name, and why."""
+
+    def __init__(self, node: fx.Node, reason: str) -> None:
+        self.node, self.op, self.reason = node, operator_name(node), reason
+        where = _source(node)
+        super().__init__(
+            f"torch's operator {self.op} (node '{node.name}'{where}): {reason}"
+        )
+
+
+def _source(node: fx.Node) -> str:
+    """The line of the user's module that a node comes from."""
+    trace = node.meta.get("stack_trace") or ""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    return f", from '{lines[-1]}'" if lines else ""
+
+
+def operator_name(node: fx.Node) -> str:
+    """The operator's name in torch, as "aten.add.Tensor"."""
+    target = node.target
+    if isinstance(target, str):
+        return target
+    text = str(target)
+    if isinstance(target, torch._ops.OperatorBase) or "<" not in text:
+        return text
+    return getattr(target, "__name__", text)
+
+
+def _extent(value: Any) -> Any:
+    """An integer, or an expression of symbols: one of torch's would make guards."""
+    if isinstance(value, torch.SymInt):
+        expr = expression(value)
+        return int(expr) if expr.is_Integer else expr
+    return value
+
+
+def described(value: Any) -> Any:
+    """Type and shape of a result in torch; lists for several."""
+    if isinstance(value, (tuple, list)):
+        return [described(each) for each in value]
+    if isinstance(value, torch.Tensor):
+        return Value.make("", value.dtype, [_extent(d) for d in value.shape])
+    return _extent(value)
+
+
+def is_number(node: fx.Node) -> bool:
+    """Whether a node is a number that follows from sizes, not a tensor."""
+    value = node.meta.get("val")
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float))
+
+
+def _custom(node: fx.Node) -> Handler | None:
+    """The function of an operator that a plugin has defined (torch=True)."""
+    found = operator_of(node.target)
+    if found is None:
+        return None
+    definition = found.definition
+
+    def write(g: Graph, out: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors, attributes = found.node(args, kwargs)
+        names = g.ops(
+            definition.name, *tensors, count=found.num_outputs,
+            domain=definition.namespace, **attributes,
+        )  # fmt: skip
+        return names if isinstance(out, list) else names[0]
+
+    return write
+
+
+def handler_of(node: fx.Node) -> Handler | None:
+    """The function that writes a node, or None."""
+    return TABLE.get(operator_name(node)) or _custom(node)
+
+
+def _tensors(value: Any) -> Iterable[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _tensors(each)
+
+
+def refusal(node: fx.Node, narrow: bool = True) -> str | None:
+    """Why an operator is not taken, as far as it can be told without writing it; None if
+    it seems to be. narrow: whether DOUBLE may be computed as FLOAT."""
+    name = operator_name(node)
+    if node.target is operator.getitem or name in _CHECKS or is_number(node):
+        return None
+    if name in _ITEMS:
+        return "a number that data tells"
+    if handler_of(node) is None:
+        return "rabbet has no such operator"
+    values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
+    for tensor in _tensors(values):
+        if tensor.dtype not in ONNX_TYPES or (
+            tensor.dtype is torch.float64 and not narrow
+        ):
+            return f"plans have no type {tensor.dtype}"
+        if tensor.layout is not torch.strided:
+            return f"a tensor of layout {tensor.layout}"
+    return None
+
+
+class Translation:
+    """Nodes that are being written into a graph."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.values: dict[fx.Node, Any] = {}
+
+    def add(self, node: fx.Node) -> None:
+        """Writes a node."""
+        self.graph.origin = node.name
+        try:
+            self._write(node)
+        except RefusedNodeError:
+            raise
+        except (Error, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise RefusedNodeError(node, str(error)) from error
+
+    def _write(self, node: fx.Node) -> None:
+        name = operator_name(node)
+        if name in _CHECKS:
+            return
+        if node.target is operator.getitem:
+            container = self.values[node.args[0]]  # type: ignore[index]
+            self.values[node] = container[node.args[1]]
+            if self.values[node] is None:
+                raise UnsupportedError("this of several results serves training")
+            return
+        if name in _ITEMS:
+            self._item(node)
+            return
+        if is_number(node):
+            self.values[node] = _extent(node.meta["val"])
+            return
+        handler = handler_of(node)
+        if handler is None:
+            raise RefusedNodeError(node, "rabbet has no such operator")
+        out = described(node.meta["val"])
+        self.graph.used = {
+            user.args[1]  # type: ignore[misc]
+            for user in node.users
+            if user.target is operator.getitem
+        }
+        args = fx.node.map_aggregate(node.args, self._value)
+        kwargs = {
+            key: fx.node.map_aggregate(value, self._value)
+            for key, value in node.kwargs.items()
+            if key not in _PLACING or operator_of(node.target) is not None
+        }
+        made = handler(self.graph, out, *args, **kwargs)  # type: ignore[misc]
+        self.values[node] = self._named(made, out)
+
+    def _value(self, arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            return self.values[arg]
+        return _extent(arg)
+
+    def _named(self, made: Any, out: Any) -> Any:
+        if isinstance(out, list):
+            return [self._named(m, o) for m, o in zip(made, out, strict=False)]
+        if made is None:
+            return None
+        value = Value.make(made, out.dtype, out.shape)
+        self.graph.know(value)
+        return value
+
+    def _item(self, node: fx.Node) -> None:
+        """A number that data tells."""
+        number = node.meta["val"]
+        expr = _extent(number)
+        source = self.values[node.args[0]]  # type: ignore[index]
+        if not isinstance(number, torch.SymInt) or not getattr(expr, "is_Symbol", False):
+            raise UnsupportedError("a number that data tells, and which is no integer")
+        self.graph.numbers[expr] = source
+        self.values[node] = expr
+
+
+def tables(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """Decompositions for operators that are not in our table."""
+    return {op: fn for op, fn in table.items() if str(op) not in TABLE}

@@ -1,0 +1,175 @@
+"""torch.compile(module, backend="rabbet") gives what the module gives."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+import rabbet.plugin as trtp
+
+torch = pytest.importorskip("torch")
+
+import rabbet.torch  # noqa: E402
+
+from tests.python.support.plugins import new_id  # noqa: E402
+from tests.python.torch_models import modules  # noqa: E402
+from tests.python.torch_models.test_compile import assert_same  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+OPTIONS = {"device": "cpu", "optimization_level": 0}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+def compiled(module: Any, **given: Any) -> Any:
+    return torch.compile(module, backend="rabbet", options=OPTIONS, **given)
+
+
+def left(since: int) -> set[str]:
+    return {each.op for report in rabbet.torch.reports()[since:] for each in report.left}
+
+
+@pytest.mark.parametrize("name", [n for n in modules.CASES if n != "recurrent"])
+def test_modules(name: str) -> None:
+    module, case = modules.made(name)
+    before = len(rabbet.torch.reports())
+    fast = compiled(copy.deepcopy(module))
+    with torch.no_grad():
+        for sizes in modules.SIZES:
+            args = case.args(*sizes)
+            mine = copy.deepcopy(args)
+            expected = module(*args, **case.kwargs)
+            assert_same(fast(*mine, **case.kwargs), expected)
+            assert_same(mine, args)
+    reports = rabbet.torch.reports()[before:]
+    assert 1 <= len(reports) <= 2  # one for the first sizes, one for all others
+    assert all(report.engines for report in reports)
+
+
+class Mixed(torch.nn.Module):
+    """An operator that plans lack, between others; one on DOUBLE."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+
+    def forward(self, x: Any) -> Any:
+        """Three parts."""
+        y = torch.relu(self.first(x)) + 1
+        y = torch.fft.fft(y).abs()
+        return torch.tanh(self.second(y)) * 2, x.double().exp() - 1
+
+
+def test_what_is_refused_runs_in_torch_and_is_reported() -> None:
+    module = Mixed().eval()
+    before = len(rabbet.torch.reports())
+    with torch.no_grad():
+        fast = compiled(module)
+        for n in (2, 3, 4):
+            x = torch.randn(n, 6)
+            assert_same(fast(x), module(x))
+    report = rabbet.torch.reports()[before]
+    assert report.engines == 2
+    reasons = {each.op: each.reason for each in report.left}
+    assert "no such operator" in reasons["aten._fft_r2c.default"]
+    assert "torch.float64" in reasons["aten.exp.default"]
+    assert "2 engines" in str(report)
+
+
+def test_sizes_in_range_do_not_trace_again() -> None:
+    module, case = modules.made("transformer")
+    fast = compiled(module, dynamic=True)
+    before = len(rabbet.torch.reports())
+    with torch.no_grad():
+        for sizes in ((3, 6), (2, 11), (5, 4), (7, 9)):
+            args = case.args(*sizes)
+            assert_same(fast(*args), module(*args))
+    assert len(rabbet.torch.reports()) == before + 1
+
+
+def test_parameters_that_change() -> None:
+    module = torch.nn.Linear(4, 3).eval()
+    fast = compiled(module)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        assert_same(fast(x), module(x))
+        module.weight.mul_(3)  # in place
+        assert_same(fast(x), module(x))
+        module.bias = torch.nn.Parameter(torch.randn(3))  # another one
+        assert_same(fast(x), module(x))
+        module.load_state_dict(torch.nn.Linear(4, 3).state_dict())
+        assert_same(fast(x), module(x))
+
+
+def test_gradients_stay_with_torch(caplog: pytest.LogCaptureFixture) -> None:
+    module = torch.nn.Linear(4, 3)
+    before = len(rabbet.torch.reports())
+    result = compiled(module)(torch.randn(2, 4))
+    result.sum().backward()
+    assert module.weight.grad is not None
+    assert left(before) == {"the whole graph"}
+    assert "torch.no_grad()" in caplog.text
+    with torch.inference_mode():
+        x = torch.randn(2, 4)
+        torch.testing.assert_close(compiled(module)(x), module(x))
+
+
+def test_breaks_numbers_and_containers() -> None:
+    def function(x: Any, more: dict[str, Any], n: int) -> Any:
+        y = torch.relu(x) * n + more["y"]
+        if y.sum() > 0:  # a break
+            y = y.view(y.shape[0], -1) + y.shape[0]
+        return {"y": y, "parts": (y[:1], None, y.shape), "n": n}
+
+    fast = compiled(function)
+    for n, size in ((1, 3), (2, 5), (3, 4), (4, 6)):
+        x, more = torch.rand(size, 2, 2), {"y": torch.rand(2)}
+        assert_same(fast(x, more, n), function(x, more, n))
+
+
+def test_options_are_checked() -> None:
+    fast = torch.compile(lambda x: x + 1, backend="rabbet", options={"fp61": True})
+    with pytest.raises(Exception, match=r"options has 'fp61'; there are .*fp16"):
+        fast(torch.ones(2))
+
+
+def test_operators_of_plugins_go_through_both() -> None:
+    plugin_id = new_id("front")
+
+    @trtp.register(plugin_id, torch=True)
+    def described(x: trtp.TensorDesc, sides: list[int], factor: float) -> trtp.TensorDesc:
+        y = x.like()
+        y.shape_expr[0] += sides[0] + sides[1]
+        return y
+
+    @trtp.impl(plugin_id)
+    def run(x: Any, sides: Any, factor: Any, outputs: Any) -> None:
+        wide = np.pad(np.from_dlpack(x), [tuple(sides), (0, 0)], mode="wrap")
+        np.from_dlpack(outputs[0])[...] = wide * factor
+
+    namespace, name = plugin_id.split("::")
+    made = getattr(getattr(torch.ops, namespace), name)
+
+    class Padded(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            """An operator between others."""
+            return torch.relu(made(torch.sin(x) + 1, [1, 2], 0.5)) - 1
+
+    module = Padded()
+    n = torch.export.Dim("n", min=3, max=9)
+    example = (torch.randn(4, 3),)
+    model = trt.compile(module, example, dynamic_shapes={"x": {0: n}}, device="cpu")
+    before = len(rabbet.torch.reports())
+    fast = compiled(module)
+    for rows in (3, 5, 7):
+        x = torch.randn(rows, 3)
+        assert_same(model(x), module(x))
+        assert_same(fast(x), module(x))
+    assert left(before) == set()

@@ -1,0 +1,160 @@
+"""rabbet.compile(module) gives what the module gives."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rabbet as trt
+
+torch = pytest.importorskip("torch")
+
+from torch.utils import _pytree as pytree  # noqa: E402
+
+from tests.python.torch_models import modules  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Equal structures, types and shapes; close elements."""
+    ours, theirs = pytree.tree_flatten(found), pytree.tree_flatten(expected)
+    assert ours[1] == theirs[1]
+    for index, (a, b) in enumerate(zip(ours[0], theirs[0], strict=True)):
+        if not isinstance(b, torch.Tensor):
+            assert a == b
+            assert type(a) is type(b)
+            continue
+        assert not a.requires_grad
+        torch.testing.assert_close(
+            a, b, rtol=1e-4, atol=1e-4, equal_nan=True, msg=lambda m, i=index: f"{i}: {m}"
+        )
+
+
+def export_dims(case: modules.Case) -> Any:
+    dims = {
+        modules.B: torch.export.Dim("b", min=2, max=8),
+        modules.S: torch.export.Dim("s", min=2, max=32),
+    }
+    return tuple(
+        None if axes is None else {axis: dims[name] for axis, name in axes.items()}
+        for axes in case.dims
+    )
+
+
+def compiled(name: str, **options: Any) -> tuple[Any, Any, modules.Case]:
+    module, case = modules.made(name)
+    example = case.args(*modules.SIZES[0])
+    shapes: Any = export_dims(case)
+    if case.kwargs:  # by name, as torch.export wants it then
+        names = module.forward.__code__.co_varnames[1:]
+        shapes = {**dict(zip(names, shapes, strict=False)), **dict.fromkeys(case.kwargs)}
+    model = trt.compile(
+        copy.deepcopy(module), example, case.kwargs or None, dynamic_shapes=shapes,
+        device="cpu", optimization_level=0, **options,
+    )  # fmt: skip
+    return model, module, case
+
+
+def calls(case: modules.Case) -> Any:
+    fixed = all(axes is None for axes in case.dims)
+    for sizes in modules.SIZES[:1] * 2 if fixed else modules.SIZES:
+        yield case.args(*sizes)
+
+
+@pytest.mark.parametrize("name", modules.CASES)
+def test_modules(name: str, tmp_path: Path) -> None:
+    model, module, case = compiled(name)
+    model.save(tmp_path / "model.plan")
+    loaded = trt.load(tmp_path / "model.plan", device="cpu")
+    with torch.no_grad():
+        for args in calls(case):
+            again, mine = copy.deepcopy(args), copy.deepcopy(args)
+            expected = module(*args, **case.kwargs)
+            assert_same(model(*mine, **case.kwargs), expected)
+            assert_same(mine, args)  # what the call changed
+            assert_same(loaded(*again, **case.kwargs), expected)
+
+
+class Fourier(torch.nn.Module):
+    """Operators that plans lack."""
+
+    def forward(self, x: Any) -> Any:
+        """Of two kinds."""
+        return torch.fft.fft(x).abs() + torch.linalg.inv(x)
+
+
+class Shifted(torch.nn.Module):
+    """A weight with an address that shows whether it is copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: Any, by: float = 1.0) -> Any:
+        """A product."""
+        return x @ self.weight + by
+
+
+def test_what_is_refused_is_named() -> None:
+    x = torch.eye(4)
+    with pytest.raises(trt.UnsupportedError, match=r"aten.*fft.*no such operator") as caught:
+        trt.compile(Fourier(), (x,), device="cpu")
+    assert "others: aten" in str(caught.value)
+    assert "backend='rabbet'" in str(caught.value)
+    assert "torch.fft.fft(x)" in str(caught.value)
+    with pytest.raises(trt.UnsupportedError, match=r"dropout in training; call eval\(\)"):
+        trt.compile(torch.nn.Dropout(0.5).train(), (x,), device="cpu")
+    with pytest.raises(trt.InvalidArgumentError, match="args is the tuple"):
+        trt.compile(Shifted(), x, device="cpu")
+    with pytest.raises(trt.InvalidArgumentError, match="shapes is not for modules of torch"):
+        trt.compile(Shifted(), (x,), device="cpu", shapes={"x": (4, 4)})
+    with pytest.raises(trt.InvalidArgumentError, match="args is for modules of torch"):
+        trt.compile(b"", (x,))
+    program = torch.export.export(Shifted(), (x,))
+    with pytest.raises(trt.InvalidArgumentError, match="has its example inputs"):
+        trt.compile(program, (x,), device="cpu")
+
+
+def test_calls_are_checked() -> None:
+    module = Shifted()
+    n = torch.export.Dim("n", min=2, max=5)
+    shapes = {"x": {0: n}, "by": None}
+    example = (torch.randn(3, 4), 2.0)
+    model = trt.compile(module, example, dynamic_shapes=shapes, device="cpu")
+    x = torch.randn(2, 4)
+    expected = module(x, 2.0).detach()
+    for found in (model(x, 2.0), model(x.double().float().T.contiguous().T, 2.0)):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"'by' is 3\.0; the module was compiled for 2\.0"):
+        model(x, 3.0)
+    with pytest.raises(TypeError, match="another structure"):
+        model(x)
+    with pytest.raises(trt.OutOfRangeError, match="dimension 0 of input 'x' is 6"):
+        model(torch.randn(6, 4), 2.0)
+    with pytest.raises(TypeError, match=r"input 'x' is torch\.float16"):
+        model(x.half(), 2.0)
+
+
+def test_weights_are_lent_and_exported_programs_taken() -> None:
+    from rabbet.torch import _building
+
+    module = Shifted()
+    program = torch.export.export(module, (torch.randn(3, 4),))
+    seen = []
+    original = _building.network_of
+
+    def network_of(graph: Any, logger: Any) -> Any:
+        seen.extend(view.ctypes.data for view in graph.weights.values())
+        return original(graph, logger)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_building, "network_of", network_of)
+        model = trt.compile(program, device="cpu", workspace=1 << 20)
+    assert seen == [module.weight.data_ptr()]
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(model(x), module(x).detach(), atol=1e-5, rtol=1e-5)
+    assert "TorchModel" in repr(model)
+    assert model.report
