@@ -9,7 +9,7 @@ import torch
 
 from ._graph import Graph, Value, expression
 from ._pointwise import binary
-from ._reductions import reduced
+from ._reductions import norm, reduced
 from ._shapes import reshape
 from ._table import TABLE, aten, axis_of, refuse
 
@@ -56,6 +56,27 @@ def _addmm(
 def _einsum(g: Graph, out: Any, equation: str, tensors: Sequence[Value], **kw: Any) -> str:
     operands = [g.to(x, out.dtype) for x in tensors]
     return g.op("Einsum", *operands, equation=equation.replace(" ", ""))
+
+
+@aten("_trilinear.default")
+def _trilinear(
+    g: Graph, out: Any, a: Value, b: Value, c: Value, expand_a: Any, expand_b: Any,
+    expand_c: Any, sums: Sequence[int], *args: Any,
+) -> str:  # fmt: skip
+    spread = [
+        g.op("Unsqueeze", x, g.ints(list(axes))) if axes else x
+        for x, axes in ((a, expand_a), (b, expand_b), (c, expand_c))
+    ]
+    product = g.op("Mul", g.op("Mul", spread[0], spread[1]), spread[2])
+    return g.op("ReduceSum", product, g.ints(list(sums)), keepdims=0)
+
+
+@aten("_cdist_forward.default")
+def _cdist(g: Graph, out: Any, a: Value, b: Value, p: float, *args: Any) -> str:
+    rows = g.op("Unsqueeze", a, g.ints([-2]))
+    columns = g.op("Unsqueeze", b, g.ints([-3]))
+    apart = Value.make(g.op("Sub", rows, columns), out.dtype, [*out.shape, 1])
+    return norm(g, out, apart, p, [-1])
 
 
 # ---- Convolutions and poolings ----
@@ -511,7 +532,7 @@ def _encoder_layer(
     up: Value, up_bias: Value, down: Value, down_bias: Value, mask: Any = None,
     mask_type: Any = None,
 ) -> str:  # fmt: skip
-    def norm(value: str, weight: Value, bias: Value) -> str:
+    def normalize(value: str, weight: Value, bias: Value) -> str:
         like = Value.of(value, x)
         return _layer_norm(g, x, like, [width], weight, bias, eps)
 
@@ -525,10 +546,10 @@ def _encoder_layer(
         return _linear(g, None, Value.of(active, x), down, down_bias)
 
     if norm_first:
-        y = g.op("Add", x, attend(norm(x, weight_1, bias_1)))
-        return g.op("Add", y, feed(norm(y, weight_2, bias_2)))
-    y = norm(g.op("Add", x, attend(x)), weight_1, bias_1)
-    return norm(g.op("Add", y, feed(y)), weight_2, bias_2)
+        y = g.op("Add", x, attend(normalize(x, weight_1, bias_1)))
+        return g.op("Add", y, feed(normalize(y, weight_2, bias_2)))
+    y = normalize(g.op("Add", x, attend(x)), weight_1, bias_1)
+    return normalize(g.op("Add", y, feed(y)), weight_2, bias_2)
 
 
 # ---- Resizing ----

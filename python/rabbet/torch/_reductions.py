@@ -162,10 +162,11 @@ for _name, _root, _mean in (
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar")
-def _norm(
+def norm(
     g: Graph, out: Any, x: Value, order: Any = 2, dim: Any = None, keepdim: bool = False,
     *, dtype: Any = None,
 ) -> str:  # fmt: skip
+    """The p-norm over axes."""
     value = g.to(x, out.dtype)
     order = 2 if order is None else order
     kinds = {1: "ReduceL1", 2: "ReduceL2", float("inf"): "ReduceMax",

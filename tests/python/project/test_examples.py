@@ -351,3 +351,12 @@ def test_installation(tmp_path: Path) -> None:
     arguments = ("--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
     output(rabbet, "run", plan, "--allow-host-code", *arguments, env=cpu)
     assert np.array_equal(np.load(tmp_path / "y.npz")["y"], y)
+
+
+def test_modules_of_torch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = EXAMPLES / "torch_modules" / "torch_modules.py"
+    text = output(sys.executable, path, tmp_path)
+    assert "0 in torch" in text
+    assert "agree with the module" in text
+    assert (tmp_path / "encoder.plan.torch").exists()
