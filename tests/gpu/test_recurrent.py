@@ -10,15 +10,14 @@ import onnxruntime as ort
 import pytest
 import rabbet
 
-from tests.python.importer.test_onnx_recurrent import GATES, model_of
+from tests.python.importer.test_onnx_recurrent import model_of
 
 
-@pytest.mark.parametrize("linear", [0, 1])
-@pytest.mark.parametrize("kind", GATES)
-def test_any_length(kind: str, linear: int) -> None:
-    attrs: dict[str, Any] = {"linear_before_reset": linear} if kind == "GRU" else {}
-    if kind != "GRU" and linear:
-        attrs["clip"] = 0.5
+@pytest.mark.parametrize(
+    ("kind", "attrs"),
+    [("RNN", {}), ("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("LSTM", {"clip": 0.5})],
+)
+def test_any_length(kind: str, attrs: dict[str, Any]) -> None:
     options = {"lengths": "input", "direction": "bidirectional", **attrs}
     low, opt, high = (
         model_of(kind, sizes=(t, b, 4, 37), **options)[1]
