@@ -32,6 +32,7 @@
   FILE(bits)                    \
   FILE(state)                   \
   FILE(image)                   \
+  FILE(roi_pool)                \
   FILE(sequence)                \
   FILE(recurrent)               \
   FILE(ml)                      \
