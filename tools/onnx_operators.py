@@ -71,13 +71,14 @@ LIMITS = {
     "GroupNormalization": "the number of channels must be known",
     "If": "the branches may differ in extents, not in rank; of a condition known at import the "
     "branch taken is imported",
-    "Loop": "unrolled: the number of iterations must be known at import",
+    "Loop": "sequences and optional values as states need a number of iterations that is "
+    "known at import",
     "LinearAttention": "unrolled: the number of tokens must be known at import",
     "CausalConvWithState": "the number of channels must be known at import",
     "CumProd": "the axis must be known at import",
     "Bernoulli": "the same numbers in each run",
     "Multinomial": "the same numbers in each run",
-    "Scan": "unrolled: the scanned extents must be known at import",
+    "Scan": "before opset 9 the scanned extents must be known at import",
     "MatMulInteger": "sums are FLOAT on the way: exact below 2^24",
     "ConvInteger": "sums are FLOAT on the way: exact below 2^24",
     "ai.onnx.ml.LabelEncoder": "numbers to numbers",

@@ -357,6 +357,8 @@ rabbet_status_t rabbet_network_add_bodies(
     rabbet_layer_t** out_layer) {
   rabbet_layer_t* layer = NULL;
   *out_layer = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_free_name(network, &network->layer_names, name, &name));
   RABBET_RETURN_IF_ERROR(rabbet_network_new_layer(
       network,
       rabbet_op_get(bodies->loop ? RABBET_OP_LOOP : RABBET_OP_CONDITION), name,

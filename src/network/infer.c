@@ -295,7 +295,8 @@ static rabbet_status_t layer_infer(rabbet_layer_t* layer, bool* out_restart) {
   if (rabbet_is_ok(status) && !*out_restart) {
     status = layer->plugin   ? layer_infer_plugin(layer)
              : layer->bodies ? rabbet_layer_infer_bodies(layer)
-                             : layer_infer_op(layer);
+             : layer->is_told || layer->varying ? rabbet_layer_infer_told(layer)
+                                                : layer_infer_op(layer);
     if (rabbet_is_ok(status)) status = layer_follow_outputs(layer);
   }
   // A plugin's wrapper names the operator.

@@ -60,6 +60,8 @@ rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer);
 
 // Types and shapes of the outputs of a layer that runs networks.
 rabbet_status_t rabbet_layer_infer_bodies(rabbet_layer_t* layer);
+// Of layers at a loop's boundary whose extents only a run tells.
+rabbet_status_t rabbet_layer_infer_told(rabbet_layer_t* layer);
 // Why an inferred layer is unknown: the error of the layer that failed.
 rabbet_status_t rabbet_layer_explain(rabbet_layer_t* layer);
 // Forgets results if they include the layer's.

@@ -192,3 +192,68 @@ rabbet_status_t rabbet_loop_add_output(rabbet_loop_t* loop,
   if (!limit || !layer_is_stacked(*out_layer)) return rabbet_ok();
   return loop_give_length(*out_layer, limit->inputs[0]);
 }
+
+rabbet_status_t rabbet_loop_add_told_output(rabbet_loop_t* loop,
+                                            rabbet_tensor_t* tensor,
+                                            int32_t axis,
+                                            rabbet_layer_t** out_layer) {
+  const rabbet_attr_t attrs[] = {
+      RABBET_LOOP_INT("kind", RABBET_LOOP_OUTPUT_CONCATENATE),
+      RABBET_LOOP_INT("axis", axis)};
+  RABBET_RETURN_IF_ERROR(
+      loop_add(loop, RABBET_OP_LOOP_OUTPUT, tensor, attrs, 2, out_layer));
+  (*out_layer)->is_told = true;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_loop_add_varying_recurrence(
+    rabbet_loop_t* loop, rabbet_tensor_t* initial_value, int64_t varying,
+    rabbet_layer_t** out_layer) {
+  RABBET_RETURN_IF_ERROR(
+      rabbet_loop_add_recurrence(loop, initial_value, out_layer));
+  (*out_layer)->varying = varying;
+  return rabbet_ok();
+}
+
+// ---- Extents that only a run tells -----------------------------------------
+
+static rabbet_status_t told_extent(const rabbet_layer_t* layer, int32_t axis,
+                                   rabbet_expr_t upper) {
+  rabbet_tensor_t* output = layer->outputs[0];
+  const rabbet_symbol_t symbol = {.kind = RABBET_SYMBOL_DIM,
+                                  .tensor = output->id,
+                                  .index = axis,
+                                  .opt = upper,
+                                  .upper = upper};
+  return rabbet_expr_of_symbol(layer->network->graph, &symbol,
+                               &output->shape.d[axis]);
+}
+
+static rabbet_expr_t loop_most_trips(const rabbet_loop_t* loop) {
+  const rabbet_layer_t* limit =
+      rabbet_loop_limit(loop, RABBET_TRIP_LIMIT_COUNT);
+  return limit && limit->inputs[0]->value_count == 1
+             ? limit->inputs[0]->values[0]
+             : RABBET_EXPR_NONE;
+}
+
+rabbet_status_t rabbet_layer_infer_told(rabbet_layer_t* layer) {
+  const rabbet_tensor_t* input = layer->inputs[0];
+  rabbet_tensor_t* output = layer->outputs[0];
+  output->dtype = input->dtype;
+  output->shape = input->shape;
+  for (int32_t i = 0; i < input->shape.rank; ++i)
+    if (layer->varying >> i & 1)
+      RABBET_RETURN_IF_ERROR(told_extent(layer, i, RABBET_EXPR_NONE));
+  if (!layer->is_told) return rabbet_ok();
+  int32_t axis = (int32_t)rabbet_layer_int(layer, "axis");
+  int32_t rank = input->shape.rank + 1;
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank || rank > RABBET_MAX_RANK)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "axis %d of a tensor of rank %d", axis, rank);
+  for (int32_t i = rank; i-- > axis + 1;)
+    output->shape.d[i] = output->shape.d[i - 1];
+  output->shape.rank = rank;
+  return told_extent(layer, axis, loop_most_trips(layer->loop));
+}

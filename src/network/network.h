@@ -104,6 +104,9 @@ struct rabbet_layer_t {
   rabbet_tensor_t* next;              // recurrences: made by a later layer
   // Loop outputs: input 1 was not given, but is the loop's COUNT limit.
   bool has_default_length;
+  bool is_told;  // loop outputs: as long as iterations ran
+  int64_t
+      varying;  // recurrences: axes whose extents iterations change, as bits
   bool is_unknown;  // inference failed for it, or for a layer that it reads
 };
 
@@ -221,6 +224,15 @@ RABBET_PRIVATE_API int64_t rabbet_layer_int(const rabbet_layer_t* layer,
 // The loop's limit of a kind, or NULL.
 RABBET_PRIVATE_API rabbet_layer_t* rabbet_loop_limit(const rabbet_loop_t* loop,
                                                      rabbet_trip_limit_t kind);
+
+// For the importer: a stack of as many elements as iterations ran, and a
+// recurrence of which iterations change the extents of axes.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_loop_add_told_output(rabbet_loop_t* loop, rabbet_tensor_t* tensor,
+                            int32_t axis, rabbet_layer_t** out_layer);
+RABBET_PRIVATE_API rabbet_status_t rabbet_loop_add_varying_recurrence(
+    rabbet_loop_t* loop, rabbet_tensor_t* initial_value, int64_t varying,
+    rabbet_layer_t** out_layer);
 
 // ---- Conditionals ----------------------------------------------------------
 

@@ -32,6 +32,18 @@ static bool* regions_nested(const regions_work_t* work, size_t outer,
 
 // ---- Growing ---------------------------------------------------------------
 
+// The layers at the boundary of a conditional are inside if one is.
+static bool regions_has_conditional(const regions_work_t* work, size_t loop,
+                                    const rabbet_conditional_t* conditional) {
+  for (size_t i = 0; conditional && i < work->network->layers.count; ++i) {
+    const rabbet_layer_t* layer = work->network->layers.data[i];
+    if (layer->conditional == conditional &&
+        rabbet_regions_has(work->regions, loop, layer))
+      return true;
+  }
+  return false;
+}
+
 static bool regions_joins(const regions_work_t* work, size_t loop,
                           const rabbet_layer_t* layer) {
   const rabbet_network_t* network = work->network;
@@ -40,6 +52,7 @@ static bool regions_joins(const regions_work_t* work, size_t loop,
     return !rabbet_op_is(layer->op, RABBET_OP_LOOP_OUTPUT);
   }
   if (own >= 0 && *regions_nested(work, loop, (size_t)own)) return true;
+  if (regions_has_conditional(work, loop, layer->conditional)) return true;
   for (size_t i = 0; i < layer->input_count; ++i) {
     if (rabbet_regions_makes(work->regions, loop, layer->inputs[i])) {
       return true;

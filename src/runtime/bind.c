@@ -122,11 +122,22 @@ static rabbet_status_t check_addresses(const rabbet_frame_t* frame,
   return rabbet_ok();
 }
 
+// The memory of a loop's output may be there only in the next segment.
+static bool has_memory(const rabbet_prepared_t* prepared, int32_t value) {
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  int32_t root = sequence->analysis.roots[value];
+  return sequence->plan->values[value].storage != RABBET_PLAN_STORAGE_ARENA ||
+         rabbet_is_materialized(sequence, root) ||
+         sequence->analysis.memory_stages[root] <= prepared->segment;
+}
+
 static void fill_slot(const rabbet_frame_t* frame, rabbet_prepared_t* prepared,
                       size_t begin, size_t slot) {
+  int32_t value = frame->sequence->slot_values[slot];
   assert(slot >= begin && slot < frame->sequence->slot_count);
   prepared->slots[slot - begin] =
-      rabbet_value_address(frame, prepared, frame->sequence->slot_values[slot]);
+      has_memory(prepared, value) ? rabbet_value_address(frame, prepared, value)
+                                  : NULL;
 }
 
 static void fill_all_slots(rabbet_frame_t* frame, rabbet_prepared_t* prepared) {

@@ -34,9 +34,12 @@ static int32_t first_segment(const rabbet_sequence_t* sequence, int32_t value) {
   int32_t root = sequence->analysis.roots[value];
   int32_t step = sequence->analysis.first_steps[root];
   assert(step >= 0);
-  return step < (int32_t)sequence->plan->step_count
-             ? sequence->analysis.step_segments[step]
-             : 0;
+  int32_t segment = step < (int32_t)sequence->plan->step_count
+                        ? sequence->analysis.step_segments[step]
+                        : 0;
+  // A loop keeps an output without a bound for the next segment.
+  int32_t stage = sequence->analysis.memory_stages[root];
+  return sequence->analysis.written[root] && stage > segment ? stage : segment;
 }
 
 static rabbet_status_t sequence_list_ios(rabbet_sequence_t* sequence) {

@@ -263,6 +263,7 @@ static rabbet_status_t run_segment(rabbet_frame_t* frame,
     RABBET_RETURN_IF_ERROR(
         rabbet_context_begin_host_ios(frame->context, prepared, stream));
   RABBET_RETURN_IF_ERROR(rabbet_prepared_bind(frame, prepared, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_call_copy_late(frame, prepared, stream));
   if (prepared->copies_inputs)
     RABBET_RETURN_IF_ERROR(
         rabbet_prepared_copy_inputs(frame, prepared, stream));

@@ -30,6 +30,7 @@ rabbet_status_t rabbet_frame_initialize(rabbet_frame_t* frame) {
   RABBET_NEXT(sequence->key_size, next_key);
   RABBET_NEXT(frame_most_reads(frame), read_key);
   RABBET_NEXT(plan->step_count, graph_reported);
+  RABBET_NEXT(plan->step_count, grown);
 #undef RABBET_NEXT
   RABBET_RETURN_IF_ERROR(status);
   frame->memory = frame->context->memory + sequence->first_place;
@@ -93,6 +94,7 @@ void rabbet_frame_deinitialize(rabbet_frame_t* frame) {
   rabbet_context_t* context = frame->context;
   rabbet_frame_free_copies(frame);
   rabbet_frame_free_hidden(frame);
+  rabbet_frame_free_grown(frame);
   rabbet_host_free(context->engine, frame->check_places);
   frame_destroy_events(frame);
   rabbet_free(context->allocator, frame->times);

@@ -5,6 +5,10 @@
 // they take turns. One of them is the memory of the step's output if there is
 // one for the last value. Slices and stacked results are addresses within the
 // step's inputs and outputs.
+//
+// Values whose extents iterations change, and stacks without a bound, lie in
+// memory of the frame, which grows. The step's outputs get copies once the next
+// segment has memory for them.
 #include <string.h>
 
 #include "base/math.h"
@@ -13,11 +17,19 @@
 #include "runtime/call.h"
 
 typedef struct carried_t {
-  const void* at;  // the present value
+  const void* at;      // the present value
+  rabbet_dims_t dims;  // its extents
   void* buffers[2];
-  size_t bytes;    // of each buffer
+  size_t bytes;    // of the value, and of each buffer
   int64_t output;  // of the step, for the last value, or -1
 } carried_t;
+
+// Elements of a stacked result: those of the first iteration.
+typedef struct stack_t {
+  bool is_known;
+  rabbet_dims_t dims;
+  size_t stride;
+} stack_t;
 
 typedef struct loop_t {
   rabbet_frame_t* frame;
@@ -28,9 +40,11 @@ typedef struct loop_t {
   const rabbet_plan_step_t* step;
   rabbet_loop_wiring_t wiring;
   carried_t* carried;
-  void* flag;       // of the computed condition
-  int64_t count;    // INT64_MAX: no limit
-  bool is_counted;  // nothing else ends it
+  stack_t* stacks;            // by output of the step
+  rabbet_io_memory_t* grown;  // two for each carried tensor, then by output
+  void* flag;                 // of the computed condition
+  int64_t count;              // INT64_MAX: no limit
+  bool is_counted;            // nothing else ends it
   int64_t trip;
   rabbet_frame_t* frames[2];    // of the body and the condition
   rabbet_prepared_t* nodes[2];  // their first segments
@@ -59,6 +73,59 @@ static int64_t last_output(const rabbet_loop_wiring_t* wiring, size_t carried) {
         wiring->sources[i] == (int64_t)carried)
       return (int64_t)i;
   return -1;
+}
+
+// Whether only a run tells how much memory the output needs.
+static bool is_late(const loop_t* loop, size_t output) {
+  return loop->prepared->bytes[output_value(loop->step, output)] ==
+         RABBET_BYTES_UNKNOWN;
+}
+
+// ---- Memory that grows
+
+static rabbet_status_t grow(const loop_t* loop, rabbet_io_memory_t* memory,
+                            size_t bytes, size_t kept) {
+  rabbet_engine_t* engine = loop->frame->context->engine;
+  void* larger = NULL;
+  if (memory->memory && bytes <= memory->bytes) return rabbet_ok();
+  if (bytes < 2 * memory->bytes) bytes = 2 * memory->bytes;
+  bytes = rabbet_align_up(bytes + 1, RABBET_DEVICE_ALIGNMENT);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_refuse_recording(loop->frame->context, loop->stream));
+  RABBET_RETURN_IF_ERROR(rabbet_memory_allocate(
+      loop->device, &engine->device_allocator, bytes, loop->stream, &larger));
+  rabbet_status_t status = rabbet_ok();
+  if (kept > 0)
+    status = loop->device->vtable->copy(loop->device, larger, memory->memory,
+                                        kept, loop->stream);
+  status = rabbet_status_join(
+      status, loop->device->vtable->synchronize(loop->device, loop->stream));
+  rabbet_memory_free(loop->device, &engine->device_allocator, memory->memory,
+                     loop->stream);
+  *memory = (rabbet_io_memory_t){.memory = larger, .bytes = bytes};
+  return status;
+}
+
+// That of the step, which the frame keeps.
+static rabbet_status_t find_grown(loop_t* loop) {
+  rabbet_frame_t* frame = loop->frame;
+  rabbet_grown_t* grown = &frame->grown[loop->run->step];
+  if (!grown->list) {
+    grown->count = 2 * loop->wiring.carried_count + loop->wiring.output_count;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &frame->context->arena, grown->count + 1, sizeof(*grown->list),
+        (void**)&grown->list));
+  }
+  loop->grown = grown->list;
+  return rabbet_ok();
+}
+
+void rabbet_frame_free_grown(rabbet_frame_t* frame) {
+  rabbet_engine_t* engine = frame->context->engine;
+  for (size_t s = 0; frame->grown && s < frame->sequence->plan->step_count; ++s)
+    for (size_t i = 0; i < frame->grown[s].count; ++i)
+      rabbet_memory_free(engine->device, &engine->device_allocator,
+                         frame->grown[s].list[i].memory, NULL);
 }
 
 // ---- Preparing
@@ -113,7 +180,7 @@ static rabbet_status_t read_number(const loop_t* loop, int64_t input,
 static rabbet_status_t check_room(const loop_t* loop, size_t output,
                                   size_t bytes) {
   int32_t value = output_value(loop->step, output);
-  return bytes <= loop->prepared->bytes[value]
+  return bytes <= loop->prepared->bytes[value] && !is_late(loop, output)
              ? rabbet_ok()
              : RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                              "output '%s' has %zu bytes; its last value needs "
@@ -129,21 +196,24 @@ static rabbet_status_t place_buffers(loop_t* loop) {
   memory += RABBET_DEVICE_ALIGNMENT;
   for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
     carried_t* carried = &loop->carried[i];
+    int32_t value = input_value(loop->step, call->inputs[i]);
     carried->at = loop->run->call.inputs[call->inputs[i]];
+    carried->dims = loop->prepared->dims[value];
+    carried->bytes = loop->prepared->bytes[value];
     carried->output = last_output(&loop->wiring, i);
-    carried->bytes =
-        loop->prepared->bytes[input_value(loop->step, call->inputs[i])];
-    for (size_t k = 0; k < 2; ++k) {
+    for (size_t k = 0; k < 2 && loop->wiring.varying[i] == 0; ++k) {
       bool is_output = k == 0 && carried->output >= 0;
       carried->buffers[k] =
           is_output ? loop->run->call.outputs[carried->output] : memory;
       if (!is_output) memory += buffer_bytes(loop->prepared, loop->step, i);
     }
   }
-  for (size_t i = 0; i < loop->wiring.output_count; ++i)
-    if (loop->wiring.kinds[i] == RABBET_LOOP_OUTPUT_LAST_VALUE)
-      RABBET_RETURN_IF_ERROR(
-          check_room(loop, i, loop->carried[loop->wiring.sources[i]].bytes));
+  for (size_t i = 0; i < loop->wiring.output_count; ++i) {
+    bool is_last = loop->wiring.kinds[i] == RABBET_LOOP_OUTPUT_LAST_VALUE;
+    int64_t source = loop->wiring.sources[i];
+    if (!is_last || loop->wiring.varying[source] != 0) continue;
+    RABBET_RETURN_IF_ERROR(check_room(loop, i, loop->carried[source].bytes));
+  }
   return rabbet_ok();
 }
 
@@ -167,6 +237,11 @@ static rabbet_status_t begin(loop_t* loop) {
       rabbet_allocate(loop->frame->context->allocator,
                       (loop->wiring.carried_count + 1) * sizeof(*loop->carried),
                       (void**)&loop->carried));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(loop->frame->context->allocator,
+                      (loop->wiring.output_count + 1) * sizeof(*loop->stacks),
+                      (void**)&loop->stacks));
+  RABBET_RETURN_IF_ERROR(find_grown(loop));
   loop->count = INT64_MAX;
   loop->is_counted = loop->wiring.count >= 0 && loop->wiring.condition < 0 &&
                      loop->step->call_count == 1;
@@ -266,6 +341,10 @@ static rabbet_status_t find_node(loop_t* loop, size_t which) {
   rabbet_frame_t* callee = loop->frames[which];
   size_t count = loop->wiring.carried_count + loop->wiring.slice_count;
   if (!loop->changes[which]) return rabbet_ok();
+  for (size_t i = 0; i < loop->wiring.carried_count; ++i)
+    memcpy(callee->next_key + callee->sequence->key_offsets[i],
+           loop->carried[i].dims.d,
+           (size_t)loop->carried[i].dims.rank * sizeof(*callee->next_key));
   for (size_t i = 0; i < count; ++i)
     if (callee->sequence->ios[i].is_shape_input)
       RABBET_RETURN_IF_ERROR(read_values(loop, callee, i));
@@ -281,66 +360,106 @@ static void* next_buffer(const loop_t* loop, const carried_t* carried) {
   return buffer == carried->at ? carried->buffers[1 - left % 2] : buffer;
 }
 
-// Bytes of one element of a stack; its extents but the first.
-static rabbet_status_t stack_stride(const loop_t* loop, size_t output,
-                                    rabbet_dims_t* out_dims,
-                                    size_t* out_stride) {
-  int32_t value = output_value(loop->step, output);
-  const rabbet_dims_t* dims = &loop->prepared->dims[value];
-  const rabbet_plan_value_t* tensor =
-      &loop->frame->sequence->plan->values[value];
-  out_dims->rank = dims->rank - 1;
-  for (int32_t i = 1; i < dims->rank; ++i) {
-    out_dims->d[i - 1] = dims->d[i];
-    if (dims->d[i] < 0)
+// The memory of a value that the body writes and iterations resize.
+static rabbet_status_t next_grown(loop_t* loop, size_t carried, size_t io,
+                                  void** out_buffer) {
+  int32_t value = loop->frames[0]->sequence->plan->ios[io].value;
+  size_t bytes = loop->nodes[0]->bytes[value];
+  rabbet_io_memory_t* memory =
+      &loop->grown[2 * carried + (size_t)(loop->trip % 2)];
+  if (bytes == RABBET_BYTES_UNKNOWN)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the size of '%s' has no bound before the iteration",
+                         loop->frames[0]->sequence->plan->ios[io].name);
+  RABBET_RETURN_IF_ERROR(grow(loop, memory, bytes, 0));
+  loop->frames[0]->rooms[io] = memory->bytes;
+  *out_buffer = memory->memory;
+  return rabbet_ok();
+}
+
+// The extents of a stack's elements: those outside, or those of this iteration.
+static rabbet_status_t find_element(const loop_t* loop, size_t output,
+                                    rabbet_dims_t* out_dims) {
+  const rabbet_plan_sequence_t* plan = loop->frames[0]->sequence->plan;
+  const rabbet_plan_io_t* io =
+      &plan->ios[plan->input_count + (size_t)loop->wiring.sources[output]];
+  const rabbet_dims_t* outside =
+      &loop->prepared->dims[output_value(loop->step, output)];
+  *out_dims = loop->nodes[0]->dims[io->value];
+  for (int32_t i = 0; i < out_dims->rank; ++i) {
+    if (out_dims->d[i] < 0) out_dims->d[i] = outside->d[i + 1];
+    if (out_dims->d[i] < 0)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                           "only a run tells extent %d of '%s'", i,
-                           tensor->name);
+                           "extent %d of '%s' is not known before the "
+                           "iteration has run",
+                           i, io->name);
   }
-  return rabbet_tensor_bytes(tensor->dtype, RABBET_FORMAT_LINEAR, out_dims,
-                             out_stride);
+  return rabbet_ok();
+}
+
+static rabbet_status_t begin_stack(const loop_t* loop, size_t output) {
+  stack_t* stack = &loop->stacks[output];
+  int32_t value = output_value(loop->step, output);
+  const rabbet_dims_t* outside = &loop->prepared->dims[value];
+  if (stack->is_known) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(find_element(loop, output, &stack->dims));
+  for (int32_t i = 0; i < stack->dims.rank; ++i)
+    if (outside->d[i + 1] >= 0 && outside->d[i + 1] != stack->dims.d[i])
+      return RABBET_STATUS(
+          RABBET_STATUS_OUT_OF_RANGE,
+          "dimension %d of an element of '%s' is %lld; expected %lld", i,
+          loop->frame->sequence->plan->values[value].name,
+          (long long)stack->dims.d[i], (long long)outside->d[i + 1]);
+  stack->is_known = true;
+  return rabbet_tensor_bytes(loop->frame->sequence->plan->values[value].dtype,
+                             RABBET_FORMAT_LINEAR, &stack->dims,
+                             &stack->stride);
 }
 
 // Elements that a stack has or, if only the run tells, has room for.
-static int64_t stack_length(const loop_t* loop, size_t output, size_t stride) {
+static int64_t stack_length(const loop_t* loop, size_t output) {
   int32_t value = output_value(loop->step, output);
+  size_t stride = loop->stacks[output].stride;
   int64_t length = loop->prepared->dims[value].d[0];
   if (length >= 0) return length;
-  return stride ? (int64_t)(loop->prepared->bytes[value] / stride) : INT64_MAX;
+  return stride && !is_late(loop, output)
+             ? (int64_t)(loop->prepared->bytes[value] / stride)
+             : INT64_MAX;
+}
+
+static rabbet_status_t stack_is_full(const loop_t* loop, size_t output,
+                                     int64_t length) {
+  return RABBET_STATUS(
+      RABBET_STATUS_OUT_OF_RANGE,
+      "the length of its output '%s' is %lld, but the loop runs more often; "
+      "give it the number of iterations, or more",
+      loop->frame->sequence->plan->values[output_value(loop->step, output)]
+          .name,
+      (long long)length);
 }
 
 static rabbet_status_t pass_stack(loop_t* loop, size_t output) {
   rabbet_frame_t* callee = loop->frames[0];
   size_t io = callee->sequence->plan->input_count +
               (size_t)loop->wiring.sources[output];
-  rabbet_dims_t dims;
-  size_t stride = 0;
-  RABBET_RETURN_IF_ERROR(stack_stride(loop, output, &dims, &stride));
-  int64_t length = stack_length(loop, output, stride);
-  if (loop->trip >= length)
-    return RABBET_STATUS(
-        RABBET_STATUS_OUT_OF_RANGE,
-        "the length of its output '%s' is %lld, but the loop runs more often; "
-        "give it the number of iterations, or more",
-        loop->frame->sequence->plan->values[output_value(loop->step, output)]
-            .name,
-        (long long)length);
-  int64_t at = loop->trip;
+  uint8_t* base = loop->run->call.outputs[output];
+  RABBET_RETURN_IF_ERROR(begin_stack(loop, output));
+  size_t stride = loop->stacks[output].stride;
+  int64_t length = stack_length(loop, output), at = loop->trip;
   if (loop->wiring.kinds[output] == RABBET_LOOP_OUTPUT_REVERSE)
-    at = (loop->is_counted && stride ? loop->count : length) - 1 - loop->trip;
+    at = (loop->is_counted ? loop->count : length) - 1 - loop->trip;
+  if (at >= length || loop->trip >= length)
+    return stack_is_full(loop, output, length);
   if (stride == 0) at = 0;
-  if (at >= length)
-    return RABBET_STATUS(
-        RABBET_STATUS_OUT_OF_RANGE,
-        "the length of its output '%s' is %lld, but the loop runs %lld times; "
-        "give it the number of iterations, or more",
-        loop->frame->sequence->plan->values[output_value(loop->step, output)]
-            .name,
-        (long long)length, (long long)loop->count);
+  if (is_late(loop, output)) {
+    rabbet_io_memory_t* memory =
+        &loop->grown[2 * loop->wiring.carried_count + output];
+    size_t made = (size_t)loop->trip * stride;
+    RABBET_RETURN_IF_ERROR(grow(loop, memory, made + stride, made));
+    base = memory->memory;
+  }
   callee->rooms[io] = stride;
-  rabbet_frame_store_address(
-      callee, io,
-      (uint8_t*)loop->run->call.outputs[output] + (size_t)at * stride);
+  rabbet_frame_store_address(callee, io, base + (size_t)at * stride);
   return rabbet_ok();
 }
 
@@ -348,9 +467,11 @@ static rabbet_status_t pass_outputs(loop_t* loop) {
   rabbet_frame_t* callee = loop->frames[0];
   size_t first = callee->sequence->plan->input_count;
   for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
+    void* buffer = next_buffer(loop, &loop->carried[i]);
     callee->rooms[first + i] = loop->carried[i].bytes;
-    rabbet_frame_store_address(callee, first + i,
-                               next_buffer(loop, &loop->carried[i]));
+    if (loop->wiring.varying[i] != 0)
+      RABBET_RETURN_IF_ERROR(next_grown(loop, i, first + i, &buffer));
+    rabbet_frame_store_address(callee, first + i, buffer);
   }
   for (size_t i = 0; i < loop->wiring.output_count; ++i)
     if (loop->wiring.kinds[i] != RABBET_LOOP_OUTPUT_LAST_VALUE)
@@ -361,9 +482,10 @@ static rabbet_status_t pass_outputs(loop_t* loop) {
 // ---- An iteration
 
 static rabbet_status_t check_same(const char* name, const rabbet_dims_t* made,
-                                  const rabbet_dims_t* expected) {
+                                  const rabbet_dims_t* expected,
+                                  int64_t varying) {
   for (int32_t axis = 0; axis < expected->rank; ++axis)
-    if (made->d[axis] != expected->d[axis])
+    if (made->d[axis] != expected->d[axis] && !(varying >> axis & 1))
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "dimension %d of '%s' is %lld; expected %lld", axis,
                            name, (long long)made->d[axis],
@@ -375,23 +497,22 @@ static rabbet_status_t check_same(const char* name, const rabbet_dims_t* made,
 static rabbet_status_t collect(loop_t* loop) {
   rabbet_frame_t* callee = loop->frames[0];
   const rabbet_plan_sequence_t* plan = callee->sequence->plan;
-  const rabbet_plan_call_t* call = &loop->step->calls[0];
-  const rabbet_dims_t* made = callee->last->dims;
+  const rabbet_prepared_t* leaf = callee->last;
   for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
     const rabbet_plan_io_t* io = &plan->ios[plan->input_count + i];
-    int32_t initial = input_value(loop->step, call->inputs[i]);
-    RABBET_RETURN_IF_ERROR(
-        check_same(io->name, &made[io->value], &loop->prepared->dims[initial]));
-    loop->carried[i].at = callee->addresses[plan->input_count + i];
+    carried_t* carried = &loop->carried[i];
+    RABBET_RETURN_IF_ERROR(check_same(io->name, &leaf->dims[io->value],
+                                      &carried->dims, loop->wiring.varying[i]));
+    carried->dims = leaf->dims[io->value];
+    carried->bytes = leaf->bytes[io->value];
+    carried->at = callee->addresses[plan->input_count + i];
   }
   for (size_t i = 0; i < loop->wiring.output_count; ++i) {
     if (loop->wiring.kinds[i] == RABBET_LOOP_OUTPUT_LAST_VALUE) continue;
     const rabbet_plan_io_t* io =
         &plan->ios[plan->input_count + (size_t)loop->wiring.sources[i]];
-    rabbet_dims_t dims;
-    size_t stride = 0;
-    RABBET_RETURN_IF_ERROR(stack_stride(loop, i, &dims, &stride));
-    RABBET_RETURN_IF_ERROR(check_same(io->name, &made[io->value], &dims));
+    RABBET_RETURN_IF_ERROR(
+        check_same(io->name, &leaf->dims[io->value], &loop->stacks[i].dims, 0));
   }
   return rabbet_ok();
 }
@@ -422,8 +543,8 @@ static rabbet_status_t iterate(loop_t* loop, bool* out_goes_on) {
   RABBET_RETURN_IF_ERROR(ask(loop, out_goes_on));
   if (!*out_goes_on) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(pass_inputs(loop, 0));
-  RABBET_RETURN_IF_ERROR(pass_outputs(loop));
   RABBET_RETURN_IF_ERROR(find_node(loop, 0));
+  RABBET_RETURN_IF_ERROR(pass_outputs(loop));
   RABBET_RETURN_IF_ERROR(
       rabbet_call_run(loop->frames[0], loop->nodes[0], loop->stream));
   RABBET_RETURN_IF_ERROR(collect(loop));
@@ -436,9 +557,14 @@ static rabbet_status_t iterate(loop_t* loop, bool* out_goes_on) {
 static rabbet_status_t finish_last(loop_t* loop, size_t output) {
   const carried_t* carried = &loop->carried[loop->wiring.sources[output]];
   void* to = loop->run->call.outputs[output];
-  int32_t initial = input_value(
-      loop->step, loop->step->calls[0].inputs[loop->wiring.sources[output]]);
-  loop->run->loop[output] = loop->prepared->dims[initial];
+  rabbet_loop_result_t* result = &loop->run->loop[output];
+  result->dims = carried->dims;
+  if (is_late(loop, output)) {
+    result->late = carried->at;
+    result->late_bytes = carried->bytes;
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(check_room(loop, output, carried->bytes));
   return carried->at == to || carried->bytes == 0
              ? rabbet_ok()
              : loop->device->vtable->copy(loop->device, to, carried->at,
@@ -457,22 +583,35 @@ static rabbet_status_t move_down(const loop_t* loop, uint8_t* stack, size_t gap,
   return rabbet_ok();
 }
 
+// Extents that no iteration told are 0.
+static void tell_stack(const loop_t* loop, size_t output) {
+  const stack_t* stack = &loop->stacks[output];
+  rabbet_loop_result_t* result = &loop->run->loop[output];
+  result->dims = loop->prepared->dims[output_value(loop->step, output)];
+  if (result->dims.d[0] < 0) result->dims.d[0] = loop->trip;
+  for (int32_t i = 1; i < result->dims.rank; ++i)
+    if (result->dims.d[i] < 0)
+      result->dims.d[i] = stack->is_known ? stack->dims.d[i - 1] : 0;
+  if (!is_late(loop, output)) return;
+  result->late = loop->grown[2 * loop->wiring.carried_count + output].memory;
+  result->late_bytes = stack->stride * (size_t)loop->trip;
+}
+
 // Zeros lie behind the elements of iterations that did not run.
 static rabbet_status_t finish_stack(loop_t* loop, size_t output) {
   int32_t value = output_value(loop->step, output);
   uint8_t* stack = loop->run->call.outputs[output];
-  rabbet_dims_t dims;
-  size_t stride = 0;
-  RABBET_RETURN_IF_ERROR(stack_stride(loop, output, &dims, &stride));
-  int64_t length = stack_length(loop, output, stride);
   bool is_told = loop->prepared->dims[value].d[0] < 0;
-  rabbet_dims_t* result = &loop->run->loop[output];
-  *result = loop->prepared->dims[value];
-  if (is_told) result->d[0] = loop->trip;
-  size_t made = stride * (size_t)loop->trip;
-  size_t rest = stride ? stride * (size_t)length - made : 0;
+  tell_stack(loop, output);
+  if (is_late(loop, output)) return rabbet_ok();
+  size_t made = loop->stacks[output].stride * (size_t)loop->trip;
+  size_t rest = loop->prepared->bytes[value] - made;
+  if (is_told)
+    rest = loop->stacks[output].stride *
+               (size_t)(loop->trip ? stack_length(loop, output) : 0) -
+           made;
   if (loop->wiring.kinds[output] == RABBET_LOOP_OUTPUT_REVERSE &&
-      !loop->is_counted)
+      !loop->is_counted && loop->trip > 0)
     RABBET_RETURN_IF_ERROR(move_down(loop, stack, rest, made));
   return is_told || rest == 0
              ? rabbet_ok()
@@ -499,6 +638,7 @@ rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
                  .device = frame->context->engine->device,
                  .step = &frame->sequence->plan->steps[run->step]};
   rabbet_step_loop(loop.step, &loop.wiring);
+  memset(run->loop, 0, loop.wiring.output_count * sizeof(*run->loop));
   rabbet_status_t status = begin(&loop);
   bool goes_on = true;
   while (rabbet_is_ok(status) && goes_on)
@@ -509,12 +649,37 @@ rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
   else
     status = finish(&loop);
   rabbet_free(frame->context->allocator, loop.carried);
+  rabbet_free(frame->context->allocator, loop.stacks);
   return status;
 }
 
 void rabbet_loop_told_dims(const rabbet_run_t* run,
                            const rabbet_plan_step_t* step, int64_t* out_dims) {
   for (size_t i = 0; i < step->group.output_count; ++i)
-    for (int32_t axis = 0; axis < run->loop[i].rank; ++axis)
-      *out_dims++ = run->loop[i].d[axis];
+    for (int32_t axis = 0; axis < run->loop[i].dims.rank; ++axis)
+      *out_dims++ = run->loop[i].dims.d[axis];
+}
+
+rabbet_status_t rabbet_call_copy_late(const rabbet_frame_t* frame,
+                                      const rabbet_prepared_t* prepared,
+                                      void* stream) {
+  rabbet_device_t* device = frame->context->engine->device;
+  const rabbet_prepared_t* before = prepared->parent;
+  if (!before || before->run_count == 0) return rabbet_ok();
+  const rabbet_run_t* run = &before->runs[before->run_count - 1];
+  const rabbet_plan_step_t* step = &frame->sequence->plan->steps[run->step];
+  for (size_t i = 0; run->loop && i < step->group.output_count; ++i) {
+    int32_t value = output_value(step, i);
+    size_t bytes = prepared->bytes[value];
+    if (!run->loop[i].late || bytes == 0) continue;
+    if (bytes > run->loop[i].late_bytes)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "'%s' has %zu bytes; the loop made %zu",
+                           frame->sequence->plan->values[value].name, bytes,
+                           run->loop[i].late_bytes);
+    RABBET_RETURN_IF_ERROR(device->vtable->copy(
+        device, rabbet_value_address(frame, prepared, value), run->loop[i].late,
+        bytes, stream));
+  }
+  return rabbet_ok();
 }

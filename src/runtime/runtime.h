@@ -204,12 +204,20 @@ typedef struct rabbet_prepared_cache_t {
   size_t count;
 } rabbet_prepared_cache_t;
 
+// An output of a loop. `late`: where it lies until the next segment has memory
+// for it, or NULL.
+typedef struct rabbet_loop_result_t {
+  rabbet_dims_t dims;
+  const void* late;
+  size_t late_bytes;
+} rabbet_loop_result_t;
+
 // A step to run. Steps whose outputs all are empty are not listed, unless they
 // call sequences, which may tell extents.
 typedef struct rabbet_run_t {
-  rabbet_kernel_t* kernel;  // NULL: it calls a sequence
-  rabbet_frame_t* callee;   // that it called last
-  rabbet_dims_t* loop;      // a loop's outputs, of its last run; or NULL
+  rabbet_kernel_t* kernel;     // NULL: it calls a sequence
+  rabbet_frame_t* callee;      // that it called last
+  rabbet_loop_result_t* loop;  // a loop's outputs, of its last run; or NULL
   rabbet_kernel_state_t* state;
   size_t step;
   rabbet_kernel_call_t call;
@@ -354,6 +362,12 @@ typedef struct rabbet_io_memory_t {
   size_t bytes;
 } rabbet_io_memory_t;
 
+// Memory of a loop's step.
+typedef struct rabbet_grown_t {
+  rabbet_io_memory_t* list;
+  size_t count;
+} rabbet_grown_t;
+
 // An input or output in the host's memory, and its copy on a device with memory
 // of its own.
 typedef struct rabbet_host_io_t {
@@ -392,6 +406,7 @@ struct rabbet_frame_t {
   bool* graph_reported;  // [step]: that it is not recorded was said
   // Of a sequence that steps call: the bytes at each output's address.
   size_t* rooms;           // [io]
+  rabbet_grown_t* grown;   // [step] (loop.c)
   uint64_t last_run;       // of the context's runs
   rabbet_range_t* ranges;  // [value] (finite.c), or NULL
 };
@@ -482,6 +497,13 @@ rabbet_status_t rabbet_prepare_calls(rabbet_frame_t* frame,
 // The extents of its outputs, one after another.
 void rabbet_call_told_dims(const rabbet_frame_t* frame, const rabbet_run_t* run,
                            int64_t* out_dims);
+
+// loop.c: copies the outputs of a loop before the segment, which has memory for
+// them.
+rabbet_status_t rabbet_call_copy_late(const rabbet_frame_t* frame,
+                                      const rabbet_prepared_t* prepared,
+                                      void* stream);
+void rabbet_frame_free_grown(rabbet_frame_t* frame);
 
 // debug.c: the context gives hidden outputs their memory.
 void rabbet_frame_own_hidden(rabbet_frame_t* frame);

@@ -141,6 +141,8 @@ static rabbet_status_t body_enter_loop(rabbet_unroll_body_t* body,
         body->made, layer->loop->name, &body->loops[at]));
   copy->loop = body->loops[at];
   copy->has_default_length = layer->has_default_length;
+  copy->is_told = layer->is_told;
+  copy->varying = layer->varying;
   return RABBET_VEC_PUSH(body->made->allocator, &copy->loop->layers, copy);
 }
 

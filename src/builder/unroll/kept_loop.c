@@ -273,8 +273,9 @@ static rabbet_status_t kept_allocate(kept_t* kept) {
                                         .lengths = kept->lengths,
                                         .condition = -1};
   for (size_t i = 0; i < count; ++i)
-    kept->wiring.carried_count +=
-        kept_is(kept->loop->layers.data[i], RABBET_OP_RECURRENCE);
+    if (kept_is(kept->loop->layers.data[i], RABBET_OP_RECURRENCE))
+      kept->varying[kept->wiring.carried_count++] =
+          kept->loop->layers.data[i]->varying;
   return rabbet_ok();
 }
 

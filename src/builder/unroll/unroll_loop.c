@@ -209,7 +209,8 @@ rabbet_status_t rabbet_unroll_check_state(const rabbet_layer_t* layer,
   RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(next, &b));
   bool same = a.rank == b.rank && old->dtype == next->dtype;
   for (int32_t i = 0; same && i < a.rank; ++i)
-    same = a.d[i] < 0 || b.d[i] < 0 || a.d[i] == b.d[i];
+    same = (layer->varying >> i & 1) || a.d[i] < 0 || b.d[i] < 0 ||
+           a.d[i] == b.d[i];
   if (same) return rabbet_ok();
   char first[128], second[128];
   return RABBET_STATUS(

@@ -1,28 +1,11 @@
-// Loop and Scan, written out: the body's nodes once for each iteration.
-//
-// Loops are unrolled: the number of iterations must be known at import.
-// Loop-carried values may change their shape.
+// Loop and Scan. Those with few iterations, whose number is known at import,
+// are written out: the body's nodes once for each iteration. Others become
+// loops of the network (run_loop.c). Loop-carried values may change their
+// shape.
 #include <assert.h>
 
-#include "base/vec.h"
 #include "core/view.h"
-#include "onnx/index.h"
-#include "onnx/operators.h"
-
-typedef RABBET_VEC(rabbet_tensor_t*) rabbet_onnx_tensors_t;
-
-typedef struct onnx_loop_t {
-  rabbet_onnx_node_t* node;
-  const Onnx__GraphProto* body;
-  rabbet_onnx_scope_t shared;  // the body's initializers, for all iterations
-  rabbet_tensor_t** inputs;    // the body's, of the next iteration
-  rabbet_tensor_t** outputs;   // the body's, of the last iteration
-  size_t first_input, first_output;  // that are states
-  size_t state_count;
-  size_t stack_count;             // outputs behind the states
-  rabbet_onnx_tensors_t* stacks;  // the iterations' values
-  int64_t trips;
-} onnx_loop_t;
+#include "onnx/control/loop.h"
 
 static const char* onnx_value_name(const Onnx__ValueInfoProto* value) {
   return value->name ? value->name : "";
@@ -106,12 +89,11 @@ static void onnx_loop_end(onnx_loop_t* loop) {
 
 // ---- An iteration ----------------------------------------------------------
 
-static rabbet_status_t onnx_loop_run(onnx_loop_t* loop,
-                                     rabbet_onnx_scope_t* scope) {
+rabbet_status_t rabbet_onnx_loop_run(onnx_loop_t* loop,
+                                     rabbet_onnx_scope_t* scope,
+                                     const char* prefix) {
   const Onnx__GraphProto* body = loop->body;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
-      &loop->node->importer->arena, &scope->prefix, "%s[%lld]/",
-      loop->node->name, (long long)loop->trips));
+  scope->prefix = prefix;
   scope->nodes = body->node;
   scope->node_count = body->n_node;
   for (size_t i = 0; i < body->n_input; ++i) {
@@ -123,6 +105,10 @@ static rabbet_status_t onnx_loop_run(onnx_loop_t* loop,
     RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(
         scope, onnx_value_name(body->output[i]), &loop->outputs[i]));
   }
+  return rabbet_ok();
+}
+
+static rabbet_status_t onnx_loop_collect(onnx_loop_t* loop) {
   for (size_t i = 0; i < loop->state_count; ++i) {
     loop->inputs[loop->first_input + i] = loop->outputs[loop->first_output + i];
   }
@@ -144,7 +130,12 @@ static void onnx_loop_iterate(onnx_loop_t* loop) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, &loop->shared, &scope);
-  rabbet_status_t status = onnx_loop_run(loop, &scope);
+  const char* prefix = NULL;
+  rabbet_status_t status =
+      rabbet_arena_printf(&node->importer->arena, &prefix, "%s[%lld]/",
+                          node->name, (long long)loop->trips);
+  if (rabbet_is_ok(status)) status = rabbet_onnx_loop_run(loop, &scope, prefix);
+  if (rabbet_is_ok(status)) status = onnx_loop_collect(loop);
   rabbet_onnx_scope_deinitialize(&scope);
   rabbet_onnx_fail(
       node, RABBET_ANNOTATE(status, "iteration %lld", (long long)loop->trips));
@@ -233,20 +224,15 @@ static void onnx_loop_results(onnx_loop_t* loop, rabbet_onnx_ints_t axes,
 
 // ---- Loop ------------------------------------------------------------------
 
-// The number in a tensor that must be known; `fallback` without a tensor.
-static int64_t onnx_loop_number(rabbet_onnx_node_t* node, const char* what,
-                                rabbet_tensor_t* x, int64_t fallback) {
-  if (!rabbet_onnx_ok(node) || !x) return fallback;
+// The number in a tensor, `fallback` without one; false if it is not known.
+static bool onnx_loop_number(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                             int64_t fallback, int64_t* out_number) {
+  *out_number = fallback;
+  if (!rabbet_onnx_ok(node) || !x) return true;
   rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, x);
-  if (!rabbet_onnx_ok(node)) return fallback;
-  if (known.present && known.count == 1) return known.data[0];
-  RABBET_ONNX_FAIL(
-      node, RABBET_STATUS_UNSUPPORTED,
-      "%s ('%s') is not constant; loops are unrolled at import, so the number "
-      "of iterations must follow from constants and fixed shapes: give the "
-      "model's inputs fixed shapes, or make the number an initializer",
-      what, rabbet_tensor_name(x));
-  return fallback;
+  bool is_known = known.present && known.count == 1;
+  if (is_known) *out_number = known.data[0];
+  return is_known;
 }
 
 // The iteration's number is a scalar, or one element where the body says so:
@@ -260,28 +246,63 @@ static int32_t onnx_loop_number_rank(const onnx_loop_t* loop) {
   return shape && shape->n_dim == 1 ? 1 : 0;
 }
 
-static void onnx_import_loop(rabbet_onnx_node_t* node) {
-  size_t states = node->proto->n_input > 2 ? node->proto->n_input - 2 : 0;
-  onnx_loop_t loop = {
-      .first_input = 2, .first_output = 1, .state_count = states};
-  onnx_loop_begin(&loop, node, states + 2, 2);
-  int64_t most = onnx_loop_number(node, "the trip count",
-                                  rabbet_onnx_input(node, 0), INT64_MAX);
+// Counts and conditions may have axes of one element.
+static rabbet_tensor_t* onnx_loop_scalar(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x) {
+  int rank = x ? rabbet_onnx_rank(node, x) : 0;
+  return rank > 0 ? rabbet_onnx_squeeze(node, x, (1u << rank) - 1) : x;
+}
+
+static void onnx_loop_in_run(onnx_loop_t* loop, int64_t most) {
+  rabbet_onnx_node_t* node = loop->node;
+  rabbet_tensor_t* count = rabbet_onnx_input(node, 0);
+  rabbet_onnx_run_loop_t run = {.number_rank = onnx_loop_number_rank(loop)};
+  // The states, which iterations that were written out have replaced.
+  for (size_t i = 0; i < loop->state_count; ++i)
+    loop->inputs[loop->first_input + i] = rabbet_onnx_required(node, 2 + i);
+  run.condition = onnx_loop_scalar(node, rabbet_onnx_input(node, 1));
+  if (most < INT64_MAX) run.count = onnx_loop_scalar(node, count);
+  rabbet_onnx_run_loop(loop, &run);
+}
+
+// Writes iterations out while it is known that the loop goes on.
+static bool onnx_loop_write_out(onnx_loop_t* loop, int64_t most) {
+  rabbet_onnx_node_t* node = loop->node;
   rabbet_tensor_t* condition = rabbet_onnx_input(node, 1);
   if (!condition) {
     condition = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
   }
-  while (rabbet_onnx_ok(node) && loop.trips < most &&
-         onnx_loop_number(node, "the condition", condition, 0) != 0) {
-    loop.inputs[0] =
+  while (rabbet_onnx_ok(node) && loop->trips < most) {
+    int64_t goes_on = 0;
+    if (!onnx_loop_number(node, condition, 0, &goes_on) ||
+        (goes_on && loop->trips >= RABBET_ONNX_MAX_TRIPS))
+      return false;
+    if (!goes_on) break;
+    loop->inputs[0] =
         rabbet_onnx_number(node, RABBET_DTYPE_INT64,
-                           onnx_loop_number_rank(&loop), (double)loop.trips);
-    loop.inputs[1] = condition;
-    onnx_loop_iterate(&loop);
-    condition = rabbet_onnx_ok(node) ? loop.outputs[0] : NULL;
+                           onnx_loop_number_rank(loop), (double)loop->trips);
+    loop->inputs[1] = condition;
+    onnx_loop_iterate(loop);
+    condition = rabbet_onnx_ok(node) ? loop->outputs[0] : NULL;
   }
+  return true;
+}
+
+static void onnx_import_loop(rabbet_onnx_node_t* node) {
+  size_t states = node->proto->n_input > 2 ? node->proto->n_input - 2 : 0;
+  onnx_loop_t loop = {
+      .first_input = 2, .first_output = 1, .state_count = states};
   const rabbet_onnx_ints_t none = {0};
-  onnx_loop_results(&loop, none, none);
+  onnx_loop_begin(&loop, node, states + 2, 2);
+  int64_t most = 0;
+  bool is_known =
+      onnx_loop_number(node, rabbet_onnx_input(node, 0), INT64_MAX, &most);
+  bool few = is_known && (most <= RABBET_ONNX_MAX_TRIPS || most == INT64_MAX);
+  if (!is_known) most = 0;
+  if (few && onnx_loop_write_out(&loop, most))
+    onnx_loop_results(&loop, none, none);
+  else if (rabbet_onnx_ok(node))
+    onnx_loop_in_run(&loop, most);
   onnx_loop_end(&loop);
 }
 
@@ -301,7 +322,8 @@ static int onnx_scan_axis(const onnx_scan_t* scan, size_t index,
                           rabbet_onnx_rank(node, x));
 }
 
-// Slices of scan inputs, which all have the same number of them.
+// Slices of scan inputs, which all have the same number of them; -1: a run
+// tells it.
 static int64_t onnx_scan_length(const onnx_scan_t* scan) {
   rabbet_onnx_node_t* node = scan->loop.node;
   int64_t length = -1;
@@ -311,21 +333,53 @@ static int64_t onnx_scan_length(const onnx_scan_t* scan) {
     rabbet_dims_t dims = rabbet_onnx_dims(node, x);
     if (!rabbet_onnx_ok(node)) break;
     int64_t extent = dims.d[axis];
-    if (extent < 0) {
-      RABBET_ONNX_FAIL(
-          node, RABBET_STATUS_UNSUPPORTED,
-          "the extent of scan input '%s' along axis %d is not known; scans are "
-          "unrolled at import: give the model's inputs fixed shapes",
-          rabbet_tensor_name(x), axis);
-    } else if (length >= 0 && extent != length) {
+    if (length >= 0 && extent >= 0 && extent != length) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                        "scan input '%s' has %lld slices, but others have %lld",
                        rabbet_tensor_name(x), (long long)extent,
                        (long long)length);
     }
-    length = extent;
+    if (extent >= 0) length = extent;
   }
   return length;
+}
+
+// A scan in a run, of as many iterations as the first scan input has slices.
+static void onnx_scan_in_run(onnx_scan_t* scan) {
+  onnx_loop_t* loop = &scan->loop;
+  rabbet_onnx_node_t* node = loop->node;
+  rabbet_arena_t* arena = &node->importer->arena;
+  size_t count = scan->slice_count;
+  int* axes = NULL;
+  bool* reversals = NULL;
+  rabbet_onnx_fail(node, rabbet_arena_allocate_array(
+                             arena, count, sizeof(*axes), (void**)&axes));
+  rabbet_onnx_fail(node,
+                   rabbet_arena_allocate_array(arena, count, sizeof(*reversals),
+                                               (void**)&reversals));
+  for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
+    loop->inputs[loop->state_count + i] =
+        rabbet_onnx_required(node, loop->state_count + i);
+    axes[i] = onnx_scan_axis(scan, i, loop->inputs[loop->state_count + i]);
+    reversals[i] = i < scan->reversals.count && scan->reversals.data[i] != 0;
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  const int64_t at = axes[0];
+  rabbet_tensor_t* shape =
+      rabbet_onnx_shape(node, loop->inputs[loop->state_count]);
+  rabbet_tensor_t* extent[] = {
+      shape, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)at)};
+  const rabbet_attr_t axis = RABBET_ONNX_INT("axis", 0);
+  const rabbet_onnx_run_loop_t run = {
+      .count = rabbet_onnx_layer(node, "gather", extent, 2, &axis, 1),
+      .number_rank = -1,
+      .slices = loop->inputs + loop->state_count,
+      .slice_count = count,
+      .slice_axes = axes,
+      .slice_reversals = reversals,
+      .axes = rabbet_onnx_attr_ints(node, "scan_output_axes"),
+      .reversals = rabbet_onnx_attr_ints(node, "scan_output_directions")};
+  rabbet_onnx_run_loop(loop, &run);
 }
 
 static rabbet_tensor_t* onnx_scan_slice(const onnx_scan_t* scan, size_t index,
@@ -360,6 +414,11 @@ static void onnx_scan_run(rabbet_onnx_node_t* node, const char* directions) {
                       .reversals = rabbet_onnx_attr_ints(node, directions)};
   onnx_loop_begin(&scan.loop, node, inputs, 0);
   int64_t length = onnx_scan_length(&scan);
+  if (length < 0 || length > RABBET_ONNX_MAX_TRIPS) {
+    if (rabbet_onnx_ok(node)) onnx_scan_in_run(&scan);
+    onnx_loop_end(&scan.loop);
+    return;
+  }
   while (rabbet_onnx_ok(node) && scan.loop.trips < length) {
     for (size_t i = 0; i < scan.slice_count; ++i) {
       scan.loop.inputs[scan.loop.state_count + i] =

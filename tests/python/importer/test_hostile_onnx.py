@@ -226,7 +226,7 @@ BOMBS = {
         {
             "nodes": [helper.make_node("Loop", ["n", "", "x"], ["y"], body=nested_loops(4, RELU))],
             "inputs": {"x": (4,)},
-            "constants": [number("n", 1000)],
+            "constants": [number("n", 60)],
         },
         NODES,
     ),
@@ -235,11 +235,11 @@ BOMBS = {
             "nodes": [
                 helper.make_node(
                     "Loop", ["n", "", "x"], ["y"],
-                    body=nested_loops(0, helper.make_node("Relu", ["v"], ["w"], "n" * 2**20)),
+                    body=nested_loops(1, helper.make_node("Relu", ["v"], ["w"], "n" * 2**20)),
                 )
             ],
             "inputs": {"x": (4,)},
-            "constants": [number("n", 100000)],
+            "constants": [number("n", 60)],
         },
         MEMORY,
     ),

@@ -238,18 +238,6 @@ def failure(model: Any) -> str:
     return str(caught.value)
 
 
-def test_counts_must_be_known() -> None:
-    body = product_body()
-    body.node.append(helper.make_node("Identity", ["c"], ["d"]))
-    body.output[0].name = "d"
-    nodes = [loop(body, ["m", "", "x"], ["y", "ms", "zs"])]
-    inputs = [info("x", FLOAT, [2, 3]), info("m", INT64, [])]
-    text = failure(model_of(nodes, inputs, [info("y")], [constant("W", random(3, 3))]))
-    assert "'steps' (Loop" in text
-    assert "the trip count ('m') is not constant" in text
-    assert "give the model's inputs fixed shapes" in text
-
-
 def test_errors_tell_the_iteration() -> None:
     body = product_body()
     body.node.append(helper.make_node("Identity", ["c"], ["d"]))
@@ -271,19 +259,12 @@ def test_extents_of_scans_must_agree() -> None:
         [info("c")],
     )
     node = helper.make_node("Scan", ["x", "y"], ["z"], body=body, num_scan_inputs=2)
-    for shape, says in (
-        ([4, 2], "scan input 'y' has 4 slices, but others have 3"),
-        ([None, 2], "extent of scan input 'y' along axis 0 is not known"),
-    ):
-        inputs = [info("x", FLOAT, [3, 2]), info("y", FLOAT, shape)]
-        graph = helper.make_graph([node], "g", inputs, [info("z")])
-        opsets = [helper.make_opsetid("", 19)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-        assert says in failure(model)
+    inputs = [info("x", FLOAT, [3, 2]), info("y", FLOAT, [4, 2])]
+    model = model_of([node], inputs, [info("z")])
+    assert "scan input 'y' has 4 slices, but others have 3" in failure(model)
 
 
-def test_endless_loops_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RABBET_ONNX_MAX_NODES", "2000")
+def test_endless_loops_are_refused() -> None:
     body = helper.make_graph(
         [],
         "body",
@@ -293,7 +274,7 @@ def test_endless_loops_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [loop(body, ["", "", "x"], ["y"])]
     text = failure(model_of(nodes, [info("x", FLOAT, [2])], [info("y")]))
     assert "'steps' (Loop" in text
-    assert "more than 2000 nodes, layers and iterations; RABBET_ONNX_MAX_NODES" in text
+    assert "always true: it would never end" in text
 
 
 def scan_of_sequences(names: list[str], states: Any, slices: Any) -> Any:

@@ -1,0 +1,215 @@
+"""ONNX Loop and Scan whose number of iterations only a run knows, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import rabbet
+from onnx import helper
+
+from tests.python.importer.test_onnx_loops import (
+    BOOL,
+    FLOAT,
+    INT64,
+    constant,
+    info,
+    loop,
+    model_of,
+    product_body,
+)
+from tests.python.support.plugins import random
+
+
+def compare_all(model: Any, runs: Any, **options: Any) -> None:
+    """Each tuple of inputs in turn, in one context."""
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    options.setdefault("device", "cpu")
+    compiled = rabbet.compile(model, threads=1, optimization_level=1, **options)
+    for values in runs:
+        feed = dict(zip((i.name for i in session.get_inputs()), values, strict=True))
+        found = compiled(*values)
+        found = found if isinstance(found, tuple) else (found,)
+        for ours, wanted in zip(found, session.run(None, feed), strict=True):
+            assert ours.shape == wanted.shape
+            assert ours.dtype == wanted.dtype
+            np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
+def int64(value: Any) -> Any:
+    return np.asarray(value, np.int64)
+
+
+@pytest.mark.parametrize("condition", ["c", "on"])
+def test_counts_that_are_inputs(condition: str) -> None:
+    """With a condition that a body hands on, and with one that it computes."""
+    extra = [
+        helper.make_node("Constant", [], ["limit"], value_float=0.2),
+        helper.make_node("ReduceMin", ["next"], ["least"], keepdims=0),
+        helper.make_node("Less", ["least", "limit"], ["on"]),
+    ]
+    extra = extra if condition == "on" else [helper.make_node("Identity", ["c"], ["d"])]
+    body = product_body(extra, "on" if condition == "on" else "d")
+    nodes = [loop(body, ["m", "", "x"], ["y", "ms", "zs"])]
+    inputs = [info("x", FLOAT, [2, 3]), info("m", INT64, [])]
+    outputs = [info("y"), info("ms"), info("zs")]
+    model = model_of(nodes, inputs, outputs, [constant("W", random(3, 3))])
+    runs = [(random(2, 3), int64(m)) for m in (4, 1, 7, 4)]
+    compare_all(model, runs)
+
+
+def test_a_condition_that_is_an_input() -> None:
+    extra = [
+        helper.make_node("Constant", [], ["limit"], value_float=3.0),
+        helper.make_node("Less", ["number", "limit"], ["on"]),
+    ]
+    nodes = [loop(product_body(extra, "on"), ["m", "t", "x"], ["y"])]
+    nodes[0].attribute[0].g.output.pop()
+    nodes[0].attribute[0].g.output.pop()
+    inputs = [info("x", FLOAT, [2, 3]), info("m", INT64, [1]), info("t", BOOL, [])]
+    model = model_of(nodes, inputs, [info("y")], [constant("W", random(3, 3))])
+    compare_all(
+        model,
+        [
+            (random(2, 3), int64([m]), np.asarray(t))
+            for m in (2, 9)
+            for t in (True, False)
+        ],
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_scans_of_a_dynamic_length(axis: int, reverse: int) -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["sum", "part"], ["next"]),
+            helper.make_node("Tanh", ["next"], ["element"]),
+        ],
+        "body",
+        [info("sum"), info("part")],
+        [info("next"), info("element")],
+    )
+    scan = helper.make_node(
+        "Scan",
+        ["start", "x"],
+        ["total", "elements"],
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[axis],
+        scan_input_directions=[reverse],
+        scan_output_axes=[axis],
+        scan_output_directions=[reverse],
+    )
+    shape: list[Any] = [3, 3]
+    shape[axis] = "n"
+    model = model_of(
+        [scan],
+        [info("x", FLOAT, shape)],
+        [info("total"), info("elements")],
+        [constant("start", np.zeros(3))],
+    )
+    extents = [(n, 3) if axis == 0 else (3, n) for n in (4, 1, 9)]
+    least, most = extents[1], extents[2]
+    compare_all(
+        model,
+        [(random(*e),) for e in extents],
+        profiles=[{"x": (least, extents[0], most)}],
+    )
+
+
+def test_a_conditional_in_a_loop() -> None:
+    """Both branches read the state, and one of them a tensor from outside of the loop."""
+    yes = helper.make_graph(
+        [helper.make_node("Add", ["state", "x"], ["yes"])], "yes", [], [info("yes")]
+    )
+    no = helper.make_graph(
+        [helper.make_node("Neg", ["state"], ["no"])], "no", [], [info("no")]
+    )
+    body = helper.make_graph(
+        [
+            helper.make_node("ReduceSum", ["state"], ["sum"], keepdims=0),
+            helper.make_node("Constant", [], ["zero"], value_float=0.0),
+            helper.make_node("Less", ["sum", "zero"], ["small"]),
+            helper.make_node("If", ["small"], ["next"], then_branch=yes, else_branch=no),
+            helper.make_node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("state", FLOAT, [4])],
+        [info("d", BOOL, []), info("next", FLOAT, [4]), info("sum", FLOAT, [])],
+    )
+    model = model_of(
+        [loop(body, ["m", "", "x"], ["y", "sums"])],
+        [info("x", FLOAT, [4]), info("m", INT64, [])],
+        [info("y"), info("sums")],
+    )
+    compare_all(model, [(random(4), int64(m)) for m in (5, 2, 1)])
+
+
+def test_slices_by_the_iteration_number() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["i", "one"], ["end"]),
+            helper.make_node("Slice", ["x", "i", "end", "axes"], ["part"]),
+            helper.make_node("Slice", ["x", "none", "end", "axes"], ["all"]),
+            helper.make_node("ReduceSum", ["all", "axes"], ["sum"], keepdims=1),
+            helper.make_node("Identity", ["c"], ["again"]),
+        ],
+        "body",
+        [info("i", INT64, [1]), info("c", BOOL, [])],
+        [info("again", BOOL, []), info("part"), info("sum")],
+        [constant("one", [1], np.int64), constant("none", [0], np.int64)],
+    )
+    model = model_of(
+        [loop(body, ["m", ""], ["parts", "sums"])],
+        [info("x", shape=[2, 5]), info("m", INT64, [])],
+        [info("parts"), info("sums")],
+        [constant("axes", [1], np.int64)],
+    )
+    compare_all(model, [(random(2, 5), int64(m)) for m in (3, 5, 1)])
+
+
+def test_states_that_grow() -> None:
+    """Of a loop whose end only a run knows; and as many elements as iterations."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Concat", ["state", "x"], ["next"], axis=0),
+            helper.make_node("ReduceSum", ["next"], ["sum"], keepdims=0),
+            helper.make_node("Shape", ["next"], ["shape"]),
+            helper.make_node("Less", ["sum", "most"], ["on"]),
+        ],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("state")],
+        [info("on", BOOL, []), info("next"), info("sum"), info("shape", INT64)],
+    )
+    model = model_of(
+        [
+            loop(body, ["", "", "none"], ["y", "sums", "shapes"]),
+            helper.make_node("Add", ["y", "x"], ["z"]),
+        ],
+        [info("x", FLOAT, [1, 3]), info("most", FLOAT, [])],
+        [info("y"), info("sums"), info("shapes", INT64), info("z")],
+        [constant("none", np.zeros((0, 3)))],
+    )
+    x = np.abs(random(1, 3))
+    compare_all(model, [(x, np.asarray(m, np.float32)) for m in (9, 0, 30, 9)])
+
+
+def test_states_that_grow_in_loops_that_may_not_run() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Concat", ["state", "x"], ["next"], axis=1),
+            helper.make_node("Identity", ["c"], ["on"]),
+        ],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("state")],
+        [info("on", BOOL, []), info("next")],
+    )
+    model = model_of(
+        [loop(body, ["m", "", "x"], ["y"])],
+        [info("x", FLOAT, [2, 2]), info("m", INT64, [])],
+        [info("y")],
+    )
+    compare_all(model, [(random(2, 2), int64(m)) for m in (3, 0, 12, 1)])
