@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import rabbet
+import rabbet.plugin as trtp
 from onnx import helper, numpy_helper
 
 RESULTS = ["num_detections", "detection_boxes", "detection_scores", "detection_classes"]
@@ -114,3 +115,30 @@ def test_instance_normalization(relu: int, alpha: float) -> None:
     y = (x - mean) / np.sqrt(variance + 1e-4) * scale[:, None, None] + shift[:, None, None]
     y = np.where(y < 0, y * alpha, y) if relu else y
     np.testing.assert_allclose(np.asarray(run(x)), y, rtol=1e-4, atol=1e-5)
+
+
+def test_a_registered_plugin_comes_first() -> None:
+    name = "TRT::InstanceNormalization_TRT"
+
+    def describe(
+        x: trtp.TensorDesc, s: trtp.TensorDesc, b: trtp.TensorDesc, epsilon: float
+    ) -> tuple[trtp.TensorDesc]:
+        return x.like()
+
+    def sevens(
+        x: trtp.Tensor, s: trtp.Tensor, b: trtp.Tensor, epsilon: float,
+        outputs: tuple[trtp.Tensor], stream: int
+    ) -> None:  # fmt: skip
+        np.asarray(outputs[0])[...] = 7
+
+    trtp.register(name)(describe)
+    trtp.impl(name)(sevens)
+    try:
+        x, one = np.zeros((1, 2, 3, 3), np.float32), np.ones(2, np.float32)
+        node = helper.make_node(
+            "InstanceNormalization_TRT", ["x", "s", "b"], ["y"], domain="TRT", epsilon=1e-5)
+        inputs = {"x": x, "s": one, "b": one}
+        run = rabbet.compile(model_of(node, inputs, ["y"]), device="cpu")
+        assert (np.asarray(run(*inputs.values())) == 7).all()
+    finally:
+        trtp._plugin.QDP_REGISTRY[name].deregister()
