@@ -277,6 +277,7 @@ typedef struct built_t {
   rabbet_builder_config_t config;  // of a body
   rabbet_network_t* network;
   result_t* result;
+  int depth;  // of calls
 } built_t;
 
 typedef RABBET_VEC(built_t*) sequences_t;
@@ -413,6 +414,12 @@ static rabbet_status_t build_body(const built_t* caller,
                                   sequences_t* sequences) {
   rabbet_build_t* outer = caller->build;
   built_t* built = NULL;
+  if (caller->depth >= RABBET_PLAN_MAX_DEPTH)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s' (%s) lies in %d conditionals and loops; a "
+                         "plan can have them %d deep",
+                         node->name, node->op->name, caller->depth,
+                         RABBET_PLAN_MAX_DEPTH);
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&outer->arena, sizeof(*built), (void**)&built));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
@@ -420,6 +427,7 @@ static rabbet_status_t build_body(const built_t* caller,
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
       &outer->arena, &built->name, "%s/%s", node->bodies->name, body->name));
   built->network = body->network;
+  built->depth = caller->depth + 1;
   built->config = *outer->config;
   memset(&built->config.profiles, 0, sizeof(built->config.profiles));
   built->build = &built->own;

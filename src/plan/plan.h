@@ -20,6 +20,8 @@
 #define RABBET_PLAN_ALIGNMENT 64
 #define RABBET_PLAN_MAX_PROFILES 4096
 #define RABBET_PLAN_MAX_SEQUENCES 4096
+// Calls of sequences within each other.
+#define RABBET_PLAN_MAX_DEPTH 16
 
 // Where a value lives.
 typedef enum rabbet_plan_storage_t {

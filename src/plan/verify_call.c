@@ -7,8 +7,6 @@
 #include "plan/verify.h"
 #include "rabbet/network.h"
 
-#define RABBET_MAX_CALL_DEPTH 16
-
 typedef struct verify_call_t {
   const rabbet_plan_t* plan;
   const rabbet_plan_sequence_t* caller;
@@ -214,9 +212,9 @@ static rabbet_status_t verify_call(const verify_call_t* check,
     return RABBET_DAMAGED("sequence %d is called twice", callee);
   assert(caller == 0 || check->depths[caller] > 0);
   check->depths[callee] = check->depths[caller] + 1;
-  if (check->depths[callee] > RABBET_MAX_CALL_DEPTH)
+  if (check->depths[callee] > RABBET_PLAN_MAX_DEPTH)
     return RABBET_DAMAGED("sequence %d is called over %d deep", callee,
-                          RABBET_MAX_CALL_DEPTH);
+                          RABBET_PLAN_MAX_DEPTH);
   return RABBET_ANNOTATE(verify_call_ios(check, call, &plan->sequences[callee]),
                          "sequence %d ('%s')", callee,
                          plan->sequences[callee].name);

@@ -25,8 +25,8 @@ static rabbet_layer_t* add_state(const run_loop_t* work, rabbet_tensor_t* x,
                                  int64_t varying) {
   rabbet_layer_t* layer = NULL;
   if (rabbet_onnx_ok(work->node))
-    fail(work, rabbet_loop_add_varying_recurrence(work->made, x, varying,
-                                                  &layer));
+    fail(work,
+         rabbet_loop_add_varying_recurrence(work->made, x, varying, &layer));
   return layer;
 }
 
@@ -68,9 +68,9 @@ static void begin(run_loop_t* work, int round) {
   }
   for (size_t i = 0; i < work->run->slice_count && rabbet_onnx_ok(node); ++i) {
     rabbet_layer_t* layer = NULL;
-    fail(work, rabbet_loop_add_iterator(
-                   work->made, work->run->slices[i], work->run->slice_axes[i],
-                   work->run->slice_reversals[i], &layer));
+    fail(work, rabbet_loop_add_iterator(work->made, work->run->slices[i],
+                                        work->run->slice_axes[i],
+                                        work->run->slice_reversals[i], &layer));
     loop->inputs[loop->first_input + loop->state_count + i] =
         result_of(work, layer);
   }
@@ -79,8 +79,8 @@ static void begin(run_loop_t* work, int round) {
 static void number_iterations(run_loop_t* work) {
   rabbet_onnx_node_t* node = work->node;
   if (work->run->number_rank < 0) return;
-  rabbet_tensor_t* zero = rabbet_onnx_number(node, RABBET_DTYPE_INT64,
-                                             work->run->number_rank, 0);
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, RABBET_DTYPE_INT64, work->run->number_rank, 0);
   work->number = add_state(work, zero, 0);
   rabbet_tensor_t* number = result_of(work, work->number);
   work->loop->inputs[0] = number;
@@ -97,8 +97,8 @@ static void import_body(run_loop_t* work) {
   fail(work, rabbet_onnx_spend(node->importer, 1));
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_scope_initialize(node->importer, &work->loop->shared, &scope);
-  rabbet_status_t status = rabbet_arena_printf(&node->importer->arena, &prefix,
-                                               "%s/", work->name);
+  rabbet_status_t status =
+      rabbet_arena_printf(&node->importer->arena, &prefix, "%s/", work->name);
   if (rabbet_is_ok(status))
     status = rabbet_onnx_loop_run(work->loop, &scope, prefix);
   rabbet_onnx_scope_deinitialize(&scope);
@@ -125,14 +125,13 @@ static bool widen(run_loop_t* work) {
     const rabbet_tensor_t* state = work->states[i]->outputs[0];
     const rabbet_tensor_t* next =
         work->loop->outputs[work->loop->first_output + i];
-    if (state->shape.rank != next->shape.rank ||
-        state->dtype != next->dtype) {
+    if (state->shape.rank != next->shape.rank || state->dtype != next->dtype) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                        "state %zu is %s of rank %d, and its next value, '%s', "
                        "%s of rank %d; in a run these must be equal",
                        i, rabbet_dtype_name(state->dtype), state->shape.rank,
-                       rabbet_tensor_name(next),
-                       rabbet_dtype_name(next->dtype), next->shape.rank);
+                       rabbet_tensor_name(next), rabbet_dtype_name(next->dtype),
+                       next->shape.rank);
       return false;
     }
     for (int32_t axis = 0; axis < state->shape.rank; ++axis) {
@@ -162,9 +161,9 @@ static bool is_true(const run_loop_t* work, rabbet_tensor_t* x) {
 static void add_condition(run_loop_t* work) {
   rabbet_onnx_node_t* node = work->node;
   if (work->run->number_rank < 0 || !rabbet_onnx_ok(node)) return;
-  rabbet_tensor_t* first = work->run->condition
-                               ? work->run->condition
-                               : rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
+  rabbet_tensor_t* first =
+      work->run->condition ? work->run->condition
+                           : rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
   rabbet_tensor_t* next = scalar(work, work->loop->outputs[0]);
   work->has_condition = !is_true(work, first) || !is_true(work, next);
   if (!rabbet_onnx_ok(node)) return;
@@ -193,10 +192,9 @@ static void add_results(run_loop_t* work) {
     rabbet_layer_t* layer = NULL;
     if (!rabbet_onnx_wants(node, i)) continue;
     if (i < loop->state_count) {
-      fail(work, rabbet_loop_add_output(work->made,
-                                        result_of(work, work->states[i]),
-                                        RABBET_LOOP_OUTPUT_LAST_VALUE, 0,
-                                        &layer));
+      fail(work,
+           rabbet_loop_add_output(work->made, result_of(work, work->states[i]),
+                                  RABBET_LOOP_OUTPUT_LAST_VALUE, 0, &layer));
       node->outputs[i] = result_of(work, layer);
       continue;
     }
@@ -206,13 +204,13 @@ static void add_results(run_loop_t* work) {
     bool reverse = at < run->reversals.count && run->reversals.data[at] != 0;
     int place = rabbet_onnx_axis(node, axis, rabbet_onnx_rank(node, x) + 1);
     if (!rabbet_onnx_ok(node)) return;
-    fail(work, work->has_condition || !run->count
-                   ? rabbet_loop_add_told_output(work->made, x, place, &layer)
-                   : rabbet_loop_add_output(
-                         work->made, x,
-                         reverse ? RABBET_LOOP_OUTPUT_REVERSE
-                                 : RABBET_LOOP_OUTPUT_CONCATENATE,
-                         place, &layer));
+    fail(work,
+         work->has_condition || !run->count
+             ? rabbet_loop_add_told_output(work->made, x, place, &layer)
+             : rabbet_loop_add_output(work->made, x,
+                                      reverse ? RABBET_LOOP_OUTPUT_REVERSE
+                                              : RABBET_LOOP_OUTPUT_CONCATENATE,
+                                      place, &layer));
     node->outputs[i] = result_of(work, layer);
   }
 }
@@ -224,10 +222,9 @@ static void allocate(run_loop_t* work) {
                                          (void**)&work->states));
   fail(work, rabbet_arena_allocate_array(arena, count, sizeof(*work->varying),
                                          (void**)&work->varying));
-  fail(work,
-       rabbet_arena_copy(arena, work->loop->inputs + work->loop->first_input,
-                         count * sizeof(*work->initial),
-                         (void**)&work->initial));
+  fail(work, rabbet_arena_copy(
+                 arena, work->loop->inputs + work->loop->first_input,
+                 count * sizeof(*work->initial), (void**)&work->initial));
 }
 
 void rabbet_onnx_run_loop(onnx_loop_t* loop,

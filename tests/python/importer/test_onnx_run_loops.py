@@ -133,7 +133,9 @@ def test_a_conditional_in_a_loop() -> None:
             helper.make_node("ReduceSum", ["state"], ["sum"], keepdims=0),
             helper.make_node("Constant", [], ["zero"], value_float=0.0),
             helper.make_node("Less", ["sum", "zero"], ["small"]),
-            helper.make_node("If", ["small"], ["next"], then_branch=yes, else_branch=no),
+            helper.make_node(
+                "If", ["small"], ["next"], then_branch=yes, else_branch=no
+            ),
             helper.make_node("Identity", ["c"], ["d"]),
         ],
         "body",

@@ -111,7 +111,9 @@ def iterators_and_stacks(device: str, axis: int, reverse: bool, kind: Any) -> No
         assert stacked.shape[axis] == trips
         wanted = [*sums[:-1][order], *[zeros] * (6 - trips)]
         np.testing.assert_allclose(padded, np.stack(wanted, axis), rtol=1e-5)
-    with pytest.raises(trt.Error, match=r"has [34] slices, but the loop runs more often"):
+    with pytest.raises(
+        trt.Error, match=r"has [34] slices, but the loop runs more often"
+    ):
         run(x, number(5))
 
 
