@@ -52,24 +52,21 @@ def _is_static(value: Any) -> bool:
     )
 
 
-def _version(tensor: torch.Tensor) -> int:
-    """Counts changes in place; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
 class _Weights:
     """The tensors that engines were folded with."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.refs = [weakref.ref(tensor) for tensor in tensors]
-        self.versions = [_version(tensor) for tensor in tensors]
+        # Inference tensors do not count changes in place.
+        self.counted = [i for i, t in enumerate(tensors) if not t.is_inference()]
+        self.versions = [tensors[i]._version for i in self.counted]
 
     def are(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether these are the same tensors, unchanged."""
-        return all(
-            ref() is tensor and _version(tensor) == version
-            for ref, version, tensor in zip(self.refs, self.versions, tensors, strict=True)
-        )
+        for ref, tensor in zip(self.refs, tensors, strict=True):
+            if ref() is not tensor:
+                return False
+        return [tensors[i]._version for i in self.counted] == self.versions
 
 
 class _Folded:

@@ -36,7 +36,18 @@ def left(since: int) -> set[str]:
     return {each.op for report in rabbet.torch.reports()[since:] for each in report.left}
 
 
-@pytest.mark.parametrize("name", [n for n in modules.CASES if n != "recurrent"])
+# Many operators each, which test_compile.py has from the same table.
+LONG = ("activations", "images", "indexed")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full if name in LONG else ())
+        for name in modules.CASES
+        if name != "recurrent"  # torch.compile leaves it to Python
+    ],
+)
 def test_modules(name: str) -> None:
     module, case = modules.made(name)
     before = len(rabbet.torch.reports())
