@@ -52,6 +52,18 @@ def conditional(net: Net) -> None:
     )  # fmt: skip
 
 
+def told_count(net: Net, x: Any, count: Any) -> Any:
+    """The same number as `count`, which only a run knows: no maximum is below the minimum."""
+    n = net.network
+    every = (1 << x.rank) - 1
+    most, least = (
+        n.add_reduce(x.tensor, op, every, False).get_output(0) for op in (R.MAX, R.MIN)
+    )
+    below = n.add_elementwise(most, least, E.LESS).get_output(0)
+    zero = n.add_cast(below, trt.int32).get_output(0)
+    return n.add_elementwise(count, zero, E.SUM).get_output(0)
+
+
 def loop(net: Net) -> None:
     """A state that x is added to, a plugin in each iteration; last value or all."""
     x = net.value(lambda v: exact_real(v) and v.rank in (2, 3, 4) and v.unknown is None)
@@ -64,11 +76,13 @@ def loop(net: Net) -> None:
     add = net.pick(["affine", "affine_in_place"])
     if x.rank == 2 and axis is not None:
         raise Unfit
+    in_run = not any(0 in s for s in x.shapes) and net.chance(0.5)
 
     def make() -> Any:
         made = n.add_loop()
         count = n.add_constant((), np.array(trips, np.int32)).get_output(0)
-        made.add_trip_limit(count, trt.TripLimit.COUNT)
+        told = told_count(net, x, count) if in_run else count
+        made.add_trip_limit(told, trt.TripLimit.COUNT)
         start = x.tensor
         each = None
         if axis is not None:
@@ -110,7 +124,8 @@ def loop(net: Net) -> None:
     if (x.bound + 1) * (trips + 1) / x.step > net.limit(x.dtype):
         raise Unfit
     net.layer(
-        f"loop {trips} {kind} iterator {axis} plugin {add if with_plugin else ''}", make, [x],
+        f"loop {trips}{' in a run' if in_run else ''} {kind} iterator {axis} "
+        f"plugin {add if with_plugin else ''}", make, [x],
         function,
     )  # fmt: skip
 
