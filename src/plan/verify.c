@@ -537,9 +537,8 @@ static rabbet_status_t verify_known(const verify_t* verify, int32_t v,
 }
 
 // A loop keeps an output until the next segment has memory for it.
-static bool tells_late(const verify_t* verify, const rabbet_plan_step_t* step,
-                       int32_t v) {
-  return step->call_count > 0 && verify->analysis.roots[v] == v &&
+static bool tells_late(const rabbet_plan_step_t* step) {
+  return step->call_count > 0 && step->group.node_count == 1 &&
          rabbet_op_is(step->group.nodes[0].op, RABBET_OP_LOOP);
 }
 
@@ -592,7 +591,7 @@ static rabbet_status_t verify_step_order(const verify_t* verify, size_t s,
       return RABBET_DAMAGED("it writes '%s', which must not be written",
                             value->name);
     RABBET_RETURN_IF_ERROR(
-        verify_known(verify, v, segment + tells_late(verify, step, v), true));
+        verify_known(verify, v, segment + tells_late(step), true));
     written[verify->analysis.roots[v]] = true;
   }
   return rabbet_ok();

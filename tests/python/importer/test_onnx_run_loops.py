@@ -209,9 +209,14 @@ def test_states_that_grow_in_loops_that_may_not_run() -> None:
         [info("i", INT64, []), info("c", BOOL, []), info("state")],
         [info("on", BOOL, []), info("next")],
     )
-    model = model_of(
-        [loop(body, ["m", "", "x"], ["y"])],
-        [info("x", FLOAT, [2, 2]), info("m", INT64, [])],
-        [info("y")],
-    )
-    compare_all(model, [(random(2, 2), int64(m)) for m in (3, 0, 12, 1)])
+    for outputs in (["y"], ["rows"], ["y", "rows"]):
+        model = model_of(
+            [
+                loop(body, ["m", "", "x"], ["y"]),
+                helper.make_node("Unsqueeze", ["y", "axes"], ["rows"]),
+            ],
+            [info("x", FLOAT, [2, 2]), info("m", INT64, [])],
+            [info(name) for name in outputs],
+            [constant("axes", [1], np.int64)],
+        )
+        compare_all(model, [(random(2, 2), int64(m)) for m in (3, 0, 12, 1)])
