@@ -33,9 +33,15 @@ import rabbet
 LARGEST = 1 << 20
 """Bytes of a run that is kept: what is recorded has to travel."""
 
-LIMITS = {"float32": 2e-3, "float16": 2e-2, "bfloat16": 6e-2}
-"""Differences, relative to the largest number of the output: GPUs sum in another order,
-in TF32 where that is allowed."""
+LIMITS = {
+    "float32": 1e-2,
+    "float16": 2e-2,
+    "bfloat16": 6e-2,
+    "int8": 1 / 127,
+    "uint8": 1 / 255,
+}
+"""Differences, relative to the largest number of the output. GPUs sum in another order
+and multiply in TF32, as the default is; a quantized number may be the next one."""
 
 KEPT = ("shapes", "values", "profiles", "fp16", "bf16")
 """Options of rabbet.compile that a GPU's build takes as well."""
