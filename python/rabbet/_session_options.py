@@ -1,4 +1,4 @@
-"""What a session of ONNX Runtime's interface is made with: options and providers."""
+"""Options and providers of sessions with ONNX Runtime's interface."""
 
 from __future__ import annotations
 

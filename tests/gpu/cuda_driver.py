@@ -140,7 +140,7 @@ def write(address: int, array: Any) -> None:
 
 
 def read(address: int, shape: Sequence[int], dtype: Any = np.float32) -> Any:
-    """What is there once the work of the legacy stream is done."""
+    """The bytes that are there once the work of the legacy stream is done."""
     array = np.empty(shape, dtype)
     result = driver().cuMemcpyDtoHAsync_v2(
         ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address),

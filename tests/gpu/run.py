@@ -79,7 +79,7 @@ a quarter of an hour."""
 
 @dataclass
 class Result:
-    """What became of one command. state: passed, failed, skipped or late."""
+    """The outcome of one command. state: passed, failed, skipped or late."""
 
     step: str
     name: str
@@ -257,7 +257,7 @@ def families(machine: Machine, program: str) -> list[str]:
 
 
 def failures(text: str) -> list[str]:
-    """What cmocka, the suite and the sanitizer said of what went wrong."""
+    """Messages of cmocka, the suite and the sanitizer about failures."""
     marked = re.findall(r"^(?:ERROR: (?!cmocka).*|\s+expected ok, found .*|"
                         r"=========.*(?:Invalid|Race|ERROR SUMMARY: [1-9]).*)$",
                         text, re.MULTILINE)  # fmt: skip

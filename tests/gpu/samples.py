@@ -88,7 +88,7 @@ REMARKS = (
 
 # Replacements for other versions of packages than the samples were written for.
 ENVIRONMENT = '''
-"""What the samples use of older NumPy and cuda-python."""
+"""Parts of older NumPy and cuda-python that the samples use."""
 import functools
 import importlib.util
 import os
@@ -177,7 +177,7 @@ def release_key(release: str) -> tuple[int, ...]:
 
 
 def near(script: Path) -> list[Path]:
-    """What scripts import from beside them and from above."""
+    """Modules beside and above a script that it imports."""
     places = (script.parent / "utils.py", script.parents[1] / "plugin_utils.py")
     own = [script.parent / f"{name}.py" for name in ("qdp_defs", "oait_kernels")]
     return [path for path in (*places, *own) if path.exists()]
@@ -249,7 +249,7 @@ def environment(folder: Path, scratch: Path) -> dict[str, str]:
 
 
 def remark_of(text: str) -> str:
-    """What is to be said of a run that passed: a tactic that was left out."""
+    """A remark on a run that passed: a tactic that was left out."""
     for pattern, meaning in REMARKS:
         if re.search(pattern, text):
             return meaning

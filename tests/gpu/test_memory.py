@@ -167,7 +167,7 @@ def test_allocator_of_a_context(plan: Any, kind: Any) -> None:
 
 
 def test_contexts_that_allocate_in_turn(plan: Any) -> None:
-    """What one has given back is the other's, without anybody waiting."""
+    """Memory that one has given back is the other's, without anybody waiting."""
     engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
     with stream() as handle:
         for seed in range(4):

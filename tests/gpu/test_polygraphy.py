@@ -120,7 +120,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alias(code: str, *arguments: str, cwd: Path) -> str:
-    """What a run of the alias prints; it must succeed."""
+    """The output of a run of the alias, which must succeed."""
     paths = [os.path.abspath(path) for path in sys.path if path]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),

@@ -1,4 +1,4 @@
-"""Which operators of a compiled graph stay with torch, and why."""
+"""Operators of a compiled graph that stay with torch, and the reasons."""
 
 from __future__ import annotations
 

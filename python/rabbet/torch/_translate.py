@@ -17,7 +17,7 @@ from ._table import TABLE, Handler
 
 assert all((_layers, _pointwise, _recurrent, _reductions, _shapes))  # they fill TABLE
 
-# What only places a tensor, or what the result in torch says as well.
+# Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {
     "device", "dtype", "generator", "implicit", "layout", "memory_format", "non_blocking",
     "pin_memory", "requires_grad", "copy", "sparse_grad",

@@ -34,7 +34,7 @@ static rabbet_tensor_t* kept_outside(const kept_t* kept,
 
 // ---- Inputs ----------------------------------------------------------------
 
-// What iterators walk along, with that axis in front.
+// Tensors that iterators walk along, with that axis in front.
 static rabbet_status_t kept_slices(kept_t* kept) {
   for (size_t i = 0; i < kept->loop->layers.count; ++i) {
     const rabbet_layer_t* layer = kept->loop->layers.data[i];

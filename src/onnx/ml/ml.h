@@ -1,4 +1,4 @@
-// What operators of the domain ai.onnx.ml share.
+// Functions that operators of the domain ai.onnx.ml share.
 #ifndef RABBET_SRC_ONNX_ML_ML_H_
 #define RABBET_SRC_ONNX_ML_ML_H_
 

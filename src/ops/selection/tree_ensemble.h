@@ -99,7 +99,7 @@ rabbet_tree_walk(const rabbet_tree_ensemble_t* p, const int32_t* nodes,
   return none;
 }
 
-// What an aggregate begins with.
+// The value that an aggregate begins with.
 RABBET_TREE_INLINE float rabbet_tree_begin(int32_t aggregate) {
   if (aggregate == RABBET_TREE_MIN) return RABBET_TREE_INFINITY;
   return aggregate == RABBET_TREE_MAX ? -RABBET_TREE_INFINITY : 0.0f;

@@ -39,7 +39,7 @@ _Stream.now = _Stream(0)
 
 
 class cuda:  # noqa: N801
-    """What Rabbet asks of cupy.cuda: the current stream, and others' streams."""
+    """The parts of cupy.cuda that Rabbet uses: the current stream, and others' streams."""
 
     class Stream:
         """The legacy one."""

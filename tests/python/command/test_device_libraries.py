@@ -19,7 +19,7 @@ from tests.python.support.command import FLOAT, command, save_model
 
 
 def build(folder: Path, env: dict[str, str], *options: str) -> str:
-    """What the command prints that refuses to build."""
+    """The output of the command, which refuses to build."""
     info = {"x": (FLOAT, [2])}, {"y": (FLOAT, [2])}
     save_model(folder / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], *info)
     build = ["build", folder / "m.onnx", "-o", folder / "plan", *options]

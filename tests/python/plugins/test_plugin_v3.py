@@ -220,7 +220,7 @@ def test_without_tactics() -> None:
 
 
 def timed(plugin: Any, cache: Path, copies: int = 1) -> list[Any]:
-    """What a plugin noted in a build. Afterwards the cache knows all times."""
+    """The notes of a plugin in a build. Afterwards the cache knows all times."""
     network = trt.Builder().create_network()
     tensor = network.add_input("x", trt.float32, SHAPE)
     for _ in range(copies):

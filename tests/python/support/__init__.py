@@ -1,1 +1,1 @@
-"""What several rooms of tests use: plugins, programs, references."""
+"""Plugins, programs and references that several rooms of tests use."""

@@ -24,7 +24,7 @@ def model_of(
 
 
 def expected(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
-    """What ONNX Runtime computes."""
+    """The outputs of ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

@@ -193,7 +193,7 @@ DEVICE float new_state(const rabbet_rnn_t& p, int32_t direction, float h,
 }
 #endif
 
-// What the first product leads to: a new state, or a GRU's gates.
+// Results of the first product: a new state, or a GRU's gates.
 DEVICE void first_cell(const rnn_memory_t& m, const rabbet_rnn_t& p,
                        int32_t direction, int64_t unit, const element_t& e,
                        int64_t i, float sums[FIRST]) {
