@@ -275,8 +275,8 @@ static rabbet_status_t slice_address(const loop_t* loop, size_t at, size_t io,
                ? rabbet_ok()
                : RABBET_STATUS(
                      RABBET_STATUS_OUT_OF_RANGE,
-                     "what it walks along, '%s', has %lld slices, but the loop "
-                     "runs more often; end it earlier with a trip limit",
+                     "'%s', which an iterator walks along, has %lld slices, "
+                     "but the loop runs more often; end it with a trip limit",
                      loop->frame->sequence->plan->values[value].name,
                      (long long)extent);
   int64_t index =
