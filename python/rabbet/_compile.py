@@ -22,10 +22,9 @@ _OF_TORCH = ".torch"
 
 def _is_of_torch(model: Any) -> bool:
     """Whether it is a module or an exported program; does not import torch."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    return isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))
+    names = (("torch.nn", "Module"), ("torch.export", "ExportedProgram"))
+    kinds = (getattr(sys.modules.get(module), name, None) for module, name in names)
+    return any(kind is not None and isinstance(model, kind) for kind in kinds)
 
 
 @checks_arguments

@@ -12,6 +12,12 @@ import rabbet
 
 from tests.python.importer.test_onnx_recurrent import model_of
 
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
 
 @pytest.mark.parametrize(
     ("kind", "attrs"),

@@ -8,6 +8,12 @@ import rabbet as trt
 import rabbet.onnxruntime as ort
 from onnx import parser
 
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
 MODEL = """
     <ir_version: 8, opset_import: ["": 17]>
     model (float[n, 3] x, float[3] b) => (float[n, 3] sum, float[n, 3] product) {

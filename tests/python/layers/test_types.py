@@ -52,7 +52,8 @@ def test_every_argument_is_explained(function: Any) -> None:
 def test_what_type_checkers_see() -> None:
     assert typing.get_type_hints(trt.ILayer.get_output)["return"] is trt.ITensor
     assert typing.get_type_hints(trt.INetworkDefinition.add_input)["return"] is trt.ITensor
-    assert typing.get_type_hints(trt.compile)["return"] is trt.Model
+    context = typing.get_type_hints(trt.Model.create_execution_context)["return"]
+    assert context is trt.IExecutionContext
 
 
 def test_enums_behave_as_users_expect() -> None:
