@@ -251,12 +251,15 @@ def collections() -> None:
             np.testing.assert_array_equal(loaded(x), 2 * x)
 
     collector = threading.Thread(target=collect, args=(0,))
+    # A collection shall take the objects of this test, not those of all modules.
+    gc.freeze()
     collector.start()
     try:
         together(work)
     finally:
         stop.set()
         collector.join()
+        gc.unfreeze()
 
 
 @scenario
