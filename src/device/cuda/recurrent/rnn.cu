@@ -87,8 +87,7 @@ struct sums_t {
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
 #pragma unroll
-      for (int g = 0; g < COUNT; ++g)
-        at[r][g] = 0.0f;
+      for (int g = 0; g < COUNT; ++g) at[r][g] = 0.0f;
 #pragma unroll 4
     for (int64_t k = threadIdx.x & 31; k < p.hidden; k += 32) {
       float w[COUNT];
@@ -99,8 +98,7 @@ struct sums_t {
       for (int r = 0; r < ROWS; ++r) {
         float h = first + r < p.batch ? x[(first + r) * p.hidden + k] : 0.0f;
 #pragma unroll
-        for (int g = 0; g < COUNT; ++g)
-          at[r][g] += w[g] * h;
+        for (int g = 0; g < COUNT; ++g) at[r][g] += w[g] * h;
       }
     }
 #pragma unroll
@@ -175,8 +173,7 @@ DEVICE float cell_of(const rnn_memory_t& m, const rabbet_rnn_t& p,
   float c = m.c[e.state];
   if (peep) peep += direction * 3 * p.hidden + unit;
 #pragma unroll
-  for (int g = 0; g < 4; ++g)
-    sums[g] += input_of(e, p, g);
+  for (int g = 0; g < 4; ++g) sums[g] += input_of(e, p, g);
   if (peep) {
     sums[0] += to_float(peep[0]) * c;
     sums[2] += to_float(peep[2 * p.hidden]) * c;
