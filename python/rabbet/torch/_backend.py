@@ -84,7 +84,7 @@ class _Folded:
         report: Report,
     ) -> None:
         self.source, self.options, self.report = source, options, report
-        nodes = [node for node in source.graph.nodes if node.op == "placeholder"]
+        nodes = source.graph.find_nodes(op="placeholder")
         self.indices = indices
         self.names = [nodes[i].name for i in indices]
         self.variants: list[tuple[_Weights, fx.GraphModule]] = []
@@ -124,7 +124,7 @@ class _Graph:
 
     def inference(self, source: fx.GraphModule, examples: Sequence[Any]) -> Call:
         """Compiles a graph without gradients."""
-        count = sum(node.op == "placeholder" for node in source.graph.nodes)
+        count = len(source.graph.find_nodes(op="placeholder"))
         if count == len(self.inputs):
             mutated = _mutated()
             self.statics = tuple(

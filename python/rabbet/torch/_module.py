@@ -225,7 +225,7 @@ class _Program:
 
     def add_inputs(self) -> None:
         """Parameters become constants, arguments inputs."""
-        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        nodes = self.program.graph.find_nodes(op="placeholder")
         examples = self._example_leaves()
         for node, spec in zip(nodes, self.signature.input_specs, strict=True):
             if spec.kind is InputKind.USER_INPUT:
@@ -359,7 +359,7 @@ class _Program:
         return results, changes
 
     def _leaves_by_node(self) -> dict[Any, int]:
-        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        nodes = self.program.graph.find_nodes(op="placeholder")
         user = [
             node
             for node, spec in zip(nodes, self.signature.input_specs, strict=True)

@@ -109,7 +109,7 @@ class _Part:
         self.symbols: dict[sympy.Symbol, int] = {}
         self.limits: dict[sympy.Symbol, Any] = {}
         self.integers: list[tuple[int, fx.Node, Any]] = []
-        for index, node in enumerate(n for n in module.graph.nodes if n.op == "placeholder"):
+        for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
             self._add_input(index, node, weights.get(index))
         self.graph.missing = self._number
 
