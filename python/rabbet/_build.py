@@ -59,6 +59,7 @@ def _configure(
     level: int | None,
     fp16: bool,
     bf16: bool,
+    tf32: bool,
     workspace: int | None,
 ) -> IBuilderConfig:
     config = builder.create_builder_config()
@@ -74,6 +75,8 @@ def _configure(
         config.set_flag(e.BuilderFlag.FP16)
     if bf16:
         config.set_flag(e.BuilderFlag.BF16)
+    if not tf32:
+        config.clear_flag(e.BuilderFlag.TF32)
     return config
 
 
@@ -116,6 +119,7 @@ def build_model(
     threads: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    tf32: bool = True,
     workspace: int | None = None,
     optimization_level: int | None = None,
     timing_cache: File | None = None,
@@ -137,7 +141,7 @@ def build_model(
     builder = Builder(log)
     network = _network_of(builder, model, log)
     level = optimization_level
-    config = _configure(builder, device, threads, level, fp16, bf16, workspace)
+    config = _configure(builder, device, threads, level, fp16, bf16, tf32, workspace)
     config.progress_monitor = progress_monitor(progress)
     config.try_plugins = try_plugins
     if keep_plugins:

@@ -34,7 +34,7 @@ class Builder(Managed):
     _runtime_class = Runtime
     platform_has_fast_fp16 = Fixed(True, "Tuning takes FP16 where it is faster.")
     platform_has_fast_int8 = Fixed(True, "Tuning takes INT8 where it is faster.")
-    platform_has_tf32 = Fixed(False, "No device here computes TF32.")
+    platform_has_tf32 = Fixed(True, "Tuning takes TF32 on GPUs where it is faster.")
     num_DLA_cores = Fixed(0, "There are none.")  # noqa: N815
     max_DLA_batch_size = Fixed(0, "There are no DLA cores.")  # noqa: N815
     max_threads = Fixed(1, "Times are taken on one thread; see config.threads.")

@@ -43,6 +43,7 @@ def compile(
     threads: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    tf32: bool = True,
     workspace: int | None = None,
     optimization_level: int | None = None,
     timing_cache: File | None = None,
@@ -74,6 +75,7 @@ def compile(
         it allows the inputs, else the first that does.
     threads: CPU threads of a call; default: RABBET_THREADS, else all.
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
+    tf32: a GPU's products of FP32 may round their factors to TF32.
     workspace: bytes of scratch memory that kernels may use; default: no limit.
     optimization_level: 0 (nothing is timed) to 5 (everything is tried); default 3.
     timing_cache: a file that keeps measured times for later builds; made if missing.
@@ -101,6 +103,7 @@ def compile(
         "threads": threads,
         "fp16": fp16,
         "bf16": bf16,
+        "tf32": tf32,
         "workspace": workspace,
         "optimization_level": optimization_level,
         "timing_cache": timing_cache,

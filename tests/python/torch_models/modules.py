@@ -94,7 +94,7 @@ class Indexed(nn.Module):
     def forward(self, x: torch.Tensor, index: torch.Tensor) -> Any:
         """Many parts of x."""
         b, s = x.shape[:2]
-        rows = torch.arange(b)
+        rows = torch.arange(b, device=x.device)
         picked = x[rows, index % s]
         wrote = x.clone()
         wrote[:, 0] = 0
@@ -135,7 +135,8 @@ class Numbers(nn.Module):
             x.prod(-1), x.amax((0, 1)), torch.var_mean(x, -1)[1], n.float().mean(),
             on.sum(), on.float() - x, x.to(torch.float16).float(), n.to(torch.int32),
             x.double() * 2, torch.full_like(x, 3), torch.ones_like(n), x.new_full((2,), 7),
-            torch.arange(3) + n[0], torch.linspace(0, 1, 5) * x.max(), torch.eye(3) + x[0, 0],
+            torch.arange(3, device=x.device) + n[0], torch.eye(3, device=x.device) + x[0, 0],
+            torch.linspace(0, 1, 5, device=x.device) * x.max(),
             torch.isnan(x / 0), x.masked_fill(on, 9.0), torch.lerp(x, positive, 0.3),
             torch.addcmul(x, x, positive, value=0.5), torch.where(on, n, k), x.floor(),
         )  # fmt: skip
@@ -173,7 +174,7 @@ class Images(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         """Of each."""
-        turns = torch.eye(2, 3).expand(x.shape[0], 2, 3)
+        turns = torch.eye(2, 3, device=x.device).expand(x.shape[0], 2, 3)
         grid = F.affine_grid(turns, [x.shape[0], 1, 5, 6], False)
         return (
             F.interpolate(x, scale_factor=2), F.interpolate(x, size=(9, 5)),
@@ -208,7 +209,8 @@ class Products(nn.Module):
             torch.einsum("bsd,hkd->bhsk", x, self.weight), x @ self.weight[0].T,
             torch.einsum("bsd,btd->bst", x, x), torch.bmm(x, x.transpose(1, 2)),
             torch.baddbmm(x @ x.mT, x, x.mT, beta=0.5, alpha=2), x[0] @ self.weight[0, 0],
-            torch.addmm(torch.ones(1, 6), x[0], self.weight[0].T), self.bilinear(x, x),
+            torch.addmm(torch.ones(1, 6, device=x.device), x[0], self.weight[0].T),
+            self.bilinear(x, x),
             torch.outer(x[0, 0], x[0, 0]), torch.dot(x[0, 0], x[0, 1]),
             torch.cdist(self.weight, self.weight * x.mean()),
         )  # fmt: skip

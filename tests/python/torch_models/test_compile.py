@@ -18,7 +18,9 @@ from tests.python.torch_models import modules  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(
+    found: Any, expected: Any, rtol: float = 1e-4, atol: float = 1e-4
+) -> None:
     """Equal structures, types and shapes; close elements."""
     ours, theirs = pytree.tree_flatten(found), pytree.tree_flatten(expected)
     assert ours[1] == theirs[1]
@@ -29,31 +31,33 @@ def assert_same(found: Any, expected: Any) -> None:
             continue
         assert not a.requires_grad
         torch.testing.assert_close(
-            a, b, rtol=1e-4, atol=1e-4, equal_nan=True, msg=lambda m, i=index: f"{i}: {m}"
+            a, b, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m, i=index: f"{i}: {m}"
         )
 
 
-def export_dims(case: modules.Case) -> Any:
+def export_shapes(module: Any, case: modules.Case) -> Any:
+    """The case's dynamic dimensions: by name, as torch.export wants it beside keywords."""
     dims = {
         modules.B: torch.export.Dim("b", min=2, max=8),
         modules.S: torch.export.Dim("s", min=2, max=32),
     }
-    return tuple(
+    shapes = tuple(
         None if axes is None else {axis: dims[name] for axis, name in axes.items()}
         for axes in case.dims
     )
+    if not case.kwargs:
+        return shapes
+    names = module.forward.__code__.co_varnames[1:]
+    return {**dict(zip(names, shapes, strict=False)), **dict.fromkeys(case.kwargs)}
 
 
 def compiled(name: str, **options: Any) -> tuple[Any, Any, modules.Case]:
     module, case = modules.made(name)
     example = case.args(*modules.SIZES[0])
-    shapes: Any = export_dims(case)
-    if case.kwargs:  # by name, as torch.export wants it then
-        names = module.forward.__code__.co_varnames[1:]
-        shapes = {**dict(zip(names, shapes, strict=False)), **dict.fromkeys(case.kwargs)}
     model = trt.compile(
-        copy.deepcopy(module), example, case.kwargs or None, dynamic_shapes=shapes,
-        device="cpu", optimization_level=0, **options,
+        copy.deepcopy(module), example, case.kwargs or None,
+        dynamic_shapes=export_shapes(module, case), device="cpu", optimization_level=0,
+        **options,
     )  # fmt: skip
     return model, module, case
 
