@@ -48,7 +48,6 @@ static inline void maker_begin_sequences(maker_t* makers, size_t count,
   plan->device = "null";
   plan->device_signature = "null";
   plan->threads = 1;
-  plan->profile_count = 1;
   for (size_t i = 0; i < count; ++i) {
     makers[i] = (maker_t){0};
     maker_set_sequence(&makers[i], plan, i);

@@ -49,6 +49,32 @@ static inline void sample_static(maker_t* m) {
   m->steps[0].report_json = "[{\"kernel\": \"other\", \"us\": 2.5}]";
 }
 
+// y[batch,2] = relu(x[batch,2]), or x + relu(x), or relu(relu(x)): an entry
+// each. Profiles 0 and 2 run the first.
+static inline void sample_entries(maker_t makers[3]) {
+  static const int32_t entries[] = {0, 1, 0, 2};
+  static const char* const names[] = {"", "profile 1", "profile 3"};
+  makers[0].plan->entries = entries;
+  makers[0].plan->profile_count = 4;
+  for (int i = 0; i < 3; ++i) {
+    maker_t* m = &makers[i];
+    m->sequence->name = names[i];
+    rabbet_expr_t batch = maker_dim(m, 0, 0, "batch");
+    rabbet_shape_t shape = MAKER_SHAPE(batch, maker_number(m, 2));
+    int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+    int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+    int32_t again = maker_value(m, "again", RABBET_DTYPE_FLOAT, shape);
+    sample_relu(m, "relu", x, i == 0 ? y : again);
+    if (i == 1) sample_add(m, "add", x, again, y);
+    if (i == 2) sample_relu(m, "twice", again, y);
+  }
+  makers[0].sequence->profile_count = 2;
+  makers[0].ranges[1] = makers[0].ranges[0];
+  makers[0].ranges[1].max.d[0] = 9;
+  makers[1].ranges[0].opt.d[0] = makers[1].ranges[0].max.d[0] =
+      makers[1].ranges[0].min.d[0];
+}
+
 // y[batch,2] = c ? relu(x[batch,2]) : x + relu(x), in three sequences.
 static inline void sample_branches(maker_t makers[3]) {
   static const int32_t inputs[] = {1};

@@ -204,7 +204,8 @@ rabbet_context_set_consumed_event(rabbet_context_t* context, void* event);
 RABBET_API rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
                                                       int threads);
 RABBET_API int rabbet_context_threads(const rabbet_context_t* context);
-// Shapes of dynamic inputs must then be set again.
+// A profile has kernels chosen at its own optimum. Addresses and output
+// allocators stay; shapes of dynamic inputs must be set again.
 RABBET_API rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
                                                       size_t profile);
 RABBET_API size_t rabbet_context_profile(const rabbet_context_t* context);

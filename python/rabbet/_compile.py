@@ -71,8 +71,8 @@ def compile(
     values: {input: values} or {input: (min, opt, max)} for inputs that sizes are
         computed from. By default they may have any values, and memory grows as runs
         need it. For several profiles, a list.
-    profiles: a list of `shapes`, for several ranges. A call uses the present profile if
-        it allows the inputs, else the first that does.
+    profiles: a list of `shapes`, for several ranges. Each has kernels chosen at its own
+        opt. A call uses the narrowest profile that allows the inputs.
     threads: CPU threads of a call; default: RABBET_THREADS, else all.
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
     tf32: a GPU's products of FP32 may round their factors to TF32.

@@ -139,9 +139,62 @@ static rabbet_status_t py_change_profile(rabbet_py_runner_t* runner,
   return rabbet_ok();
 }
 
-// In the lane's profile, or else the first that allows the inputs.
+static bool py_has_new_shapes(const rabbet_py_runner_t* runner,
+                              const rabbet_py_lane_t* lane) {
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    const rabbet_py_input_t* input = &lane->inputs[i];
+    if (!input->bound || !py_same_dims(&input->dims, &input->set)) return true;
+  }
+  return false;
+}
+
+// Whether the profile allows the inputs' shapes. *out_span: how far its ranges
+// reach.
+static bool py_allows(const rabbet_py_runner_t* runner,
+                      const rabbet_py_lane_t* lane, size_t profile,
+                      double* out_span) {
+  *out_span = 0;
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    const rabbet_dims_t* dims = &lane->inputs[i].dims;
+    rabbet_dims_t low, usual, high;
+    rabbet_status_t status = rabbet_engine_profile_shape(
+        runner->engine, profile, i, &low, &usual, &high);
+    bool fits = rabbet_is_ok(status) && low.rank == dims->rank;
+    rabbet_status_ignore(status);
+    for (int32_t k = 0; fits && k < dims->rank; ++k) {
+      fits = dims->d[k] >= low.d[k] && dims->d[k] <= high.d[k];
+      *out_span += (double)(high.d[k] - low.d[k]);
+    }
+    if (!fits) return false;
+  }
+  return true;
+}
+
+// Of the profiles that allow new shapes the narrowest, whose kernels were timed
+// nearest to them; of equal ones the lane's, then the first.
+static rabbet_status_t py_choose_profile(rabbet_py_runner_t* runner,
+                                         rabbet_py_lane_t* lane) {
+  size_t count = rabbet_engine_profile_count(runner->engine);
+  size_t present = rabbet_context_profile(lane->context), best = present;
+  double least = 0, span = 0;
+  if (count < 2 || !py_has_new_shapes(runner, lane)) return rabbet_ok();
+  bool found = py_allows(runner, lane, present, &least);
+  for (size_t profile = 0; profile < count; ++profile) {
+    if (profile == present || !py_allows(runner, lane, profile, &span) ||
+        (found && span >= least)) {
+      continue;
+    }
+    found = true;
+    best = profile;
+    least = span;
+  }
+  return best == present ? rabbet_ok() : py_change_profile(runner, lane, best);
+}
+
+// In the best profile for the shapes, or else the first that allows the inputs.
 static rabbet_status_t py_bind_inputs(rabbet_py_runner_t* runner,
                                       rabbet_py_lane_t* lane) {
+  RABBET_RETURN_IF_ERROR(py_choose_profile(runner, lane));
   rabbet_status_t status = py_bind_in_profile(runner, lane);
   size_t count = rabbet_engine_profile_count(runner->engine);
   size_t before = rabbet_context_profile(lane->context);

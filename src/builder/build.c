@@ -66,11 +66,15 @@ static rabbet_status_t build_open(rabbet_build_t* build) {
   return rabbet_tuner_create(build);
 }
 
-static void build_close(rabbet_build_t* build) {
+static void build_close_tuning(rabbet_build_t* build) {
   rabbet_tuner_destroy(build->tuner);
   rabbet_trials_destroy(build->trials);
   rabbet_bench_destroy(build->bench);
   rabbet_timing_cache_release(build->cache);
+}
+
+static void build_close(rabbet_build_t* build) {
+  build_close_tuning(build);
   rabbet_ir_deinitialize(&build->ir);
   rabbet_vec_free(build->allocator, &build->carried);
   rabbet_fold_deinitialize(build);
@@ -195,12 +199,7 @@ static double build_sum(const rabbet_layout_t* layout) {
 }
 
 static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
-  size_t values = build->ir.values.count, best = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, values, sizeof(*build->constants),
-      (void**)&build->constants));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, values, sizeof(*build->numbers), (void**)&build->numbers));
+  size_t best = 0;
   RABBET_RETURN_IF_ERROR(rabbet_ranges_compute(build));
   build->has_cold_weights = rabbet_cold_weights_apply(build);
   RABBET_RETURN_IF_ERROR(rabbet_tuner_explore(build));
@@ -268,13 +267,15 @@ static rabbet_status_t build_try_plugins(rabbet_build_t* build,
 
 // ---- Sequences --------------------------------------------------------------
 
-// A sequence of the plan: the network's, or that of a layer's body, which is a
-// build of its own.
+// A sequence of the plan. An entry is the network's, tuned for some of the
+// profiles; those behind the first share its IR and constants. A layer's body
+// is a build of its own.
 typedef struct built_t {
   const char* name;
   rabbet_build_t* build;
   rabbet_build_t own;
-  rabbet_builder_config_t config;  // of a body
+  rabbet_builder_config_t config;  // of a body, and of one of several entries
+  const int32_t* profiles;         // of an entry: their numbers; else NULL
   rabbet_network_t* network;
   result_t* result;
   int depth;  // of calls
@@ -285,9 +286,9 @@ typedef RABBET_VEC(built_t*) sequences_t;
 static rabbet_status_t build_bodies(const built_t* caller,
                                     sequences_t* sequences);
 
-static rabbet_status_t build_sequence(built_t* built, sequences_t* sequences) {
+// The network as simple as it gets; the IR does not change any more.
+static rabbet_status_t build_prepare(const built_t* built) {
   rabbet_build_t* build = built->build;
-  result_t* result = built->result;
   build->extra_dtypes = build_extra_dtypes(build);
   RABBET_RETURN_IF_ERROR(build_simplify(build));
   if (!*built->name)
@@ -295,8 +296,19 @@ static rabbet_status_t build_sequence(built_t* built, sequences_t* sequences) {
   rabbet_ir_show_refittable(&build->ir);
   RABBET_RETURN_IF_ERROR(rabbet_pass_implicit(build));
   RABBET_RETURN_IF_ERROR(rabbet_pass_operands(build));
-  RABBET_RETURN_IF_ERROR(build_choose(build, result));
-  RABBET_RETURN_IF_ERROR(build_try_plugins(build, &result->layout));
+  size_t values = build->ir.values.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, values, sizeof(*build->constants),
+      (void**)&build->constants));
+  return rabbet_arena_allocate_array(
+      &build->arena, values, sizeof(*build->numbers), (void**)&build->numbers);
+}
+
+static rabbet_status_t build_tune(const built_t* built,
+                                  sequences_t* sequences) {
+  RABBET_RETURN_IF_ERROR(build_choose(built->build, built->result));
+  RABBET_RETURN_IF_ERROR(
+      build_try_plugins(built->build, &built->result->layout));
   return build_bodies(built, sequences);
 }
 
@@ -433,6 +445,7 @@ static rabbet_status_t build_body(const built_t* caller,
   built->build = &built->own;
   built->own = (rabbet_build_t){.allocator = outer->allocator,
                                 .config = &built->config,
+                                .profiles = outer->profiles,
                                 .logger = outer->logger,
                                 .device = outer->device};
   rabbet_arena_initialize(outer->allocator, &built->own.arena);
@@ -447,8 +460,9 @@ static rabbet_status_t build_body(const built_t* caller,
       rabbet_ir_import(built->network, build_refit_flags(outer),
                        &built->own.arena, outer->allocator, &built->own.ir));
   RABBET_RETURN_IF_ERROR(build_open(&built->own));
-  return RABBET_ANNOTATE(build_sequence(built, sequences), "sequence '%s'",
-                         built->name);
+  status = build_prepare(built);
+  if (rabbet_is_ok(status)) status = build_tune(built, sequences);
+  return RABBET_ANNOTATE(status, "sequence '%s'", built->name);
 }
 
 // Of the networks that a layer runs one runs at a time: their memory is one.
@@ -477,11 +491,130 @@ static rabbet_status_t build_bodies(const built_t* caller,
   return rabbet_ok();
 }
 
+// ---- Entries ----------------------------------------------------------------
+
+// Profiles with one optimum share an entry, that of the first of them.
+static bool entry_begins(const rabbet_builder_config_t* config,
+                         size_t profile) {
+  rabbet_profile_t** all = config->profiles.data;
+  for (size_t i = 0; i < profile; ++i)
+    if (rabbet_profile_same_optimum(all[i], all[profile])) return false;
+  return true;
+}
+
+static rabbet_status_t entry_take_profiles(
+    built_t* built, const rabbet_builder_config_t* config, size_t first) {
+  rabbet_arena_t* arena = &built->build->arena;
+  size_t all = config->profiles.count, count = 0;
+  int32_t* numbers = NULL;
+  rabbet_profile_t** profiles = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, all + 1, sizeof(*numbers), (void**)&numbers));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, all + 1, sizeof(*profiles), (void**)&profiles));
+  for (size_t i = first; i < all; ++i) {
+    rabbet_profile_t* profile = config->profiles.data[i];
+    if (!rabbet_profile_same_optimum(profile, config->profiles.data[first]))
+      continue;
+    numbers[count] = (int32_t)i;
+    profiles[count++] = profile;
+  }
+  built->config = *config;
+  built->config.profiles.data = profiles;
+  built->config.profiles.count = count;
+  built->profiles = numbers;
+  built->build->config = &built->config;
+  built->build->profiles = numbers;
+  return rabbet_ok();
+}
+
+static rabbet_status_t entry_create(const built_t* first, size_t profile,
+                                    sequences_t* sequences,
+                                    built_t** out_built) {
+  rabbet_build_t* shared = first->build;
+  built_t* built = NULL;
+  *out_built = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&shared->arena, sizeof(*built), (void**)&built));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+      &shared->arena, sizeof(*built->result), (void**)&built->result));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&shared->arena, &built->name,
+                                             "profile %zu", profile));
+  built->network = first->network;
+  built->build = &built->own;
+  built->own = (rabbet_build_t){.allocator = shared->allocator,
+                                .logger = shared->logger,
+                                .device = shared->device,
+                                .ir = shared->ir,
+                                .constants = shared->constants,
+                                .numbers = shared->numbers,
+                                .extra_dtypes = shared->extra_dtypes,
+                                .pace = shared->pace};
+  rabbet_arena_initialize(shared->allocator, &built->own.arena);
+  rabbet_status_t status = RABBET_VEC_PUSH(shared->allocator, sequences, built);
+  if (!rabbet_is_ok(status)) {
+    rabbet_arena_deinitialize(&built->own.arena);
+    return status;
+  }
+  *out_built = built;
+  return rabbet_ok();
+}
+
+// All entries have inputs and outputs in the formats of the first.
+static void entry_fix_formats(const rabbet_build_t* build,
+                              const rabbet_solution_t* solution) {
+  const rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < ir->input_count; ++i)
+    rabbet_ir_value(ir, ir->inputs[i])->formats = (uint64_t)1
+                                                  << solution->inputs[i].format;
+  for (size_t i = 0; i < ir->output_count; ++i)
+    rabbet_ir_value(ir, ir->outputs[i])->formats =
+        (uint64_t)1 << solution->outputs[i].format;
+}
+
+static rabbet_status_t build_entry(const built_t* first,
+                                   const rabbet_builder_config_t* config,
+                                   size_t profile, sequences_t* sequences) {
+  built_t* built = NULL;
+  RABBET_RETURN_IF_ERROR(entry_create(first, profile, sequences, &built));
+  RABBET_RETURN_IF_ERROR(entry_take_profiles(built, config, profile));
+  built->config.cache = first->build->cache;
+  RABBET_RETURN_IF_ERROR(build_open(&built->own));
+  return RABBET_ANNOTATE(build_tune(built, sequences), "profile %zu", profile);
+}
+
+static rabbet_status_t build_entries(built_t* first, sequences_t* sequences) {
+  rabbet_build_t* build = first->build;
+  const rabbet_builder_config_t* config = build->config;
+  RABBET_RETURN_IF_ERROR(build_prepare(first));
+  // Mistakes in any profile come before the first is tuned.
+  RABBET_RETURN_IF_ERROR(rabbet_ranges_compute(build));
+  RABBET_RETURN_IF_ERROR(entry_take_profiles(first, config, 0));
+  RABBET_RETURN_IF_ERROR(build_tune(first, sequences));
+  entry_fix_formats(build, &first->result->solution);
+  for (size_t i = 1; i < config->profiles.count; ++i)
+    if (entry_begins(config, i))
+      RABBET_RETURN_IF_ERROR(build_entry(first, config, i, sequences));
+  return rabbet_ok();
+}
+
+static void entry_close(built_t* built) {
+  rabbet_layout_deinitialize(&built->own, &built->result->layout);
+  build_close_tuning(&built->own);
+  rabbet_arena_deinitialize(&built->own.arena);
+}
+
+// ---- The end of sequences ---------------------------------------------------
+
 // The first is the caller's to close.
-static void build_close_bodies(sequences_t* sequences) {
+static void build_close_sequences(sequences_t* sequences) {
   for (size_t i = sequences->count; i-- > 1;) {
     built_t* built = sequences->data[i];
     rabbet_allocator_t allocator = built->own.allocator;
+    if (built->profiles) {
+      entry_close(built);
+      continue;
+    }
     rabbet_layout_deinitialize(&built->own, &built->result->layout);
     for (size_t p = 0; p < built->config.profiles.count; ++p)
       rabbet_profile_release(built->config.profiles.data[p]);
@@ -511,6 +644,7 @@ static rabbet_status_t build_write(sequences_t* sequences, result_t* result,
     const built_t* built = sequences->data[i];
     list[i] = (rabbet_emit_sequence_t){.name = built->name,
                                        .number = (int32_t)i,
+                                       .profiles = built->profiles,
                                        .build = built->build,
                                        .network = built->network,
                                        .layout = &built->result->layout};
@@ -532,7 +666,7 @@ static rabbet_status_t build_phases(sequences_t* sequences, result_t* result,
   static const char phase[] = "Building";
   rabbet_build_t* build = sequences->data[0]->build;
   rabbet_progress_start(build, phase, NULL, 3);
-  rabbet_status_t status = build_sequence(sequences->data[0], sequences);
+  rabbet_status_t status = build_entries(sequences->data[0], sequences);
   if (rabbet_is_ok(status)) status = build_report_selection(sequences);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
   if (rabbet_is_ok(status)) status = build_write(sequences, result, output);
@@ -572,6 +706,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   built_t main = {
       .name = "", .build = build, .network = flat, .result = result};
   sequences_t sequences = {0};
+  const rabbet_builder_config_t* config = build->config;
   RABBET_RETURN_IF_ERROR(rabbet_ir_import(flat, build_refit_flags(build),
                                           &build->arena, build->allocator,
                                           &build->ir));
@@ -581,7 +716,8 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   rabbet_status_t status = build_phases(&sequences, result, output);
   if (rabbet_is_ok(status))
     status = build_report(&sequences, &result->totals, output);
-  build_close_bodies(&sequences);
+  build_close_sequences(&sequences);
+  build->config = config;
   rabbet_vec_free(build->allocator, &sequences);
   return status;
 }

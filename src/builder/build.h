@@ -42,6 +42,7 @@ typedef struct rabbet_fold_t {
 typedef struct rabbet_build_t {
   rabbet_allocator_t allocator;
   const rabbet_builder_config_t* config;
+  const int32_t* profiles;  // numbers of its profiles; NULL: from 0
   rabbet_logger_t logger;
   rabbet_device_t* device;
   rabbet_arena_t arena;
@@ -67,6 +68,15 @@ typedef struct rabbet_build_t {
   struct rabbet_tuner_t* tuner;
   struct rabbet_trials_t* trials;
 } rabbet_build_t;
+
+static inline size_t rabbet_build_profile(const rabbet_build_t* build,
+                                          size_t index) {
+  return build->profiles ? (size_t)build->profiles[index] : index;
+}
+
+// Whether kernels are timed for the same shapes (profile.c).
+RABBET_PRIVATE_API bool rabbet_profile_same_optimum(const rabbet_profile_t* a,
+                                                    const rabbet_profile_t* b);
 
 // ---- Ranges (ranges.c) -----------------------------------------------------
 

@@ -14,14 +14,19 @@ rabbet_status_t rabbet_plan_create(rabbet_allocator_t allocator,
   return rabbet_ok();
 }
 
+static const int32_t plan_first_sequence[] = {0};
+
 rabbet_status_t rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count) {
   assert(!plan->sequences && count > 0);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, count, sizeof(*plan->sequences), (void**)&plan->sequences));
   plan->sequence_count = count;
+  plan->entries = plan_first_sequence;
+  plan->profile_count = 1;
   for (size_t i = 0; i < count; ++i) {
     plan->sequences[i].plan = plan;
     plan->sequences[i].name = "";
+    plan->sequences[i].profile_count = 1;
     RABBET_RETURN_IF_ERROR(
         rabbet_expr_graph_create(plan->allocator, &plan->sequences[i].graph));
   }
@@ -37,6 +42,20 @@ void rabbet_plan_destroy(rabbet_plan_t* plan) {
   rabbet_free_aligned(allocator, plan->copy, RABBET_PLAN_ALIGNMENT);
   rabbet_arena_deinitialize(&plan->arena);
   rabbet_free(allocator, plan);
+}
+
+size_t rabbet_plan_entry_profile(const rabbet_plan_t* plan, size_t profile) {
+  size_t number = 0;
+  assert(profile < plan->profile_count);
+  for (size_t i = 0; i < profile; ++i)
+    number += plan->entries[i] == plan->entries[profile];
+  return number;
+}
+
+bool rabbet_plan_is_entry(const rabbet_plan_t* plan, size_t sequence) {
+  for (size_t i = 0; i < plan->profile_count; ++i)
+    if ((size_t)plan->entries[i] == sequence) return true;
+  return false;
 }
 
 size_t rabbet_plan_step_count(const rabbet_plan_t* plan) {

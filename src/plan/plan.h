@@ -153,7 +153,7 @@ typedef struct rabbet_plan_range_t {
 // plan's weights and artifacts.
 typedef struct rabbet_plan_sequence_t {
   struct rabbet_plan_t* plan;  // that it is a part of
-  const char* name;            // "" for that of the callers
+  const char* name;            // "" for the first
   rabbet_expr_graph_t* graph;  // symbols refer to its values
   rabbet_plan_value_t* values;
   size_t value_count;
@@ -167,8 +167,10 @@ typedef struct rabbet_plan_sequence_t {
   size_t check_count;
   rabbet_plan_step_t* steps;
   size_t step_count;
-  // [profile * input_count + input]. Static inputs have min = opt = max.
+  // [profile * input_count + input], where profiles are those of the plan that
+  // run it, in order. Static inputs have min = opt = max.
   rabbet_plan_range_t* profiles;
+  size_t profile_count;  // at least one
 } rabbet_plan_sequence_t;
 
 typedef struct rabbet_plan_t {
@@ -179,10 +181,13 @@ typedef struct rabbet_plan_t {
   const char* device;    // kind: "cpu", "cuda"
   const char* device_signature;
   int32_t threads;  // tuned for
-  // That of the callers first; the others are each called by one step.
+  // Entries, which callers run, have equal inputs and outputs; the others are
+  // each called by one step. The first is an entry.
   rabbet_plan_sequence_t* sequences;
   size_t sequence_count;
-  bool unfused_debug;    // listeners may also see values between steps
+  bool unfused_debug;  // listeners may also see values between steps
+  // The entry of each profile. Profiles whose kernels are the same share one.
+  const int32_t* entries;
   size_t profile_count;  // at least one
   // Data that kernels keep in the plan, in order of key; no two are equal.
   rabbet_artifact_t* artifacts;
@@ -209,10 +214,17 @@ typedef struct rabbet_plan_t {
 
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_create(rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
-// Empty sequences, once for each plan.
+// Empty sequences, once for each plan. There is one profile, which runs the
+// first.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_make_sequences(rabbet_plan_t* plan, size_t count);
 RABBET_PRIVATE_API void rabbet_plan_destroy(rabbet_plan_t* plan);
+
+// The number of a profile among those of its entry.
+RABBET_PRIVATE_API size_t rabbet_plan_entry_profile(const rabbet_plan_t* plan,
+                                                    size_t profile);
+RABBET_PRIVATE_API bool rabbet_plan_is_entry(const rabbet_plan_t* plan,
+                                             size_t sequence);
 
 // The steps of all sequences, numbered through.
 RABBET_PRIVATE_API size_t rabbet_plan_step_count(const rabbet_plan_t* plan);
@@ -233,6 +245,12 @@ RABBET_PRIVATE_API int64_t rabbet_plan_first_value(
 RABBET_PRIVATE_API const rabbet_plan_value_t* rabbet_plan_find_value(
     const rabbet_plan_t* plan, int32_t number,
     const rabbet_plan_sequence_t** out_sequence);
+
+// Of all that running a sequence needs: without names of its own, ranges of
+// profiles, times and reports. Calls count from sequence `first` on.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_hash_sequence(const rabbet_plan_t* plan, size_t sequence,
+                          size_t first, rabbet_hash_t* out_hash);
 
 // Deterministic: equal plans give equal bytes. Caller frees with
 // rabbet_free_aligned(allocator, data, 64).

@@ -213,7 +213,11 @@ static rabbet_status_t read_range(rabbet_plan_t* plan,
 static rabbet_status_t read_profiles(rabbet_plan_sequence_t* sequence,
                                      const Rabbet__Plan__Sequence* message) {
   size_t count = 0, inputs = sequence->input_count;
-  size_t profiles = sequence->plan->profile_count;
+  if (message->profile_count < 0)
+    return RABBET_DAMAGED("it has %d profiles", message->profile_count);
+  size_t profiles = message->profile_count > 0 ? (size_t)message->profile_count
+                                               : sequence->plan->profile_count;
+  sequence->profile_count = profiles;
   assert(inputs <= sequence->io_count);
   if (!rabbet_checked_mul(profiles, inputs, &count) ||
       count != message->n_ranges)
@@ -507,6 +511,7 @@ static rabbet_status_t read_sequences(rabbet_plan_t* plan,
     return RABBET_DAMAGED("the plan has %zu sequences; expected 1 to %d",
                           meta->n_sequences, RABBET_PLAN_MAX_SEQUENCES);
   RABBET_RETURN_IF_ERROR(rabbet_plan_make_sequences(plan, meta->n_sequences));
+  plan->profile_count = (size_t)meta->profile_count;
   for (size_t i = 0; i < meta->n_sequences; ++i) {
     rabbet_status_t status =
         read_sequence(&plan->sequences[i], meta->sequences[i]);
@@ -518,18 +523,31 @@ static rabbet_status_t read_sequences(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
+static rabbet_status_t read_entries(rabbet_plan_t* plan,
+                                    const Rabbet__Plan__Meta* meta) {
+  if (meta->n_entries > 0 && meta->n_entries != plan->profile_count)
+    return RABBET_DAMAGED("%zu profiles have %zu entries", plan->profile_count,
+                          meta->n_entries);
+  return meta->n_entries > 0
+             ? RABBET_READ_LIST(plan, meta, entries, &plan->entries)
+             : rabbet_arena_allocate_array(&plan->arena, plan->profile_count,
+                                           sizeof(*plan->entries),
+                                           (void**)(uintptr_t)&plan->entries);
+}
+
 static rabbet_status_t read_meta(rabbet_plan_t* plan,
                                  const Rabbet__Plan__Meta* meta,
                                  const rabbet_plan_sections_t* sections) {
   plan->threads = meta->threads;
   if (meta->threads < 0)
     return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
-  if (meta->profile_count < 0)
-    return RABBET_DAMAGED("the plan has %d profiles", meta->profile_count);
-  plan->profile_count = (size_t)meta->profile_count;
+  if (meta->profile_count < 0 || meta->profile_count > RABBET_PLAN_MAX_PROFILES)
+    return RABBET_DAMAGED("the plan has %d profiles; at most %d are possible",
+                          meta->profile_count, RABBET_PLAN_MAX_PROFILES);
   plan->unfused_debug = meta->unfused_debug;
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, meta->name, &plan->name));
   RABBET_RETURN_IF_ERROR(read_sequences(plan, meta));
+  RABBET_RETURN_IF_ERROR(read_entries(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(
       plan, meta, sections->section[RABBET_PLAN_SECTION_KERNELS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_carried(

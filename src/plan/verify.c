@@ -389,14 +389,7 @@ static rabbet_status_t verify_range(const rabbet_plan_sequence_t* sequence,
 }
 
 static rabbet_status_t verify_profiles(const rabbet_plan_sequence_t* sequence) {
-  const rabbet_plan_t* plan = sequence->plan;
-  if (plan->profile_count == 0)
-    return RABBET_DAMAGED("the plan has no profile");
-  // Without inputs nothing else bounds the number.
-  if (plan->profile_count > RABBET_PLAN_MAX_PROFILES)
-    return RABBET_DAMAGED("the plan has %zu profiles; at most %d are possible",
-                          plan->profile_count, RABBET_PLAN_MAX_PROFILES);
-  for (size_t p = 0; p < plan->profile_count; ++p) {
+  for (size_t p = 0; p < sequence->profile_count; ++p) {
     for (size_t i = 0; i < sequence->input_count; ++i)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
           verify_range(sequence, &sequence->ios[i],
@@ -703,6 +696,7 @@ static rabbet_status_t verify_all(const rabbet_plan_t* plan,
   if (plan->threads < 0 || plan->threads > RABBET_MAX_THREADS)
     return RABBET_DAMAGED("it was tuned for %d threads; expected 0 to %d",
                           plan->threads, RABBET_MAX_THREADS);
+  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_carried(plan));
   for (size_t i = 0; i < plan->sequence_count; ++i) {
@@ -717,6 +711,7 @@ static rabbet_status_t verify_all(const rabbet_plan_t* plan,
                                                  i, plan->sequences[i].name));
   }
   RABBET_RETURN_IF_ERROR(rabbet_verify_calls(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_entries(plan));
   return rabbet_verify_refits(plan);
 }
 

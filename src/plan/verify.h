@@ -17,8 +17,13 @@ rabbet_status_t rabbet_verify_artifacts(const rabbet_plan_t* plan);
 rabbet_status_t rabbet_verify_step_artifacts(const rabbet_plan_t* plan,
                                              const rabbet_plan_step_t* step);
 
+// Profiles and the sequences that they run. Afterwards, that entries have equal
+// inputs and outputs; sequences have been verified by themselves.
+rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan);
+rabbet_status_t rabbet_verify_entries(const rabbet_plan_t* plan);
+
 // All calls of the plan: their inputs and outputs, and that each sequence but
-// the callers' is called once. Sequences have been verified by themselves.
+// entries is called once. Sequences have been verified by themselves.
 rabbet_status_t rabbet_verify_calls(const rabbet_plan_t* plan);
 
 rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan);

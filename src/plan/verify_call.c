@@ -208,9 +208,16 @@ static rabbet_status_t verify_call(const verify_call_t* check,
   if (callee <= caller || (size_t)callee >= plan->sequence_count)
     return RABBET_DAMAGED("sequence %d calls sequence %d of %zu", caller,
                           callee, plan->sequence_count);
+  if (rabbet_plan_is_entry(plan, (size_t)callee))
+    return RABBET_DAMAGED("sequence %d is called, and callers run it", callee);
+  if (plan->sequences[callee].profile_count != check->caller->profile_count)
+    return RABBET_DAMAGED("sequence %d has %zu profiles, its caller %zu",
+                          callee, plan->sequences[callee].profile_count,
+                          check->caller->profile_count);
   if (check->depths[callee] > 0)
     return RABBET_DAMAGED("sequence %d is called twice", callee);
-  assert(caller == 0 || check->depths[caller] > 0);
+  assert(rabbet_plan_is_entry(plan, (size_t)caller) ||
+         check->depths[caller] > 0);
   check->depths[callee] = check->depths[caller] + 1;
   if (check->depths[callee] > RABBET_PLAN_MAX_DEPTH)
     return RABBET_DAMAGED("sequence %d is called over %d deep", callee,
@@ -302,7 +309,7 @@ static rabbet_status_t verify_calls_of(verify_call_t* check) {
   const rabbet_plan_t* plan = check->plan;
   for (size_t i = 0; i < plan->sequence_count; ++i) {
     check->caller = &plan->sequences[i];
-    if (i > 0 && check->depths[i] == 0)
+    if (check->depths[i] == 0 && !rabbet_plan_is_entry(plan, i))
       return RABBET_DAMAGED("sequence %zu ('%s') is never called", i,
                             plan->sequences[i].name);
     for (size_t s = 0; s < check->caller->step_count; ++s) {

@@ -1,4 +1,4 @@
-// Steps that call other sequences, and what is refused of them.
+// Sequences that steps call or profiles run, and plans that are refused.
 #include "plan_samples.h"
 
 #define SYSTEM rabbet_allocator_system()
@@ -87,10 +87,32 @@ static void sequence_without_steps(maker_t* makers) {
   makers[2].sequence->step_count = 0;
 }
 
+static const int32_t same_entries[] = {0, 0};
+static void give_profiles(maker_t* makers, const int32_t* entries) {
+  makers[0].plan->entries = entries;
+  makers[0].plan->profile_count = 2;
+  for (int i = 0; i < 3; ++i) {
+    size_t inputs = makers[i].sequence->input_count;
+    memcpy(makers[i].ranges + inputs, makers[i].ranges,
+           inputs * sizeof(makers[i].ranges[0]));
+    makers[i].sequence->profile_count = entries == same_entries ? 2 : 1;
+  }
+}
+static void callee_is_an_entry(maker_t* makers) {
+  static const int32_t entries[] = {0, 1};
+  give_profiles(makers, entries);
+}
+static void callee_of_other_profiles(maker_t* makers) {
+  give_profiles(makers, same_entries);
+  makers[2].sequence->profile_count = 1;
+}
+
 static const struct {
   void (*damage)(maker_t* makers);
   const char* message;
 } wrong[] = {
+    {callee_is_an_entry, "sequence 1 is called, and callers run it"},
+    {callee_of_other_profiles, "sequence 2 has 1 profiles, its caller 2"},
     {calls_itself, "sequence 0 calls sequence 0 of 3"},
     {calls_nobody, "sequence 0 calls sequence 3 of 3"},
     {calls_twice, "sequence 1 is called twice"},
@@ -229,11 +251,97 @@ static void refused_loops(void** state) {
   }
 }
 
+// ---- Entries
+
+static void entries_round_trip(void** state) {
+  (void)state;
+  maker_t makers[3];
+  void* data = NULL;
+  size_t size = 0;
+  rabbet_plan_t* plan = NULL;
+  maker_begin_sequences(makers, 3, SYSTEM);
+  sample_entries(makers);
+  maker_write(&makers[0], SYSTEM, &data, &size);
+  RABBET_EXPECT_OK(rabbet_plan_read(data, size, NULL, SYSTEM, &plan));
+  assert_int_equal(plan->profile_count, 4);
+  assert_int_equal(plan->entries[3], 2);
+  assert_int_equal(plan->sequences[0].profile_count, 2);
+  assert_int_equal(plan->sequences[0].profiles[1].max.d[0], 9);
+  assert_int_equal(plan->sequences[2].profile_count, 1);
+  assert_int_equal(rabbet_plan_entry_profile(plan, 2), 1);
+  assert_int_equal(rabbet_plan_entry_profile(plan, 3), 0);
+  assert_true(rabbet_plan_is_entry(plan, 1));
+  rabbet_plan_destroy(plan);
+  rabbet_free_aligned(SYSTEM, data, 64);
+  maker_end(&makers[0]);
+}
+
+static void entry_out_of_range(maker_t* makers) {
+  static const int32_t entries[] = {0, 1, 0, 3};
+  makers[0].plan->entries = entries;
+}
+static void first_is_no_entry(maker_t* makers) {
+  static const int32_t entries[] = {1, 0, 0, 2};
+  makers[0].plan->entries = entries;
+}
+static void too_few_ranges(maker_t* makers) {
+  static const int32_t entries[] = {0, 1, 1, 2};
+  makers[0].plan->entries = entries;
+}
+static void more_outputs(maker_t* makers) {
+  int32_t z = maker_io(&makers[2], "z", false, RABBET_DTYPE_FLOAT,
+                       makers[2].values[0].shape);
+  sample_relu(&makers[2], "more", 0, z);
+}
+static void input_of_another_name(maker_t* makers) {
+  makers[1].ios[0].name = "z";
+}
+static void output_to_look_at(maker_t* makers) {
+  makers[2].ios[1].is_debug = true;
+}
+static void input_of_a_fixed_extent(maker_t* makers) {
+  for (int i = 1; i < 3; ++i) {
+    rabbet_expr_t extent = maker_number(&makers[i], i + 2);
+    for (int v = 0; v < 3; ++v)
+      makers[i].values[v].shape.d[1] = extent;
+    makers[i].ranges[0].min.d[1] = makers[i].ranges[0].opt.d[1] =
+        makers[i].ranges[0].max.d[1] = i + 2;
+  }
+}
+
+static const struct {
+  void (*damage)(maker_t* makers);
+  const char* message;
+} wrong_entries[] = {
+    {entry_out_of_range, "profile 3 runs sequence 3 of 3"},
+    {first_is_no_entry, "profile 0 runs sequence 1; expected the first"},
+    {too_few_ranges, "sequence 0 has the ranges of 2 profiles; 1 run it"},
+    {more_outputs, "profile 3 has 1 inputs and 2 outputs; expected 1 and 1"},
+    {input_of_another_name, "'x' differs between the profiles 0 and 1"},
+    {output_to_look_at, "'y' differs between the profiles 0 and 3"},
+    {input_of_a_fixed_extent, "'x' differs between the profiles 0 and 1"},
+};
+
+static void refused_entries(void** state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(wrong_entries) / sizeof(wrong_entries[0]);
+       ++i) {
+    maker_t makers[3];
+    maker_begin_sequences(makers, 3, SYSTEM);
+    sample_entries(makers);
+    RABBET_EXPECT_OK(rabbet_plan_verify(makers[0].plan, 0));
+    wrong_entries[i].damage(makers);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(makers[0].plan, 0),
+                        RABBET_STATUS_DATA_LOSS, wrong_entries[i].message);
+    maker_end(&makers[0]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trip),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(refused_loops),
+      cmocka_unit_test(round_trip),      cmocka_unit_test(refused),
+      cmocka_unit_test(refused_loops),   cmocka_unit_test(entries_round_trip),
+      cmocka_unit_test(refused_entries),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/math.h"
 #include "base/text.h"
 #include "plan.pb-c.h"
@@ -313,7 +314,7 @@ static rabbet_status_t write_profiles(plan_writer_t* writer,
                                       const rabbet_plan_sequence_t* sequence,
                                       Rabbet__Plan__Sequence* to) {
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
-      writer, sequence->plan->profile_count * sequence->input_count,
+      writer, sequence->profile_count * sequence->input_count,
       Rabbet__Plan__Range, range, &to->n_ranges, &to->ranges));
   for (size_t i = 0; i < to->n_ranges; ++i) {
     const rabbet_plan_range_t* range = &sequence->profiles[i];
@@ -432,12 +433,64 @@ static rabbet_status_t write_sequence(plan_writer_t* writer,
                                       const rabbet_plan_sequence_t* sequence,
                                       Rabbet__Plan__Sequence* to) {
   to->name = write_text(sequence->name);
+  if (sequence->profile_count != sequence->plan->profile_count)
+    to->profile_count = (int32_t)sequence->profile_count;
   RABBET_RETURN_IF_ERROR(write_graph(writer, sequence, to));
   RABBET_RETURN_IF_ERROR(write_values(writer, sequence, to));
   RABBET_RETURN_IF_ERROR(write_ios(writer, sequence, to));
   RABBET_RETURN_IF_ERROR(write_profiles(writer, sequence, to));
   RABBET_RETURN_IF_ERROR(write_steps(writer, sequence, to));
   return write_checks(writer, sequence, to);
+}
+
+// Leaves only the parts that running the sequence needs.
+static void keep_essence(Rabbet__Plan__Sequence* message, int32_t first) {
+  message->name = write_text("");
+  message->profile_count = 0;
+  message->n_ranges = 0;
+  for (size_t i = 0; i < message->n_steps; ++i) {
+    Rabbet__Plan__Step* step = message->steps[i];
+    step->time_us = 0;
+    step->report_json = write_text("");
+    for (size_t k = 0; k < step->n_calls; ++k)
+      step->calls[k]->sequence -= first;
+  }
+}
+
+static rabbet_status_t hash_message(plan_writer_t* writer,
+                                    const Rabbet__Plan__Sequence* message,
+                                    rabbet_hash_t* out_hash) {
+  size_t size = rabbet__plan__sequence__get_packed_size(message);
+  uint8_t* bytes = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&writer->arena, size + 1, (void**)&bytes));
+  rabbet__plan__sequence__pack(message, bytes);
+  *out_hash = rabbet_hash128(bytes, size);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plan_hash_sequence(const rabbet_plan_t* plan,
+                                          size_t sequence, size_t first,
+                                          rabbet_hash_t* out_hash) {
+  plan_writer_t writer = {.plan = plan};
+  Rabbet__Plan__Sequence message;
+  *out_hash = (rabbet_hash_t){0};
+  rabbet__plan__sequence__init(&message);
+  rabbet_arena_initialize(plan->allocator, &writer.arena);
+  rabbet_status_t status =
+      write_sequence(&writer, &plan->sequences[sequence], &message);
+  if (rabbet_is_ok(status)) {
+    keep_essence(&message, (int32_t)first);
+    status = hash_message(&writer, &message, out_hash);
+  }
+  rabbet_arena_deinitialize(&writer.arena);
+  return status;
+}
+
+static bool plan_has_entries(const rabbet_plan_t* plan) {
+  for (size_t i = 0; i < plan->profile_count; ++i)
+    if (plan->entries[i] != 0) return true;
+  return false;
 }
 
 static rabbet_status_t write_meta(plan_writer_t* writer,
@@ -447,6 +500,8 @@ static rabbet_status_t write_meta(plan_writer_t* writer,
   meta->name = write_text(plan->name);
   meta->threads = plan->threads;
   meta->profile_count = (int32_t)plan->profile_count;
+  if (plan_has_entries(plan))
+    RABBET_WRITE_LIST(meta, entries, plan->entries, plan->profile_count);
   meta->unfused_debug = plan->unfused_debug;
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, plan->sequence_count, Rabbet__Plan__Sequence, sequence,

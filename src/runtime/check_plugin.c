@@ -45,10 +45,10 @@ static rabbet_status_t step_check_counts(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
-// For each expression: its minimum and maximum over all profiles, and its value
-// at the first profile's optimum (the maximum there if only a run tells it).
+// For each expression: its minimum and maximum over the sequence's profiles,
+// and its value at the first one's optimum (the maximum there if only a run
+// tells it).
 static rabbet_status_t sequence_find_extents(rabbet_sequence_t* sequence) {
-  const rabbet_plan_t* plan = sequence->engine->plan;
   size_t symbols = rabbet_expr_symbol_count(sequence->plan->graph);
   size_t count = rabbet_expr_node_count(sequence->plan->graph);
   int64_t *bounds = NULL, *extents = NULL;
@@ -60,7 +60,7 @@ static rabbet_status_t sequence_find_extents(rabbet_sequence_t* sequence) {
       rabbet_arena_allocate_array(&sequence->engine->arena, 3 * count + 1,
                                   sizeof(*extents), (void**)&extents));
   int64_t *least = bounds + 2 * symbols, *most = least + count;
-  for (size_t p = 0; p < plan->profile_count; ++p) {
+  for (size_t p = 0; p < sequence->plan->profile_count; ++p) {
     rabbet_profile_symbols(sequence, p, bounds, bounds + symbols);
     RABBET_RETURN_IF_ERROR(rabbet_settle_bounds(sequence, 0, bounds,
                                                 bounds + symbols, least, most));

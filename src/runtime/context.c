@@ -8,19 +8,19 @@
 
 // ---- Making a context
 
-static rabbet_status_t context_make_callees(rabbet_context_t* context) {
+static rabbet_status_t context_make_frames(rabbet_context_t* context) {
   rabbet_engine_t* engine = context->engine;
-  assert(engine->plan->sequence_count > 0);
-  size_t count = engine->plan->sequence_count - 1;
+  size_t count = engine->plan->sequence_count;
   rabbet_frame_t* frames = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &context->arena, count, sizeof(*frames), (void**)&frames));
   for (size_t i = 0; i < count; ++i) {
     frames[i].context = context;
-    frames[i].sequence = &engine->sequences[i + 1];
+    frames[i].sequence = &engine->sequences[i];
     RABBET_RETURN_IF_ERROR(rabbet_frame_initialize(&frames[i]));
   }
-  context->callees = frames;
+  context->frames = frames;
+  context->main = &frames[engine->plan->entries[0]];
   return rabbet_ok();
 }
 
@@ -43,25 +43,24 @@ static rabbet_status_t context_allocate(rabbet_context_t* context) {
       &context->arena, context->engine->place_count,
       sizeof(*context->memory_bytes), (void**)&context->memory_bytes));
   context->memory_generation = 1;
-  RABBET_RETURN_IF_ERROR(rabbet_frame_initialize(&context->main));
-  return context_make_callees(context);
+  return context_make_frames(context);
 }
 
 // Inputs without dynamic dimensions have their shape from the start.
 static void context_reset_shapes(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_dims_t* dims = &sequence->ios[i].dims;
     context->shape_set[i] = true;
     assert(sequence->key_offsets[i] + (size_t)dims->rank <= sequence->key_size);
     for (int32_t axis = 0; axis < dims->rank; ++axis) {
-      context->main.key[sequence->key_offsets[i] + (size_t)axis] =
+      context->main->key[sequence->key_offsets[i] + (size_t)axis] =
           dims->d[axis];
       if (dims->d[axis] < 0) context->shape_set[i] = false;
     }
   }
-  context->main.current = NULL;
-  context->main.last = NULL;
+  context->main->current = NULL;
+  context->main->last = NULL;
   context->is_unprepared = true;
 }
 
@@ -81,8 +80,6 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   context->allocator = allocator;
   rabbet_arena_initialize(allocator, &context->arena);
   context->engine = engine;
-  context->main.context = context;
-  context->main.sequence = rabbet_engine_main(engine);
   rabbet_engine_retain(engine);
   rabbet_engine_add_context(engine, context);
   rabbet_status_t status = context_allocate(context);
@@ -97,9 +94,12 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
 
 void rabbet_context_forget(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
+  size_t roots = 0;
+  for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
+    roots += rabbet_context_frame(context, i)->roots.count;
   // Waits for the whole device: the stream of the last run may be gone. A
   // failure here has already been reported.
-  if (device->vtable->synchronize_all && context->main.roots.count > 0)
+  if (device->vtable->synchronize_all && roots > 0)
     rabbet_status_ignore(device->vtable->synchronize_all(device));
   context->is_unprepared = true;
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
@@ -156,6 +156,21 @@ int rabbet_context_threads(const rabbet_context_t* context) {
   return rabbet_context_actual_threads(context);
 }
 
+// Addresses and output allocators are the caller's; all entries have the same
+// inputs and outputs.
+static void context_enter(rabbet_context_t* context, rabbet_frame_t* frame) {
+  rabbet_frame_t* before = context->main;
+  const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+  size_t visible = plan->io_count - plan->hidden_count;
+  if (frame == before) return;
+  for (size_t i = 0; i < visible; ++i) {
+    rabbet_frame_store_address(frame, i, before->addresses[i]);
+    frame->output_allocators[i] = before->output_allocators[i];
+  }
+  frame->allocator_count = before->allocator_count;
+  context->main = frame;
+}
+
 rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
                                            size_t profile) {
   size_t count = context->engine->plan->profile_count;
@@ -165,6 +180,9 @@ rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
                          profile, count);
   if (profile == context->profile) return rabbet_ok();
   context->profile = profile;
+  context_enter(context,
+                rabbet_context_frame(
+                    context, (size_t)context->engine->plan->entries[profile]));
   context_reset_shapes(context);
   return rabbet_ok();
 }
@@ -177,7 +195,7 @@ size_t rabbet_context_profile(const rabbet_context_t* context) {
 
 static rabbet_status_t context_check_io(const rabbet_context_t* context,
                                         size_t io, bool want_input) {
-  const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
+  const rabbet_plan_sequence_t* plan = context->main->sequence->plan;
   if (io >= plan->io_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "%zu is not an input or output; the plan has %zu", io,
@@ -191,16 +209,16 @@ static rabbet_status_t context_check_io(const rabbet_context_t* context,
 
 static const rabbet_plan_range_t* context_range(const rabbet_context_t* context,
                                                 size_t input) {
-  const rabbet_plan_sequence_t* plan = context->main.sequence->plan;
-  assert(context->profile < plan->plan->profile_count);
-  assert(input < plan->input_count);
-  return &plan->profiles[context->profile * plan->input_count + input];
+  const rabbet_plan_sequence_t* plan = context->main->sequence->plan;
+  size_t profile = rabbet_plan_entry_profile(plan->plan, context->profile);
+  assert(profile < plan->profile_count && input < plan->input_count);
+  return &plan->profiles[profile * plan->input_count + input];
 }
 
 static rabbet_status_t context_check_shape(const rabbet_context_t* context,
                                            size_t io,
                                            const rabbet_dims_t* dims) {
-  const rabbet_io_t* input = &context->main.sequence->ios[io];
+  const rabbet_io_t* input = &context->main->sequence->ios[io];
   const rabbet_plan_range_t* range = context_range(context, io);
   char text[192], expected[192];
   if (dims->rank != input->dims.rank)
@@ -233,7 +251,7 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
                                                const rabbet_dims_t* dims) {
   RABBET_RETURN_IF_ERROR(context_check_io(context, io, true));
   RABBET_RETURN_IF_ERROR(context_check_shape(context, io, dims));
-  int64_t* key = context->main.key + context->main.sequence->key_offsets[io];
+  int64_t* key = context->main->key + context->main->sequence->key_offsets[io];
   size_t bytes = (size_t)dims->rank * sizeof(*key);
   bool same = context->shape_set[io] &&
               (bytes == 0 || memcmp(key, dims->d, bytes) == 0);
@@ -241,24 +259,24 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
   if (!same) {
     memcpy(key, dims->d, bytes);
     context->shape_set[io] = true;
-    context->main.current = NULL;
-    context->main.last = NULL;
+    context->main->current = NULL;
+    context->main->last = NULL;
     context->is_unprepared = true;
   }
   return rabbet_ok();
 }
 
 bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   if (io >= sequence->plan->input_count) return false;
   bool values = sequence->ios[io].is_shape_input &&
                 sequence->plan->profiles[io].value_count > 0;
-  return !context->shape_set[io] || (values && !context->main.addresses[io]);
+  return !context->shape_set[io] || (values && !context->main->addresses[io]);
 }
 
 // First input whose shape or values are missing, or -1.
 static int32_t context_missing(const rabbet_context_t* context) {
-  for (size_t i = 0; i < context->main.sequence->plan->input_count; ++i)
+  for (size_t i = 0; i < context->main->sequence->plan->input_count; ++i)
     if (rabbet_context_is_missing(context, i)) return (int32_t)i;
   return -1;
 }
@@ -266,8 +284,8 @@ static int32_t context_missing(const rabbet_context_t* context) {
 static rabbet_status_t context_missing_error(const rabbet_context_t* context,
                                              int32_t input) {
   assert(input >= 0 &&
-         (size_t)input < context->main.sequence->plan->input_count);
-  const char* name = context->main.sequence->ios[input].name;
+         (size_t)input < context->main->sequence->plan->input_count);
+  const char* name = context->main->sequence->ios[input].name;
   if (!context->shape_set[input])
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the shape of input '%s' is not set", name);
@@ -280,16 +298,17 @@ static rabbet_status_t context_missing_error(const rabbet_context_t* context,
 // Reads shape inputs. If any value differs from last time, the known shapes are
 // dropped, also on failure.
 static rabbet_status_t context_read_values(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
     const rabbet_io_t* io = &sequence->ios[i];
     if (!io->is_shape_input) continue;
     const rabbet_plan_range_t* range = context_range(context, i);
-    assert(context->main.addresses[i] || range->value_count == 0);
-    int64_t* key = context->main.key + sequence->key_offsets[i] + io->dims.rank;
+    assert(context->main->addresses[i] || range->value_count == 0);
+    int64_t* key =
+        context->main->key + sequence->key_offsets[i] + io->dims.rank;
     for (size_t k = 0; k < range->value_count; ++k) {
       int64_t value =
-          rabbet_load_int64(io->dtype, context->main.addresses[i], (int64_t)k);
+          rabbet_load_int64(io->dtype, context->main->addresses[i], (int64_t)k);
       if (value < range->min_values[k] || value > range->max_values[k])
         return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                              "element %zu of shape input '%s' is %lld; profile "
@@ -299,8 +318,8 @@ static rabbet_status_t context_read_values(rabbet_context_t* context) {
                              (long long)range->max_values[k]);
       if (key[k] == value) continue;
       key[k] = value;
-      context->main.current = NULL;
-      context->main.last = NULL;
+      context->main->current = NULL;
+      context->main->last = NULL;
     }
   }
   return rabbet_ok();
@@ -308,21 +327,21 @@ static rabbet_status_t context_read_values(rabbet_context_t* context) {
 
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,
                                       rabbet_prepared_t** out_prepared) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
-  if (!context->main.current || sequence->has_shape_inputs) {
+  const rabbet_sequence_t* sequence = context->main->sequence;
+  if (!context->main->current || sequence->has_shape_inputs) {
     int32_t missing = context_missing(context);
     if (missing >= 0) return context_missing_error(context, missing);
   }
   if (sequence->has_shape_inputs)
     RABBET_RETURN_IF_ERROR(context_read_values(context));
-  if (!context->main.current) {
-    context->main.last = NULL;
+  if (!context->main->current) {
+    context->main->last = NULL;
     RABBET_RETURN_IF_ERROR(
-        rabbet_prepared_lookup(&context->main, NULL, context->main.key,
-                               sequence->key_size, &context->main.current));
+        rabbet_prepared_lookup(context->main, NULL, context->main->key,
+                               sequence->key_size, &context->main->current));
   }
-  assert(context->main.current->segment == 0);
-  *out_prepared = context->main.current;
+  assert(context->main->current->segment == 0);
+  *out_prepared = context->main->current;
   return rabbet_ok();
 }
 
@@ -338,18 +357,18 @@ rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
                                      rabbet_dims_t* out_dims) {
   *out_dims = (rabbet_dims_t){.rank = -1};
   RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   *out_dims = sequence->ios[io].dims;
   if (io < sequence->plan->input_count) {
     if (context->shape_set[io] && out_dims->rank > 0)
-      memcpy(out_dims->d, context->main.key + sequence->key_offsets[io],
+      memcpy(out_dims->d, context->main->key + sequence->key_offsets[io],
              (size_t)out_dims->rank * sizeof(int64_t));
     return rabbet_ok();
   }
   if (context_missing(context) >= 0) return rabbet_ok();
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  if (context->main.last) prepared = context->main.last;
+  if (context->main->last) prepared = context->main->last;
   *out_dims = prepared->dims[sequence->plan->ios[io].value];
   return rabbet_ok();
 }
@@ -358,7 +377,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
                                      size_t* out_bytes) {
   *out_bytes = 0;
   RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
-  const rabbet_io_t* tensor = &context->main.sequence->ios[io];
+  const rabbet_io_t* tensor = &context->main->sequence->ios[io];
   if (tensor->is_input) {
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_context_shape(context, io, &dims));
@@ -370,7 +389,7 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
   }
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  size_t bytes = prepared->bytes[context->main.sequence->plan->ios[io].value];
+  size_t bytes = prepared->bytes[context->main->sequence->plan->ios[io].value];
   if (bytes == RABBET_BYTES_UNKNOWN)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the size of output '%s' has no bound before the run; "
@@ -393,7 +412,7 @@ void rabbet_frame_store_address(rabbet_frame_t* frame, size_t io,
 rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                                            void* address) {
   RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
-  const rabbet_io_t* tensor = &context->main.sequence->ios[io];
+  const rabbet_io_t* tensor = &context->main->sequence->ios[io];
   uintptr_t element = (uintptr_t)rabbet_dtype_bits(tensor->dtype) / 8;
   if (element > 1 && (uintptr_t)address % element != 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -404,29 +423,29 @@ rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
   assert(!context->host_ios[io].host || context->host_io_count > 0);
   context->host_io_count -= context->host_ios[io].host != NULL;
   context->host_ios[io].host = NULL;
-  rabbet_frame_store_address(&context->main, io, address);
+  rabbet_frame_store_address(context->main, io, address);
   return rabbet_ok();
 }
 
 void* rabbet_context_address(const rabbet_context_t* context, size_t io) {
-  return io < context->main.sequence->plan->io_count
-             ? context->main.addresses[io]
+  return io < context->main->sequence->plan->io_count
+             ? context->main->addresses[io]
              : NULL;
 }
 
 rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator) {
   RABBET_RETURN_IF_ERROR(context_check_io(context, io, false));
-  if (context->main.sequence->ios[io].is_input)
+  if (context->main->sequence->ios[io].is_input)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "'%s' is an input; output allocators are for outputs",
-                         context->main.sequence->ios[io].name);
-  assert(!context->main.output_allocators[io].reallocate ||
-         context->main.allocator_count > 0);
-  context->main.allocator_count -=
-      context->main.output_allocators[io].reallocate != NULL;
-  context->main.allocator_count += allocator.reallocate != NULL;
-  context->main.output_allocators[io] = allocator;
+                         context->main->sequence->ios[io].name);
+  assert(!context->main->output_allocators[io].reallocate ||
+         context->main->allocator_count > 0);
+  context->main->allocator_count -=
+      context->main->output_allocators[io].reallocate != NULL;
+  context->main->allocator_count += allocator.reallocate != NULL;
+  context->main->output_allocators[io] = allocator;
   return rabbet_ok();
 }
 

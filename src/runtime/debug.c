@@ -120,7 +120,7 @@ static const rabbet_plan_io_t* debug_io(const rabbet_plan_sequence_t* plan,
 }
 
 // Whether a sequence before has a debug tensor of that name: both branches of a
-// conditional may need the layer.
+// conditional may need the layer, and each profile has it.
 static bool debug_is_repeated(const rabbet_plan_t* plan, size_t sequence,
                               const char* name) {
   const rabbet_plan_io_t* io = NULL;
@@ -202,9 +202,8 @@ rabbet_status_t rabbet_context_debug_state(const rabbet_context_t* context,
   *out_on = context->unfused_debug_on;
   if (!name) return rabbet_ok();
   *out_on = false;
-  state = debug_switch(&context->main, name);
-  for (size_t i = 1; !state && i < rabbet_context_frame_count(context); ++i)
-    state = debug_switch(&context->callees[i - 1], name);
+  for (size_t i = 0; !state && i < rabbet_context_frame_count(context); ++i)
+    state = debug_switch(rabbet_context_frame(context, i), name);
   if (!state) return debug_unknown(context, name);
   *out_on = *state;
   return rabbet_ok();

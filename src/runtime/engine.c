@@ -143,6 +143,7 @@ static rabbet_status_t engine_create_sequences(rabbet_engine_t* engine,
     sequence->plan = &engine->plan->sequences[i];
     RABBET_RETURN_IF_ERROR(sequence_initialize(sequence, inspect_only));
   }
+  rabbet_engine_join_shapes(engine);
   return rabbet_engine_place_memory(engine);
 }
 
@@ -292,6 +293,7 @@ static rabbet_status_t engine_range(const rabbet_engine_t* engine,
                                     size_t profile, size_t io,
                                     const rabbet_plan_range_t** out) {
   const rabbet_plan_t* plan = engine->plan;
+  const rabbet_plan_sequence_t* sequence = NULL;
   size_t inputs = rabbet_engine_main(engine)->plan->input_count;
   if (profile >= plan->profile_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -301,7 +303,9 @@ static rabbet_status_t engine_range(const rabbet_engine_t* engine,
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
         "%zu is not an input; the plan has %zu, which come first", io, inputs);
-  *out = &rabbet_engine_main(engine)->plan->profiles[profile * inputs + io];
+  sequence = rabbet_engine_entry(engine, profile)->plan;
+  profile = rabbet_plan_entry_profile(plan, profile);
+  *out = &sequence->profiles[profile * inputs + io];
   return rabbet_ok();
 }
 

@@ -68,13 +68,30 @@ rabbet_status_t rabbet_sequence_fix_shapes(rabbet_sequence_t* sequence) {
       (void**)&bounds));
   int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
   int64_t* high = low + exprs;
-  for (size_t p = 0; p < sequence->engine->plan->profile_count; ++p) {
+  for (size_t p = 0; p < sequence->plan->profile_count; ++p) {
     rabbet_profile_symbols(sequence, p, bounds, symbol_high);
     RABBET_RETURN_IF_ERROR(
         rabbet_settle_bounds(sequence, 0, bounds, symbol_high, low, high));
     fix_dims(sequence, p, low, high);
   }
   return rabbet_ok();
+}
+
+// An input or output shows a dimension that is the same in all entries.
+void rabbet_engine_join_shapes(rabbet_engine_t* engine) {
+  const rabbet_plan_t* plan = engine->plan;
+  rabbet_io_t* joined = rabbet_engine_main(engine)->ios;
+  for (size_t i = 0; i < rabbet_engine_main(engine)->plan->io_count; ++i) {
+    rabbet_dims_t* dims = &joined[i].dims;
+    for (size_t p = 1; p < plan->profile_count; ++p) {
+      const rabbet_dims_t* other = &rabbet_engine_entry(engine, p)->ios[i].dims;
+      assert(other->rank == dims->rank);
+      for (int32_t axis = 0; axis < dims->rank; ++axis)
+        if (other->d[axis] != dims->d[axis]) dims->d[axis] = -1;
+    }
+    for (size_t p = 1; p < plan->profile_count; ++p)
+      rabbet_engine_entry(engine, p)->ios[i].dims = *dims;
+  }
 }
 
 static size_t largest_bytes(const rabbet_plan_value_t* value,
@@ -124,13 +141,18 @@ static size_t engine_depth_segments(const rabbet_engine_t* engine,
 }
 
 // A sequence stands behind the one that calls it.
-static void engine_find_depths(const rabbet_plan_t* plan, int32_t* depths) {
+static void engine_find_depths(const rabbet_engine_t* engine, int32_t* depths) {
+  const rabbet_plan_t* plan = engine->plan;
+  for (size_t i = 0; i < plan->sequence_count; ++i)
+    engine->sequences[i].entry = (int32_t)i;
   for (size_t i = 0; i < plan->sequence_count; ++i) {
     const rabbet_plan_sequence_t* sequence = &plan->sequences[i];
     for (size_t s = 0; s < sequence->step_count; ++s)
       for (size_t k = 0; k < sequence->steps[s].call_count; ++k) {
-        assert(sequence->steps[s].calls[k].sequence > (int32_t)i);
-        depths[sequence->steps[s].calls[k].sequence] = depths[i] + 1;
+        int32_t callee = sequence->steps[s].calls[k].sequence;
+        assert(callee > (int32_t)i);
+        depths[callee] = depths[i] + 1;
+        engine->sequences[callee].entry = engine->sequences[i].entry;
       }
   }
 }
@@ -140,7 +162,7 @@ rabbet_status_t rabbet_engine_place_memory(rabbet_engine_t* engine) {
   int32_t* depths = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &engine->arena, count, sizeof(*depths), (void**)&depths));
-  engine_find_depths(engine->plan, depths);
+  engine_find_depths(engine, depths);
   assert(engine->place_count == 0 && depths[0] == 0);
   for (int32_t depth = 0;
        (segments = engine_depth_segments(engine, depths, depth)) > 0; ++depth) {
@@ -158,7 +180,8 @@ typedef struct measure_t {
   rabbet_context_t*
       context;  // NULL: tensors are counted, not what kernels need
   rabbet_arena_t arena;
-  size_t profile;
+  size_t profile;  // among those of its entry
+  const rabbet_sequence_t* entry;
   bool present;    // at the inputs' present sizes, not the largest
   size_t* places;  // [place]
 } measure_t;
@@ -279,37 +302,39 @@ static rabbet_status_t measure_context(measure_t* measure, const int64_t* key) {
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
-  rabbet_status_t status = measure_frame(measure, &context->main, key);
+  rabbet_status_t status = measure_frame(measure, context->main, key);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   return status;
 }
 
 static rabbet_status_t measure_engine(measure_t* measure,
-                                      rabbet_engine_t* engine) {
+                                      rabbet_engine_t* engine, size_t profile) {
   int64_t* key = NULL;
   if (!engine->device) {
     for (size_t i = 0; i < engine->plan->sequence_count; ++i)
-      RABBET_RETURN_IF_ERROR(
-          measure_tensors(measure, &engine->sequences[i], 0));
+      if (engine->sequences[i].entry == measure->entry->entry)
+        RABBET_RETURN_IF_ERROR(
+            measure_tensors(measure, &engine->sequences[i], 0));
     return rabbet_ok();
   }
-  RABBET_RETURN_IF_ERROR(
-      measure_largest_key(measure, rabbet_engine_main(engine), &key));
+  RABBET_RETURN_IF_ERROR(measure_largest_key(measure, measure->entry, &key));
   RABBET_RETURN_IF_ERROR(
       rabbet_context_create(engine, engine->allocator, &measure->context));
-  rabbet_status_t status = measure_context(measure, key);
+  rabbet_status_t status =
+      rabbet_context_set_profile(measure->context, profile);
+  if (rabbet_is_ok(status)) status = measure_context(measure, key);
   rabbet_context_destroy(measure->context);
   return status;
 }
 
 static rabbet_status_t measure_run(measure_t* measure, rabbet_engine_t* engine,
-                                   size_t* out_bytes) {
+                                   size_t profile, size_t* out_bytes) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &measure->arena, engine->place_count, sizeof(*measure->places),
       (void**)&measure->places));
   RABBET_RETURN_IF_ERROR(
-      measure->present ? measure_context(measure, measure->context->main.key)
-                       : measure_engine(measure, engine));
+      measure->present ? measure_context(measure, measure->context->main->key)
+                       : measure_engine(measure, engine, profile));
   for (size_t i = 0; i < engine->place_count; ++i)
     if (!rabbet_checked_add(*out_bytes, measure->places[i], out_bytes))
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -319,9 +344,11 @@ static rabbet_status_t measure_run(measure_t* measure, rabbet_engine_t* engine,
 }
 
 static rabbet_status_t measure_all(measure_t* measure, rabbet_engine_t* engine,
-                                   size_t* out_bytes) {
+                                   size_t profile, size_t* out_bytes) {
   rabbet_arena_initialize(engine->allocator, &measure->arena);
-  rabbet_status_t status = measure_run(measure, engine, out_bytes);
+  measure->profile = rabbet_plan_entry_profile(engine->plan, profile);
+  measure->entry = rabbet_engine_entry(engine, profile);
+  rabbet_status_t status = measure_run(measure, engine, profile, out_bytes);
   rabbet_arena_deinitialize(&measure->arena);
   if (!rabbet_is_ok(status)) *out_bytes = 0;
   return status;
@@ -329,25 +356,25 @@ static rabbet_status_t measure_all(measure_t* measure, rabbet_engine_t* engine,
 
 rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
                                             size_t profile, size_t* out_bytes) {
-  measure_t measure = {.profile = profile};
+  measure_t measure = {0};
   *out_bytes = 0;
   if (profile >= engine->plan->profile_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "profile %zu does not exist; the plan has %zu",
                          profile, engine->plan->profile_count);
-  return RABBET_ANNOTATE(measure_all(&measure, engine, out_bytes),
+  return RABBET_ANNOTATE(measure_all(&measure, engine, profile, out_bytes),
                          "measuring the memory of profile %zu", profile);
 }
 
 rabbet_status_t rabbet_context_memory_bytes(rabbet_context_t* context,
                                             size_t* out_bytes) {
-  measure_t measure = {
-      .context = context, .profile = context->profile, .present = true};
+  measure_t measure = {.context = context, .present = true};
   rabbet_prepared_t* prepared = NULL;
   *out_bytes = 0;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  return RABBET_ANNOTATE(measure_all(&measure, context->engine, out_bytes),
-                         "measuring the memory of the next run");
+  return RABBET_ANNOTATE(
+      measure_all(&measure, context->engine, context->profile, out_bytes),
+      "measuring the memory of the next run");
 }
 
 // ---- Memory for callers

@@ -669,7 +669,7 @@ static void memory_counts_workspaces(void** state) {
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
   assert_float_equal(y[0], 2, 0);
   RABBET_EXPECT_OK(rabbet_engine_context_bytes(engine, 0, &bytes));
-  assert_int_equal(bytes, context->main.memory_bytes[0]);
+  assert_int_equal(bytes, context->main->memory_bytes[0]);
   assert_int_equal(bytes, 256 + 2048);
   rabbet_context_destroy(context);
 
@@ -688,7 +688,7 @@ static void memory_counts_workspaces(void** state) {
     RABBET_EXPECT_OK(shape2(context, "b", batch, 2));
     RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
     assert_float_equal(out[0], 3, 0);
-    assert_int_equal(bytes == context->main.memory_bytes[0], batch == 8);
+    assert_int_equal(bytes == context->main->memory_bytes[0], batch == 8);
   }
   rabbet_context_destroy(context);
 }

@@ -149,12 +149,14 @@ rabbet_status_t rabbet_frame_collect_times(rabbet_frame_t* frame) {
   return rabbet_ok();
 }
 
-// Steps that did not run, of branches that were not taken, took no time.
+// Steps that did not run, of branches that were not taken, took no time. Those
+// of other profiles are not the run's.
 static void report_times(rabbet_context_t* context) {
   const rabbet_profiler_t* profiler = &context->profiler;
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i) {
     const rabbet_frame_t* frame = rabbet_context_frame(context, i);
     const rabbet_plan_sequence_t* plan = frame->sequence->plan;
+    if (frame->sequence->entry != context->main->sequence->entry) continue;
     bool ran = frame->last_run == context->runs;
     assert(frame->times);
     for (size_t s = 0; s < plan->step_count; ++s)
@@ -306,7 +308,7 @@ rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,
 
 static rabbet_status_t execute_run(rabbet_context_t* context, void* stream) {
   rabbet_device_t* device = context->engine->device;
-  rabbet_frame_t* frame = &context->main;
+  rabbet_frame_t* frame = context->main;
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   RABBET_RETURN_IF_ERROR(rabbet_frame_run(frame, prepared, stream));
@@ -347,8 +349,8 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   rabbet_status_t status = execute_run(context, stream);
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
-  if (rabbet_is_ok(status) && timed && context->main.events)
-    status = rabbet_frame_collect_times(&context->main);
+  if (rabbet_is_ok(status) && timed && context->main->events)
+    status = rabbet_frame_collect_times(context->main);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   if (rabbet_is_ok(status) && timed) report_times(context);
   return status;

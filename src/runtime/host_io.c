@@ -5,7 +5,7 @@
 
 rabbet_status_t rabbet_context_set_host_address(rabbet_context_t* context,
                                                 size_t io, void* address) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   RABBET_RETURN_IF_ERROR(rabbet_context_set_address(context, io, address));
   // The host reads shape inputs itself.
   if (!address || sequence->engine->device->host_memory ||
@@ -13,7 +13,7 @@ rabbet_status_t rabbet_context_set_host_address(rabbet_context_t* context,
     return rabbet_ok();
   context->host_ios[io].host = address;
   ++context->host_io_count;
-  rabbet_frame_store_address(&context->main, io,
+  rabbet_frame_store_address(context->main, io,
                              context->host_ios[io].device.memory);
   return rabbet_ok();
 }
@@ -26,7 +26,7 @@ static void io_memory_free(const rabbet_engine_t* engine,
 }
 
 void rabbet_context_free_host_ios(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = rabbet_engine_main(context->engine);
   for (size_t i = 0; context->host_ios && i < sequence->plan->io_count; ++i)
     io_memory_free(sequence->engine, &context->host_ios[i].device, NULL);
 }
@@ -58,7 +58,7 @@ rabbet_status_t rabbet_io_memory_reserve(rabbet_frame_t* frame,
 static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
                                      const rabbet_prepared_t* prepared,
                                      void* stream) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   rabbet_device_t* device = sequence->engine->device;
   const rabbet_io_t* tensor = &sequence->ios[io];
   rabbet_host_io_t* host_io = &context->host_ios[io];
@@ -73,13 +73,13 @@ static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
   // In place on the host means in place on the device.
   if (tensor->aliased_input >= 0 &&
       context->host_ios[tensor->aliased_input].host == host_io->host) {
-    rabbet_frame_store_address(&context->main, io,
-                               context->main.addresses[tensor->aliased_input]);
+    rabbet_frame_store_address(context->main, io,
+                               context->main->addresses[tensor->aliased_input]);
     return rabbet_ok();
   }
   RABBET_RETURN_IF_ERROR(rabbet_io_memory_reserve(
-      &context->main, &host_io->device, io, bytes, stream));
-  rabbet_frame_store_address(&context->main, io, host_io->device.memory);
+      context->main, &host_io->device, io, bytes, stream));
+  rabbet_frame_store_address(context->main, io, host_io->device.memory);
   return tensor->is_input
              ? device->vtable->copy_to_device(device, host_io->device.memory,
                                               host_io->host, bytes, stream)
@@ -89,7 +89,7 @@ static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
 rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
                                               const rabbet_prepared_t* prepared,
                                               void* stream) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   for (size_t i = 0; i < sequence->plan->io_count; ++i) {
     if (context->host_ios[i].host &&
         sequence->io_segments[i] == prepared->segment)
@@ -101,14 +101,14 @@ rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
 rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   rabbet_device_t* device = sequence->engine->device;
   for (size_t i = sequence->plan->input_count; i < sequence->plan->io_count;
        ++i) {
     if (!context->host_ios[i].host) continue;
     assert(leaf->bytes[sequence->plan->ios[i].value] != RABBET_BYTES_UNKNOWN);
     RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
-        device, context->host_ios[i].host, context->main.addresses[i],
+        device, context->host_ios[i].host, context->main->addresses[i],
         leaf->bytes[sequence->plan->ios[i].value], stream));
   }
   // Inputs may be changed, and outputs read, as soon as this returns.

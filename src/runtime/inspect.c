@@ -23,7 +23,7 @@ static const char* inspect_dtype(rabbet_dtype_t dtype) {
 static const rabbet_prepared_t* inspect_shapes(
     const rabbet_context_t* context) {
   if (!context) return NULL;
-  return context->main.last ? context->main.last : context->main.current;
+  return context->main->last ? context->main->last : context->main->current;
 }
 
 static rabbet_dims_t inspect_dims(const rabbet_sequence_t* sequence,
@@ -175,6 +175,16 @@ static void json_step(const rabbet_sequence_t* sequence,
   rabbet_strbuf_printf(out, "}");
 }
 
+static void json_steps(const rabbet_sequence_t* sequence,
+                       const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, "\"Layers\": [");
+  for (size_t s = 0; s < sequence->plan->step_count; ++s) {
+    rabbet_strbuf_printf(out, "%s\n  ", s ? "," : "");
+    json_step(sequence, shapes, &sequence->plan->steps[s], out);
+  }
+  rabbet_strbuf_printf(out, "\n]");
+}
+
 static const char* carried_kind(const rabbet_carried_t* carried) {
   return carried->kind == RABBET_CARRIED_LIBRARY ? "library" : "source";
 }
@@ -198,9 +208,39 @@ static void json_carried(const rabbet_plan_t* plan, rabbet_strbuf_t* out) {
   rabbet_strbuf_printf(out, "]");
 }
 
-static void json_engine(const rabbet_engine_t* engine,
+static void json_profiles(const rabbet_plan_t* plan, size_t entry,
+                          rabbet_strbuf_t* out) {
+  const char* separator = "";
+  rabbet_strbuf_printf(out, "\"Profiles\": [");
+  for (size_t p = 0; p < plan->profile_count; ++p) {
+    if ((size_t)plan->entries[p] != entry) continue;
+    rabbet_strbuf_printf(out, "%s%zu", separator, p);
+    separator = ", ";
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
+// The steps of the profiles that do not run `sequence`.
+static void json_other_entries(const rabbet_sequence_t* sequence,
+                               rabbet_strbuf_t* out) {
+  const rabbet_plan_t* plan = sequence->engine->plan;
+  const char* separator = ", \"OtherProfiles\": [";
+  for (size_t e = 0; e < plan->sequence_count; ++e) {
+    const rabbet_sequence_t* entry = &sequence->engine->sequences[e];
+    if (entry == sequence || !rabbet_plan_is_entry(plan, e)) continue;
+    rabbet_strbuf_printf(out, "%s{", separator);
+    separator = ", ";
+    json_profiles(plan, e, out);
+    rabbet_strbuf_printf(out, ", ");
+    json_steps(entry, NULL, out);
+    rabbet_strbuf_printf(out, "}");
+  }
+  if (strcmp(separator, ", ") == 0) rabbet_strbuf_printf(out, "]");
+}
+
+static void json_engine(const rabbet_sequence_t* sequence,
                         const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
-  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
+  const rabbet_engine_t* engine = sequence->engine;
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "{");
   json_member(out, "Name", plan->name);
@@ -210,12 +250,9 @@ static void json_engine(const rabbet_engine_t* engine,
   json_member(out, "Device", plan->device);
   rabbet_strbuf_printf(out, ", ");
   json_member(out, "DeviceSignature", plan->device_signature);
-  rabbet_strbuf_printf(out, ", \"Threads\": %d, \"Layers\": [", plan->threads);
-  for (size_t s = 0; s < sequence->plan->step_count; ++s) {
-    rabbet_strbuf_printf(out, "%s\n  ", s ? "," : "");
-    json_step(sequence, shapes, &sequence->plan->steps[s], out);
-  }
-  rabbet_strbuf_printf(out, "\n], \"Bindings\": [");
+  rabbet_strbuf_printf(out, ", \"Threads\": %d, ", plan->threads);
+  json_steps(sequence, shapes, out);
+  rabbet_strbuf_printf(out, ", \"Bindings\": [");
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
     rabbet_strbuf_json_string(out, sequence->plan->ios[i].name);
@@ -223,6 +260,7 @@ static void json_engine(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, "], ");
   json_artifacts(plan, NULL, plan->artifact_count, out);
   json_carried(plan, out);
+  json_other_entries(sequence, out);
   rabbet_strbuf_printf(out, "}\n");
 }
 
@@ -334,9 +372,9 @@ static void table_print(const inspect_table_t* table, rabbet_strbuf_t* out) {
   }
 }
 
-static void text_engine(const rabbet_engine_t* engine,
+static void text_engine(const rabbet_sequence_t* sequence,
                         const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
-  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
+  const rabbet_engine_t* engine = sequence->engine;
   const rabbet_plan_t* plan = engine->plan;
   rabbet_strbuf_printf(out, "%s: %zu step%s for %s (%s), %d thread%s, by %s\n",
                        *plan->name ? plan->name : "plan",
@@ -387,20 +425,24 @@ static void text_step(const rabbet_sequence_t* sequence,
   rabbet_strbuf_printf(out, "\n");
 }
 
-static void inspect_text(const rabbet_engine_t* engine,
+static void inspect_text(const rabbet_sequence_t* sequence,
                          const rabbet_prepared_t* shapes,
                          rabbet_strbuf_t* out) {
-  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
+  const rabbet_plan_t* plan = sequence->engine->plan;
   static const char* const heads[RABBET_INSPECT_COLUMNS] = {
       "Layer", "Kernel", "Tactic", "us", "Inputs", "Outputs"};
   inspect_table_t table = {0};
   rabbet_strbuf_initialize(out->allocator, &table.cells);
-  text_engine(engine, shapes, out);
+  text_engine(sequence, shapes, out);
   for (size_t i = 0; i < RABBET_INSPECT_COLUMNS; ++i) {
     rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
     table_end_cell(&table);
   }
   table_steps(sequence, shapes, &table);
+  for (size_t e = 0; e < plan->sequence_count; ++e)
+    if (rabbet_plan_is_entry(plan, e) &&
+        &sequence->engine->sequences[e] != sequence)
+      table_steps(&sequence->engine->sequences[e], NULL, &table);
   if (table.cells.failed)
     out->failed = true;
   else
@@ -414,26 +456,27 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
                                       rabbet_inspect_format_t format,
                                       rabbet_allocator_t allocator,
                                       char** out_text) {
-  const rabbet_sequence_t* sequence = rabbet_engine_main(engine);
+  const rabbet_sequence_t* sequence =
+      context ? context->main->sequence : rabbet_engine_main(engine);
   *out_text = NULL;
+  if (context && context->engine != engine)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the context belongs to another engine");
   if (layer < -1 || layer >= (int64_t)sequence->plan->step_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "layer %d does not exist; the plan has %zu", layer,
                          sequence->plan->step_count);
-  if (context && context->engine != engine)
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "the context belongs to another engine");
   const rabbet_prepared_t* shapes = inspect_shapes(context);
   rabbet_strbuf_t out;
   rabbet_strbuf_initialize(allocator, &out);
   if (format == RABBET_INSPECT_TEXT && layer >= 0)
     text_step(sequence, shapes, &sequence->plan->steps[layer], &out);
   else if (format == RABBET_INSPECT_TEXT)
-    inspect_text(engine, shapes, &out);
+    inspect_text(sequence, shapes, &out);
   else if (layer >= 0)
     json_step(sequence, shapes, &sequence->plan->steps[layer], &out);
   else
-    json_engine(engine, shapes, &out);
+    json_engine(sequence, shapes, &out);
   if (format == RABBET_INSPECT_TEXT) rabbet_strbuf_escape(&out);
   rabbet_status_t status = rabbet_strbuf_status(&out);
   if (rabbet_is_ok(status))

@@ -14,9 +14,15 @@ bool rabbet_prepared_is_ready(const rabbet_frame_t* frame,
 
 // ---- While the caller records
 
+static bool calls_sequences(const rabbet_plan_sequence_t* plan) {
+  for (size_t i = 0; i < plan->step_count; ++i)
+    if (plan->steps[i].call_count > 0) return true;
+  return false;
+}
+
 rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
                                                 void* stream) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   rabbet_device_t* device = sequence->engine->device;
   bool recording = false;
   if (!stream || !device->vtable->is_recording) return rabbet_ok();
@@ -29,7 +35,7 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
         "the stream is being captured, and sizes in this plan depend on data "
         "that the host reads in the middle of a run: such a run cannot be "
         "captured");
-  if (sequence->engine->plan->sequence_count > 1)
+  if (calls_sequences(sequence->plan))
     return RABBET_STATUS(
         RABBET_STATUS_FAILED_PRECONDITION,
         "the stream is being captured, and the host reads conditions of this "
@@ -47,10 +53,10 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
 // Addresses are bound once all are there; output allocators are asked, and host
 // memory is copied, in runs alone.
 static bool context_can_bind(const rabbet_context_t* context) {
-  if (context->main.allocator_count > 0 || context->host_io_count > 0)
+  if (context->main->allocator_count > 0 || context->host_io_count > 0)
     return false;
-  for (size_t i = 0; i < context->main.sequence->plan->io_count; ++i)
-    if (!context->main.addresses[i]) return false;
+  for (size_t i = 0; i < context->main->sequence->plan->io_count; ++i)
+    if (!context->main->addresses[i]) return false;
   return true;
 }
 
@@ -58,13 +64,13 @@ static rabbet_status_t prepare_first_segment(rabbet_context_t* context,
                                              bool bind) {
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
-  if (!rabbet_prepared_is_ready(&context->main, prepared))
+  if (!rabbet_prepared_is_ready(context->main, prepared))
     RABBET_RETURN_IF_ERROR(
-        rabbet_prepared_make_ready(&context->main, prepared, NULL));
-  RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(&context->main));
-  RABBET_RETURN_IF_ERROR(rabbet_prepare_calls(&context->main, prepared));
+        rabbet_prepared_make_ready(context->main, prepared, NULL));
+  RABBET_RETURN_IF_ERROR(rabbet_frame_reserve_checks(context->main));
+  RABBET_RETURN_IF_ERROR(rabbet_prepare_calls(context->main, prepared));
   return bind && context_can_bind(context)
-             ? rabbet_prepared_bind(&context->main, prepared, NULL)
+             ? rabbet_prepared_bind(context->main, prepared, NULL)
              : rabbet_ok();
 }
 
@@ -89,7 +95,7 @@ rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
 void rabbet_context_expect_shapes(rabbet_context_t* context) {
   assert(!context->running);
   memset(context->shape_is_new, 0,
-         context->main.sequence->plan->input_count *
+         context->main->sequence->plan->input_count *
              sizeof(*context->shape_is_new));
   context->is_unprepared = false;
   context->has_run = true;
@@ -98,10 +104,10 @@ void rabbet_context_expect_shapes(rabbet_context_t* context) {
 // Whether the next run is known: while a caller goes from one shape to the
 // next, the inputs that it has not come to yet have shapes of the run before.
 static bool context_knows_run(const rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   for (size_t i = 0; i < sequence->plan->io_count; ++i) {
-    if (!context->main.addresses[i] &&
-        !context->main.output_allocators[i].reallocate)
+    if (!context->main->addresses[i] &&
+        !context->main->output_allocators[i].reallocate)
       return false;
   }
   for (size_t i = 0; i < sequence->plan->input_count; ++i) {
@@ -113,7 +119,7 @@ static bool context_knows_run(const rabbet_context_t* context) {
 }
 
 void rabbet_context_prepare_early(rabbet_context_t* context) {
-  const rabbet_sequence_t* sequence = context->main.sequence;
+  const rabbet_sequence_t* sequence = context->main->sequence;
   if (!context->is_unprepared || context->running ||
       !sequence->engine->device->vtable->is_recording ||
       sequence->has_shape_inputs || context->host_io_count > 0 ||

@@ -31,6 +31,7 @@ typedef struct rabbet_engine_step_t {
 typedef struct rabbet_sequence_t {
   rabbet_engine_t* engine;
   const rabbet_plan_sequence_t* plan;
+  int32_t entry;  // from which it is called, or that it is
   rabbet_plan_analysis_t analysis;
   const int64_t* extents;  // NULL: not needed so far (check_plugin.c)
   rabbet_engine_step_t* steps;
@@ -90,10 +91,16 @@ struct rabbet_engine_t {
   rabbet_context_t* contexts;  // all that live
 };
 
-// The sequence that callers run.
+// The sequence that callers run under a profile.
+static inline rabbet_sequence_t* rabbet_engine_entry(
+    const rabbet_engine_t* engine, size_t profile) {
+  assert(profile < engine->plan->profile_count);
+  return &engine->sequences[engine->plan->entries[profile]];
+}
+// That of profile 0, which has the inputs and outputs of all.
 static inline rabbet_sequence_t* rabbet_engine_main(
     const rabbet_engine_t* engine) {
-  return &engine->sequences[0];
+  return rabbet_engine_entry(engine, 0);
 }
 
 static inline size_t rabbet_segment_begin(const rabbet_sequence_t* sequence,
@@ -289,8 +296,9 @@ rabbet_status_t rabbet_prepared_create(rabbet_frame_t* frame,
 void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
 // Dimensions for which all profiles leave one value are no dynamic ones.
 rabbet_status_t rabbet_sequence_fix_shapes(rabbet_sequence_t* sequence);
-// engine_memory.c: the ranges that a profile gives to symbols known before the
-// first segment; others are left as they are.
+void rabbet_engine_join_shapes(rabbet_engine_t* engine);
+// engine_memory.c: the ranges that one of the sequence's profiles gives to
+// symbols known before the first segment; others are left as they are.
 void rabbet_profile_symbols(const rabbet_sequence_t* sequence, size_t profile,
                             int64_t* low, int64_t* high);
 void rabbet_profile_optimum(const rabbet_sequence_t* sequence, size_t profile,
@@ -416,10 +424,10 @@ struct rabbet_context_t {
   rabbet_context_t *next, *previous;  // of the engine's
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;
-  rabbet_frame_t main;      // of the sequence that callers run
-  rabbet_frame_t* callees;  // of the plan's other sequences
-  uint64_t runs;            // that were begun
-  int threads;              // as asked for; 0: the plan's
+  rabbet_frame_t* frames;  // of the plan's sequences
+  rabbet_frame_t* main;    // of the sequence that callers run
+  uint64_t runs;           // that were begun
+  int threads;             // as asked for; 0: the plan's
   size_t profile;
   bool* shape_set;     // [input]
   bool* shape_is_new;  // [input]: set after the run
@@ -450,15 +458,16 @@ struct rabbet_context_t {
 
 static inline size_t rabbet_context_frame_count(
     const rabbet_context_t* context) {
-  return context->callees ? context->engine->plan->sequence_count : 1;
+  return context->frames ? context->engine->plan->sequence_count : 0;
 }
 // That of a sequence of the plan.
-static inline rabbet_frame_t* rabbet_context_frame(rabbet_context_t* context,
-                                                   size_t sequence) {
-  return sequence == 0 ? &context->main : &context->callees[sequence - 1];
+static inline rabbet_frame_t* rabbet_context_frame(
+    const rabbet_context_t* context, size_t sequence) {
+  assert(sequence < context->engine->plan->sequence_count);
+  return &context->frames[sequence];
 }
 static inline bool rabbet_frame_is_main(const rabbet_frame_t* frame) {
-  return frame == &frame->context->main;
+  return frame == frame->context->main;
 }
 
 // frame.c: `context` and `sequence` are set.

@@ -289,6 +289,7 @@ int main(int argc, char** argv) {
     failed += write_plan(argv[1], samples[s].name, &maker);
   }
   failed += write_sequences(argv[1], "branches", sample_branches);
+  failed += write_sequences(argv[1], "entries", sample_entries);
   failed += write_sequences(argv[1], "loop", sample_loop);
   failed += write_plugins(argv[1]);
   return failed > 0;

@@ -91,7 +91,8 @@ static rabbet_status_t emit_checks(rabbet_emitter_t* emitter,
 static rabbet_status_t emit_profiles(rabbet_emitter_t* emitter) {
   const rabbet_ranges_t* ranges = &emitter->build->ranges;
   rabbet_plan_sequence_t* sequence = emitter->sequence;
-  size_t count = sequence->plan->profile_count * sequence->input_count;
+  sequence->profile_count = ranges->profile_count;
+  size_t count = sequence->profile_count * sequence->input_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
       &sequence->plan->arena, ranges->profiles,
       count * sizeof(rabbet_plan_range_t), (void**)&sequence->profiles));
@@ -116,7 +117,6 @@ static rabbet_status_t emit_header(rabbet_emitter_t* emitter) {
   rabbet_arena_t* arena = &plan->arena;
   const char* name = emitter->from->network->name;
   plan->threads = build->threads;
-  plan->profile_count = build->ranges.profile_count;
   plan->unfused_debug = emitter->from->network->unfused_debug;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, name ? name : "", &plan->name));
@@ -151,9 +151,12 @@ static rabbet_status_t emit_all(rabbet_emitter_t* emitters, size_t count) {
   plan->kept_size = shared->weights_size;
   RABBET_RETURN_IF_ERROR(
       rabbet_emit_each(emitters, count, rabbet_emit_refittable_values));
-  RABBET_RETURN_IF_ERROR(rabbet_emit_refits(emitters, count));
   RABBET_RETURN_IF_ERROR(rabbet_emit_each(emitters, count, emit_steps_and_ios));
-  return rabbet_artifacts_collect(emitters[0].from, count, plan);
+  RABBET_RETURN_IF_ERROR(rabbet_emit_entries(emitters, count));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_artifacts_collect(emitters[0].from, count, plan));
+  RABBET_RETURN_IF_ERROR(rabbet_emit_join_entries(emitters, &count));
+  return rabbet_emit_refits(emitters, count);
 }
 
 static rabbet_status_t emit_sequences(const rabbet_emit_sequence_t* sequences,

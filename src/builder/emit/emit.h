@@ -14,14 +14,16 @@ typedef struct rabbet_emitted_t {
 
 // The parts that a sequence of the plan is made of.
 typedef struct rabbet_emit_sequence_t {
-  const char* name;  // "" for that of the callers
-  int32_t number;    // its place
+  const char* name;         // "" for the first
+  int32_t number;           // its place
+  const int32_t* profiles;  // of the plan, ascending: of an entry; else NULL
   rabbet_build_t* build;
   const rabbet_network_t* network;
   const rabbet_layout_t* layout;
 } rabbet_emit_sequence_t;
 
-// That of the callers comes first, those that a sequence calls behind it.
+// An entry comes first. Those that a sequence calls stand behind it, before the
+// next entry. Entries that turn out equal are one in the plan.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_emit(const rabbet_emit_sequence_t* sequences, size_t count,
             rabbet_emitted_t* out_emitted);

@@ -136,7 +136,19 @@ bool rabbet_emit_is_read(const rabbet_emitter_t* emitter, int32_t value) {
 
 // ---- Values -----------------------------------------------------------------
 
-// Equal bytes are stored once.
+// Equal bytes are stored once. Weights that can be refitted share theirs with
+// the same weights of other profiles alone.
+static rabbet_hash_t emit_hash(const rabbet_build_t* build,
+                               const rabbet_ir_value_t* value, const void* data,
+                               size_t bytes) {
+  bool refitted =
+      value->is_refittable || (value->scale_of && build->ir.refit_flags);
+  uintptr_t source[] = {(uintptr_t)build->ir.values.data, (uintptr_t)value,
+                        (uintptr_t)data};
+  return refitted ? rabbet_hash128(source, sizeof(source))
+                  : rabbet_hash128(data, bytes);
+}
+
 static rabbet_status_t emit_constant(rabbet_emitter_t* emitter,
                                      const rabbet_slot_t* slot,
                                      rabbet_plan_value_t* out) {
@@ -149,15 +161,10 @@ static rabbet_status_t emit_constant(rabbet_emitter_t* emitter,
   out->storage = RABBET_PLAN_STORAGE_CONSTANT;
   out->size = bytes;
   if (bytes == 0) return rabbet_ok();
-  rabbet_hash_t hash = rabbet_hash128(data, bytes);
-  // Weights that can be refitted do not share their bytes.
-  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
-  bool shared =
-      !value->is_refittable && !(value->scale_of && build->ir.refit_flags);
-  size_t known = shared ? (size_t)(uintptr_t)rabbet_map_get(
-                              &emitter->shared->constants, (const char*)&hash,
-                              sizeof(hash))
-                        : 0;
+  rabbet_hash_t hash =
+      emit_hash(build, rabbet_ir_value(&build->ir, slot->value), data, bytes);
+  size_t known = (size_t)(uintptr_t)rabbet_map_get(
+      &emitter->shared->constants, (const char*)&hash, sizeof(hash));
   if (known > 0) {
     const rabbet_emitted_t* emitted = emitter->shared->out;
     assert(known <= emitted->blobs.count);
@@ -173,7 +180,6 @@ static rabbet_status_t emit_constant(rabbet_emitter_t* emitter,
   rabbet_plan_blob_t blob = {out->offset, data, bytes};
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(build->allocator, &emitter->shared->out->blobs, blob));
-  if (!shared) return rabbet_ok();
   void* key = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_copy(&build->arena, &hash, sizeof(hash), &key));

@@ -41,6 +41,15 @@ rabbet_shape_t rabbet_emit_shape(const rabbet_emitter_t* emitter,
 // Whether the plan's graph has a symbol for elements of the value.
 bool rabbet_emit_is_read(const rabbet_emitter_t* emitter, int32_t value);
 
+// ---- entries.c -------------------------------------------------------------
+
+// Sets the plan's entries.
+rabbet_status_t rabbet_emit_entries(rabbet_emitter_t* emitters, size_t count);
+// Takes entries out that equal one before, with all that they call; the
+// emitters' sequences move.
+rabbet_status_t rabbet_emit_join_entries(rabbet_emitter_t* emitters,
+                                         size_t* count);
+
 // ---- emit_refits.c, emit_steps.c --------------------------------------------
 
 // Lists the plan's weights and scales that can be refitted.

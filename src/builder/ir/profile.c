@@ -1,9 +1,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/thread.h"
-#include "base/vec.h"
-#include "rabbet/builder.h"
+#include "builder/build.h"
+#include "core/view.h"
 
 // The range of an input's shape and, for a shape input, of its values.
 typedef struct profile_entry_t {
@@ -168,4 +167,26 @@ rabbet_status_t rabbet_profile_values(
   *out_opt = entry->values + entry->value_count;
   *out_max = entry->values + 2 * entry->value_count;
   return rabbet_ok();
+}
+
+static bool profile_entry_same_optimum(const profile_entry_t* a,
+                                       const profile_entry_t* b) {
+  if (a->value_count != b->value_count || a->has_shape != b->has_shape ||
+      (a->has_shape && !rabbet_dims_equal(&a->opt, &b->opt)))
+    return false;
+  for (size_t i = 0; i < a->value_count; ++i)
+    if (a->values[a->value_count + i] != b->values[b->value_count + i])
+      return false;
+  return true;
+}
+
+bool rabbet_profile_same_optimum(const rabbet_profile_t* a,
+                                 const rabbet_profile_t* b) {
+  if (a->entries.count != b->entries.count) return false;
+  for (size_t i = 0; i < a->entries.count; ++i) {
+    const profile_entry_t* entry = &a->entries.data[i];
+    const profile_entry_t* other = profile_find(b, entry->input);
+    if (!other || !profile_entry_same_optimum(entry, other)) return false;
+  }
+  return true;
 }

@@ -13,6 +13,7 @@
 typedef struct profile_range_t {
   const rabbet_profile_t* profile;  // NULL: the network is static
   size_t number;
+  bool is_first;  // of the build
   rabbet_plan_range_t* inputs;
   int64_t *low, *opt, *high;  // of symbols
 } profile_range_t;
@@ -269,7 +270,7 @@ static rabbet_status_t range_initialize(rabbet_build_t* build,
   for (size_t i = 0; i < ir->input_count; ++i)
     RABBET_RETURN_IF_ERROR(range_check_shared(build, p, i));
   range_not_empty(build, p);
-  if (p->number > 0) return rabbet_ok();
+  if (!p->is_first) return rabbet_ok();
   build->ranges.symbol_low = p->low;
   build->ranges.symbol_opt = p->opt;
   build->ranges.symbol_high = p->high;
@@ -288,10 +289,10 @@ static rabbet_status_t range_merge(rabbet_build_t* build,
       rabbet_expr_bounds(build->ir.graph, p->low, p->high, low, high));
   for (size_t i = 0; i < ranges->count; ++i) {
     assert(low[i] <= high[i]);
-    if (p->number == 0 || low[i] < ranges->low[i]) ranges->low[i] = low[i];
-    if (p->number == 0 || high[i] > ranges->high[i]) ranges->high[i] = high[i];
+    if (p->is_first || low[i] < ranges->low[i]) ranges->low[i] = low[i];
+    if (p->is_first || high[i] > ranges->high[i]) ranges->high[i] = high[i];
   }
-  if (p->number > 0) return rabbet_ok();
+  if (!p->is_first) return rabbet_ok();
   return rabbet_expr_evaluate(build->ir.graph, p->opt, ranges->opt,
                               ranges->valid);
 }
@@ -343,7 +344,8 @@ rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build) {
   for (size_t i = 0; i < ranges->profile_count; ++i) {
     profile_range_t p = {
         .profile = rabbet_builder_config_profile(build->config, i),
-        .number = i,
+        .number = rabbet_build_profile(build, i),
+        .is_first = i == 0,
         .inputs = ranges->profiles + i * build->ir.input_count,
     };
     RABBET_RETURN_IF_ERROR(range_initialize(build, &p));
@@ -379,10 +381,11 @@ rabbet_status_t rabbet_ranges_dims(const rabbet_build_t* build,
     if (!ranges->data_dependent[expr] && (!valid[expr] || opt[expr] < 0))
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
-          "dimension %d of tensor '%s' %s at the optimum of profile 0", i,
+          "dimension %d of tensor '%s' %s at the optimum of profile %zu", i,
           value->name,
           valid[expr] ? "is negative"
-                      : "divides by 0, overflows or does not broadcast");
+                      : "divides by 0, overflows or does not broadcast",
+          rabbet_build_profile(build, 0));
     out_opt->d[i] =
         ranges->data_dependent[expr]
             ? ranges_estimated_size(ranges, expr, valid[expr], opt[expr])

@@ -145,7 +145,6 @@ static rabbet_status_t trial_values(writer_t* writer) {
 
 static rabbet_status_t trial_profile(writer_t* writer) {
   rabbet_plan_sequence_t* sequence = writer->sequence;
-  sequence->plan->profile_count = 1;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &sequence->plan->arena, sequence->input_count,
       sizeof(*sequence->profiles), (void**)&sequence->profiles));
