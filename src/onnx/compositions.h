@@ -21,6 +21,9 @@ rabbet_tensor_t* rabbet_onnx_product(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* b, bool flip_b);
 // Of the node's first three inputs, with the attributes of Gemm.
 rabbet_tensor_t* rabbet_onnx_gemm(rabbet_onnx_node_t* node);
+// log(exp(x) / sum(exp(x))) without exponentials that overflow.
+rabbet_tensor_t* rabbet_onnx_log_softmax(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x, int axis);
 
 // ---- Quantization (ops_quantize.c, ops_integer.c) --------------------------
 

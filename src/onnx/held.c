@@ -5,7 +5,7 @@
 
 #include "onnx/file/model.h"
 
-enum { ONNX_UINT16 = 4, ONNX_INT16 = 5, ONNX_UINT32 = 12, ONNX_UINT64 = 13 };
+enum { ONNX_UINT64 = 13 };
 
 // ---- Types -----------------------------------------------------------------
 
@@ -16,19 +16,15 @@ int32_t rabbet_onnx_held(const rabbet_onnx_importer_t* importer,
   return found ? *found : 0;
 }
 
-static bool held_is_foreign(int32_t onnx_type) {
-  return onnx_type == ONNX_UINT16 || onnx_type == ONNX_INT16 ||
-         onnx_type == ONNX_UINT32 || onnx_type == ONNX_UINT64;
-}
-
 rabbet_status_t rabbet_onnx_hold(rabbet_onnx_importer_t* importer,
                                  const char* name, rabbet_tensor_t* tensor,
                                  int32_t onnx_type) {
   struct {
     const rabbet_tensor_t* tensor;
-    int32_t type;
+    int32_t held;
   } entry = {tensor, onnx_type}, *kept = NULL;
-  if (!held_is_foreign(onnx_type)) return rabbet_ok();
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
+  if (!type || type->holds == RABBET_ONNX_HOLDS_ITSELF) return rabbet_ok();
   if (onnx_type == ONNX_UINT64)
     rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
                "'%s' is UINT64 and becomes INT64: values must be below 2^63",
@@ -36,34 +32,95 @@ rabbet_status_t rabbet_onnx_hold(rabbet_onnx_importer_t* importer,
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&importer->arena, &entry,
                                            sizeof(entry), (void**)&kept));
   return rabbet_map_set(&importer->held, (const char*)&kept->tensor,
-                        sizeof(const void*), &kept->type);
+                        sizeof(const void*), &kept->held);
+}
+
+int32_t rabbet_onnx_type_in_model(rabbet_onnx_node_t* node,
+                                  rabbet_tensor_t* tensor) {
+  if (!rabbet_onnx_ok(node)) return 0;
+  int32_t held = rabbet_onnx_held(node->importer, tensor);
+  return held ? held : rabbet_onnx_type_of(rabbet_onnx_dtype_of(node, tensor));
 }
 
 // ---- Ranges ----------------------------------------------------------------
 
+static bool held_is_whole(const rabbet_onnx_type_t* type) {
+  return type && (type->holds == RABBET_ONNX_HOLDS_SIGNED ||
+                  type->holds == RABBET_ONNX_HOLDS_UNSIGNED);
+}
+
 rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                   int32_t onnx_type) {
-  const double sign = 32768;
-  switch (onnx_type) {
-    case ONNX_UINT16:
-      return rabbet_onnx_with_number(node, "AND", x, 65535);
-    case ONNX_UINT32:
-      return rabbet_onnx_with_number(node, "AND", x, 4294967295.0);
-    case ONNX_INT16:
-      x = rabbet_onnx_with_number(node, "SUM", x, sign);
-      x = rabbet_onnx_with_number(node, "AND", x, 65535);
-      return rabbet_onnx_with_number(node, "SUB", x, sign);
-    default:  // the low 64 bits of a result are right as they are
-      return x;
-  }
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
+  // The low 64 bits of a result are right as they are.
+  if (!rabbet_onnx_ok(node) || !held_is_whole(type) || type->bits == 64)
+    return x;
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  bool is_signed = type->holds == RABBET_ONNX_HOLDS_SIGNED;
+  double codes = (double)(INT64_C(1) << type->bits);
+  // Layers compute with the bits of INT32 and INT64 alone.
+  if (rabbet_dtype_bits(dtype) < 32)
+    x = rabbet_onnx_cast(node, x, RABBET_DTYPE_INT32);
+  if (is_signed) x = rabbet_onnx_with_number(node, "SUM", x, codes / 2);
+  x = rabbet_onnx_with_number(node, "AND", x, codes - 1);
+  if (is_signed) x = rabbet_onnx_with_number(node, "SUB", x, codes / 2);
+  return rabbet_onnx_cast(node, x, dtype);
 }
 
 rabbet_tensor_t* rabbet_onnx_saturate(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x, int32_t onnx_type) {
-  if (onnx_type != ONNX_UINT16 && onnx_type != ONNX_INT16) return x;
-  bool is_signed = onnx_type == ONNX_INT16;
-  x = rabbet_onnx_with_number(node, "MAX", x, is_signed ? -32768 : 0);
-  return rabbet_onnx_with_number(node, "MIN", x, is_signed ? 32767 : 65535);
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
+  if (!rabbet_onnx_ok(node) || !held_is_whole(type) || type->bits > 16)
+    return x;
+  double codes = (double)(1 << type->bits);
+  double low = type->holds == RABBET_ONNX_HOLDS_SIGNED ? -codes / 2 : 0;
+  x = rabbet_onnx_with_number(node, "MAX", x, low);
+  return rabbet_onnx_with_number(node, "MIN", x, low + codes - 1);
+}
+
+// ---- Conversion ------------------------------------------------------------
+
+// The low bits of the number, as casts between integers have it.
+static rabbet_tensor_t* held_cast_whole(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x, int32_t onnx_type) {
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
+  bool narrows = rabbet_onnx_dtype_of(node, x) != RABBET_DTYPE_BOOL &&
+                 rabbet_onnx_held(node->importer, x) != onnx_type;
+  // A cast from a floating type to one of 8 bits would clamp.
+  if (rabbet_dtype_bits(type->dtype) < 32 && rabbet_onnx_is_float(node, x))
+    x = rabbet_onnx_cast(node, x, RABBET_DTYPE_INT32);
+  x = rabbet_onnx_cast(node, x, type->dtype);
+  return narrows ? rabbet_onnx_wrap(node, x, onnx_type) : x;
+}
+
+rabbet_tensor_t* rabbet_onnx_convert(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x, int32_t onnx_type) {
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_onnx_fail(node, rabbet_onnx_dtype(onnx_type, &dtype, NULL));
+  if (!rabbet_onnx_ok(node)) return NULL;
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
+  const rabbet_onnx_real_t* real = rabbet_onnx_real(type);
+  bool saturates = rabbet_onnx_attr_int(node, "saturate", 1) != 0;
+  bool alike = rabbet_onnx_type_in_model(node, x) == onnx_type;
+  rabbet_tensor_t* y = x;
+  if (!alike && held_is_whole(type)) {
+    y = held_cast_whole(node, x, onnx_type);
+  } else if (!alike && real &&
+             (type->holds == RABBET_ONNX_HOLDS_REAL || !saturates)) {
+    y = rabbet_onnx_cast(node, rabbet_onnx_round(node, x, onnx_type, saturates),
+                         dtype);
+  } else if (!alike && dtype == RABBET_DTYPE_E8M0) {
+    y = rabbet_onnx_round_to_power(node, x, saturates);
+  } else {
+    y = rabbet_onnx_cast(node, x, dtype);
+  }
+  // The tensor itself goes on to hold what it held.
+  if (y == x) y = rabbet_onnx_layer(node, "identity", &x, 1, NULL, 0);
+  if (rabbet_onnx_ok(node) && rabbet_onnx_held(node->importer, y) == 0)
+    rabbet_onnx_fail(
+        node, rabbet_onnx_hold(node->importer, node->name, y, onnx_type));
+  return y;
 }
 
 // ---- Operators -------------------------------------------------------------
@@ -90,7 +147,8 @@ static const struct {
      "Trilu "
      "Unique Unsqueeze Where QuantizeLinear "},
     {HELD_ENDS,
-     " ArgMax ArgMin Cast CastLike DequantizeLinear Equal EyeLike Greater "
+     " ArgMax ArgMin BitCast Cast CastLike DequantizeLinear Equal EyeLike "
+     "Greater "
      "GreaterOrEqual Less LessOrEqual NonZero OneHot Shape Size "
      "RandomNormalLike RandomUniformLike "},
 };
@@ -123,7 +181,8 @@ void rabbet_onnx_hold_outputs(rabbet_onnx_node_t* node) {
   held_effect_t effect = HELD_ENDS;
   int32_t type = rabbet_onnx_ok(node) ? held_by_inputs(node) : 0;
   if (type == 0) return;
-  if (!held_effect(node, &effect)) {
+  bool is_real = rabbet_onnx_type(type)->holds == RABBET_ONNX_HOLDS_REAL;
+  if (!held_effect(node, &effect) || (is_real && effect == HELD_WRAPS)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "the operator is not imported for %s, which networks hold "
                      "in a wider type; cast its inputs to INT32, INT64 or "

@@ -21,6 +21,7 @@
   FILE(range)                   \
   FILE(random)                  \
   FILE(reduce)                  \
+  FILE(loss)                    \
   FILE(shape)                   \
   FILE(resize)                  \
   FILE(scatter)                 \

@@ -416,6 +416,16 @@ static void cast_edges(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "cast", attrs, 1, &x, 1));
 }
 
+static void bit_cast(conformance_t* t) {
+  move_begin(t);
+  t->c.extra_dtypes = 0;
+  conformance_set_type(t, conformance_type_in_turn(t, CONFORMANCE_ALL));
+  int32_t x = kernel_case_input(&t->c, conformance_dims(t, 0, 4), false);
+  rabbet_attr_t attrs[] = {conformance_int(
+      t, "to_type", conformance_type_in_turn(t, CONFORMANCE_ALL))};
+  kernel_case_output(&t->c, kernel_case_op(&t->c, "bit_cast", attrs, 1, &x, 1));
+}
+
 // Formats, and types on the way.
 static void convert(conformance_t* t) {
   static const rabbet_format_t formats[] = {
@@ -490,6 +500,7 @@ const conformance_family_t conformance_moves[] = {
     {"gather_nd", 80, gather_nd},
     {"reverse_sequence", 120, reverse_sequence},
     {"concatenation", 120, concatenation},
+    {"bit_cast", 100, bit_cast},
     {"cast", 200, cast},
     {"cast_edges", 200, cast_edges},
     {"convert", 200, convert},

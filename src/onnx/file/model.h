@@ -55,10 +55,59 @@ typedef struct rabbet_onnx_constant_t {
   rabbet_dims_t dims;
 } rabbet_onnx_constant_t;
 
+typedef enum rabbet_onnx_list_kind_t {
+  RABBET_ONNX_LIST_NONE,
+  RABBET_ONNX_LIST_FLOATS,
+  RABBET_ONNX_LIST_INT32S,
+  RABBET_ONNX_LIST_INT64S,
+  RABBET_ONNX_LIST_UINT64S,
+  RABBET_ONNX_LIST_DOUBLES,
+} rabbet_onnx_list_kind_t;
+
+// What tensors of the network's type hold (onnx/held.h).
+typedef enum rabbet_onnx_holds_t {
+  RABBET_ONNX_HOLDS_ITSELF,
+  RABBET_ONNX_HOLDS_SIGNED,
+  RABBET_ONNX_HOLDS_UNSIGNED,
+  RABBET_ONNX_HOLDS_REAL,
+} rabbet_onnx_holds_t;
+
+// A row of types.def.
+typedef struct rabbet_onnx_type_t {
+  const char* name;
+  rabbet_dtype_t dtype;
+  int bits;
+  rabbet_onnx_list_kind_t list;
+  rabbet_onnx_holds_t holds;
+} rabbet_onnx_type_t;
+
+// NULL for a number that is no type.
+RABBET_PRIVATE_API const rabbet_onnx_type_t* rabbet_onnx_type(int32_t number);
 // 0 for a name that is no type's.
 RABBET_PRIVATE_API int32_t rabbet_onnx_type_number(const char* name);
+// The type that a network has as `dtype`; 0: none.
+RABBET_PRIVATE_API int32_t rabbet_onnx_type_of(rabbet_dtype_t dtype);
 // "FLOAT16", ...; "unknown" for a number that is no type.
 RABBET_PRIVATE_API const char* rabbet_onnx_type_name(int32_t onnx_type);
+
+// A binary floating-point type of 8 bits or fewer.
+typedef struct rabbet_onnx_real_t {
+  int mantissa_bits, bias;
+  double largest;
+  enum {
+    RABBET_ONNX_REAL_FINITE,         // neither infinity nor NaN
+    RABBET_ONNX_REAL_NAN,            // NaN alone
+    RABBET_ONNX_REAL_INFINITE,       // both, as IEEE 754 has them
+    RABBET_ONNX_REAL_UNSIGNED_ZERO,  // the code of -0 is NaN
+  } specials;
+} rabbet_onnx_real_t;
+// NULL for another type.
+RABBET_PRIVATE_API const rabbet_onnx_real_t* rabbet_onnx_real(
+    const rabbet_onnx_type_t* type);
+// The number that a code stands for.
+RABBET_PRIVATE_API double rabbet_onnx_real_value(const rabbet_onnx_type_t* type,
+                                                 uint32_t code);
+
 // UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT:
 // *out_narrowed (may be NULL) says so.
 RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type,

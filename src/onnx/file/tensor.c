@@ -8,69 +8,6 @@
 #include "onnx/file/model.h"
 #include "onnx/file/scan.h"
 
-// ---- Types -----------------------------------------------------------------
-
-typedef enum onnx_list_t {
-  RABBET_ONNX_LIST_NONE,
-  RABBET_ONNX_LIST_FLOATS,
-  RABBET_ONNX_LIST_INT32S,
-  RABBET_ONNX_LIST_INT64S,
-  RABBET_ONNX_LIST_UINT64S,
-  RABBET_ONNX_LIST_DOUBLES,
-} onnx_list_t;
-
-typedef struct onnx_type_t {
-  const char* name;
-  rabbet_dtype_t dtype;
-  int bits;
-  onnx_list_t list;
-} onnx_type_t;
-
-static const onnx_type_t onnx_types[] = {
-#define RABBET_ONNX_TYPE(number, name, dtype, bits, list) \
-  [number] = {name, RABBET_DTYPE_##dtype, bits, RABBET_ONNX_LIST_##list},
-#include "onnx/file/types.def"
-#undef RABBET_ONNX_TYPE
-};
-
-// NULL for a number that is no type.
-static const onnx_type_t* tensor_onnx_type(int32_t number) {
-  size_t count = sizeof(onnx_types) / sizeof(onnx_types[0]);
-  if (number < 0 || (size_t)number >= count) return NULL;
-  const onnx_type_t* type = &onnx_types[number];
-  return type->name ? type : NULL;
-}
-
-const char* rabbet_onnx_type_name(int32_t onnx_type) {
-  const onnx_type_t* type = tensor_onnx_type(onnx_type);
-  return type ? type->name : "unknown";
-}
-
-int32_t rabbet_onnx_type_number(const char* name) {
-  int32_t count = sizeof(onnx_types) / sizeof(onnx_types[0]);
-  for (int32_t i = 0; i < count; ++i)
-    if (onnx_types[i].name && !strcmp(onnx_types[i].name, name)) return i;
-  return 0;
-}
-
-rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
-                                  bool* out_narrowed) {
-  *out_dtype = RABBET_DTYPE_NONE;
-  if (out_narrowed) *out_narrowed = false;
-  const onnx_type_t* type = tensor_onnx_type(onnx_type);
-  if (!type || type->dtype == RABBET_DTYPE_NONE) {
-    return RABBET_STATUS(
-        RABBET_STATUS_UNSUPPORTED,
-        "element type %s (%d) cannot be used; FLOAT, FLOAT16, BFLOAT16, "
-        "FLOAT8E4M3FN, DOUBLE (as FLOAT), BOOL and integers of 8 to 64 bits "
-        "can",
-        rabbet_onnx_type_name(onnx_type), (int)onnx_type);
-  }
-  *out_dtype = type->dtype;
-  if (out_narrowed) *out_narrowed = rabbet_dtype_bits(type->dtype) < type->bits;
-  return rabbet_ok();
-}
-
 // ---- Where the bytes are ---------------------------------------------------
 
 typedef struct onnx_bytes_t {
@@ -276,54 +213,70 @@ static rabbet_status_t onnx_doubles_to_floats(rabbet_onnx_storage_t* storage,
   return rabbet_ok();
 }
 
-// Whether networks hold the type in a wider one, or in one with a sign.
-static bool onnx_is_held(const onnx_type_t* type) {
-  return type->list == RABBET_ONNX_LIST_UINT64S ||
-         (type->dtype == RABBET_DTYPE_INT32 && type->bits == 16);
+static bool onnx_is_held(const rabbet_onnx_type_t* type) {
+  return type->holds != RABBET_ONNX_HOLDS_ITSELF;
 }
 
-// Element `at` of raw data of a held type; false for a number that its type in
-// networks has no room for.
-static bool onnx_load_held(const onnx_type_t* type, const uint8_t* data,
-                           int64_t at, int64_t* out_value) {
+// The `bits` bits at bit `at` of the data, which elements of less than a byte
+// do not cross but for those of 6 bits.
+static uint64_t onnx_load_bits(const uint8_t* data, size_t size, size_t at,
+                               int bits) {
   uint64_t value = 0;
-  size_t bytes = (size_t)type->bits / 8;
-  memcpy(&value, data + (size_t)at * bytes, bytes);
-  *out_value = (int64_t)value;
-  if (type->bits == 16 && type->name[0] == 'I')
-    *out_value = (int16_t)(uint16_t)value;
-  return value <= INT64_MAX;
+  size_t first = at / 8, bytes = (size_t)(bits + 7) / 8 + (at % 8 != 0);
+  if (bytes > size - first) bytes = size - first;
+  memcpy(&value, data + first, bytes);
+  value >>= at % 8;
+  return bits < 64 ? value & ((UINT64_C(1) << bits) - 1) : value;
 }
 
+// Stores an element that has these bits; false for a number that its type in
+// networks has no room for.
+static bool onnx_store_held(const rabbet_onnx_type_t* type, uint64_t bits,
+                            void* out, int64_t at) {
+  if (type->holds == RABBET_ONNX_HOLDS_REAL) {
+    rabbet_store_double(type->dtype, out, at,
+                        rabbet_onnx_real_value(type, (uint32_t)bits));
+    return true;
+  }
+  uint64_t sign = UINT64_C(1) << (type->bits - 1);
+  bool is_negative =
+      type->holds == RABBET_ONNX_HOLDS_SIGNED && (bits & sign) != 0;
+  rabbet_store_int64(type->dtype, out, at,
+                     (int64_t)bits - (is_negative ? 2 * (int64_t)sign : 0));
+  return bits <= INT64_MAX;
+}
+
+// `stride` bits lie between the beginnings of two elements.
 static rabbet_status_t onnx_use_held(rabbet_onnx_storage_t* storage,
-                                     const onnx_type_t* type,
-                                     const uint8_t* data, int64_t count,
-                                     const void** out_data) {
+                                     const rabbet_onnx_type_t* type,
+                                     onnx_bytes_t bytes, int stride,
+                                     int64_t count, const void** out_data) {
   void* held;
-  int64_t value;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &storage->arena, (size_t)count,
       (size_t)rabbet_dtype_bits(type->dtype) / 8, &held));
   for (int64_t i = 0; i < count; ++i) {
-    if (!onnx_load_held(type, data, i, &value))
+    uint64_t bits = onnx_load_bits(bytes.data, bytes.size,
+                                   (size_t)i * (size_t)stride, type->bits);
+    if (!onnx_store_held(type, bits, held, i))
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                            "element %lld is %llu; numbers of UINT64 from 2^63 "
                            "on are not imported, as they become INT64",
-                           (long long)i, (unsigned long long)value);
-    rabbet_store_int64(type->dtype, held, i, value);
+                           (long long)i, (unsigned long long)bits);
   }
   *out_data = held;
   return rabbet_ok();
 }
 
 static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
-                                    const onnx_type_t* type, onnx_bytes_t bytes,
-                                    int64_t count, const void** out_data) {
+                                    const rabbet_onnx_type_t* type,
+                                    onnx_bytes_t bytes, int64_t count,
+                                    const void** out_data) {
   if (type->list == RABBET_ONNX_LIST_DOUBLES) {
     return onnx_doubles_to_floats(storage, bytes.data, count, out_data);
   }
   if (onnx_is_held(type))
-    return onnx_use_held(storage, type, bytes.data, count, out_data);
+    return onnx_use_held(storage, type, bytes, type->bits, count, out_data);
   size_t alignment = type->bits < 8 ? 1 : (size_t)type->bits / 8;
   bool odd_bool =
       type->dtype == RABBET_DTYPE_BOOL && onnx_has_odd_bool(bytes.data, count);
@@ -344,7 +297,7 @@ static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
 // ---- Lists of numbers ------------------------------------------------------
 
 static size_t onnx_list_count(const Onnx__TensorProto* tensor,
-                              onnx_list_t list) {
+                              rabbet_onnx_list_kind_t list) {
   switch (list) {
     case RABBET_ONNX_LIST_FLOATS:
       return tensor->n_float_data;
@@ -362,6 +315,11 @@ static size_t onnx_list_count(const Onnx__TensorProto* tensor,
   return 0;
 }
 
+// Elements of 2 or 4 bits share the entries of a list, as they share bytes.
+static bool onnx_packs_in_lists(const rabbet_onnx_type_t* type) {
+  return type->bits < 6;
+}
+
 // Elements of int32_data are narrowed to the type's width; those under a byte
 // come as whole bytes.
 static void onnx_narrow(const int32_t* values, size_t count, int bits,
@@ -377,9 +335,10 @@ static void onnx_narrow(const int32_t* values, size_t count, int bits,
 }
 
 static rabbet_status_t onnx_use_list(rabbet_onnx_storage_t* storage,
-                                     const onnx_type_t* type,
+                                     const rabbet_onnx_type_t* type,
                                      const Onnx__TensorProto* tensor,
-                                     size_t bytes, const void** out_data) {
+                                     size_t bytes, int64_t elements,
+                                     const void** out_data) {
   size_t count = onnx_list_count(tensor, type->list);
   if (type->list == RABBET_ONNX_LIST_DOUBLES) {
     return onnx_doubles_to_floats(storage, (const uint8_t*)tensor->double_data,
@@ -402,7 +361,10 @@ static rabbet_status_t onnx_use_list(rabbet_onnx_storage_t* storage,
                 type->dtype == RABBET_DTYPE_BOOL, data);
   }
   if (!onnx_is_held(type)) return rabbet_ok();
-  return onnx_use_held(storage, type, data, (int64_t)count, out_data);
+  const onnx_bytes_t held = {data, bytes};
+  int stride =
+      onnx_packs_in_lists(type) ? type->bits : (int)(8 * bytes / count);
+  return onnx_use_held(storage, type, held, stride, elements, out_data);
 }
 
 // ---- The whole -------------------------------------------------------------
@@ -422,7 +384,7 @@ static rabbet_status_t onnx_tensor_dims(const Onnx__TensorProto* tensor,
   return rabbet_dims_count(out_dims, out_count);
 }
 
-static rabbet_status_t onnx_expected_bytes(const onnx_type_t* type,
+static rabbet_status_t onnx_expected_bytes(const rabbet_onnx_type_t* type,
                                            int64_t count, size_t* out_bytes) {
   int64_t bits;
   if (!rabbet_checked_mul(count, (int64_t)type->bits, &bits) ||
@@ -451,7 +413,7 @@ static const rabbet_onnx_initializer_t* onnx_find_given(
 }
 
 static rabbet_status_t onnx_tensor_data(rabbet_onnx_storage_t* storage,
-                                        const onnx_type_t* type,
+                                        const rabbet_onnx_type_t* type,
                                         const Onnx__TensorProto* tensor,
                                         int64_t count, const void** out_data) {
   size_t expected = 0;
@@ -482,11 +444,11 @@ static rabbet_status_t onnx_tensor_data(rabbet_onnx_storage_t* storage,
     }
     return onnx_use_raw(storage, type, bytes, count, out_data);
   }
-  // Types under a byte come as bytes, not elements.
-  size_t entries = type->bits < 8 ? expected : (size_t)count;
+  size_t entries = onnx_packs_in_lists(type) ? expected : (size_t)count;
+  if (type->bits == 6) expected = entries;
   RABBET_RETURN_IF_ERROR(onnx_check_size(
       "elements", onnx_list_count(tensor, type->list), entries));
-  return onnx_use_list(storage, type, tensor, expected, out_data);
+  return onnx_use_list(storage, type, tensor, expected, count, out_data);
 }
 
 static rabbet_status_t onnx_tensor_read_named(
@@ -505,7 +467,7 @@ static rabbet_status_t onnx_tensor_read_named(
   out_constant->weights =
       (rabbet_weights_t){.dtype = dtype, .data = NULL, .count = count};
   RABBET_RETURN_IF_ERROR(
-      onnx_tensor_data(storage, tensor_onnx_type(tensor->data_type), tensor,
+      onnx_tensor_data(storage, rabbet_onnx_type(tensor->data_type), tensor,
                        count, &out_constant->weights.data));
   if (narrowed) {
     rabbet_log(logger, RABBET_SEVERITY_WARNING,

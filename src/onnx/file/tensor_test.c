@@ -5,7 +5,7 @@
 
 // ONNX's numbers of element types.
 enum { FLOAT = 1, UINT8 = 2, INT32 = 6, INT64 = 7, STRING = 8, BOOL = 9 };
-enum { HALF = 10, DOUBLE = 11, BF16 = 16, INT4 = 22 };
+enum { HALF = 10, DOUBLE = 11, BF16 = 16, E5M2 = 19, INT4 = 22, FP6 = 27 };
 
 typedef struct fixture_t {
   rabbet_onnx_storage_t* storage;
@@ -102,6 +102,30 @@ static void halves_in_int32_data(void** state) {
   t = bare(BF16, 2);
   wire_message(&t, 5, &packed);
   expect(t, RABBET_DTYPE_BF16, (double[]){1.5, -2}, 2);
+}
+
+// Elements of less than a byte lie side by side, the first in the low bits;
+// lists have an entry for each byte, or for each element of 6 bits.
+static void narrow_types_are_held_in_wider_ones(void** state) {
+  (void)state;
+  const int64_t dims[] = {3};
+  const uint8_t nibbles[] = {0x8f, 0x07}, sixes[] = {0x88, 0x07, 0x00};
+  expect(wire_tensor("w", INT4, dims, 1, nibbles, 2), RABBET_DTYPE_INT8,
+         (double[]){-1, -8, 7}, 3);
+  expect(wire_tensor("w", FP6, dims, 1, sixes, 3), RABBET_DTYPE_FP8,
+         (double[]){1, 7, 0}, 3);
+  rabbet_strbuf_t t = bare(INT4, 3);
+  wire_int(&t, 5, 0x8f);
+  wire_int(&t, 5, 0x07);
+  expect(t, RABBET_DTYPE_INT8, (double[]){-1, -8, 7}, 3);
+  t = bare(FP6, 2);
+  wire_int(&t, 5, 0x08);
+  wire_int(&t, 5, 0x3f);
+  expect(t, RABBET_DTYPE_FP8, (double[]){1, -7.5}, 2);
+  t = bare(E5M2, 2);
+  wire_int(&t, 5, 0x3d);
+  wire_int(&t, 5, 0xfc);
+  expect(t, RABBET_DTYPE_HALF, (double[]){1.25, -__builtin_inf()}, 2);
 }
 
 static void doubles_are_rounded_with_a_warning(void** state) {
@@ -256,6 +280,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_of_numbers),
       cmocka_unit_test(halves_in_int32_data),
+      cmocka_unit_test(narrow_types_are_held_in_wider_ones),
       cmocka_unit_test(doubles_are_rounded_with_a_warning),
       cmocka_unit_test(large_raw_data_is_aligned),
       cmocka_unit_test(bools_are_made_0_or_1),

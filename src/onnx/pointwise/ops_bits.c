@@ -1,7 +1,8 @@
-// Operators on the bits of integers.
+// Operators on the bits of numbers.
 #include <string.h>
 
-#include "onnx/emit.h"
+#include "onnx/file/model.h"
+#include "onnx/held.h"
 #include "onnx/operators.h"
 
 // INT32 and INT64 have bits in elementwise layers; others are cast there and
@@ -100,7 +101,41 @@ static void onnx_import_bit_shift(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
 
+// ---- BitCast ---------------------------------------------------------------
+
+static void onnx_import_bit_cast(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int32_t to = (int32_t)rabbet_onnx_attr_int(node, "to", 0);
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  rabbet_onnx_fail(node, RABBET_ANNOTATE(rabbet_onnx_dtype(to, &dtype, NULL),
+                                         "attribute 'to'"));
+  if (!rabbet_onnx_ok(node)) return;
+  int32_t numbers[] = {rabbet_onnx_type_in_model(node, x), to};
+  const rabbet_onnx_type_t *from = rabbet_onnx_type(numbers[0]),
+                           *type = rabbet_onnx_type(to);
+  for (int i = 0; i < 2; ++i) {
+    const rabbet_onnx_type_t* one = rabbet_onnx_type(numbers[i]);
+    if (one->holds == RABBET_ONNX_HOLDS_REAL ||
+        rabbet_dtype_bits(one->dtype) < one->bits)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "the bits of %s are not those of %s, which networks "
+                       "have in its place",
+                       one->name, rabbet_dtype_name(one->dtype));
+  }
+  if (rabbet_onnx_ok(node) && from->bits != type->bits)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 0 is %s of %d bits; attribute 'to' is %s of %d, "
+                     "expected equal widths",
+                     from->name, from->bits, type->name, type->bits);
+  node->outputs[0] =
+      rabbet_onnx_wrap(node, rabbet_onnx_bits_as(node, x, dtype), to);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_onnx_hold(node->importer, node->name,
+                                            node->outputs[0], to));
+}
+
 RABBET_ONNX_OPERATORS(bits) = {
+    RABBET_ONNX_OP(BitCast, bit_cast, "", 26),
     RABBET_ONNX_OP(BitShift, bit_shift, "", 11, 28),
     RABBET_ONNX_OP(BitwiseAnd, bits, "AND", 18),
     RABBET_ONNX_OP(BitwiseNot, bits_not, "", 18),

@@ -160,22 +160,6 @@ static void onnx_import_where(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_select(node, condition, yes, no);
 }
 
-// Sets output 0 to x in the type, which may hold another one: the low bits of
-// the number, as casts between integers have it.
-static void onnx_cast_to(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                         rabbet_dtype_t dtype, int32_t onnx_type) {
-  bool narrows = rabbet_onnx_dtype_of(node, x) != RABBET_DTYPE_BOOL;
-  rabbet_tensor_t* y = rabbet_onnx_cast(node, x, dtype);
-  int32_t held = rabbet_onnx_held(node->importer, x);
-  if (held != onnx_type && narrows) y = rabbet_onnx_wrap(node, y, onnx_type);
-  // The tensor itself goes on to hold what it held.
-  if (y == x) y = rabbet_onnx_layer(node, "identity", &x, 1, NULL, 0);
-  node->outputs[0] = y;
-  if (rabbet_onnx_ok(node) && rabbet_onnx_held(node->importer, y) == 0)
-    rabbet_onnx_fail(
-        node, rabbet_onnx_hold(node->importer, node->name, y, onnx_type));
-}
-
 static void onnx_import_cast(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t to =
@@ -190,14 +174,14 @@ static void onnx_import_cast(rabbet_onnx_node_t* node) {
     rabbet_log(node->importer->network->logger, RABBET_SEVERITY_WARNING,
                "node '%s' casts to DOUBLE; it casts to FLOAT here", node->name);
   }
-  onnx_cast_to(node, x, dtype, (int32_t)to);
+  node->outputs[0] = rabbet_onnx_convert(node, x, (int32_t)to);
 }
 
 static void onnx_import_cast_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* like = rabbet_onnx_required(node, 1);
-  onnx_cast_to(node, x, rabbet_onnx_dtype_of(node, like),
-               rabbet_onnx_held(node->importer, like));
+  node->outputs[0] =
+      rabbet_onnx_convert(node, x, rabbet_onnx_type_in_model(node, like));
 }
 
 RABBET_ONNX_OPERATORS(pointwise) = {

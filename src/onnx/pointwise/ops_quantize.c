@@ -2,6 +2,7 @@
 // axis, or one for each block along it. DynamicQuantizeLinear: one scale,
 // computed in the run.
 #include "onnx/compositions.h"
+#include "onnx/file/model.h"
 #include "onnx/held.h"
 #include "onnx/operators.h"
 
@@ -58,77 +59,149 @@ static void onnx_import_scaled(rabbet_onnx_node_t* node, const char* op,
 static rabbet_dtype_t onnx_output_dtype(rabbet_onnx_node_t* node,
                                         rabbet_dtype_t absent) {
   rabbet_dtype_t dtype = absent;
-  int64_t number = rabbet_onnx_attr_int(node, "output_dtype", 0);
-  if (number != 0)
-    rabbet_onnx_fail(
-        node, RABBET_ANNOTATE(rabbet_onnx_dtype((int32_t)number, &dtype, NULL),
-                              "attribute 'output_dtype'"));
+  int32_t number = (int32_t)rabbet_onnx_attr_int(node, "output_dtype", 0);
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(number);
+  if (type && type->holds != RABBET_ONNX_HOLDS_ITSELF)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'output_dtype' is %s; expected FLOAT, FLOAT16 "
+                     "or BFLOAT16",
+                     type->name);
+  else if (number != 0)
+    rabbet_onnx_fail(node,
+                     RABBET_ANNOTATE(rabbet_onnx_dtype(number, &dtype, NULL),
+                                     "attribute 'output_dtype'"));
   return dtype;
 }
 
-// Number by scale or channel, as a factor of x.
+// Numbers of blocks along `axis`, repeated for each of the blocks' elements.
+static rabbet_tensor_t* onnx_repeat_blocks(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* number,
+                                           rabbet_tensor_t* x,
+                                           const onnx_scales_t* scales) {
+  int rank = rabbet_onnx_rank(node, x), axis = scales->axis;
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK + 1];
+  rabbet_onnx_index_t block = rabbet_onnx_index(scales->block);
+  number = rabbet_onnx_unsqueeze(node, number, 1u << (axis + 1), rank + 1);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  for (int i = 0; i <= rank; ++i)
+    dims[i] = i == axis + 1 ? block : rabbet_onnx_extent(node, number, i);
+  number = rabbet_onnx_spread(node, number, dims, rank + 1);
+  dims[axis] = rabbet_onnx_index_op(node, "PROD", dims[axis], block);
+  for (int i = axis + 1; i < rank; ++i)
+    dims[i] = dims[i + 1];
+  number = rabbet_onnx_reshape(node, number, dims, rank);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, number);
+  slice.size[axis] = rabbet_onnx_extent(node, x, axis);
+  return rabbet_onnx_slice(node, number, &slice);
+}
+
+// Scale or zero point in FLOAT, as an operand beside x.
 static rabbet_tensor_t* onnx_beside(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* number,
-                                    rabbet_tensor_t* x) {
+                                    rabbet_tensor_t* number, rabbet_tensor_t* x,
+                                    const onnx_scales_t* scales) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, number);
   int rank = rabbet_onnx_rank(node, x);
   number = rabbet_onnx_cast(node, number, RABBET_DTYPE_FLOAT);
   if (!rabbet_onnx_ok(node) || dims.rank == 0) return number;
+  if (scales->block > 0 && dims.rank == rank)
+    return onnx_repeat_blocks(node, number, x, scales);
   if (dims.rank > 1) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "scales of blocks are not imported for types of 16 bits");
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "scale or zero point has rank %d, x has %d; expected one "
+                     "number, a vector, or one for each block of block_size",
+                     dims.rank, rank);
     return NULL;
   }
   if (dims.d[0] == 1) return rabbet_onnx_squeeze(node, number, 1);
-  int axis =
-      rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 1), rank);
-  return rabbet_onnx_unsqueeze(node, number, ((1u << rank) - 1) & ~(1u << axis),
-                               rank);
+  return rabbet_onnx_unsqueeze(
+      node, number, ((1u << rank) - 1) & ~(1u << scales->axis), rank);
 }
 
-// Quantization to 16 bits, which networks hold in INT32.
-static void onnx_quantize_held(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                               rabbet_tensor_t* scale, rabbet_tensor_t* zero,
-                               int32_t onnx_type) {
+// Quantization to a type that the operator `quantize` does not have.
+static void onnx_quantize_composed(rabbet_onnx_node_t* node, int32_t onnx_type,
+                                   bool saturates) {
+  onnx_scales_t scales;
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
+  bool is_real = rabbet_onnx_real(type) != NULL;
+  rabbet_tensor_t *x = node->inputs[X],
+                  *zero = rabbet_onnx_input(node, ZERO_POINT);
+  if (!onnx_read_scales(node, &scales)) return;
   rabbet_tensor_t* y = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
-  y = rabbet_onnx_binary(node, "DIV", y, onnx_beside(node, scale, x));
-  y = rabbet_onnx_unary(node, "ROUND", y);
-  if (zero) y = rabbet_onnx_binary(node, "SUM", y, onnx_beside(node, zero, x));
-  y = rabbet_onnx_saturate(node, y, onnx_type);
-  node->outputs[0] = rabbet_onnx_cast(node, y, RABBET_DTYPE_INT32);
+  y = rabbet_onnx_binary(node, "DIV", y,
+                         onnx_beside(node, node->inputs[SCALE], x, &scales));
+  if (!is_real) y = rabbet_onnx_unary(node, "ROUND", y);
+  if (zero)
+    y = rabbet_onnx_binary(node, "SUM", y, onnx_beside(node, zero, x, &scales));
+  y = is_real ? rabbet_onnx_round(node, y, onnx_type, saturates)
+              : rabbet_onnx_saturate(node, y, onnx_type);
+  node->outputs[0] = rabbet_onnx_cast(node, y, type->dtype);
   if (rabbet_onnx_ok(node))
     rabbet_onnx_fail(node, rabbet_onnx_hold(node->importer, node->name,
                                             node->outputs[0], onnx_type));
 }
 
+// The type of the result: that of the zero point, or as an attribute says.
+static int32_t onnx_quantized_type(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* zero = rabbet_onnx_input(node, ZERO_POINT);
+  int32_t asked = (int32_t)rabbet_onnx_attr_int(node, "output_dtype", 0);
+  rabbet_dtype_t dtype;
+  if (asked)
+    rabbet_onnx_fail(node,
+                     RABBET_ANNOTATE(rabbet_onnx_dtype(asked, &dtype, NULL),
+                                     "attribute 'output_dtype'"));
+  if (!zero) return asked ? asked : rabbet_onnx_type_of(RABBET_DTYPE_UINT8);
+  int32_t given = rabbet_onnx_type_in_model(node, zero);
+  if (rabbet_onnx_ok(node) && asked && asked != given)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'output_dtype' is %s and the zero point is %s; "
+                     "they must be equal",
+                     rabbet_onnx_type_name(asked),
+                     rabbet_onnx_type_name(given));
+  return given;
+}
+
 static void onnx_import_quantize(rabbet_onnx_node_t* node) {
-  enum { UINT16 = 4, INT16 = 5 };
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
-  rabbet_tensor_t* zero = rabbet_onnx_input(node, ZERO_POINT);
   if (!x || !scale) return;
-  int32_t type = zero ? rabbet_onnx_held(node->importer, zero)
-                      : (int32_t)rabbet_onnx_attr_int(node, "output_dtype", 0);
-  if (type == UINT16 || type == INT16) {
-    onnx_quantize_held(node, x, scale, zero, type);
-    return;
-  }
-  rabbet_dtype_t to = onnx_output_dtype(
-      node, zero ? rabbet_onnx_dtype_of(node, zero) : RABBET_DTYPE_UINT8);
-  if (to == RABBET_DTYPE_FP8 && rabbet_onnx_attr_int(node, "saturate", 1) == 0)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "saturate is 0; expected 1: values beyond the largest of "
-                     "FLOAT8E4M3FN are clamped");
-  onnx_import_scaled(node, "quantize", to);
+  int32_t number = onnx_quantized_type(node);
+  bool saturates = rabbet_onnx_attr_int(node, "saturate", 1) != 0;
+  if (!rabbet_onnx_ok(node)) return;
+  const rabbet_onnx_type_t* type = rabbet_onnx_type(number);
+  bool is_held = type->holds != RABBET_ONNX_HOLDS_ITSELF;
+  if (is_held || (rabbet_onnx_real(type) && !saturates))
+    onnx_quantize_composed(node, number, saturates);
+  else
+    onnx_import_scaled(node, "quantize", type->dtype);
+}
+
+// x of a type that the operator `dequantize` does not have: HALF, which holds
+// another one.
+static void onnx_dequantize_composed(rabbet_onnx_node_t* node,
+                                     rabbet_dtype_t to) {
+  onnx_scales_t scales;
+  rabbet_tensor_t *x = node->inputs[X],
+                  *zero = rabbet_onnx_input(node, ZERO_POINT);
+  if (!onnx_read_scales(node, &scales)) return;
+  rabbet_tensor_t* y = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  if (zero)
+    y = rabbet_onnx_binary(node, "SUB", y, onnx_beside(node, zero, x, &scales));
+  y = rabbet_onnx_binary(node, "PROD", y,
+                         onnx_beside(node, node->inputs[SCALE], x, &scales));
+  node->outputs[0] = rabbet_onnx_cast(node, y, to);
 }
 
 static void onnx_import_dequantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
   if (!x || !scale) return;
-  onnx_import_scaled(
-      node, "dequantize",
-      onnx_output_dtype(node, rabbet_onnx_dtype_of(node, scale)));
+  rabbet_dtype_t to =
+      onnx_output_dtype(node, rabbet_onnx_dtype_of(node, scale));
+  if (rabbet_onnx_dtype_of(node, x) == RABBET_DTYPE_HALF)
+    onnx_dequantize_composed(node, to);
+  else
+    onnx_import_scaled(node, "dequantize", to);
 }
 
 // ---- Layers of it ----------------------------------------------------------

@@ -66,8 +66,7 @@ static void onnx_import_det(rabbet_onnx_node_t* node) {
 
 // ---- Softmax ---------------------------------------------------------------
 
-// log(exp(x) / sum(exp(x))) without exponentials that overflow.
-static rabbet_tensor_t* onnx_log_softmax(rabbet_onnx_node_t* node,
+rabbet_tensor_t* rabbet_onnx_log_softmax(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* x, int axis) {
   uint32_t mask = 1u << axis;
   rabbet_tensor_t* most = rabbet_onnx_reduce(node, "MAX", x, mask, true);
@@ -114,7 +113,7 @@ static void onnx_import_softmax(rabbet_onnx_node_t* node) {
 }
 
 static void onnx_import_log_softmax(rabbet_onnx_node_t* node) {
-  onnx_softmax_of(node, onnx_log_softmax);
+  onnx_softmax_of(node, rabbet_onnx_log_softmax);
 }
 
 // 1 at the first of the largest elements of an axis, else 0.

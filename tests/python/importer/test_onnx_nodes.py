@@ -21,17 +21,17 @@ from tests.python.support.onnx_lists import flat, without_lists
 CASES = onnx_cases.load()
 KNOWN = {("", name) for name in reference.operators()} | {
     ("ai.onnx.ml", name) for name in reference.operators("ML_OP")}
-USABLE = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT16", "UINT16",
-          "INT32", "UINT32", "INT64", "UINT64", "BOOL"}
+UNUSABLE = {"STRING", "COMPLEX64", "COMPLEX128"}
 
 # Cases of known operators that are not done: pattern of the name -> reason.
 # A case listed here that works is an error, so that the list stays short.
 NOT_YET = {
     r"test_resize_downsample_scales_(cubic|linear)_align_corners":
         "corners are those of the output as it is, as ONNX Runtime has it",
+    r"test_bitcast_(float64_to_int64|int64_to_float64)":
+        "DOUBLE is FLOAT in networks, which has other bits",
     r"test_bernoulli.*": "random numbers of our own",
     r"test_training_dropout(_default|_default_mask|_mask)?": "training",
-    r"test_quantizelinear_blocked_symmetric": "blocks of 16 bits",
     r"test_einsum_batch_diagonal": "sums of products take no diagonals",
 }
 
@@ -43,7 +43,7 @@ def reason_to_skip(model):
                if ("" if d == "ai.onnx" else d, t) not in KNOWN}
     if unknown:
         return f"not in the importer's table: {', '.join(sorted(unknown))}"
-    unusable = reference.element_types(model) - USABLE
+    unusable = reference.element_types(model) & UNUSABLE
     if unusable:
         return f"element types that no network has: {', '.join(sorted(unusable))}"
     return None

@@ -23,7 +23,8 @@ PROGRAM = BUILD / "tests/onnx/onnx_evaluate"
 DTYPES = {
     0: np.dtype(np.float32), 1: np.dtype(np.float16), 2: np.dtype(np.int8),
     3: np.dtype(np.int32), 4: np.dtype(np.bool_), 5: np.dtype(np.uint8),
-    7: np.dtype(ml_dtypes.bfloat16), 8: np.dtype(np.int64),
+    6: np.dtype(ml_dtypes.float8_e4m3fn), 7: np.dtype(ml_dtypes.bfloat16),
+    8: np.dtype(np.int64), 11: np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
@@ -101,7 +102,10 @@ def describe(model, folder):
 
 
 HELD = {"float64": np.float32, "int16": np.int32, "uint16": np.int32, "uint32": np.int64,
-        "uint64": np.int64}
+        "uint64": np.int64, "int4": np.int8, "uint4": np.uint8, "int2": np.int8,
+        "uint2": np.uint8, "float8_e4m3fnuz": np.float16, "float8_e5m2": np.float16,
+        "float8_e5m2fnuz": np.float16, "float4_e2m1fn": ml_dtypes.float8_e4m3fn,
+        "float6_e2m3fn": ml_dtypes.float8_e4m3fn, "float6_e3m2fn": ml_dtypes.float8_e4m3fn}
 
 
 def held(array):

@@ -1,15 +1,16 @@
-// Casts and copies. Elements are converted block by block, through FLOAT or
-// INT32 if there is no direct conversion.
+// Casts, of numbers or of bits, and copies. Elements are converted block by
+// block, through FLOAT or INT32 if there is no direct conversion.
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
+#include "ops/movement/bit_cast.h"
 #include "ops/movement/convert.h"
 
 typedef struct cpu_cast_state_t {
   rabbet_dtype_t from, to;
   int64_t count;
   int64_t from_size, to_size;
-  bool is_copy;
+  bool is_copy, of_bits;
   // One conversion, or two with a block of 4-byte lanes between them. Neither:
   // elements are converted one by one.
   rabbet_convert_fn_t first, second;
@@ -22,6 +23,11 @@ static bool cast_is_narrow_float(rabbet_dtype_t dtype) {
 static void cast_choose(cpu_cast_state_t* state) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   rabbet_dtype_t from = state->from, to = state->to;
+  if (state->of_bits) {
+    state->is_copy =
+        state->from_size == state->to_size && to != RABBET_DTYPE_BOOL;
+    return;
+  }
   state->is_copy =
       from == to || (state->from_size == 1 && state->to_size == 1 &&
                      to != RABBET_DTYPE_BOOL && !cast_is_narrow_float(from) &&
@@ -55,6 +61,10 @@ static rabbet_status_t cpu_cast_body(rabbet_proposal_t* proposal) {
   rabbet_dtype_t from = group->values[node->inputs[0]].dtype;
   rabbet_dtype_t to = group->values[node->outputs[0]].dtype, types[4];
   int count = rabbet_compute_types(proposal->propose, from, types);
+  if (rabbet_node_is(group, RABBET_OP_BIT_CAST)) {
+    types[0] = from;  // another type has other bits
+    count = 1;
+  }
   proposal->keeps_padding = true;
   for (int i = 0; i < 3 * count; ++i) {
     rabbet_dtype_t type = types[i / 3], target = from == to ? type : to;
@@ -70,6 +80,7 @@ static rabbet_status_t cpu_cast_body(rabbet_proposal_t* proposal) {
 static rabbet_status_t cpu_cast_propose(const rabbet_propose_t* propose,
                                         rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_CAST) &&
+      !rabbet_node_is(propose->group, RABBET_OP_BIT_CAST) &&
       !rabbet_node_is(propose->group, RABBET_OP_IDENTITY)) {
     return rabbet_ok();
   }
@@ -98,6 +109,7 @@ static rabbet_status_t cpu_cast_prepare(rabbet_kernel_t* base,
   state->from_size = rabbet_dtype_bits(state->from) / 8;
   state->to_size = rabbet_dtype_bits(state->to) / 8;
   state->count = count;
+  state->of_bits = rabbet_op_is(kernel->node->op, RABBET_OP_BIT_CAST);
   cast_choose(state);
   return rabbet_ok();
 }
@@ -118,6 +130,8 @@ static void cast_block(const cpu_cast_state_t* state, const char* source,
     state->second(lanes, target, count);
   } else if (state->first || state->second) {
     (state->first ? state->first : state->second)(source, target, count);
+  } else if (state->of_bits) {
+    rabbet_bit_cast(state->from, source, state->to, target, count);
   } else {
     rabbet_convert(state->from, source, state->to, target, count);
   }
@@ -153,6 +167,7 @@ static rabbet_status_t cpu_cast_enqueue(rabbet_kernel_t* base,
 static bool cpu_cast_takes(const rabbet_kernel_spec_t* spec) {
   const uint32_t rules = RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_ANY_TYPES;
   return rabbet_takes_node(spec->group, RABBET_OP_CAST, rules) ||
+         rabbet_takes_node(spec->group, RABBET_OP_BIT_CAST, rules) ||
          rabbet_takes_node(spec->group, RABBET_OP_IDENTITY, rules);
 }
 

@@ -1,4 +1,5 @@
-// Casts, copies and changes of format: groups of one identity or cast.
+// Casts, of numbers or of bits, copies and changes of format: groups of one
+// identity or cast.
 //
 // Bound by the bytes of both tensors. If the order of elements stays the same,
 // vectors of 16 bytes are converted; otherwise tiles go through shared memory,
@@ -61,6 +62,7 @@ static const char* convert_type(rabbet_dtype_t own, rabbet_dtype_t other) {
 static bool convert_is_one(const rabbet_group_t* group) {
   return group->input_count == 1 && group->output_count == 1 &&
          (rabbet_node_is(group, RABBET_OP_IDENTITY) ||
+          rabbet_node_is(group, RABBET_OP_BIT_CAST) ||
           rabbet_node_is(group, RABBET_OP_CAST));
 }
 
@@ -88,6 +90,10 @@ static rabbet_status_t cuda_convert_body(rabbet_proposal_t* proposal) {
   rabbet_dtype_t from = group->values[group->inputs[0]].dtype;
   rabbet_dtype_t to = group->values[group->outputs[0]].dtype, types[4];
   int count = rabbet_compute_types(propose, from, types);
+  if (rabbet_node_is(group, RABBET_OP_BIT_CAST)) {
+    types[0] = from;  // another type has other bits
+    count = 1;
+  }
   rabbet_format_t formats[RABBET_CUDA_FORMATS];
   int n = rabbet_cuda_formats(RABBET_DTYPE_HALF, propose->formats, formats);
   for (int i = 0; i < n * count; ++i) {
@@ -149,6 +155,8 @@ static rabbet_status_t cuda_convert_program(rabbet_cuda_node_t* base,
   rabbet_cuda_option(&options, "-DFROM_LAST=%d", source->channels_last);
   rabbet_cuda_option(&options, "-DTO_LAST=%d", target->channels_last);
   rabbet_cuda_option(&options, "-DVECTOR=%d", kernel->vector);
+  rabbet_cuda_option(&options, "-DBITS=%d",
+                     rabbet_node_is(group, RABBET_OP_BIT_CAST));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_add(base, spec, "movement/convert.cu", NULL, &options));
   RABBET_RETURN_IF_ERROR(

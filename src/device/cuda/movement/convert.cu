@@ -4,6 +4,7 @@
 //   FROM_BLOCK, TO_BLOCK      log2 of the channels to a block
 //   FROM_LAST, TO_LAST        1: channels last
 //   VECTOR                    elements to 16 bytes of the wider type
+//   BITS                      1: elements are read as another type
 //
 // `flat` is for pairs of formats with the same order of elements. `tiled` loads
 // a tile of channels by positions into shared memory in the source's order, and
@@ -14,7 +15,28 @@ enum { BLOCK = 256, TILE = 2048, EACH = TILE / BLOCK, MOST_CHANNELS = 512 };
 
 template <class A, class B>
 struct converter {
+#if BITS
+  static __device__ __forceinline__ B from(A x) {
+    union {
+      uint64_t bits;
+      A from;
+      B to;
+    } y;
+    y.bits = 0;
+    y.from = x;
+    return as_truth(y.to);
+  }
+  template <class T>
+  static __device__ __forceinline__ T as_truth(T x) {
+    return x;
+  }
+  static __device__ __forceinline__ bool_t as_truth(bool_t x) {
+    x.value = x.value != 0;
+    return x;
+  }
+#else
   static __device__ __forceinline__ B from(A x) { return store_as<B>(load(x)); }
+#endif
 };
 template <class A>
 struct converter<A, A> {
