@@ -46,6 +46,7 @@ _TITLES = {
     "sequence": "Sequences and optional values",
     "recurrent": "Recurrent layers",
     "ml": "Classic machine learning",
+    "ml_svm": "Classic machine learning: support vectors",
     "ml_trees": "Classic machine learning: trees",
     "microsoft_fused": "ONNX Runtime: several operators in one",
     "microsoft_quantized": "ONNX Runtime: quantized operators",
@@ -86,6 +87,8 @@ LIMITS = {
     "ai.onnx.ml.LabelEncoder": "numbers to numbers",
     "ai.onnx.ml.LinearClassifier": "labels that are strings are refused where something reads them",
     "ai.onnx.ml.OneHotEncoder": "categories that are numbers; `zeros` must be 1",
+    "ai.onnx.ml.SVMClassifier": "probabilities are those that ONNX Runtime approximates; labels "
+    "that are strings are refused where something reads them",
     "ai.onnx.ml.SVMRegressor": "no `post_transform`",
     "ai.onnx.ml.TreeEnsembleClassifier": "labels that are strings are refused where something "
     "reads them; of two classes that both have weights, the label is that of the greater score",

@@ -37,6 +37,7 @@
   FILE(sequence)                \
   FILE(recurrent)               \
   FILE(ml)                      \
+  FILE(ml_svm)                  \
   FILE(ml_trees)                \
   FILE(microsoft_fused)         \
   FILE(microsoft_quantized)     \

@@ -464,7 +464,7 @@ static const wrong_t wrongs[] = {
     {symbol_of_no_axis, "stands for axis 2 of value 'x', which has 2"},
     {symbol_of_no_input, "which is neither an input nor read by the host"},
     {input_of_an_expression, "axis 0 is neither a number nor a symbol"},
-    {host_values_of_floats, "must be a scalar or vector of integers"},
+    {host_values_of_floats, "must be LINEAR, of integers or BOOL"},
     {too_many_threads, "it was tuned for 1048576 threads; expected 0 to 4096"},
     {hidden_for_nothing, "must be a debug tensor or that of a check"},
     {check_of_input, "check 'small': it is of output 0, which is not hidden"},

@@ -188,8 +188,8 @@ static rabbet_status_t verify_host_values(
       (!rabbet_dtype_is_integer(value->dtype) &&
        value->dtype != RABBET_DTYPE_BOOL))
     return RABBET_DAMAGED(
-        "a value that the host knows must be a scalar or vector of integers, "
-        "of constant length");
+        "a value that the host knows must be LINEAR, of integers or BOOL, and "
+        "of constant shape");
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   if ((uint64_t)count != value->host_value_count)
     return RABBET_DAMAGED("it has %lld elements but %zu host values",

@@ -297,131 +297,6 @@ static void onnx_import_label_encoder(rabbet_onnx_node_t* node) {
       rabbet_onnx_select(node, choices[0], choices[1], choices[2]);
 }
 
-// ---- Support vectors -------------------------------------------------------
-
-typedef struct onnx_svm_t {
-  rabbet_tensor_t* x;
-  rabbet_onnx_floats_t vectors;  // [supports, features]
-  size_t supports;
-  float gamma, offset, degree;
-} onnx_svm_t;
-
-// A constant [rows, columns] of data [rows, columns], shifted by `less`.
-static rabbet_tensor_t* onnx_svm_vectors(rabbet_onnx_node_t* node,
-                                         const onnx_svm_t* svm,
-                                         const float* less) {
-  size_t features = svm->vectors.count / svm->supports;
-  rabbet_dims_t dims = {.rank = 2,
-                        .d = {(int64_t)svm->supports, (int64_t)features}};
-  int64_t count;
-  float* data =
-      rabbet_onnx_weights_room(node, RABBET_DTYPE_FLOAT, &dims, &count);
-  for (size_t i = 0; data && i < svm->vectors.count; ++i)
-    data[i] = svm->vectors.data[i] - (less ? less[i % features] : 0);
-  return rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, data, &dims);
-}
-
-// exp(-gamma |x - v|^2) for each vector v. The distance is |x|^2 - 2 x v +
-// |v|^2; x and v are taken relative to the first vector, so that less cancels.
-static rabbet_tensor_t* onnx_svm_radial(rabbet_onnx_node_t* node,
-                                        const onnx_svm_t* svm) {
-  size_t features = svm->vectors.count / svm->supports;
-  const float* first = svm->vectors.data;
-  rabbet_tensor_t* x = rabbet_onnx_binary(
-      node, "SUB", svm->x, rabbet_onnx_ml_row(node, first, features));
-  rabbet_tensor_t* vectors = onnx_svm_vectors(node, svm, first);
-  rabbet_tensor_t* product =
-      rabbet_onnx_matmul(node, x, "NONE", vectors, "TRANSPOSE");
-  rabbet_tensor_t* squares = rabbet_onnx_reduce(
-      node, "SUM", rabbet_onnx_binary(node, "PROD", x, x), 1u << 1, true);
-  rabbet_tensor_t* of_vectors = rabbet_onnx_reduce(
-      node, "SUM", rabbet_onnx_binary(node, "PROD", vectors, vectors), 1u << 1,
-      false);
-  rabbet_tensor_t* distance = rabbet_onnx_binary(
-      node, "SUM",
-      rabbet_onnx_binary(node, "SUM", squares,
-                         rabbet_onnx_with_number(node, "PROD", product, -2)),
-      of_vectors);
-  return rabbet_onnx_unary(
-      node, "EXP",
-      rabbet_onnx_with_number(node, "PROD", distance, -(double)svm->gamma));
-}
-
-// The kernel of each row with each vector: [rows, supports].
-static rabbet_tensor_t* onnx_svm_kernel(rabbet_onnx_node_t* node,
-                                        const onnx_svm_t* svm) {
-  const char* type = rabbet_onnx_attr_string(node, "kernel_type", "LINEAR");
-  if (!rabbet_onnx_ok(node)) return NULL;
-  if (!strcmp(type, "RBF")) return onnx_svm_radial(node, svm);
-  rabbet_tensor_t* y = rabbet_onnx_matmul(
-      node, svm->x, "NONE", onnx_svm_vectors(node, svm, NULL), "TRANSPOSE");
-  if (!strcmp(type, "LINEAR")) return y;
-  y = rabbet_onnx_with_number(
-      node, "SUM", rabbet_onnx_with_number(node, "PROD", y, (double)svm->gamma),
-      (double)svm->offset);
-  if (!strcmp(type, "SIGMOID"))
-    return rabbet_onnx_activation(node, "TANH", y, 0, 0);
-  if (!strcmp(type, "POLY"))
-    return rabbet_onnx_with_number(node, "POW", y, (double)svm->degree);
-  RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                   "attribute 'kernel_type' is '%s'; expected LINEAR, POLY, "
-                   "RBF or SIGMOID",
-                   type);
-  return NULL;
-}
-
-static onnx_svm_t onnx_svm(rabbet_onnx_node_t* node, int64_t supports) {
-  rabbet_onnx_floats_t parameters =
-      rabbet_onnx_attr_floats(node, "kernel_params");
-  onnx_svm_t svm = {.x = rabbet_onnx_ml_rows(node),
-                    .vectors = rabbet_onnx_attr_floats(node, "support_vectors"),
-                    .supports = supports > 0 ? (size_t)supports : 0};
-  if (parameters.count >= 3) {
-    svm.gamma = parameters.data[0];
-    svm.offset = parameters.data[1];
-    svm.degree = parameters.data[2];
-  }
-  if (rabbet_onnx_ok(node) && svm.supports > 0 &&
-      (svm.vectors.count == 0 || svm.vectors.count % svm.supports != 0))
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                     "attribute 'support_vectors' has %zu numbers for %zu "
-                     "vectors; expected as many for each",
-                     svm.vectors.count, svm.supports);
-  return svm;
-}
-
-static void onnx_import_svm_regressor(rabbet_onnx_node_t* node) {
-  int64_t supports = rabbet_onnx_attr_int(node, "n_supports", 0);
-  rabbet_onnx_floats_t coefficients =
-      rabbet_onnx_attr_floats(node, "coefficients");
-  rabbet_onnx_floats_t rho = rabbet_onnx_attr_floats(node, "rho");
-  onnx_svm_t svm = onnx_svm(node, supports);
-  if (rabbet_onnx_ok(node) &&
-      rabbet_onnx_ml_transform(node) != RABBET_ONNX_TRANSFORM_NONE)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "attribute 'post_transform' of a support vector machine "
-                     "must be NONE");
-  if (svm.supports > 0)
-    rabbet_onnx_ml_check_count(node, "coefficients", coefficients.count,
-                               "n_supports", svm.supports);
-  rabbet_tensor_t* kernel =
-      svm.supports > 0 ? onnx_svm_kernel(node, &svm) : svm.x;
-  rabbet_tensor_t* weights = rabbet_onnx_unsqueeze(
-      node, rabbet_onnx_ml_row(node, coefficients.data, coefficients.count),
-      1u << 1, 2);
-  rabbet_tensor_t* y =
-      rabbet_onnx_matmul(node, kernel, "NONE", weights, "NONE");
-  if (rho.count > 0)
-    y = rabbet_onnx_with_number(node, "SUM", y, (double)rho.data[0]);
-  if (rabbet_onnx_attr_int(node, "one_class", 0) != 0) {
-    rabbet_tensor_t* above = rabbet_onnx_with_number(node, "GREATER", y, 0);
-    y = rabbet_onnx_select(node, above,
-                           rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 2, 1),
-                           rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 2, -1));
-  }
-  node->outputs[0] = y;
-}
-
 RABBET_ONNX_OPERATORS(ml) = {
     RABBET_ONNX_ML_OP(ArrayFeatureExtractor, feature_extractor, "", 1),
     RABBET_ONNX_ML_OP(Binarizer, binarizer, "", 1),
@@ -432,7 +307,6 @@ RABBET_ONNX_OPERATORS(ml) = {
     RABBET_ONNX_ML_OP(LinearRegressor, linear_regressor, "", 1),
     RABBET_ONNX_ML_OP(Normalizer, normalizer, "", 1),
     RABBET_ONNX_ML_OP(OneHotEncoder, one_hot_encoder, "", 1),
-    RABBET_ONNX_ML_OP(SVMRegressor, svm_regressor, "", 1),
     RABBET_ONNX_ML_OP(Scaler, scaler, "", 1),
     {0},
 };

@@ -387,6 +387,91 @@ def test_linear_classifier(scores: int, labels: int, transform: str) -> None:
         classlabels_ints=[4, 2, 9][:labels]), [x])
 
 
+def svm_attributes(rng: Any, classes: int, features: int = 4) -> dict[str, Any]:
+    counts = rng.integers(1, 5, classes).tolist()
+    pairs = classes * (classes - 1) // 2
+    return {
+        "vectors_per_class": counts,
+        "support_vectors": rng.standard_normal(sum(counts) * features).tolist(),
+        "coefficients": rng.standard_normal((classes - 1) * sum(counts)).tolist(),
+        "rho": rng.standard_normal(pairs).tolist(),
+        "classlabels_ints": [4, 2, 9, 7, 5][:classes],
+        "kernel_params": [0.3, 0.1, 2.0],
+    }
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF"])
+def test_svm_classifier(classes: int, transform: str, kernel: str) -> None:
+    rng = np.random.default_rng(classes)
+    x = rng.standard_normal((9, 4)).astype(np.float32)
+    compare(model_of(
+        "SVMClassifier", [x], ["labels", "scores"], version=1, post_transform=transform,
+        kernel_type=kernel, **svm_attributes(rng, classes)), [x])
+
+
+def coupled(r: np.ndarray) -> np.ndarray:
+    """The probabilities of classes from those of pairs, r[i, j] of i against j: the
+    minimum of sum (r_ji p_i - r_ij p_j)^2 where p has the sum 1, in DOUBLE."""
+    count = len(r)
+    system = np.zeros((count + 1, count + 1))
+    for i in range(count):
+        for j in range(count):
+            if i != j:
+                system[i, i] += r[j, i] ** 2
+                system[i, j] = -r[j, i] * r[i, j]
+    system[count, :count] = system[:count, count] = 1
+    return np.linalg.lstsq(system, np.eye(count + 1)[count], rcond=None)[0][:count]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_svm_probabilities(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    x = rng.standard_normal((9, 4)).astype(np.float32)
+    attributes = svm_attributes(rng, classes)
+    pairs = classes * (classes - 1) // 2
+    a, b = rng.uniform(-2, -0.5, pairs), rng.uniform(-0.3, 0.3, pairs)
+    with_a = {"prob_a": a.tolist(), "prob_b": b.tolist()}
+    model = model_of("SVMClassifier", [x], ["labels", "scores"], version=1, kernel_type="RBF",
+                     **attributes, **with_a)
+    runtime = expect(model, [x])
+    compiled = rabbet.compile(
+        model.SerializeToString(), device="cpu", optimization_level=0, shapes={"x0": x.shape})
+    labels, scores = found_by(compiled, [x])
+    np.testing.assert_array_equal(labels, runtime[0])
+    np.testing.assert_allclose(scores, runtime[1], atol=0.01)
+    if classes == 2:  # the pairwise decisions, which ONNX Runtime gives for more classes alone
+        return
+    pairwise = expect(model_of("SVMClassifier", [x], ["labels", "scores"], version=1,
+                               kernel_type="RBF", **attributes), [x])[1]
+    for row, found in zip(pairwise.astype(np.float64), scores, strict=True):
+        r = np.zeros((classes, classes))
+        r[np.triu_indices(classes, 1)] = 1 / (1 + np.exp(row * a + b))
+        r[np.tril_indices(classes, -1)] = 1 - r.T[np.tril_indices(classes, -1)]
+        np.testing.assert_allclose(found, coupled(r), atol=1e-5)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_linear_svm_classifier(classes: int, sign: int) -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((9, 4)).astype(np.float32)
+    compare(model_of(
+        "SVMClassifier", [x], ["labels", "scores"], version=1, rho=[0.2], kernel_params=[0.0] * 3,
+        coefficients=(sign * rng.uniform(0, 1, 4 * classes)).tolist(),
+        classlabels_ints=[4, 2, 9][:classes]), [x])
+
+
+def test_svm_classifier_checks_its_attributes() -> None:
+    x = np.zeros((2, 4), np.float32)
+    attributes = svm_attributes(np.random.default_rng(0), 3)
+    attributes["rho"] = [0.0]
+    model = model_of("SVMClassifier", [x], ["labels", "scores"], version=1, **attributes)
+    with pytest.raises(rabbet.Error, match="'rho' has 1 elements; expected 3"):
+        rabbet.compile(model.SerializeToString(), device="cpu")
+
+
 ROWS = np.array([[1, -4, 2, 0], [0, 0, 0, 0], [-3, -1, -2, -1], [1, 3, 7, 9]], np.float32)
 WITH_NAN = np.where(ROWS == 0, np.nan, ROWS)
 INTS = ROWS.astype(np.int64)
