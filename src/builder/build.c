@@ -52,6 +52,8 @@ static rabbet_status_t build_open(rabbet_build_t* build) {
   if (!build->device)
     RABBET_RETURN_IF_ERROR(
         rabbet_device_create(config->device, build->allocator, &build->device));
+  build->ir.reads_packed =
+      (build->device->traits & RABBET_DEVICE_WEIGHT_ONLY) != 0;
   build->threads = (int)config->options[RABBET_BUILDER_OPTION_THREADS];
   if (build->threads == 0)
     RABBET_RETURN_IF_ERROR(rabbet_device_default_threads(&build->threads));

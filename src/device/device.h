@@ -16,6 +16,9 @@
 enum {
   // Its attention reads factors that are slices of one tensor where they lie.
   RABBET_DEVICE_ATTENTION_OF_SLICES = 1 << 0,
+  // It multiplies with weights of 4 or 8 bits that its kernels dequantize
+  // (device/common/weight_only.h): all groups of that form.
+  RABBET_DEVICE_WEIGHT_ONLY = 1 << 1,
 };
 
 typedef struct rabbet_device_vtable_t {

@@ -133,6 +133,8 @@ static const struct {
     {"cuda", "quantized_product", CONFORMANCE_NEVER,
      "what cuBLASLt has no product for: UINT8, rows that are no whole vectors"},
     {"cuda", "quantized_product_fp8", CONFORMANCE_NEVER, "the same"},
+    {"cuda", "weight_only_product", CONFORMANCE_NOT_YET,
+     "dequantized when a plan is made"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
 };
@@ -162,9 +164,9 @@ static bool conformance_is_excepted(const char* kernel, const char* family) {
 }
 
 static const conformance_family_t* const conformance_lists[] = {
-    conformance_moves,    conformance_rows,      conformance_pointwise,
-    conformance_products, conformance_quantized, conformance_sampling,
-    conformance_sizes};
+    conformance_moves,    conformance_rows,       conformance_pointwise,
+    conformance_products, conformance_quantized,  conformance_sampling,
+    conformance_sizes,    conformance_weight_only};
 
 typedef struct conformance_run_t {
   rabbet_device_t* device;

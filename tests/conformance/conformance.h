@@ -33,6 +33,7 @@ extern const conformance_family_t conformance_products[];
 extern const conformance_family_t conformance_quantized[];
 extern const conformance_family_t conformance_sampling[];
 extern const conformance_family_t conformance_sizes[];
+extern const conformance_family_t conformance_weight_only[];
 
 // Why a device lacks a kernel of its own.
 typedef enum conformance_lack_t {

@@ -433,9 +433,12 @@ static char* kernel_linear(kernel_case_t* c, int32_t value,
 
 static void kernel_write(kernel_case_t* c, int32_t value,
                          const rabbet_group_value_t* v, void* data) {
-  memset(data, 0, kernel_bytes(v->dtype, v->format, &v->dims));
+  size_t bytes = kernel_bytes(v->dtype, v->format, &v->dims);
   size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
   char* linear = kernel_linear(c, value, v->dtype);
+  memset(data, 0, bytes);
+  // Types of 4 bits, which are LINEAR, have several elements in a byte.
+  if (size == 0) memcpy(data, linear, bytes);
   for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i)
     memcpy((char*)data + (size_t)kernel_place(v->format, &v->dims, i) * size,
            linear + (size_t)i * size, size);

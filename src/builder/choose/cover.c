@@ -196,9 +196,10 @@ static void cover_take_operand(coverer_t* c, int32_t i) {
 // those that dequantize tensors added to its result.
 static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
   rabbet_ir_node_t* makers[2];
-  if (!rabbet_fuse_factors(&c->build->ir, cover_node(c, product), makers))
-    return false;
-  for (size_t i = 0; i < 2; ++i) {
+  size_t factors =
+      rabbet_fuse_factors(&c->build->ir, cover_node(c, product), makers);
+  if (factors == 0) return false;
+  for (size_t i = 0; i < factors; ++i) {
     int32_t local = rabbet_cover_local(&c->graph, makers[i]);
     if (local < 0 || c->groups[local] != NO_GROUP) return false;
     rabbet_cover_set_add(&c->inside, local);
@@ -278,8 +279,9 @@ static bool cover_is_known(const coverer_t* c, const rabbet_cover_t* cover) {
 
 // A node whose result is a known constant never runs alone.
 static bool cover_is_idle(const coverer_t* c, size_t last, size_t group_size) {
-  return group_size == 1 &&
-         rabbet_ir_output(&c->build->ir, cover_node(c, last), 0)->constant;
+  const rabbet_ir_value_t* value =
+      rabbet_ir_output(&c->build->ir, cover_node(c, last), 0);
+  return group_size == 1 && (value->constant || value->is_deferred);
 }
 
 // Adds the cover that the groups describe, if the device offers all of it.
@@ -389,7 +391,7 @@ static rabbet_status_t cover_quantized(coverer_t* c) {
 static bool cover_has_quantized(const coverer_t* c) {
   rabbet_ir_node_t* makers[2];
   for (size_t i = 0; i < c->count; ++i)
-    if (rabbet_fuse_factors(&c->build->ir, cover_node(c, i), makers))
+    if (rabbet_fuse_factors(&c->build->ir, cover_node(c, i), makers) > 0)
       return true;
   return false;
 }

@@ -285,18 +285,25 @@ size_t rabbet_fuse_attention(
 
 // ---- Quantized products -----------------------------------------------------
 
-bool rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
-                         rabbet_ir_node_t* out_makers[2]) {
-  if (rabbet_fuse_kind(ir, node) == 0 || !rabbet_ir_is_quantized(ir, node))
-    return false;
-  for (size_t i = 0; i < 2; ++i) {
-    out_makers[i] = rabbet_ir_dequantizer(ir, node, i);
+size_t rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                           rabbet_ir_node_t* out_makers[2]) {
+  size_t count = 0;
+  if (rabbet_fuse_kind(ir, node) == 0) return 0;
+  rabbet_ir_node_t* packed = rabbet_ir_packed_factor(ir, node);
+  if (packed) {
+    out_makers[count++] = packed;
+  } else if (rabbet_ir_is_quantized(ir, node)) {
+    out_makers[count++] = rabbet_ir_dequantizer(ir, node, 0);
+    out_makers[count++] = rabbet_ir_dequantizer(ir, node, 1);
+    if (out_makers[0] == out_makers[1]) return 0;
+  }
+  for (size_t i = 0; i < count; ++i) {
     assert(out_makers[i]);  // both factors of a quantized product have one
     if (rabbet_ir_output(ir, out_makers[i], 0)->uses != 1 ||
         rabbet_fuse_is_exit(ir, out_makers[i]))
-      return false;
+      return 0;
   }
-  return out_makers[0] != out_makers[1];
+  return count;
 }
 
 // ---- The partition ----------------------------------------------------------
@@ -387,9 +394,8 @@ static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
     if (maker >= 0) partition_join(p, node->index, maker);
   }
   rabbet_ir_node_t* factors[2];
-  if (rabbet_fuse_factors(p->ir, node, factors))
-    for (size_t i = 0; i < 2; ++i)
-      partition_join(p, node->index, factors[i]->index);
+  for (size_t i = rabbet_fuse_factors(p->ir, node, factors); i-- > 0;)
+    partition_join(p, node->index, factors[i]->index);
   partition_tell(p, node);
 }
 

@@ -61,11 +61,12 @@ RABBET_PRIVATE_API size_t rabbet_fuse_attention(
     const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
 
-// Whether the node is a product of two tensors that are dequantized for it
-// only; out_makers: the dequantizing nodes.
-RABBET_PRIVATE_API bool rabbet_fuse_factors(const rabbet_ir_t* ir,
-                                            const rabbet_ir_node_t* node,
-                                            rabbet_ir_node_t* out_makers[2]);
+// The nodes that dequantize the factors of a product for it only: both factors,
+// or only the second, if it is packed weights. Returns their number, 0 for
+// other nodes.
+RABBET_PRIVATE_API size_t rabbet_fuse_factors(const rabbet_ir_t* ir,
+                                              const rabbet_ir_node_t* node,
+                                              rabbet_ir_node_t* out_makers[2]);
 
 // ids[i]: the cluster of node i, named after its first node. Only nodes of the
 // same cluster may share a kernel.

@@ -6,6 +6,7 @@
 #include "base/math.h"
 #include "base/strbuf.h"
 #include "builder/ir/estimates.h"
+#include "builder/ir/passes.h"
 #include "core/view.h"
 
 // The group's values found so far.
@@ -227,8 +228,10 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
   if (unit_makes_sizes(unit))
     RABBET_RETURN_IF_ERROR(unit_bounds(build, unit, &estimates, &high));
   for (size_t i = 0; i < group->value_count; ++i) {
-    const rabbet_ir_value_t* value =
+    rabbet_ir_value_t* value =
         rabbet_ir_value(&build->ir, maker->values.data[i]);
+    if (value->is_deferred && !unit_makes(unit, value->id))
+      RABBET_RETURN_IF_ERROR(rabbet_fold_reserve(build, value));
     RABBET_RETURN_IF_ERROR(
         unit_describe(build, &estimates, value, &group->values[i]));
     unit_run_dims(build, unit, high, value, i);
@@ -364,10 +367,10 @@ rabbet_status_t rabbet_unit_create_conversion(
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
-                                        const rabbet_unit_t* unit,
-                                        const rabbet_choice_t* choice,
-                                        rabbet_group_t* out_group) {
+rabbet_status_t rabbet_unit_set_types(rabbet_build_t* build,
+                                      const rabbet_unit_t* unit,
+                                      const rabbet_choice_t* choice,
+                                      rabbet_group_t* out_group) {
   *out_group = unit->group;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_copy(&build->arena, unit->group.values,
@@ -381,13 +384,23 @@ rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
     value->dtype = choice->candidate.tensors[i].dtype;
     value->format = choice->candidate.tensors[i].format;
     assert(rabbet_format_info(value->format));
-    if (!value->constant) continue;
     // Kernels read only LINEAR constants.
-    if (value->format != RABBET_FORMAT_LINEAR) {
-      value->constant = NULL;
-      continue;
-    }
+    if (value->format != RABBET_FORMAT_LINEAR) value->constant = NULL;
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
+                                        const rabbet_unit_t* unit,
+                                        const rabbet_choice_t* choice,
+                                        rabbet_group_t* out_group) {
+  RABBET_RETURN_IF_ERROR(rabbet_unit_set_types(build, unit, choice, out_group));
+  size_t boundary = unit->group.input_count + unit->group.output_count;
+  for (size_t i = 0; i < boundary; ++i) {
+    int32_t number = rabbet_group_boundary(&unit->group, i);
+    rabbet_group_value_t* value = &out_group->values[number];
     size_t bytes = 0;
+    if (!value->constant) continue;
     RABBET_RETURN_IF_ERROR(rabbet_constant_convert(
         build, rabbet_ir_value(&build->ir, unit->values[number]),
         choice->candidate.tensors[i], &value->constant, &bytes));

@@ -51,11 +51,16 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_unit_create_conversion(
 RABBET_PRIVATE_API rabbet_status_t rabbet_unit_instantiate(
     rabbet_build_t* build, const rabbet_unit_t* unit,
     const rabbet_choice_t* choice, rabbet_group_t* out_group);
+// The same with constants whose contents are not converted, for the group's
+// signature.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_unit_set_types(rabbet_build_t* build, const rabbet_unit_t* unit,
+                      const rabbet_choice_t* choice, rabbet_group_t* out_group);
 
 // A constant's elements in another type and format, padding 0; remembered for
 // the build.
 RABBET_PRIVATE_API rabbet_status_t rabbet_constant_convert(
-    rabbet_build_t* build, const rabbet_ir_value_t* value,
-    rabbet_type_format_t type, const void** out_data, size_t* out_bytes);
+    rabbet_build_t* build, rabbet_ir_value_t* value, rabbet_type_format_t type,
+    const void** out_data, size_t* out_bytes);
 
 #endif  // RABBET_SRC_BUILDER_CHOOSE_UNIT_H_

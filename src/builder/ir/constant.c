@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "builder/choose/unit.h"
+#include "builder/ir/passes.h"
 #include "core/lay_out.h"
 
 typedef struct rabbet_constant_copy_t {
@@ -20,7 +21,7 @@ static void* constant_find(const rabbet_constant_copy_t* copy,
 }
 
 rabbet_status_t rabbet_constant_convert(rabbet_build_t* build,
-                                        const rabbet_ir_value_t* value,
+                                        rabbet_ir_value_t* value,
                                         rabbet_type_format_t type,
                                         const void** out_data,
                                         size_t* out_bytes) {
@@ -28,6 +29,7 @@ rabbet_status_t rabbet_constant_convert(rabbet_build_t* build,
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, value);
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(type.dtype, type.format, &dims, out_bytes));
+  RABBET_RETURN_IF_ERROR(rabbet_fold_deferred(build, value));
   *out_data = value->constant;
   if (type.dtype == value->dtype && type.format == RABBET_FORMAT_LINEAR)
     return rabbet_ok();

@@ -24,6 +24,9 @@ typedef struct rabbet_ir_value_t {
   rabbet_shape_t shape;
   const void* constant;  // row-major host data, or NULL; a value that
                          // has it may have a producer (quantized_products.c)
+  // A constant that its producer makes when a kernel reads it; until then
+  // `constant` is NULL or memory without contents (rabbet_fold_reserve).
+  bool is_deferred;
   const rabbet_expr_t* values;  // elements as expressions, or NULL. Values that
                                 // have them need no producer
   size_t value_count;
@@ -75,6 +78,7 @@ typedef struct rabbet_ir_t {
   rabbet_arena_t* arena;
   rabbet_expr_graph_t* graph;  // symbols refer to values
   bool strongly_typed;
+  bool reads_packed;  // the device has kernels for packed_weights.c
   RABBET_VEC(rabbet_ir_value_t*) values;
   RABBET_VEC(rabbet_ir_node_t*) nodes;
   int32_t* inputs;

@@ -50,6 +50,31 @@ RABBET_PRIVATE_API bool rabbet_ir_is_factor(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
 // Evaluates nodes that dequantize constants, except those that a product reads.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fold_factors(rabbet_build_t* build);
+
+// Constant or refittable weights of 4 or 8 bits that products dequantize
+// (packed_weights.c). Whether the node dequantizes such weights for products,
+// as their second factor, or may later.
+RABBET_PRIVATE_API bool rabbet_ir_is_packed(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node);
+// The node that does so for this product and nothing else; NULL if its factors
+// are other tensors, or both quantized.
+RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_packed_factor(
+    const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
+// A constant or refittable value with other extents, as many elements.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_reshape_constant(rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                           const rabbet_dims_t* dims, int32_t* out_value);
+// Transposes an operand of such a node: its last two axes. Operands of one
+// element, and those without, stay.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_turn_constant(
+    rabbet_build_t* build, const rabbet_ir_value_t* value, int32_t* out_value);
+
+// Memory for a deferred constant; it has no contents yet.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_fold_reserve(rabbet_build_t* build, rabbet_ir_value_t* value);
+// Evaluates the node that makes a deferred constant.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_fold_deferred(rabbet_build_t* build, rabbet_ir_value_t* value);
 // Gives back the constants that folding made.
 void rabbet_fold_deinitialize(rabbet_build_t* build);
 
@@ -97,6 +122,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,
                                                     bool* changed);
 
+// A cast of dequantized weights becomes the type to which they are dequantized
+// (packed_weights.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_packed_cast(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+
 // Scales of quantizations get the rank of the scaled tensor (rules_quantize.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantized_view(
     rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
@@ -104,10 +134,14 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
                                                         rabbet_ir_node_t* node,
                                                         bool* changed);
 
-// Scales of blocks are broadcast along an axis of their own (rules_blocks.c).
+// Scales of blocks are broadcast along an axis of their own (rules_blocks.c),
+// except those of weights that kernels may dequantize.
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_blocks(rabbet_build_t* build,
                                                       rabbet_ir_node_t* node,
                                                       bool* changed);
+// The same without an exception.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_spread_blocks(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
 
 // Masks before a softmax are added (rules_mask.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,

@@ -92,8 +92,7 @@ static bool propose_allowed(const proposer_t* p,
 static rabbet_status_t propose_key(proposer_t* p, rabbet_choice_t* choice) {
   rabbet_build_t* build = p->build;
   rabbet_group_t group;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_unit_instantiate(build, p->unit, choice, &group));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_set_types(build, p->unit, choice, &group));
   const rabbet_kernel_class_t* kernel = choice->candidate.kernel;
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(build->allocator, &text);

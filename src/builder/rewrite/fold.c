@@ -358,7 +358,7 @@ rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
     if (fold_is_constant(ir, node) && rabbet_op_makes_sizes(node->op))
       RABBET_RETURN_IF_ERROR(fold_sized(build, node));
     else if (fold_is_constant(ir, node) && fold_shapes_known(ir, node) &&
-             !rabbet_ir_is_factor(ir, node))
+             !rabbet_ir_is_factor(ir, node) && !rabbet_ir_is_packed(ir, node))
       RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
   }
   RABBET_RETURN_IF_ERROR(fold_substitute(build));
@@ -379,6 +379,16 @@ static bool fold_is_taken(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   return false;
 }
 
+// Whether a product reads the node with its weights as they are.
+static bool fold_is_packed(const rabbet_ir_t* ir,
+                           const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  if (value->uses != 1 || value->output >= 0) return false;
+  for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i)
+    if (rabbet_ir_packed_factor(ir, ir->nodes.data[i]) == node) return true;
+  return false;
+}
+
 static bool fold_reads_refittable(const rabbet_ir_t* ir,
                                   const rabbet_ir_node_t* node) {
   for (size_t i = 0; i < node->input_count; ++i) {
@@ -395,11 +405,59 @@ rabbet_status_t rabbet_fold_factors(rabbet_build_t* build) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
     // An optional node's output already has its constant.
     if (node->is_optional || fold_reads_refittable(ir, node)) continue;
-    if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
-        fold_is_constant(ir, node) && fold_shapes_known(ir, node))
+    if (fold_is_constant(ir, node) && fold_is_packed(ir, node))
+      rabbet_ir_output(ir, node, 0)->is_deferred = true;
+    else if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+             fold_is_constant(ir, node) && fold_shapes_known(ir, node))
       RABBET_RETURN_IF_ERROR(fold_node(build, node, fold_is_taken(ir, node)));
     else if (fold_is_constant(ir, node) && fold_shapes_known(ir, node))
       RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
   }
   return rabbet_ir_sweep(ir);
+}
+
+// ---- Deferred constants -----------------------------------------------------
+
+rabbet_status_t rabbet_fold_reserve(rabbet_build_t* build,
+                                    rabbet_ir_value_t* value) {
+  assert(value->is_deferred && value->producer);
+  if (value->constant) return rabbet_ok();
+  rabbet_dims_t dims = rabbet_ir_dims(&build->ir, value);
+  size_t bytes = 0;
+  void* data = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      fold_allocate(build, bytes, &data, &value->fold_block));
+  value->constant = data;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_fold_deferred(rabbet_build_t* build,
+                                     rabbet_ir_value_t* value) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_node_t* node = value->producer;
+  rabbet_view_t *inputs = NULL, output;
+  size_t bytes = 0;
+  if (!value->is_deferred) return rabbet_ok();
+  assert(node && node->output_count == 1);
+  RABBET_RETURN_IF_ERROR(rabbet_fold_reserve(build, value));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  for (size_t i = 0; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_input(ir, node, i), &inputs[i], &bytes));
+  RABBET_RETURN_IF_ERROR(fold_view(ir, value, &output, &bytes));
+  const rabbet_op_eval_t eval = {.op = node->op,
+                                 .allocator = build->allocator,
+                                 .attrs = node->attrs,
+                                 .attr_count = node->op->attr_count,
+                                 .inputs = inputs,
+                                 .input_count = node->input_count,
+                                 .outputs = &output,
+                                 .output_count = 1};
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->reference(&eval),
+                                         "evaluating layer '%s'", node->name));
+  value->is_deferred = false;
+  return rabbet_ok();
 }

@@ -6,6 +6,7 @@
 // a producer and is a constant; the producer never runs alone.
 
 #include <assert.h>
+#include <string.h>
 
 #include "builder/ir/passes.h"
 #include "ops/enums.h"
@@ -95,89 +96,94 @@ static rabbet_status_t quantize_spread(rabbet_build_t* build,
 
 // ---- Constant matrices with the sums' axis last -----------------------------
 
-// Libraries' kernels for 8 bits need the elements of a sum to be contiguous.
-typedef struct turn_t {
-  rabbet_ir_node_t* maker;
-  const rabbet_ir_value_t *matrix, *scale;
-  rabbet_dims_t dims, scale_dims;
-} turn_t;
+enum { QUANTIZE_OPERANDS = 3 };
 
-static void quantize_swap(rabbet_dims_t* dims) {
-  assert(dims->rank >= 2);
-  int64_t last = dims->d[dims->rank - 1];
-  dims->d[dims->rank - 1] = dims->d[dims->rank - 2];
-  dims->d[dims->rank - 2] = last;
-}
-
-static bool quantize_can_turn(const rabbet_ir_t* ir,
-                              const rabbet_ir_node_t* node, turn_t* out) {
+// Kernels for 8 bits, and those that dequantize weights, need the elements of a
+// sum to be contiguous. The node that makes the second factor of such a
+// product, if its operands can be transposed; else NULL.
+static rabbet_ir_node_t* quantize_to_turn(const rabbet_ir_t* ir,
+                                          const rabbet_ir_node_t* node) {
   if (!rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) ||
-      !rabbet_ir_is_quantized(ir, node) ||
       rabbet_ir_int(node, "op1") != RABBET_MATRIX_NONE)
-    return false;
-  out->maker = rabbet_ir_dequantizer(ir, node, 1);
-  out->matrix = rabbet_ir_input(ir, out->maker, 0);
-  out->scale = rabbet_ir_input(ir, out->maker, 1);
-  if (rabbet_ir_output(ir, out->maker, 0)->uses != 1 ||
-      !out->matrix->constant || !out->scale->constant ||
-      rabbet_ir_input(ir, out->maker, 2))
-    return false;
-  out->dims = rabbet_ir_dims(ir, out->matrix);
-  out->scale_dims = rabbet_ir_dims(ir, out->scale);
-  int32_t rank = out->dims.rank;
-  // Swapping leaves the scales where they are unless both axes have several.
-  return rank >= 2 && out->scale_dims.rank == rank &&
-         (out->scale_dims.d[rank - 1] == 1 || out->scale_dims.d[rank - 2] == 1);
+    return NULL;
+  rabbet_ir_node_t* maker = rabbet_ir_is_quantized(ir, node)
+                                ? rabbet_ir_dequantizer(ir, node, 1)
+                                : rabbet_ir_packed_factor(ir, node);
+  if (!maker || rabbet_ir_output(ir, maker, 0)->uses != 1) return NULL;
+  int32_t rank = rabbet_ir_input(ir, maker, 0)->shape.rank;
+  for (size_t i = 0; i < maker->input_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, maker, i);
+    if (value && (!value->constant || value->shape.rank != rank)) return NULL;
+  }
+  return rank >= 2 ? maker : NULL;
 }
 
-static void quantize_turn_bytes(const rabbet_dims_t* dims, const uint8_t* from,
-                                uint8_t* to) {
-  int64_t rows = dims->d[dims->rank - 2], columns = dims->d[dims->rank - 1];
-  int64_t matrices = 1;
-  for (int32_t i = 0; i < dims->rank - 2; ++i)
-    matrices *= dims->d[i];
-  for (int64_t m = 0; m < matrices; ++m, from += rows * columns)
-    for (int64_t c = 0; c < columns; ++c)
-      for (int64_t r = 0; r < rows; ++r)
-        *to++ = from[r * columns + c];
+// The node's attributes with the last two extents of blocks swapped.
+static rabbet_status_t quantize_turned_attrs(rabbet_build_t* build,
+                                             const rabbet_ir_node_t* node,
+                                             rabbet_attr_t** out_attrs) {
+  size_t all = node->op->attr_count, count = 0;
+  const int64_t* given = rabbet_ir_ints(node, "block_shape", &count);
+  int64_t turned[RABBET_MAX_RANK];
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, node->attrs,
+                                           all * sizeof(rabbet_attr_t),
+                                           (void**)out_attrs));
+  for (size_t i = 0; i < count; ++i)
+    turned[i] = given[i + 2 < count ? i : 2 * count - 3 - i];
+  for (size_t i = 0; i < all; ++i)
+    if (count > 1 && strcmp((*out_attrs)[i].name, "block_shape") == 0)
+      return rabbet_arena_copy(&build->arena, turned, count * sizeof(int64_t),
+                               (void**)&(*out_attrs)[i].data);
+  return rabbet_ok();
 }
 
 static rabbet_status_t quantize_turn(rabbet_build_t* build,
-                                     rabbet_ir_node_t* node, turn_t* turn) {
+                                     rabbet_ir_node_t* node,
+                                     const rabbet_ir_node_t* maker) {
   rabbet_ir_t* ir = &build->ir;
-  assert(rabbet_dtype_bits(turn->matrix->dtype) == 8);
-  size_t bytes = 0;
-  void* data = NULL;
-  rabbet_ir_value_t *matrix = NULL, *scale = NULL;
-  rabbet_ir_node_t* maker = NULL;
-  rabbet_dtype_t dtype = turn->matrix->dtype;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, &turn->dims, &bytes));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
-  quantize_turn_bytes(&turn->dims, turn->matrix->constant, data);
-  quantize_swap(&turn->dims);
-  quantize_swap(&turn->scale_dims);
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(ir, turn->matrix->name, dtype,
-                                                &turn->dims, data, &matrix));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ir_add_constant(ir, turn->scale->name, turn->scale->dtype,
-                             &turn->scale_dims, turn->scale->constant, &scale));
-  const int32_t inputs[] = {matrix->id, scale->id};
+  int32_t inputs[QUANTIZE_OPERANDS] = {-1, -1, -1};
+  rabbet_ir_node_t* made = NULL;
+  rabbet_attr_t* attrs = NULL;
+  RABBET_RETURN_IF_ERROR(quantize_turned_attrs(build, maker, &attrs));
+  for (size_t i = 0; i < maker->input_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, maker, i);
+    if (value)
+      RABBET_RETURN_IF_ERROR(rabbet_ir_turn_constant(build, value, &inputs[i]));
+  }
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, RABBET_OP_DEQUANTIZE, turn->maker->name, turn->maker->attrs,
-      turn->maker->op->attr_count, inputs, 2, node, &maker));
-  rabbet_ir_set_input(ir, node, 1, maker->outputs[0]);
+      ir, RABBET_OP_DEQUANTIZE, maker->name, attrs, maker->op->attr_count,
+      inputs, maker->input_count, node, &made));
+  rabbet_ir_set_input(ir, node, 1, made->outputs[0]);
   return rabbet_ir_set_int(build, node, "op1", RABBET_MATRIX_TRANSPOSE);
 }
 
 static rabbet_status_t quantize_turn_all(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
-  turn_t turn;
-  for (size_t i = 0; i < ir->nodes.count; ++i)
-    if (!ir->nodes.data[i]->dead &&
-        quantize_can_turn(ir, ir->nodes.data[i], &turn))
-      RABBET_RETURN_IF_ERROR(quantize_turn(build, ir->nodes.data[i++], &turn));
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    const rabbet_ir_node_t* maker =
+        node->dead ? NULL : quantize_to_turn(ir, node);
+    if (!maker) continue;
+    RABBET_RETURN_IF_ERROR(quantize_turn(build, node, maker));
+    ++i;  // the new node lies before the product
+  }
+  return rabbet_ok();
+}
+
+// Weights with blocks that can be refitted, and that no product reads after
+// all, are dequantized by element-wise kernels.
+static rabbet_status_t quantize_spread_blocks(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  bool changed = false;
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    if (node->dead || !rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) ||
+        rabbet_ir_is_packed(ir, node))
+      continue;
+    size_t before = ir->nodes.count;
+    RABBET_RETURN_IF_ERROR(rabbet_ir_spread_blocks(build, node, &changed));
+    i += ir->nodes.count - before;
+  }
   return rabbet_ok();
 }
 
@@ -193,6 +199,7 @@ rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build) {
       RABBET_RETURN_IF_ERROR(quantize_spread(build, node));
   }
   RABBET_RETURN_IF_ERROR(quantize_turn_all(build));
+  RABBET_RETURN_IF_ERROR(quantize_spread_blocks(build));
   RABBET_RETURN_IF_ERROR(rabbet_ir_sweep(ir));
   return rabbet_fold_factors(build);
 }

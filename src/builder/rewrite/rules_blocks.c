@@ -221,9 +221,15 @@ static rabbet_status_t blocks_cast(rabbet_build_t* build,
 
 rabbet_status_t rabbet_rule_blocks(rabbet_build_t* build,
                                    rabbet_ir_node_t* node, bool* changed) {
+  RABBET_RETURN_IF_ERROR(blocks_cast(build, node, changed));
+  if (rabbet_ir_is_packed(&build->ir, node)) return rabbet_ok();
+  return rabbet_ir_spread_blocks(build, node, changed);
+}
+
+rabbet_status_t rabbet_ir_spread_blocks(rabbet_build_t* build,
+                                        rabbet_ir_node_t* node, bool* changed) {
   blocks_t blocks;
   size_t given = 0;
-  RABBET_RETURN_IF_ERROR(blocks_cast(build, node, changed));
   RABBET_RETURN_IF_ERROR(blocks_find(&build->ir, node, &blocks));
   rabbet_ir_ints(node, "block_shape", &given);
   if (blocks.cuts == 0 && given == 0) return rabbet_ok();

@@ -3,6 +3,7 @@
 // them: INT8.
 
 #include <assert.h>
+#include <string.h>
 
 #include "builder/ir/passes.h"
 
@@ -58,14 +59,11 @@ static rabbet_status_t quantize_widen(rabbet_build_t* build,
   int32_t rank = rabbet_ir_input(ir, node, 0)->shape.rank, wide = -1;
   if (!value || value->shape.rank == rank) return rabbet_ok();
   rabbet_dims_t dims = quantize_dims(ir, node, value, rank);
-  if (value->constant) {
+  if (value->constant || value->is_refittable) {
     rabbet_dims_t own = rabbet_ir_dims(ir, value);
-    rabbet_ir_value_t* constant = NULL;
     for (int32_t i = 0; i < rank; ++i)
       if (dims.d[i] < 0) dims.d[i] = own.d[0];
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
-        ir, value->name, value->dtype, &dims, value->constant, &constant));
-    wide = constant->id;
+    RABBET_RETURN_IF_ERROR(rabbet_ir_reshape_constant(ir, value, &dims, &wide));
   } else {
     RABBET_RETURN_IF_ERROR(quantize_reshape(build, node, value, &dims, &wide));
   }
@@ -157,18 +155,43 @@ static bool quantize_leads(const rabbet_dims_t* dims,
   return true;
 }
 
-// All operands constant and of one rank, so that scales lie where weights do.
+// All operands are weights of one rank, so that scales lie where weights do.
 static bool quantize_is_whole(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* maker) {
-  size_t blocks = 0;
   int32_t rank = rabbet_ir_input(ir, maker, 0)->shape.rank;
-  rabbet_ir_ints(maker, "block_shape", &blocks);
   for (size_t i = 0; i < maker->input_count; ++i) {
     const rabbet_ir_value_t* value = rabbet_ir_input(ir, maker, i);
-    if (value && (!value->constant || value->shape.rank != rank)) return false;
+    if (value && (!(value->constant || value->is_refittable) ||
+                  value->shape.rank != rank))
+      return false;
   }
-  return blocks == 0 &&
-         rabbet_dtype_bits(rabbet_ir_input(ir, maker, 0)->dtype) == 8;
+  return rabbet_dtype_bits(rabbet_ir_input(ir, maker, 0)->dtype) <= 8;
+}
+
+// The attributes with `more` blocks of one element in front.
+static rabbet_status_t quantize_lead_attrs(rabbet_build_t* build,
+                                           const rabbet_ir_node_t* maker,
+                                           int32_t more,
+                                           rabbet_attr_t** out_attrs) {
+  size_t all = maker->op->attr_count, count = 0;
+  const int64_t* given = rabbet_ir_ints(maker, "block_shape", &count);
+  int64_t blocks[RABBET_MAX_RANK];
+  size_t lead = (size_t)more;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, maker->attrs,
+                                           all * sizeof(rabbet_attr_t),
+                                           (void**)out_attrs));
+  assert(count + lead <= RABBET_MAX_RANK);
+  for (size_t i = 0; i < count + lead; ++i)
+    blocks[i] = i < lead ? 1 : given[i - lead];
+  for (size_t i = 0; i < all && count > 0; ++i) {
+    rabbet_attr_t* attr = *out_attrs + i;
+    if (strcmp(attr->name, "block_shape") != 0) continue;
+    attr->count = count + lead;
+    return rabbet_arena_copy(&build->arena, blocks,
+                             attr->count * sizeof(int64_t),
+                             (void**)&attr->data);
+  }
+  return rabbet_ok();
 }
 
 static rabbet_status_t quantize_lead(rabbet_build_t* build,
@@ -177,22 +200,22 @@ static rabbet_status_t quantize_lead(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   assert(more > 0 && maker->input_count <= QUANTIZE_OPERANDS);
   rabbet_ir_node_t* made = NULL;
+  rabbet_attr_t* attrs = NULL;
   int32_t inputs[QUANTIZE_OPERANDS] = {-1, -1, -1};
+  RABBET_RETURN_IF_ERROR(quantize_lead_attrs(build, maker, more, &attrs));
   for (size_t i = 0; i < maker->input_count && i < QUANTIZE_OPERANDS; ++i) {
     const rabbet_ir_value_t* value = rabbet_ir_input(ir, maker, i);
-    rabbet_ir_value_t* wide = NULL;
     if (!value) continue;
     rabbet_dims_t own = rabbet_ir_dims(ir, value);
     rabbet_dims_t dims = {.rank = own.rank + more};
     for (int32_t k = 0; k < dims.rank; ++k)
       dims.d[k] = k < more ? 1 : own.d[k - more];
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
-        ir, value->name, value->dtype, &dims, value->constant, &wide));
-    inputs[i] = wide->id;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_ir_reshape_constant(ir, value, &dims, &inputs[i]));
   }
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, RABBET_OP_DEQUANTIZE, maker->name, maker->attrs,
-      maker->op->attr_count, inputs, maker->input_count, node, &made));
+      ir, RABBET_OP_DEQUANTIZE, maker->name, attrs, maker->op->attr_count,
+      inputs, maker->input_count, node, &made));
   rabbet_ir_replace_uses(ir, rabbet_ir_output(ir, node, 0),
                          rabbet_ir_output(ir, made, 0));
   rabbet_ir_kill(ir, node);

@@ -9,6 +9,7 @@ static const struct {
 } simplify_rules[] = {
     {RABBET_OP_IDENTITY, rabbet_rule_identity},
     {RABBET_OP_CAST, rabbet_rule_identity},
+    {RABBET_OP_CAST, rabbet_rule_packed_cast},
     {RABBET_OP_SHUFFLE, rabbet_rule_shuffle},
     {RABBET_OP_SHUFFLE, rabbet_rule_quantized_view},
     {RABBET_OP_SLICE, rabbet_rule_slice},

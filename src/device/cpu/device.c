@@ -235,6 +235,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   snprintf(device->base.name, sizeof(device->base.name), "cpu");
   snprintf(device->base.kind, sizeof(device->base.kind), "cpu");
   device->base.host_memory = true;
+  device->base.traits = RABBET_DEVICE_WEIGHT_ONLY;
   rabbet_status_t status = rabbet_dnnl_create(allocator, &device->dnnl);
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, device);

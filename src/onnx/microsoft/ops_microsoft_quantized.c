@@ -3,6 +3,7 @@
 // a model with QuantizeLinear and DequantizeLinear.
 #include <string.h>
 
+#include "core/view.h"
 #include "onnx/compositions.h"
 #include "onnx/operators.h"
 
@@ -225,14 +226,28 @@ static onnx_packed_t onnx_packed(rabbet_onnx_node_t* node) {
   return p;
 }
 
-// A constant of packed numbers as UINT8 [rows, numbers]; the numbers of each
-// row begin at a byte.
+// `count` numbers of a row as INT4 or INT8, less the middle of their range.
+static void onnx_unpack_row(const uint8_t* in, int64_t count, int64_t bits,
+                            rabbet_dtype_t dtype, uint8_t* out, int64_t at) {
+  int mask = (1 << bits) - 1, middle = 1 << (bits - 1);
+  if (bits == 4 && at % 2 == 0 && count % 2 == 0) {
+    for (int64_t i = 0; i < count / 2; ++i)
+      out[at / 2 + i] = in[i] ^ 0x88;
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    rabbet_store_int64(dtype, out, at + i,
+                       (in[i * bits / 8] >> i * bits % 8 & mask) - middle);
+}
+
+// The first `kept` of `numbers` numbers in each row of a constant, as [rows,
+// kept] of INT4, or of INT8 for 8 bits; rows begin at a byte.
 static rabbet_tensor_t* onnx_unpack(rabbet_onnx_node_t* node,
                                     const char* operand, rabbet_tensor_t* x,
-                                    int64_t rows, int64_t numbers,
-                                    int64_t bits) {
+                                    const onnx_packed_t* p, int64_t numbers,
+                                    int64_t kept) {
   rabbet_onnx_constant_t constant;
-  int64_t stride = (numbers * bits + 7) / 8, count = 0;
+  int64_t stride = (numbers * p->bits + 7) / 8, count = 0;
   if (!rabbet_onnx_is_constant(node, x, &constant)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "%s ('%s') must be a constant", operand,
@@ -240,30 +255,27 @@ static rabbet_tensor_t* onnx_unpack(rabbet_onnx_node_t* node,
     return NULL;
   }
   if (constant.weights.dtype != RABBET_DTYPE_UINT8 ||
-      constant.weights.count != rows * stride) {
+      constant.weights.count != p->rows * stride) {
     RABBET_ONNX_FAIL(
         node, RABBET_STATUS_INVALID_ARGUMENT,
         "%s ('%s') has %lld elements of %s; expected %lld of "
         "UINT8, %lld for each of %lld rows",
         operand, rabbet_tensor_name(x), (long long)constant.weights.count,
-        rabbet_dtype_name(constant.weights.dtype), (long long)(rows * stride),
-        (long long)stride, (long long)rows);
+        rabbet_dtype_name(constant.weights.dtype),
+        (long long)(p->rows * stride), (long long)stride, (long long)p->rows);
     return NULL;
   }
-  const rabbet_dims_t dims = {.rank = 2, .d = {rows, numbers}};
-  uint8_t* out =
-      rabbet_onnx_weights_room(node, RABBET_DTYPE_UINT8, &dims, &count);
+  const rabbet_dims_t dims = {.rank = 2, .d = {p->rows, kept}};
+  rabbet_dtype_t dtype = p->bits == 8 ? RABBET_DTYPE_INT8 : RABBET_DTYPE_INT4;
+  uint8_t* out = rabbet_onnx_weights_room(node, dtype, &dims, &count);
   const uint8_t* in = constant.weights.data;
-  int mask = (1 << bits) - 1;
-  for (int64_t row = 0; out && row < rows; ++row)
-    for (int64_t i = 0; i < numbers; ++i)
-      *out++ =
-          (uint8_t)(in[row * stride + i * bits / 8] >> i * bits % 8 & mask);
+  for (int64_t row = 0; out && row < p->rows; ++row)
+    onnx_unpack_row(in + row * stride, kept, p->bits, dtype, out, row * kept);
   if (!rabbet_onnx_ok(node)) return NULL;
-  return rabbet_onnx_weights(node, RABBET_DTYPE_UINT8, out - count, &dims);
+  return rabbet_onnx_weights(node, dtype, out, &dims);
 }
 
-// x [rows, numbers] as [rows, blocks, numbers / blocks].
+// x as [rows, blocks, each].
 static rabbet_tensor_t* onnx_in_blocks(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x,
                                        const onnx_packed_t* p, int64_t each) {
@@ -273,43 +285,63 @@ static rabbet_tensor_t* onnx_in_blocks(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, x, dims, 3);
 }
 
-// The weights [N, K] in FLOAT. Zero points are packed as they are, or
-// numbers of the scales' type.
-static rabbet_tensor_t* onnx_unpacked_weights(rabbet_onnx_node_t* node,
-                                              const onnx_packed_t* p) {
-  rabbet_tensor_t* x = onnx_unpack(node, "B", rabbet_onnx_required(node, 1),
-                                   p->rows, p->blocks * p->block, p->bits);
-  rabbet_tensor_t* scale = onnx_float_scale(node, 2);
-  rabbet_tensor_t* zero = rabbet_onnx_input(node, 3);
-  if (!rabbet_onnx_ok(node)) return NULL;
-  x = onnx_in_blocks(node, x, p, p->block);
-  scale = onnx_in_blocks(node, scale, p, 1);
-  bool real = zero && rabbet_onnx_is_float(node, zero);
-  if (zero && !real)
-    zero = onnx_unpack(node, "zero_points", zero, p->rows, p->blocks, p->bits);
-  if (zero) zero = onnx_in_blocks(node, zero, p, 1);
-  const rabbet_onnx_index_t blocks[] = {rabbet_onnx_index(p->rows),
-                                        rabbet_onnx_index(p->blocks),
-                                        rabbet_onnx_index(1)};
-  if (!zero)
-    zero = rabbet_onnx_spread(
-        node,
-        rabbet_onnx_number(node, RABBET_DTYPE_UINT8, 3, 1 << (p->bits - 1)),
-        blocks, 3);
-  x = rabbet_onnx_dequantize(node, x, scale, real ? NULL : zero, 0);
-  if (real) {
-    zero = rabbet_onnx_cast(node, zero, RABBET_DTYPE_FLOAT);
-    x = rabbet_onnx_binary(node, "SUB", x,
-                           rabbet_onnx_binary(node, "PROD", zero, scale));
-  }
+// Numbers for blocks as [rows, blocks].
+static rabbet_tensor_t* onnx_of_blocks(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x,
+                                       const onnx_packed_t* p) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  const rabbet_onnx_index_t to[] = {rabbet_onnx_index(p->rows),
+                                    rabbet_onnx_index(p->blocks)};
+  bool fits = dims.rank == 2 && dims.d[0] == p->rows && dims.d[1] == p->blocks;
+  return fits ? x : rabbet_onnx_reshape(node, x, to, 2);
+}
+
+// x, [rows, blocks of p->block elements], less the numbers of its blocks times
+// their scales.
+static rabbet_tensor_t* onnx_shifted(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x, rabbet_tensor_t* zero,
+                                     rabbet_tensor_t* scale,
+                                     const onnx_packed_t* p) {
   const rabbet_onnx_index_t rows[] = {rabbet_onnx_index(p->rows),
                                       rabbet_onnx_index(p->blocks * p->block)};
+  zero = rabbet_onnx_cast(node, zero, RABBET_DTYPE_FLOAT);
+  zero = rabbet_onnx_with_number(node, "SUB", zero, 1 << (p->bits - 1));
+  scale = rabbet_onnx_cast(node, scale, RABBET_DTYPE_FLOAT);
+  zero = rabbet_onnx_binary(node, "PROD", onnx_of_blocks(node, zero, p), scale);
+  x = rabbet_onnx_binary(node, "SUB", onnx_in_blocks(node, x, p, p->block),
+                         onnx_in_blocks(node, zero, p, 1));
   x = rabbet_onnx_reshape(node, x, rows, 2);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.size[1] = rabbet_onnx_index(p->columns);
   return p->columns == p->blocks * p->block
              ? x
              : rabbet_onnx_slice(node, x, &slice);
+}
+
+// The weights [N, K]. Zero points are packed as they are, or numbers of the
+// scales' type.
+static rabbet_tensor_t* onnx_unpacked_weights(rabbet_onnx_node_t* node,
+                                              const onnx_packed_t* p,
+                                              rabbet_dtype_t to) {
+  rabbet_tensor_t* w = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* scale = rabbet_onnx_required(node, 2);
+  rabbet_tensor_t* zero = rabbet_onnx_input(node, 3);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  bool real = zero && rabbet_onnx_is_float(node, zero);
+  int64_t all = p->blocks * p->block;
+  scale = onnx_of_blocks(node, scale, p);
+  rabbet_tensor_t* inputs[] = {
+      onnx_unpack(node, "B", w, p, all, real ? all : p->columns), scale, NULL};
+  if (zero && !real)
+    inputs[2] = onnx_unpack(node, "zero_points", zero, p, p->blocks, p->blocks);
+  const int64_t blocks[] = {1, p->block};
+  const rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("to_type", real ? RABBET_DTYPE_FLOAT : to),
+      RABBET_ONNX_INTS("block_shape", blocks, 2)};
+  rabbet_tensor_t* x = rabbet_onnx_layer(node, "dequantize", inputs,
+                                         inputs[2] ? 3 : 2, attrs, 2);
+  if (!real) return x;
+  return rabbet_onnx_cast(node, onnx_shifted(node, x, zero, scale, p), to);
 }
 
 static void onnx_import_matmul_bits(rabbet_onnx_node_t* node) {
@@ -321,8 +353,8 @@ static void onnx_import_matmul_bits(rabbet_onnx_node_t* node) {
                      "input 4 (g_idx) is given; expected rows in the order of "
                      "their blocks, without it");
   if (!rabbet_onnx_ok(node)) return;
-  rabbet_tensor_t* weights = onnx_unpacked_weights(node, &p);
-  weights = rabbet_onnx_cast(node, weights, rabbet_onnx_dtype_of(node, x));
+  rabbet_tensor_t* weights =
+      onnx_unpacked_weights(node, &p, rabbet_onnx_dtype_of(node, x));
   rabbet_tensor_t* y = rabbet_onnx_product(node, x, false, weights, true);
   node->outputs[0] = bias ? rabbet_onnx_binary(node, "SUM", y, bias) : y;
 }

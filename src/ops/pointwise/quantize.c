@@ -16,6 +16,8 @@ enum { INPUT = 0, SCALE = 1, ZERO_POINT = 2 };
 
 #define SCALES (RABBET_T_FLOATS | RABBET_T(E8M0))
 #define QUANTIZED (RABBET_T(INT8) | RABBET_T(UINT8) | RABBET_T(FP8))
+// Types of 4 bits are read, but not written.
+#define DEQUANTIZED (QUANTIZED | RABBET_T(INT4) | RABBET_T(FP4))
 
 static bool quantize_present(const rabbet_op_infer_t* infer, size_t index) {
   return index < infer->input_count && infer->inputs[index].present;
@@ -299,9 +301,9 @@ const rabbet_op_t rabbet_op_quantize = {
 };
 
 static const rabbet_op_operand_t dequantize_inputs[] = {
-    {"input", 0, QUANTIZED | RABBET_T(INT32)},
+    {"input", 0, DEQUANTIZED | RABBET_T(INT32)},
     {"scale", 0, SCALES},
-    {"zero_point", RABBET_OPERAND_OPTIONAL, QUANTIZED | RABBET_T(INT32)},
+    {"zero_point", RABBET_OPERAND_OPTIONAL, DEQUANTIZED | RABBET_T(INT32)},
 };
 static const rabbet_op_operand_t dequantize_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};

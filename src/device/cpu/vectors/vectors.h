@@ -53,6 +53,31 @@ typedef struct rabbet_copy_run_t {
 } rabbet_copy_run_t;
 enum { RABBET_PATTERN_BYTES = 64 };
 enum { RABBET_PRODUCT_ROWS = 4 };
+
+// Weights of 4 or 8 bits that become floats in registers. Types of 4 bits have
+// two elements in a byte, the first one in its lower half.
+typedef enum rabbet_packed_type_t {
+  RABBET_PACKED_INT4 = 0,
+  RABBET_PACKED_FP4 = 1,
+  RABBET_PACKED_INT8 = 2,
+  RABBET_PACKED_UINT8 = 3,
+  RABBET_PACKED_FP8 = 4,
+  RABBET_PACKED_COUNT = 5,
+} rabbet_packed_type_t;
+enum {
+  // Elements with one scale: at least this many, and a power of two.
+  RABBET_PACKED_BLOCK = 16,
+  // The most elements of a chunk (rabbet_vectors_t).
+  RABBET_PACKED_MOST = 128,
+};
+typedef struct rabbet_packed_t {
+  const uint8_t* codes;
+  int64_t stride;  // bytes of a row of weights
+  int64_t depth;   // its elements
+  // Scale k / block of a row is for element k; `rows` rows share their scales.
+  const float* scales;
+  int64_t block, rows, scale_stride;
+} rabbet_packed_t;
 // Columns of a panel of packed weights, which has them for each k.
 enum { RABBET_PANEL = 64 };
 
@@ -125,6 +150,26 @@ typedef struct rabbet_vectors_t {
   void (*products)(const float* const* x, int rows, const float* w,
                    int64_t stride, int64_t count, int64_t width, float* sums,
                    int64_t sums_stride);
+
+  // Lays out `count` floats for packed_dots, with zeros up to a whole chunk.
+  void (*packed_order)(rabbet_packed_type_t type, const float* x, int64_t count,
+                       float* y);
+  // y[r][n] = sum over k of x[r][k] times weights [n][k], for rows `begin` to
+  // `end` - 1 of the weights and at most RABBET_PRODUCT_ROWS rows of x, each in
+  // the order of packed_order.
+  void (*packed_dots[RABBET_PACKED_COUNT])(const rabbet_packed_t* w,
+                                           const float* const* x, int x_rows,
+                                           int64_t begin, int64_t end, float* y,
+                                           int64_t y_stride);
+  // A panel of weights [k][n] from chunk `first` of packed_chunk elements on.
+  // Rows n are `begin` to `end` - 1, then zeros.
+  void (*packed_panel)(rabbet_packed_type_t type, const rabbet_packed_t* w,
+                       int64_t begin, int64_t end, int64_t first,
+                       int64_t chunks, float* panel);
+  // The sum of scales[i] (zeros[i] + offset) sums[i].
+  float (*packed_zeros)(const float* scales, const int8_t* zeros, float offset,
+                        const float* sums, int64_t count);
+  int64_t packed_chunk;
 
   // sums[r][column + i] += sum over `count` k of x[r][k] panel[k][i], for the
   // columns of a panel and any number of rows.

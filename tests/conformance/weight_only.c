@@ -1,0 +1,125 @@
+// Products of floating-point numbers with weights of 4 or 8 bits that the group
+// dequantizes.
+#include "conformance/conformance.h"
+
+enum { N = 0, K = 1, AXES = 2 };
+
+static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
+  return values[conformance_random(t, count)];
+}
+
+static void range(conformance_t* t, double low, double high) {
+  t->c.low = low;
+  t->c.high = high;
+}
+
+// How the weights lie, and their scales.
+typedef struct weights_t {
+  rabbet_dtype_t dtype;
+  bool is_turned;         // [n, k]
+  int32_t batch;          // axes before, of 1
+  int64_t extents[AXES];  // n and k
+  int64_t blocks[AXES];   // elements with one scale
+  bool is_vector;         // scales of rank 0 or 1
+} weights_t;
+
+// One for all, one for each column, blocks of a column, boxes.
+static void find_blocks(conformance_t* t, weights_t* w) {
+  static const int64_t lengths[] = {16, 32, 32, 64, 128};
+  int64_t kind = conformance_in_turn(t, 6);
+  w->blocks[N] = kind == 0 ? w->extents[N] : kind == 5 ? 4 : 1;
+  w->blocks[K] = kind < 2 ? w->extents[K] : one_of(t, lengths, 5);
+  if (w->blocks[K] > w->extents[K]) w->blocks[K] = w->extents[K];
+  w->is_vector = kind < 2 && conformance_chance(t, 2);
+}
+
+static rabbet_dims_t in_order(const weights_t* w, int64_t n, int64_t k) {
+  rabbet_dims_t dims = {.rank = w->batch + AXES};
+  for (int32_t i = 0; i < w->batch; ++i)
+    dims.d[i] = 1;
+  dims.d[w->batch] = w->is_turned ? n : k;
+  dims.d[w->batch + 1] = w->is_turned ? k : n;
+  return dims;
+}
+
+// The shape of scales.
+static rabbet_dims_t of_blocks(const weights_t* w) {
+  int64_t counts[AXES];
+  for (int i = 0; i < AXES; ++i)
+    counts[i] = (w->extents[i] + w->blocks[i] - 1) / w->blocks[i];
+  if (w->is_vector && counts[N] * counts[K] == 1)
+    return (rabbet_dims_t){.rank = 0};
+  if (w->is_vector) return KERNEL_DIMS(counts[N]);
+  return in_order(w, counts[N], counts[K]);
+}
+
+static int32_t zero_point(conformance_t* t, const weights_t* w) {
+  if (w->dtype == RABBET_DTYPE_FP4 || w->dtype == RABBET_DTYPE_FP8 ||
+      conformance_chance(t, 2))
+    return -1;
+  range(t, w->dtype == RABBET_DTYPE_UINT8 ? 100 : -5, 7);
+  if (w->dtype == RABBET_DTYPE_UINT8) range(t, 100, 150);
+  return kernel_case_typed_input(&t->c, w->dtype, of_blocks(w), true);
+}
+
+static int32_t weights(conformance_t* t, const weights_t* w) {
+  kernel_case_t* c = &t->c;
+  double most = w->dtype == RABBET_DTYPE_INT4 ? 8 : 4;
+  bool is_byte =
+      w->dtype == RABBET_DTYPE_INT8 || w->dtype == RABBET_DTYPE_UINT8;
+  range(t, is_byte ? 0 : -most, is_byte ? 250 : most);
+  if (w->dtype == RABBET_DTYPE_INT8) range(t, -128, 127);
+  int32_t inputs[] = {
+      kernel_case_typed_input(c, w->dtype,
+                              in_order(w, w->extents[N], w->extents[K]), true),
+      -1, -1};
+  range(t, 0.125, 0.5);
+  inputs[1] = kernel_case_typed_input(
+      c, conformance_chance(t, 3) ? RABBET_DTYPE_HALF : RABBET_DTYPE_FLOAT,
+      of_blocks(w), true);
+  inputs[2] = zero_point(t, w);
+  rabbet_dims_t blocks = in_order(w, w->blocks[N], w->blocks[K]);
+  size_t count = w->is_vector ? 0 : (size_t)blocks.rank;
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "to_type", RABBET_DTYPE_FLOAT),
+      conformance_int(t, "axis", w->batch + (w->is_turned ? 0 : 1)),
+      conformance_ints(t, "block_shape", blocks.d, count)};
+  return kernel_case_op(c, "dequantize", attrs, 3, inputs,
+                        inputs[2] >= 0 ? 3 : 2);
+}
+
+static void weight_only_product(conformance_t* t) {
+  static const rabbet_dtype_t types[] = {RABBET_DTYPE_INT4, RABBET_DTYPE_INT8,
+                                         RABBET_DTYPE_UINT8, RABBET_DTYPE_FP8,
+                                         RABBET_DTYPE_FP4};
+  static const int64_t depths[] = {1, 16, 33, 64, 96, 100, 128, 256, 259};
+  static const int64_t columns[] = {1, 3, 8, 33, 64, 70};
+  static const int64_t rows[] = {1, 1, 1, 2, 3, 4, 5, 12, 13, 21};
+  kernel_case_t* c = &t->c;
+  weights_t w = {.dtype = types[conformance_in_turn(t, 5)],
+                 .is_turned = !conformance_chance(t, 3),
+                 .batch = (int32_t)conformance_random(t, 3)};
+  conformance_set_type(t, conformance_type_in_turn(t, CONFORMANCE_REALS));
+  c->tolerance = 4e-6;
+  int64_t m = one_of(t, rows, t->large ? 9 : 10);
+  w.extents[N] = t->large ? 520 : one_of(t, columns, 6);
+  w.extents[K] = t->large ? 1100 : one_of(t, depths, 9);
+  find_blocks(t, &w);
+  rabbet_dims_t dims = {.rank = w.batch + 2};
+  for (int32_t i = 0; i < w.batch; ++i)
+    dims.d[i] = 1 + conformance_random(t, 2);
+  dims.d[w.batch] = m;
+  dims.d[w.batch + 1] = w.extents[K];
+  int32_t real = weights(t, &w);
+  range(t, -2, 2);
+  int32_t inputs[] = {kernel_case_input(c, dims, false), real};
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", w.is_turned)};
+  kernel_case_output(c,
+                     kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2));
+}
+
+const conformance_family_t conformance_weight_only[] = {
+    {"weight_only_product", 300, weight_only_product},
+    {0},
+};
