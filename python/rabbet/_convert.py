@@ -60,8 +60,11 @@ def _torch_input(value: Any, info: IoInfo, device: str) -> Any:
         )
     _check_type(value.dtype, info, "x.to(torch.{})")
     tensor = value.detach().contiguous()
-    if tensor.dtype in (torch.bfloat16,):
+    # NumPy lacks these types: their bits are lent.
+    if tensor.dtype is torch.bfloat16:
         tensor = tensor.view(torch.int16)
+    elif tensor.dtype.is_floating_point and tensor.itemsize == 1:
+        tensor = tensor.view(torch.uint8)
     return tensor.numpy()
 
 

@@ -18,14 +18,29 @@ ONNX_TYPES = {
     torch.float32: 1,
     torch.uint8: 2,
     torch.int8: 3,
+    torch.uint16: 4,
+    torch.int16: 5,
     torch.int32: 6,
     torch.int64: 7,
     torch.bool: 9,
     torch.float16: 10,
     torch.float64: 1,
+    torch.uint32: 12,
+    torch.uint64: 13,
     torch.bfloat16: 16,
     torch.float8_e4m3fn: 17,
+    torch.float8_e5m2: 19,
 }
+
+HELD = {
+    torch.float64: torch.float32,
+    torch.int16: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.int64,
+    torch.float8_e5m2: torch.float16,
+}
+"""Types that plans lack, and those of their inputs and outputs in their place."""
 
 
 def onnx_type(dtype: Any) -> int:

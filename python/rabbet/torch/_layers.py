@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from ._graph import Graph, Value, expression
@@ -137,15 +138,17 @@ def _max_pool(count: int, has_index: bool) -> Any:
         value, batched = _pool_input(g, x, count)
         size = _spread(kernel, count)
         pads = _spread(padding, count)
-        if has_index and 1 in g.used:
-            refuse("positions of the maxima, which no operator of plans tells")
-        found = g.op(
-            "MaxPool", value, kernel_shape=size,
+        found = g.ops(
+            "MaxPool", value, count=1 + (has_index and 1 in g.used), kernel_shape=size,
             strides=_spread(stride, count) if stride not in ((), []) else size,
             pads=pads + pads, dilations=_spread(dilation, count), ceil_mode=int(ceil_mode),
         )  # fmt: skip
-        result = found if batched else g.op("Squeeze", found, g.ints([0]))
-        return [result, None] if has_index else result
+        if len(found) > 1:
+            # ONNX counts positions in the whole tensor, torch in each image.
+            extents = [expression(extent) for extent in x.shape[-count:]]
+            found[1] = g.op("Mod", found[1], g.size(sympy.Mul(*extents)))
+        results = [f if batched else g.op("Squeeze", f, g.ints([0])) for f in found]
+        return [*results, None][:2] if has_index else results[0]
 
     return write
 
@@ -260,9 +263,14 @@ def _adaptive_max(count: int) -> Any:
     inner = _adaptive(count, "Max")
 
     def write(g: Graph, out: Any, x: Value, output_size: Any) -> list[str | None]:
-        if 1 in g.used:
-            refuse("positions of the maxima, which no operator of plans tells")
-        return [inner(g, out, x, output_size), None]
+        if 1 not in g.used:
+            return [inner(g, out, x, output_size), None]
+        extents, sizes = x.shape[-count:], _spread(output_size, count)
+        pairs = list(zip(extents, sizes, strict=True))
+        if any(not isinstance(e, int) or e % size for e, size in pairs):
+            refuse("positions of the maxima of adaptive windows that differ in size")
+        kernel = [e // size for e, size in pairs]
+        return _max_pool(count, True)(g, out, x, kernel)  # type: ignore[no-any-return]
 
     return write
 

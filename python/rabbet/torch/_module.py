@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from .._errors import InvalidArgumentError, UnsupportedError
 from .._model import Model
 from ._building import Range, RefusedPartError, bounds, build
-from ._graph import Graph, Value
+from ._graph import HELD, Graph, Value
 from ._translate import RefusedNodeError, Translation, described, refusal, tables
 
 _SUFFIX = ".torch"
@@ -75,12 +75,12 @@ class TorchModel:
             value = torch.tensor(value)
         if not cast:
             return value
-        if str(value.dtype) != "torch.float64":
+        given = getattr(torch, cast)
+        if value.dtype is not given:
             raise TypeError(
-                f"input {which} is {value.dtype}; the module was compiled for "
-                "torch.float64"
+                f"input {which} is {value.dtype}; the module was compiled for {given}"
             )
-        return value.to(getattr(torch, cast))
+        return value.to(HELD[given])
 
     def _flattened(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
         """Leaves of the arguments, checked against those of the example."""
@@ -133,6 +133,11 @@ class TorchModel:
 def _shown(tree: Any) -> str:
     text = str(tree)
     return text if len(text) < 300 else text[:300] + "..."
+
+
+def _held(dtype: Any) -> str | None:
+    """The name of a type that plans hold in another one."""
+    return str(dtype).removeprefix("torch.") if dtype in HELD else None
 
 
 def _result(leaves: Any, outputs: Any, kind: str, which: Any, cast: Any) -> Any:
@@ -281,8 +286,7 @@ class _Program:
         name = self.graph.input(node.name, like.dtype, like.shape)
         self.shapes[name] = like.shape
         self.translation.values[node] = name
-        cast = "float32" if like.dtype is torch.float64 else None
-        self.inputs.append([kind, which, cast])
+        self.inputs.append([kind, which, _held(like.dtype)])
         for extent, own in zip(like.shape, node.meta["val"].shape, strict=True):
             if isinstance(extent, sympy.Symbol):
                 self.symbols[extent] = own.node.hint
@@ -327,9 +331,6 @@ class _Program:
             self.translation.add(node)
 
     # ---- Outputs ----
-
-    def _cast(self, node: Any) -> str | None:
-        return "float64" if node.meta["val"].dtype is torch.float64 else None
 
     def add_outputs(self) -> tuple[list[list[Any]], list[list[Any]]]:
         """Results, and buffers and inputs that the module changes."""
@@ -378,7 +379,7 @@ class _Program:
             return count
         if isinstance(value, Value):
             self.graph.output("output", value, value.dtype)
-            results.append(["output", count, self._cast(node)])
+            results.append(["output", count, _held(node.meta["val"].dtype)])
         else:
             number = self.graph.scalar(value, torch.int64)
             self.graph.output("output", number, torch.int64)

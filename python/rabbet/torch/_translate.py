@@ -12,7 +12,7 @@ from torch import fx
 from .._errors import Error, UnsupportedError
 from ..plugin._torch import operator_of
 from . import _layers, _pointwise, _recurrent, _reductions, _shapes
-from ._graph import ONNX_TYPES, Graph, Value, expression
+from ._graph import HELD, ONNX_TYPES, Graph, Value, expression
 from ._table import TABLE, Handler
 
 assert all((_layers, _pointwise, _recurrent, _reductions, _shapes))  # they fill TABLE
@@ -116,7 +116,7 @@ def _tensors(value: Any) -> Iterable[torch.Tensor]:
 
 def refusal(node: fx.Node, narrow: bool = True) -> str | None:
     """Why an operator is not taken, as far as it can be told without writing it; None if
-    it seems to be. narrow: whether DOUBLE may be computed as FLOAT."""
+    it seems to be. narrow: whether types that plans lack may be held in others."""
     name = operator_name(node)
     if node.target is operator.getitem or name in _CHECKS or is_number(node):
         return None
@@ -127,7 +127,7 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     for tensor in _tensors(values):
         if tensor.dtype not in ONNX_TYPES or (
-            tensor.dtype is torch.float64 and not narrow
+            tensor.dtype in HELD and not narrow
         ):
             return f"plans have no type {tensor.dtype}"
         if tensor.layout is not torch.strided:

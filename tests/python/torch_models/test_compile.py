@@ -11,6 +11,7 @@ import rabbet as trt
 
 torch = pytest.importorskip("torch")
 
+import torch.nn.functional as F  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 from tests.python.torch_models import modules  # noqa: E402
@@ -120,6 +121,64 @@ def test_what_is_refused_is_named() -> None:
     program = torch.export.export(Shifted(), (x,))
     with pytest.raises(trt.InvalidArgumentError, match="has its example inputs"):
         trt.compile(program, (x,), device="cpu")
+
+
+class Positions(torch.nn.Module):
+    """Maxima of windows, and where they were."""
+
+    def forward(self, x: Any) -> Any:
+        """Of images, and of one image."""
+        pooled, at = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        kept, places = F.max_pool2d(x[0], 2, return_indices=True)
+        whole = F.adaptive_max_pool2d(x, (2, 4), return_indices=True)
+        return pooled, at, F.max_unpool2d(kept, places, 2), *whole
+
+
+def test_positions_of_maxima() -> None:
+    n = torch.export.Dim("n", min=1, max=5)
+    x = torch.randn(3, 2, 8, 8)
+    model = trt.compile(Positions(), (x,), dynamic_shapes={"x": {0: n}}, device="cpu")
+    for count in (3, 1, 5):
+        x = torch.randn(count, 2, 8, 8)
+        torch.testing.assert_close(model(x), Positions()(x))
+
+
+class Held(torch.nn.Module):
+    """Moves and arithmetic of a type that plans hold in another one."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        """Of each kind, and a comparison."""
+        return torch.cat([x, y]).T, x * y + x, x == y, x.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int8, torch.uint8])
+def test_integers_of_other_widths(dtype: Any) -> None:
+    low = torch.iinfo(dtype).min
+    x, y = (torch.randint(low, 127, (3, 4), dtype=dtype) * 9 for _ in range(2))
+    model = trt.compile(Held(), (x, y), device="cpu")
+    torch.testing.assert_close(model(x, y), Held()(x, y))
+
+
+class Moved(torch.nn.Module):
+    """Moves alone: torch has no more for these types."""
+
+    def forward(self, x: Any) -> Any:
+        """A transpose, and numbers."""
+        return x.transpose(0, 1), x.to(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2, torch.float8_e4m3fn]
+)
+def test_types_that_only_move(dtype: Any) -> None:
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    model = trt.compile(Moved(), (x,), device="cpu")
+    turned, numbers = model(x)
+    assert turned.dtype is dtype
+    torch.testing.assert_close(turned.to(torch.float32), x.to(torch.float32).T)
+    torch.testing.assert_close(numbers, x.to(torch.float32))
+    with pytest.raises(TypeError, match=r"float32"):
+        model(x.to(torch.float32))
 
 
 def test_calls_are_checked() -> None:
