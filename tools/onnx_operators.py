@@ -53,7 +53,9 @@ _TITLES = {
     "microsoft_experts": "ONNX Runtime: mixtures of experts",
     "microsoft_attention": "ONNX Runtime: attention",
     "microsoft_group_query": "ONNX Runtime: attention of decoders",
-    "trt_plugins": "Plugins of TensorRT's library",
+    "trt_plugins": "Plugins of TensorRT's library: detections",
+    "trt_layers": "Plugins of TensorRT's library: operators of ONNX",
+    "trt_bert": "Plugins of TensorRT's library: BERT",
 }
 
 _RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
@@ -109,6 +111,16 @@ LIMITS = {
         "at import; a registered plugin of this name comes first"
         for domain in ("", "TRT.")
     },
+    **{
+        f"{domain}BatchedNMS{kind}_TRT": "the numbers of boxes and classes must be known at "
+        "import; a registered plugin of this name comes first"
+        for domain in ("", "TRT.")
+        for kind in ("", "Dynamic")
+    },
+    "TRT.ScatterElements": "`reduction` mean is refused",
+    "CustomEmbLayerNormPluginDynamic": "version 1, without `full_mask`",
+    "CustomQKVToContextPluginDynamic": "version 1; FLOAT and FLOAT16",
+    "CustomSkipLayerNormPluginDynamic": "versions 1 and 2; FLOAT and FLOAT16",
     "MaxPool": "1 to 3 spatial axes",
     "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
     "NonZero": "the output has a data-dependent size",

@@ -44,7 +44,9 @@
   FILE(microsoft_experts)       \
   FILE(microsoft_attention)     \
   FILE(microsoft_group_query)   \
-  FILE(trt_plugins)
+  FILE(trt_plugins)             \
+  FILE(trt_layers)              \
+  FILE(trt_bert)
 
 #define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);
 RABBET_ONNX_FILES(RABBET_ONNX_FILE)
