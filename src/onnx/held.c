@@ -35,6 +35,15 @@ rabbet_status_t rabbet_onnx_hold(rabbet_onnx_importer_t* importer,
                         sizeof(const void*), &kept->held);
 }
 
+void rabbet_onnx_hold_like(rabbet_onnx_node_t* node, rabbet_tensor_t* y,
+                           const rabbet_tensor_t* x) {
+  if (!rabbet_onnx_ok(node)) return;
+  int32_t held = rabbet_onnx_held(node->importer, x);
+  if (held != 0 && rabbet_onnx_held(node->importer, y) == 0)
+    rabbet_onnx_fail(node,
+                     rabbet_onnx_hold(node->importer, node->name, y, held));
+}
+
 int32_t rabbet_onnx_type_in_model(rabbet_onnx_node_t* node,
                                   rabbet_tensor_t* tensor) {
   if (!rabbet_onnx_ok(node)) return 0;
@@ -131,26 +140,27 @@ typedef enum held_effect_t {
   HELD_ENDS,   // results have a type of their own
 } held_effect_t;
 
+// Operators of control flow and of sequences remember types by themselves.
 static const struct {
   held_effect_t effect;
   const char* operators;  // each between spaces
 } held_effects[] = {
     {HELD_WRAPS,
-     " Abs Add BitShift BitwiseNot CumSum Div Mul Neg Pow Range ReduceL1 "
-     "ReduceProd ReduceSum ReduceSumSquare Sub Sum "},
+     " Abs Add BitShift BitwiseNot Col2Im CumProd CumSum Div Mul Neg PRelu Pow "
+     "Range ReduceL1 ReduceProd ReduceSum ReduceSumSquare Shrink Sub Sum "},
     {HELD_KEEPS,
-     " BitwiseAnd BitwiseOr BitwiseXor Clip Compress Concat DepthToSpace "
-     "Expand "
-     "Flatten Gather GatherElements GatherND Identity Max Min Mod Pad "
-     "ReduceMax ReduceMin Relu Reshape ReverseSequence ScatterElements "
-     "ScatterND Sign Slice SpaceToDepth Split Squeeze Tile TopK Transpose "
-     "Trilu "
-     "Unique Unsqueeze Where QuantizeLinear "},
+     " BitwiseAnd BitwiseOr BitwiseXor CenterCropPad Clip Compress Concat "
+     "DepthToSpace Dropout Expand Flatten Gather GatherElements GatherND "
+     "Identity Max Min Mod Pad QuantizeLinear ReduceL2 ReduceMax ReduceMean "
+     "ReduceMin Relu Reshape Resize ReverseSequence Scatter ScatterElements "
+     "ScatterND Sign Slice SpaceToDepth Split Squeeze TensorScatter Tile TopK "
+     "Transpose Trilu Unique Unsqueeze Upsample Where "},
     {HELD_ENDS,
-     " ArgMax ArgMin BitCast Cast CastLike DequantizeLinear Equal EyeLike "
-     "Greater "
-     "GreaterOrEqual Less LessOrEqual NonZero OneHot Shape Size "
-     "RandomNormalLike RandomUniformLike "},
+     " ArgMax ArgMin BitCast Cast CastLike ConcatFromSequence DequantizeLinear "
+     "Equal EyeLike Greater GreaterOrEqual If IsInf IsNaN Less LessOrEqual "
+     "Loop NonZero OneHot Optional OptionalGetElement OptionalHasElement "
+     "RandomNormalLike RandomUniformLike Scan SequenceAt SequenceConstruct "
+     "SequenceErase SequenceInsert SequenceMap Shape Size SplitToSequence "},
 };
 
 // False for an operator that none of the lists has.

@@ -19,6 +19,9 @@ int32_t rabbet_onnx_held(const rabbet_onnx_importer_t* importer,
 rabbet_status_t rabbet_onnx_hold(rabbet_onnx_importer_t* importer,
                                  const char* name, rabbet_tensor_t* tensor,
                                  int32_t onnx_type);
+// Remembers for y, which has elements of x, what x holds.
+void rabbet_onnx_hold_like(rabbet_onnx_node_t* node, rabbet_tensor_t* y,
+                           const rabbet_tensor_t* x);
 // The type that the tensor has in the model; DOUBLE is FLOAT.
 int32_t rabbet_onnx_type_in_model(rabbet_onnx_node_t* node,
                                   rabbet_tensor_t* tensor);

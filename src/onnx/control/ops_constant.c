@@ -293,6 +293,7 @@ static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
                                                    results[1][i], &layer));
     if (!rabbet_onnx_ok(node)) return;
     node->outputs[i] = rabbet_layer_output(layer, 0);
+    rabbet_onnx_hold_like(node, node->outputs[i], results[0][i]);
     // Fails if the types or shapes of the branches do not match.
     rabbet_onnx_dims(node, node->outputs[i]);
   }

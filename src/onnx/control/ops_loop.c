@@ -6,6 +6,7 @@
 
 #include "core/view.h"
 #include "onnx/control/loop.h"
+#include "onnx/held.h"
 
 static const char* onnx_value_name(const Onnx__ValueInfoProto* value) {
   return value->name ? value->name : "";
@@ -191,6 +192,7 @@ static rabbet_tensor_t* onnx_loop_stack(onnx_loop_t* loop, size_t index,
   assert(index < loop->stack_count);
   rabbet_onnx_tensors_t* values = &loop->stacks[index];
   if (values->count == 0) return onnx_loop_nothing(loop, index, axis);
+  const rabbet_tensor_t* any = values->data[0];
   int rank = rabbet_onnx_rank(node, values->data[0]) + 1;
   int at = rabbet_onnx_axis(node, axis, rank);
   for (size_t i = 0; i < values->count; ++i) {
@@ -202,7 +204,10 @@ static rabbet_tensor_t* onnx_loop_stack(onnx_loop_t* loop, size_t index,
     values->data[i] = values->data[values->count - 1 - i];
     values->data[values->count - 1 - i] = first;
   }
-  return rabbet_onnx_concat(node, values->data, values->count, at);
+  rabbet_tensor_t* stack =
+      rabbet_onnx_concat(node, values->data, values->count, at);
+  rabbet_onnx_hold_like(node, stack, any);
+  return stack;
 }
 
 // `axes` and `reversals` of the stacks, one for each, or none.
@@ -394,7 +399,10 @@ static rabbet_tensor_t* onnx_scan_slice(const onnx_scan_t* scan, size_t index,
       x, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)at)};
   const rabbet_attr_t axis =
       RABBET_ONNX_INT("axis", onnx_scan_axis(scan, index, x));
-  return rabbet_onnx_layer(node, "gather", inputs, 2, &axis, 1);
+  rabbet_tensor_t* slice =
+      rabbet_onnx_layer(node, "gather", inputs, 2, &axis, 1);
+  rabbet_onnx_hold_like(node, slice, x);
+  return slice;
 }
 
 static void onnx_scan_run(rabbet_onnx_node_t* node, const char* directions) {
@@ -523,6 +531,7 @@ static void onnx_scan_batch(rabbet_onnx_node_t* node) {
       parts[b] = rabbet_onnx_unsqueeze(node, parts[b], 1, rank);
     }
     node->outputs[i] = rabbet_onnx_concat(node, parts, count, 0);
+    if (count > 0) rabbet_onnx_hold_like(node, node->outputs[i], made[i]);
   }
 }
 

@@ -1,5 +1,6 @@
 // Sequences of tensors and optional values. Both exist at import alone, as
 // lists: lengths and positions must be known then.
+#include "onnx/held.h"
 #include "onnx/index.h"
 #include "onnx/operators.h"
 
@@ -222,6 +223,7 @@ static void onnx_import_split_to_sequence(rabbet_onnx_node_t* node) {
     at = rabbet_onnx_index_op(node, "SUM", at, slice.size[axis]);
     rabbet_tensor_t* part = rabbet_onnx_slice(node, x, &slice);
     list->items[i] = keep ? part : rabbet_onnx_squeeze(node, part, 1u << axis);
+    rabbet_onnx_hold_like(node, list->items[i], x);
   }
   if (rabbet_onnx_ok(node) && rabbet_onnx_is_static(at) &&
       rabbet_onnx_is_static(extent) && at.value != extent.value)
@@ -259,6 +261,8 @@ static void onnx_import_concat_from_sequence(rabbet_onnx_node_t* node) {
   node->outputs[0] = list->count == 1
                          ? items[0]
                          : rabbet_onnx_concat(node, items, list->count, axis);
+  if (list->count > 0)
+    rabbet_onnx_hold_like(node, node->outputs[0], list->items[0]);
 }
 
 // ---- SequenceMap -----------------------------------------------------------

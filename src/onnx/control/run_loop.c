@@ -4,6 +4,7 @@
 // state whose next value has other extents makes those a matter of the run; the
 // body is then imported once more, as what was inferred of it was wrong.
 #include "onnx/control/loop.h"
+#include "onnx/held.h"
 
 typedef struct run_loop_t {
   onnx_loop_t* loop;
@@ -65,14 +66,17 @@ static void begin(run_loop_t* work, int round) {
   for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
     work->states[i] = add_state(work, work->initial[i], work->varying[i]);
     loop->inputs[loop->first_input + i] = result_of(work, work->states[i]);
+    rabbet_onnx_hold_like(node, loop->inputs[loop->first_input + i],
+                          work->initial[i]);
   }
   for (size_t i = 0; i < work->run->slice_count && rabbet_onnx_ok(node); ++i) {
     rabbet_layer_t* layer = NULL;
     fail(work, rabbet_loop_add_iterator(work->made, work->run->slices[i],
                                         work->run->slice_axes[i],
                                         work->run->slice_reversals[i], &layer));
-    loop->inputs[loop->first_input + loop->state_count + i] =
-        result_of(work, layer);
+    rabbet_tensor_t* slice = result_of(work, layer);
+    loop->inputs[loop->first_input + loop->state_count + i] = slice;
+    rabbet_onnx_hold_like(node, slice, work->run->slices[i]);
   }
 }
 
@@ -196,6 +200,7 @@ static void add_results(run_loop_t* work) {
            rabbet_loop_add_output(work->made, result_of(work, work->states[i]),
                                   RABBET_LOOP_OUTPUT_LAST_VALUE, 0, &layer));
       node->outputs[i] = result_of(work, layer);
+      rabbet_onnx_hold_like(node, node->outputs[i], work->initial[i]);
       continue;
     }
     size_t at = i - loop->state_count;
@@ -212,6 +217,7 @@ static void add_results(run_loop_t* work) {
                                               : RABBET_LOOP_OUTPUT_CONCATENATE,
                                       place, &layer));
     node->outputs[i] = result_of(work, layer);
+    rabbet_onnx_hold_like(node, node->outputs[i], x);
   }
 }
 

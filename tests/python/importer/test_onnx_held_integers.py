@@ -140,3 +140,95 @@ def test_quantization_to_16_bits(channels: bool, dtype: str) -> None:
     numbers = np.clip(np.rint(x / spread) + zeros, info.min, info.max)
     assert np.isin(numbers, (info.min, info.max)).any()
     np.testing.assert_allclose(found, (numbers - zeros) * spread, atol=3e-4)
+
+
+def value(name: str, dtype: str, shape: Any = None) -> Any:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+                                         shape)
+
+
+def const(name: str, x: Any) -> Any:
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(x)))
+
+
+@pytest.mark.parametrize("trips", [3, 70])
+@pytest.mark.parametrize("dtype", NARROW)
+def test_states_and_stacks_of_loops_wrap(dtype: str, trips: int) -> None:
+    """Of 3 iterations, which are unrolled, and of 70, which are not."""
+    rng = np.random.default_rng(2)
+    a, b = numbers(rng, dtype, (5,)), numbers(rng, dtype, (5,))
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]),
+         helper.make_node("Add", ["s", "b"], ["t"]), helper.make_node("Identity", ["t"], ["u"])],
+        "body", [value("i", "int64", []), value("go", "bool", []), value("s", dtype, [5])],
+        [value("on", "bool", []), value("t", dtype, [5]), value("u", dtype, [5])])
+    nodes = [const("n", np.int64(trips)),
+             helper.make_node("Loop", ["n", "", "a"], ["last", "all"], body=body),
+             helper.make_node("Add", ["last", "all"], ["y"])]
+    states = []
+    state = a
+    for _ in range(trips):
+        state = state + b
+        states.append(state)
+    expected = state + np.stack(states)
+    np.testing.assert_array_equal(run(nodes, {"a": a, "b": b}), held(expected))
+
+
+@pytest.mark.parametrize("length", [3, 70])
+@pytest.mark.parametrize("dtype", NARROW)
+def test_slices_of_scans_wrap(dtype: str, length: int) -> None:
+    rng = np.random.default_rng(3)
+    a, x = numbers(rng, dtype, (4,)), numbers(rng, dtype, (length, 4))
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["s", "v"], ["t"]), helper.make_node("Add", ["v", "v"], ["w"])],
+        "body", [value("s", dtype, [4]), value("v", dtype, [4])],
+        [value("t", dtype, [4]), value("w", dtype, [4])])
+    nodes = [helper.make_node("Scan", ["a", "x"], ["last", "all"], body=body, num_scan_inputs=1),
+             helper.make_node("Sub", ["last", "all"], ["y"])]
+    state = a
+    for row in x:
+        state = state * row
+    np.testing.assert_array_equal(run(nodes, {"a": a, "x": x}), held(state - (x + x)))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_what_branches_give_wraps(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    a, b = numbers(rng, dtype), numbers(rng, dtype)
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [helper.make_node(kind, ["a", "b"], [name])], name, [], [value(name, dtype)])
+        for name, kind in (("then", "Max"), ("else", "Min"))
+    }
+    nodes = [helper.make_node("If", ["c"], ["x"], **branches),
+             helper.make_node("Add", ["x", "a"], ["y"])]
+    for chosen in (True, False):
+        picked = (np.maximum if chosen else np.minimum)(a, b)
+        found = run(nodes, {"c": np.array(chosen), "a": a, "b": b})
+        np.testing.assert_array_equal(found, held(picked + a))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_tensors_of_sequences_wrap(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    a, b = numbers(rng, dtype, (4, 3)), numbers(rng, dtype, (2, 3))
+    nodes = [
+        helper.make_node("SplitToSequence", ["a"], ["s"], axis=0), const("at", np.int64(1)),
+        helper.make_node("SequenceAt", ["s", "at"], ["row"]),
+        helper.make_node("SequenceConstruct", ["a", "b"], ["t"]),
+        helper.make_node("ConcatFromSequence", ["t"], ["joined"], axis=0),
+        helper.make_node("Add", ["joined", "row"], ["y"]),
+    ]
+    expected = np.concatenate([a, b]) + a[1:2]
+    np.testing.assert_array_equal(run(nodes, {"a": a, "b": b}), held(expected))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_resized_images_wrap(dtype: str) -> None:
+    rng = np.random.default_rng(6)
+    a = numbers(rng, dtype, (1, 1, 3, 4))
+    nodes = [const("scales", np.array([1, 1, 2, 2], np.float32)),
+             helper.make_node("Resize", ["a", "", "scales"], ["big"], mode="nearest"),
+             helper.make_node("Add", ["big", "big"], ["y"])]
+    big = a.repeat(2, 2).repeat(2, 3)
+    np.testing.assert_array_equal(run(nodes, {"a": a}), held(big + big))
