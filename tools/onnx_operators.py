@@ -71,7 +71,6 @@ LIMITS = {
     "ConvTranspose": "1 to 3 spatial axes; `output_shape` needs an input of known extents",
     "Compress": "the output has a data-dependent size",
     "Dropout": "passes its input through; `training_mode` must be a constant false",
-    "Einsum": "no diagonals (a label twice in one term)",
     "GroupNormalization": "the number of channels must be known",
     "If": "the branches may differ in extents, not in rank; of a condition known at import the "
     "branch taken is imported",

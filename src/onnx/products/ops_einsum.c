@@ -31,11 +31,10 @@ static int onnx_term_find(const onnx_term_t* term, int label) {
 static void onnx_term_add(rabbet_onnx_node_t* node, onnx_term_t* term,
                           int label) {
   if (!rabbet_onnx_ok(node)) return;
-  if (onnx_term_find(term, label) >= 0) {
-    RABBET_ONNX_FAIL(
-        node, RABBET_STATUS_UNSUPPORTED,
-        "the equation names '%c' twice in one term; diagonals are not imported",
-        label < RABBET_EINSUM_ELLIPSIS ? label : '.');
+  if (!term->x && onnx_term_find(term, label) >= 0) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the equation names '%c' twice in its result",
+                     label < RABBET_EINSUM_ELLIPSIS ? label : '.');
   } else if (term->rank == RABBET_EINSUM_LABELS) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "a term of the equation, or what is made of two, has more "
@@ -84,7 +83,8 @@ static void onnx_term_default(rabbet_onnx_node_t* node,
   for (int label = 'A'; label <= 'z'; ++label) {
     int seen = 0;
     for (size_t i = 0; i < count; ++i)
-      seen += onnx_term_find(&terms[i], label) >= 0;
+      for (int k = 0; k < terms[i].rank; ++k)
+        seen += terms[i].labels[k] == label;
     if (seen == 1) onnx_term_add(node, out, label);
   }
 }
@@ -132,6 +132,45 @@ static void onnx_term_remove(onnx_term_t* term, int at) {
   --term->rank;
   memmove(term->labels + at, term->labels + at + 1,
           sizeof(int) * (size_t)(term->rank - at));
+}
+
+// x along two axes of equal extent: the diagonal lies along `first`, what is
+// beside it is left out of a sum over `second`.
+static rabbet_tensor_t* onnx_diagonal(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, int first,
+                                      int second) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  if (dims.d[first] >= 0 && dims.d[second] >= 0 &&
+      dims.d[first] != dims.d[second]) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "axes %d and %d of '%s' have one label, and extents %lld "
+                     "and %lld; they must be equal",
+                     first, second, rabbet_tensor_name(x),
+                     (long long)dims.d[first], (long long)dims.d[second]);
+    return NULL;
+  }
+  rabbet_tensor_t* places[2];
+  for (int i = 0; i < 2; ++i) {
+    int axis = i == 0 ? first : second;
+    places[i] = rabbet_onnx_indices(node, rabbet_onnx_extent(node, x, axis),
+                                    axis, dims.rank);
+  }
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), dims.rank, 0);
+  x = rabbet_onnx_select(
+      node, rabbet_onnx_binary(node, "EQUAL", places[0], places[1]), x, zero);
+  return rabbet_onnx_reduce(node, "SUM", x, 1u << second, false);
+}
+
+// Labels that a term has twice are diagonals.
+static void onnx_term_diagonals(rabbet_onnx_node_t* node, onnx_term_t* term) {
+  for (int i = term->rank - 1; i > 0 && rabbet_onnx_ok(node); --i) {
+    int first = onnx_term_find(term, term->labels[i]);
+    if (first == i) continue;
+    term->x = onnx_diagonal(node, term->x, first, i);
+    onnx_term_remove(term, i);
+  }
 }
 
 // Sums over the axes whose labels no other term has. Axes of extent 1 that
@@ -270,6 +309,8 @@ static void onnx_import_einsum(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   memset(terms, 0, (count + 1) * sizeof(*terms));
   onnx_einsum_parse(node, terms);
+  for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i)
+    onnx_term_diagonals(node, &terms[i]);
   // Joins each term to the first.
   for (size_t i = 1; i < count && rabbet_onnx_ok(node); ++i) {
     onnx_term_t pair[2] = {terms[0], terms[i]};

@@ -53,7 +53,8 @@ EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 2}
 @pytest.mark.parametrize("equation", [
     "ab,bc->ac", "abc,acd->abd", "abcd,abed->abce", "ab->ba", "ab->", "ab->b",
     "a,b->ab", "a,a->", "ab,ab->ab", "abc,cd,de->abe", "abc,ac->abc", "ab,bc",
-    "ab,b->a", "abc,c", "abcd,bd->ca",
+    "ab,b->a", "abc,c", "abcd,bd->ca", "aa->a", "aa->", "aa", "bab->ab", "abab->ba", "aaa->a",
+    "aab,bb->a", "aab,ab",
 ])
 def test_einsum(equation, tmp_path):
     terms = equation.split("->")[0].split(",")
@@ -87,15 +88,15 @@ def test_einsum_spreads_what_an_ellipsis_stands_for(shapes, tmp_path):
 
 
 @pytest.mark.parametrize(("equation", "message"), [
-    ("aa->a", "names 'a' twice"), ("ab,b->a", "another number of terms"),
+    ("ab->aa", "names 'a' twice in its result"), ("ab,b->a", "another number of terms"),
     ("abc->a", "does not fit input 0"), ("a+b->a", "not part of an equation"),
-    ("ab->c", "a label that no term has"),
+    ("ab->c", "a label that no term has"), ("aa->a", "axes 0 and 1 of 'x' have one label"),
 ])
 def test_einsum_says_what_is_wrong(equation, message, tmp_path):
-    model = model_of(f"""agraph (float[2,2] x) => (float[] y) {{
+    model = model_of(f"""agraph (float[2,3] x) => (float[] y) {{
         y = Einsum<equation="{equation}">(x) }}""")
     with pytest.raises(reference.ImportFailed, match=message):
-        reference.run(model, [numbers(2, 2)], tmp_path)
+        reference.run(model, [numbers(2, 3)], tmp_path)
 
 
 # ---- The table ---------------------------------------------------------------

@@ -32,7 +32,6 @@ NOT_YET = {
         "DOUBLE is FLOAT in networks, which has other bits",
     r"test_bernoulli.*": "random numbers of our own",
     r"test_training_dropout(_default|_default_mask|_mask)?": "training",
-    r"test_einsum_batch_diagonal": "sums of products take no diagonals",
 }
 
 
