@@ -37,6 +37,12 @@ static void* kernel_arena(kernel_case_t* c, size_t size) {
   return block;
 }
 
+static void kernel_free_image(kernel_case_t* c, kernel_image_t* image) {
+  rabbet_free_aligned(c->allocator, image->places, 64);
+  rabbet_free_aligned(c->allocator, image->data, 64);
+  *image = (kernel_image_t){0};
+}
+
 // ---- Making the group ------------------------------------------------------
 
 void kernel_case_begin(kernel_case_t* c, rabbet_device_t* device,
@@ -52,8 +58,10 @@ void kernel_case_begin(kernel_case_t* c, rabbet_device_t* device,
 }
 
 void kernel_case_end(kernel_case_t* c) {
-  for (size_t i = 0; i < c->value_count; ++i)
+  for (size_t i = 0; i < c->value_count; ++i) {
     rabbet_free_aligned(c->allocator, c->reference[i], 64);
+    kernel_free_image(c, &c->images[i]);
+  }
   rabbet_arena_deinitialize(&c->arena);
 }
 
@@ -91,7 +99,7 @@ int32_t kernel_case_typed_input(kernel_case_t* c, rabbet_dtype_t dtype,
   RABBET_EXPECT_OK(rabbet_allocate_aligned(
       c->allocator, kernel_bytes(kept, RABBET_FORMAT_LINEAR, &dims) + 1, 64,
       &data));
-  for (int64_t i = 0; i < kernel_count(&dims); ++i) {
+  for (int64_t i = 0, count = kernel_count(&dims); i < count; ++i) {
     // Few bits, so that sums of products are exact in FLOAT, and no more than
     // the type holds.
     char rounded[8];
@@ -400,49 +408,68 @@ static void kernel_free_memory(kernel_case_t* c, void* memory) {
     c->device->vtable->free(c->device, kernel_block(memory));
 }
 
-// Where a format keeps the element of row-major number `index`.
-static int64_t kernel_place(rabbet_format_t format, const rabbet_dims_t* dims,
-                            int64_t index) {
-  const rabbet_format_info_t* info = rabbet_format_info(format);
-  if (info->block == 1 && !info->channels_last) return index;
-  int64_t spatial = 1;
-  for (int i = 2; i < dims->rank; ++i)
-    spatial *= dims->d[i];
-  int64_t channels = dims->d[1];
-  int64_t blocks = (channels + info->block - 1) / info->block;
-  int64_t s = index % spatial, channel = index / spatial % channels;
-  int64_t n = index / spatial / channels;
-  if (info->channels_last)
-    return (n * spatial + s) * blocks * info->block + channel;
-  return ((n * blocks + channel / info->block) * spatial + s) * info->block +
-         channel % info->block;
-}
-
-// The reference as elements of a type; freed with alignment 64.
-static char* kernel_linear(kernel_case_t* c, int32_t value,
-                           rabbet_dtype_t dtype) {
-  const rabbet_dims_t* dims = &c->values[value].dims;
+static void* kernel_zeros(kernel_case_t* c, size_t size) {
   void* data = NULL;
-  RABBET_EXPECT_OK(rabbet_allocate_aligned(
-      c->allocator, kernel_bytes(dtype, RABBET_FORMAT_LINEAR, dims) + 1, 64,
-      &data));
-  rabbet_convert(c->kept[value], c->reference[value], dtype, data,
-                 kernel_count(dims));
+  RABBET_EXPECT_OK(rabbet_allocate_aligned(c->allocator, size + 1, 64, &data));
+  memset(data, 0, size + 1);
   return data;
 }
 
-static void kernel_write(kernel_case_t* c, int32_t value,
-                         const rabbet_group_value_t* v, void* data) {
-  size_t bytes = kernel_bytes(v->dtype, v->format, &v->dims);
-  size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
-  char* linear = kernel_linear(c, value, v->dtype);
-  memset(data, 0, bytes);
-  // Types of 4 bits, which are LINEAR, have several elements in a byte.
-  if (size == 0) memcpy(data, linear, bytes);
-  for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i)
-    memcpy((char*)data + (size_t)kernel_place(v->format, &v->dims, i) * size,
-           linear + (size_t)i * size, size);
+// Where a format keeps the elements, in row-major order; NULL: there, too.
+static int64_t* kernel_places(kernel_case_t* c, rabbet_format_t format,
+                              const rabbet_dims_t* dims) {
+  const rabbet_format_info_t* info = rabbet_format_info(format);
+  if (info->block == 1 && !info->channels_last) return NULL;
+  int64_t* places =
+      kernel_zeros(c, (size_t)kernel_count(dims) * sizeof(*places));
+  int64_t block = info->block, channels = dims->d[1], spatial = 1, i = 0;
+  int64_t blocks = (channels + block - 1) / block;
+  for (int k = 2; k < dims->rank; ++k)
+    spatial *= dims->d[k];
+  for (int64_t n = 0; n < dims->d[0]; ++n) {
+    for (int64_t k = 0; k < channels; ++k) {
+      int64_t first =
+          info->channels_last
+              ? n * spatial * blocks * block + k
+              : (n * blocks + k / block) * spatial * block + k % block;
+      int64_t step = info->channels_last ? blocks * block : block;
+      for (int64_t at = 0; at < spatial; ++at)
+        places[i++] = first + at * step;
+    }
+  }
+  return places;
+}
+
+static int64_t kernel_place(const kernel_image_t* image, int64_t element) {
+  return image->places ? image->places[element] : element;
+}
+
+// The reference in a tensor's type and format. The last one of each value is
+// kept, as a candidate runs several times.
+static const kernel_image_t* kernel_image(kernel_case_t* c, int32_t value,
+                                          const rabbet_group_value_t* v) {
+  kernel_image_t* image = &c->images[value];
+  if (image->data && image->dtype == v->dtype && image->format == v->format)
+    return image;
+  int64_t count = kernel_count(&v->dims);
+  size_t element = (size_t)rabbet_dtype_bits(v->dtype) / 8;
+  char* linear =
+      kernel_zeros(c, kernel_bytes(v->dtype, RABBET_FORMAT_LINEAR, &v->dims));
+  rabbet_convert(c->kept[value], c->reference[value], v->dtype, linear, count);
+  kernel_free_image(c, image);
+  *image = (kernel_image_t){.dtype = v->dtype,
+                            .format = v->format,
+                            .places = kernel_places(c, v->format, &v->dims),
+                            .size = kernel_bytes(v->dtype, v->format, &v->dims),
+                            .data = linear};
+  // So are types of 4 bits, which have several elements in a byte.
+  if (!image->places) return image;
+  image->data = kernel_zeros(c, image->size);
+  for (int64_t i = 0; i < count; ++i)
+    memcpy(image->data + (size_t)image->places[i] * element,
+           linear + (size_t)i * element, element);
   rabbet_free_aligned(c->allocator, linear, 64);
+  return image;
 }
 
 // A boundary value as the candidate has it, with this case's dims, which the
@@ -472,10 +499,11 @@ void kernel_case_fill(kernel_case_t* c,
              candidate->tactic_name);
   for (size_t i = 0; i < c->input_count; ++i) {
     rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[i]);
-    size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
-    void* data = kernel_guarded(c, size, kernel_misalignment(c, i, v.dtype));
-    kernel_write(c, c->inputs[i], &v, data);
-    out_memory->inputs[i] = kernel_upload(c, data, size);
+    const kernel_image_t* image = kernel_image(c, c->inputs[i], &v);
+    void* data =
+        kernel_guarded(c, image->size, kernel_misalignment(c, i, v.dtype));
+    memcpy(data, image->data, image->size);
+    out_memory->inputs[i] = kernel_upload(c, data, image->size);
   }
   for (size_t i = 0; i < c->output_count; ++i) {
     rabbet_group_value_t v = kernel_boundary(c, candidate, c->outputs[i]);
@@ -520,7 +548,7 @@ static double kernel_rounding(rabbet_dtype_t dtype) {
 static double kernel_largest(const kernel_case_t* c, int32_t value) {
   const float* numbers = c->reference[value];
   double largest = 0;
-  for (int64_t i = 0; i < kernel_count(&c->values[value].dims); ++i)
+  for (int64_t i = 0, n = kernel_count(&c->values[value].dims); i < n; ++i)
     if (isfinite(numbers[i]) && fabs(numbers[i]) > largest)
       largest = fabs(numbers[i]);
   return largest;
@@ -545,13 +573,12 @@ static double kernel_rounded_before(const kernel_case_t* c, int32_t value,
 
 static void kernel_compare_real(kernel_case_t* c, int32_t value,
                                 const rabbet_group_value_t* v,
-                                const void* data) {
+                                const kernel_image_t* image, const void* data) {
   const float* expected = c->reference[value];
   int64_t count = kernel_count(&v->dims);
   double largest = kernel_largest(c, value);
   for (int64_t i = 0; i < count; ++i) {
-    double found = rabbet_load_double(v->dtype, data,
-                                      kernel_place(v->format, &v->dims, i));
+    double found = rabbet_load_double(v->dtype, data, kernel_place(image, i));
     double wanted = expected[i];
     double allowed = c->tolerance * largest +
                      1.01 * kernel_rounding(v->dtype) * fabs(wanted) +
@@ -568,19 +595,19 @@ static void kernel_compare_real(kernel_case_t* c, int32_t value,
   }
 }
 
-static void kernel_compare_exact(kernel_case_t* c, int32_t value,
+static void kernel_compare_exact(kernel_case_t* c,
                                  const rabbet_group_value_t* v,
+                                 const kernel_image_t* image,
                                  const void* data) {
   size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
-  char* expected = kernel_linear(c, value, v->dtype);
+  assert_true(size > 0);
   for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i) {
-    int64_t at = kernel_place(v->format, &v->dims, i);
+    int64_t at = kernel_place(image, i);
     if (memcmp((const char*)data + (size_t)at * size,
-               expected + (size_t)i * size, size) == 0) {
+               image->data + (size_t)at * size, size) == 0)
       continue;
-    }
     double found = rabbet_load_double(v->dtype, data, at);
-    double wanted = rabbet_load_double(v->dtype, expected, i);
+    double wanted = rabbet_load_double(v->dtype, image->data, at);
     if (isnan(found) && isnan(wanted)) continue;
     // Processors convert subnormal numbers to BF16 as zero.
     if (kernel_is_real(v->dtype) && fabs(wanted) < 0x1p-126 && found == 0)
@@ -588,15 +615,14 @@ static void kernel_compare_exact(kernel_case_t* c, int32_t value,
     fail_msg("%s: element %lld is %.9g, expected %.9g", c->trace, (long long)i,
              found, wanted);
   }
-  rabbet_free_aligned(c->allocator, expected, 64);
 }
 
 static void kernel_compare_integer(kernel_case_t* c, int32_t value,
                                    const rabbet_group_value_t* v,
+                                   const kernel_image_t* image,
                                    const void* data) {
   for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i) {
-    int64_t found =
-        rabbet_load_int64(v->dtype, data, kernel_place(v->format, &v->dims, i));
+    int64_t found = rabbet_load_int64(v->dtype, data, kernel_place(image, i));
     int64_t wanted = rabbet_load_int64(v->dtype, c->reference[value], i);
     if (llabs(found - wanted) > c->units)
       fail_msg("%s: element %lld is %lld, expected %lld", c->trace,
@@ -607,14 +633,15 @@ static void kernel_compare_integer(kernel_case_t* c, int32_t value,
 // The gaps between the elements must be zero.
 static void kernel_check_padding(kernel_case_t* c,
                                  const rabbet_group_value_t* v,
+                                 const kernel_image_t* image,
                                  const void* data) {
-  size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
   size_t element = (size_t)rabbet_dtype_bits(v->dtype) / 8;
-  unsigned char* used = kernel_guarded(c, size, 0);
-  memset(used, 0, size);
+  if (!image->places) return;
+  unsigned char* used = kernel_guarded(c, image->size, 0);
+  memset(used, 0, image->size);
   for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i)
-    used[kernel_place(v->format, &v->dims, i) * (int64_t)element] = 1;
-  for (size_t i = 0; i < size; i += element) {
+    used[image->places[i] * (int64_t)element] = 1;
+  for (size_t i = 0; i < image->size; i += element) {
     for (size_t b = 0; !used[i] && b < element; ++b) {
       if (((const unsigned char*)data)[i + b] != 0)
         fail_msg("%s: padding element %zu is not zero", c->trace, i / element);
@@ -627,28 +654,33 @@ static void kernel_check_unchanged(kernel_case_t* c,
                                    const kernel_case_candidate_t* candidate,
                                    size_t input, void* memory) {
   rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[input]);
-  size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
-  void *before = kernel_guarded(c, size, 0),
-       *data = kernel_download(c, memory, size);
-  kernel_write(c, c->inputs[input], &v, before);
-  if (memcmp(before, data, size) != 0)
+  const kernel_image_t* image = kernel_image(c, c->inputs[input], &v);
+  void* data = kernel_download(c, memory, image->size);
+  if (memcmp(image->data, data, image->size) != 0)
     fail_msg("%s: input %zu was changed", c->trace, input);
-  kernel_free_guarded(c, before);
-  kernel_check_guard(c, data, size, "an input");
+  kernel_check_guard(c, data, image->size, "an input");
   kernel_dismiss(c, data);
+}
+
+// Element by element where the result is not the reference to the bit.
+static void kernel_compare(kernel_case_t* c, int32_t value,
+                           const rabbet_group_value_t* v, const void* data) {
+  const kernel_image_t* image = kernel_image(c, value, v);
+  if (memcmp(image->data, data, image->size) == 0) return;
+  if (c->exact)
+    kernel_compare_exact(c, v, image, data);
+  else if (kernel_is_real(v->dtype))
+    kernel_compare_real(c, value, v, image, data);
+  else
+    kernel_compare_integer(c, value, v, image, data);
+  kernel_check_padding(c, v, image, data);
 }
 
 static void kernel_verify_output(kernel_case_t* c, int32_t value,
                                  const rabbet_group_value_t* v, void* memory) {
   size_t size = kernel_bytes(v->dtype, v->format, &c->room[value]);
   void* data = kernel_download(c, memory, size);
-  if (c->exact)
-    kernel_compare_exact(c, value, v, data);
-  else if (kernel_is_real(v->dtype))
-    kernel_compare_real(c, value, v, data);
-  else
-    kernel_compare_integer(c, value, v, data);
-  kernel_check_padding(c, v, data);
+  kernel_compare(c, value, v, data);
   kernel_check_guard(c, data, size, "an output");
   kernel_dismiss(c, data);
 }

@@ -19,6 +19,16 @@
 
 #define KERNEL_CASE_MAX 256
 
+// A reference as a candidate's tensor: its bytes, and where its elements lie in
+// row-major order (NULL: there, too).
+typedef struct kernel_image_t {
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  int64_t* places;
+  size_t size;
+  char* data;
+} kernel_image_t;
+
 typedef struct kernel_case_t {
   rabbet_device_t* device;
   rabbet_allocator_t allocator;
@@ -53,8 +63,9 @@ typedef struct kernel_case_t {
   // but for extents that the kernel finds itself.
   rabbet_dims_t run_dims[KERNEL_CASE_MAX], room[KERNEL_CASE_MAX];
   void* reference[KERNEL_CASE_MAX];
-  rabbet_dtype_t kept[KERNEL_CASE_MAX];  // of the reference: FLOAT for real
-                                         // types unless exact
+  rabbet_dtype_t kept[KERNEL_CASE_MAX];    // of the reference: FLOAT for real
+                                           // types unless exact
+  kernel_image_t images[KERNEL_CASE_MAX];  // the last of each value
   size_t value_count;
   rabbet_group_node_t nodes[KERNEL_CASE_MAX];
   size_t node_count;
