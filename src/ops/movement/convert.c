@@ -32,6 +32,27 @@ static int64_t convert_truncate(rabbet_dtype_t dtype, double value) {
   return (int64_t)value;
 }
 
+// The conversions that weights need most, without a step by way of double.
+static bool convert_short(rabbet_dtype_t from, const void* source,
+                          rabbet_dtype_t to, void* target, int64_t count) {
+  if (from == RABBET_DTYPE_FLOAT && to == RABBET_DTYPE_HALF) {
+    for (int64_t i = 0; i < count; ++i)
+      ((uint16_t*)target)[i] = rabbet_float_to_half(((const float*)source)[i]);
+  } else if (from == RABBET_DTYPE_FLOAT && to == RABBET_DTYPE_BF16) {
+    for (int64_t i = 0; i < count; ++i)
+      ((uint16_t*)target)[i] = rabbet_float_to_bf16(((const float*)source)[i]);
+  } else if (from == RABBET_DTYPE_HALF && to == RABBET_DTYPE_FLOAT) {
+    for (int64_t i = 0; i < count; ++i)
+      ((float*)target)[i] = rabbet_half_to_float(((const uint16_t*)source)[i]);
+  } else if (from == RABBET_DTYPE_BF16 && to == RABBET_DTYPE_FLOAT) {
+    for (int64_t i = 0; i < count; ++i)
+      ((float*)target)[i] = rabbet_bf16_to_float(((const uint16_t*)source)[i]);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void rabbet_convert(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,
                     void* target, int64_t count) {
   if (from == to) {
@@ -39,6 +60,7 @@ void rabbet_convert(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,
     if (count > 0) memmove(target, source, (bits + 7) / 8);
     return;
   }
+  if (convert_short(from, source, to, target, count)) return;
   bool from_float = rabbet_dtype_is_float(from);
   bool to_float = rabbet_dtype_is_float(to);
   for (int64_t i = 0; i < count; ++i) {
