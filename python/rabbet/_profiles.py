@@ -16,7 +16,7 @@ from ._network import INetworkDefinition
 ShapeRange = Any  # a shape, or (min, opt, max)
 
 
-def _range(given: Any, name: str) -> tuple[Any, Any, Any]:
+def range_of(given: Any, name: str) -> tuple[Any, Any, Any]:
     """(min, opt, max) from a user's shapes for an input."""
     nested = [isinstance(item, (Sequence, Dims)) for item in _iterable(given, name)]
     if not any(nested):
@@ -129,7 +129,7 @@ def add_profile(
     profile = builder.create_optimization_profile()
     for name, given in shapes.items():
         declared = tuple(inputs[name].shape)
-        low, opt, high = _range(given, name)
+        low, opt, high = range_of(given, name)
         profile.set_shape(
             name,
             _matches(low, declared, name),

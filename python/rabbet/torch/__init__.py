@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._caches import kv_cache_update
 from ._module import TorchModel
 from ._report import Left, Report, reports
 
-__all__ = ["Left", "Report", "TorchModel", "backend", "reports"]
+__all__ = ["Left", "Report", "TorchModel", "backend", "kv_cache_update", "reports"]
 
 
 def backend(*args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -80,31 +80,34 @@ def build(
     graph: Graph,
     shapes: Mapping[str, Any],
     numbers: Mapping[str, sympy.Symbol],
-    ranges: Mapping[sympy.Symbol, Range],
+    profiles: Sequence[Mapping[sympy.Symbol, Range]],
     options: Mapping[str, Any],
 ) -> Model:
     """Builds the graph. shapes: of the inputs; numbers: inputs that are integers of
-    torch."""
+    torch; profiles: the range of each symbol."""
     load_plugins(options.get("plugins"))
     verbose = options.get("verbose")
     logger = options.get("logger") or Logger(
         Severity.VERBOSE if verbose else Severity.WARNING
     )
     network = network_of(graph, logger)
-    profile = {
-        name: _profile(shape, ranges)
+    varying = {
+        name: shape
         for name, shape in shapes.items()
         if any(not isinstance(extent, int) for extent in shape)
     }
     tensors = [network.get_input(i) for i in range(network.num_inputs)]
     sizes = {tensor.name for tensor in tensors if tensor.is_shape_tensor}
-    values = {
-        name: tuple([n] for n in ranges[symbol])
-        for name, symbol in numbers.items()
-        if name in sizes and symbol in ranges
-    }
+    given_shapes, given_values = [], []
+    for ranges in profiles:
+        given_shapes.append({n: _profile(shape, ranges) for n, shape in varying.items()})
+        given_values.append({
+            name: tuple([n] for n in ranges[symbol])
+            for name, symbol in numbers.items()
+            if name in sizes and symbol in ranges
+        })
     given = {name: value for name, value in options.items() if value is not None}
     given.pop("logger", None)
-    return build_model(
-        network, shapes=profile or None, values=values or None, logger=logger, **given
-    )
+    if any(given_shapes) or any(given_values):
+        given.update(profiles=given_shapes, values=given_values)
+    return build_model(network, logger=logger, **given)

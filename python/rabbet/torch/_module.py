@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from .._errors import InvalidArgumentError, UnsupportedError
 from .._model import Model
+from .._profiles import range_of
 from ._building import Range, RefusedPartError, bounds, build
 from ._graph import HELD, Graph, Value
 from ._translate import RefusedNodeError, Translation, described, refusal, tables
@@ -25,7 +26,7 @@ _SUFFIX = ".torch"
 _TREES = ("tree", "result_tree")
 
 # Options of compile() that say how inputs vary: dynamic_shapes does for torch.
-_NOT_FOR_TORCH = ("shapes", "values", "profiles")
+_NOT_FOR_TORCH = ("shapes", "values")
 
 
 class TorchModel:
@@ -174,6 +175,19 @@ def decompositions() -> Any:
     return table
 
 
+def _refuse_repeated(arguments: Any) -> None:
+    """torch.export reads one argument where the same tensor is passed for two."""
+    found: dict[int, str] = {}
+    for path, leaf in pytree.tree_flatten_with_path(arguments)[0]:
+        name = pytree.keystr(path[1:])
+        first = found.setdefault(id(leaf), name)
+        if isinstance(leaf, torch.Tensor) and first != name:
+            raise InvalidArgumentError(
+                f"compile: the example inputs {first} and {name} are one tensor, which "
+                "torch.export takes for one input: pass a copy"
+            )
+
+
 def _exported(
     module: Any, args: Any, kwargs: Any, dynamic_shapes: Any
 ) -> torch.export.ExportedProgram:
@@ -189,6 +203,7 @@ def _exported(
             "compile: args is the tuple of a module's example inputs, such as (x,); got "
             f"{type(args).__name__}"
         )
+    _refuse_repeated((args or (), kwargs or {}))
     return torch.export.export(
         module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
     )
@@ -313,6 +328,38 @@ class _Program:
             found[symbol] = bounds(low, hint, high)
         return found
 
+    def profile(self, given: Any) -> dict[Any, Range]:
+        """The range of each symbol in a profile, {argument: (min, opt, max)}."""
+        found = self.ranges()
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                "profiles: expected a list of {argument: shape or (min, opt, max)}, got "
+                f"{given!r}"
+            )
+        for name, shape in given.items():
+            if name not in self.shapes:
+                raise InvalidArgumentError(
+                    f"profiles: the module has no argument '{name}'; it has "
+                    f"{', '.join(self.shapes)}"
+                )
+            parts = range_of(shape, name)
+            if any(len(part) != len(self.shapes[name]) for part in parts):
+                raise InvalidArgumentError(
+                    f"profiles: argument '{name}' has {len(self.shapes[name])} "
+                    f"dimensions, got {shape!r}"
+                )
+            for extent, *three in zip(self.shapes[name], *parts, strict=True):
+                low, _, high = found.get(extent, (extent,) * 3)
+                fits = isinstance(extent, (int, sympy.Symbol))
+                if not fits or not low <= three[0] <= three[1] <= three[2] <= high:
+                    raise InvalidArgumentError(
+                        f"profiles: argument '{name}' has a dimension with the range "
+                        f"{tuple(three)}; dynamic_shapes allow {extent} from {low} to {high}"
+                    )
+                if not isinstance(extent, int):
+                    found[extent] = tuple(three)
+        return found
+
     # ---- Nodes ----
 
     def add_nodes(self) -> None:
@@ -420,12 +467,14 @@ def compile_module(
             state.add_nodes()
             results, changes = state.add_outputs()
     given = {name: v for name, v in options.items() if name not in _NOT_FOR_TORCH}
+    profiles = given.pop("profiles", None)
+    ranges = [state.ranges()] if profiles is None else [*map(state.profile, profiles)]
     save = given.pop("save", None)
     given["device"] = device
     if save is not None:
         given["save"] = save
     try:
-        model = build(state.graph, state.shapes, state.numbers, state.ranges(), given)
+        model = build(state.graph, state.shapes, state.numbers, ranges, given)
     except RefusedPartError as error:
         nodes = {node.name: node for node in program.graph.nodes}
         with _explained():

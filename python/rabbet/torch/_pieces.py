@@ -177,7 +177,7 @@ class _Part:
     def build(self, device: torch.device, options: Mapping[str, Any]) -> Piece:
         """The engine."""
         given = {**options, "device": options.get("device") or str(device)}
-        model = build(self.graph, self.shapes, self.numbers, self.ranges(), given)
+        model = build(self.graph, self.shapes, self.numbers, [self.ranges()], given)
         return Piece(model, self.reads, device)
 
 

@@ -11,11 +11,12 @@ from torch import fx
 
 from .._errors import Error, UnsupportedError
 from ..plugin._torch import operator_of
-from . import _layers, _pointwise, _recurrent, _reductions, _shapes
+from . import _caches, _layers, _pointwise, _recurrent, _reductions, _shapes
 from ._graph import HELD, ONNX_TYPES, Graph, Value, expression
 from ._table import TABLE, Handler
 
-assert all((_layers, _pointwise, _recurrent, _reductions, _shapes))  # they fill TABLE
+# They fill TABLE.
+assert all((_caches, _layers, _pointwise, _recurrent, _reductions, _shapes))
 
 # Arguments that only place a tensor, or that the result in torch tells as well.
 _PLACING = {

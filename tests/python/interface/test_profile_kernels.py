@@ -38,6 +38,7 @@ def build(
     flags: tuple[Any, ...] = (),
     debug: bool = False,
     level: int = 3,
+    device: str = "cpu",
 ) -> Any:
     """The plan of y = softmax(relu(x u) v). At level 0 nothing is timed."""
     builder = trt.Builder(LOGGER)
@@ -60,7 +61,7 @@ def build(
     soft.get_output(0).name = "y"
     network.mark_output(soft.get_output(0))
     config = builder.create_builder_config()
-    config.device, config.threads = "cpu", 1
+    config.device, config.threads = device, 1
     config.builder_optimization_level = level
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     for flag in flags:
