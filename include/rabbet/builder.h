@@ -278,5 +278,23 @@ rabbet_build_plan(rabbet_network_t* network, rabbet_builder_config_t* config,
                   rabbet_allocator_t allocator, void** out_plan,
                   size_t* out_size, rabbet_build_report_t** out_report);
 
+// The same, and the plan is written to a file, piece by piece: it is never
+// whole in memory. An existing file is replaced once the new one is complete.
+RABBET_API rabbet_status_t rabbet_build_plan_file(
+    rabbet_network_t* network, rabbet_builder_config_t* config,
+    const char* path, rabbet_allocator_t allocator, uint64_t* out_size,
+    rabbet_build_report_t** out_report);
+
+// Takes the bytes of a plan in order, on the building thread. Its error fails
+// the build.
+typedef struct rabbet_plan_writer_t {
+  void* user_data;
+  rabbet_status_t (*write)(void* user_data, const void* data, size_t size);
+} rabbet_plan_writer_t;
+RABBET_API rabbet_status_t
+rabbet_build_plan_to(rabbet_network_t* network, rabbet_builder_config_t* config,
+                     rabbet_plan_writer_t writer, rabbet_allocator_t allocator,
+                     rabbet_build_report_t** out_report);
+
 RABBET_EXTERN_C_END
 #endif  // RABBET_BUILDER_H_

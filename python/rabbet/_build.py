@@ -149,12 +149,18 @@ def build_model(
         config.keep_plugin_source = True
     for each in ranges:
         add_profile(builder, network, config, *each)
+    # A plan in a file is never whole in memory. A pipe or device cannot be read again.
+    mapped = save is not None and (os.path.isfile(save) or not os.path.exists(save))
     with _timings_in(config, timing_cache):
-        plan = builder.build_serialized_network(network, config)
-        if save is not None:
+        plan = builder._plan(network, config, save if mapped else None)
+        if save is not None and not mapped:
             _rabbet.write_file(save, plan)
     runtime = Runtime(log)
     runtime.device = device
     runtime.engine_host_code_allowed = True  # it comes from here
-    engine = runtime.deserialize_cuda_engine(plan)
+    engine = (
+        runtime.load_cuda_engine(save)
+        if save is not None and mapped
+        else runtime.deserialize_cuda_engine(plan)
+    )
     return Model(engine, threads, builder._report, graphs, contexts)

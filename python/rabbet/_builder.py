@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import _enums as e
 from . import _rabbet
@@ -96,12 +96,20 @@ class Builder(Managed):
             )
         return self._plan(network, config)
 
-    def _plan(self, network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
+    def _plan(
+        self, network: INetworkDefinition, config: IBuilderConfig, target: Any = None
+    ) -> Any:
+        """The plan in memory, or None where it goes to `target`: a file's path, or a
+        function that takes its bytes in pieces."""
         for text in warnings_of(config.flags):
             self._logger.log(e.Severity.WARNING, text)
         with calibrated(network, config, self._logger):
             memory, text, json = _rabbet.build(
-                network, config, config.progress_monitor, config.algorithm_selector
+                network,
+                config,
+                config.progress_monitor,
+                config.algorithm_selector,
+                target,
             )
         self._report = (text, json)
         return memory
@@ -110,11 +118,9 @@ class Builder(Managed):
     def build_serialized_network_to_stream(
         self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
     ) -> bool:
-        """Builds a plan and writes it to the stream."""
-        data = bytes(self._plan(network, config))
-        written = writer.write(data)
-        if written is not None and written < len(data):
-            raise OSError(f"the writer took {written} of {len(data)} bytes")
+        """Builds a plan and writes it to the stream, in pieces: it is never whole in
+        memory."""
+        self._plan(network, config, writer.write)
         return True
 
     @recorded

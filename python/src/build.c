@@ -1,4 +1,6 @@
 // Builds, and the memory that they give.
+#include "base/file.h"
+#include "builder/output.h"
 #include "python/src/rabbet_py.h"
 
 // ---- Host memory -----------------------------------------------------------
@@ -7,16 +9,14 @@ typedef struct py_block_t {
   void* data;
   size_t size;
   void (*release)(void* data);  // NULL: another object's
+  rabbet_file_map_t* map;       // whose data it is, or NULL
 } py_block_t;
 
 static void py_release_block(void* pointer) {
   py_block_t* block = pointer;
   if (block->release) block->release(block->data);
+  rabbet_file_map_release(block->map);
   PyMem_Free(block);
-}
-
-static void py_release_plan(void* data) {
-  rabbet_free_aligned(rabbet_allocator_system(), data, 64);
 }
 
 static int py_host_memory_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -98,16 +98,87 @@ PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
     if (release) release(data);
     return PyErr_NoMemory();
   }
-  *block = (py_block_t){data, size, release};
+  *block = (py_block_t){data, size, release, NULL};
   return rabbet_py_handle_new(rabbet_py_types.host_memory, block, keep,
                               py_release_block);
 }
 
+PyObject* rabbet_py_host_memory_take_map(rabbet_file_map_t* map) {
+  py_block_t* block = PyMem_Malloc(sizeof(*block));
+  if (!block) {
+    rabbet_file_map_release(map);
+    return PyErr_NoMemory();
+  }
+  *block = (py_block_t){(void*)rabbet_file_map_data(map),
+                        rabbet_file_map_size(map), NULL, map};
+  return rabbet_py_handle_new(rabbet_py_types.host_memory, block, NULL,
+                              py_release_block);
+}
+
+rabbet_file_map_t* rabbet_py_host_memory_map(PyObject* object) {
+  if (!PyObject_TypeCheck(object, rabbet_py_types.host_memory)) return NULL;
+  return ((py_block_t*)rabbet_py_pointer(object))->map;
+}
+
 // ---- Build -----------------------------------------------------------------
 
-static PyObject* py_build_result(void* data, size_t size,
+// Where the plan goes, as Python says it: None (memory), a path, or a function
+// that is called with its bytes.
+typedef struct py_target_t {
+  PyObject* path;  // bytes, or NULL
+  PyObject* write;
+  rabbet_file_map_t* map;
+} py_target_t;
+
+static int py_parse_target(PyObject* given, py_target_t* out) {
+  if (Py_IsNone(given)) return 0;
+  if (PyCallable_Check(given)) {
+    out->write = given;
+    return 0;
+  }
+  return PyUnicode_FSConverter(given, &out->path) ? 0 : -1;
+}
+
+static rabbet_status_t py_write_piece(void* user_data, const void* data,
+                                      size_t size) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* written =
+      PyObject_CallFunction(user_data, "y#", data, (Py_ssize_t)size);
+  // None: all of them.
+  Py_ssize_t count = written && !Py_IsNone(written) ? PyLong_AsSsize_t(written)
+                                                    : (Py_ssize_t)size;
+  if (!PyErr_Occurred() && count < (Py_ssize_t)size)
+    PyErr_Format(PyExc_OSError, "the writer took %zd of %zu bytes", count,
+                 size);
+  rabbet_status_t status =
+      PyErr_Occurred() ? rabbet_py_status_from_exception() : rabbet_ok();
+  Py_XDECREF(written);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static rabbet_status_t py_build_to(void* network, void* config,
+                                   py_target_t* target,
+                                   rabbet_build_report_t** out_report) {
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  uint64_t size = 0;
+  if (target->path)
+    return rabbet_build_plan_file(network, config,
+                                  PyBytes_AsString(target->path), allocator,
+                                  &size, out_report);
+  if (!target->write)
+    return rabbet_build_plan_mapped(network, config, allocator, &target->map,
+                                    out_report);
+  const rabbet_plan_writer_t writer = {.user_data = target->write,
+                                       .write = py_write_piece};
+  return rabbet_build_plan_to(network, config, writer, allocator, out_report);
+}
+
+// Takes the map, which may be NULL.
+static PyObject* py_build_result(rabbet_file_map_t* map,
                                  rabbet_build_report_t* report) {
-  PyObject* memory = rabbet_py_host_memory(data, size, NULL, py_release_plan);
+  PyObject* memory =
+      map ? rabbet_py_host_memory_take_map(map) : Py_NewRef(Py_None);
   PyObject *text = NULL, *json = NULL, *result = NULL;
   if (memory) text = rabbet_py_message(rabbet_build_report_text(report));
   if (text) json = rabbet_py_message(rabbet_build_report_json(report));
@@ -251,19 +322,11 @@ static rabbet_algorithm_selector_t py_selector(PyObject* selector) {
   return result;
 }
 
-// build(network, config, monitor, selector) -> (IHostMemory, text, json)
-static PyObject* py_build(PyObject* module, PyObject* args) {
-  (void)module;
-  PyObject *network_object, *config_object, *monitor, *selector = Py_None;
-  if (!PyArg_ParseTuple(args, "OOO|O", &network_object, &config_object,
-                        &monitor, &selector)) {
-    return NULL;
-  }
-  void* network = rabbet_py_handle_get(network_object, rabbet_py_types.network);
-  void* config =
-      network ? rabbet_py_handle_get(config_object, rabbet_py_types.config)
-              : NULL;
-  if (!config) return NULL;
+static PyObject* py_build_held(PyObject* network_object,
+                               PyObject* config_object, PyObject* monitor,
+                               PyObject* selector, py_target_t* target) {
+  void* network = rabbet_py_pointer(network_object);
+  void* config = rabbet_py_pointer(config_object);
   RABBET_PY_HOLD(network_object);
   RABBET_PY_HOLD(config_object);
   if (rabbet_py_begin(network_object, "network")) return NULL;
@@ -274,28 +337,48 @@ static PyObject* py_build(PyObject* module, PyObject* args) {
   rabbet_py_progress_t progress = {.monitor = monitor};
   rabbet_builder_config_set_progress(config, rabbet_py_progress(&progress));
   rabbet_builder_config_set_selector(config, py_selector(selector));
-  void* data = NULL;
-  size_t size = 0;
   rabbet_build_report_t* report = NULL;
   rabbet_status_t status;
-  Py_BEGIN_ALLOW_THREADS status = rabbet_build_plan(
-      network, config, rabbet_allocator_system(), &data, &size, &report);
-  Py_END_ALLOW_THREADS rabbet_builder_config_set_progress(
-      config, (rabbet_progress_t){0});
+  Py_BEGIN_ALLOW_THREADS;
+  status = py_build_to(network, config, target, &report);
+  Py_END_ALLOW_THREADS;
+  rabbet_builder_config_set_progress(config, (rabbet_progress_t){0});
   rabbet_builder_config_set_selector(config, (rabbet_algorithm_selector_t){0});
   rabbet_py_end(config_object);
   rabbet_py_end(network_object);
   PyObject* result = NULL;
   if (progress.error) {
     rabbet_status_ignore(status);
-    rabbet_free_aligned(rabbet_allocator_system(), data, 64);
+    rabbet_file_map_release(target->map);
     rabbet_py_error_restore(progress.error);
   } else if (!rabbet_is_ok(status)) {
     rabbet_py_raise(status);
   } else {
-    result = py_build_result(data, size, report);
+    result = py_build_result(target->map, report);
   }
   rabbet_build_report_destroy(report);
+  return result;
+}
+
+// build(network, config, monitor, selector, target) ->
+// (IHostMemory | None, text, json)
+static PyObject* py_build(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *network_object, *config_object, *monitor, *selector = Py_None;
+  PyObject* given = Py_None;
+  if (!PyArg_ParseTuple(args, "OOO|OO", &network_object, &config_object,
+                        &monitor, &selector, &given)) {
+    return NULL;
+  }
+  void* network = rabbet_py_handle_get(network_object, rabbet_py_types.network);
+  void* config =
+      network ? rabbet_py_handle_get(config_object, rabbet_py_types.config)
+              : NULL;
+  py_target_t target = {0};
+  if (!config || py_parse_target(given, &target)) return NULL;
+  PyObject* result =
+      py_build_held(network_object, config_object, monitor, selector, &target);
+  Py_XDECREF(target.path);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "python/src/rabbet_py.h"
+#include "runtime/share.h"
 
 static void py_release_engine(void* pointer) {
   rabbet_engine_release(pointer);
@@ -79,6 +80,17 @@ static PyObject* py_load_engine(PyObject* module, PyObject* args) {
   return py_new_engine(type, engine, load.logger, load.allocator);
 }
 
+// A plan of a build is shared, others' bytes are copied.
+static rabbet_status_t py_deserialize(PyObject* data, const Py_buffer* view,
+                                      const rabbet_engine_options_t* options,
+                                      rabbet_engine_t** out_engine) {
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_file_map_t* map = rabbet_py_host_memory_map(data);
+  return map ? rabbet_engine_share(map, options, allocator, out_engine)
+             : rabbet_engine_deserialize(view->buf, (size_t)view->len, options,
+                                         allocator, out_engine);
+}
+
 // deserialize_engine(type, buffer, how)
 static PyObject* py_deserialize_engine(PyObject* module, PyObject* args) {
   (void)module;
@@ -93,9 +105,10 @@ static PyObject* py_deserialize_engine(PyObject* module, PyObject* args) {
   rabbet_engine_options_t options = py_engine_options(&load);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
-  Py_BEGIN_ALLOW_THREADS status = rabbet_engine_deserialize(
-      view.buf, (size_t)view.len, &options, rabbet_allocator_system(), &engine);
-  Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+  Py_BEGIN_ALLOW_THREADS;
+  status = py_deserialize(data, &view, &options, &engine);
+  Py_END_ALLOW_THREADS;
+  PyBuffer_Release(&view);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return py_new_engine(type, engine, load.logger, load.allocator);
 }

@@ -100,6 +100,11 @@ PyObject* rabbet_py_handle_new(PyTypeObject* type, void* pointer,
 // to `keep` (release NULL).
 PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
                                 void (*release)(void* data));
+// The same of a map, which is taken.
+struct rabbet_file_map_t;
+PyObject* rabbet_py_host_memory_take_map(struct rabbet_file_map_t* map);
+// Borrowed; NULL: the object has none.
+struct rabbet_file_map_t* rabbet_py_host_memory_map(PyObject* object);
 // The pointer of an object of (a subtype of) `type`; TypeError otherwise, or if
 // its __init__ was never run.
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type);

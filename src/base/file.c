@@ -18,6 +18,9 @@ struct rabbet_file_map_t {
   rabbet_allocator_t allocator;
   const uint8_t* data;
   size_t size;
+  size_t block_alignment;  // of memory of the allocator; 0: it is mapped
+  struct stat info;        // as it was mapped
+  char path[];             // "": it has none
 };
 
 rabbet_status_t rabbet_file_error(const char* what, const char* path,
@@ -54,6 +57,19 @@ static rabbet_status_t file_map_open(int file, const char* path,
   if (data == MAP_FAILED) return rabbet_file_error("map", path, errno);
   map->data = data;
   map->size = (size_t)info.st_size;
+  map->info = info;
+  return rabbet_ok();
+}
+
+static rabbet_status_t file_map_allocate(const char* path,
+                                         rabbet_allocator_t allocator,
+                                         rabbet_file_map_t** out_map) {
+  size_t path_size = strlen(path) + 1;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator, sizeof(**out_map) + path_size, (void**)out_map));
+  rabbet_refcount_initialize(&(*out_map)->references);
+  (*out_map)->allocator = allocator;
+  memcpy((*out_map)->path, path, path_size);
   return rabbet_ok();
 }
 
@@ -62,10 +78,7 @@ rabbet_status_t rabbet_file_map_create(const char* path,
                                        rabbet_file_map_t** out_map) {
   *out_map = NULL;
   rabbet_file_map_t* map = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_allocate(allocator, sizeof(*map), (void**)&map));
-  rabbet_refcount_initialize(&map->references);
-  map->allocator = allocator;
+  RABBET_RETURN_IF_ERROR(file_map_allocate(path, allocator, &map));
   // A pipe that nobody writes to would block.
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   rabbet_status_t status = file < 0 ? rabbet_file_error("open", path, errno)
@@ -79,13 +92,61 @@ rabbet_status_t rabbet_file_map_create(const char* path,
   return rabbet_ok();
 }
 
+rabbet_status_t rabbet_file_map_take_block(void* data, size_t size,
+                                           size_t alignment,
+                                           rabbet_allocator_t allocator,
+                                           rabbet_file_map_t** out_map) {
+  *out_map = NULL;
+  rabbet_file_map_t* map = NULL;
+  RABBET_RETURN_IF_ERROR(file_map_allocate("", allocator, &map));
+  map->data = data;
+  map->size = size;
+  map->block_alignment = alignment;
+  *out_map = map;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_file_map_descriptor(int file, const char* path,
+                                           rabbet_allocator_t allocator,
+                                           rabbet_file_map_t** out_map) {
+  *out_map = NULL;
+  rabbet_file_map_t* map = NULL;
+  RABBET_RETURN_IF_ERROR(file_map_allocate("", allocator, &map));
+  rabbet_status_t status = file_map_open(file, path, map);
+  if (rabbet_is_ok(status))
+    *out_map = map;
+  else
+    rabbet_file_map_release(map);
+  return status;
+}
+
+rabbet_status_t rabbet_file_map_check(const rabbet_file_map_t* map) {
+  struct stat now;
+  const struct stat* then = &map->info;
+  if (!map->path[0] || stat(map->path, &now) != 0 ||
+      now.st_dev != then->st_dev || now.st_ino != then->st_ino)
+    return rabbet_ok();
+  if (now.st_size == then->st_size &&
+      now.st_mtim.tv_sec == then->st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == then->st_mtim.tv_nsec)
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                       "file '%s' was changed while it was in use: it had %lld "
+                       "bytes and has %lld",
+                       map->path, (long long)then->st_size,
+                       (long long)now.st_size);
+}
+
 void rabbet_file_map_retain(rabbet_file_map_t* map) {
   if (map) rabbet_refcount_retain(&map->references);
 }
 
 void rabbet_file_map_release(rabbet_file_map_t* map) {
   if (!map || !rabbet_refcount_release(&map->references)) return;
-  if (map->data) munmap((void*)map->data, map->size);
+  if (map->block_alignment > 0)
+    rabbet_free_aligned(map->allocator, (void*)map->data, map->block_alignment);
+  else if (map->data)
+    munmap((void*)map->data, map->size);
   rabbet_free(map->allocator, map);
 }
 

@@ -18,6 +18,21 @@ RABBET_PRIVATE_API const uint8_t* rabbet_file_map_data(
     const rabbet_file_map_t* map);
 RABBET_PRIVATE_API size_t rabbet_file_map_size(const rabbet_file_map_t* map);
 
+// Takes a block that is freed with rabbet_free_aligned(allocator, data,
+// alignment).
+RABBET_PRIVATE_API rabbet_status_t rabbet_file_map_take_block(
+    void* data, size_t size, size_t alignment, rabbet_allocator_t allocator,
+    rabbet_file_map_t** out_map);
+// Maps an open file that has no name; `path` is for errors.
+rabbet_status_t rabbet_file_map_descriptor(int file, const char* path,
+                                           rabbet_allocator_t allocator,
+                                           rabbet_file_map_t** out_map);
+// DATA_LOSS if the file was changed or cut off since it was mapped: its pages
+// would be other ones, or end the process when they are read (SIGBUS). A file
+// that was replaced or removed stays as it was mapped.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_file_map_check(const rabbet_file_map_t* map);
+
 typedef struct rabbet_span_t {
   const void* data;
   size_t size;
@@ -31,6 +46,37 @@ typedef struct rabbet_span_t {
 RABBET_PRIVATE_API rabbet_status_t rabbet_file_write(const char* path,
                                                      const rabbet_span_t* parts,
                                                      size_t part_count);
+// A file that is being written.
+typedef struct rabbet_file_out_t rabbet_file_out_t;
+RABBET_PRIVATE_API rabbet_status_t rabbet_file_out_write(rabbet_file_out_t* out,
+                                                         const void* data,
+                                                         size_t size);
+// Whether bytes can be overwritten: not in a pipe.
+RABBET_PRIVATE_API bool rabbet_file_out_is_seekable(
+    const rabbet_file_out_t* out);
+// Reserves space, so that a full disk is found before anything is written.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_file_out_reserve(rabbet_file_out_t* out, uint64_t size);
+// Overwrites the first bytes.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_file_out_rewrite(rabbet_file_out_t* out, const void* data, size_t size);
+// As rabbet_file_write, of contents that `fill` writes.
+typedef struct rabbet_file_fill_t {
+  void* context;
+  rabbet_status_t (*fill)(void* context, rabbet_file_out_t* out);
+} rabbet_file_fill_t;
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_file_write_by(const char* path, rabbet_file_fill_t fill);
+
+// A file without a name in $TMPDIR, or else /tmp, which lives until the last
+// map of it goes. IO if there is no room for `size` bytes.
+RABBET_PRIVATE_API rabbet_status_t rabbet_file_out_create_temporary(
+    uint64_t size, rabbet_allocator_t allocator, rabbet_file_out_t** out_out);
+// What was written to it.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_file_out_map(const rabbet_file_out_t* out, rabbet_file_map_t** out_map);
+RABBET_PRIVATE_API void rabbet_file_out_destroy(rabbet_file_out_t* out);
+
 // Makes the new contents from the old ones ({NULL, 0} where there is no file);
 // *out_new is freed with `allocator`.
 typedef struct rabbet_file_change_t {

@@ -6,11 +6,13 @@
 // temporary file whose lock can be had was left behind and is removed. Process
 // numbers would not tell, as several machines or containers may share a folder.
 #define _GNU_SOURCE
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -32,21 +34,124 @@ enum { RABBET_LINKS = 40 };
 
 // ---- Bytes -----------------------------------------------------------------
 
-// Returns 0 or an errno.
-static int file_write_parts(int file, const rabbet_span_t* parts,
-                            size_t part_count) {
-  for (size_t i = 0; i < part_count; ++i) {
-    const char* data = parts[i].data;
-    size_t left = parts[i].size;
-    while (left > 0) {
-      ssize_t written = write(file, data, left);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return written < 0 ? errno : EIO;
-      data += written;
-      left -= (size_t)written;
-    }
+struct rabbet_file_out_t {
+  int file;
+  const char* path;  // for errors
+  bool is_seekable;
+  rabbet_allocator_t allocator;  // of a file without a name
+};
+
+rabbet_status_t rabbet_file_out_write(rabbet_file_out_t* out, const void* data,
+                                      size_t size) {
+  const char* at = data;
+  while (size > 0) {
+    ssize_t written = write(out->file, at, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      return rabbet_file_error("write", out->path, written < 0 ? errno : EIO);
+    at += written;
+    size -= (size_t)written;
   }
-  return 0;
+  return rabbet_ok();
+}
+
+bool rabbet_file_out_is_seekable(const rabbet_file_out_t* out) {
+  return out->is_seekable;
+}
+
+rabbet_status_t rabbet_file_out_reserve(rabbet_file_out_t* out, uint64_t size) {
+  if (!out->is_seekable || size == 0 || size > INT64_MAX) return rabbet_ok();
+  int result = 0;
+  do {
+    result = fallocate(out->file, FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
+  } while (result != 0 && errno == EINTR);
+  // Other errors: the file system cannot reserve.
+  return result != 0 && (errno == ENOSPC || errno == EFBIG)
+             ? rabbet_file_error("write", out->path, errno)
+             : rabbet_ok();
+}
+
+rabbet_status_t rabbet_file_out_rewrite(rabbet_file_out_t* out,
+                                        const void* data, size_t size) {
+  const char* from = data;
+  assert(out->is_seekable);
+  for (size_t at = 0; at < size;) {
+    ssize_t written = pwrite(out->file, from + at, size - at, (off_t)at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0)
+      return rabbet_file_error("write", out->path, written < 0 ? errno : EIO);
+    at += (size_t)written;
+  }
+  return rabbet_ok();
+}
+
+// A file to write: its name as the caller knows it, its contents, and why
+// writing them failed.
+typedef struct file_job_t {
+  const char* path;
+  rabbet_file_fill_t fill;
+  rabbet_status_t status;
+} file_job_t;
+
+// Returns 0, or an errno (ECANCELED) beside the job's status.
+static int file_fill(int file, bool is_seekable, file_job_t* job) {
+  rabbet_file_out_t out = {
+      .file = file, .path = job->path, .is_seekable = is_seekable};
+  job->status = job->fill.fill(job->fill.context, &out);
+  return rabbet_is_ok(job->status) ? 0 : ECANCELED;
+}
+
+// ---- Files without a name
+// ----------------------------------------------------
+
+static int nameless_open(const char* folder) {
+  int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  // Errors of file systems and kernels that have no such files.
+  if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+    return file;
+  char name[PATH_MAX];
+  int size = snprintf(name, sizeof(name), "%s/.rabbet-XXXXXX", folder);
+  if (size < 0 || (size_t)size >= sizeof(name)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  file = mkostemp(name, O_CLOEXEC);
+  if (file >= 0) unlink(name);
+  return file;
+}
+
+rabbet_status_t rabbet_file_out_create_temporary(uint64_t size,
+                                                 rabbet_allocator_t allocator,
+                                                 rabbet_file_out_t** out_out) {
+  const char* folder = getenv("TMPDIR");
+  *out_out = NULL;
+  rabbet_file_out_t* out = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*out), (void**)&out));
+  out->allocator = allocator;
+  out->path = folder && *folder ? folder : "/tmp";
+  out->is_seekable = true;
+  out->file = nameless_open(out->path);
+  rabbet_status_t status =
+      out->file < 0 ? rabbet_file_error("write a file in", out->path, errno)
+                    : rabbet_file_out_reserve(out, size);
+  if (rabbet_is_ok(status))
+    *out_out = out;
+  else
+    rabbet_file_out_destroy(out);
+  return status;
+}
+
+rabbet_status_t rabbet_file_out_map(const rabbet_file_out_t* out,
+                                    rabbet_file_map_t** out_map) {
+  return rabbet_file_map_descriptor(out->file, out->path, out->allocator,
+                                    out_map);
+}
+
+void rabbet_file_out_destroy(rabbet_file_out_t* out) {
+  if (!out) return;
+  if (out->file >= 0) close(out->file);
+  rabbet_free(out->allocator, out);
 }
 
 // ---- Temporary files -------------------------------------------------------
@@ -147,10 +252,9 @@ static int temporary_take_mode(int file, int folder, const char* name) {
 // Writes the temporary file and gives it its name, in `folder`. Returns 0 or an
 // errno.
 static int temporary_finish(int file, int folder, const char* temporary,
-                            const char* name, const rabbet_span_t* parts,
-                            size_t part_count) {
+                            const char* name, file_job_t* job) {
   int error = temporary_take_mode(file, folder, name);
-  if (!error) error = file_write_parts(file, parts, part_count);
+  if (!error) error = file_fill(file, true, job);
   // Without this a power cut could leave the new name on unwritten blocks.
   if (!error && fsync(file) != 0 && errno != EINVAL) error = errno;
   if (!error && renameat(folder, temporary, folder, name) != 0) error = errno;
@@ -158,8 +262,7 @@ static int temporary_finish(int file, int folder, const char* temporary,
 }
 
 // `path` is no link.
-static int file_replace(const char* path, const rabbet_span_t* parts,
-                        size_t part_count) {
+static int file_replace(const char* path, file_job_t* job) {
   char folder_name[PATH_MAX], temporary[64];
   const char* slash = strrchr(path, '/');
   size_t size = slash ? (size_t)(slash - path) + 1 : 0;
@@ -173,7 +276,7 @@ static int file_replace(const char* path, const rabbet_span_t* parts,
   int error = file < 0 ? errno : 0;
   if (!error) {
     error = temporary_finish(file, folder, temporary, slash ? slash + 1 : path,
-                             parts, part_count);
+                             job);
     if (error) unlinkat(folder, temporary, 0);
     if (close(file) != 0 && !error) error = errno;
   }
@@ -183,14 +286,13 @@ static int file_replace(const char* path, const rabbet_span_t* parts,
 
 // Writes to a device or pipe, which no file may replace. A pipe without
 // a reader is an error (ENXIO) and does not block.
-static int file_write_through(const char* path, const rabbet_span_t* parts,
-                              size_t part_count) {
+static int file_write_through(const char* path, file_job_t* job) {
   int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return errno;
   // Once it is open, a slow reader is waited for.
   int flags = fcntl(file, F_GETFL);
   int error = fcntl(file, F_SETFL, flags & ~O_NONBLOCK) < 0 ? errno : 0;
-  if (!error) error = file_write_parts(file, parts, part_count);
+  if (!error) error = file_fill(file, false, job);
   if (close(file) != 0 && !error) error = errno;
   return error;
 }
@@ -225,22 +327,44 @@ static bool file_has_no_name(const struct stat* info, const char* target) {
          named.st_dev != info->st_dev || named.st_ino != info->st_ino;
 }
 
-rabbet_status_t rabbet_file_write(const char* path, const rabbet_span_t* parts,
-                                  size_t part_count) {
+rabbet_status_t rabbet_file_write_by(const char* path,
+                                     rabbet_file_fill_t fill) {
   struct stat info;
+  file_job_t job = {.path = path, .fill = fill, .status = rabbet_ok()};
   char target[PATH_MAX];
   int error = path_follow(path, target);
   bool exists = !error && stat(path, &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) error = EISDIR;
   if (!error)
     error = exists && file_has_no_name(&info, target)
-                ? file_write_through(path, parts, part_count)
-                : file_replace(target, parts, part_count);
+                ? file_write_through(path, &job)
+                : file_replace(target, &job);
+  if (!rabbet_is_ok(job.status)) return job.status;
   if (error == ENXIO)
     return RABBET_STATUS(RABBET_STATUS_IO,
                          "cannot write '%s': it is a pipe that nobody reads",
                          path);
   return error ? rabbet_file_error("write", path, error) : rabbet_ok();
+}
+
+typedef struct file_parts_t {
+  const rabbet_span_t* parts;
+  size_t count;
+} file_parts_t;
+
+static rabbet_status_t file_fill_parts(void* context, rabbet_file_out_t* out) {
+  const file_parts_t* parts = context;
+  for (size_t i = 0; i < parts->count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_file_out_write(out, parts->parts[i].data, parts->parts[i].size));
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_file_write(const char* path, const rabbet_span_t* parts,
+                                  size_t part_count) {
+  file_parts_t all = {parts, part_count};
+  return rabbet_file_write_by(
+      path, (rabbet_file_fill_t){.context = &all, .fill = file_fill_parts});
 }
 
 // ---- Updating --------------------------------------------------------------

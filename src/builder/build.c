@@ -14,6 +14,7 @@
 #include "builder/measure/bench.h"
 #include "builder/measure/cold_weights.h"
 #include "builder/measure/whole_plan_timing.h"
+#include "builder/output.h"
 #include "builder/propose/trial.h"
 #include "builder/report.h"
 #include "builder/unroll/branches.h"
@@ -79,6 +80,7 @@ static void build_close(rabbet_build_t* build) {
   build_close_tuning(build);
   rabbet_ir_deinitialize(&build->ir);
   rabbet_vec_free(build->allocator, &build->carried);
+  rabbet_constants_deinitialize(build);
   rabbet_fold_deinitialize(build);
   rabbet_arena_deinitialize(&build->arena);
 }
@@ -299,9 +301,7 @@ static rabbet_status_t build_prepare(const built_t* built) {
   RABBET_RETURN_IF_ERROR(rabbet_pass_implicit(build));
   RABBET_RETURN_IF_ERROR(rabbet_pass_operands(build));
   size_t values = build->ir.values.count;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, values, sizeof(*build->constants),
-      (void**)&build->constants));
+  RABBET_RETURN_IF_ERROR(rabbet_constants_create(build, values));
   return rabbet_arena_allocate_array(
       &build->arena, values, sizeof(*build->numbers), (void**)&build->numbers);
 }
@@ -627,17 +627,8 @@ static void build_close_sequences(sequences_t* sequences) {
 
 // ---- The whole --------------------------------------------------------------
 
-// Where the caller gets the plan and the report.
-typedef struct output_t {
-  rabbet_allocator_t allocator;
-  void** plan;
-  size_t* size;
-  rabbet_build_report_t** report;  // or NULL
-  int64_t start;                   // of the build, in ns
-} output_t;
-
 static rabbet_status_t build_write(sequences_t* sequences, result_t* result,
-                                   const output_t* output) {
+                                   const rabbet_build_output_t* output) {
   rabbet_build_t* build = sequences->data[0]->build;
   rabbet_emit_sequence_t* list = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -657,14 +648,15 @@ static rabbet_status_t build_write(sequences_t* sequences, result_t* result,
   bool strip = build->config->options[RABBET_BUILDER_OPTION_FLAGS] >>
                    RABBET_BUILDER_STRIP_PLAN &
                1;
-  return rabbet_plan_write(
-      result->emitted.plan, result->emitted.blobs.data,
-      strip ? result->emitted.kept_blobs : result->emitted.blobs.count,
-      output->allocator, output->plan, output->size);
+  const rabbet_plan_contents_t contents = rabbet_emitted_contents(
+      &result->emitted,
+      strip ? result->emitted.kept_blobs : result->emitted.blobs.count);
+  return output->deliver(output->context, &contents, build->allocator,
+                         &result->totals.plan);
 }
 
 static rabbet_status_t build_phases(sequences_t* sequences, result_t* result,
-                                    const output_t* output) {
+                                    const rabbet_build_output_t* output) {
   static const char phase[] = "Building";
   rabbet_build_t* build = sequences->data[0]->build;
   rabbet_progress_start(build, phase, NULL, 3);
@@ -679,7 +671,8 @@ static rabbet_status_t build_phases(sequences_t* sequences, result_t* result,
 
 static rabbet_status_t build_report(const sequences_t* sequences,
                                     rabbet_report_totals_t* totals,
-                                    const output_t* output) {
+                                    int64_t start,
+                                    const rabbet_build_output_t* output) {
   rabbet_report_sequence_t* list = NULL;
   if (!output->report) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -693,8 +686,7 @@ static rabbet_status_t build_report(const sequences_t* sequences,
                                          .solution = &built->result->solution,
                                          .layout = &built->result->layout};
   }
-  totals->plan = *output->size;
-  totals->seconds = (double)(rabbet_time_ns() - output->start) * 1e-9;
+  totals->seconds = (double)(rabbet_time_ns() - start) * 1e-9;
   const rabbet_report_t report = {
       .sequences = list, .count = sequences->count, .totals = totals};
   return rabbet_report_create(&report, output->allocator, output->report);
@@ -704,7 +696,8 @@ static rabbet_status_t build_report(const sequences_t* sequences,
 static rabbet_status_t build_run(rabbet_build_t* build,
                                  rabbet_network_t* network,
                                  rabbet_network_t* flat, result_t* result,
-                                 const output_t* output) {
+                                 int64_t start,
+                                 const rabbet_build_output_t* output) {
   built_t main = {
       .name = "", .build = build, .network = flat, .result = result};
   sequences_t sequences = {0};
@@ -717,26 +710,18 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &sequences, &main));
   rabbet_status_t status = build_phases(&sequences, result, output);
   if (rabbet_is_ok(status))
-    status = build_report(&sequences, &result->totals, output);
+    status = build_report(&sequences, &result->totals, start, output);
   build_close_sequences(&sequences);
   build->config = config;
   rabbet_vec_free(build->allocator, &sequences);
   return status;
 }
 
-rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
-                                  rabbet_builder_config_t* config,
-                                  rabbet_allocator_t allocator, void** out_plan,
-                                  size_t* out_size,
-                                  rabbet_build_report_t** out_report) {
-  *out_plan = NULL;
-  *out_size = 0;
-  if (out_report) *out_report = NULL;
-  const output_t output = {.allocator = allocator,
-                           .plan = out_plan,
-                           .size = out_size,
-                           .report = out_report,
-                           .start = rabbet_time_ns()};
+rabbet_status_t rabbet_build_deliver(rabbet_network_t* network,
+                                     rabbet_builder_config_t* config,
+                                     const rabbet_build_output_t* output) {
+  int64_t start = rabbet_time_ns();
+  rabbet_allocator_t allocator = output->allocator;
   rabbet_build_t build = {
       .allocator = allocator, .config = config, .logger = config->logger};
   rabbet_arena_initialize(allocator, &build.arena);
@@ -746,12 +731,7 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
   if (rabbet_is_ok(status))
     status = rabbet_network_split_branches(unrolled, allocator, &flat);
   if (rabbet_is_ok(status))
-    status = build_run(&build, network, flat, &result, &output);
-  if (!rabbet_is_ok(status)) {
-    rabbet_free_aligned(allocator, *out_plan, RABBET_PLAN_ALIGNMENT);
-    *out_plan = NULL;
-    *out_size = 0;
-  }
+    status = build_run(&build, network, flat, &result, start, output);
   rabbet_emitted_deinitialize(&build, &result.emitted);
   rabbet_layout_deinitialize(&build, &result.layout);
   build_close(&build);

@@ -61,8 +61,7 @@ typedef struct rabbet_build_t {
   uint64_t search_steps;  // of the searches, as a measure of their work
   int64_t pace;           // of the processor at its best so far (samples.h)
   int32_t* numbers;       // of IR values in the unit that is being made, from 1
-  // Constants converted so far, a list for each IR value.
-  struct rabbet_constant_copy_t** constants;
+  struct rabbet_constants_t* constants;  // converted so far (constant.c)
   RABBET_VEC(rabbet_carried_t) carried;  // in the arena; libraries first
   struct rabbet_bench_t* bench;
   struct rabbet_tuner_t* tuner;

@@ -298,8 +298,9 @@ static rabbet_status_t report_json(const rabbet_report_t* report,
       ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
       "\"doubtful\": %zu, \"search_steps\": %llu, "
       "\"seconds\": %.3f, ",
-      totals->memory, totals->weights, totals->plan, report_timings(report),
-      doubtful, (unsigned long long)search_steps, totals->seconds);
+      totals->memory, totals->weights, (size_t)totals->plan,
+      report_timings(report), doubtful, (unsigned long long)search_steps,
+      totals->seconds);
   report_unsure_json(report, json);
   rabbet_strbuf_printf(json, "\"steps\": [");
   for (size_t i = 0; i < report_step_count(report); ++i) {

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/thread.h"
+#include "builder/output.h"
 #include "core/shape_text.h"
 #include "core/view.h"
 
@@ -346,10 +347,24 @@ static rabbet_status_t build_import(const rabbet_arguments_t* arguments,
   }
 }
 
+static rabbet_status_t build_plan(rabbet_network_t* network,
+                                  rabbet_builder_config_t* config,
+                                  rabbet_cli_plan_t* plan,
+                                  rabbet_build_report_t** out_report) {
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  if (plan->path)
+    return rabbet_build_plan_file(network, config, plan->path, allocator,
+                                  &plan->size, out_report);
+  RABBET_RETURN_IF_ERROR(rabbet_build_plan_mapped(network, config, allocator,
+                                                  &plan->map, out_report));
+  plan->size = rabbet_file_map_size(plan->map);
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
                                  const rabbet_build_wishes_t* wishes,
-                                 const char* model_path, void** out_plan,
-                                 size_t* out_size,
+                                 const char* model_path,
+                                 rabbet_cli_plan_t* plan,
                                  rabbet_build_report_t** out_report) {
   rabbet_network_t* network = NULL;
   rabbet_builder_config_t* config = NULL;
@@ -373,13 +388,13 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
                                       .step = bar_step,
                                       .phase_end = bar_end});
     }
-    status = rabbet_build_plan(network, config, rabbet_allocator_system(),
-                               out_plan, out_size, out_report);
+    status = build_plan(network, config, plan, out_report);
   }
   if (rabbet_is_ok(status)) {
     status = build_save_cache(arguments, config);
     if (!rabbet_is_ok(status)) {
-      rabbet_free_aligned(rabbet_allocator_system(), *out_plan, 64);
+      rabbet_file_map_release(plan->map);
+      plan->map = NULL;
       if (out_report) rabbet_build_report_destroy(*out_report);
     }
   }
@@ -404,38 +419,34 @@ static rabbet_status_t build_output_path(const rabbet_arguments_t* arguments,
   return rabbet_arena_printf(arena, out_path, "%.*s.plan", (int)size, model);
 }
 
-static rabbet_status_t build_write(const rabbet_arguments_t* arguments,
-                                   const void* plan, size_t size) {
-  rabbet_arena_t arena;
-  rabbet_arena_initialize(rabbet_allocator_system(), &arena);
-  const char* path = NULL;
-  rabbet_span_t part = {plan, size};
-  rabbet_status_t status = build_output_path(arguments, &arena, &path);
-  if (rabbet_is_ok(status)) status = rabbet_file_write(path, &part, 1);
-  if (rabbet_is_ok(status) && !rabbet_argument_flag(arguments, "--quiet")) {
-    rabbet_cli_print(stderr, "wrote %s, %.1f MB\n", path, (double)size / 1e6);
-  }
-  rabbet_arena_deinitialize(&arena);
-  return status;
+static void build_print(const rabbet_arguments_t* arguments,
+                        const rabbet_cli_plan_t* plan,
+                        rabbet_build_report_t* report) {
+  bool quiet = rabbet_argument_flag(arguments, "--quiet");
+  if (!quiet)
+    rabbet_cli_print(stderr, "wrote %s, %.1f MB\n", plan->path,
+                     (double)plan->size / 1e6);
+  if (rabbet_argument_flag(arguments, "--json"))
+    printf("%s\n", rabbet_build_report_json(report));
+  else if (!quiet)
+    printf("%s", rabbet_build_report_text(report));
 }
 
 static rabbet_status_t build_run(const rabbet_arguments_t* arguments) {
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
-  void* plan = NULL;
-  size_t size = 0;
+  rabbet_cli_plan_t plan = {0};
   rabbet_build_report_t* report = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cli_build(
-      arguments, NULL, arguments->operands[0], &plan, &size, &report));
-  rabbet_status_t status = build_write(arguments, plan, size);
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(rabbet_allocator_system(), &arena);
+  rabbet_status_t status = build_output_path(arguments, &arena, &plan.path);
+  if (rabbet_is_ok(status))
+    status = rabbet_cli_build(arguments, NULL, arguments->operands[0], &plan,
+                              &report);
   if (rabbet_is_ok(status)) {
-    if (rabbet_argument_flag(arguments, "--json")) {
-      printf("%s\n", rabbet_build_report_json(report));
-    } else if (!rabbet_argument_flag(arguments, "--quiet")) {
-      printf("%s", rabbet_build_report_text(report));
-    }
+    build_print(arguments, &plan, report);
+    rabbet_build_report_destroy(report);
   }
-  rabbet_build_report_destroy(report);
-  rabbet_free_aligned(rabbet_allocator_system(), plan, 64);
+  rabbet_arena_deinitialize(&arena);
   return status;
 }
 

@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_CLI_BUILD_H_
 #define RABBET_SRC_CLI_BUILD_H_
 
+#include "base/file.h"
 #include "cli/cli.h"
 
 // Options of a build; spliced into the tables of several commands.
@@ -55,12 +56,18 @@ typedef struct rabbet_build_wishes_t {
   bool plugin_override;  // as in rabbet_onnx_options_t
 } rabbet_build_wishes_t;
 
-// Imports, tunes and makes a plan. Caller frees *out_plan with
-// rabbet_free_aligned(.., 64). `wishes` and `out_report` may be NULL.
+// Where the plan of a build goes.
+typedef struct rabbet_cli_plan_t {
+  const char* path;        // a file to write; NULL: it is mapped
+  rabbet_file_map_t* map;  // out: released by the caller
+  uint64_t size;           // out
+} rabbet_cli_plan_t;
+
+// Imports, tunes and makes a plan. `wishes` and `out_report` may be NULL.
 rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
                                  const rabbet_build_wishes_t* wishes,
-                                 const char* model_path, void** out_plan,
-                                 size_t* out_size,
+                                 const char* model_path,
+                                 rabbet_cli_plan_t* plan,
                                  rabbet_build_report_t** out_report);
 // Adds a profile. The texts have the form of --min-shapes, --opt-shapes and
 // --max-shapes; for one that is NULL the second stands in, or the third if that

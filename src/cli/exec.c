@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "cli/build.h"
+#include "runtime/share.h"
 
 static double exec_seconds(int64_t start) {
   return (double)(rabbet_time_ns() - start) / 1e9;
@@ -13,32 +14,32 @@ static double exec_seconds(int64_t start) {
 
 // ---- The plan
 
-static rabbet_status_t exec_save(const rabbet_exec_t* exec, const void* plan,
-                                 size_t size) {
+static rabbet_status_t exec_save(const rabbet_exec_t* exec,
+                                 const rabbet_file_map_t* plan) {
   const char* path = rabbet_exec_flag(exec, "--saveEngine");
-  rabbet_span_t part = {plan, size};
+  rabbet_span_t part = {rabbet_file_map_data(plan), rabbet_file_map_size(plan)};
   return path ? rabbet_file_write(path, &part, 1) : rabbet_ok();
 }
 
-static rabbet_status_t exec_build(rabbet_exec_t* exec, void** out_plan,
-                                  size_t* out_size) {
+static rabbet_status_t exec_build(rabbet_exec_t* exec,
+                                  rabbet_file_map_t** out_plan) {
+  rabbet_cli_plan_t plan = {0};
   rabbet_build_wishes_t wishes = {
       .self = exec,
       .adjust = rabbet_exec_adjust,
       .plugin_override =
           rabbet_exec_flag(exec, "--enablePluginOverride") != NULL};
   int64_t start = rabbet_time_ns();
-  RABBET_RETURN_IF_ERROR(rabbet_cli_build(&exec->inner, &wishes,
-                                          exec->inner.operands[0], out_plan,
-                                          out_size, NULL));
+  RABBET_RETURN_IF_ERROR(rabbet_cli_build(
+      &exec->inner, &wishes, exec->inner.operands[0], &plan, NULL));
   rabbet_exec_log('I', "Engine built in %g sec.", exec_seconds(start));
   rabbet_exec_log('I', "Created engine with size: %g MiB",
-                  (double)*out_size / 1048576);
-  rabbet_status_t status = exec_save(exec, *out_plan, *out_size);
-  if (!rabbet_is_ok(status)) {
-    rabbet_free_aligned(rabbet_allocator_system(), *out_plan, 64);
-    *out_plan = NULL;
-  }
+                  (double)plan.size / 1048576);
+  rabbet_status_t status = exec_save(exec, plan.map);
+  if (rabbet_is_ok(status))
+    *out_plan = plan.map;
+  else
+    rabbet_file_map_release(plan.map);
   return status;
 }
 
@@ -71,8 +72,8 @@ static rabbet_status_t exec_files(const rabbet_exec_t* exec,
   return rabbet_ok();
 }
 
-static rabbet_status_t exec_load(rabbet_exec_t* exec, const void* plan,
-                                 size_t size, rabbet_engine_t** out_engine) {
+static rabbet_status_t exec_load(rabbet_exec_t* exec, rabbet_file_map_t* plan,
+                                 rabbet_engine_t** out_engine) {
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_engine_options_t options = {
       .struct_size = sizeof(options),
@@ -88,8 +89,7 @@ static rabbet_status_t exec_load(rabbet_exec_t* exec, const void* plan,
   int64_t start = rabbet_time_ns();
   const char* path = exec->inner.operands[0];
   RABBET_RETURN_IF_ERROR(
-      plan ? rabbet_engine_deserialize(plan, size, &options, allocator,
-                                       out_engine)
+      plan ? rabbet_engine_share(plan, &options, allocator, out_engine)
            : rabbet_cli_load_failure(
                  rabbet_engine_load(path, &options, allocator, out_engine),
                  path));
@@ -198,10 +198,10 @@ static rabbet_status_t exec_infer(rabbet_exec_t* exec,
   return status;
 }
 
-static rabbet_status_t exec_with_plan(rabbet_exec_t* exec, const void* plan,
-                                      size_t size) {
+static rabbet_status_t exec_with_plan(rabbet_exec_t* exec,
+                                      rabbet_file_map_t* plan) {
   rabbet_engine_t* engine = NULL;
-  RABBET_RETURN_IF_ERROR(exec_load(exec, plan, size, &engine));
+  RABBET_RETURN_IF_ERROR(exec_load(exec, plan, &engine));
   rabbet_status_t status = rabbet_ok();
   bool infers = !rabbet_exec_flag(exec, "--skipInference") &&
                 !rabbet_exec_flag(exec, "--timeDeserialize");
@@ -216,14 +216,13 @@ static rabbet_status_t exec_with_plan(rabbet_exec_t* exec, const void* plan,
 
 static rabbet_status_t exec_all(rabbet_exec_t* exec) {
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(&exec->inner));
-  void* plan = NULL;
-  size_t size = 0;
+  rabbet_file_map_t* plan = NULL;
   if (rabbet_exec_flag(exec, "--getPlanVersionOnly"))
     return exec_print_version(exec);
   if (rabbet_exec_flag(exec, "--onnx"))
-    RABBET_RETURN_IF_ERROR(exec_build(exec, &plan, &size));
-  rabbet_status_t status = exec_with_plan(exec, plan, size);
-  rabbet_free_aligned(rabbet_allocator_system(), plan, 64);
+    RABBET_RETURN_IF_ERROR(exec_build(exec, &plan));
+  rabbet_status_t status = exec_with_plan(exec, plan);
+  rabbet_file_map_release(plan);
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/build.h"
 #include "cli/cli.h"
 #include "core/shape_text.h"
+#include "runtime/share.h"
 
 static bool is_onnx(const char* path) {
   size_t size = strlen(path);
@@ -31,13 +32,11 @@ static rabbet_status_t session_engine(const rabbet_arguments_t* arguments,
   }
   options.host_code_allowed = true;  // it comes from here
   options.untrusted = false;
-  void* plan = NULL;
-  size_t size = 0;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cli_build(arguments, NULL, path, &plan, &size, NULL));
+  rabbet_cli_plan_t plan = {0};
+  RABBET_RETURN_IF_ERROR(rabbet_cli_build(arguments, NULL, path, &plan, NULL));
   rabbet_status_t status =
-      rabbet_engine_deserialize(plan, size, &options, allocator, out_engine);
-  rabbet_free_aligned(allocator, plan, 64);
+      rabbet_engine_share(plan.map, &options, allocator, out_engine);
+  rabbet_file_map_release(plan.map);
   return status;
 }
 

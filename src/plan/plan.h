@@ -234,9 +234,34 @@ RABBET_PRIVATE_API const rabbet_plan_step_t* rabbet_plan_step(
 // Bytes of the constants, in order of offset; the writer pads between them.
 typedef struct rabbet_plan_blob_t {
   uint64_t offset;
-  const void* data;
+  const void* data;  // NULL: the maker makes them
   uint64_t size;
 } rabbet_plan_blob_t;
+
+// Makes the bytes of a blob when they are written, equal ones each time. They
+// live until the next call.
+typedef struct rabbet_plan_maker_t {
+  void* context;
+  rabbet_status_t (*make)(void* context, size_t blob, const void** out_data);
+} rabbet_plan_maker_t;
+
+typedef struct rabbet_plan_contents_t {
+  const rabbet_plan_t* plan;
+  const rabbet_plan_blob_t* blobs;
+  size_t blob_count;
+  rabbet_plan_maker_t maker;
+} rabbet_plan_contents_t;
+
+// Takes a plan's bytes in order.
+typedef struct rabbet_plan_sink_t {
+  void* context;
+  // First, with the size of the whole.
+  rabbet_status_t (*begin)(void* context, uint64_t size);
+  rabbet_status_t (*write)(void* context, const void* data, size_t size);
+  // Last, overwrites the first bytes. NULL: it cannot; constants are then read
+  // twice, as the plan begins with their checksum.
+  rabbet_status_t (*rewrite)(void* context, const void* data, size_t size);
+} rabbet_plan_sink_t;
 
 // The values of all sequences, numbered through: the first of a sequence, and
 // the value of a number below the count of all. out_sequence may be NULL.
@@ -252,8 +277,15 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_hash_sequence(const rabbet_plan_t* plan, size_t sequence,
                           size_t first, rabbet_hash_t* out_hash);
 
-// Deterministic: equal plans give equal bytes. Caller frees with
-// rabbet_free_aligned(allocator, data, 64).
+// Deterministic: equal plans give equal bytes.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_write_to(
+    const rabbet_plan_contents_t* contents, rabbet_allocator_t allocator,
+    rabbet_plan_sink_t sink, uint64_t* out_size);
+// To memory. Caller frees with rabbet_free_aligned(allocator, data, 64). `work`
+// is for all else.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_write_block(
+    const rabbet_plan_contents_t* contents, rabbet_allocator_t work,
+    rabbet_allocator_t allocator, void** out_data, size_t* out_size);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_write(const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
                   size_t blob_count, rabbet_allocator_t allocator,

@@ -82,18 +82,29 @@ rabbet_status_t rabbet_plan_file_layout(
   return rabbet_ok();
 }
 
-void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
-                           const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
-                           const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT]) {
-  uint32_t count = plan_count_sections(sizes);
-  memcpy(data, plan_magic, sizeof(plan_magic));
-  store32(data + 8, RABBET_PLAN_FORMAT_VERSION);
-  store32(data + 12, count);
-  store64(data + 16, size);
+static_assert(RABBET_PLAN_HEADER_SIZE +
+                      RABBET_PLAN_ROW_SIZE * (RABBET_PLAN_SECTION_LIMIT - 1) <=
+                  RABBET_PLAN_FILE_MAX_HEAD,
+              "all sections fit");
+
+size_t rabbet_plan_file_head_size(
+    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT]) {
+  return RABBET_PLAN_HEADER_SIZE +
+         (size_t)RABBET_PLAN_ROW_SIZE * plan_count_sections(sizes);
+}
+
+void rabbet_plan_file_head(
+    uint8_t* head, uint64_t size, const char* producer,
+    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
+    const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT],
+    const uint64_t checksums[RABBET_PLAN_SECTION_LIMIT]) {
+  memcpy(head, plan_magic, sizeof(plan_magic));
+  store32(head + 8, RABBET_PLAN_FORMAT_VERSION);
+  store32(head + 12, plan_count_sections(sizes));
+  store64(head + 16, size);
   size_t producer_size = strlen(producer);
-  assert(size >= RABBET_PLAN_HEADER_SIZE + count * RABBET_PLAN_ROW_SIZE);
-  memcpy(data + 32, producer, producer_size < 32 ? producer_size : 32);
-  uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
+  memcpy(head + 32, producer, producer_size < 32 ? producer_size : 32);
+  uint8_t* row = head + RABBET_PLAN_HEADER_SIZE;
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
     if (!plan_has_section(sizes, id)) continue;
     assert(offsets[id] % RABBET_PLAN_ALIGNMENT == 0 && offsets[id] <= size &&
@@ -101,12 +112,23 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
     store32(row, id);
     store64(row + 8, offsets[id]);
     store64(row + 16, sizes[id]);
-    store64(row + 24, rabbet_hash64(data + offsets[id], sizes[id]));
+    store64(row + 24, checksums[id]);
     row += RABBET_PLAN_ROW_SIZE;
   }
-  store64(data + 24,
-          rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
-                        (size_t)(row - data) - RABBET_PLAN_CHECKED_FROM));
+  store64(head + 24,
+          rabbet_hash64(head + RABBET_PLAN_CHECKED_FROM,
+                        (size_t)(row - head) - RABBET_PLAN_CHECKED_FROM));
+}
+
+void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
+                           const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
+                           const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT]) {
+  uint64_t checksums[RABBET_PLAN_SECTION_LIMIT] = {0};
+  assert(size >= rabbet_plan_file_head_size(sizes));
+  for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id)
+    if (plan_has_section(sizes, id))
+      checksums[id] = rabbet_hash64(data + offsets[id], (size_t)sizes[id]);
+  rabbet_plan_file_head(data, size, producer, sizes, offsets, checksums);
 }
 
 void rabbet_plan_file_reseal(uint8_t* data) {

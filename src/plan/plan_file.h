@@ -29,7 +29,16 @@ rabbet_status_t rabbet_plan_file_layout(
     const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
     uint64_t out_offsets[RABBET_PLAN_SECTION_LIMIT], uint64_t* out_size);
 
-// Writes header and table of a file whose sections already stand at their
+// Writes header and table: rabbet_plan_file_head_size bytes, which `head` has
+// as zeros.
+#define RABBET_PLAN_FILE_MAX_HEAD 256
+size_t rabbet_plan_file_head_size(
+    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT]);
+void rabbet_plan_file_head(uint8_t* head, uint64_t size, const char* producer,
+                           const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
+                           const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT],
+                           const uint64_t checksums[RABBET_PLAN_SECTION_LIMIT]);
+// The same for a file whose sections already stand at their
 // offsets in `data` (zero elsewhere).
 void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
                            const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],

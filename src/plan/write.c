@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "plan.pb-c.h"
 #include "plan/plan.h"
-#include "plan/plan_file.h"
+#include "plan/stream.h"
 
 typedef struct plan_writer_t {
   const rabbet_plan_t* plan;
@@ -558,12 +558,13 @@ static rabbet_status_t check_texts(const ProtobufCMessage* message) {
   return rabbet_ok();
 }
 
-// ---- The file
+// ---- The whole
 
-static rabbet_status_t check_blobs(const rabbet_plan_blob_t* blobs,
-                                   size_t count, uint64_t* out_size) {
+static rabbet_status_t check_blobs(const rabbet_plan_contents_t* contents,
+                                   uint64_t* out_size) {
+  const rabbet_plan_blob_t* blobs = contents->blobs;
   *out_size = 0;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < contents->blob_count; ++i) {
     uint64_t end = 0;
     if (blobs[i].offset < *out_size ||
         blobs[i].offset % RABBET_PLAN_ALIGNMENT != 0 ||
@@ -578,87 +579,14 @@ static rabbet_status_t check_blobs(const rabbet_plan_blob_t* blobs,
   return rabbet_ok();
 }
 
-// `kernels` holds zeros.
-static void place_artifacts(const rabbet_plan_t* plan,
-                            const Rabbet__Plan__Meta* meta, uint8_t* kernels) {
-  for (size_t i = 0; i < plan->artifact_count; ++i)
-    memcpy(kernels + meta->artifacts[i]->offset, plan->artifacts[i].data,
-           plan->artifacts[i].size);
-}
-
-static void place_carried(const rabbet_plan_t* plan,
-                          const Rabbet__Plan__Meta* meta, uint8_t* plugins) {
-  for (size_t i = 0; i < plan->carried_count; ++i) {
-    if (plan->carried[i].size > 0)
-      memcpy(plugins + meta->carried[i]->offset, plan->carried[i].data,
-             plan->carried[i].size);
-  }
-}
-
-static uint64_t carried_size(const Rabbet__Plan__Meta* meta) {
-  if (meta->n_carried == 0) return 0;
-  const Rabbet__Plan__Carried* last = meta->carried[meta->n_carried - 1];
-  return last->offset + last->size;
-}
-
-static uint64_t artifacts_size(const Rabbet__Plan__Meta* meta) {
-  if (meta->n_artifacts == 0) return 0;
-  const Rabbet__Plan__Artifact* last = meta->artifacts[meta->n_artifacts - 1];
-  return last->offset + last->size;
-}
-
-static rabbet_status_t write_file(const rabbet_plan_t* plan,
-                                  const Rabbet__Plan__Meta* meta,
-                                  const char* device,
-                                  const rabbet_plan_blob_t* blobs,
-                                  size_t blob_count, uint64_t weights_size,
-                                  rabbet_allocator_t allocator, void** out_data,
-                                  size_t* out_size) {
-  uint64_t sizes[RABBET_PLAN_SECTION_LIMIT] = {
-      [RABBET_PLAN_SECTION_DEVICE] = strlen(device),
-      [RABBET_PLAN_SECTION_META] = rabbet__plan__meta__get_packed_size(meta),
-      [RABBET_PLAN_SECTION_WEIGHTS] = weights_size,
-      [RABBET_PLAN_SECTION_KERNELS] = artifacts_size(meta),
-      [RABBET_PLAN_SECTION_PLUGINS] = carried_size(meta)};
-  uint64_t offsets[RABBET_PLAN_SECTION_LIMIT] = {0}, total = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));
-  uint8_t* data = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
-      allocator, (size_t)total, RABBET_PLAN_ALIGNMENT, (void**)&data));
-  // Constants overwrite nearly all of the rest; the gaps between them are zero.
-  memset(data, 0, (size_t)offsets[RABBET_PLAN_SECTION_WEIGHTS]);
-  memcpy(data + offsets[RABBET_PLAN_SECTION_DEVICE], device, strlen(device));
-  rabbet__plan__meta__pack(meta, data + offsets[RABBET_PLAN_SECTION_META]);
-  uint8_t* weights = data + offsets[RABBET_PLAN_SECTION_WEIGHTS];
-  uint64_t at = 0;
-  for (size_t i = 0; i < blob_count; ++i) {
-    assert(blobs[i].offset >= at);
-    memset(weights + at, 0, blobs[i].offset - at);
-    if (blobs[i].size > 0)
-      memcpy(weights + blobs[i].offset, blobs[i].data, blobs[i].size);
-    at = blobs[i].offset + blobs[i].size;
-  }
-  assert(at <= weights_size);
-  memset(weights + at, 0,
-         (size_t)(total - offsets[RABBET_PLAN_SECTION_WEIGHTS] - at));
-  place_artifacts(plan, meta, data + offsets[RABBET_PLAN_SECTION_KERNELS]);
-  place_carried(plan, meta, data + offsets[RABBET_PLAN_SECTION_PLUGINS]);
-  rabbet_plan_file_seal(data, total, plan->producer ? plan->producer : "",
-                        sizes, offsets);
-  *out_data = data;
-  *out_size = (size_t)total;
-  return rabbet_ok();
-}
-
-rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
-                                  const rabbet_plan_blob_t* blobs,
-                                  size_t blob_count,
-                                  rabbet_allocator_t allocator, void** out_data,
-                                  size_t* out_size) {
-  *out_data = NULL;
-  *out_size = 0;
+rabbet_status_t rabbet_plan_write_to(const rabbet_plan_contents_t* contents,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_plan_sink_t sink,
+                                     uint64_t* out_size) {
+  const rabbet_plan_t* plan = contents->plan;
   uint64_t weights_size = 0;
-  RABBET_RETURN_IF_ERROR(check_blobs(blobs, blob_count, &weights_size));
+  *out_size = 0;
+  RABBET_RETURN_IF_ERROR(check_blobs(contents, &weights_size));
   assert(plan->full_size == 0 || weights_size <= plan->full_size);
   // Sections of plans that can be refitted have either of two sizes.
   if (plan->full_size > 0)
@@ -678,9 +606,82 @@ rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
     status = rabbet_arena_printf(
         &writer.arena, &device, "%s\n%s", plan->device ? plan->device : "",
         plan->device_signature ? plan->device_signature : "");
-  if (rabbet_is_ok(status))
-    status = write_file(plan, &meta, device, blobs, blob_count, weights_size,
-                        allocator, out_data, out_size);
+  if (rabbet_is_ok(status)) {
+    rabbet_plan_stream_t stream = {.contents = contents,
+                                   .meta = &meta,
+                                   .device = device,
+                                   .weights_size = weights_size,
+                                   .arena = &writer.arena,
+                                   .sink = &sink};
+    status = rabbet_plan_stream(&stream, out_size);
+  }
   rabbet_arena_deinitialize(&writer.arena);
   return status;
+}
+
+// ---- In memory
+
+typedef struct block_t {
+  rabbet_allocator_t allocator;
+  uint8_t* data;
+  size_t size, used;
+} block_t;
+
+static rabbet_status_t block_begin(void* context, uint64_t size) {
+  block_t* block = context;
+  block->size = (size_t)size;
+  return rabbet_allocate_aligned(block->allocator, block->size,
+                                 RABBET_PLAN_ALIGNMENT, (void**)&block->data);
+}
+
+static rabbet_status_t block_write(void* context, const void* data,
+                                   size_t size) {
+  block_t* block = context;
+  assert(size <= block->size - block->used);
+  memcpy(block->data + block->used, data, size);
+  block->used += size;
+  return rabbet_ok();
+}
+
+static rabbet_status_t block_rewrite(void* context, const void* data,
+                                     size_t size) {
+  block_t* block = context;
+  assert(size <= block->used);
+  memcpy(block->data, data, size);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plan_write_block(const rabbet_plan_contents_t* contents,
+                                        rabbet_allocator_t work,
+                                        rabbet_allocator_t allocator,
+                                        void** out_data, size_t* out_size) {
+  block_t block = {.allocator = allocator};
+  uint64_t size = 0;
+  *out_data = NULL;
+  *out_size = 0;
+  rabbet_status_t status =
+      rabbet_plan_write_to(contents, work,
+                           (rabbet_plan_sink_t){.context = &block,
+                                                .begin = block_begin,
+                                                .write = block_write,
+                                                .rewrite = block_rewrite},
+                           &size);
+  if (!rabbet_is_ok(status)) {
+    rabbet_free_aligned(allocator, block.data, RABBET_PLAN_ALIGNMENT);
+    return status;
+  }
+  *out_data = block.data;
+  *out_size = (size_t)size;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
+                                  const rabbet_plan_blob_t* blobs,
+                                  size_t blob_count,
+                                  rabbet_allocator_t allocator, void** out_data,
+                                  size_t* out_size) {
+  const rabbet_plan_contents_t contents = {
+      .plan = plan, .blobs = blobs, .blob_count = blob_count};
+  return rabbet_plan_write_block(&contents, allocator, allocator, out_data,
+                                 out_size);
 }

@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "base/struct.h"
 #include "runtime/runtime.h"
+#include "runtime/share.h"
 
 // ---- Making an engine
 
@@ -227,6 +228,17 @@ rabbet_status_t rabbet_engine_load(const char* path,
     rabbet_file_map_release(file);
   }
   return RABBET_ANNOTATE(status, "loading plan '%s'", path);
+}
+
+rabbet_status_t rabbet_engine_share(rabbet_file_map_t* plan,
+                                    const rabbet_engine_options_t* options,
+                                    rabbet_allocator_t allocator,
+                                    rabbet_engine_t** out_engine) {
+  *out_engine = NULL;
+  size_t size = rabbet_file_map_size(plan);
+  return RABBET_ANNOTATE(engine_create(rabbet_file_map_data(plan), size, plan,
+                                       options, allocator, out_engine),
+                         "loading a plan of %zu bytes", size);
 }
 
 rabbet_status_t rabbet_engine_deserialize(

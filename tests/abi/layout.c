@@ -376,3 +376,6 @@ FIELD(rabbet_weights_t, dtype, 0);
 FIELD(rabbet_weights_t, data, 8);
 FIELD(rabbet_weights_t, count, 16);
 FIELD(rabbet_onnx_options_t, borrow_initializers, 40);
+SIZE(rabbet_plan_writer_t, 16);
+FIELD(rabbet_plan_writer_t, user_data, 0);
+FIELD(rabbet_plan_writer_t, write, 8);

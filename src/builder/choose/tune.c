@@ -197,6 +197,7 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
     unit->choices[kept++] = choice;
   }
   unit->choice_count = kept;
+  rabbet_constant_trim(build);
   return rabbet_ok();
 }
 

@@ -46,21 +46,29 @@ rabbet_unit_create(rabbet_build_t* build, rabbet_ir_node_t* const* nodes,
 RABBET_PRIVATE_API rabbet_status_t rabbet_unit_create_conversion(
     rabbet_build_t* build, const rabbet_ir_value_t* value,
     const rabbet_type_format_t types[2], rabbet_unit_t** out_unit);
-// The group with the choice's types and formats at its boundary; constants are
-// converted. In the arena.
-RABBET_PRIVATE_API rabbet_status_t rabbet_unit_instantiate(
-    rabbet_build_t* build, const rabbet_unit_t* unit,
-    const rabbet_choice_t* choice, rabbet_group_t* out_group);
-// The same with constants whose contents are not converted, for the group's
-// signature.
+// The group with the choice's types and formats at its boundary. In the arena.
+// LINEAR constants are as in the network: their bytes may have another type
+// than the group says.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unit_set_types(rabbet_build_t* build, const rabbet_unit_t* unit,
                       const rabbet_choice_t* choice, rabbet_group_t* out_group);
+// The same with LINEAR constants converted, which live until
+// rabbet_constant_trim.
+RABBET_PRIVATE_API rabbet_status_t rabbet_unit_instantiate(
+    rabbet_build_t* build, const rabbet_unit_t* unit,
+    const rabbet_choice_t* choice, rabbet_group_t* out_group);
 
-// A constant's elements in another type and format, padding 0; remembered for
-// the build.
+// A constant's elements in another type and format, padding 0. Copies are
+// remembered until rabbet_constant_trim.
 RABBET_PRIVATE_API rabbet_status_t rabbet_constant_convert(
     rabbet_build_t* build, rabbet_ir_value_t* value, rabbet_type_format_t type,
     const void** out_data, size_t* out_bytes);
+// Where nothing points to copies: frees them if they are large together, since
+// most of a network's weights are converted for their own layer alone.
+RABBET_PRIVATE_API void rabbet_constant_trim(rabbet_build_t* build);
+// What a build remembers of `count` IR values; builds may share it.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_constants_create(rabbet_build_t* build, size_t count);
+RABBET_PRIVATE_API void rabbet_constants_deinitialize(rabbet_build_t* build);
 
 #endif  // RABBET_SRC_BUILDER_CHOOSE_UNIT_H_

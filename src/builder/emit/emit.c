@@ -200,9 +200,33 @@ rabbet_status_t rabbet_emit(const rabbet_emit_sequence_t* sequences,
   return status;
 }
 
+// The blob before is not read any more.
+static rabbet_status_t emitted_make(void* context, size_t blob,
+                                    const void** out_data) {
+  const rabbet_emitted_t* emitted = context;
+  const rabbet_emit_constant_t* constant = &emitted->constants.data[blob];
+  size_t bytes = 0;
+  rabbet_constant_trim(constant->build);
+  RABBET_RETURN_IF_ERROR(rabbet_constant_convert(
+      constant->build, constant->value, constant->type, out_data, &bytes));
+  assert(bytes == emitted->blobs.data[blob].size);
+  return rabbet_ok();
+}
+
+rabbet_plan_contents_t rabbet_emitted_contents(rabbet_emitted_t* emitted,
+                                               size_t blob_count) {
+  assert(blob_count <= emitted->blobs.count);
+  return (rabbet_plan_contents_t){
+      .plan = emitted->plan,
+      .blobs = emitted->blobs.data,
+      .blob_count = blob_count,
+      .maker = {.context = emitted, .make = emitted_make}};
+}
+
 void rabbet_emitted_deinitialize(rabbet_build_t* build,
                                  rabbet_emitted_t* emitted) {
   rabbet_vec_free(build->allocator, &emitted->blobs);
+  rabbet_vec_free(build->allocator, &emitted->constants);
   rabbet_plan_destroy(emitted->plan);
   emitted->plan = NULL;
 }

@@ -4,11 +4,20 @@
 
 #include "builder/emit/layout.h"
 
+// A constant of the plan: a value of a sequence's build, as `type`.
+typedef struct rabbet_emit_constant_t {
+  rabbet_build_t* build;
+  rabbet_ir_value_t* value;
+  rabbet_type_format_t type;
+} rabbet_emit_constant_t;
+
 // The plan and the bytes of its constants, which belong to the network or the
-// arena of the build. Destroyed by rabbet_emitted_deinitialize.
+// build. Those that are converted are made when they are written, so that they
+// are never in memory together. Destroyed by rabbet_emitted_deinitialize.
 typedef struct rabbet_emitted_t {
   rabbet_plan_t* plan;
   RABBET_VEC(rabbet_plan_blob_t) blobs;
+  RABBET_VEC(rabbet_emit_constant_t) constants;  // of each blob
   size_t kept_blobs;  // those of weights that can be refitted come behind
 } rabbet_emitted_t;
 
@@ -30,6 +39,10 @@ rabbet_emit(const rabbet_emit_sequence_t* sequences, size_t count,
 // The number of the sequence of a network that `caller` calls.
 int32_t rabbet_emit_find(const rabbet_emit_sequence_t* caller,
                          const rabbet_network_t* network);
+// The plan's contents, all blobs or the first `blob_count`. `emitted` must
+// stay.
+RABBET_PRIVATE_API rabbet_plan_contents_t
+rabbet_emitted_contents(rabbet_emitted_t* emitted, size_t blob_count);
 RABBET_PRIVATE_API void rabbet_emitted_deinitialize(rabbet_build_t* build,
                                                     rabbet_emitted_t* emitted);
 

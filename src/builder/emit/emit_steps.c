@@ -71,8 +71,11 @@ static rabbet_status_t emit_group(rabbet_emitter_t* emitter,
                                   rabbet_plan_step_t* step) {
   rabbet_arena_t* arena = &emitter->plan->arena;
   rabbet_group_t group;
-  RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(
-      emitter->build, from->pick.unit, from->pick.choice, &group));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_set_types(emitter->build, from->pick.unit,
+                                               from->pick.choice, &group));
+  // A plan's constants are its values'.
+  for (size_t i = 0; i < group.value_count; ++i)
+    group.values[i].constant = NULL;
   step->group = group;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
       arena, group.values, group.value_count * sizeof(*group.values),

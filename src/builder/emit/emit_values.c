@@ -5,6 +5,8 @@
 
 #include "base/hash.h"
 #include "base/math.h"
+#include "builder/ir/passes.h"
+#include "core/view.h"
 
 // ---- Numbers of values ------------------------------------------------------
 
@@ -136,55 +138,135 @@ bool rabbet_emit_is_read(const rabbet_emitter_t* emitter, int32_t value) {
 
 // ---- Values -----------------------------------------------------------------
 
-// Equal bytes are stored once. Weights that can be refitted share theirs with
-// the same weights of other profiles alone.
-static rabbet_hash_t emit_hash(const rabbet_build_t* build,
-                               const rabbet_ir_value_t* value, const void* data,
-                               size_t bytes) {
-  bool refitted =
-      value->is_refittable || (value->scale_of && build->ir.refit_flags);
-  uintptr_t source[] = {(uintptr_t)build->ir.values.data, (uintptr_t)value,
-                        (uintptr_t)data};
-  return refitted ? rabbet_hash128(source, sizeof(source))
-                  : rabbet_hash128(data, bytes);
+static bool emit_is_converted(const rabbet_emit_constant_t* constant) {
+  return constant->type.dtype != constant->value->dtype ||
+         constant->type.format != RABBET_FORMAT_LINEAR;
 }
 
+// Of large weights a few pieces suffice, as equal keys are followed by a
+// comparison: most weights are then read only when they are written.
+#define EMIT_PIECE ((size_t)16 << 10)
+
+static rabbet_hash_t emit_digest(const void* data, size_t bytes) {
+  const uint8_t* at = data;
+  rabbet_hash_t parts[4] = {{.low = bytes}};
+  if (bytes <= 3 * EMIT_PIECE) return rabbet_hash128(data, bytes);
+  parts[1] = rabbet_hash128(at, EMIT_PIECE);
+  parts[2] = rabbet_hash128(at + bytes / 2, EMIT_PIECE);
+  parts[3] = rabbet_hash128(at + bytes - EMIT_PIECE, EMIT_PIECE);
+  return rabbet_hash128(parts, sizeof(parts));
+}
+
+// Weights that can be refitted share theirs with the same weights of other
+// profiles alone.
+static bool emit_is_refitted(const rabbet_emit_constant_t* constant) {
+  return constant->value->is_refittable ||
+         (constant->value->scale_of && constant->build->ir.refit_flags);
+}
+
+// Of the bytes before they are converted, and of all that tells how they are.
+static rabbet_status_t emit_constant_key(const rabbet_emit_constant_t* constant,
+                                         rabbet_hash_t* out_key) {
+  const rabbet_ir_value_t* value = constant->value;
+  size_t bytes = 0;
+  struct {
+    rabbet_hash_t data;
+    rabbet_dims_t dims;
+    int64_t from, to, format;
+  } key;
+  memset(&key, 0, sizeof(key));  // and what lies between the fields
+  rabbet_dims_t dims = rabbet_ir_dims(&constant->build->ir, value);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
+  const void* source[] = {constant->build->ir.values.data, value};
+  bool refitted = emit_is_refitted(constant);
+  key.data = refitted ? rabbet_hash128(source, sizeof(source))
+                      : emit_digest(value->constant, bytes);
+  *out_key = key.data;
+  if (!emit_is_converted(constant) && !refitted) return rabbet_ok();
+  key.dims.rank = dims.rank;
+  memcpy(key.dims.d, dims.d, (size_t)dims.rank * sizeof(dims.d[0]));
+  key.from = value->dtype;
+  key.to = constant->type.dtype;
+  key.format = constant->type.format;
+  *out_key = rabbet_hash128(&key, sizeof(key));
+  return rabbet_ok();
+}
+
+// Whether the bytes are those of a constant with an equal key.
+static rabbet_status_t emit_is_same(const rabbet_emit_constant_t* a,
+                                    const rabbet_emit_constant_t* b,
+                                    bool* out_same) {
+  rabbet_dims_t dims[2] = {rabbet_ir_dims(&a->build->ir, a->value),
+                           rabbet_ir_dims(&b->build->ir, b->value)};
+  size_t bytes[2] = {0};
+  *out_same = false;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+      a->value->dtype, RABBET_FORMAT_LINEAR, &dims[0], &bytes[0]));
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+      b->value->dtype, RABBET_FORMAT_LINEAR, &dims[1], &bytes[1]));
+  bool alike = !emit_is_converted(a) && !emit_is_converted(b);
+  if (!alike)
+    alike = a->value->dtype == b->value->dtype &&
+            a->type.dtype == b->type.dtype &&
+            a->type.format == b->type.format &&
+            rabbet_dims_equal(&dims[0], &dims[1]);
+  const void *left = a->value->constant, *right = b->value->constant;
+  *out_same = alike && bytes[0] == bytes[1] &&
+              (left == right || memcmp(left, right, bytes[0]) == 0);
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_blob(rabbet_emitter_t* emitter,
+                                 const rabbet_emit_constant_t* constant,
+                                 rabbet_plan_value_t* out) {
+  rabbet_allocator_t allocator = emitter->build->allocator;
+  rabbet_emit_shared_t* shared = emitter->shared;
+  assert(shared->weights_size % RABBET_PLAN_ALIGNMENT == 0);
+  out->offset = shared->weights_size;
+  shared->weights_size += rabbet_align_up(out->size, RABBET_PLAN_ALIGNMENT);
+  rabbet_plan_blob_t blob = {
+      .offset = out->offset,
+      .data = emit_is_converted(constant) ? NULL : constant->value->constant,
+      .size = out->size};
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(allocator, &shared->out->blobs, blob));
+  return RABBET_VEC_PUSH(allocator, &shared->out->constants, *constant);
+}
+
+// Equal bytes are stored once.
 static rabbet_status_t emit_constant(rabbet_emitter_t* emitter,
                                      const rabbet_slot_t* slot,
                                      rabbet_plan_value_t* out) {
   rabbet_build_t* build = emitter->build;
-  const void* data = NULL;
+  rabbet_emit_shared_t* shared = emitter->shared;
+  rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
+  const rabbet_emit_constant_t constant = {build, value, slot->type};
+  rabbet_dims_t dims = rabbet_ir_dims(&build->ir, value);
+  rabbet_hash_t hash;
   size_t bytes = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
-                              slot->type, &data, &bytes));
+      rabbet_tensor_bytes(slot->type.dtype, slot->type.format, &dims, &bytes));
   out->storage = RABBET_PLAN_STORAGE_CONSTANT;
   out->size = bytes;
   if (bytes == 0) return rabbet_ok();
-  rabbet_hash_t hash =
-      emit_hash(build, rabbet_ir_value(&build->ir, slot->value), data, bytes);
+  RABBET_RETURN_IF_ERROR(rabbet_fold_deferred(build, value));
+  RABBET_RETURN_IF_ERROR(emit_constant_key(&constant, &hash));
   size_t known = (size_t)(uintptr_t)rabbet_map_get(
-      &emitter->shared->constants, (const char*)&hash, sizeof(hash));
+      &shared->constants, (const char*)&hash, sizeof(hash));
   if (known > 0) {
-    const rabbet_emitted_t* emitted = emitter->shared->out;
-    assert(known <= emitted->blobs.count);
-    const rabbet_plan_blob_t* blob = &emitted->blobs.data[known - 1];
-    out->offset = blob->offset;
-    if (blob->size == bytes && memcmp(blob->data, data, bytes) == 0)
-      return rabbet_ok();
+    bool same = false;
+    assert(known <= shared->out->blobs.count);
+    RABBET_RETURN_IF_ERROR(emit_is_same(&shared->out->constants.data[known - 1],
+                                        &constant, &same));
+    out->offset = shared->out->blobs.data[known - 1].offset;
+    if (same) return rabbet_ok();
   }
-  assert(emitter->shared->weights_size % RABBET_PLAN_ALIGNMENT == 0);
-  out->offset = emitter->shared->weights_size;
-  emitter->shared->weights_size +=
-      rabbet_align_up(bytes, RABBET_PLAN_ALIGNMENT);
-  rabbet_plan_blob_t blob = {out->offset, data, bytes};
-  RABBET_RETURN_IF_ERROR(
-      RABBET_VEC_PUSH(build->allocator, &emitter->shared->out->blobs, blob));
+  RABBET_RETURN_IF_ERROR(emit_blob(emitter, &constant, out));
   void* key = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_copy(&build->arena, &hash, sizeof(hash), &key));
-  return rabbet_map_set(&emitter->shared->constants, key, sizeof(hash),
-                        (void*)(uintptr_t)emitter->shared->out->blobs.count);
+  return rabbet_map_set(&shared->constants, key, sizeof(hash),
+                        (void*)(uintptr_t)shared->out->blobs.count);
 }
 
 static rabbet_status_t emit_name(rabbet_emitter_t* emitter,

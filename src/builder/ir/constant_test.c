@@ -1,10 +1,12 @@
 // Constants in every format, against the layout written down by hand.
+#include <stdlib.h>
 #include <string.h>
 
 #include "builder/choose/unit.h"
 #include "check.h"
 #include "core/lay_out.h"
 #include "core/view.h"
+#include "faults/fault_allocator.h"
 
 // Place of element (n, c, i) of [N, C, inner] as the format's definition has
 // it: blocks of channels, innermost or with the other axes inside.
@@ -36,8 +38,7 @@ static void in_every_format(void** state) {
   for (int i = 0; i < 5; ++i)
     RABBET_EXPECT_OK(
         rabbet_expr_constant(build.ir.graph, dims[i], &value.shape.d[i]));
-  struct rabbet_constant_copy_t* list = NULL;
-  build.constants = &list;
+  RABBET_EXPECT_OK(rabbet_constants_create(&build, 1));
   for (int format = 0; format < 32; ++format) {
     const rabbet_format_info_t* info =
         rabbet_format_info((rabbet_format_t)format);
@@ -66,8 +67,60 @@ static void in_every_format(void** state) {
       assert_ptr_equal(data, again);
     }
   }
+  rabbet_constants_deinitialize(&build);
   rabbet_expr_graph_destroy(build.ir.graph);
   rabbet_arena_deinitialize(&build.arena);
+}
+
+// Large copies are freed together, small ones stay.
+static void large_copies_are_freed(void** state) {
+  (void)state;
+  enum { LARGE = 1 << 22 };
+  rabbet_fault_allocator_t fault;
+  rabbet_fault_initialize(-1, false, &fault);
+  rabbet_build_t build = {.allocator = rabbet_fault_allocator(&fault)};
+  const rabbet_type_format_t half = {RABBET_DTYPE_HALF, RABBET_FORMAT_LINEAR};
+  float* numbers = calloc(LARGE, sizeof(*numbers));
+  const int64_t extents[2] = {LARGE, 8};
+  const void *large = NULL, *small = NULL, *again = NULL;
+  size_t bytes = 0;
+  rabbet_ir_value_t values[2];
+  assert_non_null(numbers);
+  rabbet_arena_initialize(build.allocator, &build.arena);
+  RABBET_EXPECT_OK(rabbet_constants_create(&build, 2));
+  RABBET_EXPECT_OK(rabbet_expr_graph_create(build.allocator, &build.ir.graph));
+  for (int i = 0; i < 2; ++i) {
+    values[i] = (rabbet_ir_value_t){.id = i,
+                                    .dtype = RABBET_DTYPE_FLOAT,
+                                    .constant = numbers,
+                                    .shape = {.rank = 1}};
+    RABBET_EXPECT_OK(rabbet_expr_constant(build.ir.graph, extents[i],
+                                          &values[i].shape.d[0]));
+  }
+  RABBET_EXPECT_OK(
+      rabbet_constant_convert(&build, &values[1], half, &small, &bytes));
+  size_t before = fault.live_bytes;
+  rabbet_constant_trim(&build);
+  assert_int_equal(fault.live_bytes, before);
+  RABBET_EXPECT_OK(
+      rabbet_constant_convert(&build, &values[0], half, &large, &bytes));
+  assert_int_equal(bytes, LARGE * 2);
+  assert_true(fault.live_bytes >= before + LARGE * 2);
+  rabbet_constant_trim(&build);
+  assert_true(fault.live_bytes < before + 4096);
+  // It is made again.
+  numbers[LARGE - 1] = 1;
+  RABBET_EXPECT_OK(
+      rabbet_constant_convert(&build, &values[0], half, &large, &bytes));
+  assert_int_equal(((const uint16_t*)large)[LARGE - 1], 0x3c00);
+  RABBET_EXPECT_OK(
+      rabbet_constant_convert(&build, &values[1], half, &again, &bytes));
+  assert_ptr_equal(small, again);
+  rabbet_constants_deinitialize(&build);
+  rabbet_expr_graph_destroy(build.ir.graph);
+  rabbet_arena_deinitialize(&build.arena);
+  rabbet_fault_deinitialize(&fault);
+  free(numbers);
 }
 
 static void finite_numbers_stay_finite(void** state) {
@@ -91,6 +144,7 @@ static void finite_numbers_stay_finite(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(in_every_format),
+      cmocka_unit_test(large_copies_are_freed),
       cmocka_unit_test(finite_numbers_stay_finite)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

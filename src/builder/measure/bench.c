@@ -428,6 +428,7 @@ rabbet_status_t rabbet_bench_run_once(rabbet_build_t* build,
   if (rabbet_is_ok(status)) status = bench_enqueue(build, &kernel);
   rabbet_bench_unprepare(&kernel);
   rabbet_bench_reset(build->bench);
+  rabbet_constant_trim(build);
   return RABBET_ANNOTATE(status, "running '%s' once before the plan is written",
                          unit->name);
 }

@@ -1,0 +1,14 @@
+// Engines of plans that are mapped already.
+#ifndef RABBET_SRC_RUNTIME_SHARE_H_
+#define RABBET_SRC_RUNTIME_SHARE_H_
+
+#include "base/file.h"
+#include "rabbet/engine.h"
+
+// As rabbet_engine_deserialize, but the bytes, aligned to 64, are not copied:
+// the engine retains the map.
+RABBET_PRIVATE_API rabbet_status_t rabbet_engine_share(
+    rabbet_file_map_t* plan, const rabbet_engine_options_t* options,
+    rabbet_allocator_t allocator, rabbet_engine_t** out_engine);
+
+#endif  // RABBET_SRC_RUNTIME_SHARE_H_
