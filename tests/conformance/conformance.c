@@ -133,8 +133,6 @@ static const struct {
     {"cuda", "quantized_product", CONFORMANCE_NEVER,
      "what cuBLASLt has no product for: UINT8, rows that are no whole vectors"},
     {"cuda", "quantized_product_fp8", CONFORMANCE_NEVER, "the same"},
-    {"cuda", "weight_only_product", CONFORMANCE_NOT_YET,
-     "dequantized when a plan is made"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
 };

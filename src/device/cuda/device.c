@@ -323,9 +323,10 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major));
   RABBET_RETURN_IF_ERROR(cuda_attribute(
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
-  // attention_tiles.c has kernels for 8.0 and newer.
+  // attention_tiles.c and weight_only.c have kernels for 8.0 and newer.
   if (device->major >= 8)
-    device->base.traits |= RABBET_DEVICE_ATTENTION_OF_SLICES;
+    device->base.traits |=
+        RABBET_DEVICE_ATTENTION_OF_SLICES | RABBET_DEVICE_WEIGHT_ONLY;
   RABBET_RETURN_IF_ERROR(
       cuda_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                      &device->multiprocessors));

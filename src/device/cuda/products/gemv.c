@@ -262,9 +262,9 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
   gemv_parameters(s, state->swapped, &state->parameters);
   const gemv_t* p = &state->parameters;
   const layer_operand_t result = {NULL, p->y_batch, p->y_row, p->y_column};
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cuda_layers_place(&kernel->node, dims, &result, state->swapped,
-                               &state->layers, &state->parameters.layers));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_place(
+      &kernel->node, group, dims, &result, state->swapped, &state->layers,
+      &state->parameters.layers));
   return state->empty ? rabbet_ok() : gemv_launches(kernel, state);
 }
 

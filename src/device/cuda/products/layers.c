@@ -153,13 +153,10 @@ rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
 
 // ---- Operands --------------------------------------------------------------
 
-rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
-                                         const rabbet_dims_t* dims,
-                                         const layer_operand_t* result,
-                                         bool swapped,
-                                         rabbet_cuda_layers_t* out_layers,
-                                         layers_t* out_parameters) {
-  const rabbet_group_t* group = kernel->node.group;
+rabbet_status_t rabbet_cuda_layers_place(
+    const rabbet_cuda_node_t* kernel, const rabbet_group_t* group,
+    const rabbet_dims_t* dims, const layer_operand_t* result, bool swapped,
+    rabbet_cuda_layers_t* out_layers, layers_t* out_parameters) {
   const rabbet_group_node_t* product = &group->nodes[0];
   rabbet_cuda_epilogue_t e;
   bool fits = layers_parse(group, dims, &e);

@@ -28,14 +28,13 @@ rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
                                        const rabbet_kernel_spec_t* spec,
                                        const char* name, const char* begin,
                                        const char* header);
-// The strides of the operands; `result` has the result's strides, in elements.
+// The strides of the operands. `group` is the kernel's, or the part of it that
+// begins with the product; `result` has the result's strides, in elements.
 // `swapped`: rows of the kernel are columns of the result.
-rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
-                                         const rabbet_dims_t* dims,
-                                         const layer_operand_t* result,
-                                         bool swapped,
-                                         rabbet_cuda_layers_t* out_layers,
-                                         layers_t* out_parameters);
+rabbet_status_t rabbet_cuda_layers_place(
+    const rabbet_cuda_node_t* kernel, const rabbet_group_t* group,
+    const rabbet_dims_t* dims, const layer_operand_t* result, bool swapped,
+    rabbet_cuda_layers_t* out_layers, layers_t* out_parameters);
 // Sets the addresses for a run; the result begins `y` bytes into the output.
 static inline void rabbet_cuda_layers_bind(const rabbet_cuda_layers_t* layers,
                                            const rabbet_kernel_call_t* call,

@@ -295,9 +295,9 @@ static rabbet_status_t tiles_fill(const tiles_kernel_t* kernel,
   state->empty = s->m == 0 || s->n == 0 || s->batch.size == 0;
   tiles_parameters(kernel, s, &state->parameters);
   const layer_operand_t result = {NULL, s->batch.y, s->y_row, 1};
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_place(&kernel->node, dims, &result,
-                                                  false, &state->layers,
-                                                  &state->parameters.layers));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_layers_place(&kernel->node, group, dims, &result, false,
+                               &state->layers, &state->parameters.layers));
   state->is_whole = tiles_is_whole(state);
   return state->empty ? rabbet_ok() : tiles_launch(kernel, state);
 }

@@ -1,0 +1,552 @@
+// Products with constant weights of 4 or 8 bits, which stay packed in memory
+// and become factors of tensor cores in registers, and any chain of
+// element-wise layers after them: decoding with weight-only quantization.
+//
+// Bound by reading the weights once. They are read where the plan has them, if
+// they are contiguous along k and their lines are whole pieces of 16 bytes;
+// else the kernel keeps a copy that is. Their loads begin before the previous
+// kernel has ended. With more rows than a block has, the weights are read
+// again, from the cache.
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/view.h"
+#include "device/common/weight_only.h"
+#include "device/cuda/products/layers.h"
+#include "device/cuda/products/weight_only_params.h"
+#include "device/cuda/programs/launch.h"
+
+// Options of products/weight_only.cuh: pieces 0 is for one row. A tactic is
+// SPLITS i + j with row i of the table and 2^j warps for the stages of a tile.
+typedef struct weight_only_shape_t {
+  int pieces, tiles, stages;
+} weight_only_shape_t;
+static const weight_only_shape_t weight_only_shapes[] = {
+    {0, 1, 4}, {0, 2, 3}, {1, 1, 4}, {2, 2, 3}, {4, 1, 4}, {8, 1, 3}};
+enum {
+  WEIGHT_ONLY_SHAPES =
+      sizeof(weight_only_shapes) / sizeof(weight_only_shapes[0]),
+  WEIGHT_ONLY_FEW = 2,  // the first shape for several rows
+  WEIGHT_ONLY_SPLITS = 4,
+  WEIGHT_ONLY_TACTICS = WEIGHT_ONLY_SHAPES * WEIGHT_ONLY_SPLITS,
+  WEIGHT_ONLY_PIECE = 8,
+};
+
+// A program, and what a block of it computes.
+typedef struct weight_only_form_t {
+  CUfunction wide, single;
+  int64_t rows, lines;
+  int64_t shared;  // bytes
+} weight_only_form_t;
+
+typedef struct weight_only_kernel_t {
+  rabbet_cuda_node_t node;
+  rabbet_weight_only_t product;
+  rabbet_dtype_t dtype;
+  int64_t size;  // bytes of an element
+  int64_t word;  // weights of 32 bits
+  int64_t pitch;
+  int split_log;
+  // The tactic's, and, if that is for one row, one for several.
+  weight_only_form_t forms[2];
+  void* copy;  // of the weights; NULL: there is none
+} weight_only_kernel_t;
+
+typedef struct cuda_weight_only_state_t {
+  const weight_only_form_t* form;
+  rabbet_cuda_layers_t layers;
+  weight_only_t parameters;
+  bool is_wide, empty;
+  int x, w, scale, zero;  // boundary inputs; zero -1: none
+  rabbet_cuda_launch_t launch;
+} cuda_weight_only_state_t;
+
+// ---- Types -----------------------------------------------------------------
+
+static const char* weight_only_name(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_INT4    ? "int4_t"
+         : dtype == RABBET_DTYPE_FP4   ? "fp4_t"
+         : dtype == RABBET_DTYPE_INT8  ? "int8_t"
+         : dtype == RABBET_DTYPE_UINT8 ? "uint8_t"
+                                       : "fp8_t";
+}
+
+static bool weight_only_computes(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
+         dtype == RABBET_DTYPE_BF16;
+}
+
+static int weight_only_parts(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT ? 3 : 1;
+}
+
+static int weight_only_rows(rabbet_dtype_t dtype,
+                            const weight_only_shape_t* shape) {
+  return shape->pieces == 0
+             ? 1
+             : shape->pieces * WEIGHT_ONLY_PIECE / weight_only_parts(dtype);
+}
+
+// Whether the value is one of the weights or of their numbers, which keep their
+// types.
+static bool weight_only_keeps(const rabbet_weight_only_t* product,
+                              int32_t value) {
+  return value == product->w || value == product->scale ||
+         value == product->zero;
+}
+
+// ---- Blocks ----------------------------------------------------------------
+
+// How the program reads the numbers of blocks.
+typedef struct weight_only_blocks_t {
+  int64_t block;  // of k; 0: one number for a line
+  bool wide_scales, wide_zeros;
+  bool halves;  // two in 16 bytes of weights: not in the program for one row
+} weight_only_blocks_t;
+
+// Whether the numbers that a stage has of each line are contiguous and aligned
+// to their size.
+static bool weight_only_is_wide(const rabbet_weight_blocks_t* blocks,
+                                int64_t count, int64_t bits) {
+  int64_t line = blocks->row_stride;
+  return count > 1 && blocks->depth_stride == 1 && line % count == 0 &&
+         count * bits % 8 == 0;
+}
+
+// False if a block is no part of a stage, nor whole stages.
+static bool weight_only_blocks(const rabbet_group_t* group,
+                               const rabbet_weight_only_t* product,
+                               weight_only_blocks_t* out) {
+  int bits = rabbet_dtype_bits(group->values[product->w].dtype);
+  int scale_bits = rabbet_dtype_bits(group->values[product->scale].dtype);
+  const rabbet_weight_blocks_t *s = &product->scales, *z = &product->zeros;
+  int64_t step = WEIGHT_ONLY_LINE * 8 / bits, least = 16;
+  *out = (weight_only_blocks_t){.block = 0};
+  bool has_zeros = product->zero >= 0 && z->depth_stride != 0;
+  bool has_scales = s->depth_stride != 0;
+  if (!has_scales && !has_zeros) return true;
+  if (!has_scales || (has_zeros && z->depth != s->depth)) return false;
+  out->block = s->depth;
+  if (out->block >= step) return out->block % step == 0;
+  int64_t count = step / out->block;
+  if (out->block < least || step % out->block != 0) return false;
+  out->halves = out->block * bits < 128;
+  out->wide_scales = weight_only_is_wide(s, count, scale_bits);
+  out->wide_zeros = has_zeros && weight_only_is_wide(z, count, bits);
+  return true;
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+// Splits of the stages for which each multiprocessor has warps, as far as there
+// are stages: more of them cost more at the end.
+static int weight_only_split(const rabbet_cuda_device_t* device,
+                             const rabbet_weight_only_t* product, int tiles,
+                             int bits) {
+  int64_t warps = rabbet_ceildiv(product->n, (int64_t)tiles * WEIGHT_ONLY_TILE);
+  int64_t stages =
+      rabbet_ceildiv(product->k * bits / 8, (int64_t)WEIGHT_ONLY_LINE);
+  int log = 0;
+  while (log + 1 < WEIGHT_ONLY_SPLITS && (INT64_C(2) << log) <= stages &&
+         warps << log < (int64_t)16 * device->multiprocessors)
+    ++log;
+  return log;
+}
+
+// Offers the shape with all splits, or with the usual one.
+static rabbet_status_t weight_only_offer(rabbet_proposal_t* proposal, int shape,
+                                         int bits) {
+  const rabbet_propose_t* propose = proposal->propose;
+  const weight_only_shape_t* s = &weight_only_shapes[shape];
+  int usual = weight_only_split(rabbet_cuda(propose->device), proposal->context,
+                                s->tiles, bits);
+  for (int split = 0; split < WEIGHT_ONLY_SPLITS; ++split) {
+    if (propose->optimization_level < 2 && split != usual) continue;
+    rabbet_candidate_t candidate = {
+        .kernel = proposal->kernel,
+        .tactic = shape * WEIGHT_ONLY_SPLITS + split,
+        .tensors = proposal->tensors};
+    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
+             "%s%d lines, k in %d", s->pieces ? "" : "row, ",
+             s->tiles * WEIGHT_ONLY_TILE, 1 << split);
+    RABBET_RETURN_IF_ERROR(rabbet_offer(propose, proposal->sink, &candidate));
+  }
+  return rabbet_ok();
+}
+
+// The shapes for one row, or the one for so many rows.
+static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
+                                              rabbet_dtype_t dtype) {
+  const rabbet_group_t* group = proposal->propose->group;
+  const rabbet_weight_only_t* product = proposal->context;
+  int64_t rows = rabbet_weight_only_rows(&group->values[product->x].dims);
+  int bits = rabbet_dtype_bits(group->values[product->w].dtype);
+  weight_only_blocks_t blocks;
+  bool fits = weight_only_blocks(group, product, &blocks);
+  int first = WEIGHT_ONLY_FEW, last = WEIGHT_ONLY_FEW;
+  if (fits && rows == 1 && !blocks.halves) {
+    first = 0;
+    last = proposal->propose->optimization_level < 2 ? 0 : 1;
+  }
+  while (first > 0 && last + 1 < WEIGHT_ONLY_SHAPES &&
+         weight_only_rows(dtype, &weight_only_shapes[last]) < rows)
+    first = ++last;
+  for (int shape = first; shape <= last; ++shape)
+    RABBET_RETURN_IF_ERROR(weight_only_offer(proposal, shape, bits));
+  return rabbet_ok();
+}
+
+static rabbet_status_t weight_only_body(rabbet_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  const rabbet_weight_only_t* product = proposal->context;
+  size_t boundary = group->input_count + group->output_count;
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(proposal->propose,
+                                   group->values[product->x].dtype, types);
+  for (int i = 0; i < count; ++i) {
+    if (!weight_only_computes(types[i])) continue;
+    for (size_t k = 0; k < boundary; ++k)
+      if (!weight_only_keeps(product, rabbet_group_boundary(group, k)))
+        proposal->tensors[k].dtype = types[i];
+    RABBET_RETURN_IF_ERROR(weight_only_offer_type(proposal, types[i]));
+  }
+  return rabbet_ok();
+}
+
+// Programs take the codes of NaN for numbers.
+static bool weight_only_has_nan(const rabbet_group_value_t* w) {
+  const uint8_t* codes = w->constant;
+  int64_t count = 0;
+  uint8_t found = 0;
+  if (w->dtype != RABBET_DTYPE_FP8) return false;
+  rabbet_status_ignore(rabbet_dims_count(&w->dims, &count));
+  for (int64_t i = 0; i < count; ++i)
+    found |= (codes[i] & 127) == 127;
+  return found != 0;
+}
+
+static rabbet_status_t cuda_weight_only_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_weight_only_t product;
+  rabbet_dims_t* dims = NULL;
+  if (rabbet_cuda(propose->device)->major < 8 ||
+      !rabbet_weight_only_parse(group, &product) ||
+      weight_only_has_nan(&group->values[product.w]))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(group, propose->allocator, &dims));
+  bool fits = rabbet_cuda_layers_match(&product.plain, dims);
+  rabbet_free(propose->allocator, dims);
+  if (!fits) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_weight_only, &product,
+                              weight_only_body);
+}
+
+// ---- A copy of the weights -------------------------------------------------
+
+static uint8_t weight_only_get(const uint8_t* from, int bits, int64_t i) {
+  return bits == 8 ? from[i] : from[i / 2] >> (i % 2 * 4) & 15;
+}
+
+// Lines of k elements, each followed by zeros up to the pitch.
+static void weight_only_turn(const rabbet_weight_only_t* product,
+                             const uint8_t* from, int bits, int64_t pitch,
+                             uint8_t* to) {
+  enum { BESIDE = 64 };
+  int64_t per_line = product->is_turned ? product->k : 1;
+  int64_t per_k = product->is_turned ? 1 : product->n;
+  for (int64_t first = 0; first < product->n; first += BESIDE) {
+    int64_t end = rabbet_min_i64(first + BESIDE, product->n);
+    for (int64_t k = 0; k < product->k; ++k)
+      for (int64_t line = first; line < end; ++line) {
+        uint8_t w = weight_only_get(from, bits, line * per_line + k * per_k);
+        to[line * pitch + k * bits / 8] |= (uint8_t)(w << k * bits % 8);
+      }
+  }
+}
+
+static rabbet_status_t weight_only_upload(weight_only_kernel_t* kernel,
+                                          const void* host, size_t bytes) {
+  rabbet_device_t* device = &kernel->node.device->base;
+  RABBET_RETURN_IF_ERROR(
+      device->vtable->allocate(device, bytes, &kernel->copy));
+  rabbet_status_t status =
+      device->vtable->copy_to_device(device, kernel->copy, host, bytes, NULL);
+  return rabbet_status_join(status, device->vtable->synchronize(device, NULL));
+}
+
+static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
+                                        const rabbet_kernel_spec_t* spec) {
+  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_group_value_t* w = &spec->group->values[product->w];
+  int bits = rabbet_dtype_bits(w->dtype);
+  int64_t line = product->k * bits;  // bits
+  void* host = NULL;
+  kernel->pitch = rabbet_ceildiv(line, INT64_C(128)) * 16;
+  if (product->is_turned && line % 128 == 0) return rabbet_ok();
+  size_t bytes = (size_t)(product->n * kernel->pitch);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(spec->allocator, bytes, &host));
+  weight_only_turn(product, w->constant, bits, kernel->pitch, host);
+  rabbet_status_t status = weight_only_upload(kernel, host, bytes);
+  rabbet_free(spec->allocator, host);
+  int32_t input = rabbet_group_input_of(spec->group, product->w);
+  if (input < 64) kernel->node.node.base.own_constants |= UINT64_C(1) << input;
+  return status;
+}
+
+// ---- The program -----------------------------------------------------------
+
+static bool weight_only_types_fit(const rabbet_group_t* group,
+                                  const rabbet_weight_only_t* product,
+                                  rabbet_dtype_t dtype) {
+  bool fits = weight_only_computes(dtype) &&
+              weight_only_computes(group->values[product->scale].dtype);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    int32_t at = rabbet_group_boundary(group, i);
+    const rabbet_group_value_t* value = &group->values[at];
+    fits = fits && value->format == RABBET_FORMAT_LINEAR &&
+           (value->dtype == dtype || weight_only_keeps(product, at));
+  }
+  return fits && (product->zero < 0 || group->values[product->zero].dtype ==
+                                           group->values[product->w].dtype);
+}
+
+static void weight_only_text(const weight_only_kernel_t* kernel,
+                             const rabbet_group_t* group,
+                             const weight_only_shape_t* shape,
+                             const weight_only_blocks_t* blocks, char* text,
+                             size_t size) {
+  const rabbet_weight_only_t* product = &kernel->product;
+  snprintf(text, size,
+           "#define ELEMENT %s\n#define FACTOR %s\n#define PARTS %d\n"
+           "#define WEIGHT %s\n#define SCALE %s\n#define SHIFTED %d\n"
+           "#define BLOCK %lld\n#define PIECES %d\n#define TILES %d\n"
+           "#define STAGES %d\n#define WIDE_SCALES %d\n#define WIDE_ZEROS %d\n",
+           rabbet_cuda_type(kernel->dtype),
+           kernel->dtype == RABBET_DTYPE_HALF ? "half_t" : "bf16_t",
+           weight_only_parts(kernel->dtype),
+           weight_only_name(group->values[product->w].dtype),
+           rabbet_cuda_type(group->values[product->scale].dtype),
+           product->zero >= 0, (long long)blocks->block, shape->pieces,
+           shape->tiles, shape->stages, blocks->wide_scales,
+           blocks->wide_zeros);
+}
+
+// Shared memory of a block, in bytes: its stages, later the sums of its warps.
+static int64_t weight_only_shared(const weight_only_shape_t* shape) {
+  int64_t lines = (int64_t)shape->tiles * WEIGHT_ONLY_TILE;
+  int64_t columns = rabbet_max_i64(1, shape->pieces * WEIGHT_ONLY_PIECE);
+  return WEIGHT_ONLY_WARPS *
+         rabbet_max_i64(lines * WEIGHT_ONLY_LINE * shape->stages,
+                        columns * (lines + 4) * (int64_t)sizeof(float));
+}
+
+static rabbet_status_t weight_only_permit(const weight_only_kernel_t* kernel,
+                                          const weight_only_form_t* form) {
+  CUfunction functions[] = {form->wide, form->single};
+  for (int i = 0; i < 2; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
+        kernel->node.device, cuFuncSetAttribute,
+        (functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+         (int)form->shared)));
+  return rabbet_ok();
+}
+
+// Adds the program of a shape. Of blocks that fit no stage: one that computes
+// element by element.
+static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
+                                       const rabbet_kernel_spec_t* spec,
+                                       const weight_only_shape_t* shape,
+                                       weight_only_form_t* form) {
+  rabbet_cuda_node_t* base = &kernel->node;
+  rabbet_kernel_spec_t plain = *spec;
+  weight_only_blocks_t blocks;
+  char begin[512];
+  plain.group = &kernel->product.plain;
+  bool fits = weight_only_blocks(spec->group, &kernel->product, &blocks);
+  weight_only_text(kernel, spec->group, shape, &blocks, begin, sizeof(begin));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_add(
+      base, &plain, "products/weight_only.cu", begin,
+      fits ? "device/cuda/products/weight_only.cuh"
+           : "device/cuda/products/weight_only_any.cuh"));
+  size_t program = base->program_count - 1;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_function(base, program, "weight_only", &form->wide));
+  form->rows = 1;
+  form->lines = WEIGHT_ONLY_WARPS;
+  form->single = form->wide;
+  if (!fits) return rabbet_ok();
+  form->rows = weight_only_rows(kernel->dtype, shape);
+  form->lines = (int64_t)shape->tiles * WEIGHT_ONLY_TILE *
+                (WEIGHT_ONLY_WARPS >> kernel->split_log);
+  form->shared = weight_only_shared(shape);
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
+      base, program, "weight_only_single", &form->single));
+  return weight_only_permit(kernel, form);
+}
+
+static rabbet_status_t cuda_weight_only_program(
+    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+  weight_only_kernel_t* kernel = (weight_only_kernel_t*)base;
+  const rabbet_group_t* group = spec->group;
+  bool fits = rabbet_weight_only_parse(group, &kernel->product) &&
+              spec->tactic >= 0 && spec->tactic < WEIGHT_ONLY_TACTICS;
+  if (fits) kernel->dtype = group->values[kernel->product.x].dtype;
+  if (!fits || !weight_only_types_fit(group, &kernel->product, kernel->dtype))
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "cuda.matmul.weight_only computes products with "
+                         "dequantized constants whose other tensors have one "
+                         "floating type, all LINEAR; this one does not, or has "
+                         "no tactic %d",
+                         (int)spec->tactic);
+  const weight_only_shape_t* shape =
+      &weight_only_shapes[spec->tactic / WEIGHT_ONLY_SPLITS];
+  kernel->split_log = spec->tactic % WEIGHT_ONLY_SPLITS;
+  kernel->size = rabbet_dtype_bits(kernel->dtype) / 8;
+  kernel->word = 32 / rabbet_dtype_bits(group->values[kernel->product.w].dtype);
+  RABBET_RETURN_IF_ERROR(
+      weight_only_add(kernel, spec, shape, &kernel->forms[0]));
+  if (shape->pieces == 0)
+    RABBET_RETURN_IF_ERROR(weight_only_add(
+        kernel, spec, &weight_only_shapes[WEIGHT_ONLY_FEW], &kernel->forms[1]));
+  return weight_only_copy(kernel, spec);
+}
+
+static rabbet_status_t cuda_weight_only_create(const rabbet_kernel_spec_t* spec,
+                                               rabbet_kernel_t** out_kernel) {
+  return rabbet_cuda_node_create(spec, &rabbet_cuda_weight_only,
+                                 sizeof(weight_only_kernel_t),
+                                 cuda_weight_only_program, out_kernel);
+}
+
+static void cuda_weight_only_destroy(rabbet_kernel_t* base) {
+  if (!base) return;
+  weight_only_kernel_t* kernel = (weight_only_kernel_t*)base;
+  rabbet_device_t* device = &kernel->node.device->base;
+  device->vtable->free(device, kernel->copy);
+  rabbet_cuda_node_destroy(base);
+}
+
+// ---- Preparing -------------------------------------------------------------
+
+static weight_only_places_t weight_only_places(
+    const rabbet_weight_blocks_t* blocks) {
+  return (weight_only_places_t){.lines = blocks->rows,
+                                .depth = blocks->depth,
+                                .line_step = blocks->row_stride,
+                                .block_step = blocks->depth_stride};
+}
+
+static void weight_only_parameters(const weight_only_kernel_t* kernel,
+                                   const rabbet_matmul_shape_t* s,
+                                   weight_only_t* p) {
+  const rabbet_weight_only_t* product = &kernel->product;
+  p->scale = weight_only_places(&product->scales);
+  if (product->zero >= 0) p->zero = weight_only_places(&product->zeros);
+  p->pitch = kernel->pitch;
+  p->x_row = s->a_row;
+  p->x_k = s->a_column;
+  p->y_row = s->y_row;
+  p->rows = (int32_t)s->m;
+  p->lines = (int32_t)s->n;
+  p->k = (int32_t)s->k;
+  p->mask = 0x000f000f;
+  p->stages = (int32_t)rabbet_ceildiv(kernel->pitch, WEIGHT_ONLY_LINE);
+  p->blocks = (int32_t)rabbet_ceildiv(s->k, product->scales.depth);
+}
+
+static rabbet_status_t weight_only_launch(const weight_only_kernel_t* kernel,
+                                          const weight_only_form_t* form,
+                                          const rabbet_matmul_shape_t* s,
+                                          rabbet_cuda_launch_t* out) {
+  int64_t x = rabbet_ceildiv(s->m, form->rows);
+  int64_t y = rabbet_ceildiv(s->n, form->lines);
+  if (s->m >= INT32_MAX / 2 || s->n >= INT32_MAX / 2 ||
+      s->k >= INT32_MAX / 16 || y > 65535 || s->batch.size != 1 ||
+      s->loop_count != 0)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the product '%s' has m %lld, n %lld, k %lld, more "
+                         "than cuda.matmul.weight_only counts",
+                         kernel->product.plain.nodes[0].name, (long long)s->m,
+                         (long long)s->n, (long long)s->k);
+  *out = (rabbet_cuda_launch_t){.grid = {(unsigned)x, (unsigned)y, 1},
+                                .block = {32 * WEIGHT_ONLY_WARPS, 1, 1},
+                                .shared_bytes = (unsigned)form->shared};
+  return rabbet_ok();
+}
+
+static rabbet_status_t weight_only_fill(const weight_only_kernel_t* kernel,
+                                        const rabbet_dims_t* dims,
+                                        cuda_weight_only_state_t* state) {
+  const rabbet_group_t* group = kernel->node.node.group;
+  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_group_node_t* node = &product->plain.nodes[0];
+  rabbet_matmul_shape_t s;
+  weight_only_t* p = &state->parameters;
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, &s));
+  state->x = rabbet_group_input_of(group, product->x);
+  state->w = rabbet_group_input_of(group, product->w);
+  state->scale = rabbet_group_input_of(group, product->scale);
+  state->zero = rabbet_group_input_of(group, product->zero);
+  state->empty = s.m == 0;
+  weight_only_parameters(kernel, &s, p);
+  p->split_log = kernel->split_log;
+  const layer_operand_t result = {NULL, 0, s.y_row, 1};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_layers_place(&kernel->node, &product->plain, dims, &result,
+                               false, &state->layers, &p->layers));
+  state->form = &kernel->forms[s.m > 1 && kernel->forms[1].wide];
+  state->is_wide = s.a_column == 1 && s.k % kernel->word == 0 &&
+                   (s.m == 1 || s.a_row % kernel->word == 0);
+  return state->empty
+             ? rabbet_ok()
+             : weight_only_launch(kernel, state->form, &s, &state->launch);
+}
+
+static rabbet_status_t cuda_weight_only_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    cuda_weight_only_state_t** out_state, size_t* out_workspace) {
+  const weight_only_kernel_t* kernel = (const weight_only_kernel_t*)base;
+  cuda_weight_only_state_t* state = NULL;
+  *out_workspace = 0;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
+  rabbet_status_t status = weight_only_fill(kernel, shapes->dims, state);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static rabbet_status_t cuda_weight_only_enqueue(
+    rabbet_kernel_t* base, cuda_weight_only_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const weight_only_kernel_t* kernel = (const weight_only_kernel_t*)base;
+  weight_only_t* p = &state->parameters;
+  p->x = call->inputs[state->x];
+  p->w = kernel->copy ? kernel->copy : call->inputs[state->w];
+  p->scale.data = call->inputs[state->scale];
+  p->zero.data = state->zero < 0 ? NULL : call->inputs[state->zero];
+  p->y = call->outputs[0];
+  rabbet_cuda_layers_bind(&state->layers, call, 0, &p->layers);
+  bool wide = state->is_wide &&
+              rabbet_cuda_is_aligned(
+                  p->x, rabbet_min_i64(16, kernel->word * kernel->size));
+  state->launch.function = wide ? state->form->wide : state->form->single;
+  void* parameters[] = {p};
+  if (state->empty) return rabbet_ok();
+  return rabbet_cuda_launch(kernel->node.device, &state->launch, parameters,
+                            call->stream);
+}
+
+static bool cuda_weight_only_takes(const rabbet_kernel_spec_t* spec) {
+  rabbet_weight_only_t product;
+  return rabbet_weight_only_parse(spec->group, &product);
+}
+
+RABBET_NODE_TABLE(cuda_weight_only, "cuda.matmul.weight_only", 1,
+                  .destroy = cuda_weight_only_destroy,
+                  .artifacts = rabbet_cuda_node_artifacts,
+                  .library_version = rabbet_cuda_node_library);

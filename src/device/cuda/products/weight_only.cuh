@@ -1,0 +1,138 @@
+// Products of few rows with packed weights: bound by reading the weights once.
+// The text that includes this file is generated with the product's epilogue
+// (weight_only.c). It defines
+//
+//   ELEMENT  type of x, the result and the epilogue's operands
+//   FACTOR   type of the tensor cores' factors: half_t or bf16_t
+//   PARTS    factors whose sum is an element of x: 1, or 3 for float
+//   WEIGHT   int4_t, int8_t, uint8_t, fp4_t or fp8_t
+//   SCALE    type of scales
+//   SHIFTED  1: weights have zero points
+//   BLOCK    elements of k that share a scale; 0: all of a line
+//   PIECES   groups of the tensor cores' 8 columns, which are the parts of rows
+//            of x; 0: one row
+//   TILES    tiles of a warp
+//   STAGES   stages of a warp in flight
+//   WIDE_SCALES, WIDE_ZEROS  1: those of a line in a stage are contiguous and
+//            aligned
+//
+// and the macros of layers_params.h.
+//
+// The lines of weights are the rows of the tensor cores' products. A warp has
+// TILES tiles of 16 lines and every 2^split_log-th stage of k. Its stages lie
+// in shared memory as they do in memory, where 16 bytes of a line are a group.
+// Four neighbouring lanes get a word of a group each, and the same elements of
+// x.
+#pragma once
+
+#if PIECES
+#include "device/cuda/products/weight_only_rows.cuh"
+#else
+#include "device/cuda/products/weight_only_row.cuh"
+#endif
+
+// ---- The result ------------------------------------------------------------
+
+// Adds up the sums of the warps that share a tile.
+DEVICE void write_sums(const float* shared, const weight_only_t& p) {
+  int32_t row = (int32_t)blockIdx.x * ROWS;
+  int32_t rows = p.rows - row < ROWS ? p.rows - row : ROWS;
+  int32_t split = 1 << p.split_log, teams = WEIGHT_ONLY_WARPS >> p.split_log;
+  for (int32_t i = (int32_t)threadIdx.x; i < teams * rows * LINES;
+       i += THREADS) {
+    int32_t at = i % LINES, team = i / LINES / rows, own = i / LINES % rows;
+    int32_t line = ((int32_t)blockIdx.y * teams + team) * LINES + at;
+    if (line >= p.lines) continue;
+    const float* from =
+        shared + (team * split * COLUMNS + own * ROW_COLUMNS) * PITCH + at;
+    float sum = 0;
+    for (int32_t s = 0; s < split; ++s)
+#pragma unroll
+      for (int part = 0; part < ROW_COLUMNS; ++part)
+        sum += from[(s * COLUMNS + part) * PITCH];
+    if (BLOCK == 0)
+      sum *= to_float((
+          (const SCALE*)
+              p.scale.data)[line / (int32_t)p.scale.lines * p.scale.line_step]);
+    sum *= (float)(1 << SCALED_LOG);
+    ((ELEMENT*)p.y)[(row + own) * p.y_row + line] =
+        finished(sum, p.layers, 0, row + own, line);
+  }
+}
+
+// ---- Kernels ---------------------------------------------------------------
+
+// What a warp begins before its turn: everything it reads then is constant.
+struct product_t {
+  int32_t member, split, count;  // of the tile's warps; own stages
+  copier_t copier;
+  shared_t ring;
+  lines_t lines;
+  numbers_t numbers;
+};
+DEVICE product_t begin_product(const weight_only_t& p, chunk_t* memory) {
+  int32_t warp = (int32_t)threadIdx.x / 32, team = warp >> p.split_log;
+  int32_t teams = WEIGHT_ONLY_WARPS >> p.split_log;
+  int32_t first = ((int32_t)blockIdx.y * teams + team) * LINES;
+  product_t y = {};
+  y.split = 1 << p.split_log;
+  y.member = warp % y.split;
+  y.count =
+      first < p.lines ? (p.stages - y.member + y.split - 1) >> p.split_log : 0;
+  y.copier = find_copier(p, first);
+  y.ring = shared_address(memory) + (uint32_t)(warp * STAGES * STAGE);
+#pragma unroll
+  for (int32_t i = 0; i < STAGES - 1; ++i) {
+    if (i < y.count)
+      fetch_stage(y.ring + (uint32_t)(i * STAGE), p, y.copier,
+                  y.member + i * y.split);
+    commit_copies();
+  }
+  y.lines = find_lines(p, first);
+  if (y.count > 0) load_numbers(y.numbers, p, y.lines, y.member);
+  return y;
+}
+
+template <bool WIDE>
+DEVICE void end_product(const weight_only_t& p, product_t& x, chunk_t* memory) {
+  rows_t rows = find_rows(p);
+  sums_t sums = {};
+  uint32_t from = 0, to = (STAGES - 1) * STAGE, row = find_row();
+  for (int32_t i = 0; i < x.count; ++i) {
+    int32_t stage = x.member + i * x.split;
+    numbers_t next = x.numbers;
+    await_copies<STAGES - 2>();
+    __syncwarp();
+    if (i + STAGES - 1 < x.count)
+      fetch_stage(x.ring + to, p, x.copier, stage + (STAGES - 1) * x.split);
+    commit_copies();
+    if (BLOCK && i + 1 < x.count)
+      load_numbers(next, p, x.lines, stage + x.split);
+    multiply_stage<WIDE>(sums, x.ring + from, p, rows, x.numbers, row,
+                         stage * STEP);
+    x.numbers = next;
+    to = from;
+    from = from + STAGE == STAGES * STAGE ? 0 : from + STAGE;
+  }
+  await_copies<0>();
+  __syncthreads();
+  share_sums((float*)memory, sums);
+  __syncthreads();
+  write_sums((const float*)memory, p);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    weight_only(const __grid_constant__ weight_only_t p) {
+  extern __shared__ __align__(128) chunk_t memory[];
+  product_t product = begin_product(p, memory);
+  { turn_t turn; }
+  end_product<true>(p, product, memory);
+}
+// For any strides and alignment of x.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    weight_only_single(const __grid_constant__ weight_only_t p) {
+  extern __shared__ __align__(128) chunk_t memory[];
+  product_t product = begin_product(p, memory);
+  { turn_t turn; }
+  end_product<false>(p, product, memory);
+}

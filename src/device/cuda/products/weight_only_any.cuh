@@ -1,0 +1,68 @@
+// Products with packed weights whose blocks no stage of weight_only.cuh fits,
+// element by element. The text that includes this file is generated with the
+// product's epilogue (weight_only.c). It defines ELEMENT, WEIGHT, SCALE and
+// SHIFTED as weight_only.cuh says, and the macros of layers_params.h.
+#pragma once
+
+#include "device/cuda/products/weight_only_params.h"
+
+struct int4_t;
+struct fp4_t;  // E2M1
+
+DEVICE uint32_t nibble_at(const void* from, int64_t at) {
+  return ((const uint8_t*)from)[at / 2] >> (at % 2 * 4) & 15u;
+}
+template <class W>
+struct packed_t {
+  static __device__ __forceinline__ float at(const void* from, int64_t i) {
+    return to_float(((const W*)from)[i]);
+  }
+};
+template <>
+struct packed_t<int4_t> {
+  static __device__ __forceinline__ float at(const void* from, int64_t i) {
+    return (float)((int32_t)(nibble_at(from, i) ^ 8u) - 8);
+  }
+};
+template <>
+struct packed_t<fp4_t> {
+  static __device__ __forceinline__ float at(const void* from, int64_t i) {
+    uint32_t bits = nibble_at(from, i);
+    half_t y;
+    y.bits = (uint16_t)((bits & 8u) << 12 | (bits & 7u) << 9);
+    return to_float(y) * 0x1p14f;
+  }
+};
+
+DEVICE int64_t place_of(const weight_only_places_t& places, int32_t line,
+                        int32_t k) {
+  return line / places.lines * places.line_step +
+         k / places.depth * places.block_step;
+}
+
+// A warp has a line of weights and a row of x.
+extern "C" __global__ void __launch_bounds__(32 * WEIGHT_ONLY_WARPS)
+    weight_only(const __grid_constant__ weight_only_t p) {
+  turn_t turn;
+  int32_t lane = (int32_t)threadIdx.x % 32, row = (int32_t)blockIdx.x;
+  int32_t line =
+      (int32_t)blockIdx.y * WEIGHT_ONLY_WARPS + (int32_t)threadIdx.x / 32;
+  if (line >= p.lines) return;
+  const ELEMENT* x = (const ELEMENT*)p.x + row * p.x_row;
+  const char* w = (const char*)p.w + line * p.pitch;
+  float sum = 0;
+  for (int32_t k = lane; k < p.k; k += 32) {
+    float weight = packed_t<WEIGHT>::at(w, k);
+    if (SHIFTED)
+      weight -= packed_t<WEIGHT>::at(p.zero.data, place_of(p.zero, line, k));
+    sum += weight *
+           to_float(((const SCALE*)p.scale.data)[place_of(p.scale, line, k)]) *
+           to_float(x[k * p.x_k]);
+  }
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, flip);
+  if (lane == 0)
+    ((ELEMENT*)p.y)[row * p.y_row + line] =
+        finished(sum, p.layers, 0, row, line);
+}
