@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return int(self._size * self._dtype.itemsize)
+        return math.ceil(self._size * self._dtype.itemsize)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """NumPy view of the memory."""

@@ -82,6 +82,12 @@ def test_item_sizes(dtype: trt.DataType, size: float) -> None:
     assert dtype.itemsize == size
 
 
+def test_bytes_of_packed_weights() -> None:
+    data = np.zeros(2, np.uint8)
+    assert trt.Weights(trt.int4, data.ctypes.data, 3).nbytes == 2
+    assert trt.Weights(trt.int4, data.ctypes.data, 4).nbytes == 2
+
+
 def test_nptype() -> None:
     assert trt.nptype(trt.float16) is np.float16
     assert trt.nptype(trt.bool) is np.bool_
