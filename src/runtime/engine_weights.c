@@ -1,6 +1,7 @@
 // Constants on a device that cannot read the host's memory: all that steps
 // read, in one allocation.
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -41,28 +42,69 @@ static const rabbet_plan_value_t* marked_weights(
   return marked ? value : NULL;
 }
 
-// places[offset in the plan / 64]: the most bytes of the constants there.
-static void measure_weights(const rabbet_sequence_t* sequence, size_t* places) {
-  for (size_t v = 0; v < sequence->plan->value_count; ++v) {
-    const rabbet_plan_value_t* value = marked_weights(sequence, v);
-    if (!value) continue;
-    // A stripped plan, whose constants may lie past its bytes, is not uploaded.
-    assert(value->offset + value->size <= sequence->engine->plan->weights_size);
-    size_t* place = &places[value->offset / RABBET_PLAN_ALIGNMENT];
-    if (value->size > *place) *place = (size_t)value->size;
-  }
+// Bytes of the plan that constants lie in, and their place on the device.
+typedef struct place_t {
+  uint64_t offset, size;
+  size_t place;
+} place_t;
+
+static int compare_places(const void* a, const void* b) {
+  uint64_t left = ((const place_t*)a)->offset;
+  uint64_t right = ((const place_t*)b)->offset;
+  return (left > right) - (left < right);
 }
 
-// places[..]: the offset on the device, from 1; 0: none.
+// The marked constants of all sequences; `places` NULL: counts them.
+static size_t list_weights(const rabbet_engine_t* engine, place_t* places) {
+  size_t count = 0;
+  for (size_t i = 0; i < engine->plan->sequence_count; ++i) {
+    const rabbet_sequence_t* sequence = &engine->sequences[i];
+    for (size_t v = 0; v < sequence->plan->value_count; ++v) {
+      const rabbet_plan_value_t* value = marked_weights(sequence, v);
+      if (!value) continue;
+      // A stripped plan, whose constants may lie past its bytes, is not
+      // uploaded.
+      assert(value->offset + value->size <= engine->plan->weights_size);
+      if (places)
+        places[count] = (place_t){.offset = value->offset, .size = value->size};
+      ++count;
+    }
+  }
+  return count;
+}
+
+// One for each offset, as large as the largest constant there. Returns their
+// number.
+static size_t join_places(place_t* places, size_t count, size_t* out_total) {
+  size_t joined = 0;
+  if (count > 0) qsort(places, count, sizeof(*places), compare_places);
+  for (size_t i = 0; i < count; ++i) {
+    place_t* last = joined > 0 ? &places[joined - 1] : NULL;
+    if (!last || last->offset != places[i].offset)
+      places[joined++] = places[i];
+    else if (last->size < places[i].size)
+      last->size = places[i].size;
+  }
+  *out_total = 0;
+  for (size_t i = 0; i < joined; ++i) {
+    places[i].place = *out_total;
+    *out_total +=
+        rabbet_align_up((size_t)places[i].size, RABBET_WEIGHT_ALIGNMENT);
+  }
+  return joined;
+}
+
 static void set_weight_offsets(const rabbet_sequence_t* sequence,
-                               const size_t* places) {
+                               const place_t* places, size_t count) {
   for (size_t v = 0; v < sequence->plan->value_count; ++v) {
     const rabbet_plan_value_t* value = marked_weights(sequence, v);
     if (!value) continue;
-    size_t place = places[value->offset / RABBET_PLAN_ALIGNMENT];
-    assert(place > 0 || value->size == 0);
+    const place_t key = {.offset = value->offset};
+    const place_t* found =
+        bsearch(&key, places, count, sizeof(*places), compare_places);
+    assert(found);
     // An empty constant has an address too.
-    sequence->weight_offsets[v] = place == 0 ? 0 : place - 1;
+    sequence->weight_offsets[v] = value->size > 0 ? found->place : 0;
   }
 }
 
@@ -70,22 +112,15 @@ static void set_weight_offsets(const rabbet_sequence_t* sequence,
 // one here.
 static rabbet_status_t place_weights(rabbet_engine_t* engine,
                                      size_t* out_total) {
-  const rabbet_plan_t* plan = engine->plan;
-  size_t blocks = plan->weights_size / RABBET_PLAN_ALIGNMENT + 1;
-  size_t* places = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator, blocks * sizeof(*places), (void**)&places));
+  size_t count = list_weights(engine, NULL);
+  place_t* places = NULL;
   *out_total = 0;
-  for (size_t i = 0; i < plan->sequence_count; ++i)
-    measure_weights(&engine->sequences[i], places);
-  for (size_t i = 0; i < blocks; ++i) {
-    size_t size = places[i];
-    if (size == 0) continue;
-    places[i] = *out_total + 1;
-    *out_total += rabbet_align_up(size, RABBET_WEIGHT_ALIGNMENT);
-  }
-  for (size_t i = 0; i < plan->sequence_count; ++i)
-    set_weight_offsets(&engine->sequences[i], places);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      engine->allocator, (count + 1) * sizeof(*places), (void**)&places));
+  list_weights(engine, places);
+  count = join_places(places, count, out_total);
+  for (size_t i = 0; i < engine->plan->sequence_count; ++i)
+    set_weight_offsets(&engine->sequences[i], places, count);
   rabbet_free(engine->allocator, places);
   return rabbet_ok();
 }

@@ -111,6 +111,7 @@ typedef struct plan_timer_t {
   timed_plan_t* plans;
   size_t count;
   rabbet_map_t kernels;  // by unit and choice
+  rabbet_map_t weights;  // memory of constants, by address and size
   size_t workspace;
   void* workspace_memory;
   rabbet_watch_t watch;
@@ -171,20 +172,36 @@ static rabbet_status_t timer_host_slot(rabbet_build_t* build,
   return rabbet_bench_upload(build, data, bytes, out_memory);
 }
 
+// Plans share constants: most weights are the same in all of them.
+static rabbet_status_t timer_constant(plan_timer_t* timer,
+                                      const rabbet_slot_t* slot,
+                                      void** out_memory) {
+  rabbet_build_t* build = timer->build;
+  // Parts of one constant may begin at one address.
+  struct {
+    const void* data;
+    size_t bytes;
+  } key = {NULL, 0}, *copy = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
+                              slot->type, &key.data, &key.bytes));
+  *out_memory = rabbet_map_get(&timer->weights, (const char*)&key, sizeof(key));
+  if (*out_memory) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_bench_upload(build, key.data, key.bytes, out_memory));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(&build->arena, &key, sizeof(key), (void**)&copy));
+  return rabbet_map_set(&timer->weights, (const char*)copy, sizeof(key),
+                        *out_memory);
+}
+
 static rabbet_status_t timer_slot_memory(
     plan_timer_t* timer, const rabbet_layout_t* layout,
     const rabbet_whole_plan_memory_t* memory, uint8_t* arena, size_t i,
     void** out_memory) {
   rabbet_build_t* build = timer->build;
   const rabbet_slot_t* slot = &layout->slots.data[i];
-  if (slot->is_constant) {
-    const void* data = NULL;
-    size_t bytes = 0;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
-                                slot->type, &data, &bytes));
-    return rabbet_bench_upload(build, data, bytes, out_memory);
-  }
+  if (slot->is_constant) return timer_constant(timer, slot, out_memory);
   if (slot->is_host_only && slot->output < 0)
     return timer_host_slot(build, slot, memory->sizes[i], out_memory);
   if (slot->input >= 0 || slot->output >= 0)
@@ -439,6 +456,7 @@ static rabbet_status_t timer_measure(plan_timer_t* timer) {
     if (kernel) rabbet_bench_unprepare(&kernel->kernel);
   }
   rabbet_bench_reset(timer->build->bench);
+  rabbet_constant_trim(timer->build);
   for (size_t i = 0; rabbet_is_ok(status) && i < timer->count; ++i)
     if (timer->plans[i].cacheable && !timer->plans[i].timing.is_unsure)
       status = rabbet_timing_cache_put(timer->build->cache, timer->plans[i].key,
@@ -476,7 +494,9 @@ rabbet_status_t rabbet_whole_plan_time(rabbet_build_t* build,
             ->options[RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS])
       return rabbet_ok();
     rabbet_map_initialize(build->allocator, &timer.kernels);
+    rabbet_map_initialize(build->allocator, &timer.weights);
     rabbet_status_t status = timer_measure(&timer);
+    rabbet_map_deinitialize(&timer.weights);
     rabbet_map_deinitialize(&timer.kernels);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "timing whole plans"));
   }
