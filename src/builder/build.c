@@ -727,7 +727,9 @@ rabbet_status_t rabbet_build_deliver(rabbet_network_t* network,
   rabbet_arena_initialize(allocator, &build.arena);
   result_t result = {.totals = {.whole = {.us = -1}}};
   rabbet_network_t *unrolled = NULL, *flat = NULL;
-  rabbet_status_t status = rabbet_network_unroll(network, allocator, &unrolled);
+  rabbet_status_t status = rabbet_network_check_owners(network);
+  if (rabbet_is_ok(status))
+    status = rabbet_network_unroll(network, allocator, &unrolled);
   if (rabbet_is_ok(status))
     status = rabbet_network_split_branches(unrolled, allocator, &flat);
   if (rabbet_is_ok(status))

@@ -8,6 +8,7 @@ typedef struct rabbet_network_owner_t {
   struct rabbet_network_owner_t* next;
   void* owner;
   void (*destroy)(void* owner);
+  rabbet_status_t (*check)(const void* owner);  // or NULL
 } rabbet_network_owner_t;
 
 // ---- Names -----------------------------------------------------------------

@@ -93,6 +93,17 @@ rabbet_status_t rabbet_network_take_owner(rabbet_network_t* network,
   return rabbet_ok();
 }
 
+void rabbet_network_set_owner_check(
+    rabbet_network_t* network, rabbet_status_t (*check)(const void* owner)) {
+  network->owners->check = check;
+}
+
+rabbet_status_t rabbet_network_check_owners(const rabbet_network_t* network) {
+  for (const rabbet_network_owner_t* o = network->owners; o; o = o->next)
+    if (o->check) RABBET_RETURN_IF_ERROR(o->check(o->owner));
+  return rabbet_ok();
+}
+
 // ---- Names -----------------------------------------------------------------
 
 rabbet_status_t rabbet_network_free_name(rabbet_network_t* network,

@@ -160,6 +160,12 @@ struct rabbet_network_t {
   uint32_t plugin_kinds;  // of plugin layers: bits RABBET_PLUGIN_..., 0: any
 };
 
+// Sets a function that says whether the memory of the owner that was taken last
+// is still as it was, and calls those of all owners.
+RABBET_PRIVATE_API void rabbet_network_set_owner_check(
+    rabbet_network_t* network, rabbet_status_t (*check)(const void* owner));
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_network_check_owners(const rabbet_network_t* network);
 // Infers all layers; the error of the first one that fails.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_infer(rabbet_network_t* network);

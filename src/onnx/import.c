@@ -350,6 +350,7 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
     rabbet_onnx_storage_destroy(storage);
     return status;
   }
+  rabbet_network_set_owner_check(network, rabbet_onnx_storage_check);
   rabbet_onnx_importer_t importer = {
       .network = network,
       .storage = storage,

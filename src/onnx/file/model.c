@@ -128,6 +128,15 @@ void rabbet_onnx_storage_destroy(void* owner) {
   rabbet_free(allocator, storage);
 }
 
+rabbet_status_t rabbet_onnx_storage_check(const void* owner) {
+  const rabbet_onnx_storage_t* storage = owner;
+  if (storage->file)
+    RABBET_RETURN_IF_ERROR(rabbet_file_map_check(storage->file));
+  for (size_t i = 0; i < storage->external.count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_file_map_check(storage->external.data[i]));
+  return rabbet_ok();
+}
+
 // ---- Parsing ---------------------------------------------------------------
 
 // protobuf-c's messages go to an arena, up to a limit.

@@ -42,6 +42,10 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_storage_copy(
 // Takes void* to fit rabbet_network_take_owner. NULL is fine.
 RABBET_PRIVATE_API void rabbet_onnx_storage_destroy(void* storage);
 
+// DATA_LOSS if a file that weights point into was changed since it was mapped.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_onnx_storage_check(const void* storage);
+
 // The messages live in `arena` as long as the caller likes; there is nothing
 // else to free.
 RABBET_PRIVATE_API rabbet_status_t

@@ -358,6 +358,18 @@ def test_external_data_that_is_not_there(change, message, tmp_path):
         reference.describe(path, tmp_path)
 
 
+def test_external_data_changed_before_the_build(tmp_path):
+    builder = rabbet.Builder()
+    network = builder.create_network()
+    rabbet.OnnxParser(network).parse_from_file(external_model(tmp_path))
+    data = tmp_path / "w.bin"
+    with data.open("r+b") as file:
+        file.truncate(data.stat().st_size - 8)
+    with pytest.raises(rabbet.Error, match=r"w\.bin' was changed while it was in use"):
+        builder.build_serialized_network(network, builder.create_builder_config())
+
+
+
 def functions_model():
     model = model_of("""graph (float[n,4] x) => (float[n,4] y) {
             h = local.scaled<by=3.0>(x)
