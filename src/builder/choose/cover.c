@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "builder/choose/cover_set.h"
+#include "builder/ir/passes.h"
 
 #define COVER_LIMIT 32
 #define COVER_MAX_LEVELS 8
@@ -498,6 +499,49 @@ static rabbet_status_t cover_left_out(coverer_t* c, bool prologues) {
   return status;
 }
 
+// Elements of packed weights from which their floats do not stay in a core's
+// cache, and rows up to which a product takes the time of reading its weights.
+enum { COVER_LARGE_WEIGHTS = 1 << 20, COVER_FEW_ROWS = 8 };
+
+// Whether the unit is a product of few rows with large packed weights, by a
+// kernel that is made for it. Reading their floats takes four to eight times as
+// long: they are not made, since that takes time and memory.
+static bool cover_unit_is_certain(const coverer_t* c,
+                                  const rabbet_unit_t* unit) {
+  const rabbet_ir_t* ir = &c->build->ir;
+  for (size_t i = 0; i < unit->node_count; ++i) {
+    const rabbet_ir_node_t* factor =
+        rabbet_ir_packed_factor(ir, unit->nodes[i]);
+    if (!factor || unit->choice_count == 0) continue;
+    const rabbet_group_node_t* node = &unit->group.nodes[i];
+    const rabbet_dims_t *x = &unit->group.values[node->inputs[0]].dims,
+                        *w = &unit->group.values[node->inputs[1]].dims;
+    int64_t rows = 1, elements = 1;
+    for (int32_t k = 0; k < x->rank - 1; ++k)
+      rows *= x->d[k];
+    for (int32_t k = 0; k < w->rank; ++k)
+      elements *= w->d[k];
+    return elements >= COVER_LARGE_WEIGHTS && rows <= COVER_FEW_ROWS &&
+           !(unit->choices[0].candidate.kernel->flags & RABBET_KERNEL_FALLBACK);
+  }
+  return false;
+}
+
+// Whether the first cover is the only one worth timing.
+static bool cover_is_certain(const coverer_t* c) {
+  size_t products = 0, certain = 0;
+  rabbet_ir_node_t* makers[2];
+  for (size_t i = 0; i < c->count; ++i)
+    products +=
+        (c->kinds[i] & RABBET_FUSE_EPILOGUE) != 0 ||
+        rabbet_fuse_factors(&c->build->ir, cover_node(c, i), makers) > 0;
+  // A GPU's kernels differ more, and time is less with them.
+  if (c->covers.count != 1 || !c->build->device->host_memory) return false;
+  for (size_t i = 0; i < c->covers.data[0].unit_count; ++i)
+    certain += cover_unit_is_certain(c, c->covers.data[0].units[i]);
+  return certain > 0 && certain == products;
+}
+
 static rabbet_status_t cover_recipes(coverer_t* c) {
   int level = 0;
   bool prologues = cover_has(c, RABBET_FUSE_PROLOGUE);
@@ -513,6 +557,7 @@ static rabbet_status_t cover_recipes(coverer_t* c) {
         (recipe_t){
             .owner = -1, .others = true, .prologues = true, .quantized = true},
         &level));
+  if (cover_is_certain(c)) return rabbet_ok();
   if (c->has_optional) RABBET_RETURN_IF_ERROR(cover_left_out(c, prologues));
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(cover_owners(c, false));

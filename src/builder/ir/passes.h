@@ -60,6 +60,9 @@ RABBET_PRIVATE_API bool rabbet_ir_is_packed(const rabbet_ir_t* ir,
 // are other tensors, or both quantized.
 RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_packed_factor(
     const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
+// Stores weights of 8 bits that are numbers of 4 as INT4.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_narrow(rabbet_build_t* build,
+                                                    rabbet_ir_node_t* node);
 // A constant or refittable value with other extents, as many elements.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_reshape_constant(rabbet_ir_t* ir, const rabbet_ir_value_t* value,

@@ -161,6 +161,75 @@ rabbet_status_t rabbet_ir_turn_constant(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// ---- Narrower types ---------------------------------------------------------
+
+enum { PACKED_WEIGHTS = 0, PACKED_ZERO_POINT = 2, INT4_MIDDLE = 8 };
+
+static int64_t packed_count(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* value) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    count *= dims.d[i];
+  return count;
+}
+
+// Whether all elements, less the offset, are numbers of INT4.
+static bool packed_is_narrow(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value, int64_t offset) {
+  int64_t count = packed_count(ir, value);
+  if (!value->constant ||
+      (value->dtype != RABBET_DTYPE_INT8 && value->dtype != RABBET_DTYPE_UINT8))
+    return false;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t number = rabbet_load_int64(value->dtype, value->constant, i);
+    if (number - offset < -INT4_MIDDLE || number - offset >= INT4_MIDDLE)
+      return false;
+  }
+  return true;
+}
+
+static rabbet_status_t packed_narrow(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node, size_t input,
+                                     int64_t offset) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, input);
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  int64_t count = packed_count(ir, value);
+  rabbet_ir_value_t* narrow = NULL;
+  void* data = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, (size_t)(count + 1) / 2 + 1, &data));
+  for (int64_t i = 0; i < count; ++i)
+    rabbet_store_int64(
+        RABBET_DTYPE_INT4, data, i,
+        rabbet_load_int64(value->dtype, value->constant, i) - offset);
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
+      ir, value->name, RABBET_DTYPE_INT4, &dims, data, &narrow));
+  rabbet_ir_set_input(ir, node, input, narrow->id);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_ir_narrow(rabbet_build_t* build,
+                                 rabbet_ir_node_t* node) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* weights = rabbet_ir_input(ir, node, PACKED_WEIGHTS);
+  const rabbet_ir_value_t* zero = rabbet_ir_input(ir, node, PACKED_ZERO_POINT);
+  int64_t offset = weights->dtype == RABBET_DTYPE_UINT8 ? INT4_MIDDLE : 0;
+  // Without a zero point UINT8 has numbers from 0 to 15, which INT4 has not.
+  if (!rabbet_ir_is_packed(ir, node) ||
+      !packed_is_narrow(ir, weights, offset) ||
+      (zero ? !packed_is_narrow(ir, zero, offset) : offset != 0))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(packed_narrow(build, node, PACKED_WEIGHTS, offset));
+  if (!zero) return rabbet_ok();
+  if (rabbet_ir_is_number(ir, zero, (double)offset)) {
+    rabbet_ir_set_input(ir, node, PACKED_ZERO_POINT, -1);
+    return rabbet_ok();
+  }
+  return packed_narrow(build, node, PACKED_ZERO_POINT, offset);
+}
+
 // ---- Casts ------------------------------------------------------------------
 
 rabbet_status_t rabbet_rule_packed_cast(rabbet_build_t* build,

@@ -194,6 +194,7 @@ rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build) {
     if (node->dead || !rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) ||
         rabbet_ir_has_wishes(ir, node))
       continue;
+    RABBET_RETURN_IF_ERROR(rabbet_ir_narrow(build, node));
     if (rabbet_ir_output(ir, node, 0)->uses > 1 &&
         rabbet_ir_output(ir, node, 0)->output < 0)
       RABBET_RETURN_IF_ERROR(quantize_spread(build, node));

@@ -58,6 +58,16 @@ rabbet_cpu_isa_t rabbet_cpu_isa(void) {
   return (rabbet_cpu_isa_t)isa;
 }
 
+bool rabbet_cpu_has_vnni(void) {
+#if defined(__x86_64__)
+  return rabbet_cpu_isa() >= RABBET_CPU_AVX512 &&
+         strcmp(rabbet_dnnl_isa(), "avx512_core") != 0 &&
+         __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 rabbet_format_t rabbet_cpu_blocked_format(void) {
   return rabbet_cpu_isa() >= RABBET_CPU_AVX512 ? RABBET_FORMAT_CHW16
                                                : RABBET_FORMAT_CHW8;

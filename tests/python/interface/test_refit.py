@@ -132,6 +132,43 @@ def test_half_precision() -> None:
     check(engine.create_execution_context(), model(1), 2e-2)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_weights_that_stay_packed(turned: bool) -> None:
+    """Scales of blocks of INT8, which a product's kernel dequantizes."""
+    shape, blocks, axis = ((40, 64), (40, 2), 1) if turned else ((64, 40), (2, 40), 0)
+    numbers = np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+
+    def scales(seed: int) -> Any:
+        return np.random.default_rng(seed).uniform(0.01, 0.02, blocks).astype(np.float32)
+
+    def product(seed: int) -> bytes:
+        weights = {"w": numbers, "s": scales(seed)}
+        ends = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in [("x", (2, 3, 64)), ("y", (2, 3, 40))]
+        ]
+        read = helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=axis, block_size=32)
+        turn = helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0])
+        multiply = helper.make_node("MatMul", ["x", "t" if turned else "d"], ["y"])
+        nodes = [read, turn, multiply] if turned else [read, multiply]
+        initializers = [numpy_helper.from_array(v, name) for name, v in weights.items()]
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], initializers)
+        opsets = [helper.make_opsetid("", 21)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        return made.SerializeToString()
+
+    engine = load(build(product(1), FLAG.REFIT))
+    x = random(2, 3, 64)
+    for seed in (1, 2):
+        if seed > 1:
+            refit(engine, product(seed))
+        found = np.empty((2, 3, 40), np.float32)
+        context = engine.create_execution_context()
+        context.execute_v2([x.ctypes.data, found.ctypes.data])
+        real = numbers * np.repeat(scales(seed), 32, axis)
+        np.testing.assert_allclose(found, x @ (real.T if turned else real), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_weights(kind: str) -> None:
     """Kernels have packed them."""

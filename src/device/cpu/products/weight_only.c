@@ -10,6 +10,7 @@
 #include "core/view.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/vectors/digits.h"
 #include "device/cpu/vectors/vectors.h"
 
 enum {
@@ -43,8 +44,9 @@ typedef struct cpu_weight_only_state_t {
   rabbet_dtype_t dtype;  // of x and the result
   int64_t size;          // bytes of an element
   int64_t padded;        // floats of a row of x in the order of packed_dots
+  bool has_digits;       // the row is multiplied by AVX512-VNNI
   // Offsets in the workspace, in bytes, and a thread's share of it.
-  size_t x, sums, y, slots, slot_bytes;
+  size_t x, digits, sums, y, slots, slot_bytes;
 } cpu_weight_only_state_t;
 
 // ---- Which groups ----------------------------------------------------------
@@ -299,6 +301,10 @@ static rabbet_status_t weight_only_lay_out(
                           : weight_only_slot(p->k).bytes;
   bool fits =
       weight_only_reserve(state->rows, width * floats, &total, &state->x) &&
+      weight_only_reserve(
+          state->has_digits ? rabbet_ceildiv(p->k, (int64_t)RABBET_DIGIT_CHUNK)
+                            : 0,
+          sizeof(rabbet_digits_t), &total, &state->digits) &&
       weight_only_reserve(kernel->zeros ? state->rows : 0,
                           kernel->blocks * floats, &total, &state->sums) &&
       weight_only_reserve(few && own ? state->rows : 0, p->n * floats, &total,
@@ -335,6 +341,8 @@ static rabbet_status_t cpu_weight_only_prepare(
   state->dtype = kernel->node.group->values[p->x].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
   state->padded = rabbet_ceildiv(p->k, chunk) * chunk;
+  state->has_digits = state->rows == 1 && kernel->type == RABBET_PACKED_INT4 &&
+                      rabbet_digits_available();
   return rabbet_node_state_finish(
       base, state,
       weight_only_lay_out(kernel, shapes->threads, state, out_workspace),
@@ -354,6 +362,8 @@ typedef struct weight_only_call_t {
   float* rows;  // x for the products: in the order of packed_dots if few
   float* sums;  // of x in each block, or NULL
   float* out;   // few rows: the result as floats
+  rabbet_digits_t* digits;  // of one row
+  bool has_digits;
 } weight_only_call_t;
 
 static char* weight_only_slot_of(const weight_only_call_t* call) {
@@ -391,7 +401,7 @@ static void weight_only_sum(const weight_only_call_t* call, const float* x,
 
 // Prepares rows of x.
 static void weight_only_rows(void* context, int64_t begin, int64_t end) {
-  const weight_only_call_t* call = context;
+  weight_only_call_t* call = context;
   const cpu_weight_only_state_t* state = call->state;
   int64_t depth = call->packed.depth;
   bool few = state->rows <= FEW_ROWS;
@@ -404,7 +414,9 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
       weight_only_convert(call, from, depth, room);
       x = room;
     }
-    if (few)
+    call->has_digits =
+        state->has_digits && rabbet_digits_convert(x, depth, call->digits);
+    if (few && !call->has_digits)
       call->vectors->packed_order(call->kernel->type, x, depth,
                                   call->rows + r * state->padded);
     if (call->sums)
@@ -424,11 +436,15 @@ static float weight_only_zero(const weight_only_call_t* call, int64_t r,
 
 // ---- Few rows --------------------------------------------------------------
 
-static void weight_only_few(void* context, int64_t begin, int64_t end) {
-  const weight_only_call_t* call = context;
+static void weight_only_multiply(const weight_only_call_t* call, int64_t begin,
+                                 int64_t end) {
   const cpu_weight_only_state_t* state = call->state;
   int64_t columns = call->kernel->product.n;
   const float* x[RABBET_PRODUCT_ROWS];
+  if (call->has_digits) {
+    rabbet_digits_dots(&call->packed, call->digits, begin, end, call->out);
+    return;
+  }
   for (int64_t n = begin; n < end; n += TURN_ROWS) {
     int64_t last = rabbet_min_i64(n + TURN_ROWS, end);
     for (int64_t r = 0; r < state->rows; r += RABBET_PRODUCT_ROWS) {
@@ -439,6 +455,13 @@ static void weight_only_few(void* context, int64_t begin, int64_t end) {
           &call->packed, x, count, n, last, call->out + r * columns, columns);
     }
   }
+}
+
+static void weight_only_few(void* context, int64_t begin, int64_t end) {
+  const weight_only_call_t* call = context;
+  const cpu_weight_only_state_t* state = call->state;
+  int64_t columns = call->kernel->product.n;
+  weight_only_multiply(call, begin, end);
   for (int64_t r = 0; r < state->rows; ++r) {
     float* out = call->out + r * columns;
     for (int64_t n = begin; call->sums && n < end; ++n)
@@ -513,6 +536,7 @@ static rabbet_status_t cpu_weight_only_enqueue(
       .y = call->outputs[0],
       .workspace = workspace,
       .rows = (float*)(void*)(workspace + state->x),
+      .digits = (rabbet_digits_t*)(void*)(workspace + state->digits),
       .sums = kernel->zeros ? (float*)(void*)(workspace + state->sums) : NULL};
   bool few = state->rows <= FEW_ROWS;
   bool is_float = state->dtype == RABBET_DTYPE_FLOAT;

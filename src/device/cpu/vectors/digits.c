@@ -1,0 +1,185 @@
+#include "device/cpu/vectors/digits.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+
+#if defined(__AVX512VNNI__)
+#include <immintrin.h>
+
+enum { FLOATS = 16, CHUNK = RABBET_DIGIT_CHUNK, CODES = CHUNK / 2 };
+
+bool rabbet_digits_available(void) {
+  return rabbet_cpu_has_vnni();
+}
+
+// ---- The row ---------------------------------------------------------------
+
+// The sum of codes times numbers, by lanes of 8 elements.
+static inline __m512i digits_product(__m512i even, __m512i odd,
+                                     const rabbet_digits_t* x) {
+  __m512i sum = _mm512_setzero_si512();
+  for (int d = 0; d < RABBET_DIGIT_COUNT; ++d) {
+    if (d > 0) sum = _mm512_slli_epi32(sum, 8);
+    sum = _mm512_dpbusd_epi32(sum, even, _mm512_load_si512(x->digits[d][0]));
+    sum = _mm512_dpbusd_epi32(sum, odd, _mm512_load_si512(x->digits[d][1]));
+  }
+  return sum;
+}
+
+// The lowest digit of each number, which loses it.
+static inline __m128i digits_take(__m512i* numbers) {
+  __m512i digit = _mm512_srai_epi32(_mm512_slli_epi32(*numbers, 24), 24);
+  *numbers = _mm512_srai_epi32(_mm512_sub_epi32(*numbers, digit), 8);
+  return _mm512_cvtepi32_epi8(digit);
+}
+
+static bool digits_chunk(const __m512 x[CHUNK / FLOATS], rabbet_digits_t* out) {
+  // Less than the largest number of three digits, which the product below may
+  // exceed by rounding.
+  const float most = 127 * 65536;
+  __m512 high = _mm512_setzero_ps();
+  int8_t all[RABBET_DIGIT_COUNT][CHUNK];
+  __mmask16 odd = 0;
+  for (int v = 0; v < CHUNK / FLOATS; ++v) {
+    high = _mm512_max_ps(high, _mm512_abs_ps(x[v]));
+    odd |= _mm512_fpclass_ps_mask(x[v], 0x99);  // NaN and infinities
+  }
+  float largest = _mm512_reduce_max_ps(high);
+  if (odd != 0 || (largest != 0 && largest < 1e-30f)) return false;
+  out->unit = largest / most;
+  __m512 factor = _mm512_set1_ps(largest == 0 ? 0 : most / largest);
+  for (int v = 0; v < CHUNK / FLOATS; ++v) {
+    __m512i number = _mm512_cvtps_epi32(_mm512_mul_ps(x[v], factor));
+    for (int d = RABBET_DIGIT_COUNT; d-- > 0;)
+      _mm_storeu_si128((__m128i*)(void*)&all[d][v * FLOATS],
+                       digits_take(&number));
+  }
+  for (int d = 0; d < RABBET_DIGIT_COUNT; ++d)
+    for (int half = 0; half < 2; ++half) {
+      __m512i pairs = _mm512_loadu_si512(&all[d][half * CODES]);
+      _mm256_storeu_si256((__m256i*)(void*)&out->digits[d][0][half * CODES / 2],
+                          _mm512_cvtepi16_epi8(pairs));
+      _mm256_storeu_si256((__m256i*)(void*)&out->digits[d][1][half * CODES / 2],
+                          _mm512_cvtepi16_epi8(_mm512_srli_epi16(pairs, 8)));
+    }
+  const __m512i middle = _mm512_set1_epi8(8);
+  _mm512_store_si512(out->middle, digits_product(middle, middle, out));
+  return true;
+}
+
+bool rabbet_digits_convert(const float* x, int64_t count,
+                           rabbet_digits_t* out_digits) {
+  for (int64_t k = 0; k < count; k += CHUNK, ++out_digits) {
+    __m512 chunk[CHUNK / FLOATS];
+    for (int v = 0; v < CHUNK / FLOATS; ++v) {
+      int64_t left = count - k - v * FLOATS;
+      __mmask16 some = left >= FLOATS ? 0xffff
+                       : left <= 0    ? 0
+                                      : (__mmask16)((1u << left) - 1);
+      chunk[v] = _mm512_maskz_loadu_ps(some, x + (some ? k + v * FLOATS : 0));
+    }
+    if (!digits_chunk(chunk, out_digits)) return false;
+  }
+  return true;
+}
+
+// ---- Rows of weights -------------------------------------------------------
+
+enum { ROWS = 2, AHEAD = 2048 };  // bytes that are fetched before they are read
+
+// The lanes that have a chunk's scales, and those that are in the row.
+typedef struct digit_scales_t {
+  __m512i lane;
+  __mmask16 some;
+} digit_scales_t;
+
+static digit_scales_t digits_scales(const rabbet_packed_t* w, int64_t left) {
+  int per =
+      w->block < CHUNK && w->block < w->depth ? (int)(CHUNK / w->block) : 1;
+  int32_t lane[FLOATS];
+  for (int i = 0; i < FLOATS; ++i)
+    lane[i] = i * per / FLOATS;
+  int some = left < per ? (int)left : per;
+  return (digit_scales_t){_mm512_loadu_si512(lane),
+                          (__mmask16)((1u << some) - 1)};
+}
+
+static inline __m512 digits_step(__m512i codes, const float* scales,
+                                 const digit_scales_t* to,
+                                 const rabbet_digits_t* x, __m512 sum) {
+  const __m512i middle = _mm512_set1_epi8(8), most = _mm512_set1_epi8(15);
+  // (code ^ 8) & 15 is the number and 8.
+  __m512i even = _mm512_ternarylogic_epi32(codes, middle, most, 0x28);
+  __m512i odd = _mm512_ternarylogic_epi32(_mm512_srli_epi16(codes, 4), middle,
+                                          most, 0x28);
+  __m512i product = _mm512_sub_epi32(digits_product(even, odd, x),
+                                     _mm512_load_si512(x->middle));
+  __m512 scale =
+      _mm512_permutexvar_ps(to->lane, _mm512_maskz_loadu_ps(to->some, scales));
+  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(product),
+                         _mm512_mul_ps(scale, _mm512_set1_ps(x->unit)), sum);
+}
+
+static inline void digits_rows(const rabbet_packed_t* w,
+                               const rabbet_digits_t* x, int64_t n, int rows,
+                               const digit_scales_t* to,
+                               const digit_scales_t* to_rest, float* y) {
+  int64_t whole = w->depth / CHUNK, rest = (w->depth % CHUNK + 1) / 2;
+  const uint8_t* codes[ROWS];
+  const float* scales[ROWS];
+  __m512 sums[ROWS];
+  for (int r = 0; r < rows; ++r) {
+    codes[r] = w->codes + (n + r) * w->stride;
+    scales[r] = w->scales + (n + r) / w->rows * w->scale_stride;
+    sums[r] = _mm512_setzero_ps();
+  }
+  for (int64_t c = 0; c < whole; ++c)
+    for (int r = 0; r < rows; ++r) {
+      const uint8_t* at = codes[r] + c * CODES;
+      _mm_prefetch((const char*)at + AHEAD, _MM_HINT_T0);
+      sums[r] =
+          digits_step(_mm512_loadu_si512(at), scales[r] + c * CHUNK / w->block,
+                      to, &x[c], sums[r]);
+    }
+  __mmask64 some = (UINT64_C(1) << rest) - 1;
+  for (int r = 0; rest > 0 && r < rows; ++r)
+    sums[r] = digits_step(
+        _mm512_maskz_loadu_epi8(some, codes[r] + whole * CODES),
+        scales[r] + whole * CHUNK / w->block, to_rest, &x[whole], sums[r]);
+  for (int r = 0; r < rows; ++r)
+    y[r] = _mm512_reduce_add_ps(sums[r]);
+}
+
+void rabbet_digits_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
+                        int64_t begin, int64_t end, float* y) {
+  int64_t whole = w->depth / CHUNK;
+  int64_t blocks = (w->depth + w->block - 1) / w->block;
+  const digit_scales_t to = digits_scales(w, CHUNK);
+  const digit_scales_t to_rest =
+      digits_scales(w, blocks - whole * CHUNK / w->block);
+  int64_t n = begin;
+  for (; n + ROWS <= end; n += ROWS)
+    digits_rows(w, x, n, ROWS, &to, &to_rest, y + n);
+  for (; n < end; ++n)
+    digits_rows(w, x, n, 1, &to, &to_rest, y + n);
+}
+
+#else
+
+bool rabbet_digits_available(void) {
+  return false;
+}
+bool rabbet_digits_convert(const float* x, int64_t count,
+                           rabbet_digits_t* out_digits) {
+  (void)x, (void)count, (void)out_digits;
+  return false;
+}
+void rabbet_digits_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
+                        int64_t begin, int64_t end, float* y) {
+  (void)w, (void)x, (void)begin, (void)end, (void)y;
+  assert(false);  // rabbet_digits_available answered false
+}
+
+#endif

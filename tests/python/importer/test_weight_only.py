@@ -1,0 +1,131 @@
+"""Products with weights of 4 and 8 bits: they stay packed in plan and memory."""
+
+import json
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import onnx.numpy_helper as onh
+import onnxruntime as ort
+import pytest
+import rabbet
+
+FLOAT = onnx.TensorProto.FLOAT
+
+
+def model_of(nodes: list, inits: dict, rows: list, k: int, n: int) -> onnx.ModelProto:
+    graph = oh.make_graph(
+        nodes, "g", [oh.make_tensor_value_info("x", FLOAT, [*rows, k])],
+        [oh.make_tensor_value_info("y", FLOAT, [*rows, n])],
+        [v if isinstance(v, onnx.TensorProto) else onh.from_array(v, name)
+         for name, v in inits.items()])  # fmt: skip
+    imports = [oh.make_opsetid("", 21), oh.make_opsetid("com.microsoft", 1)]
+    return oh.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def bits_model(rows: list, k: int, n: int, bits: int, block: int, zeros: bool) -> onnx.ModelProto:
+    random = np.random.default_rng(k + n)
+    blocks = -(-k // block)
+    inits = {
+        "w": random.integers(0, 256, (n, blocks, block * bits // 8), dtype=np.uint8),
+        "s": random.uniform(0.01, 0.03, (n, blocks)).astype(np.float32),
+    }
+    if zeros:
+        inits["z"] = random.integers(0, 256, (n, (blocks * bits + 7) // 8), dtype=np.uint8)
+    node = oh.make_node("MatMulNBits", ["x", *inits], ["y"], domain="com.microsoft", K=k, N=n,
+                        bits=bits, block_size=block)  # fmt: skip
+    return model_of([node], inits, rows, k, n)
+
+
+def by_onnxruntime(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    # It would replace DequantizeLinear and MatMul by a product that rounds x to 8 bits.
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])  # fmt: skip
+    return session.run(None, {"x": x})[0]
+
+
+def check_close(found: np.ndarray, wanted: np.ndarray) -> None:
+    assert np.abs(found - wanted).max() <= 1e-5 * max(np.abs(wanted).max(), 1e-3)
+
+
+def steps_of(model: object) -> list[dict]:
+    inspector = model.engine.create_engine_inspector()
+    text = inspector.get_engine_information(rabbet.LayerInformationFormat.JSON)
+    return json.loads(text)["Layers"]
+
+
+def packed_step(model: object) -> dict:
+    found = [s for s in steps_of(model) if s.get("Kernel") == "cpu.weight_only"]
+    assert len(found) == 1, steps_of(model)
+    return found[0]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("rows", [[1], [7], [2, 3]])
+def test_against_onnxruntime(rows: list, bits: int, block: int, zeros: bool) -> None:
+    model = bits_model(rows, 333, 70, bits, block, zeros)
+    x = np.random.default_rng(1).standard_normal((*rows, 333), np.float32)
+    found = rabbet.compile(model.SerializeToString(), device="cpu")(x)
+    check_close(np.asarray(found), by_onnxruntime(model, x))
+
+
+def test_large_weights_stay_packed() -> None:
+    k, n = 2048, 1024
+    data = bits_model([1], k, n, 4, 32, zeros=False)
+    model = rabbet.compile(data.SerializeToString(), device="cpu")
+    x = np.random.default_rng(1).standard_normal((1, k), np.float32)
+    check_close(np.asarray(model(x)), by_onnxruntime(data, x))
+    assert "INT4" in json.dumps(packed_step(model)).upper()
+    packed = k * n // 2 + k // 32 * n * 4
+    plan = model.engine.serialize()
+    assert packed <= len(memoryview(plan)) <= packed + 16384
+
+
+def test_rows_that_a_run_tells() -> None:
+    data = bits_model(["b", "s"], 256, 96, 4, 64, zeros=True)
+    model = rabbet.compile(data.SerializeToString(), device="cpu",
+                           shapes={"x": ((1, 1, 256), (1, 1, 256), (2, 40, 256))})  # fmt: skip
+    for shape in [(1, 1), (2, 1), (1, 5), (2, 12), (2, 40)]:
+        x = np.random.default_rng(1).standard_normal((*shape, 256), np.float32)
+        check_close(np.asarray(model(x)), by_onnxruntime(data, x))
+
+
+def dequantized(block: int, axis: int, kind: str) -> tuple[list, dict, int, int]:
+    """DequantizeLinear of opset 21 and the product behind it."""
+    random = np.random.default_rng(3)
+    k, n = 1024, 1056
+    shape = (k, n) if axis == 0 else (n, k)
+    low, high = {"INT4": (-8, 8), "UINT4": (0, 16), "INT8": (-128, 128)}[kind]
+    numbers = random.integers(low, high, shape).astype(np.int8 if low else np.uint8)
+    scales = (k // block, n) if axis == 0 else (n, k // block)
+    to = getattr(onnx.TensorProto, kind)
+    inits = {
+        "w": oh.make_tensor("w", to, shape, numbers.flatten().tolist()),
+        "s": random.uniform(0.01, 0.03, scales).astype(np.float32),
+    }
+    inputs = ["w", "s"]
+    if kind == "UINT4":
+        zeros = random.integers(4, 12, scales)
+        inits["z"] = oh.make_tensor("z", to, scales, zeros.flatten().tolist())
+        inputs.append("z")
+    nodes = [oh.make_node("DequantizeLinear", inputs, ["d"], axis=axis, block_size=block)]
+    if axis == 1:
+        nodes.append(oh.make_node("Transpose", ["d"], ["t"], perm=[1, 0]))
+    nodes.append(oh.make_node("MatMul", ["x", "d" if axis == 0 else "t"], ["y"]))
+    return nodes, inits, k, n
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT8"])
+@pytest.mark.parametrize(("block", "axis"), [(32, 0), (128, 1)])
+def test_dequantized_blocks(block: int, axis: int, kind: str) -> None:
+    nodes, inits, k, n = dequantized(block, axis, kind)
+    data = model_of(nodes, inits, [1], k, n)
+    model = rabbet.compile(data.SerializeToString(), device="cpu")
+    x = np.random.default_rng(1).standard_normal((1, k), np.float32)
+    check_close(np.asarray(model(x)), by_onnxruntime(data, x))
+    step = json.dumps(packed_step(model)).upper()
+    assert ("INT8" if kind == "INT8" else "INT4") in step
