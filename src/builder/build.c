@@ -395,10 +395,27 @@ static rabbet_status_t body_profile_values(rabbet_build_t* caller,
                                    list + count, list + 2 * count, count);
 }
 
+// The bits of the input in rabbet_build_t's `told`.
+static uint64_t body_told(const rabbet_build_t* caller,
+                          const body_input_t* input) {
+  const bool* data_dependent = caller->ranges.data_dependent;
+  const rabbet_ir_value_t* value = input->value;
+  bool in_loop = input->is_carried || input->is_slice;
+  uint64_t told = (uint64_t)input->varying;
+  for (int32_t i = input->is_slice; i < value->shape.rank; ++i)
+    if (data_dependent[value->shape.d[i]])
+      told |= UINT64_C(1) << (i - input->is_slice);
+  bool values = in_loop && input->tensor->is_host_read;
+  for (size_t i = 0; !in_loop && value->values && i < value->value_count; ++i)
+    values |= data_dependent[value->values[i]];
+  return values ? told | RABBET_BUILD_TOLD_VALUES : told;
+}
+
 static rabbet_status_t body_profiles(rabbet_build_t* caller,
                                      const rabbet_ir_node_t* node,
                                      const rabbet_body_t* body,
-                                     rabbet_builder_config_t* config) {
+                                     rabbet_builder_config_t* config,
+                                     uint64_t* told) {
   const rabbet_loop_wiring_t* loop = node->bodies->loop;
   size_t carried = loop ? loop->carried_count : 0;
   size_t sliced = loop ? carried + loop->slice_count : 0;
@@ -415,6 +432,7 @@ static rabbet_status_t body_profiles(rabbet_build_t* caller,
           .is_carried = i < carried,
           .is_slice = i >= carried && i < sliced,
           .varying = i < carried ? loop->varying[i] : 0};
+      told[i] = body_told(caller, &input);
       RABBET_RETURN_IF_ERROR(body_profile_shape(caller, &input, profile));
       RABBET_RETURN_IF_ERROR(body_profile_values(caller, &input, profile));
     }
@@ -457,7 +475,13 @@ static rabbet_status_t build_body(const built_t* caller,
     return status;
   }
   built->config.cache = outer->cache;
-  RABBET_RETURN_IF_ERROR(body_profiles(outer, node, body, &built->config));
+  uint64_t* told = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &built->own.arena, body->network->inputs.count, sizeof(*told),
+      (void**)&told));
+  built->own.told = told;
+  RABBET_RETURN_IF_ERROR(
+      body_profiles(outer, node, body, &built->config, told));
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_import(built->network, build_refit_flags(outer),
                        &built->own.arena, outer->allocator, &built->own.ir));

@@ -39,6 +39,9 @@ typedef struct rabbet_fold_t {
   size_t first_block;  // of the pass that runs
 } rabbet_fold_t;
 
+// The elements of a body's input, not an extent.
+#define RABBET_BUILD_TOLD_VALUES (UINT64_C(1) << 63)
+
 typedef struct rabbet_build_t {
   rabbet_allocator_t allocator;
   const rabbet_builder_config_t* config;
@@ -49,6 +52,9 @@ typedef struct rabbet_build_t {
   rabbet_ir_t ir;
   rabbet_ranges_t ranges;
   rabbet_timing_cache_t* cache;
+  // Of a body, for each input: bits of the axes whose extents are estimates of
+  // the caller, and RABBET_BUILD_TOLD_VALUES; else NULL.
+  const uint64_t* told;
   int threads;
   int level;              // of optimization, 0..5
   uint32_t extra_dtypes;  // bits 1 << dtype

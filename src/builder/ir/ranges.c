@@ -68,6 +68,10 @@ bool rabbet_ranges_symbol_is_data_dependent(const rabbet_build_t* build,
   const rabbet_symbol_t* s = rabbet_expr_symbol(build->ir.graph, symbol);
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, s->tensor);
   if (value->input < 0) return true;
+  uint64_t told = build->told ? build->told[value->input] : 0;
+  if (told & (s->kind == RABBET_SYMBOL_VALUE ? RABBET_BUILD_TOLD_VALUES
+                                             : UINT64_C(1) << s->index))
+    return true;
   return s->kind == RABBET_SYMBOL_VALUE &&
          !range_has_values(rabbet_builder_config_profile(build->config, 0),
                            value);
