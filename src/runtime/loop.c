@@ -31,6 +31,14 @@ typedef struct stack_t {
   size_t stride;
 } stack_t;
 
+struct loop_t;
+
+// Who asks for memory of a carried value, once its size is known.
+typedef struct growing_t {
+  struct loop_t* loop;
+  size_t carried;
+} growing_t;
+
 typedef struct loop_t {
   rabbet_frame_t* frame;
   const rabbet_prepared_t* prepared;
@@ -42,6 +50,7 @@ typedef struct loop_t {
   carried_t* carried;
   stack_t* stacks;            // by output of the step
   rabbet_io_memory_t* grown;  // two for each carried tensor, then by output
+  growing_t* growing;         // by carried tensor
   void* flag;                 // of the computed condition
   int64_t count;              // INT64_MAX: no limit
   bool is_counted;            // nothing else ends it
@@ -360,21 +369,54 @@ static void* next_buffer(const loop_t* loop, const carried_t* carried) {
   return buffer == carried->at ? carried->buffers[1 - left % 2] : buffer;
 }
 
-// The memory of a value that the body writes and iterations resize.
-static rabbet_status_t next_grown(loop_t* loop, size_t carried, size_t io,
-                                  void** out_buffer) {
-  int32_t value = loop->frames[0]->sequence->plan->ios[io].value;
-  size_t bytes = loop->nodes[0]->bytes[value];
+// The memory of a value that the body writes and iterations resize. Its size is
+// known when the body has told it.
+static void* grow_next(void* user_data, const char* name, void* current,
+                       size_t size, size_t alignment, void* stream) {
+  const growing_t* growing = user_data;
+  loop_t* loop = growing->loop;
+  rabbet_frame_t* callee = loop->frames[0];
+  size_t io = callee->sequence->plan->input_count + growing->carried;
   rabbet_io_memory_t* memory =
-      &loop->grown[2 * carried + (size_t)(loop->trip % 2)];
-  if (bytes == RABBET_BYTES_UNKNOWN)
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "the size of '%s' has no bound before the iteration",
-                         loop->frames[0]->sequence->plan->ios[io].name);
-  RABBET_RETURN_IF_ERROR(grow(loop, memory, bytes, 0));
-  loop->frames[0]->rooms[io] = memory->bytes;
-  *out_buffer = memory->memory;
+      &loop->grown[2 * growing->carried + (size_t)(loop->trip % 2)];
+  (void)current, (void)alignment, (void)stream;
+  rabbet_status_t status = grow(loop, memory, size, 0);
+  callee->rooms[io] = memory->bytes;
+  if (rabbet_is_ok(status)) return memory->memory;
+  rabbet_log(callee->context->engine->logger, RABBET_SEVERITY_ERROR,
+             "memory for '%s', which a loop carries: %s", name,
+             rabbet_status_message(status));
+  rabbet_status_ignore(status);
+  return NULL;
+}
+
+static rabbet_status_t begin_growing(loop_t* loop) {
+  rabbet_frame_t* callee = loop->frames[0];
+  size_t first = callee->sequence->plan->input_count;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(loop->frame->context->allocator,
+                      (loop->wiring.carried_count + 1) * sizeof(*loop->growing),
+                      (void**)&loop->growing));
+  for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
+    if (loop->wiring.varying[i] == 0) continue;
+    loop->growing[i] = (growing_t){loop, i};
+    callee->output_allocators[first + i] = (rabbet_output_allocator_t){
+        .user_data = &loop->growing[i], .reallocate = grow_next};
+    ++callee->allocator_count;
+  }
   return rabbet_ok();
+}
+
+static void end_growing(loop_t* loop) {
+  rabbet_frame_t* callee = loop->frames[0];
+  for (size_t i = 0; loop->growing && i < loop->wiring.carried_count; ++i) {
+    if (!loop->growing[i].loop) continue;
+    size_t io = callee->sequence->plan->input_count + i;
+    callee->output_allocators[io] =
+        (rabbet_output_allocator_t){.reallocate = NULL};
+    --callee->allocator_count;
+  }
+  rabbet_free(loop->frame->context->allocator, loop->growing);
 }
 
 // The extents of a stack's elements: those outside, or those of this iteration.
@@ -467,11 +509,10 @@ static rabbet_status_t pass_outputs(loop_t* loop) {
   rabbet_frame_t* callee = loop->frames[0];
   size_t first = callee->sequence->plan->input_count;
   for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
-    void* buffer = next_buffer(loop, &loop->carried[i]);
+    if (loop->wiring.varying[i] != 0) continue;
     callee->rooms[first + i] = loop->carried[i].bytes;
-    if (loop->wiring.varying[i] != 0)
-      RABBET_RETURN_IF_ERROR(next_grown(loop, i, first + i, &buffer));
-    rabbet_frame_store_address(callee, first + i, buffer);
+    rabbet_frame_store_address(callee, first + i,
+                               next_buffer(loop, &loop->carried[i]));
   }
   for (size_t i = 0; i < loop->wiring.output_count; ++i)
     if (loop->wiring.kinds[i] != RABBET_LOOP_OUTPUT_LAST_VALUE)
@@ -640,6 +681,7 @@ rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
   rabbet_step_loop(loop.step, &loop.wiring);
   memset(run->loop, 0, loop.wiring.output_count * sizeof(*run->loop));
   rabbet_status_t status = begin(&loop);
+  if (rabbet_is_ok(status)) status = begin_growing(&loop);
   bool goes_on = true;
   while (rabbet_is_ok(status) && goes_on)
     status = iterate(&loop, &goes_on);
@@ -648,6 +690,7 @@ rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
         rabbet_status_annotate(status, "iteration %lld", (long long)loop.trip);
   else
     status = finish(&loop);
+  end_growing(&loop);
   rabbet_free(frame->context->allocator, loop.carried);
   rabbet_free(frame->context->allocator, loop.stacks);
   return status;
