@@ -114,6 +114,8 @@ struct rabbet_loop_t {
   rabbet_network_t* network;
   const char* name;
   RABBET_VEC(rabbet_layer_t*) layers;  // at its boundary, as they were added
+  // A loop around it that its maker knows of; else tensors tell (regions.c).
+  const rabbet_loop_t* outer;
 };
 
 struct rabbet_conditional_t {

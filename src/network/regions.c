@@ -1,8 +1,8 @@
 // Which layers belong to which loop.
 //
 // A loop's body is all layers that depend on its recurrences and iterators. A
-// loop is inside another if the tensors that its boundary layers read are. Its
-// boundary layers, and layers that depend on them, then belong to the outer
+// loop is inside another if the tensors that its boundary layers read are, or if
+// that was said when it was added. Its boundary layers, and layers that depend on them, then belong to the outer
 // body.
 #include <stdio.h>
 #include <string.h>
@@ -284,6 +284,10 @@ rabbet_status_t rabbet_regions_find(const rabbet_network_t* network,
                          .regions = out_regions,
                          .loops = network->loops.count};
   RABBET_RETURN_IF_ERROR(regions_allocate(&work, arena));
+  for (size_t i = 0; i < work.loops; ++i) {
+    int32_t outer = loop_index(network, network->loops.data[i]->outer);
+    if (outer >= 0) *regions_nested(&work, (size_t)outer, i) = true;
+  }
   bool changed = true;
   while (changed) {
     changed = false;
