@@ -61,7 +61,9 @@ _TITLES = {
 _RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
 _SHAPED = "the number of axes must be known at import"
 
-_LISTED = "sequences are lists at import: lengths and positions must be known then"
+_LISTED = (
+    "tensors of a length that a run tells are of one shape, or differ along one axis alone"
+)
 
 LIMITS = {
     "AveragePool": "1 to 3 spatial axes",
@@ -74,8 +76,7 @@ LIMITS = {
     "GroupNormalization": "the number of channels must be known",
     "If": "the branches may differ in extents, not in rank; of a condition known at import the "
     "branch taken is imported",
-    "Loop": "sequences and optional values as states need a number of iterations that is "
-    "known at import",
+    "Loop": "optional values as states need a number of iterations that is known at import",
     "LinearAttention": "unrolled: the number of tokens must be known at import",
     "CausalConvWithState": "the number of channels must be known at import",
     "CumProd": "the axis must be known at import",

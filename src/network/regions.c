@@ -1,9 +1,9 @@
 // Which layers belong to which loop.
 //
 // A loop's body is all layers that depend on its recurrences and iterators. A
-// loop is inside another if the tensors that its boundary layers read are, or if
-// that was said when it was added. Its boundary layers, and layers that depend on them, then belong to the outer
-// body.
+// loop is inside another if the tensors that its boundary layers read are, or
+// if that was said when it was added. Its boundary layers, and layers that
+// depend on them, then belong to the outer body.
 #include <stdio.h>
 #include <string.h>
 

@@ -107,6 +107,7 @@ void rabbet_onnx_import_function(rabbet_onnx_node_t* node,
   }
   rabbet_onnx_scope_t body;
   rabbet_onnx_scope_initialize(node->importer, NULL, &body);
+  body.loop = node->scope->loop;
   rabbet_onnx_fail(node, onnx_call(node, function, &body));
   rabbet_onnx_scope_deinitialize(&body);
 }

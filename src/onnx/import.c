@@ -226,7 +226,8 @@ static rabbet_status_t onnx_mark_output(rabbet_onnx_scope_t* scope,
   return rabbet_network_mark_output(scope->importer->network, tensor);
 }
 
-// The tensors of a sequence are outputs each: NAME[0], NAME[1], ...
+// The tensors of a sequence are outputs each: NAME[0], NAME[1], ...; if a run
+// tells their number, one output stacks them.
 static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
                                        const char* name) {
   rabbet_tensor_t* tensor;
@@ -236,6 +237,13 @@ static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
   if (list->is_optional)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "it is an optional value without an element");
+  if (list->told.tensor) {
+    if (list->count == 0 && !list->told.ends)
+      return onnx_mark_output(scope, name, list->told.tensor);
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "it is a sequence of as many tensors as a run tells, "
+                         "which differ in shape; concatenate it in the model");
+  }
   for (size_t i = 0; i < list->count; ++i) {
     const char* item;
     RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&scope->importer->arena, &item,

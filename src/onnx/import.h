@@ -41,13 +41,33 @@ typedef struct rabbet_onnx_value_t {
   const Onnx__TensorProto* initializer;
 } rabbet_onnx_value_t;
 
+// Tensors of a sequence whose number a run tells, in one tensor: stacked along
+// axis 0, or joined along `axis`.
+typedef struct rabbet_onnx_told_t {
+  rabbet_tensor_t* tensor;  // NULL: there are none
+  rabbet_tensor_t* ends;    // INT64, where each of the joined ends; else NULL
+  int axis;                 // of joined ones
+} rabbet_onnx_told_t;
+
+// In a loop's body, the tensors of a sequence that earlier iterations made. A
+// body that only adds to them needs none of them; what else it does is found by
+// importing it (control/run_loop.c).
+typedef struct rabbet_onnx_rest_t {
+  bool is_read;
+  rabbet_tensor_t* sample;  // of the shape of its tensors; NULL: not known yet
+  rabbet_tensor_t* number;  // of the iteration; NULL: the loop has none
+} rabbet_onnx_rest_t;
+
 // A sequence of tensors, or an optional value without an element. It goes where
 // tensors go (scopes, states of loops, results of branches) as its handle,
-// which no network has and no layer takes.
+// which no network has and no layer takes. Its tensors are the rest, those that
+// a run tells, and the items, in this order.
 typedef struct rabbet_onnx_list_t {
   rabbet_tensor_t handle;  // network: NULL
   bool is_optional;
-  rabbet_dtype_t dtype;  // of a sequence's tensors
+  rabbet_dtype_t dtype;      // of a sequence's tensors
+  rabbet_onnx_rest_t* rest;  // or NULL
+  rabbet_onnx_told_t told;
   size_t count;
   rabbet_tensor_t** items;
 } rabbet_onnx_list_t;
@@ -74,6 +94,7 @@ typedef struct rabbet_onnx_scope_t {
   const Onnx__FunctionProto* function;  // or NULL
   // Of a branch that only a run chooses; or NULL.
   rabbet_conditional_t* conditional;
+  const rabbet_loop_t* loop;  // the innermost in whose body it lies; or NULL
 } rabbet_onnx_scope_t;
 
 // A node that is being imported. Failure is sticky: the functions of emit.h

@@ -35,6 +35,7 @@
   FILE(image)                   \
   FILE(roi_pool)                \
   FILE(sequence)                \
+  FILE(if)                      \
   FILE(recurrent)               \
   FILE(ml)                      \
   FILE(ml_svm)                  \

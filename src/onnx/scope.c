@@ -29,6 +29,7 @@ void rabbet_onnx_scope_initialize(rabbet_onnx_importer_t* importer,
   out_scope->arguments = parent->arguments;
   out_scope->argument_count = parent->argument_count;
   out_scope->function = parent->function;
+  out_scope->loop = parent->loop;
 }
 
 void rabbet_onnx_scope_deinitialize(rabbet_onnx_scope_t* scope) {
@@ -113,24 +114,53 @@ static rabbet_status_t onnx_use_initializer(rabbet_onnx_scope_t* scope,
 
 // A tensor from outside becomes an input of the conditional. Constants are
 // copied into the branch.
-static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
-                                         const char* name,
+static rabbet_status_t onnx_enter_tensor(rabbet_onnx_scope_t* scope,
                                          rabbet_tensor_t** tensor) {
   const rabbet_layer_t* producer = rabbet_tensor_producer(*tensor);
   bool is_constant =
       (*tensor)->kind == RABBET_TENSOR_WEIGHTS ||
       (producer && rabbet_op_is(producer->op, RABBET_OP_CONSTANT));
   rabbet_layer_t* layer = NULL;
-  if (!scope->conditional || is_constant) return rabbet_ok();
-  if (rabbet_onnx_list(*tensor))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "'%s' is a sequence or an optional value; a branch "
-                         "takes such only where the condition is constant",
-                         name);
+  if (is_constant) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_conditional_add_input(scope->conditional, *tensor, &layer));
-  int32_t held = rabbet_onnx_held(scope->importer, *tensor);
   *tensor = rabbet_layer_output(layer, 0);
+  return rabbet_ok();
+}
+
+// The list with its tensors in the branch.
+static rabbet_status_t onnx_enter_list(rabbet_onnx_scope_t* scope,
+                                       rabbet_tensor_t** handle) {
+  const rabbet_onnx_list_t* from = rabbet_onnx_list(*handle);
+  rabbet_arena_t* arena = &scope->importer->arena;
+  rabbet_onnx_list_t* list = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(arena, from, sizeof(*from), (void**)&list));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, from->items,
+                                           from->count * sizeof(*list->items),
+                                           (void**)&list->items));
+  for (size_t i = 0; i < list->count; ++i)
+    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, &list->items[i]));
+  if (list->told.tensor)
+    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, &list->told.tensor));
+  if (list->told.ends)
+    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, &list->told.ends));
+  *handle = &list->handle;
+  return rabbet_ok();
+}
+
+static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
+                                         const char* name,
+                                         rabbet_tensor_t** tensor) {
+  const rabbet_tensor_t* before = *tensor;
+  if (!scope->conditional) return rabbet_ok();
+  if (rabbet_onnx_list(*tensor)) {
+    RABBET_RETURN_IF_ERROR(onnx_enter_list(scope, tensor));
+    return rabbet_onnx_scope_bind(scope, name, *tensor);
+  }
+  int32_t held = rabbet_onnx_held(scope->importer, *tensor);
+  RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, tensor));
+  if (*tensor == before) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_onnx_hold(scope->importer, name, *tensor, held));
   return rabbet_onnx_scope_bind(scope, name, *tensor);

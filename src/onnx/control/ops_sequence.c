@@ -1,35 +1,10 @@
 // Sequences of tensors and optional values. Both exist at import alone, as
-// lists: lengths and positions must be known then.
+// lists.
+#include "onnx/control/list.h"
 #include "onnx/held.h"
-#include "onnx/index.h"
 #include "onnx/operators.h"
 
 // ---- Lists -----------------------------------------------------------------
-
-// A new list of `count` items, which the caller sets; NULL if that fails.
-static rabbet_onnx_list_t* onnx_new_list(rabbet_onnx_node_t* node,
-                                         rabbet_dtype_t dtype, size_t count) {
-  rabbet_arena_t* arena = &node->importer->arena;
-  rabbet_onnx_list_t* list = NULL;
-  if (rabbet_onnx_ok(node))
-    rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, count));
-  if (!rabbet_onnx_ok(node)) return NULL;
-  rabbet_onnx_fail(node, rabbet_arena_allocate_array(arena, 1, sizeof(*list),
-                                                     (void**)&list));
-  if (!rabbet_onnx_ok(node)) return NULL;
-  *list = (rabbet_onnx_list_t){
-      .handle = {.kind = RABBET_TENSOR_LAYER, .id = -1, .name = node->name},
-      .dtype = dtype,
-      .count = count};
-  rabbet_onnx_fail(
-      node, rabbet_arena_allocate_array(arena, count, sizeof(*list->items),
-                                        (void**)&list->items));
-  return rabbet_onnx_ok(node) ? list : NULL;
-}
-
-static rabbet_tensor_t* onnx_handle(rabbet_onnx_list_t* list) {
-  return list ? &list->handle : NULL;
-}
 
 // Input `index`, which must be a sequence; NULL, failing, if it is not.
 static const rabbet_onnx_list_t* onnx_sequence(rabbet_onnx_node_t* node,
@@ -66,25 +41,46 @@ static void onnx_check_item(rabbet_onnx_node_t* node, rabbet_dtype_t dtype,
                    rabbet_dtype_name(dtype));
 }
 
-// The position that input `index` tells, which may count from the end: in
-// [0, most]. `fallback` without the input.
-static size_t onnx_position(rabbet_onnx_node_t* node, size_t index,
-                            size_t count, size_t most, size_t fallback) {
-  if (!rabbet_onnx_ok(node) || !rabbet_onnx_input(node, index)) return fallback;
-  rabbet_onnx_ints_t known =
-      rabbet_onnx_constant_ints(node, "position", onnx_item(node, index));
-  if (!rabbet_onnx_ok(node)) return fallback;
-  int64_t at = known.count == 1 ? known.data[0] : INT64_MAX;
-  if (at < 0 && at >= -(int64_t)count) at += (int64_t)count;
-  if (known.count == 1 && at >= 0 && at <= (int64_t)most) return (size_t)at;
-  if (known.count != 1)
+// The position that input `index` tells, which may count from the end;
+// `fallback` without the input.
+static rabbet_onnx_index_t onnx_position(rabbet_onnx_node_t* node, size_t index,
+                                         int64_t fallback) {
+  if (!rabbet_onnx_ok(node) || !rabbet_onnx_input(node, index))
+    return rabbet_onnx_index(fallback);
+  rabbet_tensor_t* x = onnx_item(node, index);
+  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, x);
+  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(fallback);
+  if (known.present && known.count != 1)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "position has %zu elements; expected one", known.count);
-  else
+  if (known.present && known.count == 1)
+    return rabbet_onnx_index(known.data[0]);
+  return rabbet_onnx_element(node, x, 0);
+}
+
+// Whether the list and the position are known; *out_at is in [0, most] then.
+static bool onnx_is_known(rabbet_onnx_node_t* node,
+                          const rabbet_onnx_list_t* list,
+                          rabbet_onnx_index_t at, size_t most, size_t* out_at) {
+  if (!rabbet_onnx_list_is_known(list) || !rabbet_onnx_is_static(at))
+    return false;
+  int64_t place = at.value < 0 ? at.value + (int64_t)list->count : at.value;
+  if (place < 0 || place > (int64_t)most)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
                      "position is %lld; the sequence has %zu tensors",
-                     (long long)known.data[0], count);
-  return fallback;
+                     (long long)at.value, list->count);
+  *out_at = (size_t)place;
+  return true;
+}
+
+// Fails if the sequence is known to have no tensors.
+static void onnx_check_filled(rabbet_onnx_node_t* node,
+                              const rabbet_onnx_list_t* list) {
+  if (rabbet_onnx_ok(node) && rabbet_onnx_list_is_known(list) &&
+      list->count == 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "input 0 ('%s') is an empty sequence",
+                     node->proto->input[0]);
 }
 
 // ---- Sequences -------------------------------------------------------------
@@ -94,17 +90,19 @@ static void onnx_import_sequence_empty(rabbet_onnx_node_t* node) {
   int32_t type = (int32_t)rabbet_onnx_attr_int(node, "dtype", 1);
   if (rabbet_onnx_ok(node))
     rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
-  node->outputs[0] = onnx_handle(onnx_new_list(node, dtype, 0));
+  node->outputs[0] =
+      rabbet_onnx_list_handle(rabbet_onnx_list_make(node, dtype, 0));
 }
 
 static void onnx_import_sequence_construct(rabbet_onnx_node_t* node) {
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, onnx_item(node, 0));
-  rabbet_onnx_list_t* list = onnx_new_list(node, dtype, node->input_count);
+  rabbet_onnx_list_t* list =
+      rabbet_onnx_list_make(node, dtype, node->input_count);
   for (size_t i = 0; list && i < list->count; ++i) {
     list->items[i] = onnx_item(node, i);
     onnx_check_item(node, dtype, i, list->items[i]);
   }
-  node->outputs[0] = onnx_handle(list);
+  node->outputs[0] = rabbet_onnx_list_handle(list);
 }
 
 static void onnx_import_sequence_insert(rabbet_onnx_node_t* node) {
@@ -112,47 +110,63 @@ static void onnx_import_sequence_insert(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* item = onnx_item(node, 1);
   if (!rabbet_onnx_ok(node)) return;
   onnx_check_item(node, from->dtype, 1, item);
-  size_t at = onnx_position(node, 2, from->count, from->count, from->count);
-  rabbet_onnx_list_t* list = onnx_new_list(node, from->dtype, from->count + 1);
-  for (size_t i = 0; list && i < list->count; ++i)
-    list->items[i] = i == at ? item : from->items[i - (i > at)];
-  node->outputs[0] = onnx_handle(list);
+  if (from->rest && !from->rest->sample) from->rest->sample = item;
+  bool at_end = !rabbet_onnx_input(node, 2);
+  rabbet_onnx_index_t place = onnx_position(node, 2, (int64_t)from->count);
+  size_t at = from->count;
+  if (!rabbet_onnx_ok(node)) return;
+  if (!at_end && !onnx_is_known(node, from, place, from->count, &at)) {
+    node->outputs[0] = rabbet_onnx_list_handle(
+        rabbet_onnx_list_change(node, from, place, item));
+    return;
+  }
+  rabbet_onnx_list_t* list = rabbet_onnx_list_longer(node, from, 1);
+  for (size_t i = at; list && i < list->count; ++i)
+    list->items[i] = i == at ? item : from->items[i - 1];
+  node->outputs[0] = rabbet_onnx_list_handle(list);
 }
 
 static void onnx_import_sequence_erase(rabbet_onnx_node_t* node) {
   const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
+  onnx_check_filled(node, from);
+  rabbet_onnx_index_t place = onnx_position(node, 1, -1);
   if (!rabbet_onnx_ok(node)) return;
-  if (from->count == 0)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
-                     "input 0 ('%s') is an empty sequence",
-                     node->proto->input[0]);
-  if (!rabbet_onnx_ok(node)) return;
-  size_t last = from->count - 1;
-  size_t at = onnx_position(node, 1, from->count, last, last);
-  rabbet_onnx_list_t* list = onnx_new_list(node, from->dtype, last);
-  for (size_t i = 0; list && i < last; ++i)
-    list->items[i] = from->items[i + (i >= at)];
-  node->outputs[0] = onnx_handle(list);
+  size_t last = from->count ? from->count - 1 : 0, at = last;
+  if (!onnx_is_known(node, from, place, last, &at) &&
+      !(from->count > 0 && place.value == -1)) {
+    node->outputs[0] = rabbet_onnx_list_handle(
+        rabbet_onnx_list_change(node, from, place, NULL));
+    return;
+  }
+  rabbet_onnx_list_t* list = rabbet_onnx_list_longer(node, from, 0);
+  if (!list) return;
+  list->count = last;
+  for (size_t i = at; i < last; ++i)
+    list->items[i] = from->items[i + 1];
+  node->outputs[0] = rabbet_onnx_list_handle(list);
 }
 
 static void onnx_import_sequence_at(rabbet_onnx_node_t* node) {
   const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
   rabbet_onnx_required(node, 1);
+  onnx_check_filled(node, from);
+  rabbet_onnx_index_t place = onnx_position(node, 1, 0);
+  size_t at = 0;
   if (!rabbet_onnx_ok(node)) return;
-  if (from->count == 0)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
-                     "input 0 ('%s') is an empty sequence",
-                     node->proto->input[0]);
-  if (!rabbet_onnx_ok(node)) return;
-  size_t at = onnx_position(node, 1, from->count, from->count - 1, 0);
-  node->outputs[0] = from->items[at];
+  if (!onnx_is_known(node, from, place, from->count - 1, &at))
+    node->outputs[0] = rabbet_onnx_list_at(node, from, place);
+  else if (rabbet_onnx_ok(node))
+    node->outputs[0] = from->items[at];
 }
 
 static void onnx_import_sequence_length(rabbet_onnx_node_t* node) {
   const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
   if (!rabbet_onnx_ok(node)) return;
-  node->outputs[0] =
-      rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)from->count);
+  rabbet_onnx_index_t length = rabbet_onnx_list_length(node, from);
+  node->outputs[0] = rabbet_onnx_is_static(length)
+                         ? rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0,
+                                              (double)length.value)
+                         : rabbet_onnx_squeeze(node, length.tensor, 1);
 }
 
 // ---- Splits and concatenation ----------------------------------------------
@@ -188,11 +202,7 @@ static onnx_parts_t onnx_parts(rabbet_onnx_node_t* node,
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 1 ('split') is %lld; expected a positive number",
                      (long long)parts.chunk);
-  if (rabbet_onnx_ok(node) && !rabbet_onnx_is_static(extent))
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the extent that is split is not known when the model is "
-                     "imported, so that the sequence's length is not, either");
-  if (rabbet_onnx_ok(node))
+  if (rabbet_onnx_ok(node) && rabbet_onnx_is_static(extent))
     parts.count = (size_t)((extent.value + parts.chunk - 1) / parts.chunk);
   return parts;
 }
@@ -205,18 +215,46 @@ static rabbet_onnx_index_t onnx_part(rabbet_onnx_node_t* node,
   return rabbet_onnx_index(left < parts->chunk ? left : parts->chunk);
 }
 
+// Into as many parts as the extent of a run gives.
+static rabbet_tensor_t* onnx_split_in_run(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* x, int axis,
+                                          int64_t chunk, bool keep) {
+  if (chunk != 1)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the extent that is split is not known when the model is "
+                     "imported; then the parts must have an extent of 1");
+  int64_t perm[RABBET_MAX_RANK];
+  int rank = rabbet_onnx_rank(node, x);
+  for (int i = 0; i < rank; ++i)
+    perm[i] = i == 0 ? axis : i <= axis ? i - 1 : i;
+  rabbet_tensor_t* parts = x;
+  if (axis > 0) parts = rabbet_onnx_transpose(node, parts, perm);
+  if (keep)
+    parts = rabbet_onnx_unsqueeze(node, parts, 1u << (axis + 1), rank + 1);
+  rabbet_onnx_hold_like(node, parts, x);
+  return rabbet_onnx_list_handle(
+      rabbet_onnx_list_of(node, rabbet_onnx_dtype_of(node, x),
+                          (rabbet_onnx_told_t){.tensor = parts}));
+}
+
 static void onnx_import_split_to_sequence(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, x));
-  bool keep = rabbet_onnx_input(node, 1) ||
-              rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_index_t extent = slice.size[axis], at = rabbet_onnx_index(0);
   onnx_parts_t parts = onnx_parts(node, extent);
+  // As ONNX Runtime has it; ONNX ignores the attribute where parts are given,
+  // but torch writes it for those of extent 1.
+  bool keep = parts.sizes || parts.chunk != 1 ||
+              rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
+  if (!parts.sizes && !rabbet_onnx_is_static(extent)) {
+    node->outputs[0] = onnx_split_in_run(node, x, axis, parts.chunk, keep);
+    return;
+  }
   rabbet_onnx_list_t* list =
-      onnx_new_list(node, rabbet_onnx_dtype_of(node, x), parts.count);
+      rabbet_onnx_list_make(node, rabbet_onnx_dtype_of(node, x), parts.count);
   for (size_t i = 0; list && i < parts.count && rabbet_onnx_ok(node); ++i) {
     slice.start[axis] = at;
     slice.size[axis] = onnx_part(node, &parts, i, extent);
@@ -231,13 +269,18 @@ static void onnx_import_split_to_sequence(rabbet_onnx_node_t* node) {
                      "the sizes of input 1 ('split') add up to %lld; expected "
                      "the extent of axis %d, %lld",
                      (long long)at.value, axis, (long long)extent.value);
-  node->outputs[0] = onnx_handle(list);
+  node->outputs[0] = rabbet_onnx_list_handle(list);
 }
 
 static void onnx_import_concat_from_sequence(rabbet_onnx_node_t* node) {
   const rabbet_onnx_list_t* list = onnx_sequence(node, 0);
   bool stack = rabbet_onnx_attr_int(node, "new_axis", 0) != 0;
   if (!rabbet_onnx_ok(node)) return;
+  if (!rabbet_onnx_list_is_known(list)) {
+    node->outputs[0] = rabbet_onnx_list_concat(
+        node, list, rabbet_onnx_attr_int(node, "axis", 0), stack);
+    return;
+  }
   if (list->count == 0) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 0 ('%s') is an empty sequence; the result would "
@@ -261,8 +304,7 @@ static void onnx_import_concat_from_sequence(rabbet_onnx_node_t* node) {
   node->outputs[0] = list->count == 1
                          ? items[0]
                          : rabbet_onnx_concat(node, items, list->count, axis);
-  if (list->count > 0)
-    rabbet_onnx_hold_like(node, node->outputs[0], list->items[0]);
+  rabbet_onnx_hold_like(node, node->outputs[0], list->items[0]);
 }
 
 // ---- SequenceMap -----------------------------------------------------------
@@ -333,14 +375,21 @@ static void onnx_import_sequence_map(rabbet_onnx_node_t* node) {
   const rabbet_onnx_list_t* first = onnx_sequence(node, 0);
   const Onnx__GraphProto* body = rabbet_onnx_attr_graph(node, "body");
   rabbet_onnx_list_t** lists = NULL;
+  for (size_t i = 0; i < node->input_count && rabbet_onnx_ok(node); ++i) {
+    const rabbet_onnx_list_t* list = rabbet_onnx_list(node->inputs[i]);
+    if (list && !rabbet_onnx_list_is_known(list))
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "the length of input %zu ('%s') is known in a run alone",
+                       i, node->proto->input[i]);
+  }
   if (!rabbet_onnx_ok(node) || !onnx_map_fits(node, body, first->count)) return;
   rabbet_onnx_fail(node, rabbet_arena_allocate_array(
                              &node->importer->arena, node->output_count,
                              sizeof(*lists), (void**)&lists));
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
-    lists[i] = onnx_new_list(node, onnx_declared_dtype(node, body->output[i]),
-                             first->count);
-    node->outputs[i] = onnx_handle(lists[i]);
+    lists[i] = rabbet_onnx_list_make(
+        node, onnx_declared_dtype(node, body->output[i]), first->count);
+    node->outputs[i] = rabbet_onnx_list_handle(lists[i]);
   }
   for (size_t i = 0; i < first->count && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_scope_t scope;
@@ -363,9 +412,9 @@ static bool onnx_has_element(const rabbet_onnx_node_t* node) {
 static void onnx_import_optional(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_input(node, 0);
   if (node->outputs[0]) return;
-  rabbet_onnx_list_t* list = onnx_new_list(node, RABBET_DTYPE_NONE, 0);
+  rabbet_onnx_list_t* list = rabbet_onnx_list_make(node, RABBET_DTYPE_NONE, 0);
   if (list) list->is_optional = true;
-  node->outputs[0] = onnx_handle(list);
+  node->outputs[0] = rabbet_onnx_list_handle(list);
 }
 
 static void onnx_import_optional_has_element(rabbet_onnx_node_t* node) {

@@ -3,8 +3,36 @@
 // The condition that a body gets is true, since it would not run otherwise. A
 // state whose next value has other extents makes those a matter of the run; the
 // body is then imported once more, as what was inferred of it was wrong.
+//
+// A sequence that the body only adds to, as many tensors of one shape in each
+// iteration, is an output of the loop that stacks them. Any other is carried as
+// one tensor that grows; that it is one is known when the body was imported.
+#include <assert.h>
+
+#include "onnx/control/list.h"
 #include "onnx/control/loop.h"
 #include "onnx/held.h"
+
+typedef enum state_kind_t {
+  STATE_TENSOR,
+  STATE_ADDED_TO,  // a sequence; nothing is carried
+  STATE_CARRIED,   // a sequence, stacked or joined
+} state_kind_t;
+
+typedef struct carried_t {
+  rabbet_tensor_t *initial, *next;
+  int64_t varying;        // axes whose extents change
+  rabbet_layer_t* layer;  // the recurrence
+} carried_t;
+
+typedef struct state_t {
+  state_kind_t kind;
+  const rabbet_onnx_list_t* list;  // before the first iteration
+  rabbet_onnx_rest_t rest;
+  carried_t carried[2];  // a joined sequence has two: itself and the ends
+  size_t count;          // of them
+  int axis;              // of a joined sequence
+} state_t;
 
 typedef struct run_loop_t {
   onnx_loop_t* loop;
@@ -12,9 +40,9 @@ typedef struct run_loop_t {
   const rabbet_onnx_run_loop_t* run;
   rabbet_loop_t* made;
   const char* name;  // of the loop; that of the node, but for a later import
-  rabbet_layer_t *number, **states;  // recurrences
-  rabbet_tensor_t** initial;
-  int64_t* varying;  // [state]: axes whose extents change
+  rabbet_layer_t* number;  // recurrence
+  state_t* states;
+  int32_t first_tensor;  // of the loop
   bool has_condition;
 } run_loop_t;
 
@@ -28,6 +56,8 @@ static rabbet_layer_t* add_state(const run_loop_t* work, rabbet_tensor_t* x,
   if (rabbet_onnx_ok(work->node))
     fail(work,
          rabbet_loop_add_varying_recurrence(work->made, x, varying, &layer));
+  if (layer)
+    rabbet_onnx_hold_like(work->node, rabbet_layer_output(layer, 0), x);
   return layer;
 }
 
@@ -36,18 +66,163 @@ static rabbet_tensor_t* result_of(const run_loop_t* work,
   return rabbet_onnx_ok(work->node) ? rabbet_layer_output(layer, 0) : NULL;
 }
 
-// ---- The body --------------------------------------------------------------
+// ---- Sequences as states ---------------------------------------------------
 
-static void refuse_lists(const run_loop_t* work, rabbet_tensor_t* const* list,
-                         size_t count, const char* what) {
-  for (size_t i = 0; i < count; ++i)
-    if (rabbet_onnx_list(list[i]))
-      RABBET_ONNX_FAIL(work->node, RABBET_STATUS_UNSUPPORTED,
-                       "%s %zu is a sequence or an optional value; for those "
-                       "the number of iterations must be constant, and at "
-                       "most %d",
-                       what, i, RABBET_ONNX_MAX_TRIPS);
+// What the body gets of the state.
+static rabbet_tensor_t* binding(const run_loop_t* work, state_t* state) {
+  rabbet_onnx_node_t* node = work->node;
+  if (state->kind == STATE_TENSOR)
+    return result_of(work, state->carried[0].layer);
+  const rabbet_onnx_list_t* from = state->list;
+  rabbet_onnx_list_t* list = rabbet_onnx_list_make(node, from->dtype, 0);
+  if (!list) return NULL;
+  if (state->kind == STATE_ADDED_TO)
+    list->rest = &state->rest;
+  else
+    list->told = (rabbet_onnx_told_t){
+        .tensor = result_of(work, state->carried[0].layer),
+        .ends =
+            state->count > 1 ? result_of(work, state->carried[1].layer) : NULL,
+        .axis = state->axis};
+  return rabbet_onnx_list_handle(list);
 }
+
+// Whether the extent is of a tensor that the loop makes anew each time.
+static bool is_inside(const run_loop_t* work, rabbet_expr_t extent) {
+  const rabbet_expr_graph_t* graph = work->node->importer->network->graph;
+  const rabbet_expr_node_t* expr = rabbet_expr_node(graph, extent);
+  if (expr->op == RABBET_EXPR_CONSTANT) return false;
+  if (expr->op == RABBET_EXPR_SYMBOL)
+    return rabbet_expr_symbol(graph, (size_t)expr->a)->tensor >=
+           work->first_tensor;
+  return is_inside(work, expr->a) || is_inside(work, expr->b);
+}
+
+static bool has_one_shape(const run_loop_t* work, const rabbet_tensor_t* x,
+                          const rabbet_tensor_t* like) {
+  bool same = x->shape.rank == like->shape.rank;
+  for (int32_t i = 0; same && i < x->shape.rank; ++i)
+    same = x->shape.d[i] == like->shape.d[i] && !is_inside(work, x->shape.d[i]);
+  return same;
+}
+
+// Whether the body did nothing but add tensors of one shape.
+static bool only_adds(const run_loop_t* work, const state_t* state,
+                      const rabbet_onnx_list_t* next) {
+  if (state->rest.is_read || next->rest != &state->rest || next->told.tensor)
+    return false;
+  for (size_t i = 0; i < next->count; ++i)
+    if (!has_one_shape(work, next->items[i], next->items[0])) return false;
+  return true;
+}
+
+// An extent of the sequence's tensors before the loop: a constant, or that of a
+// tensor made before it. Fails for others.
+static rabbet_onnx_index_t outer_extent(const run_loop_t* work,
+                                        rabbet_expr_t extent) {
+  rabbet_onnx_node_t* node = work->node;
+  const rabbet_network_t* network = node->importer->network;
+  const rabbet_expr_node_t* expr = rabbet_expr_node(network->graph, extent);
+  if (expr->op == RABBET_EXPR_CONSTANT) return rabbet_onnx_index(expr->value);
+  if (expr->op == RABBET_EXPR_SYMBOL) {
+    const rabbet_symbol_t* symbol =
+        rabbet_expr_symbol(network->graph, (size_t)expr->a);
+    if (symbol->kind == RABBET_SYMBOL_DIM &&
+        symbol->tensor < work->first_tensor)
+      return rabbet_onnx_extent(node, network->tensors.data[symbol->tensor],
+                                symbol->index);
+  }
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                   "a sequence begins empty, and an extent of the tensors that "
+                   "the loop inserts is computed in it");
+  return rabbet_onnx_index(0);
+}
+
+// A tensor with no elements along `axis`, which is the sample's, or one in
+// front of its axes.
+static rabbet_tensor_t* nothing(const run_loop_t* work, rabbet_dtype_t dtype,
+                                const rabbet_tensor_t* sample, int axis,
+                                bool stacked) {
+  rabbet_onnx_node_t* node = work->node;
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
+  int rank = sample->shape.rank + stacked;
+  if (rank > RABBET_MAX_RANK)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the sequence's tensors have rank %d; a stack of them "
+                     "would have more than %d axes",
+                     sample->shape.rank, RABBET_MAX_RANK);
+  for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i)
+    dims[i] = i == axis ? rabbet_onnx_index(0)
+                        : outer_extent(work, sample->shape.d[i - stacked]);
+  rabbet_tensor_t* number = rabbet_onnx_number(node, dtype, rank, 0);
+  return rabbet_onnx_spread(node, number, dims, rank);
+}
+
+// The axis along which the sequence's tensors are joined: the one whose extent
+// the body makes. -1: there is none, so that they can be stacked.
+static int joining_axis(const run_loop_t* work, const rabbet_tensor_t* sample) {
+  for (int32_t i = 0; i < sample->shape.rank; ++i)
+    if (is_inside(work, sample->shape.d[i])) return i;
+  return -1;
+}
+
+// From now on the state is carried.
+static void carry(run_loop_t* work, state_t* state,
+                  const rabbet_onnx_list_t* next) {
+  rabbet_onnx_node_t* node = work->node;
+  const rabbet_onnx_list_t* list = state->list;
+  const rabbet_tensor_t* sample = state->rest.sample;
+  if (!sample && list->count > 0) sample = list->items[0];
+  if (!sample && next->count > 0) sample = next->items[0];
+  rabbet_onnx_told_t like = list->told.tensor ? list->told : next->told;
+  int axis = sample && !like.tensor ? joining_axis(work, sample) : -1;
+  // Only whether there are ends is looked at.
+  if (axis >= 0) like = (rabbet_onnx_told_t){.ends = next->items[0]};
+  if (axis >= 0) like.axis = axis;
+  // Of the rest, the loop around this one knows that it is read.
+  if (list->rest) list->rest->is_read = true;
+  if (list->rest && !list->rest->sample)
+    list->rest->sample = state->rest.sample;
+  bool is_empty = !list->told.tensor && list->count == 0;
+  if (is_empty && !sample)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "a sequence begins empty, and the shape of its tensors is "
+                     "not known from the body");
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_told_t told = {.axis = like.axis};
+  if (is_empty) {
+    told.tensor = nothing(work, list->dtype, sample, like.ends ? like.axis : 0,
+                          !like.ends);
+    if (like.ends)
+      told.ends = rabbet_onnx_spread(
+          node, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 1, 0),
+          (const rabbet_onnx_index_t[]){rabbet_onnx_index(0)}, 1);
+  } else {
+    told = rabbet_onnx_list_told(node, list, like);
+  }
+  state->kind = STATE_CARRIED;
+  state->axis = told.axis;
+  state->count = told.ends ? 2 : 1;
+  state->carried[0] =
+      (carried_t){.initial = told.tensor, .varying = INT64_C(1) << told.axis};
+  state->carried[1] = (carried_t){.initial = told.ends, .varying = 1};
+}
+
+// The next values of a carried sequence.
+static void follow(const run_loop_t* work, state_t* state,
+                   const rabbet_onnx_list_t* next) {
+  const rabbet_onnx_told_t like = {.ends = state->carried[1].initial,
+                                   .axis = state->axis};
+  rabbet_onnx_told_t told = rabbet_onnx_list_told(work->node, next, like);
+  if (rabbet_onnx_ok(work->node) && !told.ends != (state->count < 2))
+    RABBET_ONNX_FAIL(work->node, RABBET_STATUS_UNSUPPORTED,
+                     "the sequence's tensors are of one shape before the loop, "
+                     "and of several in it");
+  state->carried[0].next = told.tensor;
+  state->carried[1].next = told.ends;
+}
+
+// ---- The body --------------------------------------------------------------
 
 static void begin(run_loop_t* work, int round) {
   rabbet_onnx_node_t* node = work->node;
@@ -60,14 +235,18 @@ static void begin(run_loop_t* work, int round) {
   if (rabbet_onnx_ok(node))
     fail(work, rabbet_network_add_loop(node->importer->network, work->name,
                                        &work->made));
+  if (rabbet_onnx_ok(node)) work->made->outer = node->scope->loop;
   if (rabbet_onnx_ok(node) && work->run->count)
     fail(work, rabbet_loop_add_trip_limit(work->made, work->run->count,
                                           RABBET_TRIP_LIMIT_COUNT, &limit));
+  work->first_tensor = (int32_t)node->importer->network->tensors.count;
   for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
-    work->states[i] = add_state(work, work->initial[i], work->varying[i]);
-    loop->inputs[loop->first_input + i] = result_of(work, work->states[i]);
-    rabbet_onnx_hold_like(node, loop->inputs[loop->first_input + i],
-                          work->initial[i]);
+    state_t* state = &work->states[i];
+    for (size_t k = 0; k < state->count; ++k)
+      state->carried[k].layer =
+          add_state(work, state->carried[k].initial, state->carried[k].varying);
+    state->rest = (rabbet_onnx_rest_t){.sample = state->rest.sample};
+    loop->inputs[loop->first_input + i] = binding(work, state);
   }
   for (size_t i = 0; i < work->run->slice_count && rabbet_onnx_ok(node); ++i) {
     rabbet_layer_t* layer = NULL;
@@ -88,6 +267,8 @@ static void number_iterations(run_loop_t* work) {
   work->number = add_state(work, zero, 0);
   rabbet_tensor_t* number = result_of(work, work->number);
   work->loop->inputs[0] = number;
+  for (size_t i = 0; i < work->loop->state_count; ++i)
+    work->states[i].rest.number = number;
   work->loop->inputs[1] = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
   rabbet_tensor_t* next = rabbet_onnx_with_number(node, "SUM", number, 1);
   if (rabbet_onnx_ok(node))
@@ -101,22 +282,77 @@ static void import_body(run_loop_t* work) {
   fail(work, rabbet_onnx_spend(node->importer, 1));
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_scope_initialize(node->importer, &work->loop->shared, &scope);
+  scope.loop = work->made;
   rabbet_status_t status =
       rabbet_arena_printf(&node->importer->arena, &prefix, "%s/", work->name);
   if (rabbet_is_ok(status))
     status = rabbet_onnx_loop_run(work->loop, &scope, prefix);
   rabbet_onnx_scope_deinitialize(&scope);
   fail(work, status);
-  if (rabbet_onnx_ok(node))
-    refuse_lists(work, work->loop->outputs, work->loop->body->n_output,
-                 "output of the body");
 }
 
-static void set_next(run_loop_t* work) {
-  const onnx_loop_t* loop = work->loop;
-  for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(work->node); ++i)
-    fail(work, rabbet_layer_set_input(work->states[i], 1,
-                                      loop->outputs[loop->first_output + i]));
+static bool is_sequence(const rabbet_tensor_t* x) {
+  const rabbet_onnx_list_t* list = rabbet_onnx_list(x);
+  return list && !list->is_optional;
+}
+
+// The next value of state `i`, which must be of its kind.
+static rabbet_tensor_t* next_of(const run_loop_t* work, size_t i) {
+  rabbet_tensor_t* next = work->loop->outputs[work->loop->first_output + i];
+  bool wanted = work->states[i].kind != STATE_TENSOR;
+  if (!rabbet_onnx_ok(work->node)) return NULL;
+  if (wanted ? is_sequence(next) : !rabbet_onnx_list(next)) return next;
+  RABBET_ONNX_FAIL(work->node, RABBET_STATUS_INVALID_ARGUMENT,
+                   "state %zu is %s; its next value is not", i,
+                   wanted ? "a sequence" : "a tensor");
+  return NULL;
+}
+
+// Gives recurrences their next values. Whether the body must be imported again,
+// since a sequence that it does more with than to add to it is carried.
+static bool set_next(run_loop_t* work) {
+  bool changed = false;
+  rabbet_onnx_node_t* node = work->node;
+  if (rabbet_onnx_ok(node))
+    fail(work, rabbet_network_infer(node->importer->network));
+  for (size_t i = 0; i < work->loop->state_count && rabbet_onnx_ok(node); ++i) {
+    state_t* state = &work->states[i];
+    rabbet_tensor_t* next = next_of(work, i);
+    if (!rabbet_onnx_ok(node)) break;
+    const rabbet_onnx_list_t* list = rabbet_onnx_list(next);
+    if (state->kind == STATE_TENSOR) state->carried[0].next = next;
+    if (state->kind == STATE_CARRIED) follow(work, state, list);
+    for (size_t k = 0; k < state->count && rabbet_onnx_ok(node); ++k)
+      fail(work, rabbet_layer_set_input(state->carried[k].layer, 1,
+                                        state->carried[k].next));
+    if (state->kind != STATE_ADDED_TO || only_adds(work, state, list)) continue;
+    carry(work, state, list);
+    changed = true;
+  }
+  return changed;
+}
+
+static bool widen_one(run_loop_t* work, size_t i, carried_t* carried) {
+  const rabbet_tensor_t* state = carried->layer->outputs[0];
+  const rabbet_tensor_t* next = carried->next;
+  bool changed = false;
+  if (state->shape.rank != next->shape.rank || state->dtype != next->dtype) {
+    RABBET_ONNX_FAIL(work->node, RABBET_STATUS_UNSUPPORTED,
+                     "state %zu is %s of rank %d, and its next value, '%s', "
+                     "%s of rank %d; in a run these must be equal",
+                     i, rabbet_dtype_name(state->dtype), state->shape.rank,
+                     rabbet_tensor_name(next), rabbet_dtype_name(next->dtype),
+                     next->shape.rank);
+    return false;
+  }
+  for (int32_t axis = 0; axis < state->shape.rank; ++axis) {
+    int64_t bit = INT64_C(1) << axis;
+    if (state->shape.d[axis] == next->shape.d[axis] || (carried->varying & bit))
+      continue;
+    carried->varying |= bit;
+    changed = true;
+  }
+  return changed;
 }
 
 // Adds the axes whose extents differ; whether there are new ones.
@@ -125,28 +361,11 @@ static bool widen(run_loop_t* work) {
   bool changed = false;
   if (!rabbet_onnx_ok(node)) return false;
   fail(work, rabbet_network_infer(node->importer->network));
-  for (size_t i = 0; i < work->loop->state_count && rabbet_onnx_ok(node); ++i) {
-    const rabbet_tensor_t* state = work->states[i]->outputs[0];
-    const rabbet_tensor_t* next =
-        work->loop->outputs[work->loop->first_output + i];
-    if (state->shape.rank != next->shape.rank || state->dtype != next->dtype) {
-      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                       "state %zu is %s of rank %d, and its next value, '%s', "
-                       "%s of rank %d; in a run these must be equal",
-                       i, rabbet_dtype_name(state->dtype), state->shape.rank,
-                       rabbet_tensor_name(next), rabbet_dtype_name(next->dtype),
-                       next->shape.rank);
-      return false;
-    }
-    for (int32_t axis = 0; axis < state->shape.rank; ++axis) {
-      int64_t bit = INT64_C(1) << axis;
-      if (state->shape.d[axis] == next->shape.d[axis] ||
-          (work->varying[i] & bit))
-        continue;
-      work->varying[i] |= bit;
-      changed = true;
-    }
-  }
+  for (size_t i = 0; i < work->loop->state_count; ++i)
+    for (size_t k = 0; k < work->states[i].count && rabbet_onnx_ok(node); ++k)
+      if (work->states[i].carried[k].layer && work->states[i].carried[k].next &&
+          widen_one(work, i, &work->states[i].carried[k]))
+        changed = true;
   return changed;
 }
 
@@ -188,19 +407,101 @@ static void add_condition(run_loop_t* work) {
 
 // ---- Results ---------------------------------------------------------------
 
+static rabbet_tensor_t* last_value(const run_loop_t* work,
+                                   const carried_t* carried) {
+  rabbet_layer_t* layer = NULL;
+  if (rabbet_onnx_ok(work->node))
+    fail(work,
+         rabbet_loop_add_output(work->made, result_of(work, carried->layer),
+                                RABBET_LOOP_OUTPUT_LAST_VALUE, 0, &layer));
+  rabbet_tensor_t* last = result_of(work, layer);
+  rabbet_onnx_hold_like(work->node, last, carried->initial);
+  return last;
+}
+
+static rabbet_tensor_t* stack(const run_loop_t* work, rabbet_tensor_t* x,
+                              int axis, bool reverse) {
+  rabbet_layer_t* layer = NULL;
+  if (!rabbet_onnx_ok(work->node)) return NULL;
+  fail(work,
+       work->has_condition || !work->run->count
+           ? rabbet_loop_add_told_output(work->made, x, axis, &layer)
+           : rabbet_loop_add_output(work->made, x,
+                                    reverse ? RABBET_LOOP_OUTPUT_REVERSE
+                                            : RABBET_LOOP_OUTPUT_CONCATENATE,
+                                    axis, &layer));
+  rabbet_tensor_t* stacked = result_of(work, layer);
+  rabbet_onnx_hold_like(work->node, stacked, x);
+  return stacked;
+}
+
+// What iterations added to a sequence, one after another: stacks of several for
+// each iteration become one stack.
+static rabbet_tensor_t* added(const run_loop_t* work,
+                              const rabbet_onnx_list_t* last) {
+  rabbet_onnx_node_t* node = work->node;
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
+  const rabbet_onnx_told_t stacked = {0};
+  if (last->count == 1) return stack(work, last->items[0], 0, false);
+  rabbet_onnx_list_t* items =
+      rabbet_onnx_list_make(node, last->dtype, last->count);
+  for (size_t i = 0; items && i < last->count; ++i)
+    items->items[i] = last->items[i];
+  if (!items) return NULL;
+  rabbet_tensor_t* x = rabbet_onnx_list_told(node, items, stacked).tensor;
+  x = stack(work, x, 0, false);
+  int rank = rabbet_onnx_rank(node, x) - 1;
+  for (int i = 0; i < rank; ++i)
+    dims[i] = rabbet_onnx_extent(node, x, i + 1);
+  dims[0] = rabbet_onnx_index_op(node, "PROD", dims[0],
+                                 rabbet_onnx_extent(node, x, 0));
+  rabbet_tensor_t* flat = rabbet_onnx_reshape(node, x, dims, rank);
+  rabbet_onnx_hold_like(node, flat, x);
+  return flat;
+}
+
+// The sequence after the loop.
+static rabbet_tensor_t* sequence_of(const run_loop_t* work,
+                                    const state_t* state,
+                                    const rabbet_onnx_list_t* last) {
+  rabbet_onnx_node_t* node = work->node;
+  const rabbet_onnx_list_t* list = state->list;
+  rabbet_onnx_told_t told = {.axis = state->axis};
+  if (state->kind == STATE_CARRIED) {
+    told.tensor = last_value(work, &state->carried[0]);
+    if (state->count > 1) told.ends = last_value(work, &state->carried[1]);
+  } else if (last->count == 0) {
+    return rabbet_onnx_list_handle(rabbet_onnx_list_longer(node, list, 0));
+  } else {
+    rabbet_tensor_t* both[] = {NULL, added(work, last)};
+    bool is_empty = !list->told.tensor && list->count == 0;
+    if (!is_empty) both[0] = rabbet_onnx_list_told(node, list, told).tensor;
+    told.tensor = is_empty ? both[1] : rabbet_onnx_concat(node, both, 2, 0);
+  }
+  rabbet_onnx_list_t* result = rabbet_onnx_list_of(node, list->dtype, told);
+  if (result) result->rest = list->rest;
+  if (list->rest && !list->rest->sample)
+    list->rest->sample = state->rest.sample;
+  return rabbet_onnx_list_handle(result);
+}
+
+static rabbet_tensor_t* state_result(const run_loop_t* work, size_t i) {
+  const state_t* state = &work->states[i];
+  const rabbet_tensor_t* last =
+      work->loop->outputs[work->loop->first_output + i];
+  return state->kind == STATE_TENSOR
+             ? last_value(work, &state->carried[0])
+             : sequence_of(work, state, rabbet_onnx_list(last));
+}
+
 static void add_results(run_loop_t* work) {
   const onnx_loop_t* loop = work->loop;
   const rabbet_onnx_run_loop_t* run = work->run;
   rabbet_onnx_node_t* node = work->node;
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
-    rabbet_layer_t* layer = NULL;
     if (!rabbet_onnx_wants(node, i)) continue;
     if (i < loop->state_count) {
-      fail(work,
-           rabbet_loop_add_output(work->made, result_of(work, work->states[i]),
-                                  RABBET_LOOP_OUTPUT_LAST_VALUE, 0, &layer));
-      node->outputs[i] = result_of(work, layer);
-      rabbet_onnx_hold_like(node, node->outputs[i], work->initial[i]);
+      node->outputs[i] = state_result(work, i);
       continue;
     }
     size_t at = i - loop->state_count;
@@ -208,45 +509,52 @@ static void add_results(run_loop_t* work) {
     int64_t axis = at < run->axes.count ? run->axes.data[at] : 0;
     bool reverse = at < run->reversals.count && run->reversals.data[at] != 0;
     int place = rabbet_onnx_axis(node, axis, rabbet_onnx_rank(node, x) + 1);
-    if (!rabbet_onnx_ok(node)) return;
-    fail(work,
-         work->has_condition || !run->count
-             ? rabbet_loop_add_told_output(work->made, x, place, &layer)
-             : rabbet_loop_add_output(work->made, x,
-                                      reverse ? RABBET_LOOP_OUTPUT_REVERSE
-                                              : RABBET_LOOP_OUTPUT_CONCATENATE,
-                                      place, &layer));
-    node->outputs[i] = result_of(work, layer);
-    rabbet_onnx_hold_like(node, node->outputs[i], x);
+    node->outputs[i] = stack(work, x, place, reverse);
   }
 }
 
-static void allocate(run_loop_t* work) {
-  rabbet_arena_t* arena = &work->node->importer->arena;
-  size_t count = work->loop->state_count;
-  fail(work, rabbet_arena_allocate_array(arena, count, sizeof(*work->states),
-                                         (void**)&work->states));
-  fail(work, rabbet_arena_allocate_array(arena, count, sizeof(*work->varying),
-                                         (void**)&work->varying));
-  fail(work, rabbet_arena_copy(
-                 arena, work->loop->inputs + work->loop->first_input,
-                 count * sizeof(*work->initial), (void**)&work->initial));
+static void begin_states(run_loop_t* work) {
+  rabbet_onnx_node_t* node = work->node;
+  const onnx_loop_t* loop = work->loop;
+  fail(work, rabbet_arena_allocate_array(
+                 &node->importer->arena, loop->state_count,
+                 sizeof(*work->states), (void**)&work->states));
+  for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
+    rabbet_tensor_t* initial = loop->inputs[loop->first_input + i];
+    const rabbet_onnx_list_t* list = rabbet_onnx_list(initial);
+    state_t* state = &work->states[i];
+    *state = (state_t){.list = list};
+    if (!list) {
+      state->carried[0].initial = initial;
+      state->count = 1;
+      continue;
+    }
+    state->kind = STATE_ADDED_TO;
+    if (list->count > 0)
+      state->rest.sample = list->items[0];
+    else if (list->told.tensor)
+      state->rest.sample =
+          rabbet_onnx_list_at(node, list, rabbet_onnx_index(0));
+    if (list->is_optional)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "state %zu is an optional value; for those the number "
+                       "of iterations must be constant, and at most %d",
+                       i, RABBET_ONNX_MAX_TRIPS);
+  }
 }
 
 void rabbet_onnx_run_loop(onnx_loop_t* loop,
                           const rabbet_onnx_run_loop_t* run) {
   run_loop_t work = {.loop = loop, .node = loop->node, .run = run};
-  refuse_lists(&work, loop->inputs + loop->first_input, loop->state_count,
-               "state");
-  if (rabbet_onnx_ok(work.node)) allocate(&work);
+  if (rabbet_onnx_ok(work.node)) begin_states(&work);
   bool again = true;
   for (int round = 0; again && rabbet_onnx_ok(work.node); ++round) {
     begin(&work, round);
     number_iterations(&work);
     import_body(&work);
-    set_next(&work);
+    again = set_next(&work);
     add_condition(&work);
-    again = widen(&work);
+    again = widen(&work) || again;
   }
   add_results(&work);
 }

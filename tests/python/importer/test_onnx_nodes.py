@@ -115,9 +115,12 @@ RUNNERS = {"reference": reference.run, "cpu": onnx_cases.compiled}
 
 
 def run_frozen(run, model, inputs, folder):
-    """As the case stands, or with structural inputs frozen where it must be."""
+    """As the case stands, or with structural inputs frozen where it must be: sequences
+    are compared by their tensors, which are outputs where their number is known."""
+    lists = [o for o in model.graph.output if not o.type.HasField("tensor_type")]
     try:
-        return run(model, inputs, folder)
+        if not lists:
+            return run(model, inputs, folder)
     except (reference.ImportFailed, reference.EvaluationFailed, rabbet.Error) as error:
         # Loops that are not written out have no reference.
         if not re.search("constant|shape input|numbers of dimensions|'recurrence'", str(error)):

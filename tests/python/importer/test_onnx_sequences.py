@@ -157,24 +157,8 @@ WRONG = {
     "s = SequenceEmpty <dtype = 7> () t = SequenceInsert(s, x) "
     "z = ConcatFromSequence <axis = 0> (t)":
         r"input 1 \('x'\) is FLOAT; expected INT64",
-    "s = SplitToSequence(y) z = ConcatFromSequence <axis = 0> (s)":
-        "the extent that is split is not known when the model is imported",
     "n = Constant <value_ints = [1, 1]> () s = SplitToSequence(x, n) "
     "z = ConcatFromSequence <axis = 0> (s)": "add up to 2; expected the extent of axis 0, 3",
-    "k = Cast <to = 7> (x) m = ReduceMax <keepdims = 0> (k) "
-    "s = SequenceConstruct(x, y) z = SequenceAt(s, m)":
-        r"position \('m'\) must be constant integers",
-    "m = ReduceMax <keepdims = 0> (x) c = Cast <to = 9> (m) "
-    "s = SequenceConstruct(x, y) "
-    "z = If (c) <then_branch = t () => (float[i, 4] a) { "
-    "a = ConcatFromSequence <axis = 0> (s) }, "
-    "else_branch = e () => (float[j, 4] b) { b = Identity(x) }>":
-        "'s' is a sequence or an optional value; a branch takes such only where",
-    "m = ReduceMax <keepdims = 0> (x) c = Cast <to = 9> (m) "
-    "s = If (c) <then_branch = t () => (seq(float) a) { a = SequenceConstruct(x) }, "
-    "else_branch = e () => (seq(float) b) { b = SequenceConstruct(y) }> "
-    "z = ConcatFromSequence <axis = 0> (s)":
-        r"output 0 \('s'\) is a sequence .* must be constant",
     "o = Optional <type = float[3, 4]> () z = OptionalGetElement(o)":
         "an optional value without an element",
 }

@@ -1,0 +1,204 @@
+// If: one branch, known at import or chosen in a run.
+#include "onnx/control/list.h"
+#include "onnx/held.h"
+#include "onnx/operators.h"
+
+static rabbet_status_t onnx_branch_nodes(rabbet_onnx_node_t* node,
+                                         const Onnx__GraphProto* graph,
+                                         rabbet_onnx_scope_t* scope,
+                                         rabbet_tensor_t** outputs) {
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
+  if (graph->n_output < node->output_count) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the branch has %zu outputs, but the node %zu",
+                         graph->n_output, node->output_count);
+  }
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const char* name = graph->output[i]->name;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_onnx_scope_lookup(scope, name ? name : "", &outputs[i]));
+  }
+  return rabbet_ok();
+}
+
+// `conditional` NULL: the condition is known.
+static void onnx_branch(rabbet_onnx_node_t* node, bool holds,
+                        rabbet_conditional_t* conditional,
+                        rabbet_tensor_t** outputs) {
+  if (!rabbet_onnx_ok(node)) return;
+  const Onnx__GraphProto* graph =
+      rabbet_onnx_attr_graph(node, holds ? "then_branch" : "else_branch");
+  if (!graph || node->scope->depth >= RABBET_ONNX_MAX_SCOPES) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the branch is missing, or nested over %d deep",
+                     RABBET_ONNX_MAX_SCOPES);
+    return;
+  }
+  rabbet_onnx_scope_t scope;
+  rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
+  scope.conditional = conditional;
+  // Each branch has a scope of its own: both may use one name for different
+  // tensors.
+  rabbet_onnx_fail(node, rabbet_arena_printf(&node->importer->arena,
+                                             &scope.prefix, "%s/%s", node->name,
+                                             !conditional ? ""
+                                             : holds      ? "then/"
+                                                          : "else/"));
+  rabbet_onnx_fail(node, onnx_branch_nodes(node, graph, &scope, outputs));
+  rabbet_onnx_scope_deinitialize(&scope);
+}
+
+// The condition may have axes of one element.
+static rabbet_tensor_t* onnx_condition(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x) {
+  int rank = rabbet_onnx_rank(node, x);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  for (int32_t i = 0; rabbet_onnx_ok(node) && i < dims.rank; ++i)
+    if (dims.d[i] > 1)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "the condition ('%s') has %lld elements; expected one",
+                       rabbet_tensor_name(x), (long long)dims.d[i]);
+  return rank > 0 && rabbet_onnx_ok(node)
+             ? rabbet_onnx_squeeze(node, x, (1u << rank) - 1)
+             : x;
+}
+
+// ---- In a run --------------------------------------------------------------
+
+typedef struct onnx_choice_t {
+  rabbet_onnx_node_t* node;
+  rabbet_conditional_t* conditional;
+} onnx_choice_t;
+
+static rabbet_tensor_t* onnx_chosen(const onnx_choice_t* choice,
+                                    rabbet_tensor_t* const of[2]) {
+  rabbet_onnx_node_t* node = choice->node;
+  rabbet_layer_t* layer = NULL;
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_onnx_fail(node, rabbet_conditional_add_output(choice->conditional,
+                                                       of[0], of[1], &layer));
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_tensor_t* output = rabbet_layer_output(layer, 0);
+  rabbet_onnx_hold_like(node, output, of[0]);
+  // Fails if the types or shapes of the branches do not match.
+  rabbet_onnx_dims(node, output);
+  return output;
+}
+
+// Of an empty sequence, in the form and shape of the other branch's.
+static rabbet_onnx_told_t onnx_nothing_like(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_told_t other) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, other.tensor);
+  const rabbet_dims_t none = {.rank = 1};
+  int64_t count = 0;
+  if (rabbet_onnx_ok(node)) dims.d[other.axis] = 0;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] < 0)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "one branch gives an empty sequence, the other tensors "
+                       "whose extent %d is not known at import",
+                       i);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, other.tensor);
+  rabbet_onnx_told_t made = {.axis = other.axis};
+  void* room = rabbet_onnx_weights_room(node, dtype, &dims, &count);
+  if (room) made.tensor = rabbet_onnx_weights(node, dtype, room, &dims);
+  if (!other.ends) return made;
+  room = rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &none, &count);
+  if (room)
+    made.ends = rabbet_onnx_weights(node, RABBET_DTYPE_INT64, room, &none);
+  return made;
+}
+
+// A list whose beginning its loop has cannot be chosen; the loop carries it
+// when it imports its body again.
+static bool onnx_reads_rest(const rabbet_onnx_list_t* list) {
+  if (list->rest) list->rest->is_read = true;
+  return list->rest != NULL;
+}
+
+// A sequence that one of the branches makes.
+static rabbet_tensor_t* onnx_chosen_list(
+    const onnx_choice_t* choice, const rabbet_onnx_list_t* const of[2]) {
+  rabbet_onnx_node_t* node = choice->node;
+  bool rest[] = {onnx_reads_rest(of[0]), onnx_reads_rest(of[1])};
+  rabbet_onnx_told_t like = of[of[0]->told.tensor ? 0 : 1]->told;
+  rabbet_onnx_told_t told[2] = {{0}, {0}};
+  rabbet_onnx_list_t* list = rabbet_onnx_list_make(node, of[0]->dtype, 0);
+  if (!list) return NULL;
+  if (rest[0] || rest[1]) {
+    list->rest = of[rest[0] ? 0 : 1]->rest;
+    return rabbet_onnx_list_handle(list);
+  }
+  bool empty[2];
+  for (int k = 0; k < 2; ++k) {
+    empty[k] = !of[k]->told.tensor && of[k]->count == 0;
+    if (!empty[k]) told[k] = rabbet_onnx_list_told(node, of[k], like);
+  }
+  if (empty[0] && empty[1]) return rabbet_onnx_list_handle(list);
+  for (int k = 0; k < 2; ++k)
+    if (empty[k]) told[k] = onnx_nothing_like(node, told[1 - k]);
+  list->told.axis = told[0].axis;
+  list->told.tensor =
+      onnx_chosen(choice, (rabbet_tensor_t*[]){told[0].tensor, told[1].tensor});
+  if (told[0].ends)
+    list->told.ends =
+        onnx_chosen(choice, (rabbet_tensor_t*[]){told[0].ends, told[1].ends});
+  return rabbet_onnx_list_handle(list);
+}
+
+static rabbet_tensor_t* onnx_result(const onnx_choice_t* choice, size_t index,
+                                    rabbet_tensor_t* const of[2]) {
+  rabbet_onnx_node_t* node = choice->node;
+  const rabbet_onnx_list_t* lists[] = {rabbet_onnx_list(of[0]),
+                                       rabbet_onnx_list(of[1])};
+  if (!lists[0] && !lists[1]) return onnx_chosen(choice, of);
+  if (lists[0] && lists[1] && !lists[0]->is_optional && !lists[1]->is_optional)
+    return onnx_chosen_list(choice, lists);
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                   "output %zu ('%s') is an optional value, or a sequence in "
+                   "one branch alone; the condition ('%s') must be constant "
+                   "for those",
+                   index, node->proto->output[index], node->proto->input[0]);
+  return NULL;
+}
+
+static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
+  rabbet_tensor_t** results[2] = {NULL, NULL};
+  onnx_choice_t choice = {.node = node};
+  rabbet_layer_t* layer = NULL;
+  condition = onnx_condition(node, condition);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_fail(
+      node, rabbet_network_add_conditional(node->importer->network, node->name,
+                                           &choice.conditional));
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_conditional_set_condition(choice.conditional,
+                                                            condition, &layer));
+  for (int k = 0; k < 2; ++k) {
+    rabbet_onnx_fail(node, rabbet_arena_allocate_array(
+                               &node->importer->arena, node->output_count,
+                               sizeof(**results), (void**)&results[k]));
+    onnx_branch(node, k == 0, choice.conditional, results[k]);
+  }
+  for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i)
+    if (rabbet_onnx_wants(node, i))
+      node->outputs[i] = onnx_result(
+          &choice, i, (rabbet_tensor_t*[]){results[0][i], results[1][i]});
+}
+
+// With a constant condition, only the chosen branch is imported.
+static void onnx_import_if(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
+  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);
+  if (!rabbet_onnx_ok(node)) return;
+  if (known.present && known.count == 1)
+    onnx_branch(node, known.data[0] != 0, NULL, node->outputs);
+  else
+    onnx_choose(node, condition);
+}
+
+RABBET_ONNX_OPERATORS(if) = {
+    RABBET_ONNX_OP(If, if, "", 1, 11, 13, 16, 19, 21, 23, 24, 25),
+    {0},
+};

@@ -1,0 +1,197 @@
+"""Sequences whose length a run tells: loops fill them, branches choose them, other loops
+read them. The results are compared with ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import rabbet
+from onnx import parser
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>\n'
+
+YES = "yes = Constant <value = bool {1}> () n = Shape <end = 1> (x) "
+LOOP = YES + "count = Squeeze (n) "
+ROW = "d = Identity (c) r = Gather <axis = 0> (x, i) "
+
+
+def loop(body: str, initial: str = "e = SequenceEmpty ()", of: str = "s") -> str:
+    """A loop over the rows of x with one state, a sequence: `had`, then `has`."""
+    return (
+        f"{LOOP} {initial} {of} = Loop (count, yes, e) <body = b (int64 i, bool c, "
+        f"seq(float) had) => (bool d, seq(float) has) {{ {ROW} {body} }}> "
+    )
+
+
+def appended(item: str = "r") -> str:
+    return f"has = SequenceInsert (had, {item})"
+
+
+def chosen(then: str, other: str) -> str:
+    """A branch for rows whose sum is positive."""
+    return (
+        "sum = ReduceSum <keepdims = 0> (r) none = Constant <value_float = 0.0> () "
+        "on = Greater (sum, none) has = If (on) <then_branch = t () => (seq(float) a) "
+        f"{{ {then} }}, else_branch = f () => (seq(float) a2) {{ {other} }}> "
+    )
+
+
+# Rows 0 to i of x.
+FRONT = (
+    "one = Constant <value_ints = [1]> () zero = Constant <value_ints = [0]> () "
+    "iv = Reshape (i, one) end = Add (iv, one) part = Slice (x, zero, end) "
+)
+AT = {at: f"k = Constant <value_int = {at}> () " for at in (-1, 0)}
+
+# Name -> graph: input `x` [n, 4], one output `z`.
+GRAPHS = {
+    "stacked": loop(appended()) + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "stacked along the last axis":
+        loop(appended()) + "z = ConcatFromSequence <axis = -1, new_axis = 1> (s)",
+    "joined": loop(appended()) + "z = ConcatFromSequence <axis = 0> (s)",
+    "matrices joined along each axis":
+        loop("col = Constant <value_ints = [2, 2]> () m = Reshape (r, col) " + appended("m"))
+        + "a = ConcatFromSequence <axis = 0> (s) b = ConcatFromSequence <axis = 1> (s) "
+        "bt = Transpose <perm = [1, 0]> (b) z = Concat <axis = 1> (a, bt)",
+    "two in each iteration":
+        loop("q = Neg (r) h = SequenceInsert (had, r) has = SequenceInsert (h, q)")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "behind others":
+        loop(appended(), "w = ReduceMax <keepdims = 0> (x, ax) "
+             "ax = Constant <value_ints = [0]> () e = SequenceConstruct (w, w)")
+        .replace("w = ReduceMax <keepdims = 0> (x, ax) ax = Constant <value_ints = [0]> ()",
+                 "ax = Constant <value_ints = [0]> () w = ReduceMax <keepdims = 0> (x, ax)")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "of several lengths": loop(FRONT + appended("part"))
+        + "z = ConcatFromSequence <axis = 0> (s)",
+    "of several lengths, one picked": loop(FRONT + appended("part"))
+        + AT[-1] + "p = SequenceAt (s, k) z = Concat <axis = 0> (p, x)",
+    "the last one is read":
+        loop(AT[-1] + "last = SequenceAt (had, k) y = Add (last, r) " + appended("y"),
+             "first = Constant <value_floats = [1.0, 2.0, 3.0, 4.0]> () "
+             "e = SequenceConstruct (first)")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "its length is read":
+        loop("len = SequenceLength (had) f = Cast <to = 1> (len) y = Mul (f, r) "
+             + appended("y")) + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "inserted in front": loop(AT[0] + "has = SequenceInsert (had, r, k)")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "a window of three":
+        loop(AT[0] + "long = SequenceInsert (had, r) has = SequenceErase (long, k)",
+             "w = Constant <value_floats = [1.0, 2.0, 3.0, 4.0]> () "
+             "e = SequenceConstruct (w, w, w)")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "some are added":
+        loop(chosen("a = SequenceInsert (had, r)", "a2 = Identity (had)"),
+             "w = Constant <value_floats = [1.0, 2.0, 3.0, 4.0]> () "
+             "e = SequenceConstruct (w)")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "one or two are added to nothing":
+        loop(chosen("q = Neg (r) h = SequenceInsert (had, q) a = SequenceInsert (h, r)",
+                    "a2 = SequenceInsert (had, r)"))
+        + "z = ConcatFromSequence <axis = 0> (s)",
+    "by a loop in a loop":
+        loop("has = Loop (count, yes, had) <body = b2 (int64 j, bool c2, seq(float) in) => "
+             "(bool d2, seq(float) out) { d2 = Identity (c2) v = Gather <axis = 0> (x, j) "
+             "y = Sub (r, v) out = SequenceInsert (in, y) }>")
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "read backward by another loop":
+        loop(appended()) + "len = SequenceLength (s) zero4 = Constant <value_floats = "
+        "[0.0, 0.0, 0.0, 0.0]> () last = Constant <value_int = -1> () "
+        "t, z = Loop (len, yes, zero4) <body = b3 (int64 j, bool c3, float[4] sum) => "
+        "(bool d3, float[4] next, float[4] told) { d3 = Identity (c3) "
+        "back = Sub (last, j) v = SequenceAt (s, back) half = Constant "
+        "<value_float = 0.5> () part = Mul (sum, half) next = Add (part, v) "
+        "told = Identity (next) }>",
+    "split into rows of a run":
+        YES + "s = SplitToSequence <axis = 0, keepdims = 0> (x) " + AT[-1]
+        + "r = SequenceAt (s, k) z = Add (x, r)",
+    "split along another axis, as it was":
+        YES + "xt = Transpose <perm = [1, 0]> (x) s = SplitToSequence <axis = 1> (xt) "
+        "z = ConcatFromSequence <axis = 0> (s)",
+    "picked where a run says":
+        YES + "a = Neg (x) b = Abs (x) s = SequenceConstruct (x, a, b) "
+        "top = ReduceMax <keepdims = 0> (x) two = Constant <value_float = 2.0> () "
+        "m = Mod <fmod = 1> (top, two) at = Cast <to = 7> (m) z = SequenceAt (s, at)",
+    "chosen by a condition":
+        YES + "top = ReduceMax <keepdims = 0> (x) two = Constant <value_float = 2.0> () "
+        "on = Greater (top, two) q = Neg (x) s = If (on) <then_branch = t () => "
+        "(seq(float) a) { a = SequenceConstruct (x, q) }, else_branch = f () => "
+        "(seq(float) a2) { a2 = SequenceConstruct (q) }> "
+        "z = ConcatFromSequence <axis = 0> (s)",
+    "until a condition":
+        YES + "e = SequenceEmpty () zero = Constant <value_int = 0> () "
+        "none = Constant <value = int64 {9223372036854775807}> () most = Squeeze (n) "
+        "k, s = Loop (none, yes, zero, e) <body = b (int64 i, bool c, int64 at, "
+        "seq(float) had) => (bool d, int64 next, seq(float) has) { "
+        "two = Constant <value_int = 2> () next = Add (at, two) d = Less (next, most) "
+        "r = Gather <axis = 0> (x, at) has = SequenceInsert (had, r) }> "
+        "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+}  # fmt: skip
+
+
+def model_of(graph: str) -> onnx.ModelProto:
+    model = parser.parse_model(
+        f"{HEAD} g (float[n, 4] x) => (float[] z) {{ {graph} }}"
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
+@pytest.mark.parametrize("name", sorted(GRAPHS))
+def test_like_onnx_runtime(name: str) -> None:
+    data = model_of(GRAPHS[name]).SerializeToString()
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    model = rabbet.compile(
+        data, device="cpu", shapes={"x": ((1, 4), (3, 4), (9, 4))}, optimization_level=0
+    )
+    for rows in (4, 1, 9, 4):
+        x = np.random.default_rng(rows).standard_normal((rows, 4), np.float32)
+        found, expected = model(x), session.run(None, {"x": x})[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loop_that_does_not_run_gives_an_empty_sequence() -> None:
+    graph = loop(appended()) + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)"
+    model = rabbet.compile(
+        model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
+        shapes={"x": ((0, 4), (3, 4), (9, 4))},
+    )  # fmt: skip
+    assert model(np.zeros((0, 4), np.float32)).shape == (0, 4)
+
+
+def test_an_output_is_the_stack_of_a_sequence() -> None:
+    model = model_of(loop(appended()))
+    model.graph.output[0].CopyFrom(
+        onnx.helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, None)
+    )
+    run = rabbet.compile(
+        model.SerializeToString(), device="cpu", optimization_level=0,
+        shapes={"x": ((1, 4), (3, 4), (9, 4))},
+    )  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((5, 4), np.float32)
+    assert [one.name for one in run.outputs] == ["s"]
+    np.testing.assert_array_equal(run(x), x)
+
+
+WRONG = {
+    loop(AT[-1] + "last = SequenceAt (had, k) y = Add (last, r) " + appended("y")):
+        "it reads a sequence that the loop begins empty, before anything is inserted",
+    loop(FRONT + appended("part"))
+    + "z = ConcatFromSequence <axis = 1> (s)":
+        "differ along axis 0 in each run, and can be concatenated along that one alone",
+    YES + "two = Constant <value_int = 2> () s = SplitToSequence (x, two) "
+    "z = ConcatFromSequence <axis = 0> (s)":
+        "the parts must have an extent of 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("graph", sorted(WRONG))
+def test_what_is_wrong(graph: str) -> None:
+    with pytest.raises(rabbet.Error, match=WRONG[graph]):
+        rabbet.compile(
+            model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
+            shapes={"x": ((1, 4), (3, 4), (9, 4))},
+        )  # fmt: skip
