@@ -143,7 +143,8 @@ static inline void digits_rows(const rabbet_packed_t* w,
           digits_step(_mm512_loadu_si512(at), scales[r] + c * CHUNK / w->block,
                       to, &x[c], sums[r]);
     }
-  __mmask64 some = (UINT64_C(1) << rest) - 1;
+  // The last chunk may have all bytes, the upper half of one unused.
+  __mmask64 some = rest < CODES ? (UINT64_C(1) << rest) - 1 : UINT64_MAX;
   for (int r = 0; rest > 0 && r < rows; ++r)
     sums[r] = digits_step(
         _mm512_maskz_loadu_epi8(some, codes[r] + whole * CODES),

@@ -22,12 +22,12 @@ typedef struct product_t {
 } product_t;
 
 // *size: of the result, if all elements were as large as the largest.
-static double expected(const product_t* p, int row, double* size) {
+static double expected(const product_t* p, int depth, int row, double* size) {
   double sum = 0, largest = 0;
   *size = 0;
-  for (int k = 0; k < DEPTH; ++k)
+  for (int k = 0; k < depth; ++k)
     largest = fmax(largest, fabs(p->x[k]));
-  for (int k = 0; k < DEPTH; ++k) {
+  for (int k = 0; k < depth; ++k) {
     double w = rabbet_load_double(RABBET_DTYPE_INT4, p->codes, row * DEPTH + k);
     w *= p->scales[row * BLOCKS + k / BLOCK];
     sum += p->x[k] * w;
@@ -36,18 +36,19 @@ static double expected(const product_t* p, int row, double* size) {
   return sum;
 }
 
-static void check_product(product_t* p) {
+// Of the first `depth` elements of each row.
+static void check_product(product_t* p, int depth) {
   const rabbet_packed_t w = {.codes = p->codes,
                              .stride = DEPTH / 2,
-                             .depth = DEPTH,
+                             .depth = depth,
                              .scales = p->scales,
                              .block = BLOCK,
                              .rows = 1,
                              .scale_stride = BLOCKS};
-  assert_true(rabbet_digits_convert(p->x, DEPTH, p->digits));
+  assert_true(rabbet_digits_convert(p->x, depth, p->digits));
   rabbet_digits_dots(&w, p->digits, 0, ROWS, p->y);
   for (int i = 0; i < ROWS; ++i) {
-    double size = 0, wanted = expected(p, i, &size);
+    double size = 0, wanted = expected(p, depth, i, &size);
     assert_true(fabs(p->y[i] - wanted) <= 2e-7 * size);
   }
 }
@@ -71,8 +72,18 @@ static void products(void** state) {
   if (!rabbet_digits_available()) skip();
   for (int seed = 0; seed < 2000; ++seed) {
     begin(&p, seed);
-    check_product(&p);
+    check_product(&p, DEPTH);
   }
+}
+
+// Chunks that are whole, and those of which all bytes or a part are there.
+static void of_all_depths(void** state) {
+  (void)state;
+  static product_t p;
+  if (!rabbet_digits_available()) skip();
+  begin(&p, 1);
+  for (int depth = 1; depth <= DEPTH; ++depth)
+    check_product(&p, depth);
 }
 
 static void zeros_and_large_numbers(void** state) {
@@ -82,7 +93,7 @@ static void zeros_and_large_numbers(void** state) {
   begin(&p, 1);
   for (int k = 0; k < DEPTH; ++k)
     p.x[k] = k < 128 ? 0 : k == 200 ? -1e30f : p.x[k];
-  check_product(&p);
+  check_product(&p, DEPTH);
 }
 
 static void numbers_that_have_no_digits(void** state) {
@@ -101,6 +112,7 @@ static void numbers_that_have_no_digits(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(products),
+      cmocka_unit_test(of_all_depths),
       cmocka_unit_test(zeros_and_large_numbers),
       cmocka_unit_test(numbers_that_have_no_digits),
   };
