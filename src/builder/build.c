@@ -627,6 +627,7 @@ static rabbet_status_t build_entries(built_t* first, sequences_t* sequences) {
 static void entry_close(built_t* built) {
   rabbet_layout_deinitialize(&built->own, &built->result->layout);
   build_close_tuning(&built->own);
+  rabbet_fold_deinitialize(&built->own);
   rabbet_arena_deinitialize(&built->own.arena);
 }
 

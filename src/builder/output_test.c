@@ -37,8 +37,7 @@ static net_t products(void) {
   return net;
 }
 
-// ---- The same bytes everywhere
-// -----------------------------------------------
+// ---- The same bytes everywhere ----------------------------------------------
 
 typedef struct collected_t {
   uint8_t* data;
@@ -144,6 +143,53 @@ static void weights_are_not_copied(void** state) {
   if (peak > (size_t)2 << 20) fail_msg("the build took %zu bytes", peak);
 }
 
+// A profile for one row reads packed weights, one for many rows may read their
+// floats, which are made for it.
+static void entries_free_their_constants(void** state) {
+  (void)state;
+  enum { ROWS = 64, WIDTH = 1024 };
+  rabbet_fault_allocator_t fault;
+  rabbet_fault_initialize(-1, false, &fault);
+  const double scale = 0.01;
+  net_t net = net_begin(0, SYSTEM);
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(-1, WIDTH));
+  rabbet_tensor_t* w =
+      net_add(&net, "dequantize",
+              (net_layer_t){.op = "dequantize",
+                            .inputs = {net_weights(&net, RABBET_DTYPE_INT8,
+                                                   DIMS(WIDTH, WIDTH), NULL),
+                                       net_weights(&net, RABBET_DTYPE_FLOAT,
+                                                   (rabbet_dims_t){0}, &scale)},
+                            .input_count = 2,
+                            .attrs = {INT_ATTR("to_type", RABBET_DTYPE_FLOAT)},
+                            .attr_count = 1});
+  net_output(
+      &net,
+      net_add(&net, "product",
+              (net_layer_t){
+                  .op = "matrix_multiply", .inputs = {x, w}, .input_count = 2}),
+      "y");
+  rabbet_builder_config_t* config = check_config(3);
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cpu"));
+  for (int64_t rows = 1; rows <= ROWS; rows *= ROWS) {
+    rabbet_profile_t* profile = NULL;
+    const rabbet_dims_t dims = DIMS(rows, WIDTH);
+    RABBET_EXPECT_OK(rabbet_profile_create(SYSTEM, &profile));
+    RABBET_EXPECT_OK(
+        rabbet_profile_set_shape(profile, "x", &dims, &dims, &dims));
+    RABBET_EXPECT_OK(rabbet_builder_config_add_profile(config, profile));
+    rabbet_profile_release(profile);
+  }
+  uint64_t size = 0;
+  RABBET_EXPECT_OK(rabbet_build_plan_file(net.network, config, "/dev/null",
+                                          rabbet_fault_allocator(&fault), &size,
+                                          NULL));
+  rabbet_fault_deinitialize(&fault);
+  rabbet_builder_config_release(config);
+  net_end(&net);
+}
+
 static int begin(void** state) {
   (void)state;
   size_t count = (size_t)LAYERS * ELEMENTS;
@@ -164,6 +210,7 @@ int main(void) {
       cmocka_unit_test(all_ways_give_the_same_plan),
       cmocka_unit_test(a_failing_writer_fails_the_build),
       cmocka_unit_test(weights_are_not_copied),
+      cmocka_unit_test(entries_free_their_constants),
   };
   return cmocka_run_group_tests(tests, begin, end);
 }

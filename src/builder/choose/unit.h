@@ -66,7 +66,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_constant_convert(
 // Where nothing points to copies: frees them if they are large together, since
 // most of a network's weights are converted for their own layer alone.
 RABBET_PRIVATE_API void rabbet_constant_trim(rabbet_build_t* build);
-// What a build remembers of `count` IR values; builds may share it.
+// Copies of constants among `count` IR values; builds may share them.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_constants_create(rabbet_build_t* build, size_t count);
 RABBET_PRIVATE_API void rabbet_constants_deinitialize(rabbet_build_t* build);

@@ -67,8 +67,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_ir_narrow(rabbet_build_t* build,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_reshape_constant(rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                            const rabbet_dims_t* dims, int32_t* out_value);
-// Transposes an operand of such a node: its last two axes. Operands of one
-// element, and those without, stay.
+// Transposes an operand of such a node: its last two axes.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_turn_constant(
     rabbet_build_t* build, const rabbet_ir_value_t* value, int32_t* out_value);
 
