@@ -414,8 +414,9 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
       weight_only_convert(call, from, depth, room);
       x = room;
     }
-    call->has_digits =
-        state->has_digits && rabbet_digits_convert(x, depth, call->digits);
+    // Then there is one row: no other thread sets it.
+    if (state->has_digits)
+      call->has_digits = rabbet_digits_convert(x, depth, call->digits);
     if (few && !call->has_digits)
       call->vectors->packed_order(call->kernel->type, x, depth,
                                   call->rows + r * state->padded);
