@@ -274,7 +274,11 @@ static rabbet_status_t weight_only_upload(weight_only_kernel_t* kernel,
       device->vtable->allocate(device, bytes, &kernel->copy));
   rabbet_status_t status =
       device->vtable->copy_to_device(device, kernel->copy, host, bytes, NULL);
-  return rabbet_status_join(status, device->vtable->synchronize(device, NULL));
+  status =
+      rabbet_status_join(status, device->vtable->synchronize(device, NULL));
+  // A kernel that was not created is not destroyed.
+  if (!rabbet_is_ok(status)) device->vtable->free(device, kernel->copy);
+  return status;
 }
 
 static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
