@@ -354,6 +354,13 @@ static void onnx_svm_with_vectors(rabbet_onnx_node_t* node,
     if (!rabbet_onnx_ok(node)) return;
     vectors += supports.data[i];
   }
+  if (vectors == 0) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'vectors_per_class' has %zu zeros; expected 1 "
+                     "vector or more",
+                     supports.count);
+    return;
+  }
   onnx_svm_classes_t c = {
       .count = labels.count,
       .pairs = labels.count * (labels.count - 1) / 2,

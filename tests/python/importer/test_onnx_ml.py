@@ -470,6 +470,10 @@ def test_svm_classifier_checks_its_attributes() -> None:
     model = model_of("SVMClassifier", [x], ["labels", "scores"], version=1, **attributes)
     with pytest.raises(rabbet.Error, match="'rho' has 1 elements; expected 3"):
         rabbet.compile(model.SerializeToString(), device="cpu")
+    nothing = {"rho": [0.0] * 3, "vectors_per_class": [0, 0, 0], "classlabels_ints": [1, 2, 3]}
+    model = model_of("SVMClassifier", [x], ["labels", "scores"], version=1, **nothing)
+    with pytest.raises(rabbet.Error, match="'vectors_per_class' has 3 zeros; expected 1 vector"):
+        rabbet.compile(model.SerializeToString(), device="cpu")
 
 
 ROWS = np.array([[1, -4, 2, 0], [0, 0, 0, 0], [-3, -1, -2, -1], [1, 3, 7, 9]], np.float32)
