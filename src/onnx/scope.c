@@ -115,6 +115,7 @@ static rabbet_status_t onnx_use_initializer(rabbet_onnx_scope_t* scope,
 // A tensor from outside becomes an input of the conditional. Constants are
 // copied into the branch.
 static rabbet_status_t onnx_enter_tensor(rabbet_onnx_scope_t* scope,
+                                         const char* name,
                                          rabbet_tensor_t** tensor) {
   const rabbet_layer_t* producer = rabbet_tensor_producer(*tensor);
   bool is_constant =
@@ -122,14 +123,16 @@ static rabbet_status_t onnx_enter_tensor(rabbet_onnx_scope_t* scope,
       (producer && rabbet_op_is(producer->op, RABBET_OP_CONSTANT));
   rabbet_layer_t* layer = NULL;
   if (is_constant) return rabbet_ok();
+  int32_t held = rabbet_onnx_held(scope->importer, *tensor);
   RABBET_RETURN_IF_ERROR(
       rabbet_conditional_add_input(scope->conditional, *tensor, &layer));
   *tensor = rabbet_layer_output(layer, 0);
-  return rabbet_ok();
+  return rabbet_onnx_hold(scope->importer, name, *tensor, held);
 }
 
 // The list with its tensors in the branch.
 static rabbet_status_t onnx_enter_list(rabbet_onnx_scope_t* scope,
+                                       const char* name,
                                        rabbet_tensor_t** handle) {
   const rabbet_onnx_list_t* from = rabbet_onnx_list(*handle);
   rabbet_arena_t* arena = &scope->importer->arena;
@@ -140,11 +143,11 @@ static rabbet_status_t onnx_enter_list(rabbet_onnx_scope_t* scope,
                                            from->count * sizeof(*list->items),
                                            (void**)&list->items));
   for (size_t i = 0; i < list->count; ++i)
-    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, &list->items[i]));
+    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, name, &list->items[i]));
   if (list->told.tensor)
-    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, &list->told.tensor));
+    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, name, &list->told.tensor));
   if (list->told.ends)
-    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, &list->told.ends));
+    RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, name, &list->told.ends));
   *handle = &list->handle;
   return rabbet_ok();
 }
@@ -155,14 +158,11 @@ static rabbet_status_t onnx_enter_branch(rabbet_onnx_scope_t* scope,
   const rabbet_tensor_t* before = *tensor;
   if (!scope->conditional) return rabbet_ok();
   if (rabbet_onnx_list(*tensor)) {
-    RABBET_RETURN_IF_ERROR(onnx_enter_list(scope, tensor));
+    RABBET_RETURN_IF_ERROR(onnx_enter_list(scope, name, tensor));
     return rabbet_onnx_scope_bind(scope, name, *tensor);
   }
-  int32_t held = rabbet_onnx_held(scope->importer, *tensor);
-  RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, tensor));
+  RABBET_RETURN_IF_ERROR(onnx_enter_tensor(scope, name, tensor));
   if (*tensor == before) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_onnx_hold(scope->importer, name, *tensor, held));
   return rabbet_onnx_scope_bind(scope, name, *tensor);
 }
 

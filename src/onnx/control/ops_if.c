@@ -103,6 +103,7 @@ static rabbet_onnx_told_t onnx_nothing_like(rabbet_onnx_node_t* node,
   rabbet_onnx_told_t made = {.axis = other.axis};
   void* room = rabbet_onnx_weights_room(node, dtype, &dims, &count);
   if (room) made.tensor = rabbet_onnx_weights(node, dtype, room, &dims);
+  if (room) rabbet_onnx_hold_like(node, made.tensor, other.tensor);
   if (!other.ends) return made;
   room = rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &none, &count);
   if (room)
@@ -138,6 +139,11 @@ static rabbet_tensor_t* onnx_chosen_list(
   if (empty[0] && empty[1]) return rabbet_onnx_list_handle(list);
   for (int k = 0; k < 2; ++k)
     if (empty[k]) told[k] = onnx_nothing_like(node, told[1 - k]);
+  if (rabbet_onnx_ok(node) &&
+      (!told[0].ends != !told[1].ends || told[0].axis != told[1].axis))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the tensors of one branch's sequence differ in shape "
+                     "along another axis than those of the other's");
   list->told.axis = told[0].axis;
   list->told.tensor =
       onnx_chosen(choice, (rabbet_tensor_t*[]){told[0].tensor, told[1].tensor});

@@ -68,7 +68,7 @@ static rabbet_tensor_t* result_of(const run_loop_t* work,
 
 // ---- Sequences as states ---------------------------------------------------
 
-// What the body gets of the state.
+// The tensor or list in the place of the state in the body.
 static rabbet_tensor_t* binding(const run_loop_t* work, state_t* state) {
   rabbet_onnx_node_t* node = work->node;
   if (state->kind == STATE_TENSOR)
@@ -155,7 +155,9 @@ static rabbet_tensor_t* nothing(const run_loop_t* work, rabbet_dtype_t dtype,
     dims[i] = i == axis ? rabbet_onnx_index(0)
                         : outer_extent(work, sample->shape.d[i - stacked]);
   rabbet_tensor_t* number = rabbet_onnx_number(node, dtype, rank, 0);
-  return rabbet_onnx_spread(node, number, dims, rank);
+  rabbet_tensor_t* none = rabbet_onnx_spread(node, number, dims, rank);
+  rabbet_onnx_hold_like(node, none, sample);
+  return none;
 }
 
 // The axis along which the sequence's tensors are joined: the one whose extent
@@ -171,16 +173,16 @@ static void carry(run_loop_t* work, state_t* state,
                   const rabbet_onnx_list_t* next) {
   rabbet_onnx_node_t* node = work->node;
   const rabbet_onnx_list_t* list = state->list;
-  const rabbet_tensor_t* sample = state->rest.sample;
+  rabbet_tensor_t* sample = state->rest.sample;
   if (!sample && list->count > 0) sample = list->items[0];
   if (!sample && next->count > 0) sample = next->items[0];
   rabbet_onnx_told_t like = list->told.tensor ? list->told : next->told;
   int axis = sample && !like.tensor ? joining_axis(work, sample) : -1;
   // Only whether there are ends is looked at.
-  if (axis >= 0) like = (rabbet_onnx_told_t){.ends = next->items[0]};
-  if (axis >= 0) like.axis = axis;
+  if (axis >= 0) like = (rabbet_onnx_told_t){.ends = sample, .axis = axis};
   // Of the rest, the loop around this one knows that it is read.
   if (list->rest) list->rest->is_read = true;
+  if (next->rest) next->rest->is_read = true;
   if (list->rest && !list->rest->sample)
     list->rest->sample = state->rest.sample;
   bool is_empty = !list->told.tensor && list->count == 0;
@@ -214,10 +216,12 @@ static void follow(const run_loop_t* work, state_t* state,
   const rabbet_onnx_told_t like = {.ends = state->carried[1].initial,
                                    .axis = state->axis};
   rabbet_onnx_told_t told = rabbet_onnx_list_told(work->node, next, like);
-  if (rabbet_onnx_ok(work->node) && !told.ends != (state->count < 2))
+  if (next->rest) next->rest->is_read = true;
+  if (rabbet_onnx_ok(work->node) &&
+      (!told.ends != (state->count < 2) || told.axis != state->axis))
     RABBET_ONNX_FAIL(work->node, RABBET_STATUS_UNSUPPORTED,
                      "the sequence's tensors are of one shape before the loop, "
-                     "and of several in it");
+                     "and of several in it, or differ along another axis");
   state->carried[0].next = told.tensor;
   state->carried[1].next = told.ends;
 }
@@ -435,8 +439,8 @@ static rabbet_tensor_t* stack(const run_loop_t* work, rabbet_tensor_t* x,
   return stacked;
 }
 
-// What iterations added to a sequence, one after another: stacks of several for
-// each iteration become one stack.
+// The tensors that iterations added to a sequence, one after another: stacks of
+// several for each iteration become one stack.
 static rabbet_tensor_t* added(const run_loop_t* work,
                               const rabbet_onnx_list_t* last) {
   rabbet_onnx_node_t* node = work->node;

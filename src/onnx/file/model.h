@@ -68,7 +68,7 @@ typedef enum rabbet_onnx_list_kind_t {
   RABBET_ONNX_LIST_DOUBLES,
 } rabbet_onnx_list_kind_t;
 
-// What tensors of the network's type hold (onnx/held.h).
+// The numbers that tensors of the network's type hold (onnx/held.h).
 typedef enum rabbet_onnx_holds_t {
   RABBET_ONNX_HOLDS_ITSELF,
   RABBET_ONNX_HOLDS_SIGNED,

@@ -223,6 +223,66 @@ def test_tensors_of_sequences_wrap(dtype: str) -> None:
     np.testing.assert_array_equal(run(nodes, {"a": a, "b": b}), held(expected))
 
 
+def of_no_shape(name: str, dtype: str) -> Any:
+    return helper.make_tensor_sequence_value_info(
+        name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_tensors_of_sequences_wrap_in_branches(dtype: str) -> None:
+    """A branch reads a sequence from outside."""
+    rng = np.random.default_rng(7)
+    a, b = numbers(rng, dtype), numbers(rng, dtype)
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            [const(f"{name}_at", np.int64(at)),
+             helper.make_node("SequenceAt", ["s", f"{name}_at"], [f"{name}_x"]),
+             helper.make_node("Add", [f"{name}_x", f"{name}_x"], [name])],
+            name, [], [value(name, dtype)])
+        for name, at in (("then", 0), ("else", 1))
+    }
+    nodes = [helper.make_node("SequenceConstruct", ["a", "b"], ["s"]),
+             helper.make_node("If", ["c"], ["x"], **branches),
+             helper.make_node("Max", ["x", "a"], ["y"])]
+    for chosen in (True, False):
+        one = a if chosen else b
+        found = run(nodes, {"c": np.array(chosen), "a": a, "b": b})
+        np.testing.assert_array_equal(found, held(np.maximum(one + one, a)))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_sequences_that_begin_empty_wrap(dtype: str) -> None:
+    """One that a branch leaves empty, and one that a loop begins empty and reads."""
+    rng = np.random.default_rng(8)
+    a, x = numbers(rng, dtype, (3,)), numbers(rng, dtype, (70, 3))
+    empty = helper.make_node("SequenceEmpty", [], ["e"],
+                             dtype=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    branches = {
+        "then_branch": helper.make_graph([helper.make_node("Identity", ["e"], ["none"])], "then",
+                                         [], [of_no_shape("none", dtype)]),
+        "else_branch": helper.make_graph([helper.make_node("SequenceConstruct", ["a"], ["one"])],
+                                         "else", [], [of_no_shape("one", dtype)]),
+    }
+    nodes = [empty, helper.make_node("If", ["c"], ["s"], **branches),
+             helper.make_node("ConcatFromSequence", ["s"], ["joined"], axis=0),
+             helper.make_node("Add", ["joined", "joined"], ["y"])]
+    for chosen in (True, False):
+        found = run(nodes, {"c": np.array(chosen), "a": a})
+        np.testing.assert_array_equal(found, held(a[:0] if chosen else a + a))
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]),
+         helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+         helper.make_node("SequenceInsert", ["had", "row"], ["has"]), const("first", np.int64(0)),
+         helper.make_node("SequenceAt", ["has", "first"], ["v"]),
+         helper.make_node("Add", ["v", "v"], ["w"])],
+        "body", [value("i", "int64", []), value("go", "bool", []), of_no_shape("had", dtype)],
+        [value("on", "bool", []), of_no_shape("has", dtype), value("w", dtype, [3])])
+    nodes = [empty, const("n", np.int64(70)),
+             helper.make_node("Loop", ["n", "", "e"], ["s", "y"], body=body)]
+    expected = np.stack([x[0] + x[0]] * 70)
+    np.testing.assert_array_equal(run(nodes, {"x": x}), held(expected))
+
+
 @pytest.mark.parametrize("dtype", NARROW)
 def test_resized_images_wrap(dtype: str) -> None:
     rng = np.random.default_rng(6)

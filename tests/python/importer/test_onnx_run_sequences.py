@@ -92,6 +92,9 @@ GRAPHS = {
         loop(chosen("q = Neg (r) h = SequenceInsert (had, q) a = SequenceInsert (h, r)",
                     "a2 = SequenceInsert (had, r)"))
         + "z = ConcatFromSequence <axis = 0> (s)",
+    "one of several lengths or x is added to nothing":
+        loop(FRONT + chosen("a = SequenceInsert (had, part)", "a2 = SequenceInsert (had, x)"))
+        + "z = ConcatFromSequence <axis = 0> (s)",
     "by a loop in a loop":
         loop("has = Loop (count, yes, had) <body = b2 (int64 j, bool c2, seq(float) in) => "
              "(bool d2, seq(float) out) { d2 = Identity (c2) v = Gather <axis = 0> (x, j) "
