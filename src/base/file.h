@@ -72,7 +72,7 @@ rabbet_file_write_by(const char* path, rabbet_file_fill_t fill);
 // map of it goes. IO if there is no room for `size` bytes.
 RABBET_PRIVATE_API rabbet_status_t rabbet_file_out_create_temporary(
     uint64_t size, rabbet_allocator_t allocator, rabbet_file_out_t** out_out);
-// What was written to it.
+// Maps the bytes that were written to it.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_file_out_map(const rabbet_file_out_t* out, rabbet_file_map_t** out_map);
 RABBET_PRIVATE_API void rabbet_file_out_destroy(rabbet_file_out_t* out);

@@ -101,8 +101,7 @@ static int file_fill(int file, bool is_seekable, file_job_t* job) {
   return rabbet_is_ok(job->status) ? 0 : ECANCELED;
 }
 
-// ---- Files without a name
-// ----------------------------------------------------
+// ---- Files without a name --------------------------------------------------
 
 static int nameless_open(const char* folder) {
   int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

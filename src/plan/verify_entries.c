@@ -66,9 +66,11 @@ rabbet_status_t rabbet_verify_entries(const rabbet_plan_t* plan) {
   const rabbet_plan_sequence_t* first = &plan->sequences[0];
   for (size_t p = 1; p < plan->profile_count; ++p) {
     const rabbet_plan_sequence_t* entry = &plan->sequences[plan->entries[p]];
+    if (entry->hidden_count != first->hidden_count)
+      return RABBET_DAMAGED("profile %zu has %zu hidden outputs; expected %zu",
+                            p, entry->hidden_count, first->hidden_count);
     if (entry->io_count != first->io_count ||
-        entry->input_count != first->input_count ||
-        entry->hidden_count != first->hidden_count)
+        entry->input_count != first->input_count)
       return RABBET_DAMAGED(
           "profile %zu has %zu inputs and %zu outputs; expected %zu and %zu", p,
           entry->input_count, entry->io_count - entry->input_count,

@@ -33,7 +33,7 @@ typedef struct stack_t {
 
 struct loop_t;
 
-// Who asks for memory of a carried value, once its size is known.
+// A carried value for which the body asks memory once its size is known.
 typedef struct growing_t {
   struct loop_t* loop;
   size_t carried;

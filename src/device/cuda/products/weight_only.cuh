@@ -62,7 +62,7 @@ DEVICE void write_sums(const float* shared, const weight_only_t& p) {
 
 // ---- Kernels ---------------------------------------------------------------
 
-// What a warp begins before its turn: everything it reads then is constant.
+// The work that a warp begins before its turn: all that it reads is constant.
 struct product_t {
   int32_t member, split, count;  // of the tile's warps; own stages
   copier_t copier;

@@ -35,7 +35,7 @@ DEVICE int32_t first_block(int32_t stage) {
 
 // ---- Weights ---------------------------------------------------------------
 
-// What a lane copies: 16 bytes of every fourth line.
+// The bytes that a lane copies: 16 of every fourth line.
 struct copier_t {
   const char* from;      // in stage 0 of the first line
   uint32_t to;           // in a stage
