@@ -62,7 +62,7 @@ _RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
 _SHAPED = "the number of axes must be known at import"
 
 _LISTED = (
-    "tensors of a length that a run tells are of one shape, or differ along one axis alone"
+    "where a run tells the length, tensors are of one shape or differ along one axis alone"
 )
 
 LIMITS = {
@@ -100,8 +100,8 @@ LIMITS = {
     "room; no quantized or window-sized caches, no `q_norm_weight`",
     "com.microsoft.MultiHeadAttention": "no shared buffer of past and present, no "
     "`cache_indirection`, no output `qk`; masks of rank 1 to 3",
-    "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits, dequantized when the plan "
-    "is built; no `g_idx`, no `weight_prepacked`",
+    "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits; dequantized when the "
+    "plan is built if zero points are floating; no `g_idx`, no `weight_prepacked`",
     "com.microsoft.MoE": "no sparse mixer; with `swiglu`, or `silu` and fc3, only chosen experts "
     "are computed, else all",
     "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "
@@ -118,9 +118,15 @@ LIMITS = {
         for kind in ("", "Dynamic")
     },
     "TRT.ScatterElements": "`reduction` mean is refused",
-    "CustomEmbLayerNormPluginDynamic": "version 1, without `full_mask`",
-    "CustomQKVToContextPluginDynamic": "version 1; FLOAT and FLOAT16",
-    "CustomSkipLayerNormPluginDynamic": "versions 1 and 2; FLOAT and FLOAT16",
+    **{
+        f"{domain}Custom{name}PluginDynamic": limit
+        for domain in ("", "TRT.")
+        for name, limit in (
+            ("EmbLayerNorm", "version 1, without `full_mask`"),
+            ("QKVToContext", "version 1; FLOAT and FLOAT16"),
+            ("SkipLayerNorm", "versions 1 and 2; FLOAT and FLOAT16"),
+        )
+    },
     "MaxPool": "1 to 3 spatial axes",
     "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
     "NonZero": "the output has a data-dependent size",
@@ -134,15 +140,16 @@ LIMITS = {
     "ScatterND": "indices that are out of bounds are skipped",
     **{
         f"Sequence{name}": _LISTED
-        for name in ("At", "Construct", "Empty", "Erase", "Insert", "Length", "Map")
+        for name in ("At", "Construct", "Empty", "Erase", "Insert", "Length")
     },
+    "SequenceMap": "the sequences' length must be known at import",
     "Col2Im": "1 to 3 spatial axes; `block_shape` must be known at import",
     "DeformConv": "2 spatial axes; channels and kernel must be known at import",
     "DFT": "of a length that a run tells: a product with a matrix of the transform",
     "MaxRoiPool": "a pass over its image for each bin of a region",
     "MelWeightMatrix": "all inputs must be known at import",
     "STFT": "length and step of frames must be known at import; the window is as long as a frame",
-    "SplitToSequence": _LISTED,
+    "SplitToSequence": "an extent that a run tells is split into parts of extent 1",
     "ConcatFromSequence": _LISTED,
     "Squeeze": f"{_SHAPED}; without axes, an unknown extent stays and must not be 1 in a run",
     "ReduceSum": _SHAPED,
