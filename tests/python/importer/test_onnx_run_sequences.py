@@ -179,6 +179,24 @@ def test_an_output_is_the_stack_of_a_sequence() -> None:
     np.testing.assert_array_equal(run(x), x)
 
 
+def test_extents_that_share_their_parts() -> None:
+    """Each of 60 extents is in the next one twice, where a walk would take 2^60 steps."""
+    body = (
+        "one = Constant <value_ints = [1]> () two = Constant <value_ints = [2]> () "
+        "nine = Constant <value_ints = [9]> () four = Constant <value_ints = [4]> () "
+        "h0 = Shape <start = 0, end = 1> (x) value = Constant <value_float = 1.0> () "
+    )
+    for i in range(60):
+        body += f"p{i} = Div (h{i}, two) q{i} = Sub (nine, h{i}) h{i + 1} = Max (p{i}, q{i}) "
+    body += "h = Min (h60, one) dims = Concat <axis = 0> (h, four) part = Expand (value, dims) "
+    graph = loop(body + appended("part")) + "z = ConcatFromSequence <axis = 0> (s)"
+    model = rabbet.compile(
+        model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
+        shapes={"x": ((1, 4), (3, 4), (9, 4))},
+    )  # fmt: skip
+    np.testing.assert_array_equal(model(np.zeros((5, 4), np.float32)), np.ones((5, 4)))
+
+
 WRONG = {
     loop(AT[-1] + "last = SequenceAt (had, k) y = Add (last, r) " + appended("y")):
         "it reads a sequence that the loop begins empty, before anything is inserted",
