@@ -242,7 +242,9 @@ static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
       return onnx_mark_output(scope, name, list->told.tensor);
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "it is a sequence of as many tensors as a run tells, "
-                         "which differ in shape; concatenate it in the model");
+                         "which %s; concatenate it in the model",
+                         list->told.ends ? "differ in shape"
+                                         : "has more inserted behind them");
   }
   for (size_t i = 0; i < list->count; ++i) {
     const char* item;

@@ -299,6 +299,10 @@ static void input_of_another_name(maker_t* makers) {
 static void output_to_look_at(maker_t* makers) {
   makers[2].ios[1].is_debug = true;
 }
+static void output_that_is_hidden(maker_t* makers) {
+  output_to_look_at(makers);
+  makers[2].sequence->hidden_count = 1;
+}
 static void input_of_a_fixed_extent(maker_t* makers) {
   for (int i = 1; i < 3; ++i) {
     rabbet_expr_t extent = maker_number(&makers[i], i + 2);
@@ -319,6 +323,7 @@ static const struct {
     {more_outputs, "profile 3 has 1 inputs and 2 outputs; expected 1 and 1"},
     {input_of_another_name, "'x' differs between the profiles 0 and 1"},
     {output_to_look_at, "'y' differs between the profiles 0 and 3"},
+    {output_that_is_hidden, "profile 3 has 1 hidden outputs; expected 0"},
     {input_of_a_fixed_extent, "'x' differs between the profiles 0 and 1"},
 };
 
