@@ -240,11 +240,11 @@ static rabbet_status_t onnx_add_output(rabbet_onnx_scope_t* scope,
   if (list->told.tensor) {
     if (list->count == 0 && !list->told.ends)
       return onnx_mark_output(scope, name, list->told.tensor);
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "it is a sequence of as many tensors as a run tells, "
-                         "which %s; concatenate it in the model",
-                         list->told.ends ? "differ in shape"
-                                         : "has more inserted behind them");
+    return RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "it is a sequence of as many tensors as a run tells, "
+        "which %s; concatenate it in the model",
+        list->told.ends ? "differ in shape" : "has more inserted behind them");
   }
   for (size_t i = 0; i < list->count; ++i) {
     const char* item;
