@@ -18,6 +18,7 @@ _FILES = {
     ],
     "diffusers": ["from_diffusers"],
     "ultralytics": ["from_ultralytics"],
+    "torch": ["control_flow"],
 }
 LIBRARIES = tuple(_FILES)
 

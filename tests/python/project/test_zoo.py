@@ -28,6 +28,8 @@ SMALLEST = [
     ("diffusers/vae_kl_decoder", "ts-dynamic"),
     ("diffusers/dit", "ts-fixed"),
     ("ultralytics/yolov8n-cls", "ts-fixed"),
+    ("torch/lstm_crf_tagger", "ts-dynamic"),
+    ("torch/transducer_greedy", "ts-dynamic"),
 ]
 
 

@@ -1,0 +1,90 @@
+"""Models whose control flow only a run decides: loops over what they make, scripted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..entries import Entry, Input
+
+_BATCH = (1, 2, 3)
+
+
+def _make(name: str) -> Any:
+    from . import scripted
+
+    return getattr(scripted, name)()
+
+
+def _call(module: Any, *tensors: Any) -> Any:
+    """Exporters get the module's script, which keeps its loops; else Python runs it, so
+    that hooks see its layers."""
+    import torch
+
+    if not torch.jit.is_tracing():
+        return module(*tensors)
+    return torch.jit.script(module)(*tensors)
+
+
+def _entry(name: str, make: str, inputs: list[Input], dims: Any) -> Entry:
+    factory: Callable[[], Any] = partial(_make, make)
+    return Entry("torch", name, factory, inputs, dims, _call)
+
+
+_STATES = [Input(name, ("batch", 16)) for name in ("h", "c")]
+
+ENTRIES = [
+    _entry(
+        "recurrent_of_own_cell",
+        "NormalizedLSTM",
+        [Input("x", ("steps", "batch", 8))],
+        {"steps": (1, 6, 90), "batch": _BATCH},
+    ),
+    _entry(
+        "lstm_crf_tagger",
+        "Tagger",
+        [Input("ids", ("batch", "steps"), "ids", 50)],
+        {"batch": _BATCH, "steps": (2, 7, 80)},
+    ),
+    _entry(
+        "transducer_greedy",
+        "Transducer",
+        [Input("x", (1, "steps", 8))],
+        {"steps": (1, 9, 70)},
+    ),
+    _entry(
+        "whisper_greedy",
+        "Transcriber",
+        [Input("mel", ("batch", 8, "2 * steps")), Input("limit", (), "step", 12)],
+        {"batch": _BATCH, "steps": (2, 8, 20)},
+    ),
+    _entry(
+        "voice_activity",
+        "VoiceActivity",
+        [
+            Input("audio", ("batch", "256 * chunks")),
+            Input("wide", (), "step", 2),
+            *_STATES,
+        ],
+        {"batch": _BATCH, "chunks": (1, 4, 40)},
+    ),
+    _entry(
+        "best_of_each_image",
+        "Detector",
+        [Input("images", ("batch", 3, "4 * height", 16))],
+        {"batch": _BATCH, "height": (2, 4, 8)},
+    ),
+    _entry(
+        "equilibrium",
+        "Equilibrium",
+        [Input("x", ("batch", 12))],
+        {"batch": _BATCH},
+    ),
+    _entry(
+        "beam_of_cells",
+        "Beam",
+        [Input("x", ("batch", 16)), Input("limit", (), "step", 9)],
+        {"batch": _BATCH},
+    ),
+]
