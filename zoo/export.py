@@ -108,7 +108,8 @@ def _write(
             auto = torch.export.Dim.AUTO
             shapes = tuple(dict.fromkeys(axes, auto) for axes in _varying(entry))
             options["dynamic_shapes"] = (shapes,)
-    torch.onnx.export(flat, args, str(path), **options)
+    is_script = isinstance(flat.module, torch.jit.ScriptModule)  # part of no trace
+    torch.onnx.export(flat.module if is_script else flat, args, str(path), **options)
 
 
 def _unrest(flat: Any, tensors: Sequence[Any], results: Sequence[Any]) -> float:
@@ -137,7 +138,9 @@ def _settled(
     from .weights import difference, settle
 
     torch.manual_seed(0)
-    module = make().eval().requires_grad_(False)
+    module = make().eval()
+    for parameter in module.parameters():  # scripts have no requires_grad_
+        parameter.requires_grad_(False)
     flat = Flat(entry, module).eval()
     unrest = math.inf
     for sample in (1, 3, 4):
@@ -222,6 +225,8 @@ def _one(
     from .flat import Flat
 
     facts: dict[str, Any] = {}
+    if kind != "fp32" and isinstance(module, torch.jit.ScriptModule):
+        raise UnfitError("a script is exported as it is, in FP32")
     if kind == "bf16" and form.startswith("ts"):
         raise UnfitError("TorchScript's exporter does not write BF16")
     if kind == "fp32":

@@ -96,8 +96,8 @@ def arrays(inputs: Sequence[Input], sizes: Sizes, seed: int) -> dict[str, Array]
     """The inputs by name."""
     rng = np.random.default_rng(seed)
     return {
-        i.name: np.ascontiguousarray(
-            KINDS[i.kind](rng, shape_at(i.shape, sizes), i.high)
+        i.name: np.asarray(
+            KINDS[i.kind](rng, shape_at(i.shape, sizes), i.high), order="C"
         )
         for i in inputs
     }

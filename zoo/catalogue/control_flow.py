@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,24 +11,16 @@ _BATCH = (1, 2, 3)
 
 
 def _make(name: str) -> Any:
-    from . import scripted
-
-    return getattr(scripted, name)()
-
-
-def _call(module: Any, *tensors: Any) -> Any:
-    """Exporters get the module's script, which keeps its loops; else Python runs it, so
-    that hooks see its layers."""
+    """A script, in which exporters see loops; Python's would be traced."""
     import torch
 
-    if not torch.jit.is_tracing():
-        return module(*tensors)
-    return torch.jit.script(module)(*tensors)
+    from . import scripted
+
+    return torch.jit.script(getattr(scripted, name)())
 
 
 def _entry(name: str, make: str, inputs: list[Input], dims: Any) -> Entry:
-    factory: Callable[[], Any] = partial(_make, make)
-    return Entry("torch", name, factory, inputs, dims, _call)
+    return Entry("torch", name, partial(_make, make), inputs, dims)
 
 
 _STATES = [Input(name, ("batch", 16)) for name in ("h", "c")]

@@ -58,7 +58,7 @@ class Tagger(nn.Module):
         self.end = nn.Parameter(torch.randn(6))
 
     def forward(self, ids: Tensor) -> Pair:
-        emissions = self.emission(self.lstm(self.embedding(ids))[0])
+        emissions = 5 * self.emission(self.lstm(self.embedding(ids))[0])
         score = self.start + emissions[:, 0]
         history: List[Tensor] = []  # noqa: UP006
         for t in range(1, emissions.size(1)):
@@ -259,8 +259,9 @@ class Beam(nn.Module):
 
     def forward(self, x: Tensor, limit: Tensor) -> Pair:
         batch = x.size(0)
-        h = x.repeat_interleave(3, 0)
-        score = torch.tensor([[0.0, -1e4, -1e4]], dtype=x.dtype).repeat(batch, 1)
+        h = torch.stack([x, x, x], 1).reshape(-1, 16)
+        worst = x.new_full((batch, 2), -1e4)
+        score = torch.cat([x.new_zeros(batch, 1), worst], 1)
         token = torch.zeros(batch * 3, dtype=torch.int64)
         tokens: List[Tensor] = []  # noqa: UP006
         origins: List[Tensor] = []  # noqa: UP006
