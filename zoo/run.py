@@ -93,7 +93,8 @@ def _machine(device: str) -> str:
 
 def origin(options: argparse.Namespace) -> Origin:
     """Of the results of a run that begins now."""
-    names = filter(catalogue.installed, ["torch", *catalogue.LIBRARIES, "onnxruntime"])
+    asked = dict.fromkeys(["torch", *catalogue.LIBRARIES, "onnxruntime"])
+    names = filter(catalogue.installed, asked)
     # A module may come from a package of another name: onnxruntime-gpu.
     packages = importlib.metadata.packages_distributions()
     versions = ", ".join(

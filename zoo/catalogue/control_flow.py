@@ -72,10 +72,4 @@ ENTRIES = [
         [Input("x", ("batch", 12))],
         {"batch": _BATCH},
     ),
-    _entry(
-        "beam_of_cells",
-        "Beam",
-        [Input("x", ("batch", 16)), Input("limit", (), "step", 9)],
-        {"batch": _BATCH},
-    ),
 ]
