@@ -42,8 +42,7 @@ typedef struct run_loop_t {
   const char* name;  // of the loop; that of the node, but for a later import
   rabbet_layer_t* number;  // recurrence
   state_t* states;
-  int32_t first_tensor;      // of the loop
-  rabbet_expr_t first_expr;  // that may be of its tensors
+  int32_t first_tensor;  // of the loop
   bool has_condition;
 } run_loop_t;
 
@@ -89,18 +88,16 @@ static rabbet_tensor_t* binding(const run_loop_t* work, state_t* state) {
 }
 
 // Whether an expression is of a tensor that the loop makes anew each time.
-// `inside`: whether those from `first_expr` on before it are.
+// `inside`: whether those before it are.
 static bool expr_is_inside(const run_loop_t* work, rabbet_expr_t number,
                            const bool* inside) {
   const rabbet_expr_graph_t* graph = work->node->importer->network->graph;
   const rabbet_expr_node_t* expr = rabbet_expr_node(graph, number);
-  rabbet_expr_t first = work->first_expr;
   if (expr->op == RABBET_EXPR_CONSTANT) return false;
   if (expr->op == RABBET_EXPR_SYMBOL)
     return rabbet_expr_symbol(graph, (size_t)expr->a)->tensor >=
            work->first_tensor;
-  return (expr->a >= first && inside[expr->a - first]) ||
-         (expr->b >= first && inside[expr->b - first]);
+  return inside[expr->a] || inside[expr->b];
 }
 
 // The same of an extent. Operands come before their users, which may share them
@@ -108,13 +105,10 @@ static bool expr_is_inside(const run_loop_t* work, rabbet_expr_t number,
 static bool is_inside(const run_loop_t* work, rabbet_expr_t extent) {
   rabbet_allocator_t allocator = work->node->importer->network->allocator;
   bool* inside = NULL;
-  int64_t count = (int64_t)extent - work->first_expr + 1;
-  if (count < 1) return false;
-  fail(work, rabbet_allocate(allocator, (size_t)count, (void**)&inside));
-  for (int64_t i = 0; inside && i < count; ++i)
-    inside[i] =
-        expr_is_inside(work, work->first_expr + (rabbet_expr_t)i, inside);
-  bool found = inside && inside[count - 1];
+  fail(work, rabbet_allocate(allocator, (size_t)extent + 1, (void**)&inside));
+  for (rabbet_expr_t i = 0; inside && i <= extent; ++i)
+    inside[i] = expr_is_inside(work, i, inside);
+  bool found = inside && inside[extent];
   rabbet_free(allocator, inside);
   return found;
 }
@@ -265,8 +259,6 @@ static void begin(run_loop_t* work, int round) {
     fail(work, rabbet_loop_add_trip_limit(work->made, work->run->count,
                                           RABBET_TRIP_LIMIT_COUNT, &limit));
   work->first_tensor = (int32_t)node->importer->network->tensors.count;
-  work->first_expr =
-      (rabbet_expr_t)rabbet_expr_node_count(node->importer->network->graph);
   for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
     state_t* state = &work->states[i];
     for (size_t k = 0; k < state->count; ++k)
