@@ -121,6 +121,6 @@ static void weight_only_product(conformance_t* t) {
 }
 
 const conformance_family_t conformance_weight_only[] = {
-    {"weight_only_product", 150, weight_only_product},
+    {"weight_only_product", 90, weight_only_product},
     {0},
 };
