@@ -63,8 +63,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_unit_instantiate(
 RABBET_PRIVATE_API rabbet_status_t rabbet_constant_convert(
     rabbet_build_t* build, rabbet_ir_value_t* value, rabbet_type_format_t type,
     const void** out_data, size_t* out_bytes);
-// Where nothing points to copies: frees them if they are large together, since
-// most of a network's weights are converted for their own layer alone.
+// Frees the copies of constants if they are large together: most are made for
+// one layer alone. Nothing may point to one.
 RABBET_PRIVATE_API void rabbet_constant_trim(rabbet_build_t* build);
 // Copies of constants among `count` IR values; builds may share them.
 RABBET_PRIVATE_API rabbet_status_t

@@ -173,6 +173,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_ir_set_ints(rabbet_build_t* build,
 // operator and has no settings of the user; else NULL.
 RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_sole_producer(
     const rabbet_ir_t* ir, const rabbet_ir_value_t* value, rabbet_op_id_t op);
+// Elements of a constant.
+RABBET_PRIVATE_API int64_t rabbet_ir_count(const rabbet_ir_t* ir,
+                                           const rabbet_ir_value_t* constant);
 // Every element of a constant is this number (at least one).
 RABBET_PRIVATE_API bool rabbet_ir_is_number(const rabbet_ir_t* ir,
                                             const rabbet_ir_value_t* value,

@@ -165,19 +165,10 @@ rabbet_status_t rabbet_ir_turn_constant(rabbet_build_t* build,
 
 enum { PACKED_WEIGHTS = 0, PACKED_ZERO_POINT = 2, INT4_MIDDLE = 8 };
 
-static int64_t packed_count(const rabbet_ir_t* ir,
-                            const rabbet_ir_value_t* value) {
-  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
-  int64_t count = 1;
-  for (int32_t i = 0; i < dims.rank; ++i)
-    count *= dims.d[i];
-  return count;
-}
-
 // Whether all elements, less the offset, are numbers of INT4.
 static bool packed_is_narrow(const rabbet_ir_t* ir,
                              const rabbet_ir_value_t* value, int64_t offset) {
-  int64_t count = packed_count(ir, value);
+  int64_t count = rabbet_ir_count(ir, value);
   if (!value->constant ||
       (value->dtype != RABBET_DTYPE_INT8 && value->dtype != RABBET_DTYPE_UINT8))
     return false;
@@ -195,7 +186,7 @@ static rabbet_status_t packed_narrow(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, input);
   rabbet_dims_t dims = rabbet_ir_dims(ir, value);
-  int64_t count = packed_count(ir, value);
+  int64_t count = rabbet_ir_count(ir, value);
   rabbet_ir_value_t* narrow = NULL;
   void* data = NULL;
   RABBET_RETURN_IF_ERROR(

@@ -70,8 +70,8 @@ rabbet_ir_node_t* rabbet_ir_sole_producer(const rabbet_ir_t* ir,
   return node;
 }
 
-static int64_t rewrite_elements(const rabbet_ir_t* ir,
-                                const rabbet_ir_value_t* constant) {
+int64_t rabbet_ir_count(const rabbet_ir_t* ir,
+                        const rabbet_ir_value_t* constant) {
   rabbet_dims_t dims = rabbet_ir_dims(ir, constant);
   int64_t count = 1;
   for (int32_t i = 0; i < dims.rank; ++i)
@@ -83,7 +83,7 @@ static int64_t rewrite_elements(const rabbet_ir_t* ir,
 bool rabbet_ir_is_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                          double number) {
   if (!value || !value->constant) return false;
-  int64_t count = rewrite_elements(ir, value);
+  int64_t count = rabbet_ir_count(ir, value);
   for (int64_t i = 0; i < count; ++i)
     if (rabbet_load_double(value->dtype, value->constant, i) != number)
       return false;
@@ -93,7 +93,7 @@ bool rabbet_ir_is_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
 bool rabbet_ir_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
                       float* out_number) {
   if (!value || !value->constant || value->dtype != RABBET_DTYPE_FLOAT ||
-      rewrite_elements(ir, value) == 0)
+      rabbet_ir_count(ir, value) == 0)
     return false;
   *out_number = *(const float*)value->constant;
   return rabbet_ir_is_number(ir, value, (double)*out_number);
