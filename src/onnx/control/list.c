@@ -189,10 +189,9 @@ static rabbet_onnx_index_t list_element(rabbet_onnx_node_t* node,
 rabbet_tensor_t* rabbet_onnx_list_at(rabbet_onnx_node_t* node,
                                      const rabbet_onnx_list_t* list,
                                      rabbet_onnx_index_t at) {
-  int64_t from_end = -at.value;
-  if (rabbet_onnx_is_static(at) && from_end >= 1 &&
-      from_end <= (int64_t)list->count)
-    return list->items[list->count - (size_t)from_end];
+  // From the end, as far as that is known.
+  int64_t place = at.value < 0 ? at.value + (int64_t)list->count : -1;
+  if (rabbet_onnx_is_static(at) && place >= 0) return list->items[place];
   if (list->rest) return list_sample(node, list);
   rabbet_onnx_told_t all = rabbet_onnx_list_told(node, list, stacked);
   if (!rabbet_onnx_ok(node)) return NULL;
