@@ -46,10 +46,11 @@ SANITIZED = {
         "attention", "cumulative", "deconvolution", "fill", "grid_sample",
         "determinant", "resize", "rnn", "roi_align", "scatter_elements", "scatter_rows",
         "thin_products", "tiled_products", "topk", "tree_ensemble",
+        "weight_only_product",
     ),
     "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",
                   "pooling_modes", "cumulative", "determinant", "scatter_rows", "topk",
-                  "tree_ensemble"),
+                  "tree_ensemble", "weight_only_product"),
 }  # fmt: skip
 SANITIZED_CASES = "12"
 
