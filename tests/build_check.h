@@ -272,6 +272,16 @@ static inline rabbet_builder_config_t* check_config(int level) {
   return config;
 }
 
+static inline void check_add_profile(rabbet_builder_config_t* config,
+                                     const char* input, rabbet_dims_t min,
+                                     rabbet_dims_t opt, rabbet_dims_t max) {
+  rabbet_profile_t* profile = NULL;
+  RABBET_EXPECT_OK(rabbet_profile_create(rabbet_allocator_system(), &profile));
+  RABBET_EXPECT_OK(rabbet_profile_set_shape(profile, input, &min, &opt, &max));
+  RABBET_EXPECT_OK(rabbet_builder_config_add_profile(config, profile));
+  rabbet_profile_release(profile);
+}
+
 static inline built_t check_build(rabbet_network_t* network,
                                   rabbet_builder_config_t* config) {
   built_t built = {0};

@@ -220,6 +220,24 @@ static void with_carried_code(void** state) {
   net_end(&net);
 }
 
+// An entry for each profile; they share the IR and its constants.
+static void with_profiles(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(-1, 4, 2, 2));
+  net_output(&net, conv(&net, "c1", x), "y");
+  fault_case_t c = {net.network, check_config(0)};
+  for (int64_t opt = 1; opt < 3; ++opt)
+    check_add_profile(c.config, "x", DIMS(1, 4, 2, 2), DIMS(opt, 4, 2, 2),
+                      DIMS(4, 4, 2, 2));
+  RABBET_EXPECT_OK(rabbet_network_validate(net.network));
+  RABBET_EXPECT_OK(build(rabbet_allocator_system(), &c));
+  rabbet_fault_run(build, &c);
+  rabbet_builder_config_release(c.config);
+  net_end(&net);
+}
+
 // Kernels are made and run under failing allocations too.
 static void with_measuring(void** state) {
   (void)state;
@@ -244,7 +262,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_timing), cmocka_unit_test(with_known_times),
       cmocka_unit_test(with_ranges),    cmocka_unit_test(with_carried_code),
-      cmocka_unit_test(with_measuring),
+      cmocka_unit_test(with_profiles),  cmocka_unit_test(with_measuring),
   };
   return cmocka_run_group_tests_name("faults", tests, test_plugins_setup,
                                      test_plugins_teardown);

@@ -173,13 +173,8 @@ static void entries_free_their_constants(void** state) {
   rabbet_builder_config_t* config = check_config(3);
   RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cpu"));
   for (int64_t rows = 1; rows <= ROWS; rows *= ROWS) {
-    rabbet_profile_t* profile = NULL;
     const rabbet_dims_t dims = DIMS(rows, WIDTH);
-    RABBET_EXPECT_OK(rabbet_profile_create(SYSTEM, &profile));
-    RABBET_EXPECT_OK(
-        rabbet_profile_set_shape(profile, "x", &dims, &dims, &dims));
-    RABBET_EXPECT_OK(rabbet_builder_config_add_profile(config, profile));
-    rabbet_profile_release(profile);
+    check_add_profile(config, "x", dims, dims, dims);
   }
   uint64_t size = 0;
   RABBET_EXPECT_OK(rabbet_build_plan_file(net.network, config, "/dev/null",

@@ -351,16 +351,9 @@ static void dynamic_batch(void** state) {
                             .attr_count = 1});
   net_output(&net, y, "y");
   rabbet_builder_config_t* config = check_config(3);
-  for (int64_t p = 1; p <= 2; ++p) {
-    rabbet_profile_t* profile = NULL;
-    RABBET_EXPECT_OK(
-        rabbet_profile_create(rabbet_allocator_system(), &profile));
-    rabbet_dims_t low = DIMS(1, 4, 6, 6), opt = DIMS(2 * p, 4, 6, 6),
-                  high = DIMS(4 * p, 4, 6, 6);
-    RABBET_EXPECT_OK(rabbet_profile_set_shape(profile, "x", &low, &opt, &high));
-    RABBET_EXPECT_OK(rabbet_builder_config_add_profile(config, profile));
-    rabbet_profile_release(profile);
-  }
+  for (int64_t p = 1; p <= 2; ++p)
+    check_add_profile(config, "x", DIMS(1, 4, 6, 6), DIMS(2 * p, 4, 6, 6),
+                      DIMS(4 * p, 4, 6, 6));
   built_t built = check_build(net.network, config);
   assert_int_equal(rabbet_engine_profile_count(built.engine), 2);
   for (int64_t batch = 1; batch <= 4; ++batch) {
