@@ -2,9 +2,32 @@
 #ifndef RABBET_SRC_PLAN_VERIFY_H_
 #define RABBET_SRC_PLAN_VERIFY_H_
 
+#include "plan/analysis.h"
 #include "plan/plan.h"
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
+
+// A sequence while it is verified.
+typedef struct rabbet_verify_t {
+  const rabbet_plan_sequence_t* sequence;
+  uint64_t weights_size;
+  rabbet_arena_t arena;
+  rabbet_plan_analysis_t analysis;
+  // [value]: the values in the memory of one that has parts are a list.
+  int32_t *first_in, *next_in;
+} rabbet_verify_t;
+
+// Inputs and outputs, after values (verify_ios.c).
+rabbet_status_t rabbet_verify_ios(const rabbet_plan_sequence_t* sequence);
+rabbet_status_t rabbet_verify_checks(const rabbet_plan_sequence_t* sequence);
+rabbet_status_t rabbet_verify_ranges(const rabbet_plan_sequence_t* sequence);
+
+// The order of steps, after all else (verify_order.c).
+rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify);
+
+// Bytes of a value of constant shape.
+rabbet_status_t rabbet_verify_bytes(const rabbet_plan_sequence_t* sequence,
+                                    int32_t v, size_t* out_bytes);
 
 // One step by itself: wiring, operators, attributes, types, shapes. The plan's
 // values have been checked. `arena` is for scratch.
