@@ -414,7 +414,7 @@ struct rabbet_frame_t {
   bool* graph_reported;  // [step]: that it is not recorded was said
   // Of a sequence that steps call: the bytes at each output's address.
   size_t* rooms;           // [io]
-  rabbet_grown_t* grown;   // [step] (loop.c)
+  rabbet_grown_t* grown;   // [step] (loop_growing.c)
   uint64_t last_run;       // of the context's runs
   rabbet_range_t* ranges;  // [value] (finite.c), or NULL
 };

@@ -1,0 +1,100 @@
+// Memory of values whose extents iterations change, and of stacks without a
+// bound. The frame keeps it.
+#include "base/math.h"
+#include "runtime/loop.h"
+
+rabbet_status_t rabbet_loop_grow(const rabbet_loop_run_t* loop,
+                                 rabbet_io_memory_t* memory, size_t bytes,
+                                 size_t kept) {
+  rabbet_engine_t* engine = loop->frame->context->engine;
+  void* larger = NULL;
+  if (memory->memory && bytes <= memory->bytes) return rabbet_ok();
+  if (bytes < 2 * memory->bytes) bytes = 2 * memory->bytes;
+  bytes = rabbet_align_up(bytes + 1, RABBET_DEVICE_ALIGNMENT);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_refuse_recording(loop->frame->context, loop->stream));
+  RABBET_RETURN_IF_ERROR(rabbet_memory_allocate(
+      loop->device, &engine->device_allocator, bytes, loop->stream, &larger));
+  rabbet_status_t status = rabbet_ok();
+  if (kept > 0)
+    status = loop->device->vtable->copy(loop->device, larger, memory->memory,
+                                        kept, loop->stream);
+  status = rabbet_status_join(
+      status, loop->device->vtable->synchronize(loop->device, loop->stream));
+  rabbet_memory_free(loop->device, &engine->device_allocator, memory->memory,
+                     loop->stream);
+  *memory = (rabbet_io_memory_t){.memory = larger, .bytes = bytes};
+  return status;
+}
+
+// That of the step, which the frame keeps.
+rabbet_status_t rabbet_loop_find_grown(rabbet_loop_run_t* loop) {
+  rabbet_frame_t* frame = loop->frame;
+  rabbet_grown_t* grown = &frame->grown[loop->run->step];
+  if (!grown->list) {
+    grown->count = 2 * loop->wiring.carried_count + loop->wiring.output_count;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &frame->context->arena, grown->count + 1, sizeof(*grown->list),
+        (void**)&grown->list));
+  }
+  loop->grown = grown->list;
+  return rabbet_ok();
+}
+
+void rabbet_frame_free_grown(rabbet_frame_t* frame) {
+  rabbet_engine_t* engine = frame->context->engine;
+  for (size_t s = 0; frame->grown && s < frame->sequence->plan->step_count; ++s)
+    for (size_t i = 0; i < frame->grown[s].count; ++i)
+      rabbet_memory_free(engine->device, &engine->device_allocator,
+                         frame->grown[s].list[i].memory, NULL);
+}
+
+// The memory of a value that the body writes and iterations resize. Its size is
+// known when the body has told it.
+static void* grow_next(void* user_data, const char* name, void* current,
+                       size_t size, size_t alignment, void* stream) {
+  const rabbet_loop_growing_t* growing = user_data;
+  rabbet_loop_run_t* loop = growing->loop;
+  rabbet_frame_t* callee = loop->frames[0];
+  size_t io = callee->sequence->plan->input_count + growing->carried;
+  rabbet_io_memory_t* memory =
+      &loop->grown[2 * growing->carried + (size_t)(loop->trip % 2)];
+  (void)current, (void)alignment, (void)stream;
+  rabbet_status_t status = rabbet_loop_grow(loop, memory, size, 0);
+  callee->rooms[io] = memory->bytes;
+  if (rabbet_is_ok(status)) return memory->memory;
+  rabbet_log(callee->context->engine->logger, RABBET_SEVERITY_ERROR,
+             "memory for '%s', which a loop carries: %s", name,
+             rabbet_status_message(status));
+  rabbet_status_ignore(status);
+  return NULL;
+}
+
+rabbet_status_t rabbet_loop_begin_growing(rabbet_loop_run_t* loop) {
+  rabbet_frame_t* callee = loop->frames[0];
+  size_t first = callee->sequence->plan->input_count;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(loop->frame->context->allocator,
+                      (loop->wiring.carried_count + 1) * sizeof(*loop->growing),
+                      (void**)&loop->growing));
+  for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
+    if (loop->wiring.varying[i] == 0) continue;
+    loop->growing[i] = (rabbet_loop_growing_t){loop, i};
+    callee->output_allocators[first + i] = (rabbet_output_allocator_t){
+        .user_data = &loop->growing[i], .reallocate = grow_next};
+    ++callee->allocator_count;
+  }
+  return rabbet_ok();
+}
+
+void rabbet_loop_end_growing(rabbet_loop_run_t* loop) {
+  rabbet_frame_t* callee = loop->frames[0];
+  for (size_t i = 0; loop->growing && i < loop->wiring.carried_count; ++i) {
+    if (!loop->growing[i].loop) continue;
+    size_t io = callee->sequence->plan->input_count + i;
+    callee->output_allocators[io] =
+        (rabbet_output_allocator_t){.reallocate = NULL};
+    --callee->allocator_count;
+  }
+  rabbet_free(loop->frame->context->allocator, loop->growing);
+}
