@@ -3,55 +3,16 @@
 // The condition that a body gets is true, since it would not run otherwise. A
 // state whose next value has other extents makes those a matter of the run; the
 // body is then imported once more, as what was inferred of it was wrong.
-//
-// A sequence that the body only adds to, as many tensors of one shape in each
-// iteration, is an output of the loop that stacks them. Any other is carried as
-// one tensor that grows; that it is one is known when the body was imported.
-#include <assert.h>
+#include "onnx/control/run_loop.h"
 
-#include "onnx/control/list.h"
-#include "onnx/control/loop.h"
 #include "onnx/held.h"
 
-typedef enum state_kind_t {
-  STATE_TENSOR,
-  STATE_ADDED_TO,  // a sequence; nothing is carried
-  STATE_CARRIED,   // a sequence, stacked or joined
-} state_kind_t;
-
-typedef struct carried_t {
-  rabbet_tensor_t *initial, *next;
-  int64_t varying;        // axes whose extents change
-  rabbet_layer_t* layer;  // the recurrence
-} carried_t;
-
-typedef struct state_t {
-  state_kind_t kind;
-  const rabbet_onnx_list_t* list;  // before the first iteration
-  rabbet_onnx_rest_t rest;
-  carried_t carried[2];  // a joined sequence has two: itself and the ends
-  size_t count;          // of them
-  int axis;              // of a joined sequence
-} state_t;
-
-typedef struct run_loop_t {
-  onnx_loop_t* loop;
-  rabbet_onnx_node_t* node;
-  const rabbet_onnx_run_loop_t* run;
-  rabbet_loop_t* made;
-  const char* name;  // of the loop; that of the node, but for a later import
-  rabbet_layer_t* number;  // recurrence
-  state_t* states;
-  int32_t first_tensor;  // of the loop
-  bool has_condition;
-} run_loop_t;
-
-static void fail(const run_loop_t* work, rabbet_status_t status) {
+static void fail(const rabbet_onnx_loop_work_t* work, rabbet_status_t status) {
   rabbet_onnx_fail(work->node, status);
 }
 
-static rabbet_layer_t* add_state(const run_loop_t* work, rabbet_tensor_t* x,
-                                 int64_t varying) {
+static rabbet_layer_t* add_state(const rabbet_onnx_loop_work_t* work,
+                                 rabbet_tensor_t* x, int64_t varying) {
   rabbet_layer_t* layer = NULL;
   if (rabbet_onnx_ok(work->node))
     fail(work,
@@ -61,189 +22,9 @@ static rabbet_layer_t* add_state(const run_loop_t* work, rabbet_tensor_t* x,
   return layer;
 }
 
-static rabbet_tensor_t* result_of(const run_loop_t* work,
-                                  const rabbet_layer_t* layer) {
-  return rabbet_onnx_ok(work->node) ? rabbet_layer_output(layer, 0) : NULL;
-}
-
-// ---- Sequences as states ---------------------------------------------------
-
-// The tensor or list in the place of the state in the body.
-static rabbet_tensor_t* binding(const run_loop_t* work, state_t* state) {
-  rabbet_onnx_node_t* node = work->node;
-  if (state->kind == STATE_TENSOR)
-    return result_of(work, state->carried[0].layer);
-  const rabbet_onnx_list_t* from = state->list;
-  rabbet_onnx_list_t* list = rabbet_onnx_list_make(node, from->dtype, 0);
-  if (!list) return NULL;
-  if (state->kind == STATE_ADDED_TO)
-    list->rest = &state->rest;
-  else
-    list->told = (rabbet_onnx_told_t){
-        .tensor = result_of(work, state->carried[0].layer),
-        .ends =
-            state->count > 1 ? result_of(work, state->carried[1].layer) : NULL,
-        .axis = state->axis};
-  return rabbet_onnx_list_handle(list);
-}
-
-// Whether an expression is of a tensor that the loop makes anew each time.
-// `inside`: whether those before it are.
-static bool expr_is_inside(const run_loop_t* work, rabbet_expr_t number,
-                           const bool* inside) {
-  const rabbet_expr_graph_t* graph = work->node->importer->network->graph;
-  const rabbet_expr_node_t* expr = rabbet_expr_node(graph, number);
-  if (expr->op == RABBET_EXPR_CONSTANT) return false;
-  if (expr->op == RABBET_EXPR_SYMBOL)
-    return rabbet_expr_symbol(graph, (size_t)expr->a)->tensor >=
-           work->first_tensor;
-  return inside[expr->a] || inside[expr->b];
-}
-
-// The same of an extent. Operands come before their users, which may share them
-// so often that a walk from the extent down would not end.
-static bool is_inside(const run_loop_t* work, rabbet_expr_t extent) {
-  rabbet_allocator_t allocator = work->node->importer->network->allocator;
-  bool* inside = NULL;
-  fail(work, rabbet_allocate(allocator, (size_t)extent + 1, (void**)&inside));
-  for (rabbet_expr_t i = 0; inside && i <= extent; ++i)
-    inside[i] = expr_is_inside(work, i, inside);
-  bool found = inside && inside[extent];
-  rabbet_free(allocator, inside);
-  return found;
-}
-
-static bool has_one_shape(const run_loop_t* work, const rabbet_tensor_t* x,
-                          const rabbet_tensor_t* like) {
-  bool same = x->shape.rank == like->shape.rank;
-  for (int32_t i = 0; same && i < x->shape.rank; ++i)
-    same = x->shape.d[i] == like->shape.d[i] && !is_inside(work, x->shape.d[i]);
-  return same;
-}
-
-// Whether the body did nothing but add tensors of one shape.
-static bool only_adds(const run_loop_t* work, const state_t* state,
-                      const rabbet_onnx_list_t* next) {
-  if (state->rest.is_read || next->rest != &state->rest || next->told.tensor)
-    return false;
-  for (size_t i = 0; i < next->count; ++i)
-    if (!has_one_shape(work, next->items[i], next->items[0])) return false;
-  return true;
-}
-
-// An extent of the sequence's tensors before the loop: a constant, or that of a
-// tensor made before it. Fails for others.
-static rabbet_onnx_index_t outer_extent(const run_loop_t* work,
-                                        rabbet_expr_t extent) {
-  rabbet_onnx_node_t* node = work->node;
-  const rabbet_network_t* network = node->importer->network;
-  const rabbet_expr_node_t* expr = rabbet_expr_node(network->graph, extent);
-  if (expr->op == RABBET_EXPR_CONSTANT) return rabbet_onnx_index(expr->value);
-  if (expr->op == RABBET_EXPR_SYMBOL) {
-    const rabbet_symbol_t* symbol =
-        rabbet_expr_symbol(network->graph, (size_t)expr->a);
-    if (symbol->kind == RABBET_SYMBOL_DIM &&
-        symbol->tensor < work->first_tensor)
-      return rabbet_onnx_extent(node, network->tensors.data[symbol->tensor],
-                                symbol->index);
-  }
-  RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                   "a sequence begins empty, and an extent of the tensors that "
-                   "the loop inserts is computed in it");
-  return rabbet_onnx_index(0);
-}
-
-// A tensor with no elements along `axis`, which is the sample's, or one in
-// front of its axes.
-static rabbet_tensor_t* nothing(const run_loop_t* work, rabbet_dtype_t dtype,
-                                const rabbet_tensor_t* sample, int axis,
-                                bool stacked) {
-  rabbet_onnx_node_t* node = work->node;
-  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
-  int rank = sample->shape.rank + stacked;
-  if (rank > RABBET_MAX_RANK)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the sequence's tensors have rank %d; a stack of them "
-                     "would have more than %d axes",
-                     sample->shape.rank, RABBET_MAX_RANK);
-  for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i)
-    dims[i] = i == axis ? rabbet_onnx_index(0)
-                        : outer_extent(work, sample->shape.d[i - stacked]);
-  rabbet_tensor_t* number = rabbet_onnx_number(node, dtype, rank, 0);
-  rabbet_tensor_t* none = rabbet_onnx_spread(node, number, dims, rank);
-  rabbet_onnx_hold_like(node, none, sample);
-  return none;
-}
-
-// The axis along which the sequence's tensors are joined: the one whose extent
-// the body makes. -1: there is none, so that they can be stacked.
-static int joining_axis(const run_loop_t* work, const rabbet_tensor_t* sample) {
-  for (int32_t i = 0; i < sample->shape.rank; ++i)
-    if (is_inside(work, sample->shape.d[i])) return i;
-  return -1;
-}
-
-// From now on the state is carried.
-static void carry(run_loop_t* work, state_t* state,
-                  const rabbet_onnx_list_t* next) {
-  rabbet_onnx_node_t* node = work->node;
-  const rabbet_onnx_list_t* list = state->list;
-  rabbet_tensor_t* sample = state->rest.sample;
-  if (!sample && list->count > 0) sample = list->items[0];
-  if (!sample && next->count > 0) sample = next->items[0];
-  rabbet_onnx_told_t like = list->told.tensor ? list->told : next->told;
-  int axis = sample && !like.tensor ? joining_axis(work, sample) : -1;
-  // Only whether there are ends is looked at.
-  if (axis >= 0) like = (rabbet_onnx_told_t){.ends = sample, .axis = axis};
-  // Of the rest, the loop around this one knows that it is read.
-  if (list->rest) list->rest->is_read = true;
-  if (next->rest) next->rest->is_read = true;
-  if (list->rest && !list->rest->sample)
-    list->rest->sample = state->rest.sample;
-  bool is_empty = !list->told.tensor && list->count == 0;
-  if (is_empty && !sample)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "a sequence begins empty, and the shape of its tensors is "
-                     "not known from the body");
-  if (!rabbet_onnx_ok(node)) return;
-  rabbet_onnx_told_t told = {.axis = like.axis};
-  if (is_empty) {
-    told.tensor = nothing(work, list->dtype, sample, like.ends ? like.axis : 0,
-                          !like.ends);
-    if (like.ends)
-      told.ends = rabbet_onnx_spread(
-          node, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 1, 0),
-          (const rabbet_onnx_index_t[]){rabbet_onnx_index(0)}, 1);
-  } else {
-    told = rabbet_onnx_list_told(node, list, like);
-  }
-  state->kind = STATE_CARRIED;
-  state->axis = told.axis;
-  state->count = told.ends ? 2 : 1;
-  state->carried[0] =
-      (carried_t){.initial = told.tensor, .varying = INT64_C(1) << told.axis};
-  state->carried[1] = (carried_t){.initial = told.ends, .varying = 1};
-}
-
-// The next values of a carried sequence.
-static void follow(const run_loop_t* work, state_t* state,
-                   const rabbet_onnx_list_t* next) {
-  const rabbet_onnx_told_t like = {.ends = state->carried[1].initial,
-                                   .axis = state->axis};
-  rabbet_onnx_told_t told = rabbet_onnx_list_told(work->node, next, like);
-  if (next->rest) next->rest->is_read = true;
-  if (rabbet_onnx_ok(work->node) &&
-      (!told.ends != (state->count < 2) || told.axis != state->axis))
-    RABBET_ONNX_FAIL(work->node, RABBET_STATUS_UNSUPPORTED,
-                     "the sequence's tensors are of one shape before the loop, "
-                     "and of several in it, or differ along another axis");
-  state->carried[0].next = told.tensor;
-  state->carried[1].next = told.ends;
-}
-
 // ---- The body --------------------------------------------------------------
 
-static void begin(run_loop_t* work, int round) {
+static void begin(rabbet_onnx_loop_work_t* work, int round) {
   rabbet_onnx_node_t* node = work->node;
   const onnx_loop_t* loop = work->loop;
   rabbet_layer_t* limit = NULL;
@@ -259,32 +40,34 @@ static void begin(run_loop_t* work, int round) {
     fail(work, rabbet_loop_add_trip_limit(work->made, work->run->count,
                                           RABBET_TRIP_LIMIT_COUNT, &limit));
   work->first_tensor = (int32_t)node->importer->network->tensors.count;
+  work->inside.count = 0;
   for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
-    state_t* state = &work->states[i];
+    rabbet_onnx_state_t* state = &work->states[i];
     for (size_t k = 0; k < state->count; ++k)
       state->carried[k].layer =
           add_state(work, state->carried[k].initial, state->carried[k].varying);
     state->rest = (rabbet_onnx_rest_t){.sample = state->rest.sample};
-    loop->inputs[loop->first_input + i] = binding(work, state);
+    loop->inputs[loop->first_input + i] =
+        rabbet_onnx_state_binding(work, state);
   }
   for (size_t i = 0; i < work->run->slice_count && rabbet_onnx_ok(node); ++i) {
     rabbet_layer_t* layer = NULL;
     fail(work, rabbet_loop_add_iterator(work->made, work->run->slices[i],
                                         work->run->slice_axes[i],
                                         work->run->slice_reversals[i], &layer));
-    rabbet_tensor_t* slice = result_of(work, layer);
+    rabbet_tensor_t* slice = rabbet_onnx_loop_result(work, layer);
     loop->inputs[loop->first_input + loop->state_count + i] = slice;
     rabbet_onnx_hold_like(node, slice, work->run->slices[i]);
   }
 }
 
-static void number_iterations(run_loop_t* work) {
+static void number_iterations(rabbet_onnx_loop_work_t* work) {
   rabbet_onnx_node_t* node = work->node;
   if (work->run->number_rank < 0) return;
   rabbet_tensor_t* zero =
       rabbet_onnx_number(node, RABBET_DTYPE_INT64, work->run->number_rank, 0);
   work->number = add_state(work, zero, 0);
-  rabbet_tensor_t* number = result_of(work, work->number);
+  rabbet_tensor_t* number = rabbet_onnx_loop_result(work, work->number);
   work->loop->inputs[0] = number;
   for (size_t i = 0; i < work->loop->state_count; ++i)
     work->states[i].rest.number = number;
@@ -294,7 +77,7 @@ static void number_iterations(run_loop_t* work) {
     fail(work, rabbet_layer_set_input(work->number, 1, next));
 }
 
-static void import_body(run_loop_t* work) {
+static void import_body(rabbet_onnx_loop_work_t* work) {
   rabbet_onnx_node_t* node = work->node;
   rabbet_onnx_scope_t scope;
   const char* prefix = NULL;
@@ -316,9 +99,9 @@ static bool is_sequence(const rabbet_tensor_t* x) {
 }
 
 // The next value of state `i`, which must be of its kind.
-static rabbet_tensor_t* next_of(const run_loop_t* work, size_t i) {
+static rabbet_tensor_t* next_of(const rabbet_onnx_loop_work_t* work, size_t i) {
   rabbet_tensor_t* next = work->loop->outputs[work->loop->first_output + i];
-  bool wanted = work->states[i].kind != STATE_TENSOR;
+  bool wanted = work->states[i].kind != RABBET_ONNX_STATE_TENSOR;
   if (!rabbet_onnx_ok(work->node)) return NULL;
   if (wanted ? is_sequence(next) : !rabbet_onnx_list(next)) return next;
   RABBET_ONNX_FAIL(work->node, RABBET_STATUS_INVALID_ARGUMENT,
@@ -329,29 +112,33 @@ static rabbet_tensor_t* next_of(const run_loop_t* work, size_t i) {
 
 // Gives recurrences their next values. Whether the body must be imported again,
 // since a sequence that it does more with than to add to it is carried.
-static bool set_next(run_loop_t* work) {
+static bool set_next(rabbet_onnx_loop_work_t* work) {
   bool changed = false;
   rabbet_onnx_node_t* node = work->node;
   if (rabbet_onnx_ok(node))
     fail(work, rabbet_network_infer(node->importer->network));
   for (size_t i = 0; i < work->loop->state_count && rabbet_onnx_ok(node); ++i) {
-    state_t* state = &work->states[i];
+    rabbet_onnx_state_t* state = &work->states[i];
     rabbet_tensor_t* next = next_of(work, i);
     if (!rabbet_onnx_ok(node)) break;
     const rabbet_onnx_list_t* list = rabbet_onnx_list(next);
-    if (state->kind == STATE_TENSOR) state->carried[0].next = next;
-    if (state->kind == STATE_CARRIED) follow(work, state, list);
+    if (state->kind == RABBET_ONNX_STATE_TENSOR) state->carried[0].next = next;
+    if (state->kind == RABBET_ONNX_STATE_CARRIED)
+      rabbet_onnx_state_follow(work, state, list);
     for (size_t k = 0; k < state->count && rabbet_onnx_ok(node); ++k)
       fail(work, rabbet_layer_set_input(state->carried[k].layer, 1,
                                         state->carried[k].next));
-    if (state->kind != STATE_ADDED_TO || only_adds(work, state, list)) continue;
-    carry(work, state, list);
+    if (state->kind != RABBET_ONNX_STATE_ADDED_TO ||
+        rabbet_onnx_state_only_adds(work, state, list))
+      continue;
+    rabbet_onnx_state_carry(work, state, list);
     changed = true;
   }
   return changed;
 }
 
-static bool widen_one(run_loop_t* work, size_t i, carried_t* carried) {
+static bool widen_one(rabbet_onnx_loop_work_t* work, size_t i,
+                      rabbet_onnx_carried_t* carried) {
   const rabbet_tensor_t* state = carried->layer->outputs[0];
   const rabbet_tensor_t* next = carried->next;
   bool changed = false;
@@ -375,7 +162,7 @@ static bool widen_one(run_loop_t* work, size_t i, carried_t* carried) {
 }
 
 // Adds the axes whose extents differ; whether there are new ones.
-static bool widen(run_loop_t* work) {
+static bool widen(rabbet_onnx_loop_work_t* work) {
   rabbet_onnx_node_t* node = work->node;
   bool changed = false;
   if (!rabbet_onnx_ok(node)) return false;
@@ -390,17 +177,18 @@ static bool widen(run_loop_t* work) {
 
 // ---- The condition ---------------------------------------------------------
 
-static rabbet_tensor_t* scalar(const run_loop_t* work, rabbet_tensor_t* x) {
+static rabbet_tensor_t* scalar(const rabbet_onnx_loop_work_t* work,
+                               rabbet_tensor_t* x) {
   int rank = rabbet_onnx_rank(work->node, x);
   return rank > 0 ? rabbet_onnx_squeeze(work->node, x, (1u << rank) - 1) : x;
 }
 
-static bool is_true(const run_loop_t* work, rabbet_tensor_t* x) {
+static bool is_true(const rabbet_onnx_loop_work_t* work, rabbet_tensor_t* x) {
   rabbet_onnx_ints_t known = rabbet_onnx_try_ints(work->node, x);
   return known.present && known.count == 1 && known.data[0] != 0;
 }
 
-static void add_condition(run_loop_t* work) {
+static void add_condition(rabbet_onnx_loop_work_t* work) {
   rabbet_onnx_node_t* node = work->node;
   if (work->run->number_rank < 0 || !rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* first =
@@ -417,7 +205,7 @@ static void add_condition(run_loop_t* work) {
     return;
   }
   rabbet_layer_t *state = add_state(work, first, 0), *limit = NULL;
-  rabbet_tensor_t* present = result_of(work, state);
+  rabbet_tensor_t* present = rabbet_onnx_loop_result(work, state);
   if (rabbet_onnx_ok(node)) fail(work, rabbet_layer_set_input(state, 1, next));
   if (rabbet_onnx_ok(node))
     fail(work, rabbet_loop_add_trip_limit(work->made, present,
@@ -426,20 +214,20 @@ static void add_condition(run_loop_t* work) {
 
 // ---- Results ---------------------------------------------------------------
 
-static rabbet_tensor_t* last_value(const run_loop_t* work,
-                                   const carried_t* carried) {
+static rabbet_tensor_t* last_value(const rabbet_onnx_loop_work_t* work,
+                                   const rabbet_onnx_carried_t* carried) {
   rabbet_layer_t* layer = NULL;
   if (rabbet_onnx_ok(work->node))
-    fail(work,
-         rabbet_loop_add_output(work->made, result_of(work, carried->layer),
-                                RABBET_LOOP_OUTPUT_LAST_VALUE, 0, &layer));
-  rabbet_tensor_t* last = result_of(work, layer);
+    fail(work, rabbet_loop_add_output(
+                   work->made, rabbet_onnx_loop_result(work, carried->layer),
+                   RABBET_LOOP_OUTPUT_LAST_VALUE, 0, &layer));
+  rabbet_tensor_t* last = rabbet_onnx_loop_result(work, layer);
   rabbet_onnx_hold_like(work->node, last, carried->initial);
   return last;
 }
 
-static rabbet_tensor_t* stack(const run_loop_t* work, rabbet_tensor_t* x,
-                              int axis, bool reverse) {
+static rabbet_tensor_t* stack(const rabbet_onnx_loop_work_t* work,
+                              rabbet_tensor_t* x, int axis, bool reverse) {
   rabbet_layer_t* layer = NULL;
   if (!rabbet_onnx_ok(work->node)) return NULL;
   fail(work,
@@ -449,14 +237,14 @@ static rabbet_tensor_t* stack(const run_loop_t* work, rabbet_tensor_t* x,
                                     reverse ? RABBET_LOOP_OUTPUT_REVERSE
                                             : RABBET_LOOP_OUTPUT_CONCATENATE,
                                     axis, &layer));
-  rabbet_tensor_t* stacked = result_of(work, layer);
+  rabbet_tensor_t* stacked = rabbet_onnx_loop_result(work, layer);
   rabbet_onnx_hold_like(work->node, stacked, x);
   return stacked;
 }
 
 // The tensors that iterations added to a sequence, one after another: stacks of
 // several for each iteration become one stack.
-static rabbet_tensor_t* added(const run_loop_t* work,
+static rabbet_tensor_t* added(const rabbet_onnx_loop_work_t* work,
                               const rabbet_onnx_list_t* last) {
   rabbet_onnx_node_t* node = work->node;
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
@@ -480,13 +268,13 @@ static rabbet_tensor_t* added(const run_loop_t* work,
 }
 
 // The sequence after the loop.
-static rabbet_tensor_t* sequence_of(const run_loop_t* work,
-                                    const state_t* state,
+static rabbet_tensor_t* sequence_of(const rabbet_onnx_loop_work_t* work,
+                                    const rabbet_onnx_state_t* state,
                                     const rabbet_onnx_list_t* last) {
   rabbet_onnx_node_t* node = work->node;
   const rabbet_onnx_list_t* list = state->list;
   rabbet_onnx_told_t told = {.axis = state->axis};
-  if (state->kind == STATE_CARRIED) {
+  if (state->kind == RABBET_ONNX_STATE_CARRIED) {
     told.tensor = last_value(work, &state->carried[0]);
     if (state->count > 1) told.ends = last_value(work, &state->carried[1]);
   } else if (last->count == 0) {
@@ -504,16 +292,17 @@ static rabbet_tensor_t* sequence_of(const run_loop_t* work,
   return rabbet_onnx_list_handle(result);
 }
 
-static rabbet_tensor_t* state_result(const run_loop_t* work, size_t i) {
-  const state_t* state = &work->states[i];
+static rabbet_tensor_t* state_result(const rabbet_onnx_loop_work_t* work,
+                                     size_t i) {
+  const rabbet_onnx_state_t* state = &work->states[i];
   const rabbet_tensor_t* last =
       work->loop->outputs[work->loop->first_output + i];
-  return state->kind == STATE_TENSOR
+  return state->kind == RABBET_ONNX_STATE_TENSOR
              ? last_value(work, &state->carried[0])
              : sequence_of(work, state, rabbet_onnx_list(last));
 }
 
-static void add_results(run_loop_t* work) {
+static void add_results(rabbet_onnx_loop_work_t* work) {
   const onnx_loop_t* loop = work->loop;
   const rabbet_onnx_run_loop_t* run = work->run;
   rabbet_onnx_node_t* node = work->node;
@@ -532,7 +321,7 @@ static void add_results(run_loop_t* work) {
   }
 }
 
-static void begin_states(run_loop_t* work) {
+static void begin_states(rabbet_onnx_loop_work_t* work) {
   rabbet_onnx_node_t* node = work->node;
   const onnx_loop_t* loop = work->loop;
   fail(work, rabbet_arena_allocate_array(
@@ -541,14 +330,14 @@ static void begin_states(run_loop_t* work) {
   for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
     rabbet_tensor_t* initial = loop->inputs[loop->first_input + i];
     const rabbet_onnx_list_t* list = rabbet_onnx_list(initial);
-    state_t* state = &work->states[i];
-    *state = (state_t){.list = list};
+    rabbet_onnx_state_t* state = &work->states[i];
+    *state = (rabbet_onnx_state_t){.list = list};
     if (!list) {
       state->carried[0].initial = initial;
       state->count = 1;
       continue;
     }
-    state->kind = STATE_ADDED_TO;
+    state->kind = RABBET_ONNX_STATE_ADDED_TO;
     if (list->count > 0)
       state->rest.sample = list->items[0];
     else if (list->told.tensor)
@@ -564,7 +353,7 @@ static void begin_states(run_loop_t* work) {
 
 void rabbet_onnx_run_loop(onnx_loop_t* loop,
                           const rabbet_onnx_run_loop_t* run) {
-  run_loop_t work = {.loop = loop, .node = loop->node, .run = run};
+  rabbet_onnx_loop_work_t work = {.loop = loop, .node = loop->node, .run = run};
   if (rabbet_onnx_ok(work.node)) begin_states(&work);
   bool again = true;
   for (int round = 0; again && rabbet_onnx_ok(work.node); ++round) {
@@ -576,4 +365,5 @@ void rabbet_onnx_run_loop(onnx_loop_t* loop,
     again = widen(&work) || again;
   }
   add_results(&work);
+  rabbet_vec_free(work.node->importer->network->allocator, &work.inside);
 }
