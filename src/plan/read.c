@@ -25,14 +25,13 @@ rabbet_status_t rabbet_read_text(rabbet_plan_t* plan, const char* text,
   return rabbet_arena_strdup(&plan->arena, text, out_text);
 }
 
-// NULL for "".
-static rabbet_status_t read_optional_text(rabbet_plan_t* plan, const char* text,
+rabbet_status_t rabbet_read_optional_text(rabbet_plan_t* plan, const char* text,
                                           const char** out_text) {
   *out_text = NULL;
   return *text ? rabbet_read_text(plan, text, out_text) : rabbet_ok();
 }
 
-static rabbet_status_t read_list(rabbet_plan_t* plan, const void* data,
+rabbet_status_t rabbet_read_list(rabbet_plan_t* plan, const void* data,
                                  size_t count, size_t size,
                                  const void** out_copy) {
   // protobuf-c has allocated as much, so that this cannot overflow.
@@ -40,11 +39,7 @@ static rabbet_status_t read_list(rabbet_plan_t* plan, const void* data,
                            (void**)(uintptr_t)out_copy);
 }
 
-#define RABBET_READ_LIST(plan, message, field, out)         \
-  read_list((plan), (message)->field, (message)->n_##field, \
-            sizeof((message)->field[0]), (const void**)(out))
-
-static rabbet_status_t read_shape(const int32_t* dims, size_t count,
+rabbet_status_t rabbet_read_shape(const int32_t* dims, size_t count,
                                   rabbet_shape_t* out_shape) {
   if (count > RABBET_MAX_RANK)
     return RABBET_DAMAGED("rank %zu; at most %d is possible", count,
@@ -128,8 +123,9 @@ static rabbet_status_t read_value(rabbet_plan_sequence_t* sequence,
                                             &value->host_values));
     value->host_value_count = from->n_host_values;
   }
-  return RABBET_ANNOTATE(read_shape(from->shape, from->n_shape, &value->shape),
-                         "value '%s'", value->name);
+  return RABBET_ANNOTATE(
+      rabbet_read_shape(from->shape, from->n_shape, &value->shape),
+      "value '%s'", value->name);
 }
 
 static rabbet_status_t read_values(rabbet_plan_sequence_t* sequence,
@@ -158,7 +154,7 @@ static rabbet_status_t read_io(rabbet_plan_sequence_t* sequence,
     return RABBET_DAMAGED("'%s' has %zu names of dimensions", io->name,
                           from->n_dim_names);
   for (size_t i = 0; i < from->n_dim_names; ++i)
-    RABBET_RETURN_IF_ERROR(read_optional_text(
+    RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(
         sequence->plan, from->dim_names[i], &io->dim_names[i]));
   return rabbet_ok();
 }
@@ -230,201 +226,6 @@ static rabbet_status_t read_profiles(rabbet_plan_sequence_t* sequence,
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         read_range(sequence->plan, message->ranges[i], &sequence->profiles[i]),
         "profile %zu, input '%s'", i / inputs, sequence->ios[i % inputs].name));
-  return rabbet_ok();
-}
-
-// ---- Steps
-
-static rabbet_status_t read_group_values(rabbet_plan_sequence_t* sequence,
-                                         const Rabbet__Plan__Step* from,
-                                         rabbet_plan_step_t* step) {
-  rabbet_group_t* group = &step->group;
-  int32_t* values = NULL;
-  rabbet_shape_t* shapes = NULL;
-  group->value_count = from->n_values;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, from->n_values, sizeof(*group->values),
-      (void**)&group->values));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&sequence->plan->arena, from->n_values,
-                                  sizeof(*values), (void**)&values));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&sequence->plan->arena, from->n_values,
-                                  sizeof(*shapes), (void**)&shapes));
-  step->values = values;
-  step->inner_shapes = shapes;
-  for (size_t i = 0; i < from->n_values; ++i) {
-    const Rabbet__Plan__GroupValue* value = from->values[i];
-    values[i] = value->value;
-    if (value->value < -1 || value->value >= (int64_t)sequence->value_count)
-      return RABBET_DAMAGED("value %zu of the step is value %d of %zu", i,
-                            value->value, sequence->value_count);
-    if (value->value >= 0) {
-      shapes[i].rank = -1;
-      group->values[i].dtype = sequence->values[value->value].dtype;
-      group->values[i].format = sequence->values[value->value].format;
-      continue;
-    }
-    group->values[i].dtype = (rabbet_dtype_t)value->dtype;
-    group->values[i].format = (rabbet_format_t)value->format;
-    RABBET_RETURN_IF_ERROR(
-        read_shape(value->shape, value->n_shape, &shapes[i]));
-  }
-  return rabbet_ok();
-}
-
-static rabbet_status_t read_attrs(rabbet_plan_t* plan,
-                                  Rabbet__Plan__Attr* const* messages,
-                                  size_t count, rabbet_attr_t** out_attrs) {
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, count, sizeof(**out_attrs), (void**)out_attrs));
-  for (size_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_read_attr(plan, messages[i], &(*out_attrs)[i]),
-                        "attribute %zu ('%s')", i, messages[i]->name));
-  return rabbet_ok();
-}
-
-static rabbet_status_t read_node(rabbet_plan_sequence_t* sequence,
-                                 const Rabbet__Plan__Node* from,
-                                 rabbet_group_node_t* node) {
-  node->op = rabbet_op_find(from->op);
-  if (!node->op)
-    return RABBET_STATUS(
-        RABBET_STATUS_INCOMPATIBLE,
-        "operator '%s' is not known to rabbet %s; the plan was "
-        "written by '%s'",
-        from->op, rabbet_version(), sequence->plan->producer);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_read_text(sequence->plan, from->name, &node->name));
-  rabbet_attr_t *given = NULL, *attrs = NULL;
-  RABBET_RETURN_IF_ERROR(
-      read_attrs(sequence->plan, from->attrs, from->n_attrs, &given));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&sequence->plan->arena, node->op->attr_count,
-                                  sizeof(*attrs), (void**)&attrs));
-  RABBET_RETURN_IF_ERROR(rabbet_op_complete_attrs(
-      node->op, given, from->n_attrs, &sequence->plan->arena, attrs));
-  node->attrs = attrs;
-  node->input_count = from->n_inputs;
-  node->output_count = from->n_outputs;
-  RABBET_RETURN_IF_ERROR(
-      RABBET_READ_LIST(sequence->plan, from, inputs, &node->inputs));
-  RABBET_RETURN_IF_ERROR(
-      RABBET_READ_LIST(sequence->plan, from, outputs, &node->outputs));
-  if (from->n_aliased == 0) return rabbet_ok();
-  if (from->n_aliased != from->n_outputs)
-    return RABBET_DAMAGED(
-        "it says of %zu of %zu outputs in whose place they "
-        "lie",
-        from->n_aliased, from->n_outputs);
-  return RABBET_READ_LIST(sequence->plan, from, aliased, &node->aliased);
-}
-
-static rabbet_status_t read_nodes(rabbet_plan_sequence_t* sequence,
-                                  const Rabbet__Plan__Step* from,
-                                  rabbet_group_t* group) {
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, from->n_nodes, sizeof(*group->nodes),
-      (void**)&group->nodes));
-  group->node_count = from->n_nodes;
-  for (size_t i = 0; i < from->n_nodes; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        read_node(sequence, from->nodes[i], &group->nodes[i]),
-        "layer '%s' (%s)", from->nodes[i]->name, from->nodes[i]->op));
-  return rabbet_ok();
-}
-
-static rabbet_status_t read_plugin(rabbet_plan_sequence_t* sequence,
-                                   const Rabbet__Plan__Step* from,
-                                   rabbet_plan_step_t* step) {
-  if (!*from->plugin_name) {
-    if (*from->plugin_version || *from->plugin_namespace ||
-        *from->plugin_origin || from->n_plugin_attrs > 0)
-      return RABBET_DAMAGED("it describes a plugin without a name");
-    return rabbet_ok();
-  }
-  rabbet_attr_t* attrs = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_read_text(sequence->plan, from->plugin_name, &step->plugin_name));
-  RABBET_RETURN_IF_ERROR(rabbet_read_text(sequence->plan, from->plugin_version,
-                                          &step->plugin_version));
-  RABBET_RETURN_IF_ERROR(rabbet_read_text(
-      sequence->plan, from->plugin_namespace, &step->plugin_namespace));
-  RABBET_RETURN_IF_ERROR(read_optional_text(sequence->plan, from->plugin_origin,
-                                            &step->plugin_origin));
-  RABBET_RETURN_IF_ERROR(read_attrs(sequence->plan, from->plugin_attrs,
-                                    from->n_plugin_attrs, &attrs));
-  step->plugin_attrs = attrs;
-  step->plugin_attr_count = from->n_plugin_attrs;
-  return rabbet_ok();
-}
-
-static rabbet_status_t read_calls(rabbet_plan_t* plan,
-                                  const Rabbet__Plan__Step* from,
-                                  rabbet_plan_step_t* step) {
-  rabbet_plan_call_t* calls = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &plan->arena, from->n_calls, sizeof(*calls), (void**)&calls));
-  for (size_t i = 0; i < from->n_calls; ++i) {
-    calls[i].sequence = from->calls[i]->sequence;
-    calls[i].input_count = from->calls[i]->n_inputs;
-    RABBET_RETURN_IF_ERROR(
-        RABBET_READ_LIST(plan, from->calls[i], inputs, &calls[i].inputs));
-  }
-  step->calls = calls;
-  step->call_count = from->n_calls;
-  return rabbet_ok();
-}
-
-static rabbet_status_t read_step(rabbet_plan_sequence_t* sequence,
-                                 const Rabbet__Plan__Step* from,
-                                 rabbet_plan_step_t* step) {
-  step->tactic = from->tactic;
-  step->time_us = from->time_us;
-  step->group.input_count = from->n_inputs;
-  step->group.output_count = from->n_outputs;
-  step->host_read_count = from->n_host_reads;
-  rabbet_status_t status =
-      rabbet_read_text(sequence->plan, from->name, &step->name);
-  if (rabbet_is_ok(status))
-    status = rabbet_read_text(sequence->plan, from->kernel, &step->kernel);
-  if (rabbet_is_ok(status))
-    status =
-        rabbet_read_text(sequence->plan, from->tactic_name, &step->tactic_name);
-  if (rabbet_is_ok(status))
-    status = read_optional_text(sequence->plan, from->report_json,
-                                &step->report_json);
-  if (rabbet_is_ok(status))
-    status =
-        RABBET_READ_LIST(sequence->plan, from, inputs, &step->group.inputs);
-  if (rabbet_is_ok(status))
-    status =
-        RABBET_READ_LIST(sequence->plan, from, outputs, &step->group.outputs);
-  if (rabbet_is_ok(status))
-    status =
-        RABBET_READ_LIST(sequence->plan, from, host_reads, &step->host_reads);
-  step->artifact_count = from->n_artifacts;
-  if (rabbet_is_ok(status))
-    status =
-        RABBET_READ_LIST(sequence->plan, from, artifacts, &step->artifacts);
-  if (rabbet_is_ok(status)) status = read_group_values(sequence, from, step);
-  if (rabbet_is_ok(status)) status = read_nodes(sequence, from, &step->group);
-  if (rabbet_is_ok(status)) status = read_plugin(sequence, from, step);
-  if (rabbet_is_ok(status)) status = read_calls(sequence->plan, from, step);
-  return status;
-}
-
-static rabbet_status_t read_steps(rabbet_plan_sequence_t* sequence,
-                                  const Rabbet__Plan__Sequence* message) {
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &sequence->plan->arena, message->n_steps, sizeof(*sequence->steps),
-      (void**)&sequence->steps));
-  sequence->step_count = message->n_steps;
-  for (size_t i = 0; i < message->n_steps; ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        read_step(sequence, message->steps[i], &sequence->steps[i]),
-        "step %zu ('%s')", i, message->steps[i]->name));
   return rabbet_ok();
 }
 
@@ -502,7 +303,7 @@ static rabbet_status_t read_sequence(rabbet_plan_sequence_t* sequence,
   RABBET_RETURN_IF_ERROR(read_ios(sequence, message));
   RABBET_RETURN_IF_ERROR(read_profiles(sequence, message));
   RABBET_RETURN_IF_ERROR(read_checks(sequence, message));
-  return read_steps(sequence, message);
+  return rabbet_read_steps(sequence, message);
 }
 
 static rabbet_status_t read_sequences(rabbet_plan_t* plan,

@@ -21,6 +21,11 @@ typedef struct rabbet_plan_stream_t {
   rabbet_hash_stream_t hash;
 } rabbet_plan_stream_t;
 
+// The plan's messages, in the arena (write_meta.c).
+rabbet_status_t rabbet_plan_write_meta(const rabbet_plan_t* plan,
+                                       rabbet_arena_t* arena,
+                                       Rabbet__Plan__Meta* meta);
+
 rabbet_status_t rabbet_plan_stream(rabbet_plan_stream_t* stream,
                                    uint64_t* out_size);
 
