@@ -1,5 +1,5 @@
 // A stand-in for cuBLASLt: matrix products on the host, with the checks and the
-// epilogues that Rabbet uses (src/device/cuda/products/cublaslt.def).
+// epilogues that Rabbet uses (src/device/cuda/cublaslt/cublaslt.def).
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "cuda_stand_in/numbers.h"
 #include "cuda_stand_in/services.h"
-#include "device/cuda/products/cublaslt_api.h"
+#include "device/cuda/cublaslt/cublaslt_api.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define CUBLAS_STATUS_EXECUTION_FAILED 13
@@ -17,7 +17,7 @@
 // Functions with other parameters than Rabbet calls do not compile.
 #define RABBET_CUBLASLT_CALL(result, name, parameters) \
   EXPORT result name parameters;
-#include "device/cuda/products/cublaslt.def"
+#include "device/cuda/cublaslt/cublaslt.def"
 #undef RABBET_CUBLASLT_CALL
 
 struct cublasLtContext {

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cuda/cublaslt/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/driver/library.h"
 #include "device/cuda/driver/memory_pool.h"
 #include "device/cuda/driver/stream.h"
-#include "device/cuda/products/cublaslt.h"
 #include "device/cuda/programs/program.h"
 #include "device/empty_kernel.h"
 

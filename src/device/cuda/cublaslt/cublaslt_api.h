@@ -1,8 +1,8 @@
 // The part of cuBLASLt's interface that Rabbet uses, declared here so that
 // building needs no toolkit. Names and numbers are the library's (cuBLAS 12 and
 // 13).
-#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_API_H_
-#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_API_H_
+#ifndef RABBET_SRC_DEVICE_CUDA_CUBLASLT_CUBLASLT_API_H_
+#define RABBET_SRC_DEVICE_CUDA_CUBLASLT_CUBLASLT_API_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -108,4 +108,4 @@ enum {
   CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID = 8,  // uint16_t
 };
 
-#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_API_H_
+#endif  // RABBET_SRC_DEVICE_CUDA_CUBLASLT_CUBLASLT_API_H_

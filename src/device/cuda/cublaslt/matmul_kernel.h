@@ -1,9 +1,9 @@
 // Declarations that the kernel of products by cuBLASLt (matmul.c) and its
 // proposals (matmul_propose.c) share.
-#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_KERNEL_H_
-#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_KERNEL_H_
+#ifndef RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_KERNEL_H_
+#define RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_KERNEL_H_
 
-#include "device/cuda/products/matmul_algorithms.h"
+#include "device/cuda/cublaslt/matmul_algorithms.h"
 
 // A tactic is an algorithm's hash, with this bit if FLOAT is computed as TF32.
 #define RABBET_MATMUL_TF32 (1 << 29)
@@ -56,4 +56,4 @@ rabbet_status_t rabbet_matmul_propose(const rabbet_propose_t* propose,
 rabbet_status_t rabbet_matmul_ask(const rabbet_question_t* question,
                                   rabbet_answer_sink_t sink);
 
-#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_KERNEL_H_
+#endif  // RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_KERNEL_H_

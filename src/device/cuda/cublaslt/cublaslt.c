@@ -1,4 +1,4 @@
-#include "device/cuda/products/cublaslt.h"
+#include "device/cuda/cublaslt/cublaslt.h"
 
 #include "device/cuda/driver/library.h"
 
@@ -14,7 +14,7 @@ static const rabbet_cuda_library_t cublaslt_library = {
 static const rabbet_cuda_symbol_t cublaslt_symbols[] = {
 #define RABBET_CUBLASLT_CALL(result, name, parameters) \
   {#name, offsetof(rabbet_cublaslt_t, name), false},
-#include "device/cuda/products/cublaslt.def"
+#include "device/cuda/cublaslt/cublaslt.def"
 #undef RABBET_CUBLASLT_CALL
 };
 

@@ -14,10 +14,10 @@
 #include "core/view.h"
 #include "device/common/weight_only.h"
 #include "device/cuda/products/layers.h"
-#include "device/cuda/products/weight_only_params.h"
 #include "device/cuda/programs/launch.h"
+#include "device/cuda/weight_only/params.h"
 
-// Options of products/weight_only.cuh: pieces 0 is for one row. A tactic is
+// Options of weight_only/weight_only.cuh: pieces 0 is for one row. A tactic is
 // SPLITS i + j with row i of the table and 2^j warps for the stages of a tile.
 typedef struct weight_only_shape_t {
   int pieces, tiles, stages;
@@ -371,10 +371,10 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   plain.group = &kernel->product.plain;
   bool fits = weight_only_blocks(spec->group, &kernel->product, &blocks);
   weight_only_text(kernel, spec->group, shape, &blocks, begin, sizeof(begin));
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_add(
-      base, &plain, "products/weight_only.cu", begin,
-      fits ? "device/cuda/products/weight_only.cuh"
-           : "device/cuda/products/weight_only_any.cuh"));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_layers_add(base, &plain, "weight_only/weight_only.cu", begin,
+                             fits ? "device/cuda/weight_only/weight_only.cuh"
+                                  : "device/cuda/weight_only/any.cuh"));
   size_t program = base->program_count - 1;
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(base, program, "weight_only", &form->wide));

@@ -4,7 +4,7 @@
 // lane loads elements of one group only.
 #pragma once
 
-#include "device/cuda/products/weight_only_stages.cuh"
+#include "device/cuda/weight_only/stages.cuh"
 
 // A lane ends with columns 2 i and 2 i + 1, which may be of different blocks.
 enum {

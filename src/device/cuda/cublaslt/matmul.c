@@ -5,7 +5,7 @@
 // their properties, so that a tactic means the same in the next build. The plan
 // keeps the chosen one. Bound by the tensor cores if m, n and k are large, by
 // reading b if m is small.
-#include "device/cuda/products/matmul_kernel.h"
+#include "device/cuda/cublaslt/matmul_kernel.h"
 
 #include <pthread.h>
 #include <stdio.h>

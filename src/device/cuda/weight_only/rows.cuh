@@ -3,7 +3,7 @@
 // block are multiplied by its scale where the block ends.
 #pragma once
 
-#include "device/cuda/products/weight_only_stages.cuh"
+#include "device/cuda/weight_only/stages.cuh"
 
 enum {
   COLUMNS = 8 * PIECES,

@@ -1,4 +1,4 @@
-#include "device/cuda/products/matmul_algorithms.h"
+#include "device/cuda/cublaslt/matmul_algorithms.h"
 
 #include <stdio.h>
 

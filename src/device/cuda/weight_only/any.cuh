@@ -4,7 +4,7 @@
 // SHIFTED as weight_only.cuh says, and the macros of layers_params.h.
 #pragma once
 
-#include "device/cuda/products/weight_only_params.h"
+#include "device/cuda/weight_only/params.h"
 
 struct int4_t;
 struct fp4_t;  // E2M1

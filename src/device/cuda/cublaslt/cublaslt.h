@@ -1,14 +1,14 @@
 // cuBLASLt, NVIDIA's matrix products, opened when first needed.
-#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_H_
-#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_H_
+#ifndef RABBET_SRC_DEVICE_CUDA_CUBLASLT_CUBLASLT_H_
+#define RABBET_SRC_DEVICE_CUDA_CUBLASLT_CUBLASLT_H_
 
+#include "device/cuda/cublaslt/cublaslt_api.h"
 #include "device/cuda/cuda.h"
-#include "device/cuda/products/cublaslt_api.h"
 
 // The library with a handle for one device, which many threads may use at once.
 typedef struct rabbet_cublaslt_t {
 #define RABBET_CUBLASLT_CALL(result, name, parameters) result(*name) parameters;
-#include "device/cuda/products/cublaslt.def"
+#include "device/cuda/cublaslt/cublaslt.def"
 #undef RABBET_CUBLASLT_CALL
   cublasLtHandle_t handle;
   size_t version;  // 130000
@@ -40,4 +40,4 @@ static inline rabbet_status_t rabbet_cublaslt_check(
 // CUDA_R_...; -1 for types that have no products.
 int rabbet_cublaslt_type(rabbet_dtype_t dtype);
 
-#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_CUBLASLT_H_
+#endif  // RABBET_SRC_DEVICE_CUDA_CUBLASLT_CUBLASLT_H_

@@ -1,4 +1,4 @@
-#include "device/cuda/products/matmul_split.h"
+#include "device/cuda/cublaslt/matmul_split.h"
 
 #include <assert.h>
 #include <math.h>

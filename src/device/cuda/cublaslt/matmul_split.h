@@ -3,8 +3,8 @@
 // layers for the rest: scales, bias, functions, added tensors, the rounding of
 // the result to 8 bits. Or, for FP8 with one scale for all weights, as one
 // group without quantizations: the product times a number, and the rest.
-#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
-#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
+#ifndef RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_SPLIT_H_
+#define RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_SPLIT_H_
 
 #include "device/common/quantized.h"
 
@@ -57,4 +57,4 @@ rabbet_status_t rabbet_matmul_split_dims(const rabbet_matmul_split_t* split,
                                          rabbet_allocator_t allocator,
                                          rabbet_dims_t** out_dims);
 
-#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
+#endif  // RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_SPLIT_H_

@@ -8,8 +8,8 @@
 // epilogue suffices.
 #include "base/math.h"
 #include "device/common/ask.h"
-#include "device/cuda/products/matmul_kernel.h"
-#include "device/cuda/products/matmul_split.h"
+#include "device/cuda/cublaslt/matmul_kernel.h"
+#include "device/cuda/cublaslt/matmul_split.h"
 
 enum { PRODUCT = 0, TAIL = 1, PARTS = 2 };
 // A bit of the tactic, whose other bits are the product's: threads of the tail

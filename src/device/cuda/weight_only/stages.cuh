@@ -4,8 +4,8 @@
 
 #include "device/cuda/products/copies.cuh"
 #include "device/cuda/products/mma.cuh"
-#include "device/cuda/products/packed_weights.cuh"
-#include "device/cuda/products/weight_only_params.h"
+#include "device/cuda/weight_only/packed_weights.cuh"
+#include "device/cuda/weight_only/params.h"
 
 typedef packed_t<WEIGHT, FACTOR> weights_t;
 

@@ -1,9 +1,9 @@
 // The description of a product for cuBLASLt, and the algorithms that the
 // library has for it. The device's context must be current.
-#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
-#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
+#ifndef RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_ALGORITHMS_H_
+#define RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_ALGORITHMS_H_
 
-#include "device/cuda/products/cublaslt.h"
+#include "device/cuda/cublaslt/cublaslt.h"
 #include "device/cuda/products/matmul.h"
 
 #define RABBET_MATMUL_WORKSPACE ((uint64_t)32 << 20)
@@ -65,4 +65,4 @@ void rabbet_matmul_name(const rabbet_cublaslt_t* library,
                         const cublasLtMatmulAlgo_t* algorithm, char* out,
                         size_t size);
 
-#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
+#endif  // RABBET_SRC_DEVICE_CUDA_CUBLASLT_MATMUL_ALGORITHMS_H_

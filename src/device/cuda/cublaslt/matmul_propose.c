@@ -5,7 +5,7 @@
 
 #include "core/view.h"
 #include "device/common/ask.h"
-#include "device/cuda/products/matmul_kernel.h"
+#include "device/cuda/cublaslt/matmul_kernel.h"
 
 // ---- The group -------------------------------------------------------------
 

@@ -26,9 +26,9 @@
 #pragma once
 
 #if PIECES
-#include "device/cuda/products/weight_only_rows.cuh"
+#include "device/cuda/weight_only/rows.cuh"
 #else
-#include "device/cuda/products/weight_only_row.cuh"
+#include "device/cuda/weight_only/row.cuh"
 #endif
 
 // ---- The result ------------------------------------------------------------
