@@ -52,6 +52,8 @@ typedef struct rabbet_engine_options_t {
   // Not with host_code_allowed.
   bool untrusted;
   uint8_t reserved[5];  // 0
+  // That of its contexts (rabbet_context_set_iteration_limit).
+  int64_t iteration_limit;
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.
@@ -304,6 +306,19 @@ RABBET_API rabbet_status_t rabbet_context_debug_state(
 // the run is done its stream may go, while the context stays.
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
+
+// Ends the run that is under way, on any thread and in handlers of signals: it
+// fails with CANCELLED before its next step or iteration, and the next run is a
+// usual one. Work that a device was given goes on. A run that is as good as
+// done may succeed, and so does one that the caller has captured. False:
+// nothing ran, and nothing happens. The context must live until it returns.
+RABBET_API bool rabbet_context_cancel(rabbet_context_t* context);
+// The most iterations of a loop whose number a run tells; 0: no limit. A run
+// fails with OUT_OF_RANGE, which names the loop, in the place of one more.
+RABBET_API rabbet_status_t
+rabbet_context_set_iteration_limit(rabbet_context_t* context, int64_t limit);
+RABBET_API int64_t
+rabbet_context_iteration_limit(const rabbet_context_t* context);
 
 // Does the one-time work of the first run with the present shapes and
 // addresses: kernels are prepared and memory is allocated. A run with them can

@@ -141,6 +141,7 @@ def load(
     allow_host_code: bool = False,
     contexts: int | None = None,
     untrusted: bool = False,
+    iteration_limit: int = 0,
 ) -> Any:
     """Loads a plan that was saved and returns it, ready to be called.
 
@@ -160,6 +161,8 @@ def load(
         further callers wait for one. Default: no limit.
     untrusted: for plans from sources that you do not trust: their native code is not
         used, and kernels are compiled again.
+    iteration_limit: the most iterations of a loop whose number a call tells, of which one
+        more is an error; default: no limit.
     """
     context_limit(contexts)
     load_plugins(plugins)
@@ -167,6 +170,7 @@ def load(
     runtime.device = device
     runtime.engine_host_code_allowed = allow_host_code
     runtime.untrusted = untrusted
+    runtime.iteration_limit = iteration_limit
     engine = runtime.load_cuda_engine(path)
     model = Model(engine, threads, None, graphs, contexts)
     if os.path.exists(convention := f"{os.fspath(path)}{_OF_TORCH}"):

@@ -215,6 +215,16 @@ class IExecutionContext(_rabbet.Context, Managed):
         self._set_threads(count)
 
     @property
+    def iteration_limit(self) -> int:
+        """The most iterations of a loop whose number a run tells; 0: no limit. A run
+        raises OutOfRangeError, which names the loop, in the place of one more."""
+        return self._iteration_limit()
+
+    @iteration_limit.setter
+    def iteration_limit(self, limit: int) -> None:
+        self._set_iteration_limit(limit)
+
+    @property
     def graphs(self) -> bool:
         """Whether runs are recorded into CUDA graphs and replayed; default False.
 
@@ -480,6 +490,13 @@ class IExecutionContext(_rabbet.Context, Managed):
             report(self, error)
             raise
         return True
+
+    @unchecked
+    def cancel(self) -> bool:
+        """Ends the run that another thread has under way: it raises CancelledError before
+        its next step or iteration of a loop, and the next run is a usual one. Work that
+        a GPU was given goes on. False: there was no run, and nothing happens."""
+        return self._cancel()
 
     @recorded
     def execute_v2(self, bindings: Integers) -> bool:

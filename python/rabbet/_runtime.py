@@ -20,7 +20,7 @@ from ._checked import File, bits_of, checks_arguments
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._engine import ICudaEngine
 from ._errors import FailedPreconditionError
-from ._flags import flag
+from ._flags import flag, integer
 from ._managed import Fixed, Managed, refused
 from ._recorder import recorded
 
@@ -41,6 +41,8 @@ class Runtime(Managed):
     # Whether plans come from an untrusted source: their native code is not used, and
     # kernels are compiled again.
     untrusted = False
+    # The most iterations of a loop in a run of its engines' contexts; 0: no limit.
+    iteration_limit = 0
     max_threads = Fixed(1, "Plans are loaded on the calling thread.")
     device: str | None = None
     _engine_class: type[ICudaEngine] = ICudaEngine
@@ -139,6 +141,7 @@ class Runtime(Managed):
             self._temporary_directory or None,
             self._tempfile_control_flags,
             flag(self.untrusted, "untrusted"),
+            integer(self.iteration_limit, "iteration_limit"),
         )
 
 

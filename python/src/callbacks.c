@@ -70,6 +70,34 @@ PyObject* rabbet_py_run_result(rabbet_status_t status) {
   return NULL;
 }
 
+// Whether it is time to look for signals again. For that a thread takes the
+// GIL, for which it may have to wait.
+static bool py_is_time(void) {
+  static _Thread_local int64_t next;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  int64_t ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  if (ns < next) return false;
+  next = ns + RABBET_PY_WAIT_NS;
+  return true;
+}
+
+static rabbet_status_t py_check_signals(void* user_data) {
+  (void)user_data;
+  rabbet_status_t status = rabbet_ok();
+  if (rabbet_py_callback_error)
+    return RABBET_STATUS(RABBET_STATUS_CANCELLED, "a callback failed");
+  if (!py_is_time()) return status;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  if (PyErr_CheckSignals()) status = rabbet_py_status_from_exception();
+  PyGILState_Release(gil);
+  return status;
+}
+
+rabbet_interrupt_t rabbet_py_interrupt(void) {
+  return (rabbet_interrupt_t){.check = py_check_signals};
+}
+
 static void py_report_time(void* user_data, const char* layer,
                            float milliseconds) {
   PyGILState_STATE gil = PyGILState_Ensure();

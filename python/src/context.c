@@ -55,6 +55,7 @@ static PyObject* py_create_context(PyObject* module, PyObject* args) {
       rabbet_context_create(engine, rabbet_allocator_system(), &context);
   Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
       status);
+  rabbet_context_set_interrupt(context, rabbet_py_interrupt());
   PyObject* keep = PyTuple_Pack(2, engine_object, Py_None);
   if (!keep) {
     rabbet_context_destroy(context);
@@ -82,6 +83,28 @@ static PyObject* py_context_threads(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
   return PyLong_FromLong(rabbet_context_threads(rabbet_py_pointer(self)));
+}
+
+static PyObject* py_context_set_iteration_limit(PyObject* self,
+                                                PyObject* value) {
+  RABBET_PY_CLAIM(self);
+  int64_t limit = 0;
+  if (rabbet_py_to_int64(value, "iteration limit", &limit)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_context_set_iteration_limit(rabbet_py_pointer(self), limit));
+}
+
+static PyObject* py_context_iteration_limit(PyObject* self, PyObject* none) {
+  RABBET_PY_LOCK(self);
+  (void)none;
+  return PyLong_FromLongLong(
+      rabbet_context_iteration_limit(rabbet_py_pointer(self)));
+}
+
+// Beside a run: the only method that does not want the context idle.
+static PyObject* py_context_cancel(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyBool_FromLong(rabbet_context_cancel(rabbet_py_pointer(self)));
 }
 
 static PyObject* py_context_set_profile(PyObject* self, PyObject* value) {
@@ -408,6 +431,9 @@ static PyMethodDef py_context_methods[] = {
     {"_keep", py_context_engine, METH_NOARGS, NULL},
     {"_set_threads", py_context_set_threads, METH_O, NULL},
     {"_threads", py_context_threads, METH_NOARGS, NULL},
+    {"_set_iteration_limit", py_context_set_iteration_limit, METH_O, NULL},
+    {"_iteration_limit", py_context_iteration_limit, METH_NOARGS, NULL},
+    {"_cancel", py_context_cancel, METH_NOARGS, NULL},
     {"_set_profile", py_context_set_profile, METH_O, NULL},
     {"_profile", py_context_profile, METH_NOARGS, NULL},
     {"_set_shape", py_context_set_shape, METH_VARARGS, NULL},

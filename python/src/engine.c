@@ -10,7 +10,7 @@ static void py_release_engine(void* pointer) {
 
 // How a plan is loaded, as Python says it:
 // (device, logger, host code, allocator, temporary folder, file flags,
-// untrusted)
+// untrusted, iteration limit)
 typedef struct py_load_t {
   const char* device;
   PyObject* logger;
@@ -19,12 +19,13 @@ typedef struct py_load_t {
   const char* directory;
   unsigned files;  // bits 1 << TempfileControlFlag
   int untrusted;
+  long long iterations;
 } py_load_t;
 
 static int py_parse_load(PyObject* tuple, py_load_t* out) {
-  return PyArg_ParseTuple(tuple, "zOpOzIp", &out->device, &out->logger,
+  return PyArg_ParseTuple(tuple, "zOpOzIpL", &out->device, &out->logger,
                           &out->host_code, &out->allocator, &out->directory,
-                          &out->files, &out->untrusted);
+                          &out->files, &out->untrusted, &out->iterations);
 }
 
 static rabbet_engine_options_t py_engine_options(const py_load_t* load) {
@@ -38,6 +39,7 @@ static rabbet_engine_options_t py_engine_options(const py_load_t* load) {
       .no_memory_files = !(load->files & 1),
       .no_temporary_files = !(load->files & 2),
       .untrusted = load->untrusted != 0,
+      .iteration_limit = load->iterations,
   };
 }
 

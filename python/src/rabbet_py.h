@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "rabbet/rabbet.h"
+#include "runtime/share.h"
 
 // ---- Threads ---------------------------------------------------------------
 
@@ -241,6 +242,11 @@ rabbet_profiler_t rabbet_py_profiler(PyObject* profiler);
 rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator);
 rabbet_device_allocator_t rabbet_py_device_allocator(PyObject* allocator);
 rabbet_debug_listener_t rabbet_py_debug_listener(PyObject* listener);
+
+// How long a thread waits before it looks for Ctrl-C.
+#define RABBET_PY_WAIT_NS 50000000
+// Looks for it in a run.
+rabbet_interrupt_t rabbet_py_interrupt(void);
 
 // An exception that a callback of the thread's current run raised: the C
 // interface has no place for it. Owned; taken by rabbet_py_run_result.

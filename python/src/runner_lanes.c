@@ -3,9 +3,6 @@
 
 #include "python/src/runner.h"
 
-// How long a caller waits before it looks for an interrupt (Ctrl-C).
-#define RABBET_PY_WAIT_NS 50000000
-
 void rabbet_py_lane_stream(rabbet_py_lane_t* lane, void* stream) {
   if (!lane->has_stream) lane->stream = stream;
   lane->has_stream = true;
@@ -64,6 +61,7 @@ static rabbet_py_lane_t* py_lane_new(rabbet_py_runner_t* runner) {
   }
   Py_END_ALLOW_THREADS if (rabbet_is_ok(status)) {
     rabbet_context_set_graphs(lane->context, runner->graphs);
+    rabbet_context_set_interrupt(lane->context, rabbet_py_interrupt());
     return lane;
   }
   py_lane_destroy(runner, lane);

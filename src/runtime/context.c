@@ -80,6 +80,7 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   context->allocator = allocator;
   rabbet_arena_initialize(allocator, &context->arena);
   context->engine = engine;
+  context->iteration_limit = engine->iteration_limit;
   rabbet_engine_retain(engine);
   rabbet_engine_add_context(engine, context);
   rabbet_status_t status = context_allocate(context);

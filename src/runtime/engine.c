@@ -192,12 +192,14 @@ static rabbet_status_t engine_create(const void* data, size_t size,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "a plan is not trusted, and the code that it carries "
                          "may run: only one of both can be");
+  RABBET_RETURN_IF_ERROR(rabbet_check_iteration_limit(options.iteration_limit));
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*engine), (void**)&engine));
   engine->allocator = allocator;
   engine->logger = options.logger;
   engine->device_allocator = options.device_allocator;
   engine->untrusted = options.untrusted;
+  engine->iteration_limit = options.iteration_limit;
   engine->data = data;
   engine->size = size;
   rabbet_refcount_initialize(&engine->references);

@@ -874,7 +874,7 @@ static void options_of_other_sizes(void** state) {
   RABBET_EXPECT_ERROR(
       load(sample_static, &newer.options, &engine),
       RABBET_STATUS_INVALID_ARGUMENT,
-      "rabbet_engine_options_t: struct_size is 96, that of rabbet");
+      "rabbet_engine_options_t: struct_size is 104, that of rabbet");
   newer.options.untrusted = true;
   newer.options.host_code_allowed = true;
   newer.options.struct_size = offsetof(rabbet_engine_options_t, untrusted);

@@ -55,6 +55,9 @@ rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream) {
   run->call.stream = stream;
+  if (rabbet_context_is_cancelled(frame->context))
+    return RABBET_ANNOTATE(rabbet_context_cancelled(), "step '%s'",
+                           frame->sequence->plan->steps[run->step].name);
   if (!run->kernel)
     return RABBET_ANNOTATE(rabbet_run_call(frame, prepared, run, stream),
                            "step '%s'",
@@ -345,9 +348,11 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   context->stream = stream;
   context->running = true;
   ++context->runs;
+  atomic_store(&context->present_run, context->runs);
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
   rabbet_status_t status = execute_run(context, stream);
   context->running = false;
+  atomic_store(&context->present_run, 0);
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
   if (rabbet_is_ok(status) && timed && context->main->events)
     status = rabbet_frame_collect_times(context->main);

@@ -346,6 +346,8 @@ static rabbet_status_t ask(rabbet_loop_run_t* loop, bool* out_goes_on) {
 static rabbet_status_t iterate(rabbet_loop_run_t* loop, bool* out_goes_on) {
   RABBET_RETURN_IF_ERROR(ask(loop, out_goes_on));
   if (!*out_goes_on) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_next_iteration(loop->frame->context, loop->trip));
   RABBET_RETURN_IF_ERROR(pass_inputs(loop, 0));
   RABBET_RETURN_IF_ERROR(find_node(loop, 0));
   RABBET_RETURN_IF_ERROR(pass_outputs(loop));

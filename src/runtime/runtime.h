@@ -18,6 +18,7 @@
 #include "plan/plan.h"
 #include "plugin/library.h"
 #include "rabbet/engine.h"
+#include "runtime/share.h"
 
 // ---- Engine
 
@@ -80,8 +81,9 @@ struct rabbet_engine_t {
   // Libraries that the plan carries, in its order.
   rabbet_plugin_library_t** libraries;
   size_t library_count;
-  bool source_run;  // the source that the plan carries
-  bool untrusted;   // nothing that the plan keeps for kernels is used
+  bool source_run;          // the source that the plan carries
+  bool untrusted;           // nothing that the plan keeps for kernels is used
+  int64_t iteration_limit;  // of contexts at first
   // Refitting (refit.c). The plan's bytes with the weights in use, if they
   // differ from the file's; and whether weights are missing, so that nothing
   // can run.
@@ -449,6 +451,10 @@ struct rabbet_context_t {
   bool unfused_debug_on;
   void* stream;  // of the last run; it is there while `running`
   bool running;
+  // Numbers of runs, for cancelling (stop.c); 0: none.
+  atomic_uint_fast64_t present_run, cancelled_run;
+  int64_t iteration_limit;  // of each loop; 0: none
+  rabbet_interrupt_t interrupt;
   rabbet_finite_t* finite;  // NULL: runs are not looked at
   rabbet_profiler_t profiler;
   bool use_graphs;
@@ -477,6 +483,18 @@ void rabbet_frame_deinitialize(rabbet_frame_t* frame);
 void rabbet_frame_forget(rabbet_frame_t* frame);
 // Makes the events and the array for the times of steps.
 rabbet_status_t rabbet_frame_time_steps(rabbet_frame_t* frame);
+
+// stop.c: whether the run is to end early. Before iteration `trip` of a loop:
+// fails if the run ends there.
+static inline bool rabbet_context_is_cancelled(
+    const rabbet_context_t* context) {
+  return atomic_load_explicit(&context->cancelled_run, memory_order_relaxed) ==
+         context->runs;
+}
+rabbet_status_t rabbet_context_cancelled(void);
+rabbet_status_t rabbet_context_next_iteration(const rabbet_context_t* context,
+                                              int64_t trip);
+rabbet_status_t rabbet_check_iteration_limit(int64_t limit);
 
 // execute.c: the sequence from its first segment, `prepared`, on.
 rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,

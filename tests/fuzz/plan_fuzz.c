@@ -102,7 +102,8 @@ static void run(rabbet_engine_t* engine, int which) {
 
 static void load(const void* data, size_t size) {
   const rabbet_engine_options_t options = {.struct_size = sizeof(options),
-                                           .host_code_allowed = true};
+                                           .host_code_allowed = true,
+                                           .iteration_limit = 1000};
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status =
       rabbet_engine_deserialize(data, size, &options, capped, &engine);
