@@ -162,9 +162,10 @@ static bool conformance_is_excepted(const char* kernel, const char* family) {
 }
 
 static const conformance_family_t* const conformance_lists[] = {
-    conformance_moves,    conformance_rows,       conformance_pointwise,
-    conformance_products, conformance_quantized,  conformance_sampling,
-    conformance_sizes,    conformance_weight_only};
+    conformance_moves,     conformance_rows,        conformance_pointwise,
+    conformance_products,  conformance_convolution, conformance_attention,
+    conformance_recurrent, conformance_quantized,   conformance_sampling,
+    conformance_sizes,     conformance_weight_only};
 
 typedef struct conformance_run_t {
   rabbet_device_t* device;

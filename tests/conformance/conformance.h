@@ -30,6 +30,9 @@ extern const conformance_family_t conformance_moves[];
 extern const conformance_family_t conformance_rows[];
 extern const conformance_family_t conformance_pointwise[];
 extern const conformance_family_t conformance_products[];
+extern const conformance_family_t conformance_convolution[];
+extern const conformance_family_t conformance_attention[];
+extern const conformance_family_t conformance_recurrent[];
 extern const conformance_family_t conformance_quantized[];
 extern const conformance_family_t conformance_sampling[];
 extern const conformance_family_t conformance_sizes[];
@@ -47,6 +50,10 @@ typedef enum conformance_lack_t {
 int64_t conformance_random(conformance_t* t, int64_t below);
 static inline bool conformance_chance(conformance_t* t, int64_t of) {
   return conformance_random(t, of) == 0;
+}
+static inline int64_t conformance_one_of(conformance_t* t,
+                                         const int64_t* values, int64_t count) {
+  return values[conformance_random(t, count)];
 }
 // In [0, below): as many cases draw each number once. Of several draws, so many
 // cases as there are combinations draw each of these once.
@@ -75,5 +82,15 @@ rabbet_attr_t conformance_int(conformance_t* t, const char* name,
 rabbet_attr_t conformance_bool(conformance_t* t, const char* name, bool value);
 // A random order of the axes.
 void conformance_permutation(conformance_t* t, int32_t rank, int64_t* out_axes);
+
+// ---- For products and convolutions (products.c) ----------------------------
+
+// Sets a type of real numbers, their range and the tolerance.
+void conformance_begin_product(conformance_t* t);
+// A sum with a residual and an activation, as networks have them.
+int32_t conformance_epilogue(conformance_t* t, int32_t value);
+// Some algorithms of cuBLASLt and engines of cuDNN round a product before they
+// add a bias or a residual.
+void conformance_round_layers(conformance_t* t);
 
 #endif  // RABBET_TESTS_CONFORMANCE_CONFORMANCE_H_

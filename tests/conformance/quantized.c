@@ -2,10 +2,6 @@
 // what quantizes the result.
 #include "conformance/conformance.h"
 
-static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
-  return values[conformance_random(t, count)];
-}
-
 static void range(conformance_t* t, double low, double high) {
   t->c.low = low;
   t->c.high = high;
@@ -108,8 +104,9 @@ static void quantized_convolution(conformance_t* t) {
   rabbet_dtype_t dtype =
       conformance_type(t, 1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8);
   int64_t groups = conformance_chance(t, 5) ? 2 : 1;
-  int64_t from = groups * one_of(t, counts, 5);
-  int64_t to = groups * one_of(t, counts, 5), kernel = one_of(t, kernels, 4);
+  int64_t from = groups * conformance_one_of(t, counts, 5);
+  int64_t to = groups * conformance_one_of(t, counts, 5),
+          kernel = conformance_one_of(t, kernels, 4);
   int64_t size = t->large ? 40 : 11;
   int64_t stride[] = {1 + conformance_random(t, 2),
                       1 + conformance_random(t, 2), 0};
@@ -138,8 +135,10 @@ static void product(conformance_t* t, rabbet_dtype_t dtype,
                     rabbet_dtype_t weights_dtype, const int64_t* sizes,
                     int64_t count) {
   kernel_case_t* c = &t->c;
-  int64_t m = one_of(t, sizes, count), n = one_of(t, sizes, count);
-  int64_t k = one_of(t, sizes, count), turned = conformance_random(t, 2);
+  int64_t m = conformance_one_of(t, sizes, count),
+          n = conformance_one_of(t, sizes, count);
+  int64_t k = conformance_one_of(t, sizes, count),
+          turned = conformance_random(t, 2);
   int32_t batch = (int32_t)conformance_random(t, 3);
   bool constant = conformance_chance(t, 2);
   rabbet_dims_t a = {.rank = batch + 2}, b = {.rank = batch + 2};

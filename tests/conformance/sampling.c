@@ -5,10 +5,6 @@
 #include "conformance/conformance.h"
 #include "ops/enums.h"
 
-static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
-  return values[conformance_random(t, count)];
-}
-
 static rabbet_attr_t floats(const char* name, const double* data,
                             size_t count) {
   return (rabbet_attr_t){
@@ -40,7 +36,7 @@ static void resize_extents(conformance_t* t, resize_case_t* r) {
     int64_t most = t->large && image ? 60 : 6;
     bool same = image ? i < 2 : conformance_chance(t, 2);
     r->in.d[i] = 1 + conformance_random(t, most);
-    if (image && i == 1) r->in.d[i] = one_of(t, channels, 6);
+    if (image && i == 1) r->in.d[i] = conformance_one_of(t, channels, 6);
     if (image && i == 0) r->in.d[i] = 1 + conformance_random(t, 2);
     r->scales[i] = same ? 1 : 0.5 * (double)(1 + conformance_random(t, 6));
     r->out[i] = (int64_t)((double)r->in.d[i] * r->scales[i]);
@@ -63,7 +59,7 @@ static void resize(conformance_t* t) {
       RABBET_COORDINATE_HALF_PIXEL_FOR_NEAREST};
   begin(t);
   int64_t mode = conformance_random(t, 3);
-  int64_t coordinate = one_of(t, coordinates, 7);
+  int64_t coordinate = conformance_one_of(t, coordinates, 7);
   if (mode == 0 && conformance_chance(t, 3)) {
     conformance_set_type(t, conformance_type(t, CONFORMANCE_ALL));
     c->exact = true;
@@ -314,7 +310,7 @@ static void grid_sample(conformance_t* t) {
   rabbet_attr_t attrs[] = {
       conformance_int(t, "interpolation_mode",
                       conformance_random(t, volume ? 2 : 3)),
-      conformance_int(t, "sample_mode", one_of(t, outside, 3)),
+      conformance_int(t, "sample_mode", conformance_one_of(t, outside, 3)),
       conformance_bool(t, "align_corners", conformance_chance(t, 2))};
   c->tolerance = 1e-4;
   int32_t inputs[] = {kernel_case_input(c, in, false), -1};

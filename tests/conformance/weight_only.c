@@ -4,10 +4,6 @@
 
 enum { N = 0, K = 1, AXES = 2 };
 
-static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
-  return values[conformance_random(t, count)];
-}
-
 static void range(conformance_t* t, double low, double high) {
   t->c.low = low;
   t->c.high = high;
@@ -28,7 +24,7 @@ static void find_blocks(conformance_t* t, weights_t* w) {
   static const int64_t lengths[] = {16, 32, 32, 64, 128};
   int64_t kind = conformance_in_turn(t, 6);
   w->blocks[N] = kind == 0 ? w->extents[N] : kind == 5 ? 4 : 1;
-  w->blocks[K] = kind < 2 ? w->extents[K] : one_of(t, lengths, 5);
+  w->blocks[K] = kind < 2 ? w->extents[K] : conformance_one_of(t, lengths, 5);
   if (w->blocks[K] > w->extents[K]) w->blocks[K] = w->extents[K];
   w->is_vector = kind < 2 && conformance_chance(t, 2);
 }
@@ -101,9 +97,9 @@ static void weight_only_product(conformance_t* t) {
                  .batch = (int32_t)conformance_random(t, 3)};
   conformance_set_type(t, conformance_type_in_turn(t, CONFORMANCE_REALS));
   c->tolerance = 4e-6;
-  int64_t m = one_of(t, rows, t->large ? 9 : 10);
-  w.extents[N] = t->large ? 520 : one_of(t, columns, 6);
-  w.extents[K] = t->large ? 1100 : one_of(t, depths, 9);
+  int64_t m = conformance_one_of(t, rows, t->large ? 9 : 10);
+  w.extents[N] = t->large ? 520 : conformance_one_of(t, columns, 6);
+  w.extents[K] = t->large ? 1100 : conformance_one_of(t, depths, 9);
   find_blocks(t, &w);
   rabbet_dims_t dims = {.rank = w.batch + 2};
   for (int32_t i = 0; i < w.batch; ++i)

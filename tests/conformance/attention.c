@@ -1,0 +1,238 @@
+// Attention and mixtures of experts.
+#include <string.h>
+
+#include "conformance/conformance.h"
+#include "ops/enums.h"
+
+typedef struct attention_case_t {
+  int64_t batch, heads, rows, keys, width;
+} attention_case_t;
+
+static int32_t shuffle(conformance_t* t, int32_t value, const int64_t* shape,
+                       const int64_t* order) {
+  rabbet_attr_t attrs[] = {conformance_ints(t, "reshape_dims", shape, 4),
+                           conformance_ints(t, "second_transpose", order, 4)};
+  return kernel_case_op(&t->c, "shuffle", attrs, 2, &value, 1);
+}
+
+// A part of the last axis of [batch, rows, parts * size].
+static int32_t part(conformance_t* t, int32_t value, int64_t size,
+                    int64_t number) {
+  const int64_t start = number * size, step = 1, axis = 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "start", &start, 1),
+                           conformance_ints(t, "shape", &size, 1),
+                           conformance_ints(t, "stride", &step, 1),
+                           conformance_ints(t, "axes", &axis, 1)};
+  return kernel_case_op(&t->c, "slice", attrs, 4, &value, 1);
+}
+
+// q, k and v: as the products read them, or [batch, rows, heads * width] with
+// transposes, or slices of one tensor.
+static void attention_factors(conformance_t* t, const attention_case_t* a,
+                              int64_t kind, int32_t* out) {
+  static const int64_t rows_first[] = {0, 2, 1, 3};
+  kernel_case_t* c = &t->c;
+  int64_t all = a->heads * a->width;
+  int32_t joined = kind < 2
+                       ? -1
+                       : kernel_case_input(
+                             c, KERNEL_DIMS(a->batch, a->rows, 3 * all), false);
+  for (int64_t i = 0; i < 3; ++i) {
+    int64_t rows = i == 0 ? a->rows : a->keys;
+    if (kind == 0) {
+      out[i] = kernel_case_input(
+          c, KERNEL_DIMS(a->batch, a->heads, rows, a->width), false);
+      continue;
+    }
+    const int64_t shape[] = {a->batch, rows, a->heads, a->width};
+    int32_t flat = kind == 2 ? part(t, joined, all, i)
+                             : kernel_case_input(
+                                   c, KERNEL_DIMS(a->batch, rows, all), false);
+    out[i] = shuffle(t, flat, shape, rows_first);
+  }
+}
+
+static int32_t scaled(conformance_t* t, int32_t scores) {
+  const float number[] = {0.25f};
+  int64_t op = conformance_random(t, 3);
+  if (op == 0) return scores;
+  rabbet_attr_t attrs[] = {conformance_int(
+      t, "op", op == 1 ? RABBET_ELEMENTWISE_PROD : RABBET_ELEMENTWISE_DIV)};
+  int32_t pair[] = {
+      scores, kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, 1, 1), number)};
+  return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
+}
+
+static int32_t masked(conformance_t* t, int32_t scores) {
+  rabbet_dims_t dims = t->c.values[scores].dims;
+  if (conformance_chance(t, 3)) return scores;
+  for (int32_t i = 0; i < 3; ++i)
+    if (conformance_chance(t, 2)) dims.d[i] = 1;
+  if (conformance_chance(t, 3)) {
+    const float low[] = {-8};
+    bool last = conformance_chance(t, 2);
+    int32_t other = kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, 1, 1), low);
+    int32_t three[] = {
+        kernel_case_typed_input(&t->c, RABBET_DTYPE_BOOL, dims, false),
+        last ? scores : other, last ? other : scores};
+    return kernel_case_op(&t->c, "select", NULL, 0, three, 3);
+  }
+  rabbet_attr_t attrs[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+  int32_t pair[] = {scores, kernel_case_input(&t->c, dims, false)};
+  return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
+}
+
+// Numbers of masks: 0 where a key is kept. Some rows keep nothing and have a
+// finite number everywhere, others have -infinity where they keep nothing.
+static int32_t special_mask(conformance_t* t, const rabbet_dims_t* scores) {
+  kernel_case_t* c = &t->c;
+  rabbet_dims_t dims = *scores;
+  dims.d[1] = 1;
+  int32_t mask = kernel_case_input(c, dims, false);
+  float* data = c->reference[mask];
+  float lowest = c->dtype == RABBET_DTYPE_HALF   ? -65504
+                 : c->dtype == RABBET_DTYPE_BF16 ? -0x1p100f
+                                                 : -__FLT_MAX__;
+  for (int64_t row = 0; row < dims.d[0] * dims.d[2]; ++row) {
+    bool keeps = !conformance_chance(t, 3);
+    float low = keeps && conformance_chance(t, 2) ? -__builtin_inff()
+                : conformance_chance(t, 2)        ? lowest
+                                                  : -0x1p15f;
+    int64_t kept = conformance_random(t, dims.d[3]);
+    for (int64_t i = 0; i < dims.d[3]; ++i)
+      data[row * dims.d[3] + i] =
+          keeps && (i == kept || conformance_chance(t, 3)) ? 0 : low;
+  }
+  return mask;
+}
+
+static void attention_with(conformance_t* t, bool special) {
+  static const int64_t sizes[] = {1, 5, 16, 33, 40};
+  static const int64_t widths[] = {32, 64, 96, 128};
+  kernel_case_t* c = &t->c;
+  int64_t kind = conformance_random(t, 3);
+  attention_case_t a = {
+      1 + conformance_random(t, 2), 1 + conformance_random(t, 2),
+      conformance_one_of(t, sizes, 5), conformance_one_of(t, sizes, 5),
+      conformance_one_of(t, widths, 4)};
+  if (kind == 2) a.keys = a.rows;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = -1;
+  c->high = 1;
+  c->tf32 = true;
+  // Weights are rounded to the type before they meet the values.
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 1e-2
+                 : c->dtype == RABBET_DTYPE_HALF ? 1e-3
+                                                 : 3e-3;
+  int32_t factors[3];
+  attention_factors(t, &a, kind, factors);
+  rabbet_attr_t turned[] = {conformance_int(t, "op0", 0),
+                            conformance_int(t, "op1", 1)};
+  rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << 3)};
+  int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
+  y = scaled(t, y);
+  if (special) {
+    // Beside the lowest numbers scores have few digits left.
+    c->tolerance = 2e-2;
+    rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+    int32_t pair[] = {y, special_mask(t, &c->values[y].dims)};
+    y = kernel_case_op(c, "elementwise", sum, 1, pair, 2);
+  } else {
+    y = masked(t, y);
+  }
+  y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
+  rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", 0)};
+  int32_t pair[] = {y, factors[2]};
+  y = kernel_case_op(c, "matrix_multiply", plain, 2, pair, 2);
+  if (kind > 0) {
+    static const int64_t order[] = {0, 2, 1, 3};
+    rabbet_attr_t attrs[] = {conformance_ints(t, "first_transpose", order, 4)};
+    y = kernel_case_op(c, "shuffle", attrs, 1, &y, 1);
+  }
+  kernel_case_output(c, y);
+}
+
+static void attention(conformance_t* t) {
+  attention_with(t, false);
+}
+static void attention_masks(conformance_t* t) {
+  attention_with(t, true);
+}
+
+// ---- Experts ----------------------------------------------------------------
+
+// Few tokens and many, experts that nobody chooses and such that do not exist.
+static void moe(conformance_t* t) {
+  static const int64_t types[] = {RABBET_DTYPE_INT8, RABBET_DTYPE_FP8};
+  static const double limits[] = {0.75, 2};
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = -1;
+  c->high = 1;
+  int64_t tokens = conformance_chance(t, 3) ? conformance_random(t, 3)
+                                            : 1 + conformance_random(t, 80);
+  int64_t chosen = 1 + conformance_random(t, 3);
+  int64_t experts = 1 + conformance_random(t, 6);
+  bool odd = conformance_chance(t, 3);
+  int64_t hidden =
+      odd ? 1 + conformance_random(t, 90) : 8 * (1 + conformance_random(t, 16));
+  int64_t inner =
+      odd ? 1 + conformance_random(t, 90) : 8 * (1 + conformance_random(t, 16));
+  int64_t index[256], blocks[] = {1, 1 + conformance_random(t, 24)};
+  for (int64_t i = 0; i < tokens * chosen; ++i)
+    index[i] = conformance_chance(t, 20) ? experts * (i % 2 * 2 - 1)
+                                         : conformance_random(t, experts);
+  bool quantizes = conformance_chance(t, 4), finds = conformance_chance(t, 2);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "activation_type", conformance_random(t, 2)),
+      {.name = "swiglu_param_limit",
+       .type = RABBET_ATTR_FLOAT,
+       .data = &limits[conformance_random(t, 2)],
+       .count = 1},
+      {.name = "swiglu_param_beta",
+       .type = RABBET_ATTR_FLOAT,
+       .data = &limits[0],
+       .count = 1},
+      conformance_ints(t, "quantization_block_shape", blocks, finds ? 2 : 0),
+      conformance_int(t, "dyn_q_output_scale_type", RABBET_DTYPE_FLOAT),
+      conformance_int(
+          t, "quantization_to_type",
+          quantizes ? types[conformance_random(t, 2)] : RABBET_DTYPE_FLOAT)};
+  size_t attr_count = conformance_chance(t, 2) ? 6 : 1;
+  quantizes = quantizes && attr_count == 6;
+  // Results of the first products are rounded to the type, or to 8 bits.
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 2e-2
+                 : c->dtype == RABBET_DTYPE_HALF ? 3e-3
+                                                 : 1e-5;
+  if (quantizes) c->tolerance = 5e-2;
+  bool biased = conformance_chance(t, 2);
+  int32_t inputs[10] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  inputs[0] = kernel_case_input(c, KERNEL_DIMS(1, tokens, hidden), false);
+  inputs[1] = kernel_case_numbers(
+      c, conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64,
+      KERNEL_DIMS(1, tokens, chosen), index, false);
+  inputs[2] = kernel_case_input(c, KERNEL_DIMS(1, tokens, chosen), false);
+  inputs[3] = kernel_case_input(c, KERNEL_DIMS(experts, hidden, inner), true);
+  inputs[4] = kernel_case_input(c, KERNEL_DIMS(experts, hidden, inner), true);
+  inputs[5] = kernel_case_input(c, KERNEL_DIMS(experts, inner, hidden), true);
+  if (biased) {
+    inputs[6] = kernel_case_input(c, KERNEL_DIMS(experts, inner), true);
+    inputs[7] = kernel_case_input(c, KERNEL_DIMS(experts, inner), true);
+    inputs[8] = kernel_case_input(c, KERNEL_DIMS(experts, hidden), true);
+  }
+  c->low = c->high = 0.0625;
+  if (quantizes)
+    inputs[9] = kernel_case_input(c, (rabbet_dims_t){.rank = 0}, false);
+  kernel_case_output(c, kernel_case_op(c, "moe", attrs, attr_count, inputs,
+                                       quantizes ? 10
+                                       : biased  ? 9
+                                                 : 6));
+}
+
+const conformance_family_t conformance_attention[] = {
+    {"attention", 12, attention},
+    {"attention_masks", 12, attention_masks},
+    {"moe", 60, moe},
+    {0},
+};

@@ -1,0 +1,284 @@
+// Convolution and pooling, with what is fused into them.
+#include <string.h>
+
+#include "conformance/conformance.h"
+#include "ops/enums.h"
+
+static void convolution(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  static const int64_t kernels[] = {1, 3, 3, 5},
+                       counts[] = {1, 3, 8, 16, 20, 32};
+  int64_t groups = conformance_chance(t, 5) ? 4 : 1;
+  int64_t from = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t to = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t kernel = conformance_one_of(t, kernels, 4), size = t->large ? 40 : 11;
+  int64_t stride[] = {1 + conformance_random(t, 2),
+                      1 + conformance_random(t, 2), 0};
+  int64_t dilation[] = {1, 1 + conformance_random(t, 2), 0};
+  int64_t before[] = {conformance_random(t, 3), conformance_random(t, 3), 0};
+  int64_t after[] = {conformance_random(t, 3), conformance_random(t, 3), 0};
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, 2),
+                           conformance_ints(t, "dilation_nd", dilation, 2),
+                           conformance_ints(t, "pre_padding", before, 2),
+                           conformance_ints(t, "post_padding", after, 2),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {
+      kernel_case_input(
+          c, KERNEL_DIMS(1 + conformance_random(t, 2), from, size, size + 3),
+          false),
+      kernel_case_input(c, KERNEL_DIMS(to, from / groups, kernel, kernel),
+                        true),
+      -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+// Windows of one pixel: matrix products, if channels lie last.
+static void convolution_pixels(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  static const int64_t counts[] = {1, 3, 8, 16, 20, 32};
+  int64_t from = conformance_one_of(t, counts, 6),
+          to = conformance_one_of(t, counts, 6);
+  rabbet_dims_t x = {.rank = 3 + (int32_t)conformance_random(t, 3)};
+  rabbet_dims_t w = {.rank = x.rank, .d = {to, from}};
+  int64_t padding[3] = {conformance_chance(t, 5)};
+  x.d[0] = 1 + conformance_random(t, 2);
+  x.d[1] = from;
+  for (int32_t i = 2; i < x.rank; ++i) {
+    x.d[i] = 1 + conformance_random(t, t->large && x.rank == 4 ? 40 : 9);
+    w.d[i] = 1;
+  }
+  rabbet_attr_t attrs[] = {
+      conformance_ints(t, "pre_padding", padding, (size_t)x.rank - 2)};
+  bool own_bias = conformance_chance(t, 2);
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (own_bias) inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 1, inputs, 3);
+  if (!own_bias && conformance_chance(t, 2)) {
+    rabbet_dims_t dims = {.rank = x.rank, .d = {1, to}};
+    for (int32_t i = 2; i < x.rank; ++i)
+      dims.d[i] = 1;
+    rabbet_attr_t sum[] = {conformance_int(t, "op", 0)};
+    int32_t pair[] = {value, kernel_case_input(c, dims, true)};
+    value = kernel_case_op(c, "elementwise", sum, 1, pair, 2);
+  }
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+// One to three spatial axes, every mode of padding, windows shorter and longer
+// than their steps.
+static void deconvolution(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  static const int64_t counts[] = {1, 3, 8, 16, 20, 32};
+  int64_t groups = conformance_chance(t, 5) ? 4 : 1;
+  int64_t from = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t to = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
+  bool shuffles = conformance_chance(t, 3);  // each input makes a block
+  bool plane = conformance_chance(t, 2);
+  rabbet_dims_t in = {.rank =
+                          plane ? 4 : 3 + (int32_t)conformance_random(t, 3)};
+  rabbet_dims_t kernel = {.rank = in.rank, .d = {from, to / groups}};
+  int64_t stride[4] = {0}, dilation[4] = {0}, extra[4] = {0};
+  int64_t before[4] = {0}, after[4] = {0};
+  in.d[0] = 1 + conformance_random(t, 2);
+  in.d[1] = from;
+  for (int32_t i = 0; i < in.rank - 2; ++i) {
+    in.d[i + 2] = 4 + conformance_random(t, t->large && plane ? 30 : 5);
+    stride[i] = 1 + conformance_random(t, 3);
+    kernel.d[i + 2] = shuffles ? stride[i] : 1 + conformance_random(t, 4);
+    dilation[i] = shuffles ? 1 : 1 + conformance_random(t, 2);
+    before[i] = shuffles ? 0 : conformance_random(t, kernel.d[i + 2]);
+    after[i] = shuffles ? 0 : conformance_random(t, kernel.d[i + 2]);
+    extra[i] = shuffles ? 0 : conformance_random(t, stride[i]);
+  }
+  size_t axes = (size_t)in.rank - 2;
+  rabbet_attr_t attrs[] = {
+      conformance_ints(t, "stride_nd", stride, axes),
+      conformance_ints(t, "dilation_nd", dilation, axes),
+      conformance_ints(t, "pre_padding", before, axes),
+      conformance_ints(t, "post_padding", after, axes),
+      conformance_ints(t, "output_padding", extra, axes),
+      conformance_int(t, "padding_mode",
+                      shuffles ? 0 : conformance_random(t, 4)),
+      conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {kernel_case_input(c, in, false),
+                      kernel_case_input(c, kernel, !conformance_chance(t, 5)),
+                      -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "deconvolution", attrs, 7, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+// Images of one pixel, whose memory does not tell the order of axes: as the
+// input, the output or both, beside filters that do tell it.
+static void convolution_of_one_pixel(conformance_t* t) {
+  // From 1 pixel or `size`, by a filter of `kernel` steps and padding at both
+  // ends.
+  static const struct {
+    int64_t size, kernel, padding;
+    bool transposed;
+  } kinds[] = {
+      {1, 3, 1, false},                   // one pixel to one
+      {1, 3, 2, false},                   // one to nine
+      {1, 1, 0, false},                   // squeeze-and-excite
+      {1, 1, 1, false},                   // a filter that does not tell it
+      {5, 5, 0, false},                   // a filter that covers the image
+      {3, 5, 1, false}, {1, 4, 0, true},  // a generator's first layer
+      {1, 3, 1, true},  {3, 3, 2, true}, {1, 1, 0, true},
+  };
+  static const int64_t counts[] = {1, 3, 8, 16, 20, 32};
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  int64_t kind =
+      conformance_random(t, (int64_t)(sizeof(kinds) / sizeof(kinds[0])));
+  int64_t groups = conformance_chance(t, 4) ? 4 : 1;
+  int64_t from = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t to = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
+  bool transposed = kinds[kind].transposed;
+  rabbet_dims_t x = {.rank = conformance_chance(t, 4)
+                                 ? 3 + 2 * (int32_t)conformance_random(t, 2)
+                                 : 4};
+  rabbet_dims_t w = {
+      .rank = x.rank,
+      .d = {transposed ? from : to, (transposed ? to : from) / groups}};
+  int64_t padding[3] = {0};
+  x.d[0] = 1 + conformance_random(t, 4);
+  x.d[1] = from;
+  for (int32_t i = 2; i < x.rank; ++i) {
+    x.d[i] = kinds[kind].size;
+    w.d[i] = kinds[kind].kernel;
+    padding[i - 2] = kinds[kind].padding;
+  }
+  if (c->dtype == RABBET_DTYPE_FLOAT && conformance_chance(t, 2)) {
+    c->tf32 = true;
+    c->tolerance = 3e-3;
+  }
+  size_t axes = (size_t)x.rank - 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "pre_padding", padding, axes),
+                           conformance_ints(t, "post_padding", padding, axes),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(
+      c, transposed ? "deconvolution" : "convolution", attrs, 3, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+static void pooling(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  static const int64_t channels[] = {1, 3, 16, 20, 32};
+  int64_t window[] = {1 + conformance_random(t, 3),
+                      1 + conformance_random(t, 3), 0};
+  int64_t stride[] = {1 + conformance_random(t, 2),
+                      1 + conformance_random(t, 2), 0};
+  int64_t padding[] = {conformance_random(t, window[0]),
+                       conformance_random(t, window[1]), 0};
+  rabbet_attr_t attrs[] = {conformance_int(t, "type", conformance_random(t, 2)),
+                           conformance_ints(t, "window_size_nd", window, 2),
+                           conformance_ints(t, "stride_nd", stride, 2),
+                           conformance_ints(t, "pre_padding", padding, 2),
+                           conformance_ints(t, "post_padding", padding, 2),
+                           conformance_bool(t, "average_count_excludes_padding",
+                                            conformance_chance(t, 2))};
+  int64_t size = t->large ? 60 : 9;
+  // Rows of whole vectors, too, as devices may have another way for them.
+  int64_t width = conformance_chance(t, 2) ? size + 2 : (size / 8 + 1) * 8;
+  int32_t x = kernel_case_input(
+      c, KERNEL_DIMS(2, conformance_one_of(t, channels, 5), size, width),
+      false);
+  kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 6, &x, 1));
+}
+
+// One to three spatial axes, every kind and mode of padding, windows that cover
+// all of the input, or with ROUND_UP more than that.
+static void pooling_modes(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  static const int64_t channels[] = {1, 3, 8, 16, 20};
+  rabbet_dims_t in = {.rank = 3 + (int32_t)conformance_random(t, 3)};
+  int64_t window[4] = {0}, stride[4] = {0}, before[4] = {0}, after[4] = {0};
+  bool whole = conformance_chance(t, 3);
+  bool beyond = whole && conformance_chance(t, 2);
+  in.d[0] = 1 + conformance_random(t, 3);
+  in.d[1] = conformance_one_of(t, channels, 5);
+  for (int32_t i = 0; i < in.rank - 2; ++i) {
+    in.d[i + 2] = 4 + conformance_random(t, t->large ? 20 : 6);
+    window[i] = whole ? in.d[i + 2] : 1 + conformance_random(t, 4);
+    stride[i] = 1 + conformance_random(t, beyond ? 40 : 3);
+    if (beyond) window[i] += conformance_random(t, stride[i]);
+    before[i] = whole ? 0 : conformance_random(t, window[i]);
+    after[i] = whole ? 0 : conformance_random(t, window[i]);
+  }
+  size_t axes = (size_t)in.rank - 2;
+  static const double blend[] = {0.25};
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "type", conformance_random(t, 3)),
+      conformance_ints(t, "window_size_nd", window, axes),
+      conformance_ints(t, "stride_nd", stride, axes),
+      conformance_ints(t, "pre_padding", before, axes),
+      conformance_ints(t, "post_padding", after, axes),
+      conformance_int(t, "padding_mode",
+                      beyond  ? RABBET_PADDING_EXPLICIT_ROUND_UP
+                      : whole ? RABBET_PADDING_EXPLICIT_ROUND_DOWN
+                              : conformance_random(t, 4)),
+      conformance_bool(t, "average_count_excludes_padding",
+                       conformance_chance(t, 2)),
+      {.name = "blend_factor",
+       .type = RABBET_ATTR_FLOAT,
+       .data = blend,
+       .count = 1}};
+  int32_t x = kernel_case_input(c, in, false);
+  kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 8, &x, 1));
+}
+
+// Layers that libraries compute, of a batch of none.
+static void empty_batches(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  int64_t window[] = {3, 3};
+  int32_t x = kernel_case_input(c, KERNEL_DIMS(0, 4, 8, 8), false), y = -1;
+  int32_t inputs[] = {x, -1, -1};
+  rabbet_attr_t attrs[] = {conformance_int(t, "type", 0),
+                           conformance_ints(t, "window_size_nd", window, 2)};
+  switch (conformance_random(t, 4)) {
+    case 0:
+      inputs[1] = kernel_case_input(c, KERNEL_DIMS(8, 4, 3, 3), true);
+      y = kernel_case_op(c, "convolution", NULL, 0, inputs, 3);
+      break;
+    case 1:
+      inputs[1] = kernel_case_input(c, KERNEL_DIMS(4, 8, 3, 3), true);
+      y = kernel_case_op(c, "deconvolution", NULL, 0, inputs, 3);
+      break;
+    case 2:
+      y = kernel_case_op(c, "pooling", attrs, 2, inputs, 1);
+      break;
+    default:
+      inputs[1] = kernel_case_input(c, KERNEL_DIMS(1, 1, 8, 5), true);
+      y = kernel_case_op(c, "matrix_multiply", NULL, 0, inputs, 2);
+  }
+  kernel_case_output(c, y);
+}
+
+const conformance_family_t conformance_convolution[] = {
+    {"convolution", 80, convolution},
+    {"convolution_pixels", 60, convolution_pixels},
+    {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
+    {"deconvolution", 60, deconvolution},
+    {"pooling", 80, pooling},
+    {"pooling_modes", 40, pooling_modes},
+    {"empty_batches", 20, empty_batches},
+    {0},
+};
