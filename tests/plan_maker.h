@@ -266,4 +266,14 @@ static inline void maker_write(maker_t* m, rabbet_allocator_t allocator,
                                      allocator, out_data, out_size));
 }
 
+static inline void maker_bytes(void (*sample)(maker_t* m),
+                               rabbet_allocator_t allocator, void** out_data,
+                               size_t* out_size) {
+  maker_t m;
+  maker_begin(&m, allocator);
+  sample(&m);
+  maker_write(&m, allocator, out_data, out_size);
+  maker_end(&m);
+}
+
 #endif  // RABBET_TESTS_PLAN_MAKER_H_

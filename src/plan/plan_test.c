@@ -109,13 +109,9 @@ static void attributes_survive(void** state) {
 
 static void what_is_read(void** state) {
   (void)state;
-  maker_t maker;
   void* data = NULL;
   size_t size = 0;
-  maker_begin(&maker, SYSTEM);
-  sample_static(&maker);
-  maker_write(&maker, SYSTEM, &data, &size);
-  maker_end(&maker);
+  maker_bytes(sample_static, SYSTEM, &data, &size);
   rabbet_plan_t* plan = read_plan(data, size);
   assert_string_equal(plan->name, "sample");
   assert_string_equal(plan->producer, "rabbet test");
@@ -505,14 +501,10 @@ typedef struct wrong_size_t {
 static void expect_sizes_refused(void (*sample)(maker_t* maker), int section,
                                  const wrong_size_t* list, size_t count) {
   static const uint8_t room[256];
-  maker_t maker;
   void* data = NULL;
   size_t size = 0, whole = 0;
   rabbet_plan_t* plan = NULL;
-  maker_begin(&maker, SYSTEM);
-  sample(&maker);
-  maker_write(&maker, SYSTEM, &data, &size);
-  maker_end(&maker);
+  maker_bytes(sample, SYSTEM, &data, &size);
   for (size_t i = 0; i < count; ++i) {
     plan_bytes_t parts = plan_bytes_split(data);
     parts.section[section] = room;

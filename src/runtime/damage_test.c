@@ -107,12 +107,8 @@ static bool has_plugin(const sample_t* sample) {
 }
 
 static uint8_t* sample_bytes(const sample_t* sample, size_t* size) {
-  maker_t maker;
   void *data = NULL, *copy = NULL;
-  maker_begin(&maker, SYSTEM);
-  sample->make(&maker);
-  maker_write(&maker, SYSTEM, &data, size);
-  maker_end(&maker);
+  maker_bytes(sample->make, SYSTEM, &data, size);
   copy = aligned_alloc(64, (*size + 63) / 64 * 64);
   memcpy(copy, data, *size);
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);

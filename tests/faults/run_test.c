@@ -86,12 +86,8 @@ static rabbet_status_t load_and_run(rabbet_allocator_t allocator,
 static void loading_and_running(void** state) {
   (void)state;
   for (size_t s = 0; s < SAMPLE_COUNT; ++s) {
-    maker_t maker;
     plan_under_test_t plan;
-    maker_begin(&maker, SYSTEM);
-    samples[s].make(&maker);
-    maker_write(&maker, SYSTEM, &plan.data, &plan.size);
-    maker_end(&maker);
+    maker_bytes(samples[s].make, SYSTEM, &plan.data, &plan.size);
     int64_t count = rabbet_fault_run(load_and_run, &plan);
     print_message("%s: %lld allocations\n", samples[s].name, (long long)count);
     rabbet_free_aligned(SYSTEM, plan.data, RABBET_PLAN_ALIGNMENT);
@@ -101,13 +97,9 @@ static void loading_and_running(void** state) {
 // A context in which a run failed for want of memory still works.
 static void running_on_after_failure(void** state) {
   (void)state;
-  maker_t maker;
   void* data = NULL;
   size_t size = 0;
-  maker_begin(&maker, SYSTEM);
-  sample_reads(&maker);
-  maker_write(&maker, SYSTEM, &data, &size);
-  maker_end(&maker);
+  maker_bytes(sample_reads, SYSTEM, &data, &size);
   bool failed = true;
   for (int64_t fail_at = 0; failed; ++fail_at) {
     rabbet_fault_allocator_t fault;
@@ -140,16 +132,12 @@ static void running_on_after_failure(void** state) {
 static void steady_state(void** state) {
   (void)state;
   for (size_t s = 0; s < SAMPLE_COUNT; ++s) {
-    maker_t maker;
     void* data = NULL;
     size_t size = 0;
     rabbet_fault_allocator_t fault;
     rabbet_engine_t* engine = NULL;
     rabbet_context_t* context = NULL;
-    maker_begin(&maker, SYSTEM);
-    samples[s].make(&maker);
-    maker_write(&maker, SYSTEM, &data, &size);
-    maker_end(&maker);
+    maker_bytes(samples[s].make, SYSTEM, &data, &size);
     rabbet_fault_initialize(-1, false, &fault);
     rabbet_allocator_t allocator = rabbet_fault_allocator(&fault);
     RABBET_EXPECT_OK(
