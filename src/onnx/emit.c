@@ -356,6 +356,16 @@ void rabbet_onnx_layer_outputs(rabbet_onnx_node_t* node, const char* op,
     outputs[i] = layer ? rabbet_layer_output(layer, i) : NULL;
 }
 
+void rabbet_onnx_assert(rabbet_onnx_node_t* node, rabbet_tensor_t* condition,
+                        const char* message) {
+  const rabbet_attr_t attr = {.name = "message",
+                              .type = RABBET_ATTR_STRING,
+                              .data = message,
+                              .count = strlen(message)};
+  rabbet_onnx_layer_outputs(node, "assertion", &condition, 1, &attr, 1, NULL,
+                            0);
+}
+
 int64_t rabbet_onnx_enumerator(rabbet_onnx_node_t* node, const char* op,
                                const char* attr, const char* name) {
   const rabbet_op_t* found = rabbet_op_find(op);

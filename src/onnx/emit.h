@@ -94,6 +94,9 @@ void rabbet_onnx_layer_outputs(rabbet_onnx_node_t* node, const char* op,
                                size_t input_count, const rabbet_attr_t* attrs,
                                size_t attr_count, rabbet_tensor_t** outputs,
                                size_t output_count);
+// Fails runs in which an element of `condition`, BOOL, is false.
+void rabbet_onnx_assert(rabbet_onnx_node_t* node, rabbet_tensor_t* condition,
+                        const char* message);
 // The number of an enumerator: ("unary", "op", "EXP").
 int64_t rabbet_onnx_enumerator(rabbet_onnx_node_t* node, const char* op,
                                const char* attr, const char* name);

@@ -49,12 +49,19 @@ typedef struct rabbet_onnx_told_t {
   int axis;                 // of joined ones
 } rabbet_onnx_told_t;
 
+// A tensor that a loop's body inserts.
+typedef struct rabbet_onnx_inserted_t {
+  rabbet_tensor_t* item;
+  struct rabbet_onnx_inserted_t* before;
+} rabbet_onnx_inserted_t;
+
 // In a loop's body, the tensors of a sequence that earlier iterations made. A
 // body that only adds to them needs none of them; what else it does is found by
 // importing it (control/run_loop.c).
 typedef struct rabbet_onnx_rest_t {
   bool is_read;
   rabbet_tensor_t* sample;  // of the shape of its tensors; NULL: not known yet
+  struct rabbet_onnx_inserted_t* inserted;  // the last one
   rabbet_tensor_t* number;  // of the iteration; NULL: the loop has none
 } rabbet_onnx_rest_t;
 

@@ -78,10 +78,9 @@ static rabbet_status_t step_check(step_check_t* check) {
       rabbet_dims_print(&check->shapes->dims[wrong], text, sizeof(text)));
 }
 
-rabbet_status_t rabbet_prepared_check_step(
-    const rabbet_prepared_t* prepared, const rabbet_plan_step_t* step,
-    const rabbet_kernel_shapes_t* shapes) {
-  if (step->shapes_proven) return rabbet_ok();
+static rabbet_status_t check_with_rules(const rabbet_prepared_t* prepared,
+                                        const rabbet_plan_step_t* step,
+                                        const rabbet_kernel_shapes_t* shapes) {
   rabbet_allocator_t allocator = prepared->sequence->engine->allocator;
   step_check_t check = {.prepared = prepared, .step = step, .shapes = shapes};
   RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(allocator, &check.graph));
@@ -90,4 +89,53 @@ rabbet_status_t rabbet_prepared_check_step(
   rabbet_arena_deinitialize(&check.arena);
   rabbet_expr_graph_destroy(check.graph);
   return status;
+}
+
+rabbet_status_t rabbet_prepared_check_step(
+    const rabbet_prepared_t* prepared, const rabbet_plan_step_t* step,
+    const rabbet_kernel_shapes_t* shapes) {
+  return step->shapes_proven ? rabbet_ok()
+                             : check_with_rules(prepared, step, shapes);
+}
+
+static rabbet_status_t name_inputs(const rabbet_prepared_t* prepared,
+                                   const rabbet_plan_step_t* step,
+                                   const rabbet_kernel_shapes_t* shapes,
+                                   rabbet_status_t status) {
+  rabbet_strbuf_t names;
+  rabbet_strbuf_initialize(prepared->sequence->engine->allocator, &names);
+  for (size_t i = 0; i < step->group.input_count; ++i) {
+    int32_t input = step->group.inputs[i];
+    int32_t value = step->values[input];
+    char text[192];
+    if (value < 0) continue;
+    rabbet_strbuf_printf(
+        &names, "%s'%s' %s", names.size > 0 ? ", " : "",
+        prepared->sequence->plan->values[value].name,
+        rabbet_dims_print(&shapes->dims[input], text, sizeof(text)));
+  }
+  if (names.size > 0)
+    status =
+        rabbet_status_annotate(status, "for %s", rabbet_strbuf_text(&names));
+  rabbet_strbuf_deinitialize(&names);
+  return status;
+}
+
+rabbet_status_t rabbet_prepared_explain(const rabbet_prepared_t* prepared,
+                                        const rabbet_plan_step_t* step,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_status_t status) {
+  rabbet_status_code_t code = rabbet_status_code(status);
+  if (code != RABBET_STATUS_OUT_OF_RANGE &&
+      code != RABBET_STATUS_INVALID_ARGUMENT &&
+      code != RABBET_STATUS_UNSUPPORTED)
+    return status;
+  rabbet_status_t found = check_with_rules(prepared, step, shapes);
+  if (rabbet_status_code(found) == RABBET_STATUS_INVALID_ARGUMENT) {
+    rabbet_status_free(status);
+    status = RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE, "%s",
+                           rabbet_status_message(found));
+  }
+  rabbet_status_free(found);
+  return name_inputs(prepared, step, shapes, status);
 }

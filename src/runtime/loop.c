@@ -284,9 +284,10 @@ static rabbet_status_t pass_outputs(rabbet_loop_run_t* loop) {
 
 // ---- An iteration
 
-static rabbet_status_t check_same(const char* name, const rabbet_dims_t* made,
-                                  const rabbet_dims_t* expected,
-                                  int64_t varying) {
+rabbet_status_t rabbet_loop_check_same(const char* name,
+                                       const rabbet_dims_t* made,
+                                       const rabbet_dims_t* expected,
+                                       int64_t varying) {
   for (int32_t axis = 0; axis < expected->rank; ++axis)
     if (made->d[axis] != expected->d[axis] && !(varying >> axis & 1))
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -304,19 +305,16 @@ static rabbet_status_t collect(rabbet_loop_run_t* loop) {
   for (size_t i = 0; i < loop->wiring.carried_count; ++i) {
     const rabbet_plan_io_t* io = &plan->ios[plan->input_count + i];
     rabbet_loop_carried_t* carried = &loop->carried[i];
-    RABBET_RETURN_IF_ERROR(check_same(io->name, &leaf->dims[io->value],
-                                      &carried->dims, loop->wiring.varying[i]));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_loop_check_same(io->name, &leaf->dims[io->value], &carried->dims,
+                               loop->wiring.varying[i]));
     carried->dims = leaf->dims[io->value];
     carried->bytes = leaf->bytes[io->value];
     carried->at = callee->addresses[plan->input_count + i];
   }
-  for (size_t i = 0; i < loop->wiring.output_count; ++i) {
-    if (loop->wiring.kinds[i] == RABBET_LOOP_OUTPUT_LAST_VALUE) continue;
-    const rabbet_plan_io_t* io =
-        &plan->ios[plan->input_count + (size_t)loop->wiring.sources[i]];
-    RABBET_RETURN_IF_ERROR(
-        check_same(io->name, &leaf->dims[io->value], &loop->stacks[i].dims, 0));
-  }
+  for (size_t i = 0; i < loop->wiring.output_count; ++i)
+    if (loop->wiring.kinds[i] != RABBET_LOOP_OUTPUT_LAST_VALUE)
+      RABBET_RETURN_IF_ERROR(rabbet_loop_collect_stack(loop, i));
   return rabbet_ok();
 }
 

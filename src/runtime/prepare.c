@@ -69,8 +69,11 @@ static rabbet_status_t prepare_step(rabbet_prepared_t* prepared, size_t s,
     RABBET_RETURN_IF_ERROR(rabbet_step_check_plugin_shapes(
         sequence->engine->allocator, step, sequence->steps[s].plugin, &shapes));
   size_t at = s - rabbet_segment_begin(sequence, prepared->segment);
-  return kernel->kernel_class->prepare(kernel, &shapes, &prepared->states[at],
-                                       out_workspace);
+  rabbet_status_t status = kernel->kernel_class->prepare(
+      kernel, &shapes, &prepared->states[at], out_workspace);
+  return rabbet_is_ok(status)
+             ? status
+             : rabbet_prepared_explain(prepared, step, &shapes, status);
 }
 
 static rabbet_status_t prepare_runs(rabbet_prepared_t* prepared, int threads,

@@ -357,6 +357,13 @@ bool rabbet_is_materialized(const rabbet_sequence_t* sequence, int32_t root);
 // Elements of a value that the host knows, or NULL.
 const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared, int32_t v);
 
+// Says more of the error of a kernel that does not take its shapes: what the
+// layers' rules say of them, and the names of the step's inputs.
+rabbet_status_t rabbet_prepared_explain(const rabbet_prepared_t* prepared,
+                                        const rabbet_plan_step_t* step,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_status_t status);
+
 // The node for the key: found, or created in the place of the oldest.
 rabbet_status_t rabbet_prepared_lookup(rabbet_frame_t* frame,
                                        rabbet_prepared_t* parent,

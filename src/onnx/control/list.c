@@ -1,6 +1,4 @@
-// Sequences whose length a run tells. Tensors of one shape are stacked along
-// axis 0; others are joined along the one axis in which they differ, and a
-// vector says where each ends.
+// Operators on sequences whose length a run tells.
 #include "onnx/control/list.h"
 
 #include "onnx/held.h"
@@ -48,74 +46,6 @@ rabbet_onnx_list_t* rabbet_onnx_list_of(rabbet_onnx_node_t* node,
   return list;
 }
 
-// ---- All tensors in one ----------------------------------------------------
-
-static rabbet_onnx_told_t list_stacked(rabbet_onnx_node_t* node,
-                                       const rabbet_onnx_list_t* list,
-                                       rabbet_tensor_t** parts) {
-  size_t count = 0;
-  if (list->told.tensor) parts[count++] = list->told.tensor;
-  for (size_t i = 0; i < list->count; ++i) {
-    rabbet_tensor_t* item = list->items[i];
-    int rank = rabbet_onnx_rank(node, item) + 1;
-    parts[count++] = rabbet_onnx_unsqueeze(node, item, 1, rank);
-  }
-  return (rabbet_onnx_told_t){
-      .tensor =
-          count == 1 ? parts[0] : rabbet_onnx_concat(node, parts, count, 0)};
-}
-
-static rabbet_onnx_told_t list_joined(rabbet_onnx_node_t* node,
-                                      const rabbet_onnx_list_t* list, int axis,
-                                      rabbet_tensor_t** parts) {
-  rabbet_onnx_told_t all = {.axis = axis};
-  rabbet_tensor_t* ends[2] = {list->told.ends, NULL};
-  rabbet_onnx_index_t end = rabbet_onnx_index(0), *own = NULL;
-  size_t count = 0;
-  rabbet_onnx_fail(
-      node, rabbet_arena_allocate_array(&node->importer->arena, list->count,
-                                        sizeof(*own), (void**)&own));
-  if (!rabbet_onnx_ok(node)) return all;
-  if (list->told.tensor) {
-    parts[count++] = list->told.tensor;
-    end = rabbet_onnx_extent(node, list->told.tensor, axis);
-  }
-  for (size_t i = 0; i < list->count; ++i) {
-    parts[count++] = list->items[i];
-    end = rabbet_onnx_index_op(node, "SUM", end,
-                               rabbet_onnx_extent(node, list->items[i], axis));
-    own[i] = end;
-  }
-  ends[1] = rabbet_onnx_index_vector(node, own, list->count);
-  all.tensor =
-      count == 1 ? parts[0] : rabbet_onnx_concat(node, parts, count, axis);
-  all.ends = ends[0] ? rabbet_onnx_concat(node, ends, 2, 0) : ends[1];
-  return all;
-}
-
-rabbet_onnx_told_t rabbet_onnx_list_told(rabbet_onnx_node_t* node,
-                                         const rabbet_onnx_list_t* list,
-                                         rabbet_onnx_told_t like) {
-  const rabbet_onnx_told_t none = {0};
-  rabbet_tensor_t** parts = NULL;
-  if (!rabbet_onnx_ok(node)) return none;
-  if (list->told.tensor) like = list->told;
-  if (list->told.tensor && list->count == 0) return list->told;
-  if (list->count == 0)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                     "an empty sequence is read, whose tensors would have no "
-                     "shape");
-  rabbet_onnx_fail(
-      node, rabbet_arena_allocate_array(&node->importer->arena, list->count + 1,
-                                        sizeof(*parts), (void**)&parts));
-  if (!rabbet_onnx_ok(node)) return none;
-  rabbet_onnx_told_t all = like.ends ? list_joined(node, list, like.axis, parts)
-                                     : list_stacked(node, list, parts);
-  rabbet_onnx_hold_like(node, all.tensor,
-                        list->told.tensor ? list->told.tensor : list->items[0]);
-  return all;
-}
-
 // ---- A list whose beginning its loop has -----------------------------------
 
 // One of its tensors, for the first import of the body.
@@ -133,19 +63,12 @@ static rabbet_tensor_t* list_sample(rabbet_onnx_node_t* node,
 
 // ---- Operators -------------------------------------------------------------
 
-static const rabbet_onnx_told_t stacked = {0};
-
-static rabbet_onnx_index_t told_length(rabbet_onnx_node_t* node,
-                                       rabbet_onnx_told_t told) {
-  return rabbet_onnx_extent(node, told.ends ? told.ends : told.tensor, 0);
-}
-
 rabbet_onnx_index_t rabbet_onnx_list_length(rabbet_onnx_node_t* node,
                                             const rabbet_onnx_list_t* list) {
   rabbet_onnx_index_t length = rabbet_onnx_index((int64_t)list->count);
   if (list->told.tensor)
     length = rabbet_onnx_index_op(node, "SUM", length,
-                                  told_length(node, list->told));
+                                  rabbet_onnx_told_length(node, list->told));
   if (!list->rest) return length;
   list->rest->is_read = true;
   // No constant, since the import would decide by it.
@@ -186,6 +109,17 @@ static rabbet_onnx_index_t list_element(rabbet_onnx_node_t* node,
   return rabbet_onnx_element(node, list_part(node, vector, 0, at, next), 0);
 }
 
+// Where element `at` of joined tensors begins, or the end of all behind the
+// last one.
+static rabbet_onnx_index_t joined_start(rabbet_onnx_node_t* node,
+                                        rabbet_onnx_told_t all,
+                                        rabbet_onnx_index_t at) {
+  rabbet_tensor_t* zero = rabbet_onnx_int64s(node, (const int64_t[]){0}, 1);
+  return list_element(
+      node,
+      rabbet_onnx_concat(node, (rabbet_tensor_t*[]){zero, all.ends}, 2, 0), at);
+}
+
 rabbet_tensor_t* rabbet_onnx_list_at(rabbet_onnx_node_t* node,
                                      const rabbet_onnx_list_t* list,
                                      rabbet_onnx_index_t at) {
@@ -193,9 +127,9 @@ rabbet_tensor_t* rabbet_onnx_list_at(rabbet_onnx_node_t* node,
   int64_t place = at.value < 0 ? at.value + (int64_t)list->count : -1;
   if (rabbet_onnx_is_static(at) && place >= 0) return list->items[place];
   if (list->rest) return list_sample(node, list);
-  rabbet_onnx_told_t all = rabbet_onnx_list_told(node, list, stacked);
+  rabbet_onnx_told_t all = rabbet_onnx_list_told_alone(node, list);
   if (!rabbet_onnx_ok(node)) return NULL;
-  at = list_place(node, at, told_length(node, all));
+  at = list_place(node, at, rabbet_onnx_told_length(node, all));
   rabbet_onnx_index_t next =
       rabbet_onnx_index_op(node, "SUM", at, rabbet_onnx_index(1));
   if (!all.ends) {
@@ -204,11 +138,27 @@ rabbet_tensor_t* rabbet_onnx_list_at(rabbet_onnx_node_t* node,
     rabbet_onnx_hold_like(node, item, part);
     return item;
   }
-  rabbet_tensor_t* zero = rabbet_onnx_int64s(node, (const int64_t[]){0}, 1);
-  rabbet_tensor_t* starts =
-      rabbet_onnx_concat(node, (rabbet_tensor_t*[]){zero, all.ends}, 2, 0);
-  return list_part(node, all.tensor, all.axis, list_element(node, starts, at),
-                   list_element(node, starts, next));
+  return list_part(node, all.tensor, all.axis, joined_start(node, all, at),
+                   joined_start(node, all, next));
+}
+
+// The tensors from `start` to `end` as told ones. Ends count from their start.
+static rabbet_onnx_told_t told_part(rabbet_onnx_node_t* node,
+                                    rabbet_onnx_told_t all,
+                                    rabbet_onnx_index_t start,
+                                    rabbet_onnx_index_t end) {
+  rabbet_onnx_told_t part = {.axis = all.axis};
+  if (!all.ends) {
+    part.tensor = list_part(node, all.tensor, 0, start, end);
+    return part;
+  }
+  rabbet_onnx_index_t from = joined_start(node, all, start);
+  part.tensor =
+      list_part(node, all.tensor, all.axis, from, joined_start(node, all, end));
+  part.ends =
+      rabbet_onnx_binary(node, "SUB", list_part(node, all.ends, 0, start, end),
+                         rabbet_onnx_index_vector(node, &from, 1));
+  return part;
 }
 
 rabbet_onnx_list_t* rabbet_onnx_list_change(rabbet_onnx_node_t* node,
@@ -219,37 +169,20 @@ rabbet_onnx_list_t* rabbet_onnx_list_change(rabbet_onnx_node_t* node,
     list_sample(node, list);
     return rabbet_onnx_list_longer(node, list, 0);
   }
-  rabbet_onnx_told_t all = rabbet_onnx_list_told(node, list, stacked);
-  if (all.ends)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the sequence's tensors differ in shape and in number in "
-                     "each run; of such, only the end can be changed");
+  rabbet_onnx_told_t all = rabbet_onnx_list_told_alone(node, list);
   if (!rabbet_onnx_ok(node)) return NULL;
-  rabbet_onnx_index_t length = told_length(node, all);
+  rabbet_onnx_index_t length = rabbet_onnx_told_length(node, all);
   at = list_place(node, at, length);
   rabbet_onnx_index_t next =
       item ? at : rabbet_onnx_index_op(node, "SUM", at, rabbet_onnx_index(1));
-  rabbet_tensor_t* parts[] = {
-      list_part(node, all.tensor, 0, rabbet_onnx_index(0), at), NULL, NULL};
-  size_t count = 1;
+  rabbet_onnx_told_t before = told_part(node, all, rabbet_onnx_index(0), at);
+  rabbet_onnx_told_t after = told_part(node, all, next, length);
   if (item)
-    parts[count++] =
-        rabbet_onnx_unsqueeze(node, item, 1, rabbet_onnx_rank(node, item) + 1);
-  parts[count++] = list_part(node, all.tensor, 0, next, length);
-  rabbet_tensor_t* changed = rabbet_onnx_concat(node, parts, count, 0);
-  rabbet_onnx_hold_like(node, changed, all.tensor);
-  return rabbet_onnx_list_of(node, list->dtype,
-                             (rabbet_onnx_told_t){.tensor = changed});
-}
-
-// The stack with its axis 0 moved to `axis`.
-static rabbet_tensor_t* list_moved(rabbet_onnx_node_t* node,
-                                   rabbet_tensor_t* stack, int axis) {
-  int64_t perm[RABBET_MAX_RANK];
-  int rank = rabbet_onnx_rank(node, stack);
-  for (int i = 0; i < rank; ++i)
-    perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
-  return axis == 0 ? stack : rabbet_onnx_transpose(node, stack, perm);
+    before = rabbet_onnx_told_append(node, before,
+                                     rabbet_onnx_told_item(node, item));
+  rabbet_onnx_told_t changed = rabbet_onnx_told_append(node, before, after);
+  rabbet_onnx_hold_like(node, changed.tensor, all.tensor);
+  return rabbet_onnx_list_of(node, list->dtype, changed);
 }
 
 rabbet_tensor_t* rabbet_onnx_list_concat(rabbet_onnx_node_t* node,
@@ -260,27 +193,13 @@ rabbet_tensor_t* rabbet_onnx_list_concat(rabbet_onnx_node_t* node,
     if (!stack) return one;
     return rabbet_onnx_unsqueeze(node, one, 1, rabbet_onnx_rank(node, one) + 1);
   }
-  rabbet_onnx_told_t all = rabbet_onnx_list_told(node, list, stacked);
+  rabbet_onnx_told_t all = rabbet_onnx_list_told_alone(node, list);
   int rank = rabbet_onnx_rank(node, all.tensor) - (all.ends == NULL);
   int at = rabbet_onnx_axis(node, axis, rank + stack);
   if (!rabbet_onnx_ok(node)) return NULL;
-  if (all.ends) {
-    if (!stack && at == all.axis) return all.tensor;
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the sequence's tensors differ along axis %d in each run, "
-                     "and can be concatenated along that one alone",
-                     all.axis);
-    return NULL;
-  }
-  rabbet_tensor_t* moved = list_moved(node, all.tensor, at);
-  rabbet_onnx_hold_like(node, moved, all.tensor);
-  if (stack || !rabbet_onnx_ok(node)) return moved;
-  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
-  for (int i = 0; i < rank; ++i)
-    dims[i] = rabbet_onnx_extent(node, moved, i < at ? i : i + 1);
-  dims[at] = rabbet_onnx_index_op(node, "PROD", dims[at],
-                                  rabbet_onnx_extent(node, moved, at));
-  rabbet_tensor_t* joined = rabbet_onnx_reshape(node, moved, dims, rank);
-  rabbet_onnx_hold_like(node, joined, all.tensor);
-  return joined;
+  if (all.ends && !stack && at == all.axis) return all.tensor;
+  // Others than stacked ones must be of one shape, which the run checks.
+  if (all.ends) all = rabbet_onnx_told_stacked(node, all);
+  return stack ? rabbet_onnx_told_moved(node, all, at)
+               : rabbet_onnx_told_joined(node, all, at).tensor;
 }

@@ -25,12 +25,38 @@ static inline bool rabbet_onnx_list_is_known(const rabbet_onnx_list_t* list) {
   return !list->told.tensor && !list->rest;
 }
 
-// All tensors of the list, its items included, in the form of `like`: joined
-// along an axis if that has `ends`, else stacked. A list with told tensors
-// keeps their form. NULL tensor, failing, for an empty known list.
+// ---- Told tensors (list_forms.c)
+
+rabbet_onnx_index_t rabbet_onnx_told_length(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_told_t told);
+// A stack of one.
+rabbet_onnx_told_t rabbet_onnx_told_item(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* item);
+// A stack with its axis 0 moved to `axis`.
+rabbet_tensor_t* rabbet_onnx_told_moved(rabbet_onnx_node_t* node,
+                                        rabbet_onnx_told_t stack, int axis);
+// A stack, joined along an axis of its tensors; joined ones stay as they are.
+rabbet_onnx_told_t rabbet_onnx_told_joined(rabbet_onnx_node_t* node,
+                                           rabbet_onnx_told_t told, int axis);
+// Joined tensors as a stack; the run fails if they are not of one shape.
+rabbet_onnx_told_t rabbet_onnx_told_stacked(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_told_t told);
+// The first axis along which shapes are not known to be equal; -1: none.
+int rabbet_onnx_shapes_differ(rabbet_onnx_node_t* node, rabbet_tensor_t* a,
+                              rabbet_tensor_t* b);
+// All of both: joined if one is, or if their shapes are not known to be one.
+rabbet_onnx_told_t rabbet_onnx_told_append(rabbet_onnx_node_t* node,
+                                           rabbet_onnx_told_t first,
+                                           rabbet_onnx_told_t second);
+// All tensors of the list, its items included: joined along an axis if `like`
+// has `ends`, or the list's told ones are joined; else stacked. Fails for an
+// empty known list.
 rabbet_onnx_told_t rabbet_onnx_list_told(rabbet_onnx_node_t* node,
                                          const rabbet_onnx_list_t* list,
                                          rabbet_onnx_told_t like);
+// The same in the form that the shapes need.
+rabbet_onnx_told_t rabbet_onnx_list_told_alone(rabbet_onnx_node_t* node,
+                                               const rabbet_onnx_list_t* list);
 
 // ---- Operators on lists that are not known ----------------------------------
 //

@@ -123,7 +123,6 @@ static rabbet_tensor_t* onnx_chosen_list(
     const onnx_choice_t* choice, const rabbet_onnx_list_t* const of[2]) {
   rabbet_onnx_node_t* node = choice->node;
   bool rest[] = {onnx_reads_rest(of[0]), onnx_reads_rest(of[1])};
-  rabbet_onnx_told_t like = of[of[0]->told.tensor ? 0 : 1]->told;
   rabbet_onnx_told_t told[2] = {{0}, {0}};
   rabbet_onnx_list_t* list = rabbet_onnx_list_make(node, of[0]->dtype, 0);
   if (!list) return NULL;
@@ -134,13 +133,15 @@ static rabbet_tensor_t* onnx_chosen_list(
   bool empty[2];
   for (int k = 0; k < 2; ++k) {
     empty[k] = !of[k]->told.tensor && of[k]->count == 0;
-    if (!empty[k]) told[k] = rabbet_onnx_list_told(node, of[k], like);
+    if (!empty[k]) told[k] = rabbet_onnx_list_told_alone(node, of[k]);
   }
   if (empty[0] && empty[1]) return rabbet_onnx_list_handle(list);
   for (int k = 0; k < 2; ++k)
     if (empty[k]) told[k] = onnx_nothing_like(node, told[1 - k]);
-  if (rabbet_onnx_ok(node) &&
-      (!told[0].ends != !told[1].ends || told[0].axis != told[1].axis))
+  for (int k = 0; k < 2; ++k)
+    if (told[1 - k].ends)
+      told[k] = rabbet_onnx_told_joined(node, told[k], told[1 - k].axis);
+  if (rabbet_onnx_ok(node) && told[0].axis != told[1].axis)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "the tensors of one branch's sequence differ in shape "
                      "along another axis than those of the other's");

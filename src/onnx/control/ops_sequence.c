@@ -105,12 +105,27 @@ static void onnx_import_sequence_construct(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_list_handle(list);
 }
 
+// For the sequence that a loop carries, if it does.
+static void onnx_note_inserted(rabbet_onnx_node_t* node,
+                               rabbet_onnx_rest_t* rest,
+                               rabbet_tensor_t* item) {
+  rabbet_onnx_inserted_t* inserted = NULL;
+  if (!rest || !rabbet_onnx_ok(node)) return;
+  if (!rest->sample) rest->sample = item;
+  rabbet_onnx_fail(
+      node, rabbet_arena_allocate_array(&node->importer->arena, 1,
+                                        sizeof(*inserted), (void**)&inserted));
+  if (!rabbet_onnx_ok(node)) return;
+  *inserted = (rabbet_onnx_inserted_t){item, rest->inserted};
+  rest->inserted = inserted;
+}
+
 static void onnx_import_sequence_insert(rabbet_onnx_node_t* node) {
   const rabbet_onnx_list_t* from = onnx_sequence(node, 0);
   rabbet_tensor_t* item = onnx_item(node, 1);
   if (!rabbet_onnx_ok(node)) return;
   onnx_check_item(node, from->dtype, 1, item);
-  if (from->rest && !from->rest->sample) from->rest->sample = item;
+  onnx_note_inserted(node, from->rest, item);
   bool at_end = !rabbet_onnx_input(node, 2);
   rabbet_onnx_index_t place = onnx_position(node, 2, (int64_t)from->count);
   size_t at = from->count;

@@ -280,10 +280,10 @@ static rabbet_tensor_t* sequence_of(const rabbet_onnx_loop_work_t* work,
   } else if (last->count == 0) {
     return rabbet_onnx_list_handle(rabbet_onnx_list_longer(node, list, 0));
   } else {
-    rabbet_tensor_t* both[] = {NULL, added(work, last)};
-    bool is_empty = !list->told.tensor && list->count == 0;
-    if (!is_empty) both[0] = rabbet_onnx_list_told(node, list, told).tensor;
-    told.tensor = is_empty ? both[1] : rabbet_onnx_concat(node, both, 2, 0);
+    told = (rabbet_onnx_told_t){.tensor = added(work, last)};
+    if (list->told.tensor || list->count > 0)
+      told = rabbet_onnx_told_append(
+          node, rabbet_onnx_list_told_alone(node, list), told);
   }
   rabbet_onnx_list_t* result = rabbet_onnx_list_of(node, list->dtype, told);
   if (result) result->rest = list->rest;

@@ -118,13 +118,29 @@ static rabbet_tensor_t* nothing(const rabbet_onnx_loop_work_t* work,
   return none;
 }
 
-// The axis along which the sequence's tensors are joined: the one whose extent
-// the body makes. -1: there is none, so that they can be stacked.
-static int joining_axis(rabbet_onnx_loop_work_t* work,
-                        const rabbet_tensor_t* sample) {
-  for (int32_t i = 0; i < sample->shape.rank; ++i)
-    if (is_inside(work, sample->shape.d[i])) return i;
-  return -1;
+// The axis along which the sequence's tensors are joined: the first one whose
+// extent the body makes, or of which they are not known to have one. -1: there
+// is none, so that they can be stacked.
+static int joining_axis(rabbet_onnx_loop_work_t* work, rabbet_tensor_t* sample,
+                        rabbet_tensor_t* item) {
+  for (int32_t i = 0; i < item->shape.rank; ++i)
+    if (is_inside(work, item->shape.d[i])) return i;
+  return rabbet_onnx_shapes_differ(work->node, sample, item);
+}
+
+static int joining_axis_of_all(rabbet_onnx_loop_work_t* work,
+                               const rabbet_onnx_state_t* state,
+                               const rabbet_onnx_list_t* next,
+                               rabbet_tensor_t* sample) {
+  int axis = joining_axis(work, sample, sample);
+  const rabbet_onnx_inserted_t* last = state->rest.inserted;
+  for (; last && axis < 0; last = last->before)
+    axis = joining_axis(work, sample, last->item);
+  for (size_t i = 0; i < state->list->count && axis < 0; ++i)
+    axis = joining_axis(work, sample, state->list->items[i]);
+  for (size_t i = 0; i < next->count && axis < 0; ++i)
+    axis = joining_axis(work, sample, next->items[i]);
+  return axis;
 }
 
 // From now on the state is carried.
@@ -136,8 +152,10 @@ void rabbet_onnx_state_carry(rabbet_onnx_loop_work_t* work,
   rabbet_tensor_t* sample = state->rest.sample;
   if (!sample && list->count > 0) sample = list->items[0];
   if (!sample && next->count > 0) sample = next->items[0];
-  rabbet_onnx_told_t like = list->told.tensor ? list->told : next->told;
-  int axis = sample && !like.tensor ? joining_axis(work, sample) : -1;
+  rabbet_onnx_told_t like = list->told.ends ? list->told : next->told;
+  int axis = sample && !like.ends
+                 ? joining_axis_of_all(work, state, next, sample)
+                 : -1;
   // Only whether there are ends is looked at.
   if (axis >= 0) like = (rabbet_onnx_told_t){.ends = sample, .axis = axis};
   // Of the rest, the loop around this one knows that it is read.

@@ -113,12 +113,7 @@ static void onnx_squeeze_demand(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   if (!rabbet_onnx_ok(node) || rabbet_onnx_is_static(extent)) return;
   rabbet_tensor_t* one =
       rabbet_onnx_with_number(node, "EQUAL", extent.tensor, 1);
-  rabbet_tensor_t* other = rabbet_onnx_unary(node, "NOT", one);
-  const rabbet_attr_t attr = {.name = "message",
-                              .type = RABBET_ATTR_STRING,
-                              .data = message,
-                              .count = strlen(message)};
-  rabbet_onnx_layer_outputs(node, "assertion", &other, 1, &attr, 1, NULL, 0);
+  rabbet_onnx_assert(node, rabbet_onnx_unary(node, "NOT", one), message);
 }
 
 static void onnx_import_squeeze(rabbet_onnx_node_t* node) {

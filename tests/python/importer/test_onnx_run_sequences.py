@@ -45,6 +45,20 @@ FRONT = (
 )
 AT = {at: f"k = Constant <value_int = {at}> () " for at in (-1, 0)}
 
+
+
+def rows(body: str, item: str) -> str:
+    """The initial sequence of a loop: what another loop makes."""
+    return (
+        "none = SequenceEmpty () e = Loop (count, yes, none) <body = b0 (int64 i, bool c, "
+        f"seq(float) had) => (bool d, seq(float) has) {{ {ROW} {body} "
+        f"has = SequenceInsert (had, {item}) }}>"
+    )
+
+
+STACKED = rows("two4 = Constant <value_ints = [2, 4]> () q = Expand (r, two4)", "q")
+JOINED = "z = ConcatFromSequence <axis = 0> (s)"
+
 # Name -> graph: input `x` [n, 4], one output `z`.
 GRAPHS = {
     "stacked": loop(appended()) + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
@@ -118,6 +132,37 @@ GRAPHS = {
         YES + "a = Neg (x) b = Abs (x) s = SequenceConstruct (x, a, b) "
         "top = ReduceMax <keepdims = 0> (x) two = Constant <value_float = 2.0> () "
         "m = Mod <fmod = 1> (top, two) at = Cast <to = 7> (m) z = SequenceAt (s, at)",
+    "joined behind stacked ones": loop(FRONT + appended("part"), STACKED) + JOINED,
+    "stacked behind joined ones":
+        loop("two4 = Constant <value_ints = [2, 4]> () q = Expand (r, two4) "
+             + appended("q"), rows(FRONT, "part")) + JOINED,
+    "joined along axis 1 behind stacked ones":
+        loop(FRONT + "ct = Transpose <perm = [1, 0]> (part) " + appended("ct"),
+             rows("one4 = Constant <value_ints = [4, 1]> () c1 = Reshape (r, one4) "
+                  "two = Constant <value_ints = [4, 2]> () q = Expand (c1, two)", "q"))
+        + "z = ConcatFromSequence <axis = 1> (s)",
+    "joined behind x":
+        loop(FRONT + appended("part"), "e = SequenceConstruct (x)") + JOINED,
+    "of another shape than x":
+        loop("two4 = Constant <value_ints = [2, 4]> () q = Expand (r, two4) "
+             + appended("q"), "e = SequenceConstruct (x)") + JOINED,
+    "of two shapes in each iteration":
+        loop("d2 = Constant <value_ints = [2, 4]> () d3 = Constant <value_ints = [3, 4]> () "
+             "q = Expand (r, d2) p = Expand (r, d3) h = SequenceInsert (had, q) "
+             "has = SequenceInsert (h, p)") + JOINED,
+    "of a size that the body tells, stacked":
+        loop("nz = NonZero (r) fl = Cast <to = 1> (nz) " + appended("fl"))
+        + "z = ConcatFromSequence <axis = 0, new_axis = 1> (s)",
+    "of several lengths, the first taken out and put between":
+        loop(FRONT + appended("part")) + AT[0] + "first = SequenceAt (s, k) "
+        "less = SequenceErase (s, k) long = SequenceInsert (less, x) "
+        "all = SequenceInsert (long, first, k) z = ConcatFromSequence <axis = 0> (all)",
+    "joined or split by a condition":
+        loop(FRONT + appended("part")) + "top = ReduceMax <keepdims = 0> (x) "
+        "half = Constant <value_float = 0.5> () on = Greater (top, half) "
+        "s3 = If (on) <then_branch = tb () => (seq(float) a) { a = Identity (s) }, "
+        "else_branch = fb () => (seq(float) a2) { a2 = SplitToSequence <axis = 0> (x) }> "
+        "z = ConcatFromSequence <axis = 0> (s3)",
     "chosen by a condition":
         YES + "top = ReduceMax <keepdims = 0> (x) two = Constant <value_float = 2.0> () "
         "on = Greater (top, two) q = Neg (x) s = If (on) <then_branch = t () => "
@@ -200,9 +245,6 @@ def test_extents_that_share_their_parts() -> None:
 WRONG = {
     loop(AT[-1] + "last = SequenceAt (had, k) y = Add (last, r) " + appended("y")):
         "it reads a sequence that the loop begins empty, before anything is inserted",
-    loop(FRONT + appended("part"))
-    + "z = ConcatFromSequence <axis = 1> (s)":
-        "differ along axis 0 in each run, and can be concatenated along that one alone",
     YES + "two = Constant <value_int = 2> () s = SplitToSequence (x, two) "
     "z = ConcatFromSequence <axis = 0> (s)":
         "the parts must have an extent of 1",
@@ -216,3 +258,30 @@ def test_what_is_wrong(graph: str) -> None:
             model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
             shapes={"x": ((1, 4), (3, 4), (9, 4))},
         )  # fmt: skip
+
+
+def test_tensors_of_several_shapes_are_not_stacked() -> None:
+    graph = loop(FRONT + appended("part")) + "z = ConcatFromSequence <axis = 1> (s)"
+    model = rabbet.compile(
+        model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
+        shapes={"x": ((1, 4), (3, 4), (9, 4))},
+    )  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((3, 4), np.float32)
+    np.testing.assert_array_equal(model(x[:1]), x[:1])
+    with pytest.raises(rabbet.Error, match="of a sequence that are stacked have one shape"):
+        model(x)
+
+
+def test_shapes_that_do_not_fit_name_layer_and_tensors() -> None:
+    """oneDNN only says that it has no implementation."""
+    model = model_of("z = Concat <axis = 1> (x, y)")
+    model.graph.input.append(
+        onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["m", 4])
+    )
+    run = rabbet.compile(
+        model.SerializeToString(), device="cpu", optimization_level=0,
+        shapes=dict.fromkeys("xy", ((1, 4), (3, 4), (9, 4))),
+    )  # fmt: skip
+    wanted = r"for 'x' \(3, 4\), 'y' \(2, 4\): layer 'Concat_0' \(concatenation\)"
+    with pytest.raises(rabbet.OutOfRangeError, match=wanted):
+        run(np.zeros((3, 4), np.float32), np.zeros((2, 4), np.float32))

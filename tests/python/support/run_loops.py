@@ -317,6 +317,28 @@ def slices_whose_bounds_are_the_state(device: str) -> None:
         np.testing.assert_allclose(sums, np.cumsum(x)[:trips], rtol=1e-5)
 
 
+def elements_whose_size_the_body_tells(device: str, kind: Any) -> None:
+    """Places of numbers that are not 0, as many in each row."""
+
+    def make(network: Any, x: Any, count: Any) -> Any:
+        loop = network.add_loop()
+        loop.add_trip_limit(count, COUNT)
+        row = out(loop.add_iterator(x))
+        places = network.add_non_zero(row, trt.int32)
+        return out(loop.add_loop_output(out(places), kind))
+
+    run = runner(device, make, np.zeros((5, 7), np.float32), number(0))
+    rng = np.random.default_rng(0)
+    for trips, most in [(5, 3), (1, 2), (4, 7), (2, 0)]:
+        wanted = np.stack([rng.permutation(7)[:most] for _ in range(5)])
+        wanted.sort(1)
+        x = np.zeros((5, 7), np.float32)
+        np.put_along_axis(x, wanted, 1, 1)
+        order = slice(None) if kind == STACK else slice(None, None, -1)
+        found = run(x, number(trips))[0]
+        np.testing.assert_array_equal(found, wanted[:trips][order][:, None])
+
+
 CHECKS: list[Any] = [
     *(
         functools.partial(last_value_of_a_count_that_is_an_input, dtype=dtype)
@@ -337,4 +359,8 @@ CHECKS: list[Any] = [
     conditionals_in_loops_and_loops_in_conditionals,
     dynamic_shapes_and_long_loops,
     slices_whose_bounds_are_the_state,
+    *(
+        functools.partial(elements_whose_size_the_body_tells, kind=kind)
+        for kind in [STACK, REVERSE]
+    ),
 ]
