@@ -159,6 +159,10 @@ typedef enum rabbet_builder_option_t {
   // 1: a build runs each plugin of the plan once, also where nothing is timed,
   // and fails with it; default 0.
   RABBET_BUILDER_OPTION_TRY_PLUGINS = 10,
+  // Bytes of device memory that measurements may hold at a time, beside a
+  // network's weights where the device reads them in place; default no limit.
+  // A kernel that needs more is not timed.
+  RABBET_BUILDER_OPTION_TACTIC_MEMORY = 11,
   RABBET_BUILDER_OPTION_COUNT,
 } rabbet_builder_option_t;
 RABBET_API rabbet_status_t

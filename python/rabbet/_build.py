@@ -61,6 +61,7 @@ def _configure(
     bf16: bool,
     tf32: bool,
     workspace: int | None,
+    tactic_memory: int | None,
 ) -> IBuilderConfig:
     config = builder.create_builder_config()
     if device is not None:
@@ -71,6 +72,8 @@ def _configure(
         config.builder_optimization_level = level
     if workspace is not None:
         config.set_memory_pool_limit(e.MemoryPoolType.WORKSPACE, workspace)
+    if tactic_memory is not None:
+        config.set_memory_pool_limit(e.MemoryPoolType.TACTIC_DRAM, tactic_memory)
     if fp16:
         config.set_flag(e.BuilderFlag.FP16)
     if bf16:
@@ -121,6 +124,7 @@ def build_model(
     bf16: bool = False,
     tf32: bool = True,
     workspace: int | None = None,
+    tactic_memory: int | None = None,
     optimization_level: int | None = None,
     timing_cache: File | None = None,
     progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
@@ -141,7 +145,9 @@ def build_model(
     builder = Builder(log)
     network = _network_of(builder, model, log)
     level = optimization_level
-    config = _configure(builder, device, threads, level, fp16, bf16, tf32, workspace)
+    config = _configure(
+        builder, device, threads, level, fp16, bf16, tf32, workspace, tactic_memory
+    )
     config.progress_monitor = progress_monitor(progress)
     config.try_plugins = try_plugins
     if keep_plugins:

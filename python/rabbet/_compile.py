@@ -45,6 +45,7 @@ def compile(
     bf16: bool = False,
     tf32: bool = True,
     workspace: int | None = None,
+    tactic_memory: int | None = None,
     optimization_level: int | None = None,
     timing_cache: File | None = None,
     progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
@@ -77,6 +78,9 @@ def compile(
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
     tf32: a GPU's products of FP32 may round their factors to TF32.
     workspace: bytes of scratch memory that kernels may use; default: no limit.
+    tactic_memory: bytes of the device's memory that timings may hold at a time, beside
+        weights that it reads in place; a kernel that needs more is not timed. Default:
+        no limit.
     optimization_level: 0 (nothing is timed) to 5 (everything is tried); default 3.
     timing_cache: a file that keeps measured times for later builds; made if missing.
     progress: True for a bar, or a function (phase, step, steps) that may return
@@ -105,6 +109,7 @@ def compile(
         "bf16": bf16,
         "tf32": tf32,
         "workspace": workspace,
+        "tactic_memory": tactic_memory,
         "optimization_level": optimization_level,
         "timing_cache": timing_cache,
         "progress": progress,

@@ -31,12 +31,15 @@ _MISS = _rabbet.NUMBERS["OPTION_ERROR_ON_TIMING_CACHE_MISS"]
 _SOURCE = _rabbet.NUMBERS["OPTION_KEEP_PLUGIN_SOURCE"]
 _SOURCES = _rabbet.NUMBERS["OPTION_TACTIC_SOURCES"]
 _TRY_PLUGINS = _rabbet.NUMBERS["OPTION_TRY_PLUGINS"]
+_TACTIC_MEMORY = _rabbet.NUMBERS["OPTION_TACTIC_MEMORY"]
 
-# Memory pools without effect here, and their default limits.
-_HINT_POOLS = {
-    e.MemoryPoolType.TACTIC_DRAM: 0,
-    e.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30,
+# Memory pools, and the option that limits each.
+_POOLS = {
+    e.MemoryPoolType.WORKSPACE: _WORKSPACE,
+    e.MemoryPoolType.TACTIC_DRAM: _TACTIC_MEMORY,
 }
+# Memory pools without effect here, and their default limits.
+_HINT_POOLS = {e.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30}
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
 _TacticSources = Annotated[int, bits_of(e.TacticSource)]
 _QuantizationFlags = Annotated[int, bits_of(e.QuantizationFlag)]
@@ -400,10 +403,11 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._set_modules(_names("source_modules", names))
 
     def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
-        """Limits the scratch memory of a kernel, in bytes (WORKSPACE). Limits of
-        TACTIC_DRAM and TACTIC_SHARED_MEMORY are stored without effect."""
-        if pool is e.MemoryPoolType.WORKSPACE:
-            self._set(_WORKSPACE, pool_size)
+        """Limits, in bytes, the scratch memory of a kernel (WORKSPACE), or the memory
+        of the device that timings of a build hold (TACTIC_DRAM; kernels that need more
+        are not timed). A limit of TACTIC_SHARED_MEMORY is stored without effect."""
+        if pool in _POOLS:
+            self._set(_POOLS[pool], pool_size)
         elif pool in _HINT_POOLS:
             self._kept[pool.name] = _at_least_0(pool_size, f"limit of {pool}")
         else:
@@ -412,10 +416,10 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
             )
 
     def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
-        """Limit in bytes that was set, else TensorRT's default; 0 for pools that no
-        device has."""
-        if pool is e.MemoryPoolType.WORKSPACE:
-            return self._get(_WORKSPACE)
+        """Limit in bytes that was set, else the default; 0 for pools that no device
+        has."""
+        if pool in _POOLS:
+            return self._get(_POOLS[pool])
         return int(self._kept.get(pool.name, _HINT_POOLS.get(pool, 0)))
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:

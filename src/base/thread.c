@@ -30,6 +30,12 @@ uint64_t rabbet_interruptions(bool of_process) {
   return getrusage(who, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
+uint64_t rabbet_peak_resident(void) {
+  struct rusage usage;
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss << 10
+                                             : 0;
+}
+
 // Processors in the affinity mask; a machine may have more than a cpu_set_t
 // holds.
 static int cpu_count_affinity(void) {

@@ -25,6 +25,10 @@ RABBET_PRIVATE_API int64_t rabbet_time_ns(void);
 // Number of involuntary context switches so far, of the calling thread or of
 // all threads of this process.
 RABBET_PRIVATE_API uint64_t rabbet_interruptions(bool of_process);
+
+// Bytes of memory that the process had at most, mapped files included, since it
+// began; 0 if the system does not tell.
+RABBET_PRIVATE_API uint64_t rabbet_peak_resident(void);
 // Maximum bytes that this process can have, of memory and of address space.
 RABBET_PRIVATE_API uint64_t rabbet_memory_limit(void);
 // False if this process has a limit (ulimit -v, -d) and an allocation of `size`

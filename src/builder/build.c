@@ -87,6 +87,8 @@ static rabbet_status_t build_report(const rabbet_built_list_t* sequences,
   for (size_t i = 0; i < sequences->count; ++i) {
     const rabbet_built_t* built = sequences->data[i];
     totals->layer_count += built->network->layers.count;
+    if (built->result->totals.tactics > totals->tactics)
+      totals->tactics = built->result->totals.tactics;
     list[i] = (rabbet_report_sequence_t){.name = built->name,
                                          .build = built->build,
                                          .solution = &built->result->solution,

@@ -28,6 +28,8 @@ static const option_info_t option_infos[RABBET_BUILDER_OPTION_COUNT] = {
     [RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE] = {"keep_plugin_source", 0, 0,
                                                   1},
     [RABBET_BUILDER_OPTION_TRY_PLUGINS] = {"try_plugins", 0, 0, 1},
+    [RABBET_BUILDER_OPTION_TACTIC_MEMORY] = {"tactic_memory", INT64_MAX, 0,
+                                             INT64_MAX},
 };
 
 rabbet_status_t rabbet_builder_config_create(

@@ -297,9 +297,11 @@ static rabbet_status_t report_json(const rabbet_report_t* report,
       json,
       ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
       "\"doubtful\": %zu, \"search_steps\": %llu, "
+      "\"tactic_memory\": %zu, \"peak_resident\": %llu, "
       "\"seconds\": %.3f, ",
       totals->memory, totals->weights, (size_t)totals->plan,
       report_timings(report), doubtful, (unsigned long long)search_steps,
+      totals->tactics, (unsigned long long)rabbet_peak_resident(),
       totals->seconds);
   report_unsure_json(report, json);
   rabbet_strbuf_printf(json, "\"steps\": [");
@@ -471,6 +473,10 @@ static void report_totals(const rabbet_report_t* report, size_t steps,
                        (double)totals->weights / 1024,
                        (double)totals->plan / 1024, timings,
                        rabbet_plural(timings), totals->seconds);
+  rabbet_strbuf_printf(
+      out, "measurements held at most %.1f MiB; the process, %.1f MiB\n",
+      (double)totals->tactics / (1 << 20),
+      (double)rabbet_peak_resident() / (1 << 20));
 }
 
 static void report_culprits(const rabbet_build_t* build, rabbet_strbuf_t* out) {

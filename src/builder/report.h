@@ -15,6 +15,7 @@ typedef struct rabbet_report_totals_t {
   size_t layer_count;
   size_t memory;   // bytes for intermediate tensors at the optimum
   size_t weights;  // bytes of constants
+  size_t tactics;  // bytes that measurements held at a time, at most
   uint64_t plan;   // bytes of the plan
   double seconds;
 } rabbet_report_totals_t;

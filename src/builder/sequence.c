@@ -190,5 +190,6 @@ rabbet_status_t rabbet_built_tune(const rabbet_built_t* built,
   RABBET_RETURN_IF_ERROR(rabbet_build_choose(built->build, built->result));
   RABBET_RETURN_IF_ERROR(
       build_try_plugins(built->build, &built->result->layout));
+  built->result->totals.tactics = rabbet_bench_peak(built->build->bench);
   return rabbet_built_bodies(built, sequences);
 }

@@ -287,11 +287,14 @@ static rabbet_status_t build_keep_plugins(const rabbet_arguments_t* arguments,
 
 static rabbet_status_t build_config(const rabbet_arguments_t* arguments,
                                     rabbet_builder_config_t* config) {
-  int64_t threads = 0, level = 3;
+  int64_t threads = 0, level = 3, mebibytes = 0;
   RABBET_RETURN_IF_ERROR(rabbet_argument_int(arguments, "--threads", 1,
                                              RABBET_MAX_THREADS, 0, &threads));
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--optimization-level", 0, 5, 3, &level));
+  RABBET_RETURN_IF_ERROR(rabbet_argument_int(arguments, "--tactic-memory", 1,
+                                             INT64_MAX >> 20, INT64_MAX >> 20,
+                                             &mebibytes));
   int64_t flags =
       rabbet_builder_config_get(config, RABBET_BUILDER_OPTION_FLAGS);
   if (rabbet_argument_flag(arguments, "--fp16")) {
@@ -307,6 +310,7 @@ static rabbet_status_t build_config(const rabbet_arguments_t* arguments,
       {RABBET_BUILDER_OPTION_FLAGS, flags},
       {RABBET_BUILDER_OPTION_OPTIMIZATION_LEVEL, level},
       {RABBET_BUILDER_OPTION_THREADS, threads},
+      {RABBET_BUILDER_OPTION_TACTIC_MEMORY, mebibytes << 20},
       {RABBET_BUILDER_OPTION_PROFILING_VERBOSITY, RABBET_PROFILING_DETAILED},
       {RABBET_BUILDER_OPTION_TRY_PLUGINS,
        !rabbet_argument_flag(arguments, "--no-plugin-trial")},

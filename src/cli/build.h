@@ -31,6 +31,8 @@
        "the model's types, unchanged"},                                \
       {"--optimization-level", RABBET_OPTION_VALUE, "0..5",            \
        "effort of tuning (default 3; 0: none)"},                       \
+      {"--tactic-memory", RABBET_OPTION_VALUE, "MIB",                  \
+       "of the device's memory that timings may hold (default: all)"}, \
       {"--timing-cache", RABBET_OPTION_VALUE, "FILE",                  \
        "measured times, read and written"},                            \
       {"--retime", RABBET_OPTION_FLAG, NULL,                           \

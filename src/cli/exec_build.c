@@ -66,9 +66,11 @@ static rabbet_status_t exec_pool(void* context, char* name, char* value) {
   static const char units[] = "BKMG";
   char* end = NULL;
   double size = value ? strtod(value, &end) : -1;
-  if (strcmp(name, "workspace") != 0)
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "pool '%s' does not exist; expected workspace", name);
+  bool is_workspace = strcmp(name, "workspace") == 0;
+  if (!is_workspace && strcmp(name, "tacticDram") != 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "pool '%s' does not exist; expected workspace or tacticDram", name);
   // Without a unit: MiB.
   const char* unit = end && *end ? strchr(units, *end) : units + 2;
   if (!value || end == value || !(size >= 0) || !unit || (*end && end[1]))
@@ -79,7 +81,10 @@ static rabbet_status_t exec_pool(void* context, char* name, char* value) {
   for (const char* at = units; at < unit; ++at)
     size *= 1024;
   return rabbet_builder_config_set(
-      context, RABBET_BUILDER_OPTION_WORKSPACE_LIMIT, (int64_t)size);
+      context,
+      is_workspace ? RABBET_BUILDER_OPTION_WORKSPACE_LIMIT
+                   : RABBET_BUILDER_OPTION_TACTIC_MEMORY,
+      (int64_t)size);
 }
 
 static rabbet_status_t exec_verbosity(const rabbet_exec_t* exec,

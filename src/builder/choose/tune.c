@@ -98,7 +98,8 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
       rabbet_bench_measure(build, unit, choice, best_us, out_timing));
   build->doubtful += out_timing->is_unsure;
   assert(out_timing->us >= 0 || !out_timing->is_unsure);
-  if (!cached || out_timing->is_unsure) return rabbet_ok();
+  if (!cached || out_timing->is_unsure || out_timing->is_starved)
+    return rabbet_ok();
   return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
 }
 
@@ -132,19 +133,38 @@ bool rabbet_tuner_refuses_estimates(const rabbet_unit_t* unit,
           code == RABBET_STATUS_OUT_OF_RANGE || code == RABBET_STATUS_PLUGIN);
 }
 
-// Leaves out choices that could not be timed with the estimates, unless none
-// could be timed: then the first one is chosen, as without timing.
+// Why kernels of a unit were not timed.
+typedef struct tune_refusals_t {
+  rabbet_status_t estimates;  // of sizes contradict each other
+  size_t starved;             // kernels that memory did not suffice for
+} tune_refusals_t;
+
+static void tune_warn_untimed(const rabbet_build_t* build,
+                              const rabbet_unit_t* unit,
+                              const tune_refusals_t* refusals) {
+  const rabbet_status_t estimates = refusals->estimates;
+  if (refusals->starved > 0)
+    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+               "no kernel of '%s' is timed, as memory for it did not suffice: "
+               "the first one is chosen",
+               unit->name);
+  else
+    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+               "kernels of '%s' are not timed: its sizes are data-dependent, "
+               "and no estimates of them satisfy its shape rules%s%s",
+               unit->name, rabbet_is_ok(estimates) ? "" : ": ",
+               rabbet_is_ok(estimates) ? "" : rabbet_status_message(estimates));
+}
+
+// Leaves out choices that could not be timed, unless none could be: then the
+// first one is chosen, as without timing.
 static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
-                              rabbet_status_t refused) {
+                              const tune_refusals_t* refusals) {
   size_t timed = 0, kept = 0;
   for (size_t i = 0; i < unit->choice_count; ++i)
     timed += unit->choices[i].us >= 0;
   if (timed == 0 && unit->choice_count > 0)
-    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
-               "kernels of '%s' are not timed: its sizes are data-dependent, "
-               "and no estimates of them satisfy its shape rules%s%s",
-               unit->name, rabbet_is_ok(refused) ? "" : ": ",
-               rabbet_is_ok(refused) ? "" : rabbet_status_message(refused));
+    tune_warn_untimed(build, unit, refusals);
   for (size_t i = 0; i < unit->choice_count; ++i)
     if (timed == 0 || unit->choices[i].us >= 0)
       unit->choices[kept++] = unit->choices[i];
@@ -152,21 +172,23 @@ static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
   unit->choice_count = kept;
 }
 
-// Sets the choice's time. *out_keep: the choice is usable; it may have no time
-// if estimates contradict each other, and *refused then says why.
+// Sets the choice's time. *out_keep: the choice is usable; it may have no time,
+// and *refusals then says why.
 static rabbet_status_t tune_time(rabbet_build_t* build,
                                  const rabbet_unit_t* unit, double best,
                                  rabbet_choice_t* choice, bool* out_keep,
-                                 rabbet_status_t* refused) {
+                                 tune_refusals_t* refusals) {
   rabbet_timing_t timing = {.us = -1};
   *out_keep = true;
   if (!choice->candidate.kernel || choice->us >= 0 || !unit->fits)
     return rabbet_ok();
   rabbet_status_t status = tune_measure(build, unit, choice, best, &timing);
   if (rabbet_tuner_refuses_estimates(unit, status)) {
-    *refused = rabbet_status_join(*refused, status);
+    refusals->estimates = rabbet_status_join(refusals->estimates, status);
     return rabbet_ok();
   }
+  refusals->starved += timing.is_starved;
+  if (timing.is_starved) return rabbet_ok();
   *out_keep =
       rabbet_is_ok(status) && timing.us >= 0 && tune_fits(build, &timing);
   if (!*out_keep) return status;
@@ -180,14 +202,14 @@ static rabbet_status_t tune_time(rabbet_build_t* build,
 static rabbet_status_t tune_time_each(rabbet_build_t* build,
                                       rabbet_unit_t* unit,
                                       rabbet_status_t* failures,
-                                      rabbet_status_t* refused) {
+                                      tune_refusals_t* refusals) {
   size_t kept = 0;
   double best = 0;
   for (size_t i = 0; i < unit->choice_count; ++i) {
     rabbet_choice_t choice = unit->choices[i];
     bool keep = false, was_timed = choice.us >= 0;
     rabbet_status_t status =
-        tune_time(build, unit, best, &choice, &keep, refused);
+        tune_time(build, unit, best, &choice, &keep, refusals);
     if (!rabbet_is_ok(status))
       RABBET_RETURN_IF_ERROR(tune_leave_out(build, &choice, status, failures));
     if (!keep) continue;  // times measured so far are dropped
@@ -202,11 +224,13 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
 }
 
 rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
-  rabbet_status_t failures = rabbet_ok(), refused = rabbet_ok();
-  rabbet_status_t status = tune_time_each(build, unit, &failures, &refused);
-  if (rabbet_is_ok(status) && (!unit->fits || !rabbet_is_ok(refused)))
-    tune_keep_untimed(build, unit, refused);
-  rabbet_status_ignore(refused);
+  rabbet_status_t failures = rabbet_ok();
+  tune_refusals_t refusals = {.estimates = rabbet_ok()};
+  rabbet_status_t status = tune_time_each(build, unit, &failures, &refusals);
+  if (rabbet_is_ok(status) && (!unit->fits || refusals.starved > 0 ||
+                               !rabbet_is_ok(refusals.estimates)))
+    tune_keep_untimed(build, unit, &refusals);
+  rabbet_status_ignore(refusals.estimates);
   if (rabbet_is_ok(status) && unit->choice_count > 0) {
     rabbet_status_ignore(failures);
     return status;

@@ -21,7 +21,9 @@ struct rabbet_bench_t {
   rabbet_allocator_t allocator;
   rabbet_device_t* device;
   RABBET_VEC(bench_block_t) blocks;
-  void* stream;  // that only records, or NULL
+  size_t limit, held, peak;  // bytes of all blocks
+  bool is_starved;           // memory did not suffice since the last reset
+  void* stream;              // that only records, or NULL
 };
 
 rabbet_status_t rabbet_bench_create(rabbet_build_t* build,
@@ -32,11 +34,15 @@ rabbet_status_t rabbet_bench_create(rabbet_build_t* build,
       rabbet_allocate(build->allocator, sizeof(*bench), (void**)&bench));
   bench->allocator = build->allocator;
   bench->device = build->device;
+  bench->limit = (size_t)
+                     build->config->options[RABBET_BUILDER_OPTION_TACTIC_MEMORY];
   *out_bench = bench;
   return rabbet_ok();
 }
 
 static void bench_drop(rabbet_bench_t* bench, size_t index) {
+  assert(bench->held >= bench->blocks.data[index].bytes);
+  bench->held -= bench->blocks.data[index].bytes;
   bench->device->vtable->free(bench->device, bench->blocks.data[index].memory);
   bench->blocks.data[index] = bench->blocks.data[--bench->blocks.count];
 }
@@ -62,15 +68,58 @@ rabbet_status_t rabbet_bench_stream(rabbet_build_t* build, void** out_stream) {
 }
 
 void rabbet_bench_reset(rabbet_bench_t* bench) {
-  size_t total = 0;
-  for (size_t i = 0; i < bench->blocks.count; ++i) {
+  bench->is_starved = false;
+  for (size_t i = 0; i < bench->blocks.count; ++i)
     bench->blocks.data[i].in_use = false;
-    total += bench->blocks.data[i].bytes;
-  }
-  while (total > BENCH_POOL_LIMIT && bench->blocks.count > 0) {
-    total -= bench->blocks.data[0].bytes;
+  while (bench->held > BENCH_POOL_LIMIT)
     bench_drop(bench, 0);
+}
+
+size_t rabbet_bench_peak(const rabbet_bench_t* bench) { return bench->peak; }
+
+// Frees blocks that are not in use until `bytes` more are allowed.
+static void bench_make_room(rabbet_bench_t* bench, size_t limit, size_t bytes) {
+  for (size_t i = bench->blocks.count; i-- > 0;) {
+    if (bench->held <= limit && limit - bench->held >= bytes) return;
+    if (!bench->blocks.data[i].in_use) bench_drop(bench, i);
   }
+}
+
+size_t rabbet_bench_room(rabbet_bench_t* bench) {
+  size_t used = 0;
+  for (size_t i = 0; i < bench->blocks.count; ++i)
+    if (bench->blocks.data[i].in_use) used += bench->blocks.data[i].bytes;
+  return used < bench->limit ? bench->limit - used : 0;
+}
+
+// The limit holds for all blocks. A device that has no memory left is asked
+// again when the bench has given back what it could; the host's memory is not
+// the bench's alone to run out of.
+static rabbet_status_t bench_allocate(rabbet_bench_t* bench,
+                                      bench_block_t* block) {
+  rabbet_device_t* device = bench->device;
+  bench_make_room(bench, bench->limit, block->bytes);
+  if (bench->held > bench->limit || bench->limit - bench->held < block->bytes) {
+    bench->is_starved = true;
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
+                         "%zu bytes beside %zu in use are more than the limit "
+                         "of %zu for memory of tactics",
+                         block->bytes, bench->held, bench->limit);
+  }
+  rabbet_status_t status =
+      device->vtable->allocate(device, block->bytes, &block->memory);
+  if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY &&
+      !device->host_memory) {
+    rabbet_status_ignore(status);
+    bench_make_room(bench, 0, 0);
+    status = device->vtable->allocate(device, block->bytes, &block->memory);
+    bench->is_starved =
+        rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY;
+  }
+  RABBET_RETURN_IF_ERROR(status);
+  bench->held += block->bytes;
+  if (bench->held > bench->peak) bench->peak = bench->held;
+  return rabbet_ok();
 }
 
 // ---- Contents ---------------------------------------------------------------
@@ -141,8 +190,7 @@ rabbet_status_t rabbet_bench_acquire(rabbet_build_t* build,
       RABBET_VEC_RESERVE(bench->allocator, &bench->blocks, 1));
   bench_block_t block = {
       .bytes = bytes > 0 ? bytes : 1, .dtype = dtype, .in_use = true};
-  RABBET_RETURN_IF_ERROR(bench->device->vtable->allocate(
-      bench->device, block.bytes, &block.memory));
+  RABBET_RETURN_IF_ERROR(bench_allocate(bench, &block));
   bench->blocks.data[bench->blocks.count++] = block;
   *out_memory = block.memory;
   if (dtype == RABBET_DTYPE_NONE) return rabbet_ok();
@@ -161,6 +209,18 @@ rabbet_status_t rabbet_bench_upload(rabbet_build_t* build, const void* data,
   RABBET_RETURN_IF_ERROR(
       device->vtable->copy_to_device(device, *out_memory, data, bytes, NULL));
   return device->vtable->synchronize(device, NULL);
+}
+
+bool rabbet_bench_forgives(const rabbet_build_t* build, rabbet_status_t* status,
+                           const char* what) {
+  if (rabbet_status_code(*status) != RABBET_STATUS_OUT_OF_MEMORY ||
+      !build->bench->is_starved)
+    return false;
+  rabbet_log(build->logger, RABBET_SEVERITY_WARNING, "not timed: %s: %s", what,
+             rabbet_status_message(*status));
+  rabbet_status_ignore(*status);
+  *status = rabbet_ok();
+  return true;
 }
 
 // ---- One kernel -------------------------------------------------------------
@@ -394,6 +454,8 @@ rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,
       status = measure_all(&measure, best_us, out_timing);
   }
   rabbet_bench_unprepare(&measure.kernel);
+  if (rabbet_bench_forgives(build, &status, unit->name))
+    *out_timing = (rabbet_timing_t){.us = -1, .is_starved = true};
   rabbet_bench_reset(build->bench);
   return RABBET_ANNOTATE(status, "timing '%s' with %s", unit->name,
                          choice->candidate.tactic_name);
@@ -427,6 +489,7 @@ rabbet_status_t rabbet_bench_run_once(rabbet_build_t* build,
     status = bench_bind(build, unit, choice, &group, &kernel);
   if (rabbet_is_ok(status)) status = bench_enqueue(build, &kernel);
   rabbet_bench_unprepare(&kernel);
+  rabbet_bench_forgives(build, &status, unit->name);
   rabbet_bench_reset(build->bench);
   rabbet_constant_trim(build);
   return RABBET_ANNOTATE(status, "running '%s' once before the plan is written",

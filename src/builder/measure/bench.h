@@ -44,12 +44,21 @@ rabbet_bench_run_once(rabbet_build_t* build, const rabbet_unit_t* unit,
                       const rabbet_choice_t* choice);
 
 // Memory of at least `bytes` with harmless numbers of the type; owned by the
-// bench. rabbet_bench_reset frees all of it.
+// bench. rabbet_bench_reset frees all of it. OUT_OF_MEMORY if it is more than
+// RABBET_BUILDER_OPTION_TACTIC_MEMORY, or than the device has.
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_acquire(rabbet_build_t* build,
                                                         rabbet_dtype_t dtype,
                                                         size_t bytes,
                                                         void** out_memory);
 RABBET_PRIVATE_API void rabbet_bench_reset(rabbet_bench_t* bench);
+// The most bytes that it held at a time, and those that it may still hand out.
+RABBET_PRIVATE_API size_t rabbet_bench_peak(const rabbet_bench_t* bench);
+RABBET_PRIVATE_API size_t rabbet_bench_room(rabbet_bench_t* bench);
+// Whether *status says that memory of the bench did not suffice since the last
+// reset; it is then logged with `what` was not timed, and *status is ok.
+RABBET_PRIVATE_API bool rabbet_bench_forgives(const rabbet_build_t* build,
+                                              rabbet_status_t* status,
+                                              const char* what);
 // Device memory with these bytes.
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_upload(rabbet_build_t* build,
                                                        const void* data,

@@ -85,6 +85,8 @@ rabbet_status_t rabbet_cold_weights_initialize(
   size_t turns = build->device->cache_bytes * 3 / 2 / bytes + 1;
   if (turns > RABBET_COLD_WEIGHTS_MAX_TURNS)
     turns = RABBET_COLD_WEIGHTS_MAX_TURNS;
+  size_t room = rabbet_bench_room(build->bench) / bytes;
+  if (turns > room + 1) turns = room + 1;  // the first are there
   return turns < 2 ? rabbet_ok()
                    : cold_copy(build, group, out_cold, (int)turns);
 }

@@ -10,6 +10,7 @@ enum { WEIGHTS = 32 << 10, FEW = 16 };  // elements
 
 typedef struct cold_case_t {
   rabbet_build_t build;
+  rabbet_builder_config_t* config;
   float weights[WEIGHTS], few[FEW], x[FEW];
   rabbet_group_value_t values[3];
   rabbet_group_t group;
@@ -25,6 +26,8 @@ static rabbet_status_t begin_with(rabbet_allocator_t allocator,
   rabbet_build_t* build = &cold.build;
   build->allocator = allocator;
   build->has_cold_weights = true;
+  RABBET_RETURN_IF_ERROR(rabbet_builder_config_create(allocator, &cold.config));
+  build->config = cold.config;
   rabbet_arena_initialize(allocator, &build->arena);
   RABBET_RETURN_IF_ERROR(
       rabbet_device_create("cpu", allocator, &build->device));
@@ -54,6 +57,7 @@ static void end(void) {
   rabbet_bench_destroy(cold.build.bench);
   if (cold.build.device) rabbet_device_release(cold.build.device);
   rabbet_arena_deinitialize(&cold.build.arena);
+  rabbet_builder_config_release(cold.config);
 }
 
 // One and a half times the cache's size is read before an address comes again;
@@ -113,6 +117,26 @@ static void many_turns_are_enough(void** state) {
   end();
 }
 
+// As many copies as the limit of memory for measurements allows.
+static void copies_within_a_limit(void** state) {
+  (void)state;
+  for (int room = 0; room < 3; ++room) {
+    begin(2 * sizeof(cold.weights));
+    rabbet_bench_destroy(cold.build.bench);
+    RABBET_EXPECT_OK(rabbet_builder_config_set(
+        cold.config, RABBET_BUILDER_OPTION_TACTIC_MEMORY,
+        (int64_t)sizeof(cold.weights) * room + 1));
+    RABBET_EXPECT_OK(rabbet_bench_create(&cold.build, &cold.build.bench));
+    rabbet_cold_weights_t copies;
+    RABBET_EXPECT_OK(rabbet_cold_weights_initialize(
+        &cold.build, &cold.group, NULL, cold.inputs, &copies));
+    assert_int_equal(copies.turns, room ? room + 1 : 0);
+    assert_int_equal(rabbet_bench_peak(cold.build.bench),
+                     sizeof(cold.weights) * (size_t)room);
+    end();
+  }
+}
+
 static rabbet_status_t make_copies(rabbet_allocator_t allocator,
                                    void* user_data) {
   (void)user_data;
@@ -135,6 +159,7 @@ int main(void) {
       cmocka_unit_test(turns),
       cmocka_unit_test(no_turns),
       cmocka_unit_test(many_turns_are_enough),
+      cmocka_unit_test(copies_within_a_limit),
       cmocka_unit_test(failing_allocations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@ typedef struct rabbet_timing_t {
   // Every sample was disturbed: good enough for this build, and never kept in a
   // cache.
   bool is_unsure;
+  bool is_starved;  // memory for it was not to be had
 } rabbet_timing_t;
 
 // False if the key is unknown.

@@ -455,10 +455,14 @@ static rabbet_status_t timer_measure(plan_timer_t* timer) {
     timed_kernel_t* kernel = timer->kernels.entries[i].value;
     if (kernel) rabbet_bench_unprepare(&kernel->kernel);
   }
+  if (rabbet_bench_forgives(timer->build, &status, "whole plans"))
+    for (size_t i = 0; i < timer->count; ++i)
+      timer->plans[i].timing = (rabbet_timing_t){.us = -1, .is_starved = true};
   rabbet_bench_reset(timer->build->bench);
   rabbet_constant_trim(timer->build);
   for (size_t i = 0; rabbet_is_ok(status) && i < timer->count; ++i)
-    if (timer->plans[i].cacheable && !timer->plans[i].timing.is_unsure)
+    if (timer->plans[i].cacheable && !timer->plans[i].timing.is_unsure &&
+        !timer->plans[i].timing.is_starved)
       status = rabbet_timing_cache_put(timer->build->cache, timer->plans[i].key,
                                        timer->plans[i].timing);
   return status;

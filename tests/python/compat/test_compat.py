@@ -100,7 +100,7 @@ try:
     raise SystemExit("a type that is none")
 except TypeError:
     pass
-failed(config.get_memory_pool_limit(trt.MemoryPoolType.TACTIC_DRAM) or
+failed(config.get_memory_pool_limit(trt.MemoryPoolType.DLA_LOCAL_DRAM) or
        config.set_memory_pool_limit(trt.MemoryPoolType.DLA_LOCAL_DRAM, 1), None, "DLA_LOCAL_DRAM")
 profile = builder.create_optimization_profile()
 profile.set_shape("x", (1, 3), (2, 3), (4, 3))
