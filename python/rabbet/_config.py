@@ -164,8 +164,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     def reset(self) -> None:
         """Restores the default values; profiles stay."""
         fresh = _rabbet.BuilderConfig()
-        for option in range(_SOURCES + 1):
-            self._set(option, fresh._get(option))
+        for name, option in _rabbet.NUMBERS.items():
+            if name.startswith("OPTION_"):
+                self._set(option, fresh._get(option))
         profiles = self._profiles
         self._set_device(None)
         self._set_libraries([])

@@ -166,11 +166,13 @@ def test_configuration_reset() -> None:
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
     config.builder_optimization_level = 1
+    config.try_plugins = True
     config.set_tactic_sources(1 << int(trt.TacticSource.CUDNN))
     config.set_preview_feature(trt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
     config.reset()
     assert config.flags == fresh.flags
     assert config.builder_optimization_level == fresh.builder_optimization_level
+    assert config.try_plugins == fresh.try_plugins
     assert config.get_tactic_sources() == fresh.get_tactic_sources()
     assert not config.get_preview_feature(trt.PreviewFeature.ALIASED_PLUGIN_IO_10_03)
     with pytest.raises(ValueError, match="1 << TacticSource"):
