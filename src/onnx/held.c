@@ -44,11 +44,21 @@ void rabbet_onnx_hold_like(rabbet_onnx_node_t* node, rabbet_tensor_t* y,
                      rabbet_onnx_hold(node->importer, node->name, y, held));
 }
 
-int32_t rabbet_onnx_type_in_model(rabbet_onnx_node_t* node,
-                                  rabbet_tensor_t* tensor) {
-  if (!rabbet_onnx_ok(node)) return 0;
+// 0 for INT4 and FP4, which plugins make.
+static int32_t held_type(rabbet_onnx_node_t* node, rabbet_tensor_t* tensor) {
   int32_t held = rabbet_onnx_held(node->importer, tensor);
   return held ? held : rabbet_onnx_type_of(rabbet_onnx_dtype_of(node, tensor));
+}
+
+int32_t rabbet_onnx_type_in_model(rabbet_onnx_node_t* node,
+                                  rabbet_tensor_t* tensor) {
+  int32_t type = rabbet_onnx_ok(node) ? held_type(node, tensor) : 0;
+  if (rabbet_onnx_ok(node) && type == 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "input '%s' is %s, which the operator does not take",
+                     rabbet_tensor_name(tensor),
+                     rabbet_dtype_name(rabbet_onnx_dtype_of(node, tensor)));
+  return type;
 }
 
 // ---- Ranges ----------------------------------------------------------------
@@ -111,7 +121,7 @@ rabbet_tensor_t* rabbet_onnx_convert(rabbet_onnx_node_t* node,
   const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
   const rabbet_onnx_real_t* real = rabbet_onnx_real(type);
   bool saturates = rabbet_onnx_attr_int(node, "saturate", 1) != 0;
-  bool alike = rabbet_onnx_type_in_model(node, x) == onnx_type;
+  bool alike = held_type(node, x) == onnx_type;
   rabbet_tensor_t* y = x;
   if (!alike && held_is_whole(type)) {
     y = held_cast_whole(node, x, onnx_type);

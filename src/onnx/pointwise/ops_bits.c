@@ -109,8 +109,8 @@ static void onnx_import_bit_cast(rabbet_onnx_node_t* node) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   rabbet_onnx_fail(node, RABBET_ANNOTATE(rabbet_onnx_dtype(to, &dtype, NULL),
                                          "attribute 'to'"));
-  if (!rabbet_onnx_ok(node)) return;
   int32_t numbers[] = {rabbet_onnx_type_in_model(node, x), to};
+  if (!rabbet_onnx_ok(node)) return;
   const rabbet_onnx_type_t *from = rabbet_onnx_type(numbers[0]),
                            *type = rabbet_onnx_type(to);
   for (int i = 0; i < 2; ++i) {

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 import rabbet
+import rabbet.plugin
 from onnx import TensorProto, helper
 
 from tests.python.importer.narrow_types import (
@@ -16,6 +17,7 @@ from tests.python.importer.narrow_types import (
     check_quantize,
     run,
 )
+from tests.python.support.plugins import new_id
 
 
 @pytest.mark.parametrize("saturate", [True, False])
@@ -119,6 +121,32 @@ def test_bits_that_are_not_there(from_type, to, message):
     node = helper.make_node("BitCast", ["x"], ["y"], to=TensorProto.DataType.Value(to))
     with pytest.raises(rabbet.Error, match=message):
         run([node], np.zeros((1, 2), from_type))
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes"),
+    [
+        ("BitCast", ["n"], {"to": TensorProto.UINT8}),
+        ("CastLike", ["x", "n"], {}),
+        ("QuantizeLinear", ["x", "s", "n"], {}),
+    ],
+)
+def test_types_that_only_plugins_make_are_refused(op, inputs, attributes):
+    plugin_id = new_id("narrow")
+
+    @rabbet.plugin.register(plugin_id)
+    def described(x: rabbet.plugin.TensorDesc) -> rabbet.plugin.TensorDesc:
+        y = x.like()
+        y.dtype = rabbet.int4
+        return y
+
+    nodes = [
+        helper.make_node(plugin_id.split("::")[1], ["x"], ["n"], plugin_namespace="test"),
+        helper.make_node(op, inputs, ["y"], **attributes),
+    ]
+    scale = onnx.numpy_helper.from_array(np.float32(1), "s")
+    with pytest.raises(rabbet.Error, match="'n' is INT4, which the operator does not take"):
+        run(nodes, np.zeros((1, 2), np.float32), [scale])
 
 
 def test_arithmetic_of_narrow_reals_is_refused():
