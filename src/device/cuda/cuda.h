@@ -64,6 +64,11 @@ void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);
 rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
                                            rabbet_status_t status, size_t size);
 
+// Memory on the device with these bytes; NULL if there are none. The caller
+// frees it, also after a failure.
+rabbet_status_t rabbet_cuda_upload(rabbet_device_t* device, const void* data,
+                                   size_t bytes, void** out_memory);
+
 // Calls a function of the driver with the device's context current.
 #define RABBET_CUDA_INSIDE(device, name, arguments)                  \
   ({                                                                 \

@@ -151,6 +151,16 @@ static rabbet_status_t cuda_synchronize_all(rabbet_device_t* device) {
   return RABBET_CUDA_INSIDE(rabbet_cuda(device), cuCtxSynchronize, ());
 }
 
+rabbet_status_t rabbet_cuda_upload(rabbet_device_t* device, const void* data,
+                                   size_t bytes, void** out_memory) {
+  *out_memory = NULL;
+  if (bytes == 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(cuda_allocate(device, bytes, out_memory));
+  return rabbet_status_join(
+      cuda_copy_to_device(device, *out_memory, data, bytes, NULL),
+      cuda_synchronize(device, NULL));
+}
+
 // ---- Runs ------------------------------------------------------------------
 
 // The token is the context to go back to.

@@ -152,7 +152,6 @@ static rabbet_status_t resize_set(const cuda_resize_kernel_t* kernel,
 static rabbet_status_t resize_upload(const cuda_resize_kernel_t* kernel,
                                      const rabbet_resize_plan_t* plan,
                                      cuda_resize_state_t* state) {
-  rabbet_device_t* device = kernel->base;
   size_t bytes = (size_t)plan->entries * (sizeof(int32_t) + sizeof(float));
   int32_t* tables = NULL;
   state->entries = plan->entries;
@@ -160,11 +159,7 @@ static rabbet_status_t resize_upload(const cuda_resize_kernel_t* kernel,
       rabbet_allocate(kernel->node.node.allocator, bytes, (void**)&tables));
   rabbet_resize_fill(plan, tables, (float*)(tables + plan->entries));
   rabbet_status_t status =
-      device->vtable->allocate(device, bytes, &state->tables);
-  if (rabbet_is_ok(status))
-    status = device->vtable->copy_to_device(device, state->tables, tables,
-                                            bytes, NULL);
-  if (rabbet_is_ok(status)) status = device->vtable->synchronize(device, NULL);
+      rabbet_cuda_upload(kernel->base, tables, bytes, &state->tables);
   rabbet_free(kernel->node.node.allocator, tables);
   return status;
 }

@@ -31,23 +31,6 @@ static rabbet_status_t cuda_constant_output_propose(
                               cuda_constant_output_body);
 }
 
-// Copies the bytes to new memory of the device; NULL if there are none.
-static rabbet_status_t constant_output_upload(rabbet_device_t* device,
-                                              const void* data, size_t bytes,
-                                              void** out_memory) {
-  *out_memory = NULL;
-  if (bytes == 0) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(device->vtable->allocate(device, bytes, out_memory));
-  rabbet_status_t status =
-      device->vtable->copy_to_device(device, *out_memory, data, bytes, NULL);
-  if (rabbet_is_ok(status)) status = device->vtable->synchronize(device, NULL);
-  if (!rabbet_is_ok(status)) {
-    device->vtable->free(device, *out_memory);
-    *out_memory = NULL;
-  }
-  return status;
-}
-
 static void cuda_constant_output_destroy(rabbet_kernel_t* base) {
   cuda_constant_output_t* kernel = (cuda_constant_output_t*)base;
   if (!kernel) return;
@@ -72,8 +55,8 @@ static rabbet_status_t cuda_constant_output_create(
     const rabbet_attr_t* weights =
         rabbet_attr_find(node->attrs, node->op->attr_count, "weights");
     kernel->bytes = rabbet_attr_bytes(weights);
-    status = constant_output_upload(spec->device, weights->data, kernel->bytes,
-                                    &kernel->constant);
+    status = rabbet_cuda_upload(spec->device, weights->data, kernel->bytes,
+                                &kernel->constant);
   }
   if (!rabbet_is_ok(status)) {
     cuda_constant_output_destroy(&kernel->node.base);
@@ -106,8 +89,8 @@ static rabbet_status_t cuda_constant_output_prepare(
   if (rabbet_op_is(node->op, RABBET_OP_SHAPE)) {
     const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
     state->bytes = (size_t)dims->rank * sizeof(int64_t);
-    status = constant_output_upload(kernel->device, dims->d, state->bytes,
-                                    &state->shape);
+    status = rabbet_cuda_upload(kernel->device, dims->d, state->bytes,
+                                &state->shape);
     state->data = state->shape;
   } else {
     state->bytes = kernel->bytes;

@@ -153,24 +153,15 @@ static void pw_fill_tables(const cuda_pw_t* kernel, float* tables) {
 }
 
 static rabbet_status_t pw_make_tables(cuda_pw_t* kernel) {
-  rabbet_device_t* device = &kernel->base.device->base;
   rabbet_allocator_t allocator = kernel->base.node.allocator;
   size_t bytes = (size_t)pw_place_tables(kernel) * sizeof(float);
-  void *host = NULL, *memory = NULL;
+  void* host = NULL;
   if (bytes == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, bytes, &host));
   pw_fill_tables(kernel, host);
-  rabbet_status_t status = device->vtable->allocate(device, bytes, &memory);
-  if (rabbet_is_ok(status)) {
-    status = device->vtable->copy_to_device(device, memory, host, bytes, NULL);
-    status =
-        rabbet_status_join(status, device->vtable->synchronize(device, NULL));
-  }
+  rabbet_status_t status = rabbet_cuda_upload(&kernel->base.device->base, host,
+                                              bytes, (void**)&kernel->tables);
   rabbet_free(allocator, host);
-  if (rabbet_is_ok(status))
-    kernel->tables = memory;
-  else
-    device->vtable->free(device, memory);
   return status;
 }
 

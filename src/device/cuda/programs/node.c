@@ -130,7 +130,7 @@ rabbet_status_t rabbet_cuda_node_create(
   kernel->device = rabbet_cuda(spec->device);
   rabbet_status_t status = program(kernel, spec);
   if (!rabbet_is_ok(status)) {
-    rabbet_cuda_node_destroy(&kernel->node.base);
+    kernel_class->destroy(&kernel->node.base);
     return status;
   }
   *out_kernel = &kernel->node.base;

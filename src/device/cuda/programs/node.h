@@ -62,7 +62,7 @@ rabbet_status_t rabbet_cuda_node_function(const rabbet_cuda_node_t* kernel,
 // ---- For the class tables --------------------------------------------------
 
 // `size` of the class's own struct, zeroed; `program` adds the programs and may
-// look up functions. On failure nothing is left.
+// look up functions. If it fails, the class's `destroy` is called.
 rabbet_status_t rabbet_cuda_node_create(
     const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
     size_t size,

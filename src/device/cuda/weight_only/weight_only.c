@@ -267,20 +267,6 @@ static void weight_only_turn(const rabbet_weight_only_t* product,
   }
 }
 
-static rabbet_status_t weight_only_upload(weight_only_kernel_t* kernel,
-                                          const void* host, size_t bytes) {
-  rabbet_device_t* device = &kernel->node.device->base;
-  RABBET_RETURN_IF_ERROR(
-      device->vtable->allocate(device, bytes, &kernel->copy));
-  rabbet_status_t status =
-      device->vtable->copy_to_device(device, kernel->copy, host, bytes, NULL);
-  status =
-      rabbet_status_join(status, device->vtable->synchronize(device, NULL));
-  // A kernel that was not created is not destroyed.
-  if (!rabbet_is_ok(status)) device->vtable->free(device, kernel->copy);
-  return status;
-}
-
 static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
                                         const rabbet_kernel_spec_t* spec) {
   const rabbet_weight_only_t* product = &kernel->product;
@@ -293,7 +279,8 @@ static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
   size_t bytes = (size_t)(product->n * kernel->pitch);
   RABBET_RETURN_IF_ERROR(rabbet_allocate(spec->allocator, bytes, &host));
   weight_only_turn(product, w->constant, bits, kernel->pitch, host);
-  rabbet_status_t status = weight_only_upload(kernel, host, bytes);
+  rabbet_status_t status = rabbet_cuda_upload(&kernel->node.device->base, host,
+                                              bytes, &kernel->copy);
   rabbet_free(spec->allocator, host);
   int32_t input = rabbet_group_input_of(spec->group, product->w);
   if (input < 64) kernel->node.node.base.own_constants |= UINT64_C(1) << input;
