@@ -1,5 +1,7 @@
 #include "cli/build.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -218,13 +220,31 @@ static rabbet_status_t build_cache(const rabbet_arguments_t* arguments,
   return status;
 }
 
-static rabbet_status_t build_save_cache(const rabbet_arguments_t* arguments,
-                                        const rabbet_builder_config_t* config) {
+// The plan is there: times that cannot be kept are no reason to drop it.
+static void build_save_cache(const rabbet_arguments_t* arguments,
+                             const rabbet_builder_config_t* config) {
   const char* path = rabbet_argument(arguments, "--timing-cache");
-  return path ? rabbet_timing_cache_save(
-                    rabbet_builder_config_timing_cache(config), path,
-                    rabbet_allocator_system())
-              : rabbet_ok();
+  if (!path) return;
+  rabbet_status_t status =
+      rabbet_timing_cache_save(rabbet_builder_config_timing_cache(config), path,
+                               rabbet_allocator_system());
+  if (!rabbet_is_ok(status))
+    rabbet_log(rabbet_cli_logger(arguments), RABBET_SEVERITY_WARNING, "%s",
+               rabbet_status_message(status));
+  rabbet_status_ignore(status);
+}
+
+// Finds before tuning, which may take hours, that a file cannot be written.
+static rabbet_status_t build_check_folder(const char* path) {
+  const char* name = path ? strrchr(path, '/') : NULL;
+  char folder[PATH_MAX];
+  if (!name || name - path >= PATH_MAX) return rabbet_ok();
+  snprintf(folder, sizeof(folder), "%.*s/", (int)(name - path), path);
+  return access(folder, F_OK) == 0
+             ? rabbet_ok()
+             : RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
+                             "cannot write '%s': there is no folder '%s'", path,
+                             folder);
 }
 
 // ---- Progress --------------------------------------------------------------
@@ -373,6 +393,9 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
   rabbet_network_t* network = NULL;
   rabbet_builder_config_t* config = NULL;
   bar_t bar = {0};
+  RABBET_RETURN_IF_ERROR(build_check_folder(plan->path));
+  RABBET_RETURN_IF_ERROR(
+      build_check_folder(rabbet_argument(arguments, "--timing-cache")));
   rabbet_status_t status =
       build_import(arguments, wishes, model_path, &network);
   if (rabbet_is_ok(status)) {
@@ -394,14 +417,7 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
     }
     status = build_plan(network, config, plan, out_report);
   }
-  if (rabbet_is_ok(status)) {
-    status = build_save_cache(arguments, config);
-    if (!rabbet_is_ok(status)) {
-      rabbet_file_map_release(plan->map);
-      plan->map = NULL;
-      if (out_report) rabbet_build_report_destroy(*out_report);
-    }
-  }
+  if (rabbet_is_ok(status)) build_save_cache(arguments, config);
   rabbet_builder_config_release(config);
   rabbet_network_release(network);
   return status;

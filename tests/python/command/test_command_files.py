@@ -265,3 +265,23 @@ def test_damaged_timing_cache(plan: Path, tmp_path: Path) -> None:
             tmp_path / "p", code=3,
         ).stderr  # fmt: skip
         assert "times.bin" in error
+
+
+def test_a_plan_is_kept_if_its_times_cannot_be(plan: Path, tmp_path: Path) -> None:
+    model, made = plan.with_suffix(".onnx"), tmp_path / "made.plan"
+    build = ("build", model, "--shapes", "x:4x4", "-o")
+    done = command(*build, made, "--timing-cache", "/dev/full")
+    assert "saving timing cache '/dev/full': cannot write" in done.stderr
+    command("inspect", made)
+
+
+@pytest.mark.parametrize("option", ["--output", "--timing-cache"])
+def test_missing_folders_are_found_before_tuning(
+    plan: Path, tmp_path: Path, option: str
+) -> None:
+    model, made = plan.with_suffix(".onnx"), tmp_path / "made.plan"
+    given = {"--output": made, "--timing-cache": tmp_path / "times", option: tmp_path / "no/file"}
+    options = [word for pair in given.items() for word in pair]
+    error = command("build", model, "--shapes", "x:4x4", *options, code=3).stderr
+    assert f"'{tmp_path}/no/file': there is no folder '{tmp_path}/no/'" in error
+    assert not made.exists()
