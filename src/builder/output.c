@@ -201,17 +201,16 @@ static rabbet_status_t mapped_deliver(void* context,
     return mapped_as_memory(mapped, contents, allocator, out_size);
   rabbet_status_t status = rabbet_file_out_create_temporary(
       weights, mapped->allocator, &mapped->out);
-  if (rabbet_status_code(status) == RABBET_STATUS_IO ||
-      rabbet_status_code(status) == RABBET_STATUS_NOT_FOUND) {
-    rabbet_log(mapped->logger, RABBET_SEVERITY_INFO,
-               "the plan is kept in memory: %s", rabbet_status_message(status));
-    rabbet_status_ignore(status);
-    return mapped_as_memory(mapped, contents, allocator, out_size);
-  }
   if (rabbet_is_ok(status))
     status = mapped_as_file(mapped, contents, allocator, out_size);
   rabbet_file_out_destroy(mapped->out);
-  return status;
+  if (rabbet_status_code(status) != RABBET_STATUS_IO &&
+      rabbet_status_code(status) != RABBET_STATUS_NOT_FOUND)
+    return status;
+  rabbet_log(mapped->logger, RABBET_SEVERITY_INFO,
+             "the plan is kept in memory: %s", rabbet_status_message(status));
+  rabbet_status_ignore(status);
+  return mapped_as_memory(mapped, contents, allocator, out_size);
 }
 
 rabbet_status_t rabbet_build_plan_mapped(rabbet_network_t* network,

@@ -1,7 +1,9 @@
 // Plans that go to a file or a function, piece by piece, and the memory that
 // builds take beside a network's weights.
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -115,6 +117,49 @@ static void a_failing_writer_fails_the_build(void** state) {
   net_end(&net);
 }
 
+static void hear(void* user_data, rabbet_severity_t severity,
+                 const char* message) {
+  (void)severity;
+  if (strstr(message, "the plan is kept in memory"))
+    snprintf(user_data, 256, "%s", message);
+}
+
+// The disk has room for the weights, but not for the rest of the plan.
+static void plans_that_fill_the_disk_are_kept_in_memory(void** state) {
+  (void)state;
+  enum { LARGE = 8192 };
+  char heard[256] = "";
+  struct rlimit before, limit;
+  rabbet_file_map_t* map = NULL;
+  net_t net = net_begin(0, SYSTEM);
+  const rabbet_dims_t dims = DIMS(LARGE, LARGE);
+  const rabbet_weights_t weights = {
+      .dtype = RABBET_DTYPE_FLOAT,
+      .data = calloc((size_t)LARGE * LARGE, sizeof(float)),
+      .count = (int64_t)LARGE * LARGE};
+  rabbet_tensor_t *w = NULL,
+                  *x = net_input(&net, "x", RABBET_DTYPE_FLOAT, dims);
+  RABBET_EXPECT_OK(
+      rabbet_network_add_weights(net.network, NULL, weights, &dims, false, &w));
+  net_output(&net, net_binary(&net, "sum", "SUM", x, w), "y");
+  rabbet_builder_config_t* config = check_config(0);
+  rabbet_builder_config_set_logger(
+      config, (rabbet_logger_t){heard, hear, RABBET_SEVERITY_INFO});
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  limit = (struct rlimit){RABBET_BUILD_MAPPED, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  RABBET_EXPECT_OK(
+      rabbet_build_plan_mapped(net.network, config, SYSTEM, &map, NULL));
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  assert_non_null(strstr(heard, "kept in memory: cannot"));
+  assert_true(rabbet_file_map_size(map) > RABBET_BUILD_MAPPED);
+  rabbet_file_map_release(map);
+  rabbet_builder_config_release(config);
+  net_end(&net);
+  free((void*)(uintptr_t)weights.data);
+}
+
 // ---- Memory -----------------------------------------------------------------
 
 static size_t build_peak(void) {
@@ -204,6 +249,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_ways_give_the_same_plan),
       cmocka_unit_test(a_failing_writer_fails_the_build),
+      cmocka_unit_test(plans_that_fill_the_disk_are_kept_in_memory),
       cmocka_unit_test(weights_are_not_copied),
       cmocka_unit_test(entries_free_their_constants),
   };
