@@ -51,6 +51,7 @@ static bool same_dims(const rabbet_plan_sequence_t* a,
   return x.rank == y.rank;
 }
 
+// Aliases may differ: a run goes by those of its own sequence.
 static bool same_io(const rabbet_plan_sequence_t* a,
                     const rabbet_plan_sequence_t* b, size_t io) {
   const rabbet_plan_io_t *left = &a->ios[io], *right = &b->ios[io];

@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_BUILDER_EMIT_EMITTER_H_
 #define RABBET_SRC_BUILDER_EMIT_EMITTER_H_
 
+#include "base/hash.h"
 #include "base/map.h"
 #include "builder/emit/emit.h"
 
@@ -24,6 +25,7 @@ typedef struct rabbet_emitter_t {
   int32_t* made;           // first plan value of each IR value, or -1
   bool* is_shape_operand;  // of each IR value
   rabbet_expr_t* exprs;    // IR expression -> plan expression
+  rabbet_hash_t hash;      // of what the sequence runs (entries.c)
 } rabbet_emitter_t;
 
 rabbet_status_t rabbet_emit_each(

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "builder/emit/emitter.h"
 
 // An entry and all that it calls, which stand behind it.
@@ -43,18 +42,24 @@ rabbet_status_t rabbet_emit_entries(rabbet_emitter_t* emitters, size_t count) {
 
 // ---- Equal entries ----------------------------------------------------------
 
-static rabbet_status_t block_is_equal(const rabbet_plan_t* plan, block_t a,
-                                      block_t b, bool* out_equal) {
-  *out_equal = a.count == b.count;
-  for (size_t i = 0; i < a.count && *out_equal; ++i) {
-    rabbet_hash_t left, right;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_plan_hash_sequence(plan, a.first + i, a.first, &left));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_plan_hash_sequence(plan, b.first + i, b.first, &right));
-    *out_equal = rabbet_hash_compare(left, right) == 0;
+static rabbet_status_t hash_sequences(rabbet_emitter_t* emitters,
+                                      size_t count) {
+  block_t block = {.first = 0, .count = 0};
+  for (size_t i = 0; i < count; ++i) {
+    if (i == block.first + block.count) block = block_at(emitters, count, i);
+    RABBET_RETURN_IF_ERROR(rabbet_plan_hash_sequence(
+        emitters[0].plan, i, block.first, &emitters[i].hash));
   }
   return rabbet_ok();
+}
+
+static bool block_is_equal(const rabbet_emitter_t* emitters, block_t a,
+                           block_t b) {
+  bool equal = a.count == b.count;
+  for (size_t i = 0; i < a.count && equal; ++i)
+    equal = rabbet_hash_compare(emitters[a.first + i].hash,
+                                emitters[b.first + i].hash) == 0;
+  return equal;
 }
 
 // The ranges of two sequences in the order of the plan's profiles.
@@ -122,7 +127,7 @@ static rabbet_status_t join_block(rabbet_emitter_t* emitters, size_t count,
   *out_joined = false;
   for (size_t i = 0; i < block.first;) {
     block_t a = block_at(emitters, count, i);
-    RABBET_RETURN_IF_ERROR(block_is_equal(plan, a, block, out_joined));
+    *out_joined = block_is_equal(emitters, a, block);
     if (*out_joined) {
       for (size_t k = 0; k < a.count; ++k)
         RABBET_RETURN_IF_ERROR(join_ranges(plan, a, block,
@@ -138,6 +143,8 @@ static rabbet_status_t join_block(rabbet_emitter_t* emitters, size_t count,
 
 rabbet_status_t rabbet_emit_join_entries(rabbet_emitter_t* emitters,
                                          size_t* count) {
+  if (block_at(emitters, *count, 0).count == *count) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(hash_sequences(emitters, *count));
   for (size_t i = 0; i < *count;) {
     block_t block = block_at(emitters, *count, i);
     bool joined = false;
