@@ -16,7 +16,7 @@ from typing import Any
 
 import onnx
 
-from . import light, resnet, simple, transformer
+from . import light, quantized, resnet, simple, transformer
 
 ROOT = Path(__file__).resolve().parents[2]
 _EXTERNAL_BYTES = 1024  # smaller tensors stay inside the file
@@ -53,6 +53,9 @@ RECIPES: dict[str, Recipe] = {
     "lstm": Recipe(simple.lstm),
     "elementwise200": Recipe(simple.elementwise200),
     "demo": Recipe(simple.demo),
+    "resnet50_int8": Recipe(quantized.resnet50_int8),
+    "light_int8": Recipe(quantized.light_int8),
+    "decoder_int4": Recipe(quantized.decoder_int4),
     **{name: Recipe(light.light, {"model": name}) for name in light.names()},
 }
 

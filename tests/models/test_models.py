@@ -54,6 +54,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("lstm", {"steps": 6, "features": 12, "hidden": 20}),
     ("elementwise200", {"channels": 4, "size": 8}),
     ("demo", {}),
+    ("resnet50_int8", {**TINY_RESNET, "form": "operators"}),
+    ("decoder_int4", {**TINY_BERT, "batch": 1, "sequence": 1}),
     ("light_squeezenet", {}),
     ("light_resnet50", {}),
 ]
