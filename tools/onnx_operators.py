@@ -55,6 +55,7 @@ _TITLES = {
     "microsoft_group_query": "ONNX Runtime: attention of decoders",
     "trt_plugins": "Plugins of TensorRT's library: detections",
     "trt_layers": "Plugins of TensorRT's library: operators of ONNX",
+    "trt_pyramid": "Plugins of TensorRT's library: regions of several maps",
     "trt_bert": "Plugins of TensorRT's library: BERT",
 }
 
@@ -116,6 +117,16 @@ LIMITS = {
         "import; a registered plugin of this name comes first"
         for domain in ("", "TRT.")
         for kind in ("", "Dynamic")
+    },
+    **{
+        f"{domain}EfficientNMS_ONNX_TRT": "boxes for all classes; the numbers of boxes and classes "
+        "must be known at import; rows by image, then by score"
+        for domain in ("", "TRT.")
+    },
+    **{
+        f"{domain}PyramidROIAlign_TRT": "samples all four maps; `roi_coords_transform` -1 needs "
+        "`sampling_ratio` 1 or more"
+        for domain in ("", "TRT.")
     },
     "TRT.ScatterElements": "`reduction` mean is refused",
     **{

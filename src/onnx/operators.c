@@ -47,6 +47,7 @@
   FILE(microsoft_group_query)   \
   FILE(trt_plugins)             \
   FILE(trt_layers)              \
+  FILE(trt_pyramid)             \
   FILE(trt_bert)
 
 #define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);

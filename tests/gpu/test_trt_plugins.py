@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.python.importer.test_trt_layers import RESULTS, run, tensor
+from tests.python.importer.test_trt_layers import (
+    PYRAMIDS,
+    RESULTS,
+    onnx_nms_case,
+    pyramid_case,
+    run,
+    tensor,
+)
 
 from . import cuda_driver
 
@@ -37,6 +44,8 @@ CASES = [
     (helper.make_node("CustomSkipLayerNormPluginDynamic", ["x", "s"], ["y"],
                       gamma=tensor(normal(8)), beta=tensor(normal(8))),
      {"x": normal(5, 3, 8, 1, 1), "s": normal(5, 3, 8, 1, 1)}),
+    pyramid_case(1, PYRAMIDS[1]),
+    onnx_nms_case(12, 0.8, 0)[:2],
 ]  # fmt: skip
 
 

@@ -130,17 +130,21 @@ static rabbet_tensor_t* onnx_nms_fill(rabbet_onnx_node_t* node,
   return found == n->most ? x : rabbet_onnx_slice(node, x, &slice);
 }
 
+static bool onnx_nms_is_known(rabbet_onnx_node_t* node, const onnx_nms_t* n) {
+  if (rabbet_onnx_ok(node) &&
+      (!rabbet_onnx_is_static(n->count) || !rabbet_onnx_is_static(n->classes)))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the numbers of boxes and classes must be known when the "
+                     "model is imported");
+  return rabbet_onnx_ok(node);
+}
+
 // The best boxes of all classes: how many of them there are, their corners,
 // scores and classes. Behind the last one are zeros, and `no_label` in the
 // place of a class.
 static void onnx_nms_select(rabbet_onnx_node_t* node, const onnx_nms_t* n,
                             double no_label, rabbet_tensor_t** results) {
-  if (!rabbet_onnx_is_static(n->count) || !rabbet_onnx_is_static(n->classes)) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the numbers of boxes and classes must be known when the "
-                     "model is imported");
-    return;
-  }
+  if (!onnx_nms_is_known(node, n)) return;
   int64_t all = n->count.value * n->classes.value;
   int64_t k = n->most < all ? n->most : all;
   const rabbet_onnx_index_t flat[] = {n->batch, rabbet_onnx_index(all)};
@@ -230,6 +234,94 @@ static void onnx_import_efficient_nms(rabbet_onnx_node_t* node) {
     node->outputs[i] = i == 1 || i == 2
                            ? rabbet_onnx_cast(node, results[i], dtype)
                            : results[i];
+}
+
+// ---- EfficientNMS_ONNX_TRT -------------------------------------------------
+
+// Positions of the true elements of a vector of INT64, 0 or 1, in order; the
+// last one over and over behind them. [count]
+static rabbet_tensor_t* onnx_nms_positions(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* valid,
+                                           rabbet_tensor_t* number,
+                                           rabbet_onnx_index_t count) {
+  rabbet_onnx_index_t all = rabbet_onnx_extent(node, valid, 0);
+  const rabbet_onnx_index_t room =
+      rabbet_onnx_index_op(node, "SUM", all, rabbet_onnx_index(1));
+  rabbet_attr_t axis = RABBET_ONNX_INT("axis", 0);
+  rabbet_tensor_t* before = rabbet_onnx_with_number(
+      node, "SUB", rabbet_onnx_layer(node, "cumulative", &valid, 1, &axis, 1),
+      1);
+  // Those that are not true go to the element behind all.
+  rabbet_tensor_t* scatter[] = {
+      rabbet_onnx_spread(
+          node, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 1, 0), &room, 1),
+      rabbet_onnx_select(node,
+                         rabbet_onnx_with_number(node, "GREATER", valid, 0),
+                         before, rabbet_onnx_index_vector(node, &all, 1)),
+      rabbet_onnx_indices(node, all, 0, 1)};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT(
+          "mode", rabbet_onnx_enumerator(node, "scatter", "mode", "ELEMENT")),
+      RABBET_ONNX_INT("axis", 0)};
+  rabbet_tensor_t* order =
+      rabbet_onnx_layer(node, "scatter", scatter, 3, attrs, 2);
+  rabbet_tensor_t* last = rabbet_onnx_with_number(
+      node, "MAX", rabbet_onnx_with_number(node, "SUB", number, 1), 0);
+  return rabbet_onnx_take(
+      node, order,
+      rabbet_onnx_binary(node, "MIN", rabbet_onnx_indices(node, count, 0, 1),
+                         last),
+      0);
+}
+
+// Rows of image, class and box: as many for each image as it may have, the
+// valid ones of all images first. They are repeated or, if there is none, -1.
+static void onnx_import_efficient_nms_onnx(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* best[2] = {NULL, NULL};
+  onnx_nms_t n = onnx_nms_read(node);
+  n.most = n.each = rabbet_onnx_attr_int(node, "max_output_boxes_per_class", 0);
+  n.centers = rabbet_onnx_attr_int(node, "center_point_box", 0) != 0;
+  if (rabbet_onnx_ok(node) && n.most < 1)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'max_output_boxes_per_class' is %lld; expected "
+                     "1 or more",
+                     (long long)n.most);
+  if (!onnx_nms_is_known(node, &n)) return;
+  int64_t all = n.count.value * n.classes.value;
+  int64_t k = n.most < all ? n.most : all;
+  const rabbet_onnx_index_t by_image[] = {n.batch, rabbet_onnx_index(all)};
+  rabbet_onnx_topk(
+      node, rabbet_onnx_reshape(node, onnx_nms_kept(node, &n), by_image, 2),
+      NULL, k, 1, true, best);
+  rabbet_tensor_t* at = rabbet_onnx_flat(
+      node, rabbet_onnx_cast(node, best[1], RABBET_DTYPE_INT64));
+  rabbet_tensor_t* valid = rabbet_onnx_cast(
+      node,
+      rabbet_onnx_flat(
+          node, rabbet_onnx_with_number(node, "GREATER", best[0], -FLT_MAX)),
+      RABBET_DTYPE_INT64);
+  rabbet_tensor_t* number = rabbet_onnx_reduce(node, "SUM", valid, 1, true);
+  const rabbet_onnx_index_t rows =
+      rabbet_onnx_index_op(node, "PROD", n.batch, rabbet_onnx_index(n.most));
+  rabbet_tensor_t* row = onnx_nms_positions(node, valid, number, rows);
+  at = rabbet_onnx_take(node, at, row, 0);
+  rabbet_tensor_t* label =
+      rabbet_onnx_with_number(node, "FLOOR_DIV", at, (double)n.count.value);
+  rabbet_tensor_t* columns[] = {
+      rabbet_onnx_with_number(node, "FLOOR_DIV", row, (double)k), label,
+      rabbet_onnx_binary(
+          node, "SUB", at,
+          rabbet_onnx_with_number(node, "PROD", label, (double)n.count.value))};
+  for (size_t i = 0; i < 3; ++i)
+    columns[i] = rabbet_onnx_unsqueeze(
+        node, rabbet_onnx_cast(node, columns[i], RABBET_DTYPE_INT32), 1u << 1,
+        2);
+  node->outputs[0] = rabbet_onnx_select(
+      node,
+      rabbet_onnx_unsqueeze(
+          node, rabbet_onnx_with_number(node, "GREATER", number, 0), 1, 2),
+      rabbet_onnx_concat(node, columns, 3, 1),
+      rabbet_onnx_number(node, RABBET_DTYPE_INT32, 2, -1));
 }
 
 // ---- BatchedNMS_TRT --------------------------------------------------------
@@ -335,6 +427,8 @@ RABBET_ONNX_OPERATORS(trt_plugins) = {
     RABBET_ONNX_PLUGIN_OP("TRT", BatchedNMSDynamic_TRT, batched_nms),
     RABBET_ONNX_PLUGIN_OP("", BatchedNMS_TRT, batched_nms),
     RABBET_ONNX_PLUGIN_OP("TRT", BatchedNMS_TRT, batched_nms),
+    RABBET_ONNX_PLUGIN_OP("", EfficientNMS_ONNX_TRT, efficient_nms_onnx),
+    RABBET_ONNX_PLUGIN_OP("TRT", EfficientNMS_ONNX_TRT, efficient_nms_onnx),
     RABBET_ONNX_PLUGIN_OP("", EfficientNMS_TRT, efficient_nms),
     RABBET_ONNX_PLUGIN_OP("TRT", EfficientNMS_TRT, efficient_nms),
     {0},

@@ -129,6 +129,140 @@ def test_roi_align(mode: int, word: str, place: int, name: str) -> None:
     np.testing.assert_allclose(run(node, inputs)[0], expected, rtol=1e-4, atol=1e-5)
 
 
+
+def pyramid(
+    rois: Any, maps: list[Any], pooled: int, image: tuple[int, int], scale: float, ratio: int,
+    absolute: bool, swap: bool, plus_one: bool, transform: int,
+) -> Any:  # fmt: skip
+    """Sample by sample, as TensorRT's documentation of the plugin describes it."""
+    shape = np.array(image, float)
+    y = np.zeros((*rois.shape[:2], maps[0].shape[1], pooled, pooled))
+    for n, r in np.ndindex(*rois.shape[:2]):
+        corners = rois[n, r].astype(float).reshape(2, 2)[:, :: 1 if swap else -1]
+        low, high = (
+            (end / shape if absolute else end).clip(0, 1)
+            for end in (corners.min(0), corners.max(0))
+        )
+        root = np.sqrt(np.prod(high - low + plus_one / shape) * shape.prod())
+        level = sum(root > scale * factor for factor in (0.5, 1, 2))
+        x = maps[level][n]
+        most = np.array(x.shape[1:]) - 1.0
+        start, end = (
+            part * most if transform < 0 else part * (most + 1) - 0.5 * (transform == 2)
+            for part in (low, high)
+        )
+        step = (end - start) / (pooled - 1 if transform < 0 else pooled)
+        counts = [ratio] * 2
+        if ratio == 0:
+            counts = [max(1, int(np.ceil(size / pooled))) for size in end - start]
+        for bins in np.ndindex(pooled, pooled):
+            for part in np.ndindex(*counts):
+                inside = (np.array(part) + 0.5 * (transform > 0)) / counts
+                at = np.clip(start + step * (bins + inside), 0, most)
+                first = np.floor(at).astype(int)
+                last = np.minimum(first + 1, most).astype(int)
+                for corner in np.ndindex(2, 2):
+                    place = np.where(corner, last, first)
+                    weight = np.where(corner, at - first, 1 - (at - first)).prod()
+                    y[n, r, :, *bins] += weight * x[:, *place] / np.prod(counts)
+    return y
+
+
+PYRAMIDS: list[dict[str, int]] = [
+    {},
+    {"roi_coords_transform": 1, "roi_coords_plusone": 1, "sampling_ratio": 2},
+    {"roi_coords_transform": 0, "roi_coords_absolute": 0, "roi_coords_swap": 1},
+    {"legacy": 1},
+]
+
+
+def pyramid_case(seed: int, attributes: dict[str, int]) -> tuple[Any, dict[str, Any]]:
+    """A node and its inputs: regions of all levels, one empty, one with corners in the other
+    order, one beyond the image."""
+    rng = np.random.default_rng(seed)
+    maps = [rng.standard_normal((2, 2, 24 >> i, 32 >> i)).astype("f4") for i in range(4)]
+    image = np.array([96, 128])
+    size = np.geomspace(0.05, 0.9, 7)[None, :, None] * np.ones((2, 1, 2))
+    low = rng.uniform(0, 1 - size)
+    rois = np.concatenate([low, low + size], -1)
+    rois[:, 5] = 0
+    rois[:, 6] = rois[:, 6][:, [2, 3, 0, 1]] + 0.15
+    if not attributes.get("legacy") and attributes.get("roi_coords_absolute", 1):
+        rois *= np.tile(image, 2)
+    if not attributes.get("legacy") and not attributes.get("roi_coords_swap"):
+        rois = rois[..., [1, 0, 3, 2]]
+    names = ["rois", "p2", "p3", "p4", "p5"]
+    node = helper.make_node("PyramidROIAlign_TRT", names, ["y"], pooled_size=3, fpn_scale=40,
+                            image_size=image.tolist(), domain="TRT", **attributes)
+    return node, dict(zip(names, [rois.astype("f4"), *maps], strict=True))
+
+
+@pytest.mark.parametrize("attributes", PYRAMIDS)
+def test_pyramid_roi_align(attributes: dict[str, int]) -> None:
+    node, inputs = pyramid_case(0, attributes)
+    image, scale = (96, 128), 40.0
+    given = {"absolute": 1, "swap": 0, "plusone": 0, "transform": 2}
+    given |= {name[11:]: value for name, value in attributes.items() if "coords" in name}
+    ratio = attributes.get("sampling_ratio", 0)
+    if attributes.get("legacy"):
+        given = {"absolute": 0, "swap": 1, "plusone": 0, "transform": -1}
+        image, scale, ratio = (1024, 1024), 224 / np.sqrt(2), 1
+    expected = pyramid(
+        inputs["rois"], list(inputs.values())[1:], 3, image, scale, ratio,
+        bool(given["absolute"]), bool(given["swap"]), bool(given["plusone"]),
+        given["transform"])  # fmt: skip
+    found = run(node, inputs)[0]
+    assert found.shape == (2, 7, 2, 3, 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=2e-4)
+
+
+def test_pyramid_roi_align_is_refused() -> None:
+    node, inputs = pyramid_case(0, {"roi_coords_transform": -1})
+    with pytest.raises(rabbet.Error, match=r"PyramidROIAlign_TRT.*'sampling_ratio' must be 1"):
+        run(node, inputs)
+
+
+def indices_of(boxes: Any, scores: Any, most: int, bound: float, limit: float) -> Any:
+    """Rows of image, class and box: the best of each image, then the last one again."""
+    rows: list[tuple[int, int, int]] = []
+    for image, of in enumerate(scores):
+        kept: list[tuple[int, int]] = []
+        for at in np.argsort(-of, axis=None, kind="stable"):
+            box, label = divmod(int(at), of.shape[1])
+            rivals = [other for c, other in kept if c == label]
+            if of[box, label] >= bound and len(kept) < most and all(
+                overlap(boxes[image, box], boxes[image, other], 0) <= limit for other in rivals
+            ):
+                kept.append((label, box))
+        rows += [(image, *pair) for pair in kept]
+    rows += [rows[-1] if rows else (-1, -1, -1)] * (len(boxes) * most - len(rows))
+    return np.array(rows, np.int32)
+
+
+def onnx_nms_case(most: int, bound: float, center: int) -> tuple[Any, dict[str, Any], Any]:
+    """A node, its inputs and the result."""
+    rng = np.random.default_rng(most)
+    corner = rng.uniform(0, 10, (2, 9, 2))
+    size = rng.uniform(1, 6, corner.shape)
+    boxes = np.concatenate([corner, corner + size], -1).astype("f4")
+    scores = rng.random((2, 9, 3)).astype("f4")
+    given = np.concatenate([corner + size / 2, size], -1).astype("f4") if center else boxes
+    node = helper.make_node("EfficientNMS_ONNX_TRT", ["boxes", "scores"], ["rows"], domain="TRT",
+                            max_output_boxes_per_class=most, score_threshold=bound,
+                            iou_threshold=0.3, center_point_box=center)
+    return node, {"boxes": given, "scores": scores}, indices_of(boxes, scores, most, bound, 0.3)
+
+
+@pytest.mark.parametrize(("most", "bound", "center"), [
+    (4, 0.3, 0), (12, 0.8, 1), (40, 0.5, 0), (5, 1.5, 0),
+])  # fmt: skip
+def test_efficient_nms_onnx(most: int, bound: float, center: int) -> None:
+    node, inputs, expected = onnx_nms_case(most, bound, center)
+    found = run(node, inputs)[0]
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(("name", "domain", "words"), [
     ("ModulatedDeformConv2d", "", ("group", "deformable_group")),
     ("MMCVModulatedDeformConv2d", "mmcv", ("groups", "deform_groups")),
