@@ -20,7 +20,6 @@
 #include "cuda_stand_in/internal.h"
 
 #define THREADS_MOST (STAND_IN_CLUSTER * 1024)
-#define WARP 32
 // An odd number of pages: translations of addresses that lie a power of two
 // apart would push each other out of the processor's buffers.
 #define STACK ((size_t)33 * 4096)
@@ -54,7 +53,7 @@ typedef struct thread_t {
   // The operation with its warp: its argument and its result.
   int op;
   unsigned mask, from, bytes, ballot;
-  uint8_t in[16], out[16];
+  uint8_t in[sizeof(struct stand_in_product)], out[16];
 } thread_t;
 
 // The lanes of a warp, a bit for each.
@@ -298,7 +297,7 @@ UNWATCHED static bool warp_has_arrived(const warp_t* warp, unsigned first,
   return true;
 }
 
-UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
+UNWATCHED static void warp_shuffle(unsigned first, unsigned lanes) {
   unsigned ballot = 0;
   for (unsigned i = 0; i < WARP; ++i)
     if (lanes >> i & 1 && grid.threads[first + i].in[0]) ballot |= 1u << i;
@@ -311,8 +310,30 @@ UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
       memcpy(t->out, grid.threads[first + t->from % WARP].in, sizeof(t->out));
     else
       memset(t->out, 0xFF, sizeof(t->out));
-    grid_wake(first + i);
   }
+}
+
+UNWATCHED static void warp_compute(unsigned first, unsigned lanes, int op) {
+  const uint8_t* in[WARP];
+  uint8_t* out[WARP];
+  for (unsigned i = 0; i < WARP; ++i) {
+    in[i] = grid.threads[first + i].in;
+    out[i] = grid.threads[first + i].out;
+  }
+  if (~lanes) grid_fail("a tensor core is used by a part of a warp");
+  if (op >= STAND_IN_WARP_MMA_HALF)
+    tensor_multiply(op, in, out);
+  else if (!tensor_load(op == STAND_IN_WARP_MATRICES_TURNED, in, out))
+    grid_fail("loads matrices whose rows are not aligned to 16 bytes");
+}
+
+UNWATCHED static void warp_exchange(unsigned first, unsigned lanes, int op) {
+  if (op >= STAND_IN_WARP_MATRICES)
+    warp_compute(first, lanes, op);
+  else
+    warp_shuffle(first, lanes);
+  for (unsigned i = 0; i < WARP; ++i)
+    if (lanes >> i & 1) grid_wake(first + i);
   grid.warps[first / WARP].waiting &= ~lanes;
 }
 
@@ -320,7 +341,8 @@ UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
 UNWATCHED static void warp_check(unsigned first, const thread_t* like) {
   const warp_t* warp = &grid.warps[first / WARP];
   unsigned lanes = like->mask & ~warp->done;
-  if (warp_has_arrived(warp, first, lanes, like)) warp_exchange(first, lanes);
+  if (warp_has_arrived(warp, first, lanes, like))
+    warp_exchange(first, lanes, like->op);
 }
 
 UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
@@ -330,7 +352,8 @@ UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
   unsigned first = (unsigned)current / WARP * WARP;
   if (!(mask >> (current % WARP) & 1))
     grid_fail("a lane is not in the mask that it gives");
-  if (bytes > sizeof(t->in)) grid_fail("a shuffle of more than 16 bytes");
+  if (op < STAND_IN_WARP_MATRICES && bytes > sizeof(t->out))
+    grid_fail("a shuffle of more than 16 bytes");
   t->op = op;
   t->mask = mask;
   t->from = from;
@@ -340,7 +363,7 @@ UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
   grid.warps[first / WARP].waiting |= 1u << current % WARP;
   warp_check(first, t);
   thread_wait();
-  for (unsigned i = 0; i < bytes; ++i)
+  for (unsigned i = 0; i < bytes && i < sizeof(t->out); ++i)
     ((uint8_t*)value)[i] = t->out[i];
   return t->ballot;
 }

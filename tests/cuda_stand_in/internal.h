@@ -298,6 +298,15 @@ CUresult launch_new(CUfunction function, const unsigned grid[3],
 // Runs it; a code where the kernel went wrong.
 CUresult grid_run(const launch_t* launch);
 
+// ---- Tensor cores (tensor.c) -----------------------------------------------
+
+#define WARP 32
+// By what each lane hands in; false if a row is not aligned.
+bool tensor_load(bool turned, const uint8_t* const in[WARP],
+                 uint8_t* const out[WARP]);
+void tensor_multiply(int op, const uint8_t* const in[WARP],
+                     uint8_t* const out[WARP]);
+
 // Objects of libraries (services.c).
 int service_count(void);
 void service_report(void);

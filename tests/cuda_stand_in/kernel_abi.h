@@ -3,7 +3,7 @@
 #ifndef RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 #define RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 
-#define STAND_IN_ABI 2
+#define STAND_IN_ABI 3
 #define STAND_IN_CLUSTER 8  // blocks, at most
 
 struct stand_in_uint3 {
@@ -16,6 +16,20 @@ enum stand_in_warp_op {
   STAND_IN_WARP_SYNC,
   STAND_IN_WARP_SHUFFLE,  // `from`: the lane whose value is wanted
   STAND_IN_WARP_BALLOT,   // of the lanes whose first byte is not zero
+  // Tensor cores, of whole warps. ldmatrix.x4, with .trans or without: the
+  // value is a row's address, then four words.
+  STAND_IN_WARP_MATRICES,
+  STAND_IN_WARP_MATRICES_TURNED,
+  // mma.m16n8k16 of FP16 and BF16, mma.m16n8k8 of TF32: a stand_in_product,
+  // whose sums are replaced.
+  STAND_IN_WARP_MMA_HALF,
+  STAND_IN_WARP_MMA_BF16,
+  STAND_IN_WARP_MMA_TF32,
+};
+
+struct stand_in_product {
+  float sums[4];
+  unsigned a[4], b[2];
 };
 
 struct stand_in_runtime {

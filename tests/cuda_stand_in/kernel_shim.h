@@ -17,7 +17,7 @@
 #define __host__
 #define __constant__
 #define __grid_constant__
-#define __forceinline__ inline __attribute__((always_inline))
+#define __forceinline__ inline  // copies cost more than calls without -O
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
@@ -657,6 +657,26 @@ inline float __double2float_rn(double x) {
 }
 
 // For the alternatives to PTX that kernels have under RABBET_STAND_IN.
+inline void stand_in_load_matrices(unsigned* words, const void* row,
+                                   bool turned) {
+  union {
+    const void* row;
+    unsigned words[4];
+  } value = {row};
+  stand_in_module.runtime->warp(
+      ~0u, turned ? STAND_IN_WARP_MATRICES_TURNED : STAND_IN_WARP_MATRICES,
+      &value, sizeof(value), 0);
+  memcpy(words, value.words, sizeof(value));
+}
+inline void stand_in_mma(int op, float* sums, const unsigned* a,
+                         const unsigned* b) {
+  stand_in_product value;
+  memcpy(value.sums, sums, sizeof(value.sums));
+  memcpy(value.a, a, sizeof(value.a));
+  memcpy(value.b, b, sizeof(value.b));
+  stand_in_module.runtime->warp(~0u, op, &value, sizeof(value), 0);
+  memcpy(sums, value.sums, sizeof(value.sums));
+}
 inline float stand_in_half_to_float(unsigned short bits) {
   return (float)stand_in_bits<_Float16>(bits);
 }

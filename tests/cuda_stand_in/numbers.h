@@ -26,8 +26,8 @@ static inline float number_from_half(uint16_t bits) {
   if (exponent == 31)
     return number_of_bits(sign | 0x7f800000u | fraction << 13);
   float value = exponent == 0
-                    ? ldexpf((float)fraction, -24)
-                    : ldexpf((float)(fraction | 1024u), (int)exponent - 25);
+                    ? (float)fraction * 0x1p-24f
+                    : number_of_bits((exponent + 112) << 23 | fraction << 13);
   return sign ? -value : value;
 }
 

@@ -63,17 +63,7 @@ DEVICE void await_copies() {
 template <bool TURNED>
 DEVICE void load_matrices(uint32_t* words, shared_t row) {
 #ifdef RABBET_STAND_IN
-  uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  for (uint32_t i = 0; i < 4; ++i) {
-    uint64_t rows[2];
-    for (uint32_t e = 0; e < 2; ++e)
-      rows[e] = __shfl_sync(0xffffffffu, (uint64_t)row,
-                            (int)(8 * i + (TURNED ? 2 * t + e : g)));
-    words[i] = 0;
-    for (uint32_t e = 0; e < 2; ++e)
-      words[i] |= (uint32_t)((const uint16_t*)rows[e])[TURNED ? g : 2 * t + e]
-                  << 16 * e;
-  }
+  stand_in_load_matrices(words, row, TURNED);
 #else
   if (TURNED)
     asm volatile(

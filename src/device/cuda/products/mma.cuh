@@ -7,31 +7,12 @@
 #include "device/cuda/programs/number.cuh"
 
 #ifdef RABBET_STAND_IN
-DEVICE float word_at(float, uint32_t word, int) { return float_of_bits(word); }
-template <class E>
-DEVICE float word_at(E, uint32_t word, int place) {
-  E x;
-  x.bits = (uint16_t)(word >> (16 * place));
-  return to_float(x);
-}
+DEVICE int mma_of(half_t) { return STAND_IN_WARP_MMA_HALF; }
+DEVICE int mma_of(bf16_t) { return STAND_IN_WARP_MMA_BF16; }
+DEVICE int mma_of(float) { return STAND_IN_WARP_MMA_TF32; }
 template <class E>
 DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b) {
-  enum { WIDE = 4 / sizeof(E) };
-  int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-  for (int half = 0; half < 2; ++half)
-    for (int t = 0; t < 4; ++t) {
-      uint32_t a0 = __shfl_sync(0xffffffffu, a[2 * half], row * 4 + t);
-      uint32_t a1 = __shfl_sync(0xffffffffu, a[2 * half + 1], row * 4 + t);
-      for (int n = 0; n < 2; ++n) {
-        uint32_t other =
-            __shfl_sync(0xffffffffu, b[half], (column + n) * 4 + t);
-        for (int e = 0; e < WIDE; ++e) {
-          float factor = word_at(E(), other, e);
-          c[n] += word_at(E(), a0, e) * factor;
-          c[2 + n] += word_at(E(), a1, e) * factor;
-        }
-      }
-    }
+  stand_in_mma(mma_of(E()), c, a, b);
 }
 #else
 template <class E>
