@@ -361,14 +361,19 @@ static void mark_headers(const program_t* program, const char* text,
   }
 }
 
+// Of all that determines the shim's.
+static void shim_text(text_t* out_text) {
+  for (size_t i = 0; i < sizeof(shim_files) / sizeof(shim_files[0]); ++i)
+    file_read(shim_files[i], out_text);
+  text_append(out_text, extra_flags(), strlen(extra_flags()) + 1);
+  text_append(out_text, RABBET_STAND_IN_CXX, strlen(RABBET_STAND_IN_CXX) + 1);
+}
+
 // Of all that determines the object.
 static void program_hash(const program_t* program, int option_count,
                          const char* const* options, char out_name[40]) {
   text_t all = {0};
-  for (size_t i = 0; i < sizeof(shim_files) / sizeof(shim_files[0]); ++i)
-    file_read(shim_files[i], &all);
-  text_append(&all, extra_flags(), strlen(extra_flags()) + 1);
-  text_append(&all, RABBET_STAND_IN_CXX, strlen(RABBET_STAND_IN_CXX) + 1);
+  shim_text(&all);
   text_append(&all, program->name, strlen(program->name) + 1);
   text_append(&all, program->text, strlen(program->text) + 1);
   bool* marks = calloc((size_t)program->header_count + 1, sizeof(*marks));
@@ -461,34 +466,94 @@ static bool job_write_sources(const job_t* job) {
   return good;
 }
 
+// A command line; its words are not copied.
+typedef struct command_t {
+  char* words[128];
+  int count;
+} command_t;
+
+static void command_add(command_t* command, const char* word) {
+  if (command->count + 1 == sizeof(command->words) / sizeof(char*)) abort();
+  command->words[command->count++] = (char*)(uintptr_t)word;
+}
+
+#define COMMAND_ADD(command, ...)                                    \
+  do {                                                               \
+    const char* const words[] = {__VA_ARGS__};                       \
+    for (size_t i = 0; i < sizeof(words) / sizeof(const char*); ++i) \
+      command_add(command, words[i]);                                \
+  } while (0)
+
+// What is the same for the shim and for all that comes after it.
+static void command_begin(command_t* command, char** out_flags) {
+  *command = (command_t){.count = 0};
+  COMMAND_ADD(command, RABBET_STAND_IN_CXX, "-std=gnu++17", "-w", "-nostdinc",
+              "-nostdinc++",
+              "-O0",  // compiling takes longer than running
+              "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique",
+              "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
+              "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math",
+              // An access that is not aligned ends the kernel (grid.c).
+              "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error",
+              "-ffp-contract=off");
+  *out_flags = strdup(extra_flags());
+  for (char* flag = strtok(*out_flags, " "); flag; flag = strtok(NULL, " "))
+    command_add(command, flag);
+}
+
+static bool command_run(command_t* command, char* flags, const char* messages) {
+  command->words[command->count] = NULL;
+  bool good = run(command->words, messages);
+  free(flags);
+  return good;
+}
+
+// The shim, compiled before: the compiler takes it where it finds it in a
+// folder for headers, and else the text in the next one.
+static char* shim_folder(void) {
+  text_t all = {0};
+  char* path = NULL;
+  shim_text(&all);
+  uint64_t hash = hash_more(UINT64_C(14695981039346656037), all.data, all.size);
+  if (asprintf(&path, "%s/shim-%016llx", cache_folder(),
+               (unsigned long long)hash) < 0)
+    abort();
+  text_free(&all);
+  return path;
+}
+
+static void job_make_shim(const job_t* job, const char* folder,
+                          const char* messages) {
+  command_t command;
+  char *flags, *own = job_path(job, "shim");
+  char* out = job_path(job, "shim/kernel_shim.h.gch");
+  if (access(folder, F_OK) != 0 && mkdir(own, 0755) == 0) {
+    command_begin(&command, &flags);
+    COMMAND_ADD(&command, "-x", "c++-header", "-o", out,
+                RABBET_STAND_IN_SOURCE "/kernel_shim.h");
+    // Another process may have been the first.
+    if (command_run(&command, flags, messages)) rename(own, folder);
+  }
+  free(own);
+  free(out);
+}
+
 static bool job_preprocess(const job_t* job, const char* messages) {
-  char* arguments[128];
-  int count = 0;
+  command_t command;
   char *in = job_path(job, "source.cu"), *out = job_path(job, "plain.ii");
-  char* const fixed[] = {RABBET_STAND_IN_CXX,
-                         "-E",
-                         "-x",
-                         "c++",
-                         "-std=gnu++17",
-                         "-w",
-                         "-nostdinc",
-                         "-nostdinc++",
-                         "-I",
-                         (char*)(uintptr_t)job->folder,
-                         "-I",
-                         RABBET_STAND_IN_SOURCE,
-                         "-o",
-                         out};
-  for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); ++i)
-    arguments[count++] = fixed[i];
-  for (int i = 0; i < job->option_count && count < 120; ++i)
+  char *shim = shim_folder(), *flags;
+  job_make_shim(job, shim, messages);
+  command_begin(&command, &flags);
+  COMMAND_ADD(&command, "-E", "-fpch-preprocess", "-x", "c++", "-I",
+              job->folder, "-I", shim, "-I", RABBET_STAND_IN_SOURCE);
+  for (int i = 0; i < job->option_count; ++i)
     if (job->options[i][0] == '-' && strchr("DU", job->options[i][1]))
-      arguments[count++] = (char*)(uintptr_t)job->options[i];
+      command_add(&command, job->options[i]);
   if (job->program->specific)
-    arguments[count++] = "-D__CUDA_ARCH_FEAT_SM90_ALL=1";
-  arguments[count++] = in;
-  arguments[count] = NULL;
-  bool good = run(arguments, messages);
+    command_add(&command, "-D__CUDA_ARCH_FEAT_SM90_ALL=1");
+  COMMAND_ADD(&command, "-o", out, in);
+  bool good = command_run(&command, flags, messages);
+  free(shim);
   free(in);
   free(out);
   return good;
@@ -509,25 +574,14 @@ static bool job_rewrite(const job_t* job) {
 
 static bool job_compile(const job_t* job, const char* messages) {
   char *in = job_path(job, "host.ii"), *out = job_path(job, "host.so");
-  char* arguments[64] = {
-      RABBET_STAND_IN_CXX, "-x", "c++", "-fpreprocessed", "-std=gnu++17", "-w",
-      "-O0",  // compiling takes longer than running
-      "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique",
-      "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-      "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math",
-      // An access that is not aligned ends the kernel (grid.c).
-      "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error",
-      "-ffp-contract=off", "-nostartfiles", "-nodefaultlibs", "-o", out, in};
-  int count = 26;
-  char* flags = strdup(extra_flags());
-  for (char* flag = strtok(flags, " "); flag && count < 56;
-       flag = strtok(NULL, " "))
-    arguments[count++] = flag;
+  command_t command;
+  char* flags;
+  command_begin(&command, &flags);
   // The process has the C library; to link with it takes as long as the rest.
-  arguments[count++] = "-lm";
-  arguments[count++] = "-lgcc";
-  bool good = run(arguments, messages);
-  free(flags);
+  COMMAND_ADD(&command, "-x", "c++", "-fpreprocessed", "-shared",
+              "-nostartfiles", "-nodefaultlibs", "-fno-use-linker-plugin", "-o",
+              out, in, "-lm", "-lgcc");
+  bool good = command_run(&command, flags, messages);
   free(in);
   free(out);
   return good;
