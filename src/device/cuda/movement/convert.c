@@ -141,8 +141,12 @@ static rabbet_status_t cuda_convert_program(rabbet_cuda_node_t* base,
   if (kernel->copies) return rabbet_ok();
   int bits = (int)rabbet_max_i64(rabbet_dtype_bits(from->dtype),
                                  rabbet_dtype_bits(to->dtype));
-  const rabbet_format_info_t* source = rabbet_format_info(from->format);
-  const rabbet_format_info_t* target = rabbet_format_info(to->format);
+  // Elements that keep their order need no format: types alone make a program.
+  bool flat = from->format == to->format;
+  const rabbet_format_info_t* source =
+      rabbet_format_info(flat ? RABBET_FORMAT_LINEAR : from->format);
+  const rabbet_format_info_t* target =
+      rabbet_format_info(flat ? RABBET_FORMAT_LINEAR : to->format);
   kernel->vector = 128 / bits;
   rabbet_cuda_options_t options = {.count = 0};
   rabbet_cuda_option(&options, "-DFROM=%s",
