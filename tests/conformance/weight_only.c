@@ -17,14 +17,49 @@ typedef struct weights_t {
   int64_t extents[AXES];  // n and k
   int64_t blocks[AXES];   // elements with one scale
   bool is_vector;         // scales of rank 0 or 1
+  rabbet_dtype_t scale;
+  bool has_zeros;
 } weights_t;
 
-// One for all, one for each column, blocks of a column, boxes.
-static void find_blocks(conformance_t* t, weights_t* w) {
+// What kernels have programs for. A device takes longer to compile them than to
+// run them, so cases share a few.
+enum { PROGRAMS = 30 };
+typedef struct program_t {
+  rabbet_dtype_t weights, dtype, scale;
+  int64_t rows, kind, length;  // of blocks
+  bool has_zeros, is_regular;  // blocks and stages of kernels are whole
+} program_t;
+
+static program_t find_program(conformance_t* t, int64_t number) {
+  static const rabbet_dtype_t weights[] = {RABBET_DTYPE_INT4, RABBET_DTYPE_INT8,
+                                           RABBET_DTYPE_UINT8, RABBET_DTYPE_FP8,
+                                           RABBET_DTYPE_FP4};
+  static const rabbet_dtype_t types[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
+                                         RABBET_DTYPE_BF16};
   static const int64_t lengths[] = {16, 32, 32, 64, 128};
-  int64_t kind = conformance_in_turn(t, 6);
+  static const int64_t rows[] = {2, 4, 12, 13, 21};
+  uint64_t random = t->random;
+  // Numbers below 30 have all combinations of types and of one row or more.
+  t->random = (uint64_t)number;
+  program_t program = {.weights = weights[number % 5],
+                       .dtype = types[number % 3],
+                       .scale = conformance_chance(t, 3) ? RABBET_DTYPE_HALF
+                                                         : RABBET_DTYPE_FLOAT,
+                       .rows = number % 2 ? 1 : conformance_one_of(t, rows, 5),
+                       .kind = conformance_random(t, 6),
+                       .length = conformance_one_of(t, lengths, 5),
+                       .has_zeros = number % 5 < 3 && conformance_chance(t, 2),
+                       .is_regular = conformance_chance(t, 2)};
+  t->random = random;
+  return program;
+}
+
+// One for all, one for each column, blocks of a column, boxes.
+static void find_blocks(conformance_t* t, const program_t* program,
+                        weights_t* w) {
+  int64_t kind = program->kind;
   w->blocks[N] = kind == 0 ? w->extents[N] : kind == 5 ? 4 : 1;
-  w->blocks[K] = kind < 2 ? w->extents[K] : conformance_one_of(t, lengths, 5);
+  w->blocks[K] = kind < 2 ? w->extents[K] : program->length;
   if (w->blocks[K] > w->extents[K]) w->blocks[K] = w->extents[K];
   w->is_vector = kind < 2 && conformance_chance(t, 2);
 }
@@ -50,9 +85,7 @@ static rabbet_dims_t of_blocks(const weights_t* w) {
 }
 
 static int32_t zero_point(conformance_t* t, const weights_t* w) {
-  if (w->dtype == RABBET_DTYPE_FP4 || w->dtype == RABBET_DTYPE_FP8 ||
-      conformance_chance(t, 2))
-    return -1;
+  if (!w->has_zeros) return -1;
   range(t, w->dtype == RABBET_DTYPE_UINT8 ? 100 : -5, 7);
   if (w->dtype == RABBET_DTYPE_UINT8) range(t, 100, 150);
   return kernel_case_typed_input(&t->c, w->dtype, of_blocks(w), true);
@@ -70,9 +103,7 @@ static int32_t weights(conformance_t* t, const weights_t* w) {
                               in_order(w, w->extents[N], w->extents[K]), true),
       -1, -1};
   range(t, 0.125, 0.5);
-  inputs[1] = kernel_case_typed_input(
-      c, conformance_chance(t, 3) ? RABBET_DTYPE_HALF : RABBET_DTYPE_FLOAT,
-      of_blocks(w), true);
+  inputs[1] = kernel_case_typed_input(c, w->scale, of_blocks(w), true);
   inputs[2] = zero_point(t, w);
   rabbet_dims_t blocks = in_order(w, w->blocks[N], w->blocks[K]);
   size_t count = w->is_vector ? 0 : (size_t)blocks.rank;
@@ -85,26 +116,30 @@ static int32_t weights(conformance_t* t, const weights_t* w) {
 }
 
 static void weight_only_product(conformance_t* t) {
-  static const rabbet_dtype_t types[] = {RABBET_DTYPE_INT4, RABBET_DTYPE_INT8,
-                                         RABBET_DTYPE_UINT8, RABBET_DTYPE_FP8,
-                                         RABBET_DTYPE_FP4};
-  static const int64_t depths[] = {1, 16, 33, 64, 96, 100, 128, 256, 259};
+  static const int64_t odd[] = {1, 16, 33, 64, 96, 100, 128, 259};
+  static const int64_t even[] = {256, 512, 768};
   static const int64_t columns[] = {1, 3, 8, 33, 64, 70};
-  static const int64_t rows[] = {1, 1, 1, 2, 3, 4, 5, 12, 13, 21};
   kernel_case_t* c = &t->c;
-  weights_t w = {.dtype = types[conformance_in_turn(t, 5)],
+  program_t program = find_program(t, conformance_in_turn(t, PROGRAMS));
+  weights_t w = {.dtype = program.weights,
                  .is_turned = !conformance_chance(t, 3),
-                 .batch = (int32_t)conformance_random(t, 3)};
-  conformance_set_type(t, conformance_type_in_turn(t, CONFORMANCE_REALS));
+                 .batch = (int32_t)conformance_random(t, 3),
+                 .scale = program.scale,
+                 .has_zeros = program.has_zeros};
+  conformance_set_type(t, program.dtype);
   c->tolerance = 4e-6;
-  int64_t m = conformance_one_of(t, rows, t->large ? 9 : 10);
   w.extents[N] = t->large ? 520 : conformance_one_of(t, columns, 6);
-  w.extents[K] = t->large ? 1100 : conformance_one_of(t, depths, 9);
-  find_blocks(t, &w);
+  w.extents[K] = program.is_regular ? conformance_one_of(t, even, 3)
+                 : t->large         ? 1100
+                                    : conformance_one_of(t, odd, 8);
+  find_blocks(t, &program, &w);
   rabbet_dims_t dims = {.rank = w.batch + 2};
-  for (int32_t i = 0; i < w.batch; ++i)
-    dims.d[i] = 1 + conformance_random(t, 2);
-  dims.d[w.batch] = m;
+  int64_t rows = program.rows;
+  for (int32_t i = 0; i < w.batch; ++i) {
+    dims.d[i] = rows % 2 == 0 && conformance_chance(t, 2) ? 2 : 1;
+    rows /= dims.d[i];
+  }
+  dims.d[w.batch] = rows;
   dims.d[w.batch + 1] = w.extents[K];
   int32_t real = weights(t, &w);
   // Seldom powers of two: the largest is no special number.

@@ -357,6 +357,11 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   char begin[512];
   plain.group = &kernel->product.plain;
   bool fits = weight_only_blocks(spec->group, &kernel->product, &blocks);
+  if (!fits) {  // one program for all blocks and tactics
+    static const weight_only_shape_t none = {.pieces = 0};
+    shape = &none;
+    blocks = (weight_only_blocks_t){.block = 0};
+  }
   weight_only_text(kernel, spec->group, shape, &blocks, begin, sizeof(begin));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_layers_add(base, &plain, "weight_only/weight_only.cu", begin,
