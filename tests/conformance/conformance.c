@@ -1,7 +1,8 @@
 // conformance DEVICE [FAMILY | PART/PARTS]: runs the suite on a device;
 // RABBET_TEST_SEED repeats the case whose seed a failure told,
 // RABBET_TEST_CASES limits the cases of a family, RABBET_TEST_SHARE=N runs one
-// of N, but no fewer than six. conformance --families: their names.
+// of N, but no fewer than six, and one tactic of some kernels for each.
+// conformance --families: their names.
 #include "conformance/conformance.h"
 
 enum {
@@ -194,6 +195,44 @@ static const rabbet_format_t conformance_formats[11] = {
     RABBET_FORMAT_HWC,    RABBET_FORMAT_HWC8,  RABBET_FORMAT_HWC16,
     RABBET_FORMAT_DHWC8,  RABBET_FORMAT_CDHW32};
 
+static int conformance_share_of(void) {
+  const char* share = getenv("RABBET_TEST_SHARE");
+  return share ? atoi(share) : 1;
+}
+
+// Kernels that compile a program for each tactic: a share has one of them in
+// each case, in turn.
+static const char* const conformance_by_turns[] = {
+    "cuda.gemv", "cuda.matmul.tiles", "cuda.matmul.weight_only"};
+
+static bool conformance_are_tactics(const kernel_case_t* c,
+                                    const kernel_case_candidate_t* a,
+                                    const kernel_case_candidate_t* b) {
+  bool same = a->kernel == b->kernel;
+  for (size_t i = 0; same && i < c->input_count + c->output_count; ++i)
+    same = a->tensors[i].dtype == b->tensors[i].dtype &&
+           a->tensors[i].format == b->tensors[i].format;
+  return same;
+}
+
+static bool conformance_is_in_turn(const kernel_case_t* c,
+                                   const kernel_case_candidate_t* candidates,
+                                   size_t count, size_t at, uint64_t turn) {
+  size_t tactics = 0, before = 0;
+  bool by_turns = false;
+  for (size_t i = 0;
+       i < sizeof(conformance_by_turns) / sizeof(conformance_by_turns[0]); ++i)
+    by_turns = by_turns || strcmp(candidates[at].kernel->name,
+                                  conformance_by_turns[i]) == 0;
+  if (!by_turns || conformance_share_of() <= 1) return true;
+  for (size_t i = 0; i < count; ++i) {
+    if (!conformance_are_tactics(c, &candidates[i], &candidates[at])) continue;
+    before += i < at;
+    ++tactics;
+  }
+  return turn % tactics == before;
+}
+
 // Returns whether a kernel of the device's own computed the case.
 static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   conformance_t t = {.random = seed,
@@ -212,7 +251,9 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   size_t count =
       kernel_case_candidates(&t.c, t.is_fixed ? &filter : NULL, &candidates);
   bool own = false;
+  uint64_t turn = (uint64_t)conformance_random(&t, 5040);
   for (size_t i = 0; i < count; ++i) {
+    if (!conformance_is_in_turn(&t.c, candidates, count, i, turn)) continue;
     bool fallback = candidates[i].kernel->flags & RABBET_KERNEL_FALLBACK;
     if (conformance_is_excepted(candidates[i].kernel->name,
                                 run->family->name)) {
@@ -235,7 +276,8 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
 }
 
 // Of a family's cases.
-static int conformance_share(int cases, int of) {
+static int conformance_share(int cases) {
+  int of = conformance_share_of();
   int share = of > 1 ? (cases + of - 1) / of : cases;
   int least = cases < CONFORMANCE_LEAST ? cases : CONFORMANCE_LEAST;
   return share < least ? least : share;
@@ -247,10 +289,9 @@ static void conformance_run_family(void** state) {
   conformance_lack_t lack = CONFORMANCE_NEVER;
   bool may_lack = conformance_may_lack(run, &lack);
   const char* most = getenv("RABBET_TEST_CASES");
-  const char* share = getenv("RABBET_TEST_SHARE");
   int lacking = 0, cases = given ? 1 : run->family->cases;
-  bool all = !given && !most && !share;
-  if (share) cases = conformance_share(cases, atoi(share));
+  bool all = !given && !most && conformance_share_of() <= 1;
+  if (!given) cases = conformance_share(cases);
   if (most && atoi(most) > 0 && atoi(most) < cases) cases = atoi(most);
   for (int i = 0; i < cases; ++i) {
     uint64_t seed =
