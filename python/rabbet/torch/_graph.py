@@ -10,8 +10,8 @@ import sympy
 import torch
 from torch.utils._sympy import functions as integers
 
+from .. import _protobuf
 from .._errors import UnsupportedError
-from . import _protobuf
 
 # ONNX's numbers of types. DOUBLE is computed as FLOAT, as in ONNX models.
 ONNX_TYPES = {
