@@ -201,6 +201,11 @@ from ._ort_values import (
     OrtValue,
 )
 from ._plugins import load_plugins
+from ._quantize import (
+    Quantization,
+    QuantizedLayer,
+    quantize,
+)
 from ._refitter import (
     OnnxParserRefitter,
     Refitter,
@@ -438,7 +443,9 @@ __all__ = [
     "PreviewFeature",
     "Profiler",
     "ProfilingVerbosity",
+    "Quantization",
     "QuantizationFlag",
+    "QuantizedLayer",
     "QuickPluginCreationRequest",
     "ReduceOperation",
     "Refitter",
@@ -491,6 +498,7 @@ __all__ = [
     "load",
     "load_plugins",
     "nptype",
+    "quantize",
     "uint8",
     "volume",
 ]

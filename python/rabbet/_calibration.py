@@ -158,6 +158,25 @@ def _shown(network: INetworkDefinition, tensors: list[ITensor]) -> Iterator[None
 # ---- Runs
 
 
+def elements(
+    engine: Any, address: int, dtype: e.DataType, count: int, stream: int
+) -> Any:
+    """Elements in memory of the engine's device; on the CPU a view of that."""
+    import numpy as np
+
+    kind = storage_type(dtype)
+    size = count * kind.itemsize
+    data: Any
+    if engine.device == "cpu":
+        data = (ctypes.c_char * size).from_address(address)
+    else:
+        data = _rabbet.copy_to_host(engine, address, size, stream)
+    values = np.frombuffer(data, kind)
+    if dtype is e.DataType.BF16 and kind == np.uint16:
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return values
+
+
 class _Listener(IDebugListener):
     def __init__(self, engine: Any, names: list[str]) -> None:
         super().__init__()
@@ -183,27 +202,14 @@ class _Listener(IDebugListener):
     def _look(
         self, address: int, dtype: e.DataType, count: int, name: str, stream: int
     ) -> None:
-        import numpy as np
-
         histogram = self.histograms.get(name)
         if histogram is None:  # "loop[2]/name": of an iteration of a loop
             histogram = self.histograms.get(name.rpartition("]/")[2])
-        if histogram is None or count == 0:
-            return
-        kind = storage_type(dtype)
-        size = count * kind.itemsize
-        data: Any
-        if self.engine.device == "cpu":
-            data = (ctypes.c_char * size).from_address(address)
-        else:
-            data = _rabbet.copy_to_host(self.engine, address, size, stream)
-        values = np.frombuffer(data, kind)
-        if dtype is e.DataType.BF16 and kind == np.uint16:
-            values = (values.astype(np.uint32) << 16).view(np.float32)
-        histogram.add(values)
+        if histogram is not None and count > 0:
+            histogram.add(elements(self.engine, address, dtype, count, stream))
 
 
-class _Outputs(IOutputAllocator):
+class Outputs(IOutputAllocator):
     """Memory for outputs that are not read."""
 
     def __init__(self, engine: Any) -> None:
@@ -324,7 +330,7 @@ class _Calibration:
         return size
 
     def _run(self, engine: Any, listener: _Listener) -> int:
-        context, outputs = engine.create_execution_context(), _Outputs(engine)
+        context, outputs = engine.create_execution_context(), Outputs(engine)
         inputs = [self.network.get_input(i) for i in range(self.network.num_inputs)]
         names = [tensor.name for tensor in inputs]
         size, count = self._size(), 0

@@ -37,6 +37,58 @@ static void py_cli_report(const char* command, rabbet_status_t status) {
   PyGILState_Release(gil);
 }
 
+// {option: [values]} of what was given; a flag has the value "".
+static PyObject* py_cli_options(const rabbet_arguments_t* arguments) {
+  PyObject* options = PyDict_New();
+  for (size_t i = 0; options && i < arguments->option_count; ++i) {
+    if (arguments->counts[i] == 0) continue;
+    PyObject* values = PyList_New(0);
+    int failed = !values || PyDict_SetItemString(
+                                options, arguments->options[i].name, values);
+    for (size_t k = 0; !failed && k < arguments->counts[i]; ++k) {
+      const char* text = arguments->values[i][k];
+      PyObject* value = PyUnicode_DecodeFSDefault(text ? text : "");
+      failed = !value || PyList_Append(values, value);
+      Py_XDECREF(value);
+    }
+    Py_XDECREF(values);
+    if (failed) Py_CLEAR(options);
+  }
+  return options;
+}
+
+// The status that the function answers: None, or (code, message).
+static rabbet_status_t py_cli_answer(PyObject* answer) {
+  int code = 0;
+  const char* message = NULL;
+  if (answer && Py_IsNone(answer)) return rabbet_ok();
+  if (!answer || !PyArg_ParseTuple(answer, "is", &code, &message))
+    return rabbet_py_status_from_exception();
+  return RABBET_STATUS((rabbet_status_code_t)code, "%s", message);
+}
+
+// Calls run(operand, options) of the module rabbet._COMMAND_command.
+static rabbet_status_t py_cli_run_command(const char* command,
+                                          const rabbet_arguments_t* arguments) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* name = PyUnicode_FromFormat("rabbet._%s_command", command);
+  PyObject* module = name ? PyImport_Import(name) : NULL;
+  PyObject* options = module ? py_cli_options(arguments) : NULL;
+  PyObject* operand =
+      options ? PyUnicode_DecodeFSDefault(arguments->operands[0]) : NULL;
+  PyObject* answer =
+      operand ? PyObject_CallMethod(module, "run", "OO", operand, options)
+              : NULL;
+  rabbet_status_t status = py_cli_answer(answer);
+  Py_XDECREF(answer);
+  Py_XDECREF(operand);
+  Py_XDECREF(options);
+  Py_XDECREF(module);
+  Py_XDECREF(name);
+  PyGILState_Release(gil);
+  return status;
+}
+
 // Runs with the words of `list`, whose encoded forms `keep` holds.
 static PyObject* py_cli_run(PyObject* list, PyObject* keep) {
   Py_ssize_t count = PyList_Size(list);
@@ -56,9 +108,11 @@ static PyObject* py_cli_run(PyObject* list, PyObject* keep) {
   // Ctrl-C ends the command as it would outside of Python, whose handler would
   // only set a flag.
   void (*handler)(int) = signal(SIGINT, SIG_DFL);
+  static const rabbet_cli_python_t python = {.report = py_cli_report,
+                                             .run = py_cli_run_command};
   int code = 0;
   Py_BEGIN_ALLOW_THREADS;
-  code = rabbet_cli_main((int)count, words, py_cli_report);
+  code = rabbet_cli_main((int)count, words, &python);
   Py_END_ALLOW_THREADS;
   signal(SIGINT, handler);
   PyMem_Free(words);

@@ -10,9 +10,11 @@
 #include "cli/main.h"
 
 static const rabbet_command_t* const commands[] = {
-    &rabbet_command_build,      &rabbet_command_run,     &rabbet_command_bench,
-    &rabbet_command_inspect,    &rabbet_command_exec,    &rabbet_command_ops,
-    &rabbet_command_completion, &rabbet_command_version,
+    &rabbet_command_build,    &rabbet_command_run,
+    &rabbet_command_bench,    &rabbet_command_inspect,
+    &rabbet_command_quantize, &rabbet_command_exec,
+    &rabbet_command_ops,      &rabbet_command_completion,
+    &rabbet_command_version,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
@@ -20,7 +22,7 @@ enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 static struct {
   int argc;
   char** argv;
-  rabbet_cli_report_t report;  // NULL outside Python
+  const rabbet_cli_python_t* python;  // NULL outside Python
 } invocation;
 
 static int exit_code(rabbet_status_t status) {
@@ -65,8 +67,8 @@ void rabbet_cli_print(FILE* file, const char* format, ...) {
 }
 
 static void report_failure(const char* command, rabbet_status_t status) {
-  if (invocation.report) {
-    invocation.report(command, status);
+  if (invocation.python) {
+    invocation.python->report(command, status);
     return;
   }
   fprintf(stderr, "rabbet %s: %s\n", command, rabbet_status_message(status));
@@ -140,10 +142,10 @@ static int command_execute(const rabbet_command_t* command, int argc,
   return code;
 }
 
-int rabbet_cli_main(int argc, char** argv, rabbet_cli_report_t report) {
+int rabbet_cli_main(int argc, char** argv, const rabbet_cli_python_t* python) {
   invocation.argc = argc;
   invocation.argv = argv;
-  invocation.report = report;
+  invocation.python = python;
   const char* name = argc > 1 ? argv[1] : NULL;
   if (!name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
       strcmp(name, "help") == 0) {
@@ -182,7 +184,7 @@ rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 // ---- Plugins ---------------------------------------------------------------
 
 bool rabbet_cli_is_in_python(void) {
-  return invocation.report != NULL;
+  return invocation.python != NULL;
 }
 
 bool rabbet_cli_is_python(const char* path) {
@@ -201,41 +203,54 @@ static const char* python_default(char buffer[PATH_MAX]) {
   return access(buffer, X_OK) == 0 ? buffer : name;
 }
 
-#define RABBET_NEED_PACKAGE \
-  "plugins written in Python need an interpreter with the package rabbet: "
+#define RABBET_NEED_PACKAGE " an interpreter with the package rabbet: "
 
-// Runs `-m rabbet._cli`, but with a clear message if the package is missing.
+// Runs `-m rabbet._cli`, but with a clear message if the package is missing;
+// its first argument says what needs it.
 static const char start_in_python[] =
     "import sys\n"
+    "what = sys.argv.pop(1)\n"
     "try:\n"
     "    from rabbet._cli import main\n"
     "except ModuleNotFoundError as error:\n"
     "    if error.name != 'rabbet': raise\n"
-    "    print(f'rabbet {sys.argv[1]}: " RABBET_NEED_PACKAGE
+    "    print(f'rabbet {sys.argv[1]}: {what}" RABBET_NEED_PACKAGE
     "{sys.executable!r} has none; set RABBET_PYTHON', file=sys.stderr)\n"
     "    sys.exit(6)\n"  // RABBET_EXIT_UNAVAILABLE
     "sys.exit(main())\n";
 
 // Becomes the same command inside `$RABBET_PYTHON`; returns only on failure.
-static rabbet_status_t become_python(void) {
+// `what` begins its message.
+static rabbet_status_t become_python(const char* what) {
   char beside[PATH_MAX];
   const char* python = getenv("RABBET_PYTHON");
   if (!python || !*python) python = python_default(beside);
   char** argv = NULL;
+  enum { BEFORE = 4 };
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      rabbet_allocator_system(), ((size_t)invocation.argc + 3) * sizeof(char*),
-      (void**)&argv));
+      rabbet_allocator_system(),
+      ((size_t)invocation.argc + BEFORE) * sizeof(char*), (void**)&argv));
   argv[0] = (char*)python;
   argv[1] = "-c";
   argv[2] = (char*)start_in_python;
+  argv[3] = (char*)what;
   for (int i = 1; i < invocation.argc; ++i)
-    argv[i + 2] = invocation.argv[i];
+    argv[i + BEFORE - 1] = invocation.argv[i];
   fflush(NULL);
   execvp(python, argv);
   rabbet_free(rabbet_allocator_system(), argv);
-  return RABBET_STATUS(
-      RABBET_STATUS_UNAVAILABLE,
-      RABBET_NEED_PACKAGE "'%s' cannot be run; set RABBET_PYTHON", python);
+  return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                       "%s" RABBET_NEED_PACKAGE
+                       "'%s' cannot be run; set RABBET_PYTHON",
+                       what, python);
+}
+
+static const char plugins_need[] = "plugins written in Python need";
+
+rabbet_status_t rabbet_cli_run_in_python(const char* command,
+                                         const rabbet_arguments_t* arguments) {
+  return invocation.python ? invocation.python->run(command, arguments)
+                           : become_python("this command needs");
 }
 
 // dlopen does not look for names without a slash in the current folder.
@@ -252,8 +267,8 @@ rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments) {
   size_t count = 0;
   const char* const* paths =
       rabbet_argument_list(arguments, "--plugins", &count);
-  for (size_t i = 0; i < count && !invocation.report; ++i) {
-    if (rabbet_cli_is_python(paths[i])) return become_python();
+  for (size_t i = 0; i < count && !invocation.python; ++i) {
+    if (rabbet_cli_is_python(paths[i])) return become_python(plugins_need);
   }
   for (size_t i = 0; i < count; ++i) {
     if (rabbet_cli_is_python(paths[i])) continue;
@@ -266,7 +281,7 @@ rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path) {
   const rabbet_engine_options_t options = {.struct_size = sizeof(options),
                                            .inspect_only = true};
   rabbet_engine_t* engine = NULL;
-  if (invocation.report) return rabbet_ok();  // it is there
+  if (invocation.python) return rabbet_ok();  // it is there
   rabbet_status_t status = rabbet_engine_load(
       plan_path, &options, rabbet_allocator_system(), &engine);
   if (!rabbet_is_ok(status)) {
@@ -278,7 +293,7 @@ rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path) {
   for (size_t i = 0; (carried = rabbet_engine_carried(engine, i)); ++i)
     python |= carried->kind == RABBET_CARRIED_PYTHON;
   rabbet_engine_release(engine);
-  return python ? become_python() : rabbet_ok();
+  return python ? become_python(plugins_need) : rabbet_ok();
 }
 
 rabbet_status_t rabbet_cli_load_failure(rabbet_status_t status,

@@ -74,6 +74,7 @@ extern const rabbet_command_t rabbet_command_build;
 extern const rabbet_command_t rabbet_command_run;
 extern const rabbet_command_t rabbet_command_bench;
 extern const rabbet_command_t rabbet_command_inspect;
+extern const rabbet_command_t rabbet_command_quantize;
 extern const rabbet_command_t rabbet_command_exec;
 extern const rabbet_command_t rabbet_command_ops;
 extern const rabbet_command_t rabbet_command_completion;
@@ -118,6 +119,10 @@ RABBET_MUST_USE rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 // again inside `$RABBET_PYTHON` (does not return then), unless it already runs
 // there, where Python has imported them.
 rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments);
+// Runs a command that is written in Python: in this process if it is Python's,
+// else by running the command line again there (does not return then).
+rabbet_status_t rabbet_cli_run_in_python(const char* command,
+                                         const rabbet_arguments_t* arguments);
 // Whether this is the second of the two processes: the first one has checked
 // the arguments and printed messages about them.
 bool rabbet_cli_is_in_python(void);

@@ -2,15 +2,20 @@
 #ifndef RABBET_SRC_CLI_MAIN_H_
 #define RABBET_SRC_CLI_MAIN_H_
 
-#include "rabbet/status.h"
+#include "cli/cli.h"
 
-// Reports why `command` failed. Takes the status.
-typedef void (*rabbet_cli_report_t)(const char* command,
-                                    rabbet_status_t status);
+// Python's part of the command.
+typedef struct rabbet_cli_python_t {
+  // Reports why `command` failed. Takes the status.
+  void (*report)(const char* command, rabbet_status_t status);
+  // Runs a command that is written in Python.
+  rabbet_status_t (*run)(const char* command,
+                         const rabbet_arguments_t* arguments);
+} rabbet_cli_python_t;
 
-// Runs a command line and returns the exit code. `report` is NULL in the
-// program itself; Python gives its own, and has imported the Python files given
-// to --plugins, which are then passed over.
-int rabbet_cli_main(int argc, char** argv, rabbet_cli_report_t report);
+// Runs a command line and returns the exit code. `python` is NULL in the
+// program itself; Python gives its own part, and has imported the Python files
+// given to --plugins, which are then passed over.
+int rabbet_cli_main(int argc, char** argv, const rabbet_cli_python_t* python);
 
 #endif  // RABBET_SRC_CLI_MAIN_H_

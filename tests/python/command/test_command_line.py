@@ -13,7 +13,9 @@ from onnx import helper
 
 from tests.python.support.command import FLOAT, PROGRAM, command, save_model
 
-COMMANDS = ("build", "run", "bench", "inspect", "ops", "completion", "version")
+COMMANDS = (
+    "build", "run", "bench", "inspect", "quantize", "ops", "completion", "version",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -217,7 +217,8 @@ OF_SESSIONS = {"IOBinding", "InferenceSession", "OrtValue", "SessionOptions"}
 VALUES = {
     "Dims", "Dims2", "Dims3", "Dims4", "DimsHW", "FallbackString", "GraphInfo",
     "IAlgorithmIOInfo", "IAlgorithmVariant", "IHostMemory", "InterfaceInfo", "NodeIndices",
-    "ParserError", "Permutation", "SubGraphCollection", "Weights",
+    "ParserError", "Permutation", "Quantization", "QuantizedLayer", "SubGraphCollection",
+    "Weights",
 }  # fmt: skip
 
 
