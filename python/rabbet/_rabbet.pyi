@@ -38,6 +38,7 @@ class Network:
         inputs: Any,
         attrs: dict[str, Any],
     ) -> Any: ...
+    def _import_part(self, model: bytes, inputs: Any, outputs: int) -> list[Any]: ...
     def _add_instance(
         self,
         instance: Any,

@@ -1,6 +1,7 @@
 // Networks.
 #include <string.h>
 
+#include "onnx/part.h"
 #include "python/src/rabbet_py.h"
 
 static void py_release_network(void* pointer) {
@@ -268,6 +269,50 @@ static PyObject* py_network_add_instance(PyObject* self, PyObject* args) {
   return rabbet_py_wrap_layer(layer, self);
 }
 
+// A list of the tensors; NULL with an exception set on failure.
+static PyObject* py_from_tensors(rabbet_tensor_t* const* tensors, size_t count,
+                                 PyObject* network) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    PyObject* tensor = rabbet_py_wrap_tensor(tensors[i], network);
+    if (!tensor || PyList_SetItem(list, (Py_ssize_t)i, tensor) < 0)
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+// _import_part(model, inputs, number of outputs) -> outputs
+static PyObject* py_network_import_part(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
+  const char* data = NULL;
+  Py_ssize_t size = 0, count = 0;
+  PyObject* inputs = NULL;
+  rabbet_tensor_t** tensors = NULL;
+  rabbet_onnx_part_t part = {0};
+  rabbet_network_t* network = py_network(self);
+  if (!network ||
+      !PyArg_ParseTuple(args, "y#On", &data, &size, &inputs, &count))
+    return NULL;
+  if (py_to_tensors(inputs, &tensors, &part.input_count)) return NULL;
+  part.inputs = tensors;
+  part.output_count = (size_t)count;
+  part.outputs = PyMem_Calloc(part.output_count + 1, sizeof(*part.outputs));
+  PyObject* result = NULL;
+  rabbet_status_t status = rabbet_ok();
+  if (!part.outputs) {
+    PyErr_NoMemory();
+  } else {
+    status = rabbet_onnx_import_part(network, data, (size_t)size, &part);
+    result = rabbet_is_ok(status)
+                 ? py_from_tensors(part.outputs, part.output_count, self)
+                 : rabbet_py_raise(status);
+  }
+  PyMem_Free(tensors);
+  PyMem_Free(part.outputs);
+  return result;
+}
+
 typedef rabbet_status_t (*py_tensor_action_t)(rabbet_network_t*,
                                               rabbet_tensor_t*);
 static PyObject* py_on_tensor(PyObject* self, PyObject* object,
@@ -532,6 +577,7 @@ static PyMethodDef py_network_methods[] = {
     {"_add_weights", py_network_add_weights, METH_VARARGS, NULL},
     {"_add_layer", py_network_add_layer, METH_VARARGS, NULL},
     {"_add_plugin", py_network_add_plugin, METH_VARARGS, NULL},
+    {"_import_part", py_network_import_part, METH_VARARGS, NULL},
     {"_add_instance", py_network_add_instance, METH_VARARGS, NULL},
     {"_set_plugin_kinds", py_network_set_plugin_kinds, METH_O, NULL},
     {"_mark_output", py_network_mark, METH_O, NULL},

@@ -4,6 +4,7 @@
 #include "base/struct.h"
 #include "onnx/held.h"
 #include "onnx/operators.h"
+#include "onnx/part.h"
 
 // ---- The model -------------------------------------------------------------
 
@@ -42,8 +43,8 @@ static rabbet_status_t onnx_check_model(
                          "sparse initializers are not imported; store them as "
                          "ordinary tensors");
   }
-  if (rabbet_network_layer_count(importer->network) ||
-      rabbet_network_input_count(importer->network)) {
+  if (!importer->part && (rabbet_network_layer_count(importer->network) ||
+                          rabbet_network_input_count(importer->network))) {
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "a model is imported into an empty network, but this "
                          "one has %zu layers and %zu inputs",
@@ -273,6 +274,37 @@ static rabbet_status_t onnx_add_outputs(rabbet_onnx_scope_t* scope,
   return rabbet_ok();
 }
 
+// ---- A part of a network ---------------------------------------------------
+
+static rabbet_status_t onnx_take_inputs(rabbet_onnx_scope_t* scope,
+                                        const Onnx__GraphProto* graph) {
+  const rabbet_onnx_part_t* part = scope->importer->part;
+  if (graph->n_input != part->input_count ||
+      graph->n_output != part->output_count)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the graph has %zu inputs and %zu outputs; expected "
+                         "%zu and %zu",
+                         graph->n_input, graph->n_output, part->input_count,
+                         part->output_count);
+  for (size_t i = 0; i < graph->n_input; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_onnx_scope_bind(scope, graph->input[i]->name, part->inputs[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t onnx_give_outputs(rabbet_onnx_scope_t* scope,
+                                         const Onnx__GraphProto* graph) {
+  const rabbet_onnx_part_t* part = scope->importer->part;
+  for (size_t i = 0; i < graph->n_output; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(
+        scope, graph->output[i]->name, &part->outputs[i]));
+    if (rabbet_onnx_list(part->outputs[i]))
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "output %zu of the graph is no tensor", i);
+  }
+  return rabbet_ok();
+}
+
 // ---- The import ------------------------------------------------------------
 
 static rabbet_status_t onnx_import_graph(rabbet_onnx_scope_t* scope) {
@@ -280,8 +312,11 @@ static rabbet_status_t onnx_import_graph(rabbet_onnx_scope_t* scope) {
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
   rabbet_onnx_errors_set_node_count(scope->importer->errors, scope->node_count);
   RABBET_RETURN_IF_ERROR(rabbet_onnx_check_support(scope));
-  RABBET_RETURN_IF_ERROR(onnx_add_inputs(scope, graph));
+  bool is_part = scope->importer->part != NULL;
+  RABBET_RETURN_IF_ERROR(is_part ? onnx_take_inputs(scope, graph)
+                                 : onnx_add_inputs(scope, graph));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
+  if (is_part) return onnx_give_outputs(scope, graph);
   RABBET_RETURN_IF_ERROR(onnx_add_outputs(scope, graph));
   if (graph->name && graph->name[0]) {
     return rabbet_network_set_name(scope->importer->network, graph->name);
@@ -353,6 +388,7 @@ static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
 static rabbet_status_t onnx_import(rabbet_network_t* network,
                                    rabbet_onnx_storage_t* storage,
                                    const rabbet_onnx_options_t* options,
+                                   const rabbet_onnx_part_t* part,
                                    rabbet_onnx_errors_t* errors) {
   rabbet_status_t status =
       rabbet_network_take_owner(network, storage, rabbet_onnx_storage_destroy);
@@ -365,6 +401,7 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
       .network = network,
       .storage = storage,
       .plugin_override = options->plugin_override,
+      .part = part,
       .errors = errors};
   rabbet_arena_initialize(network->allocator, &importer.arena);
   rabbet_map_initialize(network->allocator, &importer.layer_names);
@@ -410,7 +447,7 @@ static rabbet_status_t onnx_import_from(rabbet_network_t* network,
     status = rabbet_onnx_storage_open(path, known.external_data_dir,
                                       network->allocator, &storage);
   if (rabbet_is_ok(status))
-    status = onnx_import(network, storage, &known, errors);
+    status = onnx_import(network, storage, &known, NULL, errors);
   return onnx_finish(errors, path, status);
 }
 
@@ -428,4 +465,14 @@ rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
                                           rabbet_onnx_errors_t* errors) {
   const rabbet_span_t bytes = {(const uint8_t*)data, size};
   return onnx_import_from(network, &bytes, path, options, errors);
+}
+
+rabbet_status_t rabbet_onnx_import_part(rabbet_network_t* network,
+                                        const void* data, size_t size,
+                                        const rabbet_onnx_part_t* part) {
+  const rabbet_onnx_options_t options = {.struct_size = sizeof(options)};
+  rabbet_onnx_storage_t* storage = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_storage_copy(
+      data, size, NULL, NULL, network->allocator, &storage));
+  return onnx_import(network, storage, &options, part, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "network/network.h"
 #include "onnx/file/model.h"
+#include "onnx/part.h"
 #include "rabbet/onnx.h"
 
 // Functions and branches within each other, counted from the main graph.
@@ -28,6 +29,7 @@ typedef struct rabbet_onnx_importer_t {
   rabbet_arena_t arena;            // messages and scopes, until the import ends
   Onnx__ModelProto* model;
   bool plugin_override;
+  const rabbet_onnx_part_t* part;  // NULL: the network is the model's
   rabbet_onnx_errors_t* errors;
   rabbet_map_t layer_names;  // taken
   rabbet_map_t held;    // int32_t: of tensors that hold another type (held.h)

@@ -10,6 +10,7 @@ from .._layers._layer import ITensor
 from .._plugin_base import find_class
 from ._bases import IPluginV2DynamicExt, IPluginV3
 from ._calls import Caller
+from ._compositions import StandardPlugin, add_composition
 from ._instance import ClassInstance, origin
 from ._known import FoundPlugin
 from ._quick import QuickInstance, is_quick
@@ -53,6 +54,8 @@ def add_plugin_v2(network: Any, inputs: Any, plugin: Any) -> Any:
             f"IPluginV2DynamicExt, got {plugin!r}"
         )
     tensors = _tensors(method, "inputs", inputs)
+    if isinstance(plugin, StandardPlugin):
+        return add_composition(network, tensors, plugin)
     calls = Caller(None)
     copy = clone_v2(calls, plugin)
     return _add(network, plugin, V2Instance(copy, None, TensorRTPhase.BUILD), tensors)
@@ -61,13 +64,15 @@ def add_plugin_v2(network: Any, inputs: Any, plugin: Any) -> Any:
 def add_plugin_v3(network: Any, inputs: Any, shape_inputs: Any, plugin: Any) -> Any:
     """A layer of a plugin of class IPluginV3."""
     method = "add_plugin_v3"
-    if not isinstance(plugin, IPluginV3):
+    if not isinstance(plugin, (IPluginV3, StandardPlugin)):
         raise TypeError(
             f"{method}: expected a plugin of a class that derives from IPluginV3, got "
             f"{plugin!r}"
         )
     tensors = _tensors(method, "inputs", inputs)
     shapes = _tensors(method, "shape_inputs", shape_inputs)
+    if isinstance(plugin, StandardPlugin):
+        return add_composition(network, [*tensors, *shapes], plugin)
     if isinstance(plugin, FoundPlugin):
         return network._add_plugin(
             *plugin.creator_key, None, [*tensors, *shapes], plugin.attrs

@@ -22,6 +22,7 @@ from ._bases import (
     IPluginResource,
 )
 from ._calls import Caller
+from ._compositions import StandardCreator, standard_creators
 from ._definition import Definition
 from ._known import KnownCreator, QuickCreator
 
@@ -59,6 +60,8 @@ class IPluginRegistry:
         self._parent_search = True
         self._lock = threading.RLock()
         self._known: dict[Key, IPluginCreatorInterface] = {}
+        # Of TensorRT's library; others of the same key come first.
+        self._standard: dict[Key, StandardCreator] = {}
         self._resources: dict[str, _Resource] = {}
         self._libraries: dict[str, PluginLibrary] = {}
 
@@ -114,6 +117,10 @@ class IPluginRegistry:
                 if known is creator and key in self._keys():
                     self._deregister_known(key)
                     return True
+            for key, standard in self._standard.items():
+                if standard is creator:
+                    del self._standard[key]
+                    return True
         return False
 
     def _deregister_known(self, key: Key) -> None:
@@ -141,7 +148,7 @@ class IPluginRegistry:
         """The creator of a name, version and namespace, or None."""
         key = (type, version, plugin_namespace)
         with self._lock:
-            return self._creator(key) if key in self._keys() else None
+            return self._creator(key) if key in self._keys() else self._standard.get(key)
 
     def get_plugin_creator(
         self, type: str, version: str, plugin_namespace: str = ""
@@ -152,9 +159,15 @@ class IPluginRegistry:
 
     @property
     def all_creators(self) -> list[Any]:
-        """All creators, in order of registration."""
+        """All creators, in order of registration; those of TensorRT's library last."""
         with self._lock:
-            return [self._creator(key) for key in self._keys()]
+            keys = self._keys()
+            standard = [self._standard[key] for key in self._standard if key not in keys]
+            return [*map(self._creator, keys), *standard]
+
+    def _add_standard(self, namespace: str) -> None:
+        with self._lock:
+            self._standard = {**standard_creators(namespace), **self._standard}
 
     @property
     def all_creators_recursive(self) -> list[Any]:
@@ -270,6 +283,7 @@ def get_builder_plugin_registry(
 
 @checks_arguments
 def init_libnvinfer_plugins(logger: ILogger | None, namespace: str) -> bool:
-    """Accepted without effect: operators that are plugins in TensorRT are built in
-    here."""
+    """Registers the creators of the plugins of TensorRT's library that are built in here,
+    under this namespace; a creator of the same name, version and namespace comes first."""
+    _registry._add_standard(namespace)
     return True
