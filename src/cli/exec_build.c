@@ -80,11 +80,11 @@ static rabbet_status_t exec_pool(void* context, char* name, char* value) {
         value ? value : "");
   for (const char* at = units; at < unit; ++at)
     size *= 1024;
-  return rabbet_builder_config_set(
-      context,
-      is_workspace ? RABBET_BUILDER_OPTION_WORKSPACE_LIMIT
-                   : RABBET_BUILDER_OPTION_TACTIC_MEMORY,
-      (int64_t)size);
+  return rabbet_builder_config_set(context,
+                                   is_workspace
+                                       ? RABBET_BUILDER_OPTION_WORKSPACE_LIMIT
+                                       : RABBET_BUILDER_OPTION_TACTIC_MEMORY,
+                                   (int64_t)size);
 }
 
 static rabbet_status_t exec_verbosity(const rabbet_exec_t* exec,

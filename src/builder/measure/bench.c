@@ -34,8 +34,8 @@ rabbet_status_t rabbet_bench_create(rabbet_build_t* build,
       rabbet_allocate(build->allocator, sizeof(*bench), (void**)&bench));
   bench->allocator = build->allocator;
   bench->device = build->device;
-  bench->limit = (size_t)
-                     build->config->options[RABBET_BUILDER_OPTION_TACTIC_MEMORY];
+  bench->limit =
+      (size_t)build->config->options[RABBET_BUILDER_OPTION_TACTIC_MEMORY];
   *out_bench = bench;
   return rabbet_ok();
 }
@@ -75,7 +75,9 @@ void rabbet_bench_reset(rabbet_bench_t* bench) {
     bench_drop(bench, 0);
 }
 
-size_t rabbet_bench_peak(const rabbet_bench_t* bench) { return bench->peak; }
+size_t rabbet_bench_peak(const rabbet_bench_t* bench) {
+  return bench->peak;
+}
 
 // Frees blocks that are not in use until `bytes` more are allowed.
 static void bench_make_room(rabbet_bench_t* bench, size_t limit, size_t bytes) {
