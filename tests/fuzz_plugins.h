@@ -14,9 +14,9 @@
 
 #include "base/hash.h"
 #include "core/view.h"
+#include "plugin_answers.h"
 #include "rabbet/attr.h"
 #include "rabbet/carried.h"
-#include "rabbet/plugin.h"
 
 typedef struct fuzz_plugin_t {
   double factor;
@@ -28,11 +28,6 @@ static void fuzz_plugin_destroy(void* self) {
 }
 
 // ---- scaled
-
-static int32_t fuzz_scaled_outputs(void* self) {
-  (void)self;
-  return 1;
-}
 
 static rabbet_status_t fuzz_scaled_describe(void* self,
                                             rabbet_dim_builder_t* builder,
@@ -97,7 +92,7 @@ static rabbet_status_t fuzz_scaled_enqueue(void* self,
 static const rabbet_plugin_vtable_t fuzz_scaled_vtable = {
     .struct_size = sizeof(rabbet_plugin_vtable_t),
     .destroy = fuzz_plugin_destroy,
-    .output_count = fuzz_scaled_outputs,
+    .output_count = plugin_one_output,
     .describe = fuzz_scaled_describe,
     .combinations = fuzz_scaled_combinations,
     .tactics = fuzz_scaled_tactics,

@@ -9,6 +9,7 @@
 #define RABBET_TESTS_TEST_PLUGINS_H_
 
 #include "check.h"
+#include "plugin_answers.h"
 #include "rabbet/plugin.h"
 
 typedef struct test_plugin_t {
@@ -38,19 +39,12 @@ static rabbet_status_t test_enqueue(void* self,
   return ((const test_plugin_t*)self)->enqueue(self, call);
 }
 
-static void test_like(const rabbet_plugin_input_t* input,
-                      rabbet_plugin_output_t* output) {
-  output->dtype = input->dtype;
-  output->rank = input->rank;
-  memcpy(output->dims, input->dims, sizeof(output->dims));
-}
-
 static rabbet_status_t test_describe_compact(
     void* self, rabbet_dim_builder_t* builder,
     const rabbet_plugin_input_t* inputs, size_t input_count,
     rabbet_plugin_output_t* outputs) {
   (void)self, (void)input_count;
-  test_like(&inputs[0], &outputs[0]);
+  plugin_like(&inputs[0], &outputs[0]);
   outputs[1].dtype = RABBET_DTYPE_INT64;
   outputs[1].is_size_tensor = true;
   return rabbet_dim_size_tensor(builder, 1, inputs[0].dims[0],
@@ -76,7 +70,7 @@ static rabbet_status_t test_describe_bump(void* self,
                                           size_t input_count,
                                           rabbet_plugin_output_t* outputs) {
   (void)self, (void)builder, (void)input_count;
-  test_like(&inputs[0], &outputs[0]);
+  plugin_like(&inputs[0], &outputs[0]);
   outputs[0].aliased_input = 0;
   return rabbet_ok();
 }
@@ -113,16 +107,6 @@ static rabbet_status_t test_enqueue_length(void* self,
   return rabbet_ok();
 }
 
-static rabbet_status_t test_describe_same(void* self,
-                                          rabbet_dim_builder_t* builder,
-                                          const rabbet_plugin_input_t* inputs,
-                                          size_t input_count,
-                                          rabbet_plugin_output_t* outputs) {
-  (void)self, (void)builder, (void)input_count;
-  test_like(&inputs[0], &outputs[0]);
-  return rabbet_ok();
-}
-
 static rabbet_status_t test_enqueue_fail(void* self,
                                          const rabbet_plugin_call_t* call) {
   (void)self, (void)call;
@@ -155,8 +139,8 @@ static test_plugin_t test_plugins[] = {
     {"compact", 2, test_describe_compact, test_enqueue_compact},
     {"bump", 1, test_describe_bump, test_enqueue_bump},
     {"length", 1, test_describe_length, test_enqueue_length},
-    {"fail", 1, test_describe_same, test_enqueue_fail},
-    {"roomy", 1, test_describe_same, test_enqueue_roomy},
+    {"fail", 1, plugin_describe_like, test_enqueue_fail},
+    {"roomy", 1, plugin_describe_like, test_enqueue_roomy},
 };
 #define TEST_PLUGIN_COUNT (sizeof(test_plugins) / sizeof(test_plugins[0]))
 

@@ -3,6 +3,7 @@
 #include "faults/fault_allocator.h"
 #include "network/network.h"
 #include "ops/group.h"
+#include "plugin_answers.h"
 
 #define DIMS(...)                                                      \
   (rabbet_dims_t) {                                                    \
@@ -62,9 +63,7 @@ static rabbet_status_t instance_describe(void* self,
   if (instance->face == FACE_NONZERO) {
     return describe_nonzero(builder, inputs, outputs);
   }
-  outputs[0].dtype = inputs[0].dtype;
-  outputs[0].rank = inputs[0].rank;
-  memcpy(outputs[0].dims, inputs[0].dims, sizeof inputs[0].dims);
+  plugin_like(&inputs[0], &outputs[0]);
   if (instance->face == FACE_INPLACE) {
     outputs[0].aliased_input = 0;
     return rabbet_ok();

@@ -2,6 +2,7 @@
 #include "faults/fault_allocator.h"
 #include "network/network.h"
 #include "onnx/wire.h"
+#include "plugin_answers.h"
 #include "rabbet/onnx.h"
 
 enum { FLOAT = 1, INT64 = 7 };
@@ -318,20 +319,6 @@ static rabbet_attr_t seen[8];
 static char seen_bytes[8][64];
 static size_t seen_count;
 
-static int32_t one_output(void* self) {
-  (void)self;
-  return 1;
-}
-static rabbet_status_t same_shape(void* self, rabbet_dim_builder_t* builder,
-                                  const rabbet_plugin_input_t* inputs,
-                                  size_t input_count,
-                                  rabbet_plugin_output_t* outputs) {
-  (void)self, (void)builder, (void)input_count;
-  outputs[0].dtype = inputs[0].dtype;
-  outputs[0].rank = inputs[0].rank;
-  memcpy(outputs[0].dims, inputs[0].dims, sizeof(outputs[0].dims));
-  return rabbet_ok();
-}
 static void nothing_to_destroy(void* self) {
   (void)self;
 }
@@ -343,8 +330,8 @@ static rabbet_status_t no_enqueue(void* self,
 static const rabbet_plugin_vtable_t vtable = {
     .struct_size = sizeof(vtable),
     .destroy = nothing_to_destroy,
-    .output_count = one_output,
-    .describe = same_shape,
+    .output_count = plugin_one_output,
+    .describe = plugin_describe_like,
     .enqueue = no_enqueue,
 };
 static rabbet_status_t keep_attrs(void* user_data,

@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include "faults/fault_allocator.h"
+#include "plugin_answers.h"
 
 // ---- A plugin whose answers the test sets ----------------------------------
 
@@ -254,9 +255,7 @@ static rabbet_status_t describe_same(rabbet_dim_builder_t* builder,
                                      const rabbet_plugin_input_t* inputs,
                                      rabbet_plugin_output_t* outputs) {
   (void)builder;
-  outputs[0].dtype = inputs[0].dtype;
-  outputs[0].rank = inputs[0].rank;
-  memcpy(outputs[0].dims, inputs[0].dims, sizeof(outputs[0].dims));
+  plugin_like(&inputs[0], &outputs[0]);
   return rabbet_ok();
 }
 static rabbet_status_t describe_bad_type(rabbet_dim_builder_t* builder,

@@ -47,14 +47,9 @@ static rabbet_status_t graph_describe(void* self, rabbet_dim_builder_t* builder,
                                       size_t input_count,
                                       rabbet_plugin_output_t* outputs) {
   (void)builder, (void)input_count;
-  test_like(&inputs[0], &outputs[0]);
+  plugin_like(&inputs[0], &outputs[0]);
   if (*(const kind_t*)self == IN_PLACE) outputs[0].aliased_input = 0;
   return rabbet_ok();
-}
-
-static int32_t graph_output_count(void* self) {
-  (void)self;
-  return 1;
 }
 
 static rabbet_status_t graph_enqueue(void* self,
@@ -111,7 +106,7 @@ static void graph_release_captured(void* self, void* given) {
 
 static const rabbet_plugin_vtable_t graph_vtable = {
     .struct_size = sizeof(rabbet_plugin_vtable_t),
-    .output_count = graph_output_count,
+    .output_count = plugin_one_output,
     .describe = graph_describe,
     .enqueue = graph_enqueue,
     .capture = graph_capture,

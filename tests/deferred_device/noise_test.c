@@ -3,6 +3,7 @@
 #include "build_check.h"
 #include "deferred_device.h"
 #include "plan/plan.h"
+#include "plugin_answers.h"
 
 #define SYSTEM rabbet_allocator_system()
 #define SEEDS 10
@@ -62,22 +63,6 @@ static void never_quiet(deferred_machine_t* m, int64_t* ns) {
 
 // ---- A plugin whose times are known -----------------------------------------
 
-static int32_t timed_output_count(void* self) {
-  (void)self;
-  return 1;
-}
-
-static rabbet_status_t timed_describe(void* self, rabbet_dim_builder_t* builder,
-                                      const rabbet_plugin_input_t* inputs,
-                                      size_t input_count,
-                                      rabbet_plugin_output_t* outputs) {
-  (void)self, (void)builder, (void)input_count;
-  outputs[0].dtype = inputs[0].dtype;
-  outputs[0].rank = inputs[0].rank;
-  memcpy(outputs[0].dims, inputs[0].dims, sizeof(outputs[0].dims));
-  return rabbet_ok();
-}
-
 static rabbet_status_t timed_combinations(
     void* self, const rabbet_plugin_query_t* query,
     rabbet_plugin_combination_sink_t sink) {
@@ -123,8 +108,8 @@ static rabbet_status_t timed_enqueue(void* self,
 
 static const rabbet_plugin_vtable_t timed_vtable = {
     .struct_size = sizeof(rabbet_plugin_vtable_t),
-    .output_count = timed_output_count,
-    .describe = timed_describe,
+    .output_count = plugin_one_output,
+    .describe = plugin_describe_like,
     .combinations = timed_combinations,
     .tactics = timed_tactics,
     .timing_key = timed_key,

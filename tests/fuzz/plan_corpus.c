@@ -4,6 +4,7 @@
 #include "plan_bytes.h"
 #include "plan_samples.h"
 #include "plugin/aot_kernels.h"
+#include "plugin_answers.h"
 
 // y[n, 2 m] = x[n, m] beside 2 x.
 static void sample_scaled(maker_t* m) {
@@ -67,22 +68,6 @@ static void sample_sourced(maker_t* m) {
 
 // ---- Kernels made ahead of time
 
-static int32_t ahead_outputs(void* self) {
-  (void)self;
-  return 1;
-}
-
-static rabbet_status_t ahead_describe(void* self, rabbet_dim_builder_t* builder,
-                                      const rabbet_plugin_input_t* inputs,
-                                      size_t input_count,
-                                      rabbet_plugin_output_t* outputs) {
-  (void)self, (void)builder, (void)input_count;
-  outputs[0].dtype = inputs[0].dtype;
-  outputs[0].rank = inputs[0].rank;
-  memcpy(outputs[0].dims, inputs[0].dims, sizeof(outputs[0].dims));
-  return rabbet_ok();
-}
-
 // A kernel with a parameter of each kind, launched by blocks and by clusters.
 static rabbet_status_t ahead_launches(void* self, rabbet_dim_builder_t* builder,
                                       const rabbet_plugin_query_t* query,
@@ -144,8 +129,8 @@ static rabbet_status_t ahead_create(void* user_data,
                                     rabbet_plugin_instance_t* out) {
   static const rabbet_plugin_vtable_t vtable = {
       .struct_size = sizeof(vtable),
-      .output_count = ahead_outputs,
-      .describe = ahead_describe,
+      .output_count = plugin_one_output,
+      .describe = plugin_describe_like,
       .launches = ahead_launches,
   };
   (void)user_data, (void)args;

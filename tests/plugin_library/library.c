@@ -1,24 +1,6 @@
 // A plugin library for tests: "halve" of the namespace "carried", y = x / 2.
 // CMakeLists.txt makes several of it, each with one thing wrong.
-#include "rabbet/plugin.h"
-
-#include <string.h>
-
-static int32_t halve_output_count(void* self) {
-  (void)self;
-  return 1;
-}
-
-static rabbet_status_t halve_describe(void* self, rabbet_dim_builder_t* builder,
-                                      const rabbet_plugin_input_t* inputs,
-                                      size_t input_count,
-                                      rabbet_plugin_output_t* outputs) {
-  (void)self, (void)builder, (void)input_count;
-  outputs[0].dtype = inputs[0].dtype;
-  outputs[0].rank = inputs[0].rank;
-  memcpy(outputs[0].dims, inputs[0].dims, sizeof(outputs[0].dims));
-  return rabbet_ok();
-}
+#include "plugin_answers.h"
 
 static rabbet_status_t halve_enqueue(void* self,
                                      const rabbet_plugin_call_t* call) {
@@ -46,8 +28,8 @@ static rabbet_status_t halve_create(void* user_data,
   static const rabbet_plugin_vtable_t vtable = {
       .struct_size = sizeof(vtable),
       .destroy = halve_destroy,
-      .output_count = halve_output_count,
-      .describe = halve_describe,
+      .output_count = plugin_one_output,
+      .describe = plugin_describe_like,
       .enqueue = halve_enqueue,
   };
   (void)user_data, (void)args;
