@@ -251,6 +251,22 @@ static inline void sample_counts(maker_t* m) {
   sample_counts_of(m, n, n);
 }
 
+// y = the first `size` elements of x.
+static inline void sample_slice(maker_t* m, int32_t x, int32_t size,
+                                int32_t y) {
+  maker_step(m, &(maker_step_t){.name = "slice",
+                                .op = RABBET_OP_SLICE,
+                                .attrs = {{.name = "start",
+                                           .type = RABBET_ATTR_INTS,
+                                           .data = (int64_t[]){0},
+                                           .count = 1}},
+                                .attr_count = 1,
+                                .inputs = {x, -1, size},
+                                .input_count = 3,
+                                .outputs = {y},
+                                .output_count = 1});
+}
+
 // y = the first s[0] elements of x[8]. 0 <= s[0] <= 8.
 static inline void sample_shape_input(maker_t* m) {
   static const int64_t low[] = {0}, middle[] = {4}, high[] = {8};
@@ -266,17 +282,7 @@ static inline void sample_shape_input(maker_t* m) {
   m->ranges[1].value_count = 1;
   m->values[s].host_values = maker_copy(m, &element, sizeof(element));
   m->values[s].host_value_count = 1;
-  maker_step(m, &(maker_step_t){.name = "slice",
-                                .op = RABBET_OP_SLICE,
-                                .attrs = {{.name = "start",
-                                           .type = RABBET_ATTR_INTS,
-                                           .data = (int64_t[]){0},
-                                           .count = 1}},
-                                .attr_count = 1,
-                                .inputs = {x, -1, s},
-                                .input_count = 3,
-                                .outputs = {y},
-                                .output_count = 1});
+  sample_slice(m, x, s, y);
 }
 
 // t = relu(x[2,3]); u = bump(t) in t's place; v[6] is a view of u; y = relu(v).
@@ -366,17 +372,7 @@ static inline void sample_late(maker_t* m) {
                                 .output_count = 1,
                                 .reads = {n},
                                 .read_count = 1});
-  maker_step(m, &(maker_step_t){.name = "slice",
-                                .op = RABBET_OP_SLICE,
-                                .attrs = {{.name = "start",
-                                           .type = RABBET_ATTR_INTS,
-                                           .data = (int64_t[]){0},
-                                           .count = 1}},
-                                .attr_count = 1,
-                                .inputs = {x, -1, n},
-                                .input_count = 3,
-                                .outputs = {y},
-                                .output_count = 1});
+  sample_slice(m, x, n, y);
   sample_relu(m, "relu", y, z);
 }
 

@@ -67,32 +67,38 @@ static void given_to_kernels(void** state) {
   check_built_end(&built);
 }
 
+// The plan with other code, whose steps are returned.
+static size_t damage(const built_t* built, void** data, size_t* size) {
+  rabbet_plan_t* plan = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_plan_read(built->plan, built->size, NULL, SYSTEM, &plan));
+  plan->artifacts[0].data = "code of nothing at all; long enough for any";
+  rabbet_plan_blob_t weights = {0, plan->weights, plan->weights_size};
+  RABBET_EXPECT_OK(rabbet_plan_write(plan, &weights, 1, SYSTEM, data, size));
+  size_t steps = plan->sequences[0].step_count;
+  rabbet_plan_destroy(plan);
+  return steps;
+}
+
 // Of a plan that is not trusted no code is looked at, not even damaged code:
 // all is compiled anew.
 static void not_trusted(void** state) {
   (void)state;
   built_t built = build("model");
-  rabbet_plan_t* plan = NULL;
   void* data = NULL;
-  size_t size = 0;
-  RABBET_EXPECT_OK(
-      rabbet_plan_read(built.plan, built.size, NULL, SYSTEM, &plan));
-  plan->artifacts[0].data = "code of nothing at all; long enough for any";
-  rabbet_plan_blob_t weights = {0, plan->weights, plan->weights_size};
-  RABBET_EXPECT_OK(rabbet_plan_write(plan, &weights, 1, SYSTEM, &data, &size));
+  size_t size = 0, steps = damage(&built, &data, &size);
   rabbet_engine_options_t options = {.struct_size = sizeof(options),
                                      .untrusted = true};
   deferred_counts()->compiled = 0;
   RABBET_EXPECT_OK(
       rabbet_engine_deserialize(data, size, &options, SYSTEM, &built.engine));
-  assert_int_equal(deferred_counts()->compiled, plan->sequences[0].step_count);
+  assert_int_equal(deferred_counts()->compiled, steps);
   rabbet_engine_t* engine = NULL;
   options.host_code_allowed = true;
   RABBET_EXPECT_ERROR(
       rabbet_engine_deserialize(data, size, &options, SYSTEM, &engine),
       RABBET_STATUS_INVALID_ARGUMENT, "only one of both can be");
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
-  rabbet_plan_destroy(plan);
   check_built_end(&built);
 }
 
@@ -100,19 +106,13 @@ static void not_trusted(void** state) {
 static void damaged_code(void** state) {
   (void)state;
   built_t built = build("model");
-  rabbet_plan_t* plan = NULL;
   void* data = NULL;
   size_t size = 0;
-  RABBET_EXPECT_OK(
-      rabbet_plan_read(built.plan, built.size, NULL, SYSTEM, &plan));
-  plan->artifacts[0].data = "code of nothing at all; long enough for any";
-  rabbet_plan_blob_t weights = {0, plan->weights, plan->weights_size};
-  RABBET_EXPECT_OK(rabbet_plan_write(plan, &weights, 1, SYSTEM, &data, &size));
+  damage(&built, &data, &size);
   RABBET_EXPECT_ERROR(
       rabbet_engine_deserialize(data, size, NULL, SYSTEM, &built.engine),
       RABBET_STATUS_DATA_LOSS, "the code is damaged");
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
-  rabbet_plan_destroy(plan);
   check_built_end(&built);
 }
 

@@ -14,7 +14,7 @@ import rabbet as trt
 import rabbet.plugin as trtp
 from rabbet import _rabbet
 
-from tests.python.project.test_docs import _matches
+from tests.python.project.test_docs import check_quoted
 from tests.python.support.plugins import call, new_id, random
 
 from . import cuda_driver
@@ -193,15 +193,5 @@ MISTAKES = [
 def test_the_mistakes_have_the_errors_that_are_quoted() -> None:
     tables = "".join(text.split("## Mistakes people make")[1] for text in TEXTS.values())
     rows = re.findall(r"^\| .*? \| `(.*?)` \| .*? \|$", tables, re.M)
-    errors: dict[str, str] = {}
-    for mistake in MISTAKES:
-        try:
-            mistake()
-        except Exception as error:
-            errors[mistake.__name__] = str(error)
-    assert [m.__name__ for m in MISTAKES if m.__name__ not in errors] == []
-    unknown = [row for row in rows if not any(_matches(row, e) for e in errors.values())]
-    assert not unknown, "\n".join([*unknown, "", *errors.values()])
-    silent = {n: e for n, e in errors.items() if not any(_matches(r, e) for r in rows)}
-    assert not silent
+    check_quoted(rows, MISTAKES)
     assert len(rows) == len(MISTAKES)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rabbet.compat
-from onnx import TensorProto, helper, numpy_helper, save
+
+from tests.python.support.convolution import convolution_model
 
 SCRIPT = """
 import sys
@@ -329,23 +330,7 @@ print("done")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    w = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1] * 4),
-            helper.make_node("Relu", ["c"], ["y"], name="relu"),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4, 8, 8])],
-        [numpy_helper.from_array(w, "w")],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    save(
-        helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "m.onnx"
-    )
-    return folder
+    return convolution_model(tmp_path_factory.mktemp("model"))
 
 
 def needs(name: str) -> None:

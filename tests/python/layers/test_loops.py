@@ -11,24 +11,20 @@ import rabbet as trt
 import rabbet.plugin as trtp
 
 from tests.python.support.plugins import build, random
-
-OP = trt.ElementWiseOperation
-SUM, PROD, LESS = OP.SUM, OP.PROD, OP.LESS
-COUNT, WHILE = trt.TripLimit.COUNT, trt.TripLimit.WHILE
-LAST, STACK, REVERSE = (
-    trt.LoopOutput.LAST_VALUE,
-    trt.LoopOutput.CONCATENATE,
-    trt.LoopOutput.REVERSE,
+from tests.python.support.run_loops import (
+    COUNT,
+    LAST,
+    LESS,
+    OP,
+    PROD,
+    REVERSE,
+    STACK,
+    WHILE,
+    calculate,
+    constant,
+    out,
+    runner,
 )
-
-
-def constant(network: Any, values: Any, dtype: Any = np.float32) -> Any:
-    array = np.asarray(values, dtype)
-    return network.add_constant(array.shape, array).get_output(0)
-
-
-def calculate(network: Any, a: Any, b: Any, op: Any = SUM) -> Any:
-    return network.add_elementwise(a, b, op).get_output(0)
 
 
 def counted(network: Any, trips: int, dtype: Any = np.int32) -> trt.ILoop:
@@ -37,22 +33,9 @@ def counted(network: Any, trips: int, dtype: Any = np.int32) -> trt.ILoop:
     return loop  # type: ignore[no-any-return]
 
 
-def out(layer: Any) -> Any:
-    return layer.get_output(0)
-
-
 def outputs_of(make: Any, *values: Any, **options: Any) -> list[Any]:
     """All outputs of a network that `make(network, *tensors)` makes."""
-
-    def network_of(network: Any) -> Any:
-        tensors = [
-            network.add_input(f"x{i}", trt._arrays.dtype_of(v.dtype), v.shape)
-            for i, v in enumerate(values)
-        ]
-        return make(network, *tensors)
-
-    result = build(network_of, **options)(*values)
-    return list(result) if isinstance(result, tuple) else [result]
+    return runner("cpu", make, *values, **options)(*values)  # type: ignore[no-any-return]
 
 
 # ---- What loops compute

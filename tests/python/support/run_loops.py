@@ -34,7 +34,7 @@ def out(layer: Any) -> Any:
     return layer.get_output(0)
 
 
-def runner(device: str, make: Any, *values: Any) -> Any:
+def runner(device: str, make: Any, *values: Any, **options: Any) -> Any:
     """Builds what `make(network, *tensors)` makes; runs it, giving a list of outputs."""
 
     def network_of(network: Any) -> Any:
@@ -44,7 +44,7 @@ def runner(device: str, make: Any, *values: Any) -> Any:
         ]
         return make(network, *tensors)
 
-    run = build(network_of, device=device)
+    run = build(network_of, device=device, **options)
 
     def run_all(*given: Any) -> list[Any]:
         result = run(*given)
