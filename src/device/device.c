@@ -68,8 +68,8 @@ static void* library_open(const char* folder, const char* kind,
 }
 
 // A change of one of these raises RABBET_DEVICE_ABI.
-_Static_assert(RABBET_DEVICE_ABI == 2, "the sizes below are of version 2");
-_Static_assert(sizeof(rabbet_device_vtable_t) == 288, "another table");
+_Static_assert(RABBET_DEVICE_ABI == 3, "the sizes below are of version 3");
+_Static_assert(sizeof(rabbet_device_vtable_t) == 320, "another table");
 _Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");
 _Static_assert(sizeof(rabbet_device_t) == 80, "another device");
 

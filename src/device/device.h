@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 2
+#define RABBET_DEVICE_ABI 3
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -20,6 +20,31 @@ enum {
   // (device/common/weight_only.h): all groups of that form.
   RABBET_DEVICE_WEIGHT_ONLY = 1 << 1,
 };
+
+#define RABBET_DEVICE_LOOP_STATE 16
+
+// A loop within a recording, whose end the device decides. Iterations take
+// turns 0, 1, 0, 1, ..., so that two buffers can.
+typedef struct rabbet_device_loop_t {
+  void* state;       // RABBET_DEVICE_LOOP_STATE bytes of device memory
+  void* streams[2];  // of create_stream; nothing else uses them meanwhile
+  int64_t limit;     // most iterations
+  // [turn]: a BOOL on the device that holds before each iteration; or NULL.
+  const void* conditions[2];
+  // Enqueues an iteration and what computes the next one's condition.
+  rabbet_status_t (*enqueue)(void* user_data, int turn, void* stream);
+  void* user_data;
+} rabbet_device_loop_t;
+
+// A copy whose addresses advance with each iteration that is done.
+typedef struct rabbet_device_loop_copy_t {
+  const void* state;  // of the loop
+  void* target;
+  const void* source;
+  size_t bytes;
+  int64_t target_stride, source_stride;
+  int turn;  // copies only before an iteration of that turn; -1: in any case
+} rabbet_device_loop_copy_t;
 
 typedef struct rabbet_device_vtable_t {
   uint32_t struct_size;
@@ -119,6 +144,22 @@ typedef struct rabbet_device_vtable_t {
   // as this one has opened: NAME=VALUE texts, a NUL behind each.
   rabbet_status_t (*settings)(rabbet_device_t* device,
                               rabbet_strbuf_t* out_settings);
+  // Loops in recordings, all of these or none. `prepare_loops` comes first,
+  // outside of recordings; it fails where driver or compiler do not serve.
+  // A plan keeps what `loop_artifacts` passes on, which may be nothing.
+  rabbet_status_t (*loop_artifacts)(rabbet_device_t* device,
+                                    rabbet_artifact_sink_t sink);
+  rabbet_status_t (*prepare_loops)(rabbet_device_t* device,
+                                   const rabbet_artifact_t* artifacts,
+                                   size_t artifact_count);
+  // On a stream that records. On failure the recording must be dropped.
+  rabbet_status_t (*record_loop)(rabbet_device_t* device,
+                                 const rabbet_device_loop_t* loop,
+                                 void* stream);
+  // In iterations and behind the loop.
+  rabbet_status_t (*copy_in_loop)(rabbet_device_t* device,
+                                  const rabbet_device_loop_copy_t* copy,
+                                  void* stream);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

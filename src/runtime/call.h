@@ -29,6 +29,24 @@ rabbet_status_t rabbet_loop_prepare(rabbet_prepared_t* prepared,
 rabbet_status_t rabbet_run_loop(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream);
+// Why the host must decide on each iteration of a loop, whatever the run's
+// shapes; NULL: the device may (loop_graph.c).
+const char* rabbet_loop_host_reason(const rabbet_sequence_t* sequence,
+                                    const rabbet_plan_step_t* step);
+// Whether a loop can be part of a graph, so that the device decides on each
+// iteration; the error says why the host must. Waits for nothing
+// that is recorded, so that recording can follow.
+rabbet_status_t rabbet_loop_check_graph(rabbet_frame_t* frame,
+                                        const rabbet_prepared_t* prepared,
+                                        const rabbet_run_t* run, void* stream);
+// On a stream that records.
+rabbet_status_t rabbet_loop_record(rabbet_frame_t* frame,
+                                   const rabbet_prepared_t* prepared,
+                                   const rabbet_run_t* run, void* stream);
+// What a graph with the loop depends on besides the step's addresses.
+uint64_t rabbet_loop_graph_mark(const rabbet_frame_t* frame,
+                                const rabbet_prepared_t* prepared,
+                                const rabbet_run_t* run);
 // The extents of the outputs of the last run, one after another.
 void rabbet_loop_told_dims(const rabbet_run_t* run,
                            const rabbet_plan_step_t* step, int64_t* out_dims);

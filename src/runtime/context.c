@@ -116,9 +116,11 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   rabbet_context_free_memory(context);
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)
     rabbet_frame_deinitialize(rabbet_context_frame(context, i));
-  if (context->record_stream)
-    engine->device->vtable->destroy_stream(engine->device,
-                                           context->record_stream);
+  void* streams[] = {context->record_stream, context->loop_streams[0],
+                     context->loop_streams[1]};
+  for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); ++i)
+    if (streams[i])
+      engine->device->vtable->destroy_stream(engine->device, streams[i]);
   rabbet_finite_destroy(context);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);

@@ -64,18 +64,31 @@ static rabbet_status_t step_no_kernel(rabbet_engine_t* engine,
   return status;
 }
 
+rabbet_status_t rabbet_step_artifacts(const rabbet_engine_t* engine,
+                                      const rabbet_plan_step_t* step,
+                                      rabbet_artifact_t** out_artifacts,
+                                      size_t* out_count) {
+  size_t count = engine->untrusted ? 0 : step->artifact_count;
+  *out_count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(engine->allocator,
+                                         count * sizeof(**out_artifacts),
+                                         (void**)out_artifacts));
+  for (size_t i = 0; i < count; ++i) {
+    assert((size_t)step->artifacts[i] < engine->plan->artifact_count);
+    (*out_artifacts)[i] = engine->plan->artifacts[step->artifacts[i]];
+  }
+  *out_count = count;
+  return rabbet_ok();
+}
+
 static rabbet_status_t step_create_kernel(rabbet_engine_t* engine,
                                           const rabbet_plan_step_t* step,
                                           const rabbet_kernel_class_t* kernel,
                                           rabbet_kernel_t** out_kernel) {
   rabbet_artifact_t* artifacts = NULL;
-  size_t count = engine->untrusted ? 0 : step->artifact_count;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator, count * sizeof(*artifacts), (void**)&artifacts));
-  for (size_t i = 0; i < count; ++i) {
-    assert((size_t)step->artifacts[i] < engine->plan->artifact_count);
-    artifacts[i] = engine->plan->artifacts[step->artifacts[i]];
-  }
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_step_artifacts(engine, step, &artifacts, &count));
   rabbet_kernel_spec_t spec = {.device = engine->device,
                                .group = &step->group,
                                .tactic = step->tactic,

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "runtime/call.h"
+
 // Address sets that are kept: callers often take turns with a few buffers.
 #define RABBET_RECORDINGS 4
 
@@ -20,13 +22,15 @@ typedef struct recording_t {
   // The state that it was recorded for.
   void** slots;
   void* memory;
+  uint64_t loops;                             // graphs_loops()
   uint64_t memory_generation, io_generation;  // of the context when last equal
   uint64_t used;
 } recording_t;
 
 struct rabbet_graphs_t {
   rabbet_recordable_t* recordable;  // [run]
-  bool tried;  // there is no RABBET_RECORDABLE_UNKNOWN any more
+  bool tried;      // there is no RABBET_RECORDABLE_UNKNOWN any more
+  bool has_loops;  // among the steps that are recorded
   bool given_up;
   size_t slot_count;
   uint64_t seen[RABBET_RECORDINGS];  // hashes of addresses that came once
@@ -62,6 +66,10 @@ void rabbet_release_recorded(const rabbet_run_t* run, void* kept) {
     run->kernel->kernel_class->release_recorded(run->kernel, run->state, kept);
 }
 
+static bool is_loop(const rabbet_run_t* run) {
+  return run->loop != NULL;
+}
+
 // Logs the reason once for each step and context.
 static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
                            size_t run, const char* reason) {
@@ -71,10 +79,16 @@ static void graphs_exclude(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
   if (frame->graph_reported[step]) return;
   frame->graph_reported[step] = true;
-  rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_WARNING,
-             "step '%s' (kernel '%s') is not recorded into a graph and runs "
-             "without one: %s",
-             at->name, at->kernel, reason);
+  if (is_loop(&prepared->runs[run]))
+    rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_INFO,
+               "loop '%s' is not recorded into a graph; the host decides on "
+               "each iteration: %s",
+               at->name, reason);
+  else
+    rabbet_log(frame->context->engine->logger, RABBET_SEVERITY_WARNING,
+               "step '%s' (kernel '%s') is not recorded into a graph and runs "
+               "without one: %s",
+               at->name, at->kernel, reason);
 }
 
 static void graphs_give_up(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
@@ -119,8 +133,38 @@ void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
   prepared->graphs = NULL;
 }
 
+// Whether loops are recorded may change with what is prepared for their bodies.
+static void graphs_check_loops(rabbet_frame_t* frame,
+                               rabbet_prepared_t* prepared, void* stream) {
+  rabbet_graphs_t* graphs = prepared->graphs;
+  graphs->has_loops = false;
+  for (size_t i = 0; i < prepared->run_count; ++i) {
+    if (!is_loop(&prepared->runs[i]) ||
+        graphs->recordable[i] != RABBET_RECORDABLE_YES)
+      continue;
+    rabbet_status_t status =
+        rabbet_loop_check_graph(frame, prepared, &prepared->runs[i], stream);
+    if (rabbet_is_ok(status))
+      graphs->has_loops = true;
+    else
+      graphs_exclude(frame, prepared, i, rabbet_status_message(status));
+    rabbet_status_free(status);
+  }
+}
+
+static rabbet_recordable_t run_recordable(const rabbet_device_t* device,
+                                          const rabbet_run_t* run) {
+  if (!run->kernel)
+    return is_loop(run) && device->vtable->record_loop ? RABBET_RECORDABLE_YES
+                                                       : RABBET_RECORDABLE_NO;
+  const rabbet_kernel_class_t* class = run->kernel->kernel_class;
+  return class->recordable ? class->recordable(run->kernel, run->state)
+                           : RABBET_RECORDABLE_YES;
+}
+
 // All in the segment's arena.
 static rabbet_status_t graphs_create(rabbet_prepared_t* prepared) {
+  const rabbet_device_t* device = prepared->sequence->engine->device;
   rabbet_arena_t* arena = &prepared->arena;
   rabbet_graphs_t* graphs = NULL;
   size_t begin = 0, end = 0;
@@ -134,13 +178,7 @@ static rabbet_status_t graphs_create(rabbet_prepared_t* prepared) {
   graphs->slot_count = end - begin;
   graphs->tried = true;
   for (size_t i = 0; i < prepared->run_count; ++i) {
-    const rabbet_run_t* run = &prepared->runs[i];
-    const rabbet_kernel_class_t* class =
-        run->kernel ? run->kernel->kernel_class : NULL;
-    graphs->recordable[i] = !class ? RABBET_RECORDABLE_NO
-                            : class->recordable
-                                ? class->recordable(run->kernel, run->state)
-                                : RABBET_RECORDABLE_YES;
+    graphs->recordable[i] = run_recordable(device, &prepared->runs[i]);
     graphs->tried &= graphs->recordable[i] != RABBET_RECORDABLE_UNKNOWN;
   }
   prepared->graphs = graphs;
@@ -169,13 +207,27 @@ static void* graphs_memory(const rabbet_frame_t* frame,
   return frame->memory[prepared->segment];
 }
 
+// Of all that recorded loops depend on.
+static uint64_t graphs_loops(const rabbet_frame_t* frame,
+                             const rabbet_prepared_t* prepared) {
+  const rabbet_graphs_t* graphs = prepared->graphs;
+  uint64_t marks = 0;
+  for (size_t i = 0; graphs->has_loops && i < prepared->run_count; ++i)
+    if (is_loop(&prepared->runs[i]) &&
+        graphs->recordable[i] == RABBET_RECORDABLE_YES)
+      marks = 31 * marks +
+              rabbet_loop_graph_mark(frame, prepared, &prepared->runs[i]);
+  return marks;
+}
+
 static recording_t* graphs_find(const rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared) {
   rabbet_graphs_t* graphs = prepared->graphs;
+  uint64_t loops = graphs_loops(frame, prepared);
   size_t bytes = graphs->slot_count * sizeof(void*);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
     recording_t* recording = &graphs->recordings[i];
-    if (!recording->valid) continue;
+    if (!recording->valid || recording->loops != loops) continue;
     bool same =
         recording->memory_generation == frame->context->memory_generation &&
         recording->io_generation == frame->io_generation;
@@ -277,14 +329,15 @@ static size_t piece_end(const rabbet_prepared_t* prepared, size_t begin) {
   return end;
 }
 
-// Blames the steps with users' code, or all steps if there are none.
+// Blames the loops, else the steps with users' code, else all steps.
 static void piece_blame(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
                         size_t begin, size_t end, const char* reason) {
   bool found = false;
-  for (int pass = 0; pass < 2 && !found; ++pass) {
+  for (int pass = 0; pass < 3 && !found; ++pass) {
     for (size_t i = begin; i < end; ++i) {
       const rabbet_run_t* run = &prepared->runs[i];
-      if (pass == 0 && !run->kernel->kernel_class->recordable) continue;
+      if (pass == 0 && !is_loop(run)) continue;
+      if (pass == 1 && !run->kernel->kernel_class->recordable) continue;
       graphs_exclude(frame, prepared, i, reason);
       found = true;
     }
@@ -306,7 +359,9 @@ static bool piece_record(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
     rabbet_run_t* run = &prepared->runs[at];
     rabbet_kernel_call_t call = run->call;
     call.stream = stream;
-    if (!rabbet_run_is_idle(run))
+    if (is_loop(run))
+      status = rabbet_loop_record(frame, prepared, run, stream);
+    else if (!rabbet_run_is_idle(run))
       status = rabbet_record_call(frame, run, call, &kept[at]);
     if (rabbet_is_ok(status)) ++at;
   }
@@ -430,6 +485,7 @@ static rabbet_status_t graphs_record(rabbet_frame_t* frame,
   recording_t* recording = recording_oldest(graphs);
   replaced_t old;
   RABBET_RETURN_IF_ERROR(recording_allocate(prepared, recording));
+  graphs_check_loops(frame, prepared, stream);
   RABBET_RETURN_IF_ERROR(
       recording_replace(frame, prepared, recording, stream, &old));
   rabbet_status_t status =
@@ -448,6 +504,7 @@ static rabbet_status_t graphs_record(rabbet_frame_t* frame,
   memcpy(recording->slots, prepared->slots,
          graphs->slot_count * sizeof(*recording->slots));
   recording->memory = graphs_memory(frame, prepared);
+  recording->loops = graphs_loops(frame, prepared);
   recording->memory_generation = frame->context->memory_generation;
   recording->io_generation = frame->io_generation;
   recording->used = ++graphs->clock;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
-#include "runtime/runtime.h"
+#include "runtime/call.h"
 
 // Tools search for these words.
 static const char* inspect_dtype(rabbet_dtype_t dtype) {
@@ -109,6 +109,30 @@ static void json_step(const rabbet_sequence_t* sequence,
                       const rabbet_prepared_t* shapes,
                       const rabbet_plan_step_t* step, rabbet_strbuf_t* out);
 
+// Loops of which a GPU may decide on each iteration, and why it does not.
+static bool inspect_loop(const rabbet_sequence_t* sequence,
+                         const rabbet_plan_step_t* step,
+                         const char** out_reason) {
+  rabbet_loop_wiring_t wiring;
+  *out_reason = NULL;
+  if (strncmp(sequence->engine->plan->device, "cuda", 4) != 0 ||
+      !rabbet_step_loop(step, &wiring))
+    return false;
+  *out_reason = rabbet_loop_host_reason(sequence, step);
+  return true;
+}
+
+static void json_loop(const rabbet_sequence_t* sequence,
+                      const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
+  const char* reason = NULL;
+  if (!inspect_loop(sequence, step, &reason)) return;
+  rabbet_strbuf_printf(out, ", \"HostDecides\": ");
+  if (reason)
+    rabbet_strbuf_json_string(out, reason);
+  else
+    rabbet_strbuf_printf(out, "null");
+}
+
 // The shapes of a sequence that is called are those of the plan.
 static void json_calls(const rabbet_sequence_t* sequence,
                        const rabbet_plan_step_t* step, rabbet_strbuf_t* out) {
@@ -171,6 +195,7 @@ static void json_step(const rabbet_sequence_t* sequence,
                  out);
   rabbet_strbuf_printf(out, ", \"Alternatives\": %s",
                        step->report_json ? step->report_json : "[]");
+  json_loop(sequence, step, out);
   json_calls(sequence, step, out);
   rabbet_strbuf_printf(out, "}");
 }
@@ -372,6 +397,17 @@ static void table_print(const inspect_table_t* table, rabbet_strbuf_t* out) {
   }
 }
 
+static void text_loops(const rabbet_sequence_t* sequence,
+                       rabbet_strbuf_t* out) {
+  for (size_t s = 0; s < sequence->plan->step_count; ++s) {
+    const char* reason = NULL;
+    const rabbet_plan_step_t* step = &sequence->plan->steps[s];
+    if (inspect_loop(sequence, step, &reason) && reason)
+      rabbet_strbuf_printf(out, "waits in each iteration of %s: %s\n",
+                           step->name, reason);
+  }
+}
+
 static void text_engine(const rabbet_sequence_t* sequence,
                         const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
   const rabbet_engine_t* engine = sequence->engine;
@@ -398,6 +434,7 @@ static void text_engine(const rabbet_sequence_t* sequence,
       rabbet_strbuf_printf(
           out, "waits for %s, of which sizes are made\n",
           sequence->plan->values[sequence->plan->steps[s].host_reads[i]].name);
+  text_loops(sequence, out);
   for (size_t i = 0; i < plan->artifact_count; ++i)
     rabbet_strbuf_printf(out, "keeps  %s: %zu bytes\n", plan->artifacts[i].name,
                          plan->artifacts[i].size);

@@ -16,51 +16,11 @@
 #include "rabbet/network.h"
 #include "runtime/loop.h"
 
-// The step's input that is an input of its layer.
-static int64_t find_input(const rabbet_plan_step_t* step, int64_t input) {
-  int64_t at = 0;
-  while (step->group.inputs[at] != step->group.nodes[0].inputs[input])
-    ++at;
-  return at;
-}
-
-static int64_t last_output(const rabbet_loop_wiring_t* wiring, size_t carried) {
-  for (size_t i = 0; i < wiring->output_count; ++i)
-    if (wiring->kinds[i] == RABBET_LOOP_OUTPUT_LAST_VALUE &&
-        wiring->sources[i] == (int64_t)carried)
-      return (int64_t)i;
-  return -1;
-}
-
-// ---- Preparing
-
-static size_t buffer_bytes(const rabbet_prepared_t* prepared,
-                           const rabbet_plan_step_t* step, size_t carried) {
-  size_t bytes = prepared->bytes[rabbet_step_input_value(
-      step, step->calls[0].inputs[carried])];
-  return rabbet_align_up(bytes, RABBET_DEVICE_ALIGNMENT);
-}
-
-rabbet_status_t rabbet_loop_prepare(rabbet_prepared_t* prepared,
-                                    const rabbet_plan_step_t* step,
-                                    rabbet_run_t* run, size_t* out_workspace) {
-  rabbet_loop_wiring_t wiring;
-  *out_workspace = 0;
-  if (!rabbet_step_loop(step, &wiring)) return rabbet_ok();
-  size_t bytes = RABBET_DEVICE_ALIGNMENT;  // the condition
-  for (size_t i = 0; i < wiring.carried_count; ++i)
-    bytes +=
-        buffer_bytes(prepared, step, i) * (last_output(&wiring, i) < 0 ? 2 : 1);
-  *out_workspace = bytes;
-  return rabbet_arena_allocate_array(&prepared->arena, wiring.output_count + 1,
-                                     sizeof(*run->loop), (void**)&run->loop);
-}
-
 // ---- Beginning
 
 static rabbet_status_t read_number(const rabbet_loop_run_t* loop, int64_t input,
                                    int64_t* out_number) {
-  int64_t at = find_input(loop->step, input);
+  int64_t at = rabbet_loop_find_input(loop->step, input);
   int32_t value = rabbet_step_input_value(loop->step, at);
   const int64_t* known = rabbet_host_values(loop->prepared, value);
   rabbet_dtype_t dtype = loop->frame->sequence->plan->values[value].dtype;
@@ -105,12 +65,13 @@ static rabbet_status_t place_buffers(rabbet_loop_run_t* loop) {
     carried->at = loop->run->call.inputs[call->inputs[i]];
     carried->dims = loop->prepared->dims[value];
     carried->bytes = loop->prepared->bytes[value];
-    carried->output = last_output(&loop->wiring, i);
+    carried->output = rabbet_loop_last_output(&loop->wiring, i);
     for (size_t k = 0; k < 2 && loop->wiring.varying[i] == 0; ++k) {
       bool is_output = k == 0 && carried->output >= 0;
       carried->buffers[k] =
           is_output ? loop->run->call.outputs[carried->output] : memory;
-      if (!is_output) memory += buffer_bytes(loop->prepared, loop->step, i);
+      if (!is_output)
+        memory += rabbet_align_up(carried->bytes, RABBET_DEVICE_ALIGNMENT);
     }
   }
   for (size_t i = 0; i < loop->wiring.output_count; ++i) {

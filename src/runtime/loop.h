@@ -67,6 +67,12 @@ rabbet_status_t rabbet_loop_check_same(const char* name,
                                        const rabbet_dims_t* expected,
                                        int64_t varying);
 
+// The step's input that is an input of its layer.
+int64_t rabbet_loop_find_input(const rabbet_plan_step_t* step, int64_t input);
+// The output that is the last value of a carried tensor, or -1.
+int64_t rabbet_loop_last_output(const rabbet_loop_wiring_t* wiring,
+                                size_t carried);
+
 // ---- Memory that grows (loop_growing.c)
 
 // `kept`: bytes that stay.

@@ -385,6 +385,7 @@ rabbet_status_t rabbet_prepared_create(rabbet_frame_t* frame,
   prepared->parent = parent;
   prepared->segment = parent ? parent->segment + 1 : 0;
   prepared->key_size = key_size;
+  prepared->number = ++frame->context->clock;
   rabbet_arena_initialize(frame->context->allocator, &prepared->arena);
   rabbet_status_t status = rabbet_arena_copy(
       &prepared->arena, key, key_size * sizeof(*key), (void**)&prepared->key);

@@ -195,6 +195,12 @@ rabbet_status_t rabbet_step_check_plugin_shapes(
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine);
+// What the plan keeps for the step, if the engine may use it; the caller frees
+// the list.
+rabbet_status_t rabbet_step_artifacts(const rabbet_engine_t* engine,
+                                      const rabbet_plan_step_t* step,
+                                      rabbet_artifact_t** out_artifacts,
+                                      size_t* out_count);
 // The constants that the steps' kernels read, to a device that needs them.
 rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine);
 
@@ -249,7 +255,8 @@ struct rabbet_prepared_t {
   int32_t segment;
   int64_t* key;
   size_t key_size;
-  uint64_t used;  // when, for throwing away the least recently used
+  uint64_t number;  // that no other of the context has
+  uint64_t used;    // when, for throwing away the least recently used
 
   // Resolved shapes, as far as they are known at this stage.
   int64_t* symbols;             // [symbol]
@@ -465,7 +472,8 @@ struct rabbet_context_t {
   rabbet_finite_t* finite;  // NULL: runs are not looked at
   rabbet_profiler_t profiler;
   bool use_graphs;
-  void* record_stream;  // that only records; made when it is needed
+  void* record_stream;    // that only records; made when it is needed
+  void* loop_streams[2];  // for bodies of loops in recordings
   rabbet_graph_info_t graph_info;
 };
 

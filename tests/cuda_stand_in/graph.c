@@ -5,15 +5,13 @@
 
 #include "cuda_stand_in/internal.h"
 
-struct CUgraph_st {
-  graph_body_t* body;
-};
 struct CUgraphExec_st {
   graph_body_t* body;
 };
 
 struct capture_t {
   struct CUgraph_st* graph;
+  bool borrows;  // the graph is a node's
   CUstream origin;
   CUstreamCaptureMode mode;
   pthread_t thread;
@@ -37,7 +35,7 @@ int graph_exec_count(void) {
 
 // ---- Bodies ----------------------------------------------------------------
 
-static graph_body_t* body_new(void) {
+graph_body_t* graph_body_new(void) {
   graph_body_t* body = calloc(1, sizeof(*body));
   if (body) body->references = 1;
   return body;
@@ -50,6 +48,7 @@ void graph_release(graph_body_t* body) {
     free(body->nodes[i].before);
   }
   free(body->nodes);
+  conditions_free(body->conditions);
   free(body);
 }
 
@@ -65,6 +64,7 @@ static bool node_is_ready(const graph_node_t* node, const bool* done) {
 void graph_execute(graph_body_t* body) {
   bool* done = calloc(body->count + 1, sizeof(*done));
   if (!done) abort();
+  conditions_forget(body->conditions);
   for (size_t left = body->count; left > 0; --left) {
     size_t i = body->count;
     while (i-- > 0)
@@ -211,7 +211,7 @@ CUresult capture_wait(CUstream stream, CUevent event) {
 
 static CUresult graph_new(CUgraph* out_graph) {
   CUgraph graph = calloc(1, sizeof(*graph));
-  if (graph) graph->body = body_new();
+  if (graph) graph->body = graph_body_new();
   if (!graph || !graph->body) {
     free(graph);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -227,7 +227,9 @@ static void graph_delete(CUgraph graph) {
   --graphs_alive;
 }
 
-static CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode) {
+// Into the graph, or into a new one.
+static CUresult capture_begin(CUstream handle, CUgraph graph,
+                              CUstreamCaptureMode mode) {
   CUstream stream = stream_resolve(handle);
   if (!stream) return ERROR_INVALID_HANDLE;
   if (!handle || handle == CU_STREAM_LEGACY)
@@ -237,7 +239,9 @@ static CUresult capture_begin(CUstream handle, CUstreamCaptureMode mode) {
   if (stream->capture) return ERROR_ILLEGAL_STATE;
   capture_t* capture = calloc(1, sizeof(*capture));
   if (!capture) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = graph_new(&capture->graph);
+  capture->graph = graph;
+  capture->borrows = graph != NULL;
+  CUresult result = graph ? CUDA_SUCCESS : graph_new(&capture->graph);
   if (result != CUDA_SUCCESS) {
     free(capture);
     return result;
@@ -254,7 +258,25 @@ CUresult stand_in_cuStreamBeginCapture(CUstream stream,
                                        CUstreamCaptureMode mode) {
   ENTRY(cuStreamBeginCapture, NEEDS_CONTEXT,
         ("stream %d, mode %d", stream_number(stream), mode),
-        capture_begin(stream, mode));
+        capture_begin(stream, NULL, mode));
+}
+
+static CUresult capture_begin_in(CUstream stream, CUgraph graph, size_t before,
+                                 CUstreamCaptureMode mode) {
+  if (!graph) return ERROR_INVALID_HANDLE;
+  if (before > 0) return CUDA_ERROR_NOT_SUPPORTED;
+  return capture_begin(stream, graph, mode);
+}
+
+CUresult stand_in_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                              const CUgraphNode* before,
+                                              const void* edges,
+                                              size_t before_count,
+                                              CUstreamCaptureMode mode) {
+  (void)before, (void)edges;
+  ENTRY(cuStreamBeginCaptureToGraph, NEEDS_CONTEXT,
+        ("stream %d, mode %d", stream_number(stream), mode),
+        capture_begin_in(stream, graph, before_count, mode));
 }
 
 // Whether every other stream's work leads to the origin's end.
@@ -306,7 +328,7 @@ static CUresult capture_end(CUstream handle, CUgraph* out_graph) {
                                                   : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS)
     *out_graph = capture->graph;
-  else
+  else if (!capture->borrows)
     graph_delete(capture->graph);
   capture_close(capture);
   return result;
@@ -315,9 +337,11 @@ static CUresult capture_end(CUstream handle, CUgraph* out_graph) {
 // It ends the capture even where it is made to fail: the graph goes.
 static CUresult capture_end_entry(CUstream stream, CUgraph* graph,
                                   const entry_t* entry) {
+  CUstream found = stream_resolve(stream);
+  bool borrows = found && found->capture && found->capture->borrows;
   CUresult result = capture_end(stream, graph);
   if (entry->injected == CUDA_SUCCESS || !*graph) return result;
-  graph_delete(*graph);
+  if (!borrows) graph_delete(*graph);
   *graph = NULL;
   return result;
 }
@@ -391,16 +415,14 @@ static bool nodes_to_indices(const graph_body_t* body, const CUgraphNode* nodes,
   return true;
 }
 
-// A node that follows others but no stream.
-static CUresult graph_add_empty(CUgraphNode* out_node, CUgraph graph,
-                                const CUgraphNode* before, size_t count) {
+CUresult graph_add(CUgraphNode* out_node, CUgraph graph,
+                   const CUgraphNode* before, size_t count, op_t* op) {
   struct CUstream_st nowhere = {.capture = &(capture_t){.graph = graph},
                                 .end_count = count};
-  op_t op = {.type = OP_NONE};
   nowhere.ends = malloc((count + 1) * sizeof(*nowhere.ends));
   if (!nowhere.ends) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = nodes_to_indices(graph->body, before, count, nowhere.ends)
-                        ? capture_add(&nowhere, &op)
+                        ? capture_add(&nowhere, op)
                         : CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS)
     *out_node = (CUgraphNode)&graph->body->nodes[nowhere.ends[0]];
@@ -411,7 +433,7 @@ static CUresult graph_add_empty(CUgraphNode* out_node, CUgraph graph,
 CUresult stand_in_cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph,
                                       const CUgraphNode* before, size_t count) {
   ENTRY(cuGraphAddEmptyNode, NEEDS_CONTEXT, ("after %zu", count),
-        graph_add_empty(node, graph, before, count));
+        graph_add(node, graph, before, count, &(op_t){.type = OP_NONE}));
 }
 
 static CUresult capture_set_ends(CUstream handle, const CUgraphNode* ends,
@@ -460,6 +482,7 @@ CUresult stand_in_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 static CUresult graph_instantiate(CUgraphExec* out_exec, CUgraph graph) {
   *out_exec = NULL;
   if (!graph) return ERROR_INVALID_HANDLE;
+  if (!conditions_are_right(graph->body)) return CUDA_ERROR_INVALID_VALUE;
   CUgraphExec exec = calloc(1, sizeof(*exec));
   if (!exec) return CUDA_ERROR_OUT_OF_MEMORY;
   exec->body = graph->body;  // bodies do not change after the capture
@@ -488,6 +511,7 @@ static int node_update(const graph_node_t* from, const graph_node_t* to) {
              from->before_count * sizeof(*from->before)) != 0)
     return UPDATE_TOPOLOGY_CHANGED;
   if (from->op.type != to->op.type) return UPDATE_NODE_TYPE_CHANGED;
+  if (from->op.type == OP_CONDITIONAL) return UPDATE_PARAMETERS_CHANGED;
   // The edges are of another type.
   if (from->op.type == OP_KERNEL &&
       from->op.launch->overlaps != to->op.launch->overlaps)
@@ -550,11 +574,12 @@ static CUresult node_type(CUgraphNode handle, CUgraphNodeType* type) {
   const graph_node_t* node = (const graph_node_t*)handle;
   if (!node) return CUDA_ERROR_INVALID_VALUE;
   bool kernel = node->op.type == OP_KERNEL || node->op.type == OP_HOST;
-  *type = kernel                     ? CU_GRAPH_NODE_TYPE_KERNEL
-          : node->op.type == OP_COPY ? CU_GRAPH_NODE_TYPE_MEMCPY
-          : node->op.type == OP_FILL ? CU_GRAPH_NODE_TYPE_MEMSET
-          : node->op.type == OP_NONE ? CU_GRAPH_NODE_TYPE_EMPTY
-                                     : 4 /* a graph */;
+  *type = kernel                            ? CU_GRAPH_NODE_TYPE_KERNEL
+          : node->op.type == OP_COPY        ? CU_GRAPH_NODE_TYPE_MEMCPY
+          : node->op.type == OP_FILL        ? CU_GRAPH_NODE_TYPE_MEMSET
+          : node->op.type == OP_NONE        ? CU_GRAPH_NODE_TYPE_EMPTY
+          : node->op.type == OP_CONDITIONAL ? CU_GRAPH_NODE_TYPE_CONDITIONAL
+                                            : 4 /* a graph */;
   return CUDA_SUCCESS;
 }
 

@@ -159,6 +159,7 @@ typedef enum op_type_t {
   OP_GRAPH,
   OP_HOST,  // of a library
   OP_NONE,  // a node that orders others
+  OP_CONDITIONAL,
 } op_type_t;
 
 typedef enum copy_kind_t {
@@ -181,7 +182,8 @@ typedef struct op_t {
   CUstream other;  // WAIT: for this stream's operations
   uint64_t until;  // up to this one
   struct graph_body_t* graph;
-  void (*run)(void* data);  // HOST: with `snapshot`
+  struct condition_t* condition;  // CONDITIONAL: of `graph`
+  void (*run)(void* data);        // HOST: with `snapshot`
   // HOST: begins, and reads, as soon as the kernel before it admits the next.
   bool is_early;
 } op_t;
@@ -249,10 +251,38 @@ typedef struct graph_body_t {
   int references;
   graph_node_t* nodes;
   size_t count, room;
+  struct condition_t* conditions;  // handles that were made for it
 } graph_body_t;
 
+struct CUgraph_st {
+  graph_body_t* body;
+};
+
+graph_body_t* graph_body_new(void);
 void graph_release(graph_body_t* body);
 void graph_execute(graph_body_t* body);
+// Adds a node that follows others but no stream.
+CUresult graph_add(CUgraphNode* out_node, CUgraph graph,
+                   const CUgraphNode* before, size_t count, op_t* op);
+
+// ---- Conditional nodes (conditional.c) -------------------------------------
+
+// A handle is its address; kernels write the value, which comes first.
+typedef struct condition_t {
+  unsigned value;
+  bool is_loop, has_node;
+  struct CUgraph_st graph;  // of the node, which owns its body
+  CUgraph list[1];
+  struct condition_t* next;
+} condition_t;
+
+void conditions_free(condition_t* conditions);
+// They have no value until a kernel sets one.
+void conditions_forget(condition_t* conditions);
+void conditional_execute(const op_t* op);
+// Whether a graph with such nodes can be instantiated.
+bool conditions_are_right(const graph_body_t* body);
+
 // For a call that must not happen now: what it returns, after the captures it
 // disturbs are made invalid.
 CUresult capture_forbid(void);

@@ -141,6 +141,9 @@ void op_execute(op_t* op) {
     case OP_GRAPH:
       if (!broken) graph_execute(op->graph);
       break;
+    case OP_CONDITIONAL:
+      if (!broken) conditional_execute(op);
+      break;
     case OP_HOST:
       if (!broken) op->run(op->snapshot);
       break;

@@ -59,8 +59,29 @@ def is_stand_in() -> bool:
     return "stand_in" in os.environ.get("RABBET_CUDA_DRIVER", "")
 
 
+class StandIn(ctypes.Structure):
+    """The first functions of stand_in_t (tests/cuda_stand_in/stand_in.h)."""
+
+    _fields_ = (
+        ("calls", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)),
+        ("log", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+        ("clear_log", ctypes.CFUNCTYPE(None)),
+        (
+            "fail_call",
+            ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int, ctypes.c_int),
+        ),
+        ("failed", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+        ("stop_failing", ctypes.CFUNCTYPE(None)),
+    )
+
+
+def stand_in() -> StandIn:
+    """What the stand-in was asked for, and its failures."""
+    return StandIn.in_dll(driver(), "rabbet_stand_in")
+
+
 def architecture() -> str:
-    """"sm_90" of the first GPU."""
+    """ "sm_90" of the first GPU."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     for value, attribute in ((major, 75), (minor, 76)):
         result = driver().cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)

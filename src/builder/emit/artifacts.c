@@ -50,9 +50,8 @@ static rabbet_status_t collect_add(void* context,
   return RABBET_VEC_PUSH(collector->build->allocator, &collector->uses, use);
 }
 
-static rabbet_status_t collect_step(collector_t* collector,
-                                    const rabbet_pick_t* pick,
-                                    rabbet_plan_step_t* step) {
+static rabbet_status_t collect_kernel(collector_t* collector,
+                                      const rabbet_pick_t* pick) {
   rabbet_build_t* build = collector->build;
   const rabbet_kernel_class_t* class = pick->choice->candidate.kernel;
   if (!class->artifacts) return rabbet_ok();
@@ -68,9 +67,27 @@ static rabbet_status_t collect_step(collector_t* collector,
   RABBET_RETURN_IF_ERROR(
       rabbet_bench_prepare(build, pick->unit, pick->choice, group, kernel));
   ++collector->kernels.count;
+  return class->artifacts(kernel->kernel,
+                          (rabbet_artifact_sink_t){collector, collect_add});
+}
+
+static rabbet_status_t collect_calls(collector_t* collector,
+                                     const rabbet_plan_step_t* step) {
+  rabbet_device_t* device = collector->build->device;
+  return device->vtable->loop_artifacts &&
+                 rabbet_op_is(step->group.nodes[0].op, RABBET_OP_LOOP)
+             ? device->vtable->loop_artifacts(
+                   device, (rabbet_artifact_sink_t){collector, collect_add})
+             : rabbet_ok();
+}
+
+static rabbet_status_t collect_step(collector_t* collector,
+                                    const rabbet_pick_t* pick,
+                                    rabbet_plan_step_t* step) {
   collector->uses.count = 0;
-  RABBET_RETURN_IF_ERROR(class->artifacts(
-      kernel->kernel, (rabbet_artifact_sink_t){collector, collect_add}));
+  RABBET_RETURN_IF_ERROR(step->call_count > 0
+                             ? collect_calls(collector, step)
+                             : collect_kernel(collector, pick));
   step->artifact_count = collector->uses.count;
   return rabbet_arena_copy(&collector->plan->arena, collector->uses.data,
                            collector->uses.count * sizeof(int32_t),

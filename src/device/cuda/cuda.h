@@ -10,6 +10,7 @@
 
 typedef struct rabbet_cuda_programs_t rabbet_cuda_programs_t;
 typedef struct rabbet_cuda_pool_t rabbet_cuda_pool_t;
+typedef struct rabbet_cuda_loops_t rabbet_cuda_loops_t;
 
 typedef struct rabbet_cuda_device_t {
   rabbet_device_t base;
@@ -35,9 +36,10 @@ typedef struct rabbet_cuda_device_t {
   atomic_bool overlaps;
   rabbet_cuda_programs_t* programs;
   rabbet_cuda_pool_t* pool;            // memory_pool.h; NULL: there is none
-  pthread_mutex_t libraries;           // guards creation of the next two
+  pthread_mutex_t libraries;           // guards creation of the next three
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used
   struct rabbet_cudnn_t* cudnn;        // NULL until used
+  rabbet_cuda_loops_t* loops;          // loops.h; NULL until used
   CUevent begin, end;                  // of `time`
   CUdeviceptr scratch;  // a byte that rabbet_cuda_launch_close writes
   char signature[256];
@@ -107,6 +109,9 @@ rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
 // Forgets this thread's last launch: a run begins, or a graph was launched, so
 // no kernel at a stream's end admits the next one early.
 void rabbet_cuda_launch_begin(void);
+// The same, and from now on this thread records the body of a loop, or does no
+// more. Kernels in bodies do not overlap: NVIDIA does not say that they may.
+void rabbet_cuda_launch_body(bool inside);
 // Says that this thread enqueues work other than a program's kernel, with which
 // the next kernel does not overlap. Without this call the result is the same,
 // since every kernel waits for the work before it, but takes longer.

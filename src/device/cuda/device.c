@@ -11,6 +11,7 @@
 #include "device/cuda/driver/library.h"
 #include "device/cuda/driver/memory_pool.h"
 #include "device/cuda/driver/stream.h"
+#include "device/cuda/loops/loops.h"
 #include "device/cuda/programs/program.h"
 #include "device/empty_kernel.h"
 
@@ -240,6 +241,7 @@ static void cuda_destroy(rabbet_device_t* base) {
     if (inside && device->scratch) device->driver->cuMemFree(device->scratch);
     rabbet_cublaslt_destroy(device, inside);
     rabbet_cudnn_destroy(device, inside);
+    rabbet_cuda_loops_close(device);
     rabbet_cuda_pool_close(device, inside);
     if (inside) rabbet_cuda_leave(device, before);
     rabbet_status_ignore(status);
@@ -305,6 +307,10 @@ static const rabbet_device_vtable_t cuda_vtable = {
     .free_async = rabbet_cuda_free_async,
     .retire = rabbet_cuda_retire,
     .settings = cuda_settings,
+    .loop_artifacts = rabbet_cuda_loop_artifacts,
+    .prepare_loops = rabbet_cuda_prepare_loops,
+    .record_loop = rabbet_cuda_record_loop,
+    .copy_in_loop = rabbet_cuda_copy_in_loop,
 };
 
 // ---- Opening ---------------------------------------------------------------

@@ -130,7 +130,33 @@ enum {
   CU_GRAPH_NODE_TYPE_MEMSET = 2,
   CU_GRAPH_NODE_TYPE_HOST = 3,
   CU_GRAPH_NODE_TYPE_EMPTY = 5,
+  CU_GRAPH_NODE_TYPE_CONDITIONAL = 13,
 };
+
+// A node whose graph runs if its condition, or as long as it, is not zero.
+typedef uint64_t CUgraphConditionalHandle;
+typedef int CUgraphConditionalNodeType;
+enum {
+  CU_GRAPH_COND_TYPE_IF = 0,
+  CU_GRAPH_COND_TYPE_WHILE = 1,
+};
+typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  CUgraphConditionalNodeType type;
+  unsigned size;         // of the next array: 1
+  CUgraph* phGraph_out;  // set by the driver, which owns it and its graphs
+  CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+typedef struct CUgraphNodeParams {
+  CUgraphNodeType type;
+  int reserved0[3];
+  union {
+    long long reserved1[29];
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
+  };
+  long long reserved2;
+} CUgraphNodeParams;
+_Static_assert(sizeof(CUgraphNodeParams) == 256, "as the driver has it");
 
 typedef int CUjit_option;
 

@@ -67,9 +67,17 @@ rabbet_status_t rabbet_cuda_elapsed(rabbet_device_t* base, void* begin,
 
 // ---- Graphs ----------------------------------------------------------------
 
+// Whether this thread records a loop.
+static _Thread_local bool recording_has_loop;
+
+void rabbet_cuda_recording_has_loop(void) {
+  recording_has_loop = true;
+}
+
 // The capture is thread-local, so other threads can allocate and launch.
 rabbet_status_t rabbet_cuda_record_begin(rabbet_device_t* base, void* stream) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
+  recording_has_loop = false;
   rabbet_cuda_pool_recording(device, 1);
   rabbet_status_t status =
       RABBET_CUDA(device->driver, cuStreamBeginCapture,
@@ -100,11 +108,13 @@ static rabbet_status_t cuda_instantiate(const rabbet_cuda_device_t* device,
 }
 
 // If only addresses and numbers changed, the driver updates the graph in place.
+// Conditional nodes limit what it can change.
 static bool cuda_update(const rabbet_cuda_device_t* device, CUgraph recorded,
                         void* graph) {
   CUgraphExecUpdateResultInfo info = {0};
-  return graph && device->driver->cuGraphExecUpdate(
-                      (CUgraphExec)graph, recorded, &info) == CUDA_SUCCESS;
+  return graph && !recording_has_loop &&
+         device->driver->cuGraphExecUpdate((CUgraphExec)graph, recorded,
+                                           &info) == CUDA_SUCCESS;
 }
 
 rabbet_status_t rabbet_cuda_record_end(rabbet_device_t* base, void* stream,

@@ -23,6 +23,8 @@ rabbet_status_t rabbet_cuda_is_recording(rabbet_device_t* device, void* stream,
                                          bool* out_recording);
 rabbet_status_t rabbet_cuda_record_end(rabbet_device_t* device, void* stream,
                                        void** graph);
+// Graphs with loops are made anew.
+void rabbet_cuda_recording_has_loop(void);
 rabbet_status_t rabbet_cuda_launch_graph(rabbet_device_t* device, void* graph,
                                          void* stream);
 void rabbet_cuda_destroy_graph(rabbet_device_t* device, void* graph);

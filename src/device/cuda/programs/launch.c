@@ -11,6 +11,13 @@ static _Thread_local struct {
   enum { LAUNCH_NONE, LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;
 } launch_last;
 
+static _Thread_local bool launch_in_body;
+
+void rabbet_cuda_launch_body(bool inside) {
+  launch_in_body = inside;
+  launch_last.kind = LAUNCH_NONE;
+}
+
 void rabbet_cuda_launch_begin(void) {
   launch_last.kind = LAUNCH_NONE;
 }
@@ -69,7 +76,7 @@ static bool launch_overlaps(const rabbet_cuda_device_t* device,
       launch_last.kind == LAUNCH_PROGRAM && launch_last.stream == stream;
   launch_last.stream = stream;
   launch_last.kind = LAUNCH_PROGRAM;
-  return follows &&
+  return follows && !launch_in_body &&
          atomic_load_explicit(&device->overlaps, memory_order_relaxed);
 }
 
