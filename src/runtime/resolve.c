@@ -1,5 +1,6 @@
 // Computes the shapes, as far as they are known before a segment.
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -148,6 +149,52 @@ static rabbet_status_t resolve_bounds(rabbet_prepared_t* prepared) {
 
 // ---- Shapes
 
+// The step that makes the value, or "".
+static const char* resolve_maker(const rabbet_plan_sequence_t* plan,
+                                 const char* value) {
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    for (size_t i = 0; i < step->group.output_count; ++i) {
+      int32_t v = step->values[step->group.outputs[i]];
+      if (v >= 0 && !strcmp(plan->values[v].name, value)) return step->name;
+    }
+  }
+  return "";
+}
+
+// The part of an expression without a value whose operands have one.
+static const rabbet_expr_node_t* resolve_culprit(
+    const rabbet_prepared_t* prepared, rabbet_expr_t expr) {
+  const rabbet_expr_graph_t* graph = prepared->sequence->plan->graph;
+  const rabbet_expr_node_t* node = rabbet_expr_node(graph, expr);
+  while (node->op != RABBET_EXPR_CONSTANT && node->op != RABBET_EXPR_SYMBOL) {
+    rabbet_expr_t inner = !prepared->valid[node->a]   ? node->a
+                          : !prepared->valid[node->b] ? node->b
+                                                      : RABBET_EXPR_NONE;
+    if (inner == RABBET_EXPR_NONE) return node;
+    node = rabbet_expr_node(graph, inner);
+  }
+  return NULL;
+}
+
+static rabbet_status_t resolve_no_value(const rabbet_prepared_t* prepared,
+                                        const char* name, int32_t axis,
+                                        rabbet_expr_t expr, const char* text) {
+  const rabbet_expr_node_t* node = resolve_culprit(prepared, expr);
+  const char* maker = resolve_maker(prepared->sequence->plan, name);
+  char operands[64] = "";
+  if (node)
+    snprintf(operands, sizeof(operands), ", of %lld and %lld,",
+             (long long)prepared->exprs[node->a],
+             (long long)prepared->exprs[node->b]);
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                       "dimension %d of '%s'%s%s%s has no value: %s%s divides "
+                       "by 0, overflows or does not broadcast for these input "
+                       "shapes",
+                       axis, name, *maker ? ", of step '" : "", maker,
+                       *maker ? "'," : "", text, operands);
+}
+
 static rabbet_status_t resolve_bad_dim(const rabbet_prepared_t* prepared,
                                        const char* name, int32_t axis,
                                        rabbet_expr_t expr) {
@@ -161,11 +208,7 @@ static rabbet_status_t resolve_bad_dim(const rabbet_prepared_t* prepared,
                           "dimension %d of '%s' would be %lld: %s, for these "
                           "input shapes",
                           axis, name, (long long)prepared->exprs[expr], text)
-          : RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                          "dimension %d of '%s' has no value: %s divides by "
-                          "0, overflows or does not broadcast for these input "
-                          "shapes",
-                          axis, name, text);
+          : resolve_no_value(prepared, name, axis, expr, text);
   rabbet_free(sequence->engine->allocator, text);
   return status;
 }

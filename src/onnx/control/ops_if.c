@@ -71,13 +71,32 @@ typedef struct onnx_choice_t {
   rabbet_conditional_t* conditional;
 } onnx_choice_t;
 
+// A flag that one branch gives as a scalar and the other as a vector, as torch
+// exports `a and b` of conditions: both as scalars. A vector that has not one
+// element fails in the run.
+static void onnx_match_flags(rabbet_onnx_node_t* node, rabbet_tensor_t** of) {
+  int ranks[2];
+  for (int k = 0; k < 2; ++k) {
+    ranks[k] = rabbet_onnx_rank(node, of[k]);
+    if (!rabbet_onnx_ok(node) || ranks[k] > 1 ||
+        rabbet_onnx_dtype_of(node, of[k]) != RABBET_DTYPE_BOOL)
+      return;
+  }
+  for (int k = 0; k < 2; ++k)
+    if (ranks[k] > ranks[1 - k])
+      of[k] = rabbet_onnx_reshape(node, of[k], NULL, 0);
+}
+
 static rabbet_tensor_t* onnx_chosen(const onnx_choice_t* choice,
                                     rabbet_tensor_t* const of[2]) {
   rabbet_onnx_node_t* node = choice->node;
   rabbet_layer_t* layer = NULL;
+  rabbet_tensor_t* results[] = {of[0], of[1]};
+  onnx_match_flags(node, results);
   if (!rabbet_onnx_ok(node)) return NULL;
-  rabbet_onnx_fail(node, rabbet_conditional_add_output(choice->conditional,
-                                                       of[0], of[1], &layer));
+  rabbet_onnx_fail(
+      node, rabbet_conditional_add_output(choice->conditional, results[0],
+                                          results[1], &layer));
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_tensor_t* output = rabbet_layer_output(layer, 0);
   rabbet_onnx_hold_like(node, output, of[0]);

@@ -169,3 +169,27 @@ def test_ranks_differ() -> None:
     model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)])
     with pytest.raises(trt.Error, match=r"choice.*one branch gives \(3,\) and the other \(\)"):
         trt.compile(model.SerializeToString(), device="cpu")
+
+
+def test_flags_that_are_scalars_in_one_branch() -> None:
+    """`a and b` of conditions as torch exports it: b has one element, False has no axis."""
+    flag = TensorProto.BOOL
+    first = [
+        node("Slice", ["x", "start", "end"], ["part"]),
+        node("Greater", ["part", "zero"], ["r"]),
+    ]
+    both = node(
+        "If", ["large"], ["both"], then_branch=graph(first, [value("r", flag)]),
+        else_branch=graph(
+            [node("Identity", ["never"], ["r"])], [value("r", flag, ())],
+            {"never": np.array(False)}),
+    )  # fmt: skip
+    chosen = node(
+        "If", ["both"], ["y"], then_branch=graph([node("Neg", ["x"], ["t"])], [value("t")]),
+        else_branch=graph([node("Abs", ["x"], ["t"])], [value("t")]),
+    )  # fmt: skip
+    runs = [{"x": np.float32(x)} for x in ([3, -1], [-1, 3], [-2, 1], [-1, 4, -1])]
+    constants = {**ZERO, "start": np.int64([0]), "end": np.int64([1])}
+    shapes = {"x": ((1,), (2,), (4,))}
+    inputs, outputs = [value("x", shape=["n"])], [value("y")]
+    check([*LARGE, both, chosen], inputs, outputs, runs, shapes, constants)
