@@ -83,75 +83,46 @@ void rabbet_fold_deinitialize(rabbet_build_t* build);
 // ---- Rules of rabbet_pass_simplify -----------------------------------------
 
 // Looks at one live node; sets *changed if it rewrote something.
-typedef rabbet_status_t (*rabbet_rule_fn_t)(rabbet_build_t* build,
-                                            rabbet_ir_node_t* node,
-                                            bool* changed);
+typedef rabbet_status_t rabbet_rule_t(rabbet_build_t* build,
+                                      rabbet_ir_node_t* node, bool* changed);
 
 // Nodes that copy their input (rules_trivial.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_identity(rabbet_build_t* build,
-                                                        rabbet_ir_node_t* node,
-                                                        bool* changed);
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_shuffle(rabbet_build_t* build,
-                                                       rabbet_ir_node_t* node,
-                                                       bool* changed);
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_slice(rabbet_build_t* build,
-                                                     rabbet_ir_node_t* node,
-                                                     bool* changed);
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_concatenation(
-    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_neutral(rabbet_build_t* build,
-                                                       rabbet_ir_node_t* node,
-                                                       bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_identity;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_shuffle;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
 // Per-channel scales and offsets go into weights and bias (rules_affine.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_affine(rabbet_build_t* build,
-                                                      rabbet_ir_node_t* node,
-                                                      bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_affine;
 // Zeros put around go into the convolution's padding (rules_padding.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_padding(rabbet_build_t* build,
-                                                       rabbet_ir_node_t* node,
-                                                       bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_padding;
 // Transposes go into matrix products (rules_matrix.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_matrix(rabbet_build_t* build,
-                                                      rabbet_ir_node_t* node,
-                                                      bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_matrix;
 // (x - mean) / sqrt(variance + epsilon), written out, becomes a normalization
 // (rules_normalization.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_normalization(
-    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_normalization;
 
 // GELU, written out, becomes one activation (rules_gelu.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
-                                                    rabbet_ir_node_t* node,
-                                                    bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gelu;
 
 // A cast of dequantized weights becomes the type to which they are dequantized
 // (packed_weights.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_packed_cast(
-    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_packed_cast;
 
 // Scales of quantizations get the rank of the scaled tensor (rules_quantize.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantized_view(
-    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
-                                                        rabbet_ir_node_t* node,
-                                                        bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_quantized_view;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_quantize;
 
 // Scales of blocks are broadcast along an axis of their own (rules_blocks.c),
 // except those of weights that kernels may dequantize.
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_blocks(rabbet_build_t* build,
-                                                      rabbet_ir_node_t* node,
-                                                      bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_blocks;
 // The same without an exception.
-RABBET_PRIVATE_API rabbet_status_t rabbet_ir_spread_blocks(
-    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_ir_spread_blocks;
 
 // Masks before a softmax are added (rules_mask.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
-                                                    rabbet_ir_node_t* node,
-                                                    bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_mask;
 // They are not so low that HALF has no number for them.
-RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask_range(
-    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_mask_range;
 
 // ---- For rules (rewrite.c) --------------------------------------------------
 

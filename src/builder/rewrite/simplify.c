@@ -5,7 +5,7 @@
 // Rules by operator; a node may have several.
 static const struct {
   rabbet_op_id_t op;
-  rabbet_rule_fn_t run;
+  rabbet_rule_t* run;
 } simplify_rules[] = {
     {RABBET_OP_IDENTITY, rabbet_rule_identity},
     {RABBET_OP_CAST, rabbet_rule_identity},

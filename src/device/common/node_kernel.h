@@ -80,6 +80,13 @@ rabbet_status_t rabbet_proposal_make_for(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     rabbet_op_id_t op, const rabbet_kernel_class_t* kernel,
     rabbet_status_t (*body)(rabbet_proposal_t* proposal));
+// Defines id_propose, which does so with id_body for the class rabbet_<id>.
+#define RABBET_PROPOSE_FOR(id, op)                                     \
+  static rabbet_status_t id##_propose(const rabbet_propose_t* propose, \
+                                      rabbet_candidate_sink_t sink) {  \
+    return rabbet_proposal_make_for(propose, sink, RABBET_OP_##op,     \
+                                    &rabbet_##id, id##_body);          \
+  }
 // Sets type and format of a node's input or of a group's output.
 void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
                                rabbet_dtype_t dtype, rabbet_format_t format);

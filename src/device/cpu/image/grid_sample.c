@@ -19,12 +19,7 @@ static rabbet_status_t cpu_grid_sample_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "points", -1);
 }
 
-static rabbet_status_t cpu_grid_sample_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GRID_SAMPLE,
-                                  &rabbet_cpu_grid_sample,
-                                  cpu_grid_sample_body);
-}
+RABBET_PROPOSE_FOR(cpu_grid_sample, GRID_SAMPLE)
 
 static rabbet_status_t cpu_grid_sample_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,

@@ -47,11 +47,7 @@ static rabbet_status_t cpu_roi_align_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, RABBET_CPU_OFFER_LINEAR, "rows", -1);
 }
 
-static rabbet_status_t cpu_roi_align_propose(const rabbet_propose_t* propose,
-                                             rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_ROI_ALIGN,
-                                  &rabbet_cpu_roi_align, cpu_roi_align_body);
-}
+RABBET_PROPOSE_FOR(cpu_roi_align, ROI_ALIGN)
 
 // Lays out a thread's memory from `base` on; returns its bytes. `base` may be
 // 0.

@@ -38,12 +38,7 @@ static rabbet_status_t cpu_concatenation_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cpu_concatenation_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CONCATENATION,
-                                  &rabbet_cpu_concatenation,
-                                  cpu_concatenation_body);
-}
+RABBET_PROPOSE_FOR(cpu_concatenation, CONCATENATION)
 
 // ---- Preparing -------------------------------------------------------------
 

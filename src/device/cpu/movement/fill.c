@@ -14,11 +14,7 @@ static rabbet_status_t cpu_fills_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
 }
 
-static rabbet_status_t cpu_fills_propose(const rabbet_propose_t* propose,
-                                         rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_FILL,
-                                  &rabbet_cpu_fills, cpu_fills_body);
-}
+RABBET_PROPOSE_FOR(cpu_fills, FILL)
 
 static rabbet_status_t cpu_fills_prepare(rabbet_kernel_t* base,
                                          const rabbet_kernel_shapes_t* shapes,

@@ -45,11 +45,7 @@ static rabbet_status_t cpu_gather_body(rabbet_proposal_t* proposal) {
   return rabbet_cpu_offer_same(proposal, RABBET_CPU_OFFER_LINEAR, "rows", -1);
 }
 
-static rabbet_status_t cpu_gather_propose(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GATHER,
-                                  &rabbet_cpu_gather, cpu_gather_body);
-}
+RABBET_PROPOSE_FOR(cpu_gather, GATHER)
 
 static int64_t gather_product(const rabbet_dims_t* dims, int32_t begin,
                               int32_t end) {

@@ -17,12 +17,7 @@ static rabbet_status_t cpu_reverse_sequence_body(rabbet_proposal_t* proposal) {
                                -1);
 }
 
-static rabbet_status_t cpu_reverse_sequence_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REVERSE_SEQUENCE,
-                                  &rabbet_cpu_reverse_sequence,
-                                  cpu_reverse_sequence_body);
-}
+RABBET_PROPOSE_FOR(cpu_reverse_sequence, REVERSE_SEQUENCE)
 
 static rabbet_status_t cpu_reverse_sequence_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,

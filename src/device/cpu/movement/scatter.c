@@ -25,11 +25,7 @@ static rabbet_status_t cpu_scatter_body(rabbet_proposal_t* proposal) {
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t cpu_scatter_propose(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SCATTER,
-                                  &rabbet_cpu_scatter, cpu_scatter_body);
-}
+RABBET_PROPOSE_FOR(cpu_scatter, SCATTER)
 
 static rabbet_status_t cpu_scatter_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,

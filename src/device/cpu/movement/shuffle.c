@@ -40,11 +40,7 @@ static rabbet_status_t cpu_shuffle_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cpu_shuffle_propose(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SHUFFLE,
-                                  &rabbet_cpu_shuffle, cpu_shuffle_body);
-}
+RABBET_PROPOSE_FOR(cpu_shuffle, SHUFFLE)
 
 static rabbet_status_t cpu_shuffle_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,

@@ -118,11 +118,7 @@ static rabbet_status_t cpu_slice_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cpu_slice_propose(const rabbet_propose_t* propose,
-                                         rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SLICE,
-                                  &rabbet_cpu_slice, cpu_slice_body);
-}
+RABBET_PROPOSE_FOR(cpu_slice, SLICE)
 
 static void slice_plan_move(cpu_slice_state_t* state) {
   int64_t extents[RABBET_BOX_AXES + 1], sources[RABBET_BOX_AXES + 1],

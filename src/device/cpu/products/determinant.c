@@ -24,12 +24,7 @@ static rabbet_status_t cpu_determinant_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elimination", -1);
 }
 
-static rabbet_status_t cpu_determinant_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_DETERMINANT,
-                                  &rabbet_cpu_determinant,
-                                  cpu_determinant_body);
-}
+RABBET_PROPOSE_FOR(cpu_determinant, DETERMINANT)
 
 static rabbet_status_t cpu_determinant_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,

@@ -25,11 +25,7 @@ static rabbet_status_t cpu_cumulative_body(rabbet_proposal_t* proposal) {
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t cpu_cumulative_propose(const rabbet_propose_t* propose,
-                                              rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CUMULATIVE,
-                                  &rabbet_cpu_cumulative, cpu_cumulative_body);
-}
+RABBET_PROPOSE_FOR(cpu_cumulative, CUMULATIVE)
 
 static rabbet_status_t cpu_cumulative_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,

@@ -179,11 +179,7 @@ static rabbet_status_t cpu_reduce_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cpu_reduce_propose(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REDUCE,
-                                  &rabbet_cpu_reduce, cpu_reduce_body);
-}
+RABBET_PROPOSE_FOR(cpu_reduce, REDUCE)
 
 static rabbet_lane_t reduce_lane(rabbet_dtype_t dtype, bool average) {
   if (rabbet_dtype_is_float(dtype)) return RABBET_LANE_FLOAT;

@@ -27,11 +27,7 @@ static rabbet_status_t cpu_nms_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "heaps", -1);
 }
 
-static rabbet_status_t cpu_nms_propose(const rabbet_propose_t* propose,
-                                       rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NMS, &rabbet_cpu_nms,
-                                  cpu_nms_body);
-}
+RABBET_PROPOSE_FOR(cpu_nms, NMS)
 
 static size_t cpu_nms_workspace(const cpu_nms_state_t* state) {
   const rabbet_nms_t* nms = &state->nms;

@@ -19,11 +19,7 @@ static rabbet_status_t cpu_non_zero_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "pieces", -1);
 }
 
-static rabbet_status_t cpu_non_zero_propose(const rabbet_propose_t* propose,
-                                            rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NON_ZERO,
-                                  &rabbet_cpu_non_zero, cpu_non_zero_body);
-}
+RABBET_PROPOSE_FOR(cpu_non_zero, NON_ZERO)
 
 static rabbet_status_t cpu_non_zero_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,

@@ -27,11 +27,7 @@ static rabbet_status_t cpu_topk_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "heap", -1);
 }
 
-static rabbet_status_t cpu_topk_propose(const rabbet_propose_t* propose,
-                                        rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TOPK,
-                                  &rabbet_cpu_topk, cpu_topk_body);
-}
+RABBET_PROPOSE_FOR(cpu_topk, TOPK)
 
 static rabbet_status_t cpu_topk_prepare(rabbet_kernel_t* base,
                                         const rabbet_kernel_shapes_t* shapes,

@@ -22,12 +22,7 @@ static rabbet_status_t cpu_tree_ensemble_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "lanes", -1);
 }
 
-static rabbet_status_t cpu_tree_ensemble_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TREE_ENSEMBLE,
-                                  &rabbet_cpu_tree_ensemble,
-                                  cpu_tree_ensemble_body);
-}
+RABBET_PROPOSE_FOR(cpu_tree_ensemble, TREE_ENSEMBLE)
 
 // ---- Tables ----------------------------------------------------------------
 

@@ -36,12 +36,7 @@ static rabbet_status_t cuda_deconvolution_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_deconvolution_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_DECONVOLUTION,
-                                  &rabbet_cuda_deconvolution,
-                                  cuda_deconvolution_body);
-}
+RABBET_PROPOSE_FOR(cuda_deconvolution, DECONVOLUTION)
 
 // ---- The program -----------------------------------------------------------
 

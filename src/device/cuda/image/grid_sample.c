@@ -22,12 +22,7 @@ static rabbet_status_t cuda_grid_sample_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "points", -1);
 }
 
-static rabbet_status_t cuda_grid_sample_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GRID_SAMPLE,
-                                  &rabbet_cuda_grid_sample,
-                                  cuda_grid_sample_body);
-}
+RABBET_PROPOSE_FOR(cuda_grid_sample, GRID_SAMPLE)
 
 static rabbet_status_t cuda_grid_sample_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {

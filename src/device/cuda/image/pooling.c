@@ -88,11 +88,7 @@ static rabbet_status_t cuda_pooling_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_pooling_propose(const rabbet_propose_t* propose,
-                                            rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_POOLING,
-                                  &rabbet_cuda_pooling, cuda_pooling_body);
-}
+RABBET_PROPOSE_FOR(cuda_pooling, POOLING)
 
 // ---- The program -----------------------------------------------------------
 

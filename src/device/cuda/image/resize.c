@@ -44,11 +44,7 @@ static rabbet_status_t cuda_resize_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_resize_propose(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_RESIZE,
-                                  &rabbet_cuda_resize, cuda_resize_body);
-}
+RABBET_PROPOSE_FOR(cuda_resize, RESIZE)
 
 // ---- The program -----------------------------------------------------------
 

@@ -34,11 +34,7 @@ static rabbet_status_t cuda_roi_align_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_roi_align_propose(const rabbet_propose_t* propose,
-                                              rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_ROI_ALIGN,
-                                  &rabbet_cuda_roi_align, cuda_roi_align_body);
-}
+RABBET_PROPOSE_FOR(cuda_roi_align, ROI_ALIGN)
 
 static rabbet_status_t cuda_roi_align_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {

@@ -44,12 +44,7 @@ static rabbet_status_t cuda_concatenation_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_concatenation_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CONCATENATION,
-                                  &rabbet_cuda_concatenation,
-                                  cuda_concatenation_body);
-}
+RABBET_PROPOSE_FOR(cuda_concatenation, CONCATENATION)
 
 static rabbet_status_t cuda_concatenation_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {

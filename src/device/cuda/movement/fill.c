@@ -21,11 +21,7 @@ static rabbet_status_t cuda_fills_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elements", -1);
 }
 
-static rabbet_status_t cuda_fills_propose(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_FILL,
-                                  &rabbet_cuda_fills, cuda_fills_body);
-}
+RABBET_PROPOSE_FOR(cuda_fills, FILL)
 
 static rabbet_status_t cuda_fills_program(rabbet_cuda_node_t* node,
                                           const rabbet_kernel_spec_t* spec) {

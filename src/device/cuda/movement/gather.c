@@ -41,11 +41,7 @@ static rabbet_status_t cuda_gather_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_gather_propose(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_GATHER,
-                                  &rabbet_cuda_gather, cuda_gather_body);
-}
+RABBET_PROPOSE_FOR(cuda_gather, GATHER)
 
 static rabbet_status_t cuda_gather_program(rabbet_cuda_node_t* node,
                                            const rabbet_kernel_spec_t* spec) {

@@ -23,12 +23,7 @@ static rabbet_status_t cuda_reverse_sequence_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "sequences", -1);
 }
 
-static rabbet_status_t cuda_reverse_sequence_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REVERSE_SEQUENCE,
-                                  &rabbet_cuda_reverse_sequence,
-                                  cuda_reverse_sequence_body);
-}
+RABBET_PROPOSE_FOR(cuda_reverse_sequence, REVERSE_SEQUENCE)
 
 static rabbet_status_t cuda_reverse_sequence_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {

@@ -28,11 +28,7 @@ static rabbet_status_t cuda_scatter_body(rabbet_proposal_t* proposal) {
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t cuda_scatter_propose(const rabbet_propose_t* propose,
-                                            rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SCATTER,
-                                  &rabbet_cuda_scatter, cuda_scatter_body);
-}
+RABBET_PROPOSE_FOR(cuda_scatter, SCATTER)
 
 static rabbet_status_t cuda_scatter_program(rabbet_cuda_node_t* node,
                                             const rabbet_kernel_spec_t* spec) {

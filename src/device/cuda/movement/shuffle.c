@@ -54,11 +54,7 @@ static rabbet_status_t cuda_shuffle_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_shuffle_propose(const rabbet_propose_t* propose,
-                                            rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SHUFFLE,
-                                  &rabbet_cuda_shuffle, cuda_shuffle_body);
-}
+RABBET_PROPOSE_FOR(cuda_shuffle, SHUFFLE)
 
 static rabbet_status_t cuda_shuffle_program(rabbet_cuda_node_t* node,
                                             const rabbet_kernel_spec_t* spec) {

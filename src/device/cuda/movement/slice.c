@@ -29,11 +29,7 @@ static rabbet_status_t cuda_slice_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_slice_propose(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_SLICE,
-                                  &rabbet_cuda_slice, cuda_slice_body);
-}
+RABBET_PROPOSE_FOR(cuda_slice, SLICE)
 
 static rabbet_status_t cuda_slice_program(rabbet_cuda_node_t* node,
                                           const rabbet_kernel_spec_t* spec) {

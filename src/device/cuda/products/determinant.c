@@ -27,12 +27,7 @@ static rabbet_status_t cuda_determinant_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "elimination", -1);
 }
 
-static rabbet_status_t cuda_determinant_propose(const rabbet_propose_t* propose,
-                                                rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_DETERMINANT,
-                                  &rabbet_cuda_determinant,
-                                  cuda_determinant_body);
-}
+RABBET_PROPOSE_FOR(cuda_determinant, DETERMINANT)
 
 static rabbet_status_t cuda_determinant_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {

@@ -27,12 +27,7 @@ static rabbet_status_t cuda_cumulative_body(rabbet_proposal_t* proposal) {
                             proposal->node->inputs[0]));
 }
 
-static rabbet_status_t cuda_cumulative_propose(const rabbet_propose_t* propose,
-                                               rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_CUMULATIVE,
-                                  &rabbet_cuda_cumulative,
-                                  cuda_cumulative_body);
-}
+RABBET_PROPOSE_FOR(cuda_cumulative, CUMULATIVE)
 
 static rabbet_status_t cuda_cumulative_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {

@@ -249,11 +249,7 @@ static rabbet_status_t cuda_reduce_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_reduce_propose(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_REDUCE,
-                                  &rabbet_cuda_reduce, cuda_reduce_body);
-}
+RABBET_PROPOSE_FOR(cuda_reduce, REDUCE)
 
 // ---- The program -----------------------------------------------------------
 

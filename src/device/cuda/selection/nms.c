@@ -31,11 +31,7 @@ static rabbet_status_t cuda_nms_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "lists", -1);
 }
 
-static rabbet_status_t cuda_nms_propose(const rabbet_propose_t* propose,
-                                        rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NMS,
-                                  &rabbet_cuda_nms, cuda_nms_body);
-}
+RABBET_PROPOSE_FOR(cuda_nms, NMS)
 
 // The type of an input; for an omitted one any type will do.
 static const char* nms_type(const rabbet_kernel_spec_t* spec, size_t index) {

@@ -22,11 +22,7 @@ static rabbet_status_t cuda_non_zero_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "tiles", -1);
 }
 
-static rabbet_status_t cuda_non_zero_propose(const rabbet_propose_t* propose,
-                                             rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_NON_ZERO,
-                                  &rabbet_cuda_non_zero, cuda_non_zero_body);
-}
+RABBET_PROPOSE_FOR(cuda_non_zero, NON_ZERO)
 
 static rabbet_status_t cuda_non_zero_program(rabbet_cuda_node_t* node,
                                              const rabbet_kernel_spec_t* spec) {

@@ -26,11 +26,7 @@ static rabbet_status_t cuda_topk_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer_linear(proposal, "rows", -1);
 }
 
-static rabbet_status_t cuda_topk_propose(const rabbet_propose_t* propose,
-                                         rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TOPK,
-                                  &rabbet_cuda_topk, cuda_topk_body);
-}
+RABBET_PROPOSE_FOR(cuda_topk, TOPK)
 
 static rabbet_status_t cuda_topk_program(rabbet_cuda_node_t* node,
                                          const rabbet_kernel_spec_t* spec) {

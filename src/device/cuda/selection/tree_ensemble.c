@@ -20,12 +20,7 @@ static rabbet_status_t cuda_tree_ensemble_body(rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "rows", -1);
 }
 
-static rabbet_status_t cuda_tree_ensemble_propose(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make_for(propose, sink, RABBET_OP_TREE_ENSEMBLE,
-                                  &rabbet_cuda_tree_ensemble,
-                                  cuda_tree_ensemble_body);
-}
+RABBET_PROPOSE_FOR(cuda_tree_ensemble, TREE_ENSEMBLE)
 
 static rabbet_status_t cuda_tree_ensemble_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
