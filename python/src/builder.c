@@ -111,19 +111,7 @@ static PyMethodDef py_profile_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_profile_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, py_profile_new},
-    {Py_tp_methods, py_profile_methods},
-    {0, NULL},
-};
-
-static PyType_Spec py_profile_spec = {
-    .name = "rabbet._rabbet.Profile",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = py_profile_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_profile, "Profile", 0, {Py_tp_new, py_profile_new});
 
 // ---- Timing cache ----------------------------------------------------------
 
@@ -254,20 +242,9 @@ static PyMethodDef py_timing_cache_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_timing_cache_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, py_timing_cache_new},
-    {Py_tp_methods, py_timing_cache_methods},
-    {Py_sq_length, py_timing_cache_count},
-    {0, NULL},
-};
-
-static PyType_Spec py_timing_cache_spec = {
-    .name = "rabbet._rabbet.TimingCache",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = py_timing_cache_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_timing_cache, "TimingCache", 0,
+                      {Py_tp_new, py_timing_cache_new},
+                      {Py_sq_length, py_timing_cache_count});
 
 // ---- Configuration ---------------------------------------------------------
 
@@ -424,19 +401,8 @@ static PyMethodDef py_config_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_config_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, py_config_new},
-    {Py_tp_methods, py_config_methods},
-    {0, NULL},
-};
-
-static PyType_Spec py_config_spec = {
-    .name = "rabbet._rabbet.BuilderConfig",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = py_config_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_config, "BuilderConfig", 0,
+                      {Py_tp_new, py_config_new});
 
 int rabbet_py_add_builder(PyObject* module) {
   if (rabbet_py_add_type(module, "Profile", &py_profile_spec,

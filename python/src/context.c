@@ -462,18 +462,7 @@ static PyMethodDef py_context_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_context_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_methods, py_context_methods},
-    {0, NULL},
-};
-
-static PyType_Spec py_context_spec = {
-    .name = "rabbet._rabbet.Context",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = py_context_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_context, "Context", Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 static PyMethodDef py_context_functions[] = {
     {"create_context", py_create_context, METH_VARARGS, NULL},

@@ -82,18 +82,8 @@ static PyMethodDef py_dim_builder_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_dim_builder_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_methods, py_dim_builder_methods},
-    {0, NULL},
-};
-
-static PyType_Spec py_dim_builder_spec = {
-    .name = "rabbet._rabbet.DimBuilder",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = py_dim_builder_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_dim_builder, "DimBuilder",
+                      Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 int rabbet_py_add_dim_builder(PyObject* module) {
   return rabbet_py_add_type(module, "DimBuilder", &py_dim_builder_spec,

@@ -312,18 +312,7 @@ static PyMethodDef py_engine_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_engine_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_methods, py_engine_methods},
-    {0, NULL},
-};
-
-static PyType_Spec py_engine_spec = {
-    .name = "rabbet._rabbet.Engine",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = py_engine_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_engine, "Engine", Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 static PyMethodDef py_engine_functions[] = {
     {"load_engine", py_load_engine, METH_VARARGS, NULL},

@@ -599,20 +599,8 @@ static PyGetSetDef py_network_getset[] = {
     {NULL},
 };
 
-static PyType_Slot py_network_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, py_network_new},
-    {Py_tp_methods, py_network_methods},
-    {Py_tp_getset, py_network_getset},
-    {0, NULL},
-};
-
-static PyType_Spec py_network_spec = {
-    .name = "rabbet._rabbet.Network",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = py_network_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_network, "Network", 0, {Py_tp_new, py_network_new},
+                      {Py_tp_getset, py_network_getset});
 
 int rabbet_py_add_network(PyObject* module) {
   return rabbet_py_add_type(module, "Network", &py_network_spec,

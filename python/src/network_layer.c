@@ -219,21 +219,11 @@ static PyGetSetDef py_layer_getset[] = {
     {NULL},
 };
 
-static PyType_Slot py_layer_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_richcompare, rabbet_py_handle_compare},
-    {Py_tp_hash, rabbet_py_handle_hash},
-    {Py_tp_methods, py_layer_methods},
-    {Py_tp_getset, py_layer_getset},
-    {0, NULL},
-};
-
-static PyType_Spec py_layer_spec = {
-    .name = "rabbet._rabbet.NetworkLayer",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = py_layer_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_layer, "NetworkLayer",
+                      Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      {Py_tp_richcompare, rabbet_py_handle_compare},
+                      {Py_tp_hash, rabbet_py_handle_hash},
+                      {Py_tp_getset, py_layer_getset});
 
 int rabbet_py_add_network_layer(PyObject* module) {
   return rabbet_py_add_type(module, "NetworkLayer", &py_layer_spec,

@@ -266,21 +266,11 @@ static PyGetSetDef py_tensor_getset[] = {
     {NULL},
 };
 
-static PyType_Slot py_tensor_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_richcompare, rabbet_py_handle_compare},
-    {Py_tp_hash, rabbet_py_handle_hash},
-    {Py_tp_methods, py_tensor_methods},
-    {Py_tp_getset, py_tensor_getset},
-    {0, NULL},
-};
-
-static PyType_Spec py_tensor_spec = {
-    .name = "rabbet._rabbet.NetworkTensor",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = py_tensor_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_tensor, "NetworkTensor",
+                      Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      {Py_tp_richcompare, rabbet_py_handle_compare},
+                      {Py_tp_hash, rabbet_py_handle_hash},
+                      {Py_tp_getset, py_tensor_getset});
 
 int rabbet_py_add_network_tensor(PyObject* module) {
   return rabbet_py_add_type(module, "NetworkTensor", &py_tensor_spec,

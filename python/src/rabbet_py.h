@@ -87,6 +87,18 @@ typedef struct rabbet_py_handle_t {
   }
 #define RABBET_PY_HANDLE_FLAGS \
   (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC)
+// Defines id_spec of a type of handles with id_methods; flags and slots of its
+// own follow.
+#define RABBET_PY_HANDLE_SPEC(id, type_name, more_flags, ...)       \
+  static PyType_Slot id##_slots[] = {RABBET_PY_HANDLE_SLOTS,        \
+                                     {Py_tp_methods, id##_methods}, \
+                                     ##__VA_ARGS__,                 \
+                                     {0, NULL}};                    \
+  static PyType_Spec id##_spec = {                                  \
+      .name = "rabbet._rabbet." type_name,                          \
+      .basicsize = sizeof(rabbet_py_handle_t),                      \
+      .flags = RABBET_PY_HANDLE_FLAGS | (more_flags),               \
+      .slots = id##_slots}
 
 void rabbet_py_handle_dealloc(PyObject* self);
 int rabbet_py_handle_visit(PyObject* self, visitproc visit, void* arg);

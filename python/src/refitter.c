@@ -151,19 +151,7 @@ static PyMethodDef py_refitter_methods[] = {
     {NULL},
 };
 
-static PyType_Slot py_refitter_slots[] = {
-    RABBET_PY_HANDLE_SLOTS,
-    {Py_tp_new, py_refitter_new},
-    {Py_tp_methods, py_refitter_methods},
-    {0, NULL},
-};
-
-static PyType_Spec py_refitter_spec = {
-    .name = "rabbet._rabbet.Refitter",
-    .basicsize = sizeof(rabbet_py_handle_t),
-    .flags = RABBET_PY_HANDLE_FLAGS,
-    .slots = py_refitter_slots,
-};
+RABBET_PY_HANDLE_SPEC(py_refitter, "Refitter", 0, {Py_tp_new, py_refitter_new});
 
 int rabbet_py_add_refitter(PyObject* module) {
   return rabbet_py_add_type(module, "Refitter", &py_refitter_spec,
