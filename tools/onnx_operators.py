@@ -75,8 +75,8 @@ LIMITS = {
     "Compress": "the output has a data-dependent size",
     "Dropout": "passes its input through; `training_mode` must be a constant false",
     "GroupNormalization": "the number of channels must be known",
-    "If": "the branches may differ in extents, not in rank; of a condition known at import the "
-    "branch taken is imported",
+    "If": "the branches may differ in extents, not in rank, but for flags and a zero that one "
+    "branch gives without axes; of a condition known at import the branch taken is imported",
     "Loop": "optional values as states need a number of iterations that is known at import",
     "LinearAttention": "unrolled: the number of tokens must be known at import",
     "CausalConvWithState": "the number of channels must be known at import",

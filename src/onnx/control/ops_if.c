@@ -71,6 +71,36 @@ typedef struct onnx_choice_t {
   rabbet_conditional_t* conditional;
 } onnx_choice_t;
 
+// Whether a constant stands for a value that is not used after the branch, as
+// torch exports scripts that leave a loop early: a zero without axes.
+static bool onnx_is_placeholder(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
+  double number = 1;
+  return rabbet_onnx_rank(node, x) == 0 &&
+         rabbet_onnx_constant_number(node, x, &number) && number == 0;
+}
+
+// In the shape of the other branch's value, as far as that is known: an extent
+// of 1 broadcasts as the scalar does.
+static rabbet_tensor_t* onnx_placeholder_like(rabbet_onnx_node_t* node,
+                                              rabbet_tensor_t* x,
+                                              rabbet_tensor_t* other) {
+  rabbet_onnx_index_t extents[RABBET_MAX_RANK];
+  rabbet_dims_t dims = rabbet_onnx_dims(node, other);
+  for (int32_t i = 0; i < dims.rank; ++i)
+    extents[i] = rabbet_onnx_index(dims.d[i] < 0 ? 1 : dims.d[i]);
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), dims.rank, 0);
+  return rabbet_onnx_spread(node, zero, extents, dims.rank);
+}
+
+static void onnx_match_placeholders(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t** of) {
+  for (int k = 0; k < 2 && rabbet_onnx_ok(node); ++k)
+    if (rabbet_onnx_rank(node, of[1 - k]) > 0 &&
+        onnx_is_placeholder(node, of[k]))
+      of[k] = onnx_placeholder_like(node, of[k], of[1 - k]);
+}
+
 // A flag that one branch gives as a scalar and the other as a vector, as torch
 // exports `a and b` of conditions: both as scalars. A vector that has not one
 // element fails in the run.
@@ -93,6 +123,7 @@ static rabbet_tensor_t* onnx_chosen(const onnx_choice_t* choice,
   rabbet_layer_t* layer = NULL;
   rabbet_tensor_t* results[] = {of[0], of[1]};
   onnx_match_flags(node, results);
+  onnx_match_placeholders(node, results);
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_onnx_fail(
       node, rabbet_conditional_add_output(choice->conditional, results[0],

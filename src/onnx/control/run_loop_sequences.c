@@ -74,20 +74,19 @@ bool rabbet_onnx_state_only_adds(rabbet_onnx_loop_work_t* work,
 }
 
 // An extent of the sequence's tensors before the loop: a constant, or that of a
-// tensor made before it. Fails for others.
+// tensor made before it (all that follow from those have been made). Fails for
+// others.
 static rabbet_onnx_index_t outer_extent(const rabbet_onnx_loop_work_t* work,
                                         rabbet_expr_t extent) {
   rabbet_onnx_node_t* node = work->node;
   const rabbet_network_t* network = node->importer->network;
   const rabbet_expr_node_t* expr = rabbet_expr_node(network->graph, extent);
   if (expr->op == RABBET_EXPR_CONSTANT) return rabbet_onnx_index(expr->value);
-  if (expr->op == RABBET_EXPR_SYMBOL) {
-    const rabbet_symbol_t* symbol =
-        rabbet_expr_symbol(network->graph, (size_t)expr->a);
-    if (symbol->kind == RABBET_SYMBOL_DIM &&
-        symbol->tensor < work->first_tensor)
-      return rabbet_onnx_extent(node, network->tensors.data[symbol->tensor],
-                                symbol->index);
+  for (int32_t t = 0; t < work->first_tensor; ++t) {
+    rabbet_tensor_t* tensor = network->tensors.data[t];
+    for (int32_t axis = 0; tensor && axis < tensor->shape.rank; ++axis)
+      if (tensor->shape.d[axis] == extent)
+        return rabbet_onnx_extent(node, tensor, axis);
   }
   RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                    "a sequence begins empty, and an extent of the tensors that "

@@ -193,3 +193,24 @@ def test_flags_that_are_scalars_in_one_branch() -> None:
     shapes = {"x": ((1,), (2,), (4,))}
     inputs, outputs = [value("x", shape=["n"])], [value("y")]
     check([*LARGE, both, chosen], inputs, outputs, runs, shapes, constants)
+
+
+def test_a_zero_that_is_not_used_takes_the_other_rank() -> None:
+    """torch exports the values of a script's `continue` as zeros without axes."""
+    yes = graph(
+        [node("Neg", ["x"], ["a"]), node("Identity", ["on"], ["b"])],
+        [value("a"), value("b", TensorProto.BOOL)], {"on": np.array(True)},
+    )  # fmt: skip
+    no = graph(
+        [node("Identity", ["nil"], ["a"]), node("Identity", ["off"], ["b"])],
+        [value("a"), value("b", TensorProto.BOOL)],
+        {"nil": np.float32(0), "off": np.array(False)},
+    )  # fmt: skip
+    first = node("If", ["large"], ["a", "use"], then_branch=yes, else_branch=no)
+    last = node(
+        "If", ["use"], ["y"], then_branch=graph([node("Exp", ["a"], ["t"])], [value("t")]),
+        else_branch=graph([node("Abs", ["x"], ["t"])], [value("t")]),
+    )  # fmt: skip
+    runs = [{"x": np.float32(x)} for x in ([3, -1], [-1, -3], [-2, 1, 5])]
+    inputs, shapes = [value("x", shape=["n"])], {"x": ((1,), (2,), (4,))}
+    check([*LARGE, first, last], inputs, [value("y")], runs, shapes, ZERO)

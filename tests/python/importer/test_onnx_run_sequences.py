@@ -163,6 +163,12 @@ GRAPHS = {
         "s3 = If (on) <then_branch = tb () => (seq(float) a) { a = Identity (s) }, "
         "else_branch = fb () => (seq(float) a2) { a2 = SplitToSequence <axis = 0> (x) }> "
         "z = ConcatFromSequence <axis = 0> (s3)",
+    "of extents that follow from an input's":
+        loop("q = Mul (tail, r) " + chosen("a = SequenceInsert (had, q)",
+                                           "a2 = SequenceInsert (had, tail)"),
+             "ax0 = Constant <value_ints = [0]> () minus = Constant <value_ints = [-2]> () "
+             "far = Constant <value_ints = [99]> () tail = Slice (x, minus, far, ax0) "
+             "e = SequenceEmpty ()") + JOINED,
     "chosen by a condition":
         YES + "top = ReduceMax <keepdims = 0> (x) two = Constant <value_float = 2.0> () "
         "on = Greater (top, two) q = Neg (x) s = If (on) <then_branch = t () => "
