@@ -13,7 +13,7 @@ static void convolution(conformance_t* t) {
   int64_t groups = conformance_chance(t, 5) ? 4 : 1;
   int64_t from = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
   int64_t to = groups * conformance_one_of(t, counts, groups > 1 ? 4 : 6);
-  int64_t kernel = conformance_one_of(t, kernels, 4), size = t->large ? 40 : 11;
+  int64_t kernel = conformance_one_of(t, kernels, 4), size = t->large ? 24 : 11;
   int64_t stride[] = {1 + conformance_random(t, 2),
                       1 + conformance_random(t, 2), 0};
   int64_t dilation[] = {1, 1 + conformance_random(t, 2), 0};
@@ -85,13 +85,14 @@ static void deconvolution(conformance_t* t) {
   bool plane = conformance_chance(t, 2);
   rabbet_dims_t in = {.rank =
                           plane ? 4 : 3 + (int32_t)conformance_random(t, 3)};
+  int64_t most = in.rank == 5 ? 3 : t->large && plane ? 16 : 6;
   rabbet_dims_t kernel = {.rank = in.rank, .d = {from, to / groups}};
   int64_t stride[4] = {0}, dilation[4] = {0}, extra[4] = {0};
   int64_t before[4] = {0}, after[4] = {0};
   in.d[0] = 1 + conformance_random(t, 2);
   in.d[1] = from;
   for (int32_t i = 0; i < in.rank - 2; ++i) {
-    in.d[i + 2] = 4 + conformance_random(t, t->large && plane ? 30 : 5);
+    in.d[i + 2] = 3 + conformance_random(t, most);
     stride[i] = 1 + conformance_random(t, 3);
     kernel.d[i + 2] = shuffles ? stride[i] : 1 + conformance_random(t, 4);
     dilation[i] = shuffles ? 1 : 1 + conformance_random(t, 2);

@@ -107,7 +107,7 @@ static void quantized_convolution(conformance_t* t) {
   int64_t from = groups * conformance_one_of(t, counts, 5);
   int64_t to = groups * conformance_one_of(t, counts, 5),
           kernel = conformance_one_of(t, kernels, 4);
-  int64_t size = t->large ? 40 : 11;
+  int64_t size = t->large ? 24 : 11;
   int64_t stride[] = {1 + conformance_random(t, 2),
                       1 + conformance_random(t, 2), 0};
   int64_t padding[] = {conformance_random(t, 3), conformance_random(t, 3), 0};
