@@ -1,14 +1,16 @@
 // conformance DEVICE [FAMILY | PART/PARTS]: runs the suite on a device;
 // RABBET_TEST_SEED repeats the case whose seed a failure told,
 // RABBET_TEST_CASES limits the cases of a family, RABBET_TEST_SHARE=N runs one
-// of N, but no fewer than six, and one tactic of some kernels for each.
+// of N, but no fewer than six, and one tactic of some kernels for each; some
+// families have several functions in each case of a share.
 // conformance --families: their names.
 #include "conformance/conformance.h"
 
 enum {
   CONFORMANCE_MOST = 256,   // families
   CONFORMANCE_STEP = 7919,  // between the seeds of a family's cases
-  CONFORMANCE_LEAST = 6     // cases of a share
+  CONFORMANCE_LEAST = 6,    // cases of a share
+  CONFORMANCE_JOINED = 4    // functions of a case of a share
 };
 
 // ---- Random numbers --------------------------------------------------------
@@ -200,6 +202,20 @@ static int conformance_share_of(void) {
   return share ? atoi(share) : 1;
 }
 
+// Families of functions: a share has several in each group, which is a program
+// on some devices.
+static const char* const conformance_functions[] = {
+    "unary", "activation", "elementwise", "elementwise_integers"};
+
+static int conformance_joined(const conformance_family_t* family) {
+  bool joins = false;
+  for (size_t i = 0;
+       i < sizeof(conformance_functions) / sizeof(conformance_functions[0]);
+       ++i)
+    joins = joins || strcmp(family->name, conformance_functions[i]) == 0;
+  return joins && conformance_share_of() > 1 ? CONFORMANCE_JOINED : 1;
+}
+
 // Kernels that compile a program for each tactic: a share has one of them in
 // each case, in turn.
 static const char* const conformance_by_turns[] = {
@@ -236,7 +252,8 @@ static bool conformance_is_in_turn(const kernel_case_t* c,
 // Returns whether a kernel of the device's own computed the case.
 static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   conformance_t t = {.random = seed,
-                     .turn = (int64_t)(seed / CONFORMANCE_STEP)};
+                     .turn = (int64_t)(seed / CONFORMANCE_STEP),
+                     .joined = conformance_joined(run->family)};
   kernel_case_begin(&t.c, run->device, RABBET_DTYPE_FLOAT);
   t.large = conformance_chance(&t, 25);
   t.c.seed = (uint32_t)seed + 1;
@@ -244,8 +261,9 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   // CHW8, which users cannot ask for, has no bit.
   t.c.formats = (uint64_t)1 << conformance_formats[seed % 11] % 64;
   run->family->make(&t);
-  snprintf(t.c.origin, sizeof(t.c.origin), "%s, RABBET_TEST_SEED=%llu",
-           run->family->name, (unsigned long long)seed);
+  snprintf(t.c.origin, sizeof(t.c.origin),
+           "%s, RABBET_TEST_SHARE=%d RABBET_TEST_SEED=%llu", run->family->name,
+           conformance_share_of(), (unsigned long long)seed);
   kernel_case_candidate_t* candidates = NULL;
   const kernel_case_filter_t filter = {.fixed = t.fixed};
   size_t count =
@@ -276,8 +294,9 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
 }
 
 // Of a family's cases.
-static int conformance_share(int cases) {
-  int of = conformance_share_of();
+static int conformance_share(const conformance_family_t* family) {
+  int cases = family->cases;
+  int of = conformance_share_of() * conformance_joined(family);
   int share = of > 1 ? (cases + of - 1) / of : cases;
   int least = cases < CONFORMANCE_LEAST ? cases : CONFORMANCE_LEAST;
   return share < least ? least : share;
@@ -289,9 +308,8 @@ static void conformance_run_family(void** state) {
   conformance_lack_t lack = CONFORMANCE_NEVER;
   bool may_lack = conformance_may_lack(run, &lack);
   const char* most = getenv("RABBET_TEST_CASES");
-  int lacking = 0, cases = given ? 1 : run->family->cases;
+  int lacking = 0, cases = given ? 1 : conformance_share(run->family);
   bool all = !given && !most && conformance_share_of() <= 1;
-  if (!given) cases = conformance_share(cases);
   if (most && atoi(most) > 0 && atoi(most) < cases) cases = atoi(most);
   for (int i = 0; i < cases; ++i) {
     uint64_t seed =

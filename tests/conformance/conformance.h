@@ -13,6 +13,7 @@ typedef struct conformance_t {
   uint64_t random;
   int64_t turn;  // of conformance_in_turn: which case of the family it is
   bool large;    // tensors large enough for several threads
+  int joined;    // functions that the group has side by side
   // Only candidates with exactly these boundary types and formats.
   bool is_fixed;
   rabbet_type_format_t fixed[2];
