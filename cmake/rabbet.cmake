@@ -66,6 +66,13 @@ function(rabbet_test_support)
   target_link_libraries(rabbet_test_support PUBLIC PkgConfig::CMOCKA pthread m)
 endfunction()
 
+# Tests that take seconds where nothing is compiled yet: they begin before the
+# others, also in a first run, so that no processor waits for the last ones.
+set(RABBET_LONG_TESTS builder_faults_test cuda_graphs_test
+  cuda_pointwise_test cuda_products_gemv_test cuda_products_matmul_tiles_test
+  cuda_products_test cuda_programs_kernels_test
+  cuda_weight_only_weight_only_test deferred_device_noise_test)
+
 # rabbet_layer_tests(LIBRARIES...): every *_test.c of the current folder and its
 # rooms becomes a test linked with these libraries and cmocka;
 # `rabbet_test_environment`, where it is set, lists what else of the environment
@@ -93,6 +100,9 @@ function(rabbet_layer_tests)
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS "${labels}"
       # Threads of tests that run side by side must not spin.
       ENVIRONMENT "OMP_WAIT_POLICY=passive;${rabbet_test_environment}")
+    if(target IN_LIST RABBET_LONG_TESTS)
+      set_tests_properties(${target} PROPERTIES COST 100)
+    endif()
   endforeach()
 endfunction()
 
