@@ -7,232 +7,6 @@
 #include "device/cpu/vectors/convert.h"
 #include "device/reference_kernel.h"
 
-struct rabbet_dnnl_packed_t {
-  rabbet_dnnl_packed_t* next;
-  int32_t value;         // -2 - value: with factors
-  rabbet_dtype_t dtype;  // flat copies: the type converted to
-  int64_t offset;        // of the packed part in the constant
-  void* layout;          // oneDNN's; NULL: flat copy. Behind this struct
-  void* data;
-  int users;
-};
-
-// ---- Packed constants ------------------------------------------------------
-
-static void packed_destroy(rabbet_dnnl_kernel_t* kernel,
-                           rabbet_dnnl_packed_t* packed) {
-  if (packed->data) kernel->device->vtable->free(kernel->device, packed->data);
-  rabbet_free(kernel->allocator, packed);
-}
-
-// Releases one use; the last one frees the memory.
-static void packed_release(rabbet_dnnl_kernel_t* kernel,
-                           rabbet_dnnl_packed_t* packed) {
-  pthread_mutex_lock(&kernel->mutex);
-  bool last = --packed->users == 0;
-  if (last) {
-    rabbet_dnnl_packed_t** link = &kernel->packed;
-    while (*link != packed)
-      link = &(*link)->next;
-    *link = packed->next;
-  }
-  pthread_mutex_unlock(&kernel->mutex);
-  if (last) packed_destroy(kernel, packed);
-}
-
-static rabbet_dnnl_packed_t* packed_find(rabbet_dnnl_kernel_t* kernel,
-                                         int32_t value, rabbet_dtype_t dtype,
-                                         int64_t offset, const void* layout) {
-  for (rabbet_dnnl_packed_t* p = kernel->packed; p; p = p->next) {
-    if (p->value != value || p->dtype != dtype || p->offset != offset ||
-        !p->layout != !layout)
-      continue;
-    if (!layout || rabbet_dnnl_layout_equal(p->layout, layout)) return p;
-  }
-  return NULL;
-}
-
-// A constant's elements as `dtype`, in memory to be freed by the device; or
-// the constant itself, *out_copy NULL, if it has that type.
-static rabbet_status_t constant_as(const rabbet_dnnl_program_t* program,
-                                   int32_t value, rabbet_dtype_t dtype,
-                                   void** out_copy, const void** out_data) {
-  rabbet_device_t* device = program->kernel->device;
-  const rabbet_group_value_t* constant = rabbet_dnnl_value(program, value);
-  *out_copy = NULL;
-  *out_data = constant->constant;
-  if (constant->dtype == dtype) return rabbet_ok();
-  int64_t count = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &count));
-  RABBET_RETURN_IF_ERROR(device->vtable->allocate(
-      device, (size_t)count * (size_t)(rabbet_dtype_bits(dtype) / 8),
-      out_copy));
-  rabbet_cpu_convert(constant->dtype, constant->constant, dtype, *out_copy,
-                     count);
-  *out_data = *out_copy;
-  return rabbet_ok();
-}
-
-static size_t program_offset(const rabbet_dnnl_layout_t* layout) {
-  return (size_t)layout->offset *
-         (size_t)(rabbet_dtype_bits(layout->dtype) / 8);
-}
-
-static rabbet_status_t pack_data(const rabbet_dnnl_program_t* program,
-                                 int32_t value,
-                                 const rabbet_dnnl_layout_t* layout,
-                                 const rabbet_dnnl_primitive_t* primitive,
-                                 int arg, void** out_data) {
-  rabbet_device_t* device = program->kernel->device;
-  void* copy = NULL;
-  const void* source = NULL;
-  rabbet_dnnl_primitive_t* pack = NULL;
-  rabbet_status_t status =
-      constant_as(program, value, layout->dtype, &copy, &source);
-  if (rabbet_is_ok(status))
-    status = rabbet_dnnl_pack_create(rabbet_cpu_dnnl(device), layout, primitive,
-                                     arg, program->shapes->threads,
-                                     program->kernel->allocator, &pack);
-  size_t bytes = rabbet_dnnl_primitive_bytes(primitive, arg);
-  if (rabbet_is_ok(status))
-    status = device->vtable->allocate(device, bytes, out_data);
-  void* scratchpad = NULL;
-  size_t scratchpad_bytes =
-      pack ? rabbet_dnnl_primitive_bytes(pack, RABBET_DNNL_SCRATCHPAD) : 0;
-  if (rabbet_is_ok(status) && scratchpad_bytes > 0)
-    status = device->vtable->allocate(device, scratchpad_bytes, &scratchpad);
-  if (rabbet_is_ok(status)) {
-    void* pointers[RABBET_DNNL_ARG_COUNT] = {0};
-    pointers[RABBET_DNNL_SRC] =
-        (char*)(uintptr_t)source + program_offset(layout);
-    pointers[RABBET_DNNL_DST] = *out_data;
-    pointers[RABBET_DNNL_SCRATCHPAD] = scratchpad;
-    status = rabbet_dnnl_primitive_execute(pack, pointers);
-  }
-  rabbet_dnnl_primitive_destroy(pack);
-  if (scratchpad) device->vtable->free(device, scratchpad);
-  if (copy) device->vtable->free(device, copy);
-  return status;
-}
-
-// With the lock held. `primitive` NULL: a flat copy as `dtype`.
-static rabbet_status_t packed_create(const rabbet_dnnl_program_t* program,
-                                     int32_t value, rabbet_dtype_t dtype,
-                                     const rabbet_dnnl_layout_t* layout,
-                                     const rabbet_dnnl_primitive_t* primitive,
-                                     int arg,
-                                     rabbet_dnnl_packed_t** out_packed) {
-  rabbet_dnnl_kernel_t* kernel = program->kernel;
-  size_t size = 0;
-  const void* target =
-      primitive ? rabbet_dnnl_primitive_layout(primitive, arg, &size) : NULL;
-  rabbet_dnnl_packed_t* packed = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      kernel->allocator, sizeof(*packed) + size, (void**)&packed));
-  packed->value = value;
-  packed->dtype = dtype;
-  packed->offset = layout ? layout->offset : 0;
-  rabbet_status_t status = rabbet_ok();
-  if (primitive) {
-    packed->layout = packed + 1;
-    memcpy(packed->layout, target, size);
-    status = pack_data(program, value, layout, primitive, arg, &packed->data);
-  } else {
-    const void* data = NULL;
-    status = constant_as(program, value, dtype, &packed->data, &data);
-  }
-  if (!rabbet_is_ok(status)) {
-    packed_destroy(kernel, packed);
-    return status;
-  }
-  packed->next = kernel->packed;
-  kernel->packed = packed;
-  *out_packed = packed;
-  return rabbet_ok();
-}
-
-// Adds a use of a packed constant, or returns the error of packing it. Unlocks
-// the mutex.
-static rabbet_status_t packed_use(rabbet_dnnl_program_t* program,
-                                  rabbet_dnnl_packed_t* packed,
-                                  rabbet_status_t status,
-                                  rabbet_dnnl_ref_t* out_ref) {
-  if (rabbet_is_ok(status)) ++packed->users;
-  pthread_mutex_unlock(&program->kernel->mutex);
-  if (!rabbet_is_ok(status)) return status;
-  program->packed.data[program->packed.count++] = packed;
-  *out_ref = (rabbet_dnnl_ref_t){.place = RABBET_DNNL_REF_FIXED,
-                                 .pointer = packed->data};
-  return rabbet_ok();
-}
-
-static rabbet_status_t packed_get(rabbet_dnnl_program_t* program, int32_t value,
-                                  rabbet_dtype_t dtype,
-                                  const rabbet_dnnl_layout_t* layout,
-                                  const rabbet_dnnl_primitive_t* primitive,
-                                  int arg, rabbet_dnnl_ref_t* out_ref) {
-  rabbet_dnnl_kernel_t* kernel = program->kernel;
-  RABBET_RETURN_IF_ERROR(
-      RABBET_VEC_RESERVE(kernel->allocator, &program->packed, 1));
-  size_t size = 0;
-  const void* target =
-      primitive ? rabbet_dnnl_primitive_layout(primitive, arg, &size) : NULL;
-  pthread_mutex_lock(&kernel->mutex);
-  rabbet_dnnl_packed_t* packed =
-      packed_find(kernel, value, dtype, layout ? layout->offset : 0, target);
-  rabbet_status_t status = rabbet_ok();
-  if (!packed)
-    status =
-        packed_create(program, value, dtype, layout, primitive, arg, &packed);
-  return packed_use(program, packed, status, out_ref);
-}
-
-// With the lock held.
-static rabbet_status_t scaled_create(const rabbet_dnnl_program_t* program,
-                                     int32_t value, const float* factors,
-                                     int64_t count,
-                                     rabbet_dnnl_packed_t** out_packed) {
-  rabbet_dnnl_kernel_t* kernel = program->kernel;
-  rabbet_device_t* device = kernel->device;
-  const rabbet_group_value_t* constant = rabbet_dnnl_value(program, value);
-  int64_t elements = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &elements));
-  rabbet_dnnl_packed_t* packed = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_allocate(kernel->allocator, sizeof(*packed), (void**)&packed));
-  packed->value = -2 - value;
-  packed->dtype = RABBET_DTYPE_FLOAT;
-  rabbet_status_t status = device->vtable->allocate(
-      device, (size_t)elements * sizeof(float), &packed->data);
-  if (!rabbet_is_ok(status)) {
-    packed_destroy(kernel, packed);
-    return status;
-  }
-  for (int64_t i = 0; i < elements; ++i)
-    ((float*)packed->data)[i] =
-        (float)(rabbet_load_double(constant->dtype, constant->constant, i) *
-                factors[i % count]);
-  packed->next = kernel->packed;
-  kernel->packed = packed;
-  *out_packed = packed;
-  return rabbet_ok();
-}
-
-rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
-                                         int32_t value, const float* factors,
-                                         int64_t count,
-                                         rabbet_dnnl_ref_t* out_ref) {
-  rabbet_dnnl_kernel_t* kernel = program->kernel;
-  RABBET_RETURN_IF_ERROR(
-      RABBET_VEC_RESERVE(kernel->allocator, &program->packed, 1));
-  pthread_mutex_lock(&kernel->mutex);
-  rabbet_dnnl_packed_t* packed =
-      packed_find(kernel, -2 - value, RABBET_DTYPE_FLOAT, 0, NULL);
-  rabbet_status_t status = rabbet_ok();
-  if (!packed) status = scaled_create(program, value, factors, count, &packed);
-  return packed_use(program, packed, status, out_ref);
-}
-
 // ---- Compiling -------------------------------------------------------------
 
 rabbet_dtype_t rabbet_dnnl_compute_type(rabbet_dtype_t dtype) {
@@ -294,7 +68,8 @@ rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
                          "value %d is no input of its group", (int)value);
   if (info->dtype == dtype) return rabbet_ok();
   if (info->constant)
-    return packed_get(program, value, dtype, NULL, NULL, 0, out_ref);
+    return rabbet_dnnl_packed_get(program, value, dtype, NULL, NULL, 0,
+                                  out_ref);
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &count));
   *out_ref = rabbet_dnnl_scratch(
@@ -346,12 +121,12 @@ rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
       rabbet_dnnl_primitive_takes(primitive, arg, layout))
     return rabbet_dnnl_input(program, value, layout->dtype, out_ref);
   if (rabbet_dnnl_value(program, value)->constant)
-    return packed_get(program, value, layout->dtype, layout, primitive, arg,
-                      out_ref);
+    return rabbet_dnnl_packed_get(program, value, layout->dtype, layout,
+                                  primitive, arg, out_ref);
   rabbet_dnnl_ref_t plain = {0};
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_input(program, value, layout->dtype, &plain));
-  plain.offset += program_offset(layout);
+  plain.offset += rabbet_dnnl_layout_offset(layout);
   *out_ref =
       rabbet_dnnl_scratch(program, rabbet_dnnl_primitive_bytes(primitive, arg));
   rabbet_dnnl_primitive_t* pack = NULL;
@@ -586,11 +361,7 @@ rabbet_status_t rabbet_dnnl_kernel_create(
 void rabbet_dnnl_kernel_destroy(rabbet_kernel_t* base) {
   if (!base) return;
   rabbet_dnnl_kernel_t* kernel = (rabbet_dnnl_kernel_t*)base;
-  while (kernel->packed) {
-    rabbet_dnnl_packed_t* packed = kernel->packed;
-    kernel->packed = packed->next;
-    packed_destroy(kernel, packed);
-  }
+  rabbet_dnnl_packed_clear(kernel);
   pthread_mutex_destroy(&kernel->mutex);
   rabbet_free(kernel->allocator, kernel);
 }
@@ -614,7 +385,7 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
   }
   rabbet_vec_free(kernel->allocator, &program->steps);
   for (size_t i = 0; i < program->packed.count; ++i)
-    packed_release(kernel, program->packed.data[i]);
+    rabbet_dnnl_packed_release(kernel, program->packed.data[i]);
   rabbet_vec_free(kernel->allocator, &program->packed);
   rabbet_free(kernel->allocator, program);
 }

@@ -157,6 +157,26 @@ rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 // layouts of weights assume.
 bool rabbet_dnnl_takes_weights(const rabbet_group_t* group);
 
+// ---- Packed constants (packed_constants.c) ---------------------------------
+
+// Bytes before the part of a constant.
+static inline size_t rabbet_dnnl_layout_offset(
+    const rabbet_dnnl_layout_t* layout) {
+  return (size_t)layout->offset *
+         (size_t)(rabbet_dtype_bits(layout->dtype) / 8);
+}
+// The constant packed for an argument of the primitive; NULL: a flat copy as
+// `dtype`.
+rabbet_status_t rabbet_dnnl_packed_get(rabbet_dnnl_program_t* program,
+                                       int32_t value, rabbet_dtype_t dtype,
+                                       const rabbet_dnnl_layout_t* layout,
+                                       const rabbet_dnnl_primitive_t* primitive,
+                                       int arg, rabbet_dnnl_ref_t* out_ref);
+// Releases one use; the last one frees the memory.
+void rabbet_dnnl_packed_release(rabbet_dnnl_kernel_t* kernel,
+                                rabbet_dnnl_packed_t* packed);
+void rabbet_dnnl_packed_clear(rabbet_dnnl_kernel_t* kernel);
+
 // ---- For the class tables --------------------------------------------------
 
 typedef rabbet_status_t (*rabbet_dnnl_compile_fn_t)(
