@@ -103,6 +103,16 @@ static inline rabbet_tensor_t* net_add(net_t* net, const char* name,
   return rabbet_layer_output(made, 0);
 }
 
+// By the plugin of the namespace "test".
+static inline rabbet_tensor_t* net_plugin(net_t* net, const char* plugin,
+                                          const char* name,
+                                          rabbet_tensor_t* x) {
+  rabbet_layer_t* layer = NULL;
+  RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, plugin, "1", "test",
+                                             name, &x, 1, NULL, 0, &layer));
+  return rabbet_layer_output(layer, 0);
+}
+
 #define INT_ATTR(key, value)                                            \
   {                                                                     \
     .name = (key), .type = RABBET_ATTR_INT, .data = (int64_t[]){value}, \

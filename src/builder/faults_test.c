@@ -28,13 +28,6 @@ static rabbet_tensor_t* conv(net_t* net, const char* name, rabbet_tensor_t* x) {
                                .input_count = 2});
 }
 
-static rabbet_tensor_t* bump(net_t* net, const char* name, rabbet_tensor_t* x) {
-  rabbet_layer_t* layer = NULL;
-  RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, "bump", "1", "test",
-                                             name, &x, 1, NULL, 0, &layer));
-  return rabbet_layer_output(layer, 0);
-}
-
 static rabbet_tensor_t* places(net_t* net, const char* name,
                                rabbet_tensor_t* x) {
   return net_add(
@@ -67,8 +60,8 @@ static net_t sample(void) {
                  net_unary(&net, "folded", "EXP", WEIGHTS(&net, 1, 4, 1, 1)));
   y = net_activation(&net, "r1", "RELU", y);
   y = net_binary(&net, "sum", "SUM", conv(&net, "c2", y), y);
-  y = bump(&net, "b", y);
-  net_output(&net, bump(&net, "b2", x), "x1");
+  y = net_plugin(&net, "bump", "b", y);
+  net_output(&net, net_plugin(&net, "bump", "b2", x), "x1");
   net_output(&net, quantize(&net, "q2", x, WEIGHTS(&net, 1, 2, 1, 1), 2), "q2");
   net_output(&net, quantize(&net, "q3", x, WEIGHTS(&net, 1, 2, 1, 1), 3), "q3");
   net_output(&net, places(&net, "found", x), "places");
@@ -196,7 +189,7 @@ static void with_carried_code(void** state) {
                                      .close = close_host};
   net_t net = net_begin(0, rabbet_allocator_system());
   rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 2));
-  net_output(&net, bump(&net, "b", x), "y");
+  net_output(&net, net_plugin(&net, "bump", "b", x), "y");
   fault_case_t c = {net.network, check_config(0)};
   RABBET_EXPECT_OK(rabbet_source_host_set(&host));
   RABBET_EXPECT_OK(

@@ -67,11 +67,7 @@ static rabbet_tensor_t* fan(net_t* net, rabbet_tensor_t* x, int i) {
 // A plugin that works in place in every other layer.
 static rabbet_tensor_t* in_place(net_t* net, rabbet_tensor_t* x, int i) {
   if (i % 2 == 0) return softmax(net, x, i);
-  rabbet_layer_t* layer = NULL;
-  RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, "bump", "1", "test",
-                                             numbered("bump", i), &x, 1, NULL,
-                                             0, &layer));
-  return rabbet_layer_output(layer, 0);
+  return net_plugin(net, "bump", numbered("bump", i), x);
 }
 
 static net_t network(repeat_fn_t repeat, int count) {

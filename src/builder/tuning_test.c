@@ -111,10 +111,7 @@ static void plugin_is_run_only_if_needed(void** state) {
   test_plugins_register();
   net_t net = net_begin(0, rabbet_allocator_system());
   rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(3));
-  rabbet_layer_t* layer = NULL;
-  RABBET_EXPECT_OK(rabbet_network_add_plugin(
-      net.network, "fail", "1", "test", "culprit", &x, 1, NULL, 0, &layer));
-  net_output(&net, rabbet_layer_output(layer, 0), "y");
+  net_output(&net, net_plugin(&net, "fail", "culprit", x), "y");
   rabbet_builder_config_t* config = check_config(5);
   built_t out;
   RABBET_EXPECT_OK(build_with(net.network, config, &out));

@@ -134,12 +134,10 @@ static net_t sample(void) {
     snprintf(name, sizeof(name), "x%d", i);
     rabbet_tensor_t* x =
         net_input(&net, name, RABBET_DTYPE_FLOAT, DIMS(20 + 30 * i));
-    rabbet_layer_t* layer = NULL;
     snprintf(name, sizeof(name), "layer%d", i);
-    RABBET_EXPECT_OK(rabbet_network_add_plugin(
-        net.network, "timed", "1", "test", name, &x, 1, NULL, 0, &layer));
+    x = net_plugin(&net, "timed", name, x);
     snprintf(name, sizeof(name), "y%d", i);
-    net_output(&net, rabbet_layer_output(layer, 0), name);
+    net_output(&net, x, name);
   }
   return net;
 }

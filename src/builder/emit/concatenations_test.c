@@ -12,13 +12,6 @@ static rabbet_tensor_t* relu(net_t* net, const char* name, rabbet_tensor_t* x) {
 }
 
 // A plugin's outputs are never fused.
-static rabbet_tensor_t* bump(net_t* net, const char* name, rabbet_tensor_t* x) {
-  rabbet_layer_t* layer = NULL;
-  RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, "bump", "1", "test",
-                                             name, &x, 1, NULL, 0, &layer));
-  return rabbet_layer_output(layer, 0);
-}
-
 static rabbet_tensor_t* softmax(net_t* net, const char* name,
                                 rabbet_tensor_t* x) {
   return net_add(net, name,
@@ -234,8 +227,8 @@ static void end_bumped(concatenation_case_t* j, const double* added,
 static concatenation_case_t bumped_begin(void) {
   concatenation_case_t j = {.net = net_begin(0, rabbet_allocator_system())};
   j.x = net_input(&j.net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 16, 2, 2));
-  j.a = bump(&j.net, "a", j.x);
-  j.b = bump(&j.net, "b", j.a);
+  j.a = net_plugin(&j.net, "bump", "a", j.x);
+  j.b = net_plugin(&j.net, "bump", "b", j.a);
   return j;
 }
 
@@ -250,7 +243,7 @@ static void result_worked_on(void** state) {
   (void)state;
   concatenation_case_t j = bumped_begin();
   rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
-  net_output(&j.net, bump(&j.net, "d", c), "y");
+  net_output(&j.net, net_plugin(&j.net, "bump", "d", c), "y");
   net_output(&j.net, concatenate(&j.net, "e", j.b, j.a, 1), "z");
   end_bumped(&j, (double[]){2, 3, 2, 1}, 2);
 }
@@ -260,8 +253,10 @@ static void part_worked_on(void** state) {
   (void)state;
   concatenation_case_t j = bumped_begin();
   rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
-  rabbet_tensor_t* d = bump(&j.net, "d", j.b);
-  net_output(&j.net, concatenate(&j.net, "e", d, bump(&j.net, "f", d), 1), "y");
+  rabbet_tensor_t* d = net_plugin(&j.net, "bump", "d", j.b);
+  net_output(&j.net,
+             concatenate(&j.net, "e", d, net_plugin(&j.net, "bump", "f", d), 1),
+             "y");
   net_output(&j.net, c, "z");
   end_bumped(&j, (double[]){3, 4, 1, 2}, 2);
 }

@@ -4,13 +4,6 @@
 
 #define N 4
 
-static rabbet_tensor_t* bump(net_t* net, const char* name, rabbet_tensor_t* x) {
-  rabbet_layer_t* layer = NULL;
-  RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, "bump", "1", "test",
-                                             name, &x, 1, NULL, 0, &layer));
-  return rabbet_layer_output(layer, 0);
-}
-
 typedef struct run_t {
   net_t net;
   rabbet_tensor_t* x;
@@ -90,17 +83,18 @@ static void run_end(run_t* run, int aliased, size_t steps) {
 static void input_to_output(void** state) {
   (void)state;
   run_t run = run_begin();
-  run_output(&run, bump(&run.net, "a", run.x), 1, false);
+  run_output(&run, net_plugin(&run.net, "bump", "a", run.x), 1, false);
   run_end(&run, 0, 2);
 }
 
 static void chained(void** state) {
   (void)state;
   run_t run = run_begin();
-  run_output(
-      &run,
-      bump(&run.net, "c", bump(&run.net, "b", bump(&run.net, "a", run.x))), 3,
-      false);
+  run_output(&run,
+             net_plugin(&run.net, "bump", "c",
+                        net_plugin(&run.net, "bump", "b",
+                                   net_plugin(&run.net, "bump", "a", run.x))),
+             3, false);
   run_end(&run, 0, 4);
 }
 
@@ -108,7 +102,7 @@ static void chained(void** state) {
 static void other_reader_first(void** state) {
   (void)state;
   run_t run = run_begin();
-  run_output(&run, bump(&run.net, "a", run.x), 1, false);
+  run_output(&run, net_plugin(&run.net, "bump", "a", run.x), 1, false);
   run_output(&run, net_binary(&run.net, "sq", "PROD", run.x, run.x), 0, true);
   run_end(&run, 0, 3);
 }
@@ -118,7 +112,7 @@ static void other_reader_first(void** state) {
 static void other_reader_after(void** state) {
   (void)state;
   run_t run = run_begin();
-  rabbet_tensor_t* y = bump(&run.net, "a", run.x);
+  rabbet_tensor_t* y = net_plugin(&run.net, "bump", "a", run.x);
   run_output(&run, y, 1, false);
   rabbet_tensor_t* product = net_binary(&run.net, "p", "PROD", y, run.x);
   rabbet_tensor_t* less = net_binary(&run.net, "m", "SUB", product, run.x);
@@ -130,8 +124,8 @@ static void other_reader_after(void** state) {
 static void twice_from_one(void** state) {
   (void)state;
   run_t run = run_begin();
-  run_output(&run, bump(&run.net, "a", run.x), 1, false);
-  run_output(&run, bump(&run.net, "b", run.x), 1, false);
+  run_output(&run, net_plugin(&run.net, "bump", "a", run.x), 1, false);
+  run_output(&run, net_plugin(&run.net, "bump", "b", run.x), 1, false);
   run_end(&run, 0, 4);
 }
 
@@ -141,7 +135,7 @@ static void constant(void** state) {
   double zeros[N] = {0};
   rabbet_tensor_t* w =
       net_weights(&run.net, RABBET_DTYPE_FLOAT, DIMS(2, 2), zeros);
-  rabbet_tensor_t* one = bump(&run.net, "a", w);
+  rabbet_tensor_t* one = net_plugin(&run.net, "bump", "a", w);
   run_output(&run, net_binary(&run.net, "sum", "SUM", run.x, one), 1, false);
   run_output(&run, net_binary(&run.net, "sum2", "SUM", run.x, w), 0, false);
   run_end(&run, -1, 4);
@@ -151,8 +145,8 @@ static void intermediate(void** state) {
   (void)state;
   run_t run = run_begin();
   rabbet_tensor_t* t = net_binary(&run.net, "t", "PROD", run.x, run.x);
-  rabbet_tensor_t* u = bump(&run.net, "a", t);
-  run_output(&run, bump(&run.net, "b", u), 2, true);
+  rabbet_tensor_t* u = net_plugin(&run.net, "bump", "a", t);
+  run_output(&run, net_plugin(&run.net, "bump", "b", u), 2, true);
   // Reads t; can and must come before "a".
   run_output(&run,
              net_binary(&run.net, "twice", "SUB",
@@ -167,9 +161,9 @@ static void output_worked_on(void** state) {
   run_t run = run_begin();
   rabbet_tensor_t* t = net_binary(&run.net, "t", "PROD", run.x, run.x);
   run_output(&run, t, 0, true);
-  rabbet_tensor_t* u = bump(&run.net, "a", t);
+  rabbet_tensor_t* u = net_plugin(&run.net, "bump", "a", t);
   run_output(&run, u, 1, true);
-  run_output(&run, bump(&run.net, "b", u), 2, true);
+  run_output(&run, net_plugin(&run.net, "bump", "b", u), 2, true);
   run_end(&run, -1, 5);
 }
 
@@ -188,7 +182,7 @@ static void through_views(void** state) {
   (void)state;
   run_t run = run_begin();
   rabbet_tensor_t* flat = reshape(&run.net, "flat", run.x, 1);
-  rabbet_tensor_t* y = bump(&run.net, "a", flat);
+  rabbet_tensor_t* y = net_plugin(&run.net, "bump", "a", flat);
   run_output(&run, reshape(&run.net, "back", y, 2), 1, false);
   // The other view of x is read, needing y as well.
   rabbet_tensor_t* tall = reshape(&run.net, "tall", run.x, 4);
