@@ -195,6 +195,11 @@ class Layer:
         return self.node.inputs[self.index]
 
     @property
+    def place(self) -> tuple[int, str]:
+        """Equal for layers of a graph that read the same activation."""
+        return id(self.graph), self.activation
+
+    @property
     def axis(self) -> int:
         """The axis of the weights that is the output channels."""
         if self.op == "Gemm" and self.node.get("transB", 0):
@@ -228,7 +233,8 @@ def _read_weights(layer: Layer) -> str:
         return "is quantized already"
     found = constant(scope, node.inputs[1])
     if found is None:
-        return "has no constant weights"
+        left = constant(scope, node.inputs[0]) is not None
+        return "has its weights on the left" if left else "has no constant weights"
     values, dtype = found
     layer.weights, layer.shape, layer.dtype = node.inputs[1], values.shape, dtype
     if dtype not in FLOATS:

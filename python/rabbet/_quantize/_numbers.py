@@ -10,8 +10,8 @@ from ._tensor import BFLOAT16, FLOAT, FLOAT16, stored, widened
 # The largest number of each type; FP8 is E4M3.
 LIMITS = {"int8": 127.0, "fp8": 448.0, "int4": 7.0}
 _LEAST_HALF = 2.0**-14
-# Elements at a time, so that what is computed with them stays small.
-_CHUNK = 1 << 22
+# Elements at a time, so that what is computed with them stays in the cache.
+_CHUNK = 1 << 17
 # Ranges that are tried for a block, as shares of its largest number.
 _SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
 # Sums of products with more terms than this make matrices that are too large to invert.

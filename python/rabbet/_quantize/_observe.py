@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -46,10 +47,6 @@ class HessianSum:
 Observed = dict[tuple[int, str], Any]
 
 
-def _key(layer: Layer) -> tuple[int, str]:
-    return id(layer.graph), layer.activation
-
-
 def _batches(
     sizes: Sequence[tuple[Layer, int]], limit: int
 ) -> Iterator[list[Layer]]:
@@ -67,10 +64,14 @@ def _batches(
 
 
 def _sizes(
-    model: Model, layers: Sequence[Layer], samples: Sequence[Sample], settings: Settings
+    model: Model,
+    layers: Sequence[Layer],
+    samples: Sequence[Sample],
+    settings: Settings,
+    squares: bool,
 ) -> list[tuple[Layer, int]]:
-    """About how many bytes each layer's input has: extents that vary count as the
-    largest of the samples."""
+    """About how many bytes each layer's input has, and the sums of its products if
+    `squares`: extents that vary count as the largest of the samples."""
     network = network_of(model, settings.logger)
     dims: dict[str, Any] = {}
     for i in range(network.num_inputs):
@@ -85,9 +86,10 @@ def _sizes(
     )
     found = []
     for layer in layers:
-        size = 4
-        for extent in dims.get(layer.activation, ()):
-            size *= extent if extent >= 0 else largest
+        shape = [n if n >= 0 else largest for n in dims.get(layer.activation, ())]
+        size = 4 * math.prod(shape)
+        if squares and shape and shape[-1] <= LARGEST_HESSIAN:
+            size += 4 * shape[-1] ** 2
         found.append((layer, size))
     return found
 
@@ -98,15 +100,13 @@ def observe(
     samples: Sequence[Sample],
     settings: Settings,
     kind: type[Histogram] | type[HessianSum],
-) -> Observed:
-    """What was seen of the layers' inputs, by (graph, tensor). Layers in bodies and
-    branches that never ran have none."""
-    distinct = {_key(layer): layer for layer in layers}
-    found: Observed = {}
-    sizes = _sizes(model, list(distinct.values()), samples, settings)
+) -> Iterator[Observed]:
+    """What was seen of the layers' inputs, by (graph, tensor), in parts: one for each
+    pass over the samples."""
+    distinct = list({layer.place: layer for layer in layers}.values())
+    sizes = _sizes(model, distinct, samples, settings, kind is HessianSum)
     for part in _batches(sizes, _LIMIT):
-        found.update(_observe_part(model, part, samples, settings, kind))
-    return found
+        yield _observe_part(model, part, samples, settings, kind)
 
 
 def _observe_part(
@@ -128,7 +128,7 @@ def _observe_part(
                 (),
                 [(layer.activation, [Node("Neg", [layer.activation], [name], name)])],
             )
-            made[name], keys[name] = kind(), _key(layer)
+            made[name], keys[name] = kind(), layer.place
         run = Run(model, samples, settings, made)
 
     def look(name: str, values: Any) -> None:

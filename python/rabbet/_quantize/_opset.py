@@ -164,6 +164,33 @@ def _batch_norm(work: _Pass, node: Node) -> None:
     del node.outputs[1:]
 
 
+def _group_norm(work: _Pass, node: Node) -> None:
+    """Scale and bias are of groups before version 21, and of channels since."""
+    x, name = node.inputs[0], node.outputs[0]
+    channels, each, one = (
+        work.model.name(f"{name}_{what}") for what in ("channels", "each", "shape")
+    )
+    groups = work.constant(node, "groups", [node.get("num_groups")], "<i8")
+    axis = work.constant(node, "axis", [1], "<i8")
+    all_of = work.constant(node, "all", [-1], "<i8")
+    work.before += [
+        Node("Shape", [x], [channels], start=1, end=2),
+        Node("Div", [channels, groups], [each]),
+        Node("Concat", [groups, each], [one], axis=0),
+    ]
+    for at in (1, 2):
+        wide, spread, flat = (
+            work.model.name(f"{node.inputs[at]}_{what}")
+            for what in ("wide", "spread", "channels")
+        )
+        work.before += [
+            Node("Unsqueeze", [node.inputs[at], axis], [wide]),
+            Node("Expand", [wide, one], [spread]),
+            Node("Reshape", [spread, all_of], [flat]),
+        ]
+        node.inputs[at] = flat
+
+
 def _refused(work: _Pass, node: Node) -> None:
     raise UnsupportedError(
         f"node '{node.name or node.outputs[0]}' ({node.op}) is of version "
@@ -197,7 +224,7 @@ RULES: list[tuple[str, int, Rule]] = [
     ("Split", 18, _split),
     ("GridSample", 20, _grid_sample),
     ("DFT", 20, _dft),
-    ("GroupNormalization", 21, _refused),
+    ("GroupNormalization", 21, _group_norm),
 ]
 
 

@@ -44,27 +44,30 @@ def _only(inputs: Sequence[ValueInfo], what: str) -> str:
     return inputs[0].name
 
 
-def _groups(given: Any, inputs: Sequence[ValueInfo]) -> Iterator[tuple[str, Any]]:
-    """(where from, {input: array}) of each file or item."""
+def _groups(
+    given: Any, inputs: Sequence[ValueInfo]
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """(where from, {input: array}, whether that may be one run) of each file or item."""
     if isinstance(given, (str, os.PathLike)):
         path = Path(given)
         if not path.is_dir():
-            yield f"'{path}'", _arrays_of(path, inputs)
+            yield f"'{path}'", _arrays_of(path, inputs), False
             return
         files = sorted(p for p in path.iterdir() if p.suffix in (".npz", ".npy"))
         if not files:
             raise InvalidArgumentError(f"calibration: '{path}' has no .npz files")
         for file in files:
-            yield f"'{file}'", _arrays_of(file, inputs)
+            yield f"'{file}'", _arrays_of(file, inputs), False
     elif isinstance(given, Mapping):
-        yield "the data", dict(given)
+        yield "the data", dict(given), False
     elif hasattr(given, "shape"):
-        yield "the data", {_only(inputs, "the data"): given}
+        yield "the data", {_only(inputs, "the data"): given}, False
     elif isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray)):
         for index, item in enumerate(given):
-            named = isinstance(item, Mapping)
             where = f"item {index}"
-            yield where, dict(item) if named else {_only(inputs, where): item}
+            if not isinstance(item, Mapping):
+                item = {_only(inputs, where): item}
+            yield where, dict(item), True
     else:
         raise TypeError(
             "calibration: expected a .npz file, a folder of such, {input: array}, or an "
@@ -149,7 +152,17 @@ def _shown(shape: Sequence[int]) -> str:
     return "(" + ", ".join("?" if d < 0 else str(d) for d in shape) + ")"
 
 
-def _runs(where: str, arrays: Mapping[str, Any], inputs: Sequence[ValueInfo]) -> list[Sample]:
+def _fits(info: ValueInfo, array: Any) -> bool:
+    """Whether the input takes the array as it is."""
+    shape = array.shape if info.shape is None else info.shape
+    return len(shape) == array.ndim and all(
+        wanted in (-1, found) for wanted, found in zip(shape, array.shape, strict=True)
+    )
+
+
+def _runs(
+    where: str, arrays: Mapping[str, Any], is_run: bool, inputs: Sequence[ValueInfo]
+) -> list[Sample]:
     names = [each.name for each in inputs]
     missing = [name for name in names if name not in arrays]
     unknown = [name for name in arrays if name not in names]
@@ -163,9 +176,10 @@ def _runs(where: str, arrays: Mapping[str, Any], inputs: Sequence[ValueInfo]) ->
             f"calibration: {where} has {', '.join(map(repr, unknown))}, and the model no "
             f"such input; it has {', '.join(names)}"
         )
-    cut = {}
-    for info in inputs:
-        cut[info.name] = _cut(info, _converted(info, arrays[info.name], where), where)
+    made = {info.name: _converted(info, arrays[info.name], where) for info in inputs}
+    if is_run and all(_fits(info, made[info.name]) for info in inputs):
+        return [made]
+    cut = {info.name: _cut(info, made[info.name], where) for info in inputs}
     counts = {name: len(parts) for name, parts in cut.items()}
     count = max(counts.values())
     # An input with one part is the same in all runs.
@@ -186,8 +200,8 @@ def read_samples(
     """The inputs of each run, at most `limit` of them. InvalidArgumentError says what is
     wrong with data, and where."""
     found: list[Sample] = []
-    for where, arrays in _groups(given, inputs):
-        found += _runs(where, arrays, inputs)
+    for where, arrays, is_run in _groups(given, inputs):
+        found += _runs(where, arrays, is_run, inputs)
         if limit is not None and len(found) >= limit:
             return found[:limit]
     if not found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .._errors import InvalidArgumentError
@@ -11,7 +11,7 @@ from . import _probe as probe
 from ._layers import Layer
 from ._model import Model
 from ._numbers import Quantized, by_block, by_channel
-from ._observe import HessianSum, observe, scale_of
+from ._observe import HessianSum, Observed, observe, scale_of
 from ._report import Quantization
 from ._rewrite import Rewrite
 from ._run import Arrays, Settings
@@ -78,7 +78,7 @@ class Work:
         """What a quantized layer's node reads."""
         reads = list(layer.node.inputs)
         if self.options.to != "int4":
-            scale = self.scales[id(layer.graph), layer.activation]
+            scale = self.scales[layer.place]
             dtype = layer.product.dtype if layer.product else layer.dtype
             reads[layer.index] = rewrite.activation(layer, scale, dtype)
         if layer.weights:
@@ -91,11 +91,12 @@ class Work:
     def _find_scales(self) -> None:
         assert self.samples is not None
         layers = self.chosen()
-        found = observe(self.model, layers, self.samples, self.settings, Histogram)
+        found: Observed = {}
+        for part in observe(self.model, layers, self.samples, self.settings, Histogram):
+            found.update(part)
         for layer in layers:
-            key = id(layer.graph), layer.activation
-            histogram = found.get(key)
-            if histogram is None or not histogram.is_seen:
+            histogram = found[layer.place]
+            if not histogram.is_seen:
                 layer.reason = "never ran on the calibration data"
                 continue
             try:
@@ -105,7 +106,7 @@ class Work:
                 continue
             if scale == 0:
                 layer.reason = "its input is zero on the calibration data"
-            self.scales[key] = scale
+            self.scales[layer.place] = scale
 
     def _spilled(self, made: Quantized) -> Quantized:
         """The numbers in a temporary file, if there are many of them."""
@@ -122,25 +123,27 @@ class Work:
         return made._replace(numbers=mapped)
 
     def _quantize_weights(self) -> None:
-        observed: dict[Any, Any] = {}
         layers = [layer for layer in self.chosen() if layer.weights]
-        to = self.options.to
-        if to == "int4" and self.samples is not None:
-            observed = observe(self.model, layers, self.samples, self.settings, HessianSum)
-        for layer in layers:
-            if layer.key in self.weights:
-                continue
-            values = layer.values()
-            if to == "int4":
-                seen = observed.get((id(layer.graph), layer.activation))
-                hessian = None if seen is None else seen.total
-                block = self._block(layer)
-                made = by_block(values, layer.axis, block, hessian, layer.dtype)
-            else:
-                made = by_channel(values, layer.axis, to, layer.dtype)
-            self.weights[layer.key] = self._spilled(made)
+        parts: Iterable[Observed] = [{}]
+        if self.options.to == "int4" and self.samples is not None:
+            parts = observe(
+                self.model, layers, self.samples, self.settings, HessianSum
+            )
+        for seen in parts:
+            for layer in layers:
+                if layer.key in self.weights or (seen and layer.place not in seen):
+                    continue
+                found = seen.get(layer.place)
+                hessian = None if found is None else found.total
+                self.weights[layer.key] = self._spilled(self._quantized(layer, hessian))
         for layer in layers:
             layer.error = self.weights[layer.key].error
+
+    def _quantized(self, layer: Layer, hessian: Any) -> Quantized:
+        values, to = layer.values(), self.options.to
+        if to != "int4":
+            return by_channel(values, layer.axis, to, layer.dtype)
+        return by_block(values, layer.axis, self._block(layer), hessian, layer.dtype)
 
     # ---- Errors
 

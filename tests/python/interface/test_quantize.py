@@ -13,6 +13,8 @@ import pytest
 import rabbet
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.python.randomized.random_onnx import make
+
 FLOAT, HALF, BF16 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 RANDOM = np.random.default_rng(0)
 
@@ -257,6 +259,39 @@ def test_old_operators_are_raised() -> None:
     model = check(source, made, {"x": x[:1]})
     assert quantized(made) == {"conv", "product"}
     assert model.opset_import[0].version == 19
+
+
+@pytest.mark.parametrize("opset", [18, 20])
+def test_normalization_of_groups(opset: int) -> None:
+    """Its scale is of groups until version 20, and of channels since."""
+    nodes = [
+        helper.make_node("GroupNormalization", ["x", "s", "o"], ["n"], num_groups=2),
+        helper.make_node("MatMul", ["n", "w"], ["y"], "product"),
+    ]
+    constants = [weights("s", 2), weights("o", 2), weights("w", 32, 16)]
+    source = model_of(nodes, constants, [1, 6, 32], opset)
+    source.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(FLOAT, [1, 6, 16]))
+    x = RANDOM.standard_normal((4, 6, 32)).astype(np.float32)
+    made = rabbet.quantize(source, {"x": x}, int4=True, device="cpu")
+    check(source, made, {"x": x[:1]})
+    assert quantized(made) == {"product"}
+
+
+@pytest.mark.parametrize("seed", [25, 48, 53, 71, 89])
+def test_random_networks(seed: int) -> None:
+    network, _ = make(seed, "cpu")
+    feeds = [
+        {name: network.tensors[name].runs[run][0] for name in network.inputs}
+        for run in range(3)
+    ]
+    source = network.model()
+    made = rabbet.quantize(source, feeds, max_error=10.0, device="cpu")
+    found = in_onnx_runtime(made.to_bytes(), feeds[0])
+    wanted = in_onnx_runtime(source.SerializeToString(), feeds[0])
+    np.testing.assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
+    actual = here(made.to_bytes(), feeds[0])
+    actual = actual[0] if isinstance(actual, tuple) else actual
+    np.testing.assert_allclose(actual, found, atol=1e-3 * np.abs(found).max())
 
 
 def control_flow() -> onnx.ModelProto:
