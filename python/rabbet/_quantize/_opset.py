@@ -16,8 +16,8 @@ from ._tensor import Tensor
 
 # The oldest versions whose changes the rules know.
 OLDEST = 7
-# The versions with 8 bits by channel, with other floating types and FP8, and with INT4 in
-# blocks.
+# The versions with 8 bits by channel, with scales of other floating types, and with blocks
+# of INT4 and an attribute for the type of what is quantized.
 PER_CHANNEL, NARROW_FLOATS, BLOCKS = 13, 19, 21
 # The versions of the file format that have these operators and types.
 _IR_VERSIONS = ((PER_CHANNEL, 7), (NARROW_FLOATS, 9), (BLOCKS, 10))
@@ -230,9 +230,9 @@ RULES: list[tuple[str, int, Rule]] = [
 
 def needed(to: str, dtypes: set[int]) -> int:
     """The version that a kind of quantization needs for tensors of these types."""
-    if to == "int4":
+    if to != "int8":
         return BLOCKS
-    return NARROW_FLOATS if to == "fp8" or dtypes - {1} else PER_CHANNEL
+    return NARROW_FLOATS if dtypes - {1} else PER_CHANNEL
 
 
 def raise_opset(model: Model, version: int) -> None:

@@ -14,8 +14,9 @@ TYPES = {"int8": INT8, "fp8": FP8, "int4": INT4}
 
 
 class Rewrite:
-    """Edits of one model. Quantized weights are shared between layers with the same
-    ones, and tensors between their readers."""
+    """Edits of one model. Quantized weights are shared between layers of a graph with the
+    same ones, and tensors between their readers. Constants lie in the graph that reads
+    them: ONNX Runtime looks for weights of INT4 there alone."""
 
     def __init__(self, model: Model, to: str) -> None:
         self.model, self.to = model, to
@@ -26,29 +27,33 @@ class Rewrite:
 
     # ---- Constants
 
-    def _tensor(self, base: str, dtype: int, dims: Sequence[int], data: Any) -> str:
+    def _tensor(
+        self, graph: Graph, base: str, dtype: int, dims: Sequence[int], data: Any
+    ) -> str:
         import numpy as np
 
         name = self.model.name(base)
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        self.model.graph.initializers[name] = Tensor(name, dtype, dims, raw)
+        graph.initializers[name] = Tensor(name, dtype, dims, raw)
         return name
 
-    def _scales(self, base: str, scales: Any, dtype: int) -> str:
+    def _scales(self, graph: Graph, base: str, scales: Any, dtype: int) -> str:
         kept = stored(scales, dtype)
-        return self._tensor(f"{base}_scale", dtype, kept.shape, kept)
+        return self._tensor(graph, f"{base}_scale", dtype, kept.shape, kept)
 
-    def _zeros(self, shape: tuple[int, ...]) -> str:
-        """Zero points, which say the type as well."""
+    def _zeros(self, graph: Graph, shape: tuple[int, ...]) -> list[str]:
+        """Zero points of INT8, which say the type as well. Of FP8 an attribute does: with
+        a zero point, ONNX Runtime 1.32 takes it for the least number and drops a Relu."""
         import numpy as np
 
-        key = ("zeros", shape)
+        if self.to != "int8":
+            return []
+        key = ("zeros", id(graph), shape)
         if key not in self.constants:
             zeros = np.zeros(shape, np.int8)
             base = "rabbet_zero" + "".join(f"_{extent}" for extent in shape)
-            name = self._tensor(base, TYPES[self.to], shape, zeros)
-            self.constants[key] = (name,)
-        return self.constants[key][0]
+            self.constants[key] = (self._tensor(graph, base, INT8, shape, zeros),)
+        return list(self.constants[key])
 
     def _cast(self, nodes: list[Node], name: str, dtype: int, base: str) -> str:
         made = self.model.name(f"{base}_cast")
@@ -59,19 +64,17 @@ class Rewrite:
 
     def weights(self, layer: Layer, made: Quantized, block: int) -> str:
         """The name of a layer's weights, dequantized."""
-        base = layer.weights
-        key = (layer.key, block)
+        base, graph = layer.weights, layer.graph
+        key = (layer.key, id(graph), block)
         if key not in self.constants:
             data = packed(made.numbers) if self.to == "int4" else made.numbers
             numbers = self._tensor(
-                f"{base}_{self.to}", TYPES[self.to], made.numbers.shape, data
+                graph, f"{base}_{self.to}", TYPES[self.to], made.numbers.shape, data
             )
             one = made.scales.size == 1 and not block
             scales = made.scales.reshape(()) if one else made.scales
-            names = [numbers, self._scales(base, scales, made.scale_type)]
-            if self.to != "int4":  # which needs none to say its type
-                names.append(self._zeros(scales.shape))
-            self.constants[key] = tuple(names)
+            names = [numbers, self._scales(graph, base, scales, made.scale_type)]
+            self.constants[key] = (*names, *self._zeros(graph, scales.shape))
         inputs = self.constants[key]
         real = self.model.name(f"{base}_dequantized")
         node = Node("DequantizeLinear", inputs, [real], real)
@@ -80,7 +83,7 @@ class Rewrite:
             node.set("block_size", block)
         elif made.scales.size > 1:
             node.set("axis", layer.axis)
-        nodes = self.front.setdefault(id(layer.graph), [])
+        nodes = self.front.setdefault(id(graph), [])
         nodes.append(node)
         if made.scale_type != layer.dtype:
             real = self._cast(nodes, real, layer.dtype, real)
@@ -99,15 +102,17 @@ class Rewrite:
         nodes: list[Node] = []
         scales_of = scale_type(dtype, scale)
         number = np.array(scale, np.float32)
-        scales = self._scales(name, number, scales_of)
+        scales = self._scales(layer.graph, name, number, scales_of)
         inner = name
         if scales_of != dtype:
             inner = self._cast(nodes, name, FLOAT, name)
         few, real = (
             self.model.name(f"{name}_{what}") for what in (self.to, "dequantized")
         )
-        ends = [scales, self._zeros(())]
+        ends = [scales, *self._zeros(layer.graph, ())]
         nodes.append(Node("QuantizeLinear", [inner, *ends], [few], few))
+        if self.to != "int8":
+            nodes[-1].set("output_dtype", TYPES[self.to])
         nodes.append(Node("DequantizeLinear", [few, *ends], [real], real))
         if scales_of != dtype:
             real = self._cast(nodes, real, dtype, real)
