@@ -89,10 +89,12 @@ void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
     e->items[operand].operand = q->operand.value;
     fused->operands[operand].dtype = dtype;
   }
-  // A tensor can be in the result's memory only if it has its type.
-  if (fused->sum_item >= 0 &&
-      q->plain.values[e->items[fused->sum_item].operand].dtype !=
-          fused->spec.dst.dtype)
+  // A tensor can be in the result's memory only if it has its type, and if the
+  // product does not read it as well.
+  int32_t added =
+      fused->sum_item >= 0 ? e->items[fused->sum_item].operand : fused->src;
+  if (added == fused->src ||
+      q->plain.values[added].dtype != fused->spec.dst.dtype)
     fused->sum_item = -1;
   *out_fits = true;
 }

@@ -86,6 +86,38 @@ static void residuals(void** state) {
   }
 }
 
+// The tensor that is added is the convolution's input: the result must not be
+// written over it.
+static void input_that_is_added(void** state) {
+  kernel_case_t c;
+  kernel_case_begin(&c, *state, RABBET_DTYPE_FLOAT);
+  c.tolerance = 2e-6;
+  int32_t x = typed(&c, RABBET_DTYPE_INT8, KERNEL_DIMS(1, 16, 12, 12), -100,
+                    100, false);
+  int32_t w = dequantize(
+      &c,
+      typed(&c, RABBET_DTYPE_INT8, KERNEL_DIMS(16, 16, 3, 3), -100, 100, true),
+      KERNEL_DIMS(16, 1, 1, 1));
+  int32_t y = kernel_case_op(
+      &c, "convolution",
+      KERNEL_ATTRS(KERNEL_INTS("pre_padding", 1, 1),
+                   KERNEL_INTS("post_padding", 1, 1)),
+      KERNEL_INPUTS(dequantize(&c, x, KERNEL_DIMS(1, 1, 1, 1)), w));
+  y = kernel_case_op(
+      &c, "elementwise", NUMBERS(SUM),
+      KERNEL_INPUTS(y, dequantize(&c, x, KERNEL_DIMS(1, 1, 1, 1))));
+  y = quantize(&c, y, RABBET_DTYPE_INT8, KERNEL_DIMS(1, 1, 1, 1));
+  kernel_case_output(&c, y);
+  const kernel_case_filter_t convolutions = {.kernel = "dnnl.convolution"};
+  kernel_case_candidate_t* candidates = NULL;
+  size_t count = kernel_case_candidates(&c, &convolutions, &candidates);
+  assert_int_equal(count > 0, rabbet_dnnl_has_byte_products());
+  for (size_t i = 0; i < count; ++i)
+    assert_int_equal(candidates[i].in_place[0], -1);
+  kernel_case_check(&c, &convolutions);
+  kernel_case_end(&c);
+}
+
 static void products(void** state) {
   kernel_case_t c;
   for (int turned = 0; turned < 2; ++turned) {
@@ -182,6 +214,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(convolutions),
       cmocka_unit_test(residuals),
+      cmocka_unit_test(input_that_is_added),
       cmocka_unit_test(products),
       cmocka_unit_test(zero_points),
       cmocka_unit_test(scales_that_are_not_for_it),
