@@ -257,10 +257,11 @@ def freeze_some(case: Any, rng: random.Random) -> onnx.ModelProto:
 
 def seeds() -> list[Any]:
     from tests.python.importer import test_onnx_nodes as nodes
+    from tests.python.support import onnx_cases
 
     return [
         case
-        for _, case in sorted(nodes.CASES.items())
+        for _, case in sorted(onnx_cases.load_all().items())
         if not nodes.reason_to_skip(case.model) and case.model.ByteSize() < 20000
     ]
 

@@ -1,5 +1,6 @@
 """Damaged models: seeded mutations of the node tests' models and the corpus."""
 
+import functools
 import random
 import subprocess
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.python.importer import hostile_onnx
 from tests.python.importer import test_onnx_nodes as nodes
+from tests.python.support import onnx_cases
 from tests.python.support import onnx_evaluate as reference
 
 FUZZ = reference.BUILD / "tests/fuzz/onnx_fuzz"
@@ -14,10 +16,11 @@ CORPUS = reference.ROOT / "tests/fuzz/corpus/onnx"
 EDGES = bytes([0, 1, 8, 9, 64, 0x7F, 0x80, 0xFF])
 
 
+@functools.cache
 def smallest_models():
     """A node test for each operator of the importer, inputs frozen."""
     best = {}
-    for case in nodes.CASES.values():
+    for case in onnx_cases.load_all().values():
         model = case.model
         if len(model.graph.node) != 1 or nodes.reason_to_skip(model):
             continue
@@ -26,9 +29,11 @@ def smallest_models():
         op, size = model.graph.node[0].op_type, model.ByteSize()
         if op not in best or size < best[op][0]:
             best[op] = (size, case)
+    frozen = {}
     for op, (_, case) in sorted(best.items()):
         arrays = [nodes.as_array(i) for i in case.data_sets[0][0]]
-        yield op, nodes.freeze(case.model, arrays).SerializeToString()
+        frozen[op] = nodes.freeze(case.model, arrays).SerializeToString()
+    return frozen
 
 
 def mutate(data, rng):
