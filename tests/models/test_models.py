@@ -57,7 +57,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("resnet50_int8", {**TINY_RESNET, "form": "operators"}),
     ("decoder_int4", {**TINY_BERT, "batch": 1, "sequence": 1}),
     ("light_squeezenet", {}),
-    ("light_resnet50", {}),
 ]
 
 

@@ -10,8 +10,11 @@ import rabbet
 from tests.python.importer.exported_attention import check, exported
 
 
-@pytest.mark.parametrize("opset", [17, 18, 23])
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+# An export by dynamo takes seconds: each of its opsets in one type.
+@pytest.mark.parametrize(
+    ("dtype", "opset"),
+    [("float16", 17), ("float32", 17), ("float16", 18), ("float32", 23)],
+)
 def test_exported_attention(dtype: str, opset: int, tmp_path: Path) -> None:
     given, want = exported(tmp_path / "model.onnx", dtype, opset > 17, opset)
     model = rabbet.compile(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ def left(since: int) -> set[str]:
 
 
 # Many operators each, which test_compile.py has from the same table.
-LONG = ("activations", "images", "indexed")
+LONG = ("activations", "images", "indexed", "numbers", "products")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,24 @@ def test_modules(name: str) -> None:
     reports = rabbet.torch.reports()[before:]
     assert 1 <= len(reports) <= 2  # one for the first sizes, one for all others
     assert all(report.engines for report in reports)
+
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples/torch_modules/torch_modules.py"
+
+
+def test_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In this process, which has torch's compiler in it already."""
+    spec = importlib.util.spec_from_file_location("torch_modules_example", EXAMPLE)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    before = len(rabbet.torch.reports())
+    module.main(tmp_path)
+    (report,) = rabbet.torch.reports()[before:]
+    assert "0 in torch" in str(report)
+    assert "agree with the module" in capsys.readouterr().out
+    assert (tmp_path / "encoder.plan.torch").exists()
 
 
 class Mixed(torch.nn.Module):

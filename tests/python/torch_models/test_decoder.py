@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -64,11 +65,17 @@ class Twice(torch.nn.Module):
 N = torch.export.Dim("n", max=64)
 
 
+@functools.cache
+def program() -> Any:
+    """Exported once: that takes longer than a build."""
+    shapes = {"x": {0: N}, "y": {0: N}}
+    return torch.export.export(
+        Twice(), (torch.randn(8, 4), torch.randn(8)), dynamic_shapes=shapes
+    )
+
+
 def compiled(profiles: Any) -> Any:
-    return rabbet.compile(
-        Twice(), (torch.randn(8, 4), torch.randn(8)), profiles=profiles, device="cpu",
-        dynamic_shapes={"x": {0: N}, "y": {0: N}}, optimization_level=0,
-    )  # fmt: skip
+    return rabbet.compile(program(), profiles=profiles, device="cpu", optimization_level=0)
 
 
 def test_profiles_of_a_module() -> None:
