@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("dynamo", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_exported_attention(dtype: str, dynamo: bool, tmp_path: Path) -> None:
+    if dynamo and dtype == "float32" and cuda_driver.is_stand_in():
+        pytest.skip("the stand-in has this export in FP16")
     given, want = exported(tmp_path / "model.onnx", dtype, dynamo)
     model = rabbet.compile(
         tmp_path / "model.onnx", device="cuda", fp16=dtype == "float16",

@@ -15,4 +15,6 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("kind", MASKS)
 def test_rows_that_look_at_nothing_are_finite(tmp_path, kind):
-    check(tmp_path / "m.onnx", kind, LOWEST, "cuda", "fp16")
+    # The stand-in's times choose nothing that the hardware would.
+    levels = (0,) if cuda_driver.is_stand_in() and kind != "chosen" else (0, 3)
+    check(tmp_path / "m.onnx", kind, LOWEST, "cuda", "fp16", levels)

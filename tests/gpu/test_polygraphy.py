@@ -145,13 +145,11 @@ def test_run_against_onnxruntime(model: Path) -> None:
     assert "FAILED" not in text
 
 
-def test_convert_inspect_and_run_the_plan(model: Path) -> None:
+def test_convert_and_run_the_plan(model: Path) -> None:
+    """tests/python/compat inspects one."""
     polygraphy(
         "convert", "m.onnx", "--convert-to", "trt", "-o", "c.plan", *SHAPES, cwd=model
     )
-    shown = polygraphy("inspect", "model", "c.plan", "--model-type", "engine",
-                       "--show", "layers", "attrs", cwd=model)  # fmt: skip
-    assert "conv" in shown
     text = polygraphy("run", "c.plan", "--trt", "--model-type", "engine",
                       "--save-outputs", "o.json", cwd=model)  # fmt: skip
     assert "PASSED" in text

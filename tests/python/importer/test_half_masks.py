@@ -56,7 +56,9 @@ def _kept() -> np.ndarray:
     return kept
 
 
-def check(path: Path, kind: str, low: float, device: str, narrow: str) -> None:
+def check(
+    path: Path, kind: str, low: float, device: str, narrow: str, levels: tuple[int, ...] = (0, 3)
+) -> None:
     """Rows that look at something are right, and the others finite."""
     rng = np.random.default_rng(0)
     shapes = {"q": (ROWS, WIDTH), "k": (WIDTH, KEYS), "v": (KEYS, WIDTH)}
@@ -71,7 +73,7 @@ def check(path: Path, kind: str, low: float, device: str, narrow: str) -> None:
     names = {i.name for i in onnx.load(_file(path, kind, low)).graph.input}
     m = np.where(kept, np.float32(0), np.float32(low)) if kind in GIVEN else kept
     given = {name: value for name, value in (x | {"m": m}).items() if name in names}
-    for level in (0, 3):
+    for level in levels:
         options = {narrow: True, "optimization_level": level}
         y = np.asarray(trt.compile(path, device=device, **options)(**given))
         assert np.isfinite(y).all()
@@ -85,4 +87,6 @@ def check(path: Path, kind: str, low: float, device: str, narrow: str) -> None:
 )
 @pytest.mark.parametrize("kind", MASKS)
 def test_rows_that_look_at_nothing_are_finite(tmp_path, kind, low, narrow):
-    check(tmp_path / "m.onnx", kind, low, "cpu", narrow)
+    # Times decide for one of the three alone.
+    levels = (0, 3) if (low, narrow) == (LOWEST, "fp16") else (0,)
+    check(tmp_path / "m.onnx", kind, low, "cpu", narrow, levels)
