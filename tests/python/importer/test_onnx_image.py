@@ -1,6 +1,8 @@
 """Operators on images and grids at random shapes, known and not, compared with the
 reference of the onnx package."""
 
+import functools
+
 import numpy as np
 import pytest
 import rabbet
@@ -111,14 +113,23 @@ def model_of(op, attrs, inputs, first_constant, dynamic=False):
                              opset_imports=[helper.make_opsetid("", 22)])
 
 
+@functools.cache
+def case_of(maker, seed):
+    """Operator, attributes, inputs, the first constant one, and the result: for the reference
+    extents are known, whether they are in the model or not."""
+    op, attrs, inputs, constant = maker(np.random.default_rng(seed))
+    given = {f"i{k}": a for k, a in enumerate(inputs[:constant])}
+    model = model_of(op, attrs, inputs, constant)
+    return op, attrs, inputs, constant, ReferenceEvaluator(model).run(None, given)[0]
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("maker", MAKERS)
 def test_like_the_reference(maker, seed, dynamic):
-    op, attrs, inputs, constant = maker(np.random.default_rng(seed))
+    op, attrs, inputs, constant, expected = case_of(maker, seed)
     model = model_of(op, attrs, inputs, constant, dynamic)
     given = {f"i{k}": a for k, a in enumerate(inputs[:constant])}
-    expected = ReferenceEvaluator(model).run(None, given)[0]
     shapes = {}
     for k, (name, a) in enumerate(given.items()):
         free = dims_of(op, k, a, dynamic)
