@@ -3,9 +3,15 @@ processes, each of which runs whole files, end together."""
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
 
 import pytest
+
+# Each of the processes has a core. Kernels in several threads are run by conformance, by
+# random networks, and by tests that ask for threads.
+os.environ.setdefault("RABBET_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG = [
@@ -26,6 +32,12 @@ LONG = [
     "tests/python/importer/test_onnx_import.py",
     "tests/python/randomized/test_random_networks.py",
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: collections of garbage need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
