@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,15 @@ def test_another_thread_cancels(engine: Any) -> None:
     check_cancel(repeated(engine))
 
 
+@pytest.fixture
+def sigint() -> Iterator[None]:
+    """Python's handler: a process that a shell starts in the background ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint")
 def test_an_interrupt_ends_the_run(engine: Any) -> None:
     """That of a signal is looked at by the main thread, which runs a loop in C."""
     run = repeated(engine)
