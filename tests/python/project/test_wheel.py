@@ -50,7 +50,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python3"
-    output(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+    # -I: pip would take the package of a build tree on PYTHONPATH for the installed one.
+    output(python, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
            "--disable-pip-version-check", wheel)  # fmt: skip
     # From here, so that the test needs no network.
     installed = Path(np.__file__).parents[1]
@@ -216,7 +217,7 @@ def test_free_threaded_file(free_threaded: tuple[Path, str], tmp_path: Path) -> 
     assert {name for name in names if name.endswith(".py")} == python_files
     subprocess.run([python, "-m", "venv", "--system-site-packages", tmp_path], check=True)
     inside = tmp_path / "bin" / "python"
-    output(inside, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+    output(inside, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
            "--disable-pip-version-check", wheel)  # fmt: skip
     code = "import sys, rabbet; print(rabbet.__file__, sys._is_gil_enabled())"
     found = subprocess.run(
