@@ -81,7 +81,8 @@ LIMITS = {
     "LinearAttention": "unrolled: the number of tokens must be known at import",
     "CausalConvWithState": "the number of channels must be known at import",
     "CumProd": "the axis must be known at import",
-    "BitCast": "not DOUBLE, and no other floating types of 8 bits than FLOAT8E4M3FN and FLOAT8E8M0",
+    "BitCast": "DOUBLE only where it is kept; no other floating types of 8 bits than FLOAT8E4M3FN "
+    "and FLOAT8E8M0",
     "Bernoulli": "the same numbers in each run",
     "Multinomial": "the same numbers in each run",
     "Scan": "before opset 9 the scanned extents must be known at import",
@@ -101,6 +102,8 @@ LIMITS = {
     "room; no quantized or window-sized caches, no `q_norm_weight`",
     "com.microsoft.MultiHeadAttention": "no shared buffer of past and present, no "
     "`cache_indirection`, no output `qk`; masks of rank 1 to 3",
+    "com.microsoft.MatMulBnb4": "constant weights: NF4, or FP4, which is stored as FP8; blocks "
+    "that go on in the next row are dequantized when the plan is built",
     "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits; dequantized when the "
     "plan is built if zero points are floating; no `g_idx`, no `weight_prepacked`",
     "com.microsoft.MoE": "no sparse mixer; with `swiglu`, or `silu` and fc3, only chosen experts "

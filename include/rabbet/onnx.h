@@ -26,6 +26,8 @@ typedef struct rabbet_onnx_options_t {
   // 0: the initializers' data is copied; otherwise it outlives the network,
   // which uses it in place where it is aligned.
   uint64_t borrow_initializers;
+  // 0: DOUBLE is rounded to FLOAT; otherwise it stays, for the CPU.
+  uint64_t keep_double;
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.

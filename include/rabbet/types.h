@@ -51,7 +51,9 @@ typedef enum rabbet_dtype_t {
   RABBET_DTYPE_INT4 = 9,  // two in a byte
   RABBET_DTYPE_FP4 = 10,  // E2M1, two in a byte
   RABBET_DTYPE_E8M0 = 11,
-  RABBET_DTYPE_COUNT = 12,
+  RABBET_DTYPE_DOUBLE = 12,  // ours: computed on the CPU
+  RABBET_DTYPE_NF4 = 13,     // ours: 16 quantiles of a normal distribution
+  RABBET_DTYPE_COUNT = 14,
 } rabbet_dtype_t;
 
 // How a tensor's elements lie in memory. LINEAR is row-major; the others put

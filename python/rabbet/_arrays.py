@@ -20,6 +20,7 @@ _NUMPY_NAMES = {
     DataType.INT64: "int64",
     DataType.BOOL: "bool",
     DataType.UINT8: "uint8",
+    DataType.DOUBLE: "float64",
 }
 _DTYPES = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
 _ML_DTYPES_NAMES = {

@@ -23,11 +23,14 @@ from ._progress import progress_monitor
 from ._runtime import Runtime
 
 
-def _network_of(builder: Builder, model: Any, logger: ILogger) -> INetworkDefinition:
+def _network_of(
+    builder: Builder, model: Any, logger: ILogger, double: bool
+) -> INetworkDefinition:
     if isinstance(model, INetworkDefinition):
         return model
     network = builder.create_network()
     parser = OnnxParser(network, logger)
+    parser.double = double
     if isinstance(model, (str, os.PathLike)):
         parser.parse_from_file(model)
     elif _is_model(model):
@@ -122,6 +125,7 @@ def build_model(
     threads: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    double: bool = False,
     tf32: bool = True,
     workspace: int | None = None,
     tactic_memory: int | None = None,
@@ -143,7 +147,7 @@ def build_model(
     load_plugins(plugins)
     log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.WARNING)
     builder = Builder(log)
-    network = _network_of(builder, model, log)
+    network = _network_of(builder, model, log, double)
     level = optimization_level
     config = _configure(
         builder, device, threads, level, fp16, bf16, tf32, workspace, tactic_memory

@@ -43,6 +43,7 @@ def compile(
     threads: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    double: bool = False,
     tf32: bool = True,
     workspace: int | None = None,
     tactic_memory: int | None = None,
@@ -76,6 +77,7 @@ def compile(
         opt. A call uses the narrowest profile that allows the inputs.
     threads: CPU threads of a call; default: RABBET_THREADS, else all.
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
+    double: DOUBLE is computed as such, on the CPU; else it is rounded to FLOAT.
     tf32: a GPU's products of FP32 may round their factors to TF32.
     workspace: bytes of scratch memory that kernels may use; default: no limit.
     tactic_memory: bytes of the device's memory that timings may hold at a time, beside
@@ -107,6 +109,7 @@ def compile(
         "threads": threads,
         "fp16": fp16,
         "bf16": bf16,
+        "double": double,
         "tf32": tf32,
         "workspace": workspace,
         "tactic_memory": tactic_memory,

@@ -19,6 +19,7 @@ _LEGACY_STREAM = 1  # CUDA's default stream in DLPack and the array interface
 _DLPACK_TYPES = {
     (2, 32): DataType.FLOAT,
     (2, 16): DataType.HALF,
+    (2, 64): DataType.DOUBLE,
     (4, 16): DataType.BF16,
     (0, 8): DataType.INT8,
     (0, 32): DataType.INT32,

@@ -222,6 +222,8 @@ class DataType(_DataType):
     INT4: 4-bit integers, two to a byte; for weights.
     FP4: 4-bit floating point, E2M1, two to a byte; for weights.
     E8M0: Powers of two, for scales of blocks.
+    DOUBLE: FP64: 64-bit floating point, on the CPU.
+    NF4: 4 bits, two to a byte: quantiles of a normal distribution; for weights.
     """
 
     FLOAT = 0
@@ -236,6 +238,8 @@ class DataType(_DataType):
     INT4 = 9
     FP4 = 10
     E8M0 = 11
+    DOUBLE = 12
+    NF4 = 13
 
 
 class DeviceType(_Enum):

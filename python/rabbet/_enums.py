@@ -15,3 +15,5 @@ fp8 = DataType.FP8
 int4 = DataType.INT4
 fp4 = DataType.FP4
 e8m0 = DataType.E8M0
+float64 = DataType.DOUBLE
+nf4 = DataType.NF4

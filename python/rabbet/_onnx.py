@@ -123,6 +123,8 @@ class OnnxParser(Managed):
     """
 
     flags = 0
+    double = False
+    """Whether DOUBLE stays DOUBLE, which the CPU computes; else it is rounded to FLOAT."""
     _subgraphs: list[tuple[list[int], bool]]
     _proto: tuple[bytes, File | None] | None = None
     _lent = False
@@ -151,7 +153,13 @@ class OnnxParser(Managed):
     def _import(self, path: File | None, data: Any) -> bool:
         override = self.get_flag(e.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
         error, found, nodes = _rabbet.import_onnx(
-            self._network, path, data, override, self._initializers, self._lent
+            self._network,
+            path,
+            data,
+            override,
+            self._initializers,
+            self._lent,
+            bool(self.double),
         )
         self._errors = [ParserError(*item[:-1]) for item in found]
         self._divide(nodes, {item[-1] for item in found})

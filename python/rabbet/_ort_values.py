@@ -26,6 +26,7 @@ _ONNX_TYPES = {
     DataType.INT64: ("tensor(int64)", 7),
     DataType.BOOL: ("tensor(bool)", 9),
     DataType.HALF: ("tensor(float16)", 10),
+    DataType.DOUBLE: ("tensor(double)", 11),
     DataType.BF16: ("tensor(bfloat16)", 16),
     DataType.FP8: ("tensor(float8e4m3fn)", 17),
     DataType.E8M0: ("tensor(float8e8m0)", 24),

@@ -106,6 +106,7 @@ class InferenceSession:
         load_plugins(self._build_options.get("plugins"))
         self._network = Builder(log).create_network()
         parser = OnnxParser(self._network, log)
+        parser.double = bool(self._build_options.get("double"))
         if isinstance(model, (str, os.PathLike)):
             parser.parse_from_file(model)
         elif callable(getattr(model, "SerializeToString", None)):

@@ -120,22 +120,24 @@ static PyObject* py_import(PyObject* network, PyObject* data,
 }
 
 // import_onnx(network, path | None, data | None, override, initializers,
-//             borrow: whether the initializers outlive the network)
+//             borrow: whether the initializers outlive the network,
+//             double: whether DOUBLE is kept)
 //   -> (exception | None, [(code, node, node name, operator, message, node of
 //   the main graph)],
 //       number of nodes)
 static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *network, *path, *data, *given, *name = NULL;
-  int override = 0, borrow = 0;
+  int override = 0, borrow = 0, keep_double = 0;
   py_import_t import = {
       .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
-  if (!PyArg_ParseTuple(args, "OOOpO!p", &network, &path, &data, &override,
-                        &PyDict_Type, &given, &borrow)) {
+  if (!PyArg_ParseTuple(args, "OOOpO!pp", &network, &path, &data, &override,
+                        &PyDict_Type, &given, &borrow, &keep_double)) {
     return NULL;
   }
   import.options.plugin_override = override != 0;
   import.options.borrow_initializers = borrow != 0;
+  import.options.keep_double = keep_double != 0;
   import.network = rabbet_py_handle_get(network, rabbet_py_types.network);
   // As bytes: a path need not be UTF-8.
   if (!Py_IsNone(path) && !PyUnicode_FSConverter(path, &name)) return NULL;

@@ -34,6 +34,7 @@ static rabbet_dl_dtype_t py_dl_dtype(rabbet_dtype_t dtype) {
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
     case RABBET_DTYPE_HALF:
+    case RABBET_DTYPE_DOUBLE:
       result.code = RABBET_DL_FLOAT;
       break;
     case RABBET_DTYPE_BF16:
@@ -193,7 +194,7 @@ static py_element_t py_element(rabbet_dtype_t dtype) {
       [RABBET_DTYPE_FLOAT] = {"f", "<f4"}, [RABBET_DTYPE_HALF] = {"e", "<f2"},
       [RABBET_DTYPE_INT8] = {"b", "|i1"},  [RABBET_DTYPE_INT32] = {"i", "<i4"},
       [RABBET_DTYPE_BOOL] = {"?", "|b1"},  [RABBET_DTYPE_UINT8] = {"B", "|u1"},
-      [RABBET_DTYPE_INT64] = {"l", "<i8"},
+      [RABBET_DTYPE_INT64] = {"l", "<i8"}, [RABBET_DTYPE_DOUBLE] = {"d", "<f8"},
   };
   if (dtype < 0 || dtype >= RABBET_DTYPE_COUNT) {
     return (py_element_t){NULL, NULL};

@@ -17,6 +17,7 @@ static const py_native_t py_natives[RABBET_DTYPE_COUNT] = {
     [RABBET_DTYPE_INT64] = {"lq", RABBET_DL_INT, 64},
     [RABBET_DTYPE_BOOL] = {"?", RABBET_DL_BOOL, 8},
     [RABBET_DTYPE_UINT8] = {"B", RABBET_DL_UINT, 8},
+    [RABBET_DTYPE_DOUBLE] = {"d", RABBET_DL_FLOAT, 64},
 };
 
 bool rabbet_py_is_native(rabbet_dtype_t dtype) {

@@ -355,7 +355,8 @@ static rabbet_status_t build_import(const rabbet_arguments_t* arguments,
                        : 0;
   rabbet_onnx_options_t options = {
       .struct_size = sizeof(options),
-      .plugin_override = wishes && wishes->plugin_override};
+      .plugin_override = wishes && wishes->plugin_override,
+      .keep_double = rabbet_argument_flag(arguments, "--double")};
   RABBET_RETURN_IF_ERROR(rabbet_network_create(flags, rabbet_allocator_system(),
                                                rabbet_cli_logger(arguments),
                                                out_network));

@@ -29,6 +29,8 @@
       {"--bf16", RABBET_OPTION_FLAG, NULL, "allow computing in BF16"}, \
       {"--strongly-typed", RABBET_OPTION_FLAG, NULL,                   \
        "the model's types, unchanged"},                                \
+      {"--double", RABBET_OPTION_FLAG, NULL,                           \
+       "compute DOUBLE as such, on the CPU (default: as FLOAT)"},      \
       {"--optimization-level", RABBET_OPTION_VALUE, "0..5",            \
        "effort of tuning (default 3; 0: none)"},                       \
       {"--tactic-memory", RABBET_OPTION_VALUE, "MIB",                  \

@@ -18,12 +18,13 @@ typedef struct npy_type_t {
 // The first entry of a dtype is the one for writing. Types that NumPy lacks are
 // written as their bits.
 static const npy_type_t npy_types[] = {
-    {RABBET_DTYPE_FLOAT, "f4"}, {RABBET_DTYPE_HALF, "f2"},
-    {RABBET_DTYPE_INT8, "i1"},  {RABBET_DTYPE_INT32, "i4"},
-    {RABBET_DTYPE_BOOL, "b1"},  {RABBET_DTYPE_UINT8, "u1"},
-    {RABBET_DTYPE_INT64, "i8"}, {RABBET_DTYPE_BF16, "u2"},
-    {RABBET_DTYPE_FP8, "u1"},   {RABBET_DTYPE_INT4, "u1"},
-    {RABBET_DTYPE_FP4, "u1"},   {RABBET_DTYPE_E8M0, "u1"},
+    {RABBET_DTYPE_FLOAT, "f4"},  {RABBET_DTYPE_HALF, "f2"},
+    {RABBET_DTYPE_INT8, "i1"},   {RABBET_DTYPE_INT32, "i4"},
+    {RABBET_DTYPE_BOOL, "b1"},   {RABBET_DTYPE_UINT8, "u1"},
+    {RABBET_DTYPE_INT64, "i8"},  {RABBET_DTYPE_BF16, "u2"},
+    {RABBET_DTYPE_FP8, "u1"},    {RABBET_DTYPE_INT4, "u1"},
+    {RABBET_DTYPE_FP4, "u1"},    {RABBET_DTYPE_E8M0, "u1"},
+    {RABBET_DTYPE_DOUBLE, "f8"}, {RABBET_DTYPE_NF4, "u1"},
 };
 enum { NPY_TYPE_COUNT = sizeof(npy_types) / sizeof(npy_types[0]) };
 
@@ -65,10 +66,11 @@ static rabbet_status_t npy_dtype(const char* descr, rabbet_dtype_t* out_dtype) {
   }
   const char* end = *descr ? strchr(descr + 1, *descr) : NULL;
   int size = end && end - descr < 16 ? (int)(end - descr) + 1 : 16;
-  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                       "elements of type %.*s; expected f4, f2, i1, i4, i8, "
-                       "u1, u2 (bfloat16) or b1",
-                       size, descr);
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "elements of type %.*s; expected f4, f2, f8, i1, i4, i8, "
+      "u1, u2 (bfloat16) or b1",
+      size, descr);
 }
 
 static rabbet_status_t npy_dims(const char* text, rabbet_dims_t* out) {

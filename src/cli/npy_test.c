@@ -122,6 +122,7 @@ static const uint8_t flags[] = {1, 0};
 static const rabbet_array_t samples[] = {
     {"x", RABBET_DTYPE_FLOAT, {.rank = 2, .d = {2, 3}}, floats, 24},
     {"/a/b:0", RABBET_DTYPE_INT64, {.rank = 1, .d = {3}}, integers, 24},
+    {"wide", RABBET_DTYPE_DOUBLE, {.rank = 1, .d = {3}}, integers, 24},
     {"flags", RABBET_DTYPE_BOOL, {.rank = 1, .d = {2}}, flags, 2},
     {"scalar", RABBET_DTYPE_FLOAT, {.rank = 0}, floats, 4},
     {"empty", RABBET_DTYPE_INT32, {.rank = 2, .d = {0, 4}}, floats, 0},
@@ -236,8 +237,8 @@ static void refused_headers(void** state) {
        RABBET_STATUS_UNSUPPORTED, "big-endian"},
       {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }",
        RABBET_STATUS_UNSUPPORTED, "<c8"},
-      {"{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }",
-       RABBET_STATUS_UNSUPPORTED, "of type '<f8'; expected"},
+      {"{'descr': '<u4', 'fortran_order': False, 'shape': (6,), }",
+       RABBET_STATUS_UNSUPPORTED, "of type '<u4'; expected"},
       {"{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
        RABBET_STATUS_UNSUPPORTED, "|O"},
       {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }",

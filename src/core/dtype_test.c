@@ -4,8 +4,8 @@
 
 static void test_table(void** state) {
   (void)state;
-  static const int bits[RABBET_DTYPE_COUNT] = {32, 16, 8,  32, 8, 8,
-                                               8,  16, 64, 4,  4, 8};
+  static const int bits[RABBET_DTYPE_COUNT] = {32, 16, 8, 32, 8, 8,  8,
+                                               16, 64, 4, 4,  8, 64, 4};
   for (int i = 0; i < RABBET_DTYPE_COUNT; ++i) {
     rabbet_dtype_t dtype = (rabbet_dtype_t)i, parsed;
     assert_int_equal(rabbet_dtype_bits(dtype), bits[i]);
@@ -37,7 +37,7 @@ static void test_other_names(void** state) {
       {"fp16", RABBET_DTYPE_HALF},         {"float16", RABBET_DTYPE_HALF},
       {"bfloat16", RABBET_DTYPE_BF16},     {"int64", RABBET_DTYPE_INT64},
       {"Bool", RABBET_DTYPE_BOOL},         {"uint8", RABBET_DTYPE_UINT8},
-      {"float8_e4m3fn", RABBET_DTYPE_FP8},
+      {"float8_e4m3fn", RABBET_DTYPE_FP8}, {"float64", RABBET_DTYPE_DOUBLE},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     rabbet_dtype_t dtype;

@@ -121,6 +121,38 @@ static uint8_t e8m0_of(double value) {
   return (uint8_t)(code + up);
 }
 
+// The number of each code of NF4: quantiles of a normal distribution, in order.
+static const float nf4_numbers[16] = {
+    -1.0f,
+    -0.6961928009986877f,
+    -0.5250730514526367f,
+    -0.39491748809814453f,
+    -0.28444138169288635f,
+    -0.18477343022823334f,
+    -0.09105003625154495f,
+    0.0f,
+    0.07958029955625534f,
+    0.16093020141124725f,
+    0.24611230194568634f,
+    0.33791524171829224f,
+    0.44070982933044434f,
+    0.5626170039176941f,
+    0.7229568362236023f,
+    1.0f,
+};
+
+// The nearest number; there is no NaN, which becomes zero.
+static uint8_t nf4_of(double value) {
+  enum { ZERO = 7, LAST = 15 };
+  uint8_t code = 0;
+  if (isnan(value)) return ZERO;
+  while (code < LAST &&
+         value >
+             ((double)nf4_numbers[code] + (double)nf4_numbers[code + 1]) / 2)
+    ++code;
+  return code;
+}
+
 static int64_t saturate(double value, int64_t low, int64_t high) {
   if (isnan(value)) return 0;
   if (value <= (double)low) return low;
@@ -174,6 +206,10 @@ double rabbet_load_double(rabbet_dtype_t dtype, const void* data,
       return minifloat_to(&fp8_type, ((const uint8_t*)data)[index]);
     case RABBET_DTYPE_FP4:
       return minifloat_to(&fp4_type, nibble(data, index));
+    case RABBET_DTYPE_DOUBLE:
+      return ((const double*)data)[index];
+    case RABBET_DTYPE_NF4:
+      return (double)nf4_numbers[nibble(data, index)];
     case RABBET_DTYPE_E8M0: {
       uint8_t code = ((const uint8_t*)data)[index];
       return code == 255 ? NAN : ldexp(1.0, code - 127);
@@ -208,6 +244,12 @@ void rabbet_store_double(rabbet_dtype_t dtype, void* data, int64_t index,
       return;
     case RABBET_DTYPE_FP4:
       set_nibble(data, index, (uint8_t)minifloat_of(&fp4_type, value));
+      return;
+    case RABBET_DTYPE_DOUBLE:
+      ((double*)data)[index] = value;
+      return;
+    case RABBET_DTYPE_NF4:
+      set_nibble(data, index, nf4_of(value));
       return;
     case RABBET_DTYPE_E8M0:
       ((uint8_t*)data)[index] = e8m0_of(value);
@@ -244,6 +286,9 @@ void rabbet_store_int64(rabbet_dtype_t dtype, void* data, int64_t index,
   switch (dtype) {
     case RABBET_DTYPE_FLOAT:
       ((float*)data)[index] = (float)value;
+      return;
+    case RABBET_DTYPE_DOUBLE:
+      ((double*)data)[index] = (double)value;
       return;
     case RABBET_DTYPE_INT8:
     case RABBET_DTYPE_UINT8:

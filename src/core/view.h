@@ -42,7 +42,8 @@ RABBET_PRIVATE_API uint16_t rabbet_float_to_bf16(float value);
 static inline bool rabbet_dtype_is_float(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
          dtype == RABBET_DTYPE_BF16 || dtype == RABBET_DTYPE_FP8 ||
-         dtype == RABBET_DTYPE_FP4 || dtype == RABBET_DTYPE_E8M0;
+         dtype == RABBET_DTYPE_FP4 || dtype == RABBET_DTYPE_E8M0 ||
+         dtype == RABBET_DTYPE_DOUBLE || dtype == RABBET_DTYPE_NF4;
 }
 static inline bool rabbet_dtype_is_integer(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT8 || dtype == RABBET_DTYPE_INT32 ||

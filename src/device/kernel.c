@@ -27,11 +27,20 @@ static rabbet_status_t kernel_refuse(const rabbet_kernel_class_t* kernel_class,
   return status;
 }
 
+bool rabbet_kernel_may_take(const rabbet_kernel_class_t* kernel_class,
+                            const rabbet_group_t* group) {
+  if (kernel_class->flags & RABBET_KERNEL_DOUBLE) return true;
+  for (size_t i = 0; i < group->value_count; ++i)
+    if (group->values[i].dtype == RABBET_DTYPE_DOUBLE) return false;
+  return true;
+}
+
 rabbet_status_t rabbet_kernel_create(const rabbet_kernel_class_t* kernel_class,
                                      const rabbet_kernel_spec_t* spec,
                                      rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
-  if (kernel_class->takes && !kernel_class->takes(spec))
+  if (!rabbet_kernel_may_take(kernel_class, spec->group) ||
+      (kernel_class->takes && !kernel_class->takes(spec)))
     return kernel_refuse(kernel_class, spec);
   return kernel_class->create(spec, out_kernel);
 }

@@ -166,6 +166,8 @@ enum {
   // A plugin layer's kernel that does not call the plugin: running a plan needs
   // no plugin for it.
   RABBET_KERNEL_WITHOUT_PLUGIN = 1 << 1,
+  // Computes groups with DOUBLE, too; others are not asked about them.
+  RABBET_KERNEL_DOUBLE = 1 << 2,
 };
 
 struct rabbet_kernel_class_t {
@@ -227,6 +229,10 @@ struct rabbet_kernel_class_t {
   rabbet_status_t (*ask)(const rabbet_question_t* question,
                          rabbet_answer_sink_t sink);
 };
+
+// False if the group has DOUBLE and the class does not compute it.
+RABBET_PRIVATE_API bool rabbet_kernel_may_take(
+    const rabbet_kernel_class_t* kernel_class, const rabbet_group_t* group);
 
 // `create` of a class for a group that it takes, else UNSUPPORTED.
 RABBET_PRIVATE_API rabbet_status_t rabbet_kernel_create(

@@ -599,6 +599,7 @@ const rabbet_kernel_class_t rabbet_plugin_kernel_class = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "plugin",
     .version = 1,
+    .flags = RABBET_KERNEL_DOUBLE,
     .propose = plugin_propose,
     .create = plugin_kernel_create,
     .destroy = plugin_kernel_destroy,

@@ -98,10 +98,12 @@ rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                          tensor->name);
   }
   // In a weakly typed network another floating type is the type in which the
-  // input arrives; the builder chooses the type in which layers compute.
-  bool is_wish = !(tensor->network->flags & RABBET_NETWORK_STRONGLY_TYPED) &&
-                 rabbet_dtype_is_float(tensor->dtype) &&
-                 rabbet_dtype_is_float(dtype);
+  // input arrives; the builder chooses the type in which layers compute. DOUBLE
+  // is never chosen in another type's place, nor another one in its place.
+  bool is_wish =
+      !(tensor->network->flags & RABBET_NETWORK_STRONGLY_TYPED) &&
+      rabbet_dtype_is_float(tensor->dtype) && rabbet_dtype_is_float(dtype) &&
+      tensor->dtype != RABBET_DTYPE_DOUBLE && dtype != RABBET_DTYPE_DOUBLE;
   tensor->wished_dtype =
       is_wish && dtype != tensor->dtype ? dtype : RABBET_DTYPE_NONE;
   if (!is_wish) tensor->dtype = dtype;

@@ -63,6 +63,14 @@ bool rabbet_onnx_is_float(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
   return rabbet_dtype_is_float(rabbet_onnx_dtype_of(node, x));
 }
 
+rabbet_status_t rabbet_onnx_node_dtype(const rabbet_onnx_node_t* node,
+                                       int32_t onnx_type,
+                                       rabbet_dtype_t* out_dtype,
+                                       bool* out_narrowed) {
+  return rabbet_onnx_dtype(node->importer->storage, onnx_type, out_dtype,
+                           out_narrowed);
+}
+
 bool rabbet_onnx_is_constant(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                              rabbet_onnx_constant_t* out_constant) {
   *out_constant = (rabbet_onnx_constant_t){0};
@@ -419,6 +427,23 @@ rabbet_tensor_t* rabbet_onnx_activation(rabbet_onnx_node_t* node,
       RABBET_ONNX_FLOAT("beta", beta),
   };
   return rabbet_onnx_layer(node, "activation", &x, 1, attrs, 3);
+}
+
+rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x) {
+  return rabbet_onnx_dtype_of(node, x) == RABBET_DTYPE_DOUBLE
+             ? x
+             : rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+}
+
+rabbet_tensor_t* rabbet_onnx_only_float(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x) {
+  if (rabbet_onnx_dtype_of(node, x) == RABBET_DTYPE_DOUBLE)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "'%s' is DOUBLE, in which the operator is not computed; "
+                     "cast it to FLOAT in the model, or import DOUBLE as FLOAT",
+                     rabbet_tensor_name(x));
+  return rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
 }
 
 rabbet_tensor_t* rabbet_onnx_cast(rabbet_onnx_node_t* node, rabbet_tensor_t* x,

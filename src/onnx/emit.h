@@ -18,6 +18,11 @@ void rabbet_onnx_check_rank(rabbet_onnx_node_t* node, const char* operand,
 rabbet_dtype_t rabbet_onnx_dtype_of(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* x);
 bool rabbet_onnx_is_float(rabbet_onnx_node_t* node, rabbet_tensor_t* x);
+// The network's type in the place of a type of ONNX (file/model.h).
+rabbet_status_t rabbet_onnx_node_dtype(const rabbet_onnx_node_t* node,
+                                       int32_t onnx_type,
+                                       rabbet_dtype_t* out_dtype,
+                                       bool* out_narrowed);
 // Weights: data for the network's lifetime.
 bool rabbet_onnx_is_constant(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                              rabbet_onnx_constant_t* out_constant);
@@ -115,6 +120,12 @@ rabbet_tensor_t* rabbet_onnx_activation(rabbet_onnx_node_t* node,
 // x itself if it has the type already.
 rabbet_tensor_t* rabbet_onnx_cast(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                   rabbet_dtype_t dtype);
+// x in FLOAT, or as it is if it is DOUBLE.
+rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x);
+// x in FLOAT, for an operator that is not computed in DOUBLE: fails for that.
+rabbet_tensor_t* rabbet_onnx_only_float(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x);
 // No axes: x itself.
 rabbet_tensor_t* rabbet_onnx_reduce(rabbet_onnx_node_t* node, const char* op,
                                     rabbet_tensor_t* x, uint32_t axes,

@@ -116,7 +116,7 @@ rabbet_tensor_t* rabbet_onnx_convert(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x, int32_t onnx_type) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   if (!rabbet_onnx_ok(node)) return NULL;
-  rabbet_onnx_fail(node, rabbet_onnx_dtype(onnx_type, &dtype, NULL));
+  rabbet_onnx_fail(node, rabbet_onnx_node_dtype(node, onnx_type, &dtype, NULL));
   if (!rabbet_onnx_ok(node)) return NULL;
   const rabbet_onnx_type_t* type = rabbet_onnx_type(onnx_type);
   const rabbet_onnx_real_t* real = rabbet_onnx_real(type);

@@ -141,7 +141,8 @@ static rabbet_status_t onnx_add_input(rabbet_onnx_scope_t* scope,
   rabbet_dtype_t dtype;
   bool narrowed = false;
   rabbet_dims_t dims = {0};
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_dtype(type->elem_type, &dtype, &narrowed));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_onnx_dtype(importer->storage, type->elem_type, &dtype, &narrowed));
   RABBET_RETURN_IF_ERROR(onnx_input_dims(type->shape, &dims));
   if (narrowed) {
     rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
@@ -397,6 +398,7 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
     return status;
   }
   rabbet_network_set_owner_check(network, rabbet_onnx_storage_check);
+  storage->keeps_double = options->keep_double != 0;
   rabbet_onnx_importer_t importer = {
       .network = network,
       .storage = storage,

@@ -59,22 +59,25 @@ void rabbet_fractions_store(const rabbet_fractions_t* from, size_t count,
   output->values = from->tops;
   output->value_count = count;
   output->denominators =
-      output->dtype == RABBET_DTYPE_FLOAT ? from->bottoms : NULL;
+      rabbet_op_follows_reals(output->dtype) ? from->bottoms : NULL;
 }
 
 rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
                                              rabbet_op_value_t* value) {
   int64_t count = rabbet_op_constant_count(infer, &value->shape);
-  if (!value->constant || value->values || value->dtype != RABBET_DTYPE_FLOAT ||
-      count < 0 || count > RABBET_OP_MAX_VALUES)
+  if (!value->constant || value->values ||
+      !rabbet_op_follows_reals(value->dtype) || count < 0 ||
+      count > RABBET_OP_MAX_VALUES)
     return rabbet_ok();
   rabbet_fractions_t made;
   RABBET_RETURN_IF_ERROR(rabbet_fractions_new(infer, (size_t)count, &made));
   for (int64_t i = 0; i < count; ++i) {
     int64_t p = 0, q = 1;
     rabbet_fraction_t x;
-    if (!rabbet_simplest_fraction((double)((const float*)value->constant)[i],
-                                  &p, &q))
+    double number = rabbet_load_double(value->dtype, value->constant, i);
+    if (!rabbet_simplest_fraction(number, &p, &q) ||
+        (value->dtype == RABBET_DTYPE_DOUBLE &&
+         (double)p / (double)q != number))
       return rabbet_ok();
     RABBET_RETURN_IF_ERROR(fraction_of(infer, p, q, &x));
     made.tops[i] = x.top;
@@ -149,7 +152,7 @@ static rabbet_status_t fraction_multiply(const rabbet_op_infer_t* infer,
   return fraction_step(infer, RABBET_EXPR_PROD, b.bottom, &out_y->bottom);
 }
 
-// NONE where the sign of b is not known, or b is 0: FLOAT then has infinities.
+// NONE where the sign of b is not known, or b is 0: reals then have infinities.
 static rabbet_status_t fraction_divide(const rabbet_op_infer_t* infer,
                                        rabbet_fraction_t a, rabbet_fraction_t b,
                                        rabbet_fraction_t* out_y) {

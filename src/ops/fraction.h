@@ -1,6 +1,6 @@
-// Elements of FLOAT tensors computed from shapes, as quotients of integer
-// expressions: exporters compute scales and lengths in FLOAT and convert them
-// back.
+// Elements of FLOAT and DOUBLE tensors computed from shapes, as quotients of
+// integer expressions: exporters compute scales and lengths in FLOAT and
+// convert them back.
 //
 // A constant such as 0.7f becomes the simplest fraction that rounds to it, and
 // intermediate results are not rounded: floor(10 * 0.7f) is 7, and n * (m / n)
@@ -29,7 +29,8 @@ RABBET_PRIVATE_API bool rabbet_simplest_fraction(double x, int64_t* out_p,
 rabbet_status_t rabbet_fraction_at(const rabbet_op_infer_t* infer,
                                    const rabbet_op_value_t* value, int64_t i,
                                    rabbet_fraction_t* out_x);
-// Sets the values of a constant FLOAT tensor if each element has a fraction.
+// Sets the values of a constant FLOAT or DOUBLE tensor if each element has a
+// fraction; of DOUBLE one that rounds to it in DOUBLE.
 rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
                                              rabbet_op_value_t* value);
 

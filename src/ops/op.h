@@ -79,7 +79,8 @@ typedef struct rabbet_op_value_t {
   const void* constant;         // row-major host data, or NULL
   const rabbet_expr_t* values;  // elements as expressions, or NULL
   size_t value_count;
-  // FLOAT: element i is values[i] / denominators[i]. NULL: all are 1.
+  // FLOAT and DOUBLE: element i is values[i] / denominators[i]. NULL: all
+  // are 1.
   const rabbet_expr_t* denominators;
 } rabbet_op_value_t;
 

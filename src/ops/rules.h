@@ -5,7 +5,10 @@
 #include "ops/op.h"
 
 #define RABBET_T(name) (1u << RABBET_DTYPE_##name)
-#define RABBET_T_FLOATS (RABBET_T(FLOAT) | RABBET_T(HALF) | RABBET_T(BF16))
+// Of operators that are not computed in DOUBLE.
+#define RABBET_T_NARROW_FLOATS \
+  (RABBET_T(FLOAT) | RABBET_T(HALF) | RABBET_T(BF16))
+#define RABBET_T_FLOATS (RABBET_T_NARROW_FLOATS | RABBET_T(DOUBLE))
 #define RABBET_T_INDICES (RABBET_T(INT32) | RABBET_T(INT64))
 #define RABBET_T_INTEGERS (RABBET_T_INDICES | RABBET_T(INT8) | RABBET_T(UINT8))
 #define RABBET_T_NUMBERS (RABBET_T_FLOATS | RABBET_T_INTEGERS)
@@ -111,12 +114,16 @@ int64_t rabbet_op_constant_count(const rabbet_op_infer_t* infer,
 // Room for an output's values.
 rabbet_status_t rabbet_op_new_values(const rabbet_op_infer_t* infer,
                                      size_t count, rabbet_expr_t** out_values);
-// Whether values of this type are propagated as integer expressions (FLOAT: as
-// fractions). 8-bit types are not: their arithmetic wraps around, which
-// expressions cannot represent.
+// Whether values of this type are propagated as integer expressions. 8-bit
+// types are not: their arithmetic wraps around, which expressions cannot
+// represent.
 static inline bool rabbet_op_follows(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT32 || dtype == RABBET_DTYPE_INT64 ||
          dtype == RABBET_DTYPE_BOOL;
+}
+// Whether they are propagated as fractions.
+static inline bool rabbet_op_follows_reals(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_DOUBLE;
 }
 // The value rule of operators with MOVES_DATA: runs the reference kernel over
 // expression numbers. Does nothing if an input has no values, or if an input

@@ -183,7 +183,7 @@ static bool op_can_move(const rabbet_op_infer_t* infer) {
   int64_t count = rabbet_op_constant_count(infer, &infer->outputs[0].shape);
   rabbet_dtype_t dtype = infer->outputs[0].dtype;
   return count >= 0 && count <= RABBET_OP_MAX_VALUES &&
-         (rabbet_op_follows(dtype) || dtype == RABBET_DTYPE_FLOAT);
+         (rabbet_op_follows(dtype) || rabbet_op_follows_reals(dtype));
 }
 
 static rabbet_status_t op_move(const rabbet_op_infer_t* infer, bool bottoms,
@@ -212,7 +212,7 @@ rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
   if (!op_can_move(infer)) return rabbet_ok();
   rabbet_fractions_t made = {NULL, NULL};
   RABBET_RETURN_IF_ERROR(op_move(infer, false, &made.tops));
-  if (output->dtype == RABBET_DTYPE_FLOAT)
+  if (rabbet_op_follows_reals(output->dtype))
     RABBET_RETURN_IF_ERROR(op_move(infer, true, &made.bottoms));
   rabbet_fractions_store(
       &made, (size_t)rabbet_op_constant_count(infer, &output->shape), output);
@@ -245,7 +245,7 @@ static rabbet_status_t op_materialise(const rabbet_op_infer_t* infer,
       op_new_data(infer, output->dtype, (int64_t)output->value_count, &data));
   for (size_t i = 0; i < output->value_count; ++i) {
     (void)op_constant_element(infer, output, i, &top, &bottom);
-    if (output->dtype == RABBET_DTYPE_FLOAT)
+    if (rabbet_op_follows_reals(output->dtype))
       rabbet_store_double(output->dtype, data, (int64_t)i,
                           (double)top / (double)bottom);
     else
@@ -255,14 +255,14 @@ static rabbet_status_t op_materialise(const rabbet_op_infer_t* infer,
   return rabbet_ok();
 }
 
-// Where other inputs are followed, FLOAT constants take part as fractions.
+// Where other inputs are followed, real constants take part as fractions.
 static rabbet_status_t op_follow_floats(rabbet_op_infer_t* infer) {
   bool followed = false, floats = false;
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
     followed |= input->present && input->values && !input->constant;
-    floats |=
-        input->present && input->dtype == RABBET_DTYPE_FLOAT && input->constant;
+    floats |= input->present && rabbet_op_follows_reals(input->dtype) &&
+              input->constant;
   }
   if (!followed || !floats) return rabbet_ok();
   rabbet_op_value_t* inputs = NULL;
@@ -282,7 +282,7 @@ bool rabbet_op_passes_values(const rabbet_op_t* op, const rabbet_attr_t* attrs,
   if (rabbet_op_is(op, RABBET_OP_SCATTER))
     return rabbet_attr_int(attrs, op->attr_count, "reduction", 0) ==
            RABBET_SCATTER_REDUCTION_NONE;
-  if (!rabbet_op_is(op, RABBET_OP_UNARY) || dtype != RABBET_DTYPE_FLOAT)
+  if (!rabbet_op_is(op, RABBET_OP_UNARY) || !rabbet_op_follows_reals(dtype))
     return true;
   switch (rabbet_attr_int(attrs, op->attr_count, "op", 0)) {
     case RABBET_UNARY_ABS:

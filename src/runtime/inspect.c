@@ -14,6 +14,8 @@ static const char* inspect_dtype(rabbet_dtype_t dtype) {
       return "FP16";
     case RABBET_DTYPE_BF16:
       return "BFLOAT16";
+    case RABBET_DTYPE_DOUBLE:
+      return "FP64";
     default:
       return rabbet_dtype_name(dtype);
   }

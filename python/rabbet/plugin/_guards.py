@@ -20,6 +20,7 @@ _FILLS = {
     e.DataType.FLOAT: (b"\xa5\xa5\xc1\x7f", b"\x5a\x5a\xe1\xff"),
     e.DataType.HALF: (b"\xa5\x7e", b"\x5a\xff"),
     e.DataType.BF16: (b"\xe5\x7f", b"\xda\xff"),
+    e.DataType.DOUBLE: (b"\xa5" * 6 + b"\xf8\x7f", b"\x5a" * 6 + b"\xf8\xff"),
 }
 _OTHER_FILLS = (b"\xa5", b"\x5a")
 

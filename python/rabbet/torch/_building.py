@@ -63,6 +63,7 @@ def network_of(graph: Graph, logger: Any) -> INetworkDefinition:
     """The network; RefusedPartError names the operator of torch that is not imported."""
     network = Builder(logger).create_network()
     parser = OnnxParser(network, logger)
+    parser.double = graph.double
     parser._lend_initializers(graph.weights)
     try:
         parser.parse(graph.model())

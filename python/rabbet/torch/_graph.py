@@ -13,7 +13,7 @@ from torch.utils._sympy import functions as integers
 from .. import _protobuf
 from .._errors import UnsupportedError
 
-# ONNX's numbers of types. DOUBLE is computed as FLOAT, as in ONNX models.
+# ONNX's numbers of types. DOUBLE is computed as FLOAT, but where a graph keeps it.
 ONNX_TYPES = {
     torch.float32: 1,
     torch.uint8: 2,
@@ -31,6 +31,8 @@ ONNX_TYPES = {
     torch.float8_e4m3fn: 17,
     torch.float8_e5m2: 19,
 }
+
+_DOUBLE = 11
 
 HELD = {
     torch.float64: torch.float32,
@@ -95,7 +97,8 @@ def expression(value: Any) -> sympy.Expr:
 class Graph:
     """An ONNX graph. Sizes are expressions of extents of tensors, computed in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, double: bool = False) -> None:
+        self.double = double  # whether DOUBLE stays DOUBLE
         self.nodes: list[bytes] = []
         self.initializers: list[bytes] = []
         self.inputs: list[bytes] = []
@@ -111,6 +114,22 @@ class Graph:
         self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
         self.numbers: dict[sympy.Symbol, str] = {}
         self.missing: Callable[[sympy.Symbol], str] = _no_such_symbol
+
+    # ---- Types ----
+
+    def type(self, dtype: Any) -> int:
+        """ONNX's number of a type in this graph."""
+        return _DOUBLE if self.double and dtype is torch.float64 else onnx_type(dtype)
+
+    def held(self, dtype: Any) -> str | None:
+        """The name of a type that the plan holds in another one."""
+        kept = dtype not in HELD or (self.double and dtype is torch.float64)
+        return None if kept else str(dtype).removeprefix("torch.")
+
+    def _kept(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Weights in the type that they have in the graph."""
+        narrows = tensor.dtype is torch.float64 and not self.double
+        return tensor.float() if narrows else tensor
 
     # ---- Nodes ----
 
@@ -153,22 +172,18 @@ class Graph:
 
     def literal(self, made: torch.Tensor) -> str:
         """A constant whose elements stand in the model."""
-        if made.dtype is torch.float64:
-            made = made.float()
+        made = self._kept(made)
         name = self.name("constant")
         data = made.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        number = onnx_type(made.dtype)
+        number = self.type(made.dtype)
         self.initializers.append(_protobuf.tensor(name, number, made.shape, data))
         return name
 
     def weight(self, base: str, tensor: torch.Tensor) -> str:
         """A constant whose memory is lent to the importer."""
         name = self.name(base)
-        data = tensor.detach()
-        if data.dtype is torch.float64:
-            data = data.float()
-        data = data.cpu().contiguous()
-        number = onnx_type(data.dtype)
+        data = self._kept(tensor.detach()).cpu().contiguous()
+        number = self.type(data.dtype)
         self.initializers.append(_protobuf.tensor(name, number, data.shape, None))
         self.weights[name] = data.reshape(-1).view(torch.uint8).numpy()
         return name
@@ -186,13 +201,13 @@ class Graph:
 
     def cast(self, x: str, dtype: Any) -> str:
         """The tensor in a type."""
-        return self.op("Cast", x, to=onnx_type(dtype))
+        return self.op("Cast", x, to=self.type(dtype))
 
     def to(self, x: Any, dtype: Any) -> str:
         """A value or number as a tensor of the type."""
         if not isinstance(x, Value):
             return self.scalar(x, dtype)
-        same = onnx_type(x.dtype) == onnx_type(dtype)
+        same = self.type(x.dtype) == self.type(dtype)
         return x if same else self.cast(x, dtype)
 
     # ---- Sizes ----
@@ -261,7 +276,7 @@ class Graph:
         """Adds an input; symbolic extents get their expressions as names."""
         dims = [d if isinstance(d, int) else str(d) for d in shape]
         value = Value.make(self.name(name), dtype, shape)
-        self.inputs.append(_protobuf.value_info(value, onnx_type(dtype), dims))
+        self.inputs.append(_protobuf.value_info(value, self.type(dtype), dims))
         self.know(value)
         return value
 
@@ -269,7 +284,7 @@ class Graph:
         """Adds an output."""
         name = self.name(base)
         self.nodes.append(_protobuf.node("Identity", [x], [name], name, "", {}))
-        self.outputs.append(_protobuf.value_info(name, onnx_type(dtype), None))
+        self.outputs.append(_protobuf.value_info(name, self.type(dtype), None))
         return name
 
     def model(self) -> bytes:

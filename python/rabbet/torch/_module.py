@@ -136,11 +136,6 @@ def _shown(tree: Any) -> str:
     return text if len(text) < 300 else text[:300] + "..."
 
 
-def _held(dtype: Any) -> str | None:
-    """The name of a type that plans hold in another one."""
-    return str(dtype).removeprefix("torch.") if dtype in HELD else None
-
-
 def _result(leaves: Any, outputs: Any, kind: str, which: Any, cast: Any) -> Any:
     """One leaf of what the module returns."""
     if kind == "output":
@@ -222,10 +217,10 @@ def _device_of(program: Any) -> str:
 class _Program:
     """An exported program that is being translated."""
 
-    def __init__(self, program: torch.export.ExportedProgram) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, double: bool) -> None:
         self.program = program
         self.signature = program.graph_signature
-        self.translation = Translation()
+        self.translation = Translation(double)
         self.graph: Graph = self.translation.graph
         self.inputs: list[list[Any]] = []
         self.leaves: list[list[Any]] = []
@@ -301,7 +296,7 @@ class _Program:
         name = self.graph.input(node.name, like.dtype, like.shape)
         self.shapes[name] = like.shape
         self.translation.values[node] = name
-        self.inputs.append([kind, which, _held(like.dtype)])
+        self.inputs.append([kind, which, self.graph.held(like.dtype)])
         for extent, own in zip(like.shape, node.meta["val"].shape, strict=True):
             if isinstance(extent, sympy.Symbol):
                 self.symbols[extent] = own.node.hint
@@ -426,7 +421,7 @@ class _Program:
             return count
         if isinstance(value, Value):
             self.graph.output("output", value, value.dtype)
-            results.append(["output", count, _held(node.meta["val"].dtype)])
+            results.append(["output", count, self.graph.held(node.meta["val"].dtype)])
         else:
             number = self.graph.scalar(value, torch.int64)
             self.graph.output("output", number, torch.int64)
@@ -461,7 +456,7 @@ def compile_module(
         program = _exported(module, args, kwargs, dynamic_shapes)
         device = options.get("device") or _device_of(program)
         program = program.run_decompositions(decompositions())
-        state = _Program(program)
+        state = _Program(program, bool(options.get("double")))
         with _explained():
             state.add_inputs()
             state.add_nodes()

@@ -139,8 +139,8 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
 class Translation:
     """Nodes that are being written into a graph."""
 
-    def __init__(self) -> None:
-        self.graph = Graph()
+    def __init__(self, double: bool = False) -> None:
+        self.graph = Graph(double)
         self.values: dict[fx.Node, Any] = {}
 
     def add(self, node: fx.Node) -> None:

@@ -31,7 +31,9 @@ static bool propose_dtype_allowed(const proposer_t* p,
   if (type->dtype == value->dtype) return true;
   if (p->build->ir.strongly_typed || value->values) return false;
   return rabbet_dtype_is_float(type->dtype) &&
-         rabbet_dtype_is_float(value->dtype);
+         rabbet_dtype_is_float(value->dtype) &&
+         type->dtype != RABBET_DTYPE_DOUBLE &&
+         value->dtype != RABBET_DTYPE_DOUBLE;
 }
 
 // Whether the unit works element by element and broadcasts this input: it is
@@ -362,7 +364,8 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
   rabbet_candidate_sink_t sink = {p, propose_add};
   for (size_t i = 0; i < count; ++i) {
     if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) != flag ||
-        propose_has_source(p, classes[i]) != allowed)
+        propose_has_source(p, classes[i]) != allowed ||
+        !rabbet_kernel_may_take(classes[i], &p->unit->group))
       continue;
     p->kernel_class = classes[i];
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(classes[i]->propose(&question, sink),
@@ -473,6 +476,13 @@ static void propose_print_tensors(const rabbet_unit_t* unit,
   }
 }
 
+static bool propose_has_double(const proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  for (size_t i = 0; i < group->value_count; ++i)
+    if (group->values[i].dtype == RABBET_DTYPE_DOUBLE) return true;
+  return false;
+}
+
 static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
                                        rabbet_strbuf_t* offers) {
   rabbet_build_t* build = p->build;
@@ -484,7 +494,9 @@ static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(offers));
   const rabbet_ir_node_t* node = p->unit->nodes[0];
   const char* why =
-      p->rejected_count == 0 ? "none of its kernels takes them"
+      propose_has_double(p) ? "none of its kernels takes DOUBLE, which the CPU "
+                              "computes"
+      : p->rejected_count == 0 ? "none of its kernels takes them"
       : build->ir.strongly_typed
           ? "the network is strongly typed, which rules out its candidates"
           : "the types asked for rule out its candidates";

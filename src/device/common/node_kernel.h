@@ -154,12 +154,16 @@ rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel, void* state,
       __VA_ARGS__}
 
 // The same for classes whose kernels are a rabbet_node_kernel_t.
-#define RABBET_NODE_CLASS(id, class_name, class_version)               \
-  static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec, \
-                                     rabbet_kernel_t** out_kernel) {   \
-    return rabbet_node_kernel_create(spec, &rabbet_##id, out_kernel);  \
-  }                                                                    \
-  RABBET_NODE_TABLE(id, class_name, class_version,                     \
+#define RABBET_NODE_CLASS(id, class_name, class_version) \
+  RABBET_NODE_CLASS_WITH(id, class_name, class_version, 0)
+
+// The same with flags: RABBET_KERNEL_...
+#define RABBET_NODE_CLASS_WITH(id, class_name, class_version, class_flags) \
+  static rabbet_status_t id##_create(const rabbet_kernel_spec_t* spec,     \
+                                     rabbet_kernel_t** out_kernel) {       \
+    return rabbet_node_kernel_create(spec, &rabbet_##id, out_kernel);      \
+  }                                                                        \
+  RABBET_NODE_TABLE(id, class_name, class_version, .flags = class_flags,   \
                     .destroy = rabbet_node_kernel_destroy)
 
 #endif  // RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_

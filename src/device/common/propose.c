@@ -106,7 +106,8 @@ int rabbet_compute_types(const rabbet_propose_t* propose,
                                           RABBET_DTYPE_BF16};
   int count = 0;
   out[count++] = network;
-  if (!rabbet_dtype_is_float(network)) return count;
+  if (!rabbet_dtype_is_float(network) || network == RABBET_DTYPE_DOUBLE)
+    return count;
   for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); ++i) {
     if (floats[i] != network && (propose->extra_dtypes & (1u << floats[i])))
       out[count++] = floats[i];

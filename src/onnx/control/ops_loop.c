@@ -178,8 +178,9 @@ static rabbet_tensor_t* onnx_loop_nothing(onnx_loop_t* loop, size_t index,
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool narrowed = false;
   if (rabbet_onnx_ok(node)) {
-    rabbet_onnx_fail(node, rabbet_onnx_dtype(type->tensor_type->elem_type,
-                                             &dtype, &narrowed));
+    rabbet_onnx_fail(
+        node, rabbet_onnx_node_dtype(node, type->tensor_type->elem_type, &dtype,
+                                     &narrowed));
   }
   int64_t count = 0;
   void* room = rabbet_onnx_weights_room(node, dtype, &dims, &count);

@@ -89,7 +89,7 @@ static void onnx_import_sequence_empty(rabbet_onnx_node_t* node) {
   rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
   int32_t type = (int32_t)rabbet_onnx_attr_int(node, "dtype", 1);
   if (rabbet_onnx_ok(node))
-    rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
+    rabbet_onnx_fail(node, rabbet_onnx_node_dtype(node, type, &dtype, NULL));
   node->outputs[0] =
       rabbet_onnx_list_handle(rabbet_onnx_list_make(node, dtype, 0));
 }
@@ -357,7 +357,8 @@ static rabbet_dtype_t onnx_declared_dtype(rabbet_onnx_node_t* node,
   rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
   if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
     rabbet_onnx_fail(
-        node, rabbet_onnx_dtype(type->tensor_type->elem_type, &dtype, NULL));
+        node, rabbet_onnx_node_dtype(node, type->tensor_type->elem_type, &dtype,
+                                     NULL));
   return dtype;
 }
 

@@ -28,6 +28,7 @@ typedef struct rabbet_onnx_storage_t {
   // Data that the caller gave or lent; by initializers' names.
   const rabbet_onnx_initializer_t* given;
   size_t given_count;
+  bool keeps_double;
   rabbet_arena_t arena;
 } rabbet_onnx_storage_t;
 
@@ -112,11 +113,11 @@ RABBET_PRIVATE_API const rabbet_onnx_real_t* rabbet_onnx_real(
 RABBET_PRIVATE_API double rabbet_onnx_real_value(const rabbet_onnx_type_t* type,
                                                  uint32_t code);
 
-// UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT:
-// *out_narrowed (may be NULL) says so.
-RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type,
-                                                     rabbet_dtype_t* out_dtype,
-                                                     bool* out_narrowed);
+// UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT, unless
+// the storage keeps it: *out_narrowed (may be NULL) says so.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_onnx_dtype(const rabbet_onnx_storage_t* storage, int32_t onnx_type,
+                  rabbet_dtype_t* out_dtype, bool* out_narrowed);
 // Element type, dims and data of a tensor, checked against each other. Data is
 // used in place where it is aligned raw data.
 RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_tensor_read(

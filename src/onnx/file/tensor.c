@@ -272,9 +272,8 @@ static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
                                     const rabbet_onnx_type_t* type,
                                     onnx_bytes_t bytes, int64_t count,
                                     const void** out_data) {
-  if (type->list == RABBET_ONNX_LIST_DOUBLES) {
+  if (type->dtype == RABBET_DTYPE_DOUBLE && !storage->keeps_double)
     return onnx_doubles_to_floats(storage, bytes.data, count, out_data);
-  }
   if (onnx_is_held(type))
     return onnx_use_held(storage, type, bytes, type->bits, count, out_data);
   size_t alignment = type->bits < 8 ? 1 : (size_t)type->bits / 8;
@@ -340,10 +339,9 @@ static rabbet_status_t onnx_use_list(rabbet_onnx_storage_t* storage,
                                      size_t bytes, int64_t elements,
                                      const void** out_data) {
   size_t count = onnx_list_count(tensor, type->list);
-  if (type->list == RABBET_ONNX_LIST_DOUBLES) {
+  if (type->dtype == RABBET_DTYPE_DOUBLE && !storage->keeps_double)
     return onnx_doubles_to_floats(storage, (const uint8_t*)tensor->double_data,
                                   (int64_t)count, out_data);
-  }
   uint8_t* data;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&storage->arena, bytes, (void**)&data));
@@ -354,6 +352,8 @@ static rabbet_status_t onnx_use_list(rabbet_onnx_storage_t* storage,
       memcpy(data + i * bytes / count, &tensor->uint64_data[i], bytes / count);
   } else if (type->list == RABBET_ONNX_LIST_FLOATS) {
     memcpy(data, tensor->float_data, bytes);
+  } else if (type->list == RABBET_ONNX_LIST_DOUBLES) {
+    memcpy(data, tensor->double_data, bytes);
   } else if (type->list == RABBET_ONNX_LIST_INT64S) {
     memcpy(data, tensor->int64_data, bytes);
   } else {
@@ -461,7 +461,7 @@ static rabbet_status_t onnx_tensor_read_named(
   bool narrowed = false;
   rabbet_dtype_t dtype;
   RABBET_RETURN_IF_ERROR(
-      rabbet_onnx_dtype(tensor->data_type, &dtype, &narrowed));
+      rabbet_onnx_dtype(storage, tensor->data_type, &dtype, &narrowed));
   int64_t count;
   RABBET_RETURN_IF_ERROR(onnx_tensor_dims(tensor, &out_constant->dims, &count));
   out_constant->weights =

@@ -40,7 +40,8 @@ int32_t rabbet_onnx_type_of(rabbet_dtype_t dtype) {
   return 0;
 }
 
-rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
+rabbet_status_t rabbet_onnx_dtype(const rabbet_onnx_storage_t* storage,
+                                  int32_t onnx_type, rabbet_dtype_t* out_dtype,
                                   bool* out_narrowed) {
   *out_dtype = RABBET_DTYPE_NONE;
   if (out_narrowed) *out_narrowed = false;
@@ -49,11 +50,12 @@ rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
         "element type %s (%d) cannot be used; BOOL, integers and floating "
-        "types (DOUBLE as FLOAT) can, but no strings and complex numbers",
+        "types can, but no strings and complex numbers",
         rabbet_onnx_type_name(onnx_type), (int)onnx_type);
   }
-  *out_dtype = type->dtype;
-  if (out_narrowed) *out_narrowed = rabbet_dtype_bits(type->dtype) < type->bits;
+  bool narrows = type->dtype == RABBET_DTYPE_DOUBLE && !storage->keeps_double;
+  *out_dtype = narrows ? RABBET_DTYPE_FLOAT : type->dtype;
+  if (out_narrowed) *out_narrowed = narrows;
   return rabbet_ok();
 }
 

@@ -348,14 +348,12 @@ static rabbet_tensor_t* onnx_deform_samples(rabbet_onnx_node_t* node,
       rabbet_onnx_index(d->channels / d->groups * d->size),
       rabbet_onnx_index_op(node, "PROD", d->out[0], d->out[1])};
   rabbet_tensor_t* mask = rabbet_onnx_input(node, 4);
-  rabbet_tensor_t* offsets =
-      rabbet_onnx_cast(node, node->inputs[2], RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* offsets = rabbet_onnx_only_float(node, node->inputs[2]);
   offsets = rabbet_onnx_reshape(node, offsets, split, 5);
   rabbet_tensor_t* places[2];
   for (int axis = 0; axis < 2; ++axis)
     places[1 - axis] = onnx_deform_places(node, d, offsets, axis);
-  rabbet_tensor_t* x =
-      rabbet_onnx_cast(node, node->inputs[0], RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* x = rabbet_onnx_only_float(node, node->inputs[0]);
   rabbet_tensor_t* inputs[] = {
       rabbet_onnx_reshape(node, x, source, 4),
       rabbet_onnx_reshape(node, rabbet_onnx_concat(node, places, 2, 4), grid,
@@ -363,7 +361,7 @@ static rabbet_tensor_t* onnx_deform_samples(rabbet_onnx_node_t* node,
   rabbet_tensor_t* y =
       rabbet_onnx_layer(node, "grid_sample", inputs, 2, NULL, 0);
   if (mask) {
-    mask = rabbet_onnx_cast(node, mask, RABBET_DTYPE_FLOAT);
+    mask = rabbet_onnx_only_float(node, mask);
     y = rabbet_onnx_binary(node, "PROD", y,
                            rabbet_onnx_reshape(node, mask, masks, 4));
   }
@@ -416,15 +414,14 @@ static void onnx_import_deform_conv(rabbet_onnx_node_t* node) {
       rabbet_onnx_index(d.channels / d.groups * d.size)};
   const rabbet_onnx_index_t result[] = {d.batch, rabbet_onnx_index(d.filters),
                                         d.out[0], d.out[1]};
-  rabbet_tensor_t* weights =
-      rabbet_onnx_cast(node, node->inputs[1], RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* weights = rabbet_onnx_only_float(node, node->inputs[1]);
   rabbet_tensor_t* y =
       rabbet_onnx_matmul(node, rabbet_onnx_reshape(node, weights, filters, 4),
                          "NONE", onnx_deform_samples(node, &d), "NONE");
   y = rabbet_onnx_reshape(node, y, result, 4);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, node->inputs[0]);
   if (bias) {
-    bias = rabbet_onnx_cast(node, bias, RABBET_DTYPE_FLOAT);
+    bias = rabbet_onnx_only_float(node, bias);
     y = rabbet_onnx_binary(
         node, "SUM", y,
         rabbet_onnx_unsqueeze(node, bias, 1u << 0 | 3u << 2, 4));

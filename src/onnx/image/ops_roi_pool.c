@@ -111,8 +111,8 @@ static void onnx_import_max_roi_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* image = rabbet_onnx_cast(
       node, rabbet_onnx_flat(node, onnx_roi_column(node, &r, 0)),
       RABBET_DTYPE_INT64);
-  rabbet_tensor_t* y = rabbet_onnx_take(
-      node, rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT), image, 0);
+  rabbet_tensor_t* y =
+      rabbet_onnx_take(node, rabbet_onnx_only_float(node, x), image, 0);
   for (int axis = 0; axis < 2; ++axis) {
     int64_t count = bins.data[1 - axis];
     rabbet_tensor_t* mask = onnx_roi_mask(

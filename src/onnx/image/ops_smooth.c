@@ -281,7 +281,7 @@ rabbet_tensor_t* rabbet_onnx_resize_smooth(rabbet_onnx_node_t* node,
                      mode);
   if (!rabbet_onnx_ok(node)) return NULL;
   bool vector = r->rank == 1;
-  x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  x = rabbet_onnx_only_float(node, x);
   if (vector) x = rabbet_onnx_unsqueeze(node, x, 1, 2);
   for (int i = 0; i < r->count && rabbet_onnx_ok(node); ++i)
     x = onnx_smooth_axis(node, x, r, r->axes[i], r->axes[i] + vector);

@@ -21,7 +21,7 @@ static rabbet_tensor_t* onnx_ml_by_feature(rabbet_onnx_node_t* node,
 // (x - offset) * scale
 static void onnx_import_scaler(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x =
-      rabbet_onnx_cast(node, rabbet_onnx_required(node, 0), RABBET_DTYPE_FLOAT);
+      rabbet_onnx_only_float(node, rabbet_onnx_required(node, 0));
   rabbet_tensor_t* offset = onnx_ml_by_feature(node, "offset");
   rabbet_tensor_t* scale = onnx_ml_by_feature(node, "scale");
   if (offset) x = rabbet_onnx_binary(node, "SUB", x, offset);
@@ -37,7 +37,7 @@ static void onnx_import_normalizer(rabbet_onnx_node_t* node) {
   } norms[] = {{"MAX", "MAX"}, {"L1", "SUM"}, {"L2", "SUM"}};
   const char* norm = rabbet_onnx_attr_string(node, "norm", "MAX");
   rabbet_tensor_t* x =
-      rabbet_onnx_cast(node, rabbet_onnx_required(node, 0), RABBET_DTYPE_FLOAT);
+      rabbet_onnx_only_float(node, rabbet_onnx_required(node, 0));
   int rank = rabbet_onnx_rank(node, x);
   int at = 0;
   while (at < 3 && strcmp(norms[at].name, norm) != 0)
@@ -91,7 +91,7 @@ static void onnx_import_binarizer(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   double threshold = rabbet_onnx_attr_float(node, "threshold", 0);
-  x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  x = rabbet_onnx_in_float(node, x);
   node->outputs[0] = rabbet_onnx_cast(
       node, rabbet_onnx_with_number(node, "GREATER", x, threshold), dtype);
 }

@@ -24,8 +24,9 @@ static rabbet_dtype_t onnx_random_type(rabbet_onnx_node_t* node,
   rabbet_dtype_t dtype = fallback;
   if (rabbet_onnx_has_attr(node, "dtype"))
     rabbet_onnx_fail(
-        node, rabbet_onnx_dtype((int32_t)rabbet_onnx_attr_int(node, "dtype", 1),
-                                &dtype, NULL));
+        node, rabbet_onnx_node_dtype(
+                  node, (int32_t)rabbet_onnx_attr_int(node, "dtype", 1), &dtype,
+                  NULL));
   if (rabbet_onnx_ok(node) && !rabbet_dtype_is_float(dtype))
     RABBET_ONNX_FAIL(
         node, RABBET_STATUS_UNSUPPORTED,
@@ -34,7 +35,8 @@ static rabbet_dtype_t onnx_random_type(rabbet_onnx_node_t* node,
   return dtype;
 }
 
-// `shape`: an INT64 tensor, or NULL for the attribute.
+// `shape`: an INT64 tensor, or NULL for the attribute. Numbers of DOUBLE are
+// drawn as FLOAT.
 static rabbet_tensor_t* onnx_random(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* shape,
                                     rabbet_dtype_t dtype) {
@@ -52,10 +54,14 @@ static rabbet_tensor_t* onnx_random(rabbet_onnx_node_t* node,
       RABBET_ONNX_INTS("shape", dims.data, shape ? 0 : dims.count),
       RABBET_ONNX_FLOAT("alpha", alpha),
       RABBET_ONNX_FLOAT("beta", beta),
-      RABBET_ONNX_INT("to_type", dtype),
+      RABBET_ONNX_INT(
+          "to_type", dtype == RABBET_DTYPE_DOUBLE ? RABBET_DTYPE_FLOAT : dtype),
       RABBET_ONNX_INT("seed", onnx_seed(node))};
-  return rabbet_onnx_layer(node, "fill", &shape, shape ? 1 : 0, attrs,
-                           sizeof(attrs) / sizeof(attrs[0]));
+  return rabbet_onnx_cast(
+      node,
+      rabbet_onnx_layer(node, "fill", &shape, shape ? 1 : 0, attrs,
+                        sizeof(attrs) / sizeof(attrs[0])),
+      dtype);
 }
 
 static void onnx_import_random(rabbet_onnx_node_t* node) {
@@ -77,8 +83,9 @@ static rabbet_dtype_t onnx_choice_type(rabbet_onnx_node_t* node,
   rabbet_dtype_t dtype = fallback;
   if (rabbet_onnx_has_attr(node, "dtype"))
     rabbet_onnx_fail(
-        node, rabbet_onnx_dtype((int32_t)rabbet_onnx_attr_int(node, "dtype", 1),
-                                &dtype, NULL));
+        node, rabbet_onnx_node_dtype(
+                  node, (int32_t)rabbet_onnx_attr_int(node, "dtype", 1), &dtype,
+                  NULL));
   return dtype;
 }
 

@@ -217,13 +217,12 @@ static rabbet_tensor_t* onnx_range_scale(rabbet_onnx_node_t* node,
     most = most ? rabbet_onnx_binary(node, "MAX", most, size) : size;
   }
   int rank = rabbet_onnx_rank(node, most);
-  rabbet_tensor_t* scale =
-      rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, rank, 1);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, most);
+  rabbet_tensor_t* scale = rabbet_onnx_number(node, dtype, rank, 1);
   for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); ++i)
     scale = rabbet_onnx_select(
         node, rabbet_onnx_with_number(node, "LESS", most, steps[i].below),
-        rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, rank, steps[i].scale),
-        scale);
+        rabbet_onnx_number(node, dtype, rank, steps[i].scale), scale);
   return scale;
 }
 
@@ -234,7 +233,7 @@ static rabbet_onnx_index_t onnx_range_count_data(
   rabbet_tensor_t* numbers[3];
   rabbet_onnx_index_t scaled[3];
   for (size_t i = 0; i < 3; ++i)
-    numbers[i] = rabbet_onnx_cast(node, parts[i], RABBET_DTYPE_FLOAT);
+    numbers[i] = rabbet_onnx_in_float(node, parts[i]);
   rabbet_tensor_t* scale = onnx_range_scale(node, numbers);
   for (size_t i = 0; i < 3; ++i) {
     rabbet_tensor_t* x = rabbet_onnx_binary(node, "PROD", numbers[i], scale);
@@ -327,7 +326,7 @@ static void onnx_import_eye_like(rabbet_onnx_node_t* node) {
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   if (rabbet_onnx_has_attr(node, "dtype")) {
     int32_t type = (int32_t)rabbet_onnx_attr_int(node, "dtype", 1);
-    rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
+    rabbet_onnx_fail(node, rabbet_onnx_node_dtype(node, type, &dtype, NULL));
   }
   int rank = rabbet_onnx_rank(node, x);
   if (rabbet_onnx_ok(node) && rank != 2)

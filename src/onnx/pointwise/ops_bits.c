@@ -107,20 +107,24 @@ static void onnx_import_bit_cast(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int32_t to = (int32_t)rabbet_onnx_attr_int(node, "to", 0);
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
-  rabbet_onnx_fail(node, RABBET_ANNOTATE(rabbet_onnx_dtype(to, &dtype, NULL),
-                                         "attribute 'to'"));
+  rabbet_onnx_fail(
+      node, RABBET_ANNOTATE(rabbet_onnx_node_dtype(node, to, &dtype, NULL),
+                            "attribute 'to'"));
   int32_t numbers[] = {rabbet_onnx_type_in_model(node, x), to};
   if (!rabbet_onnx_ok(node)) return;
   const rabbet_onnx_type_t *from = rabbet_onnx_type(numbers[0]),
                            *type = rabbet_onnx_type(to);
   for (int i = 0; i < 2; ++i) {
     const rabbet_onnx_type_t* one = rabbet_onnx_type(numbers[i]);
-    if (one->holds == RABBET_ONNX_HOLDS_REAL ||
-        rabbet_dtype_bits(one->dtype) < one->bits)
+    rabbet_dtype_t place = one->dtype;
+    bool narrowed = false;
+    rabbet_onnx_fail(
+        node, rabbet_onnx_node_dtype(node, numbers[i], &place, &narrowed));
+    if (one->holds == RABBET_ONNX_HOLDS_REAL || narrowed)
       RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                        "the bits of %s are not those of %s, which networks "
                        "have in its place",
-                       one->name, rabbet_dtype_name(one->dtype));
+                       one->name, rabbet_dtype_name(place));
   }
   if (rabbet_onnx_ok(node) && from->bits != type->bits)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,

@@ -124,9 +124,11 @@ static void onnx_import_pow(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* base = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* exponent = onnx_operand(node, base);
   rabbet_dtype_t type = rabbet_onnx_dtype_of(node, base);
-  bool mixed =
-      !rabbet_dtype_is_float(type) && rabbet_onnx_is_float(node, exponent);
-  rabbet_dtype_t work = mixed ? RABBET_DTYPE_FLOAT : type;
+  rabbet_dtype_t work = type;
+  if (!rabbet_dtype_is_float(type) && rabbet_onnx_is_float(node, exponent)) {
+    exponent = rabbet_onnx_in_float(node, exponent);
+    work = rabbet_onnx_dtype_of(node, exponent);
+  }
   rabbet_tensor_t* y =
       rabbet_onnx_binary(node, "POW", rabbet_onnx_cast(node, base, work),
                          rabbet_onnx_cast(node, exponent, work));
@@ -168,7 +170,8 @@ static void onnx_import_cast(rabbet_onnx_node_t* node) {
           : rabbet_onnx_attr_int(node, "to", 0);
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool narrowed = false;
-  rabbet_status_t status = rabbet_onnx_dtype((int32_t)to, &dtype, &narrowed);
+  rabbet_status_t status =
+      rabbet_onnx_node_dtype(node, (int32_t)to, &dtype, &narrowed);
   rabbet_onnx_fail(node, RABBET_ANNOTATE(status, "attribute 'to'"));
   if (narrowed && rabbet_onnx_ok(node)) {
     rabbet_log(node->importer->network->logger, RABBET_SEVERITY_WARNING,

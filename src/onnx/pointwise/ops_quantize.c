@@ -67,9 +67,9 @@ static rabbet_dtype_t onnx_output_dtype(rabbet_onnx_node_t* node,
                      "or BFLOAT16",
                      type->name);
   else if (number != 0)
-    rabbet_onnx_fail(node,
-                     RABBET_ANNOTATE(rabbet_onnx_dtype(number, &dtype, NULL),
-                                     "attribute 'output_dtype'"));
+    rabbet_onnx_fail(node, RABBET_ANNOTATE(rabbet_onnx_node_dtype(node, number,
+                                                                  &dtype, NULL),
+                                           "attribute 'output_dtype'"));
   return dtype;
 }
 
@@ -147,9 +147,9 @@ static int32_t onnx_quantized_type(rabbet_onnx_node_t* node) {
   int32_t asked = (int32_t)rabbet_onnx_attr_int(node, "output_dtype", 0);
   rabbet_dtype_t dtype;
   if (asked)
-    rabbet_onnx_fail(node,
-                     RABBET_ANNOTATE(rabbet_onnx_dtype(asked, &dtype, NULL),
-                                     "attribute 'output_dtype'"));
+    rabbet_onnx_fail(
+        node, RABBET_ANNOTATE(rabbet_onnx_node_dtype(node, asked, &dtype, NULL),
+                              "attribute 'output_dtype'"));
   if (!zero) return asked ? asked : rabbet_onnx_type_of(RABBET_DTYPE_UINT8);
   int32_t given = rabbet_onnx_type_in_model(node, zero);
   if (rabbet_onnx_ok(node) && asked && asked != given)

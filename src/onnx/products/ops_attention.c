@@ -164,11 +164,13 @@ static rabbet_tensor_t* onnx_attention_scaled(rabbet_onnx_node_t* node,
     double scale = rabbet_onnx_attr_float(node, "scale", usual);
     return rabbet_onnx_with_number(node, "PROD", a->q, scale);
   }
-  rabbet_tensor_t* root =
-      rabbet_onnx_cast(node, size.tensor, RABBET_DTYPE_FLOAT);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, a->q);
+  rabbet_tensor_t* root = rabbet_onnx_cast(
+      node, size.tensor,
+      dtype == RABBET_DTYPE_DOUBLE ? dtype : RABBET_DTYPE_FLOAT);
   root =
       rabbet_onnx_unary(node, "RECIP", rabbet_onnx_unary(node, "SQRT", root));
-  root = rabbet_onnx_cast(node, root, rabbet_onnx_dtype_of(node, a->q));
+  root = rabbet_onnx_cast(node, root, dtype);
   return rabbet_onnx_binary(node, "PROD", a->q, root);
 }
 
@@ -271,7 +273,8 @@ static rabbet_tensor_t* onnx_attention_softmax(rabbet_onnx_node_t* node,
                                                bool masked) {
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, scores), wide = dtype;
   int32_t asked = (int32_t)rabbet_onnx_attr_int(node, "softmax_precision", 0);
-  if (asked != 0) rabbet_onnx_fail(node, rabbet_onnx_dtype(asked, &wide, NULL));
+  if (asked != 0)
+    rabbet_onnx_fail(node, rabbet_onnx_node_dtype(node, asked, &wide, NULL));
   scores = rabbet_onnx_cast(node, scores, wide);
   rabbet_tensor_t* weights = rabbet_onnx_softmax(node, scores, SIZE);
   if (masked)

@@ -283,8 +283,7 @@ static rabbet_tensor_t* onnx_dft_long(rabbet_onnx_node_t* node,
     dims[i] = rabbet_onnx_extent(node, x, i);
     flat[0] = rabbet_onnx_index_op(node, "PROD", flat[0], dims[i]);
   }
-  x = rabbet_onnx_reshape(node, rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT),
-                          flat, 3);
+  x = rabbet_onnx_reshape(node, rabbet_onnx_only_float(node, x), flat, 3);
   if (d->in_parts == 1) {
     rabbet_tensor_t* parts[] = {x, rabbet_onnx_with_number(node, "PROD", x, 0)};
     x = rabbet_onnx_concat(node, parts, 2, 2);
@@ -423,22 +422,29 @@ static rabbet_dtype_t onnx_signal_dtype(rabbet_onnx_node_t* node) {
   rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
   int32_t type = (int32_t)rabbet_onnx_attr_int(node, "output_datatype", 1);
   if (rabbet_onnx_ok(node))
-    rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
+    rabbet_onnx_fail(node, rabbet_onnx_node_dtype(node, type, &dtype, NULL));
   return dtype;
+}
+
+// The type in which windows and weights are computed.
+static rabbet_dtype_t onnx_signal_work(rabbet_onnx_node_t* node) {
+  return onnx_signal_dtype(node) == RABBET_DTYPE_DOUBLE ? RABBET_DTYPE_DOUBLE
+                                                        : RABBET_DTYPE_FLOAT;
 }
 
 static rabbet_tensor_t* onnx_window_known(rabbet_onnx_node_t* node,
                                           const double a[3], int64_t size,
                                           bool periodic) {
+  rabbet_dtype_t dtype = onnx_signal_work(node);
   rabbet_dims_t dims = {.rank = 1, .d = {size}};
   int64_t count;
-  float* data =
-      rabbet_onnx_weights_room(node, RABBET_DTYPE_FLOAT, &dims, &count);
+  void* data = rabbet_onnx_weights_room(node, dtype, &dims, &count);
   for (int64_t i = 0; data && i < count; ++i) {
     double angle = onnx_two_pi * (double)i / (double)(size - !periodic);
-    data[i] = (float)(a[0] - a[1] * cos(angle) + a[2] * cos(2 * angle));
+    rabbet_store_double(dtype, data, i,
+                        a[0] - a[1] * cos(angle) + a[2] * cos(2 * angle));
   }
-  return rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, data, &dims);
+  return rabbet_onnx_weights(node, dtype, data, &dims);
 }
 
 static rabbet_tensor_t* onnx_window_computed(rabbet_onnx_node_t* node,
@@ -447,10 +453,13 @@ static rabbet_tensor_t* onnx_window_computed(rabbet_onnx_node_t* node,
                                              bool periodic) {
   rabbet_onnx_index_t steps =
       rabbet_onnx_index_op(node, "SUB", size, rabbet_onnx_index(!periodic));
-  rabbet_tensor_t* angle = rabbet_onnx_cast(
-      node, rabbet_onnx_indices(node, size, 0, 1), RABBET_DTYPE_FLOAT);
+  rabbet_dtype_t dtype = onnx_signal_work(node);
+  rabbet_tensor_t* angle =
+      rabbet_onnx_cast(node, rabbet_onnx_indices(node, size, 0, 1), dtype);
   angle = rabbet_onnx_with_number(node, "PROD", angle, onnx_two_pi);
-  angle = rabbet_onnx_binary(node, "DIV", angle, onnx_dft_number(node, steps));
+  angle = rabbet_onnx_binary(
+      node, "DIV", angle,
+      rabbet_onnx_cast(node, rabbet_onnx_index_vector(node, &steps, 1), dtype));
   rabbet_tensor_t* y = rabbet_onnx_with_number(
       node, "PROD", rabbet_onnx_unary(node, "COS", angle), -a[1]);
   y = rabbet_onnx_with_number(node, "SUM", y, a[0]);
@@ -529,19 +538,21 @@ static void onnx_import_mel(rabbet_onnx_node_t* node) {
   int64_t bins = (int64_t)n[MEL_LENGTH] / 2 + 1, filters = (int64_t)n[MEL_BINS];
   rabbet_dims_t dims = {.rank = 2, .d = {bins, filters}};
   int64_t count;
-  float* data =
-      rabbet_onnx_weights_room(node, RABBET_DTYPE_FLOAT, &dims, &count);
+  rabbet_dtype_t work = onnx_signal_work(node);
+  void* data = rabbet_onnx_weights_room(node, work, &dims, &count);
   for (int64_t i = 0; data && i < filters; ++i) {
     int64_t left = onnx_mel_bin(n, i), center = onnx_mel_bin(n, i + 1);
     int64_t right = onnx_mel_bin(n, i + 2);
-    if (left == center && center < bins) data[center * filters + i] = 1;
+    if (left == center && center < bins)
+      rabbet_store_double(work, data, center * filters + i, 1);
     for (int64_t j = left; left < center && j <= center && j < bins; ++j)
-      data[j * filters + i] = (float)(j - left) / (float)(center - left);
+      rabbet_store_double(work, data, j * filters + i,
+                          (double)(j - left) / (double)(center - left));
     for (int64_t j = center; center < right && j < right && j < bins; ++j)
-      data[j * filters + i] = (float)(right - j) / (float)(right - center);
+      rabbet_store_double(work, data, j * filters + i,
+                          (double)(right - j) / (double)(right - center));
   }
-  rabbet_tensor_t* y =
-      rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, data, &dims);
+  rabbet_tensor_t* y = rabbet_onnx_weights(node, work, data, &dims);
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
 

@@ -78,13 +78,13 @@ typedef struct onnx_linear_t {
   rabbet_onnx_index_t batch;
 } onnx_linear_t;
 
-// Token `at` of input `index`, [batch, rows, columns, 1 or more] as FLOAT.
+// Token `at` of input `index`, [batch, rows, columns, 1 or more] as FLOAT or
+// DOUBLE.
 static rabbet_tensor_t* onnx_linear_token(rabbet_onnx_node_t* node,
                                           const onnx_linear_t* a, size_t index,
                                           int64_t at, int64_t heads,
                                           int64_t rows, int64_t columns) {
-  rabbet_tensor_t* x =
-      rabbet_onnx_cast(node, node->inputs[index], RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* x = rabbet_onnx_in_float(node, node->inputs[index]);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.start[1] = rabbet_onnx_index(at);
   slice.size[1] = rabbet_onnx_index(1);
@@ -214,10 +214,12 @@ static void onnx_import_linear_attention(rabbet_onnx_node_t* node) {
                                       rabbet_onnx_index(a.keys),
                                       rabbet_onnx_index(a.values)};
   rabbet_tensor_t* state =
-      given ? rabbet_onnx_cast(node, given, RABBET_DTYPE_FLOAT)
-            : rabbet_onnx_spread(
-                  node, rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 4, 0),
-                  dims, 4);
+      given
+          ? rabbet_onnx_in_float(node, given)
+          : rabbet_onnx_spread(node,
+                               rabbet_onnx_in_float(
+                                   node, rabbet_onnx_number(node, dtype, 4, 0)),
+                               dims, 4);
   rabbet_tensor_t** parts = NULL;
   rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, (uint64_t)a.tokens));
   if (rabbet_onnx_ok(node))

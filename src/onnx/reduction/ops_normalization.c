@@ -262,7 +262,7 @@ static void onnx_import_group_normalization(rabbet_onnx_node_t* node) {
 // Mean and 1 / deviation as outputs: composed, in FLOAT as stash_type asks.
 static void onnx_layer_statistics(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                   uint32_t axes, double epsilon) {
-  x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  x = rabbet_onnx_in_float(node, x);
   rabbet_tensor_t* mean = rabbet_onnx_reduce(node, "AVG", x, axes, true);
   rabbet_tensor_t* centred = rabbet_onnx_binary(node, "SUB", x, mean);
   rabbet_tensor_t* variance = rabbet_onnx_reduce(
@@ -301,7 +301,7 @@ rabbet_tensor_t* rabbet_onnx_rms_normalize(rabbet_onnx_node_t* node,
   int rank = rabbet_onnx_rank(node, x);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   if (!rabbet_onnx_ok(node)) return NULL;
-  rabbet_tensor_t* wide = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* wide = rabbet_onnx_in_float(node, x);
   rabbet_tensor_t* square = rabbet_onnx_binary(node, "PROD", wide, wide);
   square =
       rabbet_onnx_reduce(node, "AVG", square, onnx_axes_from(axis, rank), true);

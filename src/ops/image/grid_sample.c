@@ -233,10 +233,10 @@ static double grid_sample_cost(const rabbet_op_eval_t* eval) {
   return steps + rabbet_cost_elements(eval);
 }
 
-static const rabbet_op_operand_t grid_inputs[] = {{"input", 0, RABBET_T_FLOATS},
-                                                  {"grid", 0, RABBET_T_FLOATS}};
+static const rabbet_op_operand_t grid_inputs[] = {
+    {"input", 0, RABBET_T_NARROW_FLOATS}, {"grid", 0, RABBET_T_NARROW_FLOATS}};
 static const rabbet_op_operand_t grid_outputs[] = {
-    {"output", 0, RABBET_T_FLOATS}};
+    {"output", 0, RABBET_T_NARROW_FLOATS}};
 static const rabbet_op_attr_t grid_attrs[] = {
     {"interpolation_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_LINEAR,
      0, grid_modes},

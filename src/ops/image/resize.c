@@ -30,7 +30,7 @@ static rabbet_status_t resize_infer_types(const rabbet_op_infer_t* infer) {
   rabbet_dtype_t dtype = infer->inputs[INPUT].dtype;
   infer->outputs[0].dtype = dtype;
   if (RABBET_OP_INT(infer, "resize_mode") == RABBET_INTERPOLATION_NEAREST ||
-      (RABBET_T_FLOATS & 1u << dtype) != 0)
+      (RABBET_T_NARROW_FLOATS & 1u << dtype) != 0)
     return rabbet_ok();
   return RABBET_OP_INVALID(
       "input 0 ('input') has type %s; resize_mode %s needs FLOAT, HALF or BF16",

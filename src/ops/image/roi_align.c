@@ -214,11 +214,11 @@ static double roi_cost(const rabbet_op_eval_t* eval) {
 }
 
 static const rabbet_op_operand_t roi_inputs[] = {
-    {"input", 0, RABBET_T_FLOATS},
-    {"rois", 0, RABBET_T_FLOATS},
+    {"input", 0, RABBET_T_NARROW_FLOATS},
+    {"rois", 0, RABBET_T_NARROW_FLOATS},
     {"batch_indices", 0, RABBET_T_INDICES}};
 static const rabbet_op_operand_t roi_outputs[] = {
-    {"output", 0, RABBET_T_FLOATS}};
+    {"output", 0, RABBET_T_NARROW_FLOATS}};
 static const rabbet_op_attr_t roi_attrs[] = {
     {"coordinate_transformation_mode", RABBET_ATTR_INT, false, HALF_PIXEL, 0,
      roi_coordinates},

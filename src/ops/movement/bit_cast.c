@@ -8,17 +8,12 @@
 #define BIT_CAST_TYPES RABBET_T_ANY
 
 static const rabbet_op_enumerator_t bit_cast_types[] = {
-    {"FLOAT", RABBET_DTYPE_FLOAT},
-    {"HALF", RABBET_DTYPE_HALF},
-    {"INT8", RABBET_DTYPE_INT8},
-    {"INT32", RABBET_DTYPE_INT32},
-    {"BOOL", RABBET_DTYPE_BOOL},
-    {"UINT8", RABBET_DTYPE_UINT8},
-    {"FP8", RABBET_DTYPE_FP8},
-    {"BF16", RABBET_DTYPE_BF16},
-    {"INT64", RABBET_DTYPE_INT64},
-    {"E8M0", RABBET_DTYPE_E8M0},
-    {NULL, 0},
+    {"FLOAT", RABBET_DTYPE_FLOAT},   {"HALF", RABBET_DTYPE_HALF},
+    {"INT8", RABBET_DTYPE_INT8},     {"INT32", RABBET_DTYPE_INT32},
+    {"BOOL", RABBET_DTYPE_BOOL},     {"UINT8", RABBET_DTYPE_UINT8},
+    {"FP8", RABBET_DTYPE_FP8},       {"BF16", RABBET_DTYPE_BF16},
+    {"INT64", RABBET_DTYPE_INT64},   {"E8M0", RABBET_DTYPE_E8M0},
+    {"DOUBLE", RABBET_DTYPE_DOUBLE}, {NULL, 0},
 };
 
 void rabbet_bit_cast(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,

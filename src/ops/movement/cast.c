@@ -7,11 +7,17 @@
 #define CAST_TYPES (RABBET_T_NUMBERS | RABBET_T(BOOL) | RABBET_T(FP8))
 
 static const rabbet_op_enumerator_t cast_types[] = {
-    {"FLOAT", RABBET_DTYPE_FLOAT}, {"HALF", RABBET_DTYPE_HALF},
-    {"INT8", RABBET_DTYPE_INT8},   {"INT32", RABBET_DTYPE_INT32},
-    {"BOOL", RABBET_DTYPE_BOOL},   {"UINT8", RABBET_DTYPE_UINT8},
-    {"FP8", RABBET_DTYPE_FP8},     {"BF16", RABBET_DTYPE_BF16},
-    {"INT64", RABBET_DTYPE_INT64}, {NULL, 0},
+    {"FLOAT", RABBET_DTYPE_FLOAT},
+    {"HALF", RABBET_DTYPE_HALF},
+    {"INT8", RABBET_DTYPE_INT8},
+    {"INT32", RABBET_DTYPE_INT32},
+    {"BOOL", RABBET_DTYPE_BOOL},
+    {"UINT8", RABBET_DTYPE_UINT8},
+    {"FP8", RABBET_DTYPE_FP8},
+    {"BF16", RABBET_DTYPE_BF16},
+    {"INT64", RABBET_DTYPE_INT64},
+    {"DOUBLE", RABBET_DTYPE_DOUBLE},
+    {NULL, 0},
 };
 
 static rabbet_status_t cast_infer_types(const rabbet_op_infer_t* infer) {
@@ -38,7 +44,8 @@ static rabbet_status_t cast_value(const rabbet_op_infer_t* infer,
                                   rabbet_fraction_t* out_y) {
   rabbet_dtype_t to = infer->outputs[0].dtype;
   *out_y = x;
-  if (to == RABBET_DTYPE_FLOAT || infer->inputs[0].dtype == RABBET_DTYPE_BOOL)
+  if (rabbet_op_follows_reals(to) ||
+      infer->inputs[0].dtype == RABBET_DTYPE_BOOL)
     return rabbet_ok();
   return to == RABBET_DTYPE_BOOL
              ? cast_to_bool(infer, x.top, &out_y->top)
@@ -50,7 +57,7 @@ static rabbet_status_t cast_value(const rabbet_op_infer_t* infer,
 static rabbet_status_t cast_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
   rabbet_dtype_t to = infer->outputs[0].dtype;
-  if (!input->values || !(rabbet_op_follows(to) || to == RABBET_DTYPE_FLOAT))
+  if (!input->values || !(rabbet_op_follows(to) || rabbet_op_follows_reals(to)))
     return rabbet_ok();
   rabbet_fractions_t made;
   RABBET_RETURN_IF_ERROR(

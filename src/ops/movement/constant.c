@@ -3,7 +3,8 @@
 #include "ops/rules.h"
 
 // Constants may have packed types, although no layer computes in them.
-#define CONSTANT_TYPES (RABBET_T_ANY | RABBET_T(INT4) | RABBET_T(FP4))
+#define CONSTANT_TYPES \
+  (RABBET_T_ANY | RABBET_T(INT4) | RABBET_T(FP4) | RABBET_T(NF4))
 
 static const rabbet_attr_t* constant_weights(const rabbet_attr_t* attrs,
                                              size_t count) {

@@ -32,6 +32,24 @@ static int64_t convert_truncate(rabbet_dtype_t dtype, double value) {
   return (int64_t)value;
 }
 
+// Conversions from and to DOUBLE that C does itself.
+static bool convert_double(rabbet_dtype_t from, const void* source,
+                           rabbet_dtype_t to, void* target, int64_t count) {
+  if (from == RABBET_DTYPE_FLOAT && to == RABBET_DTYPE_DOUBLE) {
+    for (int64_t i = 0; i < count; ++i)
+      ((double*)target)[i] = ((const float*)source)[i];
+  } else if (from == RABBET_DTYPE_DOUBLE && to == RABBET_DTYPE_FLOAT) {
+    for (int64_t i = 0; i < count; ++i)
+      ((float*)target)[i] = (float)((const double*)source)[i];
+  } else if (from == RABBET_DTYPE_INT64 && to == RABBET_DTYPE_DOUBLE) {
+    for (int64_t i = 0; i < count; ++i)
+      ((double*)target)[i] = (double)((const int64_t*)source)[i];
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // The conversions that weights need most, without a step by way of double.
 static bool convert_short(rabbet_dtype_t from, const void* source,
                           rabbet_dtype_t to, void* target, int64_t count) {
@@ -60,7 +78,9 @@ void rabbet_convert(rabbet_dtype_t from, const void* source, rabbet_dtype_t to,
     if (count > 0) memmove(target, source, (bits + 7) / 8);
     return;
   }
-  if (convert_short(from, source, to, target, count)) return;
+  if (convert_short(from, source, to, target, count) ||
+      convert_double(from, source, to, target, count))
+    return;
   bool from_float = rabbet_dtype_is_float(from);
   bool to_float = rabbet_dtype_is_float(to);
   for (int64_t i = 0; i < count; ++i) {

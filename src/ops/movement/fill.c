@@ -15,9 +15,13 @@ enum { SHAPE = 0, ALPHA = 1, BETA = 2 };
 static const rabbet_op_enumerator_t fill_operations[] = {
     RABBET_FILLS(RABBET_ENUMERATOR){NULL, 0}};
 static const rabbet_op_enumerator_t fill_types[] = {
-    {"FLOAT", RABBET_DTYPE_FLOAT}, {"HALF", RABBET_DTYPE_HALF},
-    {"BF16", RABBET_DTYPE_BF16},   {"INT32", RABBET_DTYPE_INT32},
-    {"INT64", RABBET_DTYPE_INT64}, {NULL, 0}};
+    {"FLOAT", RABBET_DTYPE_FLOAT},
+    {"HALF", RABBET_DTYPE_HALF},
+    {"BF16", RABBET_DTYPE_BF16},
+    {"INT32", RABBET_DTYPE_INT32},
+    {"INT64", RABBET_DTYPE_INT64},
+    {"DOUBLE", RABBET_DTYPE_DOUBLE},
+    {NULL, 0}};
 
 static bool fill_has(const rabbet_op_infer_t* infer, size_t index) {
   return index < infer->input_count && infer->inputs[index].present;
@@ -28,7 +32,8 @@ static rabbet_status_t fill_infer_types(const rabbet_op_infer_t* infer) {
   rabbet_dtype_t dtype = (rabbet_dtype_t)RABBET_OP_INT(infer, "to_type");
   int64_t operation = RABBET_OP_INT(infer, "operation");
   infer->outputs[0].dtype = dtype;
-  if (operation != RABBET_FILL_LINSPACE && !rabbet_dtype_is_float(dtype))
+  if (operation != RABBET_FILL_LINSPACE &&
+      !(RABBET_T_NARROW_FLOATS >> dtype & 1))
     return RABBET_OP_INVALID(
         "attribute 'to_type' is %s; random numbers are FLOAT, HALF or BF16",
         rabbet_dtype_name(dtype));

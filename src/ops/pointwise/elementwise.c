@@ -126,7 +126,7 @@ static rabbet_status_t elementwise_element(const rabbet_op_infer_t* infer,
   const rabbet_op_value_t* in = infer->inputs;
   int64_t op = RABBET_OP_INT(infer, "op");
   rabbet_fraction_t a, b;
-  if (in[0].dtype != RABBET_DTYPE_FLOAT && op != RABBET_ELEMENTWISE_POW)
+  if (!rabbet_op_follows_reals(in[0].dtype) && op != RABBET_ELEMENTWISE_POW)
     return elementwise_value(infer, op, in[0].values[i], in[1].values[j],
                              &out_y->top);
   RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, &in[0], i, &a));

@@ -14,10 +14,10 @@
 
 enum { INPUT = 0, SCALE = 1, ZERO_POINT = 2 };
 
-#define SCALES (RABBET_T_FLOATS | RABBET_T(E8M0))
+#define SCALES (RABBET_T_NARROW_FLOATS | RABBET_T(E8M0))
 #define QUANTIZED (RABBET_T(INT8) | RABBET_T(UINT8) | RABBET_T(FP8))
 // Types of 4 bits are read, but not written.
-#define DEQUANTIZED (QUANTIZED | RABBET_T(INT4) | RABBET_T(FP4))
+#define DEQUANTIZED (QUANTIZED | RABBET_T(INT4) | RABBET_T(FP4) | RABBET_T(NF4))
 
 static bool quantize_present(const rabbet_op_infer_t* infer, size_t index) {
   return index < infer->input_count && infer->inputs[index].present;
@@ -273,7 +273,7 @@ static const rabbet_op_enumerator_t real_types[] = {
 };
 
 static const rabbet_op_operand_t quantize_inputs[] = {
-    {"input", 0, RABBET_T_FLOATS},
+    {"input", 0, RABBET_T_NARROW_FLOATS},
     {"scale", 0, SCALES},
     {"zero_point", RABBET_OPERAND_OPTIONAL, QUANTIZED},
 };
@@ -306,7 +306,7 @@ static const rabbet_op_operand_t dequantize_inputs[] = {
     {"zero_point", RABBET_OPERAND_OPTIONAL, DEQUANTIZED | RABBET_T(INT32)},
 };
 static const rabbet_op_operand_t dequantize_outputs[] = {
-    {"output", 0, RABBET_T_FLOATS}};
+    {"output", 0, RABBET_T_NARROW_FLOATS}};
 static const rabbet_op_attr_t dequantize_attrs[] = {
     {"axis", RABBET_ATTR_INT, false, -1, 0, NULL},
     {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, real_types},

@@ -418,19 +418,20 @@ static double moe_cost(const rabbet_op_eval_t* eval) {
 }
 
 static const rabbet_op_operand_t moe_inputs[] = {
-    {"hidden_states", 0, RABBET_T_FLOATS},
+    {"hidden_states", 0, RABBET_T_NARROW_FLOATS},
     {"selected_experts_for_tokens", RABBET_OPERAND_INDEX, RABBET_T_INDICES},
-    {"scores_for_selected_experts", 0, RABBET_T_FLOATS},
-    {"fc_gate_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"fc_up_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"fc_down_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"fc_gate_biases", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"fc_up_biases", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"fc_down_biases", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"fc_down_activation_scale", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
+    {"scores_for_selected_experts", 0, RABBET_T_NARROW_FLOATS},
+    {"fc_gate_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"fc_up_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"fc_down_weights", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"fc_gate_biases", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"fc_up_biases", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"fc_down_biases", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"fc_down_activation_scale", RABBET_OPERAND_OPTIONAL,
+     RABBET_T_NARROW_FLOATS},
 };
 static const rabbet_op_operand_t moe_outputs[] = {
-    {"output", 0, RABBET_T_FLOATS}};
+    {"output", 0, RABBET_T_NARROW_FLOATS}};
 static const rabbet_op_attr_t moe_attrs[] = {
     {"activation_type", RABBET_ATTR_INT, false, RABBET_MOE_ACT_SILU, 0,
      moe_activations},

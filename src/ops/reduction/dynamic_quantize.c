@@ -169,12 +169,12 @@ static const rabbet_op_enumerator_t dynamic_scale_types[] = {
     {"E8M0", RABBET_DTYPE_E8M0},   {NULL, 0},
 };
 static const rabbet_op_operand_t dynamic_inputs[] = {
-    {"input", 0, RABBET_T_FLOATS},
-    {"double_quant_scale", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
+    {"input", 0, RABBET_T_NARROW_FLOATS},
+    {"double_quant_scale", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
 };
 static const rabbet_op_operand_t dynamic_outputs[] = {
     {"output", 0, RABBET_T(INT8) | RABBET_T(FP8)},
-    {"scale", 0, RABBET_T_FLOATS | RABBET_T(FP8) | RABBET_T(E8M0)},
+    {"scale", 0, RABBET_T_NARROW_FLOATS | RABBET_T(FP8) | RABBET_T(E8M0)},
 };
 static const rabbet_op_attr_t dynamic_attrs[] = {
     {"axis", RABBET_ATTR_INT, false, -1, 0, NULL},

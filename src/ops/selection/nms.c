@@ -303,11 +303,11 @@ static double nms_cost(const rabbet_op_eval_t* eval) {
 }
 
 static const rabbet_op_operand_t nms_inputs[] = {
-    {"boxes", 0, RABBET_T_FLOATS},
-    {"scores", 0, RABBET_T_FLOATS},
+    {"boxes", 0, RABBET_T_NARROW_FLOATS},
+    {"scores", 0, RABBET_T_NARROW_FLOATS},
     {"max_output_boxes_per_class", 0, RABBET_T_INDICES},
-    {"iou_threshold", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
-    {"score_threshold", RABBET_OPERAND_OPTIONAL, RABBET_T_FLOATS},
+    {"iou_threshold", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
+    {"score_threshold", RABBET_OPERAND_OPTIONAL, RABBET_T_NARROW_FLOATS},
 };
 static const rabbet_op_operand_t nms_outputs[] = {
     {"indices", 0, RABBET_T_INDICES},

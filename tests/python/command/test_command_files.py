@@ -147,7 +147,8 @@ def test_output_is_reproducible(plan: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "code", "message"),
     [
-        ({"x": array(2).astype(np.float64)}, 3, "elements of type '<f8'; expected f4"),
+        ({"x": array(2).astype(np.uint32)}, 3, "elements of type '<u4'; expected f4"),
+        ({"x": array(2).astype(np.float64)}, 2, "is FLOAT, but the array given for it"),
         ({"x": array(2).astype(np.int32)}, 2, "is FLOAT, but the array given for it"),
         ({"x": np.asfortranarray(array(2))}, 3, "ascontiguousarray"),
         ({"x": array(2).astype(">f4")}, 3, "big-endian"),

@@ -221,3 +221,12 @@ def test_weights_are_lent_and_exported_programs_taken() -> None:
     torch.testing.assert_close(model(x), module(x).detach(), atol=1e-5, rtol=1e-5)
     assert "TorchModel" in repr(model)
     assert model.report
+
+
+def test_double_stays_double() -> None:
+    module = torch.nn.Sequential(
+        torch.nn.Conv1d(3, 8, 3), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(48, 5)
+    ).double()
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    model = trt.compile(module, (x,), device="cpu", optimization_level=0, double=True)
+    assert_same(model(x), module(x).detach(), 1e-12, 1e-13)

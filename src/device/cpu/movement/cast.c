@@ -16,8 +16,10 @@ typedef struct cpu_cast_state_t {
   rabbet_convert_fn_t first, second;
 } cpu_cast_state_t;
 
-static bool cast_is_narrow_float(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_FP8 || dtype == RABBET_DTYPE_E8M0;
+// FLOAT between two conversions would be slow, or less exact.
+static bool cast_is_direct(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FP8 || dtype == RABBET_DTYPE_E8M0 ||
+         dtype == RABBET_DTYPE_DOUBLE;
 }
 
 static void cast_choose(cpu_cast_state_t* state) {
@@ -29,11 +31,10 @@ static void cast_choose(cpu_cast_state_t* state) {
     return;
   }
   state->is_copy =
-      from == to || (state->from_size == 1 && state->to_size == 1 &&
-                     to != RABBET_DTYPE_BOOL && !cast_is_narrow_float(from) &&
-                     !cast_is_narrow_float(to));
-  if (state->is_copy || cast_is_narrow_float(from) ||
-      cast_is_narrow_float(to)) {
+      from == to ||
+      (state->from_size == 1 && state->to_size == 1 &&
+       to != RABBET_DTYPE_BOOL && !cast_is_direct(from) && !cast_is_direct(to));
+  if (state->is_copy || cast_is_direct(from) || cast_is_direct(to)) {
     return;
   }
   if (rabbet_dtype_is_float(from) || rabbet_dtype_is_float(to)) {
@@ -171,4 +172,4 @@ static bool cpu_cast_takes(const rabbet_kernel_spec_t* spec) {
          rabbet_takes_node(spec->group, RABBET_OP_IDENTITY, rules);
 }
 
-RABBET_NODE_CLASS(cpu_cast, "cpu.cast", 1);
+RABBET_NODE_CLASS_WITH(cpu_cast, "cpu.cast", 1, RABBET_KERNEL_DOUBLE);

@@ -109,4 +109,5 @@ static bool cpu_concatenation_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_concatenation_takes(spec->group);
 }
 
-RABBET_NODE_CLASS(cpu_concatenation, "cpu.concatenation", 1);
+RABBET_NODE_CLASS_WITH(cpu_concatenation, "cpu.concatenation", 1,
+                       RABBET_KERNEL_DOUBLE);

@@ -59,4 +59,5 @@ static bool cpu_constant_output_takes(const rabbet_kernel_spec_t* spec) {
          rabbet_takes_node(spec->group, RABBET_OP_CONSTANT, 0);
 }
 
-RABBET_NODE_CLASS(cpu_constant_output, "cpu.constant_output", 1);
+RABBET_NODE_CLASS_WITH(cpu_constant_output, "cpu.constant_output", 1,
+                       RABBET_KERNEL_DOUBLE);

@@ -66,4 +66,4 @@ static rabbet_status_t cpu_fills_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_fills, FILL, 0)
 
-RABBET_NODE_CLASS(cpu_fills, "cpu.fill", 1);
+RABBET_NODE_CLASS_WITH(cpu_fills, "cpu.fill", 1, RABBET_KERNEL_DOUBLE);

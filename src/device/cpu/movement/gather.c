@@ -263,4 +263,4 @@ static rabbet_status_t cpu_gather_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_gather, GATHER, 0)
 
-RABBET_NODE_CLASS(cpu_gather, "cpu.gather", 1);
+RABBET_NODE_CLASS_WITH(cpu_gather, "cpu.gather", 1, RABBET_KERNEL_DOUBLE);

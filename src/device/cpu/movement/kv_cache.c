@@ -97,4 +97,4 @@ static rabbet_status_t cpu_kv_cache_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_kv_cache, KV_CACHE_UPDATE, 0)
 
-RABBET_NODE_CLASS(cpu_kv_cache, "cpu.kv_cache", 1);
+RABBET_NODE_CLASS_WITH(cpu_kv_cache, "cpu.kv_cache", 1, RABBET_KERNEL_DOUBLE);

@@ -173,5 +173,5 @@ static rabbet_status_t cpu_reorder_create(const rabbet_kernel_spec_t* spec,
 }
 
 RABBET_NODE_TABLE(cpu_reorder, "cpu.reorder", 1,
-                  .flags = RABBET_KERNEL_FALLBACK,
+                  .flags = RABBET_KERNEL_FALLBACK | RABBET_KERNEL_DOUBLE,
                   .destroy = rabbet_node_kernel_destroy);

@@ -105,4 +105,5 @@ static rabbet_status_t cpu_reverse_sequence_enqueue(
 
 RABBET_TAKES_NODE(cpu_reverse_sequence, REVERSE_SEQUENCE, 0)
 
-RABBET_NODE_CLASS(cpu_reverse_sequence, "cpu.reverse_sequence", 1);
+RABBET_NODE_CLASS_WITH(cpu_reverse_sequence, "cpu.reverse_sequence", 1,
+                       RABBET_KERNEL_DOUBLE);

@@ -144,4 +144,4 @@ static rabbet_status_t cpu_scatter_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_scatter, SCATTER, 0)
 
-RABBET_NODE_CLASS(cpu_scatter, "cpu.scatter", 1);
+RABBET_NODE_CLASS_WITH(cpu_scatter, "cpu.scatter", 1, RABBET_KERNEL_DOUBLE);

@@ -82,4 +82,4 @@ static rabbet_status_t cpu_shuffle_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
 
-RABBET_NODE_CLASS(cpu_shuffle, "cpu.shuffle", 1);
+RABBET_NODE_CLASS_WITH(cpu_shuffle, "cpu.shuffle", 1, RABBET_KERNEL_DOUBLE);

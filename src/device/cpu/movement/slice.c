@@ -346,4 +346,4 @@ static rabbet_status_t cpu_slice_enqueue(rabbet_kernel_t* base,
 RABBET_TAKES_NODE(cpu_slice, SLICE,
                   RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
 
-RABBET_NODE_CLASS(cpu_slice, "cpu.slice", 1);
+RABBET_NODE_CLASS_WITH(cpu_slice, "cpu.slice", 1, RABBET_KERNEL_DOUBLE);

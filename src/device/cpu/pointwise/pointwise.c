@@ -48,11 +48,10 @@ typedef struct cpu_pointwise_state_t {
   rabbet_pw_space_t space;
   rabbet_pw_program_t program;
   const rabbet_pw_machine_t* machine;
-  int tile;           // elements
-  int64_t lane_size;  // bytes of a lane
-  int64_t rows;       // rows of the space
-  int64_t row;        // elements of one
-  int64_t chunk;      // elements of a piece of work, a multiple of tile
+  int tile;       // elements
+  int64_t rows;   // rows of the space
+  int64_t row;    // elements of one
+  int64_t chunk;  // elements of a piece of work, a multiple of tile
   int64_t pieces_per_row;
   size_t thread_bytes;  // workspace of a thread
   int64_t element_size[RABBET_CPU_PW_OPERANDS];
@@ -152,7 +151,6 @@ static rabbet_status_t pw_set_up(const pw_kernel_t* kernel,
                                            kernel->allocator, &state->program));
   state->machine = rabbet_pw_machine();
   state->tile = state->machine->tile[state->program.lane];
-  state->lane_size = state->program.lane == RABBET_PW_INT64 ? 8 : 4;
   for (int i = 0; i < state->space.operand_count; ++i) {
     if (state->access[i] == RABBET_PW_CELL || state->period[i] > 0) continue;
     state->stream_bytes[state->stream_count] =
@@ -221,6 +219,8 @@ static void pw_set_cell(pw_worker_t* worker, int operand) {
     *(int32_t*)cell = (int32_t)rabbet_load_int64(dtype, from, 0);
   } else if (state->program.lane == RABBET_PW_INT64) {
     *(int64_t*)cell = rabbet_load_int64(dtype, from, 0);
+  } else if (state->program.lane == RABBET_PW_DOUBLE) {
+    *(double*)cell = rabbet_load_double(dtype, from, 0);
   } else if (dtype == RABBET_DTYPE_FLOAT) {
     *(float*)cell = *(const float*)from;
   } else {
@@ -342,6 +342,7 @@ const rabbet_kernel_class_t rabbet_cpu_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cpu.pointwise",
     .version = 6,
+    .flags = RABBET_KERNEL_DOUBLE,
     .propose = pw_propose,
     .create = pw_create,
     .takes = pw_takes,

@@ -3,5 +3,7 @@
 #define PW_BYTES 32
 #define PW_VEC(f) _ZGVdN8v_##f
 #define PW_VEC2(f) _ZGVdN8vv_##f
+#define PW_DVEC(f) _ZGVdN4v_##f
+#define PW_DVEC2(f) _ZGVdN4vv_##f
 #include "device/cpu/pointwise/pointwise_vm.inc"
 #endif

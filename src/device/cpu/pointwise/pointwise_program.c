@@ -119,6 +119,7 @@ bool rabbet_pw_lane(const rabbet_group_t* group, rabbet_pw_lane_t* out_lane) {
           1u << RABBET_DTYPE_BF16,
       truth | 1u << RABBET_DTYPE_INT32,
       truth | 1u << RABBET_DTYPE_INT64,
+      truth | 1u << RABBET_DTYPE_DOUBLE,
   };
   for (int lane = 0; lane < RABBET_PW_LANE_COUNT; ++lane) {
     if (types & ~lanes[lane]) continue;
@@ -478,6 +479,7 @@ static rabbet_status_t pw_emit_outputs(pw_compiler_t* compiler) {
       [RABBET_DTYPE_FLOAT] = RABBET_PW_STORE,
       [RABBET_DTYPE_INT32] = RABBET_PW_STORE,
       [RABBET_DTYPE_INT64] = RABBET_PW_STORE,
+      [RABBET_DTYPE_DOUBLE] = RABBET_PW_STORE,
       [RABBET_DTYPE_HALF] = RABBET_PW_STORE_HALF,
       [RABBET_DTYPE_BF16] = RABBET_PW_STORE_BF16,
       [RABBET_DTYPE_BOOL] = RABBET_PW_STORE_BOOL,

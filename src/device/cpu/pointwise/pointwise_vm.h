@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 // Lanes in which a program computes. FLOAT also holds HALF, BF16, BOOL (0 or 1)
-// and quantized numbers of 8 bits; the integers hold their own type and BOOL.
+// and quantized numbers of 8 bits; the others hold their own type and BOOL.
 typedef enum rabbet_pw_lane_t {
   RABBET_PW_FLOAT = 0,
   RABBET_PW_INT32 = 1,
   RABBET_PW_INT64 = 2,
-  RABBET_PW_LANE_COUNT = 3,
+  RABBET_PW_DOUBLE = 3,
+  RABBET_PW_LANE_COUNT = 4,
 } rabbet_pw_lane_t;
 
 // Operators on the accumulator. Where the second operand of a binary operator

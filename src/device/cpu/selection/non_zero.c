@@ -185,4 +185,4 @@ static rabbet_status_t cpu_non_zero_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_non_zero, NON_ZERO, 0)
 
-RABBET_NODE_CLASS(cpu_non_zero, "cpu.non_zero", 1);
+RABBET_NODE_CLASS_WITH(cpu_non_zero, "cpu.non_zero", 1, RABBET_KERNEL_DOUBLE);

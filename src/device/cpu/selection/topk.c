@@ -78,6 +78,14 @@ static inline int64_t topk_float_key(float x) {
   return bits >> 31 ? -(int64_t)(bits & 0x7fffffff) : (int64_t)bits;
 }
 
+static inline int64_t topk_double_key(double x) {
+  int64_t bits = 0;
+  if (x != x) return INT64_MAX;
+  x += 0.0;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits < 0 ? -(bits & INT64_MAX) : bits;
+}
+
 // Keys of up to RABBET_LANES elements, `step` elements apart.
 static void topk_keys(const cpu_topk_state_t* state, const char* source,
                       int64_t step, int64_t count, int64_t* keys) {
@@ -90,6 +98,8 @@ static void topk_keys(const cpu_topk_state_t* state, const char* source,
   switch (state->dtype) {
     case RABBET_DTYPE_FLOAT:
       RABBET_TOPK_KEYS(float, topk_float_key(x));
+    case RABBET_DTYPE_DOUBLE:
+      RABBET_TOPK_KEYS(double, topk_double_key(x));
     case RABBET_DTYPE_HALF:
       RABBET_TOPK_KEYS(uint16_t, topk_float_key(rabbet_half_to_float(x)));
     case RABBET_DTYPE_BF16:
@@ -215,4 +225,4 @@ static rabbet_status_t cpu_topk_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cpu_topk, TOPK, RABBET_TAKES_UNREAD)
 
-RABBET_NODE_CLASS(cpu_topk, "cpu.topk", 1);
+RABBET_NODE_CLASS_WITH(cpu_topk, "cpu.topk", 1, RABBET_KERNEL_DOUBLE);

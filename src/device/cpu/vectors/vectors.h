@@ -53,16 +53,19 @@ typedef struct rabbet_copy_run_t {
 } rabbet_copy_run_t;
 enum { RABBET_PATTERN_BYTES = 64 };
 enum { RABBET_PRODUCT_ROWS = 4 };
+// Rows of a tile of DOUBLE, and the most columns.
+enum { RABBET_DOUBLE_ROWS = 6, RABBET_DOUBLE_COLUMNS = 16 };
 
 // Weights of 4 or 8 bits that become floats in registers. Types of 4 bits have
 // two elements in a byte, the first one in its lower half.
 typedef enum rabbet_packed_type_t {
   RABBET_PACKED_INT4 = 0,
   RABBET_PACKED_FP4 = 1,
-  RABBET_PACKED_INT8 = 2,
-  RABBET_PACKED_UINT8 = 3,
-  RABBET_PACKED_FP8 = 4,
-  RABBET_PACKED_COUNT = 5,
+  RABBET_PACKED_NF4 = 2,  // the last one of 4 bits
+  RABBET_PACKED_INT8 = 3,
+  RABBET_PACKED_UINT8 = 4,
+  RABBET_PACKED_FP8 = 5,
+  RABBET_PACKED_COUNT = 6,
 } rabbet_packed_type_t;
 enum {
   // Elements with one scale: at least this many, and a power of two.
@@ -150,6 +153,12 @@ typedef struct rabbet_vectors_t {
   void (*products)(const float* const* x, int rows, const float* w,
                    int64_t stride, int64_t count, int64_t width, float* sums,
                    int64_t sums_stride);
+
+  // sums[r][c], a tile of RABBET_DOUBLE_ROWS rows and double_columns columns:
+  // the sum over `depth` k of a[k][r] b[k][c].
+  void (*double_tile)(const double* a, const double* b, int64_t depth,
+                      double* sums);
+  int64_t double_columns;
 
   // Lays out `count` floats for packed_dots, with zeros up to a whole chunk.
   void (*packed_order)(rabbet_packed_type_t type, const float* x, int64_t count,
