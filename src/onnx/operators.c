@@ -42,6 +42,7 @@
   FILE(ml_trees)                \
   FILE(microsoft_fused)         \
   FILE(microsoft_quantized)     \
+  FILE(microsoft_tables)        \
   FILE(microsoft_experts)       \
   FILE(microsoft_attention)     \
   FILE(microsoft_group_query)   \

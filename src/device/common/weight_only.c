@@ -88,8 +88,8 @@ static bool weight_blocks(const rabbet_group_node_t* node,
 
 static bool weight_is_packed(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT4 || dtype == RABBET_DTYPE_FP4 ||
-         dtype == RABBET_DTYPE_INT8 || dtype == RABBET_DTYPE_UINT8 ||
-         dtype == RABBET_DTYPE_FP8;
+         dtype == RABBET_DTYPE_NF4 || dtype == RABBET_DTYPE_INT8 ||
+         dtype == RABBET_DTYPE_UINT8 || dtype == RABBET_DTYPE_FP8;
 }
 
 static bool weight_matrix(const rabbet_group_t* group,

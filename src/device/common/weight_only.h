@@ -31,8 +31,8 @@ typedef struct rabbet_weight_only_t {
 } rabbet_weight_only_t;
 
 // False unless the group has this form: one product, whose second factor alone
-// is dequantized from constants of INT4, FP4, INT8, UINT8 or FP8 that are one
-// matrix. Neither elements nor the types of x, scales and the epilogue are
+// is dequantized from constants of INT4, FP4, NF4, INT8, UINT8 or FP8 that are
+// one matrix. Neither elements nor the types of x, scales and the epilogue are
 // looked at. *out_product has pointers into itself and the group: it must not
 // be moved.
 bool rabbet_weight_only_parse(const rabbet_group_t* group,

@@ -129,3 +129,52 @@ def test_dequantized_blocks(block: int, axis: int, kind: str) -> None:
     check_close(np.asarray(model(x)), by_onnxruntime(data, x))
     step = json.dumps(packed_step(model)).upper()
     assert ("INT8" if kind == "INT8" else "INT4") in step
+
+
+# ---- Tables: NF4, and FP4 of bitsandbytes
+
+NF4, FP4 = 1, 0
+
+
+def table_model(rows: list, k: int, n: int, block: int, kind: int) -> onnx.ModelProto:
+    random = np.random.default_rng(k + n)
+    inits = {
+        "w": random.integers(0, 256, (k * n + 1) // 2, dtype=np.uint8),
+        "s": random.uniform(0.1, 0.3, -(-k * n // block)).astype(np.float32),
+    }
+    node = oh.make_node("MatMulBnb4", ["x", *inits], ["y"], domain="com.microsoft", K=k, N=n,
+                        block_size=block, quant_type=kind)  # fmt: skip
+    return model_of([node], inits, rows, k, n)
+
+
+@pytest.mark.parametrize("kind", [NF4, FP4])
+@pytest.mark.parametrize(("k", "block"), [(64, 16), (320, 64), (512, 128), (96, 64), (33, 16)])
+@pytest.mark.parametrize("rows", [[1], [7], [2, 13]])
+def test_tables_against_onnxruntime(rows: list, k: int, block: int, kind: int) -> None:
+    model = table_model(rows, k, 70, block, kind)
+    x = np.random.default_rng(1).standard_normal((*rows, k), np.float32)
+    found = rabbet.compile(model.SerializeToString(), device="cpu", optimization_level=0)(x)
+    check_close(np.asarray(found), by_onnxruntime(model, x))
+
+
+@pytest.mark.parametrize(("kind", "name", "bits"), [(NF4, "NF4", 4), (FP4, "FP8", 8)])
+def test_large_tables_stay_packed(kind: int, name: str, bits: int) -> None:
+    k, n = 2048, 1024
+    data = table_model([1], k, n, 64, kind)
+    model = rabbet.compile(data.SerializeToString(), device="cpu")
+    x = np.random.default_rng(1).standard_normal((1, k), np.float32)
+    check_close(np.asarray(model(x)), by_onnxruntime(data, x))
+    assert name in json.dumps(packed_step(model))
+    packed = k * n * bits // 8 + k // 64 * n * 4
+    plan = model.engine.serialize()
+    assert packed <= len(memoryview(plan)) <= packed + 16384
+
+
+def test_a_table_that_is_none_is_refused() -> None:
+    model = table_model([1], 64, 70, 16, 2)
+    with pytest.raises(rabbet.Error, match=r"'quant_type' is 2; expected 0 \(FP4\) or 1"):
+        rabbet.compile(model.SerializeToString(), device="cpu")
+    model = table_model([1], 64, 71, 16, NF4)
+    del model.graph.node[0].attribute[:]
+    with pytest.raises(rabbet.Error, match="attribute 'N' is 0"):
+        rabbet.compile(model.SerializeToString(), device="cpu")

@@ -8,7 +8,8 @@
 static rabbet_dtype_t reorder_type(rabbet_dtype_t from, rabbet_dtype_t to) {
   if (from == to) {
     int bits = rabbet_dtype_bits(from);
-    if (from == RABBET_DTYPE_INT4 || from == RABBET_DTYPE_FP4)
+    if (from == RABBET_DTYPE_INT4 || from == RABBET_DTYPE_FP4 ||
+        from == RABBET_DTYPE_NF4)
       return RABBET_DTYPE_NONE;
     return bits == 8    ? RABBET_DTYPE_UINT8
            : bits == 16 ? RABBET_DTYPE_BF16

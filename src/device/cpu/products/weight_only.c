@@ -56,6 +56,7 @@ static bool weight_only_type(rabbet_dtype_t dtype,
   static const rabbet_packed_type_t types[RABBET_DTYPE_COUNT] = {
       [RABBET_DTYPE_INT4] = RABBET_PACKED_INT4 + 1,
       [RABBET_DTYPE_FP4] = RABBET_PACKED_FP4 + 1,
+      [RABBET_DTYPE_NF4] = RABBET_PACKED_NF4 + 1,
       [RABBET_DTYPE_INT8] = RABBET_PACKED_INT8 + 1,
       [RABBET_DTYPE_UINT8] = RABBET_PACKED_UINT8 + 1,
       [RABBET_DTYPE_FP8] = RABBET_PACKED_FP8 + 1,
@@ -84,7 +85,8 @@ static bool weight_only_matches(const rabbet_group_t* group,
     return false;
   // Zero points are whole numbers.
   return p->zero < 0 ||
-         (type != RABBET_PACKED_FP4 && type != RABBET_PACKED_FP8);
+         (type != RABBET_PACKED_FP4 && type != RABBET_PACKED_NF4 &&
+          type != RABBET_PACKED_FP8);
 }
 
 static bool weight_only_is_real(rabbet_dtype_t dtype) {
@@ -139,7 +141,7 @@ static int64_t weight_only_place(const rabbet_weight_blocks_t* blocks,
 }
 
 static bool weight_only_has_nibbles(const cpu_weight_only_kernel_t* kernel) {
-  return kernel->type <= RABBET_PACKED_FP4;
+  return kernel->type <= RABBET_PACKED_NF4;
 }
 
 // Weights [k][n], and those whose rows do not begin at bytes, are copied.

@@ -15,6 +15,7 @@ typedef struct kind_t {
 
 static const kind_t kinds[] = {{RABBET_PACKED_INT4, RABBET_DTYPE_INT4},
                                {RABBET_PACKED_FP4, RABBET_DTYPE_FP4},
+                               {RABBET_PACKED_NF4, RABBET_DTYPE_NF4},
                                {RABBET_PACKED_INT8, RABBET_DTYPE_INT8},
                                {RABBET_PACKED_UINT8, RABBET_DTYPE_UINT8},
                                {RABBET_PACKED_FP8, RABBET_DTYPE_FP8}};

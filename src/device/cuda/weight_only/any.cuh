@@ -8,6 +8,7 @@
 
 struct int4_t;
 struct fp4_t;  // E2M1
+struct nf4_t;
 
 DEVICE uint32_t nibble_at(const void* from, int64_t at) {
   return ((const uint8_t*)from)[at / 2] >> (at % 2 * 4) & 15u;
@@ -31,6 +32,27 @@ struct packed_t<fp4_t> {
     half_t y;
     y.bits = (uint16_t)((bits & 8u) << 12 | (bits & 7u) << 9);
     return to_float(y) * 0x1p14f;
+  }
+};
+
+// Products with a line of weights differ in their codes, for which constant
+// memory would be read one after the other.
+template <>
+struct packed_t<nf4_t> {
+  static __device__ __forceinline__ float at(const void* from, int64_t i) {
+    uint32_t code = nibble_at(from, i);
+    float a, b, c, d;
+    a = code & 1 ? -0.6961928009986877f : -1.0f;
+    b = code & 1 ? -0.39491748809814453f : -0.5250730514526367f;
+    c = code & 1 ? -0.18477343022823334f : -0.28444138169288635f;
+    d = code & 1 ? 0.0f : -0.09105003625154495f;
+    if (code & 8) {
+      a = code & 1 ? 0.16093020141124725f : 0.07958029955625534f;
+      b = code & 1 ? 0.33791524171829224f : 0.24611230194568634f;
+      c = code & 1 ? 0.5626170039176941f : 0.44070982933044434f;
+      d = code & 1 ? 1.0f : 0.7229568362236023f;
+    }
+    return code & 4 ? (code & 2 ? d : c) : (code & 2 ? b : a);
   }
 };
 

@@ -67,6 +67,7 @@ typedef struct cuda_weight_only_state_t {
 static const char* weight_only_name(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT4    ? "int4_t"
          : dtype == RABBET_DTYPE_FP4   ? "fp4_t"
+         : dtype == RABBET_DTYPE_NF4   ? "nf4_t"
          : dtype == RABBET_DTYPE_INT8  ? "int8_t"
          : dtype == RABBET_DTYPE_UINT8 ? "uint8_t"
                                        : "fp8_t";
@@ -114,7 +115,8 @@ static bool weight_only_is_wide(const rabbet_weight_blocks_t* blocks,
          count * bits % 8 == 0;
 }
 
-// False if a block is no part of a stage, nor whole stages.
+// False if a block is no part of a stage, nor whole stages: the program that
+// computes element by element is for it.
 static bool weight_only_blocks(const rabbet_group_t* group,
                                const rabbet_weight_only_t* product,
                                weight_only_blocks_t* out) {
@@ -123,6 +125,8 @@ static bool weight_only_blocks(const rabbet_group_t* group,
   const rabbet_weight_blocks_t *s = &product->scales, *z = &product->zeros;
   int64_t step = WEIGHT_ONLY_LINE * 8 / bits, least = 16;
   *out = (weight_only_blocks_t){.block = 0};
+  // Its numbers are no factors of tensor cores.
+  if (group->values[product->w].dtype == RABBET_DTYPE_NF4) return false;
   bool has_zeros = product->zero >= 0 && z->depth_stride != 0;
   bool has_scales = s->depth_stride != 0;
   if (!has_scales && !has_zeros) return true;

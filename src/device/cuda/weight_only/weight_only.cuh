@@ -5,7 +5,7 @@
 //   ELEMENT  type of x, the result and the epilogue's operands
 //   FACTOR   type of the tensor cores' factors: half_t or bf16_t
 //   PARTS    factors whose sum is an element of x: 1, or 3 for float
-//   WEIGHT   int4_t, int8_t, uint8_t, fp4_t or fp8_t
+//   WEIGHT   int4_t, int8_t, uint8_t, fp4_t or fp8_t; in any.cuh nf4_t, too
 //   SCALE    type of scales
 //   SHIFTED  1: weights have zero points
 //   BLOCK    elements of k that share a scale; 0: all of a line

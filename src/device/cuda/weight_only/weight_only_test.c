@@ -45,6 +45,9 @@ static const product_t products[] = {
     {F16, I4, F16, 1, 17, 63, 17, 1, SHIFTED, 1, 0, "weight_only_single,"},
     // An unaligned row of x.
     {F16, I4, F16, 1, 24, 256, 24, 8, PLAIN, 1, 1 << 4, "weight_only_single,"},
+    // Numbers of a table.
+    {F32, RABBET_DTYPE_NF4, F32, 3, 24, 512, 24, 8, PLAIN, 1, 0,
+     "weight_only,"},
     // Blocks that are no part of a stage.
     {F16, I4, F16, 2, 24, 72, 24, 3, SHIFTED, 1, 0, "weight_only,"},
 };
