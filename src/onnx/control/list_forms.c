@@ -143,6 +143,7 @@ rabbet_onnx_told_t rabbet_onnx_told_append(rabbet_onnx_node_t* node,
                      first.axis, second.axis);
   rabbet_tensor_t* parts[] = {first.tensor, second.tensor};
   all.tensor = rabbet_onnx_concat(node, parts, 2, all.axis);
+  rabbet_onnx_hold_like(node, all.tensor, first.tensor);
   if (!join || !rabbet_onnx_ok(node)) return all;
   rabbet_onnx_index_t start = rabbet_onnx_extent(node, first.tensor, axis);
   rabbet_tensor_t* moved = rabbet_onnx_binary(
