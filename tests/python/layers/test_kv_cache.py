@@ -268,7 +268,7 @@ def test_lengths_that_only_a_run_tells() -> None:
         np.testing.assert_array_equal(
             model(cache, update, indices), expected(cache, update, indices)
         )
-    with pytest.raises(trt.Error, match=r"an update of shape \(3, 3, 9, 4\)"):
+    with pytest.raises(trt.Error, match=r"'update' \(3, 3, 9, 4\)"):
         model(cache, random(3, 3, 9, 4), indices)
 
 
