@@ -131,8 +131,9 @@ def test_weights() -> None:
     by_address = trt.Weights(trt.float16, array.ctypes.data, 6)
     assert np.array_equal(by_address.numpy(), array.ravel())
     assert len(trt.Weights(trt.int32)) == 0
-    with pytest.raises(TypeError, match="float64"):
-        trt.Weights(np.zeros(2))
+    assert trt.Weights(np.zeros(2)).dtype is trt.float64
+    with pytest.raises(TypeError, match="complex64"):
+        trt.Weights(np.zeros(2, np.complex64))
 
 
 def test_exceptions_are_of_both_kinds() -> None:

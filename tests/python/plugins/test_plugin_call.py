@@ -203,8 +203,8 @@ def test_classes() -> None:
 @pytest.mark.parametrize(("plugin", "inputs", "attributes", "error", "message"), [
     ("test::caled", (X,), {}, trtp.DefinitionError, r"no plugin 'test::caled' is registered"),
     ("called", (X,), {}, trtp.DefinitionError, r"'called'; expected the id of a plugin"),
-    (None, (X.astype(np.float64),), {}, TypeError,
-     r"input 0 \('x'\): no DataType for dtype\('float64'\).*convert it"),
+    (None, (X.astype(np.complex64),), {}, TypeError,
+     r"input 0 \('x'\): no DataType for dtype\('complex64'\).*convert it"),
     (None, (X, X), {}, trtp.DefinitionError, r"2 tensors given, it takes 1 \(x\)"),
     (None, (), {}, trtp.DefinitionError, r"input 'x' is missing"),
     (None, (None,), {}, trtp.DefinitionError, r"input 'x' is None, expected an array"),
