@@ -27,8 +27,10 @@ def _normalized(scope: Scope, norm: Node) -> tuple[Any, Any] | None:
     if any(part is None for part in parts) or norm.get("training_mode", 0):
         return None
     scale, bias, mean, variance = (part.astype(np.float64) for part in parts)
-    factor = scale / np.sqrt(variance + norm.get("epsilon", 1e-5))
-    return factor, bias - mean * factor
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + norm.get("epsilon", 1e-5))
+        offset = bias - mean * factor
+    return (factor, offset) if np.isfinite(factor + offset).all() else None
 
 
 def _scaled(node: Node, weights: Any, factor: Any) -> Any:

@@ -353,7 +353,7 @@ class Model:
     def _parse(cls, data: Any, folder: Path | None, what: str) -> Self:
         try:
             self = cls(data, folder)
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidArgumentError):
                 raise
             raise DataLossError(f"{what} is not an ONNX model: {error}") from error

@@ -138,7 +138,10 @@ class Tensor:
         if self._data is not None:
             found = np.frombuffer(self._data, kind)
         else:
-            found = self._from_fields(kind)
+            try:
+                found = self._from_fields(kind)
+            except ValueError as error:
+                raise DataLossError(f"tensor '{self.name}': {error}") from error
         if found.size != self.count:
             raise DataLossError(
                 f"tensor '{self.name}' has {found.size} elements; its dimensions "

@@ -134,13 +134,23 @@ class Work:
                 if layer.key in self.weights or (seen and layer.place not in seen):
                     continue
                 found = seen.get(layer.place)
-                hessian = None if found is None else found.total
-                self.weights[layer.key] = self._spilled(self._quantized(layer, hessian))
+                made = self._quantized(layer, None if found is None else found.total)
+                if made is not None:
+                    self.weights[layer.key] = self._spilled(made)
         for layer in layers:
-            layer.error = self.weights[layer.key].error
+            if layer.key in self.weights:
+                layer.error = self.weights[layer.key].error
+            else:
+                layer.reason = "its weights hold NaN or infinity"
+        self._leave_sums()
 
-    def _quantized(self, layer: Layer, hessian: Any) -> Quantized:
+    def _quantized(self, layer: Layer, hessian: Any) -> Quantized | None:
+        """The weights in few bits; None if they are not finite."""
+        import numpy as np
+
         values, to = layer.values(), self.options.to
+        if not np.isfinite(values.sum(dtype=np.float64)):
+            return None
         if to != "int4":
             return by_channel(values, layer.axis, to, layer.dtype)
         return by_block(values, layer.axis, self._block(layer), hessian, layer.dtype)

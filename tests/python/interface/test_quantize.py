@@ -425,6 +425,21 @@ def test_outputs_that_cannot_be_compared() -> None:
     assert quantized(made) == {"product"}
 
 
+def test_weights_that_are_not_finite() -> None:
+    w = numpy_helper.to_array(weights("", 32, 16)).copy()
+    w[3, 5] = np.inf
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["m"], "good"),
+        helper.make_node("MatMul", ["m", "w"], ["y"], "bad"),
+    ]
+    constants = [weights("v", 32, 32), numpy_helper.from_array(w, "w")]
+    source = model_of(nodes, constants, [4, 32])
+    made = rabbet.quantize(source, int4=True)
+    assert {layer.name: layer.reason for layer in made.left} == {
+        "bad": "its weights hold NaN or infinity"
+    }
+
+
 def test_names_choose_layers() -> None:
     source = block()
     made = rabbet.quantize(
