@@ -3,7 +3,6 @@ processes, each of which runs whole files, end together."""
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 
@@ -34,12 +33,6 @@ LONG = [
     "tests/models/test_models.py",
     "tests/python/randomized/test_random_networks.py",
 ]
-
-
-def pytest_collection_finish() -> None:
-    """Modules and tests stay: collections of garbage need not look at them again."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
