@@ -142,7 +142,7 @@ static void bench_pattern(rabbet_dtype_t dtype, void* data, size_t count) {
 
 static bool bench_has_pattern(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
-         dtype == RABBET_DTYPE_BF16;
+         dtype == RABBET_DTYPE_BF16 || dtype == RABBET_DTYPE_DOUBLE;
 }
 
 static rabbet_status_t bench_fill(rabbet_bench_t* bench, bench_block_t* block) {
@@ -150,8 +150,8 @@ static rabbet_status_t bench_fill(rabbet_bench_t* bench, bench_block_t* block) {
   if (!bench_has_pattern(block->dtype))
     return device->vtable->fill(device, block->memory, 0, block->bytes, NULL);
   size_t element = (size_t)rabbet_dtype_bits(block->dtype) / 8;
-  assert(element > 0 && element <= sizeof(uint32_t));
-  uint32_t pattern[BENCH_PATTERN];
+  assert(element > 0 && element <= sizeof(uint64_t));
+  uint64_t pattern[BENCH_PATTERN];
   bench_pattern(block->dtype, pattern, BENCH_PATTERN);
   size_t piece = BENCH_PATTERN * element;
   rabbet_status_t status = rabbet_ok();

@@ -1,7 +1,10 @@
 // How kernels are timed: a device whose clock the test turns.
 #include "builder/measure/bench.h"
 
+#include <math.h>
+
 #include "check.h"
+#include "core/view.h"
 
 // Nanoseconds: a kernel, enqueuing one call (the first ones, then all others),
 // and a graph's overhead.
@@ -149,11 +152,40 @@ static void slow_kernels_are_given_up(void** state) {
   assert_int_equal(clock_case.calls, 2);
 }
 
+// With zeros some functions take their slow ways, and others their fast ones.
+static void inputs_are_usual_numbers(void** state) {
+  (void)state;
+  static const rabbet_dtype_t dtypes[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
+                                          RABBET_DTYPE_BF16,
+                                          RABBET_DTYPE_DOUBLE};
+  enum { COUNT = 5000 };
+  rabbet_build_t build = {.allocator = rabbet_allocator_system()};
+  rabbet_builder_config_t* config = NULL;
+  RABBET_EXPECT_OK(rabbet_builder_config_create(build.allocator, &config));
+  RABBET_EXPECT_OK(rabbet_device_create("cpu", build.allocator, &build.device));
+  build.config = config;
+  RABBET_EXPECT_OK(rabbet_bench_create(&build, &build.bench));
+  for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); ++i) {
+    size_t element = (size_t)rabbet_dtype_bits(dtypes[i]) / 8;
+    void* memory = NULL;
+    RABBET_EXPECT_OK(
+        rabbet_bench_acquire(&build, dtypes[i], COUNT * element, &memory));
+    for (int64_t k = 0; k < COUNT; ++k) {
+      double x = fabs(rabbet_load_double(dtypes[i], memory, k));
+      assert_true(x > 0.9e-3 && x <= 1);
+    }
+  }
+  rabbet_bench_destroy(build.bench);
+  rabbet_device_release(build.device);
+  rabbet_builder_config_release(config);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(short_kernels_are_not_given_up),
       cmocka_unit_test(recordings_are_long_enough),
       cmocka_unit_test(slow_kernels_are_given_up),
+      cmocka_unit_test(inputs_are_usual_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
