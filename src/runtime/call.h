@@ -43,7 +43,8 @@ rabbet_status_t rabbet_loop_check_graph(rabbet_frame_t* frame,
 rabbet_status_t rabbet_loop_record(rabbet_frame_t* frame,
                                    const rabbet_prepared_t* prepared,
                                    const rabbet_run_t* run, void* stream);
-// What a graph with the loop depends on besides the step's addresses.
+// A hash of all that a graph with the loop depends on besides the step's
+// addresses.
 uint64_t rabbet_loop_graph_mark(const rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 const rabbet_run_t* run);

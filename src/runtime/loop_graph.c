@@ -132,7 +132,8 @@ static uint8_t* piece_at(const graph_loop_t* loop, size_t piece) {
          piece_offset(loop->prepared, loop->step, &loop->wiring, piece);
 }
 
-// What the iteration of a turn reads, and the one of the other turn writes.
+// The buffer that an iteration of the turn reads, and one of the other turn
+// writes.
 static void* carried_at(const graph_loop_t* loop, size_t carried, int turn) {
   int64_t output = rabbet_loop_last_output(&loop->wiring, carried);
   if (output >= 0 && turn == 0) return loop->run->call.outputs[output];
@@ -267,8 +268,8 @@ static bool same_extents(const rabbet_dims_t* inner, const rabbet_dims_t* outer,
   return true;
 }
 
-// What iterations write has the extents of what is read; else the run that the
-// host decides on fails.
+// The results of iterations must have the extents of what the next one reads;
+// otherwise the host decides, and the run fails with the names.
 static rabbet_status_t check_extents(const graph_loop_t* loop) {
   const rabbet_plan_sequence_t* plan = loop->frames[0]->sequence->plan;
   const rabbet_plan_io_t* outputs = plan->ios + plan->input_count;

@@ -195,8 +195,8 @@ rabbet_status_t rabbet_step_check_plugin_shapes(
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine);
-// What the plan keeps for the step, if the engine may use it; the caller frees
-// the list.
+// The artifacts that the plan keeps for the step, if the engine may use them;
+// the caller frees the list.
 rabbet_status_t rabbet_step_artifacts(const rabbet_engine_t* engine,
                                       const rabbet_plan_step_t* step,
                                       rabbet_artifact_t** out_artifacts,

@@ -129,7 +129,7 @@ static inline bool double_position(const cpu_double_convolution_state_t* s,
   return *out_position < s->in[axis];
 }
 
-// What a tap reads for each of some targets of a channel.
+// Writes the elements that a tap reads for some targets of a channel.
 static void double_pixels_row(const cpu_double_convolution_state_t* s,
                               const double* channel, int64_t tap,
                               const int64_t (*targets)[AXES], int64_t count,
