@@ -14,6 +14,7 @@ from ._builder import Builder
 from ._callbacks import ILogger, IProgressMonitor, Logger
 from ._checked import File, checks_arguments
 from ._config import IBuilderConfig
+from ._errors import InvalidArgumentError
 from ._model import Model, context_limit
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser
@@ -106,6 +107,8 @@ def check_writable(what: str, file: Any) -> None:
     if file is None:
         return
     path = Path(file)
+    if "\0" in os.fspath(path):
+        raise InvalidArgumentError(f"{what}: {os.fspath(path)!r} has a character NUL")
     if path.is_dir():
         raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
     if not path.parent.is_dir():

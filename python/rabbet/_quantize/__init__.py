@@ -39,7 +39,9 @@ def _kind(int8: bool, int4: bool, fp8: bool) -> str:
     return chosen[0] if chosen else "int8"
 
 
-def _check(to: str, method: str, calibration: Any, block_size: Any, bound: Any) -> None:
+def _check(
+    to: str, method: str, calibration: Any, block_size: Any, bound: Any, samples: Any
+) -> None:
     if method not in METHODS:
         raise InvalidArgumentError(
             f"quantize: method is {method!r}; expected one of {', '.join(METHODS)}"
@@ -55,6 +57,10 @@ def _check(to: str, method: str, calibration: Any, block_size: Any, bound: Any) 
         raise InvalidArgumentError(
             f"quantize: block_size is {block_size}; expected a power of two from 16 on, "
             "with int4"
+        )
+    if samples is not None and samples < 1:
+        raise InvalidArgumentError(
+            f"quantize: samples is {samples}; expected a number from 1 on"
         )
     if bound is not None and not bound >= 0:
         raise InvalidArgumentError(
@@ -130,7 +136,7 @@ def quantize(
     verbose, logger: as for compile().
     """
     to = _kind(int8, int4, fp8)
-    _check(to, method, calibration, block_size, max_error)
+    _check(to, method, calibration, block_size, max_error, samples)
     check_writable("save", save)
     load_plugins(plugins)
     log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.ERROR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .._errors import NotFoundError
@@ -264,7 +264,13 @@ class Patterns:
 
     def __init__(self, what: str, given: str | Sequence[str] | None) -> None:
         self.what = what
-        self.patterns = [given] if isinstance(given, str) else list(given or ())
+        names: Any = [given] if isinstance(given, str) else () if given is None else given
+        self.patterns = list(names) if isinstance(names, Iterable) else [names]
+        for name in self.patterns:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"quantize: {what}: expected names of layers or operators, got {name!r}"
+                )
 
     def match(self, layer: Layer) -> bool:
         """Whether one names the layer or its operator."""

@@ -479,7 +479,12 @@ _SMALL, _ALIGNMENT = 1024, 64
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
     """A file that takes its place when it is complete: a model that is read from it stays
-    readable until then, as it is mapped."""
+    readable until then, as it is mapped. Links stay, and devices and pipes are written."""
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as file:
+            yield file
+        return
     temporary = path.with_name(f".rabbet-{os.getpid()}-{path.name}.tmp")
     try:
         with open(temporary, "wb") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,11 @@ class QuantizedLayer(NamedTuple):
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f} %"
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN, and no infinity."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _shortened(name: str) -> str:
@@ -95,11 +101,16 @@ class Quantization:
         """The report, as JSON has it."""
         return {
             "to": self.to,
-            "error": self.error,
+            "error": _finite(self.error),
             "error_of_layers": self._measured,
             "warnings": list(self.warnings),
             "layers": [
-                {**layer._asdict(), "weights": list(layer.weights)}
+                {
+                    **layer._asdict(),
+                    "weights": list(layer.weights),
+                    "error": _finite(layer.error),
+                    "alone": _finite(layer.alone),
+                }
                 for layer in self.layers
             ],
         }

@@ -22,16 +22,13 @@ def _arrays_of(path: Path, inputs: Sequence[ValueInfo]) -> dict[str, Any]:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                return {_only(inputs, f"'{path}'"): file}
-            return {name: file[name] for name in file.files}
-    except AttributeError:  # an .npy is no context
-        return {_only(inputs, f"'{path}'"): np.load(path, allow_pickle=False)}
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            with found as file:
+                return {name: file[name] for name in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
         raise DataLossError(f"calibration: '{path}' is no .npz file: {error}") from error
+    return {_only(inputs, f"'{path}'"): found}
 
 
 def _only(inputs: Sequence[ValueInfo], what: str) -> str:
@@ -169,7 +166,8 @@ def _runs(
     if missing:
         raise InvalidArgumentError(
             f"calibration: {where} lacks input{'s' * (len(missing) > 1)} "
-            f"{', '.join(map(repr, missing))}; it has {', '.join(arrays) or 'none'}"
+            f"{', '.join(map(repr, missing))}; it has "
+            f"{', '.join(map(str, arrays)) or 'none'}"
         )
     if unknown:
         raise InvalidArgumentError(
@@ -178,6 +176,8 @@ def _runs(
         )
     made = {info.name: _converted(info, arrays[info.name], where) for info in inputs}
     if is_run and all(_fits(info, made[info.name]) for info in inputs):
+        if made and not any(array.size for array in made.values()):
+            raise InvalidArgumentError(f"calibration: {where} has no samples: all is empty")
         return [made]
     cut = {info.name: _cut(info, made[info.name], where) for info in inputs}
     counts = {name: len(parts) for name, parts in cut.items()}

@@ -69,10 +69,10 @@ class Work:
     def _block(self, layer: Layer) -> int:
         if self.options.to != "int4":
             return 0
-        if self.options.block_size is not None:
-            return self.options.block_size
-        large = layer.shape[1 - layer.axis] >= _LARGE_SUM
-        return _LARGE_BLOCK if large else _SMALL_BLOCK
+        extent = layer.shape[1 - layer.axis]
+        if self.options.block_size is not None:  # of one block: as many as there are
+            return min(self.options.block_size, max(16, 1 << (extent - 1).bit_length()))
+        return _LARGE_BLOCK if extent >= _LARGE_SUM else _SMALL_BLOCK
 
     def inputs(self, rewrite: Rewrite, layer: Layer) -> list[str]:
         """What a quantized layer's node reads."""

@@ -3,6 +3,7 @@ it says of wrong data."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -543,6 +544,42 @@ def test_report_as_json() -> None:
     assert rows["first"]["reason"] == "INT4 is for MatMul and Gemm"
 
 
+def product(values: np.ndarray) -> onnx.ModelProto:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    return model_of([node], [numpy_helper.from_array(values, "w")], ["n", len(values)])
+
+
+def test_blocks_are_no_larger_than_the_sum() -> None:
+    values = RANDOM.standard_normal((40, 4)).astype(np.float32)
+    huge, whole = (
+        rabbet.quantize(product(values), int4=True, block_size=size).to_bytes()
+        for size in (1 << 40, 64)
+    )
+    assert huge == whole
+
+
+def test_overflow_has_no_number_in_json() -> None:
+    data = np.full((2, 32), 1e38, np.float32)
+    made = rabbet.quantize(product(np.ones((32, 4), np.float32)), data, device="cpu")
+    assert made.layers[0].error is not None
+    assert "NaN" not in made.json()
+
+
+def test_links_and_pipes_are_written(tmp_path: Path) -> None:
+    """A device that was replaced by a file was lost to all of the machine."""
+    made = rabbet.quantize(product(np.ones((32, 4), np.float32)), int4=True)
+    (tmp_path / "link").symlink_to("target")
+    made.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == made.to_bytes()
+
+    os.mkfifo(tmp_path / "pipe")
+    end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    made.save(tmp_path / "pipe")
+    assert os.read(end, 1 << 16) == made.to_bytes()
+    os.close(end)
+
+
 # ---- Mistakes
 
 BAD_DATA: list[tuple[Any, str]] = [
@@ -556,6 +593,8 @@ BAD_DATA: list[tuple[Any, str]] = [
     ({"x": IMAGES.astype(np.float64) * 1e300}, "infinity for input 'x', as float32"),
     ([], "the data are empty"),
     ([{"x": IMAGES}, {"y": IMAGES}], "item 1 lacks input 'x'; it has y"),
+    ([{"x": IMAGES[:0]}], "item 0 has no samples"),
+    ({1: IMAGES}, "lacks input 'x'; it has 1"),
     (5, "expected a .npz file, a folder of such"),
 ]
 
@@ -573,6 +612,9 @@ def test_wrong_files(tmp_path: Path) -> None:
         rabbet.quantize(convolutional(), path)
     with pytest.raises(rabbet.DataLossError, match="is not an ONNX model"):
         rabbet.quantize(path, {"x": IMAGES})
+    np.savez(path, x=np.array([None], object))
+    with pytest.raises(rabbet.DataLossError, match="Object arrays cannot be loaded"):
+        rabbet.quantize(convolutional(), path)
     with pytest.raises(FileNotFoundError):
         rabbet.quantize(convolutional(), tmp_path / "none.npz")
     with pytest.raises(rabbet.InvalidArgumentError, match=r"has no \.npz files"):
@@ -587,6 +629,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"int4": True, "block_size": 24}, "block_size is 24; expected a power of two"),
     ({"calibration": IMAGES, "method": "mean"}, "method is 'mean'; expected one of mse|max"),
     ({"calibration": IMAGES, "max_error": -1.0}, "max_error is -1"),
+    ({"calibration": IMAGES, "samples": 0}, "samples is 0; expected a number from 1 on"),
+    ({"int4": True, "save": "a\0b"}, r"save: 'a\\x00b' has a character NUL"),
 ]
 
 
@@ -596,3 +640,5 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
         rabbet.quantize(convolutional(), **options)
     with pytest.raises(TypeError, match="takes the path of an ONNX file"):
         rabbet.quantize(object(), IMAGES)
+    with pytest.raises(TypeError, match="exclude: expected names of layers or operators"):
+        rabbet.quantize(convolutional(), int4=True, exclude=[1])  # type: ignore[list-item]
