@@ -494,9 +494,10 @@ static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(offers));
   const rabbet_ir_node_t* node = p->unit->nodes[0];
   const char* why =
-      propose_has_double(p) ? "none of its kernels takes DOUBLE, which the CPU "
-                              "computes"
-      : p->rejected_count == 0 ? "none of its kernels takes them"
+      p->rejected_count == 0
+          ? propose_has_double(p)
+                ? "none of its kernels takes DOUBLE, which the CPU computes"
+                : "none of its kernels takes them"
       : build->ir.strongly_typed
           ? "the network is strongly typed, which rules out its candidates"
           : "the types asked for rule out its candidates";

@@ -324,3 +324,16 @@ def test_operators_without_double_are_named():
     model = of_double(cases["test_basic_deform_conv_without_padding"].model)
     with pytest.raises(rabbet.Error, match=r"DeformConv.*'W' is DOUBLE"):
         compiled(model)
+
+
+def test_another_precision_is_refused():
+    builder = rabbet.Builder()
+    net = builder.create_network()
+    x = net.add_input("x", rabbet.DataType.DOUBLE, (3,))
+    layer = net.add_unary(x, rabbet.UnaryOperation.EXP)
+    layer.precision = rabbet.DataType.FLOAT
+    net.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    with pytest.raises(rabbet.Error, match=": the types asked for rule out its candidates: cpu"):
+        builder.build_serialized_network(net, config)
