@@ -122,21 +122,30 @@ class StandardPlugin(IPluginV2DynamicExt):
         import numpy as np
 
         if wanted == "s":
-            self.attributes[field.name] = field.tobytes().decode("utf-8").rstrip("\0")
+            try:
+                text = field.tobytes().decode("utf-8")
+            except UnicodeDecodeError:
+                raise self._wrong(field, "bytes that are no text in UTF-8") from None
+            self.attributes[field.name] = text.rstrip("\0")
             return
         values = np.asarray([] if field.data is None else field.data).reshape(-1)
         if wanted == "W":
             self.weights[field.name] = values.astype(np.float32)
             return
+        for value in values if wanted in "Ii" else ():
+            if not float(value).is_integer():
+                raise self._wrong(field, f"{value}; expected an integer")
         if wanted == "I":
             self.attributes[field.name] = [int(value) for value in values]
             return
         if values.size != 1:
-            raise ValueError(
-                f"PluginField '{field.name}' of '{self.plugin_type}' holds {values.size} "
-                "values; expected one"
-            )
+            raise self._wrong(field, f"{values.size} values; expected one")
         self.attributes[field.name] = (float if wanted == "f" else int)(values[0])
+
+    def _wrong(self, field: PluginField, what: str) -> ValueError:
+        return ValueError(
+            f"PluginField '{field.name}' of '{self.plugin_type}' holds {what}"
+        )
 
     def __repr__(self) -> str:
         return f"<plugin '{self.plugin_type}'>"

@@ -147,6 +147,13 @@ def test_texts() -> None:
 def test_wrong_fields() -> None:
     with pytest.raises(ValueError, match="'max_output_boxes' of 'EfficientNMS_TRT' holds 2"):
         plugin("EfficientNMS_TRT", {"max_output_boxes": np.int32([1, 2])})
+    for number in (0.5, np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"{number}; expected an integer"):
+            plugin("EfficientNMS_TRT", {"max_output_boxes": np.float32(number)})
+    field = trt.PluginField("reduction", b"\xff", KIND.CHAR)
+    with pytest.raises(ValueError, match="holds bytes that are no text in UTF-8"):
+        creator = REGISTRY.get_creator("ScatterElements", "1", "")
+        creator.create_plugin("", trt.PluginFieldCollection([field]))
 
     class Logger(trt.ILogger):
         def __init__(self) -> None:
