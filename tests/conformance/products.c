@@ -127,14 +127,14 @@ static void thin_products(conformance_t* t) {
 // Rows for tiles of tensor cores and a chain behind them.
 static void tiled_products(conformance_t* t) {
   kernel_case_t* c = &t->c;
-  static const int64_t rows[] = {9, 16, 33, 70}, columns[] = {64, 72, 200},
+  static const int64_t rows[] = {9, 16, 33, 48, 70}, columns[] = {64, 72, 200},
                        inner[] = {64, 72, 136, 320};
   conformance_begin_product(t);
   conformance_set_type(
       t, conformance_chance(t, 2) ? RABBET_DTYPE_HALF : RABBET_DTYPE_BF16);
   c->low = -1;
   c->high = 1;
-  int64_t m = conformance_one_of(t, rows, 4),
+  int64_t m = conformance_one_of(t, rows, 5),
           n = conformance_one_of(t, columns, 3);
   int64_t k = conformance_one_of(t, inner, 4), op = conformance_random(t, 2);
   int64_t batch = conformance_chance(t, 3) ? 2 : 1;
