@@ -33,9 +33,9 @@ extern "C" __global__ void __launch_bounds__(1)
 template <class T>
 DEVICE void copy(const state_t* state, char* target, const char* source,
                  int64_t count, int64_t target_stride, int64_t source_stride,
-                 int64_t turn) {
+                 int64_t parity) {
   int64_t done = state->done;
-  if (turn >= 0 && turn != done % 2) return;
+  if (parity >= 0 && parity != done % 2) return;
   T* to = (T*)(target + done * target_stride);
   const T* from = (const T*)(source + done * source_stride);
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
@@ -46,10 +46,10 @@ DEVICE void copy(const state_t* state, char* target, const char* source,
 #define COPY(name, type)                                                     \
   extern "C" __global__ void __launch_bounds__(256) name(                    \
       const state_t* state, char* target, const char* source, int64_t count, \
-      int64_t target_stride, int64_t source_stride, int64_t turn) {          \
-    turn_t begins;                                                           \
+      int64_t target_stride, int64_t source_stride, int64_t parity) {        \
+    turn_t turn;                                                             \
     copy<type>(state, target, source, count, target_stride, source_stride,   \
-               turn);                                                        \
+               parity);                                                      \
   }
 COPY(loop_copy_16, uint4)
 COPY(loop_copy_4, uint32_t)
