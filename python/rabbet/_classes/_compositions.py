@@ -125,7 +125,7 @@ class StandardPlugin(IPluginV2DynamicExt):
             try:
                 text = field.tobytes().decode("utf-8")
             except UnicodeDecodeError:
-                raise self._wrong(field, "bytes that are no text in UTF-8") from None
+                raise self.wrong(field.name, "bytes that are no text in UTF-8") from None
             self.attributes[field.name] = text.rstrip("\0")
             return
         values = np.asarray([] if field.data is None else field.data).reshape(-1)
@@ -134,18 +134,17 @@ class StandardPlugin(IPluginV2DynamicExt):
             return
         for value in values if wanted in "Ii" else ():
             if not float(value).is_integer():
-                raise self._wrong(field, f"{value}; expected an integer")
+                raise self.wrong(field.name, f"{value}; expected an integer")
         if wanted == "I":
             self.attributes[field.name] = [int(value) for value in values]
             return
         if values.size != 1:
-            raise self._wrong(field, f"{values.size} values; expected one")
+            raise self.wrong(field.name, f"{values.size} values; expected one")
         self.attributes[field.name] = (float if wanted == "f" else int)(values[0])
 
-    def _wrong(self, field: PluginField, what: str) -> ValueError:
-        return ValueError(
-            f"PluginField '{field.name}' of '{self.plugin_type}' holds {what}"
-        )
+    def wrong(self, field: str, what: str) -> ValueError:
+        """The error for a field."""
+        return ValueError(f"PluginField '{field}' of '{self.plugin_type}' holds {what}")
 
     def __repr__(self) -> str:
         return f"<plugin '{self.plugin_type}'>"
@@ -262,7 +261,12 @@ def _attributes_of(plugin: StandardPlugin) -> dict[str, Any]:
     hidden = weights.get("bert_embeddings_layernorm_beta")
     for name, array in weights.items():
         if name.endswith("_embeddings") and hidden is not None:
-            weights[name] = array.reshape(-1, max(hidden.size, 1))
+            if hidden.size == 0 or array.size % hidden.size:
+                raise plugin.wrong(
+                    name, f"{array.size} values; expected rows of {hidden.size}, as "
+                    "'bert_embeddings_layernorm_beta' has"
+                )
+            weights[name] = array.reshape(-1, hidden.size)
     return {**plugin.attributes, **weights}
 
 

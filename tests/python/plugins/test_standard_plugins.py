@@ -155,6 +155,15 @@ def test_wrong_fields() -> None:
         creator = REGISTRY.get_creator("ScatterElements", "1", "")
         creator.create_plugin("", trt.PluginFieldCollection([field]))
 
+    network = trt.Builder(trt.Logger()).create_network()
+    ids = [network.add_input(name, trt.int32, (4, 1)) for name in "abc"]
+    names = ("layernorm_beta", "layernorm_gamma", "word_embeddings")
+    weights = {f"bert_embeddings_{name}": np.ones(3, np.float32) for name in names}
+    weights["bert_embeddings_word_embeddings"] = np.ones(7, np.float32)
+    made = plugin("CustomEmbLayerNormPluginDynamic", weights)
+    with pytest.raises(ValueError, match="holds 7 values; expected rows of 3"):
+        network.add_plugin_v2(ids, made)
+
     class Logger(trt.ILogger):
         def __init__(self) -> None:
             super().__init__()
