@@ -61,8 +61,8 @@ static bool is_unfit(const rabbet_dnnl_spec_t* spec, const char* name) {
   // Convolutions by im2col read operands of posts at wrong offsets.
   if (bytes && spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "gemm"))
     return true;
-  // With posts it wrote beyond results of 33, 36, 48 and more pixels in BF16, and
-  // of 33 in INT8. "brgconv_1x1" does the same work.
+  // With posts it wrote beyond results of 33, 36, 48 and more pixels in BF16,
+  // and of 33 in INT8. "brgconv_1x1" does the same work.
   if (spec->kind == RABBET_DNNL_CONVOLUTION &&
       strstr(name, "jit_1x1:avx512_core_amx"))
     return true;
