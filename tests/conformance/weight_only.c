@@ -21,8 +21,8 @@ typedef struct weights_t {
   bool has_zeros;
 } weights_t;
 
-// What kernels have programs for. A device takes longer to compile them than to
-// run them, so cases share a few.
+// Cases share a few programs, which a device takes longer to compile than to
+// run.
 enum { PROGRAMS = 30 };
 typedef struct program_t {
   rabbet_dtype_t weights, dtype, scale;

@@ -484,7 +484,7 @@ static void command_add(command_t* command, const char* word) {
       command_add(command, words[i]);                                \
   } while (0)
 
-// What is the same for the shim and for all that comes after it.
+// Flags of the shim and of all programs.
 static void command_begin(command_t* command, char** out_flags) {
   *command = (command_t){.count = 0};
   COMMAND_ADD(command, RABBET_STAND_IN_CXX, "-std=gnu++17", "-w", "-nostdinc",

@@ -1,5 +1,5 @@
-// What tensor cores do with the values of a warp's lanes, which the PTX manual
-// places: ldmatrix.x4, mma.m16n8k16 and mma.m16n8k8.
+// Tensor cores: ldmatrix.x4, mma.m16n8k16 and mma.m16n8k8 on the values of a
+// warp's lanes, as the PTX manual places them.
 #include "cuda_stand_in/internal.h"
 #include "cuda_stand_in/numbers.h"
 
