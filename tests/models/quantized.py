@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from onnx import version_converter
 
 from . import light, reference, resnet, transformer
 from .graph import Dim
 
 _SAMPLES = 2
+_OPSET = 13  # the first whose Q/DQ nodes take a scale for each channel
 
 
 class _Samples:
@@ -36,6 +38,8 @@ def _quantize(model: onnx.ModelProto, form: str) -> onnx.ModelProto:
              "operators": quantization.QuantFormat.QOperator}  # fmt: skip
     if form not in forms:
         raise ValueError(f"form is one of {', '.join(forms)}, not '{form}'")
+    if model.opset_import[0].version < _OPSET:
+        model = version_converter.convert_version(model, _OPSET)
     with tempfile.TemporaryDirectory() as folder:
         source, folded = Path(folder) / "source.onnx", Path(folder) / "folded.onnx"
         result = Path(folder) / "result.onnx"
