@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _enums as e
@@ -177,11 +177,16 @@ def elements(
     return values
 
 
-class _Listener(IDebugListener):
-    def __init__(self, engine: Any, names: list[str]) -> None:
+class DebugReader(IDebugListener):
+    """Reads debug tensors: `taker(name)` gives the function that gets the tensor's
+    elements, None if they are not wanted. Empty tensors are not read. `error`: the
+    first exception, to be raised behind the run."""
+
+    def __init__(
+        self, engine: Any, taker: Callable[[str], Callable[[Any], None] | None]
+    ) -> None:
         super().__init__()
-        self.engine = engine
-        self.histograms = {name: Histogram() for name in names}
+        self.engine, self.taker = engine, taker
         self.error: BaseException | None = None
 
     def process_debug_tensor(
@@ -194,19 +199,13 @@ class _Listener(IDebugListener):
         stream: int,
     ) -> bool:
         try:
-            self._look(addr, type, volume(shape), name, stream)
+            take, count = self.taker(name), volume(shape)
+            if take is not None and count > 0:
+                values = elements(self.engine, addr, type, count, stream)
+                take(values.reshape(tuple(shape)))
         except BaseException as error:  # raised again behind the run
             self.error = self.error or error
         return True
-
-    def _look(
-        self, address: int, dtype: e.DataType, count: int, name: str, stream: int
-    ) -> None:
-        histogram = self.histograms.get(name)
-        if histogram is None:  # "loop[2]/name": of an iteration of a loop
-            histogram = self.histograms.get(name.rpartition("]/")[2])
-        if histogram is not None and count > 0:
-            histogram.add(elements(self.engine, address, dtype, count, stream))
 
 
 class Outputs(IOutputAllocator):
@@ -329,7 +328,7 @@ class _Calibration:
             )
         return size
 
-    def _run(self, engine: Any, listener: _Listener) -> int:
+    def _run(self, engine: Any, listener: DebugReader) -> int:
         context, outputs = engine.create_execution_context(), Outputs(engine)
         inputs = [self.network.get_input(i) for i in range(self.network.num_inputs)]
         names = [tensor.name for tensor in inputs]
@@ -360,8 +359,15 @@ class _Calibration:
                 plan = self._build(0)
             engine = Runtime(self.logger).deserialize_cuda_engine(plan)
             self.device = engine.device
-            listener = _Listener(engine, [tensor.name for tensor in tensors])
-            count = self._run(engine, listener)
+            histograms = {tensor.name: Histogram() for tensor in tensors}
+
+            def taker(name: str) -> Callable[[Any], None] | None:
+                found = histograms.get(name)
+                if found is None:  # "loop[2]/name": of an iteration of a loop
+                    found = histograms.get(name.rpartition("]/")[2])
+                return None if found is None else found.add
+
+            count = self._run(engine, DebugReader(engine, taker))
         if count == 0:
             raise FailedPreconditionError(
                 f"{type(self.calibrator).__name__}.get_batch gave no batch; "
@@ -373,7 +379,7 @@ class _Calibration:
             f"{time.monotonic() - start:.1f} s",
         )
         # Some tensors of a network do not exist in a plan: recurrences of loops.
-        return {name: one for name, one in listener.histograms.items() if one.is_seen}
+        return {name: one for name, one in histograms.items() if one.is_seen}
 
     # ---- Choosing
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from .. import _enums as e
 from .. import _rabbet
 from .._builder import Builder
-from .._calibration import Outputs, elements
-from .._callbacks import IDebugListener, ILogger
-from .._dims import volume
-from .._engine import ICudaEngine
+from .._calibration import DebugReader, Outputs, elements
+from .._callbacks import ILogger
 from .._network import INetworkDefinition
 from .._onnx import OnnxParser
 from .._profiles import add_profile
@@ -28,32 +26,6 @@ class Settings:
 
     def __init__(self, device: str | None, threads: int | None, logger: ILogger) -> None:
         self.device, self.threads, self.logger = device, threads, logger
-
-
-class _Listener(IDebugListener):
-    def __init__(self, engine: ICudaEngine, look: Look) -> None:
-        super().__init__()
-        self.engine, self.look = engine, look
-        self.error: BaseException | None = None
-
-    def process_debug_tensor(
-        self,
-        addr: int,
-        location: e.TensorLocation,
-        type: e.DataType,
-        shape: Any,
-        name: str,
-        stream: int,
-    ) -> bool:
-        try:
-            count = volume(shape)
-            if count > 0:
-                values = elements(self.engine, addr, type, count, stream)
-                # In bodies names have a path; those that are observed have no slash.
-                self.look(name.rpartition("/")[2], values.reshape(tuple(shape)))
-        except BaseException as error:  # raised again behind the run
-            self.error = self.error or error
-        return True
 
 
 class _Results(Outputs):
@@ -164,7 +136,12 @@ class Run:
 
     def __call__(self, sample: Mapping[str, Any], look: Look | None = None) -> Arrays:
         """The outputs; `look` gets the observed tensors."""
-        listener = _Listener(self.engine, look) if look else None
+        listener = None
+        if look is not None:
+            # In bodies names have a path; those that are observed have no slash.
+            listener = DebugReader(
+                self.engine, lambda name: partial(look, name.rpartition("/")[2])
+            )
         self.context.set_debug_listener(listener)
         self.context.set_all_tensors_debug_state(listener is not None)
         kept = []
