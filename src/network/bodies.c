@@ -235,11 +235,15 @@ static rabbet_status_t infer_branches(rabbet_layer_t* layer) {
 // ---- Loops
 
 // The bound of the number of iterations, if the host knows their count.
-static rabbet_expr_t loop_most_trips(const rabbet_layer_t* layer) {
+static rabbet_status_t loop_most_trips(const rabbet_layer_t* layer,
+                                       rabbet_expr_t* out_trips) {
   int64_t count = layer->bodies->loop->count;
   const rabbet_tensor_t* tensor = count < 0 ? NULL : layer->inputs[count];
-  return tensor && tensor->value_count == 1 ? tensor->values[0]
-                                            : RABBET_EXPR_NONE;
+  *out_trips = RABBET_EXPR_NONE;
+  return tensor && tensor->value_count == 1
+             ? rabbet_loop_trips(layer->network->graph, tensor->values[0],
+                                 out_trips)
+             : rabbet_ok();
 }
 
 static rabbet_status_t infer_stack(rabbet_layer_t* layer, size_t at,
@@ -250,14 +254,15 @@ static rabbet_status_t infer_stack(rabbet_layer_t* layer, size_t at,
   rabbet_shape_t same = {.rank = shapes->same[source].rank + 1};
   rabbet_shape_t bound = same;
   same.d[0] = RABBET_EXPR_NONE;
-  bound.d[0] = loop_most_trips(layer);
+  RABBET_RETURN_IF_ERROR(loop_most_trips(layer, &bound.d[0]));
   if (length != RABBET_LOOP_LENGTH_TRIPS) {
     const rabbet_tensor_t* tensor = layer->inputs[length];
     if (tensor->value_count != 1)
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "the length of an output, tensor '%s', has no value",
                            tensor->name);
-    same.d[0] = tensor->values[0];
+    RABBET_RETURN_IF_ERROR(rabbet_loop_trips(layer->network->graph,
+                                             tensor->values[0], &same.d[0]));
   }
   for (int32_t i = 1; i < same.rank; ++i) {
     same.d[i] = shapes->same[source].d[i - 1];

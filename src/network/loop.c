@@ -229,12 +229,15 @@ static rabbet_status_t told_extent(const rabbet_layer_t* layer, int32_t axis,
                                &output->shape.d[axis]);
 }
 
-static rabbet_expr_t loop_most_trips(const rabbet_loop_t* loop) {
+static rabbet_status_t loop_most_trips(const rabbet_loop_t* loop,
+                                       rabbet_expr_t* out_trips) {
   const rabbet_layer_t* limit =
       rabbet_loop_limit(loop, RABBET_TRIP_LIMIT_COUNT);
+  *out_trips = RABBET_EXPR_NONE;
   return limit && limit->inputs[0]->value_count == 1
-             ? limit->inputs[0]->values[0]
-             : RABBET_EXPR_NONE;
+             ? rabbet_loop_trips(loop->network->graph,
+                                 limit->inputs[0]->values[0], out_trips)
+             : rabbet_ok();
 }
 
 rabbet_status_t rabbet_layer_infer_told(rabbet_layer_t* layer) {
@@ -255,5 +258,7 @@ rabbet_status_t rabbet_layer_infer_told(rabbet_layer_t* layer) {
   for (int32_t i = rank; i-- > axis + 1;)
     output->shape.d[i] = output->shape.d[i - 1];
   output->shape.rank = rank;
-  return told_extent(layer, axis, loop_most_trips(layer->loop));
+  rabbet_expr_t most = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(loop_most_trips(layer->loop, &most));
+  return told_extent(layer, axis, most);
 }

@@ -8,6 +8,7 @@
 #define RABBET_SRC_OPS_LOOP_WIRING_H_
 
 #include "core/attr_set.h"
+#include "core/expr.h"
 
 // A stacked output has as many elements as iterations ran.
 #define RABBET_LOOP_LENGTH_TRIPS (-1)
@@ -25,6 +26,12 @@ typedef struct rabbet_loop_wiring_t {
   int64_t count;      // the layer's input with the number of iterations, or -1
   int64_t condition;  // the carried tensor that tells whether to go on, or -1
 } rabbet_loop_wiring_t;
+
+// The iterations that a limit of kind COUNT allows, max(count, 0), which are a
+// stack's default length, too.
+RABBET_PRIVATE_API rabbet_status_t rabbet_loop_trips(rabbet_expr_graph_t* graph,
+                                                     rabbet_expr_t count,
+                                                     rabbet_expr_t* out_trips);
 
 // Fails if the lists differ in length; numbers in them are not checked.
 RABBET_PRIVATE_API rabbet_status_t rabbet_loop_wiring_read(

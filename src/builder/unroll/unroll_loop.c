@@ -288,6 +288,7 @@ static rabbet_status_t unroll_find_length(const unroll_loop_t* work,
       work->unroll, work->unroll->map[layer->inputs[1]->id], &is_known,
       out_length));
   if (!is_known) return unroll_give_up(work);
+  if (*out_length < 0) *out_length = 0;
   if (*out_length >= work->trips) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "layer '%s' (loop_output): its length, tensor '%s', is "

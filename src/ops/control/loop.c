@@ -97,6 +97,15 @@ const rabbet_op_t rabbet_op_trip_limit = {
     .infer_shapes = trip_limit_infer_shapes,
 };
 
+rabbet_status_t rabbet_loop_trips(rabbet_expr_graph_t* graph,
+                                  rabbet_expr_t count,
+                                  rabbet_expr_t* out_trips) {
+  rabbet_expr_t zero = RABBET_EXPR_NONE;
+  *out_trips = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, 0, &zero));
+  return rabbet_expr_binary(graph, RABBET_EXPR_MAX, count, zero, out_trips);
+}
+
 // ---- Results ---------------------------------------------------------------
 
 static const rabbet_op_enumerator_t loop_output_kinds[] = {
@@ -119,8 +128,7 @@ static rabbet_status_t loop_output_infer_length(const rabbet_op_infer_t* infer,
   if (infer->inputs[1].shape.rank != 0 || count != 1) {
     return RABBET_OP_INVALID("input 1 ('length') must have no dimensions");
   }
-  *out_length = values[0];
-  return rabbet_ok();
+  return rabbet_loop_trips(infer->graph, values[0], out_length);
 }
 
 static rabbet_status_t loop_output_infer_shapes(

@@ -60,6 +60,45 @@ def test_counts_that_are_inputs(condition: str) -> None:
     compare_all(model, runs)
 
 
+@pytest.mark.parametrize("condition", ["c", "on"])
+def test_negative_counts_are_of_no_iterations(condition: str) -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("SequenceInsert", ["had", "x"], ["has"]),
+            helper.make_node("Constant", [], ["limit"], value_int=9),
+            helper.make_node("Less", ["i", "limit"], ["on"]),
+            helper.make_node("Identity", ["c"], ["d"]),
+            helper.make_node("Neg", ["x"], ["element"]),
+        ],
+        "body",
+        [
+            info("i", INT64, []),
+            info("c", BOOL, []),
+            helper.make_tensor_sequence_value_info("had", FLOAT, None),
+        ],
+        [
+            info("on" if condition == "on" else "d", BOOL, []),
+            helper.make_tensor_sequence_value_info("has", FLOAT, None),
+            info("element", FLOAT, [2]),
+        ],
+    )
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["none"]),
+        loop(body, ["m", "", "none"], ["s", "elements"]),
+        helper.make_node("SequenceLength", ["s"], ["length"]),
+        helper.make_node("SequenceInsert", ["s", "x"], ["longer"]),
+        helper.make_node("SequenceAt", ["longer", "last"], ["y"]),
+        helper.make_node("Concat", ["elements", "rows"], ["z"], axis=0),
+    ]
+    model = model_of(
+        nodes,
+        [info("x", FLOAT, [2]), info("m", INT64, [])],
+        [info("length", INT64), info("y"), info("z")],
+        [constant("last", -1, np.int64), constant("rows", random(1, 2))],
+    )
+    compare_all(model, [(random(2), int64(m)) for m in (3, -1, 0, -7, 2)])
+
+
 def test_a_condition_that_is_an_input() -> None:
     extra = [
         helper.make_node("Constant", [], ["limit"], value_float=3.0),

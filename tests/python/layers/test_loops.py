@@ -41,7 +41,7 @@ def outputs_of(make: Any, *values: Any, **options: Any) -> list[Any]:
 # ---- What loops compute
 
 
-@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+@pytest.mark.parametrize("trips", [-1, 0, 1, 2, 5])
 def test_last_value_of_a_counted_loop(trips: int) -> None:
     x = random(3, 4)
 
@@ -52,12 +52,17 @@ def test_last_value_of_a_counted_loop(trips: int) -> None:
         state.set_input(
             1, calculate(network, calculate(network, out(state), half, PROD), tensor)
         )
-        return out(loop.add_loop_output(out(state), LAST))
+        states = loop.add_loop_output(out(state), STACK)
+        return out(loop.add_loop_output(out(state), LAST)), out(states)
 
-    wanted = x
+    wanted = [x]
     for _ in range(trips):
-        wanted = wanted * np.float32(0.5) + x
-    np.testing.assert_allclose(outputs_of(make, x)[0], wanted, rtol=1e-6)
+        wanted.append(wanted[-1] * np.float32(0.5) + x)
+    last, states = outputs_of(make, x)
+    np.testing.assert_allclose(last, wanted[-1], rtol=1e-6)
+    np.testing.assert_allclose(
+        states, np.reshape(wanted[:-1], (-1, *x.shape)), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

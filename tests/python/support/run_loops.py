@@ -99,10 +99,11 @@ def iterators_and_stacks(device: str, axis: int, reverse: bool, kind: Any) -> No
     slices = [np.take(x, i, axis) for i in range(x.shape[axis])]
     slices = slices[::-1] if reverse else slices
     zeros = np.zeros_like(slices[0])
-    for trips in [2, 3, 1, 0]:
+    for count in [2, 3, 1, 0, -2]:
+        trips = max(count, 0)
         sums = [zeros, *np.cumsum(slices[:trips], 0)]
         order = slice(None, None, -1) if kind is REVERSE else slice(None)
-        stacked, padded, last = run(x, number(trips))
+        stacked, padded, last = run(x, number(count))
         np.testing.assert_allclose(last, sums[-1], rtol=1e-5)
         if trips:
             np.testing.assert_allclose(
