@@ -141,6 +141,7 @@ def build_model(
     keep_plugins: bool = False,
     contexts: int | None = None,
     try_plugins: bool = True,
+    iteration_limit: int = 0,
 ) -> Model:
     """compile() of a network, or of what the importer reads."""
     ranges = ranges_of(shapes, values, profiles)
@@ -171,6 +172,7 @@ def build_model(
     runtime = Runtime(log)
     runtime.device = device
     runtime.engine_host_code_allowed = True  # it comes from here
+    runtime.iteration_limit = iteration_limit
     engine = (
         runtime.load_cuda_engine(save)
         if save is not None and mapped

@@ -56,6 +56,7 @@ def compile(
     keep_plugins: bool = False,
     contexts: int | None = None,
     try_plugins: bool = True,
+    iteration_limit: int = 0,
 ) -> Any:
     """Tunes a model for this machine and returns it, ready to be called.
 
@@ -98,6 +99,8 @@ def compile(
     try_plugins: runs each of your operators once during the build, which finds errors
         in it and includes its just-in-time compilation (Numba). False for operators
         that reject arbitrary values.
+    iteration_limit: the most iterations of a loop whose number a call tells, of which one
+        more is an error; default: no limit.
     """
     options = {
         "plugins": plugins,
@@ -122,6 +125,7 @@ def compile(
         "keep_plugins": keep_plugins,
         "contexts": contexts,
         "try_plugins": try_plugins,
+        "iteration_limit": iteration_limit,
     }
     if _is_of_torch(model):
         from .torch._module import compile_module

@@ -195,6 +195,12 @@ class Model(_rabbet.Runner):
         plan, and takes longer than a call."""
         return self._checked(args, kwargs)
 
+    def cancel(self) -> bool:
+        """Ends the calls that other threads have under way, as
+        IExecutionContext.cancel ends a run: they raise CancelledError. False: there was
+        none, and nothing happens."""
+        return self._cancel(None)
+
     # ---- Called by the C part where an argument is not simply used ----
 
     def _bad_arguments(

@@ -25,6 +25,7 @@ from ._session_options import (
     SessionOptions,
     choose,
     providers_of,
+    terminable,
 )
 
 # Extents of dimensions that neither the model nor the caller bounds.
@@ -90,7 +91,9 @@ class InferenceSession:
         if int(self._options.graph_optimization_level) == 0:
             options.setdefault("optimization_level", 0)
         if _is_plan(path_or_bytes):
-            known = ("plugins", "threads", "logger", "graphs", "contexts")
+            known = (
+                "plugins", "threads", "logger", "graphs", "contexts", "iteration_limit"
+            )  # fmt: skip
             kept = {name: options[name] for name in known if name in options}
             self._model = load(path_or_bytes, device=self._device, **kept)
             self._describe_model(self._model)
@@ -261,7 +264,9 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Any]:
-        """Runs; returns the outputs of these names, or all, as NumPy arrays."""
+        """Runs; returns the outputs of these names, or all, as NumPy arrays.
+
+        run_options: RunOptions, whose `terminate` ends the run."""
         if not isinstance(input_feed, Mapping):
             raise TypeError(f"run: expected {{name: array}}, got {input_feed!r}")
         for name in output_names or ():
@@ -272,7 +277,9 @@ class InferenceSession:
             name: value._array if isinstance(value, OrtValue) else value
             for name, value in input_feed.items()
         }
-        results = self._ready(feed).run(feed)
+        model = self._ready(feed)
+        with terminable(run_options, model):
+            results = model.run(feed)
         return [results[name] for name in output_names or list(results)]
 
     def run_async(
@@ -318,7 +325,9 @@ class InferenceSession:
             raise InvalidArgumentError(
                 "run_with_iobinding: expected what this session's io_binding() returned"
             )
-        iobinding._run(self._ready(iobinding._inputs))
+        model = self._ready(iobinding._inputs)
+        with terminable(run_options, model):
+            iobinding._run(model)
 
     def _wait(self) -> None:
         """Waits for the outputs of runs on a GPU."""

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _enums as e
 from ._callbacks import ILogger
-from ._errors import InvalidArgumentError, UnavailableError, UnsupportedError
+from ._errors import (
+    CancelledError,
+    InvalidArgumentError,
+    UnavailableError,
+    UnsupportedError,
+)
 from ._ort_values import device_name, has_device, onnx_type
 
 # Of each provider of ONNX Runtime: the device that does its work here.
@@ -113,18 +121,53 @@ class SessionOptions:
 
 
 class RunOptions:
-    """Options of a run, accepted without effect."""
+    """Options of runs. `terminate` has an effect; the others are accepted without one."""
 
     def __init__(self) -> None:
+        self._terminate = False
+        # Model and thread of each run that has these options.
+        self._runs: list[tuple[Any, int]] = []
         self.log_severity_level = 2
         self.log_verbosity_level = 0
         self.logid = ""
         self.only_execute_path_to_fetches = False
         self._entries: dict[str, str] = {}
 
+    @property
+    def terminate(self) -> bool:
+        """True, which another thread may set, ends the runs with these options: they
+        raise CancelledError, and so does each later one until it is False again."""
+        return self._terminate
+
+    @terminate.setter
+    def terminate(self, value: bool) -> None:
+        self._terminate = bool(value)
+        for run in list(self._runs) if value else ():
+            model, thread = run
+            # A run that has not begun to compute cannot be cancelled yet.
+            while not model._cancel(thread) and run in self._runs:
+                if thread == threading.get_ident():  # a handler of signals
+                    break
+                time.sleep(0.001)
+
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keeps an entry."""
         self._entries[key] = value
+
+
+@contextlib.contextmanager
+def terminable(options: Any, model: Any) -> Iterator[None]:
+    """A run of the model by this thread, which the options may end. Those of ONNX
+    Runtime's own class are looked at before the run alone."""
+    run = (model, threading.get_ident())
+    runs = options._runs if isinstance(options, RunOptions) else []
+    runs.append(run)
+    try:
+        if getattr(options, "terminate", False):
+            raise CancelledError("the run was cancelled: its options' terminate is True")
+        yield
+    finally:
+        runs.remove(run)
 
 
 class ModelMetadata:

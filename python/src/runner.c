@@ -567,6 +567,18 @@ static PyObject* py_runner_graph_info(PyObject* self, PyObject* none) {
   return rabbet_py_from_graph_info(&all);
 }
 
+// _cancel(thread): the runs of a thread (threading.get_ident()), or of all for
+// None.
+static PyObject* py_runner_cancel(PyObject* self, PyObject* thread) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  bool all = Py_IsNone(thread);
+  unsigned long ident = all ? 0 : PyLong_AsUnsignedLong(thread);
+  if (PyErr_Occurred()) return NULL;
+  // CPython's number of a thread, too.
+  pthread_t owner = (pthread_t)ident;
+  return PyBool_FromLong(rabbet_py_lanes_cancel(runner, all ? NULL : &owner));
+}
+
 // ---- The type --------------------------------------------------------------
 
 // Runner(engine, threads, graphs, contexts, numpy.empty, dtypes of the outputs,
@@ -632,6 +644,7 @@ static void py_runner_dealloc(PyObject* object) {
 static PyMethodDef py_runner_methods[] = {
     {"_profiled", py_runner_profiled, METH_VARARGS, NULL},
     {"_checked", py_runner_checked, METH_VARARGS, NULL},
+    {"_cancel", py_runner_cancel, METH_O, NULL},
     {"_graph_info", py_runner_graph_info, METH_NOARGS, NULL},
     {NULL},
 };

@@ -84,6 +84,10 @@ void rabbet_py_lanes_deinitialize(rabbet_py_runner_t* runner);
 // may be, the next that another thread gives back. NULL with an exception.
 rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner);
 void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane);
+// Ends the runs that are under way: those of the thread, or all where it is
+// NULL. Whether there was one.
+bool rabbet_py_lanes_cancel(rabbet_py_runner_t* runner,
+                            const pthread_t* thread);
 // Steps of the run before; recordings and replays of all runs.
 rabbet_graph_info_t rabbet_py_lanes_graph_info(rabbet_py_runner_t* runner);
 

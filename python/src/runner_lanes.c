@@ -183,6 +183,18 @@ void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
   py_lane_push(runner, lane);
 }
 
+bool rabbet_py_lanes_cancel(rabbet_py_runner_t* runner,
+                            const pthread_t* thread) {
+  bool found = false;
+  pthread_mutex_lock(&runner->mutex);
+  for (rabbet_py_lane_t* lane = runner->busy; lane; lane = lane->next) {
+    if (!thread || pthread_equal(lane->owner, *thread))
+      found |= rabbet_context_cancel(lane->context);
+  }
+  pthread_mutex_unlock(&runner->mutex);
+  return found;
+}
+
 rabbet_graph_info_t rabbet_py_lanes_graph_info(rabbet_py_runner_t* runner) {
   rabbet_graph_info_t all = {.struct_size = sizeof(all)};
   pthread_mutex_lock(&runner->mutex);

@@ -18,6 +18,7 @@ from tests.python.support.early_ends import (
     check_cancel,
     check_limit,
     engine_of,
+    network_of,
 )
 
 
@@ -59,6 +60,41 @@ def test_limits_that_are_none(engine: Any, limit: Any, error: Any) -> None:
 
 def test_another_thread_cancels(engine: Any) -> None:
     check_cancel(repeated(engine))
+
+
+X = np.ones(4, np.float32)
+
+
+def count_of(number: int) -> Any:
+    return np.asarray(number, np.int32)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    network = network_of(trt.Builder())
+    return trt.compile(network, device="cpu", iteration_limit=100_000_000)
+
+
+def test_a_model_has_a_limit_of_iterations() -> None:
+    model = trt.compile(network_of(trt.Builder()), device="cpu", iteration_limit=5)
+    np.testing.assert_array_equal(model(X, count_of(5)), X * 32)
+    with pytest.raises(trt.OutOfRangeError, match="does not end within 5 iterations"):
+        model(X, count_of(6))
+
+
+def test_another_thread_cancels_the_calls_of_a_model(model: Any) -> None:
+    assert not model.cancel()
+
+    def end() -> None:
+        while not model.cancel():
+            pass
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    with pytest.raises(trt.CancelledError, match="the run was cancelled"):
+        model(X, count_of(ENDLESS))
+    thread.join()
+    np.testing.assert_array_equal(model(X, count_of(3)), X * 8)
 
 
 @pytest.fixture

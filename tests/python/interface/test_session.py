@@ -207,6 +207,66 @@ def test_options(tmp_path: Path) -> None:
     assert described(loaded)[0] == described(session)[0]
 
 
+COUNTED = """
+    <ir_version: 8, opset_import: ["": 17]>
+    counted (float[2] x, int64 count) => (float[2] y) {
+        yes = Constant<value = bool {1}>()
+        y = Loop(count, yes, x) <body = b (int64 i, bool on, float[2] before)
+            => (bool go, float[2] after) {
+            go = Identity(on)
+            after = Tanh(before)
+        }>
+    }"""
+
+
+@pytest.mark.parametrize("how", ["run", "run_with_iobinding"])
+def test_terminate_ends_the_runs_of_its_options(how: str) -> None:
+    """Those alone: another run of the session, with other options, goes on."""
+    data = model_bytes(COUNTED)
+    session = ours.InferenceSession(data, providers=CPU, iteration_limit=100_000_000)
+    options = ours.RunOptions()
+    x = np.ones(2, np.float32)
+
+    def run(count: int, options: Any) -> Any:
+        given = {"x": x, "count": np.array(count)}
+        if how == "run":
+            return session.run(None, given, options)[0]
+        binding = session.io_binding()
+        for name, value in given.items():
+            binding.bind_cpu_input(name, value)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding, options)
+        return binding.copy_outputs_to_cpu()[0]
+
+    others: list[Any] = []
+    other = threading.Thread(
+        target=lambda: others.append(run(100_000, ours.RunOptions()))
+    )
+    other.start()
+    ender = threading.Timer(0.05, lambda: setattr(options, "terminate", True))
+    ender.start()
+    for _ in range(2):  # the second finds it set
+        with pytest.raises(trt.CancelledError, match="the run was cancelled"):
+            run(2**31, options)
+    ender.join()
+    other.join()
+    options.terminate = False
+    reference = theirs.InferenceSession(data, providers=CPU)
+    wanted = reference.run(None, {"x": x, "count": np.array(5)})[0]
+    np.testing.assert_allclose(run(5, options), wanted, rtol=1e-6)
+    assert len(others) == 1
+
+
+def test_terminate_of_options_of_onnx_runtime() -> None:
+    session = ours.InferenceSession(model_bytes(FIXED), providers=CPU)
+    options = theirs.RunOptions()
+    values = {"x": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
+    session.run(None, values, options)
+    options.terminate = True
+    with pytest.raises(trt.CancelledError, match="terminate is True"):
+        session.run(None, values, options)
+
+
 def test_providers(capfd: pytest.CaptureFixture[str]) -> None:
     data = model_bytes(FIXED)
     session = ours.InferenceSession(

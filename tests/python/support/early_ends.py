@@ -13,10 +13,9 @@ import rabbet as trt
 ENDLESS = 2**31 - 1
 
 
-def engine_of(device: str, *, marked: bool = False, **settings: Any) -> Any:
+def network_of(builder: Any, marked: bool = False) -> Any:
     """Of x, doubled `count` times in the loop 'again'. `marked`: each iteration shows a
-    debug tensor. `settings`: of the runtime."""
-    builder = trt.Builder()
+    debug tensor."""
     network = builder.create_network()
     x = network.add_input("x", trt.float32, (4,))
     count = network.add_input("count", trt.int32, ())
@@ -32,6 +31,13 @@ def engine_of(device: str, *, marked: bool = False, **settings: Any) -> Any:
     last = loop.add_loop_output(value, trt.LoopOutput.LAST_VALUE).get_output(0)
     last.name = "y"
     network.mark_output(last)
+    return network
+
+
+def engine_of(device: str, *, marked: bool = False, **settings: Any) -> Any:
+    """An engine of that network; `settings`: of the runtime."""
+    builder = trt.Builder()
+    network = network_of(builder, marked)
     config = builder.create_builder_config()
     config.device = device
     runtime = trt.Runtime(trt.Logger())
