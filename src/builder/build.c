@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "builder/emit/carried_code.h"
 #include "builder/emit/emit.h"
+#include "builder/measure/bench.h"
 #include "builder/output.h"
 #include "builder/sequence.h"
 #include "builder/unroll/branches.h"
@@ -128,6 +129,9 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_build_open(build));
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &sequences, &main));
   rabbet_status_t status = build_phases(&sequences, &result->totals, output);
+  for (size_t i = 0; rabbet_is_ok(status) && i < sequences.count; ++i)
+    rabbet_bench_join_starved(build->bench, sequences.data[i]->build->bench);
+  if (rabbet_is_ok(status)) rabbet_bench_warn_starved(build);
   if (rabbet_is_ok(status))
     status = build_report(&sequences, &result->totals, start, output);
   build_close_sequences(&sequences);

@@ -1,5 +1,6 @@
 // Shapes of a step that the plan could not prove, checked for the current
 // dimensions.
+#include "core/view.h"
 #include "plan/check_shapes.h"
 #include "runtime/runtime.h"
 
@@ -98,6 +99,23 @@ rabbet_status_t rabbet_prepared_check_step(
                              : check_with_rules(prepared, step, shapes);
 }
 
+// A reshaped tensor has a name that the importer gave: the tensor that it is
+// made of is named as well.
+static void name_input(const rabbet_prepared_t* prepared, int32_t value,
+                       const rabbet_dims_t* dims, rabbet_strbuf_t* names) {
+  const rabbet_sequence_t* sequence = prepared->sequence;
+  const rabbet_plan_value_t* values = sequence->plan->values;
+  int32_t root = sequence->analysis.roots[value];
+  char text[192];
+  rabbet_strbuf_printf(names, "%s'%s' %s", names->size > 0 ? ", " : "",
+                       values[value].name,
+                       rabbet_dims_print(dims, text, sizeof(text)));
+  if (!rabbet_dims_equal(&prepared->dims[root], dims))
+    rabbet_strbuf_printf(
+        names, " made of '%s' %s", values[root].name,
+        rabbet_dims_print(&prepared->dims[root], text, sizeof(text)));
+}
+
 static rabbet_status_t name_inputs(const rabbet_prepared_t* prepared,
                                    const rabbet_plan_step_t* step,
                                    const rabbet_kernel_shapes_t* shapes,
@@ -107,12 +125,7 @@ static rabbet_status_t name_inputs(const rabbet_prepared_t* prepared,
   for (size_t i = 0; i < step->group.input_count; ++i) {
     int32_t input = step->group.inputs[i];
     int32_t value = step->values[input];
-    char text[192];
-    if (value < 0) continue;
-    rabbet_strbuf_printf(
-        &names, "%s'%s' %s", names.size > 0 ? ", " : "",
-        prepared->sequence->plan->values[value].name,
-        rabbet_dims_print(&shapes->dims[input], text, sizeof(text)));
+    if (value >= 0) name_input(prepared, value, &shapes->dims[input], &names);
   }
   if (names.size > 0)
     status =

@@ -107,8 +107,11 @@ def _fitting(name: str, array: Array, kind: PluginFieldType) -> Array:
     ):
         return array
     if element is not None and array.dtype.kind in "iufb":
-        converted = array.astype(element)
-        if np.array_equal(converted.astype(array.dtype), array):
+        with np.errstate(all="ignore"):  # a NaN or infinity, or a number too large
+            converted = array.astype(element)
+            back = converted.astype(array.dtype)
+        floats = element.kind == array.dtype.kind == "f"
+        if np.array_equal(back, array, equal_nan=floats):
             return converted
     raise ValueError(
         f"PluginField '{name}': an array of {array.dtype} does not convert to "

@@ -139,15 +139,11 @@ typedef struct tune_refusals_t {
   size_t starved;             // kernels that memory did not suffice for
 } tune_refusals_t;
 
-static void tune_warn_untimed(const rabbet_build_t* build,
-                              const rabbet_unit_t* unit,
+static void tune_warn_untimed(rabbet_build_t* build, const rabbet_unit_t* unit,
                               const tune_refusals_t* refusals) {
   const rabbet_status_t estimates = refusals->estimates;
   if (refusals->starved > 0)
-    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
-               "no kernel of '%s' is timed, as memory for it did not suffice: "
-               "the first one is chosen",
-               unit->name);
+    rabbet_bench_starve(build, RABBET_STARVED_GROUPS);
   else
     rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
                "kernels of '%s' are not timed: its sizes are data-dependent, "
@@ -158,7 +154,7 @@ static void tune_warn_untimed(const rabbet_build_t* build,
 
 // Leaves out choices that could not be timed, unless none could be: then the
 // first one is chosen, as without timing.
-static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
+static void tune_keep_untimed(rabbet_build_t* build, rabbet_unit_t* unit,
                               const tune_refusals_t* refusals) {
   size_t timed = 0, kept = 0;
   for (size_t i = 0; i < unit->choice_count; ++i)

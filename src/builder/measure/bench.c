@@ -1,8 +1,10 @@
 #include "builder/measure/bench.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "builder/measure/cold_weights.h"
 #include "core/view.h"
 
@@ -23,7 +25,9 @@ struct rabbet_bench_t {
   RABBET_VEC(bench_block_t) blocks;
   size_t limit, held, peak;  // bytes of all blocks
   bool is_starved;           // memory did not suffice since the last reset
-  void* stream;              // that only records, or NULL
+  size_t starved[RABBET_STARVED_COUNT];
+  char first_starved[256];  // the name and why; "": none
+  void* stream;             // that only records, or NULL
 };
 
 rabbet_status_t rabbet_bench_create(rabbet_build_t* build,
@@ -213,16 +217,65 @@ rabbet_status_t rabbet_bench_upload(rabbet_build_t* build, const void* data,
   return device->vtable->synchronize(device, NULL);
 }
 
-bool rabbet_bench_forgives(const rabbet_build_t* build, rabbet_status_t* status,
-                           const char* what) {
+// ---- Memory that does not suffice -------------------------------------------
+
+void rabbet_bench_starve(rabbet_build_t* build, rabbet_starved_t what) {
+  ++build->bench->starved[what];
+}
+
+bool rabbet_bench_forgives(rabbet_build_t* build, rabbet_status_t* status,
+                           rabbet_starved_t what, const char* name) {
+  rabbet_bench_t* bench = build->bench;
   if (rabbet_status_code(*status) != RABBET_STATUS_OUT_OF_MEMORY ||
-      !build->bench->is_starved)
+      !bench->is_starved)
     return false;
-  rabbet_log(build->logger, RABBET_SEVERITY_WARNING, "not timed: %s: %s", what,
-             rabbet_status_message(*status));
+  rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE, "%s %s: %s",
+             what == RABBET_STARVED_TRIALS ? "not run once:" : "not timed:",
+             name, rabbet_status_message(*status));
+  rabbet_bench_starve(build, what);
+  if (!bench->first_starved[0])
+    snprintf(bench->first_starved, sizeof(bench->first_starved), "'%s': %s",
+             name, rabbet_status_message(*status));
   rabbet_status_ignore(*status);
   *status = rabbet_ok();
   return true;
+}
+
+void rabbet_bench_join_starved(rabbet_bench_t* bench,
+                               const rabbet_bench_t* from) {
+  if (!from || from == bench) return;
+  for (int i = 0; i < RABBET_STARVED_COUNT; ++i)
+    bench->starved[i] += from->starved[i];
+  if (!bench->first_starved[0])
+    memcpy(bench->first_starved, from->first_starved,
+           sizeof(bench->first_starved));
+}
+
+void rabbet_bench_warn_starved(const rabbet_build_t* build) {
+  static const char* const texts[RABBET_STARVED_COUNT][2] = {
+      [RABBET_STARVED_KERNELS] = {"kernel", "not timed"},
+      [RABBET_STARVED_GROUPS] = {"group",
+                                 "without a timed kernel, which get "
+                                 "the first one"},
+      [RABBET_STARVED_PLANS] = {"comparison", "of whole plans left out"},
+      [RABBET_STARVED_TRIALS] = {"plugin",
+                                 "not run once before the plan is "
+                                 "written"},
+  };
+  const rabbet_bench_t* bench = build->bench;
+  char text[512] = "";
+  size_t length = 0;
+  for (int i = 0; i < RABBET_STARVED_COUNT; ++i)
+    if (bench->starved[i] > 0)
+      length += (size_t)snprintf(text + length, sizeof(text) - length,
+                                 "%s%zu %s%s %s", length > 0 ? "; " : "",
+                                 bench->starved[i], texts[i][0],
+                                 rabbet_plural(bench->starved[i]), texts[i][1]);
+  assert(length < sizeof(text));
+  if (length > 0)
+    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+               "memory for timings did not suffice: %s (first for %s)", text,
+               bench->first_starved);
 }
 
 // ---- One kernel -------------------------------------------------------------
@@ -456,7 +509,7 @@ rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,
       status = measure_all(&measure, best_us, out_timing);
   }
   rabbet_bench_unprepare(&measure.kernel);
-  if (rabbet_bench_forgives(build, &status, unit->name))
+  if (rabbet_bench_forgives(build, &status, RABBET_STARVED_KERNELS, unit->name))
     *out_timing = (rabbet_timing_t){.us = -1, .is_starved = true};
   rabbet_bench_reset(build->bench);
   return RABBET_ANNOTATE(status, "timing '%s' with %s", unit->name,
@@ -491,7 +544,7 @@ rabbet_status_t rabbet_bench_run_once(rabbet_build_t* build,
     status = bench_bind(build, unit, choice, &group, &kernel);
   if (rabbet_is_ok(status)) status = bench_enqueue(build, &kernel);
   rabbet_bench_unprepare(&kernel);
-  rabbet_bench_forgives(build, &status, unit->name);
+  rabbet_bench_forgives(build, &status, RABBET_STARVED_TRIALS, unit->name);
   rabbet_bench_reset(build->bench);
   rabbet_constant_trim(build);
   return RABBET_ANNOTATE(status, "running '%s' once before the plan is written",

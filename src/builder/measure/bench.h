@@ -54,11 +54,26 @@ RABBET_PRIVATE_API void rabbet_bench_reset(rabbet_bench_t* bench);
 // The most bytes that it held at a time, and those that it may still hand out.
 RABBET_PRIVATE_API size_t rabbet_bench_peak(const rabbet_bench_t* bench);
 RABBET_PRIVATE_API size_t rabbet_bench_room(rabbet_bench_t* bench);
+// What memory of the bench did not suffice for.
+typedef enum rabbet_starved_t {
+  RABBET_STARVED_KERNELS,  // that are not timed
+  RABBET_STARVED_GROUPS,   // of which no kernel is
+  RABBET_STARVED_PLANS,    // comparisons of whole plans
+  RABBET_STARVED_TRIALS,   // plugins that are not run once
+  RABBET_STARVED_COUNT,
+} rabbet_starved_t;
 // Whether *status says that memory of the bench did not suffice since the last
-// reset; it is then logged with `what` was not timed, and *status is ok.
-RABBET_PRIVATE_API bool rabbet_bench_forgives(const rabbet_build_t* build,
+// reset; it is then counted, and *status is ok.
+RABBET_PRIVATE_API bool rabbet_bench_forgives(rabbet_build_t* build,
                                               rabbet_status_t* status,
-                                              const char* what);
+                                              rabbet_starved_t what,
+                                              const char* name);
+RABBET_PRIVATE_API void rabbet_bench_starve(rabbet_build_t* build,
+                                            rabbet_starved_t what);
+// Adds the counts of `from`, which may be NULL; then warns of all of them.
+RABBET_PRIVATE_API void rabbet_bench_join_starved(rabbet_bench_t* bench,
+                                                  const rabbet_bench_t* from);
+RABBET_PRIVATE_API void rabbet_bench_warn_starved(const rabbet_build_t* build);
 // Device memory with these bytes.
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_upload(rabbet_build_t* build,
                                                        const void* data,

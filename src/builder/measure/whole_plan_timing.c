@@ -455,7 +455,8 @@ static rabbet_status_t timer_measure(plan_timer_t* timer) {
     timed_kernel_t* kernel = timer->kernels.entries[i].value;
     if (kernel) rabbet_bench_unprepare(&kernel->kernel);
   }
-  if (rabbet_bench_forgives(timer->build, &status, "whole plans"))
+  if (rabbet_bench_forgives(timer->build, &status, RABBET_STARVED_PLANS,
+                            "whole plans"))
     for (size_t i = 0; i < timer->count; ++i)
       timer->plans[i].timing = (rabbet_timing_t){.us = -1, .is_starved = true};
   rabbet_bench_reset(timer->build->bench);

@@ -78,6 +78,26 @@ static rabbet_tensor_t* onnx_table_weights(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, dtype, out, dims);
 }
 
+static void onnx_table_check_scale(rabbet_onnx_node_t* node,
+                                   const onnx_table_t* t,
+                                   rabbet_tensor_t* scale, int64_t blocks) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, scale);
+  int64_t count = 1;
+  bool is_known = rabbet_onnx_ok(node);
+  for (int32_t i = 0; is_known && i < dims.rank; ++i) {
+    is_known = dims.d[i] >= 0;
+    count *= dims.d[i];
+  }
+  if (is_known && count != blocks)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "absmax ('%s') has %lld elements; attribute 'block_size' "
+                     "is %lld, so that the %lld x %lld weights, row after row, "
+                     "have %lld blocks with a scale each",
+                     rabbet_tensor_name(scale), (long long)count,
+                     (long long)t->block, (long long)t->rows,
+                     (long long)t->columns, (long long)blocks);
+}
+
 // The weights [N, K]. Blocks go on in the next row where they do not end with
 // one: such weights are a list until they are numbers.
 static rabbet_tensor_t* onnx_table_matrix(rabbet_onnx_node_t* node,
@@ -94,6 +114,7 @@ static rabbet_tensor_t* onnx_table_matrix(rabbet_onnx_node_t* node,
   const rabbet_onnx_index_t matrix[] = {rabbet_onnx_index(t->rows),
                                         rabbet_onnx_index(t->columns)};
   const int64_t block[] = {1, t->block};
+  onnx_table_check_scale(node, t, scale, blocks);
   scale = rabbet_onnx_reshape(node, scale, of_blocks, 2);
   if (!t->is_normal)
     scale = rabbet_onnx_with_number(

@@ -293,3 +293,24 @@ def test_shapes_that_do_not_fit_name_layer_and_tensors(node: str, wanted: str) -
     )  # fmt: skip
     with pytest.raises(rabbet.OutOfRangeError, match=wanted):
         run(np.zeros((3, 4), np.float32), np.zeros((2, 4), np.float32))
+
+
+def test_a_bias_that_does_not_fit_is_named() -> None:
+    """Though the importer gives it an axis, in a tensor of another name."""
+    model = parser.parse_model(
+        f"{HEAD} g (float[2, 4] x, float[n] bias) => (float[2, m] z) "
+        "<float[4, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> "
+        "{ z = Gemm (x, w, bias) }"
+    )
+    run = rabbet.compile(
+        model.SerializeToString(), device="cpu", optimization_level=0,
+        shapes={"bias": ((1,), (3,), (9,))},
+    )  # fmt: skip
+    x = np.ones((2, 4), np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for n in (3, 1):
+        bias = np.ones(n, np.float32)
+        wanted = session.run(None, {"x": x, "bias": bias})[0]
+        np.testing.assert_allclose(run(x, bias), wanted)
+    with pytest.raises(rabbet.OutOfRangeError, match=r"\(1, 4\) made of 'bias' \(4,\)"):
+        run(x, np.ones(4, np.float32))

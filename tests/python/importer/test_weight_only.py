@@ -178,3 +178,9 @@ def test_a_table_that_is_none_is_refused() -> None:
     del model.graph.node[0].attribute[:]
     with pytest.raises(rabbet.Error, match="attribute 'N' is 0"):
         rabbet.compile(model.SerializeToString(), device="cpu")
+    model = table_model([1], 64, 70, 24, NF4)
+    scales = np.ones(70 * 3, np.float32)  # blocks that begin anew in each row
+    model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(scales, "s"))
+    wanted = "'s'.* has 210 elements; attribute 'block_size' is 24, .* 70 x 64 .* 187 blocks"
+    with pytest.raises(rabbet.Error, match=wanted):
+        rabbet.compile(model.SerializeToString(), device="cpu")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import rabbet as trt
+import rabbet.plugin as trtp
+
+from tests.python.support.plugins import build, call, new_id
 
 ROWS, DEPTH = 64, 512  # an input of 128 KiB, weights of 1 MiB
 
@@ -65,10 +69,38 @@ def test_what_needs_more_is_not_timed() -> None:
     assert right
     assert report["tactic_memory"] <= limit
     assert report["steps"][0]["time_us"] is None
-    text = "\n".join(warnings)
-    assert "not timed: product: " in text
-    assert f"are more than the limit of {limit} for memory of tactics" in text
-    assert "no kernel of 'product' is timed" in text
+    (text,) = warnings
+    assert re.fullmatch(
+        "memory for timings did not suffice: [1-9][0-9]* kernels not timed; "
+        "[1-9][0-9]* groups? without a timed kernel, which get the first one "
+        rf"\(first for 'product': .* are more than the limit of {limit} for memory of "
+        r"tactics\)",
+        text,
+    )
+
+
+def test_a_plugin_that_is_not_run_once() -> None:
+    """It has one way to run, which is not timed; its trial run needs memory, too."""
+    plugin_id = new_id("one_way")
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def double(x: trtp.Tensor, outputs: Any, stream: int) -> None:
+        np.asarray(outputs[0])[...] = 2 * np.asarray(x)
+
+    log = Warnings()
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (4,))
+        return network.add_plugin(call(plugin_id)(x)).get_output(0)
+
+    model = build(make, tactic_memory=1, logger=log)
+    (text,) = log.texts
+    assert "did not suffice: 1 plugin not run once before" in text
+    np.testing.assert_array_equal(model(np.ones(4, np.float32)), 2 * np.ones(4))
 
 
 def test_a_limit_below_zero() -> None:

@@ -139,6 +139,18 @@ def test_other_element_types_convert_where_nothing_is_lost() -> None:
         PluginField("f", np.array([0.1]), T.FLOAT32)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("value", "kind"), [
+    (np.nan, T.INT32), (np.inf, T.INT64), (2.0**63, T.INT64), (1e300, T.FLOAT32),
+    (70000, T.FLOAT16),
+])  # fmt: skip
+def test_numbers_that_a_type_does_not_have(value: float, kind: T) -> None:
+    with pytest.raises(ValueError, match=f"'f'.* does not convert to .*{kind.name} without"):
+        PluginField("f", np.array([1, value]), kind)
+    data = PluginField("f", np.array([np.nan, np.inf]), T.FLOAT32).data
+    np.testing.assert_array_equal(data, np.array([np.nan, np.inf], np.float32))
+
+
 def test_types_that_numpy_lacks() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     values = np.array([1.5, -2], ml_dtypes.bfloat16)
