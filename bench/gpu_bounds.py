@@ -22,14 +22,14 @@ for a graph."""
 Shape = list[int]
 
 
-def _shape(tensor: dict[str, Any]) -> Shape:
+def shape_of(tensor: dict[str, Any]) -> Shape:
     return [int(n) for n in tensor["Dimensions"]]
 
 
 def tensor_bytes(tensor: dict[str, Any]) -> int:
     """Bytes of a tensor's elements, without the padding of blocked formats."""
     kind = tensor["Format/Datatype"].split()[-1]
-    return math.prod(_shape(tensor)) * BYTES.get(kind, 4)
+    return math.prod(shape_of(tensor)) * BYTES.get(kind, 4)
 
 
 def _products(a: Shape, others: Sequence[Shape], count: int) -> int:
@@ -52,7 +52,7 @@ def operations(layer: dict[str, Any]) -> int:
     """Multiplications and additions of products and convolutions; those of all else do
     not count beside its bytes."""
     kinds = Counter(part["Operator"] for part in layer["Layers"])
-    shapes = [_shape(tensor) for tensor in layer["Inputs"]]
+    shapes = [shape_of(tensor) for tensor in layer["Inputs"]]
     products = kinds["matrix_multiply"]
     if kinds["attention"] or (products == 2 and kinds["softmax"]):
         # q [B, N, S, D] with all keys, and the weights with all values.
@@ -60,11 +60,20 @@ def operations(layer: dict[str, Any]) -> int:
     if products:
         return _products(shapes[0], shapes[1:], products)
     if kinds["convolution"]:
-        out, weights = _shape(layer["Outputs"][0]), shapes[1]
+        out, weights = shape_of(layer["Outputs"][0]), shapes[1]
         return 2 * math.prod(out) * math.prod(weights) // weights[0]
     if kinds["deconvolution"]:
         return 2 * math.prod(shapes[0]) * math.prod(shapes[1]) // shapes[1][0]
     return 0
+
+
+def layer_bytes(layer: dict[str, Any]) -> int:
+    """Bytes that a layer reads and writes."""
+    tensors = layer["Inputs"] + layer["Outputs"]
+    # A gather does not read its whole input.
+    if any(part["Operator"] == "gather" for part in layer["Layers"]):
+        tensors = tensors[1:] + layer["Outputs"]
+    return sum(tensor_bytes(tensor) for tensor in tensors)
 
 
 @dataclass
@@ -114,10 +123,6 @@ def bounds(text: str) -> Bounds:
         found.launches += 1
         found.layers[kernel] += 1
         found.tuned[kernel] += (layer.get("TimeUs") or 0.0) / 1e6
-        tensors = layer["Inputs"] + layer["Outputs"]
-        # A gather does not read its whole input.
-        if any(part["Operator"] == "gather" for part in layer["Layers"]):
-            tensors = tensors[1:] + layer["Outputs"]
-        found.bytes += sum(tensor_bytes(tensor) for tensor in tensors)
+        found.bytes += layer_bytes(layer)
         found.operations += operations(layer)
     return found

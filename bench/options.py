@@ -16,7 +16,8 @@ class Options:
     """Settings of a run. scratch: a folder for plans and logs, removed later.
 
     peers: None for all that are installed. jobs: contestants that may compile at the
-    same time, where that is not what is measured.
+    same time, where that is not what is measured. zoo, seed: how many architectures of
+    the zoo are drawn, and of which draw. limit: seconds after which no model is begun.
     """
 
     scratch: Path
@@ -28,6 +29,9 @@ class Options:
     peers: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None
     jobs: int = 1
+    zoo: int = 24
+    seed: str = "0"
+    limit: float = float("inf")
 
     def wanted(self, peer: str) -> bool:
         return peer == "rabbet" or self.peers is None or peer in self.peers

@@ -44,16 +44,18 @@ class Spread:
         return "{} ({} to {})".format(*parts)
 
 
-def take_turns(workers: Mapping[str, Worker], *, rounds: int, seconds: float) -> Rounds:
-    """Times all workers in each round, each first in turn; one round more is
-    run before and not counted."""
+def take_turns(
+    workers: Mapping[str, Worker], *, rounds: int, seconds: float, least: int = 3
+) -> Rounds:
+    """Times all workers in each round, each first in turn and with at least `least` calls;
+    one round more is run before and not counted."""
     names = list(workers)
     medians: Rounds = {name: [] for name in names}
     for number in range(rounds + 1):
         first = number % len(names) if names else 0
         for name in names[first:] + names[:first]:
             time.sleep(REST_SECONDS)
-            samples = workers[name].time(seconds)
+            samples = workers[name].time(seconds, least)
             if number:
                 medians[name].append(statistics.median(samples))
     return medians

@@ -22,7 +22,7 @@ SUBJECTS = (
     "contexts",
     "busy",
 )
-ASKED_FOR = ("gpu", "gpu_moves", "gpu_calls", "gpu_bert_plugin")
+ASKED_FOR = ("zoo", "gpu", "gpu_zoo", "gpu_moves", "gpu_calls", "gpu_bert_plugin")
 """Subjects that --only must name."""
 
 
@@ -44,12 +44,17 @@ def _parser() -> argparse.ArgumentParser:
                         help="all that are installed, by default")  # fmt: skip
     parser.add_argument("--models", type=_list, metavar="A,B",
                         help="models of the subjects that have several")  # fmt: skip
+    parser.add_argument("--zoo", type=int, default=24, metavar="N",
+                        help="architectures that zoo and gpu_zoo draw; default: 24")  # fmt: skip
+    parser.add_argument("--seed", default="0", help="of the draw; any text")
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS",
+                        help="zoo and gpu_zoo begin no model later")  # fmt: skip
     parser.add_argument("--rounds", type=int, help="default: 11, quick 5")
     parser.add_argument("--seconds", type=float,
                         help="of one turn; default: 0.3, quick 0.1")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=1, metavar="N",
-                        help="torch's contestants that the subject gpu lets compile at "
-                        "the same time; default: 1")  # fmt: skip
+                        help="contestants that gpu and gpu_zoo let compile at the same "
+                        "time; default: 1")  # fmt: skip
     parser.add_argument("--no-pin", action="store_true",
                         help="let the system choose the cores")  # fmt: skip
     parser.add_argument("--name", help="of the result files; default: the subjects")
@@ -70,6 +75,9 @@ def _options(given: argparse.Namespace, scratch: Path) -> Options:
         peers=given.peers,
         models=given.models,
         jobs=max(1, given.jobs),
+        zoo=given.zoo,
+        seed=given.seed,
+        limit=given.limit,
     )
 
 

@@ -53,7 +53,7 @@ class Spec:
     """Which contestant to load, how, and on how many cores.
 
     factory: "package.module:Class". environment: set before the child starts,
-    since libraries read it when loaded.
+    since libraries read it when loaded. start_s: seconds that its start may take.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Spec:
     threads: int = 1
     pin: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
+    start_s: float = START_SECONDS
 
 
 @dataclass(frozen=True)
@@ -191,12 +192,17 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def log_file(logs: Path, name: str) -> Path:
+    """The file that a contestant's output goes to."""
+    return logs / f"{name.replace('/', '_').replace(' ', '_')}.log"
+
+
 class Worker:
     """The parent's handle to a contestant's process."""
 
     def __init__(self, spec: Spec, logs: Path) -> None:
         self.spec = spec
-        self.log = logs / f"{spec.name.replace('/', '_').replace(' ', '_')}.log"
+        self.log = log_file(logs, spec.name)
         context = multiprocessing.get_context("spawn")
         self._connection, child = context.Pipe()
         arguments = (child, spec, str(self.log))
@@ -205,7 +211,7 @@ class Worker:
             self._process.start()
         child.close()
         try:
-            self.start: Start = self._answer(START_SECONDS)
+            self.start: Start = self._answer(spec.start_s)
         except ContestantError:
             self.stop()
             raise

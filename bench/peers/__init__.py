@@ -39,6 +39,11 @@ GPU_MODELS = (
     Peer("own graph", "torch", "bench.peers.torch_cuda:OwnGraph"),
 )
 
+GPU_ZOO = (
+    Peer(RABBET, "torch", "bench.peers.zoo_rabbet:Compiled"),
+    Peer("torch.compile", "torch", "bench.peers.zoo_torch:OwnGraph"),
+)
+
 GPU_CALLS = (
     Peer("bare launch", "numpy", "bench.peers.gpu_chains:Bare"),
     Peer("ready-made kernel", "rabbet", "bench.peers.gpu_chains:Chain"),

@@ -18,6 +18,8 @@ TORCH = {
     trt.bfloat16: torch.bfloat16,
     trt.int64: torch.int64,
     trt.int32: torch.int32,
+    trt.bool: torch.bool,
+    trt.uint8: torch.uint8,
 }
 
 

@@ -1,0 +1,103 @@
+"""Models drawn from the zoo: the draw, the sizes, and the tables of what is measured."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import rabbet as trt
+
+from bench.gpu_zoo import in_place, wrong
+from bench.layer_classes import class_of, groups
+from bench.run import main
+from bench.zoo import summary
+from tests.models import make
+from zoo import catalogue, feeds, near_real, near_real_sizes
+
+
+def test_a_draw_depends_on_its_seed_alone() -> None:
+    first = near_real.draw(20, "14")
+    assert first == near_real.draw(20, "14")
+    assert first[:7] == near_real.draw(7, "14")
+    assert first != near_real.draw(20, "15")
+    fixed = near_real.draw(400, "14", fixed=True)
+    assert fixed == [key for key in near_real.draw(400, "14") if key in fixed]
+    assert not near_real_sizes.VARYING & set(fixed)
+
+
+def test_sizes_are_of_architectures_that_there_are() -> None:
+    known = catalogue.entries()
+    assert known.keys() >= set(near_real_sizes.LEFT_OUT) | near_real_sizes.VARYING
+    names: dict[str, set[str]] = {}
+    for entry in known.values():
+        names.setdefault(entry.library, set()).add(entry.name)
+    assert names["torchvision"] == set(near_real_sizes.TORCHVISION)
+    left = {key.partition("/")[2] for key in near_real_sizes.LEFT_OUT}
+    assert names["diffusers"] - left == set(near_real_sizes.DIFFUSERS)
+    for table in (near_real_sizes.OPTIONS, near_real_sizes.PICTURES,
+                  near_real_sizes.OWN_LENGTHS):  # fmt: skip
+        assert names["transformers"] >= set(table)
+    for name, tensor in near_real_sizes.TENSORS:
+        assert tensor in {i.name for i in known[f"transformers/{name}"].inputs}
+
+
+def test_a_decoder_s_step() -> None:
+    step = near_real.entry("transformers/llama_step", batch=8)
+    given = feeds.arrays(step.inputs, feeds.usual(step.dims), 1)
+    assert given["input_ids"].shape == (8, 1)
+    assert given["attention_mask"].shape == (8, 513)
+    past = [array.shape for name, array in given.items() if name.startswith("past_")]
+    assert past == [(8, 4, 512, 64)] * 8
+    options = step.make.args[-1]  # type: ignore[attr-defined]
+    assert options["hidden_size"] == 1024
+    assert options["num_key_value_heads"] == 4
+
+
+def test_all_rows_together() -> None:
+    assert list(summary([])) == []
+    (line,) = summary([0.5, 1.0, 2.0, 1.0])
+    assert line == "4 rows: geometric mean 1.00, at most 1.0 in 75%, the worst 2.00"
+
+
+def test_who_is_further_off_than_twice_the_other_does_not_count() -> None:
+    assert wrong("rabbet", {"rabbet": 0.04}) is None
+    assert "0.06 off FP32, 0.05 is" in str(wrong("rabbet", {"rabbet": 0.06}))
+    assert wrong("rabbet", {"rabbet": 0.3, "torch": 0.2}) is None
+    assert wrong("rabbet", {"rabbet": math.nan, "torch": math.nan}) is None
+    assert wrong("rabbet", {"rabbet": math.nan, "torch": 0.1}) is not None
+    assert wrong("torch", {"rabbet": 0.1, "torch": "it died"}) == "it died"
+
+
+def inspected(name: str, **options: object) -> str:
+    model = make(name, **options).SerializeToString()
+    engine = trt.compile(model, device="cpu", optimization_level=0).engine
+    kind = trt.LayerInformationFormat.JSON
+    return engine.create_engine_inspector().get_engine_information(kind)
+
+
+def test_classes_of_a_network() -> None:
+    text = inspected("light_shufflenet")
+    layers = json.loads(text)["Layers"]
+    spans = [1e-6] * len(layers)
+    found = {one.name: one for one in groups(text, 1e9, 1e12, spans)}
+    assert {"depthwise convolution 3x3", "grouped convolution 1x1"} < found.keys()
+    assert sum(one.layers for one in found.values()) == len(layers)
+    depthwise = found["depthwise convolution 3x3"]
+    assert depthwise.layers == 16
+    assert depthwise.seconds == pytest.approx(16e-6)
+    own = [layer for layer in layers if class_of(layer) == depthwise.name]
+    assert depthwise.limit >= 1e-9 * sum(
+        4 * math.prod(t["Dimensions"]) for layer in own for t in layer["Outputs"]
+    )
+    assert in_place({"layers": text, "kernels": [["k", 1.0]] * len(layers)}) == spans
+    assert in_place({"layers": text, "kernels": [["k", 1.0]]}) is None
+
+
+@pytest.mark.parametrize("subject", ["zoo", "gpu_zoo"])
+def test_a_model_that_is_not_there(
+    subject: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--only", subject, "--models", "timm/none", "--no-write"])
+    assert "no model timm/none" in capsys.readouterr().err
