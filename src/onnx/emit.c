@@ -436,14 +436,11 @@ rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
              : rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
 }
 
-rabbet_tensor_t* rabbet_onnx_only_float(rabbet_onnx_node_t* node,
-                                        rabbet_tensor_t* x) {
-  if (rabbet_onnx_dtype_of(node, x) == RABBET_DTYPE_DOUBLE)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "'%s' is DOUBLE, in which the operator is not computed; "
-                     "cast it to FLOAT in the model, or import DOUBLE as FLOAT",
-                     rabbet_tensor_name(x));
-  return rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+rabbet_dtype_t rabbet_onnx_wide(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_input(node, 0);
+  return x && rabbet_onnx_dtype_of(node, x) == RABBET_DTYPE_DOUBLE
+             ? RABBET_DTYPE_DOUBLE
+             : RABBET_DTYPE_FLOAT;
 }
 
 rabbet_tensor_t* rabbet_onnx_cast(rabbet_onnx_node_t* node, rabbet_tensor_t* x,

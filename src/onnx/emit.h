@@ -123,9 +123,9 @@ rabbet_tensor_t* rabbet_onnx_cast(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 // x in FLOAT, or as it is if it is DOUBLE.
 rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x);
-// x in FLOAT, for an operator that is not computed in DOUBLE: fails for that.
-rabbet_tensor_t* rabbet_onnx_only_float(rabbet_onnx_node_t* node,
-                                        rabbet_tensor_t* x);
+// The type that the operator is computed in: FLOAT, or DOUBLE if input 0 has
+// that.
+rabbet_dtype_t rabbet_onnx_wide(rabbet_onnx_node_t* node);
 // No axes: x itself.
 rabbet_tensor_t* rabbet_onnx_reduce(rabbet_onnx_node_t* node, const char* op,
                                     rabbet_tensor_t* x, uint32_t axes,

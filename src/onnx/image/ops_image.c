@@ -295,19 +295,17 @@ static rabbet_tensor_t* onnx_deform_places(rabbet_onnx_node_t* node,
   int64_t before = onnx_image_number(node, "pads", axis, 4, 0);
   rabbet_dims_t dims = {.rank = 5, .d = {1, d->size, 1, 1, 1}};
   int64_t count;
-  float* places =
-      rabbet_onnx_weights_room(node, RABBET_DTYPE_FLOAT, &dims, &count);
+  rabbet_dtype_t dtype = rabbet_onnx_wide(node);
+  void* places = rabbet_onnx_weights_room(node, dtype, &dims, &count);
   for (int64_t i = 0; places && i < d->size; ++i) {
     int64_t at = axis == 0 ? i / d->kernel[1] : i % d->kernel[1];
-    places[i] = (float)(at * dilation - before);
+    rabbet_store_double(dtype, places, i, (double)(at * dilation - before));
   }
   rabbet_tensor_t* y = rabbet_onnx_cast(
-      node, rabbet_onnx_indices(node, d->out[axis], 2 + axis, 5),
-      RABBET_DTYPE_FLOAT);
+      node, rabbet_onnx_indices(node, d->out[axis], 2 + axis, 5), dtype);
   y = rabbet_onnx_with_number(node, "PROD", y, (double)stride);
-  y = rabbet_onnx_binary(
-      node, "SUM", y,
-      rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, places, &dims));
+  y = rabbet_onnx_binary(node, "SUM", y,
+                         rabbet_onnx_weights(node, dtype, places, &dims));
   // [batch * offset groups, elements, 2, rows, columns]
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, offsets);
   slice.start[2] = rabbet_onnx_index(axis);
@@ -319,9 +317,8 @@ static rabbet_tensor_t* onnx_deform_places(rabbet_onnx_node_t* node,
   // Element i's centre is at (2 i + 1) / extent - 1.
   y = rabbet_onnx_with_number(node, "PROD", y, 2);
   y = rabbet_onnx_with_number(node, "SUM", y, 1);
-  rabbet_tensor_t* extent =
-      rabbet_onnx_cast(node, rabbet_onnx_index_vector(node, &d->in[axis], 1),
-                       RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* extent = rabbet_onnx_cast(
+      node, rabbet_onnx_index_vector(node, &d->in[axis], 1), dtype);
   y = rabbet_onnx_binary(node, "DIV", y, extent);
   return rabbet_onnx_with_number(node, "SUB", y, 1);
 }
@@ -348,12 +345,14 @@ static rabbet_tensor_t* onnx_deform_samples(rabbet_onnx_node_t* node,
       rabbet_onnx_index(d->channels / d->groups * d->size),
       rabbet_onnx_index_op(node, "PROD", d->out[0], d->out[1])};
   rabbet_tensor_t* mask = rabbet_onnx_input(node, 4);
-  rabbet_tensor_t* offsets = rabbet_onnx_only_float(node, node->inputs[2]);
+  rabbet_tensor_t* offsets =
+      rabbet_onnx_cast(node, node->inputs[2], rabbet_onnx_wide(node));
   offsets = rabbet_onnx_reshape(node, offsets, split, 5);
   rabbet_tensor_t* places[2];
   for (int axis = 0; axis < 2; ++axis)
     places[1 - axis] = onnx_deform_places(node, d, offsets, axis);
-  rabbet_tensor_t* x = rabbet_onnx_only_float(node, node->inputs[0]);
+  rabbet_tensor_t* x =
+      rabbet_onnx_cast(node, node->inputs[0], rabbet_onnx_wide(node));
   rabbet_tensor_t* inputs[] = {
       rabbet_onnx_reshape(node, x, source, 4),
       rabbet_onnx_reshape(node, rabbet_onnx_concat(node, places, 2, 4), grid,
@@ -361,7 +360,7 @@ static rabbet_tensor_t* onnx_deform_samples(rabbet_onnx_node_t* node,
   rabbet_tensor_t* y =
       rabbet_onnx_layer(node, "grid_sample", inputs, 2, NULL, 0);
   if (mask) {
-    mask = rabbet_onnx_only_float(node, mask);
+    mask = rabbet_onnx_cast(node, mask, rabbet_onnx_wide(node));
     y = rabbet_onnx_binary(node, "PROD", y,
                            rabbet_onnx_reshape(node, mask, masks, 4));
   }
@@ -414,14 +413,15 @@ static void onnx_import_deform_conv(rabbet_onnx_node_t* node) {
       rabbet_onnx_index(d.channels / d.groups * d.size)};
   const rabbet_onnx_index_t result[] = {d.batch, rabbet_onnx_index(d.filters),
                                         d.out[0], d.out[1]};
-  rabbet_tensor_t* weights = rabbet_onnx_only_float(node, node->inputs[1]);
+  rabbet_tensor_t* weights =
+      rabbet_onnx_cast(node, node->inputs[1], rabbet_onnx_wide(node));
   rabbet_tensor_t* y =
       rabbet_onnx_matmul(node, rabbet_onnx_reshape(node, weights, filters, 4),
                          "NONE", onnx_deform_samples(node, &d), "NONE");
   y = rabbet_onnx_reshape(node, y, result, 4);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, node->inputs[0]);
   if (bias) {
-    bias = rabbet_onnx_only_float(node, bias);
+    bias = rabbet_onnx_cast(node, bias, rabbet_onnx_wide(node));
     y = rabbet_onnx_binary(
         node, "SUM", y,
         rabbet_onnx_unsqueeze(node, bias, 1u << 0 | 3u << 2, 4));

@@ -6,9 +6,14 @@
 #include "onnx/operators.h"
 
 typedef struct onnx_roi_pool_t {
-  rabbet_tensor_t* rois;  // FLOAT [regions, 5]: image, x and y of two corners
+  rabbet_tensor_t* rois;  // [regions, 5]: image, x and y of two corners
   double scale;
 } onnx_roi_pool_t;
+
+// The maximum of no element, before it becomes 0.
+static double onnx_roi_least(rabbet_onnx_node_t* node) {
+  return rabbet_onnx_wide(node) == RABBET_DTYPE_DOUBLE ? -DBL_MAX : -FLT_MAX;
+}
 
 // Column `at` of the regions: [regions, 1].
 static rabbet_tensor_t* onnx_roi_column(rabbet_onnx_node_t* node,
@@ -46,7 +51,7 @@ static rabbet_tensor_t* onnx_roi_mask(rabbet_onnx_node_t* node,
   size = rabbet_onnx_with_number(node, "DIV", size, (double)bins);
   rabbet_tensor_t* bin = rabbet_onnx_cast(
       node, rabbet_onnx_indices(node, rabbet_onnx_index(bins), 1, 2),
-      RABBET_DTYPE_FLOAT);
+      rabbet_onnx_wide(node));
   rabbet_tensor_t* ends[2];
   for (int i = 0; i < 2; ++i) {
     rabbet_tensor_t* end = rabbet_onnx_binary(
@@ -56,7 +61,7 @@ static rabbet_tensor_t* onnx_roi_mask(rabbet_onnx_node_t* node,
         node, rabbet_onnx_binary(node, "SUM", end, start), 1u << 2, 3);
   }
   rabbet_tensor_t* place = rabbet_onnx_cast(
-      node, rabbet_onnx_indices(node, extent, 2, 3), RABBET_DTYPE_FLOAT);
+      node, rabbet_onnx_indices(node, extent, 2, 3), rabbet_onnx_wide(node));
   rabbet_tensor_t* before = rabbet_onnx_binary(node, "LESS", place, ends[0]);
   return rabbet_onnx_binary(node, "AND", rabbet_onnx_unary(node, "NOT", before),
                             rabbet_onnx_binary(node, "LESS", place, ends[1]));
@@ -85,9 +90,9 @@ static rabbet_tensor_t* onnx_roi_maxima(rabbet_onnx_node_t* node,
         ones, 4);
     parts[i] = rabbet_onnx_reduce(
         node, "MAX",
-        rabbet_onnx_select(
-            node, inside, x,
-            rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 4, -FLT_MAX)),
+        rabbet_onnx_select(node, inside, x,
+                           rabbet_onnx_number(node, rabbet_onnx_wide(node), 4,
+                                              onnx_roi_least(node))),
         1u << (3 - axis), true);
   }
   return rabbet_onnx_concat(node, parts, (size_t)bins, 3 - axis);
@@ -98,7 +103,7 @@ static void onnx_import_max_roi_pool(rabbet_onnx_node_t* node) {
   rabbet_onnx_ints_t bins = rabbet_onnx_attr_ints(node, "pooled_shape");
   onnx_roi_pool_t r = {
       .rois = rabbet_onnx_cast(node, rabbet_onnx_required(node, 1),
-                               RABBET_DTYPE_FLOAT),
+                               rabbet_onnx_wide(node)),
       .scale = rabbet_onnx_attr_float(node, "spatial_scale", 1)};
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   rabbet_onnx_check_rank(node, "input 0 ('X')", x, 4);
@@ -111,8 +116,8 @@ static void onnx_import_max_roi_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* image = rabbet_onnx_cast(
       node, rabbet_onnx_flat(node, onnx_roi_column(node, &r, 0)),
       RABBET_DTYPE_INT64);
-  rabbet_tensor_t* y =
-      rabbet_onnx_take(node, rabbet_onnx_only_float(node, x), image, 0);
+  rabbet_tensor_t* y = rabbet_onnx_take(
+      node, rabbet_onnx_cast(node, x, rabbet_onnx_wide(node)), image, 0);
   for (int axis = 0; axis < 2; ++axis) {
     int64_t count = bins.data[1 - axis];
     rabbet_tensor_t* mask = onnx_roi_mask(
@@ -120,9 +125,10 @@ static void onnx_import_max_roi_pool(rabbet_onnx_node_t* node) {
     y = onnx_roi_maxima(node, y, mask, axis, count);
   }
   rabbet_tensor_t* is_empty =
-      rabbet_onnx_with_number(node, "EQUAL", y, -FLT_MAX);
+      rabbet_onnx_with_number(node, "EQUAL", y, onnx_roi_least(node));
   y = rabbet_onnx_select(node, is_empty,
-                         rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 4, 0), y);
+                         rabbet_onnx_number(node, rabbet_onnx_wide(node), 4, 0),
+                         y);
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
 

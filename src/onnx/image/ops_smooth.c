@@ -10,7 +10,7 @@
 typedef struct onnx_smooth_t {
   rabbet_onnx_index_t in, out;
   rabbet_onnx_index_t pad;  // elements in front of the input and behind it
-  rabbet_tensor_t* scale;   // FLOAT [1]
+  rabbet_tensor_t* scale;   // [1]
   const char* coordinate;   // as the node has it
   bool cubic;
   double a;  // of the cubic filter
@@ -19,7 +19,7 @@ typedef struct onnx_smooth_t {
 static rabbet_tensor_t* onnx_smooth_number(rabbet_onnx_node_t* node,
                                            rabbet_onnx_index_t index) {
   return rabbet_onnx_cast(node, rabbet_onnx_index_vector(node, &index, 1),
-                          RABBET_DTYPE_FLOAT);
+                          rabbet_onnx_wide(node));
 }
 
 static rabbet_tensor_t* onnx_smooth_scale(rabbet_onnx_node_t* node,
@@ -30,7 +30,7 @@ static rabbet_tensor_t* onnx_smooth_scale(rabbet_onnx_node_t* node,
                                    onnx_smooth_number(node, r->units[axis]),
                                    RABBET_RESIZE_SCALE_UNIT);
   if (r->has_scales)
-    return rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 1, r->scales[axis]);
+    return rabbet_onnx_number(node, rabbet_onnx_wide(node), 1, r->scales[axis]);
   return rabbet_onnx_binary(node, "DIV",
                             onnx_smooth_number(node, r->sizes[axis]),
                             onnx_smooth_number(node, in));
@@ -53,8 +53,9 @@ static rabbet_tensor_t* onnx_smooth_torch(rabbet_onnx_node_t* node,
                                           rabbet_tensor_t* i) {
   rabbet_tensor_t* many = rabbet_onnx_with_number(
       node, "GREATER", onnx_smooth_number(node, s->out), 1);
-  return rabbet_onnx_binary(node, "PROD", onnx_smooth_half_pixel(node, s, i),
-                            rabbet_onnx_cast(node, many, RABBET_DTYPE_FLOAT));
+  return rabbet_onnx_binary(
+      node, "PROD", onnx_smooth_half_pixel(node, s, i),
+      rabbet_onnx_cast(node, many, rabbet_onnx_wide(node)));
 }
 
 // in * scale, the size of the result before it was rounded.
@@ -111,7 +112,7 @@ static rabbet_tensor_t* onnx_smooth_places(rabbet_onnx_node_t* node,
                {"asymmetric", onnx_smooth_asymmetric},
                {"align_corners", onnx_smooth_corners}};
   rabbet_tensor_t* i = rabbet_onnx_cast(
-      node, rabbet_onnx_indices(node, s->out, 0, 2), RABBET_DTYPE_FLOAT);
+      node, rabbet_onnx_indices(node, s->out, 0, 2), rabbet_onnx_wide(node));
   for (size_t k = 0; k < sizeof(modes) / sizeof(modes[0]); ++k)
     if (!strcmp(s->coordinate, modes[k].name))
       return modes[k].place(node, s, i);
@@ -145,7 +146,8 @@ static rabbet_tensor_t* onnx_smooth_filter(rabbet_onnx_node_t* node,
   const double triangle[] = {1, -1, 0, 0};
   const double near[] = {1, 0, -(a + 3), a + 2};
   const double far[] = {-4 * a, 8 * a, -5 * a, a};
-  rabbet_tensor_t* zero = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 2, 0);
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, rabbet_onnx_wide(node), 2, 0);
   if (!s->cubic)
     return rabbet_onnx_binary(node, "MAX",
                               onnx_smooth_polynomial(node, x, triangle), zero);
@@ -163,7 +165,7 @@ static rabbet_tensor_t* onnx_smooth_weights(rabbet_onnx_node_t* node,
       node, "SUM", s->in,
       rabbet_onnx_index_op(node, "PROD", s->pad, rabbet_onnx_index(2)));
   rabbet_tensor_t* place = rabbet_onnx_cast(
-      node, rabbet_onnx_indices(node, count, 1, 2), RABBET_DTYPE_FLOAT);
+      node, rabbet_onnx_indices(node, count, 1, 2), rabbet_onnx_wide(node));
   place =
       rabbet_onnx_binary(node, "SUB", place, onnx_smooth_number(node, s->pad));
   rabbet_tensor_t* apart =
@@ -255,7 +257,8 @@ static rabbet_tensor_t* onnx_smooth_axis(rabbet_onnx_node_t* node,
   return onnx_smooth_product(node, x, at, onnx_smooth_weights(node, &s));
 }
 
-// FLOAT as x's type: integers are rounded, and those of 8 bits kept in range.
+// The result as x's type: integers are rounded, and those of 8 bits kept in
+// range.
 static rabbet_tensor_t* onnx_smooth_cast(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* x,
                                          rabbet_dtype_t dtype) {
@@ -281,7 +284,7 @@ rabbet_tensor_t* rabbet_onnx_resize_smooth(rabbet_onnx_node_t* node,
                      mode);
   if (!rabbet_onnx_ok(node)) return NULL;
   bool vector = r->rank == 1;
-  x = rabbet_onnx_only_float(node, x);
+  x = rabbet_onnx_cast(node, x, rabbet_onnx_wide(node));
   if (vector) x = rabbet_onnx_unsqueeze(node, x, 1, 2);
   for (int i = 0; i < r->count && rabbet_onnx_ok(node); ++i)
     x = onnx_smooth_axis(node, x, r, r->axes[i], r->axes[i] + vector);

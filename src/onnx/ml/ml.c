@@ -65,7 +65,7 @@ rabbet_tensor_t* rabbet_onnx_ml_rows(rabbet_onnx_node_t* node) {
   if (rabbet_onnx_ok(node) && rank != 1 && rank != 2)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 0 ('X') has rank %d; expected 1 or 2", rank);
-  x = rabbet_onnx_only_float(node, x);
+  x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
   return rank == 1 ? rabbet_onnx_unsqueeze(node, x, 1, 2) : x;
 }
 

@@ -18,15 +18,19 @@ static rabbet_tensor_t* onnx_ml_by_feature(rabbet_onnx_node_t* node,
   return found.count ? rabbet_onnx_ml_row(node, found.data, found.count) : NULL;
 }
 
-// (x - offset) * scale
+// (x - offset) * scale, in FLOAT; computed in DOUBLE if x has that.
 static void onnx_import_scaler(rabbet_onnx_node_t* node) {
+  static const char* const names[] = {"offset", "scale"};
+  rabbet_dtype_t wide = rabbet_onnx_wide(node);
   rabbet_tensor_t* x =
-      rabbet_onnx_only_float(node, rabbet_onnx_required(node, 0));
-  rabbet_tensor_t* offset = onnx_ml_by_feature(node, "offset");
-  rabbet_tensor_t* scale = onnx_ml_by_feature(node, "scale");
-  if (offset) x = rabbet_onnx_binary(node, "SUB", x, offset);
-  if (scale) x = rabbet_onnx_binary(node, "PROD", x, scale);
-  node->outputs[0] = x;
+      rabbet_onnx_cast(node, rabbet_onnx_required(node, 0), wide);
+  for (int i = 0; i < 2 && rabbet_onnx_ok(node); ++i) {
+    rabbet_tensor_t* row = onnx_ml_by_feature(node, names[i]);
+    if (row)
+      x = rabbet_onnx_binary(node, i ? "PROD" : "SUB", x,
+                             rabbet_onnx_cast(node, row, wide));
+  }
+  node->outputs[0] = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
 }
 
 // Rows without a norm stay as they are.
@@ -37,7 +41,7 @@ static void onnx_import_normalizer(rabbet_onnx_node_t* node) {
   } norms[] = {{"MAX", "MAX"}, {"L1", "SUM"}, {"L2", "SUM"}};
   const char* norm = rabbet_onnx_attr_string(node, "norm", "MAX");
   rabbet_tensor_t* x =
-      rabbet_onnx_only_float(node, rabbet_onnx_required(node, 0));
+      rabbet_onnx_cast(node, rabbet_onnx_required(node, 0), RABBET_DTYPE_FLOAT);
   int rank = rabbet_onnx_rank(node, x);
   int at = 0;
   while (at < 3 && strcmp(norms[at].name, norm) != 0)

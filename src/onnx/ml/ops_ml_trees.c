@@ -195,6 +195,11 @@ static rabbet_tensor_t* onnx_tree_layer(rabbet_onnx_node_t* node,
   if (!rabbet_onnx_ok(node)) return NULL;
   for (size_t i = 0; i < trees->root_count; ++i)
     trees->roots[i] = trees->nodes[trees->roots[i]].place - place;
+  if (rabbet_onnx_wide(node) == RABBET_DTYPE_DOUBLE)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "'%s' is DOUBLE, which trees do not compare; cast it to "
+                     "FLOAT in the model, or import DOUBLE as FLOAT",
+                     rabbet_tensor_name(node->inputs[0]));
   rabbet_tensor_t* inputs[] = {
       rabbet_onnx_ml_rows(node), onnx_tree_table(node, trees, place),
       onnx_tree_int32s(node, trees->roots, trees->root_count),

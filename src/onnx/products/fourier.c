@@ -15,6 +15,7 @@ enum { FOURIER_DIRECT = 256, FOURIER_PRIME = 512 };
 typedef struct fourier_t {
   rabbet_onnx_node_t* node;
   bool inverse;
+  rabbet_dtype_t dtype;  // FLOAT or DOUBLE
 } fourier_t;
 
 // ---- Numbers ---------------------------------------------------------------
@@ -36,14 +37,13 @@ static rabbet_tensor_t* fourier_constant(
     fourier_number_t (*number)(const fourier_t* f, const int64_t* dims,
                                int64_t at)) {
   int64_t count;
-  float* data =
-      rabbet_onnx_weights_room(f->node, RABBET_DTYPE_FLOAT, &dims, &count);
+  void* data = rabbet_onnx_weights_room(f->node, f->dtype, &dims, &count);
   for (int64_t i = 0; data && i < count / 2; ++i) {
     fourier_number_t found = number(f, dims.d, i);
-    data[2 * i] = (float)found.re;
-    data[2 * i + 1] = (float)found.im;
+    rabbet_store_double(f->dtype, data, 2 * i, found.re);
+    rabbet_store_double(f->dtype, data, 2 * i + 1, found.im);
   }
-  return rabbet_onnx_weights(f->node, RABBET_DTYPE_FLOAT, data, &dims);
+  return rabbet_onnx_weights(f->node, f->dtype, data, &dims);
 }
 
 static rabbet_tensor_t* fourier_part(rabbet_onnx_node_t* node,
@@ -81,23 +81,22 @@ static rabbet_tensor_t* fourier_direct(const fourier_t* f, rabbet_tensor_t* x,
   rabbet_onnx_node_t* node = f->node;
   rabbet_dims_t dims = {.rank = 2, .d = {2 * length, 2 * length}};
   int64_t count;
-  float* data =
-      rabbet_onnx_weights_room(node, RABBET_DTYPE_FLOAT, &dims, &count);
+  void* data = rabbet_onnx_weights_room(node, f->dtype, &dims, &count);
   for (int64_t n = 0; data && n < length; ++n)
     for (int64_t k = 0; k < length; ++k) {
       fourier_number_t root = fourier_root(f, n * k, length);
-      float* re = data + 2 * n * 2 * length + 2 * k;
-      float* im = re + 2 * length;
-      re[0] = im[1] = (float)root.re;
-      re[1] = (float)root.im;
-      im[0] = (float)-root.im;
+      int64_t re = 2 * n * 2 * length + 2 * k, im = re + 2 * length;
+      rabbet_store_double(f->dtype, data, re, root.re);
+      rabbet_store_double(f->dtype, data, re + 1, root.im);
+      rabbet_store_double(f->dtype, data, im, -root.im);
+      rabbet_store_double(f->dtype, data, im + 1, root.re);
     }
   const rabbet_onnx_index_t flat[] = {rows, rabbet_onnx_index(2 * length)};
   const rabbet_onnx_index_t whole[] = {rows, rabbet_onnx_index(length),
                                        rabbet_onnx_index(2)};
   rabbet_tensor_t* y = rabbet_onnx_matmul(
       node, rabbet_onnx_reshape(node, x, flat, 2), "NONE",
-      rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, data, &dims), "NONE");
+      rabbet_onnx_weights(node, f->dtype, data, &dims), "NONE");
   return rabbet_onnx_reshape(node, y, whole, 3);
 }
 
@@ -175,17 +174,16 @@ static rabbet_tensor_t* fourier_circle(const fourier_t* f, int64_t length,
                                        int64_t size) {
   rabbet_dims_t dims = {.rank = 3, .d = {1, size, 2}};
   int64_t count;
-  float* data =
-      rabbet_onnx_weights_room(f->node, RABBET_DTYPE_FLOAT, &dims, &count);
+  void* data = rabbet_onnx_weights_room(f->node, f->dtype, &dims, &count);
   for (int64_t i = 0; data && i < length; ++i) {
     fourier_number_t root = fourier_chirp(f, &length, i);
     int64_t places[] = {i, i == 0 ? 0 : size - i};
     for (int k = 0; k < 2; ++k) {
-      data[2 * places[k]] = (float)root.re;
-      data[2 * places[k] + 1] = (float)-root.im;
+      rabbet_store_double(f->dtype, data, 2 * places[k], root.re);
+      rabbet_store_double(f->dtype, data, 2 * places[k] + 1, -root.im);
     }
   }
-  return rabbet_onnx_weights(f->node, RABBET_DTYPE_FLOAT, data, &dims);
+  return rabbet_onnx_weights(f->node, f->dtype, data, &dims);
 }
 
 // n k = (n^2 + k^2 - (k - n)^2) / 2: a convolution with a chirp, as a product
@@ -193,7 +191,8 @@ static rabbet_tensor_t* fourier_circle(const fourier_t* f, int64_t length,
 static rabbet_tensor_t* fourier_prime(const fourier_t* f, rabbet_tensor_t* x,
                                       rabbet_onnx_index_t rows,
                                       int64_t length) {
-  const fourier_t forth = {f->node, false}, back = {f->node, true};
+  const fourier_t forth = {f->node, false, f->dtype};
+  const fourier_t back = {f->node, true, f->dtype};
   rabbet_onnx_node_t* node = f->node;
   int64_t size = 1;
   while (size < 2 * length - 1)
@@ -239,6 +238,6 @@ rabbet_tensor_t* rabbet_onnx_fourier(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x,
                                      rabbet_onnx_index_t rows, int64_t length,
                                      bool inverse) {
-  const fourier_t f = {node, inverse};
+  const fourier_t f = {node, inverse, rabbet_onnx_dtype_of(node, x)};
   return fourier_any(&f, x, rows, length);
 }

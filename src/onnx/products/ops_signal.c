@@ -74,13 +74,13 @@ static rabbet_tensor_t* onnx_dft_weights(rabbet_onnx_node_t* node,
 static rabbet_tensor_t* onnx_dft_number(rabbet_onnx_node_t* node,
                                         rabbet_onnx_index_t index) {
   return rabbet_onnx_cast(node, rabbet_onnx_index_vector(node, &index, 1),
-                          RABBET_DTYPE_FLOAT);
+                          rabbet_onnx_wide(node));
 }
 
-// FLOAT [in, 1, 1, 1]: onnx_dft_factor of each input.
+// [in, 1, 1, 1]: onnx_dft_factor of each input.
 static rabbet_tensor_t* onnx_dft_factors(rabbet_onnx_node_t* node,
                                          const onnx_dft_t* d) {
-  rabbet_tensor_t* one = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 4, 1);
+  rabbet_tensor_t* one = rabbet_onnx_number(node, rabbet_onnx_wide(node), 4, 1);
   if (!d->inverse) return one;
   rabbet_tensor_t* factor = one;
   if (d->mirrored) {
@@ -91,7 +91,8 @@ static rabbet_tensor_t* onnx_dft_factors(rabbet_onnx_node_t* node,
     once = rabbet_onnx_binary(node, "OR", once,
                               rabbet_onnx_with_number(node, "EQUAL", n, 0));
     factor = rabbet_onnx_select(
-        node, once, one, rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 4, 2));
+        node, once, one,
+        rabbet_onnx_number(node, rabbet_onnx_wide(node), 4, 2));
   }
   return rabbet_onnx_binary(node, "DIV", factor,
                             onnx_dft_number(node, d->length));
@@ -109,7 +110,7 @@ static rabbet_tensor_t* onnx_dft_computed(rabbet_onnx_node_t* node,
   turns = rabbet_onnx_binary(node, "SUB", turns,
                              rabbet_onnx_binary(node, "PROD", whole, length));
   rabbet_tensor_t* angle = rabbet_onnx_with_number(
-      node, "PROD", rabbet_onnx_cast(node, turns, RABBET_DTYPE_FLOAT),
+      node, "PROD", rabbet_onnx_cast(node, turns, rabbet_onnx_wide(node)),
       onnx_two_pi);
   angle =
       rabbet_onnx_binary(node, "DIV", angle, onnx_dft_number(node, d->length));
@@ -251,7 +252,9 @@ static bool onnx_dft_is_long(const onnx_dft_t* d) {
 static rabbet_tensor_t* onnx_dft_whole(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x,
                                        const onnx_dft_t* d) {
-  static const float conjugate[] = {1, -1};
+  static const double conjugate[] = {1, -1};
+  static const float narrow_conjugate[] = {1, -1};
+  bool wide = rabbet_onnx_wide(node) == RABBET_DTYPE_DOUBLE;
   int64_t length = d->length.value, bins = length / 2 + 1;
   int64_t size = d->mirrored ? bins : length;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
@@ -267,11 +270,14 @@ static rabbet_tensor_t* onnx_dft_whole(rabbet_onnx_node_t* node,
   rabbet_tensor_t* parts[] = {
       x, rabbet_onnx_binary(
              node, "PROD", rabbet_onnx_slice(node, x, &rest),
-             rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, conjugate, &dims))};
+             rabbet_onnx_weights(
+                 node, rabbet_onnx_wide(node),
+                 wide ? (const void*)conjugate : narrow_conjugate, &dims))};
   return rabbet_onnx_concat(node, parts, 2, 1);
 }
 
-// x [..., in, in_parts] as [..., out, out_parts], in FLOAT on the way.
+// x [..., in, in_parts] as [..., out, out_parts], in the
+// wide type on the way.
 static rabbet_tensor_t* onnx_dft_long(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x, const onnx_dft_t* d) {
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
@@ -283,7 +289,8 @@ static rabbet_tensor_t* onnx_dft_long(rabbet_onnx_node_t* node,
     dims[i] = rabbet_onnx_extent(node, x, i);
     flat[0] = rabbet_onnx_index_op(node, "PROD", flat[0], dims[i]);
   }
-  x = rabbet_onnx_reshape(node, rabbet_onnx_only_float(node, x), flat, 3);
+  x = rabbet_onnx_reshape(
+      node, rabbet_onnx_cast(node, x, rabbet_onnx_wide(node)), flat, 3);
   if (d->in_parts == 1) {
     rabbet_tensor_t* parts[] = {x, rabbet_onnx_with_number(node, "PROD", x, 0)};
     x = rabbet_onnx_concat(node, parts, 2, 2);

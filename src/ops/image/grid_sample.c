@@ -6,7 +6,7 @@
 // clamps only the neighbours, as its weights depend on the point.
 #include "ops/image/grid_sample.h"
 
-#include <math.h>
+#include <tgmath.h>
 
 #include "ops/cost.h"
 #include "ops/rules.h"
@@ -104,125 +104,32 @@ rabbet_status_t rabbet_grid_sample_check(const rabbet_dims_t* in,
   return rabbet_ok();
 }
 
-// Mirrored at both ends of [low, high].
-static float grid_reflect(float x, float low, float high) {
-  float range = high - low;
-  if (range <= 0) return low;
-  float from = x < low ? low - x : x - high;
-  if (x >= low && x <= high) return x;
-  float whole = floorf(from / range), rest = from - whole * range;
-  bool even = fmodf(whole, 2) == 0;
-  return (x < low) == even ? low + rest : high - rest;
+#define FAR 0x1p30f  // elements; beyond it all positions are outside
+#define REAL float
+#define NAME(name) name
+typedef rabbet_grid_taps_t grid_taps_t;
+#include "ops/image/grid_sample_real.inc"
+#undef REAL
+#undef NAME
+
+#define REAL double
+#define NAME(name) name##_of_double
+typedef struct grid_taps_t_of_double {
+  int count;
+  int64_t offset[RABBET_GRID_TAPS];
+  double weight[RABBET_GRID_TAPS];
+} grid_taps_t_of_double;
+#include "ops/image/grid_sample_real.inc"
+
+void rabbet_grid_sample_find(const rabbet_grid_sample_t* sample,
+                             const float* point, rabbet_grid_taps_t* out_taps) {
+  grid_find(sample, point, out_taps);
 }
 
-// Where a coordinate lies, in elements.
-static float grid_place(const rabbet_grid_sample_t* s, int32_t axis, float g) {
-  float extent = (float)s->extent[axis];
-  float low = s->align_corners ? 0 : -0.5f;
-  float high = s->align_corners ? extent - 1 : extent - 0.5f;
-  float x = s->align_corners ? (g + 1) / 2 * (extent - 1)
-                             : ((g + 1) * extent - 1) / 2;
-  if (!(fabsf(x) < 0x1p30f)) x = x > 0 ? 0x1p30f : -0x1p30f;
-  if (s->mode == RABBET_INTERPOLATION_NEAREST) x = rintf(x);
-  if (x >= low && x <= high) return x;
-  if (s->outside == RABBET_SAMPLE_CLAMP &&
-      s->mode != RABBET_INTERPOLATION_CUBIC)
-    return x < 0 ? 0 : x > extent - 1 ? extent - 1 : x;
-  return s->outside == RABBET_SAMPLE_REFLECT ? grid_reflect(x, low, high) : x;
-}
-
-// The element that stands for a position; -1: filled.
-static int64_t grid_element(const rabbet_grid_sample_t* s, int32_t axis,
-                            float position) {
-  int64_t extent = s->extent[axis];
-  float last = (float)(extent - 1);
-  if (position >= 0 && position <= last) return (int64_t)position;
-  if (s->outside == RABBET_SAMPLE_CLAMP) return position < 0 ? 0 : extent - 1;
-  if (s->outside != RABBET_SAMPLE_REFLECT) return -1;
-  float x = s->align_corners ? grid_reflect(position, 0, last)
-                             : grid_reflect(position, -0.5f, last + 0.5f);
-  return x < 0 ? 0 : x > last ? extent - 1 : (int64_t)x;
-}
-
-static int grid_axis(const rabbet_grid_sample_t* s, int32_t axis, float x,
-                     int64_t* elements, float* weights) {
-  const float a = -0.75f;
-  float base = floorf(x), t = x - base;
-  int taps = s->mode == RABBET_INTERPOLATION_NEAREST  ? 1
-             : s->mode == RABBET_INTERPOLATION_LINEAR ? 2
-                                                      : 4;
-  for (int i = 0; i < taps; ++i)
-    elements[i] = grid_element(
-        s, axis, taps == 1 ? x : base + (float)(taps == 4 ? i - 1 : i));
-  weights[0] = 1;
-  if (taps == 2) {
-    weights[0] = 1 - t;
-    weights[1] = t;
-  } else if (taps == 4) {
-    weights[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
-    weights[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
-    weights[2] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
-    weights[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
-  }
-  return taps;
-}
-
-void rabbet_grid_sample_find(const rabbet_grid_sample_t* s, const float* point,
-                             rabbet_grid_taps_t* out_taps) {
-  out_taps->count = 1;
-  out_taps->offset[0] = 0;
-  out_taps->weight[0] = 1;
-  for (int32_t axis = 0; axis < s->spatial; ++axis) {
-    rabbet_grid_taps_t before = *out_taps;
-    int64_t elements[4];
-    float weights[4];
-    float x = grid_place(s, axis, point[s->spatial - 1 - axis]);
-    int taps = grid_axis(s, axis, x, elements, weights);
-    out_taps->count = 0;
-    for (int k = 0; k < before.count; ++k) {
-      for (int i = 0; i < taps; ++i) {
-        if (elements[i] < 0) continue;
-        int at = out_taps->count++;
-        out_taps->offset[at] =
-            before.offset[k] + elements[i] * s->strides[axis];
-        out_taps->weight[at] = before.weight[k] * weights[i];
-      }
-    }
-  }
-}
-
-// ---- Reference -------------------------------------------------------------
-
-static rabbet_status_t grid_reference(const rabbet_op_eval_t* eval) {
-  const rabbet_view_t *x = &eval->inputs[INPUT], *grid = &eval->inputs[GRID];
-  const rabbet_view_t* y = &eval->outputs[0];
-  rabbet_grid_sample_t s;
-  int64_t in_plane = 1, out_plane = 1;
-  RABBET_RETURN_IF_ERROR(rabbet_grid_sample_check(&x->dims, &grid->dims));
-  rabbet_grid_sample_read(eval->attrs, eval->attr_count, &x->dims, &s);
-  for (int32_t i = 2; i < x->dims.rank; ++i) {
-    in_plane *= x->dims.d[i];
-    out_plane *= y->dims.d[i];
-  }
-  for (int64_t p = 0; p < y->dims.d[0] * out_plane; ++p) {
-    float point[RABBET_GRID_AXES];
-    rabbet_grid_taps_t taps;
-    for (int32_t i = 0; i < s.spatial; ++i)
-      point[i] =
-          (float)rabbet_load_double(grid->dtype, grid->data, p * s.spatial + i);
-    rabbet_grid_sample_find(&s, point, &taps);
-    for (int64_t c = 0; c < x->dims.d[1]; ++c) {
-      int64_t plane = p / out_plane * x->dims.d[1] + c;
-      double sum = 0;
-      for (int i = 0; i < taps.count; ++i)
-        sum += (double)taps.weight[i] *
-               rabbet_load_double(x->dtype, x->data,
-                                  plane * in_plane + taps.offset[i]);
-      rabbet_store_double(y->dtype, y->data, plane * out_plane + p % out_plane,
-                          sum);
-    }
-  }
-  return rabbet_ok();
+static rabbet_status_t grid_reference_of_any(const rabbet_op_eval_t* eval) {
+  return eval->outputs[0].dtype == RABBET_DTYPE_DOUBLE
+             ? grid_reference_of_double(eval)
+             : grid_reference(eval);
 }
 
 static double grid_sample_cost(const rabbet_op_eval_t* eval) {
@@ -233,10 +140,10 @@ static double grid_sample_cost(const rabbet_op_eval_t* eval) {
   return steps + rabbet_cost_elements(eval);
 }
 
-static const rabbet_op_operand_t grid_inputs[] = {
-    {"input", 0, RABBET_T_NARROW_FLOATS}, {"grid", 0, RABBET_T_NARROW_FLOATS}};
+static const rabbet_op_operand_t grid_inputs[] = {{"input", 0, RABBET_T_FLOATS},
+                                                  {"grid", 0, RABBET_T_FLOATS}};
 static const rabbet_op_operand_t grid_outputs[] = {
-    {"output", 0, RABBET_T_NARROW_FLOATS}};
+    {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t grid_attrs[] = {
     {"interpolation_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_LINEAR,
      0, grid_modes},
@@ -256,6 +163,6 @@ const rabbet_op_t rabbet_op_grid_sample = {
     .attr_count = RABBET_OP_COUNT_OF(grid_attrs),
     .infer_types = grid_infer_types,
     .infer_shapes = grid_infer_shapes,
-    .reference = grid_reference,
+    .reference = grid_reference_of_any,
     .cost = grid_sample_cost,
 };

@@ -1,12 +1,13 @@
 // Resizing by nearest, linear or cubic interpolation, along any axes.
 //
-// Coordinates are computed in float, as other implementations do: rounding
-// decides which of two equally near elements is chosen. Cubic weights: R. Keys,
-// "Cubic convolution interpolation for digital image processing", 1981.
+// Coordinates are computed in float (of DOUBLE in double), as other
+// implementations do: rounding decides which of two equally near elements is
+// chosen. Cubic weights: R. Keys, "Cubic convolution interpolation for digital
+// image processing", 1981.
 #include "ops/image/resize.h"
 
 #include <assert.h>
-#include <math.h>
+#include <tgmath.h>
 
 #include "ops/cost.h"
 #include "ops/fraction.h"
@@ -30,10 +31,11 @@ static rabbet_status_t resize_infer_types(const rabbet_op_infer_t* infer) {
   rabbet_dtype_t dtype = infer->inputs[INPUT].dtype;
   infer->outputs[0].dtype = dtype;
   if (RABBET_OP_INT(infer, "resize_mode") == RABBET_INTERPOLATION_NEAREST ||
-      (RABBET_T_NARROW_FLOATS & 1u << dtype) != 0)
+      (RABBET_T_FLOATS & 1u << dtype) != 0)
     return rabbet_ok();
   return RABBET_OP_INVALID(
-      "input 0 ('input') has type %s; resize_mode %s needs FLOAT, HALF or BF16",
+      "input 0 ('input') has type %s; resize_mode %s needs FLOAT, HALF, BF16 "
+      "or DOUBLE",
       rabbet_dtype_name(dtype),
       resize_modes[RABBET_OP_INT(infer, "resize_mode")].name);
 }
@@ -116,18 +118,28 @@ static rabbet_status_t resize_infer_shapes(const rabbet_op_infer_t* infer) {
 
 // ---- Tables ----------------------------------------------------------------
 
+static bool resize_is_double(const rabbet_op_eval_t* eval) {
+  return eval->outputs[0].dtype == RABBET_DTYPE_DOUBLE &&
+         RABBET_OP_INT(eval, "resize_mode") != RABBET_INTERPOLATION_NEAREST;
+}
+
 // The scale of an axis: given, or that of the extents.
-static float resize_scale(const rabbet_op_eval_t* eval, int32_t axis,
-                          const rabbet_resize_axis_t* extents) {
+static double resize_scale(const rabbet_op_eval_t* eval, int32_t axis,
+                           const rabbet_resize_axis_t* extents) {
   size_t count = 0;
   const double* scales = RABBET_OP_FLOATS(eval, "scales", &count);
   const rabbet_view_t* given =
       eval->input_count > SCALES ? &eval->inputs[SCALES] : NULL;
   if (given && given->dtype != RABBET_DTYPE_NONE)
-    return (float)((double)rabbet_load_int64(given->dtype, given->data, axis) *
-                   RABBET_RESIZE_SCALE_UNIT);
-  return count > (size_t)axis ? (float)scales[axis]
-                              : (float)extents->out / (float)extents->in;
+    return (double)rabbet_load_int64(given->dtype, given->data, axis) *
+           RABBET_RESIZE_SCALE_UNIT;
+  if (count > (size_t)axis) return scales[axis];
+  return resize_is_double(eval) ? (double)extents->out / (double)extents->in
+                                : (float)extents->out / (float)extents->in;
+}
+
+static double resize_number(const rabbet_op_eval_t* eval, double x) {
+  return resize_is_double(eval) ? x : (double)(float)x;
 }
 
 rabbet_status_t rabbet_resize_read(const rabbet_op_eval_t* eval,
@@ -150,16 +162,17 @@ rabbet_status_t rabbet_resize_read(const rabbet_op_eval_t* eval,
       (rabbet_round_t)rabbet_attr_int(attrs, attr_count, "nearest_rounding", 0);
   r->exclude_outside =
       rabbet_attr_int(attrs, attr_count, "exclude_outside", 0) != 0;
-  r->cubic = (float)rabbet_attr_float(attrs, attr_count, "cubic_coeff", -0.75);
+  r->cubic = resize_number(
+      eval, rabbet_attr_float(attrs, attr_count, "cubic_coeff", -0.75));
   r->outside = rabbet_attr_float(attrs, attr_count, "outside_value", 0);
   for (int32_t i = 0; i < rank; ++i) {
     rabbet_resize_axis_t* axis = &r->axes[i];
     *axis = (rabbet_resize_axis_t){
         .in = in->d[i], .out = out->d[i], .taps = taps[r->mode], .end = 1};
-    axis->scale = resize_scale(eval, i, axis);
+    axis->scale = resize_number(eval, resize_scale(eval, i, axis));
     if (part_count == 2 * (size_t)rank) {
-      axis->start = (float)part[i];
-      axis->end = (float)part[i + rank];
+      axis->start = resize_number(eval, part[i]);
+      axis->end = resize_number(eval, part[i + rank]);
     }
     bool whole = r->coordinate != RABBET_COORDINATE_CROP ||
                  (axis->start == 0 && axis->end == 1);
@@ -174,193 +187,26 @@ rabbet_status_t rabbet_resize_read(const rabbet_op_eval_t* eval,
   return rabbet_ok();
 }
 
-static float resize_crop(const rabbet_resize_axis_t* axis, float x) {
-  float last = (float)(axis->in - 1);
-  if (axis->out <= 1) return 0.5f * (axis->start + axis->end) * last;
-  return axis->start * last +
-         x * (axis->end - axis->start) * last / (float)(axis->out - 1);
-}
+#define HALF (REAL)0.5
+#define REAL float
+#define NAME(name) name
+#include "ops/image/resize_real.inc"
+#undef REAL
+#undef NAME
 
-// The coordinate in the input, in elements, of an element of the output.
-static float resize_place(const rabbet_resize_t* r,
-                          const rabbet_resize_axis_t* axis, int64_t element) {
-  float x = (float)element, scale = axis->scale;
-  if (axis->out == 1 && r->selector == RABBET_SELECTOR_UPPER) return 0;
-  switch (r->coordinate) {
-    case RABBET_COORDINATE_ALIGN_CORNERS:
-      return axis->out == 1
-                 ? 0
-                 : x * (float)(axis->in - 1) / (float)(axis->out - 1);
-    case RABBET_COORDINATE_ASYMMETRIC:
-      return x / scale;
-    case RABBET_COORDINATE_HALF_PIXEL_SYMMETRIC: {
-      // The output covers the same part of the input as an output whose extent
-      // was not rounded down.
-      float covered = (float)axis->out / (scale * (float)axis->in);
-      return (float)axis->in / 2 * (1 - covered) + (x + 0.5f) / scale - 0.5f;
-    }
-    case RABBET_COORDINATE_HALF_PIXEL_FOR_NEAREST:
-      return (x + 0.5f) / scale;
-    case RABBET_COORDINATE_CROP:
-      return resize_crop(axis, x);
-    default:
-      return (x + 0.5f) / scale - 0.5f;
-  }
-}
+#define REAL double
+#define NAME(name) name##_of_double
+#include "ops/image/resize_real.inc"
 
-static float resize_round(rabbet_round_t rounding, float x) {
-  switch (rounding) {
-    case RABBET_ROUND_HALF_DOWN:
-      return x == floorf(x) + 0.5f ? floorf(x) : roundf(x);
-    case RABBET_ROUND_FLOOR:
-      return floorf(x);
-    case RABBET_ROUND_CEIL:
-      return ceilf(x);
-    default:
-      return roundf(x);
-  }
-}
-
-static int32_t resize_clamp(float position, int64_t in) {
-  if (!(position > 0)) return 0;
-  return position >= (float)(in - 1) ? (int32_t)(in - 1) : (int32_t)position;
-}
-
-static void resize_cubic(const rabbet_resize_t* r, float x, int64_t in,
+void rabbet_resize_table(const rabbet_resize_t* resize, int32_t axis,
                          int32_t* positions, float* weights) {
-  float a = r->cubic, base = floorf(x), s = x - base, sum = 0;
-  weights[0] = ((a * (s + 1) - 5 * a) * (s + 1) + 8 * a) * (s + 1) - 4 * a;
-  weights[1] = ((a + 2) * s - (a + 3)) * s * s + 1;
-  weights[2] = ((a + 2) * (1 - s) - (a + 3)) * (1 - s) * (1 - s) + 1;
-  weights[3] = ((a * (2 - s) - 5 * a) * (2 - s) + 8 * a) * (2 - s) - 4 * a;
-  for (int i = 0; i < 4; ++i) {
-    float at = base - 1 + (float)i;
-    positions[i] = resize_clamp(at, in);
-    if (r->exclude_outside && (at < 0 || at >= (float)in)) weights[i] = 0;
-    sum += weights[i];
-  }
-  for (int i = 0; i < 4 && r->exclude_outside; ++i)
-    weights[i] /= sum;
+  resize_table(resize, axis, positions, weights);
 }
 
-static void resize_linear(float x, int64_t in, int32_t* positions,
-                          float* weights) {
-  x = fminf(fmaxf(x, 0), (float)(in - 1));
-  positions[0] = resize_clamp(floorf(x), in);
-  positions[1] = positions[0] + (positions[0] + 1 < in);
-  assert(positions[1] < in);
-  weights[1] = x - (float)positions[0];
-  weights[0] = 1 - weights[1];
-}
-
-void rabbet_resize_table(const rabbet_resize_t* r, int32_t number,
-                         int32_t* positions, float* weights) {
-  const rabbet_resize_axis_t* axis = &r->axes[number];
-  for (int64_t i = 0; i < axis->out; ++i) {
-    int32_t* at = positions + i * axis->taps;
-    float* weight = weights + i * axis->taps;
-    weight[0] = 1;
-    at[0] = (int32_t)i;
-    if (axis->is_same) continue;
-    float x = resize_place(r, axis, i);
-    if (r->mode == RABBET_INTERPOLATION_CUBIC)
-      resize_cubic(r, x, axis->in, at, weight);
-    else if (r->mode == RABBET_INTERPOLATION_LINEAR)
-      resize_linear(x, axis->in, at, weight);
-    else
-      at[0] = resize_clamp(resize_round(r->rounding, x), axis->in);
-    assert(at[0] >= 0 && at[0] < axis->in);
-    bool outside = x < 0 || x > (float)(axis->in - 1);
-    if (r->coordinate == RABBET_COORDINATE_CROP && outside) weight[0] = NAN;
-  }
-}
-
-// ---- Reference -------------------------------------------------------------
-
-typedef struct resize_tables_t {
-  rabbet_resize_t resize;
-  const rabbet_view_t* x;
-  int32_t* positions[RABBET_MAX_RANK];
-  float* weights[RABBET_MAX_RANK];
-  int64_t strides[RABBET_MAX_RANK];
-} resize_tables_t;
-
-static void resize_end(const rabbet_op_eval_t* eval, resize_tables_t* t) {
-  for (int32_t i = 0; i < t->resize.rank; ++i) {
-    rabbet_free(eval->allocator, t->positions[i]);
-    rabbet_free(eval->allocator, t->weights[i]);
-  }
-}
-
-static rabbet_status_t resize_begin(const rabbet_op_eval_t* eval,
-                                    resize_tables_t* t) {
-  *t = (resize_tables_t){.x = &eval->inputs[INPUT]};
-  RABBET_RETURN_IF_ERROR(rabbet_resize_read(eval, &t->resize));
-  rabbet_row_major(&t->x->dims, t->strides);
-  rabbet_status_t status = rabbet_ok();
-  for (int32_t i = 0; i < t->resize.rank && rabbet_is_ok(status); ++i) {
-    const rabbet_resize_axis_t* axis = &t->resize.axes[i];
-    size_t count = (size_t)(axis->out * axis->taps);
-    status = rabbet_allocate(eval->allocator, count * sizeof(int32_t) + 1,
-                             (void**)&t->positions[i]);
-    if (rabbet_is_ok(status))
-      status = rabbet_allocate(eval->allocator, count * sizeof(float) + 1,
-                               (void**)&t->weights[i]);
-    if (rabbet_is_ok(status))
-      rabbet_resize_table(&t->resize, i, t->positions[i], t->weights[i]);
-  }
-  if (!rabbet_is_ok(status)) resize_end(eval, t);
-  return status;
-}
-
-// The sum over the axes from `axis` on.
-static double resize_sum(const resize_tables_t* t, const int64_t* at,
-                         int32_t axis, int64_t offset) {
-  assert(axis <= t->resize.rank);
-  if (axis == t->resize.rank)
-    return rabbet_load_double(t->x->dtype, t->x->data, offset);
-  int taps = t->resize.axes[axis].taps;
-  double sum = 0;
-  for (int i = 0; i < taps; ++i) {
-    int64_t entry = at[axis] * taps + i;
-    double part = resize_sum(
-        t, at, axis + 1, offset + t->positions[axis][entry] * t->strides[axis]);
-    sum += taps == 1 ? part : (double)t->weights[axis][entry] * part;
-  }
-  return sum;
-}
-
-static int64_t resize_offset(const resize_tables_t* t, const int64_t* at) {
-  int64_t offset = 0;
-  for (int32_t i = 0; i < t->resize.rank; ++i)
-    offset += t->positions[i][at[i]] * t->strides[i];
-  return offset;
-}
-
-static rabbet_status_t resize_reference(const rabbet_op_eval_t* eval) {
-  const rabbet_view_t* y = &eval->outputs[0];
-  resize_tables_t t;
-  RABBET_RETURN_IF_ERROR(resize_begin(eval, &t));
-  size_t size = rabbet_element_size(y->dtype);
-  rabbet_walk_t walk;
-  rabbet_walk_initialize(&y->dims, &walk);
-  for (; !walk.done; rabbet_walk_next(&walk)) {
-    bool outside = false;
-    for (int32_t i = 0; i < t.resize.rank; ++i) {
-      int64_t entry = walk.at[i] * t.resize.axes[i].taps;
-      outside = outside || isnan(t.weights[i][entry]);
-    }
-    if (outside)
-      rabbet_store_double(y->dtype, y->data, walk.linear, t.resize.outside);
-    else if (t.resize.mode == RABBET_INTERPOLATION_NEAREST)
-      rabbet_copy_element(y->data, walk.linear, t.x->data,
-                          resize_offset(&t, walk.at), size);
-    else
-      rabbet_store_double(y->dtype, y->data, walk.linear,
-                          resize_sum(&t, walk.at, 0, 0));
-  }
-  resize_end(eval, &t);
-  return rabbet_ok();
+// Elements are chosen by the same positions in all types.
+static rabbet_status_t resize_reference_of_any(const rabbet_op_eval_t* eval) {
+  return resize_is_double(eval) ? resize_reference_of_double(eval)
+                                : resize_reference(eval);
 }
 
 static double resize_cost(const rabbet_op_eval_t* eval) {
@@ -407,6 +253,6 @@ const rabbet_op_t rabbet_op_resize = {
     .attr_count = RABBET_OP_COUNT_OF(resize_attrs),
     .infer_types = resize_infer_types,
     .infer_shapes = resize_infer_shapes,
-    .reference = resize_reference,
+    .reference = resize_reference_of_any,
     .cost = resize_cost,
 };

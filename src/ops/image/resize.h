@@ -15,8 +15,9 @@ typedef struct rabbet_resize_axis_t {
   int64_t in, out;
   int taps;      // 1: an element is chosen; 2; 4
   bool is_same;  // the axis is left as it is
-  float scale;
-  float start, end;  // of the input's part that is taken, as fractions (CROP)
+  // FLOAT numbers, but for a tensor of DOUBLE.
+  double scale;
+  double start, end;  // of the input's part that is taken, as fractions (CROP)
 } rabbet_resize_axis_t;
 
 typedef struct rabbet_resize_t {
@@ -25,7 +26,7 @@ typedef struct rabbet_resize_t {
   rabbet_selector_t selector;
   rabbet_round_t rounding;
   bool exclude_outside;
-  float cubic;
+  double cubic;
   double outside;  // CROP: value at positions outside the input
   int32_t rank;
   rabbet_resize_axis_t axes[RABBET_MAX_RANK];

@@ -120,83 +120,26 @@ rabbet_status_t rabbet_roi_align_read(const rabbet_attr_t* attrs,
 
 // ---- Reference -------------------------------------------------------------
 
-// A bin in the making.
-typedef struct roi_bin_t {
-  const rabbet_view_t* x;
-  int64_t plane;  // its first element
-  int64_t width;
-  bool is_max;
-  int64_t inside;  // samples
-  double sum;
-  float most;
-} roi_bin_t;
+#define REAL float
+#define NAME(name) name
+#define RABBET_ROI(name) rabbet_roi_##name
+#include "ops/image/roi_align_real.inc"
+#undef REAL
+#undef NAME
+#undef RABBET_ROI
 
-static void roi_add_corner(roi_bin_t* bin, int32_t row, int32_t column,
-                           float weight) {
-  double x = rabbet_load_double(bin->x->dtype, bin->x->data,
-                                bin->plane + row * bin->width + column);
-  bin->sum += (double)weight * x;
-  bin->most = rabbet_roi_max(bin->most, weight * (float)x);
-}
+#define REAL double
+#define NAME(name) name##_of_double
+#define RABBET_ROI_REAL double
+#define RABBET_ROI(name) rabbet_roi_##name##_of_double
+#include "ops/image/roi_align.h"
+#define RABBET_ROI(name) rabbet_roi_##name##_of_double
+#include "ops/image/roi_align_real.inc"
 
-static void roi_add_sample(roi_bin_t* bin, const rabbet_roi_sample_t* y,
-                           const rabbet_roi_sample_t* x) {
-  roi_add_corner(bin, y->low, x->low, y->low_weight * x->low_weight);
-  roi_add_corner(bin, y->low, x->high, y->low_weight * x->high_weight);
-  roi_add_corner(bin, y->high, x->low, y->high_weight * x->low_weight);
-  roi_add_corner(bin, y->high, x->high, y->high_weight * x->high_weight);
-  ++bin->inside;
-}
-
-static double roi_bin_value(const rabbet_roi_align_t* r,
-                            const rabbet_roi_axis_t axes[2],
-                            const int32_t at[2], roi_bin_t* bin) {
-  rabbet_roi_sample_t y, x;
-  int64_t samples = (int64_t)axes[0].samples * axes[1].samples;
-  int32_t rows = rabbet_roi_last(&axes[0], at[0], r->in[0]);
-  int32_t columns = rabbet_roi_last(&axes[1], at[1], r->in[1]);
-  int32_t column = rabbet_roi_first(&axes[1], at[1]);
-  for (int32_t i = rabbet_roi_first(&axes[0], at[0]); i < rows; ++i) {
-    if (!rabbet_roi_sample(&axes[0], at[0], i, r->in[0], &y)) continue;
-    for (int32_t k = column; k < columns; ++k)
-      if (rabbet_roi_sample(&axes[1], at[1], k, r->in[1], &x))
-        roi_add_sample(bin, &y, &x);
-  }
-  if (!r->is_max) return samples > 0 ? bin->sum / (double)samples : 0;
-  if (bin->inside < samples) bin->most = rabbet_roi_max(bin->most, 0);
-  return samples > 0 ? (double)bin->most : 0;
-}
-
-static rabbet_status_t roi_reference(const rabbet_op_eval_t* eval) {
-  const rabbet_view_t *x = &eval->inputs[INPUT], *rois = &eval->inputs[ROIS];
-  const rabbet_view_t *indices = &eval->inputs[INDICES], *y = eval->outputs;
-  rabbet_roi_align_t r;
-  RABBET_RETURN_IF_ERROR(rabbet_roi_align_read(eval->attrs, eval->attr_count,
-                                               &x->dims, &rois->dims,
-                                               &indices->dims, &r));
-  int64_t plane = (int64_t)r.in[0] * r.in[1];
-  int64_t bins = (int64_t)r.out[0] * r.out[1];
-  for (int64_t i = 0; i < r.rois * r.channels * bins; ++i) {
-    int64_t roi = i / bins / r.channels, channel = i / bins % r.channels;
-    int64_t image = rabbet_load_int64(indices->dtype, indices->data, roi);
-    int32_t at[2] = {(int32_t)(i % bins / r.out[1]), (int32_t)(i % r.out[1])};
-    float box[4];
-    if (image < 0 || image >= r.batch) {
-      rabbet_store_double(y->dtype, y->data, i, 0);
-      continue;
-    }
-    for (int k = 0; k < 4; ++k)
-      box[k] = (float)rabbet_load_double(rois->dtype, rois->data, 4 * roi + k);
-    rabbet_roi_axis_t axes[2] = {rabbet_roi_axis(&r, 0, box[1], box[3]),
-                                 rabbet_roi_axis(&r, 1, box[0], box[2])};
-    roi_bin_t bin = {.x = x,
-                     .plane = (image * r.channels + channel) * plane,
-                     .width = r.in[1],
-                     .most = -INFINITY};
-    rabbet_store_double(y->dtype, y->data, i,
-                        roi_bin_value(&r, axes, at, &bin));
-  }
-  return rabbet_ok();
+static rabbet_status_t roi_reference_of_any(const rabbet_op_eval_t* eval) {
+  return eval->outputs[0].dtype == RABBET_DTYPE_DOUBLE
+             ? roi_reference_of_double(eval)
+             : roi_reference(eval);
 }
 
 // An adaptive region has at most about four samples for each element that it
@@ -214,11 +157,11 @@ static double roi_cost(const rabbet_op_eval_t* eval) {
 }
 
 static const rabbet_op_operand_t roi_inputs[] = {
-    {"input", 0, RABBET_T_NARROW_FLOATS},
-    {"rois", 0, RABBET_T_NARROW_FLOATS},
+    {"input", 0, RABBET_T_FLOATS},
+    {"rois", 0, RABBET_T_FLOATS},
     {"batch_indices", 0, RABBET_T_INDICES}};
 static const rabbet_op_operand_t roi_outputs[] = {
-    {"output", 0, RABBET_T_NARROW_FLOATS}};
+    {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t roi_attrs[] = {
     {"coordinate_transformation_mode", RABBET_ATTR_INT, false, HALF_PIXEL, 0,
      roi_coordinates},
@@ -240,6 +183,6 @@ const rabbet_op_t rabbet_op_roi_align = {
     .attr_count = RABBET_OP_COUNT_OF(roi_attrs),
     .infer_types = roi_infer_types,
     .infer_shapes = roi_infer_shapes,
-    .reference = roi_reference,
+    .reference = roi_reference_of_any,
     .cost = roi_cost,
 };
