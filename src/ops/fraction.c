@@ -217,6 +217,81 @@ static rabbet_status_t fraction_round(const rabbet_op_infer_t* infer,
   return fraction_step(infer, RABBET_EXPR_SUB, tie, &out_y->top);
 }
 
+// ---- Numbers ---------------------------------------------------------------
+
+// Whether x is a number of a real type; *out_number is that of the type.
+static bool fraction_number(const rabbet_op_infer_t* infer, rabbet_fraction_t x,
+                            double* out_number) {
+  int64_t top = 0, bottom = 0;
+  if (!rabbet_op_is_constant(infer, x.top, &top) ||
+      !rabbet_op_is_constant(infer, x.bottom, &bottom) ||
+      !rabbet_op_follows_reals(infer->inputs[0].dtype))
+    return false;
+  *out_number = (double)top / (double)bottom;
+  if (infer->inputs[0].dtype == RABBET_DTYPE_FLOAT)
+    *out_number = (double)(float)*out_number;
+  return true;
+}
+
+// The simplest fraction that rounds to a number of DOUBLE.
+static bool fraction_of_double(double x, int64_t* out_p, int64_t* out_q) {
+  double least = fabs(x);
+  if (rabbet_simplest_fraction(x, out_p, out_q) &&
+      (double)*out_p / (double)*out_q == x)
+    return true;
+  if (!(least > 0x1p-24 && least < 0x1p24)) return false;
+  fraction_between(nextafter(least, 0), nextafter(least, INFINITY), 48, out_p,
+                   out_q);
+  if (x < 0) *out_p = -*out_p;
+  return (double)*out_p / (double)*out_q == x;
+}
+
+// NONE if no fraction rounds to the number.
+static rabbet_status_t fraction_of_number(const rabbet_op_infer_t* infer,
+                                          double number,
+                                          rabbet_fraction_t* out_x) {
+  int64_t p = 0, q = 1;
+  bool is_double = infer->inputs[0].dtype == RABBET_DTYPE_DOUBLE;
+  out_x->top = RABBET_EXPR_NONE;
+  if (!isfinite(number)) return rabbet_ok();
+  bool exists = is_double
+                    ? fraction_of_double(number, &p, &q)
+                    : rabbet_simplest_fraction(number, &p, &q) &&
+                          (double)(float)((double)p / (double)q) == number;
+  return exists ? fraction_of(infer, p, q, out_x) : rabbet_ok();
+}
+
+// Numbers are computed as kernels do it, which round results to the type; false
+// if one is not known, or the operation rounds nothing.
+static bool fraction_round_binary(const rabbet_op_infer_t* infer, int64_t op,
+                                  rabbet_fraction_t a, rabbet_fraction_t b,
+                                  double* out_number) {
+  double x = 0, y = 0;
+  if (!fraction_number(infer, a, &x) || !fraction_number(infer, b, &y))
+    return false;
+  switch (op) {
+    case RABBET_ELEMENTWISE_SUM:
+      *out_number = x + y;
+      break;
+    case RABBET_ELEMENTWISE_SUB:
+      *out_number = x - y;
+      break;
+    case RABBET_ELEMENTWISE_PROD:
+      *out_number = x * y;
+      break;
+    case RABBET_ELEMENTWISE_DIV:
+      *out_number = x / y;
+      break;
+    default:
+      return false;
+  }
+  // DOUBLE has twice the digits of FLOAT and two more, so that rounding the
+  // result twice is rounding it once.
+  if (infer->inputs[0].dtype == RABBET_DTYPE_FLOAT)
+    *out_number = (double)(float)*out_number;
+  return true;
+}
+
 // ---- Operators -------------------------------------------------------------
 
 // (0 < x) - (x < 0)
@@ -256,7 +331,8 @@ rabbet_status_t rabbet_fraction_unary(const rabbet_op_infer_t* infer,
       return fraction_round(infer, x, out_y);
     case RABBET_UNARY_RECIP:
       RABBET_RETURN_IF_ERROR(fraction_of(infer, 1, 1, &other));
-      return fraction_divide(infer, other, x, out_y);
+      return rabbet_fraction_binary(infer, RABBET_ELEMENTWISE_DIV, other, x,
+                                    out_y);
     default:
       out_y->top = RABBET_EXPR_NONE;
       return rabbet_ok();
@@ -298,6 +374,9 @@ rabbet_status_t rabbet_fraction_binary(const rabbet_op_infer_t* infer,
                                        rabbet_fraction_t b,
                                        rabbet_fraction_t* out_y) {
   rabbet_expr_op_t sum = RABBET_EXPR_SUM;
+  double number = 0;
+  if (fraction_round_binary(infer, op, a, b, &number))
+    return fraction_of_number(infer, number, out_y);
   switch (op) {
     case RABBET_ELEMENTWISE_SUB:
       sum = RABBET_EXPR_SUB;

@@ -2,10 +2,11 @@
 // integer expressions: exporters compute scales and lengths in FLOAT and
 // convert them back.
 //
-// A constant such as 0.7f becomes the simplest fraction that rounds to it, and
-// intermediate results are not rounded: floor(10 * 0.7f) is 7, and n * (m / n)
-// is m for every n. Results are exact; FLOAT arithmetic may differ from them by
-// rounding.
+// A constant such as 0.7f becomes the simplest fraction that rounds to it.
+// Numbers are computed as kernels do it, rounded to the type. What depends on
+// extents that are not known is not rounded: floor(n * 0.7f) is 7 for 10, and
+// n * (m / n) is m for every n. Such results are exact; arithmetic of FLOAT or
+// DOUBLE may differ from them by rounding.
 #ifndef RABBET_SRC_OPS_FRACTION_H_
 #define RABBET_SRC_OPS_FRACTION_H_
 

@@ -40,17 +40,21 @@ static rabbet_status_t resize_infer_types(const rabbet_op_infer_t* infer) {
       resize_modes[RABBET_OP_INT(infer, "resize_mode")].name);
 }
 
-// floor(extent * scale), with the fraction that a scale such as 0.7f stands
-// for: 10 elements become 7.
+// floor(extent * scale), in FLOAT as ONNX Runtime has it; of an extent that is
+// not known, with the fraction that a scale such as 0.7f stands for: 10
+// elements become 7.
 static rabbet_status_t resize_extent(const rabbet_op_infer_t* infer,
                                      int32_t axis, rabbet_expr_t in,
                                      double scale, rabbet_expr_t* out) {
-  int64_t p = 0, q = 0;
+  int64_t p = 0, q = 0, known = 0;
   if (!(scale < 0x1p24) || !rabbet_simplest_fraction(scale, &p, &q) || p <= 0)
     return RABBET_OP_INVALID(
         "element %d of attribute 'scales' is %g; expected a number above 0 and "
         "below 2^24",
         axis, scale);
+  if (rabbet_op_is_constant(infer, in, &known) && known < 1 << 24)
+    return rabbet_expr_constant(infer->graph,
+                                (int64_t)((float)known * (float)scale), out);
   RABBET_RETURN_IF_ERROR(
       rabbet_op_with_constant(infer, RABBET_EXPR_PROD, in, p, out));
   return rabbet_op_with_constant(infer, RABBET_EXPR_FLOOR_DIV, *out, q, out);

@@ -10,6 +10,8 @@ import json
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import rabbet as trt
 
@@ -558,3 +560,43 @@ def test_grids_whose_points_have_coordinates_that_only_a_run_tells() -> None:
     runs[0]["grid"] = np.zeros((1, 5, 6, 3), np.float32)
     with pytest.raises(trt.Error, match=r"\(1, 5, 6, 3\); expected \(batch, channels"):
         made.run(runs[0])
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_sizes_of_known_extents_are_rounded_as_the_type_is(real: str) -> None:
+    """floor(90 * 0.7) is 63 in FLOAT and 62 in DOUBLE; of 1.3 it is 116 and 117."""
+    factors = (0.7, 1.3, 2.3, 0.35, 1 / 3)
+    cast, dtype = {"float": (1, np.float32), "double": (11, np.float64)}[real]
+    for extent in (90, 340):
+        steps, outputs, weights = "", [], []
+        for i, factor in enumerate(factors):
+            weights.append(onnx.numpy_helper.from_array(np.array([factor], dtype), f"t{i}"))
+            rounded = "Floor" if i % 2 else "Identity"
+            steps += (
+                f"h{i} = Mul(nf, t{i}) f{i} = {rounded}(h{i}) l{i} = Cast<to = 7>(f{i}) "
+                f"y{i} = Expand(one, l{i}) "
+            )
+            outputs.append(f"int64[k{i}] y{i}")
+        model = onnx.parser.parse_model(
+            f'<ir_version: 8, opset_import: ["": 18]> g (float[{extent}] x) => '
+            f"({', '.join(outputs)}) {{ one = Constant<value_ints = [1]>() n = Shape(x) "
+            f"nf = Cast<to = {cast}>(n) {steps} }}"
+        )
+        model.graph.initializer.extend(weights)
+        x = np.zeros(extent, np.float32)
+        session = onnxruntime.InferenceSession(model.SerializeToString())
+        found = trt.compile(model, device="cpu", optimization_level=0, double=True)(x)
+        wanted = [one.shape for one in session.run(None, {"x": x})]
+        assert [one.shape for one in found] == wanted
+
+
+def test_resized_extents_are_rounded_as_scales_are() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> g (float[1, 1, 90, 170] x) => '
+        "(float[a, b, c, d] y) <float[4] scales = {1.0, 1.0, 1.3, 0.7}> "
+        '{ y = Resize<mode = "linear">(x, , scales) }'
+    )
+    x = np.random.default_rng(0).random((1, 1, 90, 170), np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    found = trt.compile(model, device="cpu", optimization_level=0)(x)
+    np.testing.assert_allclose(found, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
