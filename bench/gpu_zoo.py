@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,10 @@ BATCHES = (1, 8)
 BOUND = 5e-2
 """Largest difference from FP32, over the largest value; where torch is further off, twice
 what it is."""
-START_SECONDS = 240.0
+START_SECONDS = 600.0
+"""That all contestants together may take to be ready; options.limit: at most two thirds
+of it."""
+FACTS_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -75,27 +78,25 @@ def cases(options: Options) -> list[Case]:
 
 def _specs(found: Sequence[Case], options: Options) -> list[Spec]:
     """torch's come first: Rabbet's builds wait for them to be compiled."""
+    limit = min(START_SECONDS, options.limit * 2 / 3)
     specs = []
     for peer in reversed(peers.GPU_ZOO):
         if not options.wanted(peer.name):
             continue
         for case in found:
-            given = {
+            given: dict[str, Any] = {
                 "key": case.key,
                 "batch": case.batch,
                 "precision": PRECISION,
                 "expected": str(case.file(options, ".npz")),
-                "lock": str(options.scratch / "turn"),
+                "stages": str(options.scratch / "stages"),
             }
+            if peer.name == peers.RABBET:
+                given["builds"] = options.builds
             name = f"{peer.name}, {case.name}"
             spec = options.spec(name, peer.factory, 1, given)
-            limit = START_SECONDS if peer.name != peers.RABBET else spec.start_s
-            specs.append(_within(spec, limit))
+            specs.append(replace(spec, start_s=limit))
     return specs
-
-
-def _within(spec: Spec, seconds: float) -> Spec:
-    return Spec(**{**vars(spec), "start_s": seconds})
 
 
 def _of(field_: Field, case: Case) -> Field:
@@ -151,85 +152,62 @@ def in_place(facts: Mapping[str, Any]) -> list[float] | None:
     return spans if len(spans) == len(layers) else None
 
 
-# ---- Sections ----
+# ---- Measuring ----
 
 
-class Report:
-    """The subject's tables."""
+@dataclass
+class Row:
+    """What is known of a case. facts: by contestant; {} where there was no time."""
 
-    def __init__(self, seed: str) -> None:
+    case: Case
+    own: Field
+    errors: dict[str, float | str] = field(default_factory=dict)
+    medians: Rounds = field(default_factory=dict)
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+
+    def ratio(self) -> Spread | None:
         names = [peer.name for peer in peers.GPU_ZOO]
-        self.times = Section(
-            f"GPU, models of the zoo, {PRECISION}: milliseconds of a call",
-            ["model", "batch", *names, "ratio", "error", "build, s", "steps",
-             "us at bandwidth", "us at compute", "kernels, by the tuner's time"],
-        )  # fmt: skip
-        self.times.note(f"the draw's seed: {seed}")
-        self.times.note(
-            "torch.compile: its kernels, weights frozen, in one CUDA graph of its own; "
-            "both compile the same module with the same weights. error: of Rabbet and "
-            "of torch from FP32, over the largest value"
-        )
-        self.classes = Section(
-            "GPU, models of the zoo: classes of layers and their limits",
-            ["model", "batch", *COLUMNS],
-        )
-        self.classes.note(
-            "us: of each kernel in its place in a replayed graph where every step is one "
-            "kernel, else what the tuner measured of it alone; the limit: the larger of "
-            "4.28 TB/s and 989 TFLOP/s, layer by layer"
-        )
-        self.ratios: list[float] = []
+        if not all(self.medians.get(name) for name in names):
+            return None
+        return Spread.of(ratios(self.medians, *names))
 
-    def row(
-        self,
-        case: Case,
-        medians: Rounds,
-        absent: Mapping[str, str],
-        told: Mapping[str, float | str],
-        facts: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        for reason in absent.values():
-            self.times.note(f"{case.name}: {reason}")
-        cells = [milliseconds(medians, peer.name) for peer in peers.GPU_ZOO]
-        ratio = None
-        if all(medians.get(peer.name) for peer in peers.GPU_ZOO):
-            both = [peer.name for peer in peers.GPU_ZOO]
-            ratio = Spread.of(ratios(medians, *both))
-            self.ratios.append(ratio.median)
-        off = [told.get(peer.name) for peer in peers.GPU_ZOO]
-        shown = [f"{e:.1g}" if isinstance(e, float) else "-" for e in off]
-        row = [case.key, str(case.batch), *cells, ratio.text() if ratio else "-",
-               " / ".join(shown)]  # fmt: skip
-        row += self._bounds(case, facts.get(peers.RABBET, {}))
-        self.times.rows.append(row)
-        print("  " + " | ".join(row), flush=True)
-        for reason in absent.values():
-            print(f"    {reason}", flush=True)
-        self.times.data.append(
-            {"model": case.key, "batch": case.batch, "rounds": medians,
-             "absent": dict(absent), "errors": dict(told), "facts": dict(facts)}
-        )  # fmt: skip
+    def times(self) -> list[str]:
+        """Cells: model, batch, milliseconds, ratio, errors."""
+        found = self.ratio()
+        off = [self.errors.get(peer.name) for peer in peers.GPU_ZOO]
+        return [
+            self.case.key,
+            str(self.case.batch),
+            *(milliseconds(self.medians, peer.name) for peer in peers.GPU_ZOO),
+            found.text() if found else "-",
+            " / ".join(f"{e:.1g}" if isinstance(e, float) else "-" for e in off),
+        ]
 
-    def _bounds(self, case: Case, facts: Mapping[str, Any]) -> list[str]:
+    def bounds(self) -> list[str]:
+        """Cells: the build, steps, and what bounds them."""
+        facts = self.facts.get(peers.RABBET, {})
         if "layers" not in facts:
             return ["-"] * 5
         found = bounds(facts["layers"])
-        spent = in_place(facts)
-        total = sum(spent) if spent else sum(found.tuned.values())
-        for one in groups(facts["layers"], BANDWIDTH, PEAK[PRECISION], spent):
-            cells = one.cells(total)
-            self.classes.rows.append([case.key, str(case.batch), *cells])
         return [
-            f"{facts['build_s']:.1f}", str(found.launches),
+            f"{facts['build_s']:.1f}",
+            str(found.launches),
             f"{found.at_bandwidth() * 1e6:.0f}",
-            f"{found.at_compute(PRECISION) * 1e6:.0f}", found.kernels(),
-        ]  # fmt: skip
+            f"{found.at_compute(PRECISION) * 1e6:.0f}",
+            found.kernels(),
+        ]
 
-    def sections(self) -> list[Section]:
-        for line in summary(self.ratios):
-            self.times.note(line)
-        return [self.times, self.classes]
+    def classes(self) -> list[list[str]]:
+        """Rows: each class of layers."""
+        facts = self.facts.get(peers.RABBET, {})
+        if "layers" not in facts:
+            return []
+        spent = in_place(facts)
+        found = groups(facts["layers"], BANDWIDTH, PEAK[PRECISION], spent)
+        total = sum(one.seconds for one in found)
+        label = [self.case.key, str(self.case.batch)]
+        return [[*label, *one.cells(total)] for one in found]
 
 
 def _last_words(options: Options, name: str, lines: int = 40) -> str:
@@ -239,39 +217,103 @@ def _last_words(options: Options, name: str, lines: int = 40) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _measure(report: Report, case: Case, field_: Field, options: Options) -> None:
-    own = _of(field_, case)
-    told: dict[str, float | str] = {}
-    file = case.file(options, ".npz")
+def _measured(case: Case, everyone: Field, options: Options) -> Row:
+    row = Row(case, _of(everyone, case))
+    own, file = row.own, case.file(options, ".npz")
     if file.exists():
         with np.load(file) as expected:
-            told = errors(own.workers, dict(expected.items()))
-    for name in told:
-        reason = wrong(name, told)
+            row.errors = errors(own.workers, dict(expected.items()))
+    for name in row.errors:
+        reason = wrong(name, row.errors)
         if reason is not None:
             own.absent[name] = reason
             del own.workers[name]
-    medians = take_turns(own.workers, rounds=options.rounds, seconds=options.seconds)
-    facts = {name: worker.facts() for name, worker in own.workers.items()}
-    report.row(case, medians, own.absent, told, facts)
-    report.times.data[-1]["logs"] = {
-        name: _last_words(options, f"{name}, {case.name}") for name in own.absent
-    }
+    try:
+        row.medians = take_turns(
+            own.workers, rounds=options.rounds, seconds=options.seconds
+        )
+    except ContestantError as error:
+        own.absent["while timed"] = str(error)
+    row.logs = {n: _last_words(options, f"{n}, {case.name}") for n in own.absent}
+    return row
+
+
+def _ask(row: Row) -> None:
+    """Takes the facts, which are no part of what is timed."""
+    for name, worker in row.own.workers.items():
+        try:
+            row.facts[name] = worker.facts(FACTS_SECONDS)
+        except ContestantError as error:
+            row.logs[name] = str(error)
+
+
+def _sections(rows: Sequence[Row], options: Options) -> list[Section]:
+    times = Section(
+        f"GPU, models of the zoo, {PRECISION}: milliseconds of a call",
+        ["model", "batch", *(peer.name for peer in peers.GPU_ZOO), "ratio", "error",
+         "build, s", "steps", "us at bandwidth", "us at compute",
+         "kernels, by the tuner's time"],
+    )  # fmt: skip
+    times.note(f"the draw's seed: {options.seed}")
+    if options.builds > 1:
+        times.note(f"{options.builds} of Rabbet's builds took place at the same time")
+    times.note(
+        "torch.compile: its kernels, weights frozen, in one CUDA graph of its own; both "
+        "compile the same module with the same weights. error: of Rabbet and of torch "
+        "from FP32, over the largest value"
+    )
+    classes = Section(
+        "GPU, models of the zoo: classes of layers and their limits",
+        ["model", "batch", *COLUMNS],
+    )
+    classes.note(
+        "us: of each kernel in its place in a replayed graph where every step is one "
+        "kernel, else what the tuner measured of it alone; the limit: the larger of 4.28 "
+        "TB/s and 989 TFLOP/s, layer by layer"
+    )
+    for row in rows:
+        times.rows.append([*row.times(), *row.bounds()])
+        classes.rows += row.classes()
+        for reason in row.own.absent.values():
+            times.note(f"{row.case.name}: {reason}")
+        times.data.append(
+            {"model": row.case.key, "batch": row.case.batch, "rounds": row.medians,
+             "absent": row.own.absent, "errors": row.errors, "facts": row.facts,
+             "logs": row.logs}
+        )  # fmt: skip
+    found = [ratio.median for row in rows if (ratio := row.ratio()) is not None]
+    for line in summary(found):
+        times.note(line)
+    return [times, classes]
 
 
 def run(options: Options) -> list[Section]:
     """Milliseconds of a call of each model drawn, at each batch.
 
     All contestants start together, `jobs` of them at a time: torch's compile side by
-    side, Rabbet's export meanwhile and are built one by one after those.
+    side, Rabbet's export meanwhile and are built after those, one by one, or several at a
+    time beside them. Those that are ready in time are measured.
     """
-    report, found, begin = Report(options.seed), cases(options), time.monotonic()
+    found, begin = cases(options), time.monotonic()
     specs = _specs(found, options)
-    with started(specs, options.scratch, max(options.jobs, 1)) as field_:
+    rows: list[Row] = []
+
+    def left() -> float:
+        return options.limit - (time.monotonic() - begin)
+
+    with started(specs, options.scratch, max(options.jobs, 1)) as everyone:
+        stages = options.scratch / "stages"
+        print(stages.read_text() if stages.exists() else "", end="", flush=True)
         print(f"  started: {time.monotonic() - begin:.0f} s", flush=True)
         for case in found:
-            if time.monotonic() - begin > options.limit:
-                report.times.note(f"{case.name}: no time was left")
+            if left() <= 0:
+                everyone.absent[f"no time, {case.name}"] = "no time was left"
+                rows.append(Row(case, Field({}, _of(everyone, case).absent)))
                 continue
-            _measure(report, case, field_, options)
-    return report.sections()
+            rows.append(_measured(case, everyone, options))
+            lines = [" | ".join(rows[-1].times()), *rows[-1].own.absent.values()]
+            print("\n".join(f"  {line}" for line in lines), flush=True)
+        for row in rows:
+            if left() > 0:
+                _ask(row)
+    return _sections(rows, options)

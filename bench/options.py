@@ -18,6 +18,7 @@ class Options:
     peers: None for all that are installed. jobs: contestants that may compile at the
     same time, where that is not what is measured. zoo, seed: how many architectures of
     the zoo are drawn, and of which draw. limit: seconds after which no model is begun.
+    builds: of Rabbet's on a GPU, how many may take place at the same time.
     """
 
     scratch: Path
@@ -32,6 +33,7 @@ class Options:
     zoo: int = 24
     seed: str = "0"
     limit: float = float("inf")
+    builds: int = 1
 
     def wanted(self, peer: str) -> bool:
         return peer == "rabbet" or self.peers is None or peer in self.peers

@@ -49,6 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", default="0", help="of the draw; any text")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS",
                         help="zoo and gpu_zoo begin no model later")  # fmt: skip
+    parser.add_argument("--builds", type=int, default=1, metavar="N",
+                        help="of Rabbet's, how many gpu_zoo lets take place at the same "
+                        "time; default: 1, which times kernels undisturbed")  # fmt: skip
     parser.add_argument("--rounds", type=int, help="default: 11, quick 5")
     parser.add_argument("--seconds", type=float,
                         help="of one turn; default: 0.3, quick 0.1")  # fmt: skip
@@ -78,6 +81,7 @@ def _options(given: argparse.Namespace, scratch: Path) -> Options:
         zoo=given.zoo,
         seed=given.seed,
         limit=given.limit,
+        builds=max(1, given.builds),
     )
 
 

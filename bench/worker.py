@@ -213,7 +213,7 @@ class Worker:
         try:
             self.start: Start = self._answer(spec.start_s)
         except ContestantError:
-            self.stop()
+            self.stop(0)
             raise
 
     def _answer(self, seconds: float) -> Any:
@@ -222,7 +222,7 @@ class Worker:
             raise ContestantError(f"{name} gave no answer in {seconds:.0f} s")
         try:
             kind, value = self._connection.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             self._process.join(10)
             code = self._process.exitcode
             tail = self.log.read_text(errors="replace").splitlines()[-3:]
@@ -232,26 +232,28 @@ class Worker:
             raise ContestantError(f"{name}: {value}")
         return value
 
+    def _asked(self, limit: float, *request: Any) -> Any:
+        with contextlib.suppress(OSError):  # it has ended, which the answer tells
+            self._connection.send(request)
+        return self._answer(limit)
+
     def time(self, seconds: float, least: int = 3) -> list[float]:
         """Seconds of single calls, sampled for about `seconds`."""
-        self._connection.send(("time", seconds, least))
-        return self._answer(START_SECONDS)
+        return self._asked(START_SECONDS, "time", seconds, least)
 
     def outputs(self) -> dict[str, Array]:
         """The results of one run."""
-        self._connection.send(("outputs",))
-        return self._answer(START_SECONDS)
+        return self._asked(START_SECONDS, "outputs")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, limit: float = START_SECONDS) -> dict[str, Any]:
         """The contestant's own facts, and its resident_bytes."""
-        self._connection.send(("facts",))
-        return self._answer(START_SECONDS)
+        return self._asked(limit, "facts")
 
-    def stop(self) -> None:
-        """Ends the process."""
+    def stop(self, seconds: float = 5) -> None:
+        """Ends the process, at the latest after so many seconds."""
         with contextlib.suppress(OSError):
             self._connection.send(("stop",))
-        self._process.join(5)
+        self._process.join(seconds)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()

@@ -149,7 +149,7 @@ def _transformers(small: Entry) -> Entry:
     size = PICTURES.get(small.name, (224, 224))
     inputs = []
     for one in small.inputs:
-        if one.name.startswith("past_"):
+        if one.name.startswith(("past_key_", "past_value_")):
             continue
         shape: tuple[int | str, ...] = one.shape
         if one.name == "pixel_values":

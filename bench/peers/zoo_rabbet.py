@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any
 
 import rabbet as trt
 import torch
 
 from .rabbet_cuda import TORCH
-from .zoo_torch import kernels, numpy_of, on_gpu, settled, turn
+from .zoo_torch import Stages, kernels, numpy_of, on_gpu, settled
 
 
 class Compiled:
     """rabbet.compile() of the program; runs are replayed from a graph.
 
-    lock: held while kernels are timed.
+    stages: file of `Stages`. builds: how many build at the same time; one alone times its
+    kernels undisturbed.
     """
 
     def __init__(
-        self,
-        *,
-        key: str,
-        batch: int,
-        precision: str,
-        lock: str,
-        timing_cache: str | None = None,
+        self, *, key: str, batch: int, precision: str, stages: str, builds: int,
         **_: object,
-    ) -> None:
+    ) -> None:  # fmt: skip
+        told = Stages(stages, f"rabbet, {key}, {batch}")
         with torch.no_grad():
-            flat, inputs = on_gpu(*settled(key, batch), precision)
-            begin = time.perf_counter()
-            program = torch.export.export(flat, tuple(inputs), strict=False)
-            export_s = time.perf_counter() - begin
-        self.inputs = inputs
-        begin = time.perf_counter()
+            flat, self.inputs = on_gpu(*settled(key, batch), precision)
+            told.end("module")
+            program = torch.export.export(flat, tuple(self.inputs), strict=False)
+            self.known = {"export_s": told.end("exported")}
         with contextlib.ExitStack() as held:
-            built: list[float] = []
+            waited: list[float] = []
 
             def progress(phase: str, step: int, steps: int) -> bool:
-                if not built:  # translated, which others may do at the same time
-                    held.enter_context(turn(lock, alone=True))
-                    built.append(time.perf_counter())
+                if not waited:  # translated, which others may do at the same time
+                    held.enter_context(told.turn(builds))
+                    waited.append(told.end("translated, and waited"))
                 return True
 
-            self.compiled = trt.compile(
-                program, timing_cache=timing_cache, progress=progress
-            )
-            build_s = time.perf_counter() - (built or [begin])[0]
-        self.known = {"export_s": export_s, "build_s": build_s}
-        given = dict(zip(program.graph_signature.user_inputs, inputs, strict=True))
-        self._bind(given)
+            self.compiled = trt.compile(program, progress=progress)
+            self.known["build_s"] = told.end("built")
+        names = program.graph_signature.user_inputs
+        self._bind(dict(zip(names, self.inputs, strict=True)))
 
     def _bind(self, given: dict[str, Any]) -> None:
         self.engine = self.compiled.model.engine

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,13 +25,41 @@ from .torch_cuda import TYPES, captured
 SEED = 1
 
 
-@contextlib.contextmanager
-def turn(file: str, alone: bool) -> Iterator[None]:
-    """Many may compile at once; who measures while he builds does it alone, after
-    those."""
-    with Path(file).open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
+class Stages:
+    """A file with a line for each stage of each contestant, written as it ends, and turns
+    between them."""
+
+    def __init__(self, file: str, name: str) -> None:
+        self.file, self.name = Path(file), name
+        self.begin = time.monotonic()
+
+    def end(self, stage: str) -> float:
+        """Notes a stage; returns its seconds."""
+        seconds, self.begin = time.monotonic() - self.begin, time.monotonic()
+        with self.file.open("a") as lines:
+            lines.write(f"{time.strftime('%X')} {self.name}: {stage} {seconds:.1f} s\n")
+        return seconds
+
+    @contextlib.contextmanager
+    def turn(self, builds: int = 0) -> Iterator[None]:
+        """Among contestants that compile, any number of which may at a time (0), or that
+        measure while they build: one alone after those that compile, or `builds` of them
+        beside these. Processes that a contestant starts do not hold its turn."""
+        kind = fcntl.LOCK_EX if builds else fcntl.LOCK_SH
+        first = 1 if builds > 1 else 0
+        places = itertools.cycle(range(first, first + max(1, builds)))
+        for place in places:
+            with Path(f"{self.file}.{place}").open("a") as lock:
+                try:
+                    fcntl.flock(lock, kind | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(0.02)
+                    continue
+                try:
+                    yield
+                finally:
+                    fcntl.flock(lock, fcntl.LOCK_UN)
+                return
 
 
 def arrays_of(entry: Any) -> list[np.ndarray[Any, Any]]:
@@ -99,16 +129,19 @@ def kernels(call: Callable[[], None]) -> dict[str, Any]:
 class OwnGraph:
     """torch.compile, the kernels captured into one graph by hand.
 
-    expected: file for the results in FP32. lock: see `turn`.
+    expected: file for the results in FP32. stages: file of `Stages`.
     """
 
     def __init__(
-        self, *, key: str, batch: int, precision: str, expected: str, lock: str
+        self, *, key: str, batch: int, precision: str, expected: str, stages: str
     ) -> None:
-        with turn(lock, alone=False), torch.no_grad():
+        told = Stages(stages, f"torch.compile, {key}, {batch}")
+        with told.turn(), torch.no_grad():
             torch.backends.cudnn.benchmark = True
             flat, inputs = settled(key, batch)
+            told.end("module")
             self._expect(flat.cuda(), [tensor.cuda() for tensor in inputs], expected)
+            told.end("FP32")
             flat, self.inputs = on_gpu(flat, inputs, precision)
             if any(tensor.dim() == 4 for tensor in self.inputs):
                 flat = flat.to(memory_format=torch.channels_last)
@@ -117,6 +150,7 @@ class OwnGraph:
                 self._capture(flat, freezing=True)
             except Exception:
                 self._capture(flat, freezing=False)
+            self.compile_s = told.end("compiled")
 
     def _expect(self, flat: Flat, inputs: list[torch.Tensor], file: str) -> None:
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -151,5 +185,6 @@ class OwnGraph:
             "allocated_bytes": torch.cuda.max_memory_allocated(),
             "reserved_bytes": torch.cuda.max_memory_reserved(),
             "frozen": self.freezing,
+            "compile_s": self.compile_s,
             **kernels(self.call),
         }

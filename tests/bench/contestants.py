@@ -84,3 +84,25 @@ class Shared(Plain):
 
     def another(self) -> Plain:
         return Plain(value=1.0 + self.error)
+
+
+class Hanging:
+    """Is never ready."""
+
+    def __init__(self) -> None:
+        threading.Event().wait()
+
+
+class Drawn(Plain):
+    """Stands for a compiled module of the zoo: gives its batch; writes what is expected."""
+
+    def __init__(self, *, key: str, batch: int, expected: str, **_: object) -> None:
+        super().__init__(value=batch)
+        np.savez(expected, **self.outputs())
+
+
+class Killed(Drawn):
+    """Ends its process when the time of its calls is asked for."""
+
+    def time_calls(self, seconds: float, least: int) -> list[float]:
+        os._exit(9)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import rabbet as trt
 
+from bench import gpu_zoo, peers
 from bench.gpu_zoo import in_place, wrong
 from bench.layer_classes import class_of, groups
+from bench.options import Options
 from bench.run import main
+from bench.worker import Spec, started
 from bench.zoo import summary
 from tests.models import make
 from zoo import catalogue, feeds, near_real, near_real_sizes
@@ -52,6 +56,15 @@ def test_a_decoder_s_step() -> None:
     options = step.make.args[-1]  # type: ignore[attr-defined]
     assert options["hidden_size"] == 1024
     assert options["num_key_value_heads"] == 4
+
+
+def test_inputs_keep_their_names() -> None:
+    known = catalogue.entries()
+    for key in near_real.architectures():
+        if key.startswith(("transformers/", "torchvision/", "diffusers/")):
+            names = [i.name for i in near_real.entry(key).inputs]
+            least = [i.name for i in known[key].inputs]
+            assert names[: len(least)] == least, key
 
 
 def test_all_rows_together() -> None:
@@ -101,3 +114,32 @@ def test_a_model_that_is_not_there(
     with pytest.raises(SystemExit):
         main(["--only", subject, "--models", "timm/none", "--no-write"])
     assert "no model timm/none" in capsys.readouterr().err
+
+
+HERE = "tests.bench.contestants"
+
+
+def test_a_contestant_that_hangs_is_a_row_that_says_so(tmp_path: Path) -> None:
+    specs = [Spec("a", f"{HERE}:Hanging", start_s=1), Spec("b", f"{HERE}:Plain")]
+    with started(specs, tmp_path, jobs=2) as field:
+        assert field.absent == {"a": "a gave no answer in 1 s"}
+        assert list(field.workers) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "reason"),
+    [("Drawn", ""), ("Killed", "ended with code 9"), ("Broken", "unexpected keyword")],
+)
+def test_rows_on_a_gpu(
+    torch: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [peers.Peer("rabbet", "numpy", f"{HERE}:Drawn"),
+             peers.Peer("torch.compile", "numpy", f"{HERE}:{torch}")]  # fmt: skip
+    monkeypatch.setattr(peers, "GPU_ZOO", found)
+    options = Options(tmp_path, rounds=2, seconds=0.001, models=("timm/davit_tiny/8",))
+    times, classes = gpu_zoo.run(options)
+    (row,) = times.rows
+    assert row[:2] == ["timm/davit_tiny", "8"]
+    assert (row[4] == "-") == bool(reason)
+    assert reason in "\n".join(times.notes)
+    assert not classes.rows
