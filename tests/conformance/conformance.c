@@ -67,6 +67,8 @@ rabbet_dtype_t conformance_type_in_turn(conformance_t* t, uint32_t types) {
 
 void conformance_set_type(conformance_t* t, rabbet_dtype_t dtype) {
   bool real = 1u << dtype & (CONFORMANCE_REALS | 1u << RABBET_DTYPE_FP8);
+  if (t->is_double && CONFORMANCE_REALS >> dtype & 1)
+    dtype = RABBET_DTYPE_DOUBLE;
   t->c.dtype = dtype;
   t->c.low = real ? -2 : dtype == RABBET_DTYPE_UINT8 ? 0 : -100;
   t->c.high = real ? 2 : 100;
@@ -112,6 +114,13 @@ static const struct {
   const char* reason;
 } conformance_lacks[] = {
     {"null", NULL, CONFORMANCE_NEVER, "computes with the reference kernels"},
+    {"cuda", "double", CONFORMANCE_NEVER, "a GPU computes no DOUBLE"},
+    {"cpu", "double_matrix_multiply", CONFORMANCE_NEVER,
+     "layers around a product of DOUBLE are kernels of their own"},
+    {"cpu", "double_thin_products", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "double_tiled_products", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "double_convolution", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "double_deconvolution", CONFORMANCE_NEVER, "the same"},
     {"cpu", "pooling_modes", CONFORMANCE_NOT_YET,
      "blends, and padding that oneDNN counts otherwise, by the reference"},
     {"cpu", "matrix_multiply_integers", CONFORMANCE_NOT_YET,
@@ -171,9 +180,19 @@ static const conformance_family_t* const conformance_lists[] = {
     conformance_recurrent, conformance_quantized,   conformance_sampling,
     conformance_sizes,     conformance_weight_only};
 
+// Families that are run once more with DOUBLE, as double_NAME.
+static const char* const conformance_doubles[] = {
+    "slice",           "gather",        "concatenation",  "reduce",
+    "softmax",         "softmax_log",   "unary",          "activation",
+    "elementwise",     "select",        "chain",          "long_chain",
+    "matrix_multiply", "thin_products", "tiled_products", "convolution",
+    "deconvolution"};
+
 typedef struct conformance_run_t {
   rabbet_device_t* device;
   const conformance_family_t* family;
+  bool is_double;
+  char name[48];
 } conformance_run_t;
 
 static bool conformance_may_lack(const conformance_run_t* run,
@@ -182,7 +201,8 @@ static bool conformance_may_lack(const conformance_run_t* run,
        i < sizeof(conformance_lacks) / sizeof(conformance_lacks[0]); ++i) {
     if (strcmp(conformance_lacks[i].device, run->device->kind) != 0) continue;
     const char* family = conformance_lacks[i].family;
-    if (family && strcmp(family, run->family->name) != 0) continue;
+    bool all = !family || (run->is_double && strcmp(family, "double") == 0);
+    if (!all && strcmp(family, run->name) != 0) continue;
     *out_lack = conformance_lacks[i].lack;
     return true;
   }
@@ -254,16 +274,22 @@ static bool conformance_is_in_turn(const kernel_case_t* c,
 static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   conformance_t t = {.random = seed,
                      .turn = (int64_t)(seed / CONFORMANCE_STEP),
+                     .is_double = run->is_double,
                      .joined = conformance_joined(run->family)};
-  kernel_case_begin(&t.c, run->device, RABBET_DTYPE_FLOAT);
+  kernel_case_begin(&t.c, run->device,
+                    run->is_double ? RABBET_DTYPE_DOUBLE : RABBET_DTYPE_FLOAT);
   t.large = conformance_chance(&t, 25);
   t.c.seed = (uint32_t)seed + 1;
   t.c.dynamic = conformance_chance(&t, 2);
   // CHW8, which users cannot ask for, has no bit.
   t.c.formats = (uint64_t)1 << conformance_formats[seed % 11] % 64;
   run->family->make(&t);
+  if (run->is_double) {
+    t.c.extra_dtypes = 0;
+    t.c.tolerance *= 0x1p-26;  // of FLOAT, with some room
+  }
   snprintf(t.c.origin, sizeof(t.c.origin),
-           "%s, RABBET_TEST_SHARE=%d RABBET_TEST_SEED=%llu", run->family->name,
+           "%s, RABBET_TEST_SHARE=%d RABBET_TEST_SEED=%llu", run->name,
            conformance_share_of(), (unsigned long long)seed);
   kernel_case_candidate_t* candidates = NULL;
   const kernel_case_filter_t filter = {.fixed = t.fixed};
@@ -294,10 +320,10 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   return own;
 }
 
-// Of a family's cases.
-static int conformance_share(const conformance_family_t* family) {
-  int cases = family->cases;
-  int of = conformance_share_of() * conformance_joined(family);
+// Of a family's cases. Kernels of DOUBLE are few, and get a third.
+static int conformance_share(const conformance_run_t* run) {
+  int cases = run->is_double ? run->family->cases / 3 : run->family->cases;
+  int of = conformance_share_of() * conformance_joined(run->family);
   int share = of > 1 ? (cases + of - 1) / of : cases;
   int least = cases < CONFORMANCE_LEAST ? cases : CONFORMANCE_LEAST;
   return share < least ? least : share;
@@ -309,7 +335,7 @@ static void conformance_run_family(void** state) {
   conformance_lack_t lack = CONFORMANCE_NEVER;
   bool may_lack = conformance_may_lack(run, &lack);
   const char* most = getenv("RABBET_TEST_CASES");
-  int lacking = 0, cases = given ? 1 : conformance_share(run->family);
+  int lacking = 0, cases = given ? 1 : conformance_share(run);
   bool all = !given && !most && conformance_share_of() <= 1;
   if (most && atoi(most) > 0 && atoi(most) < cases) cases = atoi(most);
   for (int i = 0; i < cases; ++i) {
@@ -321,11 +347,11 @@ static void conformance_run_family(void** state) {
       fail_msg(
           "%s, RABBET_TEST_SEED=%llu: nothing, or only a fallback, is "
           "offered",
-          run->family->name, (unsigned long long)seed);
+          run->name, (unsigned long long)seed);
   }
   if (may_lack && lack == CONFORMANCE_NOT_YET && lacking == 0 && all)
     fail_msg("%s: listed as a gap, but there is none: take it off the list",
-             run->family->name);
+             run->name);
 }
 
 // Of which families: all, the one of a name, or every so many from the first
@@ -348,33 +374,44 @@ static conformance_choice_t conformance_choose(const char* text) {
   return (conformance_choice_t){.name = text, .every = 1};
 }
 
-static size_t conformance_collect(rabbet_device_t* device,
-                                  conformance_choice_t choice,
-                                  conformance_run_t* runs,
-                                  struct CMUnitTest* tests) {
-  size_t count = 0, seen = 0;
-  for (size_t l = 0;
-       l < sizeof(conformance_lists) / sizeof(conformance_lists[0]); ++l) {
-    for (const conformance_family_t* f = conformance_lists[l]; f->name; ++f) {
-      if (choice.name && strcmp(choice.name, f->name) != 0) continue;
-      if (seen++ % choice.every != choice.first) continue;
-      assert_true(count < CONFORMANCE_MOST);
-      runs[count] = (conformance_run_t){.device = device, .family = f};
-      tests[count] = (struct CMUnitTest){.name = f->name,
-                                         .test_func = conformance_run_family,
-                                         .initial_state = &runs[count]};
-      ++count;
-    }
-  }
+static bool conformance_has_double(const char* name) {
+  size_t count = sizeof(conformance_doubles) / sizeof(conformance_doubles[0]);
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp(conformance_doubles[i], name) == 0) return true;
+  return false;
+}
+
+// All families; those with DOUBLE come last.
+static size_t conformance_list(rabbet_device_t* device,
+                               conformance_run_t* runs) {
+  size_t count = 0;
+  for (int is_double = 0; is_double < 2; ++is_double)
+    for (size_t l = 0;
+         l < sizeof(conformance_lists) / sizeof(conformance_lists[0]); ++l)
+      for (const conformance_family_t* f = conformance_lists[l]; f->name; ++f) {
+        if (is_double && !conformance_has_double(f->name)) continue;
+        assert_true(count < CONFORMANCE_MOST);
+        conformance_run_t* run = &runs[count++];
+        *run = (conformance_run_t){
+            .device = device, .family = f, .is_double = is_double != 0};
+        snprintf(run->name, sizeof(run->name), "%s%s",
+                 is_double ? "double_" : "", f->name);
+      }
   return count;
 }
 
-static void conformance_print_families(void) {
-  for (size_t l = 0;
-       l < sizeof(conformance_lists) / sizeof(conformance_lists[0]); ++l) {
-    for (const conformance_family_t* f = conformance_lists[l]; f->name; ++f)
-      puts(f->name);
+static size_t conformance_collect(conformance_choice_t choice,
+                                  conformance_run_t* runs, size_t run_count,
+                                  struct CMUnitTest* tests) {
+  size_t count = 0, seen = 0;
+  for (size_t i = 0; i < run_count; ++i) {
+    if (choice.name && strcmp(choice.name, runs[i].name) != 0) continue;
+    if (seen++ % choice.every != choice.first) continue;
+    tests[count++] = (struct CMUnitTest){.name = runs[i].name,
+                                         .test_func = conformance_run_family,
+                                         .initial_state = &runs[i]};
   }
+  return count;
 }
 
 int main(int argument_count, char** arguments) {
@@ -386,7 +423,9 @@ int main(int argument_count, char** arguments) {
     return 2;
   }
   if (strcmp(arguments[1], "--families") == 0) {
-    conformance_print_families();
+    size_t listed = conformance_list(NULL, runs);
+    for (size_t i = 0; i < listed; ++i)
+      puts(runs[i].name);
     return 0;
   }
   rabbet_status_t status =
@@ -398,8 +437,8 @@ int main(int argument_count, char** arguments) {
     return missing ? 77 : 1;  // 77: skipped
   }
   size_t count = conformance_collect(
-      device, conformance_choose(argument_count > 2 ? arguments[2] : NULL),
-      runs, tests);
+      conformance_choose(argument_count > 2 ? arguments[2] : NULL), runs,
+      conformance_list(device, runs), tests);
   if (count == 0) fprintf(stderr, "no such family\n");
   int failed = count == 0 ? 1
                           : _cmocka_run_group_tests(arguments[1], tests, count,

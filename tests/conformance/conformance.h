@@ -11,9 +11,10 @@
 typedef struct conformance_t {
   kernel_case_t c;
   uint64_t random;
-  int64_t turn;  // of conformance_in_turn: which case of the family it is
-  bool large;    // tensors large enough for several threads
-  int joined;    // functions that the group has side by side
+  int64_t turn;    // of conformance_in_turn: which case of the family it is
+  bool large;      // tensors large enough for several threads
+  bool is_double;  // in the place of other types of real numbers
+  int joined;      // functions that the group has side by side
   // Only candidates with exactly these boundary types and formats.
   bool is_fixed;
   rabbet_type_format_t fixed[2];

@@ -129,8 +129,8 @@ int32_t kernel_case_numbers(kernel_case_t* c, rabbet_dtype_t dtype,
 int32_t kernel_case_constant(kernel_case_t* c, rabbet_dims_t dims,
                              const float* data) {
   int32_t value = kernel_case_input(c, dims, true);
-  memcpy(c->reference[value], data,
-         sizeof(float) * (size_t)kernel_count(&dims));
+  rabbet_convert(RABBET_DTYPE_FLOAT, data, c->kept[value], c->reference[value],
+                 kernel_count(&dims));
   kernel_make_constant(c, value);
   return value;
 }
@@ -325,6 +325,7 @@ size_t kernel_case_candidates(kernel_case_t* c,
         strcmp(filter->kernel, classes[i]->name) != 0) {
       continue;
     }
+    if (!rabbet_kernel_may_take(classes[i], &group)) continue;
     RABBET_EXPECT_OK(classes[i]->propose(&propose, sink));
   }
   *out_candidates = list.candidates;
@@ -540,17 +541,23 @@ void kernel_case_free(kernel_case_t* c, kernel_case_memory_t* memory) {
 
 // Half a unit in the last place, as a part of the value.
 static double kernel_rounding(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_HALF   ? 0x1p-11
-         : dtype == RABBET_DTYPE_BF16 ? 0x1p-8
-                                      : 0x1p-24;
+  return dtype == RABBET_DTYPE_HALF     ? 0x1p-11
+         : dtype == RABBET_DTYPE_BF16   ? 0x1p-8
+         : dtype == RABBET_DTYPE_DOUBLE ? 0x1p-53
+                                        : 0x1p-24;
+}
+
+static double kernel_number(const kernel_case_t* c, int32_t value,
+                            int64_t element) {
+  return rabbet_load_double(c->kept[value], c->reference[value], element);
 }
 
 static double kernel_largest(const kernel_case_t* c, int32_t value) {
-  const float* numbers = c->reference[value];
   double largest = 0;
-  for (int64_t i = 0, n = kernel_count(&c->values[value].dims); i < n; ++i)
-    if (isfinite(numbers[i]) && fabs(numbers[i]) > largest)
-      largest = fabs(numbers[i]);
+  for (int64_t i = 0, n = kernel_count(&c->values[value].dims); i < n; ++i) {
+    double size = fabs(kernel_number(c, value, i));
+    if (isfinite(size) && size > largest) largest = size;
+  }
   return largest;
 }
 
@@ -562,8 +569,7 @@ static double kernel_rounded_before(const kernel_case_t* c, int32_t value,
   double sum = 0;
   for (size_t i = 0; c->rounds_layers && i < c->node_count; ++i) {
     const rabbet_group_node_t* node = &c->nodes[i];
-    const float* result = c->reference[node->outputs[0]];
-    double size = fabs(result[element]);
+    double size = fabs(kernel_number(c, node->outputs[0], element));
     if (node->outputs[0] != value) sum += size;
     if (node->input_count == 3 && node->inputs[2] >= 0)
       sum += size + kernel_largest(c, node->inputs[2]);
@@ -574,12 +580,11 @@ static double kernel_rounded_before(const kernel_case_t* c, int32_t value,
 static void kernel_compare_real(kernel_case_t* c, int32_t value,
                                 const rabbet_group_value_t* v,
                                 const kernel_image_t* image, const void* data) {
-  const float* expected = c->reference[value];
   int64_t count = kernel_count(&v->dims);
   double largest = kernel_largest(c, value);
   for (int64_t i = 0; i < count; ++i) {
     double found = rabbet_load_double(v->dtype, data, kernel_place(image, i));
-    double wanted = expected[i];
+    double wanted = kernel_number(c, value, i);
     double allowed = c->tolerance * largest +
                      1.01 * kernel_rounding(v->dtype) * fabs(wanted) +
                      kernel_rounded_before(c, value, v->dtype, i) +
@@ -589,7 +594,7 @@ static void kernel_compare_real(kernel_case_t* c, int32_t value,
       continue;
     }
     fail_msg(
-        "%s: element %lld is %.9g, expected %.9g (off by %.3g, allowed "
+        "%s: element %lld is %.17g, expected %.17g (off by %.3g, allowed "
         "%.3g)",
         c->trace, (long long)i, found, wanted, fabs(found - wanted), allowed);
   }
@@ -669,7 +674,7 @@ static void kernel_compare(kernel_case_t* c, int32_t value,
   if (memcmp(image->data, data, image->size) == 0) return;
   if (c->exact)
     kernel_compare_exact(c, v, image, data);
-  else if (kernel_is_real(v->dtype))
+  else if (kernel_is_real(v->dtype) || v->dtype == RABBET_DTYPE_DOUBLE)
     kernel_compare_real(c, value, v, image, data);
   else
     kernel_compare_integer(c, value, v, image, data);

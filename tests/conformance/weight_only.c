@@ -23,7 +23,7 @@ typedef struct weights_t {
 
 // Cases share a few programs, which a device takes longer to compile than to
 // run.
-enum { PROGRAMS = 30 };
+enum { WEIGHTS = 6, TYPES = 3, PROGRAMS = 2 * WEIGHTS * TYPES };
 typedef struct program_t {
   rabbet_dtype_t weights, dtype, scale;
   int64_t rows, kind, length;  // of blocks
@@ -31,25 +31,29 @@ typedef struct program_t {
 } program_t;
 
 static program_t find_program(conformance_t* t, int64_t number) {
-  static const rabbet_dtype_t weights[] = {RABBET_DTYPE_INT4, RABBET_DTYPE_INT8,
-                                           RABBET_DTYPE_UINT8, RABBET_DTYPE_FP8,
-                                           RABBET_DTYPE_FP4};
-  static const rabbet_dtype_t types[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
-                                         RABBET_DTYPE_BF16};
+  static const rabbet_dtype_t weights[WEIGHTS] = {
+      RABBET_DTYPE_INT4, RABBET_DTYPE_INT8, RABBET_DTYPE_UINT8,
+      RABBET_DTYPE_FP8,  RABBET_DTYPE_FP4,  RABBET_DTYPE_NF4};
+  static const rabbet_dtype_t types[TYPES] = {
+      RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF, RABBET_DTYPE_BF16};
   static const int64_t lengths[] = {16, 32, 32, 64, 128};
   static const int64_t rows[] = {2, 4, 12, 13, 21};
   uint64_t random = t->random;
-  // Numbers below 30 have all combinations of types and of one row or more.
+  // All combinations of types and of one row or more. Neighbours differ in
+  // each, so that a share has all of them.
+  int64_t type = (number + number / 6) % TYPES;
+  bool is_row = (number + number / 18) % 2 != 0;
   t->random = (uint64_t)number;
-  program_t program = {.weights = weights[number % 5],
-                       .dtype = types[number % 3],
-                       .scale = conformance_chance(t, 3) ? RABBET_DTYPE_HALF
-                                                         : RABBET_DTYPE_FLOAT,
-                       .rows = number % 2 ? 1 : conformance_one_of(t, rows, 5),
-                       .kind = conformance_random(t, 6),
-                       .length = conformance_one_of(t, lengths, 5),
-                       .has_zeros = number % 5 < 3 && conformance_chance(t, 2),
-                       .is_regular = conformance_chance(t, 2)};
+  program_t program = {
+      .weights = weights[number % WEIGHTS],
+      .dtype = types[type],
+      .scale =
+          conformance_chance(t, 3) ? RABBET_DTYPE_HALF : RABBET_DTYPE_FLOAT,
+      .rows = is_row ? 1 : conformance_one_of(t, rows, 5),
+      .kind = conformance_random(t, 6),
+      .length = conformance_one_of(t, lengths, 5),
+      .has_zeros = number % WEIGHTS < 3 && conformance_chance(t, 2),
+      .is_regular = conformance_chance(t, 2)};
   t->random = random;
   return program;
 }
@@ -93,7 +97,9 @@ static int32_t zero_point(conformance_t* t, const weights_t* w) {
 
 static int32_t weights(conformance_t* t, const weights_t* w) {
   kernel_case_t* c = &t->c;
-  double most = w->dtype == RABBET_DTYPE_INT4 ? 8 : 4;
+  double most = w->dtype == RABBET_DTYPE_INT4  ? 8
+                : w->dtype == RABBET_DTYPE_NF4 ? 1
+                                               : 4;
   bool is_byte =
       w->dtype == RABBET_DTYPE_INT8 || w->dtype == RABBET_DTYPE_UINT8;
   range(t, is_byte ? 0 : -most, is_byte ? 250 : most);
@@ -152,6 +158,6 @@ static void weight_only_product(conformance_t* t) {
 }
 
 const conformance_family_t conformance_weight_only[] = {
-    {"weight_only_product", 90, weight_only_product},
+    {"weight_only_product", 108, weight_only_product},
     {0},
 };
