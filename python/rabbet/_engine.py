@@ -495,7 +495,8 @@ class IExecutionContext(_rabbet.Context, Managed):
     def cancel(self) -> bool:
         """Ends the run that another thread has under way: it raises CancelledError before
         its next step or iteration of a loop, and the next run is a usual one. Work that
-        a GPU was given goes on. False: there was no run, and nothing happens."""
+        a GPU was given goes on, loops in graphs included. False: there was no run, and
+        nothing happens."""
         return self._cancel()
 
     @recorded
