@@ -14,9 +14,19 @@ void rabbet_onnx_ml_check_count(rabbet_onnx_node_t* node, const char* name,
                      name, found, expected, of);
 }
 
-rabbet_onnx_floats_t rabbet_onnx_ml_tensor(rabbet_onnx_node_t* node,
-                                           const char* name) {
-  rabbet_onnx_floats_t none = {0};
+// Room for numbers, which are counted as those of files are.
+static double* onnx_ml_room(rabbet_onnx_node_t* node, size_t count) {
+  void* room = NULL;
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node,
+                     rabbet_arena_allocate_array(&node->importer->arena, count,
+                                                 sizeof(double), &room));
+  return rabbet_onnx_ok(node) ? room : NULL;
+}
+
+rabbet_onnx_ml_numbers_t rabbet_onnx_ml_tensor(rabbet_onnx_node_t* node,
+                                               const char* name) {
+  rabbet_onnx_ml_numbers_t none = {0};
   rabbet_onnx_constant_t found;
   const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, name);
   if (!tensor || !rabbet_onnx_ok(node)) return none;
@@ -26,25 +36,36 @@ rabbet_onnx_floats_t rabbet_onnx_ml_tensor(rabbet_onnx_node_t* node,
                                              tensor, &found),
                                          "attribute '%s'", name));
   if (!rabbet_onnx_ok(node)) return none;
-  void* room = NULL;
-  rabbet_onnx_fail(node,
-                   rabbet_arena_allocate_array(&node->importer->arena,
-                                               (size_t)found.weights.count,
-                                               sizeof(float), &room));
-  if (!rabbet_onnx_ok(node)) return none;
-  float* data = room;
-  for (int64_t i = 0; i < found.weights.count; ++i)
+  size_t count = (size_t)found.weights.count;
+  double* data = onnx_ml_room(node, count);
+  for (size_t i = 0; data && i < count; ++i)
     data[i] =
-        (float)rabbet_load_double(found.weights.dtype, found.weights.data, i);
-  return (rabbet_onnx_floats_t){(size_t)found.weights.count, data};
+        rabbet_load_double(found.weights.dtype, found.weights.data, (int64_t)i);
+  return data ? (rabbet_onnx_ml_numbers_t){count, data} : none;
 }
 
-rabbet_onnx_floats_t rabbet_onnx_ml_floats(rabbet_onnx_node_t* node,
-                                           const char* name) {
+rabbet_onnx_ml_numbers_t rabbet_onnx_ml_numbers(rabbet_onnx_node_t* node,
+                                                const char* name) {
   char as_tensor[64];
   rabbet_onnx_floats_t found = rabbet_onnx_attr_floats(node, name);
   snprintf(as_tensor, sizeof(as_tensor), "%s_as_tensor", name);
-  return found.count ? found : rabbet_onnx_ml_tensor(node, as_tensor);
+  if (found.count == 0) return rabbet_onnx_ml_tensor(node, as_tensor);
+  double* data = onnx_ml_room(node, found.count);
+  for (size_t i = 0; data && i < found.count; ++i)
+    data[i] = (double)found.data[i];
+  return data ? (rabbet_onnx_ml_numbers_t){found.count, data}
+              : (rabbet_onnx_ml_numbers_t){0};
+}
+
+rabbet_tensor_t* rabbet_onnx_ml_number_row(rabbet_onnx_node_t* node,
+                                           rabbet_dtype_t dtype,
+                                           const double* data, size_t count) {
+  rabbet_dims_t dims = {.rank = 1, .d = {(int64_t)count}};
+  int64_t room;
+  void* copy = rabbet_onnx_weights_room(node, dtype, &dims, &room);
+  for (size_t i = 0; copy && i < count; ++i)
+    rabbet_store_double(dtype, copy, (int64_t)i, data[i]);
+  return rabbet_onnx_weights(node, dtype, copy, &dims);
 }
 
 rabbet_tensor_t* rabbet_onnx_ml_row(rabbet_onnx_node_t* node, const float* data,
@@ -59,13 +80,14 @@ rabbet_tensor_t* rabbet_onnx_ml_row(rabbet_onnx_node_t* node, const float* data,
 
 // ---- Rows ------------------------------------------------------------------
 
-rabbet_tensor_t* rabbet_onnx_ml_rows(rabbet_onnx_node_t* node) {
+rabbet_tensor_t* rabbet_onnx_ml_rows(rabbet_onnx_node_t* node,
+                                     rabbet_dtype_t dtype) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   if (rabbet_onnx_ok(node) && rank != 1 && rank != 2)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 0 ('X') has rank %d; expected 1 or 2", rank);
-  x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  x = rabbet_onnx_cast(node, x, dtype);
   return rank == 1 ? rabbet_onnx_unsqueeze(node, x, 1, 2) : x;
 }
 
@@ -92,7 +114,8 @@ static rabbet_tensor_t* onnx_ml_probit(rabbet_onnx_node_t* node,
   const double a = 0.147f, pi = 3.14159f;
   rabbet_tensor_t* t = rabbet_onnx_with_number(
       node, "SUB", rabbet_onnx_with_number(node, "PROD", x, 2), 1);
-  rabbet_tensor_t* one = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 2, 1);
+  rabbet_tensor_t* one =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 2, 1);
   rabbet_tensor_t* log = rabbet_onnx_unary(
       node, "LOG",
       rabbet_onnx_binary(node, "PROD", rabbet_onnx_binary(node, "SUB", one, t),
@@ -122,7 +145,8 @@ static rabbet_tensor_t* onnx_ml_softmax_zero(rabbet_onnx_node_t* node,
       rabbet_onnx_unary(node, "EXP", rabbet_onnx_binary(node, "SUB", x, most));
   rabbet_tensor_t* counts = rabbet_onnx_with_number(
       node, "GREATER", rabbet_onnx_unary(node, "ABS", x), 1e-7f);
-  rabbet_tensor_t* zero = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 2, 0);
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 2, 0);
   rabbet_tensor_t* sum = rabbet_onnx_reduce(
       node, "SUM", rabbet_onnx_select(node, counts, power, zero), 1u << 1,
       true);

@@ -9,20 +9,29 @@
 // Fails, naming both attributes, unless `name` has as many elements as `of`.
 void rabbet_onnx_ml_check_count(rabbet_onnx_node_t* node, const char* name,
                                 size_t found, const char* of, size_t expected);
-// The elements of an attribute that is a tensor, as FLOAT.
-rabbet_onnx_floats_t rabbet_onnx_ml_tensor(rabbet_onnx_node_t* node,
-                                           const char* name);
+typedef struct rabbet_onnx_ml_numbers_t {
+  size_t count;
+  const double* data;
+} rabbet_onnx_ml_numbers_t;
+// The elements of an attribute that is a tensor.
+rabbet_onnx_ml_numbers_t rabbet_onnx_ml_tensor(rabbet_onnx_node_t* node,
+                                               const char* name);
 // FLOATS, or the tensor NAME_as_tensor in its place.
-rabbet_onnx_floats_t rabbet_onnx_ml_floats(rabbet_onnx_node_t* node,
-                                           const char* name);
+rabbet_onnx_ml_numbers_t rabbet_onnx_ml_numbers(rabbet_onnx_node_t* node,
+                                                const char* name);
+// A constant of these numbers.
+rabbet_tensor_t* rabbet_onnx_ml_number_row(rabbet_onnx_node_t* node,
+                                           rabbet_dtype_t dtype,
+                                           const double* data, size_t count);
 // A constant of these numbers.
 rabbet_tensor_t* rabbet_onnx_ml_row(rabbet_onnx_node_t* node, const float* data,
                                     size_t count);
 
 // ---- Rows ------------------------------------------------------------------
 
-// Input 0 in FLOAT as [rows, features]; a vector is one row.
-rabbet_tensor_t* rabbet_onnx_ml_rows(rabbet_onnx_node_t* node);
+// Input 0 as [rows, features]; a vector is one row.
+rabbet_tensor_t* rabbet_onnx_ml_rows(rabbet_onnx_node_t* node,
+                                     rabbet_dtype_t dtype);
 
 // ---- Scores ----------------------------------------------------------------
 

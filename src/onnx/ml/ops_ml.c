@@ -143,7 +143,7 @@ static rabbet_tensor_t* onnx_ml_linear(rabbet_onnx_node_t* node,
   rabbet_onnx_floats_t coefficients =
       rabbet_onnx_attr_floats(node, "coefficients");
   rabbet_onnx_floats_t intercepts = rabbet_onnx_attr_floats(node, "intercepts");
-  rabbet_tensor_t* x = rabbet_onnx_ml_rows(node);
+  rabbet_tensor_t* x = rabbet_onnx_ml_rows(node, RABBET_DTYPE_FLOAT);
   if (rabbet_onnx_ok(node) &&
       (outputs == 0 || coefficients.count % outputs != 0))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,

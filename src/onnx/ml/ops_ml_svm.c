@@ -81,7 +81,7 @@ static rabbet_tensor_t* onnx_svm_kernel(rabbet_onnx_node_t* node,
 static onnx_svm_t onnx_svm(rabbet_onnx_node_t* node, int64_t supports) {
   rabbet_onnx_floats_t parameters =
       rabbet_onnx_attr_floats(node, "kernel_params");
-  onnx_svm_t svm = {.x = rabbet_onnx_ml_rows(node),
+  onnx_svm_t svm = {.x = rabbet_onnx_ml_rows(node, RABBET_DTYPE_FLOAT),
                     .vectors = rabbet_onnx_attr_floats(node, "support_vectors"),
                     .supports = supports > 0 ? (size_t)supports : 0};
   if (parameters.count >= 3) {
@@ -383,7 +383,7 @@ static void onnx_svm_with_vectors(rabbet_onnx_node_t* node,
 static void onnx_svm_linear(rabbet_onnx_node_t* node,
                             rabbet_onnx_labels_t labels) {
   rabbet_onnx_floats_t rho = rabbet_onnx_attr_floats(node, "rho");
-  onnx_svm_t svm = {.x = rabbet_onnx_ml_rows(node),
+  onnx_svm_t svm = {.x = rabbet_onnx_ml_rows(node, RABBET_DTYPE_FLOAT),
                     .vectors = rabbet_onnx_attr_floats(node, "coefficients"),
                     .supports = labels.count};
   if (rabbet_onnx_ok(node) &&

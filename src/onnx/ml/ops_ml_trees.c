@@ -19,7 +19,7 @@
 typedef struct onnx_tree_node_t {
   int32_t outcomes;  // 0: a leaf
   int64_t feature;
-  float split;
+  double split;
   int64_t yes, no;       // nodes
   int64_t first, count;  // weights of a leaf
   int32_t place;         // in the layer's table; -1: no walk reaches it
@@ -32,7 +32,7 @@ typedef struct onnx_trees_t {
   int64_t* roots;
   size_t root_count;
   int64_t* targets;  // of the weights
-  float* weights;
+  double* weights;
   size_t weight_count;
   int64_t target_count;
   int64_t aggregate;
@@ -130,10 +130,14 @@ static void onnx_tree_check(rabbet_onnx_node_t* node,
                        (long long)trees->target_count - 1);
 }
 
-static int32_t onnx_tree_bits(float x) {
-  int32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
-  return bits;
+// Writes a split into a node of FLOAT or, with one column more, of DOUBLE.
+static void onnx_tree_write_split(int32_t* node, double split, bool is_double) {
+  float narrow = (float)split;
+  int32_t bits[2];
+  memcpy(bits, is_double ? (const void*)&split : &narrow,
+         is_double ? sizeof(split) : sizeof(narrow));
+  node[1] = bits[0];
+  if (is_double) node[4] = bits[1];
 }
 
 // The layer's input 'nodes', from place `first` on: places before it are of
@@ -141,18 +145,21 @@ static int32_t onnx_tree_bits(float x) {
 static rabbet_tensor_t* onnx_tree_table(rabbet_onnx_node_t* node,
                                         const onnx_trees_t* trees,
                                         int32_t first) {
+  bool is_double = rabbet_onnx_wide(node) == RABBET_DTYPE_DOUBLE;
+  int64_t columns =
+      is_double ? RABBET_TREE_DOUBLE_COLUMNS : RABBET_TREE_COLUMNS;
   rabbet_dims_t dims = {.rank = 2,
-                        .d = {(int64_t)trees->node_count - first, 4}};
+                        .d = {(int64_t)trees->node_count - first, columns}};
   int64_t count;
   int32_t* table =
       rabbet_onnx_weights_room(node, RABBET_DTYPE_INT32, &dims, &count);
   for (size_t i = 0; table && i < trees->node_count; ++i) {
     const onnx_tree_node_t* from = &trees->nodes[i];
     if (from->place < 0) continue;
-    int32_t* to = table + 4 * (int64_t)(from->place - first);
+    int32_t* to = table + columns * (int64_t)(from->place - first);
     to[0] =
         (int32_t)(from->feature << RABBET_TREE_FEATURE_SHIFT) | from->outcomes;
-    to[1] = onnx_tree_bits(from->split);
+    onnx_tree_write_split(to, from->split, is_double);
     if (from->outcomes) {
       to[2] = trees->nodes[from->yes].place - first;
       to[3] = trees->nodes[from->no].place - first;
@@ -195,16 +202,13 @@ static rabbet_tensor_t* onnx_tree_layer(rabbet_onnx_node_t* node,
   if (!rabbet_onnx_ok(node)) return NULL;
   for (size_t i = 0; i < trees->root_count; ++i)
     trees->roots[i] = trees->nodes[trees->roots[i]].place - place;
-  if (rabbet_onnx_wide(node) == RABBET_DTYPE_DOUBLE)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "'%s' is DOUBLE, which trees do not compare; cast it to "
-                     "FLOAT in the model, or import DOUBLE as FLOAT",
-                     rabbet_tensor_name(node->inputs[0]));
+  rabbet_dtype_t dtype = rabbet_onnx_wide(node);
   rabbet_tensor_t* inputs[] = {
-      rabbet_onnx_ml_rows(node), onnx_tree_table(node, trees, place),
+      rabbet_onnx_ml_rows(node, dtype), onnx_tree_table(node, trees, place),
       onnx_tree_int32s(node, trees->roots, trees->root_count),
       onnx_tree_int32s(node, trees->targets, trees->weight_count),
-      rabbet_onnx_ml_row(node, trees->weights, trees->weight_count)};
+      rabbet_onnx_ml_number_row(node, dtype, trees->weights,
+                                trees->weight_count)};
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("aggregate_function", trees->aggregate),
       RABBET_ONNX_INT("n_targets", trees->target_count)};
@@ -283,7 +287,7 @@ static void onnx_tree_read_nodes(rabbet_onnx_node_t* node,
   rabbet_onnx_ints_t no = rabbet_onnx_attr_ints(node, "nodes_falsenodeids");
   rabbet_onnx_ints_t missing =
       rabbet_onnx_attr_ints(node, "nodes_missing_value_tracks_true");
-  rabbet_onnx_floats_t split = rabbet_onnx_ml_floats(node, "nodes_values");
+  rabbet_onnx_ml_numbers_t split = rabbet_onnx_ml_numbers(node, "nodes_values");
   size_t count = trees->node_count;
   const struct {
     const char* name;
@@ -344,7 +348,7 @@ static void onnx_tree_read_weights(rabbet_onnx_node_t* node, const char* prefix,
   onnx_tree_key_t* leaves =
       onnx_tree_keys(node, name[0], name[1], &trees->weight_count);
   rabbet_onnx_ints_t targets = rabbet_onnx_attr_ints(node, name[2]);
-  rabbet_onnx_floats_t weights = rabbet_onnx_ml_floats(node, name[3]);
+  rabbet_onnx_ml_numbers_t weights = rabbet_onnx_ml_numbers(node, name[3]);
   size_t count = trees->weight_count;
   rabbet_onnx_ml_check_count(node, name[2], targets.count, name[0], count);
   rabbet_onnx_ml_check_count(node, name[3], weights.count, name[0], count);
@@ -398,24 +402,27 @@ static int64_t onnx_tree_aggregate(rabbet_onnx_node_t* node) {
 
 static rabbet_tensor_t* onnx_tree_base(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* y,
-                                       rabbet_onnx_floats_t base) {
-  if (base.count == 0) return y;
-  return rabbet_onnx_binary(node, "SUM", y,
-                            rabbet_onnx_ml_row(node, base.data, base.count));
+                                       rabbet_onnx_ml_numbers_t base) {
+  if (base.count == 0 || !rabbet_onnx_ok(node)) return y;
+  return rabbet_onnx_binary(
+      node, "SUM", y,
+      rabbet_onnx_ml_number_row(node, rabbet_onnx_dtype_of(node, y), base.data,
+                                base.count));
 }
 
 // ONNX Runtime transforms a single target by PROBIT alone.
 static void onnx_import_tree_regressor(rabbet_onnx_node_t* node) {
   int64_t targets = rabbet_onnx_attr_int(node, "n_targets", 1);
-  rabbet_onnx_floats_t base = rabbet_onnx_ml_floats(node, "base_values");
+  rabbet_onnx_ml_numbers_t base = rabbet_onnx_ml_numbers(node, "base_values");
   rabbet_onnx_transform_t transform = rabbet_onnx_ml_transform(node);
   onnx_trees_t trees = onnx_tree_read(node, "target", targets);
   trees.aggregate = onnx_tree_aggregate(node);
   if (base.count)
     rabbet_onnx_ml_check_count(node, "base_values", base.count, "n_targets",
                                (size_t)targets);
-  rabbet_tensor_t* y =
-      onnx_tree_base(node, onnx_tree_layer(node, &trees), base);
+  rabbet_tensor_t* y = rabbet_onnx_cast(
+      node, onnx_tree_base(node, onnx_tree_layer(node, &trees), base),
+      RABBET_DTYPE_FLOAT);
   if (targets == 1 && transform != RABBET_ONNX_TRANSFORM_PROBIT)
     transform = RABBET_ONNX_TRANSFORM_NONE;
   node->outputs[0] = rabbet_onnx_ml_apply(node, transform, y);
@@ -436,7 +443,7 @@ static rabbet_tensor_t* onnx_tree_column(rabbet_onnx_node_t* node,
 static void onnx_tree_one_of_two(rabbet_onnx_node_t* node, size_t known,
                                  bool is_positive, rabbet_onnx_labels_t labels,
                                  rabbet_onnx_transform_t transform,
-                                 rabbet_onnx_floats_t base,
+                                 rabbet_onnx_ml_numbers_t base,
                                  rabbet_tensor_t* sums) {
   if (rabbet_onnx_ok(node) && known == 1 && base.count)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
@@ -445,7 +452,7 @@ static void onnx_tree_one_of_two(rabbet_onnx_node_t* node, size_t known,
                      "both");
   rabbet_tensor_t* one = onnx_tree_column(node, sums, (int64_t)known);
   if (base.count)
-    one = onnx_tree_base(node, one, (rabbet_onnx_floats_t){1, base.data});
+    one = onnx_tree_base(node, one, (rabbet_onnx_ml_numbers_t){1, base.data});
   rabbet_onnx_ml_set_labels(
       node, labels, rabbet_onnx_ml_above(node, one, is_positive ? 0.5 : 0));
   if (known == 0 && base.count < 2) {
@@ -475,7 +482,7 @@ static bool onnx_tree_knows_one(const onnx_trees_t* trees, size_t* out_known,
 static void onnx_import_tree_classifier(rabbet_onnx_node_t* node) {
   rabbet_onnx_labels_t labels =
       rabbet_onnx_ml_labels(node, "classlabels_int64s");
-  rabbet_onnx_floats_t base = rabbet_onnx_ml_floats(node, "base_values");
+  rabbet_onnx_ml_numbers_t base = rabbet_onnx_ml_numbers(node, "base_values");
   rabbet_onnx_transform_t transform = rabbet_onnx_ml_transform(node);
   onnx_trees_t trees = onnx_tree_read(node, "class", (int64_t)labels.count);
   if (rabbet_onnx_ok(node) && labels.count < 2)
@@ -484,7 +491,8 @@ static void onnx_import_tree_classifier(rabbet_onnx_node_t* node) {
                      labels.count);
   size_t known;
   bool is_positive;
-  rabbet_tensor_t* sums = onnx_tree_layer(node, &trees);
+  rabbet_tensor_t* sums =
+      rabbet_onnx_cast(node, onnx_tree_layer(node, &trees), RABBET_DTYPE_FLOAT);
   if (base.count && !(labels.count == 2 && base.count == 1))
     rabbet_onnx_ml_check_count(node, "base_values", base.count, "classlabels",
                                labels.count);
@@ -494,8 +502,8 @@ static void onnx_import_tree_classifier(rabbet_onnx_node_t* node) {
                          sums);
     return;
   }
-  const float first[] = {base.count ? base.data[0] : 0, 0};
-  if (base.count == 1) base = (rabbet_onnx_floats_t){2, first};
+  const double first[] = {base.count ? base.data[0] : 0, 0};
+  if (base.count == 1) base = (rabbet_onnx_ml_numbers_t){2, first};
   rabbet_tensor_t* scores = onnx_tree_base(node, sums, base);
   rabbet_onnx_ml_set_labels(node, labels, rabbet_onnx_ml_best(node, scores));
   node->outputs[1] = rabbet_onnx_ml_apply(node, transform, scores);
@@ -506,7 +514,7 @@ static void onnx_import_tree_classifier(rabbet_onnx_node_t* node) {
 // The lists of the attributes of a TreeEnsemble.
 typedef struct onnx_ensemble_t {
   rabbet_onnx_ints_t feature, yes, no, yes_leaf, no_leaf, missing;
-  rabbet_onnx_floats_t mode, split, members;
+  rabbet_onnx_ml_numbers_t mode, split, members;
   size_t member;  // the next of `members`
   size_t count, leaf_count;
 } onnx_ensemble_t;
@@ -566,7 +574,7 @@ static void onnx_ensemble_member(onnx_ensemble_t* e, onnx_tree_node_t* nodes,
   made.split = NAN;  // of an empty set: equal to nothing
   bool is_first = true;
   for (; e->member < e->members.count; ++e->member) {
-    float value = e->members.data[e->member];
+    double value = e->members.data[e->member];
     if (isnan(value)) {
       ++e->member;
       break;
@@ -590,12 +598,12 @@ static void onnx_ensemble_nodes(rabbet_onnx_node_t* node, onnx_ensemble_t* e,
   size_t extra = e->count + e->leaf_count;
   for (size_t i = 0; i < e->count && rabbet_onnx_ok(node); ++i) {
     onnx_tree_node_t* at = &trees->nodes[i];
-    float mode = e->mode.data[i];
+    double mode = e->mode.data[i];
     if (!(mode >= 0 && mode <= ONNX_TREE_MEMBER)) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                        "element %zu of the attribute 'nodes_modes' is %g; "
                        "expected 0 to 6",
-                       i, (double)mode);
+                       i, mode);
       return;
     }
     *at = (onnx_tree_node_t){
@@ -622,7 +630,8 @@ static void onnx_import_tree_ensemble(rabbet_onnx_node_t* node) {
   onnx_ensemble_t e = onnx_ensemble_read(node);
   rabbet_onnx_ints_t roots = rabbet_onnx_attr_ints(node, "tree_roots");
   rabbet_onnx_ints_t targets = rabbet_onnx_attr_ints(node, "leaf_targetids");
-  rabbet_onnx_floats_t weights = rabbet_onnx_ml_tensor(node, "leaf_weights");
+  rabbet_onnx_ml_numbers_t weights =
+      rabbet_onnx_ml_tensor(node, "leaf_weights");
   int64_t transform = rabbet_onnx_attr_int(node, "post_transform", 0);
   onnx_trees_t trees = {
       .target_count = rabbet_onnx_attr_int(node, "n_targets", 1),
@@ -654,7 +663,7 @@ static void onnx_import_tree_ensemble(rabbet_onnx_node_t* node) {
   }
   if (targets.count) {
     memcpy(trees.targets, targets.data, targets.count * sizeof(int64_t));
-    memcpy(trees.weights, weights.data, weights.count * sizeof(float));
+    memcpy(trees.weights, weights.data, weights.count * sizeof(double));
   }
   rabbet_tensor_t* y = onnx_tree_layer(node, &trees);
   if (trees.target_count == 1 && transform != RABBET_ONNX_TRANSFORM_PROBIT)

@@ -15,15 +15,27 @@ static const rabbet_op_enumerator_t tree_aggregates[] = {
 // ---- Rules -----------------------------------------------------------------
 
 static rabbet_status_t tree_infer_types(const rabbet_op_infer_t* infer) {
-  infer->outputs[0].dtype = RABBET_DTYPE_FLOAT;
-  return rabbet_ok();
+  rabbet_dtype_t dtype = infer->inputs[RABBET_TREE_INPUT].dtype;
+  rabbet_dtype_t weights = infer->inputs[RABBET_TREE_LEAF_WEIGHTS].dtype;
+  infer->outputs[0].dtype = dtype;
+  return dtype == weights
+             ? rabbet_ok()
+             : RABBET_OP_INVALID(
+                   "input 0 ('input') is %s and input 4 ('leaf_weights') %s; "
+                   "expected one type",
+                   rabbet_dtype_name(dtype), rabbet_dtype_name(weights));
 }
 
 static rabbet_status_t tree_infer_shapes(const rabbet_op_infer_t* infer) {
   static const int32_t ranks[RABBET_TREE_INPUTS] = {2, 2, 1, 1, 1};
   rabbet_shape_t* y = &infer->outputs[0].shape;
   const rabbet_shape_t* nodes = &infer->inputs[RABBET_TREE_NODES].shape;
-  int64_t targets = RABBET_OP_INT(infer, "n_targets"), columns = 4;
+  int64_t targets = RABBET_OP_INT(infer, "n_targets");
+  bool is_double =
+      infer->inputs[RABBET_TREE_INPUT].dtype == RABBET_DTYPE_DOUBLE;
+  int64_t expected =
+      is_double ? RABBET_TREE_DOUBLE_COLUMNS : RABBET_TREE_COLUMNS;
+  int64_t columns = expected;
   char text[RABBET_OP_TEXT];
   rabbet_expr_t weights;
   if (targets < 1 || targets > INT32_MAX)
@@ -36,10 +48,11 @@ static rabbet_status_t tree_infer_shapes(const rabbet_op_infer_t* infer) {
           "input %zu ('%s') has shape %s; expected rank %d", i,
           infer->op->inputs[i].name,
           rabbet_op_shape_text(infer, &infer->inputs[i].shape, text), ranks[i]);
-  if (rabbet_op_is_constant(infer, nodes->d[1], &columns) && columns != 4)
+  if (rabbet_op_is_constant(infer, nodes->d[1], &columns) &&
+      columns != expected)
     return RABBET_OP_INVALID(
-        "input 1 ('nodes') has shape %s; expected (nodes, 4)",
-        rabbet_op_shape_text(infer, nodes, text));
+        "input 1 ('nodes') has shape %s; expected (nodes, %lld)",
+        rabbet_op_shape_text(infer, nodes, text), (long long)expected);
   if (!rabbet_op_same_dim(
           infer, infer->inputs[RABBET_TREE_LEAF_TARGETS].shape.d[0],
           infer->inputs[RABBET_TREE_LEAF_WEIGHTS].shape.d[0], &weights))
@@ -90,23 +103,68 @@ static double tree_add(int32_t aggregate, double a, double b) {
   return a + b;
 }
 
+static int tree_outcome_of_double(double x, const int32_t* node) {
+  double split;
+  const int32_t bits[] = {node[1], node[4]};
+  memcpy(&split, bits, sizeof(split));
+  if (x < split) return RABBET_TREE_LESS;
+  if (x == split) return RABBET_TREE_EQUAL;
+  return x > split ? RABBET_TREE_GREATER : RABBET_TREE_UNORDERED;
+}
+
+// rabbet_tree_walk with features of DOUBLE.
+static rabbet_tree_leaf_t tree_walk_of_double(const rabbet_tree_ensemble_t* p,
+                                              const int32_t* nodes,
+                                              int32_t root, const double* row) {
+  rabbet_tree_leaf_t none = {0, 0};
+  int32_t at = -1, next = root;
+  while (next > at && next < p->nodes) {
+    const int32_t* node = nodes + RABBET_TREE_DOUBLE_COLUMNS * (int64_t)next;
+    int32_t outcomes = node[0] & RABBET_TREE_OUTCOMES;
+    int32_t feature = node[0] >> RABBET_TREE_FEATURE_SHIFT;
+    at = next;
+    if (outcomes == 0) return rabbet_tree_leaf(p, node);
+    if (feature < 0 || feature >= p->features) return none;
+    next = outcomes & tree_outcome_of_double(row[feature], node) ? node[2]
+                                                                 : node[3];
+  }
+  return none;
+}
+
+static rabbet_tree_leaf_t tree_walk(const rabbet_tree_ensemble_t* p,
+                                    const rabbet_view_t* in, int32_t root,
+                                    int64_t row) {
+  const rabbet_view_t* x = &in[RABBET_TREE_INPUT];
+  const int32_t* nodes = in[RABBET_TREE_NODES].data;
+  return x->dtype == RABBET_DTYPE_DOUBLE
+             ? tree_walk_of_double(p, nodes, root,
+                                   (const double*)x->data + row * p->features)
+             : rabbet_tree_walk(p, nodes, root,
+                                (const float*)x->data + row * p->features);
+}
+
+static double tree_finish_of_double(const rabbet_tree_ensemble_t* p, double x) {
+  if (p->aggregate == RABBET_TREE_AVERAGE)
+    return p->trees > 0 ? x / p->trees : 0;
+  return p->aggregate == RABBET_TREE_SUM || isfinite(x) ? x : 0;
+}
+
 static void tree_row(const rabbet_op_eval_t* eval,
                      const rabbet_tree_ensemble_t* p, int64_t row,
                      double* sums) {
   const rabbet_view_t* in = eval->inputs;
-  const float* x = (const float*)in[RABBET_TREE_INPUT].data + row * p->features;
+  const rabbet_view_t* weights = &in[RABBET_TREE_LEAF_WEIGHTS];
   const int32_t* roots = in[RABBET_TREE_ROOTS].data;
   const int32_t* targets = in[RABBET_TREE_LEAF_TARGETS].data;
-  const float* weights = in[RABBET_TREE_LEAF_WEIGHTS].data;
   for (int32_t i = 0; i < p->targets; ++i)
     sums[i] = (double)rabbet_tree_begin(p->aggregate);
   for (int32_t tree = 0; tree < p->trees; ++tree) {
-    rabbet_tree_leaf_t leaf =
-        rabbet_tree_walk(p, in[RABBET_TREE_NODES].data, roots[tree], x);
+    rabbet_tree_leaf_t leaf = tree_walk(p, in, roots[tree], row);
     for (int32_t i = leaf.first; i < leaf.first + leaf.count; ++i)
       if (targets[i] >= 0 && targets[i] < p->targets)
         sums[targets[i]] =
-            tree_add(p->aggregate, sums[targets[i]], (double)weights[i]);
+            tree_add(p->aggregate, sums[targets[i]],
+                     rabbet_load_double(weights->dtype, weights->data, i));
   }
 }
 
@@ -114,17 +172,25 @@ static rabbet_status_t tree_reference(const rabbet_op_eval_t* eval) {
   const rabbet_dims_t* dims[RABBET_TREE_INPUTS];
   rabbet_tree_ensemble_t p;
   double* sums = NULL;
+  const rabbet_view_t* y = &eval->outputs[0];
+  bool is_double = y->dtype == RABBET_DTYPE_DOUBLE;
+  rabbet_dims_t nodes = eval->inputs[RABBET_TREE_NODES].dims;
   for (size_t i = 0; i < RABBET_TREE_INPUTS; ++i)
     dims[i] = &eval->inputs[i].dims;
+  // rabbet_tree_ensemble_read refuses other columns than those of FLOAT.
+  nodes.d[1] += RABBET_TREE_COLUMNS - RABBET_TREE_DOUBLE_COLUMNS;
+  if (is_double) dims[RABBET_TREE_NODES] = &nodes;
   RABBET_RETURN_IF_ERROR(
       rabbet_tree_ensemble_read(eval->attrs, eval->attr_count, dims, &p));
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       eval->allocator, (size_t)p.targets * sizeof(*sums), (void**)&sums));
-  float* y = eval->outputs[0].data;
   for (int64_t row = 0; row < p.rows; ++row) {
     tree_row(eval, &p, row, sums);
     for (int32_t i = 0; i < p.targets; ++i)
-      y[row * p.targets + i] = rabbet_tree_finish(&p, (float)sums[i]);
+      rabbet_store_double(y->dtype, y->data, row * p.targets + i,
+                          is_double
+                              ? tree_finish_of_double(&p, sums[i])
+                              : (double)rabbet_tree_finish(&p, (float)sums[i]));
   }
   rabbet_free(eval->allocator, sums);
   return rabbet_ok();
@@ -139,13 +205,13 @@ static double tree_cost(const rabbet_op_eval_t* eval) {
 }
 
 static const rabbet_op_operand_t tree_inputs[] = {
-    {"input", 0, RABBET_T(FLOAT)},
+    {"input", 0, RABBET_T(FLOAT) | RABBET_T(DOUBLE)},
     {"nodes", 0, RABBET_T(INT32)},
     {"roots", 0, RABBET_T(INT32)},
     {"leaf_targets", 0, RABBET_T(INT32)},
-    {"leaf_weights", 0, RABBET_T(FLOAT)}};
+    {"leaf_weights", 0, RABBET_T(FLOAT) | RABBET_T(DOUBLE)}};
 static const rabbet_op_operand_t tree_outputs[] = {
-    {"output", 0, RABBET_T(FLOAT)}};
+    {"output", 0, RABBET_T(FLOAT) | RABBET_T(DOUBLE)}};
 static const rabbet_op_attr_t tree_attrs[] = {
     {"aggregate_function", RABBET_ATTR_INT, false, RABBET_TREE_SUM, 0,
      tree_aggregates},

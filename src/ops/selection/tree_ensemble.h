@@ -10,6 +10,10 @@
 // the true child. A child comes later in the table than its parent, so that
 // each walk ends; nodes may have several parents. A walk that meets anything
 // else (tables may be computed) ends without a leaf.
+//
+// Features of DOUBLE, which the reference alone compares, have nodes of five
+// INT32: in the place of the split its lower bits, and its upper ones at the
+// end.
 #ifndef RABBET_SRC_OPS_SELECTION_TREE_ENSEMBLE_H_
 #define RABBET_SRC_OPS_SELECTION_TREE_ENSEMBLE_H_
 
@@ -40,6 +44,8 @@ enum {
   RABBET_TREE_OUTCOMES = 15,  // mask
   RABBET_TREE_FEATURE_SHIFT = 4,
   RABBET_TREE_MOST_FEATURES = 1 << 27,
+  RABBET_TREE_COLUMNS = 4,
+  RABBET_TREE_DOUBLE_COLUMNS = 5,
 };
 
 // Numbers as in ONNX's TreeEnsemble.

@@ -440,12 +440,57 @@ def test_ml(op, attrs):
         np.testing.assert_array_equal(found, by_onnxruntime(model, (x,)))
 
 
+SPLITS = {"floats": np.float32([0.7, -0.2, 0, 0, 0]), "doubles": np.array([0.7, -0.2, 0, 0, 0])}
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_EQ"])
+def test_trees(splits, mode):
+    """Features beside a split by less than FLOAT can tell go their own ways."""
+    values = SPLITS[splits]
+    modes = [mode, mode, "LEAF", "LEAF", "LEAF"]
+    attrs = {
+        "nodes_treeids": [0] * 5, "nodes_nodeids": list(range(5)), "nodes_modes": modes,
+        "nodes_featureids": [0, 1, 0, 0, 0], "nodes_truenodeids": [1, 2, 0, 0, 0],
+        "nodes_falsenodeids": [4, 3, 0, 0, 0], "target_treeids": [0] * 3,
+        "target_nodeids": [2, 3, 4], "target_ids": [0, 0, 0], "n_targets": 1,
+    }  # fmt: skip
+    lists = {"nodes_values": values, "target_weights": np.array([0.125, 2.5, -3.0]),
+             "base_values": np.array([0.5])}  # fmt: skip
+    for name, given in lists.items():
+        if splits == "floats":
+            attrs[name] = given.tolist()
+        else:
+            attrs[f"{name}_as_tensor"] = numpy_helper.from_array(given)
+    steps = np.array([-1e-12, 0, 1e-12, np.nan])
+    x = np.stack(np.meshgrid(values[0] + steps, values[1] + steps), -1).reshape(-1, 2)
+    model = one_node("TreeEnsembleRegressor", (x,), 17, "ai.onnx.ml", **attrs)
+    model.opset_import[1].version = 3
+    found = compiled(model)(x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, by_onnxruntime(model, (x,)), rtol=1e-6)
+
+
+def test_a_tree_ensemble_gives_double():
+    case = onnx_cases.load_all()["test_ai_onnx_ml_tree_ensemble_single_tree"]
+    x = as_array(case.data_sets[0][0][0])
+    assert x.dtype == np.float64
+    session = onnxruntime.InferenceSession(case.model.SerializeToString())
+    wanted = session.run(None, {case.model.graph.input[0].name: x})[0]
+    check(compiled(case.model)(x), wanted)
+
+
 # ---- Refusals
 
-def test_operators_without_double_are_named():
-    case = onnx_cases.load_all()["test_ai_onnx_ml_tree_ensemble_single_tree"]
-    with pytest.raises(rabbet.Error, match=r"TreeEnsemble.* is DOUBLE, which trees do not compare"):
-        compiled(case.model)
+def test_layers_without_double_are_named():
+    net = rabbet.Builder().create_network()
+    boxes = net.add_input("boxes", rabbet.float64, (1, 5, 4))
+    scores = net.add_input("scores", rabbet.float64, (1, 5, 1))
+    most = net.add_constant((), np.array(3, np.int32)).get_output(0)
+    layer = net.add_nms(boxes, scores, most)
+    net.mark_output(layer.get_output(0))
+    with pytest.raises(rabbet.Error, match=r"input 0 \('boxes'\) has type DOUBLE"):
+        compiled(net)
 
 
 def test_another_precision_is_refused():
