@@ -153,6 +153,58 @@ static void attention_with(conformance_t* t, bool special) {
   kernel_case_output(c, y);
 }
 
+// Keys or values of a cache, each read by `share` neighbouring heads.
+static int32_t shared_heads(conformance_t* t, const attention_case_t* a,
+                            int64_t share) {
+  const int64_t heads = a->heads / share;
+  const int64_t start[] = {0, 0, 0, 0, 0}, stride[] = {1, 1, 0, 1, 1};
+  const int64_t wide[] = {a->batch, heads, share, a->keys, a->width};
+  const int64_t full[] = {a->batch, a->heads, a->keys, a->width};
+  rabbet_attr_t spread[] = {conformance_ints(t, "start", start, 5),
+                            conformance_ints(t, "shape", wide, 5),
+                            conformance_ints(t, "stride", stride, 5)};
+  rabbet_attr_t merged[] = {conformance_ints(t, "reshape_dims", full, 4)};
+  int32_t y = kernel_case_input(
+      &t->c, KERNEL_DIMS(a->batch, heads, 1, a->keys, a->width), false);
+  y = kernel_case_op(&t->c, "slice", spread, 3, &y, 1);
+  return kernel_case_op(&t->c, "shuffle", merged, 1, &y, 1);
+}
+
+// Few queries of heads that share keys: they are rows of one block, and blocks
+// of a cluster split many keys.
+static void attention_shared(conformance_t* t) {
+  static const int64_t keys[] = {7, 40, 150, 290, 560, 1100};
+  static const int64_t widths[] = {32, 64, 128}, shares[] = {1, 2, 3, 4};
+  kernel_case_t* c = &t->c;
+  int64_t share = conformance_one_of(t, shares, 4);
+  attention_case_t a = {
+      1 + conformance_random(t, 2), share * (1 + conformance_random(t, 2)),
+      1 + conformance_random(t, 7) % 5, conformance_one_of(t, keys, 6),
+      conformance_one_of(t, widths, 3)};
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = -1;
+  c->high = 1;
+  c->tf32 = true;
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 1e-2
+                 : c->dtype == RABBET_DTYPE_HALF ? 1e-3
+                                                 : 3e-3;
+  int32_t factors[] = {
+      kernel_case_input(c, KERNEL_DIMS(a.batch, a.heads, a.rows, a.width),
+                        false),
+      shared_heads(t, &a, share)};
+  rabbet_attr_t turned[] = {conformance_int(t, "op0", 0),
+                            conformance_int(t, "op1", 1)};
+  rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << 3)};
+  rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", 0)};
+  int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
+  y = masked(t, scaled(t, y));
+  y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
+  int32_t pair[] = {y, shared_heads(t, &a, share)};
+  y = kernel_case_op(c, "matrix_multiply", plain, 2, pair, 2);
+  kernel_case_output(c, y);
+}
+
 static void attention(conformance_t* t) {
   attention_with(t, false);
 }
@@ -233,6 +285,7 @@ static void moe(conformance_t* t) {
 const conformance_family_t conformance_attention[] = {
     {"attention", 12, attention},
     {"attention_masks", 12, attention_masks},
+    {"attention_shared", 8, attention_shared},
     {"moe", 60, moe},
     {0},
 };

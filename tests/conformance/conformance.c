@@ -140,6 +140,7 @@ static const struct {
     {"cpu", "attention", CONFORMANCE_NEVER,
      "its layers are kernels of their own"},
     {"cpu", "attention_masks", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "attention_shared", CONFORMANCE_NEVER, "the same"},
     {"cuda", "deconvolution", CONFORMANCE_NEVER,
      "with other layers in its group only where cuDNN has an engine"},
     {"cuda", "convolution_of_one_pixel", CONFORMANCE_NEVER, "the same"},

@@ -4,7 +4,7 @@
 #define RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 
 #define STAND_IN_ABI 3
-#define STAND_IN_CLUSTER 8  // blocks, at most
+#define STAND_IN_CLUSTER 16  // blocks, at most
 
 struct stand_in_uint3 {
   unsigned x, y, z;

@@ -29,7 +29,7 @@ enum { ATTENTION_MULTIPLE = 8 };
 
 static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
                                    int columns) {
-  bool fits = view->strides[columns] == 1 &&
+  bool fits = view->share == 1 && view->strides[columns] == 1 &&
               view->dims[columns] % ATTENTION_MULTIPLE == 0 &&
               view->offset % ATTENTION_MULTIPLE == 0;
   for (int i = 0; fits && i < 4; ++i)

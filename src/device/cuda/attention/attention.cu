@@ -10,6 +10,9 @@
 //   ROW_WARPS   groups of warps in a block; each group has 16 rows of q
 //   KEY_WARPS   warps of a group, which split its keys; their results are
 //               combined at the end
+//   SPLITS      blocks of a cluster, which split the keys, too
+//   SHARED      1: heads of queries share those of keys and values, and are
+//               rows of one block
 //
 // A warp computes a tile of keys at a time on the tensor cores. Factors are
 // loaded from global memory into registers, 16 bytes at a time. This works
@@ -17,6 +20,7 @@
 // each thread takes contiguous elements. Neighbouring warps read the same keys,
 // from the cache. Short sequences are bound by latency, long ones by the
 // exponentials and the first-level cache.
+#include "device/cuda/products/cluster.cuh"
 #include "device/cuda/products/mma.cuh"
 
 #include "device/cuda/attention/attention_params.h"
@@ -63,6 +67,15 @@ DEVICE words4_t load_words(const ELEMENT* from) {
   return *reinterpret_cast<const words4_t*>(from);
 }
 
+// ---- Rows ------------------------------------------------------------------
+
+// Where a row begins, for strides of heads and queries.
+DEVICE int64_t row_at(const attend_t& p, uint32_t row, int64_t head,
+                      int64_t query) {
+  if (!SHARED) return row * query;
+  return row / p.share * query + row % p.share * head;
+}
+
 // ---- Scores ----------------------------------------------------------------
 
 // 16 bytes of q and 16 bytes of k are the operands of two products. The inner
@@ -70,13 +83,13 @@ DEVICE words4_t load_words(const ELEMENT* from) {
 struct queries_t {
   words4_t row[2][CHUNKS];
 };
-DEVICE queries_t load_queries(const ELEMENT* q, int64_t step, uint32_t row,
-                              uint32_t rows, uint32_t t) {
+DEVICE queries_t load_queries(const attend_t& p, const ELEMENT* q, uint32_t row,
+                              uint32_t t) {
   queries_t x;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    uint32_t at = row + 8 * half;
-    const ELEMENT* from = q + (at < rows ? at : rows - 1) * step + t * PACK;
+    uint32_t at = row + 8 * half < p.rows ? row + 8 * half : p.rows - 1;
+    const ELEMENT* from = q + row_at(p, at, p.q[1], p.q[2]) + t * PACK;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
       x.row[half][i] = factors(load_words(from + i * 4 * PACK));
@@ -186,7 +199,7 @@ DEVICE places_t places_of(const attend_t& p, const ELEMENT* k, const ELEMENT* v,
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     uint32_t there = row + 8 * half < p.rows ? row + 8 * half : p.rows - 1;
-    at.mask[half] = mask + there * p.mask[2];
+    at.mask[half] = mask + row_at(p, there, p.mask[1], p.mask[2]);
   }
   at.keys = p.keys;
   at.g = g;
@@ -345,7 +358,8 @@ DEVICE void attend_tile(const places_t& at, const queries_t& q,
 
 DEVICE void attend_keys(const places_t& at, const queries_t& q,
                         const attend_t& p, uint32_t begin, state_t& state) {
-  for (uint32_t first = begin; first < at.keys; first += TILE * KEY_WARPS) {
+  for (uint32_t first = begin; first < at.keys;
+       first += TILE * KEY_WARPS * SPLITS) {
     tile_t tile;
     load_tile(at, first, tile);
     attend_tile(at, q, tile, p, first, state);
@@ -368,8 +382,10 @@ struct shares_t {
 };
 
 // factor[w]: by which the results of warp w count in the row, as each warp has
-// a maximum of its own. Returns the row's sum of weights.
-DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor) {
+// a maximum of its own. Returns the row's sum of weights; *out_most: its
+// maximum.
+DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor,
+                          float* out_most) {
   float most = -INFINITE, sum = 0;
 #pragma unroll
   for (int w = 0; w < KEY_WARPS; ++w) most = highest(most, shares[w].most[row]);
@@ -379,8 +395,7 @@ DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor) {
     factor[w] = power(shares[w].most[row] - base);
     sum += factor[w] * shares[w].sum[row];
   }
-#pragma unroll
-  for (int w = 0; w < KEY_WARPS; ++w) factor[w] /= sum;
+  *out_most = most;
   return sum;
 }
 
@@ -391,12 +406,83 @@ DEVICE void store_piece(const float* x, ELEMENT* y) {
   store_pack<ELEMENT, COLUMNS>(y, pack);
 }
 
+// ---- Keys that are split over a cluster ------------------------------------
+
+#if SPLITS > 1
+// Each block adds up some columns of the results of all.
+enum { SLICE = WIDTH / SPLITS };
+struct split_t {
+  float most_and_sum[SPLITS][16][2];
+  float results[SPLITS][16][SLICE];
+};
+// Shared memory: the shares of the block's warps, and what its cluster sends.
+struct split_memory_t {
+  shares_t shares[KEY_WARPS];
+  split_t split;
+};
+DEVICE split_memory_t& split_memory() {
+  extern __shared__ __align__(16) float memory[];
+  return *(split_memory_t*)memory;
+}
+
+// Sends columns of a row to the blocks that add them up, and, if `tells`, the
+// row's maximum and its sum of weights to all.
+DEVICE void send_piece(uint32_t row, uint32_t column, const float* x,
+                       bool tells, float most, float sum) {
+  split_t& own = split_memory().split;
+  uint32_t rank = blockIdx.x % SPLITS;
+#pragma unroll
+  for (int j = 0; j < COLUMNS; j += 2) {
+    uint32_t to = (column + j) / SLICE, at = (column + j) % SLICE;
+    store_remote(remote_address(&own.results[0][0][0], to),
+                 (int)((rank * 16 + row) * SLICE + at), x[j], x[j + 1]);
+  }
+  if (!tells) return;
+#pragma unroll
+  for (int to = 0; to < SPLITS; ++to)
+    store_remote(remote_address(&own.most_and_sum[0][0][0], to),
+                 (int)(rank * 16 + row) * 2, most, sum);
+}
+
+// Adds up the block's columns.
+DEVICE void finish_split(const attend_t& p, uint32_t first, ELEMENT* y) {
+  const split_t& own = split_memory().split;
+  uint32_t rank = blockIdx.x % SPLITS;
+  for (uint32_t i = threadIdx.x; i < 16 * SLICE / 2; i += 32 * KEY_WARPS) {
+    uint32_t row = i / (SLICE / 2), at = i % (SLICE / 2) * 2;
+    if (first + row >= p.rows) continue;
+    float most = -INFINITE, sum = 0, x[2] = {0, 0};
+#pragma unroll
+    for (int s = 0; s < SPLITS; ++s)
+      most = highest(most, own.most_and_sum[s][row][0]);
+    float base = finite_base(most);
+#pragma unroll
+    for (int s = 0; s < SPLITS; ++s) {
+      float factor = power(own.most_and_sum[s][row][0] - base);
+      sum += factor * own.most_and_sum[s][row][1];
+#pragma unroll
+      for (int c = 0; c < 2; ++c) x[c] += factor * own.results[s][row][at + c];
+    }
+    pack_t<ELEMENT, 2> pack;
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+      pack.v[c] = from_float<ELEMENT>(without_nan(x[c] / sum, sum));
+    store_pack<ELEMENT, 2>(
+        y + row_at(p, first + row, p.y[1], p.y[2]) + rank * SLICE + at, pack);
+  }
+}
+#endif
+
 DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
                           uint32_t key_warp, uint32_t row_warp, uint32_t g,
                           uint32_t t, ELEMENT* y) {
 #if KEY_WARPS > 1
+#if SPLITS > 1
+  shares_t* shares = split_memory().shares;
+#else
   __shared__ shares_t all[ROW_WARPS][KEY_WARPS];
   shares_t* shares = all[row_warp];
+#endif
   uint32_t lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -413,22 +499,34 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
         shares[key_warp].results[(set * 4 + c) * COLUMNS + j][lane] =
             state.results[set][j][c];
   __syncthreads();
+  if (SPLITS > 1) cluster_wait();  // all blocks have begun
   for (uint32_t piece = key_warp; piece < PIECES; piece += KEY_WARPS) {
     uint32_t c = piece & 3, at = g + 8 * (c >> 1);
-    float factor[KEY_WARPS], x[COLUMNS];
-    float sum = join_factors(shares, at, factor);
+    uint32_t column = (8 * (piece >> 2) + 2 * t + (c & 1)) * COLUMNS;
+    float factor[KEY_WARPS], x[COLUMNS], most;
+    float sum = join_factors(shares, at, factor, &most);
+#pragma unroll
+    for (int w = 0; SPLITS == 1 && w < KEY_WARPS; ++w) factor[w] /= sum;
 #pragma unroll
     for (int j = 0; j < COLUMNS; ++j) {
       x[j] = 0;
 #pragma unroll
       for (int w = 0; w < KEY_WARPS; ++w)
         x[j] += factor[w] * shares[w].results[piece * COLUMNS + j][lane];
-      x[j] = without_nan(x[j], sum);
+      if (SPLITS == 1) x[j] = without_nan(x[j], sum);
     }
-    if (row + 8 * (c >> 1) < p.rows)
-      store_piece(x, y + (row + 8 * (c >> 1)) * p.y[2] +
-                         (8 * (piece >> 2) + 2 * t + (c & 1)) * COLUMNS);
+    if (row + 8 * (c >> 1) >= p.rows) continue;
+#if SPLITS > 1
+    send_piece(at, column, x, column == 0, most, sum);
+#else
+    store_piece(x, y + row_at(p, row + 8 * (c >> 1), p.y[1], p.y[2]) + column);
+#endif
   }
+#if SPLITS > 1
+  cluster_arrive();
+  cluster_wait();
+  finish_split(p, row - g, y);
+#endif
 #else
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -442,8 +540,8 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j)
           x[j] = without_nan(state.results[set][j][2 * half + c] * factor, sum);
-        store_piece(
-            x, y + (row + 8 * half) * p.y[2] + (8 * set + 2 * t + c) * COLUMNS);
+        store_piece(x, y + row_at(p, row + 8 * half, p.y[1], p.y[2]) +
+                           (8 * set + 2 * t + c) * COLUMNS);
       }
   }
 #endif
@@ -453,21 +551,26 @@ extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
     attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
            const mask_t* mask, ELEMENT* y, const attend_t p) {
   turn_t turn;
+#if SPLITS > 1
+  cluster_arrive();
+#endif
   uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   uint32_t t = threadIdx.x % 4;
   uint32_t key_warp = warp % KEY_WARPS, row_warp = warp / KEY_WARPS;
-  uint32_t row = (blockIdx.x * ROW_WARPS + row_warp) * 16 + g;
+  uint32_t part = blockIdx.x % SPLITS;
+  uint32_t row = (blockIdx.x / SPLITS * ROW_WARPS + row_warp) * 16 + g;
   int64_t head = blockIdx.y, batch = blockIdx.z;
-  q += batch * p.q[0] + head * p.q[1];
+  int64_t first = SHARED ? head * p.share : head;  // of the queries
+  q += batch * p.q[0] + first * p.q[1];
   k += batch * p.k[0] + head * p.k[1];
   v += batch * p.v[0] + head * p.v[1];
-  y += batch * p.y[0] + head * p.y[1];
+  y += batch * p.y[0] + first * p.y[1];
 #ifdef MASK
-  mask += batch * p.mask[0] + head * p.mask[1];
+  mask += batch * p.mask[0] + first * p.mask[1];
 #endif
   state_t state = {{-INFINITE, -INFINITE}, {0, 0}, {{{0}}}};
   places_t places = places_of(p, k, v, mask, row, g, t);
-  queries_t queries = load_queries(q, p.q[2], row, p.rows, t);
-  attend_keys(places, queries, p, key_warp * TILE, state);
+  queries_t queries = load_queries(p, q, row, t);
+  attend_keys(places, queries, p, (part * KEY_WARPS + key_warp) * TILE, state);
   write_results(p, state, row, key_warp, row_warp, g, t, y);
 }

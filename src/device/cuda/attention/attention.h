@@ -34,9 +34,12 @@ typedef struct rabbet_attention_t {
   size_t nodes;   // number of the group's nodes that were recognized
 } rabbet_attention_t;
 
-// A tensor as [batch, heads, rows, columns]; strides in elements.
+// A tensor as [batch, heads, rows, columns]; strides in elements. `share`
+// neighbouring heads are the same elements: head h lies at h / share times the
+// stride.
 typedef struct rabbet_attention_view_t {
   int64_t dims[4], strides[4];
+  int64_t share;
   int64_t offset;
 } rabbet_attention_view_t;
 

@@ -234,6 +234,9 @@ bool rabbet_attention_match(const rabbet_group_t* group,
 typedef struct view_t {
   rabbet_dims_t dims;
   int64_t strides[RABBET_MAX_RANK];
+  // How many neighbouring positions of an axis are the same element: heads of
+  // queries that share one of keys. 0: none.
+  int64_t repeats[RABBET_MAX_RANK];
   int64_t offset;
 } view_t;
 
@@ -267,6 +270,7 @@ static bool view_permute(const rabbet_group_node_t* node, const char* name,
     size_t axis = inverse ? i : (size_t)order[i];
     view->dims.d[to] = from.dims.d[axis];
     view->strides[to] = from.strides[axis];
+    view->repeats[to] = from.repeats[axis];
     seen |= 1u << order[i];
   }
   return seen == (1u << count) - 1;
@@ -274,7 +278,52 @@ static bool view_permute(const rabbet_group_node_t* node, const char* name,
 
 // The stride that a dense axis directly outside this one would have.
 static int64_t view_outside(const view_t* view, int32_t axis) {
-  return view->strides[axis] * view->dims.d[axis];
+  int64_t repeats = rabbet_max_i64(1, view->repeats[axis]);
+  return view->strides[axis] * (view->dims.d[axis] / repeats);
+}
+
+// Axes that a reshape merges into one: from the innermost on.
+typedef struct view_merge_t {
+  int64_t have;     // positions
+  int64_t stride;   // of the innermost axis that is not repeated
+  int64_t next;     // the stride that is expected outside
+  int64_t repeats;  // as in view_t
+} view_merge_t;
+
+// False if the axis does not continue the others.
+static bool view_merge(const view_t* from, int32_t axis, view_merge_t* m) {
+  int64_t extent = from->dims.d[axis], stride = from->strides[axis];
+  if (extent == 1) return true;
+  if (m->have == 1) {
+    m->stride = stride;
+    m->repeats = from->repeats[axis];
+  } else if (from->repeats[axis] > 0) {
+    return false;
+  } else if (m->stride == 0 && m->repeats == 0 && stride != 0) {
+    m->repeats = m->have;
+    m->stride = stride;
+  } else if (stride != m->next) {
+    return false;
+  }
+  m->next = view_outside(from, axis);
+  m->have *= extent;
+  return true;
+}
+
+// Gives the merged axes to the axes [first, end) of the view. Repeated
+// positions are not split.
+static bool view_split(const view_merge_t* m, int32_t first, int32_t end,
+                       view_t* view) {
+  int64_t stride = m->stride;
+  for (int32_t k = end; k-- > first;) {
+    view->strides[k] = stride;
+    if (m->repeats > 0 && view->dims.d[k] > 1) {
+      if (view->dims.d[k] != m->have) return false;
+      view->repeats[k] = m->repeats;
+    }
+    stride *= view->dims.d[k];
+  }
+  return true;
 }
 
 // Reshapes the view to `dims`, which have as many elements. From the last axis
@@ -285,29 +334,20 @@ static bool view_reshape(const rabbet_dims_t* dims, view_t* view) {
   int32_t i = from.dims.rank, k = dims->rank;
   *view = (view_t){.dims = *dims, .offset = from.offset};
   while (k > 0) {
-    int64_t have = 1, want = dims->d[--k];
+    view_merge_t m = {.have = 1};
+    int64_t want = dims->d[--k];
     int32_t first = k, end = k + 1;
-    int64_t stride = 0, next = 0;  // of the innermost axis; expected outside
     do {
-      while (have < want && i > 0) {
-        int64_t extent = from.dims.d[--i];
-        if (extent == 1) continue;
-        if (have == 1)
-          stride = from.strides[i];
-        else if (from.strides[i] != next)
-          return false;  // the group has no uniform stride
-        next = from.strides[i] * extent;
-        have *= extent;
-      }
-      while (want < have && first > 0)
+      while (m.have < want && i > 0)
+        if (!view_merge(&from, --i, &m)) return false;
+      while (want < m.have && first > 0)
         want *= dims->d[--first];
-    } while (have != want && (have < want ? i : first) > 0);
-    if (have != want) return false;
-    if (have == 1) stride = k + 1 < dims->rank ? view_outside(view, k + 1) : 1;
-    for (k = end; k > first;) {
-      view->strides[--k] = stride;
-      stride *= dims->d[k];
-    }
+    } while (m.have != want && (m.have < want ? i : first) > 0);
+    if (m.have != want) return false;
+    if (m.have == 1)
+      m.stride = k + 1 < dims->rank ? view_outside(view, k + 1) : 1;
+    if (!view_split(&m, first, end, view)) return false;
+    k = first;
   }
   while (i > 0)
     if (from.dims.d[--i] != 1) return false;
@@ -359,6 +399,9 @@ static bool view_slice(const rabbet_group_t* group,
     int64_t last = slice.start[i] + (out->d[i] - 1) * slice.stride[i];
     fits = slice.start[i] >= 0 && last >= 0 && last < view->dims.d[i] &&
            slice.start[i] < view->dims.d[i];
+    bool whole = slice.start[i] == 0 && slice.stride[i] == 1 &&
+                 out->d[i] == view->dims.d[i];
+    fits = fits && (whole || view->repeats[i] == 0);
     view->offset += slice.start[i] * view->strides[i];
     view->strides[i] *= slice.stride[i];
     view->dims.d[i] = out->d[i];
@@ -379,9 +422,13 @@ static void attention_swap(rabbet_attention_view_t* view) {
 // A missing axis of heads has extent 1.
 static bool attention_view(const view_t* view, rabbet_attention_view_t* out) {
   if (view->dims.rank != 3 && view->dims.rank != 4) return false;
-  *out = (rabbet_attention_view_t){.offset = view->offset};
+  *out = (rabbet_attention_view_t){.offset = view->offset, .share = 1};
   for (int i = 0, from = 0; i < 4; ++i) {
     bool missing = view->dims.rank == 3 && i == 1;
+    if (!missing && view->repeats[from] > 0) {
+      if (i != 1) return false;
+      out->share = view->repeats[from];
+    }
     out->dims[i] = missing ? 1 : view->dims.d[from];
     out->strides[i] = missing ? view->strides[0] : view->strides[from];
     from += !missing;

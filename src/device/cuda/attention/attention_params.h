@@ -7,7 +7,9 @@
 // each other; the mask's have a stride of their own, and any may be 0.
 typedef struct attend_t {
   int64_t q[3], k[3], v[3], y[3], mask[4];
-  uint32_t rows, keys;
+  // Rows are those of all heads that share keys: row r is query r / share of
+  // head r % share. k and v have strides of distinct heads.
+  uint32_t rows, keys, share;
   float scale;
   float other;  // in place of scores that a mask of BOOL does not keep
 } attend_t;

@@ -3,7 +3,9 @@
 // too, both are timed.
 //
 // Short sequences are bound by latency, so several warps split the keys of a
-// row. Long ones are bound by exponentials and the first-level cache.
+// row. Long ones are bound by exponentials and the first-level cache. Few
+// queries with many keys are bound by reading these: heads that share keys are
+// rows of one block, and the blocks of a cluster split the keys.
 #include "device/cuda/attention/attention.h"
 
 #include <assert.h>
@@ -27,26 +29,45 @@ enum {
 enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
 
 // The warps of a block: groups with rows of their own, warps of a group that
-// split the keys.
+// split the keys; and the blocks of a cluster.
 typedef struct tiles_tactic_t {
   const char* name;
-  int rows, keys;
+  int rows, keys, splits;
 } tiles_tactic_t;
 static const tiles_tactic_t tiles_tactics[] = {
-    {"1 x 1 warps", 1, 1}, {"1 x 4 warps", 1, 4}, {"1 x 8 warps", 1, 8},
-    {"1 x 2 warps", 1, 2}, {"2 x 2 warps", 2, 2}, {"4 x 1 warps", 4, 1},
-    {"8 x 1 warps", 8, 1},
+    {"1 x 1 warps", 1, 1, 1},
+    {"1 x 4 warps", 1, 4, 1},
+    {"1 x 8 warps", 1, 8, 1},
+    {"1 x 2 warps", 1, 2, 1},
+    {"2 x 2 warps", 2, 2, 1},
+    {"4 x 1 warps", 4, 1, 1},
+    {"8 x 1 warps", 8, 1, 1},
+    {"1 x 4 warps, keys in 2", 1, 4, 2},
+    {"1 x 4 warps, keys in 4", 1, 4, 4},
+    {"1 x 4 warps, keys in 8", 1, 4, 8},
+    {"1 x 4 warps, keys in 16", 1, 4, 16},
+    {"1 x 8 warps, keys in 4", 1, 8, 4},
+    {"1 x 8 warps, keys in 8", 1, 8, 8},
+    {"1 x 8 warps, keys in 16", 1, 8, 16},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
-// A tactic's number has the index in the table above and the number of columns:
-// a plan's group may have dynamic shapes, which do not tell it.
-enum { TACTIC_WIDTH_SHIFT = 8, TACTIC_PLACE = (1 << TACTIC_WIDTH_SHIFT) - 1 };
+// A tactic's number has the index in the table above, the number of columns,
+// and whether heads share keys: a plan's group may have dynamic shapes, which
+// do not tell it.
+enum {
+  TACTIC_WIDTH_SHIFT = 8,
+  TACTIC_PLACE = (1 << TACTIC_WIDTH_SHIFT) - 1,
+  TACTIC_SHARED_SHIFT = 20
+};
+// The oldest GPU with clusters, and the largest one that every GPU has.
+enum { CLUSTER_MAJOR = 9, CLUSTER_PORTABLE = 8 };
 
 typedef struct tiles_kernel_t {
   rabbet_cuda_node_t base;
   rabbet_attention_t attention;
   const tiles_tactic_t* tactic;
   int64_t width, size;  // columns; bytes of an element
+  bool shared;          // heads may share keys
   int32_t at[4];        // boundary inputs: q, k, v, mask
   CUfunction function;
 } tiles_kernel_t;
@@ -86,6 +107,19 @@ static void tiles_turn(rabbet_attention_view_t* k) {
   k->strides[3] = from.strides[2];
 }
 
+static int64_t tiles_share_of(const rabbet_attention_view_t* view) {
+  bool same = view->dims[1] > 1 && view->strides[1] == 0;
+  return same ? view->dims[1] : view->share;
+}
+// How many heads of queries share one of keys and values; 0: they do not agree.
+static int64_t tiles_share(const rabbet_attention_views_t* views) {
+  int64_t share = tiles_share_of(&views->k);
+  if (views->q.share > 1 || views->y.share > 1) return 0;
+  if (share == tiles_share_of(&views->v) && views->y.dims[1] % share == 0)
+    return share;
+  return views->k.share == 1 && views->v.share == 1;
+}
+
 // False where the kernel cannot read or write the tensors.
 static bool tiles_views(const rabbet_group_t* group,
                         const rabbet_attention_t* attention,
@@ -102,7 +136,7 @@ static bool tiles_views(const rabbet_group_t* group,
          tiles_is_even(&out->y, size, width) &&
          tiles_broadcasts(&out->q, &out->y) &&
          tiles_broadcasts(&out->k, &out->y) &&
-         tiles_broadcasts(&out->v, &out->y) &&
+         tiles_broadcasts(&out->v, &out->y) && tiles_share(out) > 0 &&
          out->k.dims[2] == out->v.dims[2] && out->q.dims[2] == out->y.dims[2];
 }
 
@@ -119,21 +153,45 @@ typedef struct tiles_offer_t {
   const rabbet_dims_t* dims;
 } tiles_offer_t;
 
-// Shared memory of a block, in bytes: for the results that its warps combine.
+// Shared memory of a block, in bytes: for the results that its warps combine,
+// and for those of its cluster.
 static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
   enum { EACH = TILE_ROWS * 8 };  // for a row: its maximum and its sum
-  return tactic->keys == 1 ? 0
-                           : (int64_t)tactic->rows * tactic->keys *
-                                 (TILE_ROWS * width * 4 + EACH);
+  int64_t warps = tactic->keys == 1 ? 0
+                                    : (int64_t)tactic->rows * tactic->keys *
+                                          (TILE_ROWS * width * 4 + EACH);
+  return tactic->splits == 1
+             ? warps
+             : warps + TILE_ROWS * width * 4 + (int64_t)tactic->splits * EACH;
+}
+
+// Whether the keys are worth a cluster's blocks: each has work, and all
+// clusters together are a few for each multiprocessor.
+static bool tiles_is_split_well(const rabbet_cuda_device_t* device,
+                                const tiles_tactic_t* tactic, int64_t tile,
+                                const rabbet_attention_views_t* views) {
+  enum { MOST_BLOCKS = 4 };
+  int64_t share = rabbet_max_i64(1, tiles_share(views));
+  int64_t rows = rabbet_ceildiv(views->y.dims[2] * share, (int64_t)TILE_ROWS);
+  int64_t clusters = views->y.dims[0] * views->y.dims[1] / share * rows;
+  return device->major >= CLUSTER_MAJOR && clusters > 0 &&
+         views->q.dims[3] % (2 * tactic->splits) == 0 &&
+         views->k.dims[2] > tile * tactic->keys * (tactic->splits / 2) &&
+         clusters * tactic->splits <=
+             (int64_t)MOST_BLOCKS * device->multiprocessors;
 }
 
 // Rejects variants that leave warps idle, and single warps if there is work for
 // several.
-static bool tiles_is_wanted(const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
+static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
+                            const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
                             const rabbet_attention_views_t* views) {
   enum { SHARED = 48 * 1024 };  // without asking for more
-  int64_t rows = views->y.dims[2], keys = views->k.dims[2];
+  int64_t rows = views->y.dims[2] * rabbet_max_i64(1, tiles_share(views));
+  int64_t keys = views->k.dims[2];
   int64_t tile = dtype == RABBET_DTYPE_FLOAT ? TILE_KEYS_FLOAT : TILE_KEYS;
+  if (tactic->splits > 1 && !tiles_is_split_well(device, tactic, tile, views))
+    return false;
   if (tactic->rows * tactic->keys == 1) return keys <= tile;
   return (tactic->rows == 1 || rows > TILE_ROWS * (tactic->rows / 2)) &&
          (tactic->keys == 1 || keys > tile * (tactic->keys / 2)) &&
@@ -152,6 +210,7 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
   const tiles_offer_t* offer = proposal->context;
   const rabbet_attention_t* a = &offer->attention;
   int32_t width = (int32_t)offer->views.q.dims[3];
+  int32_t shared = tiles_share(&offer->views) > 1;
   assert(tiles_has_width(width));
   rabbet_network_tensors(proposal->propose->group, proposal->tensors);
   tiles_set(proposal, a->q.value, dtype);
@@ -160,9 +219,12 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
   if (a->mask >= 0) tiles_set(proposal, a->mask, mask);
   rabbet_proposal_set_output(proposal, dtype, RABBET_FORMAT_LINEAR);
   for (int32_t i = 0; i < TACTICS; ++i) {
-    if (!tiles_is_wanted(&tiles_tactics[i], dtype, &offer->views)) continue;
+    if (!tiles_is_wanted(rabbet_cuda(proposal->propose->device),
+                         &tiles_tactics[i], dtype, &offer->views))
+      continue;
     rabbet_candidate_t candidate = {.kernel = &rabbet_cuda_attention_tiles,
-                                    .tactic = i | width << TACTIC_WIDTH_SHIFT,
+                                    .tactic = i | width << TACTIC_WIDTH_SHIFT |
+                                              shared << TACTIC_SHARED_SHIFT,
                                     .tensors = proposal->tensors};
     snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
              tiles_tactics[i].name);
@@ -286,10 +348,18 @@ static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
   rabbet_cuda_option(&options, "-DWIDTH=%d", (int)kernel->width);
   rabbet_cuda_option(&options, "-DROW_WARPS=%d", kernel->tactic->rows);
   rabbet_cuda_option(&options, "-DKEY_WARPS=%d", kernel->tactic->keys);
+  rabbet_cuda_option(&options, "-DSPLITS=%d", kernel->tactic->splits);
+  rabbet_cuda_option(&options, "-DSHARED=%d", kernel->shared);
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
       &kernel->base, spec, "attention/attention.cu", NULL, &options));
-  return rabbet_cuda_node_function(&kernel->base, 0, "attend",
-                                   &kernel->function);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_function(&kernel->base, 0, "attend", &kernel->function));
+  return kernel->tactic->splits <= CLUSTER_PORTABLE
+             ? rabbet_ok()
+             : RABBET_CUDA_INSIDE(
+                   kernel->base.device, cuFuncSetAttribute,
+                   (kernel->function,
+                    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 }
 
 static rabbet_status_t cuda_attention_tiles_program(
@@ -302,7 +372,9 @@ static rabbet_status_t cuda_attention_tiles_program(
     return tiles_refuse(spec, "has no such tactic");
   kernel->base.node.base.alignment = ALIGNMENT;
   kernel->tactic = &tiles_tactics[spec->tactic & TACTIC_PLACE];
-  kernel->width = spec->tactic >> TACTIC_WIDTH_SHIFT;
+  kernel->shared = spec->tactic >> TACTIC_SHARED_SHIFT != 0;
+  kernel->width =
+      (spec->tactic & ((1 << TACTIC_SHARED_SHIFT) - 1)) >> TACTIC_WIDTH_SHIFT;
   RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, spec->allocator, &dims));
   bool matches = rabbet_attention_match(group, dims, a);
   rabbet_free(spec->allocator, dims);
@@ -340,20 +412,26 @@ static void tiles_fill(const tiles_kernel_t* kernel,
   tiles_strides(&views->v, p->v);
   tiles_strides(&views->y, p->y);
   memcpy(p->mask, views->mask.strides, sizeof(p->mask));
-  p->rows = (uint32_t)views->y.dims[2];
+  int64_t share = tiles_share(views), rows = views->y.dims[2] * share;
+  assert(share > 0 && (share == 1 || kernel->shared));
+  p->rows = (uint32_t)rows;
   p->keys = (uint32_t)views->k.dims[2];
+  p->share = (uint32_t)share;
   p->scale = (float)kernel->attention.scale;
   p->other = (float)kernel->attention.other;
   state->offsets[0] = views->q.offset * kernel->size;
   state->offsets[1] = views->k.offset * kernel->size;
   state->offsets[2] = views->v.offset * kernel->size;
-  int64_t tiles =
-      rabbet_ceildiv(views->y.dims[2], (int64_t)TILE_ROWS * tactic->rows);
+  int64_t tiles = rabbet_ceildiv(rows, (int64_t)TILE_ROWS * tactic->rows);
+  bool split = tactic->splits > 1;
   state->launch = (rabbet_cuda_launch_t){
       .function = kernel->function,
-      .grid = {(unsigned)tiles, (unsigned)views->y.dims[1],
+      .grid = {(unsigned)(tiles * tactic->splits),
+               (unsigned)(views->y.dims[1] / share),
                (unsigned)views->y.dims[0]},
-      .block = {(unsigned)(32 * tactic->rows * tactic->keys), 1, 1}};
+      .block = {(unsigned)(32 * tactic->rows * tactic->keys), 1, 1},
+      .shared_bytes = split ? (unsigned)tiles_shared(tactic, kernel->width) : 0,
+      .cluster = split ? (unsigned)tactic->splits : 0};
 }
 
 static rabbet_status_t tiles_is_empty(const tiles_kernel_t* kernel,
@@ -376,12 +454,13 @@ static rabbet_status_t cuda_attention_tiles_prepare(
   bool empty = false;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(tiles_is_empty(kernel, shapes->dims, &empty));
-  if (!empty &&
-      (!tiles_views(group, &kernel->attention, shapes->dims,
-                    shapes->host_values, kernel->size, &views) ||
-       views.q.dims[3] != kernel->width || views.y.dims[0] > MOST_GRID ||
-       views.y.dims[1] > MOST_GRID || views.y.dims[2] > INT32_MAX ||
-       views.k.dims[2] > INT32_MAX - 8 * TILE_KEYS))
+  if (!empty && (!tiles_views(group, &kernel->attention, shapes->dims,
+                              shapes->host_values, kernel->size, &views) ||
+                 views.q.dims[3] != kernel->width ||
+                 (tiles_share(&views) > 1 && !kernel->shared) ||
+                 views.y.dims[0] > MOST_GRID || views.y.dims[1] > MOST_GRID ||
+                 views.y.dims[2] > INT32_MAX / (16 * tiles_share(&views)) ||
+                 views.k.dims[2] > INT32_MAX - 8 * TILE_KEYS))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': at these shapes the tensors of the "
                          "attention lie in another way than the kernel was "
@@ -423,4 +502,4 @@ static bool cuda_attention_tiles_takes(const rabbet_kernel_spec_t* spec) {
 }
 
 RABBET_CUDA_NODE_CLASS(cuda_attention_tiles, tiles_kernel_t,
-                       "cuda.attention.tiles", 1);
+                       "cuda.attention.tiles", 2);
