@@ -1,0 +1,105 @@
+// Which functions of cuda.matmul.few run for which shapes, in how many blocks;
+// that results are right is the conformance suite's matter too.
+#include "conformance/kernel_case.h"
+#include "cuda_stand_in/device.h"
+#include "ops/enums.h"
+
+typedef struct product_t {
+  rabbet_dtype_t dtype;
+  rabbet_dims_t a, b;
+  const char *tactic, *launched;
+} product_t;
+
+#define F16 RABBET_DTYPE_HALF
+#define BF16 RABBET_DTYPE_BF16
+
+static const product_t products[] = {
+    {F16, {2, {1, 64}}, {2, {24, 64}}, "8 rows, 8 x 2", "few, grid 3 1 1"},
+    // Lines and k that are no whole tiles, chunks or stages.
+    {BF16, {2, {5, 296}}, {2, {21, 296}}, "8 rows, 4 x 3", "few, grid 3 1 1"},
+    // More stages than warps, more tiles than blocks.
+    {F16, {2, {3, 2400}}, {2, {72, 2400}}, "8 rows, 8 x 1", "few, grid 4 1 1"},
+    {F16,
+     {3, {2, 8, 72}},
+     {3, {1, 40, 72}},
+     "16 rows, 8 x 3",
+     "few, grid 5 1 1"},
+    {BF16, {2, {9, 1160}}, {2, {8, 1160}}, "16 rows, 4 x 3", "few, grid 1 1 1"},
+};
+
+// With bias and residual.
+static void build(kernel_case_t* c, const product_t* p) {
+  const int64_t sum = RABBET_ELEMENTWISE_SUM;
+  int32_t y =
+      kernel_case_op(c, "matrix_multiply",
+                     KERNEL_ATTRS(KERNEL_INT("op1", RABBET_MATRIX_TRANSPOSE)),
+                     KERNEL_INPUTS(kernel_case_input(c, p->a, false),
+                                   kernel_case_input(c, p->b, true)));
+  rabbet_dims_t full = c->values[y].dims, bias = full;
+  for (int32_t i = 0; i + 1 < bias.rank; ++i)
+    bias.d[i] = 1;
+  y = kernel_case_op(c, "elementwise", KERNEL_ATTRS(KERNEL_INT("op", sum)),
+                     KERNEL_INPUTS(y, kernel_case_input(c, bias, true)));
+  kernel_case_output(
+      c, kernel_case_op(c, "elementwise", KERNEL_ATTRS(KERNEL_INT("op", sum)),
+                        KERNEL_INPUTS(kernel_case_input(c, full, false), y)));
+}
+
+static void functions(void** state) {
+  rabbet_cuda_device_t* device = *state;
+  for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); ++i) {
+    const product_t* p = &products[i];
+    const kernel_case_filter_t filter = {.kernel = "cuda.matmul.few",
+                                         .tactic = p->tactic};
+    kernel_case_t c;
+    kernel_case_begin(&c, &device->base, p->dtype);
+    c.tolerance = 2e-5;
+    build(&c, p);
+    stand_in()->clear_log();
+    if (kernel_case_check(&c, &filter) < 1)
+      fail_msg("case %zu has no candidate", i);
+    if (!strstr(stand_in()->log(), p->launched))
+      fail_msg("case %zu did not launch %s\n%s", i, p->launched,
+               stand_in()->log());
+    kernel_case_end(&c);
+  }
+}
+
+// Factors that it does not read: one that is no constant, one along columns,
+// one whose lines are not aligned, and too many rows.
+static void refused(void** state) {
+  static const struct {
+    rabbet_dims_t a, b;
+    int64_t op1;
+    bool constant;
+  } cases[] = {
+      {{2, {1, 64}}, {2, {24, 64}}, RABBET_MATRIX_TRANSPOSE, false},
+      {{2, {1, 64}}, {2, {64, 24}}, RABBET_MATRIX_NONE, true},
+      {{2, {1, 60}}, {2, {24, 60}}, RABBET_MATRIX_TRANSPOSE, true},
+      {{2, {17, 64}}, {2, {24, 64}}, RABBET_MATRIX_TRANSPOSE, true},
+  };
+  static const kernel_case_filter_t few_only = {.kernel = "cuda.matmul.few"};
+  rabbet_cuda_device_t* device = *state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    kernel_case_t c;
+    kernel_case_begin(&c, &device->base, F16);
+    kernel_case_output(
+        &c,
+        kernel_case_op(&c, "matrix_multiply",
+                       KERNEL_ATTRS(KERNEL_INT("op1", cases[i].op1)),
+                       KERNEL_INPUTS(kernel_case_input(&c, cases[i].a, false),
+                                     kernel_case_input(&c, cases[i].b,
+                                                       cases[i].constant))));
+    assert_int_equal(kernel_case_check(&c, &few_only), 0);
+    kernel_case_end(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(functions),
+      cmocka_unit_test(refused),
+  };
+  return cmocka_run_group_tests(tests, stand_in_device_setup,
+                                stand_in_device_teardown);
+}
