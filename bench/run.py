@@ -22,7 +22,9 @@ SUBJECTS = (
     "contexts",
     "busy",
 )
-ASKED_FOR = ("zoo", "gpu", "gpu_zoo", "gpu_moves", "gpu_calls", "gpu_bert_plugin")
+ASKED_FOR = (
+    "zoo", "gpu", "gpu_zoo", "gpu_moves", "gpu_decode", "gpu_calls", "gpu_bert_plugin",
+)  # fmt: skip
 """Subjects that --only must name."""
 
 

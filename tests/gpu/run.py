@@ -43,7 +43,7 @@ SANITIZED = {
         "slice", "slice_circular", "shuffle", "shuffle_matrix", "gather",
         "gather_element", "gather_nd", "concatenation", "convert", "chain",
         "reduce", "softmax", "normalization", "pooling", "pooling_modes",
-        "attention", "cumulative", "deconvolution", "fill", "grid_sample",
+        "attention", "attention_shared", "cumulative", "deconvolution", "fill", "grid_sample",
         "determinant", "resize", "rnn", "roi_align", "scatter_elements", "scatter_rows",
         "thin_products", "tiled_products", "topk", "tree_ensemble",
         "weight_only_product",
@@ -67,6 +67,7 @@ MODELS = "--only gpu --quick --jobs 14 --models"
 BENCHES = {
     "calls": Bench("--only gpu_calls --rounds 7", 120),
     "moves": Bench("--only gpu_moves --quick", 120),
+    "decode": Bench("--only gpu_decode", 300),
     "plugin": Bench("--only gpu_bert_plugin --rounds 7 --seconds 0.1 --jobs 6", 180),
     "small": Bench(f"{MODELS} mlp,elementwise200", 180),
     "resnet50": Bench(f"{MODELS} resnet50", 240),

@@ -35,3 +35,29 @@ def test_tokens_are_those_without_a_cache() -> None:
 
     check_greedy("cuda", tf32=False)
     check_sampling("cuda", tf32=False)
+
+
+def test_a_step_with_shared_heads_and_caches_in_place() -> None:
+    torch = pytest.importorskip("torch")
+    from bench import decoder
+
+    shape = decoder.Shape(2, 128, 4, 2, 192, 300, batch=2, room=40)
+    source = decoder.Weights(shape, torch)
+    drawn = decoder.Drawn.of(shape, source)
+    flag = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network(flag)
+    decoder.Network(network, drawn).make()
+    model = trt.compile(network, device="cuda", optimization_level=1)
+    kernels = str(model.inspect_json())
+    assert kernels.count("cuda.attention.tiles") == shape.layers
+    generator = torch.Generator().manual_seed(3)
+    caches = [torch.randn(shape.cache_shape(), generator=generator).half() for _ in range(4)]
+    token, start = torch.tensor([[7], [250]]), torch.tensor([38, 5])
+    given = {"token": token.numpy(), "start": start.numpy()}
+    given |= {n: c.numpy().copy() for n, c in zip(decoder.names(shape), caches, strict=True)}
+    found = model.run(given)
+    expected = decoder.Torch(source, drawn, "cpu").step(token, start, caches).numpy()
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(found["logits"] / largest, expected / largest, 0, 1e-2)
+    for name, cache in zip(decoder.names(shape), caches, strict=True):
+        np.testing.assert_allclose(found[f"{name}.out"], cache.numpy(), 0, 1e-2)
