@@ -59,8 +59,8 @@ enum {
   TACTIC_PLACE = (1 << TACTIC_WIDTH_SHIFT) - 1,
   TACTIC_SHARED_SHIFT = 20
 };
-// The oldest GPU with clusters, and the largest one that every GPU has.
-enum { CLUSTER_MAJOR = 9, CLUSTER_PORTABLE = 8 };
+// The oldest GPU with clusters; their blocks on any GPU, and at most.
+enum { CLUSTER_MAJOR = 9, CLUSTER_PORTABLE = 8, MOST_CLUSTER = 16 };
 
 typedef struct tiles_kernel_t {
   rabbet_cuda_node_t base;
@@ -165,20 +165,30 @@ static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
              : warps + TILE_ROWS * width * 4 + (int64_t)tactic->splits * EACH;
 }
 
-// Whether the keys are worth a cluster's blocks: each has work, and all
-// clusters together are a few for each multiprocessor.
-static bool tiles_is_split_well(const rabbet_cuda_device_t* device,
-                                const tiles_tactic_t* tactic, int64_t tile,
-                                const rabbet_attention_views_t* views) {
+// Whether so many blocks of a cluster all have keys, and all clusters together
+// are a few blocks for each multiprocessor.
+static bool tiles_can_split(const rabbet_cuda_device_t* device, int splits,
+                            int64_t keys,
+                            const rabbet_attention_views_t* views) {
   enum { MOST_BLOCKS = 4 };
   int64_t share = rabbet_max_i64(1, tiles_share(views));
   int64_t rows = rabbet_ceildiv(views->y.dims[2] * share, (int64_t)TILE_ROWS);
   int64_t clusters = views->y.dims[0] * views->y.dims[1] / share * rows;
-  return device->major >= CLUSTER_MAJOR && clusters > 0 &&
-         views->q.dims[3] % (2 * tactic->splits) == 0 &&
-         views->k.dims[2] > tile * tactic->keys * (tactic->splits / 2) &&
-         clusters * tactic->splits <=
-             (int64_t)MOST_BLOCKS * device->multiprocessors;
+  return device->major >= CLUSTER_MAJOR && splits <= MOST_CLUSTER &&
+         clusters > 0 && views->q.dims[3] % (2 * splits) == 0 &&
+         views->k.dims[2] > keys * (splits / 2) &&
+         clusters * splits <= (int64_t)MOST_BLOCKS * device->multiprocessors;
+}
+
+// Whether the tactic's cluster is the largest such one, or there is none.
+// `tile`: keys of a warp.
+static bool tiles_splits_well(const rabbet_cuda_device_t* device,
+                              const tiles_tactic_t* tactic, int64_t tile,
+                              const rabbet_attention_views_t* views) {
+  int64_t keys = tile * tactic->keys;
+  return tactic->splits == 1 ||
+         (tiles_can_split(device, tactic->splits, keys, views) &&
+          !tiles_can_split(device, 2 * tactic->splits, keys, views));
 }
 
 // Rejects variants that leave warps idle, and single warps if there is work for
@@ -190,8 +200,7 @@ static bool tiles_is_wanted(const rabbet_cuda_device_t* device,
   int64_t rows = views->y.dims[2] * rabbet_max_i64(1, tiles_share(views));
   int64_t keys = views->k.dims[2];
   int64_t tile = dtype == RABBET_DTYPE_FLOAT ? TILE_KEYS_FLOAT : TILE_KEYS;
-  if (tactic->splits > 1 && !tiles_is_split_well(device, tactic, tile, views))
-    return false;
+  if (!tiles_splits_well(device, tactic, tile, views)) return false;
   if (tactic->rows * tactic->keys == 1) return keys <= tile;
   return (tactic->rows == 1 || rows > TILE_ROWS * (tactic->rows / 2)) &&
          (tactic->keys == 1 || keys > tile * (tactic->keys / 2)) &&

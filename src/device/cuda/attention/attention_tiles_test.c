@@ -22,7 +22,7 @@ static const attention_t attentions[] = {
     {BF16, 1, 6, 3, 7, 150, 64, "1 x 4 warps, keys in 2",
      "grid 4 2 1, block 128 1 1, shared 21248, stream 0, cluster 2 1 1"},
     {F16, 1, 4, 4, 1, 600, 64, "1 x 8 warps, keys in 4", "cluster 4 1 1"},
-    {BF16, 1, 2, 2, 1, 1100, 128, "1 x 4 warps, keys in 8", "cluster 8 1 1"},
+    {BF16, 1, 2, 2, 1, 900, 128, "1 x 4 warps, keys in 8", "cluster 8 1 1"},
     // Blocks without keys.
     {F16, 1, 4, 4, 1, 1040, 32, "1 x 4 warps, keys in 16", "cluster 16 1 1"},
 };

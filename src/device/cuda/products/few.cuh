@@ -76,10 +76,13 @@ DEVICE words_t load_x(const few_t& p, int32_t row, int32_t k) {
   words_t y = {{0, 0, 0, 0}};
   if (row >= p.rows || k >= p.k) return y;
   const ELEMENT* from = (const ELEMENT*)p.x + row * p.x_row + k;
-  if (WIDE) return *(const words_t*)from;
+  if (WIDE) {
+    y = *(const words_t*)from;
+  } else {
 #pragma unroll
-  for (int i = 0; i < OWN; ++i)
-    y.v[i / 2] |= (uint32_t)from[i].bits << i % 2 * 16;
+    for (int i = 0; i < OWN; ++i)
+      y.v[i / 2] |= (uint32_t)from[i].bits << i % 2 * 16;
+  }
   return y;
 }
 
