@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,12 @@ class Group:
     limit: float = 0.0
     kernels: Counter[str] = field(default_factory=Counter)
 
+    def add(self, other: Group) -> None:
+        self.layers += other.layers
+        self.seconds += other.seconds
+        self.limit += other.limit
+        self.kernels.update(other.kernels)
+
     def cells(self, total: float) -> list[str]:
         """Of a row: class, kernels, layers, us, us at the limit, and two shares."""
         names = ", ".join(f"{k} {n}x" for k, n in self.kernels.most_common(3))
@@ -105,4 +111,9 @@ def groups(
         group.seconds += spent
         group.limit += max(layer_bytes(layer) / bandwidth, operations(layer) / peak)
         group.kernels[layer["Kernel"]] += 1
+    return ordered(found)
+
+
+def ordered(found: Mapping[str, Group]) -> list[Group]:
+    """The slowest first."""
     return sorted(found.values(), key=lambda group: -group.seconds)

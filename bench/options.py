@@ -18,6 +18,8 @@ class Options:
     peers: None for all that are installed. jobs: contestants that may compile at the
     same time, where that is not what is measured. zoo, seed: how many architectures of
     the zoo are drawn, and of which draw. limit: seconds after which no model is begun.
+    processor: calls of one thread are timed by their time on the processor, which other
+    programs hardly change.
     builds: of Rabbet's on a GPU, how many may take place at the same time.
     """
 
@@ -33,6 +35,7 @@ class Options:
     zoo: int = 24
     seed: str = "0"
     limit: float = float("inf")
+    processor: bool = False
     builds: int = 1
 
     def wanted(self, peer: str) -> bool:
@@ -46,11 +49,15 @@ class Options:
         environment = {"OMP_NUM_THREADS": str(threads)}
         if self.jobs > 1:
             environment["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
-        return Spec(name, factory, arguments, threads, self.pin, environment)
+        return Spec(
+            name, factory, arguments, threads, self.pin, environment,
+            processor=self.processor and threads == 1,
+        )  # fmt: skip
 
     def describe(self) -> str:
         pinned = "pinned" if self.pin else "not pinned"
-        return f"{self.rounds} rounds of {self.seconds} s a contestant, {pinned}"
+        clock = ", one thread by processor time" if self.processor else ""
+        return f"{self.rounds} rounds of {self.seconds} s a contestant, {pinned}{clock}"
 
 
 def installed(package: str) -> bool:

@@ -62,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
                         "time; default: 1")  # fmt: skip
     parser.add_argument("--no-pin", action="store_true",
                         help="let the system choose the cores")  # fmt: skip
+    parser.add_argument("--processor", action="store_true",
+                        help="time calls of one thread on the processor: for machines "
+                        "with other work")  # fmt: skip
     parser.add_argument("--name", help="of the result files; default: the subjects")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
     parser.add_argument("--no-write", action="store_true", help="only print")
@@ -80,6 +83,7 @@ def _options(given: argparse.Namespace, scratch: Path) -> Options:
         peers=given.peers,
         models=given.models,
         jobs=max(1, given.jobs),
+        processor=given.processor,
         zoo=given.zoo,
         seed=given.seed,
         limit=given.limit,

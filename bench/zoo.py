@@ -8,7 +8,7 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ import numpy as np
 from zoo import near_real
 
 from . import peers
+from .layer_classes import COLUMNS, Group, groups, ordered
 from .models import compared, milliseconds, record
 from .options import ROOT, Options, installed
+from .peers import Peer
 from .report import Section
 from .rounds import take_turns
 from .worker import Spec, drop_wrong, started
 
-PEERS = tuple(
-    peer for peer in peers.MODELS if peer.name in (peers.RABBET, "onnxruntime", "openvino")
+PEERS = (
+    Peer(peers.RABBET, "rabbet", "bench.peers.rabbet_engine:Profiled"),
+    *(peer for peer in peers.MODELS if peer.name in ("onnxruntime", "openvino")),
 )
 BOUND = 2e-2
 """Largest difference from the module's own result, over its largest value. The networks
@@ -117,7 +120,7 @@ def _specs(key: str, folder: Path, options: Options, threads: int) -> list[Spec]
 
 
 class Report:
-    """The subject's table."""
+    """The subject's tables."""
 
     def __init__(self, options: Options) -> None:
         names = [peer.name for peer in PEERS]
@@ -134,6 +137,16 @@ class Report:
             if not installed(peer.package):
                 self.section.note(f"{peer.name} is not installed")
         self.ratios: dict[int, list[float]] = {n: [] for n in options.threads}
+        self.classes = Section(
+            "Models of the zoo: classes of layers of all models and their limits",
+            ["threads", *COLUMNS],
+        )
+        self.classes.note(
+            "us: of each step in its place in a run; the limit: the larger of the "
+            "bandwidth of a copy of 64 MiB and NumPy's product of 1024 rows and columns, "
+            "layer by layer: steps whose tensors lie in a cache may be below it"
+        )
+        self.found: dict[int, dict[str, Group]] = {n: {} for n in options.threads}
 
     def absent(self, key: str, reason: str) -> None:
         self.section.rows.append([key, *["-"] * (len(self.section.columns) - 1)])
@@ -151,6 +164,8 @@ class Report:
                 field_.workers, rounds=options.rounds, seconds=options.seconds, least=1
             )
             starts = {name: worker.start for name, worker in field_.workers.items()}
+            if peers.RABBET in field_.workers:
+                self.classify(field_.workers[peers.RABBET].facts(), threads)
         for reason in field_.absent.values():
             self.section.note(f"{key}, {threads} threads: {reason}")
         rival, ratio = compared(medians)
@@ -170,14 +185,27 @@ class Report:
         labels = {"model": key, "threads": threads, "absent": field_.absent}
         self.section.data.append(record(medians, starts, **labels))
 
-    def close(self) -> Section:
+    def classify(self, facts: Mapping[str, Any], threads: int) -> None:
+        """Adds the steps of a plan to the classes."""
+        limits = facts["bandwidth"], facts["peak"]
+        if not self.found[threads]:
+            told = f"{limits[0] / 1e9:.0f} GB/s, {limits[1] / 1e9:.0f} GFLOP/s"
+            self.classes.note(f"{threads} threads: {told} where the first model ran")
+        for one in groups(facts["layers"], *limits, facts["seconds"]):
+            self.found[threads].setdefault(one.name, Group(one.name)).add(one)
+
+    def close(self) -> list[Section]:
         for threads, ratios in self.ratios.items():
             for line in summary(ratios):
                 self.section.note(f"{threads} threads, {line}")
-        return self.section
+        for threads, found in self.found.items():
+            total = sum(one.seconds for one in found.values())
+            rows = [[str(threads), *one.cells(total)] for one in ordered(found)]
+            self.classes.rows += rows
+        return [self.section, self.classes]
 
 
-def run(options: Options) -> Section:
+def run(options: Options) -> list[Section]:
     """Milliseconds of one call of each architecture on each number of threads."""
     report, keys, begin = Report(options), drawn(options), time.monotonic()
     files = {key: exported(key) for key in keys}

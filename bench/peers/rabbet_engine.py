@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import tempfile
 import time
@@ -89,6 +90,46 @@ class Model(_Bound):
 
     def __init__(self, *, inputs: str, names: list[str], **arguments: Any) -> None:
         super().__init__(build(inputs=inputs, **arguments), _read(inputs), names)
+
+
+class Profiled(Model):
+    """Tells the time of each layer in its place, and what the cores can do."""
+
+    def facts(self) -> dict[str, Any]:
+        """The plan's layers, their seconds, and the limits of the cores."""
+        names = [info.name for info in self.model.inputs]
+        given = [self.inputs[name] for name in names]
+        calls = [self.model.profile(*given) for _index in range(5)]
+        inspector = self.model.engine.create_engine_inspector()
+        kind = rabbet.LayerInformationFormat.JSON
+        return {
+            "layers": inspector.get_engine_information(kind),
+            "seconds": [
+                statistics.median(ms / 1e3 for _, ms in layer)
+                for layer in zip(*calls, strict=True)
+            ],
+            **limits(),
+        }
+
+
+def limits() -> dict[str, float]:
+    """Bytes that a copy reads and writes in a second, and operations of a product of
+    FP32, on the threads that NumPy's library was given."""
+    source, target = np.ones(1 << 24, np.float32), np.ones(1 << 24, np.float32)
+    a = np.ones((1024, 1024), np.float32)
+
+    def best(call: Any) -> float:
+        spans = []
+        for _index in range(7):
+            begin = time.perf_counter()
+            call()
+            spans.append(time.perf_counter() - begin)
+        return min(spans)
+
+    return {
+        "bandwidth": 2 * source.nbytes / best(lambda: np.copyto(target, source)),
+        "peak": 2 * 1024**3 / best(lambda: a @ a),
+    }
 
 
 class Loaded(_Bound):

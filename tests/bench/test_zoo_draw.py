@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import rabbet as trt
 
-from bench import gpu_zoo, peers
+from bench import gpu_zoo, peers, zoo
 from bench.gpu_zoo import in_place, wrong
 from bench.layer_classes import class_of, groups
 from bench.options import Options
 from bench.run import main
 from bench.worker import Spec, started
 from bench.zoo import summary
-from tests.models import make
+from tests.models import make, model_path, reference, sample_inputs
 from zoo import catalogue, feeds, near_real, near_real_sizes
 
 
@@ -143,3 +145,21 @@ def test_rows_on_a_gpu(
     assert (row[4] == "-") == bool(reason)
     assert reason in "\n".join(times.notes)
     assert not classes.rows
+
+
+def test_rows_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = model_path("mlp")
+    inputs = sample_inputs(file)
+    shutil.copy(file, tmp_path / "model.onnx")
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    np.savez(tmp_path / "results.npz", **reference(file, inputs))
+    files = {"timm/davit_tiny": "", "timm/swin_tiny": "no library"}
+    monkeypatch.setattr(zoo, "drawn", lambda options: list(files))
+    monkeypatch.setattr(zoo, "exported", lambda key: (tmp_path, files[key]))
+    options = Options(tmp_path, (1,), 2, 0.001, peers=(), processor=True)
+    times, classes = zoo.run(options)
+    assert [row[0] for row in times.rows] == list(files)
+    assert float(times.rows[0][2]) > 0
+    assert "timm/swin_tiny: no library" in times.notes
+    assert [row[1] for row in classes.rows] == ["product of few rows"]
+    assert int(classes.rows[0][3]) == 3
