@@ -472,7 +472,9 @@ rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
 rabbet_status_t rabbet_onnx_import_part(rabbet_network_t* network,
                                         const void* data, size_t size,
                                         const rabbet_onnx_part_t* part) {
-  const rabbet_onnx_options_t options = {.struct_size = sizeof(options)};
+  // Tensors of the network that are DOUBLE meet constants of the part.
+  const rabbet_onnx_options_t options = {.struct_size = sizeof(options),
+                                         .keep_double = 1};
   rabbet_onnx_storage_t* storage = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_onnx_storage_copy(
       data, size, NULL, NULL, network->allocator, &storage));

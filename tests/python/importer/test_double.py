@@ -232,6 +232,20 @@ def test_refitted_weights_are_double():
         check(found, wanted)
 
 
+def test_parts_of_models_keep_double():
+    """As plugins of TensorRT are added to a network."""
+    part = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> part (double[3] x) => (double[3] y) '
+        "<double[3] c = {0.1, 0.2, 0.3}> { y = Mul(x, c) }"
+    )
+    net = rabbet.Builder().create_network()
+    x = net.add_input("x", rabbet.float64, (3,))
+    (y,) = net._import_part(part.SerializeToString(), [x], 1)
+    net.mark_output(y)
+    given = np.array([1.1, 2.2, 3.3])
+    check(compiled(net)(given), evaluated(part, [given])[0])
+
+
 WINDOWS = """
     <ir_version: 8, opset_import: ["": 17]>
     windows () => (double[n] hann, double[n] hamming, double[n] blackman, double[b, m] mel) {
