@@ -1,4 +1,5 @@
 // Constants in every format, against the layout written down by hand.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,10 +142,80 @@ static void finite_numbers_stay_finite(void** state) {
   assert_int_equal(bf16[2], 0x7f80);
 }
 
+// Types that are copied and types that are converted; one pixel, and none.
+static void rows_convert_as_elements_do(void** state) {
+  (void)state;
+  static const rabbet_dtype_t types[][2] = {
+      {RABBET_DTYPE_FLOAT, RABBET_DTYPE_BF16},
+      {RABBET_DTYPE_HALF, RABBET_DTYPE_FLOAT},
+      {RABBET_DTYPE_HALF, RABBET_DTYPE_HALF},
+      {RABBET_DTYPE_INT8, RABBET_DTYPE_INT8},
+      {RABBET_DTYPE_INT64, RABBET_DTYPE_INT64}};
+  static const rabbet_format_t formats[] = {
+      RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8,
+      RABBET_FORMAT_CHW4};
+  static const rabbet_dims_t shapes[] = {{.rank = 4, .d = {2, 5, 3, 1}},
+                                         {.rank = 4, .d = {3, 11, 1, 1}},
+                                         {.rank = 4, .d = {2, 0, 3, 1}}};
+  for (size_t k = 0; k < 5 * 4 * 3; ++k) {
+    const rabbet_dtype_t from = types[k % 5][0], to = types[k % 5][1];
+    const rabbet_format_t format = formats[k / 5 % 4];
+    const rabbet_dims_t* d = &shapes[k / 20];
+    uint64_t source[64], made[96] = {0}, wanted[96] = {0};
+    for (size_t i = 0; i < 64; ++i)
+      source[i] = (i + 1) * UINT64_C(0x3c513d2fbb813a77);
+    int64_t inner = d->d[2] * d->d[3];
+    for (int64_t i = 0; i < d->d[0] * d->d[1] * inner; ++i) {
+      int64_t at =
+          expected_place(rabbet_format_info(format), i / inner / d->d[1],
+                         i / inner % d->d[1], i % inner, d->d[1], inner);
+      if (from != to || rabbet_dtype_is_float(from))
+        rabbet_store_double(to, wanted, at,
+                            rabbet_load_double(from, source, i));
+      else
+        rabbet_store_int64(to, wanted, at, rabbet_load_int64(from, source, i));
+    }
+    rabbet_lay_out(from, source, d, to, format, made);
+    assert_memory_equal(made, wanted, sizeof(made));
+  }
+}
+
+// Numbers of all exponents, halves between two results, and special ones.
+static void floats_round_as_elements_do(void** state) {
+  (void)state;
+  enum { COUNT = 1 << 16 };
+  static float numbers[COUNT];
+  static uint16_t half[COUNT], bf16[COUNT];
+  const rabbet_dims_t dims = {.rank = 1, .d = {COUNT}};
+  uint32_t low[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x2000, 0x3000, 0x7fff};
+  for (uint32_t i = 0; i < COUNT; ++i) {
+    uint32_t bits = i << 16 | (low[i % 8] ^ (i % 16 > 7 ? 0x8000u : 0));
+    memcpy(&numbers[i], &bits, sizeof(bits));
+  }
+  rabbet_lay_out(RABBET_DTYPE_FLOAT, numbers, &dims, RABBET_DTYPE_HALF,
+                 RABBET_FORMAT_LINEAR, half);
+  rabbet_lay_out(RABBET_DTYPE_FLOAT, numbers, &dims, RABBET_DTYPE_BF16,
+                 RABBET_FORMAT_LINEAR, bf16);
+  for (int i = 0; i < COUNT; ++i) {
+    uint16_t wanted = 0;
+    double value = (double)numbers[i];
+    bool finite = isfinite(value);
+    rabbet_store_double(RABBET_DTYPE_HALF, &wanted, 0,
+                        finite ? fmax(fmin(value, 65504), -65504) : value);
+    assert_int_equal(half[i], wanted);
+    rabbet_store_double(
+        RABBET_DTYPE_BF16, &wanted, 0,
+        finite ? fmax(fmin(value, 0x1.fep127), -0x1.fep127) : value);
+    assert_int_equal(bf16[i], wanted);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(in_every_format),
       cmocka_unit_test(large_copies_are_freed),
-      cmocka_unit_test(finite_numbers_stay_finite)};
+      cmocka_unit_test(finite_numbers_stay_finite),
+      cmocka_unit_test(rows_convert_as_elements_do),
+      cmocka_unit_test(floats_round_as_elements_do)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
