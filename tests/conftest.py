@@ -11,6 +11,7 @@ import pytest
 # Each of the processes has a core. Kernels in several threads are run by conformance, by
 # random networks, and by tests that ask for threads.
 os.environ.setdefault("RABBET_THREADS", "1")
+os.environ.setdefault("RABBET_PROGRAM_CACHE", "none")
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG = [

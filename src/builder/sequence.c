@@ -1,6 +1,7 @@
 // One sequence of a plan: opened, simplified, tuned.
 #include "builder/sequence.h"
 
+#include "base/store.h"
 #include "builder/ir/passes.h"
 #include "builder/measure/bench.h"
 #include "builder/propose/trial.h"
@@ -21,9 +22,12 @@ uint32_t rabbet_build_refit_flags(const rabbet_build_t* build) {
 
 rabbet_status_t rabbet_build_open(rabbet_build_t* build) {
   const rabbet_builder_config_t* config = build->config;
-  if (!build->device)
+  if (!build->device) {
     RABBET_RETURN_IF_ERROR(
         rabbet_device_create(config->device, build->allocator, &build->device));
+    RABBET_RETURN_IF_ERROR(rabbet_store_create(build->allocator, build->logger,
+                                               &build->device->store));
+  }
   build->ir.reads_packed =
       (build->device->traits & RABBET_DEVICE_WEIGHT_ONLY) != 0;
   build->threads = (int)config->options[RABBET_BUILDER_OPTION_THREADS];

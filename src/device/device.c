@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/store.h"
 #include "base/symbol.h"
 #include "base/thread.h"
 
@@ -68,10 +69,10 @@ static void* library_open(const char* folder, const char* kind,
 }
 
 // A change of one of these raises RABBET_DEVICE_ABI.
-_Static_assert(RABBET_DEVICE_ABI == 3, "the sizes below are of version 3");
+_Static_assert(RABBET_DEVICE_ABI == 4, "the sizes below are of version 4");
 _Static_assert(sizeof(rabbet_device_vtable_t) == 320, "another table");
 _Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");
-_Static_assert(sizeof(rabbet_device_t) == 80, "another device");
+_Static_assert(sizeof(rabbet_device_t) == 88, "another device");
 
 // Libraries that do not say are of version 0.
 static rabbet_status_t library_check_abi(void* library, const char* path) {
@@ -233,7 +234,9 @@ rabbet_status_t rabbet_device_create(const char* name,
 
 void rabbet_device_release(rabbet_device_t* device) {
   if (!device || !rabbet_refcount_release(&device->references)) return;
+  struct rabbet_store_t* store = device->store;
   device->vtable->destroy(device);
+  rabbet_store_destroy(store);
 }
 
 const rabbet_kernel_class_t* rabbet_device_find_kernel(rabbet_device_t* device,

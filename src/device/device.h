@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 3
+#define RABBET_DEVICE_ABI 4
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -171,6 +171,9 @@ struct rabbet_device_t {
   bool host_memory;    // device addresses are host addresses
   size_t cache_bytes;  // that all kernels of a run share; 0: not told
   uint32_t traits;     // RABBET_DEVICE_...
+  // What the device compiles for a build is kept there, and found again. NULL:
+  // nothing is kept, as in runs. The device owns it.
+  struct rabbet_store_t* store;
 };
 
 // "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,

@@ -9,7 +9,7 @@
 
 #include "device/kernel.h"
 
-#define RABBET_TRIAL_ARGUMENT "trial-1"  // changes with all that follows
+#define RABBET_TRIAL_ARGUMENT "trial-2"  // changes with all that follows
 
 typedef enum rabbet_trial_kind_t {
   // To the helper.
@@ -22,8 +22,9 @@ typedef enum rabbet_trial_kind_t {
   RABBET_TRIAL_PASSED = 13,  // int32_t: the answer's number
   RABBET_TRIAL_FAILED = 14,  // rabbet_trial_failed_t
   RABBET_TRIAL_DONE = 15,
-  RABBET_TRIAL_SHORT = 16,  // text: memory did not do
-  RABBET_TRIAL_ERROR = 17,  // text: the helper cannot answer this at all
+  RABBET_TRIAL_SHORT = 16,    // text: memory did not do
+  RABBET_TRIAL_ERROR = 17,    // text: the helper cannot answer this at all
+  RABBET_TRIAL_WARNING = 18,  // text for the build's log
 } rabbet_trial_kind_t;
 
 // Followed by the known tactics (int32_t), NAME=VALUE texts with a NUL each,

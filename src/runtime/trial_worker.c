@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/store.h"
 #include "base/vec.h"
 #include "core/view.h"
 #include "device/device.h"
@@ -406,10 +407,20 @@ static void worker_end(const worker_t* worker, rabbet_status_t status) {
   rabbet_status_ignore(status);
 }
 
+static void worker_warn(void* context, rabbet_severity_t severity,
+                        const char* text) {
+  (void)severity;
+  worker_say(context, RABBET_TRIAL_WARNING, text);
+}
+
 static void worker_hello(worker_t* worker, const rabbet_strbuf_t* data) {
+  const rabbet_logger_t logger = {worker, worker_warn, RABBET_SEVERITY_WARNING};
   if (data->size == 0 || data->data[data->size - 1] != 0) _exit(1);
   rabbet_status_t status =
       rabbet_device_create(data->data, worker->allocator, &worker->device);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_store_create(worker->allocator, logger, &worker->device->store);
   if (!rabbet_is_ok(status)) {
     worker_end(worker, status);
     return;

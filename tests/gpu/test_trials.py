@@ -239,3 +239,28 @@ def test_helper_without_a_device(tmp_path: Path) -> None:
     result = build("convolution", tmp_path, RABBET_TRIAL=str(script))
     assert len(result["warnings"]) == 1
     assert "tried in this process" in result["warnings"][0]
+
+
+@stand_in
+def test_plans_come_from_the_program_cache(tmp_path: Path) -> None:
+    """An engine that crashes when its plan is made shows who makes one."""
+    folder = tmp_path / "programs"
+    kept = {"RABBET_PROGRAM_CACHE": str(folder)}
+    first = build("convolution", tmp_path, level=0, **kept)
+    assert first["warnings"] == []
+    files = {file: file.stat().st_size for file in folder.iterdir()}
+    assert files
+    crash = {"RABBET_STAND_IN_CUDNN_FAULT": f"plan {first['tactic'].split()[1]} crash"}
+    with pytest.raises(AssertionError):
+        build("convolution", tmp_path, level=0, **crash)
+    # Neither another build nor its helper makes the plan again.
+    again = build("convolution", tmp_path, cache="new", level=0, **kept, **crash)
+    assert (again["tactic"], again["left_out"]) == (first["tactic"], [])
+    for cache in ("cache", "another"):  # read by the build, and by the helper
+        for file in files:
+            os.truncate(file, 50)
+        found = build("convolution", tmp_path, cache=cache, level=0, **kept)
+        damaged = found["warnings"]
+        assert damaged
+        assert all("is damaged; it is made again" in text for text in damaged)
+    assert {file: file.stat().st_size for file in folder.iterdir()} == files

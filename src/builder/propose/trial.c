@@ -29,7 +29,7 @@ rabbet_status_t rabbet_trials_create(rabbet_build_t* build) {
   trials->build = build;
   trials->asker = (rabbet_asker_t){trials, trials_ask};
   trials->in_process = asked && strcmp(asked, "none") == 0;
-  rabbet_trial_helper_initialize(build->device, build->allocator,
+  rabbet_trial_helper_initialize(build->device, build->allocator, build->logger,
                                  &trials->helper);
   build->trials = trials;
   return rabbet_ok();

@@ -32,11 +32,13 @@ void rabbet_trial_deinitialize(rabbet_allocator_t allocator,
 
 void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_allocator_t allocator,
+                                    rabbet_logger_t logger,
                                     rabbet_trial_helper_t* helper) {
   const char* text = getenv("RABBET_TRIAL_SECONDS");
   double seconds = text ? atof(text) : 0;
   *helper = (rabbet_trial_helper_t){.allocator = allocator,
                                     .device = device,
+                                    .logger = logger,
                                     .may_start = true,
                                     .child = {.channel = -1}};
   if (!(seconds > 0 && seconds < 1e6)) seconds = HELPER_STEP_SECONDS;
@@ -305,6 +307,10 @@ static rabbet_status_t talk_message(talk_t* talk, uint32_t kind,
       return talk_failed(talk, out_good);
     case RABBET_TRIAL_DONE:
       talk->done = true;
+      return rabbet_ok();
+    case RABBET_TRIAL_WARNING:
+      rabbet_log(talk->helper->logger, RABBET_SEVERITY_WARNING, "%s",
+                 helper_text(talk->helper));
       return rabbet_ok();
     case RABBET_TRIAL_SHORT:
     case RABBET_TRIAL_ERROR:

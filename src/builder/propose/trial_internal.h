@@ -47,6 +47,7 @@ rabbet_status_t rabbet_trial_plan(const rabbet_question_t* question,
 typedef struct rabbet_trial_helper_t {
   rabbet_allocator_t allocator;
   rabbet_device_t* device;
+  rabbet_logger_t logger;
   int64_t timeout_ns;  // of a step of the helper
   bool may_start;      // false once it could not be started
   rabbet_child_t child;
@@ -55,6 +56,7 @@ typedef struct rabbet_trial_helper_t {
 
 void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_allocator_t allocator,
+                                    rabbet_logger_t logger,
                                     rabbet_trial_helper_t* helper);
 void rabbet_trial_helper_deinitialize(rabbet_trial_helper_t* helper);
 // One tactic that is to be run without asking the library for its kernels.

@@ -1,8 +1,10 @@
 #include "device/cuda/cudnn/internal.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
+#include "base/store.h"
 #include "core/view.h"
 
 enum { SEARCH_LIMIT = 100 };  // the most engines to try
@@ -174,36 +176,57 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* base,
 
 // ---- Preparing -------------------------------------------------------------
 
+// The key of all that the engine's plan for this graph depends on.
+static rabbet_hash_t prepare_key(const cudnn_kernel_t* kernel,
+                                 const cudnn_state_t* state) {
+  const char* signature = kernel->device->signature;
+  struct {
+    char kind[8];
+    uint64_t device, version, graph, engine;
+  } all = {.kind = "cuDNN",
+           .device = rabbet_hash64(signature, strlen(signature)),
+           .version = kernel->library->version,
+           .graph = state->graph.hash};
+  all.engine =
+      rabbet_hash64(&kernel->engine, offsetof(rabbet_cudnn_engine_t, knobs) +
+                                         sizeof(kernel->engine.knobs[0]) *
+                                             (size_t)kernel->engine.knob_count);
+  return rabbet_hash128(&all, sizeof(all));
+}
+
+// Keeps the plan's text for artifacts, unless there is one.
 static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
-                                    const cudnn_state_t* state) {
-  char* text = NULL;
+                                    const cudnn_state_t* state,
+                                    const char* text, size_t size) {
   uint8_t* both = NULL;
-  size_t size = 0;
   rabbet_cudnn_kept_t header = rabbet_cudnn_kept(
       kernel->device, kernel->library, RABBET_CUDNN_KEPT_PLAN, kernel->tactic);
   header.graph = state->graph.hash;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(kernel->node.allocator,
+                                         sizeof(header) + size, (void**)&both));
+  memcpy(both, &header, sizeof(header));
+  memcpy(both + sizeof(header), text, size);
   pthread_mutex_lock(&kernel->lock);
-  bool has = kernel->kept != NULL;
-  pthread_mutex_unlock(&kernel->lock);
-  if (has) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cudnn_plan_save(&state->graph, state->plan, &text, &size));
-  rabbet_status_t status = rabbet_allocate(
-      kernel->node.allocator, sizeof(header) + size, (void**)&both);
-  if (rabbet_is_ok(status)) {
-    memcpy(both, &header, sizeof(header));
-    memcpy(both + sizeof(header), text, size);
-    pthread_mutex_lock(&kernel->lock);
-    if (!kernel->kept) {
-      kernel->kept = both;
-      kernel->kept_size = sizeof(header) + size;
-      both = NULL;
-    }
-    pthread_mutex_unlock(&kernel->lock);
+  if (!kernel->kept) {
+    kernel->kept = both;
+    kernel->kept_size = sizeof(header) + size;
+    both = NULL;
   }
+  pthread_mutex_unlock(&kernel->lock);
   rabbet_free(kernel->node.allocator, both);
-  rabbet_free(kernel->node.allocator, text);
-  return status;
+  return rabbet_ok();
+}
+
+// A plan's text that the library rejects is no failure: state->plan stays NULL.
+static rabbet_status_t prepare_load(const cudnn_state_t* state,
+                                    cudnnHandle_t handle, const char* text,
+                                    size_t size,
+                                    cudnnBackendDescriptor_t* out_plan) {
+  rabbet_status_t status =
+      rabbet_cudnn_plan_load(&state->graph, handle, text, size, out_plan);
+  if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) return status;
+  rabbet_status_ignore(status);
+  return rabbet_ok();
 }
 
 // Restores the kept plan. state->plan stays NULL if it is for another graph, or
@@ -219,12 +242,8 @@ static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
   if (!kept) return rabbet_ok();
   memcpy(&header, kept, sizeof(header));
   if (header.graph != state->graph.hash) return rabbet_ok();
-  rabbet_status_t status = rabbet_cudnn_plan_load(
-      &state->graph, handle, (const char*)kept + sizeof(header),
-      size - sizeof(header), &state->plan);
-  if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) return status;
-  rabbet_status_ignore(status);
-  return rabbet_ok();
+  return prepare_load(state, handle, (const char*)kept + sizeof(header),
+                      size - sizeof(header), &state->plan);
 }
 
 // Takes the first engine that works: for shapes that the tactic's engine
@@ -248,12 +267,54 @@ static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
   return status;
 }
 
+// The plan that an earlier build or the helper compiled, from the device's
+// store.
+static rabbet_status_t prepare_from_store(cudnn_kernel_t* kernel,
+                                          cudnnHandle_t handle,
+                                          cudnn_state_t* state) {
+  rabbet_store_t* store = kernel->device->base.store;
+  rabbet_allocator_t allocator = kernel->node.allocator;
+  void* text = NULL;
+  size_t size = 0;
+  if (!store) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_store_find(store, prepare_key(kernel, state),
+                                           allocator, &text, &size));
+  if (!text) return rabbet_ok();
+  rabbet_status_t status =
+      prepare_load(state, handle, text, size, &state->plan);
+  if (rabbet_is_ok(status) && state->plan)
+    status = prepare_keep(kernel, state, text, size);
+  rabbet_free(allocator, text);
+  return status;
+}
+
+static rabbet_status_t prepare_save(cudnn_kernel_t* kernel,
+                                    const cudnn_state_t* state) {
+  rabbet_store_t* store = kernel->device->base.store;
+  char* text = NULL;
+  size_t size = 0;
+  pthread_mutex_lock(&kernel->lock);
+  bool has = kernel->kept != NULL;
+  pthread_mutex_unlock(&kernel->lock);
+  if (has) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cudnn_plan_save(&state->graph, state->plan, &text, &size));
+  rabbet_status_t status = prepare_keep(kernel, state, text, size);
+  if (rabbet_is_ok(status) && store)
+    rabbet_store_put(store, prepare_key(kernel, state),
+                     &(rabbet_span_t){text, size}, 1);
+  rabbet_free(kernel->node.allocator, text);
+  return status;
+}
+
 static rabbet_status_t prepare_engine(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
                                       cudnn_state_t* state) {
+  RABBET_RETURN_IF_ERROR(prepare_from_store(kernel, handle, state));
+  if (state->plan) return rabbet_ok();
   rabbet_status_t status =
       rabbet_cudnn_plan(&state->graph, handle, &kernel->engine, &state->plan);
-  if (rabbet_is_ok(status)) return prepare_keep(kernel, state);
+  if (rabbet_is_ok(status)) return prepare_save(kernel, state);
   if (kernel->exact || rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED)
     return status;
   rabbet_status_ignore(status);

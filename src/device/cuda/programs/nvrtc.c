@@ -92,6 +92,11 @@ rabbet_status_t rabbet_nvrtc_version(int* out_version) {
   return rabbet_ok();
 }
 
+bool rabbet_nvrtc_has_lines(void) {
+  const char* lines = getenv("RABBET_NVRTC_LINE_INFO");
+  return lines && *lines && strcmp(lines, "0") != 0;
+}
+
 // A status with the compiler's messages.
 static rabbet_status_t nvrtc_failed(const nvrtc_table_t* nvrtc,
                                     nvrtcProgram program,
@@ -145,7 +150,6 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
                                      rabbet_nvrtc_output_t* out_code) {
   const nvrtc_table_t* nvrtc = NULL;
   const char* options[NVRTC_MAX_OPTIONS + 3];
-  const char* lines = getenv("RABBET_NVRTC_LINE_INFO");
   size_t count = input->option_count;
   const char *names[NVRTC_MAX_HEADERS], *texts[NVRTC_MAX_HEADERS];
   char architecture[48];
@@ -167,8 +171,7 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
   options[count++] = architecture;
   options[count++] = "--std=c++17";
   // Line numbers for profilers make machine code three times as large.
-  if (lines && *lines && strcmp(lines, "0") != 0)
-    options[count++] = "--generate-line-info";
+  if (rabbet_nvrtc_has_lines()) options[count++] = "--generate-line-info";
   nvrtcProgram program = NULL;
   RABBET_RETURN_IF_ERROR(nvrtc_check(
       nvrtc,

@@ -38,5 +38,7 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
                                      rabbet_nvrtc_output_t* out_code);
 // 13000 for 13.0.
 rabbet_status_t rabbet_nvrtc_version(int* out_version);
+// Whether programs get line numbers for profilers (RABBET_NVRTC_LINE_INFO).
+bool rabbet_nvrtc_has_lines(void);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_NVRTC_H_

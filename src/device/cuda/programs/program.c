@@ -8,7 +8,7 @@
 #include "base/math.h"
 #include "base/strbuf.h"
 #include "base/vec.h"
-#include "device/cuda/programs/nvrtc.h"
+#include "device/cuda/programs/compile.h"
 #include "device/cuda/programs/sources.h"
 
 // ---- Artifacts in plans ----------------------------------------------------
@@ -34,12 +34,14 @@ struct rabbet_cuda_program_t {
   size_t image_size;
   // The source to compile PTX from when a plan asks for it, or NULL.
   rabbet_cuda_source_t* source;
-  bool compiled;  // stays loaded: a build creates the same kernel many times
+  bool compiled;   // stays loaded: a build creates the same kernel many times
+  bool is_making;  // a thread makes it; others wait for `made`
 };
 
 struct rabbet_cuda_programs_t {
   rabbet_allocator_t allocator;
   pthread_mutex_t lock;
+  pthread_cond_t made;
   RABBET_VEC(rabbet_cuda_program_t*) loaded;
   rabbet_hash_t headers;  // hash of all headers that sources can include
 };
@@ -61,6 +63,7 @@ rabbet_status_t rabbet_cuda_programs_create(
     return status;
   }
   pthread_mutex_init(&programs->lock, NULL);
+  pthread_cond_init(&programs->made, NULL);
   *out_programs = programs;
   return rabbet_ok();
 }
@@ -73,6 +76,7 @@ void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
     program_destroy(programs->loaded.data[i]);
   }
   rabbet_vec_free(programs->allocator, &programs->loaded);
+  pthread_cond_destroy(&programs->made);
   pthread_mutex_destroy(&programs->lock);
   rabbet_free(programs->allocator, programs);
 }
@@ -163,7 +167,7 @@ static rabbet_status_t program_translate(const rabbet_cuda_program_t* program,
                                 .major = device->major,
                                 .minor = device->minor,
                                 .specific = specific};
-  return rabbet_nvrtc_compile(&input, device->base.allocator, out_code);
+  return rabbet_cuda_compile(device, &input, program->key, out_code);
 }
 
 // One allocation: the source, its options' addresses, and all texts.
@@ -290,44 +294,84 @@ static void program_destroy(rabbet_cuda_program_t* program) {
   rabbet_free(device->base.allocator, program);
 }
 
-static rabbet_status_t program_make(rabbet_cuda_device_t* device,
-                                    const rabbet_cuda_source_t* source,
-                                    rabbet_hash_t key,
-                                    const rabbet_artifact_t* artifacts,
-                                    size_t artifact_count,
-                                    rabbet_cuda_program_t** out_program) {
+static rabbet_status_t program_create(rabbet_cuda_device_t* device,
+                                      const rabbet_cuda_source_t* source,
+                                      rabbet_hash_t key,
+                                      rabbet_cuda_program_t** out_program) {
   rabbet_cuda_program_t* program = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(device->base.allocator,
                                          sizeof(*program), (void**)&program));
   program->device = device;
   program->key = key;
+  program->is_making = true;
   snprintf(program->name, sizeof(program->name), "%s", source->name);
   rabbet_refcount_initialize(&program->references);
+  *out_program = program;
+  return rabbet_ok();
+}
+
+static rabbet_status_t program_make(rabbet_cuda_program_t* program,
+                                    const rabbet_cuda_source_t* source,
+                                    const rabbet_artifact_t* artifacts,
+                                    size_t artifact_count) {
+  const rabbet_hash_t key = program->key;
   const rabbet_artifact_t* found = NULL;
   for (size_t i = 0; !found && i < artifact_count; ++i) {
     if (artifacts[i].key.high == key.high && artifacts[i].key.low == key.low)
       found = &artifacts[i];
   }
   program->compiled = !found;
+  RABBET_RETURN_IF_ERROR(found ? program_take(program, found)
+                               : program_compile(program, source));
+  return program_load(program);
+}
+
+// The place of the key's program in the list, or the list's length.
+static size_t program_find(const rabbet_cuda_programs_t* programs,
+                           rabbet_hash_t key) {
+  size_t i = 0;
+  while (i < programs->loaded.count &&
+         (programs->loaded.data[i]->key.high != key.high ||
+          programs->loaded.data[i]->key.low != key.low))
+    ++i;
+  return i;
+}
+
+static void program_forget(rabbet_cuda_programs_t* programs,
+                           const rabbet_cuda_program_t* program) {
+  size_t i = program_find(programs, program->key);
+  if (i < programs->loaded.count && programs->loaded.data[i] == program)
+    programs->loaded.data[i] = programs->loaded.data[--programs->loaded.count];
+}
+
+// Under the lock, which is given up while the program is made: threads compile
+// different programs at the same time, and each program once.
+static rabbet_status_t program_add(rabbet_cuda_device_t* device,
+                                   const rabbet_cuda_source_t* source,
+                                   rabbet_hash_t key,
+                                   const rabbet_artifact_t* artifacts,
+                                   size_t artifact_count,
+                                   rabbet_cuda_program_t** out_program) {
+  rabbet_cuda_programs_t* programs = device->programs;
+  rabbet_cuda_program_t* program = NULL;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_RESERVE(programs->allocator, &programs->loaded, 1));
+  RABBET_RETURN_IF_ERROR(program_create(device, source, key, &program));
+  programs->loaded.data[programs->loaded.count++] = program;
+  pthread_mutex_unlock(&programs->lock);
   rabbet_status_t status =
-      found ? program_take(program, found) : program_compile(program, source);
-  if (rabbet_is_ok(status)) status = program_load(program);
+      program_make(program, source, artifacts, artifact_count);
+  pthread_mutex_lock(&programs->lock);
+  program->is_making = false;
+  pthread_cond_broadcast(&programs->made);
   if (!rabbet_is_ok(status)) {
+    program_forget(programs, program);
     program_destroy(program);
     return status;
   }
+  if (program->compiled) rabbet_refcount_retain(&program->references);
   *out_program = program;
   return rabbet_ok();
-}
-
-static rabbet_cuda_program_t* program_find(rabbet_cuda_programs_t* programs,
-                                           rabbet_hash_t key) {
-  for (size_t i = 0; i < programs->loaded.count; ++i) {
-    rabbet_cuda_program_t* program = programs->loaded.data[i];
-    if (program->key.high == key.high && program->key.low == key.low)
-      return program;
-  }
-  return NULL;
 }
 
 rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
@@ -344,22 +388,19 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
                          source->name);
   RABBET_RETURN_IF_ERROR(program_key(programs, source, text, &key));
   pthread_mutex_lock(&programs->lock);
-  rabbet_cuda_program_t* program = program_find(programs, key);
   rabbet_status_t status = rabbet_ok();
-  if (program) {
-    rabbet_refcount_retain(&program->references);
+  size_t at = 0;
+  while ((at = program_find(programs, key)) < programs->loaded.count &&
+         programs->loaded.data[at]->is_making)
+    pthread_cond_wait(&programs->made, &programs->lock);
+  if (at < programs->loaded.count) {
+    *out_program = programs->loaded.data[at];
+    rabbet_refcount_retain(&(*out_program)->references);
   } else {
-    status = RABBET_VEC_RESERVE(programs->allocator, &programs->loaded, 1);
-    if (rabbet_is_ok(status))
-      status = program_make(device, source, key, artifacts, artifact_count,
-                            &program);
-    if (rabbet_is_ok(status)) {
-      programs->loaded.data[programs->loaded.count++] = program;
-      if (program->compiled) rabbet_refcount_retain(&program->references);
-    }
+    status = program_add(device, source, key, artifacts, artifact_count,
+                         out_program);
   }
   pthread_mutex_unlock(&programs->lock);
-  *out_program = program;
   return status;
 }
 
@@ -368,13 +409,7 @@ void rabbet_cuda_program_release(rabbet_cuda_program_t* program) {
   rabbet_cuda_programs_t* programs = program->device->programs;
   pthread_mutex_lock(&programs->lock);
   bool last = rabbet_refcount_release(&program->references);
-  for (size_t i = 0; last && i < programs->loaded.count; ++i) {
-    if (programs->loaded.data[i] == program) {
-      programs->loaded.data[i] =
-          programs->loaded.data[--programs->loaded.count];
-      break;
-    }
-  }
+  if (last) program_forget(programs, program);
   pthread_mutex_unlock(&programs->lock);
   if (last) program_destroy(program);
 }

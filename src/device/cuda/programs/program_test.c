@@ -1,6 +1,10 @@
 // Programs: compiled, kept, taken from a plan.
 #include "device/cuda/programs/program.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/store.h"
 #include "cuda_stand_in/device.h"
 #include "faults/fault_allocator.h"
 
@@ -105,6 +109,123 @@ static void compiled(void** state) {
   assert_int_equal(stand_in()->calls("cuModuleLoadData"), 0);
   run_add(device, same);
   rabbet_cuda_program_release(same);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
+// ---- What other builds compiled --------------------------------------------
+
+static char store_folder[] = "/tmp/rabbet_programs_XXXXXX";
+
+static rabbet_cuda_device_t* open_with_store(void) {
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  RABBET_EXPECT_OK(rabbet_store_create(
+      rabbet_allocator_system(), (rabbet_logger_t){0}, &device->base.store));
+  return device;
+}
+
+// With `compiles` false, the compiler refuses everything.
+static rabbet_status_t get_from_store(const rabbet_cuda_source_t* source,
+                                      bool compiles) {
+  rabbet_cuda_device_t* device = open_with_store();
+  rabbet_cuda_program_t* program = NULL;
+  if (!compiles) setenv("RABBET_STAND_IN_FLAGS", "--no-such-flag", 1);
+  rabbet_status_t status =
+      rabbet_cuda_program_get(device, source, NULL, 0, &program);
+  unsetenv("RABBET_STAND_IN_FLAGS");
+  if (rabbet_is_ok(status)) run_add(device, program);
+  rabbet_cuda_program_release(program);
+  rabbet_device_release(&device->base);
+  stand_in_expect_clean();
+  return status;
+}
+
+static void damage_store(void) {
+  char command[128];
+  snprintf(command, sizeof(command), "truncate -s 100 %s/0* %s/[1-9a-f]*",
+           store_folder, store_folder);
+  assert_int_not_equal(system(command), -1);
+}
+
+static void taken_from_a_store(void** state) {
+  (void)state;
+  const char* const options[] = {"-DT0=float", "-DOTHER"};
+  rabbet_cuda_source_t other = add_source, exact = add_source;
+  other.options = options;
+  other.option_count = 2;
+  exact.specific = true;
+  assert_non_null(mkdtemp(store_folder));
+  setenv("RABBET_PROGRAM_CACHE", store_folder, 1);
+  RABBET_EXPECT_ERROR(get_from_store(&add_source, false),
+                      RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
+  RABBET_EXPECT_OK(get_from_store(&add_source, true));
+  RABBET_EXPECT_OK(get_from_store(&add_source, false));
+  // Other options, another kind of code, another compiler.
+  RABBET_EXPECT_ERROR(get_from_store(&other, false),
+                      RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
+  RABBET_EXPECT_ERROR(get_from_store(&exact, false),
+                      RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
+  setenv("RABBET_STAND_IN_NVRTC", "12.4", 1);
+  RABBET_EXPECT_ERROR(get_from_store(&add_source, false),
+                      RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
+  unsetenv("RABBET_STAND_IN_NVRTC");
+  // What is damaged is compiled again, and kept again.
+  damage_store();
+  RABBET_EXPECT_ERROR(get_from_store(&add_source, false),
+                      RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
+  RABBET_EXPECT_OK(get_from_store(&add_source, true));
+  RABBET_EXPECT_OK(get_from_store(&add_source, false));
+  char command[64];
+  snprintf(command, sizeof(command), "rm -r %s", store_folder);
+  assert_int_equal(system(command), 0);
+  setenv("RABBET_PROGRAM_CACHE", "none", 1);
+}
+
+// ---- Threads ---------------------------------------------------------------
+
+enum { GETTERS = 4 };
+
+typedef struct getter_t {
+  rabbet_cuda_device_t* device;
+  int number;
+  rabbet_cuda_program_t *own, *common;
+} getter_t;
+
+static void* get_in_thread(void* context) {
+  getter_t* getter = context;
+  char own[32];
+  const char* const options[] = {"-DT0=float", own};
+  rabbet_cuda_source_t source = add_source;
+  snprintf(own, sizeof(own), "-DGETTER=%d", getter->number);
+  source.options = options;
+  source.option_count = 2;
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(getter->device, &source, NULL, 0, &getter->own));
+  RABBET_EXPECT_OK(rabbet_cuda_program_get(getter->device, &add_source, NULL, 0,
+                                           &getter->common));
+  return NULL;
+}
+
+static void threads_compile_each_once(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  getter_t getters[GETTERS];
+  pthread_t threads[GETTERS];
+  stand_in()->clear_log();
+  for (int i = 0; i < GETTERS; ++i) {
+    getters[i] = (getter_t){.device = device, .number = i};
+    assert_int_equal(
+        pthread_create(&threads[i], NULL, get_in_thread, &getters[i]), 0);
+  }
+  for (int i = 0; i < GETTERS; ++i)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(stand_in()->calls("cuModuleLoadData"), GETTERS + 1);
+  for (int i = 0; i < GETTERS; ++i) {
+    assert_ptr_equal(getters[i].common, getters[0].common);
+    run_add(device, getters[i].own);
+    rabbet_cuda_program_release(getters[i].own);
+    rabbet_cuda_program_release(getters[i].common);
+  }
   stand_in_device_close(device);
   stand_in_expect_clean();
 }
@@ -668,6 +789,8 @@ static void addresses_are_not_aligned(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(compiled),
+      cmocka_unit_test(taken_from_a_store),
+      cmocka_unit_test(threads_compile_each_once),
       cmocka_unit_test(threads_work_together),
       cmocka_unit_test(taken_from_a_plan),
       cmocka_unit_test(taken_on_another_gpu),
