@@ -41,7 +41,19 @@ PROGRAM = """
     builder = trt.Builder(Log())
     network = builder.create_network(
         1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    if what == "convolution":
+    if what == "convolutions":  # six questions; the last one is the first again
+        x = want = rng.standard_normal((1, 8, 4, 4)).astype(np.float16)
+        tensor = network.add_input("x", trt.float16, x.shape)
+        for channels in (16, 24, 8, 32, 8, 16):
+            w = rng.standard_normal((channels, want.shape[1], 1, 1)) / want.shape[1]
+            layer = network.add_convolution_nd(tensor, channels, (1, 1),
+                                               w.astype(np.float16))
+            layer.padding_nd = (1, 1)
+            tensor = layer.get_output(0)
+            want = np.einsum("nchw,oc->nohw",
+                             np.pad(want, ((0, 0), (0, 0), (1, 1), (1, 1))),
+                             w.astype(np.float16)[:, :, 0, 0].astype(np.float32))
+    elif what == "convolution":
         x = rng.standard_normal((1, 8, 6, 6)).astype(np.float16)
         w = (rng.standard_normal((8, 8, 1, 1)) / 4).astype(np.float16)
         layer = network.add_convolution_nd(
@@ -76,6 +88,7 @@ PROGRAM = """
     print(json.dumps({
         "kernel": report["steps"][-1]["kernel"],
         "tactic": report["steps"][-1]["tactic_name"],
+        "tactics": [step["tactic_name"] for step in report["steps"]],
         "left_out": report["left_out"],
         "warnings": warnings,
         "children": children,
@@ -264,3 +277,30 @@ def test_plans_come_from_the_program_cache(tmp_path: Path) -> None:
         assert damaged
         assert all("is damaged; it is made again" in text for text in damaged)
     assert {file: file.stat().st_size for file in folder.iterdir()} == files
+
+
+@pytest.mark.parametrize("fault", [None, "run 1 crash"])
+def test_helpers_answer_at_the_same_time(fault: str | None, tmp_path: Path) -> None:
+    """As one helper does, also those that end early."""
+    if fault and not cuda_driver.is_stand_in():
+        pytest.skip("only the stand-in does harm on demand")
+    harm = {"RABBET_STAND_IN_CUDNN_FAULT": fault} if fault else {}
+    script, count = helper(tmp_path)
+    results = {}
+    for helpers in ("1", "3"):
+        results[helpers] = build(
+            "convolutions",
+            tmp_path,
+            cache=helpers,
+            level=0,
+            RABBET_TRIAL=str(script),
+            RABBET_TRIAL_HELPERS=helpers,
+            **harm,
+        )
+        if fault is None:
+            assert starts(count) == (1 if helpers == "1" else 4)
+    one, three = results["1"], results["3"]
+    assert three["tactics"] == one["tactics"]
+    assert three["left_out"] == one["left_out"]
+    assert three["warnings"] == one["warnings"]
+    assert bool(one["left_out"]) == bool(fault)

@@ -538,7 +538,6 @@ static rabbet_status_t alternatives_none(rabbet_build_t* build,
 
 static rabbet_status_t alternatives_of_nodes(rabbet_build_t* build,
                                              rabbet_cluster_t* cluster) {
-  RABBET_RETURN_IF_ERROR(rabbet_tune_cover(build, cluster));
   if (build->level > 0)
     RABBET_RETURN_IF_ERROR(alternatives_time(build, cluster));
   RABBET_RETURN_IF_ERROR(alternatives_select(build, cluster));

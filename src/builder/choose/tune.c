@@ -7,6 +7,7 @@
 #include "builder/choose/tuner.h"
 #include "builder/ir/passes.h"
 #include "builder/measure/bench.h"
+#include "builder/measure/compile_ahead.h"
 #include "builder/propose/propose.h"
 #include "builder/propose/trial.h"
 
@@ -57,7 +58,13 @@ rabbet_status_t rabbet_tuner_unit(rabbet_build_t* build,
   size_t bytes = node_count * sizeof(*nodes);
   assert(node_count > 0);
   *out_unit = rabbet_map_get(&tuner->units, (const char*)nodes, bytes);
-  if (*out_unit) return rabbet_ok();
+  if (*out_unit &&
+      (!(*out_unit)->is_guess || rabbet_trials_is_collecting(build->trials)))
+    return rabbet_ok();
+  if (*out_unit) {
+    (*out_unit)->proposed = false;
+    return rabbet_unit_propose(build, *out_unit, NULL);
+  }
   rabbet_unit_t* unit = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_unit_create(build, nodes, node_count, &unit));
   RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, NULL));
@@ -358,13 +365,70 @@ static rabbet_status_t tune_find_formats(rabbet_build_t* build) {
   return rabbet_ok();
 }
 
+static rabbet_status_t tune_cover_all(rabbet_build_t* build) {
+  const rabbet_tuner_t* tuner = build->tuner;
+  for (size_t i = 0; i < tuner->clusters.count; ++i)
+    if (tuner->clusters.data[i]->kind == RABBET_CLUSTER_NODES)
+      RABBET_RETURN_IF_ERROR(rabbet_tune_cover(build, tuner->clusters.data[i]));
+  return rabbet_ok();
+}
+
+// Finds the questions to libraries by forming all covers as if libraries had a
+// kernel for each group, and has helpers answer them.
+static rabbet_status_t tune_ask_ahead(rabbet_build_t* build) {
+  if (!rabbet_trials_collect(build->trials)) return rabbet_ok();
+  rabbet_status_t status = tune_cover_all(build);
+  return rabbet_status_join(status, rabbet_trials_ask_collected(build->trials));
+}
+
+static rabbet_status_t tune_add_untimed(rabbet_build_t* build,
+                                        rabbet_unit_t* unit,
+                                        rabbet_picks_t* picks) {
+  for (size_t i = 0; unit->fits && i < unit->choice_count; ++i) {
+    const rabbet_choice_t* choice = &unit->choices[i];
+    rabbet_timing_t timing;
+    if (!choice->candidate.kernel || choice->us >= 0 ||
+        (tune_uses_cache(build, choice) &&
+         rabbet_timing_cache_find(build->cache, choice->key, &timing)))
+      continue;
+    const rabbet_pick_t pick = {unit, choice};
+    RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, picks, pick));
+  }
+  return rabbet_ok();
+}
+
+// Compiles what will be timed. A user's selector may take few of the choices.
+static rabbet_status_t tune_compile_ahead(rabbet_build_t* build) {
+  const rabbet_tuner_t* tuner = build->tuner;
+  rabbet_picks_t picks = {0};
+  rabbet_status_t status = rabbet_ok();
+  if (build->level == 0 || build->config->selector.select) return status;
+  for (size_t i = 0; i < tuner->clusters.count; ++i) {
+    const rabbet_cluster_t* cluster = tuner->clusters.data[i];
+    bool is_open = cluster->cover_count > 1;
+    for (size_t c = 0; c < cluster->cover_count; ++c)
+      for (size_t u = 0; u < cluster->covers[c].unit_count; ++u) {
+        rabbet_unit_t* unit = cluster->covers[c].units[u];
+        if (rabbet_is_ok(status) && (is_open || unit->choice_count > 1))
+          status = tune_add_untimed(build, unit, &picks);
+      }
+  }
+  if (rabbet_is_ok(status))
+    status = rabbet_compile_ahead(build, picks.data, picks.count);
+  rabbet_constant_trim(build);
+  rabbet_vec_free(build->allocator, &picks);
+  return status;
+}
+
 rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
   static const char phase[] = "Timing candidates";
   RABBET_RETURN_IF_ERROR(tune_find_formats(build));
   RABBET_RETURN_IF_ERROR(rabbet_tune_cluster(build));
   rabbet_tuner_t* tuner = build->tuner;
   rabbet_progress_start(build, phase, "Building", tuner->clusters.count);
-  rabbet_status_t status = rabbet_ok();
+  rabbet_status_t status = tune_ask_ahead(build);
+  if (rabbet_is_ok(status)) status = tune_cover_all(build);
+  if (rabbet_is_ok(status)) status = tune_compile_ahead(build);
   for (size_t i = 0; rabbet_is_ok(status) && i < tuner->clusters.count; ++i) {
     status = rabbet_tune_alternatives(build, tuner->clusters.data[i]);
     if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, i);

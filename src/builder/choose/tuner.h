@@ -74,10 +74,10 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_tune_conversion_cost(
 
 // Divides the nodes into clusters (cluster.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build);
-// Fills a cluster's covers (cover.c).
+// Fills a cluster's covers (cover.c); again, where units were guesses.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
                                                      rabbet_cluster_t* cluster);
-// Fills a cluster's alternatives (alternatives.c).
+// Fills a cluster's alternatives from its covers (alternatives.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tune_alternatives(rabbet_build_t* build, rabbet_cluster_t* cluster);
 

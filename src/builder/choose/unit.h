@@ -33,6 +33,7 @@ typedef struct rabbet_unit_t {
   bool data_dependent;  // some sizes are data-dependent: dims are estimates
   bool fits;            // dims and host_values satisfy its shape rules
   bool proposed;        // choices are known
+  bool is_guess;        // some choices are guesses (rabbet_trials_collect)
   bool selected;        // the user's selector was asked
   size_t refused;       // number of choices when the selector took none
 } rabbet_unit_t;

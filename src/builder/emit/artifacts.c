@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "builder/measure/bench.h"
+#include "builder/measure/compile_ahead.h"
 
 typedef struct collector_t {
   rabbet_build_t* build;
@@ -113,6 +114,22 @@ static rabbet_status_t collect_steps(collector_t* collector,
   return rabbet_ok();
 }
 
+// Compiles what no kernel was timed with: times came from a cache, or there was
+// one way only.
+static rabbet_status_t collect_compile(const rabbet_emit_sequence_t* sequence) {
+  const rabbet_layout_t* layout = sequence->layout;
+  rabbet_build_t* build = sequence->build;
+  rabbet_picks_t picks = {0};
+  rabbet_status_t status = rabbet_ok();
+  for (size_t s = 0; rabbet_is_ok(status) && s < layout->steps.count; ++s)
+    status =
+        RABBET_VEC_PUSH(build->allocator, &picks, layout->steps.data[s].pick);
+  if (rabbet_is_ok(status))
+    status = rabbet_compile_ahead(build, picks.data, picks.count);
+  rabbet_vec_free(build->allocator, &picks);
+  return status;
+}
+
 // ---- In order of key, so that equal builds give equal bytes -----------------
 
 typedef struct ranked_t {
@@ -172,8 +189,10 @@ rabbet_status_t rabbet_artifacts_collect(
   collector_t collector = {.build = build, .plan = plan};
   rabbet_map_initialize(build->allocator, &collector.numbers);
   rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
-    status = collect_steps(&collector, &sequences[i]);
+  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i) {
+    status = collect_compile(&sequences[i]);
+    if (rabbet_is_ok(status)) status = collect_steps(&collector, &sequences[i]);
+  }
   collector.build = build;
   if (rabbet_is_ok(status)) status = collect_sort(&collector);
   while (collector.kernels.count > 0)

@@ -452,6 +452,7 @@ rabbet_status_t rabbet_unit_propose(rabbet_build_t* build, rabbet_unit_t* unit,
   if (rabbet_is_ok(status)) {
     unit->choice_count = p.choices.count;
     unit->proposed = true;
+    unit->is_guess = rabbet_trials_take_guess(build->trials);
   }
   rabbet_vec_free(build->allocator, &p.choices);
   return status;

@@ -13,13 +13,26 @@ struct rabbet_trials_t {
   rabbet_asker_t asker;
   const char* layer;
   rabbet_trial_helper_t helper;
-  bool in_process;  // no helper can be started; the user was warned
+  bool in_process;     // no helper can be started; the user was warned
+  bool is_collecting;  // questions wait in `ahead`
+  bool has_guessed;    // a question got no answer of its own so far
+  RABBET_VEC(rabbet_trial_ahead_t) ahead;
   RABBET_VEC(rabbet_culprit_t) culprits;
 };
 
 static rabbet_status_t trials_ask(void* context,
                                   const rabbet_question_t* question,
                                   rabbet_answer_sink_t sink);
+
+static void trials_drop_ahead(rabbet_trials_t* trials) {
+  rabbet_allocator_t allocator = trials->build->allocator;
+  for (size_t i = 0; i < trials->ahead.count; ++i) {
+    rabbet_trial_request_deinitialize(allocator,
+                                      &trials->ahead.data[i].request);
+    rabbet_trial_deinitialize(allocator, &trials->ahead.data[i].trial);
+  }
+  rabbet_vec_free(allocator, &trials->ahead);
+}
 
 rabbet_status_t rabbet_trials_create(rabbet_build_t* build) {
   rabbet_trials_t* trials = NULL;
@@ -39,6 +52,7 @@ void rabbet_trials_destroy(rabbet_trials_t* trials) {
   if (!trials) return;
   rabbet_allocator_t allocator = trials->build->allocator;
   rabbet_trial_helper_deinitialize(&trials->helper);
+  trials_drop_ahead(trials);
   rabbet_vec_free(allocator, &trials->culprits);
   rabbet_free(allocator, trials);
 }
@@ -187,6 +201,36 @@ static void trials_tell(rabbet_trials_t* trials, rabbet_status_t why) {
   rabbet_status_ignore(why);
 }
 
+// The question waits. One answer in its place shows which groups are asked
+// about if libraries have kernels for all.
+static rabbet_status_t trials_collect(rabbet_trials_t* trials,
+                                      const rabbet_question_t* question,
+                                      rabbet_hash_t key, bool cacheable,
+                                      rabbet_answer_sink_t sink) {
+  rabbet_allocator_t allocator = trials->build->allocator;
+  const rabbet_answer_t guess = {.tactic_name = "guess"};
+  bool known = !cacheable;
+  for (size_t i = 0; i < trials->ahead.count && !known; ++i)
+    known = trials->ahead.data[i].key.high == key.high &&
+            trials->ahead.data[i].key.low == key.low;
+  if (!known) {
+    rabbet_trial_ahead_t item = {.key = key};
+    RABBET_RETURN_IF_ERROR(RABBET_VEC_RESERVE(allocator, &trials->ahead, 1));
+    rabbet_status_t status = rabbet_trial_request_initialize(
+        question, NULL, allocator, &item.request);
+    if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY)
+      return status;
+    // What no plan can hold is asked in its turn, which says so.
+    if (rabbet_is_ok(status)) {
+      rabbet_trial_initialize(allocator, &item.trial);
+      trials->ahead.data[trials->ahead.count++] = item;
+    }
+    rabbet_status_ignore(status);
+  }
+  trials->has_guessed = true;
+  return sink.add(sink.context, &guess);
+}
+
 static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
                                          const rabbet_question_t* question,
                                          rabbet_answer_sink_t sink,
@@ -197,6 +241,8 @@ static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
   if (cacheable)
     RABBET_RETURN_IF_ERROR(trials_find(trials, key, trial, &found));
   if (found) return trials_pass(trials, question, trial, sink);
+  if (trials->is_collecting)
+    return trials_collect(trials, question, key, cacheable, sink);
   if (trials->in_process) return rabbet_trial_ask_here(question, trial, sink);
   rabbet_status_t status =
       rabbet_trial_helper_ask(&trials->helper, question, NULL, trial);
@@ -218,6 +264,52 @@ static rabbet_status_t trials_ask(void* context,
   rabbet_trial_initialize(trials->build->allocator, &trial);
   rabbet_status_t status = trials_ask_helper(trials, question, sink, &trial);
   rabbet_trial_deinitialize(trials->build->allocator, &trial);
+  return status;
+}
+
+// ---- Asking ahead -----------------------------------------------------------
+
+enum { TRIALS_FEW = 4 };  // questions that one helper has soon answered
+
+static bool trials_has_libraries(const rabbet_trials_t* trials) {
+  rabbet_device_t* device = trials->build->device;
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      device->vtable->kernel_classes(device, &count);
+  for (size_t i = 0; i < count; ++i)
+    if (classes[i]->ask) return true;
+  return false;
+}
+
+bool rabbet_trials_collect(rabbet_trials_t* trials) {
+  trials->is_collecting = !trials->in_process && trials_may_cache(trials) &&
+                          rabbet_trial_helpers() > 1 &&
+                          trials_has_libraries(trials);
+  return trials->is_collecting;
+}
+
+bool rabbet_trials_is_collecting(const rabbet_trials_t* trials) {
+  return trials && trials->is_collecting;
+}
+
+bool rabbet_trials_take_guess(rabbet_trials_t* trials) {
+  if (!trials) return false;
+  bool guessed = trials->has_guessed;
+  trials->has_guessed = false;
+  return guessed;
+}
+
+rabbet_status_t rabbet_trials_ask_collected(rabbet_trials_t* trials) {
+  rabbet_status_t status = rabbet_ok();
+  trials->is_collecting = false;
+  if (trials->ahead.count >= TRIALS_FEW)
+    status = rabbet_trial_answer_ahead(trials->build, trials->ahead.data,
+                                       trials->ahead.count);
+  for (size_t i = 0; rabbet_is_ok(status) && i < trials->ahead.count; ++i)
+    if (trials->ahead.data[i].is_answered)
+      status = trials_keep(trials, trials->ahead.data[i].key,
+                           &trials->ahead.data[i].trial);
+  trials_drop_ahead(trials);
   return status;
 }
 

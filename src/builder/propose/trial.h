@@ -23,6 +23,17 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_trials_create(rabbet_build_t* build);
 RABBET_PRIVATE_API void rabbet_trials_destroy(rabbet_trials_t* trials);
 RABBET_PRIVATE_API const rabbet_asker_t* rabbet_trials_asker(
     rabbet_trials_t* trials, const char* layer);
+// Asking ahead: until rabbet_trials_ask_collected, questions without a known
+// answer wait and get a guess. Then several helpers answer them, and whoever
+// asks again gets the answer. False, and nothing waits, where that is not worth
+// it.
+RABBET_PRIVATE_API bool rabbet_trials_collect(rabbet_trials_t* trials);
+RABBET_PRIVATE_API bool rabbet_trials_is_collecting(
+    const rabbet_trials_t* trials);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_trials_ask_collected(rabbet_trials_t* trials);
+// Whether there was a guess since the last call.
+RABBET_PRIVATE_API bool rabbet_trials_take_guess(rabbet_trials_t* trials);
 // Runs once a choice of a plugin that wants to be isolated. *out_harmful: the
 // choice did harm, which was reported, and must be left out.
 RABBET_PRIVATE_API rabbet_status_t

@@ -127,11 +127,8 @@ static rabbet_status_t helper_start(rabbet_trial_helper_t* helper) {
 
 typedef struct talk_t {
   rabbet_trial_helper_t* helper;
-  const rabbet_question_t* question;
-  const rabbet_given_t* given;  // may be NULL
+  const rabbet_trial_request_t* request;
   rabbet_trial_t* trial;
-  const void* plan;
-  size_t plan_size;
   RABBET_VEC(int32_t) numbers;  // item of each answer that this helper found
   int32_t current;  // the helper's current work: HELPER_ASKING, or an item
   bool done;
@@ -146,22 +143,21 @@ static int32_t talk_passed(const talk_t* talk) {
 
 static rabbet_status_t talk_write(const talk_t* talk, rabbet_strbuf_t* out) {
   rabbet_device_t* device = talk->helper->device;
-  const rabbet_question_t* question = talk->question;
-  rabbet_trial_question_t head = {
-      .tf32 = question->tf32,
-      .wish = question->wish,
-      .enough = question->enough - talk_passed(talk),
-      .plan_size = talk->plan_size};
+  const rabbet_trial_request_t* request = talk->request;
+  rabbet_trial_question_t head = {.tf32 = request->tf32,
+                                  .wish = request->wish,
+                                  .enough = request->enough - talk_passed(talk),
+                                  .plan_size = request->plan_size};
   rabbet_strbuf_t settings;
   rabbet_strbuf_initialize(talk->helper->allocator, &settings);
   rabbet_status_t status = device->vtable->settings
                                ? device->vtable->settings(device, &settings)
                                : rabbet_ok();
   head.settings_size = settings.size;
-  if (talk->given) {
+  if (request->given) {
     head.is_given = 1;
-    head.tactic = talk->given->tactic;
-    head.library_size = strlen(talk->given->library) + 1;
+    head.tactic = request->given->tactic;
+    head.library_size = strlen(request->given->library) + 1;
   }
   for (size_t i = 0; i < talk->trial->items.count; ++i)
     head.known_count +=
@@ -175,9 +171,10 @@ static rabbet_status_t talk_write(const talk_t* talk, rabbet_strbuf_t* out) {
                            sizeof(item->answer.tactic));
   }
   rabbet_strbuf_append(out, settings.data, settings.size);
-  if (talk->given)
-    rabbet_strbuf_append(out, talk->given->library, (size_t)head.library_size);
-  rabbet_strbuf_append(out, talk->plan, talk->plan_size);
+  if (request->given)
+    rabbet_strbuf_append(out, request->given->library,
+                         (size_t)head.library_size);
+  rabbet_strbuf_append(out, request->plan, request->plan_size);
   rabbet_strbuf_deinitialize(&settings);
   return rabbet_is_ok(status) ? rabbet_strbuf_status(out) : status;
 }
@@ -366,25 +363,50 @@ static rabbet_status_t helper_cannot(rabbet_status_t why) {
   return status;
 }
 
-rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
-                                        const rabbet_question_t* question,
-                                        const rabbet_given_t* given,
-                                        rabbet_trial_t* trial) {
-  void* plan = NULL;
-  talk_t talk = {
-      .helper = helper, .question = question, .given = given, .trial = trial};
+rabbet_status_t rabbet_trial_request_initialize(
+    const rabbet_question_t* question, const rabbet_given_t* given,
+    rabbet_allocator_t allocator, rabbet_trial_request_t* request) {
+  *request = (rabbet_trial_request_t){.tf32 = question->tf32,
+                                      .wish = question->wish,
+                                      .enough = question->enough,
+                                      .given = given};
   rabbet_status_t status =
-      rabbet_trial_plan(question, given ? given->tactic : 0, helper->allocator,
-                        &plan, &talk.plan_size);
+      rabbet_trial_plan(question, given ? given->tactic : 0, allocator,
+                        &request->plan, &request->plan_size);
   // A plan can hold any group of a network, so no network has this group.
-  if (!rabbet_is_ok(status) &&
-      rabbet_status_code(status) != RABBET_STATUS_OUT_OF_MEMORY)
-    return helper_cannot(status);
-  talk.plan = plan;
+  return rabbet_is_ok(status) ||
+                 rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY
+             ? status
+             : helper_cannot(status);
+}
+
+void rabbet_trial_request_deinitialize(rabbet_allocator_t allocator,
+                                       rabbet_trial_request_t* request) {
+  rabbet_free_aligned(allocator, request->plan, RABBET_PLAN_ALIGNMENT);
+  request->plan = NULL;
+}
+
+rabbet_status_t rabbet_trial_helper_answer(
+    rabbet_trial_helper_t* helper, const rabbet_trial_request_t* request,
+    rabbet_trial_t* trial) {
+  talk_t talk = {.helper = helper, .request = request, .trial = trial};
+  rabbet_status_t status = rabbet_ok();
   // Each turn but the last ends with a verdict on one more item.
   while (rabbet_is_ok(status) && !talk.done)
     status = talk_once(&talk);
   rabbet_vec_free(helper->allocator, &talk.numbers);
-  rabbet_free_aligned(helper->allocator, plan, RABBET_PLAN_ALIGNMENT);
+  return status;
+}
+
+rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
+                                        const rabbet_question_t* question,
+                                        const rabbet_given_t* given,
+                                        rabbet_trial_t* trial) {
+  rabbet_trial_request_t request;
+  rabbet_status_t status = rabbet_trial_request_initialize(
+      question, given, helper->allocator, &request);
+  if (rabbet_is_ok(status))
+    status = rabbet_trial_helper_answer(helper, &request, trial);
+  rabbet_trial_request_deinitialize(helper->allocator, &request);
   return status;
 }

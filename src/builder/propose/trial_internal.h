@@ -65,13 +65,52 @@ typedef struct rabbet_given_t {
   const char* library;  // of the plugin
 } rabbet_given_t;
 
-// Answers the question into `trial`, or tries the given items (may be NULL),
-// with as many helpers as needed. UNAVAILABLE: no helper can be started, or it
-// cannot do this; the message says why.
+// A question as it is sent.
+typedef struct rabbet_trial_request_t {
+  int32_t tf32, wish, enough;
+  const rabbet_given_t* given;
+  void* plan;  // rabbet_trial_plan
+  size_t plan_size;
+} rabbet_trial_request_t;
+
+// UNAVAILABLE: no plan can hold the question. `given` may be NULL, and must
+// live as long as the request.
+rabbet_status_t rabbet_trial_request_initialize(
+    const rabbet_question_t* question, const rabbet_given_t* given,
+    rabbet_allocator_t allocator, rabbet_trial_request_t* request);
+void rabbet_trial_request_deinitialize(rabbet_allocator_t allocator,
+                                       rabbet_trial_request_t* request);
+// Answers the request into `trial` with as many helpers as needed. UNAVAILABLE:
+// no helper can be started, or it cannot do this; the message says why. Threads
+// may do so at the same time, each with a helper of its own.
+rabbet_status_t rabbet_trial_helper_answer(
+    rabbet_trial_helper_t* helper, const rabbet_trial_request_t* request,
+    rabbet_trial_t* trial);
+// The same of a question.
 rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_question_t* question,
                                         const rabbet_given_t* given,
                                         rabbet_trial_t* trial);
+
+// ---- Several questions at the same time (trial_ahead.c)
+// ----------------------
+
+// A request that waits for its answer.
+typedef struct rabbet_trial_ahead_t {
+  rabbet_hash_t key;
+  rabbet_trial_request_t request;
+  rabbet_trial_t trial;
+  bool is_answered;
+} rabbet_trial_ahead_t;
+
+// How many helpers may work at the same time: RABBET_TRIAL_HELPERS, else one
+// for two processors, at most 8.
+size_t rabbet_trial_helpers(void);
+// Answers as many as it can with that many helpers. CANCELLED if the user asked
+// to stop; other failures leave requests without an answer.
+rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
+                                          rabbet_trial_ahead_t* items,
+                                          size_t count);
 
 // ---- Without a helper (trial_in_process.c) ----------------------------------
 

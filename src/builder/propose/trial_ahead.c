@@ -1,0 +1,98 @@
+// Several helpers, each with a thread that talks to it.
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/thread.h"
+#include "builder/propose/trial_internal.h"
+
+#define AHEAD_POLL_NS 20000000
+enum { AHEAD_HELPERS = 8 };
+
+typedef struct ahead_t {
+  const rabbet_build_t* build;
+  rabbet_trial_ahead_t* items;
+  size_t count;
+  pthread_mutex_t lock;  // guards the next three
+  pthread_cond_t ended;  // a thread
+  size_t next;           // item
+  size_t running;        // threads
+} ahead_t;
+
+size_t rabbet_trial_helpers(void) {
+  const char* text = getenv("RABBET_TRIAL_HELPERS");
+  int wish = text && *text ? atoi(text) : rabbet_cpu_count() / 2;
+  return wish < 1 ? 1 : wish > AHEAD_HELPERS ? AHEAD_HELPERS : (size_t)wish;
+}
+
+static rabbet_trial_ahead_t* ahead_take(ahead_t* ahead) {
+  pthread_mutex_lock(&ahead->lock);
+  rabbet_trial_ahead_t* item =
+      ahead->next < ahead->count ? &ahead->items[ahead->next++] : NULL;
+  pthread_mutex_unlock(&ahead->lock);
+  return item;
+}
+
+static void* ahead_run(void* context) {
+  ahead_t* ahead = context;
+  const rabbet_build_t* build = ahead->build;
+  rabbet_trial_helper_t helper;
+  rabbet_trial_ahead_t* item = NULL;
+  rabbet_trial_helper_initialize(build->device, build->allocator, build->logger,
+                                 &helper);
+  while (helper.may_start && (item = ahead_take(ahead))) {
+    rabbet_status_t status =
+        rabbet_trial_helper_answer(&helper, &item->request, &item->trial);
+    item->is_answered = rabbet_is_ok(status);
+    rabbet_status_ignore(status);
+  }
+  rabbet_trial_helper_deinitialize(&helper);
+  pthread_mutex_lock(&ahead->lock);
+  --ahead->running;
+  pthread_cond_signal(&ahead->ended);
+  pthread_mutex_unlock(&ahead->lock);
+  return NULL;
+}
+
+// Waits for the threads, and has them stop if the user wants it.
+static rabbet_status_t ahead_wait(ahead_t* ahead) {
+  rabbet_status_t status = rabbet_ok();
+  pthread_mutex_lock(&ahead->lock);
+  while (ahead->running > 0) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += AHEAD_POLL_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&ahead->ended, &ahead->lock, &until);
+    if (!rabbet_is_ok(status)) continue;
+    pthread_mutex_unlock(&ahead->lock);
+    status = rabbet_progress_check(ahead->build);
+    pthread_mutex_lock(&ahead->lock);
+    if (!rabbet_is_ok(status)) ahead->next = ahead->count;
+  }
+  pthread_mutex_unlock(&ahead->lock);
+  return status;
+}
+
+rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
+                                          rabbet_trial_ahead_t* items,
+                                          size_t count) {
+  ahead_t ahead = {.build = build, .items = items, .count = count};
+  pthread_t threads[AHEAD_HELPERS];
+  size_t wish = rabbet_trial_helpers(), started = 0;
+  pthread_mutex_init(&ahead.lock, NULL);
+  pthread_cond_init(&ahead.ended, NULL);
+  pthread_mutex_lock(&ahead.lock);
+  while (started < wish && started < count &&
+         pthread_create(&threads[started], NULL, ahead_run, &ahead) == 0)
+    ++started;
+  ahead.running = started;
+  pthread_mutex_unlock(&ahead.lock);
+  rabbet_status_t status = ahead_wait(&ahead);
+  for (size_t i = 0; i < started; ++i)
+    pthread_join(threads[i], NULL);
+  pthread_cond_destroy(&ahead.ended);
+  pthread_mutex_destroy(&ahead.lock);
+  return status;
+}
