@@ -35,6 +35,10 @@ rabbet_onnx_told_t rabbet_onnx_told_item(rabbet_onnx_node_t* node,
 // A stack with its axis 0 moved to `axis`.
 rabbet_tensor_t* rabbet_onnx_told_moved(rabbet_onnx_node_t* node,
                                         rabbet_onnx_told_t stack, int axis);
+// extent, 2 extent, ..., count extent: where tensors of one extent end.
+rabbet_tensor_t* rabbet_onnx_told_even_ends(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_index_t count,
+                                            rabbet_onnx_index_t extent);
 // A stack, joined along an axis of its tensors; joined ones stay as they are.
 rabbet_onnx_told_t rabbet_onnx_told_joined(rabbet_onnx_node_t* node,
                                            rabbet_onnx_told_t told, int axis);

@@ -39,10 +39,9 @@ rabbet_tensor_t* rabbet_onnx_told_moved(rabbet_onnx_node_t* node,
   return moved;
 }
 
-// extent, 2 extent, ..., count extent.
-static rabbet_tensor_t* even_ends(rabbet_onnx_node_t* node,
-                                  rabbet_onnx_index_t count,
-                                  rabbet_onnx_index_t extent) {
+rabbet_tensor_t* rabbet_onnx_told_even_ends(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_index_t count,
+                                            rabbet_onnx_index_t extent) {
   rabbet_tensor_t* numbers = rabbet_onnx_with_number(
       node, "SUM", rabbet_onnx_indices(node, count, 0, 1), 1);
   return rabbet_onnx_binary(node, "PROD", numbers,
@@ -64,7 +63,7 @@ rabbet_onnx_told_t rabbet_onnx_told_joined(rabbet_onnx_node_t* node,
   count = rabbet_onnx_extent(node, moved, axis);
   dims[axis] = rabbet_onnx_index_op(node, "PROD", extent, count);
   joined.tensor = rabbet_onnx_reshape(node, moved, dims, rank);
-  joined.ends = even_ends(node, count, extent);
+  joined.ends = rabbet_onnx_told_even_ends(node, count, extent);
   rabbet_onnx_hold_like(node, joined.tensor, told.tensor);
   return joined;
 }
@@ -93,8 +92,9 @@ rabbet_onnx_told_t rabbet_onnx_told_stacked(rabbet_onnx_node_t* node,
                   ? extent
                   : rabbet_onnx_extent(node, told.tensor, i < axis ? i : i - 1);
   }
-  rabbet_tensor_t* same = rabbet_onnx_binary(node, "EQUAL", told.ends,
-                                             even_ends(node, count, extent));
+  rabbet_tensor_t* same =
+      rabbet_onnx_binary(node, "EQUAL", told.ends,
+                         rabbet_onnx_told_even_ends(node, count, extent));
   rabbet_onnx_assert(node, same,
                      "the tensors of a sequence that are stacked have one "
                      "shape");

@@ -1,5 +1,7 @@
 // Sequences of tensors and optional values. Both exist at import alone, as
 // lists.
+#include <string.h>
+
 #include "onnx/control/list.h"
 #include "onnx/held.h"
 #include "onnx/operators.h"
@@ -186,39 +188,54 @@ static void onnx_import_sequence_length(rabbet_onnx_node_t* node) {
 
 // ---- Splits and concatenation ----------------------------------------------
 
-// Parts of the axis: their number, and the extent of each.
+// Whether x is a vector of ones that a constant was spread to: torch writes
+// such sizes where it splits an axis into its elements (repeat_interleave).
+static bool onnx_is_ones(rabbet_onnx_node_t* node, const rabbet_tensor_t* x) {
+  const rabbet_layer_t* layer = x ? x->producer : NULL;
+  const rabbet_attr_t* mode = NULL;
+  double number = 0;
+  if (!layer || strcmp(layer->op->name, "slice") != 0) return false;
+  rabbet_onnx_fail(node, rabbet_layer_attr(layer, "mode", &mode));
+  return rabbet_onnx_ok(node) && mode->count == 1 &&
+         *(const int64_t*)mode->data ==
+             rabbet_onnx_enumerator(node, "slice", "mode", "STRICT_BOUNDS") &&
+         rabbet_onnx_constant_number(node, layer->inputs[0], &number) &&
+         number == 1;
+}
+
+// Parts of the axis, which a run alone tells unless they are known.
 typedef struct onnx_parts_t {
-  size_t count;
-  int64_t chunk;           // extent of all but the last, or
-  rabbet_tensor_t* sizes;  // a vector of extents
+  bool is_known;
+  bool are_ones;              // each has an extent of 1
+  size_t count;               // of known ones
+  rabbet_onnx_index_t chunk;  // extent of all but the last, or
+  rabbet_tensor_t* sizes;     // a vector of extents
 } onnx_parts_t;
 
 static onnx_parts_t onnx_parts(rabbet_onnx_node_t* node,
                                rabbet_onnx_index_t extent) {
   rabbet_tensor_t* split = rabbet_onnx_input(node, 1);
   rabbet_dims_t dims = rabbet_onnx_dims(node, split);
-  onnx_parts_t parts = {.chunk = 1};
+  onnx_parts_t parts = {.chunk = rabbet_onnx_index(1)};
   if (rabbet_onnx_ok(node) && split && dims.rank == 1) {
     parts.sizes = split;
-    parts.count = dims.d[0] < 0 ? 0 : (size_t)dims.d[0];
-    if (dims.d[0] < 0 || dims.d[0] > INT32_MAX)
-      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                       "input 1 ('split') must have a length that is known "
-                       "when the model is imported");
+    parts.is_known = dims.d[0] >= 0;
+    parts.count = parts.is_known ? (size_t)dims.d[0] : 0;
+    parts.are_ones = !parts.is_known && onnx_is_ones(node, split);
     return parts;
   }
   rabbet_onnx_check_rank(node, "input 1 ('split')", split, 0);
-  if (split && rabbet_onnx_ok(node)) {
-    rabbet_onnx_ints_t known =
-        rabbet_onnx_constant_ints(node, "input 1 ('split')", split);
-    parts.chunk = rabbet_onnx_ok(node) && known.count ? known.data[0] : 1;
-  }
-  if (rabbet_onnx_ok(node) && parts.chunk < 1)
+  if (split) parts.chunk = onnx_position(node, 1, 1);
+  bool is_static = rabbet_onnx_is_static(parts.chunk);
+  if (rabbet_onnx_ok(node) && is_static && parts.chunk.value < 1)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 1 ('split') is %lld; expected a positive number",
-                     (long long)parts.chunk);
-  if (rabbet_onnx_ok(node) && rabbet_onnx_is_static(extent))
-    parts.count = (size_t)((extent.value + parts.chunk - 1) / parts.chunk);
+                     (long long)parts.chunk.value);
+  parts.are_ones = is_static && parts.chunk.value == 1;
+  parts.is_known =
+      rabbet_onnx_ok(node) && is_static && rabbet_onnx_is_static(extent);
+  if (parts.is_known)
+    parts.count = (size_t)rabbet_onnx_ceil_div(node, extent, parts.chunk).value;
   return parts;
 }
 
@@ -226,30 +243,67 @@ static rabbet_onnx_index_t onnx_part(rabbet_onnx_node_t* node,
                                      const onnx_parts_t* parts, size_t i,
                                      rabbet_onnx_index_t extent) {
   if (parts->sizes) return rabbet_onnx_element(node, parts->sizes, (int)i);
-  int64_t left = extent.value - (int64_t)i * parts->chunk;
-  return rabbet_onnx_index(left < parts->chunk ? left : parts->chunk);
+  int64_t chunk = parts->chunk.value, left = extent.value - (int64_t)i * chunk;
+  return rabbet_onnx_index(left < chunk ? left : chunk);
 }
 
-// Into as many parts as the extent of a run gives.
-static rabbet_tensor_t* onnx_split_in_run(rabbet_onnx_node_t* node,
-                                          rabbet_tensor_t* x, int axis,
-                                          int64_t chunk, bool keep) {
-  if (chunk != 1)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the extent that is split is not known when the model is "
-                     "imported; then the parts must have an extent of 1");
+// The run fails unless the sizes add up to the extent.
+static void onnx_check_sum(rabbet_onnx_node_t* node, rabbet_onnx_index_t sum,
+                           rabbet_onnx_index_t extent) {
+  rabbet_onnx_index_t same = rabbet_onnx_index_op(node, "EQUAL", sum, extent);
+  if (!rabbet_onnx_ok(node) || rabbet_onnx_is_static(same)) return;
+  rabbet_onnx_assert(node,
+                     rabbet_onnx_cast(node, same.tensor, RABBET_DTYPE_BOOL),
+                     "the sizes of a split add up to the extent that is split");
+}
+
+// Each element of the axis is a part.
+static rabbet_onnx_told_t onnx_split_stacked(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x, int axis,
+                                             bool keep) {
   int64_t perm[RABBET_MAX_RANK];
   int rank = rabbet_onnx_rank(node, x);
   for (int i = 0; i < rank; ++i)
     perm[i] = i == 0 ? axis : i <= axis ? i - 1 : i;
-  rabbet_tensor_t* parts = x;
-  if (axis > 0) parts = rabbet_onnx_transpose(node, parts, perm);
-  if (keep)
-    parts = rabbet_onnx_unsqueeze(node, parts, 1u << (axis + 1), rank + 1);
-  rabbet_onnx_hold_like(node, parts, x);
+  if (axis > 0) x = rabbet_onnx_transpose(node, x, perm);
+  if (keep) x = rabbet_onnx_unsqueeze(node, x, 1u << (axis + 1), rank + 1);
+  return (rabbet_onnx_told_t){.tensor = x};
+}
+
+// Where each part ends.
+static rabbet_tensor_t* onnx_split_ends(rabbet_onnx_node_t* node,
+                                        const onnx_parts_t* parts,
+                                        rabbet_onnx_index_t extent) {
+  const rabbet_attr_t axis = RABBET_ONNX_INT("axis", 0);
+  if (parts->sizes) {
+    rabbet_tensor_t* sizes =
+        rabbet_onnx_cast(node, parts->sizes, RABBET_DTYPE_INT64);
+    rabbet_tensor_t* sum = rabbet_onnx_reduce(node, "SUM", sizes, 1, true);
+    onnx_check_sum(node, (rabbet_onnx_index_t){.tensor = sum}, extent);
+    return rabbet_onnx_layer(node, "cumulative", &sizes, 1, &axis, 1);
+  }
+  rabbet_onnx_index_t count = rabbet_onnx_ceil_div(node, extent, parts->chunk);
+  rabbet_tensor_t* ends = rabbet_onnx_told_even_ends(node, count, parts->chunk);
+  return rabbet_onnx_binary(node, "MIN", ends,
+                            rabbet_onnx_index_vector(node, &extent, 1));
+}
+
+// Into as many parts as a run tells.
+static rabbet_tensor_t* onnx_split_in_run(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* x, int axis,
+                                          const onnx_parts_t* parts,
+                                          rabbet_onnx_index_t extent,
+                                          bool keep) {
+  rabbet_onnx_told_t told = {.tensor = x, .axis = axis};
+  if (parts->are_ones && parts->sizes)
+    onnx_check_sum(node, rabbet_onnx_extent(node, parts->sizes, 0), extent);
+  if (parts->are_ones)
+    told = onnx_split_stacked(node, x, axis, keep);
+  else
+    told.ends = onnx_split_ends(node, parts, extent);
+  rabbet_onnx_hold_like(node, told.tensor, x);
   return rabbet_onnx_list_handle(
-      rabbet_onnx_list_of(node, rabbet_onnx_dtype_of(node, x),
-                          (rabbet_onnx_told_t){.tensor = parts}));
+      rabbet_onnx_list_of(node, rabbet_onnx_dtype_of(node, x), told));
 }
 
 static void onnx_import_split_to_sequence(rabbet_onnx_node_t* node) {
@@ -262,10 +316,10 @@ static void onnx_import_split_to_sequence(rabbet_onnx_node_t* node) {
   onnx_parts_t parts = onnx_parts(node, extent);
   // As ONNX Runtime has it; ONNX ignores the attribute where parts are given,
   // but torch writes it for those of extent 1.
-  bool keep = parts.sizes || parts.chunk != 1 ||
+  bool keep = parts.sizes || !parts.are_ones ||
               rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
-  if (!parts.sizes && !rabbet_onnx_is_static(extent)) {
-    node->outputs[0] = onnx_split_in_run(node, x, axis, parts.chunk, keep);
+  if (!parts.is_known) {
+    node->outputs[0] = onnx_split_in_run(node, x, axis, &parts, extent, keep);
     return;
   }
   rabbet_onnx_list_t* list =

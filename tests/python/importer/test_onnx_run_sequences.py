@@ -128,6 +128,32 @@ GRAPHS = {
     "split along another axis, as it was":
         YES + "xt = Transpose <perm = [1, 0]> (x) s = SplitToSequence <axis = 1> (xt) "
         "z = ConcatFromSequence <axis = 0> (s)",
+    "split into pairs and a rest":
+        YES + "two = Constant <value_int = 2> () s = SplitToSequence (x, two) " + AT[-1]
+        + "r = SequenceAt (s, k) z = Concat <axis = 0> (r, x)",
+    "split into parts of an extent that a run tells, along another axis":
+        YES + "xt = Transpose <perm = [1, 0]> (x) three = Constant <value_ints = [3]> () "
+        "least = Min (n, three) size = Squeeze (least) s = SplitToSequence <axis = 1> "
+        "(xt, size) " + AT[0] + "less = SequenceErase (s, k) first = SequenceAt (s, k) "
+        "all = SequenceInsert (less, first) z = ConcatFromSequence <axis = 1> (all)",
+    "split into parts of 0, 1, 2, ... rows and the rest":
+        LOOP + "zero = Constant <value_int = 0> () one = Constant <value_int = 1> () "
+        "half = Range (zero, count, one) two = Constant <value_ints = [2]> () "
+        "few = Div (half, two) some = Cast <to = 6> (few) sum = ReduceSum <keepdims = 1> (few) "
+        "most = Mul (n, n) rest = Sub (most, sum) last = Cast <to = 6> (rest) "
+        "sizes = Concat <axis = 0> (some, last) one1 = Constant <value_ints = [1]> () "
+        "tiles = Concat <axis = 0> (n, one1) tall = Tile (x, tiles) "
+        "s = SplitToSequence (tall, sizes) " + AT[-1]
+        + "r = SequenceAt (s, k) z = Concat <axis = 0> (r, x)",
+    "rows repeated as often as a run tells, as torch writes repeat_interleave":
+        LOOP + "zero = Constant <value_int = 0> () one = Constant <value_int = 1> () "
+        "repeats = Range (zero, count, one) ones = ConstantOfShape "
+        "<value = int64[1] {1}> (n) e = SequenceEmpty () xs = SplitToSequence (x, ones) "
+        "rs = SplitToSequence (repeats, ones) s = Loop (count, yes, e) <body = b "
+        "(int64 i, bool c, seq(float) had) => (bool d, seq(float) has) { "
+        "d = Identity (c) row = SequenceAt (xs, i) times = SequenceAt (rs, i) "
+        "four = Constant <value_ints = [4]> () dims = Concat <axis = 0> (times, four) "
+        "q = Expand (row, dims) has = SequenceInsert (had, q) }> " + JOINED,
     "picked where a run says":
         YES + "a = Neg (x) b = Abs (x) s = SequenceConstruct (x, a, b) "
         "top = ReduceMax <keepdims = 0> (x) two = Constant <value_float = 2.0> () "
@@ -251,9 +277,9 @@ def test_extents_that_share_their_parts() -> None:
 WRONG = {
     loop(AT[-1] + "last = SequenceAt (had, k) y = Add (last, r) " + appended("y")):
         "it reads a sequence that the loop begins empty, before anything is inserted",
-    YES + "two = Constant <value_int = 2> () s = SplitToSequence (x, two) "
+    YES + "none = Constant <value_int = 0> () s = SplitToSequence (x, none) "
     "z = ConcatFromSequence <axis = 0> (s)":
-        "the parts must have an extent of 1",
+        r"input 1 \('split'\) is 0; expected a positive number",
 }  # fmt: skip
 
 
@@ -264,6 +290,20 @@ def test_what_is_wrong(graph: str) -> None:
             model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
             shapes={"x": ((1, 4), (3, 4), (9, 4))},
         )  # fmt: skip
+
+
+def test_parts_that_are_not_all_of_an_axis_fail_the_run() -> None:
+    sizes = "sizes = ConstantOfShape <value = int64[1] {2}> (n) "
+    for split, of in ((sizes, "sizes"), (sizes.replace("{2}", "{1}"), "tail")):
+        tail = "far = Constant <value_ints = [9]> () one = Constant <value_ints = [1]> () "
+        tail += "tail = Slice (sizes, one, far) "
+        graph = f"{YES} {split} {tail} s = SplitToSequence (x, {of}) {JOINED}"
+        model = rabbet.compile(
+            model_of(graph).SerializeToString(), device="cpu", optimization_level=0,
+            shapes={"x": ((1, 4), (3, 4), (9, 4))},
+        )  # fmt: skip
+        with pytest.raises(rabbet.Error, match="the sizes of a split add up to the extent"):
+            model(np.zeros((3, 4), np.float32))
 
 
 def test_tensors_of_several_shapes_are_not_stacked() -> None:
