@@ -26,8 +26,12 @@ typedef struct weight_only_t {
   int64_t x_row, x_k, y_row;
   int32_t rows, lines, k;
   int32_t stages;     // of a line
-  int32_t split_log;  // 2^split_log warps share the stages of a tile
-  int32_t blocks;     // of k, those that have a scale
-  uint32_t mask;      // 0x000f000f (packed_weights.cuh)
+  int32_t split_log;  // 2^split_log warps of a block share a tile's stages
+  // 2^cluster_log blocks share them, too; then all warps of a block have one
+  // tile. The first block adds up their sums, which come to float `received` of
+  // its shared memory.
+  int32_t cluster_log, received;
+  int32_t blocks;  // of k, those that have a scale
+  uint32_t mask;   // 0x000f000f (packed_weights.cuh)
   layers_t layers;
 } weight_only_t;

@@ -45,8 +45,8 @@ DEVICE rows_t find_rows(const weight_only_t& p) {
   int32_t lane = (int32_t)threadIdx.x % 32;
   rows_t y;
   y.group = lane / 4;
-  y.column = find_column(p, (int32_t)blockIdx.x,
-                         y.group * GROUP + lane % 4 * WORD, true);
+  y.column =
+      find_column(p, row_block(p), y.group * GROUP + lane % 4 * WORD, true);
   return y;
 }
 

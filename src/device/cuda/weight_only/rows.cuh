@@ -86,7 +86,7 @@ DEVICE rows_t find_rows(const weight_only_t& p) {
 #pragma unroll
   for (int n = 0; n < PIECES; ++n) {
     int32_t number = n * 8 + (int32_t)threadIdx.x % 32 / 4;
-    int32_t row = (int32_t)blockIdx.x * ROWS + number / PARTS;
+    int32_t row = row_block(p) * ROWS + number / PARTS;
     bool exists = number / PARTS < ROWS && row < p.rows;
     y.columns[n] = find_column(p, row, (int32_t)threadIdx.x % 4 * WORD, exists);
     y.columns[n].part = number % PARTS;

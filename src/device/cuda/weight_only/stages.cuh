@@ -33,6 +33,15 @@ DEVICE int32_t first_block(int32_t stage) {
   return DEPTH >= STEP ? stage / STAGES_OF_BLOCK : stage * BLOCKS;
 }
 
+// ---- Blocks of a cluster ---------------------------------------------------
+
+DEVICE int32_t row_block(const weight_only_t& p) {
+  return (int32_t)blockIdx.x >> p.cluster_log;
+}
+DEVICE int32_t cluster_rank(const weight_only_t& p) {
+  return (int32_t)blockIdx.x & ((1 << p.cluster_log) - 1);
+}
+
 // ---- Weights ---------------------------------------------------------------
 
 // The bytes that a lane copies: 16 of every fourth line.

@@ -2,11 +2,12 @@
 // and become factors of tensor cores in registers, and any chain of
 // element-wise layers after them: decoding with weight-only quantization.
 //
-// Bound by reading the weights once. They are read where the plan has them, if
-// they are contiguous along k and their lines are whole pieces of 16 bytes;
-// else the kernel keeps a copy that is. Their loads begin before the previous
-// kernel has ended. With more rows than a block has, the weights are read
-// again, from the cache.
+// Bound by reading the weights once. If there are few lines, the blocks of a
+// cluster split k, so that every multiprocessor has warps enough. Weights are
+// read where the plan has them, if they are contiguous along k and their lines
+// are whole pieces of 16 bytes; else the kernel keeps a copy that is. Their
+// loads begin before the previous kernel has ended. With more rows than a block
+// has, the weights are read again, from the cache.
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 #include "device/cuda/weight_only/params.h"
 
 // Options of weight_only/weight_only.cuh: pieces 0 is for one row. A tactic is
-// SPLITS i + j with row i of the table and 2^j warps for the stages of a tile.
+// SPLITS i + j with row i of the table and 2^j warps for the stages of a tile,
+// plus TACTICS times the logarithm of a cluster's blocks.
 typedef struct weight_only_shape_t {
   int pieces, tiles, stages;
 } weight_only_shape_t;
@@ -31,13 +33,16 @@ enum {
   WEIGHT_ONLY_SPLITS = 4,
   WEIGHT_ONLY_TACTICS = WEIGHT_ONLY_SHAPES * WEIGHT_ONLY_SPLITS,
   WEIGHT_ONLY_PIECE = 8,
+  WEIGHT_ONLY_CLUSTERS = 3,  // of 1, 2 and 4 blocks
+  WEIGHT_ONLY_CLUSTER_MAJOR = 9,
 };
 
 // A program, and what a block of it computes.
 typedef struct weight_only_form_t {
   CUfunction wide, single;
   int64_t rows, lines;
-  int64_t shared;  // bytes
+  int64_t shared;    // bytes
+  int64_t received;  // where a cluster's sums come to, in floats
 } weight_only_form_t;
 
 typedef struct weight_only_kernel_t {
@@ -47,7 +52,7 @@ typedef struct weight_only_kernel_t {
   int64_t size;  // bytes of an element
   int64_t word;  // weights of 32 bits
   int64_t pitch;
-  int split_log;
+  int split_log, cluster_log;
   // The tactic's, and, if that is for one row, one for several.
   weight_only_form_t forms[2];
   void* copy;  // of the weights; NULL: there is none
@@ -158,24 +163,54 @@ static int weight_only_split(const rabbet_cuda_device_t* device,
   return log;
 }
 
-// Offers the shape with all splits, or with the usual one.
-static rabbet_status_t weight_only_offer(rabbet_proposal_t* proposal, int shape,
-                                         int bits) {
-  const rabbet_propose_t* propose = proposal->propose;
+// Whether a cluster's blocks, whose warps all share a tile, find enough stages,
+// and are needed to give all multiprocessors work.
+static bool weight_only_can_cluster(const rabbet_cuda_device_t* device,
+                                    const rabbet_weight_only_t* product,
+                                    int tiles, int bits, int cluster_log) {
+  enum { MOST_BLOCKS = 4 };
+  int64_t blocks =
+      rabbet_ceildiv(product->n, (int64_t)tiles * WEIGHT_ONLY_TILE);
+  int64_t stages =
+      rabbet_ceildiv(product->k * bits / 8, (int64_t)WEIGHT_ONLY_LINE);
+  return cluster_log == 0 ||
+         (device->major >= WEIGHT_ONLY_CLUSTER_MAJOR &&
+          stages >= (int64_t)WEIGHT_ONLY_WARPS << cluster_log &&
+          blocks << cluster_log <=
+              (int64_t)MOST_BLOCKS * device->multiprocessors);
+}
+
+static rabbet_status_t weight_only_offer_split(rabbet_proposal_t* proposal,
+                                               int shape, int split,
+                                               int cluster_log) {
   const weight_only_shape_t* s = &weight_only_shapes[shape];
-  int usual = weight_only_split(rabbet_cuda(propose->device), proposal->context,
-                                s->tiles, bits);
-  for (int split = 0; split < WEIGHT_ONLY_SPLITS; ++split) {
-    if (propose->optimization_level < 2 && split != usual) continue;
-    rabbet_candidate_t candidate = {
-        .kernel = proposal->kernel,
-        .tactic = shape * WEIGHT_ONLY_SPLITS + split,
-        .tensors = proposal->tensors};
-    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
-             "%s%d lines, k in %d", s->pieces ? "" : "row, ",
-             s->tiles * WEIGHT_ONLY_TILE, 1 << split);
-    RABBET_RETURN_IF_ERROR(rabbet_offer(propose, proposal->sink, &candidate));
-  }
+  rabbet_candidate_t candidate = {.kernel = proposal->kernel,
+                                  .tactic = cluster_log * WEIGHT_ONLY_TACTICS +
+                                            shape * WEIGHT_ONLY_SPLITS + split,
+                                  .tensors = proposal->tensors};
+  snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
+           "%s%d lines, k in %d", s->pieces ? "" : "row, ",
+           s->tiles * WEIGHT_ONLY_TILE, 1 << (split + cluster_log));
+  return rabbet_offer(proposal->propose, proposal->sink, &candidate);
+}
+
+// Offers the shape with all splits, or with the usual one. `fits`: as
+// weight_only_blocks() says.
+static rabbet_status_t weight_only_offer(rabbet_proposal_t* proposal, int shape,
+                                         int bits, bool fits) {
+  const rabbet_propose_t* propose = proposal->propose;
+  const rabbet_cuda_device_t* device = rabbet_cuda(propose->device);
+  int tiles = weight_only_shapes[shape].tiles;
+  int usual = weight_only_split(device, proposal->context, tiles, bits);
+  bool all = propose->optimization_level >= 2;
+  for (int split = 0; split < WEIGHT_ONLY_SPLITS; ++split)
+    if (all || split == usual)
+      RABBET_RETURN_IF_ERROR(
+          weight_only_offer_split(proposal, shape, split, 0));
+  for (int log = 1; all && fits && log < WEIGHT_ONLY_CLUSTERS; ++log)
+    if (weight_only_can_cluster(device, proposal->context, tiles, bits, log))
+      RABBET_RETURN_IF_ERROR(weight_only_offer_split(
+          proposal, shape, WEIGHT_ONLY_SPLITS - 1, log));
   return rabbet_ok();
 }
 
@@ -197,7 +232,7 @@ static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
          weight_only_rows(dtype, &weight_only_shapes[last]) < rows)
     first = ++last;
   for (int shape = first; shape <= last; ++shape)
-    RABBET_RETURN_IF_ERROR(weight_only_offer(proposal, shape, bits));
+    RABBET_RETURN_IF_ERROR(weight_only_offer(proposal, shape, bits, fits));
   return rabbet_ok();
 }
 
@@ -362,6 +397,7 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   plain.group = &kernel->product.plain;
   bool fits = weight_only_blocks(spec->group, &kernel->product, &blocks);
   if (!fits) {  // one program for all blocks and tactics
+    kernel->cluster_log = 0;
     static const weight_only_shape_t none = {.pieces = 0};
     shape = &none;
     blocks = (weight_only_blocks_t){.block = 0};
@@ -382,6 +418,11 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   form->lines = (int64_t)shape->tiles * WEIGHT_ONLY_TILE *
                 (WEIGHT_ONLY_WARPS >> kernel->split_log);
   form->shared = weight_only_shared(shape);
+  form->received = form->shared / (int64_t)sizeof(float);
+  if (kernel->cluster_log > 0)
+    form->shared +=
+        (form->rows * shape->tiles * WEIGHT_ONLY_TILE * (int64_t)sizeof(float))
+        << kernel->cluster_log;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
       base, program, "weight_only_single", &form->single));
   return weight_only_permit(kernel, form);
@@ -392,7 +433,8 @@ static rabbet_status_t cuda_weight_only_program(
   weight_only_kernel_t* kernel = (weight_only_kernel_t*)base;
   const rabbet_group_t* group = spec->group;
   bool fits = rabbet_weight_only_parse(group, &kernel->product) &&
-              spec->tactic >= 0 && spec->tactic < WEIGHT_ONLY_TACTICS;
+              spec->tactic >= 0 &&
+              spec->tactic < WEIGHT_ONLY_CLUSTERS * WEIGHT_ONLY_TACTICS;
   if (fits) kernel->dtype = group->values[kernel->product.x].dtype;
   if (!fits || !weight_only_types_fit(group, &kernel->product, kernel->dtype))
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
@@ -401,9 +443,13 @@ static rabbet_status_t cuda_weight_only_program(
                          "floating type, all LINEAR; this one does not, or has "
                          "no tactic %d",
                          (int)spec->tactic);
+  int tactic = spec->tactic % WEIGHT_ONLY_TACTICS;
   const weight_only_shape_t* shape =
-      &weight_only_shapes[spec->tactic / WEIGHT_ONLY_SPLITS];
-  kernel->split_log = spec->tactic % WEIGHT_ONLY_SPLITS;
+      &weight_only_shapes[tactic / WEIGHT_ONLY_SPLITS];
+  kernel->split_log = tactic % WEIGHT_ONLY_SPLITS;
+  kernel->cluster_log = spec->tactic / WEIGHT_ONLY_TACTICS;
+  // A cluster's blocks have one tile.
+  if (kernel->cluster_log > 0) kernel->split_log = WEIGHT_ONLY_SPLITS - 1;
   kernel->size = rabbet_dtype_bits(kernel->dtype) / 8;
   kernel->word = 32 / rabbet_dtype_bits(group->values[kernel->product.w].dtype);
   RABBET_RETURN_IF_ERROR(
@@ -461,7 +507,7 @@ static rabbet_status_t weight_only_launch(const weight_only_kernel_t* kernel,
                                           const weight_only_form_t* form,
                                           const rabbet_matmul_shape_t* s,
                                           rabbet_cuda_launch_t* out) {
-  int64_t x = rabbet_ceildiv(s->m, form->rows);
+  int64_t x = rabbet_ceildiv(s->m, form->rows) << kernel->cluster_log;
   int64_t y = rabbet_ceildiv(s->n, form->lines);
   if (s->m >= INT32_MAX / 2 || s->n >= INT32_MAX / 2 ||
       s->k >= INT32_MAX / 16 || y > 65535 || s->batch.size != 1 ||
@@ -473,7 +519,8 @@ static rabbet_status_t weight_only_launch(const weight_only_kernel_t* kernel,
                          (long long)s->n, (long long)s->k);
   *out = (rabbet_cuda_launch_t){.grid = {(unsigned)x, (unsigned)y, 1},
                                 .block = {32 * WEIGHT_ONLY_WARPS, 1, 1},
-                                .shared_bytes = (unsigned)form->shared};
+                                .shared_bytes = (unsigned)form->shared,
+                                .cluster = 1u << kernel->cluster_log};
   return rabbet_ok();
 }
 
@@ -493,11 +540,13 @@ static rabbet_status_t weight_only_fill(const weight_only_kernel_t* kernel,
   state->empty = s.m == 0;
   weight_only_parameters(kernel, &s, p);
   p->split_log = kernel->split_log;
+  p->cluster_log = kernel->cluster_log;
   const layer_operand_t result = {NULL, 0, s.y_row, 1};
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_layers_place(&kernel->node, &product->plain, dims, &result,
                                false, &state->layers, &p->layers));
   state->form = &kernel->forms[s.m > 1 && kernel->forms[1].wide];
+  p->received = (int32_t)state->form->received;
   state->is_wide = s.a_column == 1 && s.k % kernel->word == 0 &&
                    (s.m == 1 || s.a_row % kernel->word == 0);
   return state->empty

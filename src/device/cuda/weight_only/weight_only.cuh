@@ -25,6 +25,14 @@
 // x.
 #pragma once
 
+// Only compute capability 9.0 and later have clusters.
+#if defined(RABBET_STAND_IN) || __CUDA_ARCH__ >= 900
+#define CLUSTERS 1
+#include "device/cuda/products/cluster.cuh"
+#else
+#define CLUSTERS 0
+#endif
+
 #if PIECES
 #include "device/cuda/weight_only/rows.cuh"
 #else
@@ -33,32 +41,69 @@
 
 // ---- The result ------------------------------------------------------------
 
-// Adds up the sums of the warps that share a tile.
+// Adds up the sums of the warps that share a tile: of one line and row.
+DEVICE float add_warps(const float* shared, const weight_only_t& p,
+                       int32_t team, int32_t row, int32_t line) {
+  int32_t split = 1 << p.split_log;
+  const float* from =
+      shared + (team * split * COLUMNS + row * ROW_COLUMNS) * PITCH + line;
+  float sum = 0;
+  for (int32_t s = 0; s < split; ++s)
+#pragma unroll
+    for (int part = 0; part < ROW_COLUMNS; ++part)
+      sum += from[(s * COLUMNS + part) * PITCH];
+  return sum;
+}
+
+DEVICE int32_t rows_left(const weight_only_t& p) {
+  int32_t rows = p.rows - row_block(p) * ROWS;
+  return rows < ROWS ? rows : ROWS;
+}
+
+DEVICE void write_sum(const weight_only_t& p, int32_t row, int32_t line,
+                      float sum) {
+  if (line >= p.lines) return;
+  if (BLOCK == 0)
+    sum *= to_float(
+        ((const SCALE*)
+             p.scale.data)[line / (int32_t)p.scale.lines * p.scale.line_step]);
+  sum *= (float)(1 << SCALED_LOG);
+  ((ELEMENT*)p.y)[row * p.y_row + line] = finished(sum, p.layers, 0, row, line);
+}
+
 DEVICE void write_sums(const float* shared, const weight_only_t& p) {
-  int32_t row = (int32_t)blockIdx.x * ROWS;
-  int32_t rows = p.rows - row < ROWS ? p.rows - row : ROWS;
-  int32_t split = 1 << p.split_log, teams = WEIGHT_ONLY_WARPS >> p.split_log;
+  int32_t row = row_block(p) * ROWS, rows = rows_left(p);
+  int32_t teams = WEIGHT_ONLY_WARPS >> p.split_log;
   for (int32_t i = (int32_t)threadIdx.x; i < teams * rows * LINES;
        i += THREADS) {
     int32_t at = i % LINES, team = i / LINES / rows, own = i / LINES % rows;
-    int32_t line = ((int32_t)blockIdx.y * teams + team) * LINES + at;
-    if (line >= p.lines) continue;
-    const float* from =
-        shared + (team * split * COLUMNS + own * ROW_COLUMNS) * PITCH + at;
-    float sum = 0;
-    for (int32_t s = 0; s < split; ++s)
-#pragma unroll
-      for (int part = 0; part < ROW_COLUMNS; ++part)
-        sum += from[(s * COLUMNS + part) * PITCH];
-    if (BLOCK == 0)
-      sum *= to_float((
-          (const SCALE*)
-              p.scale.data)[line / (int32_t)p.scale.lines * p.scale.line_step]);
-    sum *= (float)(1 << SCALED_LOG);
-    ((ELEMENT*)p.y)[(row + own) * p.y_row + line] =
-        finished(sum, p.layers, 0, row + own, line);
+    write_sum(p, row + own, ((int32_t)blockIdx.y * teams + team) * LINES + at,
+              add_warps(shared, p, team, own, at));
   }
 }
+
+#if CLUSTERS
+// The first block of the cluster adds up the sums of all.
+DEVICE void write_cluster_sums(float* shared, const weight_only_t& p) {
+  int32_t row = row_block(p) * ROWS, rows = rows_left(p);
+  int32_t rank = cluster_rank(p);
+  cluster_wait();  // all blocks have begun
+  remote_t to = remote_address(shared + p.received, 0);
+  for (int32_t i = 2 * (int32_t)threadIdx.x; i < rows * LINES; i += 2 * THREADS)
+    store_remote(to, rank * ROWS * LINES + i,
+                 add_warps(shared, p, 0, i / LINES, i % LINES),
+                 add_warps(shared, p, 0, i / LINES, i % LINES + 1));
+  cluster_arrive();
+  cluster_wait();
+  if (rank > 0) return;
+  for (int32_t i = (int32_t)threadIdx.x; i < rows * LINES; i += THREADS) {
+    float sum = 0;
+    for (int32_t block = 0; block < 1 << p.cluster_log; ++block)
+      sum += shared[p.received + block * ROWS * LINES + i];
+    write_sum(p, row + i / LINES, (int32_t)blockIdx.y * LINES + i % LINES, sum);
+  }
+}
+#endif
 
 // ---- Kernels ---------------------------------------------------------------
 
@@ -75,10 +120,15 @@ DEVICE product_t begin_product(const weight_only_t& p, chunk_t* memory) {
   int32_t teams = WEIGHT_ONLY_WARPS >> p.split_log;
   int32_t first = ((int32_t)blockIdx.y * teams + team) * LINES;
   product_t y = {};
-  y.split = 1 << p.split_log;
-  y.member = warp % y.split;
-  y.count =
-      first < p.lines ? (p.stages - y.member + y.split - 1) >> p.split_log : 0;
+  int32_t split = 1 << p.split_log;
+#if CLUSTERS
+  if (p.cluster_log > 0) cluster_arrive();
+#endif
+  y.split = split << p.cluster_log;
+  y.member = cluster_rank(p) * split + warp % split;
+  y.count = first < p.lines ? (p.stages - y.member + y.split - 1) >>
+                                  (p.split_log + p.cluster_log)
+                            : 0;
   y.copier = find_copier(p, first);
   y.ring = shared_address(memory) + (uint32_t)(warp * STAGES * STAGE);
 #pragma unroll
@@ -118,6 +168,12 @@ DEVICE void end_product(const weight_only_t& p, product_t& x, chunk_t* memory) {
   __syncthreads();
   share_sums((float*)memory, sums);
   __syncthreads();
+#if CLUSTERS
+  if (p.cluster_log > 0) {
+    write_cluster_sums((float*)memory, p);
+    return;
+  }
+#endif
   write_sums((const float*)memory, p);
 }
 
