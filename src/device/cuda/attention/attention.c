@@ -18,7 +18,6 @@ static rabbet_cudnn_shape_t attention_shape(
   rabbet_cudnn_shape_t shape = {.rank = 4};
   memcpy(shape.dims, view->dims, sizeof(view->dims));
   memcpy(shape.strides, view->strides, sizeof(view->strides));
-  shape.dims[1] /= view->share;  // each serves a group of heads of queries
   return shape;
 }
 
@@ -30,7 +29,7 @@ enum { ATTENTION_MULTIPLE = 8 };
 
 static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
                                    int columns) {
-  bool fits = view->strides[columns] == 1 &&
+  bool fits = view->share == 1 && view->strides[columns] == 1 &&
               view->dims[columns] % ATTENTION_MULTIPLE == 0 &&
               view->offset % ATTENTION_MULTIPLE == 0;
   for (int i = 0; fits && i < 4; ++i)
@@ -64,12 +63,9 @@ static bool attention_shapes(const rabbet_group_t* group,
   out->v_offset = views.v.offset;
   if (a->mask >= 0) out->mask = rabbet_cudnn_dense(4, views.mask.dims, false);
   // The fused kernels do not broadcast over the batch.
-  const int64_t heads = out->q.dims[1];
-  if (out->q.dims[0] != out->k.dims[0] || out->q.dims[0] != out->v.dims[0] ||
-      heads != out->k.dims[1] * views.k.share ||
-      heads != out->v.dims[1] * views.v.share ||
-      views.k.share != views.v.share || views.q.share != 1)
-    return false;
+  for (int i = 0; i < 2; ++i)
+    if (out->q.dims[i] != out->k.dims[i] || out->q.dims[i] != out->v.dims[i])
+      return false;
   const int64_t scores[4] = {out->q.dims[0], out->q.dims[1], out->q.dims[2],
                              out->k.dims[3]};
   const int64_t sums[4] = {scores[0], scores[1], scores[2], 1};
