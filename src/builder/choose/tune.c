@@ -250,23 +250,32 @@ typedef struct conversion_key_t {
 
 typedef struct conversion_t {
   conversion_key_t key;
+  rabbet_unit_t* unit;  // NULL: nothing converts it
+  bool is_ahead;        // its programs were compiled ahead
+  bool is_timed;
   rabbet_pick_t pick;  // choice NULL: no kernel converts it
 } conversion_t;
 
-static rabbet_status_t conversion_make(rabbet_build_t* build,
-                                       conversion_t* conversion) {
+static rabbet_status_t conversion_propose(rabbet_build_t* build,
+                                          conversion_t* conversion) {
   const conversion_key_t* key = &conversion->key;
   const rabbet_type_format_t types[2] = {key->from, key->to};
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, key->value);
-  rabbet_unit_t* unit = NULL;
 
   // A scale, not a cast, converts between a quantized tensor's two types.
   if (rabbet_ir_is_quantize_result(value) &&
       (key->from.dtype == value->dtype) != (key->to.dtype == value->dtype))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
-      rabbet_unit_create_conversion(build, value, types, &unit));
-  RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, types));
+      rabbet_unit_create_conversion(build, value, types, &conversion->unit));
+  return rabbet_unit_propose(build, conversion->unit, types);
+}
+
+static rabbet_status_t conversion_time(rabbet_build_t* build,
+                                       conversion_t* conversion) {
+  rabbet_unit_t* unit = conversion->unit;
+  conversion->is_timed = true;
+  if (!unit) return rabbet_ok();
   if (build->level > 0) RABBET_RETURN_IF_ERROR(rabbet_tuner_time(build, unit));
   conversion->pick.unit = unit;
   for (size_t i = 0; i < unit->choice_count; ++i) {
@@ -277,11 +286,11 @@ static rabbet_status_t conversion_make(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-static rabbet_status_t conversion_find(rabbet_build_t* build,
-                                       const rabbet_ir_value_t* value,
-                                       rabbet_type_format_t from,
-                                       rabbet_type_format_t to,
-                                       const conversion_t** out_conversion) {
+static rabbet_status_t conversion_get(rabbet_build_t* build,
+                                      const rabbet_ir_value_t* value,
+                                      rabbet_type_format_t from,
+                                      rabbet_type_format_t to,
+                                      conversion_t** out_conversion) {
   rabbet_tuner_t* tuner = build->tuner;
   // Keys are compared as bytes.
   static_assert(sizeof(conversion_key_t) ==
@@ -294,13 +303,25 @@ static rabbet_status_t conversion_find(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
         &build->arena, sizeof(*conversion), (void**)&conversion));
     conversion->key = key;
-    RABBET_RETURN_IF_ERROR(conversion_make(build, conversion));
+    RABBET_RETURN_IF_ERROR(conversion_propose(build, conversion));
     RABBET_RETURN_IF_ERROR(rabbet_map_set(&tuner->conversions,
                                           (const char*)&conversion->key,
                                           sizeof(key), conversion));
   }
   *out_conversion = conversion;
   return rabbet_ok();
+}
+
+static rabbet_status_t conversion_find(rabbet_build_t* build,
+                                       const rabbet_ir_value_t* value,
+                                       rabbet_type_format_t from,
+                                       rabbet_type_format_t to,
+                                       const conversion_t** out_conversion) {
+  conversion_t* conversion = NULL;
+  RABBET_RETURN_IF_ERROR(conversion_get(build, value, from, to, &conversion));
+  *out_conversion = conversion;
+  return conversion->is_timed ? rabbet_ok()
+                              : conversion_time(build, conversion);
 }
 
 rabbet_status_t rabbet_tuner_conversion(rabbet_build_t* build,
@@ -397,21 +418,68 @@ static rabbet_status_t tune_add_untimed(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// The conversion of a value between a maker's and a reader's types, if kernels
+// are to be timed for it.
+static rabbet_status_t tune_add_conversions(
+    rabbet_build_t* build, const rabbet_unit_t* maker, size_t output,
+    const rabbet_unit_t* reader, size_t input, rabbet_picks_t* picks) {
+  const rabbet_ir_value_t* value =
+      rabbet_ir_value(&build->ir, reader->values[reader->group.inputs[input]]);
+  size_t at = maker->group.input_count + output;
+  for (size_t i = 0; i < maker->choice_count; ++i)
+    for (size_t k = 0; k < reader->choice_count; ++k) {
+      rabbet_type_format_t from = maker->choices[i].candidate.tensors[at];
+      rabbet_type_format_t to = reader->choices[k].candidate.tensors[input];
+      conversion_t* conversion = NULL;
+      if (from.dtype == to.dtype && from.format == to.format) continue;
+      RABBET_RETURN_IF_ERROR(
+          conversion_get(build, value, from, to, &conversion));
+      if (!conversion->unit || conversion->is_ahead) continue;
+      conversion->is_ahead = true;
+      RABBET_RETURN_IF_ERROR(tune_add_untimed(build, conversion->unit, picks));
+    }
+  return rabbet_ok();
+}
+
+// Between the units of a cover.
+static rabbet_status_t tune_add_cover_conversions(rabbet_build_t* build,
+                                                  const rabbet_cover_t* cover,
+                                                  rabbet_picks_t* picks) {
+  for (size_t r = 0; r < cover->unit_count; ++r)
+    for (size_t i = 0; i < cover->units[r]->group.input_count; ++i)
+      for (size_t m = 0; m < r; ++m) {
+        const rabbet_unit_t *reader = cover->units[r], *maker = cover->units[m];
+        for (size_t o = 0; o < maker->group.output_count; ++o)
+          if (maker->values[maker->group.outputs[o]] ==
+              reader->values[reader->group.inputs[i]])
+            RABBET_RETURN_IF_ERROR(
+                tune_add_conversions(build, maker, o, reader, i, picks));
+      }
+  return rabbet_ok();
+}
+
+static rabbet_status_t tune_add_cover(rabbet_build_t* build,
+                                      const rabbet_cover_t* cover, bool is_one,
+                                      rabbet_picks_t* picks) {
+  for (size_t u = 0; u < cover->unit_count; ++u)
+    if (!is_one || cover->units[u]->choice_count > 1)
+      RABBET_RETURN_IF_ERROR(tune_add_untimed(build, cover->units[u], picks));
+  return tune_add_cover_conversions(build, cover, picks);
+}
+
 // Compiles what will be timed. A user's selector may take few of the choices.
 static rabbet_status_t tune_compile_ahead(rabbet_build_t* build) {
   const rabbet_tuner_t* tuner = build->tuner;
   rabbet_picks_t picks = {0};
   rabbet_status_t status = rabbet_ok();
-  if (build->level == 0 || build->config->selector.select) return status;
+  if (build->level == 0 || build->config->selector.select ||
+      !rabbet_compiles_ahead(build))
+    return status;
   for (size_t i = 0; i < tuner->clusters.count; ++i) {
     const rabbet_cluster_t* cluster = tuner->clusters.data[i];
-    bool is_open = cluster->cover_count > 1;
-    for (size_t c = 0; c < cluster->cover_count; ++c)
-      for (size_t u = 0; u < cluster->covers[c].unit_count; ++u) {
-        rabbet_unit_t* unit = cluster->covers[c].units[u];
-        if (rabbet_is_ok(status) && (is_open || unit->choice_count > 1))
-          status = tune_add_untimed(build, unit, &picks);
-      }
+    for (size_t c = 0; rabbet_is_ok(status) && c < cluster->cover_count; ++c)
+      status = tune_add_cover(build, &cluster->covers[c],
+                              cluster->cover_count == 1, &picks);
   }
   if (rabbet_is_ok(status))
     status = rabbet_compile_ahead(build, picks.data, picks.count);

@@ -106,6 +106,10 @@ static rabbet_status_t compile_all(compile_round_t* round, rabbet_map_t* known,
   return compile_round(round, threads);
 }
 
+bool rabbet_compiles_ahead(const rabbet_build_t* build) {
+  return !build->device->host_memory && rabbet_cpu_count() > 1;
+}
+
 rabbet_status_t rabbet_compile_ahead(rabbet_build_t* build,
                                      const rabbet_pick_t* picks, size_t count) {
   int processors = rabbet_cpu_count();
@@ -113,8 +117,7 @@ rabbet_status_t rabbet_compile_ahead(rabbet_build_t* build,
                                                 : (size_t)COMPILE_THREADS;
   compile_round_t* round = NULL;
   rabbet_map_t known;
-  if (build->device->host_memory || threads < 2 || count < 2)
-    return rabbet_ok();
+  if (!rabbet_compiles_ahead(build) || count < 2) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(build->allocator, sizeof(*round), (void**)&round));
   round->build = build;

@@ -7,6 +7,8 @@
 
 typedef RABBET_VEC(rabbet_pick_t) rabbet_picks_t;
 
+// Whether the device compiles programs, and there are processors for it.
+bool rabbet_compiles_ahead(const rabbet_build_t* build);
 // Creates the kernel of each pick once, in several threads, so that the device
 // has its programs when the build creates it again. A kernel that fails is left
 // to the build. Does nothing where the device compiles nothing. Constants of
