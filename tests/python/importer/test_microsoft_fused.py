@@ -181,3 +181,17 @@ def test_the_operator_set_must_be_imported() -> None:
     del model.opset_import[1]
     with pytest.raises(rabbet.Error, match=r"no version of the operator set 'com\.microsoft'"):
         rabbet.compile(model.SerializeToString())
+
+
+def test_layer_normalization_in_a_model_older_than_the_operator() -> None:
+    """ONNX Runtime's optimizer leaves a model in its operator set."""
+    case = Case(
+        "float[b,s,8] x, float[8] scale, float[8] shift", "float[b,s,8] y",
+        "y = LayerNormalization<axis = -1, epsilon = 1e-4>(x, scale, shift)",
+    )  # fmt: skip
+    model = onnx_text.model_of(case.inputs, case.outputs, case.node, 12, 10)
+    runs = [feeds_of(case, model, sizes, i) for i, sizes in enumerate(SIZES[:3])]
+    made = onnx_text.compiled(model, runs)
+    for run in runs:
+        found = made.run(run)["y"]
+        np.testing.assert_allclose(found, onnx_text.expected(model, run)[0], 1e-4, 1e-5)
