@@ -19,6 +19,9 @@ enum {
   // It multiplies with weights of 4 or 8 bits that its kernels dequantize
   // (device/common/weight_only.h): all groups of that form.
   RABBET_DEVICE_WEIGHT_ONLY = 1 << 1,
+  // Its quantized products take further layers after their result is quantized,
+  // up to the last of several quantizations.
+  RABBET_DEVICE_QUANTIZED_CHAINS = 1 << 2,
 };
 
 #define RABBET_DEVICE_LOOP_STATE 16

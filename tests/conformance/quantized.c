@@ -65,6 +65,17 @@ static int32_t elementwise(conformance_t* t, const char* op, const char* attr,
   return kernel_case_op(&t->c, op, attrs, 1, inputs, b >= 0 ? 2 : 1);
 }
 
+// Rounded to 8 bits and back, as between the layers of a quantized model.
+static int32_t rounded(conformance_t* t, int32_t value, rabbet_dtype_t dtype) {
+  rabbet_dims_t dims = t->c.values[value].dims;
+  rabbet_attr_t attrs[] = {conformance_int(t, "to_type", dtype)};
+  int32_t factor = scale(t, ones(dims.rank), 8);
+  int32_t inputs[] = {value, factor, zero_point(t, dtype, dims.rank)};
+  int32_t bytes = kernel_case_op(&t->c, "quantize", attrs, 1, inputs,
+                                 inputs[2] >= 0 ? 3 : 2);
+  return dequantized(t, bytes, factor, inputs[2]);
+}
+
 // Bias, an added tensor, a function, the result in 8 bits.
 static int32_t finish(conformance_t* t, int32_t value, rabbet_dtype_t dtype,
                       int32_t channel_axis) {
@@ -97,12 +108,10 @@ static void begin(conformance_t* t) {
   t->c.tolerance = 2e-6;
 }
 
-static void quantized_convolution(conformance_t* t) {
+static int32_t convolved(conformance_t* t, rabbet_dtype_t dtype,
+                         bool* out_has_bias) {
   kernel_case_t* c = &t->c;
   static const int64_t kernels[] = {1, 3, 3, 5}, counts[] = {3, 4, 8, 16, 32};
-  begin(t);
-  rabbet_dtype_t dtype =
-      conformance_type(t, 1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8);
   int64_t groups = conformance_chance(t, 5) ? 2 : 1;
   int64_t from = groups * conformance_one_of(t, counts, 5);
   int64_t to = groups * conformance_one_of(t, counts, 5),
@@ -125,8 +134,39 @@ static void quantized_convolution(conformance_t* t) {
     range(t, -2, 2);
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
   }
-  int32_t y = kernel_case_op(c, "convolution", attrs, 4, inputs, 3);
-  kernel_case_output(c, finish(t, y, dtype, inputs[2] >= 0 ? -1 : 1));
+  *out_has_bias = inputs[2] >= 0;
+  return kernel_case_op(c, "convolution", attrs, 4, inputs, 3);
+}
+
+static rabbet_dtype_t begin_bytes(conformance_t* t) {
+  begin(t);
+  return conformance_type(t,
+                          1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8);
+}
+
+static void quantized_convolution(conformance_t* t) {
+  bool has_bias = false;
+  rabbet_dtype_t dtype = begin_bytes(t);
+  int32_t y = convolved(t, dtype, &has_bias);
+  kernel_case_output(&t->c, finish(t, y, dtype, has_bias ? -1 : 1));
+}
+
+// What follows begins with numbers of 8 bits, and may have them again.
+static void quantized_chain(conformance_t* t) {
+  bool has_bias = false;
+  rabbet_dtype_t dtype = begin_bytes(t);
+  int32_t y = rounded(t, convolved(t, dtype, &has_bias), dtype);
+  rabbet_dims_t dims = t->c.values[y].dims;
+  if (conformance_chance(t, 2)) {
+    y = elementwise(t, "elementwise", "op", 0, y, activations(t, dtype, dims));
+    if (conformance_chance(t, 2)) y = rounded(t, y, dtype);
+  }
+  y = finish(t, y, dtype, -1);
+  // A number in the middle of two may be rounded to either, each time.
+  t->c.units = 4;
+  // The sums may be rounded to another number of 8 bits, too.
+  if (t->c.values[y].dtype == RABBET_DTYPE_FLOAT) t->c.tolerance = 0.1;
+  kernel_case_output(&t->c, y);
 }
 
 // [batch..., m, k] x [batch..., k, n]; the second factor turned or not,
@@ -162,10 +202,7 @@ static void product(conformance_t* t, rabbet_dtype_t dtype,
 
 static void quantized_product(conformance_t* t) {
   static const int64_t sizes[] = {1, 4, 16, 33, 64};
-  begin(t);
-  rabbet_dtype_t dtype =
-      conformance_type(t, 1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8);
-  product(t, dtype, RABBET_DTYPE_INT8, sizes, 5);
+  product(t, begin_bytes(t), RABBET_DTYPE_INT8, sizes, 5);
 }
 
 static void quantized_product_fp8(conformance_t* t) {
@@ -219,6 +256,7 @@ static void dynamic_quantize(conformance_t* t) {
 
 const conformance_family_t conformance_quantized[] = {
     {"dynamic_quantize", 200, dynamic_quantize},
+    {"quantized_chain", 80, quantized_chain},
     {"quantized_convolution", 80, quantized_convolution},
     {"quantized_product", 80, quantized_product},
     {"quantized_product_fp8", 60, quantized_product_fp8},

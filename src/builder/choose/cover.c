@@ -12,7 +12,7 @@
 #include "builder/ir/passes.h"
 
 #define COVER_LIMIT 32
-#define COVER_MAX_LEVELS 8
+#define COVER_MAX_LEVELS 12
 // The most nodes that, in turn, choose their epilogue before all others.
 #define COVER_OWNERS 32
 

@@ -296,6 +296,8 @@ size_t rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
     out_makers[count++] = rabbet_ir_dequantizer(ir, node, 0);
     out_makers[count++] = rabbet_ir_dequantizer(ir, node, 1);
     if (out_makers[0] == out_makers[1]) return 0;
+  } else if (rabbet_ir_is_quantized_maximum(ir, node)) {
+    out_makers[count++] = rabbet_ir_dequantizer(ir, node, 0);
   }
   for (size_t i = 0; i < count; ++i) {
     assert(out_makers[i]);  // both factors of a quantized product have one
@@ -314,6 +316,7 @@ typedef struct partition_t {
   int32_t* ids;      // union-find
   int32_t* readers;  // exit node of all readers' region; see below
   rabbet_fuse_reach_t reach;
+  bool chains;  // quantized products go on after a quantization
 } partition_t;
 
 #define READERS_NONE (-1)   // no reader yet
@@ -357,8 +360,13 @@ static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
 static int32_t partition_region(const partition_t* p,
                                 const rabbet_ir_node_t* node) {
   int32_t region = p->readers[node->index];
-  // A quantized result is stored, since its readers need only the 8 bits.
-  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) return -1;
+  // A quantized result is stored, since its readers need only the 8 bits;
+  // unless its only reader's region ends in 8 bits again.
+  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE) &&
+      (!p->chains || region < 0 ||
+       rabbet_ir_output(p->ir, node, 0)->uses != 1 ||
+       !rabbet_op_is(p->ir->nodes.data[region]->op, RABBET_OP_QUANTIZE)))
+    return -1;
   if (region < 0 || rabbet_fuse_is_exit(p->ir, node) ||
       !rabbet_fuse_same_shape(p->ir, node, p->ir->nodes.data[region]))
     return -1;
@@ -408,7 +416,11 @@ static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
 
 rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
   const rabbet_ir_t* ir = &build->ir;
-  partition_t p = {.ir = ir, .ids = ids, .reach = rabbet_fuse_reach(build)};
+  partition_t p = {
+      .ir = ir,
+      .ids = ids,
+      .reach = rabbet_fuse_reach(build),
+      .chains = (build->device->traits & RABBET_DEVICE_QUANTIZED_CHAINS) != 0};
   int32_t** tables[] = {&p.exits, &p.readers};
   for (size_t i = 0; i < 2; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(

@@ -45,6 +45,9 @@ RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_dequantizer(
 // Whether the node is a product of two dequantized tensors.
 RABBET_PRIVATE_API bool rabbet_ir_is_quantized(const rabbet_ir_t* ir,
                                                const rabbet_ir_node_t* node);
+// Whether the node is a maximum over windows of one.
+RABBET_PRIVATE_API bool rabbet_ir_is_quantized_maximum(
+    const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
 // Whether the node dequantizes a factor of such a product, or may later.
 RABBET_PRIVATE_API bool rabbet_ir_is_factor(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
@@ -112,6 +115,10 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_packed_cast;
 // Scales of quantizations get the rank of the scaled tensor (rules_quantize.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_quantized_view;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_quantize;
+
+// Tensors of 8 bits stay so where no layer needs their numbers
+// (rules_requantize.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_requantize;
 
 // Scales of blocks are broadcast along an axis of their own (rules_blocks.c),
 // except those of weights that kernels may dequantize.

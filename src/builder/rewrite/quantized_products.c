@@ -38,6 +38,13 @@ bool rabbet_ir_is_quantized(const rabbet_ir_t* ir,
          rabbet_ir_dequantizer(ir, node, 1);
 }
 
+bool rabbet_ir_is_quantized_maximum(const rabbet_ir_t* ir,
+                                    const rabbet_ir_node_t* node) {
+  return rabbet_op_is(node->op, RABBET_OP_POOLING) &&
+         rabbet_ir_int(node, "type") == RABBET_POOLING_MAX &&
+         rabbet_ir_dequantizer(ir, node, 0);
+}
+
 bool rabbet_ir_is_factor(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   if (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) ||
       rabbet_dtype_bits(rabbet_ir_input(ir, node, 0)->dtype) != 8)
@@ -71,9 +78,10 @@ static rabbet_status_t quantize_copy(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-static bool quantize_is_pointwise(const rabbet_ir_node_t* node) {
+static bool quantize_is_pointwise(const rabbet_ir_t* ir,
+                                  const rabbet_ir_node_t* node) {
   return (node->op->flags & RABBET_OP_POINTWISE) != 0 ||
-         quantize_is_product(node);
+         quantize_is_product(node) || rabbet_ir_is_quantized_maximum(ir, node);
 }
 
 // Gives each reader that may share a kernel with its input a copy of the node;
@@ -84,7 +92,7 @@ static rabbet_status_t quantize_spread(rabbet_build_t* build,
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* reader = ir->nodes.data[i];
-    if (reader->dead || !quantize_is_pointwise(reader)) continue;
+    if (reader->dead || !quantize_is_pointwise(ir, reader)) continue;
     for (size_t k = 0; k < reader->input_count; ++k)
       if (value->uses > 1 && reader->inputs[k] == value->id) {
         RABBET_RETURN_IF_ERROR(quantize_copy(build, node, reader, k));

@@ -20,6 +20,7 @@ static const struct {
     {RABBET_OP_ELEMENTWISE, rabbet_rule_gelu},
     {RABBET_OP_QUANTIZE, rabbet_rule_blocks},
     {RABBET_OP_QUANTIZE, rabbet_rule_quantize},
+    {RABBET_OP_QUANTIZE, rabbet_rule_requantize},
     {RABBET_OP_DEQUANTIZE, rabbet_rule_blocks},
     {RABBET_OP_DEQUANTIZE, rabbet_rule_quantize},
     {RABBET_OP_CONVOLUTION, rabbet_rule_padding},

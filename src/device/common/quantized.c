@@ -28,8 +28,7 @@ static bool quantized_axis(const rabbet_group_value_t* scale, int* out_axis,
   return true;
 }
 
-// The scalar that a scale is; false if it is not a constant of one element.
-static bool quantized_number(const rabbet_group_t* group, int32_t value,
+bool rabbet_quantized_number(const rabbet_group_t* group, int32_t value,
                              double* out_number) {
   const rabbet_group_value_t* scale = &group->values[value];
   int axis = -1;
@@ -43,9 +42,7 @@ static bool quantized_has_zero_point(const rabbet_group_node_t* node) {
   return node->input_count > 2 && node->inputs[2] >= 0;
 }
 
-// The zero point if it is a constant scalar, or 0 if there is none; otherwise
-// false.
-static bool quantized_zero(const rabbet_group_t* group,
+bool rabbet_quantized_zero(const rabbet_group_t* group,
                            const rabbet_group_node_t* node, int32_t* out_zero) {
   *out_zero = 0;
   if (!quantized_has_zero_point(node)) return true;
@@ -66,8 +63,7 @@ static bool quantized_is_dequantize(const rabbet_group_t* group,
          rabbet_group_input_of(group, node->inputs[0]) >= 0;
 }
 
-// The node that dequantizes to the value, or NULL.
-static const rabbet_group_node_t* quantized_maker(const rabbet_group_t* group,
+const rabbet_group_node_t* rabbet_quantized_maker(const rabbet_group_t* group,
                                                   int32_t value) {
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
@@ -88,15 +84,17 @@ static int quantized_channel_axis(const rabbet_group_node_t* product,
                                          : -1;
 }
 
-static bool quantized_factors(const rabbet_group_t* group,
+bool rabbet_quantized_factors(const rabbet_group_t* group,
                               const rabbet_group_node_t* product,
                               rabbet_quantized_t* q) {
-  const rabbet_group_node_t* x = quantized_maker(group, product->inputs[0]);
-  const rabbet_group_node_t* w = quantized_maker(group, product->inputs[1]);
+  const rabbet_group_node_t* x =
+      rabbet_quantized_maker(group, product->inputs[0]);
+  const rabbet_group_node_t* w =
+      rabbet_quantized_maker(group, product->inputs[1]);
   int axis = -1;
   if (!x || !w || x == w || quantized_has_zero_point(w) ||
-      !quantized_zero(group, x, &q->x_zero) ||
-      !quantized_number(group, x->inputs[1], &q->x_scale) ||
+      !rabbet_quantized_zero(group, x, &q->x_zero) ||
+      !rabbet_quantized_number(group, x->inputs[1], &q->x_scale) ||
       !quantized_axis(&group->values[w->inputs[1]], &axis, &q->w_count))
     return false;
   q->x = x->inputs[0];
@@ -109,9 +107,9 @@ static bool quantized_factors(const rabbet_group_t* group,
 static bool quantized_result(const rabbet_group_t* group,
                              const rabbet_group_node_t* node,
                              rabbet_quantized_t* q) {
-  if (!quantized_zero(group, node, &q->zero) || q->scale != 0 ||
+  if (!rabbet_quantized_zero(group, node, &q->zero) || q->scale != 0 ||
       node->outputs[0] != group->outputs[0] ||
-      !quantized_number(group, node->inputs[1], &q->scale))
+      !rabbet_quantized_number(group, node->inputs[1], &q->scale))
     return false;
   q->output = node->inputs[0];
   return true;
@@ -122,7 +120,7 @@ static bool quantized_operand(const rabbet_group_t* group,
                               rabbet_quantized_t* q) {
   if (q->operand.value >= 0 || !quantized_is_dequantize(group, node) ||
       quantized_has_zero_point(node) ||
-      !quantized_number(group, node->inputs[1], &q->operand.scale))
+      !rabbet_quantized_number(group, node->inputs[1], &q->operand.scale))
     return false;
   q->operand.value = node->inputs[0];
   q->operand.real = node->outputs[0];
@@ -151,7 +149,7 @@ static bool quantized_others(const rabbet_group_t* group,
   return true;
 }
 
-static const rabbet_group_node_t* quantized_product(const rabbet_group_t* group,
+const rabbet_group_node_t* rabbet_quantized_product(const rabbet_group_t* group,
                                                     rabbet_op_id_t op) {
   const rabbet_group_node_t* product = NULL;
   for (size_t i = 0; i < group->node_count; ++i) {
@@ -183,10 +181,10 @@ bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
                             rabbet_quantized_t* out_quantized) {
   rabbet_quantized_t* q = out_quantized;
   memset(q, 0, sizeof(*q));
-  const rabbet_group_node_t* product = quantized_product(group, op);
+  const rabbet_group_node_t* product = rabbet_quantized_product(group, op);
   if (!product || group->node_count < 3 || group->output_count != 1 ||
       group->input_count >= RABBET_QUANTIZED_INPUTS ||
-      product->input_count > 3 || !quantized_factors(group, product, q))
+      product->input_count > 3 || !rabbet_quantized_factors(group, product, q))
     return false;
   q->operand.value = q->operand.real = -1;
   q->result = q->output = group->outputs[0];

@@ -44,6 +44,28 @@ typedef struct rabbet_quantized_t {
 // itself and the group: it must not be moved.
 bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
                             rabbet_quantized_t* out_quantized);
+
+// ---- Its parts, for classes that read groups of other forms -----------------
+
+// The only node of the operator; NULL if there are several, or if a node has
+// several results.
+const rabbet_group_node_t* rabbet_quantized_product(const rabbet_group_t* group,
+                                                    rabbet_op_id_t op);
+// Sets x, w and their scales; false unless the group dequantizes both.
+bool rabbet_quantized_factors(const rabbet_group_t* group,
+                              const rabbet_group_node_t* product,
+                              rabbet_quantized_t* q);
+// The node that dequantizes a boundary input of 8 bits to the value, or NULL.
+const rabbet_group_node_t* rabbet_quantized_maker(const rabbet_group_t* group,
+                                                  int32_t value);
+// The scalar that a scale is; false if it is not a constant of one element, or
+// not positive.
+bool rabbet_quantized_number(const rabbet_group_t* group, int32_t value,
+                             double* out_number);
+// The zero point of a node if it is a constant scalar, or 0 if there is none;
+// otherwise false.
+bool rabbet_quantized_zero(const rabbet_group_t* group,
+                           const rabbet_group_node_t* node, int32_t* out_zero);
 static inline double rabbet_quantized_w_scale(const rabbet_quantized_t* q,
                                               int64_t channel) {
   return rabbet_load_double(q->w_scale->dtype, q->w_scale->constant,

@@ -9,6 +9,7 @@
 
 #include "base/math.h"
 #include "base/thread.h"
+#include "device/cpu/bytes/kernels.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/dnnl/headroom.h"
 #include "device/cpu/parallel.h"
@@ -236,6 +237,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   snprintf(device->base.kind, sizeof(device->base.kind), "cpu");
   device->base.host_memory = true;
   device->base.traits = RABBET_DEVICE_WEIGHT_ONLY;
+  if (rabbet_bytes_kernels())
+    device->base.traits |= RABBET_DEVICE_QUANTIZED_CHAINS;
   rabbet_status_t status = rabbet_dnnl_create(allocator, &device->dnnl);
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, device);
