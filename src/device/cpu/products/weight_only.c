@@ -343,8 +343,8 @@ static rabbet_status_t cpu_weight_only_prepare(
   state->dtype = kernel->node.group->values[p->x].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
   state->padded = rabbet_ceildiv(p->k, chunk) * chunk;
-  state->has_digits = state->rows == 1 && kernel->type == RABBET_PACKED_INT4 &&
-                      rabbet_digits_available();
+  state->has_digits =
+      state->rows == 1 && rabbet_digits_fit(kernel->type, &kernel->packed);
   return rabbet_node_state_finish(
       base, state,
       weight_only_lay_out(kernel, shapes->threads, state, out_workspace),
@@ -418,7 +418,8 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
     }
     // Then there is one row: no other thread sets it.
     if (state->has_digits)
-      call->has_digits = rabbet_digits_convert(x, depth, call->digits);
+      call->has_digits =
+          rabbet_digits_convert(call->kernel->type, x, depth, call->digits);
     if (few && !call->has_digits)
       call->vectors->packed_order(call->kernel->type, x, depth,
                                   call->rows + r * state->padded);
@@ -445,7 +446,8 @@ static void weight_only_multiply(const weight_only_call_t* call, int64_t begin,
   int64_t columns = call->kernel->product.n;
   const float* x[RABBET_PRODUCT_ROWS];
   if (call->has_digits) {
-    rabbet_digits_dots(&call->packed, call->digits, begin, end, call->out);
+    rabbet_digits_dots(call->kernel->type, &call->packed, call->digits, begin,
+                       end, call->out);
     return;
   }
   for (int64_t n = begin; n < end; n += TURN_ROWS) {
@@ -571,5 +573,5 @@ static rabbet_status_t cpu_weight_only_enqueue(
   return rabbet_ok();
 }
 
-RABBET_NODE_TABLE(cpu_weight_only, "cpu.weight_only", 1,
+RABBET_NODE_TABLE(cpu_weight_only, "cpu.weight_only", 2,
                   .destroy = cpu_weight_only_destroy);

@@ -14,6 +14,14 @@ bool rabbet_digits_available(void) {
   return rabbet_cpu_has_vnni();
 }
 
+// A chunk of INT8 has one scale.
+bool rabbet_digits_fit(rabbet_packed_type_t type, const rabbet_packed_t* w) {
+  return rabbet_digits_available() &&
+         (type == RABBET_PACKED_INT4 ||
+          (type == RABBET_PACKED_INT8 &&
+           (w->block >= w->depth || w->block % CHUNK == 0)));
+}
+
 // ---- The row ---------------------------------------------------------------
 
 // The sum of codes times numbers, by lanes of 8 elements.
@@ -35,7 +43,47 @@ static inline __m128i digits_take(__m512i* numbers) {
   return _mm512_cvtepi32_epi8(digit);
 }
 
-static bool digits_chunk(const __m512 x[CHUNK / FLOATS], rabbet_digits_t* out) {
+// INT8: the highest digit's sum, and that of the others, which 32 bits hold.
+static inline void digits_byte_product(__m512i low, __m512i high,
+                                       const rabbet_digits_t* x,
+                                       __m512i out_sums[2]) {
+  __m512i sums[RABBET_DIGIT_COUNT];
+  for (int d = 0; d < RABBET_DIGIT_COUNT; ++d) {
+    sums[d] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), low,
+                                  _mm512_load_si512(x->digits[d][0]));
+    sums[d] =
+        _mm512_dpbusd_epi32(sums[d], high, _mm512_load_si512(x->digits[d][1]));
+  }
+  out_sums[0] = sums[0];
+  out_sums[1] = _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), sums[2]);
+}
+
+static void digits_lay_out_pairs(int8_t all[RABBET_DIGIT_COUNT][CHUNK],
+                                 rabbet_digits_t* out) {
+  for (int d = 0; d < RABBET_DIGIT_COUNT; ++d)
+    for (int half = 0; half < 2; ++half) {
+      __m512i pairs = _mm512_loadu_si512(&all[d][half * CODES]);
+      _mm256_storeu_si256((__m256i*)(void*)&out->digits[d][0][half * CODES / 2],
+                          _mm512_cvtepi16_epi8(pairs));
+      _mm256_storeu_si256((__m256i*)(void*)&out->digits[d][1][half * CODES / 2],
+                          _mm512_cvtepi16_epi8(_mm512_srli_epi16(pairs, 8)));
+    }
+  const __m512i middle = _mm512_set1_epi8(8);
+  _mm512_store_si512(out->middle[0], digits_product(middle, middle, out));
+}
+
+static void digits_lay_out_bytes(int8_t all[RABBET_DIGIT_COUNT][CHUNK],
+                                 rabbet_digits_t* out) {
+  const __m512i middle = _mm512_set1_epi8(INT8_MIN);
+  __m512i sums[2];
+  memcpy(out->digits, all, sizeof(out->digits));
+  digits_byte_product(middle, middle, out, sums);
+  for (int i = 0; i < 2; ++i)
+    _mm512_store_si512(out->middle[i], sums[i]);
+}
+
+static bool digits_chunk(rabbet_packed_type_t type,
+                         const __m512 x[CHUNK / FLOATS], rabbet_digits_t* out) {
   // Less than the largest number of three digits, which the product below may
   // exceed by rounding.
   const float most = 127 * 65536;
@@ -56,21 +104,15 @@ static bool digits_chunk(const __m512 x[CHUNK / FLOATS], rabbet_digits_t* out) {
       _mm_storeu_si128((__m128i*)(void*)&all[d][v * FLOATS],
                        digits_take(&number));
   }
-  for (int d = 0; d < RABBET_DIGIT_COUNT; ++d)
-    for (int half = 0; half < 2; ++half) {
-      __m512i pairs = _mm512_loadu_si512(&all[d][half * CODES]);
-      _mm256_storeu_si256((__m256i*)(void*)&out->digits[d][0][half * CODES / 2],
-                          _mm512_cvtepi16_epi8(pairs));
-      _mm256_storeu_si256((__m256i*)(void*)&out->digits[d][1][half * CODES / 2],
-                          _mm512_cvtepi16_epi8(_mm512_srli_epi16(pairs, 8)));
-    }
-  const __m512i middle = _mm512_set1_epi8(8);
-  _mm512_store_si512(out->middle, digits_product(middle, middle, out));
+  if (type == RABBET_PACKED_INT4)
+    digits_lay_out_pairs(all, out);
+  else
+    digits_lay_out_bytes(all, out);
   return true;
 }
 
-bool rabbet_digits_convert(const float* x, int64_t count,
-                           rabbet_digits_t* out_digits) {
+bool rabbet_digits_convert(rabbet_packed_type_t type, const float* x,
+                           int64_t count, rabbet_digits_t* out_digits) {
   for (int64_t k = 0; k < count; k += CHUNK, ++out_digits) {
     __m512 chunk[CHUNK / FLOATS];
     for (int v = 0; v < CHUNK / FLOATS; ++v) {
@@ -80,7 +122,7 @@ bool rabbet_digits_convert(const float* x, int64_t count,
                                       : (__mmask16)((1u << left) - 1);
       chunk[v] = _mm512_maskz_loadu_ps(some, x + (some ? k + v * FLOATS : 0));
     }
-    if (!digits_chunk(chunk, out_digits)) return false;
+    if (!digits_chunk(type, chunk, out_digits)) return false;
   }
   return true;
 }
@@ -115,7 +157,7 @@ static inline __m512 digits_step(__m512i codes, const float* scales,
   __m512i odd = _mm512_ternarylogic_epi32(_mm512_srli_epi16(codes, 4), middle,
                                           most, 0x28);
   __m512i product = _mm512_sub_epi32(digits_product(even, odd, x),
-                                     _mm512_load_si512(x->middle));
+                                     _mm512_load_si512(x->middle[0]));
   __m512 scale =
       _mm512_permutexvar_ps(to->lane, _mm512_maskz_loadu_ps(to->some, scales));
   return _mm512_fmadd_ps(_mm512_cvtepi32_ps(product),
@@ -153,8 +195,74 @@ static inline void digits_rows(const rabbet_packed_t* w,
     y[r] = _mm512_reduce_add_ps(sums[r]);
 }
 
-void rabbet_digits_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
-                        int64_t begin, int64_t end, float* y) {
+// ---- Rows of INT8 -----------------------------------------------------------
+
+static inline __m512 digits_byte_step(__m512i low, __m512i high, float scale,
+                                      const rabbet_digits_t* x, __m512 sum) {
+  const __m512i middle = _mm512_set1_epi8(INT8_MIN);
+  __m512i sums[2];
+  digits_byte_product(_mm512_xor_si512(low, middle),
+                      _mm512_xor_si512(high, middle), x, sums);
+  for (int i = 0; i < 2; ++i)
+    sums[i] = _mm512_sub_epi32(sums[i], _mm512_load_si512(x->middle[i]));
+  __m512 product =
+      _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[0]), _mm512_set1_ps(65536),
+                      _mm512_cvtepi32_ps(sums[1]));
+  return _mm512_fmadd_ps(product, _mm512_set1_ps(scale * x->unit), sum);
+}
+
+static inline void digits_byte_rows(const rabbet_packed_t* w,
+                                    const rabbet_digits_t* x, int64_t n,
+                                    int rows, float* y) {
+  enum { HALF = CHUNK / 2 };
+  int64_t whole = w->depth / CHUNK, rest = w->depth % CHUNK;
+  const uint8_t* codes[ROWS];
+  const float* scales[ROWS];
+  __m512 sums[ROWS];
+  for (int r = 0; r < rows; ++r) {
+    codes[r] = w->codes + (n + r) * w->stride;
+    scales[r] = w->scales + (n + r) / w->rows * w->scale_stride;
+    sums[r] = _mm512_setzero_ps();
+  }
+  for (int64_t c = 0; c < whole; ++c)
+    for (int r = 0; r < rows; ++r) {
+      const uint8_t* at = codes[r] + c * CHUNK;
+      _mm_prefetch((const char*)at + AHEAD, _MM_HINT_T0);
+      _mm_prefetch((const char*)at + AHEAD + HALF, _MM_HINT_T0);
+      sums[r] = digits_byte_step(
+          _mm512_loadu_si512(at), _mm512_loadu_si512(at + HALF),
+          scales[r][c * CHUNK / w->block], &x[c], sums[r]);
+    }
+  // Digits behind the row are 0.
+  __mmask64 low = rest < HALF ? (UINT64_C(1) << rest) - 1 : UINT64_MAX;
+  __mmask64 high = rest > HALF ? (UINT64_C(1) << (rest - HALF)) - 1 : 0;
+  for (int r = 0; rest > 0 && r < rows; ++r) {
+    const uint8_t* at = codes[r] + whole * CHUNK;
+    sums[r] = digits_byte_step(
+        _mm512_maskz_loadu_epi8(low, at),
+        _mm512_maskz_loadu_epi8(high, at + (high ? HALF : 0)),
+        scales[r][whole * CHUNK / w->block], &x[whole], sums[r]);
+  }
+  for (int r = 0; r < rows; ++r)
+    y[r] = _mm512_reduce_add_ps(sums[r]);
+}
+
+static void digits_byte_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
+                             int64_t begin, int64_t end, float* y) {
+  int64_t n = begin;
+  for (; n + ROWS <= end; n += ROWS)
+    digits_byte_rows(w, x, n, ROWS, y + n);
+  for (; n < end; ++n)
+    digits_byte_rows(w, x, n, 1, y + n);
+}
+
+void rabbet_digits_dots(rabbet_packed_type_t type, const rabbet_packed_t* w,
+                        const rabbet_digits_t* x, int64_t begin, int64_t end,
+                        float* y) {
+  if (type == RABBET_PACKED_INT8) {
+    digits_byte_dots(w, x, begin, end, y);
+    return;
+  }
   int64_t whole = w->depth / CHUNK;
   int64_t blocks = (w->depth + w->block - 1) / w->block;
   const digit_scales_t to = digits_scales(w, CHUNK);
@@ -172,14 +280,19 @@ void rabbet_digits_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
 bool rabbet_digits_available(void) {
   return false;
 }
-bool rabbet_digits_convert(const float* x, int64_t count,
-                           rabbet_digits_t* out_digits) {
-  (void)x, (void)count, (void)out_digits;
+bool rabbet_digits_fit(rabbet_packed_type_t type, const rabbet_packed_t* w) {
+  (void)type, (void)w;
   return false;
 }
-void rabbet_digits_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
-                        int64_t begin, int64_t end, float* y) {
-  (void)w, (void)x, (void)begin, (void)end, (void)y;
+bool rabbet_digits_convert(rabbet_packed_type_t type, const float* x,
+                           int64_t count, rabbet_digits_t* out_digits) {
+  (void)type, (void)x, (void)count, (void)out_digits;
+  return false;
+}
+void rabbet_digits_dots(rabbet_packed_type_t type, const rabbet_packed_t* w,
+                        const rabbet_digits_t* x, int64_t begin, int64_t end,
+                        float* y) {
+  (void)type, (void)w, (void)x, (void)begin, (void)end, (void)y;
   assert(false);  // rabbet_digits_available answered false
 }
 
