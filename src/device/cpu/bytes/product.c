@@ -156,23 +156,20 @@ static rabbet_status_t cpu_bytes_propose(const rabbet_propose_t* propose,
 
 // ---- Constants -------------------------------------------------------------
 
-// Element k of a row of weights: channels of a tap lie together.
-static int64_t bytes_place(const cpu_bytes_kernel_t* kernel, int64_t map,
-                           int64_t k) {
-  int64_t tap = k / kernel->channels, channel = k % kernel->channels;
-  return (map * kernel->channels + channel) * kernel->taps + tap;
-}
-
+// Channels of a tap lie together.
 static void bytes_pack_column(cpu_bytes_kernel_t* kernel, int64_t group,
                               int64_t n, const int8_t* from) {
   int64_t panel = group * kernel->panels + n / COLUMNS;
   int8_t* to = kernel->weights + panel * kernel->depth * COLUMNS;
   int64_t sum = 0, lane = n % COLUMNS;
-  for (int64_t k = 0; k < kernel->taps * kernel->channels; ++k) {
-    int8_t w = from[bytes_place(kernel, group * kernel->maps + n, k)];
-    to[(k / QUAD * COLUMNS + lane) * QUAD + k % QUAD] = w;
-    sum += w;
-  }
+  const int64_t taps = kernel->taps, channels = kernel->channels;
+  from += (group * kernel->maps + n) * channels * taps;
+  for (int64_t tap = 0, k = 0; tap < taps; ++tap)
+    for (int64_t channel = 0; channel < channels; ++channel, ++k) {
+      int8_t w = from[channel * taps + tap];
+      to[(k / QUAD * COLUMNS + lane) * QUAD + k % QUAD] = w;
+      sum += w;
+    }
   const rabbet_bytes_product_t* p = &kernel->product;
   const rabbet_group_value_t* values = kernel->node.group->values;
   bool shifted = kernel->kernels->is_shifted &&
