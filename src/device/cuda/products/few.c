@@ -15,6 +15,7 @@
 
 // Products of more rows would read the weights again.
 enum { FEW_ROWS = 16, FEW_ELEMENT = 2, FEW_VECTOR = 8, FEW_OLDEST_MAJOR = 8 };
+enum { FEW_MOST_BLOCKS = 65535 };  // along y
 
 // CHUNKS of products/few.cuh, and blocks of a multiprocessor. A tactic is an
 // index into the table, twice, plus 1 for 16 rows.
@@ -54,6 +55,11 @@ static bool few_fits(const rabbet_matmul_shape_t* s) {
          s->k < INT32_MAX / 2;
 }
 
+// Blocks along y of a grid.
+static int64_t few_blocks(int64_t rows, bool wide) {
+  return rabbet_ceildiv(rows, (int64_t)(wide ? FEW_ROWS : FEW_ROWS / 2));
+}
+
 static bool few_is_constant(const rabbet_group_t* group) {
   return group->values[group->nodes[0].inputs[1]].constant != NULL;
 }
@@ -89,23 +95,42 @@ static rabbet_status_t cuda_few_body(rabbet_proposal_t* proposal) {
   return rabbet_ok();
 }
 
-static rabbet_status_t cuda_few_propose(const rabbet_propose_t* propose,
-                                        rabbet_candidate_sink_t sink) {
+typedef rabbet_status_t (*few_dims_fn_t)(const rabbet_group_t* group,
+                                         rabbet_allocator_t allocator,
+                                         rabbet_dims_t** out_dims);
+
+// *out_rows: the product's rows at some dims of the profile; -1: it cannot be
+// computed there.
+static rabbet_status_t few_rows(const rabbet_propose_t* propose,
+                                few_dims_fn_t find, int64_t* out_rows) {
   const rabbet_group_t* group = propose->group;
   rabbet_matmul_shape_t shape;
   rabbet_dims_t* dims = NULL;
-  if (!rabbet_matmul_matches(group) || !few_is_constant(group) ||
-      rabbet_cuda(propose->device)->major < FEW_OLDEST_MAJOR)
-    return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_group_opt_dims(group, propose->allocator, &dims));
+  *out_rows = -1;
+  RABBET_RETURN_IF_ERROR(find(group, propose->allocator, &dims));
   bool fits = rabbet_cuda_layers_match(group, dims);
   rabbet_status_t status =
       fits ? rabbet_matmul_shape(&group->nodes[0], dims, &shape) : rabbet_ok();
   rabbet_free(propose->allocator, dims);
-  RABBET_RETURN_IF_ERROR(status);
-  if (!fits || !few_fits(&shape) || shape.m > FEW_ROWS) return rabbet_ok();
-  int wide = shape.m > FEW_ROWS / 2;
+  if (rabbet_is_ok(status) && fits && few_fits(&shape)) *out_rows = shape.m;
+  return status;
+}
+
+static rabbet_status_t cuda_few_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  int64_t rows = -1, most = -1;
+  if (!rabbet_matmul_matches(group) || !few_is_constant(group) ||
+      rabbet_cuda(propose->device)->major < FEW_OLDEST_MAJOR)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(few_rows(propose, rabbet_group_opt_dims, &rows));
+  // A single row of a transposed factor lies along k, several do not.
+  if (rows >= 0)
+    RABBET_RETURN_IF_ERROR(few_rows(propose, rabbet_group_max_dims, &most));
+  int wide = rows > FEW_ROWS / 2;
+  if (rows < 0 || rows > FEW_ROWS || most < 0 ||
+      few_blocks(most, wide) > FEW_MOST_BLOCKS)
+    return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_few, &wide,
                               cuda_few_body);
 }
@@ -145,8 +170,8 @@ static rabbet_status_t few_launch(const few_kernel_t* kernel,
   const few_t* p = &state->parameters;
   int64_t most = (int64_t)kernel->blocks * kernel->node.device->multiprocessors;
   int64_t x = rabbet_min_i64(p->tiles, rabbet_max_i64(most, 1));
-  int64_t y = rabbet_ceildiv((int64_t)p->rows, (int64_t)kernel->rows);
-  if (y > 65535)
+  int64_t y = few_blocks(p->rows, kernel->rows == FEW_ROWS);
+  if (y > FEW_MOST_BLOCKS)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the product '%s' has %d rows, more than "
                          "cuda.matmul.few counts",
