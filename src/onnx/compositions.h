@@ -97,8 +97,7 @@ rabbet_tensor_t* rabbet_onnx_group_normalize(rabbet_onnx_node_t* node,
                                              rabbet_tensor_t* scale,
                                              rabbet_tensor_t* bias,
                                              int64_t groups, double epsilon);
-// x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on, the root
-// in FLOAT.
+// x / sqrt(mean(x^2) + epsilon) * scale over the axes from `axis` on.
 rabbet_tensor_t* rabbet_onnx_rms_normalize(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* x,
                                            rabbet_tensor_t* scale, int axis,

@@ -173,20 +173,24 @@ rabbet_status_t rabbet_op_same_shape(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
+rabbet_status_t rabbet_op_same_type(const rabbet_op_infer_t* infer,
+                                    size_t first, size_t i) {
+  const rabbet_op_value_t* reference = &infer->inputs[first];
+  if (!infer->inputs[i].present || infer->inputs[i].dtype == reference->dtype)
+    return rabbet_ok();
+  return RABBET_OP_INVALID(
+      "input %zu ('%s') has type %s, but input %zu ('%s') has type %s; they "
+      "must be equal (insert a cast)",
+      i, rabbet_op_input(infer->op, i)->name,
+      rabbet_dtype_name(infer->inputs[i].dtype), first,
+      rabbet_op_input(infer->op, first)->name,
+      rabbet_dtype_name(reference->dtype));
+}
+
 rabbet_status_t rabbet_op_same_types(const rabbet_op_infer_t* infer,
                                      size_t first) {
-  const rabbet_op_value_t* reference = &infer->inputs[first];
-  for (size_t i = first + 1; i < infer->input_count; ++i) {
-    if (!infer->inputs[i].present) continue;
-    if (infer->inputs[i].dtype == reference->dtype) continue;
-    const char* first_name = rabbet_op_input(infer->op, first)->name;
-    const char* name = rabbet_op_input(infer->op, i)->name;
-    return RABBET_OP_INVALID(
-        "input %zu ('%s') has type %s, but input %zu ('%s') has type %s; they "
-        "must be equal (insert a cast)",
-        i, name, rabbet_dtype_name(infer->inputs[i].dtype), first, first_name,
-        rabbet_dtype_name(reference->dtype));
-  }
+  for (size_t i = first + 1; i < infer->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_op_same_type(infer, first, i));
   return rabbet_ok();
 }
 

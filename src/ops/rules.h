@@ -91,6 +91,9 @@ rabbet_status_t rabbet_op_broadcast(const rabbet_op_infer_t* infer,
                                     rabbet_shape_t* out_shape);
 // Output 0 has input 0's shape.
 rabbet_status_t rabbet_op_same_shape(const rabbet_op_infer_t* infer);
+// Input `i`, if it is present, has input `first`'s type.
+rabbet_status_t rabbet_op_same_type(const rabbet_op_infer_t* infer,
+                                    size_t first, size_t i);
 // All inputs from `first` on that are present have input `first`'s type.
 rabbet_status_t rabbet_op_same_types(const rabbet_op_infer_t* infer,
                                      size_t first);

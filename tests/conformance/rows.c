@@ -89,8 +89,10 @@ static void normalization(conformance_t* t) {
   conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
   allow_narrow_types(t);
   rabbet_dims_t dims = conformance_dims(t, 1, 5);
-  rabbet_attr_t attrs[] = {conformance_int(t, "axes", some_axes(t, dims.rank))};
-  normalization_finish(t, dims, attrs, 1, false);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "axes", some_axes(t, dims.rank)),
+      conformance_int(t, "is_rms", conformance_chance(t, 3))};
+  normalization_finish(t, dims, attrs, 2, false);
 }
 
 static void normalization_last(conformance_t* t) {
@@ -100,8 +102,9 @@ static void normalization_last(conformance_t* t) {
   if (conformance_chance(t, 2)) dims.rank = 2;
   dims.d[dims.rank - 1] = 1 + conformance_random(t, t->large ? 9000 : 900);
   rabbet_attr_t attrs[] = {
-      conformance_int(t, "axes", INT64_C(1) << (dims.rank - 1))};
-  normalization_finish(t, dims, attrs, 1, false);
+      conformance_int(t, "axes", INT64_C(1) << (dims.rank - 1)),
+      conformance_int(t, "is_rms", conformance_chance(t, 2))};
+  normalization_finish(t, dims, attrs, 2, false);
 }
 
 static void normalization_groups(conformance_t* t) {
@@ -193,6 +196,41 @@ static void softmax_special(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "softmax", attrs, 1, &x, 1));
 }
 
+// A table of cosines or sines: broadcast on some axes.
+static int32_t rotation_table(conformance_t* t, rabbet_dims_t dims,
+                              int64_t entries) {
+  int32_t last = dims.rank - 1;
+  for (int32_t i = 0; i < last; ++i)
+    if (conformance_chance(t, 2)) dims.d[i] = 1;
+  dims.d[last] = entries;
+  return kernel_case_input(&t->c, dims, conformance_chance(t, 3));
+}
+
+static void rotation(conformance_t* t) {
+  static const int64_t sizes[] = {2, 6, 16, 32, 64, 80};
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  c->tolerance = 2e-6;
+  if (conformance_chance(t, 3))
+    c->misaligned = (uint32_t)conformance_random(t, INT64_C(1) << 32);
+  int64_t size = conformance_one_of(t, sizes, 6);
+  rabbet_dims_t dims = conformance_dims(t, 1, 4);
+  for (int32_t i = 0; i < dims.rank - 1; ++i)
+    if (dims.d[i] > 12) dims.d[i] = 12;
+  dims.d[dims.rank - 1] = size;
+  if (conformance_chance(t, 3))
+    dims.d[dims.rank - 1] += 1 + conformance_random(t, 64);
+  int64_t entries = conformance_chance(t, 2) ? size : size / 2;
+  int32_t inputs[] = {kernel_case_input(c, dims, false),
+                      rotation_table(t, dims, entries),
+                      rotation_table(t, dims, entries)};
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "size", size),
+      conformance_int(t, "interleaved", conformance_chance(t, 2))};
+  kernel_case_output(c, kernel_case_op(c, "rotation", attrs, 2, inputs, 3));
+}
+
 const conformance_family_t conformance_rows[] = {
     {"reduce", 300, reduce},
     {"reduce_integers", 150, reduce_integers},
@@ -201,6 +239,7 @@ const conformance_family_t conformance_rows[] = {
     {"normalization_last", 60, normalization_last},
     {"normalization_groups", 80, normalization_groups},
     {"normalization_far", 24, normalization_far},
+    {"rotation", 120, rotation},
     {"softmax", 150, softmax},
     {"softmax_log", 40, softmax_log},
     {"softmax_special", 40, softmax_special},

@@ -318,7 +318,7 @@ class INonZeroLayer(ILayer):
 
 
 class INormalizationLayer(_Normalization):
-    """Layer, instance and group normalization. Inputs: input, scale, bias."""
+    """Layer, instance, group and RMS normalization. Inputs: input, scale, bias."""
 
     __slots__ = ()
     _type = e.LayerType.NORMALIZATION

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "core/attr_set.h"
+#include "core/view.h"
+#include "ops/enums.h"
 #include "ops/infer.h"
 
 void rabbet_ir_deinitialize(rabbet_ir_t* ir) {
@@ -62,6 +64,78 @@ bool rabbet_ir_is_view(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
     between.d[second[i]] = output.d[i];
   return ir_keeps_order(first, first_count, &input) &&
          ir_keeps_order(second, second_count, &between);
+}
+
+// Number `at` of a slice's list; `number` is kept if there is no list. False if
+// it is not known.
+static bool ir_slice_number(const rabbet_ir_t* ir,
+                            const rabbet_ir_node_t* slice, size_t input,
+                            const char* name, size_t at, int64_t* number) {
+  size_t count = 0;
+  const int64_t* numbers =
+      rabbet_attr_ints(slice->attrs, slice->op->attr_count, name, &count);
+  const rabbet_ir_value_t* list = rabbet_ir_input(ir, slice, input);
+  if (!list) {
+    if (at < count) *number = numbers[at];
+    return at < count || count == 0;
+  }
+  rabbet_dims_t dims = rabbet_ir_dims(ir, list);
+  if (dims.rank != 1 || dims.d[0] <= (int64_t)at) return false;
+  if (list->values)
+    return rabbet_expr_is_constant(ir->graph, list->values[at], number);
+  if (!list->constant) return false;
+  *number = rabbet_load_int64(list->dtype, list->constant, (int64_t)at);
+  return true;
+}
+
+bool rabbet_ir_window(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                      rabbet_ir_window_t* out_window) {
+  enum { START = 1, STRIDE = 3, AXES = 5 };
+  if (!rabbet_op_is(node->op, RABBET_OP_SLICE) ||
+      rabbet_ir_input(ir, node, AXES) ||
+      rabbet_attr_int(node->attrs, node->op->attr_count, "mode", 0) !=
+          RABBET_SAMPLE_STRICT_BOUNDS)
+    return false;
+  size_t count = 0;
+  const int64_t* axes =
+      rabbet_attr_ints(node->attrs, node->op->attr_count, "axes", &count);
+  int32_t rank = rabbet_ir_input(ir, node, 0)->shape.rank;
+  for (int32_t i = 0; i < rank; ++i) {
+    out_window->start[i] = 0;
+    out_window->stride[i] = 1;
+  }
+  size_t listed = count > 0 ? count : (size_t)rank;
+  for (size_t i = 0; i < listed; ++i) {
+    int64_t axis = count > 0 ? axes[i] : (int64_t)i;
+    if (axis < 0) axis += rank;
+    assert(axis >= 0 && axis < rank);
+    if (!ir_slice_number(ir, node, START, "start", i,
+                         &out_window->start[axis]) ||
+        !ir_slice_number(ir, node, STRIDE, "stride", i,
+                         &out_window->stride[axis]))
+      return false;
+  }
+  return true;
+}
+
+bool rabbet_ir_is_part(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                       int64_t* out_first) {
+  rabbet_ir_window_t window;
+  if (!rabbet_ir_window(ir, node, &window)) return false;
+  rabbet_dims_t from = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
+  rabbet_dims_t to = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
+  int64_t step = 1;
+  bool is_inner = true;  // axes behind are whole
+  *out_first = 0;
+  for (int32_t i = to.rank - 1; i >= 0; --i) {
+    if (from.d[i] < 1 || to.d[i] < 1 || (!is_inner && to.d[i] != 1) ||
+        (to.d[i] > 1 && window.stride[i] != 1))
+      return false;
+    *out_first += window.start[i] * step;
+    step *= from.d[i];
+    is_inner = is_inner && to.d[i] == from.d[i];
+  }
+  return true;
 }
 
 // ---- Invariants -------------------------------------------------------------

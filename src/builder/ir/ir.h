@@ -133,6 +133,21 @@ RABBET_PRIVATE_API bool rabbet_ir_shape_equal(const rabbet_shape_t* a,
 RABBET_PRIVATE_API bool rabbet_ir_is_view(const rabbet_ir_t* ir,
                                           const rabbet_ir_node_t* node);
 
+// Start and stride of a slice on each axis of its input.
+typedef struct rabbet_ir_window_t {
+  int64_t start[RABBET_MAX_RANK], stride[RABBET_MAX_RANK];
+} rabbet_ir_window_t;
+// False for other nodes, where a number is not known, and for slices that may
+// reach beyond their input.
+RABBET_PRIVATE_API bool rabbet_ir_window(const rabbet_ir_t* ir,
+                                         const rabbet_ir_node_t* node,
+                                         rabbet_ir_window_t* out_window);
+// Whether the node is a slice whose elements lie one behind the other in its
+// input's memory, from element *out_first on; shapes are constant.
+RABBET_PRIVATE_API bool rabbet_ir_is_part(const rabbet_ir_t* ir,
+                                          const rabbet_ir_node_t* node,
+                                          int64_t* out_first);
+
 // ---- Changing ---------------------------------------------------------------
 
 // A value without producer: a copy of the type and shape of `like`, with its

@@ -104,6 +104,14 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_matrix;
 // (x - mean) / sqrt(variance + epsilon), written out, becomes a normalization
 // (rules_normalization.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_normalization;
+// Rotary position embeddings written out, and parts of such rotations, become
+// one rotation; a transpose before it goes behind it (rules_rotation.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotation;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_parts;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotated_transpose;
+// Normalizations and rotations in FLOAT between casts from and to a narrow type
+// are of that type (rules_narrow.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_narrow;
 
 // GELU, written out, becomes one activation (rules_gelu.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gelu;
@@ -163,6 +171,12 @@ RABBET_PRIVATE_API bool rabbet_ir_is_number(const rabbet_ir_t* ir,
 RABBET_PRIVATE_API bool rabbet_ir_number(const rabbet_ir_t* ir,
                                          const rabbet_ir_value_t* value,
                                          float* out_number);
+// Whether kernels compute in FLOAT for tensors of this type.
+RABBET_PRIVATE_API bool rabbet_ir_is_real(rabbet_dtype_t dtype);
+// Whether the node only permutes axes: its axis i is the input's axis perm[i].
+RABBET_PRIVATE_API bool rabbet_ir_permutation(const rabbet_ir_t* ir,
+                                              const rabbet_ir_node_t* shuffle,
+                                              int64_t perm[RABBET_MAX_RANK]);
 // All readers of the node's only output read `value` instead, and the node
 // goes; false if that would break a promise.
 RABBET_PRIVATE_API bool rabbet_ir_bypass(rabbet_ir_t* ir,

@@ -99,6 +99,11 @@ bool rabbet_ir_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
   return rabbet_ir_is_number(ir, value, (double)*out_number);
 }
 
+bool rabbet_ir_is_real(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
+         dtype == RABBET_DTYPE_BF16;
+}
+
 bool rabbet_ir_bypass(rabbet_ir_t* ir, rabbet_ir_node_t* node,
                       rabbet_ir_value_t* value) {
   assert(node->output_count == 1 && !node->dead);

@@ -2,7 +2,7 @@
 //   mean = AVG(x), d = x - mean, variance = AVG(d ^ 2 or d * d)
 //   y = d / SQRT(variance + epsilon), also as a product with the reciprocal
 //   y * scale + bias
-// becomes one normalization.
+// becomes one normalization. Without the mean, d is x: RMS normalization.
 
 #include <assert.h>
 
@@ -43,25 +43,24 @@ static bool norm_squares(const rabbet_ir_t* ir, const rabbet_ir_value_t* square,
 typedef struct norm_t {
   int32_t x;
   int64_t axes;
+  int64_t is_rms;
   double epsilon;
 } norm_t;
 
-// `root` is SQRT(AVG((x - mean)^2) + epsilon) of the difference `d`.
-static bool norm_match_root(const rabbet_ir_t* ir, const rabbet_ir_node_t* root,
-                            const rabbet_ir_value_t* d, norm_t* out) {
-  const rabbet_ir_node_t* sum =
-      norm_producer(ir, root, 0, RABBET_OP_ELEMENTWISE, RABBET_ELEMENTWISE_SUM);
-  if (!sum) return false;
-  size_t constant = rabbet_ir_input(ir, sum, 0)->constant ? 0 : 1;
-  float epsilon = 0;
-  if (!rabbet_ir_number(ir, rabbet_ir_input(ir, sum, constant), &epsilon))
+// The number that each element of a floating constant is.
+static bool norm_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                        double* out_number) {
+  if (!value || !value->constant || !rabbet_dtype_is_float(value->dtype) ||
+      rabbet_ir_count(ir, value) == 0)
     return false;
-  out->epsilon = (double)epsilon;
-  const rabbet_ir_node_t* variance =
-      norm_producer(ir, sum, 1 - constant, RABBET_OP_REDUCE, RABBET_REDUCE_AVG);
-  if (!variance || !norm_is_mean(variance, &out->axes) ||
-      !norm_squares(ir, rabbet_ir_input(ir, variance, 0), d->id))
-    return false;
+  *out_number = rabbet_load_double(value->dtype, value->constant, 0);
+  return rabbet_ir_is_number(ir, value, *out_number);
+}
+
+// Sets x of a layer normalization, whose difference from its mean `d` is;
+// false if it is no difference, or from the mean over other axes.
+static bool norm_match_mean(const rabbet_ir_t* ir, const rabbet_ir_value_t* d,
+                            norm_t* out) {
   const rabbet_ir_node_t* difference = d->producer;
   if (!difference || !rabbet_op_is(difference->op, RABBET_OP_ELEMENTWISE) ||
       rabbet_ir_int(difference, "op") != RABBET_ELEMENTWISE_SUB ||
@@ -75,6 +74,46 @@ static bool norm_match_root(const rabbet_ir_t* ir, const rabbet_ir_node_t* root,
          mean->inputs[0] == out->x;
 }
 
+// `root` is a function of AVG(d^2) + epsilon.
+static bool norm_match_root(const rabbet_ir_t* ir, const rabbet_ir_node_t* root,
+                            const rabbet_ir_value_t* d, norm_t* out) {
+  const rabbet_ir_node_t* sum =
+      norm_producer(ir, root, 0, RABBET_OP_ELEMENTWISE, RABBET_ELEMENTWISE_SUM);
+  if (!sum) return false;
+  size_t constant = rabbet_ir_input(ir, sum, 0)->constant ? 0 : 1;
+  if (!norm_number(ir, rabbet_ir_input(ir, sum, constant), &out->epsilon))
+    return false;
+  const rabbet_ir_node_t* variance =
+      norm_producer(ir, sum, 1 - constant, RABBET_OP_REDUCE, RABBET_REDUCE_AVG);
+  if (!variance || !norm_is_mean(variance, &out->axes) ||
+      !norm_squares(ir, rabbet_ir_input(ir, variance, 0), d->id))
+    return false;
+  out->is_rms = !norm_match_mean(ir, d, out);
+  if (out->is_rms) out->x = d->id;
+  return true;
+}
+
+// The node that computes SQRT(v) or v ^ -0.5 for the factor of number `input`:
+// RECIP(SQRT(v)), 1 / SQRT(v), or the power; NULL: it is none of these.
+static const rabbet_ir_node_t* norm_inverse_root(const rabbet_ir_t* ir,
+                                                 const rabbet_ir_node_t* node,
+                                                 size_t input) {
+  const rabbet_ir_node_t* power = norm_producer(
+      ir, node, input, RABBET_OP_ELEMENTWISE, RABBET_ELEMENTWISE_POW);
+  if (power)
+    return rabbet_ir_is_number(ir, rabbet_ir_input(ir, power, 1), -0.5) ? power
+                                                                        : NULL;
+  const rabbet_ir_node_t* inverse =
+      norm_producer(ir, node, input, RABBET_OP_UNARY, RABBET_UNARY_RECIP);
+  if (inverse)
+    return norm_producer(ir, inverse, 0, RABBET_OP_UNARY, RABBET_UNARY_SQRT);
+  inverse = norm_producer(ir, node, input, RABBET_OP_ELEMENTWISE,
+                          RABBET_ELEMENTWISE_DIV);
+  if (!inverse || !rabbet_ir_is_number(ir, rabbet_ir_input(ir, inverse, 0), 1))
+    return NULL;
+  return norm_producer(ir, inverse, 1, RABBET_OP_UNARY, RABBET_UNARY_SQRT);
+}
+
 // d / root, or d * (1 / root) in either order.
 static bool norm_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                        norm_t* out) {
@@ -86,12 +125,7 @@ static bool norm_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   }
   if (op != RABBET_ELEMENTWISE_PROD) return false;
   for (size_t i = 0; i < 2; ++i) {
-    const rabbet_ir_node_t* inverse =
-        norm_producer(ir, node, 1 - i, RABBET_OP_UNARY, RABBET_UNARY_RECIP);
-    const rabbet_ir_node_t* root =
-        inverse
-            ? norm_producer(ir, inverse, 0, RABBET_OP_UNARY, RABBET_UNARY_SQRT)
-            : NULL;
+    const rabbet_ir_node_t* root = norm_inverse_root(ir, node, 1 - i);
     if (root && norm_match_root(ir, root, rabbet_ir_input(ir, node, i), out))
       return true;
   }
@@ -104,7 +138,9 @@ static bool norm_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
 static bool norm_is_parameter(const rabbet_ir_t* ir,
                               const rabbet_ir_value_t* value,
                               const rabbet_ir_value_t* x, int64_t axes) {
-  if (!value || !value->constant || value->dtype != x->dtype) return false;
+  if (!value || !value->constant ||
+      (value->dtype != x->dtype && value->dtype != RABBET_DTYPE_FLOAT))
+    return false;
   rabbet_dims_t dims = rabbet_ir_dims(ir, value);
   rabbet_dims_t full = rabbet_ir_dims(ir, x);
   if (dims.rank != full.rank) return false;
@@ -177,10 +213,14 @@ static rabbet_status_t norm_make(rabbet_build_t* build, rabbet_ir_node_t* node,
        .type = RABBET_ATTR_FLOAT,
        .data = &found->epsilon,
        .count = 1},
+      {.name = "is_rms",
+       .type = RABBET_ATTR_BOOL,
+       .data = &found->is_rms,
+       .count = 1},
   };
   rabbet_ir_node_t* norm = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_NORMALIZATION,
-                                            node->name, attrs, 2, &found->x, 1,
+                                            node->name, attrs, 3, &found->x, 1,
                                             node, &norm));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, norm, 0)))
     *changed = true;
@@ -194,7 +234,7 @@ rabbet_status_t rabbet_rule_normalization(rabbet_build_t* build,
                                           bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   norm_t found;
-  if (rabbet_ir_output(ir, node, 0)->dtype != RABBET_DTYPE_FLOAT ||
+  if (!rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype) ||
       node->precision != RABBET_DTYPE_NONE)
     return rabbet_ok();
   if (norm_match(ir, node, &found))

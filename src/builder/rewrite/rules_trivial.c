@@ -23,10 +23,8 @@ static bool shuffle_same_shape(const rabbet_ir_t* ir,
                                &value->shape);
 }
 
-// A node that only permutes axes: out axis i is in axis perm[i].
-static bool shuffle_permutation(const rabbet_ir_t* ir,
-                                const rabbet_ir_node_t* node,
-                                int64_t perm[RABBET_MAX_RANK]) {
+bool rabbet_ir_permutation(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                           int64_t perm[RABBET_MAX_RANK]) {
   size_t reshape = 0, first_count = 0, second_count = 0;
   rabbet_ir_ints(node, "reshape_dims", &reshape);
   const int64_t* first = rabbet_ir_ints(node, "first_transpose", &first_count);
@@ -55,8 +53,8 @@ static rabbet_status_t shuffle_merge(rabbet_build_t* build,
   int64_t outer[RABBET_MAX_RANK], inner[RABBET_MAX_RANK];
   if (!before || !rabbet_op_is(before->op, RABBET_OP_SHUFFLE) ||
       rabbet_ir_has_wishes(ir, before) ||
-      !shuffle_permutation(ir, node, outer) ||
-      !shuffle_permutation(ir, before, inner))
+      !rabbet_ir_permutation(ir, node, outer) ||
+      !rabbet_ir_permutation(ir, before, inner))
     return rabbet_ok();
   int32_t rank = rabbet_ir_output(ir, node, 0)->shape.rank;
   int64_t merged[RABBET_MAX_RANK];
@@ -99,7 +97,7 @@ static bool shuffle_split_permutation(const rabbet_ir_t* ir,
   int64_t between[RABBET_MAX_RANK];
   int32_t extra = from->shape.rank - joined->rank, count = 0;
   if (extra <= 0 || joined->rank < 1 || to->shape.rank != from->shape.rank ||
-      !shuffle_permutation(ir, permute, between))
+      !rabbet_ir_permutation(ir, permute, between))
     return false;
   for (int32_t i = 1; i < joined->rank; ++i)
     if (joined->d[i] != from->shape.d[i + extra]) return false;

@@ -287,7 +287,7 @@ static void written_out_normalization(void** state) {
   }
 }
 
-// Another variance than that of the same tensor is not a normalization.
+// A difference from another tensor's mean is normalized without a mean.
 static void almost_normalization(void** state) {
   (void)state;
   net_t net = net_begin(0, rabbet_allocator_system());
@@ -301,6 +301,177 @@ static void almost_normalization(void** state) {
                  net_scalar(&net, 3, 1e-3)));
   net_output(&net, net_binary(&net, "div", "DIV", d, root), "y");
   check_network(&net, 0, 1e-5);
+  expect_report(&net, "div ", true);
+  net_end(&net);
+}
+
+static rabbet_tensor_t* cast(net_t* net, const char* name, rabbet_tensor_t* x,
+                             const char* type) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "cast",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {ENUM_ATTR("to_type", type)},
+                               .attr_count = 1});
+}
+
+// RMS normalization of HALF, as exporters write it: in FLOAT, with the weights
+// before or behind the cast back.
+static void written_out_rms(void** state) {
+  (void)state;
+  for (int form = 0; form < 4; ++form) {
+    net_t net =
+        net_begin(RABBET_NETWORK_STRONGLY_TYPED, rabbet_allocator_system());
+    rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_HALF, DIMS(2, 3, 8));
+    rabbet_tensor_t* wide = cast(&net, "wide", x, "FLOAT");
+    rabbet_tensor_t* square =
+        form == 1 ? net_binary(&net, "sq", "PROD", wide, wide)
+                  : net_binary(&net, "sq", "POW", wide, net_scalar(&net, 3, 2));
+    rabbet_tensor_t* sum = net_binary(
+        &net, "eps", "SUM", mean(&net, "var", square), net_scalar(&net, 3, 1));
+    rabbet_tensor_t* root = net_unary(&net, "root", "SQRT", sum);
+    rabbet_tensor_t* y = NULL;
+    if (form == 0)
+      y = net_binary(&net, "norm", "DIV", wide, root);
+    else if (form == 1)
+      y = net_binary(&net, "norm", "PROD", wide,
+                     net_unary(&net, "inv", "RECIP", root));
+    else if (form == 2)
+      y = net_binary(
+          &net, "norm", "PROD", wide,
+          net_binary(&net, "inv", "DIV", net_scalar(&net, 3, 1), root));
+    else
+      y = net_binary(
+          &net, "norm", "PROD", wide,
+          net_binary(&net, "inv", "POW", sum, net_scalar(&net, 3, -0.5)));
+    if (form & 1)
+      y = net_binary(&net, "scale", "PROD", y, WEIGHTS(&net, 1, 1, 8));
+    y = cast(&net, "back", y, "HALF");
+    if (!(form & 1))
+      y = net_binary(&net, "scale", "PROD", y,
+                     cast(&net, "w", WEIGHTS(&net, 1, 1, 8), "HALF"));
+    net_output(&net, y, "y");
+    EXPECT_STEPS(check_network(&net, 0, 2e-3), 1);
+    expect_report(&net, "norm ", true);
+    expect_report(&net, " + ", false);
+    net_end(&net);
+  }
+}
+
+// ---- Rotations --------------------------------------------------------------
+
+// A window of the last of four axes; the others are 2, 3 and 4.
+static rabbet_tensor_t* part(net_t* net, const char* name, rabbet_tensor_t* x,
+                             int64_t start, int64_t size, int64_t stride) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "slice",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {INTS_ATTR("start", 0, 0, 0, start),
+                                         INTS_ATTR("shape", 2, 3, 4, size),
+                                         INTS_ATTR("stride", 1, 1, 1, stride)},
+                               .attr_count = 3});
+}
+
+static rabbet_tensor_t* join(net_t* net, const char* name, rabbet_tensor_t* a,
+                             rabbet_tensor_t* b, int64_t axis) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "concatenation",
+                               .inputs = {a, b},
+                               .input_count = 2,
+                               .attrs = {INT_ATTR("axis", axis)},
+                               .attr_count = 1});
+}
+
+// (-b, a) for the halves of x, or for its even and odd places.
+static rabbet_tensor_t* turned(net_t* net, rabbet_tensor_t* x, int64_t size,
+                               bool interleaved) {
+  int64_t half = size / 2, stride = interleaved ? 2 : 1;
+  rabbet_tensor_t* a = part(net, "a", x, 0, half, stride);
+  rabbet_tensor_t* b = part(net, "b", x, interleaved ? 1 : half, half, stride);
+  b = net_unary(net, "neg", "NEG", b);
+  if (!interleaved) return join(net, "turned", b, a, 3);
+  a = RESHAPE(net, "a1", a, 2, 3, 4, half, 1);
+  b = RESHAPE(net, "b1", b, 2, 3, 4, half, 1);
+  return RESHAPE(net, "flat", join(net, "turned", b, a, 4), 2, 3, 4, size);
+}
+
+static rabbet_tensor_t* rotated(net_t* net, rabbet_tensor_t* x, int64_t size,
+                                bool interleaved) {
+  return net_binary(
+      net, "rot", "SUM",
+      net_binary(net, "cosines", "PROD", x, WEIGHTS(net, 2, 1, 4, size)),
+      net_binary(net, "sines", "PROD", WEIGHTS(net, 1, 1, 4, size),
+                 turned(net, x, size, interleaved)));
+}
+
+static rabbet_tensor_t* rotated_halves(net_t* net, rabbet_tensor_t* x) {
+  rabbet_tensor_t *a = part(net, "a", x, 0, 4, 1),
+                  *b = part(net, "b", x, 4, 4, 1);
+  rabbet_tensor_t *cosines = WEIGHTS(net, 1, 1, 4, 4),
+                  *sines = WEIGHTS(net, 1, 1, 4, 4);
+  return join(
+      net, "rot",
+      net_binary(net, "first", "SUB", net_binary(net, "ac", "PROD", a, cosines),
+                 net_binary(net, "bs", "PROD", b, sines)),
+      net_binary(net, "second", "SUM", net_binary(net, "as", "PROD", sines, a),
+                 net_binary(net, "bc", "PROD", b, cosines)),
+      3);
+}
+
+static void written_out_rotation(void** state) {
+  (void)state;
+  enum { HALVES, NEIGHBOURS, PARTIAL, JOINED, TRANSPOSED, FORMS };
+  for (int form = 0; form < FORMS; ++form) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_dims_t dims =
+        form == TRANSPOSED ? DIMS(2, 4, 3, 8) : DIMS(2, 3, 4, 8);
+    rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, dims);
+    rabbet_tensor_t* y = x;
+    if (form == TRANSPOSED) y = TRANSPOSE(&net, "heads", x, 0, 2, 1, 3);
+    if (form == PARTIAL)
+      y = join(&net, "whole",
+               rotated(&net, part(&net, "some", x, 0, 6, 1), 6, false),
+               part(&net, "rest", x, 6, 2, 1), 3);
+    else if (form == JOINED)
+      y = rotated_halves(&net, x);
+    else
+      y = rotated(&net, y, 8, form == NEIGHBOURS);
+    // The transpose behind meets its inverse.
+    if (form == TRANSPOSED) y = TRANSPOSE(&net, "back", y, 0, 2, 1, 3);
+    net_output(&net, y, "y");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+    expect_report(&net, "rot ", true);
+    expect_report(&net, " + ", false);
+    net_end(&net);
+  }
+}
+
+// Other signs, halves of other tensors, and tables that differ are none.
+static void almost_rotation(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 8));
+  rabbet_tensor_t* z =
+      net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 8));
+  rabbet_tensor_t* y =
+      net_binary(&net, "rot", "SUM",
+                 net_binary(&net, "c", "PROD", z, WEIGHTS(&net, 1, 1, 4, 8)),
+                 net_binary(&net, "s", "PROD", turned(&net, x, 8, false),
+                            WEIGHTS(&net, 1, 1, 4, 8)));
+  rabbet_tensor_t* swapped =
+      join(&net, "swapped", part(&net, "right", x, 4, 4, 1),
+           net_unary(&net, "minus", "NEG", part(&net, "left", x, 0, 4, 1)), 3);
+  y = net_binary(
+      &net, "sum", "SUM", y,
+      net_binary(
+          &net, "rot2", "SUM",
+          net_binary(&net, "c2", "PROD", x, WEIGHTS(&net, 1, 1, 4, 8)),
+          net_binary(&net, "s2", "PROD", swapped, WEIGHTS(&net, 1, 1, 4, 8))));
+  net_output(&net, y, "y");
+  check_network(&net, 0, 1e-5);
+  expect_report(&net, "rotation", false);
   net_end(&net);
 }
 
@@ -534,6 +705,9 @@ int main(void) {
       cmocka_unit_test(almost_nothing),
       cmocka_unit_test(written_out_normalization),
       cmocka_unit_test(almost_normalization),
+      cmocka_unit_test(written_out_rms),
+      cmocka_unit_test(written_out_rotation),
+      cmocka_unit_test(almost_rotation),
       cmocka_unit_test(written_out_gelu),
       cmocka_unit_test(almost_gelu),
       cmocka_unit_test(constant_without_elements),

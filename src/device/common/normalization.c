@@ -33,6 +33,7 @@ rabbet_status_t rabbet_normalization_read(const rabbet_group_t* group,
                                   .x = x,
                                   .groups = rabbet_node_int(node, "num_groups"),
                                   .mask = rabbet_node_int(node, "axes")};
+  out->is_rms = rabbet_node_int(node, "is_rms") != 0;
   out->by_group = out->groups > 1 && !rabbet_node_int(node, "is_v2");
   if (out->groups > 1 && (x->rank < 2 || x->d[1] % out->groups != 0)) {
     char text[128];

@@ -18,6 +18,7 @@ typedef struct rabbet_normalization_t {
   int64_t groups;  // of channels
   int64_t mask;    // bits of the logical axes that a mean is over
   bool by_group;   // scale and bias have one number per group
+  bool is_rms;     // the mean is taken as 0
   // Strides of scale and bias along the logical axes of the input; broadcast
   // axes have 0.
   int64_t strides[RABBET_AXES_OPERANDS][RABBET_MAX_RANK];

@@ -361,7 +361,7 @@ static rabbet_tensor_t* onnx_rotary_table(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, table, 1u << heads, RANK);
 }
 
-// The part of x that is rotated.
+// The part of x that is rotated, composed: how much of it is not known.
 static rabbet_tensor_t* onnx_rotated(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x,
                                      const rabbet_onnx_rotation_t* r) {
@@ -390,10 +390,26 @@ static rabbet_tensor_t* onnx_rotated(rabbet_onnx_node_t* node,
                              dims, RANK);
 }
 
+// Whether the extents that the layer must know are known.
+static bool onnx_is_rotation(rabbet_onnx_node_t* node, rabbet_onnx_index_t size,
+                             const rabbet_onnx_rotation_t* r) {
+  return rabbet_onnx_is_static(size) && rabbet_onnx_is_static(r->turned) &&
+         rabbet_onnx_is_static(rabbet_onnx_extent(node, r->cosines, SIZE)) &&
+         rabbet_onnx_is_static(rabbet_onnx_extent(node, r->sines, SIZE));
+}
+
 rabbet_tensor_t* rabbet_onnx_rotate(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* x,
                                     const rabbet_onnx_rotation_t* rotation) {
   rabbet_onnx_index_t size = rabbet_onnx_extent(node, x, SIZE);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  if (onnx_is_rotation(node, size, rotation)) {
+    rabbet_tensor_t* inputs[] = {x, rotation->cosines, rotation->sines};
+    const rabbet_attr_t attrs[] = {
+        RABBET_ONNX_INT("size", rotation->turned.value),
+        RABBET_ONNX_BOOL("interleaved", rotation->interleaved)};
+    return rabbet_onnx_layer(node, "rotation", inputs, 3, attrs, 2);
+  }
   rabbet_tensor_t* parts[2] = {onnx_rotated(node, x, rotation)};
   rabbet_onnx_index_t rest =
       rabbet_onnx_index_op(node, "SUB", size, rotation->turned);

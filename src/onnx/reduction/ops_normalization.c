@@ -299,18 +299,15 @@ rabbet_tensor_t* rabbet_onnx_rms_normalize(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* scale, int axis,
                                            double epsilon) {
   int rank = rabbet_onnx_rank(node, x);
-  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   if (!rabbet_onnx_ok(node)) return NULL;
-  rabbet_tensor_t* wide = rabbet_onnx_in_float(node, x);
-  rabbet_tensor_t* square = rabbet_onnx_binary(node, "PROD", wide, wide);
-  square =
-      rabbet_onnx_reduce(node, "AVG", square, onnx_axes_from(axis, rank), true);
-  square = rabbet_onnx_with_number(node, "SUM", square, epsilon);
-  rabbet_tensor_t* root = rabbet_onnx_unary(node, "SQRT", square);
-  rabbet_tensor_t* y = rabbet_onnx_binary(node, "DIV", wide, root);
-  y = rabbet_onnx_cast(node, y, dtype);
-  return rabbet_onnx_binary(node, "PROD", y,
-                            rabbet_onnx_cast(node, scale, dtype));
+  scale = rabbet_onnx_cast(node, scale, rabbet_onnx_dtype_of(node, x));
+  rabbet_tensor_t* inputs[] = {x, rabbet_onnx_to_rank(node, scale, rank)};
+  const rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("axes", onnx_axes_from(axis, rank)),
+      RABBET_ONNX_FLOAT("epsilon", epsilon),
+      RABBET_ONNX_BOOL("is_rms", true),
+  };
+  return rabbet_onnx_layer(node, "normalization", inputs, 2, attrs, 3);
 }
 
 static void onnx_import_rms_normalization(rabbet_onnx_node_t* node) {

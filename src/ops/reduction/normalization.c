@@ -1,5 +1,9 @@
 // (x - mean) / sqrt(variance + epsilon) * scale + bias.
 //
+// With is_rms the mean is taken as 0, so that the variance is the mean square:
+// RMS normalization. Scale and bias have the input's type, or FLOAT, since
+// exporters multiply by weights in FLOAT before they convert the result.
+//
 // Mean and variance are over `axes`: {2, ...} is instance, the last ones layer
 // normalization. With num_groups > 1 the channels (axis 1) of a group count
 // too: group normalization. Scale and bias broadcast to the input; with
@@ -14,7 +18,11 @@ enum { INPUT = 0, SCALE = 1, BIAS = 2 };
 static rabbet_status_t normalization_infer_types(
     const rabbet_op_infer_t* infer) {
   infer->outputs[0].dtype = infer->inputs[INPUT].dtype;
-  return rabbet_op_same_types(infer, INPUT);
+  for (size_t i = SCALE; i < infer->input_count; ++i)
+    if (infer->inputs[i].present &&
+        infer->inputs[i].dtype != RABBET_DTYPE_FLOAT)
+      RABBET_RETURN_IF_ERROR(rabbet_op_same_type(infer, INPUT, i));
+  return rabbet_ok();
 }
 
 // Scale or bias: on each axis the extent of the input, or 1.
@@ -89,6 +97,7 @@ typedef struct normalization_t {
   int64_t inner_strides[3][RABBET_MAX_RANK + 1];
   bool present[3];
   double epsilon;
+  bool is_rms;
 } normalization_t;
 
 // Strides of scale or bias over the split input.
@@ -123,6 +132,7 @@ static rabbet_status_t normalization_start(const rabbet_op_eval_t* eval,
   int64_t mask = RABBET_OP_INT(eval, "axes");
   bool by_group = groups > 1 && !RABBET_OP_INT(eval, "is_v2");
   out->epsilon = RABBET_OP_FLOAT(eval, "epsilon");
+  out->is_rms = RABBET_OP_INT(eval, "is_rms") != 0;
   if (groups > 1 && x->d[1] % groups != 0) {
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "%lld channels do not divide into %lld groups",
@@ -168,7 +178,7 @@ static void normalization_moments(const normalization_t* norm, int64_t at,
   for (; !walk.done; rabbet_walk_next(&walk)) {
     sum += rabbet_load_double(x->dtype, x->data, walk.offsets[0]);
   }
-  double mean = sum / count;
+  double mean = norm->is_rms ? 0 : sum / count;
   rabbet_walk_initialize(&norm->inner, &walk);
   rabbet_walk_add(&walk, norm->inner_strides[INPUT], at);
   for (; !walk.done; rabbet_walk_next(&walk)) {
@@ -233,6 +243,7 @@ static const rabbet_op_attr_t normalization_attrs[] = {
     {"epsilon", RABBET_ATTR_FLOAT, false, 0, 1e-5, NULL},
     {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL},
     {"is_v2", RABBET_ATTR_BOOL, false, 1, 0, NULL},
+    {"is_rms", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_normalization = {

@@ -32,7 +32,9 @@ static int32_t layer_norm_value(const rabbet_group_node_t* node, size_t index) {
 // both or neither in its fast code.
 static bool layer_norm_is_one(const rabbet_group_t* group, int* out_axis) {
   const rabbet_group_node_t* node = &group->nodes[0];
-  if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION)) return false;
+  if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION) ||
+      rabbet_node_int(node, "is_rms"))
+    return false;
   *out_axis =
       layer_norm_axis(node, group->values[node->inputs[INPUT]].dims.rank);
   return *out_axis >= 0 && layer_norm_value(node, SCALE) >= 0 &&

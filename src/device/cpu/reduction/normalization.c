@@ -1,4 +1,5 @@
-// (x - mean) / sqrt(variance + epsilon) * scale + bias.
+// (x - mean) / sqrt(variance + epsilon) * scale + bias; with is_rms the mean is
+// taken as 0.
 //
 // Axes of the memory are outer (a mean for each of their positions) or inner (a
 // mean is over them). If the contiguous axis is inner, the elements of a mean
@@ -25,7 +26,7 @@ typedef struct cpu_normalization_state_t {
   rabbet_dtype_t dtype;
   int64_t size;
   double epsilon;
-  bool columns;
+  bool columns, is_rms;
   // Axes without the contiguous one, whose extent is `width`. `moments`: inner
   // axes, merged for the input alone, with runs of `run` elements (rows).
   rabbet_axes_t outer, inner, moments;
@@ -102,6 +103,7 @@ static bool normalize_plan(const rabbet_normalization_t* layer,
   rabbet_axes_merge(&state->inner, OPERANDS);
   rabbet_axes_merge(&state->moments, 1);
   state->width = state->run = 1;
+  state->is_rms = layer->is_rms;
   state->columns = rabbet_axes_contiguous(&state->outer);
   if (state->columns) {
     if (!normalize_pop(&state->outer, state)) return false;
@@ -268,10 +270,12 @@ static void normalize_rows(void* context, int64_t begin, int64_t end) {
     rabbet_moments_t moments;
     rabbet_axes_locate(&state->outer, output, OPERANDS, outer);
     normalize_measure(call, outer[INPUT], &moments);
+    double mean = state->is_rms ? 0 : moments.mean;
+    double from_zero = state->is_rms ? moments.mean * moments.mean : 0;
+    double variance = moments.squares / moments.count + from_zero;
     rabbet_normalize_row_t row = {
-        .mean = (float)moments.mean,
-        .factor =
-            (float)(1 / sqrt(moments.squares / moments.count + state->epsilon)),
+        .mean = (float)mean,
+        .factor = (float)(1 / sqrt(variance + state->epsilon)),
         .cell_scale = 1};
     for (int64_t i = 0; i < state->positions; ++i) {
       rabbet_axes_locate(&state->inner, i, OPERANDS, inner);
@@ -327,7 +331,10 @@ static void normalize_tile_moments(const normalize_call_t* call, int64_t at,
                                    int64_t width, normalize_tile_t* tile) {
   const cpu_normalization_state_t* state = call->state;
   double rest[TILE];
-  normalize_tile_sum(call, at, width, false, tile);
+  if (state->is_rms)
+    memset(tile->sum, 0, (size_t)width * sizeof(tile->sum[0]));
+  else
+    normalize_tile_sum(call, at, width, false, tile);
   for (int64_t i = 0; i < width; ++i) {
     double mean = tile->sum[i] / state->count;
     tile->center[i] = (float)mean;

@@ -138,6 +138,9 @@ typedef struct rabbet_vectors_t {
                     int64_t count, float* y);
   void (*normalize_columns)(const rabbet_normalize_columns_t* columns,
                             const float* x, int64_t width, float* y);
+  // y = x * cosine + sign * other * sine; no two of them overlap.
+  void (*rotate)(const float* x, const float* other, const float* cosine,
+                 const float* sine, float sign, int64_t count, float* y);
 
   // y = weight * x, or y += weight * x if it `adds`.
   void (*weigh)(const float* x, float weight, bool adds, int64_t count,

@@ -1,5 +1,5 @@
-// (x - mean) / sqrt(variance + epsilon) * scale + bias: layer, instance and
-// group normalization.
+// (x - mean) / sqrt(variance + epsilon) * scale + bias: layer, instance, group
+// and RMS normalization.
 //
 // Bound by the bytes of input and output. The input is read once if a row fits
 // the registers of a block, otherwise twice, the second time from the cache. If
@@ -387,6 +387,8 @@ static rabbet_status_t cuda_normalization_program(
   kernel->vector = 16 / kernel->size[INPUT];
   kernel->columns_vector = rabbet_min_i64(kernel->vector, MOST_COLUMNS);
   rabbet_cuda_option(&options, "-DVECTOR=%d", (int)kernel->vector);
+  rabbet_cuda_option(&options, "-DCENTRED=%d",
+                     rabbet_node_int(base->node.node, "is_rms") == 0);
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
       base, spec, "reduction/normalization.cu", NULL, &options));
   for (int i = 0; i < 2 * FUNCTIONS; ++i)

@@ -2,6 +2,7 @@
 //
 //   ELEMENT            type of input and output   VECTOR  elements to 16 bytes
 //   SCALE_TYPE, BIAS_TYPE
+//   CENTRED            0: RMS normalization, whose mean is taken as 0
 //
 // Rows: a mean is over the contiguous axis. Short rows are held in registers;
 // their variance comes from a second pass over the registers. For long rows, a
@@ -60,7 +61,9 @@ struct line_t {
   float mean, factor;
 };
 DEVICE line_t line_of(const moments_t& m, const normalize_t& n) {
-  line_t line = {m.mean, 1.0f / sqrtf(m.squares * n.share + n.epsilon)};
+  float mean = CENTRED ? m.mean : 0, from_zero = CENTRED ? 0 : m.mean * m.mean;
+  float variance = m.squares * n.share + from_zero;
+  line_t line = {mean, 1.0f / sqrtf(variance + n.epsilon)};
   return line;
 }
 
@@ -157,7 +160,7 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
     }
   }
   line_t line;
-  line.mean = join_threads<sum_of>(sum, n.across_log) * n.share;
+  line.mean = CENTRED ? join_threads<sum_of>(sum, n.across_log) * n.share : 0;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     if (!is_row || lane + k * across >= n.count) continue;
@@ -186,17 +189,18 @@ DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
   return pack;
 }
 
-// x: distances from the row's first element. If a thread has several vectors,
-// the variance is computed in a second pass. With one vector (rows of some
-// hundred elements) one pass is enough, as the reductions take most of the
-// time.
+// x: distances from the row's first element, or from 0 if the mean is taken as
+// 0. If a thread has several vectors, the variance is computed in a second
+// pass. With one vector (rows of some hundred elements) one pass is enough, as
+// the reductions take most of the time.
 template <int V, int N>
 DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
                           const float (*x)[V]) {
+  enum { PASSES = CENTRED && N > 1 ? 2 : 1 };
   sums_t m = {0, 0};
   float mean = 0;
 #pragma unroll
-  for (int pass = 0; pass < (N > 1 ? 2 : 1); ++pass) {
+  for (int pass = 0; pass < PASSES; ++pass) {
     m.sum = m.squares = 0;
 #pragma unroll
     for (int k = 0; k < N; ++k)
@@ -205,9 +209,10 @@ DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
         if (is_row && lane + (k << n.across_log) < n.count)
           add(m, x[k][e] - mean);
     m = join_threads<sums_join>(m, n.across_log);
-    if (pass == 0 && N > 1) mean = m.sum * n.share;
+    if (pass + 1 < PASSES) mean = m.sum * n.share;
   }
-  float rest = m.sum * n.share, variance = m.squares * n.share - rest * rest;
+  float rest = CENTRED ? m.sum * n.share : 0;
+  float variance = m.squares * n.share - rest * rest;
   if (variance < 0) variance = 0;  // a rounding error
   line_t line = {mean + rest, 1.0f / sqrtf(variance + n.epsilon)};
   return line;
@@ -226,7 +231,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   pack_t<ELEMENT, V> packs[N];
   pack_t<SCALE_TYPE, V> scales[N];
   pack_t<BIAS_TYPE, V> biases[N];
-  float x[N][V], first = is_row ? to_float(source[start]) : 0;
+  float x[N][V], first = CENTRED && is_row ? to_float(source[start]) : 0;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     uint32_t at = lane + k * across;

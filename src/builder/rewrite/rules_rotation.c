@@ -1,0 +1,385 @@
+// Rotary position embeddings written out, as exporters do, become one rotation:
+//   x * cos + concatenation(-b, a) * sin, a and b being the halves of x;
+//   the same with elements of even and odd places for a and b, which a
+//   concatenation along a new last axis and a reshape bring back between each
+//   other;
+//   concatenation(a * cos - b * sin, b * cos + a * sin) of the halves;
+//   a concatenation of a rotated part of x and the rest of it.
+// A transpose before one goes behind it, where attention takes it as strides.
+
+#include <assert.h>
+
+#include "builder/ir/passes.h"
+#include "ops/enums.h"
+
+// A window of the last axis of `x`, whole on the others.
+typedef struct rotary_part_t {
+  rabbet_ir_value_t* x;
+  int64_t start, size, stride;
+} rotary_part_t;
+
+static bool rotary_is(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                      rabbet_op_id_t op) {
+  return node && !node->dead && rabbet_op_is(node->op, op) &&
+         !rabbet_ir_has_wishes(ir, node);
+}
+
+static rabbet_ir_node_t* rotary_maker(const rabbet_ir_t* ir,
+                                      const rabbet_ir_value_t* value,
+                                      rabbet_op_id_t op) {
+  return value && rotary_is(ir, value->producer, op) ? value->producer : NULL;
+}
+
+static int64_t rotary_width(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* value) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  return dims.rank > 0 ? dims.d[dims.rank - 1] : -1;
+}
+
+// Whether the node takes a window of the last axis alone.
+static bool rotary_part(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                        rotary_part_t* out) {
+  const rabbet_ir_node_t* slice = rotary_maker(ir, value, RABBET_OP_SLICE);
+  rabbet_ir_window_t window;
+  if (!slice || !rabbet_ir_window(ir, slice, &window)) return false;
+  int32_t last = value->shape.rank - 1;
+  *out = (rotary_part_t){.x = rabbet_ir_input(ir, slice, 0),
+                         .start = last < 0 ? 0 : window.start[last],
+                         .size = rotary_width(ir, value),
+                         .stride = last < 0 ? 0 : window.stride[last]};
+  for (int32_t i = 0; i < last; ++i)
+    if (window.start[i] != 0 || window.stride[i] != 1 ||
+        value->shape.d[i] != out->x->shape.d[i])
+      return false;
+  return out->size > 0;
+}
+
+// Whether `a` and `b` are the first and second elements of all pairs of one
+// tensor, as wide as both together.
+static bool rotary_pairs(const rabbet_ir_t* ir, const rotary_part_t* a,
+                         const rotary_part_t* b, bool* out_interleaved) {
+  *out_interleaved = a->stride == 2;
+  return a->x == b->x && a->size == b->size && a->stride == b->stride &&
+         a->start == 0 && 2 * a->size == rotary_width(ir, a->x) &&
+         (*out_interleaved ? b->start == 1
+                           : a->stride == 1 && b->start == a->size);
+}
+
+// x, where the value is -x; else NULL.
+static rabbet_ir_value_t* rotary_negated(const rabbet_ir_t* ir,
+                                         const rabbet_ir_value_t* value) {
+  rabbet_ir_node_t* node = rotary_maker(ir, value, RABBET_OP_UNARY);
+  if (node)
+    return rabbet_ir_int(node, "op") == RABBET_UNARY_NEG
+               ? rabbet_ir_input(ir, node, 0)
+               : NULL;
+  node = rotary_maker(ir, value, RABBET_OP_ELEMENTWISE);
+  if (!node || rabbet_ir_int(node, "op") != RABBET_ELEMENTWISE_PROD)
+    return NULL;
+  for (size_t i = 0; i < 2; ++i)
+    if (rabbet_ir_is_number(ir, rabbet_ir_input(ir, node, i), -1))
+      return rabbet_ir_input(ir, node, 1 - i);
+  return NULL;
+}
+
+// Inputs of a concatenation of `count` tensors along the last axis.
+static bool rotary_concatenates(const rabbet_ir_t* ir,
+                                const rabbet_ir_node_t* node, size_t count) {
+  int32_t rank = rabbet_ir_output(ir, node, 0)->shape.rank;
+  int64_t axis = rabbet_ir_int(node, "axis");
+  return node->input_count == count && rank > 0 &&
+         (axis == rank - 1 || axis == -1);
+}
+
+// The value without a last axis of extent 1 that a view gave it.
+static const rabbet_ir_value_t* rotary_flat(const rabbet_ir_t* ir,
+                                            const rabbet_ir_value_t* value) {
+  const rabbet_ir_node_t* view = rotary_maker(ir, value, RABBET_OP_SHUFFLE);
+  const rabbet_ir_value_t* from = view ? rabbet_ir_input(ir, view, 0) : NULL;
+  if (!from || !rabbet_ir_is_view(ir, view) || rotary_width(ir, value) != 1 ||
+      from->shape.rank + 1 != value->shape.rank)
+    return NULL;
+  for (int32_t i = 0; i < from->shape.rank; ++i)
+    if (from->shape.d[i] != value->shape.d[i]) return NULL;
+  return from;
+}
+
+// x, where `value` is the concatenation of -b and a; else NULL.
+static rabbet_ir_value_t* rotary_turned(const rabbet_ir_t* ir,
+                                        const rabbet_ir_value_t* value,
+                                        bool* out_interleaved) {
+  const rabbet_ir_node_t* view = rotary_maker(ir, value, RABBET_OP_SHUFFLE);
+  const rabbet_ir_value_t* joined = value;
+  if (view) joined = rabbet_ir_input(ir, view, 0);
+  if (view && (!rabbet_ir_is_view(ir, view) || rotary_width(ir, joined) != 2 ||
+               joined->shape.rank != value->shape.rank + 1))
+    return NULL;
+  const rabbet_ir_node_t* node =
+      rotary_maker(ir, joined, RABBET_OP_CONCATENATION);
+  if (!node || !rotary_concatenates(ir, node, 2)) return NULL;
+  const rabbet_ir_value_t* ends[2];
+  for (size_t i = 0; i < 2; ++i) {
+    ends[i] = rabbet_ir_input(ir, node, i);
+    if (view) ends[i] = rotary_flat(ir, ends[i]);
+  }
+  // Exporters negate before or behind the new axis.
+  const rabbet_ir_value_t* second =
+      ends[0] ? rotary_negated(ir, ends[0]) : NULL;
+  if (view && !second) {
+    second = rotary_negated(ir, rabbet_ir_input(ir, node, 0));
+    second = second ? rotary_flat(ir, second) : NULL;
+  }
+  rotary_part_t a, b;
+  if (!second || !ends[1] || !rotary_part(ir, ends[1], &a) ||
+      !rotary_part(ir, second, &b) ||
+      !rotary_pairs(ir, &a, &b, out_interleaved) ||
+      *out_interleaved != (view != NULL) ||
+      !rabbet_ir_shape_equal(&a.x->shape, &value->shape))
+    return NULL;
+  return a.x;
+}
+
+// ---- Rotations --------------------------------------------------------------
+
+typedef struct rotary_t {
+  int32_t inputs[3];  // x, cosines, sines
+  int64_t size;
+  int64_t interleaved;
+} rotary_t;
+
+// Whether a table has `entries` on the last axis and broadcasts to x elsewhere.
+static bool rotary_is_table(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* table,
+                            const rabbet_ir_value_t* x, int64_t entries) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, table);
+  if (dims.rank != x->shape.rank || table->dtype != x->dtype ||
+      dims.d[dims.rank - 1] != entries)
+    return false;
+  for (int32_t i = 0; i < dims.rank - 1; ++i)
+    if (dims.d[i] != 1 && table->shape.d[i] != x->shape.d[i]) return false;
+  return true;
+}
+
+// Makes the rotation that `node` is the last node of, and puts it in its place.
+static rabbet_status_t rotary_make(rabbet_build_t* build,
+                                   rabbet_ir_node_t* node, const char* name,
+                                   const rotary_t* found, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_attr_t attrs[] = {
+      {.name = "size",
+       .type = RABBET_ATTR_INT,
+       .data = &found->size,
+       .count = 1},
+      {.name = "interleaved",
+       .type = RABBET_ATTR_BOOL,
+       .data = &found->interleaved,
+       .count = 1},
+  };
+  rabbet_ir_node_t* made = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, name, attrs,
+                                            2, found->inputs, 3, node, &made));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
+    *changed = true;
+  else
+    rabbet_ir_kill(ir, made);
+  return rabbet_ok();
+}
+
+// x * cos + turned(x) * sin.
+static bool rotary_match_sum(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
+                             rotary_t* out) {
+  const rabbet_ir_node_t* terms[2];
+  for (size_t i = 0; i < 2; ++i) {
+    terms[i] =
+        rotary_maker(ir, rabbet_ir_input(ir, sum, i), RABBET_OP_ELEMENTWISE);
+    if (!terms[i] || rabbet_ir_int(terms[i], "op") != RABBET_ELEMENTWISE_PROD)
+      return false;
+  }
+  for (size_t k = 0; k < 8; ++k) {
+    const rabbet_ir_node_t *plain = terms[k & 1], *other = terms[~k & 1];
+    size_t place = k >> 1 & 1, turned = k >> 2;
+    bool interleaved = false;
+    rabbet_ir_value_t* x =
+        rotary_turned(ir, rabbet_ir_input(ir, other, turned), &interleaved);
+    const rabbet_ir_value_t* cosines = rabbet_ir_input(ir, plain, 1 - place);
+    const rabbet_ir_value_t* sines = rabbet_ir_input(ir, other, 1 - turned);
+    if (!x || plain->inputs[place] != x->id) continue;
+    int64_t width = rotary_width(ir, x);
+    if (!rotary_is_table(ir, cosines, x, width) ||
+        !rotary_is_table(ir, sines, x, width))
+      continue;
+    *out = (rotary_t){{x->id, cosines->id, sines->id}, width, interleaved};
+    return true;
+  }
+  return false;
+}
+
+rabbet_status_t rabbet_rule_rotation(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  rotary_t found;
+  if (rabbet_ir_int(node, "op") != RABBET_ELEMENTWISE_SUM ||
+      !rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype) ||
+      !rotary_match_sum(ir, node, &found))
+    return rabbet_ok();
+  return rotary_make(build, node, node->name, &found, changed);
+}
+
+// ---- Concatenations ---------------------------------------------------------
+
+// p * q + sign * r * s of windows p, r and tables q, s.
+typedef struct rotary_terms_t {
+  rotary_part_t parts[2];
+  const rabbet_ir_value_t* tables[2];
+} rotary_terms_t;
+
+static bool rotary_match_terms(const rabbet_ir_t* ir,
+                               const rabbet_ir_value_t* value, int64_t op,
+                               rotary_terms_t* out) {
+  const rabbet_ir_node_t* node = rotary_maker(ir, value, RABBET_OP_ELEMENTWISE);
+  if (!node || rabbet_ir_int(node, "op") != op) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    const rabbet_ir_node_t* product =
+        rotary_maker(ir, rabbet_ir_input(ir, node, i), RABBET_OP_ELEMENTWISE);
+    if (!product || rabbet_ir_int(product, "op") != RABBET_ELEMENTWISE_PROD)
+      return false;
+    size_t place =
+        rotary_part(ir, rabbet_ir_input(ir, product, 0), &out->parts[i]) ? 0
+                                                                         : 1;
+    if (!rotary_part(ir, rabbet_ir_input(ir, product, place), &out->parts[i]))
+      return false;
+    out->tables[i] = rabbet_ir_input(ir, product, 1 - place);
+  }
+  return true;
+}
+
+// a * cos - b * sin, and b * cos + a * sin or a * sin + b * cos.
+static bool rotary_match_halves(const rabbet_ir_t* ir,
+                                const rabbet_ir_node_t* node, rotary_t* out) {
+  rotary_terms_t first, second;
+  bool interleaved = false;
+  if (!rotary_concatenates(ir, node, 2) ||
+      !rotary_match_terms(ir, rabbet_ir_input(ir, node, 0),
+                          RABBET_ELEMENTWISE_SUB, &first) ||
+      !rotary_match_terms(ir, rabbet_ir_input(ir, node, 1),
+                          RABBET_ELEMENTWISE_SUM, &second))
+    return false;
+  const rotary_part_t *a = &first.parts[0], *b = &first.parts[1];
+  size_t of_b = second.parts[0].start == b->start ? 0 : 1;
+  if (!rotary_pairs(ir, a, b, &interleaved) || interleaved ||
+      second.parts[of_b].start != b->start ||
+      second.parts[1 - of_b].start != a->start)
+    return false;
+  for (int i = 0; i < 2; ++i)
+    if (second.parts[i].x != a->x || second.parts[i].size != a->size ||
+        second.parts[i].stride != 1 ||
+        !rotary_is_table(ir, first.tables[i], a->x, a->size))
+      return false;
+  if (second.tables[of_b] != first.tables[0] ||
+      second.tables[1 - of_b] != first.tables[1])
+    return false;
+  *out = (rotary_t){
+      {a->x->id, first.tables[0]->id, first.tables[1]->id}, 2 * a->size, false};
+  return true;
+}
+
+// A rotated part, which is all of a rotation's input, and the elements behind.
+static rabbet_ir_node_t* rotary_match_partial(const rabbet_ir_t* ir,
+                                              const rabbet_ir_node_t* node,
+                                              rotary_t* out) {
+  rotary_part_t part, rest;
+  if (!rotary_concatenates(ir, node, 2)) return NULL;
+  rabbet_ir_node_t* whole = rabbet_ir_sole_producer(
+      ir, rabbet_ir_input(ir, node, 0), RABBET_OP_ROTATION);
+  if (!whole || !rotary_part(ir, rabbet_ir_input(ir, whole, 0), &part) ||
+      !rotary_part(ir, rabbet_ir_input(ir, node, 1), &rest) ||
+      rest.x != part.x || part.start != 0 || part.stride != 1 ||
+      rest.stride != 1 || rest.start != part.size ||
+      part.size + rest.size != rotary_width(ir, part.x) ||
+      rabbet_ir_int(whole, "size") != part.size)
+    return NULL;
+  *out = (rotary_t){{part.x->id, whole->inputs[1], whole->inputs[2]},
+                    part.size,
+                    rabbet_ir_int(whole, "interleaved")};
+  return whole;
+}
+
+rabbet_status_t rabbet_rule_rotated_parts(rabbet_build_t* build,
+                                          rabbet_ir_node_t* node,
+                                          bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  rotary_t found;
+  if (!rabbet_ir_is_real(rabbet_ir_output(ir, node, 0)->dtype))
+    return rabbet_ok();
+  if (rotary_match_halves(ir, node, &found))
+    return rotary_make(build, node, node->name, &found, changed);
+  const rabbet_ir_node_t* whole = rotary_match_partial(ir, node, &found);
+  return whole ? rotary_make(build, node, whole->name, &found, changed)
+               : rabbet_ok();
+}
+
+// ---- Transposes -------------------------------------------------------------
+
+static rabbet_status_t rotary_permuted(rabbet_build_t* build,
+                                       const rabbet_ir_node_t* before,
+                                       const char* name, int32_t input,
+                                       const int64_t* perm, int32_t rank,
+                                       rabbet_ir_node_t** out_node) {
+  const rabbet_attr_t attr = {.name = "first_transpose",
+                              .type = RABBET_ATTR_INTS,
+                              .data = perm,
+                              .count = (size_t)rank};
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_SHUFFLE, name, &attr, 1,
+                            &input, 1, before, out_node);
+}
+
+// The tables as x without its transpose has them; false if they would have to
+// be copied.
+static rabbet_status_t rotary_tables(rabbet_build_t* build,
+                                     const rabbet_ir_node_t* node,
+                                     const int64_t* perm, int32_t rank,
+                                     int32_t inputs[3], bool* out_views) {
+  rabbet_ir_t* ir = &build->ir;
+  int64_t inverse[RABBET_MAX_RANK];
+  for (int32_t i = 0; i < rank; ++i)
+    inverse[perm[i]] = i;
+  *out_views = true;
+  for (int i = 1; i < 3; ++i) {
+    const rabbet_ir_value_t* table = rabbet_ir_input(ir, node, (size_t)i);
+    rabbet_ir_node_t* view = NULL;
+    RABBET_RETURN_IF_ERROR(rotary_permuted(build, node, table->name, table->id,
+                                           inverse, rank, &view));
+    *out_views &= table->constant || rabbet_ir_is_view(ir, view);
+    inputs[i] = view->outputs[0];
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_rule_rotated_transpose(rabbet_build_t* build,
+                                              rabbet_ir_node_t* node,
+                                              bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  int64_t perm[RABBET_MAX_RANK];
+  rabbet_ir_node_t *turn = rabbet_ir_sole_producer(
+                       ir, rabbet_ir_input(ir, node, 0), RABBET_OP_SHUFFLE),
+                   *made = NULL, *behind = NULL;
+  int32_t rank = rabbet_ir_output(ir, node, 0)->shape.rank;
+  if (!turn || rabbet_ir_has_wishes(ir, node) || rabbet_ir_is_view(ir, turn) ||
+      !rabbet_ir_permutation(ir, turn, perm) || perm[rank - 1] != rank - 1)
+    return rabbet_ok();
+  int32_t inputs[3] = {turn->inputs[0]};
+  bool views = false;
+  RABBET_RETURN_IF_ERROR(
+      rotary_tables(build, node, perm, rank, inputs, &views));
+  if (!views) return rabbet_ok();  // the unread views are swept
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, node->name,
+                                            node->attrs, node->op->attr_count,
+                                            inputs, 3, node, &made));
+  RABBET_RETURN_IF_ERROR(rotary_permuted(
+      build, node, turn->name, made->outputs[0], perm, rank, &behind));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, behind, 0)))
+    *changed = true;
+  else
+    rabbet_ir_kill(ir, behind);
+  return rabbet_ok();
+}
