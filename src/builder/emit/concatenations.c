@@ -4,8 +4,6 @@
 
 #include <assert.h>
 
-#define PART_ALIGNMENT 64
-
 // ---- Conditions -------------------------------------------------------------
 
 static bool concatenation_is_alone(const rabbet_unit_t* unit) {
@@ -40,7 +38,7 @@ static bool concatenation_part_fits(const rabbet_build_t* build,
     return false;
   rabbet_status_t status =
       rabbet_tensor_bytes(type.dtype, type.format, &dims, &bytes);
-  bool fits = rabbet_is_ok(status) && bytes % PART_ALIGNMENT == 0;
+  bool fits = rabbet_is_ok(status) && bytes % RABBET_LAYOUT_PART_ALIGNMENT == 0;
   rabbet_status_ignore(status);
   return fits;
 }
@@ -107,7 +105,7 @@ rabbet_status_t rabbet_layout_alias_parts(rabbet_build_t* build,
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         part->type.dtype, part->type.format, &dims, &bytes));
-    assert(offset % PART_ALIGNMENT == 0);
+    assert(offset % RABBET_LAYOUT_PART_ALIGNMENT == 0);
     assert(root->alias < 0 && !root->is_part);
     root->is_part = true;
     root->offset = offset;

@@ -1,4 +1,5 @@
-// Concatenations whose parts are made in place: the same numbers, fewer steps.
+// Concatenations whose parts are made in place, and slices that are parts of
+// their input: the same numbers, fewer steps.
 #include "build_check.h"
 #include "test_plugins.h"
 
@@ -261,6 +262,56 @@ static void part_worked_on(void** state) {
   end_bumped(&j, (double[]){3, 4, 1, 2}, 2);
 }
 
+// ---- Slices -----------------------------------------------------------------
+
+// Images [first, first + count) of 16 channels.
+static rabbet_tensor_t* images(net_t* net, const char* name, rabbet_tensor_t* x,
+                               int64_t first, int64_t count) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "slice",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {INTS_ATTR("start", first, 0, 0, 0),
+                                         INTS_ATTR("shape", count, 16, 2, 2),
+                                         INTS_ATTR("stride", 1, 1, 1, 1)},
+                               .attr_count = 3});
+}
+
+static void slices_are_parts(void** state) {
+  (void)state;
+  concatenation_case_t j = case_begin_with(3, 16);
+  net_output(&j.net, softmax(&j.net, "y", images(&j.net, "s", j.b, 1, 2)), "y");
+  net_output(&j.net, softmax(&j.net, "z", images(&j.net, "t", j.b, 0, 1)), "z");
+  case_end(&j, 4);
+}
+
+static void slice_of_a_slice(void** state) {
+  (void)state;
+  concatenation_case_t j = case_begin_with(4, 16);
+  rabbet_tensor_t* s = images(&j.net, "s", j.b, 1, 3);
+  net_output(&j.net, softmax(&j.net, "y", images(&j.net, "u", s, 1, 1)), "y");
+  net_output(&j.net, softmax(&j.net, "z", s), "z");
+  case_end(&j, 4);
+}
+
+// Memory of the caller, and results that are outputs, need copies.
+static void slices_of_others(void** state) {
+  (void)state;
+  concatenation_case_t j = case_begin_with(3, 16);
+  net_output(&j.net, softmax(&j.net, "y", images(&j.net, "s", j.x, 1, 1)), "y");
+  net_output(&j.net, images(&j.net, "t", j.b, 2, 1), "z");
+  case_end(&j, 5);
+}
+
+static void slices_that_overlap(void** state) {
+  (void)state;
+  concatenation_case_t j = case_begin_with(3, 16);
+  rabbet_tensor_t* s = relu(&j.net, "r", images(&j.net, "s", j.b, 0, 2));
+  net_output(&j.net, softmax(&j.net, "y", s), "y");
+  net_output(&j.net, softmax(&j.net, "z", images(&j.net, "t", j.b, 1, 2)), "z");
+  case_end(&j, 4);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(two_parts),
@@ -280,6 +331,10 @@ int main(void) {
       cmocka_unit_test(parts_made_in_place),
       cmocka_unit_test(result_worked_on),
       cmocka_unit_test(part_worked_on),
+      cmocka_unit_test(slices_are_parts),
+      cmocka_unit_test(slice_of_a_slice),
+      cmocka_unit_test(slices_of_others),
+      cmocka_unit_test(slices_that_overlap),
   };
   test_plugins_register();
   int failed = cmocka_run_group_tests_name("join", tests, NULL, NULL);

@@ -116,6 +116,22 @@ static void alias_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
     rabbet_layout_alias_slot(layout, out, in);
 }
 
+// Says where in its input's memory the result of a slice is.
+static void alias_set_part(const rabbet_build_t* build,
+                           const rabbet_layout_t* layout, size_t step,
+                           int32_t out) {
+  const rabbet_unit_t* unit = layout->steps.data[step].pick.unit;
+  rabbet_slot_t* slot = &layout->slots.data[out];
+  int64_t first = 0;
+  if (!unit->nodes ||  // a conversion
+      !rabbet_ir_is_part(&build->ir, unit->nodes[0], &first))
+    return;
+  slot->is_part = true;
+  slot->offset =
+      (uint64_t)first * (uint64_t)rabbet_dtype_bits(slot->type.dtype) / 8;
+  assert(slot->offset % RABBET_LAYOUT_PART_ALIGNMENT == 0);
+}
+
 // Puts a view's output into its input's memory. A constant keeps its shape in
 // the plan: if the view's shape is not constant, the constant is copied first,
 // and *step is updated.
@@ -134,6 +150,7 @@ static rabbet_status_t alias_view(rabbet_build_t* build,
     slots[0] = copy;
     ++*step;
   }
+  alias_set_part(build, layout, *step, out);
   rabbet_layout_alias_slot(layout, out, slots[0]);
   return rabbet_ok();
 }

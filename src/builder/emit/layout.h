@@ -21,6 +21,9 @@ typedef struct rabbet_slot_t {
   uint64_t offset;
 } rabbet_slot_t;
 
+// Of bytes at which parts begin.
+enum { RABBET_LAYOUT_PART_ALIGNMENT = 64 };
+
 // The use of the memory of a slot that has its own, by all slots in it
 // together, while sharing is decided.
 typedef struct rabbet_memory_use_t {

@@ -235,10 +235,43 @@ static bool propose_keeps_shape(const proposer_t* p) {
                                &rabbet_ir_output(ir, node, 0)->shape);
 }
 
+// Whether the value has memory of the context's, as far as is known.
+static bool propose_is_inner(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value) {
+  while (value->producer && !value->constant &&
+         (rabbet_ir_is_view(ir, value->producer) ||
+          rabbet_op_is(value->producer->op, RABBET_OP_SLICE)))
+    value = rabbet_ir_input(ir, value->producer, 0);
+  return value->producer && value->input < 0 && !value->constant &&
+         !value->values;
+}
+
+// Whether the node is a slice that is a part of its input's memory, which
+// begins at an aligned address in any type that the network allows.
+static bool propose_is_part(const proposer_t* p) {
+  const rabbet_ir_t* ir = &p->build->ir;
+  const rabbet_ir_node_t* node = p->unit->nodes[0];
+  int64_t first = 0;
+  if (!rabbet_ir_is_part(ir, node, &first) ||
+      rabbet_ir_output(ir, node, 0)->output >= 0 ||
+      !propose_is_inner(ir, rabbet_ir_input(ir, node, 0)))
+    return false;
+  uint32_t dtypes =
+      p->build->extra_dtypes | 1u << rabbet_ir_output(ir, node, 0)->dtype;
+  for (int dtype = 0; dtype < RABBET_DTYPE_COUNT; ++dtype) {
+    int64_t bits = rabbet_dtype_bits((rabbet_dtype_t)dtype);
+    if ((dtypes >> dtype & 1) != 0 &&
+        (bits < 8 || first * bits / 8 % RABBET_LAYOUT_PART_ALIGNMENT != 0))
+      return false;
+  }
+  return true;
+}
+
 static rabbet_status_t propose_views(proposer_t* p) {
   const rabbet_unit_t* unit = p->unit;
   if (p->fixed || unit->node_count != 1 ||
-      !rabbet_ir_is_view(&p->build->ir, unit->nodes[0]))
+      (!rabbet_ir_is_view(&p->build->ir, unit->nodes[0]) &&
+       !propose_is_part(p)))
     return rabbet_ok();
   rabbet_dtype_t own = unit->group.values[unit->group.inputs[0]].dtype;
   uint64_t formats = UINT64_C(1) << RABBET_FORMAT_LINEAR;
