@@ -14,7 +14,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
 // Keeps one of nodes that compute the same from the same.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_common_subexpressions(rabbet_build_t* build);
-// Makes one product of those of one tensor that go into one attention.
+// Makes one product of those of one tensor that go into one attention, or have
+// a single row.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
 
 // Makes a node that dequantizes for each of its readers (quantized_products.c),

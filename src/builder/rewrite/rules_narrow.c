@@ -16,6 +16,22 @@ static const rabbet_ir_value_t* narrow_widened(const rabbet_ir_t* ir,
   return rabbet_ir_input(ir, cast, 0);
 }
 
+// The other operands stay FLOAT, unless all are casts from that type, too.
+static void narrow_operands(const rabbet_ir_t* ir, const rabbet_ir_node_t* wide,
+                            rabbet_dtype_t dtype, int32_t inputs[3]) {
+  int32_t before[3] = {-1, -1, -1};
+  bool all = true;
+  assert(wide->input_count <= 3);
+  for (size_t i = 1; i < wide->input_count; ++i) {
+    const rabbet_ir_value_t* operand = rabbet_ir_input(ir, wide, i);
+    const rabbet_ir_value_t* x = operand ? narrow_widened(ir, operand) : NULL;
+    all = all && (!operand || (x && x->dtype == dtype));
+    before[i] = x ? x->id : -1;
+  }
+  for (size_t i = 1; i < wide->input_count; ++i)
+    inputs[i] = all ? before[i] : wide->inputs[i];
+}
+
 rabbet_status_t rabbet_rule_narrow(rabbet_build_t* build,
                                    rabbet_ir_node_t* node, bool* changed) {
   static const rabbet_op_id_t ops[] = {RABBET_OP_NORMALIZATION,
@@ -29,9 +45,7 @@ rabbet_status_t rabbet_rule_narrow(rabbet_build_t* build,
         wide ? narrow_widened(ir, rabbet_ir_input(ir, wide, 0)) : NULL;
     if (!x || x->dtype != dtype || !rabbet_ir_is_real(dtype)) continue;
     int32_t inputs[3] = {x->id, -1, -1};
-    assert(wide->input_count <= 3);
-    for (size_t k = 1; k < wide->input_count; ++k)
-      inputs[k] = wide->inputs[k];
+    narrow_operands(ir, wide, dtype, inputs);
     rabbet_ir_node_t* narrow = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
         ir, ops[i], wide->name, wide->attrs, wide->op->attr_count, inputs,

@@ -185,6 +185,23 @@ static rabbet_status_t rotary_make(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// The value, or what a cast makes it of.
+static rabbet_ir_value_t* rotary_cast(const rabbet_ir_t* ir,
+                                      rabbet_ir_value_t* value) {
+  rabbet_ir_node_t* cast = rotary_maker(ir, value, RABBET_OP_CAST);
+  return cast ? rabbet_ir_input(ir, cast, 0) : value;
+}
+
+// Whether `value` is turned(x), or both are casts of such tensors.
+static bool rotary_is_turned(const rabbet_ir_t* ir, rabbet_ir_value_t* x,
+                             rabbet_ir_value_t* value, bool* out_interleaved) {
+  const rabbet_ir_value_t* of = rotary_turned(ir, value, out_interleaved);
+  if (of) return of == x;
+  const rabbet_ir_value_t* narrow = rotary_cast(ir, value);
+  return narrow != value && rotary_cast(ir, x) != x &&
+         rotary_turned(ir, narrow, out_interleaved) == rotary_cast(ir, x);
+}
+
 // x * cos + turned(x) * sin.
 static bool rotary_match_sum(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
                              rotary_t* out) {
@@ -195,17 +212,18 @@ static bool rotary_match_sum(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
     if (!terms[i] || rabbet_ir_int(terms[i], "op") != RABBET_ELEMENTWISE_PROD)
       return false;
   }
+  // Either term may be the first, and either factor of each.
   for (size_t k = 0; k < 8; ++k) {
     const rabbet_ir_node_t *plain = terms[k & 1], *other = terms[~k & 1];
     size_t place = k >> 1 & 1, turned = k >> 2;
-    bool interleaved = false;
-    rabbet_ir_value_t* x =
-        rotary_turned(ir, rabbet_ir_input(ir, other, turned), &interleaved);
+    rabbet_ir_value_t* x = rabbet_ir_input(ir, plain, place);
     const rabbet_ir_value_t* cosines = rabbet_ir_input(ir, plain, 1 - place);
     const rabbet_ir_value_t* sines = rabbet_ir_input(ir, other, 1 - turned);
-    if (!x || plain->inputs[place] != x->id) continue;
+    bool interleaved = false;
     int64_t width = rotary_width(ir, x);
-    if (!rotary_is_table(ir, cosines, x, width) ||
+    if (!rotary_is_turned(ir, x, rabbet_ir_input(ir, other, turned),
+                          &interleaved) ||
+        !rotary_is_table(ir, cosines, x, width) ||
         !rotary_is_table(ir, sines, x, width))
       continue;
     *out = (rotary_t){{x->id, cosines->id, sines->id}, width, interleaved};

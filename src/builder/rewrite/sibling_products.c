@@ -1,7 +1,10 @@
-// Joins the products of one tensor by constants that one attention reads. The
-// attention's factors become slices of the joint product's result. One large
-// product is faster than two or three small ones. Only for devices whose
-// kernels for attention read slices without a copy.
+// Joins products of one tensor by constants; their results become slices of the
+// joint product's. One large product is faster than two or three small ones, if
+// the slices are no copies:
+//  - those that one attention reads, for devices whose kernels for attention
+//    read slices;
+//  - those of a single row, which are parts of one memory. Products that
+//    point-wise nodes follow, which their kernels take, stay apart.
 #include <assert.h>
 #include <string.h>
 
@@ -268,7 +271,109 @@ static rabbet_status_t parallel_join(rabbet_build_t* build,
         parallel_slice(build, &branches[i], start, result, before));
     start += branches[i].columns;
   }
-  return rabbet_ir_sweep(&build->ir);
+  return rabbet_ok();
+}
+
+static rabbet_status_t parallel_join_named(rabbet_build_t* build,
+                                           const branch_t* branches,
+                                           size_t count) {
+  return RABBET_ANNOTATE(parallel_join(build, branches, count),
+                         "joining layer '%s' with other products of its input",
+                         branches[0].product->name);
+}
+
+// ---- Single rows -----------------------------------------------------------
+
+// Parts of any type begin at multiples of 64 bytes.
+enum { ROW_COLUMNS = 64 };
+
+// Products of one row that agree with the first.
+typedef struct row_group_t {
+  size_t count;
+  branch_t branches[FACTORS];
+} row_group_t;
+
+typedef struct rows_t {
+  rabbet_ir_node_t** readers;  // of each value: the last
+  bool* is_pointwise;          // a point-wise node reads the value
+  row_group_t** groups;        // of each value: products that it is factor 0 of
+} rows_t;
+
+static rabbet_status_t rows_create(rabbet_build_t* build, rows_t* out) {
+  const rabbet_ir_t* ir = &build->ir;
+  rabbet_arena_t* arena = &build->arena;
+  size_t count = ir->values.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(*out->readers), (void**)&out->readers));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(*out->is_pointwise), (void**)&out->is_pointwise));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(*out->groups), (void**)&out->groups));
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    for (size_t k = 0; k < node->input_count; ++k) {
+      if (node->inputs[k] < 0) continue;
+      out->readers[node->inputs[k]] = node;
+      if (rabbet_fuse_kind(ir, node) == RABBET_FUSE_POINTWISE)
+        out->is_pointwise[node->inputs[k]] = true;
+    }
+  }
+  return rabbet_ok();
+}
+
+static bool rows_is_one(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if (!rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY)) return false;
+  rabbet_dims_t dims = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
+  for (int32_t i = 0; i < dims.rank - 1; ++i)
+    if (dims.d[i] != 1) return false;
+  return dims.rank >= 2;
+}
+
+// The product and its bias, with a result that can be a slice.
+static bool rows_branch(const rabbet_ir_t* ir, const rows_t* rows,
+                        const rabbet_ir_node_t* product, branch_t* out) {
+  rabbet_ir_value_t* end = rabbet_ir_output(ir, product, 0);
+  rabbet_ir_node_t* sum = end->uses == 1 ? rows->readers[end->id] : NULL;
+  if (sum && rabbet_op_is(sum->op, RABBET_OP_ELEMENTWISE) &&
+      parallel_branch(ir, rabbet_ir_output(ir, sum, 0), out))
+    end = out->end;
+  else if (!parallel_branch(ir, end, out))
+    return false;
+  return out->product == product && out->columns % ROW_COLUMNS == 0 &&
+         !rows->is_pointwise[end->id];
+}
+
+static rabbet_status_t rows_add(rabbet_build_t* build, rows_t* rows,
+                                const rabbet_ir_node_t* node) {
+  branch_t branch;
+  if (!rows_is_one(&build->ir, node) ||
+      !rows_branch(&build->ir, rows, node, &branch))
+    return rabbet_ok();
+  row_group_t** group = &rows->groups[node->inputs[0]];
+  if (!*group)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate(&build->arena, sizeof(**group), (void**)group));
+  row_group_t* g = *group;
+  if (g->count < FACTORS &&
+      (g->count == 0 || parallel_agree(&g->branches[0], &branch)))
+    g->branches[g->count++] = branch;
+  return rabbet_ok();
+}
+
+static rabbet_status_t parallel_rows(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  rows_t rows;
+  RABBET_RETURN_IF_ERROR(rows_create(build, &rows));
+  size_t values = ir->values.count;
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    RABBET_RETURN_IF_ERROR(rows_add(build, &rows, ir->nodes.data[i]));
+  for (size_t i = 0; i < values; ++i) {
+    const row_group_t* group = rows.groups[i];
+    if (group && group->count > 1)
+      RABBET_RETURN_IF_ERROR(
+          parallel_join_named(build, group->branches, group->count));
+  }
+  return rabbet_ir_sweep(ir);
 }
 
 // ---- The pass --------------------------------------------------------------
@@ -283,19 +388,22 @@ static bool parallel_is_wanted(const rabbet_build_t* build,
           (build->extra_dtypes != 0 || (flags >> RABBET_BUILDER_TF32 & 1)));
 }
 
-rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build) {
+static rabbet_status_t parallel_attention(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   if (rabbet_fuse_reach(build) < RABBET_FUSE_SLICES) return rabbet_ok();
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     branch_t branches[FACTORS];
     size_t count = parallel_find(ir, ir->nodes.data[i], branches);
     if (count < 2 || !parallel_is_wanted(build, &branches[0])) continue;
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(parallel_join(build, branches, count),
-                        "joining layer '%s' with other products of its input",
-                        branches[0].product->name));
+    RABBET_RETURN_IF_ERROR(parallel_join_named(build, branches, count));
+    RABBET_RETURN_IF_ERROR(rabbet_ir_sweep(ir));
     // Nodes have moved; those looked at already stay as they are.
     i = 0;
   }
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build) {
+  RABBET_RETURN_IF_ERROR(parallel_attention(build));
+  return parallel_rows(build);
 }

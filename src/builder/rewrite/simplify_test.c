@@ -475,6 +475,54 @@ static void almost_rotation(void** state) {
   net_end(&net);
 }
 
+// ---- Products of one row ----------------------------------------------------
+
+// x[1, 1, 32] times [columns, 32], transposed, plus a bias.
+static rabbet_tensor_t* projected(net_t* net, const char* name,
+                                  rabbet_tensor_t* x, int64_t columns) {
+  rabbet_tensor_t* product =
+      net_add(net, name,
+              (net_layer_t){.op = "matrix_multiply",
+                            .inputs = {x, WEIGHTS(net, 1, columns, 32)},
+                            .input_count = 2,
+                            .attrs = {ENUM_ATTR("op1", "TRANSPOSE")},
+                            .attr_count = 1});
+  char bias[16];
+  snprintf(bias, sizeof(bias), "%s bias", name);
+  return net_binary(net, bias, "SUM", product, WEIGHTS(net, 1, 1, columns));
+}
+
+// A step that is never fused.
+static rabbet_tensor_t* last(net_t* net, const char* name, rabbet_tensor_t* x) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "topk",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {ENUM_ATTR("op", "MAX"),
+                                         INT_ATTR("k", 3), INT_ATTR("axes", 4)},
+                               .attr_count = 3});
+}
+
+// Products of one row are one, where nothing point-wise follows; each result is
+// a part of it.
+static void products_of_a_row(void** state) {
+  (void)state;
+  for (int64_t rows = 1; rows <= 2; ++rows) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, rows, 32));
+    net_output(&net, last(&net, "a", projected(&net, "q", x, 128)), "a");
+    net_output(&net, last(&net, "b", projected(&net, "k", x, 64)), "b");
+    net_output(&net, last(&net, "c", projected(&net, "v", x, 64)), "c");
+    rabbet_tensor_t* gate =
+        net_activation(&net, "gate", "RELU", projected(&net, "g", x, 64));
+    net_output(&net, gate, "d");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), rows == 1 ? 5 : 7);
+    expect_report(&net, "q | k | v", rows == 1);
+    net_end(&net);
+  }
+}
+
 static rabbet_tensor_t* tanh_of(net_t* net, const char* name,
                                 rabbet_tensor_t* x) {
   return net_add(net, name,
@@ -708,6 +756,7 @@ int main(void) {
       cmocka_unit_test(written_out_rms),
       cmocka_unit_test(written_out_rotation),
       cmocka_unit_test(almost_rotation),
+      cmocka_unit_test(products_of_a_row),
       cmocka_unit_test(written_out_gelu),
       cmocka_unit_test(almost_gelu),
       cmocka_unit_test(constant_without_elements),

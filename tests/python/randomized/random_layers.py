@@ -45,6 +45,7 @@ from tests.python.randomized.random_patterns import (
     layer_norm,
     product_and_more,
     quantized_product,
+    rotation,
 )
 from tests.python.randomized.random_plugin_layers import (
     plugin_affine,
@@ -78,7 +79,7 @@ LAYERS = [
     (plugin_channels, 3), (plugin_keep, 1), (plugin_spread, 1.5), (plugin_class, 5),
     (plugin_class_sizes, 0.7), (twice, 1.5), (gelu, 0.7), (layer_norm, 0.7), (attention, 1),
     (product_and_more, 1.2), (channels_and_space, 0.8), (convolution_and_more, 3),
-    (quantized_product, 1.2),
+    (quantized_product, 1.2), (rotation, 0.8),
 ]  # fmt: skip
 
 

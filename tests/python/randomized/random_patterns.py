@@ -55,7 +55,7 @@ def gelu(net: Net) -> None:
 
 
 def layer_norm(net: Net) -> None:
-    """Of the last axis, layer by layer."""
+    """Of the last axis, layer by layer; with a mean, or by the mean square alone."""
     x = net.value(lambda v: v.is_float and v.rank >= 2 and v.bound < 20 and v.unknown is None)
     if any(0 in s for s in x.shapes):
         raise Unfit
@@ -69,7 +69,7 @@ def layer_norm(net: Net) -> None:
             lambda a: a.mean(axis, keepdims=True),
         )  # fmt: skip
 
-    centred = combine(net, E.SUB, x, mean(x))
+    centred = combine(net, E.SUB, x, mean(x)) if net.chance(0.5) else x
     square = combine(net, E.PROD, centred, centred)
     raised = combine(net, E.SUM, mean(square), number(net, x, 1.0))
     root = inexact(
@@ -80,6 +80,48 @@ def layer_norm(net: Net) -> None:
     shape = (1,) * axis + (width,)
     scaled = combine(net, E.PROD, normal, net.constant(net.numbers(shape, 2), x.dtype))
     combine(net, E.SUM, scaled, net.constant(net.numbers(shape, 2), x.dtype))
+
+
+def rotation(net: Net) -> None:
+    """x cos + (-b, a) sin, a and b being halves of the last axis, or of a part of it."""
+    x = net.value(lambda v: v.is_float and v.rank >= 2 and v.bound < 20 and v.unknown is None
+                  and v.fixed(v.rank - 1) and v.tensor.shape[-1] >= 2)  # fmt: skip
+    if any(0 in s for s in x.shapes):
+        raise Unfit
+    n, last = net.network, x.rank - 1
+
+    def part(v: Value, first: int, size: int) -> Value:
+        def make() -> Any:
+            layer = n.add_slice(v.tensor, (first,), (size,), (1,))
+            layer.axes = (last,)
+            return layer
+
+        return net.layer(f"slice {first} {size}", make, [v],
+                         lambda a: a[..., first : first + size])  # fmt: skip
+
+    def joined(a: Value, b: Value) -> Value:
+        def make() -> Any:
+            layer = n.add_concatenation([a.tensor, b.tensor])
+            layer.axis = last
+            return layer
+
+        return net.layer("concatenation", make, [a, b],
+                         lambda *parts: np.concatenate(parts, -1))  # fmt: skip
+
+    width = x.tensor.shape[-1]
+    half = net.integer(1, width // 2)
+    whole, y = x, x
+    if 2 * half < width:
+        y = part(x, 0, 2 * half)
+    tables = [net.constant(net.numbers((1,) * last + (2 * half,), 1), x.dtype) for _ in "cs"]
+    second = part(y, half, half)
+    negative = net.layer(
+        "unary NEG", lambda: n.add_unary(second.tensor, U.NEG), [second], np.negative
+    )
+    turned = combine(net, E.PROD, joined(negative, part(y, 0, half)), tables[1])
+    y = combine(net, E.SUM, combine(net, E.PROD, y, tables[0]), turned)
+    if 2 * half < width:
+        joined(y, part(whole, 2 * half, width - 2 * half))
 
 
 def multiply(net: Net, x: Value, y: Value, turned: bool) -> Value:
