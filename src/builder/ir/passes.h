@@ -178,8 +178,13 @@ RABBET_PRIVATE_API bool rabbet_ir_is_real(rabbet_dtype_t dtype);
 RABBET_PRIVATE_API bool rabbet_ir_permutation(const rabbet_ir_t* ir,
                                               const rabbet_ir_node_t* shuffle,
                                               int64_t perm[RABBET_MAX_RANK]);
+// Whether `value` has the shape of the node's only output, and no promise keeps
+// it from being read in its place.
+RABBET_PRIVATE_API bool rabbet_ir_can_bypass(const rabbet_ir_t* ir,
+                                             const rabbet_ir_node_t* node,
+                                             const rabbet_ir_value_t* value);
 // All readers of the node's only output read `value` instead, and the node
-// goes; false if that would break a promise.
+// goes; false, and nothing changes, if rabbet_ir_can_bypass is false.
 RABBET_PRIVATE_API bool rabbet_ir_bypass(rabbet_ir_t* ir,
                                          rabbet_ir_node_t* node,
                                          rabbet_ir_value_t* value);

@@ -104,13 +104,20 @@ bool rabbet_ir_is_real(rabbet_dtype_t dtype) {
          dtype == RABBET_DTYPE_BF16;
 }
 
+bool rabbet_ir_can_bypass(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                          const rabbet_ir_value_t* value) {
+  assert(node->output_count == 1 && !node->dead);
+  const rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
+  // A constant that a rule takes for a number may widen the result.
+  return node->precision == RABBET_DTYPE_NONE &&
+         rabbet_ir_shape_equal(&output->shape, &value->shape) &&
+         rabbet_ir_can_replace(output, value);
+}
+
 bool rabbet_ir_bypass(rabbet_ir_t* ir, rabbet_ir_node_t* node,
                       rabbet_ir_value_t* value) {
-  assert(node->output_count == 1 && !node->dead);
+  if (!rabbet_ir_can_bypass(ir, node, value)) return false;
   rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
-  if (node->precision != RABBET_DTYPE_NONE ||
-      !rabbet_ir_can_replace(output, value))
-    return false;
   rabbet_ir_replace_uses(ir, output, value);
   rabbet_ir_kill(ir, node);
   return true;

@@ -180,14 +180,10 @@ rabbet_status_t rabbet_rule_affine(rabbet_build_t* build,
   bool commutes = op == RABBET_ELEMENTWISE_SUM || op == RABBET_ELEMENTWISE_PROD;
   if (!commutes && op != RABBET_ELEMENTWISE_SUB && op != RABBET_ELEMENTWISE_DIV)
     return rabbet_ok();
-  const rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
   for (size_t data = 0; data < (commutes ? 2 : 1) && !node->dead; ++data) {
     rabbet_ir_value_t* value = rabbet_ir_input(ir, node, data);
-    // The replaced output must be one that may be replaced, before any change.
-    if (!rabbet_ir_shape_equal(&value->shape, &output->shape) ||
-        !rabbet_ir_can_replace(output, value) ||
-        node->precision != RABBET_DTYPE_NONE)
-      continue;
+    // Asked before any change.
+    if (!rabbet_ir_can_bypass(ir, node, value)) continue;
     rabbet_ir_node_t* conv =
         rabbet_ir_sole_producer(ir, value, RABBET_OP_CONVOLUTION);
     if (!conv)

@@ -157,9 +157,7 @@ static rabbet_status_t norm_absorb(rabbet_build_t* build,
                                    size_t input, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_value_t* made = rabbet_ir_output(ir, norm, 0);
-  if (!rabbet_ir_can_replace(rabbet_ir_output(ir, node, 0), made) ||
-      node->precision != RABBET_DTYPE_NONE)
-    return rabbet_ok();
+  if (!rabbet_ir_can_bypass(ir, node, made)) return rabbet_ok();
   assert(parameter == 1 || parameter == 2);
   assert(!rabbet_ir_input(ir, norm, parameter) && norm->input_count <= 3);
   int32_t* inputs = NULL;

@@ -55,6 +55,11 @@ rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build) {
       rabbet_ir_node_t* node = build->ir.nodes.data[i];
       if (!node->dead)
         RABBET_RETURN_IF_ERROR(simplify_node(build, node, &changed));
+      // Rules insert nodes before this one. The walk goes on behind it: a rule
+      // whose result may not be used would insert without end.
+      while (build->ir.nodes.data[i] != node)
+        ++i;
+      assert(i < build->ir.nodes.count);
     }
     RABBET_RETURN_IF_ERROR(rabbet_ir_sweep(&build->ir));
   }

@@ -593,6 +593,56 @@ static void almost_gelu(void** state) {
   net_end(&net);
 }
 
+// Numbers that the rules look for, in constants that make the result wider.
+static void wide_numbers(void** state) {
+  (void)state;
+  const double halves[] = {0.5, 0.5}, small[] = {1e-3, 1e-3};
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 8));
+  rabbet_tensor_t* z = net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(1, 3, 8));
+  rabbet_tensor_t* y = net_binary(&net, "a", "PROD", x, gelu_gate(&net, 0, x));
+  y = net_binary(&net, "b", "PROD", y,
+                 net_weights(&net, RABBET_DTYPE_FLOAT, DIMS(2, 1), halves));
+  net_output(&net, net_unary(&net, "y", "NEG", y), "y");
+  y = mean(&net, "var", net_binary(&net, "sq", "PROD", z, z));
+  y = net_binary(&net, "eps", "SUM", y,
+                 net_weights(&net, RABBET_DTYPE_FLOAT, DIMS(2, 1, 1), small));
+  y = net_binary(&net, "rms", "DIV", z, net_unary(&net, "root", "SQRT", y));
+  net_output(&net, net_unary(&net, "w", "NEG", y), "w");
+  check_network(&net, 0, 1e-5);
+  expect_report(&net, "erf", true);
+  expect_report(&net, "root", true);
+  net_end(&net);
+}
+
+// A rule that finds its pattern but may not replace the result, whose type the
+// user wishes for, is not tried without end.
+static void wished_types(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(3, 8));
+  rabbet_tensor_t* z = net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(2, 3, 8));
+  rabbet_tensor_t* gelu =
+      net_binary(&net, "b", "PROD",
+                 net_binary(&net, "a", "PROD", x, gelu_gate(&net, 0, x)),
+                 net_scalar(&net, 2, 0.5));
+  rabbet_tensor_t* rms = net_binary(
+      &net, "rms", "DIV", z,
+      net_unary(
+          &net, "root", "SQRT",
+          net_binary(&net, "eps", "SUM",
+                     mean(&net, "var", net_binary(&net, "sq", "PROD", z, z)),
+                     net_scalar(&net, 3, 1e-3))));
+  RABBET_EXPECT_OK(rabbet_tensor_set_dtype(gelu, RABBET_DTYPE_FLOAT));
+  RABBET_EXPECT_OK(rabbet_tensor_set_dtype(rms, RABBET_DTYPE_FLOAT));
+  net_output(&net, net_unary(&net, "y", "NEG", gelu), "y");
+  net_output(&net, net_unary(&net, "w", "NEG", rms), "w");
+  check_network(&net, 0, 1e-5);
+  expect_report(&net, "erf", true);
+  expect_report(&net, "root", true);
+  net_end(&net);
+}
+
 // Rules that look for a constant's number read no element of a constant without
 // elements: here its memory must not be read at all.
 static void constant_without_elements(void** state) {
@@ -759,6 +809,8 @@ int main(void) {
       cmocka_unit_test(products_of_a_row),
       cmocka_unit_test(written_out_gelu),
       cmocka_unit_test(almost_gelu),
+      cmocka_unit_test(wide_numbers),
+      cmocka_unit_test(wished_types),
       cmocka_unit_test(constant_without_elements),
       cmocka_unit_test(padding_goes_into_convolution),
       cmocka_unit_test(mask_is_added),
