@@ -156,6 +156,12 @@ static int store_compare(const void* a, const void* b) {
   return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
+// Whether a file is the store's: a folder may have files of others.
+static bool store_is_name(const char* name) {
+  size_t size = strlen(name);
+  return size == STORE_NAME - 1 && strspn(name, "0123456789abcdef") == size;
+}
+
 // Lists the files, and removes those of writers that died.
 static rabbet_status_t store_list(const rabbet_store_t* store,
                                   store_file_t** out_files, size_t* out_count) {
@@ -171,7 +177,7 @@ static rabbet_status_t store_list(const rabbet_store_t* store,
     bool is_new = strncmp(name, STORE_NEW, strlen(STORE_NEW)) == 0;
     store_file_t file;
     struct stat info;
-    if ((!is_new && strlen(name) != STORE_NAME - 1) ||
+    if ((!is_new && !store_is_name(name)) ||
         fstatat(store->folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(info.st_mode))
       continue;

@@ -174,7 +174,17 @@ static void test_forgets_the_oldest(void** state) {
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
   }
   expect(store, (rabbet_hash_t){0, 0}, big);
+  // The oldest file is not the store's, though its name is as long.
+  char foreign[128];
+  snprintf(foreign, sizeof(foreign), "%s/photographs-of-the-last-holidays",
+           folder);
+  assert_int_equal(strlen(strrchr(foreign, '/') + 1), 32);
+  int file = open(foreign, O_CREAT | O_WRONLY, 0600);
+  const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+  assert_int_equal(futimens(file, old), 0);
+  close(file);
   rabbet_store_destroy(store);
+  assert_int_equal(unlink(foreign), 0);
   store = open_store();
   int left = 0;
   for (uint64_t i = 0; i < 14; ++i) {
