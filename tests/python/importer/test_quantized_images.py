@@ -102,6 +102,19 @@ def test_sequences() -> None:
     assert np.abs(np.asarray(found) - by_onnxruntime(model, x)).max() <= 2**-6
 
 
+def test_limits_between_two_quantizations() -> None:
+    """9.5 of a unit is a limit, which the same quantization once more makes 10."""
+    g = Graph(np.int8, 7)
+    x = g.rounded("x", 2**-4)
+    y = g.rounded(g.convolution(x, CHANNELS, CHANNELS, 1), 2**-3)
+    limits = [g.constant(np.float32(limit)) for limit in (-0.3125, 1.1875)]
+    y = g.rounded(g.node("Clip", [y, *limits]), 2**-3)
+    model = g.model(g.relu(g.node("Add", [y, x]), 2**-6), [1, CHANNELS, SIZE, SIZE])
+    x = np.random.default_rng(0).uniform(-2, 2, (1, CHANNELS, SIZE, SIZE)).astype(np.float32)
+    engine = rabbet.compile(model.SerializeToString(), device="cpu", optimization_level=0)
+    np.testing.assert_array_equal(np.asarray(engine(x)), by_onnxruntime(model, x))
+
+
 @pytest.mark.parametrize(("dtype", "zero"), [(np.int8, 0), (np.int8, 5), (np.uint8, 120)])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_bytes_between_layers(threads: int, dtype: type, zero: int) -> None:

@@ -188,8 +188,9 @@ static bool parse_quantize(parse_t* s, const rabbet_group_node_t* node) {
   rabbet_bytes_post_t* last =
       p->post_count > 0 ? &p->posts[p->post_count - 1] : NULL;
   if (last && last->kind == RABBET_BYTES_ROUND && last->factor == 1) {
-    last->low = fmaxf(last->low, (float)(low - zero));
-    last->high = fminf(last->high, (float)(high - zero));
+    // A function between them may have left limits that are not whole.
+    last->low = fmaxf(rintf(last->low), (float)(low - zero));
+    last->high = fminf(rintf(last->high), (float)(high - zero));
     return last->low <= last->high;
   }
   return parse_push(s, (rabbet_bytes_post_t){.kind = RABBET_BYTES_ROUND,
