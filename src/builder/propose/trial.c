@@ -42,6 +42,9 @@ rabbet_status_t rabbet_trials_create(rabbet_build_t* build) {
   trials->build = build;
   trials->asker = (rabbet_asker_t){trials, trials_ask};
   trials->in_process = asked && strcmp(asked, "none") == 0;
+  // Once for a build, whatever asks for them later.
+  (void)rabbet_trial_seconds(&build->logger);
+  (void)rabbet_trial_helpers(&build->logger);
   rabbet_trial_helper_initialize(build->device, build->allocator, build->logger,
                                  &trials->helper);
   build->trials = trials;
@@ -283,7 +286,7 @@ static bool trials_has_libraries(const rabbet_trials_t* trials) {
 
 bool rabbet_trials_collect(rabbet_trials_t* trials) {
   trials->is_collecting = !trials->in_process && trials_may_cache(trials) &&
-                          rabbet_trial_helpers() > 1 &&
+                          rabbet_trial_helpers(NULL) > 1 &&
                           trials_has_libraries(trials);
   return trials->is_collecting;
 }

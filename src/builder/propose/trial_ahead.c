@@ -1,6 +1,6 @@
 // Several helpers, each with a thread that talks to it.
+#include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "base/thread.h"
@@ -19,10 +19,10 @@ typedef struct ahead_t {
   size_t running;        // threads
 } ahead_t;
 
-size_t rabbet_trial_helpers(void) {
-  const char* text = getenv("RABBET_TRIAL_HELPERS");
-  int wish = text && *text ? atoi(text) : rabbet_cpu_count() / 2;
-  return wish < 1 ? 1 : wish > AHEAD_HELPERS ? AHEAD_HELPERS : (size_t)wish;
+size_t rabbet_trial_helpers(const rabbet_logger_t* logger) {
+  double half = fmin(fmax(rabbet_cpu_count() / 2, 1), AHEAD_HELPERS);
+  double wish = rabbet_trial_setting(logger, "RABBET_TRIAL_HELPERS", half);
+  return (size_t)fmin(fmax(wish, 1), AHEAD_HELPERS);
 }
 
 static rabbet_trial_ahead_t* ahead_take(ahead_t* ahead) {
@@ -80,7 +80,7 @@ rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
                                           size_t count) {
   ahead_t ahead = {.build = build, .items = items, .count = count};
   pthread_t threads[AHEAD_HELPERS];
-  size_t wish = rabbet_trial_helpers(), started = 0;
+  size_t wish = rabbet_trial_helpers(NULL), started = 0;
   pthread_mutex_init(&ahead.lock, NULL);
   pthread_cond_init(&ahead.ended, NULL);
   pthread_mutex_lock(&ahead.lock);

@@ -13,6 +13,7 @@
 #define HELPER_SECOND ((int64_t)1000000000)
 #define HELPER_START_NS (60 * HELPER_SECOND)
 #define HELPER_STEP_SECONDS 60
+#define HELPER_MOST_SETTING 1e6
 #define HELPER_GRACE_NS (2 * HELPER_SECOND)
 enum { HELPER_ASKING = -1 };
 
@@ -30,19 +31,37 @@ void rabbet_trial_deinitialize(rabbet_allocator_t allocator,
 
 // ---- Starting and ending ----------------------------------------------------
 
+double rabbet_trial_setting(const rabbet_logger_t* logger, const char* name,
+                            double standard) {
+  const char* text = getenv(name);
+  char* end = NULL;
+  if (!text || !*text) return standard;
+  double number = strtod(text, &end);
+  if (*end == 0 && number > 0 && number < HELPER_MOST_SETTING) return number;
+  if (logger)
+    rabbet_log(
+        *logger, RABBET_SEVERITY_WARNING,
+        "%s is '%s'; expected a number above 0 and below %g: %g is taken", name,
+        text, HELPER_MOST_SETTING, standard);
+  return standard;
+}
+
+double rabbet_trial_seconds(const rabbet_logger_t* logger) {
+  return rabbet_trial_setting(logger, "RABBET_TRIAL_SECONDS",
+                              HELPER_STEP_SECONDS);
+}
+
 void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_allocator_t allocator,
                                     rabbet_logger_t logger,
                                     rabbet_trial_helper_t* helper) {
-  const char* text = getenv("RABBET_TRIAL_SECONDS");
-  double seconds = text ? atof(text) : 0;
   *helper = (rabbet_trial_helper_t){.allocator = allocator,
                                     .device = device,
                                     .logger = logger,
                                     .may_start = true,
                                     .child = {.channel = -1}};
-  if (!(seconds > 0 && seconds < 1e6)) seconds = HELPER_STEP_SECONDS;
-  helper->timeout_ns = (int64_t)(seconds * (double)HELPER_SECOND);
+  helper->timeout_ns =
+      (int64_t)(rabbet_trial_seconds(NULL) * (double)HELPER_SECOND);
   rabbet_strbuf_initialize(allocator, &helper->message);
 }
 

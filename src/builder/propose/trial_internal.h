@@ -54,6 +54,12 @@ typedef struct rabbet_trial_helper_t {
   rabbet_strbuf_t message;
 } rabbet_trial_helper_t;
 
+// The number that an environment variable has. One that is none is a warning,
+// if there is a logger, and `standard` is taken.
+double rabbet_trial_setting(const rabbet_logger_t* logger, const char* name,
+                            double standard);
+// RABBET_TRIAL_SECONDS
+double rabbet_trial_seconds(const rabbet_logger_t* logger);
 void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_allocator_t allocator,
                                     rabbet_logger_t logger,
@@ -105,7 +111,7 @@ typedef struct rabbet_trial_ahead_t {
 
 // How many helpers may work at the same time: RABBET_TRIAL_HELPERS, else one
 // for two processors, at most 8.
-size_t rabbet_trial_helpers(void);
+size_t rabbet_trial_helpers(const rabbet_logger_t* logger);
 // Answers as many as it can with that many helpers. CANCELLED if the user asked
 // to stop; other failures leave requests without an answer.
 rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
