@@ -408,10 +408,12 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
   rabbet_arena_initialize(network->allocator, &importer.arena);
   rabbet_map_initialize(network->allocator, &importer.layer_names);
   rabbet_map_initialize(network->allocator, &importer.held);
+  rabbet_map_initialize(network->allocator, &importer.captures);
   status = onnx_take_given(storage, options);
   if (rabbet_is_ok(status)) status = onnx_import_model(&importer);
   rabbet_map_deinitialize(&importer.layer_names);
   rabbet_map_deinitialize(&importer.held);
+  rabbet_onnx_captures_deinitialize(&importer);
   rabbet_arena_deinitialize(&importer.arena);
   return status;
 }

@@ -32,8 +32,9 @@ typedef struct rabbet_onnx_importer_t {
   const rabbet_onnx_part_t* part;  // NULL: the network is the model's
   rabbet_onnx_errors_t* errors;
   rabbet_map_t layer_names;  // taken
-  rabbet_map_t held;    // int32_t: of tensors that hold another type (held.h)
-  uint64_t node_count;  // with layers and iterations
+  rabbet_map_t held;      // int32_t: of tensors that hold another type (held.h)
+  rabbet_map_t captures;  // of nodes with bodies (order.c)
+  uint64_t node_count;    // with layers and iterations
   rabbet_onnx_limits_t limits;
 } rabbet_onnx_importer_t;
 
@@ -160,7 +161,7 @@ rabbet_status_t rabbet_onnx_scope_bind(rabbet_onnx_scope_t* scope,
                                        rabbet_tensor_t* tensor);
 rabbet_status_t rabbet_onnx_scope_bind_initializer(
     rabbet_onnx_scope_t* scope, const Onnx__TensorProto* initializer);
-// NOT_FOUND says whether a later node makes it.
+// NOT_FOUND if nothing has made it.
 rabbet_status_t rabbet_onnx_scope_lookup(rabbet_onnx_scope_t* scope,
                                          const char* name,
                                          rabbet_tensor_t** out_tensor);
@@ -175,8 +176,13 @@ const char* rabbet_onnx_domain(const char* domain);
 // Every node that nothing can import, here and in the functions called, goes
 // to the importer's errors; the first is returned.
 rabbet_status_t rabbet_onnx_check_support(const rabbet_onnx_scope_t* scope);
-// All nodes of the scope, in order.
+// All nodes of the scope, each behind those whose results it or a body of it
+// reads (order.c).
 rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope);
+rabbet_status_t rabbet_onnx_import_node(rabbet_onnx_scope_t* scope,
+                                        size_t index);
+// Frees the importer's `captures`.
+void rabbet_onnx_captures_deinitialize(rabbet_onnx_importer_t* importer);
 // Makes the graph's initializers and nodes the scope's.
 rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
                                         const Onnx__GraphProto* graph);

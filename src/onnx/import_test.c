@@ -164,9 +164,9 @@ static void wrong_graphs_are_explained(void** state) {
                RABBET_STATUS_NOT_FOUND, "'nothing' is undefined");
   rabbet_strbuf_t graph = begin_graph();
   add_node(&graph, wire_node("Relu", "late", "y"));
-  add_node(&graph, wire_node("Relu", "x", "late"));
+  add_node(&graph, wire_node("Neg", "y", "late"));
   expect_error(end_graph(&graph, 17), RABBET_STATUS_INVALID_ARGUMENT,
-               "before node 1 (Relu) makes it");
+               "what the first: 0 '' (Relu), 1 '' (Neg)");
   graph = begin_graph();
   add_node(&graph, wire_node("Relu", "x", "y"));
   add_node(&graph, wire_node("Relu", "x", "y"));

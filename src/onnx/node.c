@@ -419,7 +419,7 @@ static void onnx_dispatch(rabbet_onnx_node_t* node, const onnx_route_t* route) {
   }
 }
 
-static rabbet_status_t onnx_import_node(rabbet_onnx_scope_t* scope,
+rabbet_status_t rabbet_onnx_import_node(rabbet_onnx_scope_t* scope,
                                         size_t index) {
   const Onnx__NodeProto* proto = scope->nodes[index];
   rabbet_onnx_node_t node = {
@@ -440,15 +440,4 @@ static rabbet_status_t onnx_import_node(rabbet_onnx_scope_t* scope,
     node.status = onnx_bind_outputs(&node, layers);
   }
   return onnx_annotate_node(scope, proto, index, node.status);
-}
-
-rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope) {
-  rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; rabbet_is_ok(status) && i < scope->node_count; ++i) {
-    status = onnx_import_node(scope, i);
-    if (rabbet_is_ok(status) || scope->depth > 0) continue;
-    rabbet_status_ignore(rabbet_onnx_errors_add(
-        scope->importer->errors, status, (int)i, (int)i, scope->nodes[i]));
-  }
-  return status;
 }

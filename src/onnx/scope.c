@@ -65,33 +65,6 @@ rabbet_status_t rabbet_onnx_scope_bind_initializer(
                    (rabbet_onnx_value_t){.initializer = initializer});
 }
 
-// The index of the scope's node that makes the name, or -1.
-static int onnx_maker(const rabbet_onnx_scope_t* scope, const char* name) {
-  for (size_t i = 0; i < scope->node_count; ++i) {
-    for (size_t j = 0; j < scope->nodes[i]->n_output; ++j) {
-      if (!strcmp(scope->nodes[i]->output[j], name)) return (int)i;
-    }
-  }
-  return -1;
-}
-
-static rabbet_status_t onnx_not_found(const rabbet_onnx_scope_t* scope,
-                                      const char* name) {
-  int maker = onnx_maker(scope, name);
-  if (maker < 0) {
-    return RABBET_STATUS(
-        RABBET_STATUS_NOT_FOUND,
-        "'%s' is undefined: no input, initializer or node output has that name",
-        name);
-  }
-  const Onnx__NodeProto* node = scope->nodes[maker];
-  return RABBET_STATUS(
-      RABBET_STATUS_INVALID_ARGUMENT,
-      "'%s' is used before node %d (%s) makes it; nodes must be in order of "
-      "execution, without cycles",
-      name, maker, node->op_type ? node->op_type : "");
-}
-
 static rabbet_status_t onnx_use_initializer(rabbet_onnx_scope_t* scope,
                                             rabbet_onnx_value_t* value) {
   assert(value->initializer && !value->tensor);
@@ -188,7 +161,11 @@ rabbet_status_t rabbet_onnx_scope_lookup(rabbet_onnx_scope_t* scope,
                                          const char* name,
                                          rabbet_tensor_t** out_tensor) {
   RABBET_RETURN_IF_ERROR(onnx_scope_find(scope, name, out_tensor));
-  return *out_tensor ? rabbet_ok() : onnx_not_found(scope, name);
+  if (*out_tensor) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_NOT_FOUND,
+      "'%s' is undefined: no input, initializer or node output has that name",
+      name);
 }
 
 int64_t rabbet_onnx_scope_opset(const rabbet_onnx_scope_t* scope,
