@@ -104,6 +104,9 @@ LIMITS = {
     "`cache_indirection`, no output `qk`; masks of rank 1 to 3",
     "com.microsoft.MatMulBnb4": "constant weights: NF4, or FP4, which is stored as FP8; blocks "
     "that go on in the next row are dequantized when the plan is built",
+    "com.microsoft.DynamicQuantizeLSTM":
+        "weights are dequantized; inputs and hidden states are not quantized, as ONNX "
+        "Runtime does",
     "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits; dequantized when the "
     "plan is built if zero points are floating; no `g_idx`, no `weight_prepacked`",
     "com.microsoft.MoE": "no sparse mixer; with `swiglu`, or `silu` and fc3, only chosen experts "

@@ -183,6 +183,44 @@ static void onnx_import_quantized_gemm(rabbet_onnx_node_t* node) {
   node->outputs[0] = y;
 }
 
+// ---- DynamicQuantizeLSTM ---------------------------------------------------
+
+// Numbers for directions, or for columns of directions, as [directions, 1,
+// columns or 1].
+static rabbet_tensor_t* onnx_by_direction(rabbet_onnx_node_t* node,
+                                          size_t index) {
+  rabbet_tensor_t* x = rabbet_onnx_cast(node, rabbet_onnx_required(node, index),
+                                        RABBET_DTYPE_FLOAT);
+  int rank = rabbet_onnx_rank(node, x);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  return rank == 1 ? rabbet_onnx_unsqueeze(node, x, 6, 3)
+                   : rabbet_onnx_unsqueeze(node, x, 2, 3);
+}
+
+// The weights [directions, inputs, columns] as LSTM has them, [directions,
+// columns, inputs]; `scale` and the input behind it are those of the weights.
+static rabbet_tensor_t* onnx_lstm_weights(rabbet_onnx_node_t* node,
+                                          size_t index, size_t scale) {
+  static const int64_t order[] = {0, 2, 1};
+  rabbet_tensor_t* x = rabbet_onnx_cast(node, rabbet_onnx_required(node, index),
+                                        RABBET_DTYPE_FLOAT);
+  rabbet_onnx_check_rank(node, index == 1 ? "W" : "R", x, 3);
+  x = rabbet_onnx_binary(node, "SUB", x, onnx_by_direction(node, scale + 1));
+  x = rabbet_onnx_binary(node, "PROD", x, onnx_by_direction(node, scale));
+  return rabbet_onnx_transpose(node, x, order);
+}
+
+// ONNX Runtime quantizes the inputs and the hidden state of each step, too.
+static void onnx_import_dynamic_lstm(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* w = onnx_lstm_weights(node, 1, 8);
+  rabbet_tensor_t* r = onnx_lstm_weights(node, 2, 10);
+  if (!rabbet_onnx_ok(node)) return;
+  node->inputs[1] = w;
+  node->inputs[2] = r;
+  node->input_count = 8;
+  rabbet_onnx_import_as(node, "LSTM", 7);
+}
+
 // ---- MatMulNBits -----------------------------------------------------------
 
 typedef struct onnx_packed_t {
@@ -360,6 +398,8 @@ static void onnx_import_matmul_bits(rabbet_onnx_node_t* node) {
 }
 
 RABBET_ONNX_OPERATORS(microsoft_quantized) = {
+    RABBET_ONNX_RUNTIME_OP("com.microsoft", DynamicQuantizeLSTM, dynamic_lstm,
+                           ""),
     RABBET_ONNX_RUNTIME_OP("com.microsoft", DynamicQuantizeMatMul,
                            dynamic_matmul, ""),
     RABBET_ONNX_RUNTIME_OP("com.microsoft", MatMulIntegerToFloat,

@@ -341,3 +341,29 @@ def test_mistakes(options: dict[str, Any], says: str) -> None:
     with pytest.raises(rabbet.Error, match=says) as caught:
         rabbet.compile(model, device="cpu", optimization_level=0)
     assert "'net' (RNN" in str(caught.value)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_quantized_weights(direction: str, by_column: bool) -> None:
+    """DynamicQuantizeLSTM, as quantize_dynamic writes it. ONNX Runtime quantizes inputs and
+    hidden states, too: steps of 1/255 of their ranges are what the results may differ by."""
+    plain, feeds = model_of("LSTM", lengths="input", direction=direction)
+    node = plain.graph.node[0]
+    node.op_type, node.domain = "DynamicQuantizeLSTM", "com.microsoft"
+    kept = [t for t in plain.graph.initializer if t.name not in "WR"]
+    made = {t.name: numpy_helper.to_array(t) for t in plain.graph.initializer}
+    for name in "WR":
+        weights = made[name].swapaxes(1, 2)
+        scale = np.abs(weights).max(axis=1 if by_column else (1, 2)) / np.float32(120)
+        wide = scale[:, None, :] if by_column else scale[:, None, None]
+        zero = np.full(scale.shape, 0 if by_column else 3, np.int8)
+        added = {name: np.rint(weights / wide).astype(np.int8), f"{name}s": scale, f"{name}z": zero}
+        kept += [numpy_helper.from_array(array, key) for key, array in added.items()]
+        node.input.extend([f"{name}s", f"{name}z"])
+    del plain.graph.initializer[:]
+    plain.graph.initializer.extend(kept)
+    plain.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    found = rabbet.compile(plain, device="cpu", threads=1, optimization_level=1)(**feeds)
+    for ours, theirs in zip(found, expected(plain, feeds), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=0.03)
