@@ -129,30 +129,38 @@ DEVICE void write_sums(const parts_t& parts, const few_t& p, int32_t row,
 
 // ---- Kernels ---------------------------------------------------------------
 
+// The weights that a warp multiplies next.
+struct ahead_t {
+  words_t w[CHUNKS];
+};
+
 // Loads of weights begin before the turn.
+DEVICE ahead_t begin_product(const few_t& p) {
+  ahead_t ahead;
+  place_t place = find_place(p, (int32_t)blockIdx.x, (int32_t)threadIdx.x / 32);
+#pragma unroll
+  for (int32_t c = 0; c < CHUNKS; ++c) ahead.w[c] = fetch_chunk(place, c);
+  return ahead;
+}
+
 template <bool WIDE>
-DEVICE void multiply(const few_t& p) {
+DEVICE void end_product(const few_t& p, ahead_t& ahead) {
   __shared__ parts_t parts[2];
   int32_t warp = (int32_t)threadIdx.x / 32, lane = (int32_t)threadIdx.x % 32;
   int32_t first = (int32_t)blockIdx.y * ROWS, step = (int32_t)gridDim.x;
-  words_t w[CHUNKS];
-  place_t place = find_place(p, (int32_t)blockIdx.x, warp);
-#pragma unroll
-  for (int32_t c = 0; c < CHUNKS; ++c) w[c] = fetch_chunk(place, c);
-  { turn_t turn; }
   int32_t turn = 0;
   for (int32_t tile = (int32_t)blockIdx.x; tile < p.tiles; tile += step) {
     float sums[4] = {0, 0, 0, 0};
     for (int32_t stage = warp; stage < p.stages; stage += FEW_WARPS) {
       bool more = stage + FEW_WARPS < p.stages;
       int32_t k = stage * STAGE + lane % 4 * OWN;
-      place = find_place(p, more ? tile : tile + step,
-                         more ? stage + FEW_WARPS : warp);
+      place_t place = find_place(p, more ? tile : tile + step,
+                                 more ? stage + FEW_WARPS : warp);
 #pragma unroll
       for (int32_t c = 0; c < CHUNKS; ++c) {
         multiply_chunk<WIDE>(sums, p, first + lane / 4, k + c * FEW_CHUNK,
-                             w[c]);
-        w[c] = fetch_chunk(place, c);
+                             ahead.w[c]);
+        ahead.w[c] = fetch_chunk(place, c);
       }
     }
     // A warp is at most one tile ahead of another.
@@ -165,10 +173,14 @@ DEVICE void multiply(const few_t& p) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
     few(const __grid_constant__ few_t p) {
-  multiply<true>(p);
+  ahead_t ahead = begin_product(p);
+  { turn_t turn; }
+  end_product<true>(p, ahead);
 }
 // For any alignment of x.
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
     few_single(const __grid_constant__ few_t p) {
-  multiply<false>(p);
+  ahead_t ahead = begin_product(p);
+  { turn_t turn; }
+  end_product<false>(p, ahead);
 }
