@@ -16,10 +16,11 @@ static rabbet_status_t compile_key(const rabbet_nvrtc_input_t* input,
   int version = 0;
   RABBET_RETURN_IF_ERROR(rabbet_nvrtc_version(&version));
   const struct {
-    char kind[8];
+    char kind[8], standard[16];
     rabbet_hash_t key;
     int32_t version, major, minor, specific, lines, padding;
   } all = {.kind = "NVRTC",
+           .standard = RABBET_NVRTC_STANDARD,
            .key = key,
            .version = version,
            .major = input->major,

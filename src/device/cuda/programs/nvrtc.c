@@ -169,7 +169,7 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
   snprintf(architecture, sizeof(architecture), "--gpu-architecture=sm_%d%d%s",
            input->major, input->minor, input->specific ? "a" : "");
   options[count++] = architecture;
-  options[count++] = "--std=c++17";
+  options[count++] = RABBET_NVRTC_STANDARD;
   // Line numbers for profilers make machine code three times as large.
   if (rabbet_nvrtc_has_lines()) options[count++] = "--generate-line-info";
   nvrtcProgram program = NULL;

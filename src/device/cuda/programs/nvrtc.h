@@ -22,6 +22,9 @@ typedef struct rabbet_nvrtc_input_t {
   bool specific;     // code for this architecture only, such as sm_90a
 } rabbet_nvrtc_input_t;
 
+// The language of all programs.
+#define RABBET_NVRTC_STANDARD "--std=c++17"
+
 // Machine code for the given architecture, and PTX for newer ones; one
 // allocation, freed with rabbet_free(allocator, code->cubin).
 typedef struct rabbet_nvrtc_output_t {
