@@ -161,5 +161,5 @@ def test_rows_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row[0] for row in times.rows] == list(files)
     assert float(times.rows[0][2]) > 0
     assert "timm/swin_tiny: no library" in times.notes
-    assert [row[1] for row in classes.rows] == ["product of few rows"]
-    assert int(classes.rows[0][3]) == 3
+    (products,) = (row for row in classes.rows if row[1] == "product of few rows")
+    assert int(products[3]) == 3
