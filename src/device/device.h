@@ -174,8 +174,8 @@ struct rabbet_device_t {
   bool host_memory;    // device addresses are host addresses
   size_t cache_bytes;  // that all kernels of a run share; 0: not told
   uint32_t traits;     // RABBET_DEVICE_...
-  // What the device compiles for a build is kept there, and found again. NULL:
-  // nothing is kept, as in runs. The device owns it.
+  // Keeps programs that the device compiles for a build. NULL: nothing is kept,
+  // as in runs. The device owns it.
   struct rabbet_store_t* store;
 };
 

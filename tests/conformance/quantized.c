@@ -151,7 +151,7 @@ static void quantized_convolution(conformance_t* t) {
   kernel_case_output(&t->c, finish(t, y, dtype, has_bias ? -1 : 1));
 }
 
-// What follows begins with numbers of 8 bits, and may have them again.
+// The nodes behind begin with numbers of 8 bits, and may have them again.
 static void quantized_chain(conformance_t* t) {
   bool has_bias = false;
   rabbet_dtype_t dtype = begin_bytes(t);

@@ -54,7 +54,7 @@ RABBET_PRIVATE_API void rabbet_bench_reset(rabbet_bench_t* bench);
 // The most bytes that it held at a time, and those that it may still hand out.
 RABBET_PRIVATE_API size_t rabbet_bench_peak(const rabbet_bench_t* bench);
 RABBET_PRIVATE_API size_t rabbet_bench_room(rabbet_bench_t* bench);
-// What memory of the bench did not suffice for.
+// Counts of things that memory of the bench did not suffice for.
 typedef enum rabbet_starved_t {
   RABBET_STARVED_KERNELS,  // that are not timed
   RABBET_STARVED_GROUPS,   // of which no kernel is

@@ -223,7 +223,7 @@ static rabbet_status_t trials_collect(rabbet_trials_t* trials,
         question, NULL, allocator, &item.request);
     if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY)
       return status;
-    // What no plan can hold is asked in its turn, which says so.
+    // A question that no plan can hold is asked in its turn, which says so.
     if (rabbet_is_ok(status)) {
       rabbet_trial_initialize(allocator, &item.trial);
       trials->ahead.data[trials->ahead.count++] = item;

@@ -37,7 +37,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_roi_align_read(
     rabbet_roi_align_t* out_align);
 #endif
 
-// What follows is in FLOAT; roi_align.c includes it once more, in DOUBLE.
+// Names of FLOAT; roi_align.c compiles the same once more, in DOUBLE.
 #define RABBET_ROI_REAL float
 #define RABBET_ROI(name) rabbet_roi_##name
 #endif  // RABBET_SRC_OPS_IMAGE_ROI_ALIGN_H_

@@ -169,7 +169,7 @@ static void taken_from_a_store(void** state) {
   RABBET_EXPECT_ERROR(get_from_store(&add_source, false),
                       RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
   unsetenv("RABBET_STAND_IN_NVRTC");
-  // What is damaged is compiled again, and kept again.
+  // Damaged files are compiled again, and kept again.
   damage_store();
   RABBET_EXPECT_ERROR(get_from_store(&add_source, false),
                       RABBET_STATUS_INVALID_ARGUMENT, "--no-such-flag");
