@@ -148,6 +148,24 @@ static digit_scales_t digits_scales(const rabbet_packed_t* w, int64_t left) {
                           (__mmask16)((1u << some) - 1)};
 }
 
+// Rows of weights that are multiplied at the same time.
+typedef struct digit_rows_t {
+  const uint8_t* codes[ROWS];
+  const float* scales[ROWS];
+  __m512 sums[ROWS];
+} digit_rows_t;
+
+static inline digit_rows_t digits_begin(const rabbet_packed_t* w, int64_t n,
+                                        int rows) {
+  digit_rows_t row;
+  for (int r = 0; r < rows; ++r) {
+    row.codes[r] = w->codes + (n + r) * w->stride;
+    row.scales[r] = w->scales + (n + r) / w->rows * w->scale_stride;
+    row.sums[r] = _mm512_setzero_ps();
+  }
+  return row;
+}
+
 static inline __m512 digits_step(__m512i codes, const float* scales,
                                  const digit_scales_t* to,
                                  const rabbet_digits_t* x, __m512 sum) {
@@ -169,30 +187,24 @@ static inline void digits_rows(const rabbet_packed_t* w,
                                const digit_scales_t* to,
                                const digit_scales_t* to_rest, float* y) {
   int64_t whole = w->depth / CHUNK, rest = (w->depth % CHUNK + 1) / 2;
-  const uint8_t* codes[ROWS];
-  const float* scales[ROWS];
-  __m512 sums[ROWS];
-  for (int r = 0; r < rows; ++r) {
-    codes[r] = w->codes + (n + r) * w->stride;
-    scales[r] = w->scales + (n + r) / w->rows * w->scale_stride;
-    sums[r] = _mm512_setzero_ps();
-  }
+  digit_rows_t row = digits_begin(w, n, rows);
   for (int64_t c = 0; c < whole; ++c)
     for (int r = 0; r < rows; ++r) {
-      const uint8_t* at = codes[r] + c * CODES;
+      const uint8_t* at = row.codes[r] + c * CODES;
       _mm_prefetch((const char*)at + AHEAD, _MM_HINT_T0);
-      sums[r] =
-          digits_step(_mm512_loadu_si512(at), scales[r] + c * CHUNK / w->block,
-                      to, &x[c], sums[r]);
+      row.sums[r] = digits_step(_mm512_loadu_si512(at),
+                                row.scales[r] + c * CHUNK / w->block, to, &x[c],
+                                row.sums[r]);
     }
   // The last chunk may have all bytes, the upper half of one unused.
   __mmask64 some = rest < CODES ? (UINT64_C(1) << rest) - 1 : UINT64_MAX;
   for (int r = 0; rest > 0 && r < rows; ++r)
-    sums[r] = digits_step(
-        _mm512_maskz_loadu_epi8(some, codes[r] + whole * CODES),
-        scales[r] + whole * CHUNK / w->block, to_rest, &x[whole], sums[r]);
+    row.sums[r] =
+        digits_step(_mm512_maskz_loadu_epi8(some, row.codes[r] + whole * CODES),
+                    row.scales[r] + whole * CHUNK / w->block, to_rest,
+                    &x[whole], row.sums[r]);
   for (int r = 0; r < rows; ++r)
-    y[r] = _mm512_reduce_add_ps(sums[r]);
+    y[r] = _mm512_reduce_add_ps(row.sums[r]);
 }
 
 // ---- Rows of INT8 -----------------------------------------------------------
@@ -216,35 +228,28 @@ static inline void digits_byte_rows(const rabbet_packed_t* w,
                                     int rows, float* y) {
   enum { HALF = CHUNK / 2 };
   int64_t whole = w->depth / CHUNK, rest = w->depth % CHUNK;
-  const uint8_t* codes[ROWS];
-  const float* scales[ROWS];
-  __m512 sums[ROWS];
-  for (int r = 0; r < rows; ++r) {
-    codes[r] = w->codes + (n + r) * w->stride;
-    scales[r] = w->scales + (n + r) / w->rows * w->scale_stride;
-    sums[r] = _mm512_setzero_ps();
-  }
+  digit_rows_t row = digits_begin(w, n, rows);
   for (int64_t c = 0; c < whole; ++c)
     for (int r = 0; r < rows; ++r) {
-      const uint8_t* at = codes[r] + c * CHUNK;
+      const uint8_t* at = row.codes[r] + c * CHUNK;
       _mm_prefetch((const char*)at + AHEAD, _MM_HINT_T0);
       _mm_prefetch((const char*)at + AHEAD + HALF, _MM_HINT_T0);
-      sums[r] = digits_byte_step(
+      row.sums[r] = digits_byte_step(
           _mm512_loadu_si512(at), _mm512_loadu_si512(at + HALF),
-          scales[r][c * CHUNK / w->block], &x[c], sums[r]);
+          row.scales[r][c * CHUNK / w->block], &x[c], row.sums[r]);
     }
   // Digits behind the row are 0.
   __mmask64 low = rest < HALF ? (UINT64_C(1) << rest) - 1 : UINT64_MAX;
   __mmask64 high = rest > HALF ? (UINT64_C(1) << (rest - HALF)) - 1 : 0;
   for (int r = 0; rest > 0 && r < rows; ++r) {
-    const uint8_t* at = codes[r] + whole * CHUNK;
-    sums[r] = digits_byte_step(
+    const uint8_t* at = row.codes[r] + whole * CHUNK;
+    row.sums[r] = digits_byte_step(
         _mm512_maskz_loadu_epi8(low, at),
         _mm512_maskz_loadu_epi8(high, at + (high ? HALF : 0)),
-        scales[r][whole * CHUNK / w->block], &x[whole], sums[r]);
+        row.scales[r][whole * CHUNK / w->block], &x[whole], row.sums[r]);
   }
   for (int r = 0; r < rows; ++r)
-    y[r] = _mm512_reduce_add_ps(sums[r]);
+    y[r] = _mm512_reduce_add_ps(row.sums[r]);
 }
 
 static void digits_byte_dots(const rabbet_packed_t* w, const rabbet_digits_t* x,
