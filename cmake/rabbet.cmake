@@ -44,6 +44,13 @@ function(rabbet_layer name)
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 endfunction()
 
+# rabbet_for_size(FILES...): sources of the current folder that are compiled for size, as
+# no run of an engine passes through them.
+function(rabbet_for_size)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-Os>")
+endfunction()
+
 # The environment in which device "cuda" is the stand-in of tests/cuda_stand_in.
 set(RABBET_STAND_IN_FOLDER ${PROJECT_BINARY_DIR}/tests/cuda_stand_in)
 set(RABBET_STAND_IN_ENVIRONMENT
@@ -119,7 +126,7 @@ function(rabbet_protobuf target proto)
     DEPENDS ${proto} VERBATIM)
   target_sources(${target} PRIVATE ${out}/${name}.pb-c.c)
   set_source_files_properties(${out}/${name}.pb-c.c PROPERTIES
-    COMPILE_OPTIONS "-Wno-unused-parameter")
+    COMPILE_OPTIONS "-Wno-unused-parameter;$<$<CONFIG:Release,RelWithDebInfo>:-Os>")
   target_include_directories(${target} PRIVATE ${out})
   target_link_libraries(${target} PRIVATE PkgConfig::PROTOBUF_C)
 endfunction()

@@ -29,7 +29,7 @@ static rabbet_status_t stream_add(rabbet_plan_stream_t* stream,
 
 static rabbet_status_t stream_add_zeros(rabbet_plan_stream_t* stream,
                                         uint64_t size) {
-  static const uint8_t zeros[4096];
+  static uint8_t zeros[4096];  // not const: such are written out in a library's file
   while (size > 0) {
     size_t piece = size < sizeof(zeros) ? (size_t)size : sizeof(zeros);
     RABBET_RETURN_IF_ERROR(stream_add(stream, zeros, piece));
