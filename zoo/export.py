@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from . import catalogue, feeds
-from .check import SEED
 from .entries import Entry
 from .files import stem, write_json
+from .reference import SEED
 
 OPSET = 17
 """Of TorchScript's exporter; the other takes its own default."""

@@ -31,7 +31,9 @@ A run on another machine gives results to add: its `results.jsonl`, with --table
 "right" is within a relative error of 1e-3 in FP32 (2e-2 on a GPU, which uses TF32), 2e-2 in
 FP16 and 1e-1 in BF16 (norm of the difference over norm of the result) of ONNX Runtime's FP32
 results, or at most twice as far off as the type alone makes it at that size: torch's own module
-in that type, or on a GPU in FP32 the reference with factors rounded to TF32. "mixed" is the FP32
+in that type, or on a GPU in FP32 the reference with factors rounded to TF32. Where FP32 results
+on the CPU are further off at a size, and ONNX Runtime's own jump there when inputs are a millionth
+off, other inputs of that size count. "mixed" is the FP32
 file, built with FP16 allowed; the other two are exports of modules in that type. Behind it
 is the median time over that of ONNX Runtime, one thread each, in turns. Files that the
 exporter did not write ("not exported"), or that ONNX Runtime does not run ("no reference"),

@@ -13,6 +13,7 @@ import pytest
 
 from zoo import __main__ as main
 from zoo import catalogue, check, export, feeds, jobs, kept, run, table, tf32, verdicts
+from zoo import reference as references
 from zoo.entries import FORMS, Entry, Input, usual_forms
 
 SMALLEST = [
@@ -93,7 +94,7 @@ def test_shapes_and_seeds():
     ],
 )
 def test_errors(result, reference, expected):
-    found = check.error(np.array(result), np.array(reference))
+    found = references.error(np.array(result), np.array(reference))
     assert found == pytest.approx(expected)
 
 
@@ -136,17 +137,17 @@ def test_factors_are_rounded_to_tf32_in_all_graphs(tmp_path):
     model = onnx.load(path)
     w = onnx.numpy_helper.to_array(model.graph.initializer[0])
     x = np.random.default_rng(1).standard_normal((2, 8)).astype(np.float32)
-    session = check._session(tf32.rounded(path), 1, optimized=False)
+    session = references.session(tf32.rounded(path), 1, optimized=False)
     (y,) = session.run(None, {"x": x})
     expected = _tf32(_tf32(x) @ _tf32(w)) @ _tf32(w)
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
-    assert check.error(y, x @ w @ w) > 1e-4
+    assert references.error(y, x @ w @ w) > 1e-4
 
 
 def test_bounds_are_those_of_the_type_at_each_size(tmp_path, monkeypatch):
     path = _product(tmp_path / "product.onnx")
     inputs = [{"name": "x", "shape": (2, 8), "kind": "normal", "high": 1}]
-    reference = check.make_reference({"inputs": inputs, "dims": {}}, path)
+    reference = references.make_reference({"inputs": inputs, "dims": {}}, path)
     half = check.Task("", "fp16", "", "cpu", 1, False, torch_errors={"usual": 0.04})
     for error, right in [(0.01, True), (0.07, True), (0.09, False)]:
         found = check.judge(half, reference, path, {"usual": [error]})
@@ -160,6 +161,57 @@ def test_bounds_are_those_of_the_type_at_each_size(tmp_path, monkeypatch):
     for factor, right in [(1.9, True), (2.1, False)]:
         errors = {"usual": [factor * inherent]}
         assert check.judge(whole, reference, path, errors)["right"] == right
+
+
+class _Sides:
+    """y = 1 where the sum of x is over `bound`, else 2; `factor` is an error."""
+
+    def __init__(self, bound, factor=1.0):
+        self._bound, self._factor = bound, factor
+
+    def run(self, arrays):
+        y = np.float32(1 if arrays["x"].sum(dtype=np.float64) > self._bound else 2)
+        return {"y": np.full((1,), y * self._factor, np.float32)}
+
+
+def _over(path: Path, bound: float) -> Path:
+    """The same as a model."""
+    make, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    nodes = [
+        make("ReduceSum", ["x"], ["sum"], keepdims=0),
+        make("Greater", ["sum", "bound"], ["over"]),
+        make("Where", ["over", "one", "two"], ["y"]),
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(np.array(v, np.float32), n)
+        for n, v in [("bound", bound), ("one", [1]), ("two", [2])]
+    ]
+    sides = [value("x", 1, [2, 8])], [value("y", 1, [1])]
+    graph = onnx.helper.make_graph(nodes, "g", *sides, constants)
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    return path
+
+
+def test_where_the_reference_jumps_other_inputs_are_drawn(tmp_path):
+    spec = _spec(2, 8)
+    inputs = [Input(**{**i, "shape": tuple(i["shape"])}) for i in spec["inputs"]]
+    edge = feeds.arrays(inputs, {}, references.SEED)["x"].sum(dtype=np.float64)
+    at_edge = references.make_reference(spec, _over(tmp_path / "edge.onnx", edge))
+    far = references.make_reference(spec, _over(tmp_path / "far.onnx", edge - 0.5))
+    assert at_edge.jump("usual") >= 0.5
+    assert far.jump("usual") == 0
+    # On the other side of the edge, by less than a sum's rounding error.
+    ours = 2 if at_edge.outputs["usual"][0][0] == 1 else 1
+    near = _Sides(edge + (1e-7 if ours == 2 else -1e-7))
+    errors = check.compare(near, at_edge)
+    assert errors["usual"][0] >= 0.5
+    assert check.again(near, at_edge, errors) == {"usual": [0.0]}
+    wrong = _Sides(edge, factor=1.1)
+    errors = check.again(wrong, at_edge, check.compare(wrong, at_edge))
+    assert errors["usual"][0] == pytest.approx(0.1, rel=1e-3)
+    wrong = _Sides(edge - 0.5, factor=1.1)
+    assert check.again(wrong, far, check.compare(wrong, far)) == {}
 
 
 def _file(path: Path, *nodes: onnx.NodeProto, kind: int, scale: int = 0) -> Path:
@@ -182,10 +234,13 @@ def test_what_draws_random_numbers_is_no_reference(tmp_path):
     node = onnx.helper.make_node
     nodes = [node("RandomUniformLike", ["x"], ["n"]), node("Add", ["x", "n"], ["y"])]
     path = _file(tmp_path / "random.onnx", *nodes, kind=onnx.TensorProto.FLOAT)
-    with pytest.raises(check.RandomError, match="two runs"):
-        check.make_reference(_spec(2, 8), path)
+    with pytest.raises(references.RandomError, match="two runs"):
+        references.make_reference(_spec(2, 8), path)
     path = _file(tmp_path / "same.onnx", node("Exp", ["x"], ["y"]), kind=1)
-    assert check.make_reference(_spec(2, 8), path).outputs["usual"][0].shape == (2, 8)
+    assert references.make_reference(_spec(2, 8), path).outputs["usual"][0].shape == (
+        2,
+        8,
+    )
 
 
 @pytest.mark.parametrize(
