@@ -54,10 +54,12 @@ static rabbet_status_t build_write(const rabbet_built_list_t* sequences,
                                        .network = built->network,
                                        .layout = &built->result->layout};
   }
+  rabbet_phase_t before = rabbet_phases_enter(build->phases, RABBET_PHASE_PLAN);
   rabbet_status_t status = rabbet_emit(list, sequences->count, &emitted);
   if (rabbet_is_ok(status))
     status = build_deliver(build, &emitted, totals, output);
   rabbet_emitted_deinitialize(build, &emitted);
+  rabbet_phases_enter(build->phases, before);
   return status;
 }
 
@@ -145,8 +147,12 @@ rabbet_status_t rabbet_build_deliver(rabbet_network_t* network,
                                      const rabbet_build_output_t* output) {
   int64_t start = rabbet_time_ns();
   rabbet_allocator_t allocator = output->allocator;
-  rabbet_build_t build = {
-      .allocator = allocator, .config = config, .logger = config->logger};
+  rabbet_phases_t phases;
+  rabbet_build_t build = {.allocator = allocator,
+                          .config = config,
+                          .logger = config->logger,
+                          .phases = &phases};
+  rabbet_phases_start(&phases);
   rabbet_arena_initialize(allocator, &build.arena);
   rabbet_built_result_t result = {.totals = {.whole = {.us = -1}}};
   rabbet_network_t *unrolled = NULL, *flat = NULL;

@@ -4,6 +4,7 @@
 
 #include "builder/config.h"
 #include "builder/ir/ir.h"
+#include "builder/measure/phases.h"
 #include "builder/measure/timing_cache.h"
 #include "device/device.h"
 #include "plan/plan.h"
@@ -65,8 +66,9 @@ typedef struct rabbet_build_t {
   size_t timings;         // measurements that this build made
   size_t doubtful;        // of them: that no cache may keep
   uint64_t search_steps;  // of the searches, as a measure of their work
-  int64_t pace;           // of the processor at its best so far (samples.h)
-  int32_t* numbers;       // of IR values in the unit that is being made, from 1
+  rabbet_phases_t* phases;  // of the whole build; may be NULL
+  int64_t pace;             // of the processor at its best so far (samples.h)
+  int32_t* numbers;  // of IR values in the unit that is being made, from 1
   struct rabbet_constants_t* constants;  // converted so far (constant.c)
   RABBET_VEC(rabbet_carried_t) carried;  // in the arena; libraries first
   struct rabbet_bench_t* bench;

@@ -182,6 +182,16 @@ static size_t report_timings(const rabbet_report_t* report) {
   return count;
 }
 
+// Seconds of each phase so far.
+static void report_phases_json(const rabbet_build_t* build,
+                               rabbet_strbuf_t* json) {
+  for (int i = 0; build->phases && i < RABBET_PHASE_COUNT; ++i)
+    rabbet_strbuf_printf(json, "%s\"%s\": %.3f", i > 0 ? ", " : "",
+                         rabbet_phase_name((rabbet_phase_t)i),
+                         (double)build->phases->ns[i] * 1e-9);
+  rabbet_strbuf_printf(json, "}, ");
+}
+
 static void report_unsure_json(const rabbet_report_t* report,
                                rabbet_strbuf_t* json) {
   const rabbet_report_sequence_t* sequence = NULL;
@@ -298,11 +308,12 @@ static rabbet_status_t report_json(const rabbet_report_t* report,
       ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
       "\"doubtful\": %zu, \"search_steps\": %llu, "
       "\"tactic_memory\": %zu, \"peak_resident\": %llu, "
-      "\"seconds\": %.3f, ",
+      "\"seconds\": %.3f, \"phases\": {",
       totals->memory, totals->weights, (size_t)totals->plan,
       report_timings(report), doubtful, (unsigned long long)search_steps,
       totals->tactics, (unsigned long long)rabbet_peak_resident(),
       totals->seconds);
+  report_phases_json(build, json);
   report_unsure_json(report, json);
   rabbet_strbuf_printf(json, "\"steps\": [");
   for (size_t i = 0; i < report_step_count(report); ++i) {

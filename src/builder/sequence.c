@@ -22,12 +22,15 @@ uint32_t rabbet_build_refit_flags(const rabbet_build_t* build) {
 
 rabbet_status_t rabbet_build_open(rabbet_build_t* build) {
   const rabbet_builder_config_t* config = build->config;
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_DEVICE);
   if (!build->device) {
     RABBET_RETURN_IF_ERROR(
         rabbet_device_create(config->device, build->allocator, &build->device));
     RABBET_RETURN_IF_ERROR(rabbet_store_create(build->allocator, build->logger,
                                                &build->device->store));
   }
+  rabbet_phases_enter(build->phases, before);
   build->ir.reads_packed =
       (build->device->traits & RABBET_DEVICE_WEIGHT_ONLY) != 0;
   build->threads = (int)config->options[RABBET_BUILDER_OPTION_THREADS];
@@ -74,7 +77,8 @@ rabbet_status_t rabbet_built_add(rabbet_build_t* outer, const char* name,
   built->own = (rabbet_build_t){.allocator = outer->allocator,
                                 .config = &built->config,
                                 .logger = outer->logger,
-                                .device = outer->device};
+                                .device = outer->device,
+                                .phases = outer->phases};
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(outer->allocator, sequences, built));
   rabbet_arena_initialize(outer->allocator, &built->own.arena);
   *out_built = built;

@@ -254,7 +254,10 @@ rabbet_status_t rabbet_tuner_solve(rabbet_build_t* build,
                                    rabbet_solution_t* out_solution) {
   *out_solution = (rabbet_solution_t){0};
   chooser_t chooser = {.build = build, .weights = weights};
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_CHOICE);
   rabbet_status_t status = choose_solve(&chooser, out_solution);
+  rabbet_phases_enter(build->phases, before);
   rabbet_vec_free(build->allocator, &chooser.edges);
   rabbet_vec_free(build->allocator, &chooser.pairs);
   return status;

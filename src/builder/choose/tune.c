@@ -101,8 +101,12 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(
       rabbet_trials_try(build->trials, unit, choice, &harmful));
   if (harmful) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_bench_measure(build, unit, choice, best_us, out_timing));
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_TIMING);
+  rabbet_status_t status =
+      rabbet_bench_measure(build, unit, choice, best_us, out_timing);
+  rabbet_phases_enter(build->phases, before);
+  RABBET_RETURN_IF_ERROR(status);
   build->doubtful += out_timing->is_unsure;
   assert(out_timing->us >= 0 || !out_timing->is_unsure);
   if (!cached || out_timing->is_unsure || out_timing->is_starved)
@@ -399,7 +403,12 @@ static rabbet_status_t tune_cover_all(rabbet_build_t* build) {
 static rabbet_status_t tune_ask_ahead(rabbet_build_t* build) {
   if (!rabbet_trials_collect(build->trials)) return rabbet_ok();
   rabbet_status_t status = tune_cover_all(build);
-  return rabbet_status_join(status, rabbet_trials_ask_collected(build->trials));
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_LIBRARIES);
+  status =
+      rabbet_status_join(status, rabbet_trials_ask_collected(build->trials));
+  rabbet_phases_enter(build->phases, before);
+  return status;
 }
 
 static rabbet_status_t tune_add_untimed(rabbet_build_t* build,
@@ -481,8 +490,11 @@ static rabbet_status_t tune_compile_ahead(rabbet_build_t* build) {
       status = tune_add_cover(build, &cluster->covers[c],
                               cluster->cover_count == 1, &picks);
   }
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_PROGRAMS);
   if (rabbet_is_ok(status))
     status = rabbet_compile_ahead(build, picks.data, picks.count);
+  rabbet_phases_enter(build->phases, before);
   rabbet_constant_trim(build);
   rabbet_vec_free(build->allocator, &picks);
   return status;
@@ -493,6 +505,8 @@ rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(tune_find_formats(build));
   RABBET_RETURN_IF_ERROR(rabbet_tune_cluster(build));
   rabbet_tuner_t* tuner = build->tuner;
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_COVERS);
   rabbet_progress_start(build, phase, "Building", tuner->clusters.count);
   rabbet_status_t status = tune_ask_ahead(build);
   if (rabbet_is_ok(status)) status = tune_cover_all(build);
@@ -502,5 +516,6 @@ rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
     if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, i);
   }
   rabbet_progress_end(build, phase);
+  rabbet_phases_enter(build->phases, before);
   return status;
 }

@@ -89,8 +89,11 @@ rabbet_status_t rabbet_constant_convert(rabbet_build_t* build,
   }
   if (!copy->data) {
     RABBET_RETURN_IF_ERROR(constant_allocate(constants, copy));
+    rabbet_phase_t before =
+        rabbet_phases_enter(build->phases, RABBET_PHASE_CONSTANTS);
     rabbet_lay_out(value->dtype, value->constant, &dims, type.dtype,
                    type.format, copy->data);
+    rabbet_phases_enter(build->phases, before);
   }
   *out_data = copy->data;
   return rabbet_ok();

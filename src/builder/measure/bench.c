@@ -373,11 +373,14 @@ rabbet_status_t rabbet_bench_prepare(rabbet_build_t* build,
                                    .host_values = unit->host_values,
                                    .threads = build->threads};
   const rabbet_kernel_class_t* kernel_class = out_kernel->kernel_class;
+  rabbet_phase_t before =
+      rabbet_phases_enter(build->phases, RABBET_PHASE_KERNELS);
   rabbet_status_t status =
       rabbet_kernel_create(kernel_class, &spec, &out_kernel->kernel);
   if (rabbet_is_ok(status))
     status = kernel_class->prepare(out_kernel->kernel, &shapes,
                                    &out_kernel->state, &out_kernel->workspace);
+  rabbet_phases_enter(build->phases, before);
   if (!rabbet_is_ok(status)) rabbet_bench_unprepare(out_kernel);
   return status;
 }

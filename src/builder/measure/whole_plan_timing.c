@@ -498,11 +498,14 @@ rabbet_status_t rabbet_whole_plan_time(rabbet_build_t* build,
     if (build->config
             ->options[RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS])
       return rabbet_ok();
+    rabbet_phase_t before =
+        rabbet_phases_enter(build->phases, RABBET_PHASE_WHOLE);
     rabbet_map_initialize(build->allocator, &timer.kernels);
     rabbet_map_initialize(build->allocator, &timer.weights);
     rabbet_status_t status = timer_measure(&timer);
     rabbet_map_deinitialize(&timer.weights);
     rabbet_map_deinitialize(&timer.kernels);
+    rabbet_phases_enter(build->phases, before);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "timing whole plans"));
   }
   for (size_t i = 0; i < count; ++i)

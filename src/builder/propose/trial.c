@@ -265,7 +265,10 @@ static rabbet_status_t trials_ask(void* context,
   rabbet_trials_t* trials = context;
   rabbet_trial_t trial;
   rabbet_trial_initialize(trials->build->allocator, &trial);
+  rabbet_phases_t* phases = trials->build->phases;
+  rabbet_phase_t before = rabbet_phases_enter(phases, RABBET_PHASE_LIBRARIES);
   rabbet_status_t status = trials_ask_helper(trials, question, sink, &trial);
+  rabbet_phases_enter(phases, before);
   rabbet_trial_deinitialize(trials->build->allocator, &trial);
   return status;
 }
