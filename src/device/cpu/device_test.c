@@ -1,6 +1,7 @@
 // The CPU as a device.
 #include "conformance/cpu_device.h"
 
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -126,6 +127,31 @@ static void helpers_stay_with_those_who_run_often(void** state) {
   expect_gone(helper);
 }
 
+static void count_range(void* context, int64_t begin, int64_t end) {
+  assert_true(begin < end);
+  atomic_fetch_add((atomic_int*)context, 1);
+}
+
+static int ranges_of(int64_t count, int64_t grain) {
+  atomic_int ranges = 0;
+  rabbet_cpu_parallel(count, grain, count_range, &ranges);
+  return ranges;
+}
+
+static void small_loops_wake_helpers_together(void** state) {
+  rabbet_device_t* device = *state;
+  void* token = NULL;
+  device->vtable->release_threads(device);
+  RABBET_EXPECT_OK(device->vtable->begin_run(device, 2, &token));
+  assert_int_equal(ranges_of(1000, 1000), 1);  // they do not exist yet
+  assert_int_equal(ranges_of(1000, 1000), 2);
+  assert_int_equal(ranges_of(1001, 1000), 2);
+  for (int i = 0; i < 100; ++i)
+    assert_int_equal(ranges_of(125, 1000), 1);
+  device->vtable->end_run(device, token);
+  device->vtable->release_threads(device);
+}
+
 static rabbet_status_t count_down(void* context) {
   int* left = context;
   if ((*left)-- == 0) return RABBET_STATUS(RABBET_STATUS_CANCELLED, "stopped");
@@ -167,6 +193,7 @@ int main(void) {
       cmocka_unit_test(memory),
       cmocka_unit_test(threads_are_set_and_restored),
       cmocka_unit_test(helpers_stay_with_those_who_run_often),
+      cmocka_unit_test(small_loops_wake_helpers_together),
       cmocka_unit_test(time_of_a_body),
       cmocka_unit_test(memory_runs_out),
   };

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/math.h"
+#include "base/thread.h"
 #include "device/cpu/dnnl/headroom.h"
 
 // Functions of libgomp, the OpenMP runtime of oneDNN. They are declared here,
@@ -43,11 +44,20 @@ int rabbet_cpu_slot(void) {
   return slot_in_team;
 }
 
+// ---- Loops -----------------------------------------------------------------
+
 typedef struct cpu_loop_t {
-  int64_t count, grain, grains;
+  int64_t count, unit;
   void (*body)(void* context, int64_t begin, int64_t end);
   void* context;
 } cpu_loop_t;
+
+// Shares differ by at most one unit.
+static int64_t cpu_loop_border(const cpu_loop_t* loop, int64_t part,
+                               int64_t parts) {
+  int64_t units = rabbet_ceildiv(loop->count, loop->unit);
+  return rabbet_min_i64(units * part / parts * loop->unit, loop->count);
+}
 
 // The share of each thread of a team; a team may be smaller than asked for.
 static void cpu_loop_share(void* data) {
@@ -56,13 +66,40 @@ static void cpu_loop_share(void* data) {
   int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
   assert(me < team);
   assert(slot_in_team == 0);
-  int64_t begin = loop->grains * me / team * loop->grain;
-  int64_t end =
-      rabbet_min_i64(loop->grains * (me + 1) / team * loop->grain, loop->count);
+  int64_t begin = cpu_loop_border(loop, me, team);
+  int64_t end = cpu_loop_border(loop, me + 1, team);
   slot_in_team = (int)me;
   if (begin < end) loop->body(loop->context, begin, end);
   slot_in_team = 0;
   RABBET_TEAM_LEAVE(data);
+}
+
+// Helpers that still spin take a loop over in half a microsecond; waking those
+// that sleep takes 25. They spin for about as long as this after a loop.
+enum { AWAKE_NS = 20000, AWAKE_SHARE = 8 };
+
+static int64_t cpu_awake_grain(int64_t grain) {
+  return rabbet_max_i64(1, grain / AWAKE_SHARE);
+}
+
+static _Thread_local int64_t awake_until;
+// The work of small loops that were not worth waking the helpers, in grains.
+static _Thread_local double kept_from_helpers;
+
+void rabbet_cpu_helpers_ran(void) {
+  awake_until = rabbet_time_ns() + AWAKE_NS;
+  kept_from_helpers = 0;
+}
+
+static int64_t cpu_loop_threads(int64_t count, int64_t grain) {
+  int64_t least = cpu_awake_grain(grain);
+  if (count <= least || omp_in_parallel()) return 1;
+  int64_t threads = rabbet_min_i64(count / least, omp_get_max_threads());
+  if (threads <= 1 || count > grain) return threads;
+  if (rabbet_time_ns() < awake_until) return threads;
+  // Many small loops in a row are worth waking them, too.
+  kept_from_helpers += (double)count / (double)grain;
+  return kept_from_helpers > 1 ? threads : 1;
 }
 
 void rabbet_cpu_parallel(int64_t count, int64_t grain,
@@ -71,18 +108,23 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
                          void* context) {
   if (count <= 0) return;
   if (grain < 1) grain = 1;
-  cpu_loop_t loop = {count, grain, rabbet_ceildiv(count, grain), body, context};
-  assert(loop.grains >= 1);
-  int64_t threads = rabbet_min_i64(
-      loop.grains, omp_in_parallel() ? 1 : omp_get_max_threads());
-  if (threads <= 1) {
+  int64_t threads = cpu_loop_threads(count, grain);
+  assert(threads >= 1);
+  if (threads == 1) {
     body(context, 0, count);
     return;
   }
+  // Grains of bytes are powers of two, so that threads share no cache line.
+  int64_t least = cpu_awake_grain(grain);
+  cpu_loop_t loop = {count, rabbet_min_i64(least & -least, 64), body, context};
+  assert(loop.unit * threads <= count);
   RABBET_TEAM_LEAVE(&loop);
   GOMP_parallel(cpu_loop_share, &loop, (unsigned)threads, 0);
   RABBET_TEAM_ENTER(&loop);
+  rabbet_cpu_helpers_ran();
 }
+
+// ---- Teams -----------------------------------------------------------------
 
 // OpenMP's helpers belong to the thread that first ran a loop on them. A fork
 // does not copy them, so a loop of that thread in the child would wait for them
@@ -135,6 +177,7 @@ static void cpu_end_team(void) {
   // It fails inside a team of the caller. omp_pause_resource would search for
   // accelerators.
   if (omp_pause_resource_all(PAUSE_SOFT) == 0) team_threads = 0;
+  awake_until = 0;
 }
 
 rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {

@@ -6,16 +6,21 @@
 
 #include "base/status.h"
 
-// Waking another thread pays only for at least this many bytes of work.
+// Waking another thread pays only for at least this many bytes of work. While
+// the others still spin after an earlier loop, an eighth is enough.
 #define RABBET_CPU_GRAIN_BYTES (256 * 1024)
 
 // Calls body for disjoint ranges that cover [0, count): at most one per thread,
-// each at least `grain` long but the last. A single range runs in the calling
-// thread.
+// of equal lengths. A single range runs in the calling thread. `grain`: the
+// part of `count` that is worth waking a thread. How many ranges there are
+// depends on whether other threads are awake, so the result of an item must not
+// depend on its range.
 void rabbet_cpu_parallel(int64_t count, int64_t grain,
                          void (*body)(void* context, int64_t begin,
                                       int64_t end),
                          void* context);
+// Tells that the calling thread's team has run without rabbet_cpu_parallel.
+void rabbet_cpu_helpers_ran(void);
 
 // In a loop's body: the calling thread's number, from 0 to threads - 1, to
 // select memory of its own.

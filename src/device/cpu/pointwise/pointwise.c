@@ -86,8 +86,9 @@ static void pw_destroy(rabbet_kernel_t* base) {
   if (base) rabbet_free(((pw_kernel_t*)base)->allocator, base);
 }
 
-// Enough work for a thread to be worth waking: about 20 microseconds.
-enum { WORK_PER_PIECE = 1 << 17, MIN_CHUNK = 2048 };
+// Instructions of elements. A thread is worth waking for about 10 microseconds
+// of them; pieces are smaller, so that threads get equal shares.
+enum { WORK_PER_THREAD = 1 << 16, WORK_PER_PIECE = 1 << 14, MIN_CHUNK = 2048 };
 
 static void pw_divide(cpu_pointwise_state_t* state, int threads) {
   state->rows = 1;
@@ -332,7 +333,7 @@ static rabbet_status_t pw_enqueue(rabbet_kernel_t* base,
   (void)base;
   pw_run_t run = {state, call};
   int64_t work = state->chunk * (int64_t)state->program.insn_count;
-  int64_t grain = rabbet_max_i64(1, WORK_PER_PIECE / 2 / work);
+  int64_t grain = rabbet_max_i64(1, WORK_PER_THREAD / work);
   rabbet_cpu_parallel(state->rows * state->pieces_per_row, grain, pw_run_pieces,
                       &run);
   return rabbet_ok();

@@ -180,5 +180,7 @@ void rabbet_cpu_convert(rabbet_dtype_t from, const void* source,
       .from_size = rabbet_dtype_bits(from) / 8,
       .to_size = rabbet_dtype_bits(to) / 8,
   };
-  rabbet_cpu_parallel(count, 16384, cpu_convert_range, &job);
+  rabbet_cpu_parallel(count,
+                      RABBET_CPU_GRAIN_BYTES / (job.from_size + job.to_size),
+                      cpu_convert_range, &job);
 }
