@@ -20,8 +20,8 @@ enum {
   MOST_PARTS = 2,
   // Sequences that a thread computes for its reading of the weights to pay.
   LEAST_SEQUENCES = 3,
-  // Weights of a step, in bytes, that are worth a thread: sharing them takes a
-  // barrier in each step.
+  // Weights of a step, in bytes, that are worth waking a thread. Those of the
+  // other steps find it awake, so that a quarter suffices to share them.
   THREAD_BYTES = 1 << 20,
 };
 
@@ -242,8 +242,8 @@ static void rnn_share(cpu_rnn_state_t* state, int threads) {
   state->groups =
       rabbet_min_i64(most, rabbet_ceildiv(slots, (int64_t)r->directions));
   state->group = rabbet_ceildiv(r->batch, state->groups);
-  state->grain = state->parts[0].panels;
-  if (slots > state->groups * r->directions && bytes >= 2 * THREAD_BYTES)
+  state->grain = INT64_MAX;  // one thread
+  if (slots > state->groups * r->directions && bytes >= THREAD_BYTES / 4)
     state->grain = rabbet_max_i64(
         1, THREAD_BYTES / (RABBET_PANEL * (int64_t)sizeof(float) *
                            rabbet_max_i64(1, r->hidden)));
@@ -390,10 +390,31 @@ static void rnn_begin_row(const rnn_run_t* run, float* row, int64_t step,
   if (bias) rnn_add(bias + count, r->hidden, row + state->new_sums);
 }
 
+// Gates that nothing else is added to: all but an LSTM's that see the cell.
+static bool rnn_gates_are_sums(const rnn_run_t* run) {
+  return run->call->state->rnn.cell != RABBET_RNN_CELL_LSTM ||
+         !run->call->peepholes;
+}
+
+// Applies the functions to sums `begin` to `end` - 1 of the first part.
+static void rnn_apply_gates(const rnn_run_t* run, int64_t begin, int64_t end,
+                            float* sums) {
+  const rabbet_rnn_t* r = &run->call->state->rnn;
+  int64_t count = run->call->state->parts[0].count;
+  bool is_lstm = r->cell == RABBET_RNN_CELL_LSTM;
+  int64_t border = is_lstm ? 3 * r->hidden : count;
+  int64_t first = rabbet_min_i64(end, border) - begin;
+  int64_t from = rabbet_max_i64(begin, border);
+  int64_t rest = rabbet_min_i64(end, count) - from;
+  if (first > 0) rnn_apply(run, 0, r->clip, first, sums + begin);
+  if (rest > 0) rnn_apply(run, 1, r->clip, rest, sums + from);
+}
+
 typedef struct rnn_product_t {
   const rnn_run_t* run;
   const rnn_part_t* part;
   const float* weights;
+  bool makes_gates;
 } rnn_product_t;
 
 static void rnn_panels(void* context, int64_t begin, int64_t end) {
@@ -404,6 +425,9 @@ static void rnn_panels(void* context, int64_t begin, int64_t end) {
     run->call->vectors->panel_products(
         run->rows.x, run->rows.sums, run->count, i * RABBET_PANEL,
         p->weights + i * RABBET_PANEL * hidden, hidden);
+  for (int64_t i = 0; p->makes_gates && i < run->count; ++i)
+    rnn_apply_gates(run, begin * RABBET_PANEL, end * RABBET_PANEL,
+                    run->rows.sums[i]);
 }
 
 // Multiplies element `x` of the rows by a part of the weights, to `sums`.
@@ -413,6 +437,7 @@ static void rnn_multiply(const rnn_run_t* run, int index, int64_t x,
   rnn_product_t product = {
       .run = run,
       .part = &state->parts[index],
+      .makes_gates = index == 0 && rnn_gates_are_sums(run),
       .weights = run->call->weights +
                  (size_t)run->direction * state->direction_weights};
   for (int i = 0; i < index; ++i)
@@ -427,16 +452,13 @@ static void rnn_multiply(const rnn_run_t* run, int index, int64_t x,
 
 static void rnn_simple_step(const rnn_run_t* run, float* row) {
   const cpu_rnn_state_t* state = run->call->state;
-  float* sums = row + state->sums;
-  rnn_apply(run, 0, state->rnn.clip, state->rnn.hidden, sums);
-  memcpy(row, sums, (size_t)state->rnn.hidden * sizeof(*row));
+  memcpy(row, row + state->sums, (size_t)state->rnn.hidden * sizeof(*row));
 }
 
-static void rnn_gru_gates(const rnn_run_t* run, float* row) {
+static void rnn_gru_reset(const rnn_run_t* run, float* row) {
   const cpu_rnn_state_t* state = run->call->state;
   int64_t hidden = state->rnn.hidden;
-  float* gates = row + state->sums;
-  rnn_apply(run, 0, state->rnn.clip, 2 * hidden, gates);
+  const float* gates = row + state->sums;
   if (state->rnn.linear_before_reset) return;
   float* reset = row + state->reset;
   memset(reset, 0, (size_t)hidden * sizeof(*reset));
@@ -458,21 +480,18 @@ static void rnn_gru_step(const rnn_run_t* run, float* row) {
     row[i] = new[i] + update[i] * (row[i] - new[i]);
 }
 
-static void rnn_lstm_gates(const rnn_run_t* run, float* row) {
+// Adds what the gates see of the cell.
+static void rnn_lstm_peepholes(const rnn_run_t* run, float* row) {
   const cpu_rnn_state_t* state = run->call->state;
   int64_t hidden = state->rnn.hidden;
   float *gates = row + state->sums, clip = state->rnn.clip;
-  const float* peepholes = run->call->peepholes;
-  if (!peepholes) {
-    rnn_apply(run, 0, clip, 3 * hidden, gates);
-    return;
-  }
-  peepholes += run->direction * 3 * hidden;
+  const float* peepholes = run->call->peepholes + run->direction * 3 * hidden;
   rnn_add_product(peepholes, row + state->c, hidden, gates);
   rnn_add_product(peepholes + 2 * hidden, row + state->c, hidden,
                   gates + 2 * hidden);
   rnn_apply(run, 0, clip, hidden, gates);
   rnn_apply(run, 0, clip, hidden, gates + 2 * hidden);
+  rnn_apply(run, 1, clip, hidden, gates + 3 * hidden);
 }
 
 static void rnn_lstm_cell(int64_t hidden, bool input_forget,
@@ -491,8 +510,7 @@ static void rnn_lstm_step(const rnn_run_t* run, float* row) {
   float *gates = row + state->sums, *c = row + state->c;
   float* restrict out = gates + hidden;
   const float* peepholes = run->call->peepholes;
-  rnn_lstm_gates(run, row);
-  rnn_apply(run, 1, state->rnn.clip, hidden, gates + 3 * hidden);
+  if (peepholes) rnn_lstm_peepholes(run, row);
   rnn_lstm_cell(hidden, state->rnn.input_forget, gates, c);
   if (peepholes) {
     rnn_add_product(peepholes + (run->direction * 3 + 1) * hidden, c, hidden,
@@ -542,7 +560,7 @@ static void rnn_step(rnn_run_t* run, int64_t i) {
   bool resets = r->cell == RABBET_RNN_CELL_GRU;
   rnn_multiply(run, 0, 0, state->sums);
   for (int64_t k = 0; resets && k < run->count; ++k)
-    rnn_gru_gates(run, rnn_row(run, run->rows.sequences[k]));
+    rnn_gru_reset(run, rnn_row(run, run->rows.sequences[k]));
   if (resets)
     rnn_multiply(run, 1, r->linear_before_reset ? 0 : state->reset,
                  state->new_sums);
