@@ -48,6 +48,7 @@ _TITLES = {
     "ml": "Classic machine learning",
     "ml_svm": "Classic machine learning: support vectors",
     "ml_trees": "Classic machine learning: trees",
+    "ml_maps": "Classic machine learning: maps of labels",
     "microsoft_fused": "ONNX Runtime: several operators in one",
     "microsoft_quantized": "ONNX Runtime: quantized operators",
     "microsoft_experts": "ONNX Runtime: mixtures of experts",
@@ -89,6 +90,8 @@ LIMITS = {
     "MatMulInteger": "sums are FLOAT on the way: exact below 2^24",
     "ConvInteger": "sums are FLOAT on the way: exact below 2^24",
     "ai.onnx.ml.LabelEncoder": "numbers to numbers",
+    "ai.onnx.ml.ZipMap": "the output is the tensor of scores, with a warning; refused where a node "
+    "reads it, or where labels are integers other than 0, 1, 2, ...",
     "ai.onnx.ml.LinearClassifier": "labels that are strings are refused where something reads them",
     "ai.onnx.ml.OneHotEncoder": "categories that are numbers; `zeros` must be 1",
     "ai.onnx.ml.SVMClassifier": "probabilities are those that ONNX Runtime approximates; labels "

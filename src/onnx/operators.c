@@ -38,6 +38,7 @@
   FILE(if)                      \
   FILE(recurrent)               \
   FILE(ml)                      \
+  FILE(ml_maps)                 \
   FILE(ml_svm)                  \
   FILE(ml_trees)                \
   FILE(microsoft_fused)         \

@@ -177,13 +177,12 @@ rabbet_tensor_t* rabbet_onnx_ml_apply(rabbet_onnx_node_t* node,
 
 // ---- Labels ----------------------------------------------------------------
 
-// Whether a node of the scope, or the model's output, is the tensor. Graphs
-// within nodes are not searched: they count as readers.
-static bool onnx_ml_is_read(const rabbet_onnx_node_t* node, const char* name) {
+bool rabbet_onnx_ml_is_read(const rabbet_onnx_node_t* node, const char* name,
+                            bool as_output) {
   const Onnx__GraphProto* graph = node->importer->model->graph;
   if (!name[0]) return false;
   if (node->scope->depth > 0) return true;
-  for (size_t i = 0; i < graph->n_output; ++i)
+  for (size_t i = 0; as_output && i < graph->n_output; ++i)
     if (!strcmp(graph->output[i]->name, name)) return true;
   for (size_t i = 0; i < node->scope->node_count; ++i) {
     const Onnx__NodeProto* reader = node->scope->nodes[i];
@@ -203,7 +202,7 @@ rabbet_onnx_labels_t rabbet_onnx_ml_labels(rabbet_onnx_node_t* node,
   if (numbers.count || !strings || strings->n_strings == 0)
     return (rabbet_onnx_labels_t){numbers.count, numbers.data};
   if (rabbet_onnx_wants(node, 0) &&
-      onnx_ml_is_read(node, node->proto->output[0]))
+      rabbet_onnx_ml_is_read(node, node->proto->output[0], true))
     RABBET_ONNX_FAIL(
         node, RABBET_STATUS_UNSUPPORTED,
         "output 0 ('%s') holds labels that are strings, which tensors of "

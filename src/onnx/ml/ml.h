@@ -59,6 +59,11 @@ rabbet_tensor_t* rabbet_onnx_ml_both(rabbet_onnx_node_t* node,
 
 // ---- Labels ----------------------------------------------------------------
 
+// Whether a node of the scope reads the tensor, or with `as_output` the model
+// gives it. Graphs within nodes are not searched: they count as readers.
+bool rabbet_onnx_ml_is_read(const rabbet_onnx_node_t* node, const char* name,
+                            bool as_output);
+
 typedef struct rabbet_onnx_labels_t {
   size_t count;
   const int64_t* numbers;  // NULL: the labels are strings

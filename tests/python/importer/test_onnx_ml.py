@@ -337,10 +337,79 @@ def test_a_pipeline(strings: bool) -> None:
     compare(pipeline(rng, False, strings), [x])
 
 
-def test_zipmap_says_how_to_export() -> None:
-    model = pipeline(np.random.default_rng(7), True)
-    with pytest.raises(rabbet.Error, match=r"options=\{'zipmap': False\}"):
+def zipped(labels: list[Any], wide: bool = True) -> onnx.ModelProto:
+    """Scores, and maps of them as the last node's output."""
+    kind = "strings" if isinstance(labels[0], str) else "int64s"
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["scores"]),
+        helper.make_node("ZipMap", ["scores"], ["maps"], name="Maps", domain="ai.onnx.ml",
+                         **{f"classlabels_{kind}": labels}),
+    ]  # fmt: skip
+    key = onnx.TensorProto.STRING if kind == "strings" else INT64
+    maps = helper.make_sequence_type_proto(
+        helper.make_map_type_proto(key, helper.make_tensor_type_proto(FLOAT, [])))
+    shape: list[Any] = ["n", 3] if wide else [3]
+    graph = helper.make_graph(
+        nodes, "zipped", [helper.make_tensor_value_info("x", FLOAT, shape)],
+        [helper.make_value_info("maps", maps)])
+    return helper.make_model(
+        graph, ir_version=9,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)])
+
+
+class Warnings(rabbet.ILogger):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def log(self, severity: Any, message: str) -> None:
+        if severity == rabbet.ILogger.WARNING:
+            self.messages.append(message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wide"), [([0, 1, 2], True), (["a", "b", "c"], True), ([0, 1, 2], False)])
+def test_maps_of_scores_are_a_tensor_of_them(labels: list[Any], wide: bool) -> None:
+    model = zipped(labels, wide).SerializeToString()
+    x = np.random.default_rng(3).standard_normal((4, 3) if wide else (3,)).astype(np.float32)
+    maps = onnxruntime.InferenceSession(model).run(None, {"x": x})[0]
+    logger = Warnings()
+    shapes = {"x": ((1, 3), (2, 3), (9, 3))} if wide else None
+    scores = rabbet.compile(model, device="cpu", shapes=shapes, logger=logger).run({"x": x})
+    expected = [[row[label] for label in labels] for row in maps]
+    np.testing.assert_allclose(scores["maps"], expected, rtol=1e-5)
+    shown = ", ".join(map(repr, labels))
+    assert any("'maps' is a sequence of maps" in m and m.endswith(f"the labels {shown}")
+               for m in logger.messages)  # fmt: skip
+
+
+def test_many_labels_are_not_all_shown() -> None:
+    labels = [f"class {i}" for i in range(3)] + ["x" * 2000]
+    model = zipped(labels)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 4
+    logger = Warnings()
+    rabbet.compile(model.SerializeToString(), device="cpu", logger=logger,
+                   shapes={"x": ((1, 4), (2, 4), (9, 4))})
+    assert any("'class 2', 'xxx" in m for m in logger.messages)
+
+
+def test_maps_whose_labels_are_other_indices_are_refused() -> None:
+    """scores[i][2] would be the scores of 3."""
+    with pytest.raises(rabbet.Error, match=r"label 3 \(of 1, 2, 3\).*options=\{'zipmap': False\}"):
+        rabbet.compile(zipped([1, 2, 3]).SerializeToString(), device="cpu")
+
+
+def test_maps_that_a_node_reads_are_refused() -> None:
+    model = zipped([0, 1, 2])
+    model.graph.node.append(helper.make_node("SequenceLength", ["maps"], ["count"]))
+    model.graph.output.append(helper.make_tensor_value_info("count", INT64, []))
+    with pytest.raises(rabbet.Error, match=r"Maps.*\('maps'\) is a sequence of maps.*may read it"):
         rabbet.compile(model.SerializeToString(), device="cpu")
+
+
+def test_maps_of_other_counts_are_refused() -> None:
+    with pytest.raises(rabbet.Error, match="2 labels for 3 columns"):
+        rabbet.compile(zipped([0, 1]).SerializeToString(), device="cpu")
 
 
 def test_labels_that_are_strings_are_refused_where_they_are_read() -> None:
@@ -351,7 +420,7 @@ def test_labels_that_are_strings_are_refused_where_they_are_read() -> None:
 
 
 @pytest.mark.parametrize("operator", [
-    "ZipMap", "CastMap", "DictVectorizer", "CategoryMapper",
+    "CastMap", "DictVectorizer", "CategoryMapper",
 ])  # fmt: skip
 def test_operators_on_maps_and_strings_are_refused_by_name(operator: str) -> None:
     model = model_of(operator, [np.zeros((2, 3), np.float32)], ["y"])
