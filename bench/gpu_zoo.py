@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from .worker import (
     Field,
     Spec,
     Worker,
+    alone,
     disagreement,
     log_file,
-    started,
+    starting,
 )
 from .zoo import summary
 
@@ -38,9 +40,11 @@ BOUND = 5e-2
 """Largest difference from FP32, over the largest value; where torch is further off, twice
 what it is."""
 START_SECONDS = 600.0
-"""That all contestants together may take to be ready; options.limit: at most two thirds
-of it."""
-FACTS_SECONDS = 15.0
+"""That all contestants together may take to be ready; options.limit: at most three
+quarters of it."""
+ANSWER_SECONDS = FACTS_SECONDS = 20.0
+LOOK_SECONDS = 0.5
+"""Between looks at who is ready."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,13 @@ def cases(options: Options) -> list[Case]:
 
 
 def _specs(found: Sequence[Case], options: Options) -> list[Spec]:
-    """torch's come first: Rabbet's builds wait for them to be compiled."""
-    limit = min(START_SECONDS, options.limit * 2 / 3)
-    specs = []
+    """torch's come first where Rabbet's builds wait for them to be compiled, else
+    architecture by architecture."""
+    specs = {}
     for peer in reversed(peers.GPU_ZOO):
         if not options.wanted(peer.name):
             continue
-        for case in found:
+        for place, case in enumerate(found):
             given: dict[str, Any] = {
                 "key": case.key,
                 "batch": case.batch,
@@ -94,9 +98,11 @@ def _specs(found: Sequence[Case], options: Options) -> list[Spec]:
             if peer.name == peers.RABBET:
                 given["builds"] = options.builds
             name = f"{peer.name}, {case.name}"
-            spec = options.spec(name, peer.factory, 1, given)
-            specs.append(replace(spec, start_s=limit))
-    return specs
+            spec = replace(
+                options.spec(name, peer.factory, 1, given), answer_s=ANSWER_SECONDS
+            )
+            specs[len(specs) if options.builds == 1 else (place, len(specs))] = spec
+    return [specs[place] for place in sorted(specs)]
 
 
 def _of(field_: Field, case: Case) -> Field:
@@ -217,9 +223,13 @@ def _last_words(options: Options, name: str, lines: int = 40) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def _measured(case: Case, everyone: Field, options: Options) -> Row:
+def _measured(case: Case, everyone: Field, options: Options, left: float) -> Row:
     row = Row(case, _of(everyone, case))
     own, file = row.own, case.file(options, ".npz")
+    row.logs = {n: _last_words(options, f"{n}, {case.name}") for n in own.absent}
+    if left <= 0:
+        own.absent["not measured"] = "no time was left"
+        return row
     if file.exists():
         with np.load(file) as expected:
             row.errors = errors(own.workers, dict(expected.items()))
@@ -229,22 +239,30 @@ def _measured(case: Case, everyone: Field, options: Options) -> Row:
             own.absent[name] = reason
             del own.workers[name]
     try:
-        row.medians = take_turns(
-            own.workers, rounds=options.rounds, seconds=options.seconds
-        )
+        with alone(own.workers):
+            row.medians = take_turns(
+                own.workers, rounds=options.rounds, seconds=options.seconds
+            )
     except ContestantError as error:
         own.absent["while timed"] = str(error)
-    row.logs = {n: _last_words(options, f"{n}, {case.name}") for n in own.absent}
+    for name in own.absent:
+        row.logs.setdefault(name, _last_words(options, f"{name}, {case.name}"))
     return row
 
 
-def _ask(row: Row) -> None:
-    """Takes the facts, which are no part of what is timed."""
-    for name, worker in row.own.workers.items():
+def _ask(rows: Collection[Row], seconds: float) -> None:
+    """Takes the facts of all, which are no part of what is timed."""
+
+    def ask(row: Row, name: str) -> None:
         try:
-            row.facts[name] = worker.facts(FACTS_SECONDS)
+            row.facts[name] = row.own.workers[name].facts(seconds)
         except ContestantError as error:
             row.logs[name] = str(error)
+
+    asked = [(row, name) for row in rows for name in row.own.workers]
+    if asked:
+        with ThreadPoolExecutor(len(asked)) as pool:
+            list(pool.map(lambda one: ask(*one), asked))
 
 
 def _sections(rows: Sequence[Row], options: Options) -> list[Section]:
@@ -287,33 +305,53 @@ def _sections(rows: Sequence[Row], options: Options) -> list[Section]:
     return [times, classes]
 
 
+class _Told:
+    """The lines of a file that are new."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.known = file, 0
+
+    def show(self) -> None:
+        if self.file.exists():
+            lines = self.file.read_text().splitlines(keepends=True)
+            print("".join(lines[self.known :]), end="", flush=True)
+            self.known = len(lines)
+
+
+def _are_decided(case: Case, specs: Sequence[Spec], everyone: Field) -> bool:
+    """Whether all contestants of a case are ready or absent."""
+    names = [spec.name for spec in specs if spec.name.endswith(f", {case.name}")]
+    return all(n in everyone.workers or n in everyone.absent for n in names)
+
+
 def run(options: Options) -> list[Section]:
     """Milliseconds of a call of each model drawn, at each batch.
 
     All contestants start together, `jobs` of them at a time: torch's compile side by
     side, Rabbet's export meanwhile and are built after those, one by one, or several at a
-    time beside them. Those that are ready in time are measured.
+    time beside them. A case is measured as soon as its contestants are ready; the others
+    stand still meanwhile.
     """
     found, begin = cases(options), time.monotonic()
-    specs = _specs(found, options)
-    rows: list[Row] = []
+    specs, rows = _specs(found, options), {}
+    told = _Told(options.scratch / "stages")
+    ready_by = begin + min(START_SECONDS, options.limit * 3 / 4)
 
     def left() -> float:
         return options.limit - (time.monotonic() - begin)
 
-    with started(specs, options.scratch, max(options.jobs, 1)) as everyone:
-        stages = options.scratch / "stages"
-        print(stages.read_text() if stages.exists() else "", end="", flush=True)
-        print(f"  started: {time.monotonic() - begin:.0f} s", flush=True)
-        for case in found:
-            if left() <= 0:
-                everyone.absent[f"no time, {case.name}"] = "no time was left"
-                rows.append(Row(case, Field({}, _of(everyone, case).absent)))
+    with starting(specs, options.scratch, options.jobs, ready_by) as everyone:
+        waiting = list(found)
+        while waiting:
+            case = next((c for c in waiting if _are_decided(c, specs, everyone)), None)
+            told.show()
+            if case is None:
+                time.sleep(LOOK_SECONDS)
                 continue
-            rows.append(_measured(case, everyone, options))
-            lines = [" | ".join(rows[-1].times()), *rows[-1].own.absent.values()]
+            waiting.remove(case)
+            rows[case] = _measured(case, everyone, options, left())
+            lines = [" | ".join(rows[case].times()), *rows[case].own.absent.values()]
             print("\n".join(f"  {line}" for line in lines), flush=True)
-        for row in rows:
-            if left() > 0:
-                _ask(row)
-    return _sections(rows, options)
+        if left() > 0:
+            _ask(rows.values(), min(FACTS_SECONDS, left()))
+    return _sections([rows[case] for case in found], options)

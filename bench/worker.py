@@ -12,13 +12,14 @@ import importlib
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import textwrap
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,7 +54,8 @@ class Spec:
     """Which contestant to load, how, and on how many cores.
 
     factory: "package.module:Class". environment: set before the child starts,
-    since libraries read it when loaded. start_s: seconds that its start may take.
+    since libraries read it when loaded. start_s, answer_s: seconds that its start and
+    each of its answers may take.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Spec:
     environment: Mapping[str, str] = field(default_factory=dict)
     start_s: float = START_SECONDS
     processor: bool = False
+    answer_s: float = START_SECONDS
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,11 @@ class Worker:
             self.stop(0)
             raise
 
+    @property
+    def process(self) -> int | None:
+        """The number of its process."""
+        return self._process.pid
+
     def _answer(self, seconds: float) -> Any:
         name = self.spec.name
         if not self._connection.poll(seconds):
@@ -245,11 +253,11 @@ class Worker:
 
     def time(self, seconds: float, least: int = 3) -> list[float]:
         """Seconds of single calls, sampled for about `seconds`."""
-        return self._asked(START_SECONDS, "time", seconds, least)
+        return self._asked(self.spec.answer_s, "time", seconds, least)
 
     def outputs(self) -> dict[str, Array]:
         """The results of one run."""
-        return self._asked(START_SECONDS, "outputs")
+        return self._asked(self.spec.answer_s, "outputs")
 
     def facts(self, limit: float = START_SECONDS) -> dict[str, Any]:
         """The contestant's own facts, and its resident_bytes."""
@@ -274,24 +282,89 @@ class Field:
     absent: dict[str, str]
 
 
+def _start_into(field_: Field, spec: Spec, logs: Path) -> None:
+    try:
+        field_.workers[spec.name] = Worker(spec, logs)
+    except ContestantError as error:
+        field_.absent[spec.name] = str(error)
+
+
 @contextlib.contextmanager
 def started(specs: Sequence[Spec], logs: Path, jobs: int = 1) -> Iterator[Field]:
     """Starts all contestants, `jobs` at a time; ends them in the end."""
     field_ = Field({}, {})
-
-    def start(spec: Spec) -> None:
-        try:
-            field_.workers[spec.name] = Worker(spec, logs)
-        except ContestantError as error:
-            field_.absent[spec.name] = str(error)
-
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(start, specs))
+            list(pool.map(lambda spec: _start_into(field_, spec, logs), specs))
         yield field_
     finally:
         for worker in field_.workers.values():
             worker.stop()
+
+
+@contextlib.contextmanager
+def starting(
+    specs: Sequence[Spec], logs: Path, jobs: int, ready_by: float
+) -> Iterator[Field]:
+    """Like `started`, but those that are not ready yet start meanwhile. Each becomes a
+    worker, or absent, by `ready_by` (of time.monotonic()) at the latest."""
+    field_ = Field({}, {})
+
+    def start(spec: Spec) -> None:
+        left = ready_by - time.monotonic()
+        if left <= 0:
+            field_.absent[spec.name] = f"{spec.name} was not begun: no time was left"
+        else:
+            least = replace(spec, start_s=min(spec.start_s, left))
+            _start_into(field_, least, logs)
+
+    strangers = set(multiprocessing.active_children())
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        tasks = [pool.submit(start, spec) for spec in specs]
+        try:
+            yield field_
+        finally:
+            for task in tasks:
+                task.cancel()
+            for child in set(multiprocessing.active_children()) - strangers:
+                child.kill()
+
+
+def _children(process: int) -> list[int]:
+    """The processes that a process started."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{process}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _signal_tree(process: int, number: int) -> None:
+    """Sends a signal to a process and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
+    for child in _children(process):
+        _signal_tree(child, number)
+
+
+@contextlib.contextmanager
+def alone(workers: Mapping[str, Worker]) -> Iterator[None]:
+    """All other contestants of this process, those that are starting as well, stand still
+    meanwhile, with what they started; no other starts."""
+    own = {worker.process for worker in workers.values()}
+    with _starting:
+        others = [
+            child.pid
+            for child in multiprocessing.active_children()
+            if child.pid is not None and child.pid not in own
+        ]
+        try:
+            for process in others:
+                _signal_tree(process, signal.SIGSTOP)
+            yield
+        finally:
+            for process in others:
+                _signal_tree(process, signal.SIGCONT)
 
 
 def disagreement(actual: Array, expected: Array) -> float:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import rabbet as trt
@@ -10,6 +14,14 @@ import torch
 
 from .rabbet_cuda import TORCH
 from .zoo_torch import Stages, kernels, numpy_of, on_gpu, settled
+
+
+def _by_phase(told: Sequence[tuple[str, float]]) -> Counter[str]:
+    """Seconds from each report of a build's progress to the next, by phase."""
+    spent: Counter[str] = Counter()
+    for (phase, begin), (_, end) in itertools.pairwise(told):
+        spent[phase] += end - begin
+    return spent
 
 
 class Compiled:
@@ -23,23 +35,27 @@ class Compiled:
         self, *, key: str, batch: int, precision: str, stages: str, builds: int,
         **_: object,
     ) -> None:  # fmt: skip
-        told = Stages(stages, f"rabbet, {key}, {batch}")
+        self.told = told = Stages(stages, f"rabbet, {key}, {batch}")
         with torch.no_grad():
             flat, self.inputs = on_gpu(*settled(key, batch), precision)
             told.end("module")
             program = torch.export.export(flat, tuple(self.inputs), strict=False)
             self.known = {"export_s": told.end("exported")}
         with contextlib.ExitStack() as held:
-            waited: list[float] = []
+            phases: list[tuple[str, float]] = []
 
             def progress(phase: str, step: int, steps: int) -> bool:
-                if not waited:  # translated, which others may do at the same time
+                if not phases:  # translated, which others may do at the same time
                     held.enter_context(told.turn(builds))
-                    waited.append(told.end("translated, and waited"))
+                    told.end("translated, and waited")
+                phases.append((phase, time.monotonic()))
                 return True
 
             self.compiled = trt.compile(program, progress=progress)
-            self.known["build_s"] = told.end("built")
+            spent = _by_phase(phases)
+            most = ", ".join(f"{name} {s:.1f}" for name, s in spent.most_common(4))
+            self.known["build_s"] = told.end(f"built ({most})")
+            self.phases = dict(spent)
         names = program.graph_signature.user_inputs
         self._bind(dict(zip(names, self.inputs, strict=True)))
 
@@ -76,7 +92,8 @@ class Compiled:
         inspector = self.engine.create_engine_inspector()
         return {
             **self.known,
-            **kernels(self.call),
+            "phases": self.phases,
+            **kernels(self.call, self.told),
             "graph_steps": info.graph_steps,
             "other_steps": info.other_steps,
             "layers": inspector.get_engine_information(trt.LayerInformationFormat.JSON),

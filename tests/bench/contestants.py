@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,9 +89,13 @@ class Shared(Plain):
 
 
 class Hanging:
-    """Is never ready."""
+    """Is never ready; starts a process of its own, and writes both numbers to a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, file: str = "") -> None:
+        if file:
+            child = subprocess.Popen(["sleep", "600"])
+            Path(file + ".new").write_text(f"{os.getpid()} {child.pid}")
+            Path(file + ".new").rename(file)
         threading.Event().wait()
 
 

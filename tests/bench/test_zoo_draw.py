@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +20,7 @@ from bench.gpu_zoo import in_place, wrong
 from bench.layer_classes import class_of, groups
 from bench.options import Options
 from bench.run import main
-from bench.worker import Spec, started
+from bench.worker import Spec, alone, started, starting
 from bench.zoo import summary
 from tests.models import make, model_path, reference, sample_inputs
 from zoo import catalogue, feeds, near_real, near_real_sizes
@@ -126,6 +130,49 @@ def test_a_contestant_that_hangs_is_a_row_that_says_so(tmp_path: Path) -> None:
     with started(specs, tmp_path, jobs=2) as field:
         assert field.absent == {"a": "a gave no answer in 1 s"}
         assert list(field.workers) == ["b"]
+
+
+def state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_those_that_start_stand_still_while_others_are_timed(tmp_path: Path) -> None:
+    file = tmp_path / "numbers"
+    specs = [Spec("a", f"{HERE}:Plain"),
+             Spec("b", f"{HERE}:Hanging", {"file": str(file)}),
+             Spec("c", f"{HERE}:Plain")]  # fmt: skip
+    soon = time.monotonic() + 60
+    with starting(specs, tmp_path, 2, soon) as field:
+        eventually(lambda: "a" in field.workers and "c" in field.workers)
+        eventually(file.exists)
+        hanging = list(map(int, file.read_text().split()))
+        own = field.workers["a"].process
+        other = field.workers["c"].process
+        assert own is not None
+        assert other is not None
+        with alone({"a": field.workers["a"]}):
+            eventually(lambda: {state(p) for p in [*hanging, other]} == {"T"})
+            assert field.workers["a"].time(0.001)
+            assert state(own) != "T"
+        eventually(lambda: "T" not in {state(p) for p in [*hanging, other]})
+        assert field.workers["c"].time(0.001)
+    assert "b ended with code -9" in field.absent["b"]
+    os.kill(hanging[1], signal.SIGKILL)
+
+
+def test_who_is_late_is_absent(tmp_path: Path) -> None:
+    specs = [Spec("a", f"{HERE}:Hanging"), Spec("b", f"{HERE}:Plain")]
+    with starting(specs, tmp_path, 1, time.monotonic() + 1) as field:
+        eventually(lambda: len(field.absent) == 2)
+    assert "gave no answer in" in field.absent["a"]
+    assert field.absent["b"] == "b was not begun: no time was left"
 
 
 @pytest.mark.parametrize(
