@@ -27,6 +27,8 @@ typedef enum rabbet_cpu_isa_t {
 rabbet_cpu_isa_t rabbet_cpu_isa(void);
 // Whether it has AVX512-VNNI besides RABBET_CPU_AVX512.
 bool rabbet_cpu_has_vnni(void);
+// And AVX512-VBMI besides.
+bool rabbet_cpu_has_vbmi(void);
 // The blocked format whose block fills a vector register of floats: CHW16 or
 // CHW8.
 rabbet_format_t rabbet_cpu_blocked_format(void);

@@ -68,6 +68,14 @@ bool rabbet_cpu_has_vnni(void) {
 #endif
 }
 
+bool rabbet_cpu_has_vbmi(void) {
+#if defined(__x86_64__)
+  return rabbet_cpu_has_vnni() && __builtin_cpu_supports("avx512vbmi");
+#else
+  return false;
+#endif
+}
+
 rabbet_format_t rabbet_cpu_blocked_format(void) {
   return rabbet_cpu_isa() >= RABBET_CPU_AVX512 ? RABBET_FORMAT_CHW16
                                                : RABBET_FORMAT_CHW8;

@@ -11,6 +11,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vectors/digits.h"
+#include "device/cpu/vectors/e4m3.h"
 #include "device/cpu/vectors/vectors.h"
 
 enum {
@@ -44,7 +45,8 @@ typedef struct cpu_weight_only_state_t {
   rabbet_dtype_t dtype;  // of x and the result
   int64_t size;          // bytes of an element
   int64_t padded;        // floats of a row of x in the order of packed_dots
-  bool has_digits;       // the row is multiplied by AVX512-VNNI
+  int digits_each;       // of a number of the row, for AVX512-VNNI; 0: none
+  bool has_tables;       // the row is multiplied by AVX512-VBMI
   // Offsets in the workspace, in bytes, and a thread's share of it.
   size_t x, digits, sums, y, slots, slot_bytes;
 } cpu_weight_only_state_t;
@@ -304,8 +306,9 @@ static rabbet_status_t weight_only_lay_out(
   bool fits =
       weight_only_reserve(state->rows, width * floats, &total, &state->x) &&
       weight_only_reserve(
-          state->has_digits ? rabbet_ceildiv(p->k, (int64_t)RABBET_DIGIT_CHUNK)
-                            : 0,
+          state->digits_each > 0
+              ? rabbet_ceildiv(p->k, (int64_t)RABBET_DIGIT_CHUNK)
+              : 0,
           sizeof(rabbet_digits_t), &total, &state->digits) &&
       weight_only_reserve(kernel->zeros ? state->rows : 0,
                           kernel->blocks * floats, &total, &state->sums) &&
@@ -343,8 +346,10 @@ static rabbet_status_t cpu_weight_only_prepare(
   state->dtype = kernel->node.group->values[p->x].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
   state->padded = rabbet_ceildiv(p->k, chunk) * chunk;
-  state->has_digits =
-      state->rows == 1 && rabbet_digits_fit(kernel->type, &kernel->packed);
+  if (state->rows == 1 && rabbet_digits_fit(kernel->type, RABBET_DIGIT_COUNT))
+    state->digits_each = RABBET_DIGIT_COUNT;
+  state->has_tables = state->rows == 1 && kernel->type == RABBET_PACKED_FP8 &&
+                      rabbet_e4m3_available();
   return rabbet_node_state_finish(
       base, state,
       weight_only_lay_out(kernel, shapes->threads, state, out_workspace),
@@ -417,10 +422,13 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
       x = room;
     }
     // Then there is one row: no other thread sets it.
-    if (state->has_digits)
+    if (state->digits_each > 0)
       call->has_digits =
-          rabbet_digits_convert(call->kernel->type, x, depth, call->digits);
-    if (few && !call->has_digits)
+          rabbet_digits_convert(call->kernel->type, &call->packed,
+                                state->digits_each, x, call->digits);
+    if (state->has_tables)
+      rabbet_e4m3_order(x, depth, call->rows);
+    else if (few && !call->has_digits)
       call->vectors->packed_order(call->kernel->type, x, depth,
                                   call->rows + r * state->padded);
     if (call->sums)
@@ -446,8 +454,12 @@ static void weight_only_multiply(const weight_only_call_t* call, int64_t begin,
   int64_t columns = call->kernel->product.n;
   const float* x[RABBET_PRODUCT_ROWS];
   if (call->has_digits) {
-    rabbet_digits_dots(call->kernel->type, &call->packed, call->digits, begin,
-                       end, call->out);
+    rabbet_digits_dots(call->kernel->type, &call->packed, state->digits_each,
+                       call->digits, begin, end, call->out);
+    return;
+  }
+  if (state->has_tables) {
+    rabbet_e4m3_dots(&call->packed, call->rows, begin, end, call->out);
     return;
   }
   for (int64_t n = begin; n < end; n += TURN_ROWS) {

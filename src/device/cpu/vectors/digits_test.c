@@ -1,4 +1,4 @@
-// Products of a row's digits with INT4 and INT8, against sums of doubles.
+// Products of a row's digits with packed weights, against sums of doubles.
 #include "device/cpu/vectors/digits.h"
 
 #include <math.h>
@@ -8,66 +8,82 @@
 #include "check.h"
 #include "core/view.h"
 
-enum {
-  DEPTH = 300,
-  ROWS = 5,
-  BLOCK = 32,
-  BLOCKS = (DEPTH + BLOCK - 1) / BLOCK
-};
+enum { DEPTH = 300, ROWS = 7, BLOCK = 16, BLOCKS = DEPTH / BLOCK + 1 };
+
+// Types, lengths of blocks and numbers of digits that there are loops for.
+typedef struct kind_t {
+  rabbet_packed_type_t type;
+  rabbet_dtype_t dtype;
+  int block, digits;
+} kind_t;
+#define WITH_BLOCKS(type, digits)                                 \
+  {RABBET_PACKED_##type, RABBET_DTYPE_##type, 16, digits},        \
+      {RABBET_PACKED_##type, RABBET_DTYPE_##type, 32, digits},    \
+      {RABBET_PACKED_##type, RABBET_DTYPE_##type, 64, digits},    \
+      {RABBET_PACKED_##type, RABBET_DTYPE_##type, 128, digits}, { \
+    RABBET_PACKED_##type, RABBET_DTYPE_##type, 256, digits        \
+  }
+static const kind_t kinds[] = {WITH_BLOCKS(INT4, 3), WITH_BLOCKS(FP4, 3),
+                               WITH_BLOCKS(INT8, 3), WITH_BLOCKS(UINT8, 3),
+                               WITH_BLOCKS(INT4, 1), WITH_BLOCKS(FP4, 1)};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 typedef struct product_t {
   _Alignas(64) rabbet_digits_t digits[3];
-  rabbet_packed_type_t type;
+  kind_t kind;
   uint8_t codes[ROWS * DEPTH];
   float scales[ROWS * BLOCKS], x[DEPTH], y[ROWS];
 } product_t;
 
-static bool is_int4(const product_t* p) {
-  return p->type == RABBET_PACKED_INT4;
+static rabbet_packed_t weights_of(const product_t* p, int depth) {
+  bool has_nibbles = p->kind.type <= RABBET_PACKED_NF4;
+  return (rabbet_packed_t){
+      .codes = p->codes,
+      .stride = has_nibbles ? DEPTH / 2 : DEPTH,
+      .depth = depth,
+      .scales = p->scales,
+      .block = p->kind.block < depth ? p->kind.block : depth,
+      .rows = 1,
+      .scale_stride = BLOCKS};
 }
 
-// A chunk of INT8 has one scale.
-static int block_of(const product_t* p) {
-  return is_int4(p) ? BLOCK : RABBET_DIGIT_CHUNK;
-}
-
-// *size: of the result, if all elements were as large as the largest.
-static double expected(const product_t* p, int depth, int row, double* size) {
+// *error: the most that rounding the row may change the sum by. It is rounded
+// to 24 bits that count from the largest of 128 numbers, or to 8 bits that
+// count from that of a block.
+static double expected(const product_t* p, int depth, int row, double* error) {
+  bool rounded = p->kind.digits == 1;
+  int part = rounded && p->kind.block < 128 ? p->kind.block : 128;
   double sum = 0, largest = 0;
-  *size = 0;
-  for (int k = 0; k < depth; ++k)
-    largest = fmax(largest, fabs(p->x[k]));
+  *error = 0;
   for (int k = 0; k < depth; ++k) {
-    double w =
-        rabbet_load_double(is_int4(p) ? RABBET_DTYPE_INT4 : RABBET_DTYPE_INT8,
-                           p->codes, row * DEPTH + k);
-    w *= p->scales[row * BLOCKS + k / block_of(p)];
+    if (k % part == 0) {
+      largest = 0;
+      for (int i = k; i < k + part && i < depth; ++i)
+        largest = fmax(largest, fabs(p->x[i]));
+    }
+    double w = rabbet_load_double(p->kind.dtype, p->codes, row * DEPTH + k) *
+               p->scales[row * BLOCKS + k / p->kind.block];
     sum += p->x[k] * w;
-    *size += largest * fabs(w);
+    *error += largest * fabs(w) * (rounded ? 0.502 / 127 : 2e-7);
   }
   return sum;
 }
 
 // Of the first `depth` elements of each row.
 static void check_product(product_t* p, int depth) {
-  const rabbet_packed_t w = {.codes = p->codes,
-                             .stride = is_int4(p) ? DEPTH / 2 : DEPTH,
-                             .depth = depth,
-                             .scales = p->scales,
-                             .block = block_of(p),
-                             .rows = 1,
-                             .scale_stride = BLOCKS};
-  assert_true(rabbet_digits_fit(p->type, &w));
-  assert_true(rabbet_digits_convert(p->type, p->x, depth, p->digits));
-  rabbet_digits_dots(p->type, &w, p->digits, 0, ROWS, p->y);
+  const rabbet_packed_t w = weights_of(p, depth);
+  rabbet_packed_type_t type = p->kind.type;
+  assert_true(rabbet_digits_fit(type, p->kind.digits));
+  assert_true(rabbet_digits_convert(type, &w, p->kind.digits, p->x, p->digits));
+  rabbet_digits_dots(type, &w, p->kind.digits, p->digits, 0, ROWS, p->y);
   for (int i = 0; i < ROWS; ++i) {
-    double size = 0, wanted = expected(p, depth, i, &size);
-    assert_true(fabs(p->y[i] - wanted) <= 2e-7 * size);
+    double error = 0, wanted = expected(p, depth, i, &error);
+    assert_true(fabs(p->y[i] - wanted) <= error);
   }
 }
 
 static void begin(product_t* p, int seed) {
-  p->type = seed % 2 ? RABBET_PACKED_INT8 : RABBET_PACKED_INT4;
+  p->kind = kinds[seed % KINDS];
   uint32_t number = (uint32_t)seed * 2654435761u + 1;
   for (size_t i = 0; i < sizeof(p->codes); ++i)
     p->codes[i] = (uint8_t)((number = number * 1664525u + 1013904223u) >> 24);
@@ -84,7 +100,7 @@ static void products(void** state) {
   (void)state;
   static product_t p;
   if (!rabbet_digits_available()) skip();
-  for (int seed = 0; seed < 2000; ++seed) {
+  for (int seed = 0; seed < 3000; ++seed) {
     begin(&p, seed);
     check_product(&p, DEPTH);
   }
@@ -95,7 +111,7 @@ static void of_all_depths(void** state) {
   (void)state;
   static product_t p;
   if (!rabbet_digits_available()) skip();
-  for (int seed = 0; seed < 2; ++seed) {
+  for (int seed = 0; seed < KINDS; ++seed) {
     begin(&p, seed);
     for (int depth = 1; depth <= DEPTH; ++depth)
       check_product(&p, depth);
@@ -106,7 +122,7 @@ static void zeros_and_large_numbers(void** state) {
   (void)state;
   static product_t p;
   if (!rabbet_digits_available()) skip();
-  for (int seed = 0; seed < 2; ++seed) {
+  for (int seed = 0; seed < KINDS; ++seed) {
     begin(&p, seed);
     for (int k = 0; k < DEPTH; ++k)
       p.x[k] = k < 128 ? 0 : k == 200 ? -1e30f : p.x[k];
@@ -123,7 +139,9 @@ static void numbers_that_have_no_digits(void** state) {
     begin(&p, 1);
     for (int k = 256; k < DEPTH; ++k)
       p.x[k] = k == 299 ? strange[i] : 0;
-    assert_false(rabbet_digits_convert(p.type, p.x, DEPTH, p.digits));
+    const rabbet_packed_t w = weights_of(&p, DEPTH);
+    assert_false(
+        rabbet_digits_convert(p.kind.type, &w, p.kind.digits, p.x, p.digits));
   }
 }
 
