@@ -14,8 +14,8 @@ endmacro()
 # oneDNN 3 has another interface.
 find_package(OneDNN 2.6...<3 QUIET)
 rabbet_need(OneDNN_FOUND "oneDNN 2, from 2.6 on: dnnl.h and libdnnl" libdnnl-dev)
-# Loops call libgomp itself: its entry points are part of gcc's binary interface.
-check_library_exists(gomp GOMP_parallel "" RABBET_HAS_GOMP)
+# oneDNN's OpenMP library, whose functions src/device/cpu/openmp.c replaces.
+check_library_exists(gomp omp_set_num_threads "" RABBET_HAS_GOMP)
 rabbet_need(RABBET_HAS_GOMP "libgomp, GCC's OpenMP library" libgomp1)
 find_path(RABBET_XXHASH_INCLUDE xxhash.h)
 rabbet_need(RABBET_XXHASH_INCLUDE "xxhash.h" libxxhash-dev)

@@ -29,7 +29,7 @@ function(rabbet_device_exports target)
   global: rabbet_device_abi; rabbet_device_open;
   local: *;
 };
-")
+${ARGN}")
 endfunction()
 
 function(rabbet_version_script target text)

@@ -8,7 +8,7 @@ Under it lies the object interface (Builder, INetworkDefinition, ICudaEngine, ..
 with the names that users of TensorRT know: `import rabbet as trt`.
 """
 
-from . import _openmp, _rabbet
+from . import _rabbet
 from ._algorithms import (
     IAlgorithm,
     IAlgorithmContext,
@@ -228,8 +228,6 @@ from ._weights import (
 )
 
 __version__ = _rabbet.version()
-
-_openmp.limit_spinning()
 
 _rabbet.configure(
     _STATUS_ERRORS,

@@ -1,4 +1,4 @@
-// Loops over the calling thread's OpenMP team. No other file uses OpenMP.
+// Loops over the calling thread's team (team.h).
 #ifndef RABBET_SRC_DEVICE_CPU_PARALLEL_H_
 #define RABBET_SRC_DEVICE_CPU_PARALLEL_H_
 
@@ -19,9 +19,6 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
                          void (*body)(void* context, int64_t begin,
                                       int64_t end),
                          void* context);
-// Tells that the calling thread's team has run without rabbet_cpu_parallel.
-void rabbet_cpu_helpers_ran(void);
-
 // In a loop's body: the calling thread's number, from 0 to threads - 1, to
 // select memory of its own.
 int rabbet_cpu_slot(void);
@@ -30,14 +27,8 @@ static inline int rabbet_cpu_slots(int threads) {
   return threads > 1 ? threads : 1;
 }
 
-// After this many runs a thread keeps its helpers; before, they end with each
-// run. A thread that only warms up often never runs again, and its idle helpers
-// would still count in OpenMP, which lets threads spin only if each has a
-// processor.
-#define RABBET_CPU_TRIAL_RUNS 16
-
 // Begins and ends a run with `threads` threads on the calling thread; runs may
-// be nested. Fails if the thread cannot have helpers, in the child of a fork.
+// be nested. Fails if the system does not start the threads.
 rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before);
 void rabbet_cpu_end_threads(int before);
 // Ends the calling thread's helpers, unless it is in a run.

@@ -253,9 +253,8 @@ rabbet_status_t rabbet_dnnl_primitive_execute(
       return rabbet_dnnl_status(result, "setting an address");
     bound->pointer = pointer;
   }
-  dnnl_status_t result =
+  return rabbet_dnnl_status(
       dnnl_primitive_execute(primitive->primitive, primitive->stream,
-                             primitive->arg_count, primitive->exec);
-  if (rabbet_cpu_threads() > 1) rabbet_cpu_helpers_ran();
-  return rabbet_dnnl_status(result, primitive_name(primitive));
+                             primitive->arg_count, primitive->exec),
+      primitive_name(primitive));
 }

@@ -1,0 +1,137 @@
+#include "device/cpu/team.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { MOST_SHARES = 5, JOBS = 2000 };
+
+typedef struct counts_t {
+  atomic_int of[MOST_SHARES];
+  atomic_int wrong;
+} counts_t;
+
+static void count(void* data) {
+  counts_t* counts = data;
+  atomic_fetch_add(&counts->of[rabbet_team_share()], 1);
+}
+
+static void each_share_runs_once(void** state) {
+  (void)state;
+  for (int shares = 1; shares <= MOST_SHARES; ++shares) {
+    counts_t counts = {0};
+    for (int i = 0; i < JOBS; ++i)
+      rabbet_team_run(count, &counts, shares);
+    for (int i = 0; i < MOST_SHARES; ++i)
+      assert_int_equal(counts.of[i], i < shares ? JOBS : 0);
+    assert_true(rabbet_team_size() >= shares);
+  }
+  assert_false(rabbet_team_is_inside());
+  rabbet_team_end();
+  assert_int_equal(rabbet_team_size(), 1);
+}
+
+static void meet(void* data) {
+  counts_t* counts = data;
+  int shares = rabbet_team_shares();
+  for (int round = 1; round <= 3; ++round) {
+    atomic_fetch_add(&counts->of[rabbet_team_share()], 1);
+    rabbet_team_barrier();
+    for (int i = 0; i < shares; ++i)
+      if (counts->of[i] != round) counts->wrong = 1;
+    rabbet_team_barrier();
+  }
+}
+
+static void expect_meetings(int shares) {
+  for (int i = 0; i < 50; ++i) {
+    counts_t counts = {0};
+    rabbet_team_run(meet, &counts, shares);
+    assert_int_equal(counts.wrong, 0);
+  }
+}
+
+static void shares_wait_for_each_other(void** state) {
+  (void)state;
+  for (int shares = 1; shares <= MOST_SHARES; ++shares)
+    expect_meetings(shares);
+  rabbet_team_end();
+}
+
+// The helper holds its share while the owner waits, as if another program had
+// its processor.
+static void hold_up(void* data) {
+  atomic_int* begun = data;
+  if (rabbet_team_share() == 1) {
+    const struct timespec pause = {.tv_nsec = 5000000};
+    *begun = 1;
+    nanosleep(&pause, NULL);
+  }
+  while (*begun == 0)
+    sched_yield();
+}
+
+static void owners_that_were_held_up(void** state) {
+  (void)state;
+  for (int i = 0; i < 3; ++i) {
+    atomic_int begun = 0;
+    counts_t counts = {0};
+    rabbet_team_run(hold_up, &begun, 2);
+    rabbet_team_run(count, &counts, 2);
+    assert_int_equal(counts.of[0], 1);
+    assert_int_equal(counts.of[1], 1);
+    rabbet_team_run(meet, &counts, 1);
+    expect_meetings(2);
+  }
+  rabbet_team_end();
+}
+
+static void run_inside(void* data) {
+  counts_t* counts = data;
+  if (!rabbet_team_is_inside()) counts->wrong = 1;
+  rabbet_team_run(count, data, 3);
+}
+
+static void runs_in_shares_are_single(void** state) {
+  (void)state;
+  counts_t counts = {0};
+  rabbet_team_run(run_inside, &counts, 4);
+  assert_int_equal(counts.wrong, 0);
+  assert_int_equal(counts.of[0], 4);
+  assert_int_equal(counts.of[1], 0);
+  rabbet_team_end();
+}
+
+static void children_have_helpers_of_their_own(void** state) {
+  (void)state;
+  counts_t counts = {0};
+  rabbet_team_run(count, &counts, 3);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    rabbet_team_forget();
+    counts_t own = {0};
+    rabbet_team_run(meet, &own, 3);
+    _exit(own.wrong == 0 && own.of[2] == 3 ? 0 : 1);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  rabbet_team_end();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_share_runs_once),
+      cmocka_unit_test(shares_wait_for_each_other),
+      cmocka_unit_test(owners_that_were_held_up),
+      cmocka_unit_test(runs_in_shares_are_single),
+      cmocka_unit_test(children_have_helpers_of_their_own),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
