@@ -64,6 +64,19 @@ RABBET_PRIVATE_API bool rabbet_ir_is_packed(const rabbet_ir_t* ir,
 // are other tensors, or both quantized.
 RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_packed_factor(
     const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
+// Whether each of the columns of packed weights [columns][k] has its own
+// numbers, so that they can be joined; whether those of two nodes agree; joins
+// them (packed_siblings.c).
+RABBET_PRIVATE_API bool rabbet_ir_packed_columns(const rabbet_ir_t* ir,
+                                                 const rabbet_ir_node_t* maker,
+                                                 int64_t columns);
+RABBET_PRIVATE_API bool rabbet_ir_packed_agree(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* a,
+                                               const rabbet_ir_node_t* b);
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_join_packed(
+    rabbet_build_t* build, rabbet_ir_node_t* const* makers,
+    const int64_t* columns, size_t count, const rabbet_ir_node_t* before,
+    rabbet_ir_value_t** out_value);
 // Stores weights of 8 bits that are numbers of 4 as INT4.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_narrow(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node);

@@ -3,8 +3,9 @@
 // the slices are no copies:
 //  - those that one attention reads, for devices whose kernels for attention
 //    read slices;
-//  - those of a single row, which are parts of one memory. Products that
-//    point-wise nodes follow, which their kernels take, stay apart.
+//  - those of a single row, which are parts of one memory, also of packed
+//    weights. Products that point-wise nodes follow, which their kernels take,
+//    stay apart.
 #include <assert.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ enum { FACTORS = 3 };
 typedef struct branch_t {
   rabbet_ir_node_t* product;
   rabbet_ir_value_t* weights;
-  rabbet_ir_value_t* bias;  // or NULL
+  rabbet_ir_node_t* packed;  // dequantizes the weights; NULL: they are constant
+  rabbet_ir_value_t* bias;   // or NULL
   rabbet_ir_value_t* end;
   rabbet_dims_t dims, bias_dims;  // of the constants
   int64_t inner, columns;
@@ -55,7 +57,8 @@ static bool parallel_is_flat(const rabbet_dims_t* dims, int32_t count) {
 static bool parallel_weights(const rabbet_ir_t* ir, branch_t* out) {
   int64_t op = rabbet_ir_int(out->product, "op1");
   out->weights = rabbet_ir_input(ir, out->product, 1);
-  if (!out->weights->constant || out->weights->values ||
+  out->packed = rabbet_ir_packed_factor(ir, out->product);
+  if ((!out->packed && (!out->weights->constant || out->weights->values)) ||
       rabbet_ir_int(out->product, "op0") != RABBET_MATRIX_NONE ||
       (op != RABBET_MATRIX_NONE && op != RABBET_MATRIX_TRANSPOSE))
     return false;
@@ -65,7 +68,9 @@ static bool parallel_weights(const rabbet_ir_t* ir, branch_t* out) {
   const int64_t* last = &out->dims.d[out->dims.rank - 2];
   out->inner = last[out->turned];
   out->columns = last[!out->turned];
-  return out->inner > 0 && out->columns > 0;
+  return out->inner > 0 && out->columns > 0 &&
+         (!out->packed || (out->turned && rabbet_ir_packed_columns(
+                                              ir, out->packed, out->columns)));
 }
 
 // The product's result, to which the sum adds one constant for each column;
@@ -95,8 +100,10 @@ static bool parallel_branch(const rabbet_ir_t* ir, rabbet_ir_value_t* value,
            out->bias_dims.d[out->bias_dims.rank - 1] == out->columns));
 }
 
-static bool parallel_agree(const branch_t* a, const branch_t* b) {
-  return a->product != b->product &&
+static bool parallel_agree(const rabbet_ir_t* ir, const branch_t* a,
+                           const branch_t* b) {
+  return a->product != b->product && !a->packed == !b->packed &&
+         (!a->packed || rabbet_ir_packed_agree(ir, a->packed, b->packed)) &&
          a->product->inputs[0] == b->product->inputs[0] &&
          a->inner == b->inner && a->turned == b->turned &&
          a->dims.rank == b->dims.rank &&
@@ -124,7 +131,7 @@ static size_t parallel_find(const rabbet_ir_t* ir, rabbet_ir_node_t* last,
     branch_t agree[FACTORS] = {found[i]};
     size_t size = 1;
     for (size_t k = i + 1; k < count; ++k)
-      if (parallel_agree(&found[i], &found[k])) agree[size++] = found[k];
+      if (parallel_agree(ir, &found[i], &found[k])) agree[size++] = found[k];
     if (size <= most) continue;
     most = size;
     memcpy(out, agree, sizeof(*out) * size);
@@ -182,6 +189,20 @@ static rabbet_status_t parallel_constant(rabbet_build_t* build,
                                 &dims, data, out);
 }
 
+static rabbet_status_t parallel_packed(rabbet_build_t* build,
+                                       const branch_t* branches, size_t count,
+                                       const rabbet_ir_node_t* before,
+                                       rabbet_ir_value_t** out) {
+  rabbet_ir_node_t* makers[FACTORS];
+  int64_t columns[FACTORS];
+  assert(count <= FACTORS);
+  for (size_t i = 0; i < count; ++i) {
+    makers[i] = branches[i].packed;
+    columns[i] = branches[i].columns;
+  }
+  return rabbet_ir_join_packed(build, makers, columns, count, before, out);
+}
+
 // ---- Rewriting -------------------------------------------------------------
 
 static rabbet_status_t parallel_name(rabbet_build_t* build,
@@ -206,7 +227,9 @@ static rabbet_status_t parallel_product(rabbet_build_t* build,
   const char* name = NULL;
   RABBET_RETURN_IF_ERROR(parallel_name(build, branches, count, &name));
   RABBET_RETURN_IF_ERROR(
-      parallel_constant(build, branches, count, false, &constant));
+      branches[0].packed
+          ? parallel_packed(build, branches, count, before, &constant)
+          : parallel_constant(build, branches, count, false, &constant));
   assert(rabbet_op_is(like->op, RABBET_OP_MATRIX_MULTIPLY));
   const int32_t factors[2] = {like->inputs[0], constant->id};
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MATRIX_MULTIPLY, name,
@@ -355,7 +378,7 @@ static rabbet_status_t rows_add(rabbet_build_t* build, rows_t* rows,
         rabbet_arena_allocate(&build->arena, sizeof(**group), (void**)group));
   row_group_t* g = *group;
   if (g->count < FACTORS &&
-      (g->count == 0 || parallel_agree(&g->branches[0], &branch)))
+      (g->count == 0 || parallel_agree(&build->ir, &g->branches[0], &branch)))
     g->branches[g->count++] = branch;
   return rabbet_ok();
 }

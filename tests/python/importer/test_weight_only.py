@@ -131,6 +131,50 @@ def test_dequantized_blocks(block: int, axis: int, kind: str) -> None:
     assert ("INT8" if kind == "INT8" else "INT4") in step
 
 
+# ---- Products of one tensor
+
+
+def siblings(rows: int, bits: int, zeros: bool, blocks: tuple) -> onnx.ModelProto:
+    """Three products of x, each followed by a step that is never fused."""
+    random, k = np.random.default_rng(bits), 256
+    nodes, inits = [], {"three": np.array([3], np.int64)}
+    for name, n, block in zip("abc", (128, 64, 192), blocks, strict=True):
+        count = k // block
+        own = {
+            f"{name}w": random.integers(0, 256, (n, count, block * bits // 8), dtype=np.uint8),
+            f"{name}s": random.uniform(0.01, 0.03, (n, count)).astype(np.float32),
+        }
+        if zeros:
+            shape = (n, (count * bits + 7) // 8)
+            own[f"{name}z"] = random.integers(0, 256, shape, dtype=np.uint8)
+        inits |= own
+        nodes += [
+            oh.make_node("MatMulNBits", ["x", *own], [f"{name}p"], domain="com.microsoft",
+                         K=k, N=n, bits=bits, block_size=block),
+            oh.make_node("TopK", [f"{name}p", "three"], [f"{name}t", f"{name}i"]),
+        ]  # fmt: skip
+    nodes.append(oh.make_node("Concat", ["at", "bt", "ct"], ["y"], axis=1))
+    return model_of(nodes, inits, [rows], k, 9)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("rows", "blocks", "products"),
+    [(1, (32, 32, 32), 1), (1, (32, 64, 32), 2), (2, (32, 32, 32), 3)],
+)
+def test_products_of_a_row(
+    rows: int, blocks: tuple, products: int, bits: int, zeros: bool
+) -> None:
+    """Those with equal blocks are one, if there is one row."""
+    data = siblings(rows, bits, zeros, blocks)
+    model = rabbet.compile(data.SerializeToString(), device="cpu")
+    x = np.random.default_rng(1).standard_normal((rows, 256), np.float32)
+    check_close(np.asarray(model(x)), by_onnxruntime(data, x))
+    found = [part["Operator"] for step in steps_of(model) for part in step["Layers"]]
+    assert found.count("matrix_multiply") == products, found
+
+
 # ---- Tables: NF4, and FP4 of bitsandbytes
 
 NF4, FP4 = 1, 0
