@@ -1,6 +1,7 @@
 // Tensors of 8 bits stay so where no layer needs their numbers.
 
 #include <assert.h>
+#include <string.h>
 
 #include "builder/ir/passes.h"
 #include "core/view.h"
@@ -54,6 +55,97 @@ static void requantize_same(rabbet_ir_t* ir, rabbet_ir_node_t* node,
   *changed |= rabbet_ir_bypass(ir, node, bytes);
 }
 
+// Whether the node makes 8 bits with one scale, so that it may be done to other
+// elements, or in another order.
+static bool requantize_can_move(const rabbet_ir_t* ir,
+                                const rabbet_ir_node_t* node) {
+  double ignored = 0;
+  const rabbet_ir_value_t* result = rabbet_ir_output(ir, node, 0);
+  return !rabbet_ir_has_wishes(ir, node) && result->output < 0 &&
+         (result->dtype == RABBET_DTYPE_INT8 ||
+          result->dtype == RABBET_DTYPE_UINT8) &&
+         requantize_number(ir, node, REQUANTIZE_SCALE, &ignored) &&
+         requantize_number(ir, node, REQUANTIZE_ZERO_POINT, &ignored);
+}
+
+static rabbet_status_t requantize_replace(rabbet_ir_t* ir,
+                                          rabbet_ir_node_t* node,
+                                          const rabbet_ir_node_t* made,
+                                          bool* changed) {
+  rabbet_ir_value_t* result = rabbet_ir_output(ir, node, 0);
+  rabbet_ir_value_t* moved = rabbet_ir_output(ir, made, 0);
+  if (!rabbet_ir_can_replace(result, moved)) return rabbet_ok();
+  rabbet_ir_replace_uses(ir, result, moved);
+  rabbet_ir_kill(ir, node);
+  *changed = true;
+  return rabbet_ok();
+}
+
+// ---- Shuffles ---------------------------------------------------------------
+
+// A constant of one element with `rank` axes.
+static rabbet_status_t requantize_widen(rabbet_ir_t* ir, int32_t value,
+                                        int32_t rank, int32_t* out_value) {
+  rabbet_dims_t ones = {.rank = rank};
+  *out_value = value;
+  if (value < 0) return rabbet_ok();
+  for (int32_t i = 0; i < rank; ++i)
+    ones.d[i] = 1;
+  return rabbet_ir_reshape_constant(ir, rabbet_ir_value(ir, value), &ones,
+                                    out_value);
+}
+
+// The node's attributes with axis 0: a single scale has no axis, and another
+// rank may lack the node's.
+static rabbet_status_t requantize_attrs(rabbet_build_t* build,
+                                        const rabbet_ir_node_t* node,
+                                        rabbet_attr_t** out_attrs) {
+  static const int64_t first = 0;
+  size_t count = node->op->attr_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, node->attrs,
+                                           count * sizeof(**out_attrs),
+                                           (void**)out_attrs));
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp((*out_attrs)[i].name, "axis") == 0)
+      (*out_attrs)[i].data = &first;
+  return rabbet_ok();
+}
+
+// A dequantized tensor is quantized before its elements are shuffled, which
+// then moves bytes.
+static rabbet_status_t requantize_shuffle(rabbet_build_t* build,
+                                          rabbet_ir_node_t* node,
+                                          bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  enum { MOST_OPERANDS = 3 };
+  int32_t operands[MOST_OPERANDS] = {-1, -1, -1};
+  rabbet_ir_node_t *made = NULL,
+                   *shuffle = rabbet_ir_sole_producer(
+                       ir, rabbet_ir_input(ir, node, 0), RABBET_OP_SHUFFLE);
+  if (!shuffle || !requantize_can_move(ir, node) ||
+      !requantize_maker(ir, rabbet_ir_input(ir, shuffle, 0)))
+    return rabbet_ok();
+  int32_t rank = rabbet_ir_input(ir, shuffle, 0)->shape.rank;
+  assert(node->input_count <= MOST_OPERANDS &&
+         shuffle->input_count <= MOST_OPERANDS);
+  rabbet_attr_t* attrs = NULL;
+  RABBET_RETURN_IF_ERROR(requantize_attrs(build, node, &attrs));
+  operands[0] = shuffle->inputs[0];
+  for (size_t i = 1; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        requantize_widen(ir, node->inputs[i], rank, &operands[i]));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      ir, RABBET_OP_QUANTIZE, node->name, attrs, node->op->attr_count, operands,
+      node->input_count, node, &made));
+  operands[0] = made->outputs[0];
+  for (size_t i = 1; i < shuffle->input_count; ++i)
+    operands[i] = shuffle->inputs[i];
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      ir, RABBET_OP_SHUFFLE, shuffle->name, shuffle->attrs,
+      shuffle->op->attr_count, operands, shuffle->input_count, node, &made));
+  return requantize_replace(ir, node, made, changed);
+}
+
 // ---- Concatenations ---------------------------------------------------------
 
 static bool requantize_joins(const rabbet_ir_t* ir,
@@ -69,18 +161,11 @@ static bool requantize_joins(const rabbet_ir_t* ir,
 static rabbet_status_t requantize_join(rabbet_build_t* build,
                                        rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
-  double ignored = 0;
-  rabbet_ir_value_t* result = rabbet_ir_output(ir, node, 0);
   rabbet_ir_node_t *made = NULL, *join = rabbet_ir_sole_producer(
                                      ir, rabbet_ir_input(ir, node, 0),
                                      RABBET_OP_CONCATENATION);
   int32_t* inputs = NULL;
-  if (!requantize_joins(ir, join) || rabbet_ir_has_wishes(ir, node) ||
-      result->output >= 0 ||
-      (result->dtype != RABBET_DTYPE_INT8 &&
-       result->dtype != RABBET_DTYPE_UINT8) ||
-      !requantize_number(ir, node, REQUANTIZE_SCALE, &ignored) ||
-      !requantize_number(ir, node, REQUANTIZE_ZERO_POINT, &ignored))
+  if (!requantize_joins(ir, join) || !requantize_can_move(ir, node))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, join->input_count, sizeof(int32_t), (void**)&inputs));
@@ -97,17 +182,14 @@ static rabbet_status_t requantize_join(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
       ir, RABBET_OP_CONCATENATION, join->name, join->attrs,
       join->op->attr_count, inputs, join->input_count, node, &made));
-  rabbet_ir_value_t* joined = rabbet_ir_output(ir, made, 0);
-  if (!rabbet_ir_can_replace(result, joined)) return rabbet_ok();
-  rabbet_ir_replace_uses(ir, result, joined);
-  rabbet_ir_kill(ir, node);
-  *changed = true;
-  return rabbet_ok();
+  return requantize_replace(ir, node, made, changed);
 }
 
 rabbet_status_t rabbet_rule_requantize(rabbet_build_t* build,
                                        rabbet_ir_node_t* node, bool* changed) {
   assert(rabbet_op_is(node->op, RABBET_OP_QUANTIZE));
   requantize_same(&build->ir, node, changed);
+  if (!node->dead)
+    RABBET_RETURN_IF_ERROR(requantize_shuffle(build, node, changed));
   return node->dead ? rabbet_ok() : requantize_join(build, node, changed);
 }

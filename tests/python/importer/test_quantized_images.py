@@ -135,3 +135,30 @@ def test_bytes_between_layers(threads: int, dtype: type, zero: int) -> None:
         assert kernels.count("cpu.bytes.pooling") == 1
         inner = [tensor for step in steps[2:-1] for tensor in step["Outputs"]]
         assert all("INT8" in tensor["Format/Datatype"] for tensor in inner), steps
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [(np.int8, 0), (np.int8, 5), (np.uint8, 120)])
+@pytest.mark.parametrize("coarser", [1, 2])
+def test_channels_are_shuffled_in_bytes(dtype: type, zero: int, coarser: int) -> None:
+    g = Graph(dtype, 3)
+    scales = [2**-4 * coarser**i for i in range(4)]
+    x = g.rounded("x", 2**-6)
+    x = g.rounded(g.convolution(x, CHANNELS, CHANNELS, 1), scales[0], zero)
+    split = g.constant(np.array([1, 4, CHANNELS // 4, SIZE, SIZE]))
+    joined = g.constant(np.array([1, CHANNELS, SIZE, SIZE]))
+    x = g.rounded(g.node("Reshape", [x, split]), scales[1], zero)
+    x = g.rounded(g.node("Transpose", [x], perm=[0, 2, 1, 3, 4]), scales[2], zero)
+    x = g.rounded(g.node("Reshape", [x, joined]), scales[3], zero)
+    y = g.relu(g.rounded(g.convolution(x, CHANNELS, 16, 3, group=4), 2**-5), 2**-5)
+    model = g.model(y, [1, CHANNELS, SIZE, SIZE])
+    x = np.random.default_rng(0).uniform(-2, 2, (1, CHANNELS, SIZE, SIZE)).astype(np.float32)
+    engine = rabbet.compile(model.SerializeToString(), device="cpu", optimization_level=0)
+    found, wanted = np.asarray(engine(x)), by_onnxruntime(model, x)
+    assert len(np.unique(wanted)) > 20
+    assert np.abs(found - wanted).max() <= 2**-5
+    assert np.mean(found != wanted) < 0.01
+
+    shuffles = [step for step in steps_of(engine) if step["LayerType"] == "SHUFFLE"]
+    assert shuffles
+    outputs = [tensor for step in shuffles for tensor in step["Outputs"]]
+    assert all("INT8" in t["Format/Datatype"] for t in outputs), shuffles
