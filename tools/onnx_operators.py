@@ -76,8 +76,8 @@ LIMITS = {
     "Compress": "the output has a data-dependent size",
     "Dropout": "passes its input through; `training_mode` must be a constant false",
     "GroupNormalization": "the number of channels must be known",
-    "If": "the branches may differ in extents, not in rank, but for flags and a zero that one "
-    "branch gives without axes; of a condition known at import the branch taken is imported",
+    "If": "the branches may differ in extents; of two ranks the lower is imported, and a run that "
+    "takes the other fails; of a condition known at import the branch taken is imported",
     "Loop": "optional values as states need a number of iterations that is known at import",
     "LinearAttention": "unrolled: the number of tokens must be known at import",
     "CausalConvWithState": "the number of channels must be known at import",
@@ -223,7 +223,7 @@ def operators() -> list[Operator]:
 def refused() -> list[tuple[str, str]]:
     """(operator, reason) of missing.def."""
     text = (ROOT / "src/onnx/missing.def").read_text()
-    row = r"^RABBET_ONNX_MISSING\(\"(.*?)\",\s*(\w+),((?:\s*\".*?\")+)\)"
+    row = r"^RABBET_ONNX_MISSING\(\"(.*?)\",\s*(\w+|\*),((?:\s*\".*?\")+)\)"
     return [
         (f"{domain}.{name}".lstrip("."), "".join(re.findall(r'"(.*?)"', reason)))
         for domain, name, reason in re.findall(row, text, re.M)

@@ -95,8 +95,9 @@ void rabbet_onnx_import_as(rabbet_onnx_node_t* node, const char* name,
 const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {
   size_t count = sizeof(onnx_missing) / sizeof(onnx_missing[0]);
   for (size_t i = 0; i < count; ++i)
-    if (!strcmp(onnx_missing[i].name, name) &&
-        !strcmp(onnx_missing[i].domain, domain))
+    if (!strcmp(onnx_missing[i].domain, domain) &&
+        (!strcmp(onnx_missing[i].name, name) ||
+         !strcmp(onnx_missing[i].name, "*")))
       return onnx_missing[i].reason;
   return NULL;
 }

@@ -69,6 +69,10 @@ static rabbet_tensor_t* onnx_condition(rabbet_onnx_node_t* node,
 typedef struct onnx_choice_t {
   rabbet_onnx_node_t* node;
   rabbet_conditional_t* conditional;
+  rabbet_tensor_t* condition;
+  // The branch that each run must take, as the other's outputs have other
+  // ranks: 0 or 1, or -1 if runs may take both.
+  int only;
 } onnx_choice_t;
 
 // Whether a constant stands for a value that is not used after the branch, as
@@ -117,13 +121,57 @@ static void onnx_match_flags(rabbet_onnx_node_t* node, rabbet_tensor_t** of) {
       of[k] = rabbet_onnx_reshape(node, of[k], NULL, 0);
 }
 
-static rabbet_tensor_t* onnx_chosen(const onnx_choice_t* choice,
+// Of two ranks, the lower one is imported, as exporters take it for the nodes
+// behind (torch's Squeeze of an extent that varies); a run that takes the other
+// branch fails.
+static void onnx_match_ranks(onnx_choice_t* choice, rabbet_tensor_t** of) {
+  rabbet_onnx_node_t* node = choice->node;
+  const int ranks[] = {rabbet_onnx_rank(node, of[0]),
+                       rabbet_onnx_rank(node, of[1])};
+  if (!rabbet_onnx_ok(node) || ranks[0] == ranks[1]) return;
+  int kept = ranks[0] < ranks[1] ? 0 : 1;
+  if (choice->only == 1 - kept) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "of one output the then_branch has the lower rank, of "
+                     "another the else_branch; the condition ('%s') must be "
+                     "constant for that",
+                     node->proto->input[0]);
+    return;
+  }
+  of[1 - kept] = onnx_placeholder_like(node, of[1 - kept], of[kept]);
+  if (choice->only == kept) return;
+  choice->only = kept;
+  rabbet_log(node->importer->network->logger, RABBET_SEVERITY_WARNING,
+             "node '%s' (If) gives rank %d if its condition ('%s') is true, "
+             "and %d if not; rank %d is imported, and runs in which the "
+             "condition is %s fail",
+             node->name, ranks[0], node->proto->input[0], ranks[1], ranks[kept],
+             kept == 0 ? "false" : "true");
+  const char* message = NULL;
+  rabbet_onnx_fail(
+      node, rabbet_arena_printf(
+                &node->importer->arena, &message,
+                "the condition of node '%s' (If) is %s, so its result has rank "
+                "%d; rank %d was imported: fix the extents on which the "
+                "condition depends in the model, or run others",
+                node->name, kept == 0 ? "false" : "true", ranks[1 - kept],
+                ranks[kept]));
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_assert(node,
+                     kept == 0
+                         ? choice->condition
+                         : rabbet_onnx_unary(node, "NOT", choice->condition),
+                     message);
+}
+
+static rabbet_tensor_t* onnx_chosen(onnx_choice_t* choice,
                                     rabbet_tensor_t* const of[2]) {
   rabbet_onnx_node_t* node = choice->node;
   rabbet_layer_t* layer = NULL;
   rabbet_tensor_t* results[] = {of[0], of[1]};
   onnx_match_flags(node, results);
   onnx_match_placeholders(node, results);
+  onnx_match_ranks(choice, results);
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_onnx_fail(
       node, rabbet_conditional_add_output(choice->conditional, results[0],
@@ -170,7 +218,7 @@ static bool onnx_reads_rest(const rabbet_onnx_list_t* list) {
 
 // A sequence that one of the branches makes.
 static rabbet_tensor_t* onnx_chosen_list(
-    const onnx_choice_t* choice, const rabbet_onnx_list_t* const of[2]) {
+    onnx_choice_t* choice, const rabbet_onnx_list_t* const of[2]) {
   rabbet_onnx_node_t* node = choice->node;
   bool rest[] = {onnx_reads_rest(of[0]), onnx_reads_rest(of[1])};
   rabbet_onnx_told_t told[2] = {{0}, {0}};
@@ -204,7 +252,7 @@ static rabbet_tensor_t* onnx_chosen_list(
   return rabbet_onnx_list_handle(list);
 }
 
-static rabbet_tensor_t* onnx_result(const onnx_choice_t* choice, size_t index,
+static rabbet_tensor_t* onnx_result(onnx_choice_t* choice, size_t index,
                                     rabbet_tensor_t* const of[2]) {
   rabbet_onnx_node_t* node = choice->node;
   const rabbet_onnx_list_t* lists[] = {rabbet_onnx_list(of[0]),
@@ -222,10 +270,11 @@ static rabbet_tensor_t* onnx_result(const onnx_choice_t* choice, size_t index,
 
 static void onnx_choose(rabbet_onnx_node_t* node, rabbet_tensor_t* condition) {
   rabbet_tensor_t** results[2] = {NULL, NULL};
-  onnx_choice_t choice = {.node = node};
+  onnx_choice_t choice = {.node = node, .only = -1};
   rabbet_layer_t* layer = NULL;
   condition = onnx_condition(node, condition);
   if (!rabbet_onnx_ok(node)) return;
+  choice.condition = condition;
   rabbet_onnx_fail(
       node, rabbet_network_add_conditional(node->importer->network, node->name,
                                            &choice.conditional));

@@ -24,12 +24,20 @@ def graph(nodes: Any, outputs: Any, constants: Any = None) -> Any:
     return helper.make_graph(nodes, "branch", [], outputs, tensors)
 
 
-def check(nodes: Any, inputs: Any, outputs: Any, runs: Any, shapes: Any, constants: Any) -> None:
-    """Compares runs of the model with ONNX Runtime's."""
+def model_of(nodes: Any, inputs: Any, outputs: Any, constants: dict[str, Any]) -> bytes:
     tensors = [numpy_helper.from_array(v, n) for n, v in constants.items()]
     whole = helper.make_graph(nodes, "g", inputs, outputs, tensors)
-    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    data = model.SerializeToString()
+    model = helper.make_model(
+        whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    return bytes(model.SerializeToString())
+
+
+def check(
+    nodes: Any, inputs: Any, outputs: Any, runs: Any, shapes: Any, constants: Any
+) -> None:
+    """Compares runs of the model with ONNX Runtime's."""
+    data = model_of(nodes, inputs, outputs, constants)
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     ours = trt.compile(data, device="cpu", shapes=shapes)
     for feed in runs:
@@ -55,7 +63,9 @@ def test_if() -> None:
     """Names of both branches are the same; a weight in each; outer names are seen."""
     w = {"w": np.arange(9, dtype=np.float32).reshape(3, 3)}
     yes = graph(
-        [node("MatMul", ["x", "w"], ["t"]), node("Add", ["t", "y"], ["r"])], [value("r")], w
+        [node("MatMul", ["x", "w"], ["t"]), node("Add", ["t", "y"], ["r"])],
+        [value("r")],
+        w,
     )
     no = graph([node("Mul", ["x", "w"], ["t"]), node("Neg", ["t"], ["r"])], [value("r")],
                {"w": np.float32([[1, 2, 3]])})  # fmt: skip
@@ -85,7 +95,14 @@ def test_extents_differ() -> None:
     ]
     runs = [{"x": np.float32(s) * random(n, 2)} for n in (4, 7) for s in (1, -1)]
     outputs = [value("a"), value("b"), value("c"), value("d", INT64)]
-    check(nodes, [value("x", shape=("n", 2))], outputs, runs, {"x": [(3, 2), (4, 2), (7, 2)]}, ZERO)
+    check(
+        nodes,
+        [value("x", shape=("n", 2))],
+        outputs,
+        runs,
+        {"x": [(3, 2), (4, 2), (7, 2)]},
+        ZERO,
+    )
 
 
 def test_nested_and_constant() -> None:
@@ -108,7 +125,11 @@ def test_nested_and_constant() -> None:
         node("If", ["condition"], ["z"], then_branch=yes, else_branch=no),
     ]
     x, y = random(3), random(3)
-    runs = [{"x": np.float32(a) * x, "y": np.float32(b) * y} for a in (1, -1) for b in (1, -1)]
+    runs = [
+        {"x": np.float32(a) * x, "y": np.float32(b) * y}
+        for a in (1, -1)
+        for b in (1, -1)
+    ]
     inputs = [value("x", shape=(3,)), value("y", shape=(3,))]
     check(nodes, inputs, [value("z")], runs, None, {**ZERO, "one": np.array([1])})
 
@@ -160,15 +181,96 @@ def test_extents_from_chosen_extents(kind: str) -> None:
     check(nodes, inputs, [value("z"), value("w")], runs, shapes, whole)
 
 
-def test_ranks_differ() -> None:
-    yes = graph([node("Identity", ["x"], ["r"])], [value("r")])
-    no = graph([node("ReduceSum", ["x"], ["r"], keepdims=0)], [value("r")])
-    nodes = [*LARGE, node("If", ["large"], ["z"], name="choice", then_branch=yes, else_branch=no)]
-    tensors = [numpy_helper.from_array(v, n) for n, v in ZERO.items()]
-    whole = helper.make_graph(nodes, "g", [value("x", shape=(3,))], [value("z")], tensors)
-    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)])
-    with pytest.raises(trt.Error, match=r"choice.*one branch gives \(3,\) and the other \(\)"):
-        trt.compile(model.SerializeToString(), device="cpu")
+def check_ranks(data: bytes, shapes: Any, right: Any, wrong: Any, message: str) -> None:
+    """ONNX Runtime gives both ranks, runs here one of them."""
+    session = onnxruntime.InferenceSession(data)
+    model = trt.compile(data, device="cpu", shapes=shapes)
+    for given in (right, wrong, right):
+        x = np.float32(given)
+        (expected,) = session.run(None, {"x": x})
+        if given is wrong:
+            with pytest.raises(trt.Error, match=message):
+                model.run({"x": x})
+        else:
+            (found,) = model.run({"x": x}).values()
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_two_ranks_the_lower_is_imported(swapped: bool) -> None:
+    whole = graph([node("Identity", ["x"], ["r"])], [value("r")])
+    total = graph([node("ReduceSum", ["x"], ["r"], keepdims=0)], [value("r")])
+    yes, no = (total, whole) if swapped else (whole, total)
+    last = node("If", ["large"], ["z"], name="choice", then_branch=yes, else_branch=no)
+    data = model_of([*LARGE, last], [value("x", shape=(3,))], [value("z")], ZERO)
+    up, down = [3, 1, 2], [-3, -1, -2]
+    right, wrong = (up, down) if swapped else (down, up)
+    word = "false" if swapped else "true"
+    message = (
+        f"node 'choice' .If. is {word}, so its result has rank 1; rank 0 was imported"
+    )
+    check_ranks(data, None, right, wrong, message)
+
+
+def test_squeeze_of_an_extent_that_varies_as_torch_exports_it() -> None:
+    yes = graph([node("Squeeze", ["x", "one"], ["r"])], [value("r")])
+    no = graph([node("Identity", ["x"], ["r"])], [value("r")])
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Gather", ["shape", "one"], ["extent"]),
+        node("Equal", ["extent", "one"], ["is_one"]),
+        node("If", ["is_one"], ["s"], name="squeeze", then_branch=yes, else_branch=no),
+        node("Relu", ["s"], ["z"]),
+    ]
+    inputs = [value("x", shape=(2, "k", 2))]
+    data = model_of(nodes, inputs, [value("z")], {"one": np.int64([1])})
+    shapes = {"x": ((2, 1, 2), (2, 1, 2), (2, 3, 2))}
+    right, wrong = np.arange(4).reshape(2, 1, 2) - 1, np.ones((2, 3, 2))
+    check_ranks(
+        data, shapes, right, wrong, "is false, so its result has rank 3; rank 2"
+    )
+
+
+def test_two_ranks_in_a_branch() -> None:
+    """A run that does not take the outer branch does not look at the inner condition."""
+    inner = node(
+        "If", ["big"], ["q"], name="inner",
+        then_branch=graph([node("Identity", ["x"], ["a"])], [value("a")]),
+        else_branch=graph([node("Unsqueeze", ["x", "axis"], ["a"])], [value("a")]),
+    )  # fmt: skip
+    steps = [
+        node("Greater", ["x", "ten"], ["all"]),
+        node("Slice", ["all", "axis", "one"], ["big"]),
+    ]
+    yes = graph([*steps, inner, node("Relu", ["q"], ["r"])], [value("r")])
+    no = graph([node("Neg", ["x"], ["r"])], [value("r")])
+    nodes = [*LARGE, node("If", ["large"], ["z"], then_branch=yes, else_branch=no)]
+    constants = {
+        **ZERO,
+        "ten": np.float32(10),
+        "axis": np.int64([0]),
+        "one": np.int64([1]),
+    }
+    data = model_of(nodes, [value("x", shape=("n",))], [value("z")], constants)
+    shapes = {"x": ((1,), (3,), (9,))}
+    message = "inner' .If. is false, so its result has rank 2; rank 1"
+    check_ranks(data, shapes, [20, 1, 3], [2, 1], message)
+    check_ranks(data, shapes, [-20, -2], [2, 1], message)
+
+
+def test_ranks_that_are_lower_in_either_branch_are_refused() -> None:
+    flat = [node("ReduceSum", ["x"], ["a"], keepdims=0), node("Identity", ["x"], ["b"])]
+    wide = [node("Identity", ["x"], ["a"]), node("ReduceSum", ["x"], ["b"], keepdims=0)]
+    yes, no = (graph(steps, [value("a"), value("b")]) for steps in (flat, wide))
+    last = node(
+        "If", ["large"], ["y", "z"], name="choice", then_branch=yes, else_branch=no
+    )
+    data = model_of(
+        [*LARGE, last], [value("x", shape=(3,))], [value("y"), value("z")], ZERO
+    )
+    with pytest.raises(trt.Error, match=r"choice.*of another the else_branch.*'large'"):
+        trt.compile(data, device="cpu")
 
 
 def test_flags_that_are_scalars_in_one_branch() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import rabbet
@@ -158,3 +159,19 @@ def test_as_onnx_runtime(kind: Any, make: Any, tmp_path: Path) -> None:
         # A number halfway between two of 8 bits may be rounded to either.
         bound = 1e-4 if make in (optimized, transformed) else 0.03
         assert np.abs(np.asarray(ours(batch)) - want).max() <= bound * np.abs(want).max()
+
+
+def test_files_in_the_layout_of_a_processor_are_refused() -> None:
+    """ONNX Runtime saves them at its highest level, which is its default."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("ReorderInput", ["x"], ["a"], domain="com.microsoft.nchwc"),
+        helper.make_node(
+            "MaxPool", ["a"], ["b"], domain="com.microsoft.nchwc", kernel_shape=[2, 2]
+        ),
+    ]
+    sides = [[helper.make_tensor_value_info(n, kind, (1, 16, 8, 8))] for n in "xb"]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft.nchwc", 1)]
+    model = helper.make_model(helper.make_graph(nodes, "g", *sides), opset_imports=opsets)
+    with pytest.raises(rabbet.Error, match=r"ReorderInput.*save it at ORT_ENABLE_EXTENDED"):
+        rabbet.compile(model.SerializeToString(), device="cpu")
