@@ -147,6 +147,8 @@ static const struct {
     {"cuda", "deconvolution", CONFORMANCE_NEVER,
      "with other layers in its group only where cuDNN has an engine"},
     {"cuda", "convolution_of_one_pixel", CONFORMANCE_NEVER, "the same"},
+    {"cuda", "convolution_dilated", CONFORMANCE_NEVER, "the same"},
+    {"cuda", "convolution_tiles", CONFORMANCE_NEVER, "the same"},
     {"cuda", "quantized_product", CONFORMANCE_NEVER,
      "what cuBLASLt has no product for: UINT8, rows that are no whole vectors"},
     {"cuda", "quantized_product_fp8", CONFORMANCE_NEVER, "the same"},

@@ -37,6 +37,86 @@ static void convolution(conformance_t* t) {
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
+// Windows that reach into the padding, up to taps that meet nothing else.
+static void convolution_dilated(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  static const int64_t counts[] = {8, 13, 32, 70};
+  int64_t from = conformance_one_of(t, counts, t->large ? 4 : 3);
+  int64_t to = conformance_one_of(t, counts, 4);
+  rabbet_dims_t x = {.rank = conformance_chance(t, 4) ? 3 : 4};
+  rabbet_dims_t w = {.rank = x.rank, .d = {to, from}};
+  int64_t stride[3] = {0}, dilation[3] = {0}, before[3] = {0}, after[3] = {0};
+  x.d[0] = 1 + conformance_random(t, 2);
+  x.d[1] = from;
+  for (int32_t i = 0; i < x.rank - 2; ++i) {
+    x.d[i + 2] = 1 + conformance_random(t, t->large ? 26 : 9);
+    w.d[i + 2] = 1 + conformance_random(t, 3);
+    stride[i] = 1 + conformance_random(t, 2);
+    dilation[i] = 1 + conformance_random(t, 12);
+    int64_t reach = (w.d[i + 2] - 1) * dilation[i];
+    before[i] = conformance_random(t, reach + 1);
+    after[i] = reach - before[i] + conformance_random(t, 2);
+  }
+  size_t axes = (size_t)x.rank - 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, axes),
+                           conformance_ints(t, "dilation_nd", dilation, axes),
+                           conformance_ints(t, "pre_padding", before, axes),
+                           conformance_ints(t, "post_padding", after, axes)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 4, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+// Windows of 3x3 that do not stride, which can be transformed: tiles at the
+// borders are whole ones or parts.
+static void convolution_tiles(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  static const int64_t counts[] = {16, 20, 32, 70};
+  int64_t from = conformance_one_of(t, counts, 4);
+  int64_t to = conformance_one_of(t, counts, 4);
+  int64_t most = t->large ? 24 : 10, before[2], after[2];
+  rabbet_dims_t x = {.rank = 4, .d = {1 + conformance_random(t, 2), from}};
+  rabbet_dims_t y = {.rank = 4, .d = {x.d[0], to}};
+  for (int i = 0; i < 2; ++i) {
+    x.d[i + 2] = 3 + conformance_random(t, most);
+    before[i] = conformance_random(t, 3);
+    after[i] = conformance_random(t, 3);
+    y.d[i + 2] = x.d[i + 2] + before[i] + after[i] - 2;
+  }
+  rabbet_attr_t attrs[] = {conformance_ints(t, "pre_padding", before, 2),
+                           conformance_ints(t, "post_padding", after, 2)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, KERNEL_DIMS(to, from, 3, 3), true),
+                      -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 2, inputs, 3);
+  if (conformance_chance(t, 2)) {
+    rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+    int32_t pair[] = {value, kernel_case_input(c, y, false)};
+    value = kernel_case_op(c, "elementwise", sum, 1, pair, 2);
+  }
+  if (conformance_chance(t, 2)) {
+    bool clips = conformance_chance(t, 2);
+    if (clips) c->tolerance *= 8;  // of bounds that are less than the sums
+    rabbet_attr_t bounds[] = {
+        conformance_int(
+            t, "type", clips ? RABBET_ACTIVATION_CLIP : RABBET_ACTIVATION_RELU),
+        KERNEL_FLOAT("alpha", -0.25), KERNEL_FLOAT("beta", 0.5)};
+    value = kernel_case_op(c, "activation", bounds, clips ? 3 : 1, &value, 1);
+    kernel_case_output(c, value);
+  } else {
+    kernel_case_output(c, conformance_epilogue(t, value));
+  }
+}
+
 // Windows of one pixel: matrix products, if channels lie last.
 static void convolution_pixels(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -277,6 +357,8 @@ const conformance_family_t conformance_convolution[] = {
     {"convolution", 80, convolution},
     {"convolution_pixels", 60, convolution_pixels},
     {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
+    {"convolution_dilated", 80, convolution_dilated},
+    {"convolution_tiles", 60, convolution_tiles},
     {"deconvolution", 60, deconvolution},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},

@@ -31,11 +31,17 @@ static int32_t name_hash(const char* name) {
   return (int32_t)((hash ^ (hash >> 23)) & 0x7fffff) | (1 << 23);
 }
 
-// Whether padding is so wide that a window may lie entirely in it.
+// Whether a window lies entirely in the padding, between its taps, too, if
+// dilation is larger than the image.
 static bool sees_padding(const rabbet_dnnl_spec_t* spec) {
   for (int i = 0; i < spec->src.rank - 2; ++i) {
-    int64_t extent = (spec->window[i] - 1) * spec->dilation[i] + 1;
-    if (spec->before[i] >= extent || spec->after[i] >= extent) return true;
+    int64_t in = spec->src.dims[i + 2], dilation = spec->dilation[i];
+    for (int64_t o = 0; o < spec->dst.dims[i + 2]; ++o) {
+      int64_t first = o * spec->stride[i] - spec->before[i];
+      // The first tap that is not before the image.
+      int64_t tap = first < 0 ? rabbet_ceildiv(-first, dilation) : 0;
+      if (tap >= spec->window[i] || first + tap * dilation >= in) return true;
+    }
   }
   return false;
 }

@@ -84,6 +84,16 @@ typedef struct rabbet_packed_t {
 // Columns of a panel of packed weights, which has them for each k.
 enum { RABBET_PANEL = 64 };
 
+// Elements of a tile's side in Winograd's F(4x4, 3x3), before and after.
+enum { RABBET_WINOGRAD_IN = 6, RABBET_WINOGRAD_OUT = 4 };
+// A tile's pixels in the result; NULL where it has none.
+typedef struct rabbet_winograd_tile_t {
+  const float* bias;  // of a whole panel
+  float* y[RABBET_WINOGRAD_OUT * RABBET_WINOGRAD_OUT];
+  const float* added[RABBET_WINOGRAD_OUT * RABBET_WINOGRAD_OUT];  // or NULL
+  float low, high;  // bounds of the result
+} rabbet_winograd_tile_t;
+
 typedef struct rabbet_vectors_t {
   rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
   // Copies `rows` rows; the steps are bytes between rows of target and source.
@@ -199,6 +209,14 @@ typedef struct rabbet_vectors_t {
   // which x and y have `stride` floats.
   void (*softmax_columns)(const float* x, int64_t count, int64_t stride,
                           int64_t width, float* y);
+
+  // Transforms the pixels of a tile, each of `channels` floats, at least as
+  // many as the longest vector has; the results are `plane` floats apart.
+  void (*winograd_input)(const float* const* x, int64_t channels, float* v,
+                         int64_t plane);
+  // Transforms `width` columns of a panel back, adds, and bounds them.
+  void (*winograd_output)(const rabbet_winograd_tile_t* tile, const float* m,
+                          int64_t plane, int64_t width);
 } rabbet_vectors_t;
 
 extern const rabbet_vectors_t rabbet_vectors_baseline;

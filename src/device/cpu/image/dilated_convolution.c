@@ -1,0 +1,369 @@
+// Convolutions with dilation, channels last: each tap adds the products of the
+// pixels that it meets. Taps reach far into the padding where the dilation is
+// about as large as the image; what lies there is not multiplied.
+#include <assert.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/image/finish.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/vectors/vectors.h"
+#include "ops/image/convolution.h"
+#include "ops/image/window.h"
+
+enum {
+  AXES = 2,
+  PANEL = RABBET_PANEL,
+  DEPTH = 128,  // channels at a time: their panel stays in the first cache
+  BLOCK = 512,  // pixels of the output, whose sums stay in the second cache
+  LEAST = 8,    // channels and maps; fewer are left to others
+  ALIGNMENT = 64,
+};
+
+typedef struct cpu_dilated_kernel_t {
+  rabbet_node_kernel_t node;
+  rabbet_cpu_finish_t finish;
+  int64_t channels, maps, taps, panels;
+  float* weights;  // [panels][taps][channels][PANEL]
+  float* bias;     // of all columns of the panels
+} cpu_dilated_kernel_t;
+
+typedef struct cpu_dilated_state_t {
+  rabbet_window_t window;
+  int64_t before[AXES], in[AXES], out[AXES];
+  int64_t pixels;  // of the output, of all images
+  int64_t block, blocks;
+  // A thread's memory: sums, their rows' addresses and those of the input.
+  size_t sum_rows, x_rows, slot;
+} cpu_dilated_state_t;
+
+// ---- Which groups ----------------------------------------------------------
+
+static const rabbet_dims_t* dilated_weights(const rabbet_group_t* group) {
+  return &group->values[group->nodes[0].inputs[RABBET_CONVOLUTION_KERNEL]].dims;
+}
+
+static bool dilated_is_dilated(const rabbet_group_node_t* node,
+                               const rabbet_dims_t* kernel) {
+  rabbet_window_t window;
+  rabbet_status_t status =
+      rabbet_window_read(node->attrs, node->op->attr_count, kernel->rank - 2,
+                         kernel->d + 2, &window);
+  bool dilated = false;
+  for (int32_t i = 0; rabbet_is_ok(status) && i < window.spatial; ++i)
+    dilated |= window.dilation[i] > 1 && window.size[i] > 1;
+  rabbet_status_ignore(status);
+  return dilated;
+}
+
+static bool dilated_matches(const rabbet_group_t* group,
+                            rabbet_cpu_finish_t* out_finish) {
+  if (!rabbet_cpu_finish_parse(group, out_finish) ||
+      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
+    return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_dims_t* kernel = dilated_weights(group);
+  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0 && !group->values[node->inputs[i]].constant)
+      return false;
+  return (kernel->rank == 3 || kernel->rank == 4) &&
+         rabbet_node_int(node, "num_groups") == 1 && kernel->d[0] >= LEAST &&
+         kernel->d[1] >= LEAST && dilated_is_dilated(node, kernel);
+}
+
+static rabbet_status_t cpu_dilated_body(rabbet_proposal_t* proposal) {
+  rabbet_cpu_finish_t finish;
+  if (!dilated_matches(proposal->propose->group, &finish)) return rabbet_ok();
+  return rabbet_cpu_finish_offer(proposal, &finish, RABBET_FORMAT_HWC, "taps");
+}
+
+static rabbet_status_t cpu_dilated_propose(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink) {
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_dilated, NULL,
+                              cpu_dilated_body);
+}
+
+static bool cpu_dilated_takes(const rabbet_kernel_spec_t* spec) {
+  rabbet_cpu_finish_t finish;
+  return dilated_matches(spec->group, &finish) &&
+         rabbet_cpu_finish_formats(spec->group, &finish, RABBET_FORMAT_HWC);
+}
+
+// ---- Constants -------------------------------------------------------------
+
+// Columns beyond the maps stay zero.
+static void dilated_pack(const cpu_dilated_kernel_t* kernel,
+                         const float* from) {
+  const int64_t channels = kernel->channels, taps = kernel->taps;
+  for (int64_t n = 0; n < kernel->maps; ++n) {
+    float* panel = kernel->weights + n / PANEL * taps * channels * PANEL;
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t tap = 0; tap < taps; ++tap)
+        panel[(tap * channels + c) * PANEL + n % PANEL] = *from++;
+  }
+}
+
+static void cpu_dilated_destroy(rabbet_kernel_t* base) {
+  cpu_dilated_kernel_t* kernel = (cpu_dilated_kernel_t*)base;
+  if (!kernel) return;
+  rabbet_free(kernel->node.allocator, kernel->weights);
+  rabbet_free(kernel->node.allocator, kernel->bias);
+  rabbet_free(kernel->node.allocator, kernel);
+}
+
+static rabbet_status_t dilated_constants(cpu_dilated_kernel_t* kernel) {
+  const rabbet_group_t* group = kernel->node.group;
+  const rabbet_group_node_t* node = kernel->node.node;
+  rabbet_allocator_t allocator = kernel->node.allocator;
+  size_t columns = (size_t)(kernel->panels * PANEL);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator,
+      columns * (size_t)(kernel->taps * kernel->channels) * sizeof(float),
+      (void**)&kernel->weights));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, columns * sizeof(float),
+                                         (void**)&kernel->bias));
+  dilated_pack(kernel,
+               group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].constant);
+  int32_t bias = rabbet_node_input(node, RABBET_CONVOLUTION_BIAS);
+  if (bias >= 0)
+    memcpy(kernel->bias, group->values[bias].constant,
+           (size_t)kernel->maps * sizeof(float));
+  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0)
+      kernel->node.base.own_constants |=
+          UINT64_C(1) << rabbet_group_input_of(group, node->inputs[i]);
+  return rabbet_ok();
+}
+
+static rabbet_status_t cpu_dilated_create(const rabbet_kernel_spec_t* spec,
+                                          rabbet_kernel_t** out_kernel) {
+  cpu_dilated_kernel_t* kernel = NULL;
+  *out_kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->node =
+      (rabbet_node_kernel_t){.base = {.kernel_class = &rabbet_cpu_dilated},
+                             .allocator = spec->allocator,
+                             .group = spec->group,
+                             .node = &spec->group->nodes[0]};
+  bool matches = dilated_matches(spec->group, &kernel->finish);
+  assert(matches);  // `takes` has checked it
+  (void)matches;
+  const rabbet_dims_t* w = dilated_weights(spec->group);
+  kernel->maps = w->d[0];
+  kernel->channels = w->d[1];
+  kernel->panels = rabbet_ceildiv(kernel->maps, (int64_t)PANEL);
+  kernel->taps = 1;
+  for (int32_t i = 2; i < w->rank; ++i)
+    kernel->taps *= w->d[i];
+  rabbet_status_t status = dilated_constants(kernel);
+  if (rabbet_is_ok(status))
+    *out_kernel = &kernel->node.base;
+  else
+    cpu_dilated_destroy(&kernel->node.base);
+  return status;
+}
+
+// ---- Geometry --------------------------------------------------------------
+
+// Images of rank 3 have a height of 1.
+static rabbet_status_t dilated_resolve(const cpu_dilated_kernel_t* kernel,
+                                       const rabbet_dims_t* x,
+                                       const rabbet_dims_t* y,
+                                       cpu_dilated_state_t* s) {
+  const rabbet_group_node_t* node = kernel->node.node;
+  const rabbet_dims_t* w = dilated_weights(kernel->node.group);
+  int64_t before[RABBET_MAX_RANK], after[RABBET_MAX_RANK];
+  if (x->rank != w->rank || x->d[1] != kernel->channels)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "layer '%s': the input has %lld channels; the kernel "
+                         "takes %lld",
+                         node->name, (long long)x->d[1],
+                         (long long)kernel->channels);
+  rabbet_window_t* window = &s->window;
+  RABBET_RETURN_IF_ERROR(rabbet_window_read(node->attrs, node->op->attr_count,
+                                            x->rank - 2, w->d + 2, window));
+  rabbet_window_pads(window, x->d + 2, y->d + 2, before, after);
+  int32_t missing = AXES - window->spatial;
+  for (int32_t i = AXES - 1; i >= 0; --i) {
+    bool there = i >= missing;
+    int32_t from = i - missing;
+    s->in[i] = there ? x->d[from + 2] : 1;
+    s->out[i] = there ? y->d[from + 2] : 1;
+    s->before[i] = there ? before[from] : 0;
+    window->size[i] = there ? window->size[from] : 1;
+    window->stride[i] = there ? window->stride[from] : 1;
+    window->dilation[i] = there ? window->dilation[from] : 1;
+  }
+  s->pixels = y->d[0] * s->out[0] * s->out[1];
+  return rabbet_ok();
+}
+
+static void dilated_lay_out(int threads, cpu_dilated_state_t* s,
+                            size_t* out_workspace) {
+  s->blocks = rabbet_ceildiv(s->pixels, (int64_t)BLOCK);
+  s->block = s->blocks ? rabbet_ceildiv(s->pixels, s->blocks) : 0;
+  size_t rows = (size_t)s->block;
+  s->sum_rows = rows * PANEL * sizeof(float);
+  s->x_rows = s->sum_rows + rows * sizeof(float*);
+  s->slot =
+      rabbet_align_up(s->x_rows + rows * sizeof(float*), (size_t)ALIGNMENT);
+  *out_workspace = s->slot * (size_t)rabbet_cpu_slots(threads);
+}
+
+static rabbet_status_t cpu_dilated_prepare(rabbet_kernel_t* base,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           cpu_dilated_state_t** out_state,
+                                           size_t* out_workspace) {
+  const cpu_dilated_kernel_t* kernel = (const cpu_dilated_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node.node;
+  cpu_dilated_state_t* state = NULL;
+  *out_workspace = 0;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_finish_check(
+      kernel->node.group, &kernel->finish, shapes->dims));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
+  rabbet_status_t status = dilated_resolve(
+      kernel, &shapes->dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
+      &shapes->dims[node->outputs[0]], state);
+  if (rabbet_is_ok(status))
+    dilated_lay_out(shapes->threads, state, out_workspace);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
+}
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct dilated_call_t {
+  const cpu_dilated_kernel_t* kernel;
+  const cpu_dilated_state_t* state;
+  const rabbet_vectors_t* vectors;
+  const float *x, *added;
+  float* y;
+  char* workspace;
+} dilated_call_t;
+
+typedef struct dilated_rows_t {
+  float* sums;
+  float** sum_rows;
+  const float** x_rows;
+} dilated_rows_t;
+
+// The outputs of an axis, from *begin to *end - 1, whose tap lies in the input.
+static void dilated_inside(const cpu_dilated_state_t* s, int axis, int64_t tap,
+                           int64_t* begin, int64_t* end) {
+  int64_t stride = s->window.stride[axis];
+  int64_t reach = tap * s->window.dilation[axis] - s->before[axis];
+  *begin = reach < 0 ? rabbet_ceildiv(-reach, stride) : 0;
+  int64_t last = s->in[axis] - 1 - reach;
+  *end = last < 0 ? 0 : rabbet_min_i64(s->out[axis], last / stride + 1);
+}
+
+// The rows of the pixels `first` to `first` + `count` - 1 whose tap lies in the
+// input. Returns their number.
+static int64_t dilated_meet(const dilated_call_t* call, int64_t tap,
+                            int64_t first, int64_t count,
+                            const dilated_rows_t* rows) {
+  const cpu_dilated_state_t* s = call->state;
+  int64_t channels = call->kernel->channels, found = 0, begin[AXES], end[AXES];
+  int64_t taps[AXES] = {tap / s->window.size[1], tap % s->window.size[1]};
+  int64_t reach[AXES];
+  for (int i = 0; i < AXES; ++i) {
+    dilated_inside(s, i, taps[i], &begin[i], &end[i]);
+    reach[i] = taps[i] * s->window.dilation[i] - s->before[i];
+  }
+  for (int64_t i = 0; i < count;) {
+    int64_t column = (first + i) % s->out[1], line = (first + i) / s->out[1];
+    int64_t row = line % s->out[0], image = line / s->out[0];
+    int64_t left = rabbet_min_i64(s->out[1] - column, count - i);
+    if (row >= begin[0] && row < end[0]) {
+      int64_t from =
+          (image * s->in[0] + row * s->window.stride[0] + reach[0]) * s->in[1] +
+          reach[1];
+      int64_t stop = rabbet_min_i64(column + left, end[1]);
+      for (int64_t c = rabbet_max_i64(column, begin[1]); c < stop; ++c) {
+        rows->x_rows[found] =
+            call->x + (from + c * s->window.stride[1]) * channels;
+        rows->sum_rows[found++] = rows->sums + (i + c - column) * PANEL;
+      }
+    }
+    i += left;
+  }
+  return found;
+}
+
+// Not a number stays so.
+static void dilated_store(const rabbet_cpu_finish_t* finish, const float* sums,
+                          const float* added, int64_t width, float* y) {
+  float low = finish->low, high = finish->high;
+  for (int64_t i = 0; i < width; ++i) {
+    float sum = added ? sums[i] + added[i] : sums[i];
+    sum = sum < low ? low : sum;
+    y[i] = sum > high ? high : sum;
+  }
+}
+
+static void dilated_block(const dilated_call_t* call, int64_t first,
+                          int64_t count, int64_t panel,
+                          const dilated_rows_t* rows) {
+  const cpu_dilated_kernel_t* kernel = call->kernel;
+  int64_t channels = kernel->channels, column = panel * PANEL;
+  const float* weights =
+      kernel->weights + panel * kernel->taps * channels * PANEL;
+  for (int64_t i = 0; i < count; ++i)
+    memcpy(rows->sums + i * PANEL, kernel->bias + column,
+           PANEL * sizeof(float));
+  for (int64_t tap = 0; tap < kernel->taps; ++tap) {
+    int64_t met = dilated_meet(call, tap, first, count, rows);
+    for (int64_t k = 0; met > 0 && k < channels; k += DEPTH) {
+      int64_t depth = rabbet_min_i64(DEPTH, channels - k);
+      call->vectors->panel_products(rows->x_rows, rows->sum_rows, met, 0,
+                                    weights + (tap * channels + k) * PANEL,
+                                    depth);
+      for (int64_t i = 0; i < met; ++i)
+        rows->x_rows[i] += depth;
+    }
+  }
+  int64_t width = rabbet_min_i64(PANEL, kernel->maps - column);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = (first + i) * kernel->maps + column;
+    dilated_store(&kernel->finish, rows->sums + i * PANEL,
+                  call->added ? call->added + at : NULL, width, call->y + at);
+  }
+}
+
+static void dilated_range(void* context, int64_t begin, int64_t end) {
+  const dilated_call_t* call = context;
+  const cpu_dilated_state_t* s = call->state;
+  char* room = call->workspace + (size_t)rabbet_cpu_slot() * s->slot;
+  const dilated_rows_t rows = {
+      .sums = (float*)(void*)room,
+      .sum_rows = (float**)(void*)(room + s->sum_rows),
+      .x_rows = (const float**)(void*)(room + s->x_rows)};
+  // Blocks of one panel follow each other and find its weights in a cache.
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t first = i % s->blocks * s->block;
+    dilated_block(call, first, rabbet_min_i64(s->block, s->pixels - first),
+                  i / s->blocks, &rows);
+  }
+}
+
+static rabbet_status_t cpu_dilated_enqueue(rabbet_kernel_t* base,
+                                           cpu_dilated_state_t* state,
+                                           const rabbet_kernel_call_t* call) {
+  const cpu_dilated_kernel_t* kernel = (const cpu_dilated_kernel_t*)base;
+  dilated_call_t run = {
+      .kernel = kernel,
+      .state = state,
+      .vectors = rabbet_vectors(),
+      .x = rabbet_node_input_at(&kernel->node, call, RABBET_CONVOLUTION_INPUT),
+      .added =
+          rabbet_cpu_finish_added(kernel->node.group, &kernel->finish, call),
+      .y = call->outputs[0],
+      .workspace = call->workspace};
+  rabbet_cpu_parallel(state->blocks * kernel->panels, 1, dilated_range, &run);
+  return rabbet_ok();
+}
+
+RABBET_NODE_TABLE(cpu_dilated, "cpu.convolution.dilated", 1,
+                  .destroy = cpu_dilated_destroy);

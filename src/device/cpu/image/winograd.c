@@ -1,0 +1,395 @@
+// Convolutions of 3x3 by Winograd's F(4x4, 3x3), channels last. A tile of 6x6
+// pixels becomes 36 numbers of each channel, which are multiplied by as many
+// matrices; a quarter of the multiplications is left. oneDNN has it for AVX-512
+// alone.
+#include <assert.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/image/finish.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/vectors/vectors.h"
+#include "ops/image/convolution.h"
+#include "ops/image/window.h"
+
+enum {
+  IN = RABBET_WINOGRAD_IN,
+  OUT = RABBET_WINOGRAD_OUT,
+  WINDOW = 3,
+  PLANES = IN * IN,
+  PANEL = RABBET_PANEL,
+  DEPTH = 128,  // channels at a time: their panel stays in the first cache
+  TILES = 36,   // a whole number of the rows that products take at a time
+  LEAST = 16,   // channels and maps
+  ALIGNMENT = 64,
+};
+
+typedef struct cpu_winograd_kernel_t {
+  rabbet_node_kernel_t node;
+  rabbet_cpu_finish_t finish;
+  int64_t channels, maps, panels;
+  float* weights;  // [panels][PLANES][channels][PANEL]
+  float* bias;     // of all columns of the panels
+} cpu_winograd_kernel_t;
+
+typedef struct cpu_winograd_state_t {
+  int64_t before[2], in[2], out[2];
+  int64_t across, down;  // tiles of an image
+  int64_t tiles;         // of all images
+  int64_t block, blocks;
+  int64_t parts;  // of the panels, where there are few blocks
+  // A thread's memory: zeros for padding, transformed tiles, products.
+  size_t spread, products, slot;
+} cpu_winograd_state_t;
+
+// ---- Which groups ----------------------------------------------------------
+
+static bool winograd_window(const rabbet_group_node_t* node,
+                            const rabbet_dims_t* kernel) {
+  rabbet_window_t window;
+  rabbet_status_t status =
+      rabbet_window_read(node->attrs, node->op->attr_count, kernel->rank - 2,
+                         kernel->d + 2, &window);
+  bool fits = rabbet_is_ok(status);
+  for (int32_t i = 0; fits && i < window.spatial; ++i)
+    fits = window.size[i] == WINDOW && window.stride[i] == 1 &&
+           window.dilation[i] == 1;
+  rabbet_status_ignore(status);
+  return fits;
+}
+
+static bool winograd_matches(const rabbet_group_t* group,
+                             rabbet_cpu_finish_t* out_finish) {
+  if (!rabbet_cpu_finish_parse(group, out_finish) ||
+      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
+    return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0 && !group->values[node->inputs[i]].constant)
+      return false;
+  const rabbet_dims_t* w =
+      &group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].dims;
+  return w->rank == 4 && rabbet_node_int(node, "num_groups") == 1 &&
+         w->d[0] >= LEAST && w->d[1] >= LEAST && winograd_window(node, w);
+}
+
+static rabbet_status_t cpu_winograd_body(rabbet_proposal_t* proposal) {
+  rabbet_cpu_finish_t finish;
+  if (!winograd_matches(proposal->propose->group, &finish)) return rabbet_ok();
+  return rabbet_cpu_finish_offer(proposal, &finish, RABBET_FORMAT_HWC,
+                                 "winograd_4x4");
+}
+
+static rabbet_status_t cpu_winograd_propose(const rabbet_propose_t* propose,
+                                            rabbet_candidate_sink_t sink) {
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_winograd, NULL,
+                              cpu_winograd_body);
+}
+
+static bool cpu_winograd_takes(const rabbet_kernel_spec_t* spec) {
+  rabbet_cpu_finish_t finish;
+  return winograd_matches(spec->group, &finish) &&
+         rabbet_cpu_finish_formats(spec->group, &finish, RABBET_FORMAT_HWC);
+}
+
+// ---- Constants -------------------------------------------------------------
+
+// G w for a column of three, in steps.
+static void winograd_column(const double* w, int step, double* out,
+                            int out_step) {
+  double a = w[0], b = w[step], c = w[2 * step];
+  const double g[IN] = {a / 4,
+                        (-a - b - c) / 6,
+                        (-a + b - c) / 6,
+                        a / 24 + b / 12 + c / 6,
+                        a / 24 - b / 12 + c / 6,
+                        c};
+  for (int i = 0; i < IN; ++i)
+    out[i * out_step] = g[i];
+}
+
+// The matrices' numbers of a channel and a map, `step` floats apart.
+static void winograd_weights(const float* from, float* to, int64_t step) {
+  double w[WINDOW * WINDOW], half[IN * WINDOW], all[PLANES];
+  for (int i = 0; i < WINDOW * WINDOW; ++i)
+    w[i] = from[i];
+  for (int k = 0; k < WINDOW; ++k)
+    winograd_column(w + k, WINDOW, half + k, WINDOW);
+  for (int i = 0; i < IN; ++i)
+    winograd_column(half + i * WINDOW, 1, all + i * IN, 1);
+  for (int i = 0; i < PLANES; ++i)
+    to[i * step] = (float)all[i];
+}
+
+static void cpu_winograd_destroy(rabbet_kernel_t* base) {
+  cpu_winograd_kernel_t* kernel = (cpu_winograd_kernel_t*)base;
+  if (!kernel) return;
+  rabbet_free(kernel->node.allocator, kernel->weights);
+  rabbet_free(kernel->node.allocator, kernel->bias);
+  rabbet_free(kernel->node.allocator, kernel);
+}
+
+static rabbet_status_t winograd_constants(cpu_winograd_kernel_t* kernel) {
+  const rabbet_group_t* group = kernel->node.group;
+  const rabbet_group_node_t* node = kernel->node.node;
+  rabbet_allocator_t allocator = kernel->node.allocator;
+  size_t columns = (size_t)(kernel->panels * PANEL);
+  int64_t channels = kernel->channels, plane = channels * PANEL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator, columns * (size_t)(PLANES * channels) * sizeof(float),
+      (void**)&kernel->weights));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, columns * sizeof(float),
+                                         (void**)&kernel->bias));
+  const float* from =
+      group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].constant;
+  for (int64_t n = 0; n < kernel->maps; ++n)
+    for (int64_t c = 0; c < channels; ++c, from += WINDOW * WINDOW)
+      winograd_weights(
+          from,
+          kernel->weights + n / PANEL * PLANES * plane + c * PANEL + n % PANEL,
+          plane);
+  int32_t bias = rabbet_node_input(node, RABBET_CONVOLUTION_BIAS);
+  if (bias >= 0)
+    memcpy(kernel->bias, group->values[bias].constant,
+           (size_t)kernel->maps * sizeof(float));
+  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0)
+      kernel->node.base.own_constants |=
+          UINT64_C(1) << rabbet_group_input_of(group, node->inputs[i]);
+  return rabbet_ok();
+}
+
+static rabbet_status_t cpu_winograd_create(const rabbet_kernel_spec_t* spec,
+                                           rabbet_kernel_t** out_kernel) {
+  cpu_winograd_kernel_t* kernel = NULL;
+  *out_kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->node =
+      (rabbet_node_kernel_t){.base = {.kernel_class = &rabbet_cpu_winograd},
+                             .allocator = spec->allocator,
+                             .group = spec->group,
+                             .node = &spec->group->nodes[0]};
+  bool matches = winograd_matches(spec->group, &kernel->finish);
+  assert(matches);  // `takes` has checked it
+  (void)matches;
+  const rabbet_dims_t* w =
+      &spec->group->values[kernel->node.node->inputs[RABBET_CONVOLUTION_KERNEL]]
+           .dims;
+  kernel->maps = w->d[0];
+  kernel->channels = w->d[1];
+  kernel->panels = rabbet_ceildiv(kernel->maps, (int64_t)PANEL);
+  rabbet_status_t status = winograd_constants(kernel);
+  if (rabbet_is_ok(status))
+    *out_kernel = &kernel->node.base;
+  else
+    cpu_winograd_destroy(&kernel->node.base);
+  return status;
+}
+
+// ---- Geometry --------------------------------------------------------------
+
+static rabbet_status_t winograd_resolve(const cpu_winograd_kernel_t* kernel,
+                                        const rabbet_dims_t* x,
+                                        const rabbet_dims_t* y,
+                                        cpu_winograd_state_t* s) {
+  const rabbet_group_node_t* node = kernel->node.node;
+  const int64_t size[] = {WINDOW, WINDOW};
+  int64_t after[RABBET_MAX_RANK], before[RABBET_MAX_RANK];
+  rabbet_window_t window;
+  if (x->rank != 4 || x->d[1] != kernel->channels)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "layer '%s': the input has %lld channels; the kernel "
+                         "takes %lld",
+                         node->name, (long long)x->d[1],
+                         (long long)kernel->channels);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_window_read(node->attrs, node->op->attr_count, 2, size, &window));
+  rabbet_window_pads(&window, x->d + 2, y->d + 2, before, after);
+  for (int i = 0; i < 2; ++i) {
+    s->in[i] = x->d[i + 2];
+    s->out[i] = y->d[i + 2];
+    s->before[i] = before[i];
+  }
+  s->down = rabbet_ceildiv(s->out[0], (int64_t)OUT);
+  s->across = rabbet_ceildiv(s->out[1], (int64_t)OUT);
+  s->tiles = y->d[0] * s->down * s->across;
+  return rabbet_ok();
+}
+
+static void winograd_lay_out(const cpu_winograd_kernel_t* kernel, int threads,
+                             cpu_winograd_state_t* s, size_t* out_workspace) {
+  int64_t team = rabbet_cpu_slots(threads);
+  s->blocks = rabbet_ceildiv(s->tiles, (int64_t)TILES);
+  s->block = s->blocks ? rabbet_ceildiv(s->tiles, s->blocks) : 0;
+  s->parts =
+      s->blocks >= team || s->blocks == 0
+          ? 1
+          : rabbet_min_i64(kernel->panels, rabbet_ceildiv(team, s->blocks));
+  size_t pixel = (size_t)kernel->channels * sizeof(float);
+  s->spread = rabbet_align_up(pixel, (size_t)ALIGNMENT);
+  s->products = rabbet_align_up(s->spread + (size_t)(PLANES * s->block) * pixel,
+                                (size_t)ALIGNMENT);
+  s->slot = s->products + (size_t)(PLANES * s->block * PANEL) * sizeof(float);
+  *out_workspace = s->slot * (size_t)team;
+}
+
+static rabbet_status_t cpu_winograd_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    cpu_winograd_state_t** out_state, size_t* out_workspace) {
+  const cpu_winograd_kernel_t* kernel = (const cpu_winograd_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node.node;
+  cpu_winograd_state_t* state = NULL;
+  *out_workspace = 0;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_finish_check(
+      kernel->node.group, &kernel->finish, shapes->dims));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
+  rabbet_status_t status = winograd_resolve(
+      kernel, &shapes->dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
+      &shapes->dims[node->outputs[0]], state);
+  if (rabbet_is_ok(status))
+    winograd_lay_out(kernel, shapes->threads, state, out_workspace);
+  return rabbet_node_state_finish(base, state, status, (void**)out_state);
+}
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct winograd_call_t {
+  const cpu_winograd_kernel_t* kernel;
+  const cpu_winograd_state_t* state;
+  const rabbet_vectors_t* vectors;
+  const float *x, *added;
+  float* y;
+  char* workspace;
+} winograd_call_t;
+
+typedef struct winograd_room_t {
+  float *zeros, *spread, *products;
+} winograd_room_t;
+
+// A tile's image, and the first pixel of its result.
+typedef struct winograd_place_t {
+  int64_t image, row, column;
+} winograd_place_t;
+
+static winograd_place_t winograd_place(const cpu_winograd_state_t* s,
+                                       int64_t tile) {
+  int64_t line = tile / s->across;
+  return (winograd_place_t){.image = line / s->down,
+                            .row = line % s->down * OUT,
+                            .column = tile % s->across * OUT};
+}
+
+static void winograd_spread_tiles(const winograd_call_t* call, int64_t first,
+                                  int64_t count, const winograd_room_t* room) {
+  const cpu_winograd_state_t* s = call->state;
+  int64_t channels = call->kernel->channels;
+  memset(room->zeros, 0, (size_t)channels * sizeof(float));
+  for (int64_t t = 0; t < count; ++t) {
+    winograd_place_t place = winograd_place(s, first + t);
+    const float* pixels[PLANES];
+    for (int i = 0; i < PLANES; ++i) {
+      int64_t row = place.row + i / IN - s->before[0];
+      int64_t column = place.column + i % IN - s->before[1];
+      bool inside =
+          row >= 0 && row < s->in[0] && column >= 0 && column < s->in[1];
+      pixels[i] =
+          inside
+              ? call->x + ((place.image * s->in[0] + row) * s->in[1] + column) *
+                              channels
+              : room->zeros;
+    }
+    call->vectors->winograd_input(pixels, channels, room->spread + t * channels,
+                                  count * channels);
+  }
+}
+
+static void winograd_multiply(const winograd_call_t* call, int64_t panel,
+                              int64_t count, const winograd_room_t* room) {
+  int64_t channels = call->kernel->channels;
+  const float* x[TILES];
+  float* sums[TILES];
+  memset(room->products, 0, (size_t)(PLANES * count * PANEL) * sizeof(float));
+  for (int64_t plane = 0; plane < PLANES; ++plane) {
+    const float* weights =
+        call->kernel->weights + (panel * PLANES + plane) * channels * PANEL;
+    for (int64_t t = 0; t < count; ++t)
+      sums[t] = room->products + (plane * count + t) * PANEL;
+    for (int64_t k = 0; k < channels; k += DEPTH) {
+      for (int64_t t = 0; t < count; ++t)
+        x[t] = room->spread + (plane * count + t) * channels + k;
+      call->vectors->panel_products(x, sums, count, 0, weights + k * PANEL,
+                                    rabbet_min_i64(DEPTH, channels - k));
+    }
+  }
+}
+
+static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
+                                  int64_t first, int64_t count,
+                                  const winograd_room_t* room) {
+  const cpu_winograd_kernel_t* kernel = call->kernel;
+  const cpu_winograd_state_t* s = call->state;
+  int64_t map = panel * PANEL;
+  rabbet_winograd_tile_t tile = {.bias = kernel->bias + map,
+                                 .low = kernel->finish.low,
+                                 .high = kernel->finish.high};
+  for (int64_t t = 0; t < count; ++t) {
+    winograd_place_t place = winograd_place(s, first + t);
+    for (int i = 0; i < OUT * OUT; ++i) {
+      int64_t row = place.row + i / OUT, column = place.column + i % OUT;
+      bool inside = row < s->out[0] && column < s->out[1];
+      int64_t at = ((place.image * s->out[0] + row) * s->out[1] + column) *
+                       kernel->maps +
+                   map;
+      tile.y[i] = inside ? call->y + at : NULL;
+      tile.added[i] = inside && call->added ? call->added + at : NULL;
+    }
+    call->vectors->winograd_output(&tile, room->products + t * PANEL,
+                                   count * PANEL,
+                                   rabbet_min_i64(PANEL, kernel->maps - map));
+  }
+}
+
+static void winograd_range(void* context, int64_t begin, int64_t end) {
+  const winograd_call_t* call = context;
+  const cpu_winograd_state_t* s = call->state;
+  int64_t panels = call->kernel->panels;
+  char* slot = call->workspace + (size_t)rabbet_cpu_slot() * s->slot;
+  const winograd_room_t room = {
+      .zeros = (float*)(void*)slot,
+      .spread = (float*)(void*)(slot + s->spread),
+      .products = (float*)(void*)(slot + s->products)};
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t first = i / s->parts * s->block, part = i % s->parts;
+    int64_t count = rabbet_min_i64(s->block, s->tiles - first);
+    winograd_spread_tiles(call, first, count, &room);
+    for (int64_t panel = panels * part / s->parts;
+         panel < panels * (part + 1) / s->parts; ++panel) {
+      winograd_multiply(call, panel, count, &room);
+      winograd_gather_tiles(call, panel, first, count, &room);
+    }
+  }
+}
+
+static rabbet_status_t cpu_winograd_enqueue(rabbet_kernel_t* base,
+                                            cpu_winograd_state_t* state,
+                                            const rabbet_kernel_call_t* call) {
+  const cpu_winograd_kernel_t* kernel = (const cpu_winograd_kernel_t*)base;
+  char* workspace = call->workspace;
+  winograd_call_t run = {
+      .kernel = kernel,
+      .state = state,
+      .vectors = rabbet_vectors(),
+      .x = rabbet_node_input_at(&kernel->node, call, RABBET_CONVOLUTION_INPUT),
+      .added =
+          rabbet_cpu_finish_added(kernel->node.group, &kernel->finish, call),
+      .y = call->outputs[0],
+      .workspace = workspace};
+  rabbet_cpu_parallel(state->blocks * state->parts, 1, winograd_range, &run);
+  return rabbet_ok();
+}
+
+RABBET_NODE_TABLE(cpu_winograd, "cpu.convolution.winograd", 1,
+                  .destroy = cpu_winograd_destroy);
