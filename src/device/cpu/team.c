@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "device/cpu/team.h"
 
 #include <assert.h>
@@ -21,7 +22,7 @@ enum { SPIN_NS = 50000, CLOCK_EVERY = 32 };
 // for a moment.
 enum {
   HELD_UP_NS = 300000,
-  ALONE_NS = 20000000,
+  ALONE_NS = 4000000,
   MOST_ALONE_NS = 160000000,
   NO_ROOM_NS = 1000000,
 };
@@ -37,6 +38,7 @@ typedef struct cpu_team_t {
   alignas(64) _Atomic uint64_t ticket;
   _Atomic(rabbet_team_body_t) body;
   _Atomic(void*) data;
+  atomic_int owner_cpu;  // where the job began
   alignas(64) atomic_int unfinished;
   atomic_int arrived;  // at the barrier
   atomic_uint phase;   // barriers so far
@@ -176,6 +178,22 @@ static void team_wake(cpu_team_t* team) {
   pthread_mutex_unlock(&team->lock);
 }
 
+// A helper that was woken on the owner's processor keeps the owner from
+// running, until the system moves one of them, some milliseconds later.
+static void team_leave_owner(const cpu_team_t* team) {
+  int cpu = sched_getcpu();
+  cpu_set_t allowed, others;
+  if (cpu < 0 || cpu >= CPU_SETSIZE ||
+      cpu != atomic_load_explicit(&team->owner_cpu, memory_order_relaxed) ||
+      sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    return;
+  others = allowed;
+  CPU_CLR(cpu, &others);
+  if (CPU_COUNT(&others) == 0) return;
+  if (sched_setaffinity(0, sizeof(others), &others) == 0)
+    sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 static void* team_help(void* argument) {
   cpu_team_t* team = argument;
   team_share_t share;
@@ -190,6 +208,7 @@ static void* team_help(void* argument) {
       continue;
     } else {
       team_sleep(team);
+      team_leave_owner(team);
       // Also of an owner that is alone, but stuck.
       if (team_take(team, &share)) team_run_share(team, &share);
     }
@@ -246,6 +265,7 @@ static rabbet_status_t team_create(cpu_team_t** out_team) {
   atomic_init(&team->ticket, 0);
   atomic_init(&team->body, NULL);
   atomic_init(&team->data, NULL);
+  atomic_init(&team->owner_cpu, -1);
   atomic_init(&team->unfinished, 0);
   atomic_init(&team->arrived, 0);
   atomic_init(&team->phase, 0);
@@ -389,6 +409,7 @@ static void team_run(cpu_team_t* team, rabbet_team_body_t body, void* data,
   atomic_store_explicit(&team->body, body, memory_order_relaxed);
   atomic_store_explicit(&team->data, data, memory_order_relaxed);
   atomic_store_explicit(&team->unfinished, shares, memory_order_relaxed);
+  atomic_store_explicit(&team->owner_cpu, sched_getcpu(), memory_order_relaxed);
   bool took_part = team_invite(team, now);
   atomic_store(&team->ticket, job << 32 | (uint64_t)shares << 16 | 1);
   // Those that took part wake also to leave the owner alone, but to look at it.
