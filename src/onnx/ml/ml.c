@@ -177,6 +177,31 @@ rabbet_tensor_t* rabbet_onnx_ml_apply(rabbet_onnx_node_t* node,
 
 // ---- Labels ----------------------------------------------------------------
 
+static bool onnx_ml_graph_reads(const Onnx__GraphProto* graph,
+                                const char* name);
+
+// Graphs within the node may read the tensors of graphs around them.
+static bool onnx_ml_node_reads(const Onnx__NodeProto* node, const char* name) {
+  for (size_t i = 0; i < node->n_input; ++i)
+    if (!strcmp(node->input[i], name)) return true;
+  for (size_t i = 0; i < node->n_attribute; ++i) {
+    const Onnx__AttributeProto* attr = node->attribute[i];
+    if (attr->g && onnx_ml_graph_reads(attr->g, name)) return true;
+    for (size_t k = 0; k < attr->n_graphs; ++k)
+      if (onnx_ml_graph_reads(attr->graphs[k], name)) return true;
+  }
+  return false;
+}
+
+static bool onnx_ml_graph_reads(const Onnx__GraphProto* graph,
+                                const char* name) {
+  for (size_t i = 0; i < graph->n_output; ++i)
+    if (!strcmp(graph->output[i]->name, name)) return true;
+  for (size_t i = 0; i < graph->n_node; ++i)
+    if (onnx_ml_node_reads(graph->node[i], name)) return true;
+  return false;
+}
+
 bool rabbet_onnx_ml_is_read(const rabbet_onnx_node_t* node, const char* name,
                             bool as_output) {
   const Onnx__GraphProto* graph = node->importer->model->graph;
@@ -184,13 +209,8 @@ bool rabbet_onnx_ml_is_read(const rabbet_onnx_node_t* node, const char* name,
   if (node->scope->depth > 0) return true;
   for (size_t i = 0; as_output && i < graph->n_output; ++i)
     if (!strcmp(graph->output[i]->name, name)) return true;
-  for (size_t i = 0; i < node->scope->node_count; ++i) {
-    const Onnx__NodeProto* reader = node->scope->nodes[i];
-    for (size_t k = 0; k < reader->n_input; ++k)
-      if (!strcmp(reader->input[k], name)) return true;
-    for (size_t k = 0; k < reader->n_attribute; ++k)
-      if (reader->attribute[k]->g) return true;
-  }
+  for (size_t i = 0; i < node->scope->node_count; ++i)
+    if (onnx_ml_node_reads(node->scope->nodes[i], name)) return true;
   return false;
 }
 

@@ -59,8 +59,8 @@ rabbet_tensor_t* rabbet_onnx_ml_both(rabbet_onnx_node_t* node,
 
 // ---- Labels ----------------------------------------------------------------
 
-// Whether a node of the scope reads the tensor, or with `as_output` the model
-// gives it. Graphs within nodes are not searched: they count as readers.
+// Whether a node reads the tensor, or a graph in it, or with `as_output` the
+// model gives it. In graphs within nodes: whether it may be read.
 bool rabbet_onnx_ml_is_read(const rabbet_onnx_node_t* node, const char* name,
                             bool as_output);
 

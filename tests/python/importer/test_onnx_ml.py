@@ -407,6 +407,34 @@ def test_maps_that_a_node_reads_are_refused() -> None:
         rabbet.compile(model.SerializeToString(), device="cpu")
 
 
+@pytest.mark.parametrize("read", ["scores", "maps"])
+def test_graphs_in_nodes_may_read_other_tensors(read: str) -> None:
+    """Converters of nearest neighbours write a Scan beside the ZipMap."""
+    model = zipped([0, 1, 2])
+    kind = "Identity" if read == "scores" else "SequenceLength"
+    body = helper.make_graph(
+        [helper.make_node(kind, [read], ["r"])], "body", [],
+        [helper.make_tensor_value_info("r", FLOAT if read == "scores" else INT64, None)])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Cast", ["sum"], ["flag"], to=onnx.TensorProto.BOOL),
+        helper.make_node("If", ["flag"], ["y"], then_branch=body, else_branch=body),
+    ]
+    model.graph.node.extend(nodes)
+    model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, None))
+    if read == "scores":
+        x = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
+        compiled = rabbet.compile(
+            model.SerializeToString(), device="cpu", shapes={"x": ((1, 3), (2, 3), (9, 3))})
+        scores, y = compiled(x)
+        np.testing.assert_array_equal(scores, y)
+        expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    else:
+        with pytest.raises(rabbet.Error, match=r"is a sequence of maps.*may read it"):
+            rabbet.compile(model.SerializeToString(), device="cpu")
+
+
 def test_maps_of_other_counts_are_refused() -> None:
     with pytest.raises(rabbet.Error, match="2 labels for 3 columns"):
         rabbet.compile(zipped([0, 1]).SerializeToString(), device="cpu")
