@@ -111,7 +111,8 @@ LIMITS = {
         "weights are dequantized; inputs and hidden states are not quantized, as ONNX "
         "Runtime does",
     "com.microsoft.MatMulNBits": "constant weights of 2, 4 or 8 bits; dequantized when the "
-    "plan is built if zero points are floating; no `g_idx`, no `weight_prepacked`",
+    "plan is built if zero points are floating; from `accuracy_level` 4 on a row of `A` may be "
+    "rounded to INT8; no `g_idx`, no `weight_prepacked`",
     "com.microsoft.MoE": "no sparse mixer; with `swiglu`, or `silu` and fc3, only chosen experts "
     "are computed, else all",
     "com.microsoft.QMoE": "constant weights of 2, 4 or 8 bits (`quant_type` int), dequantized at "

@@ -382,6 +382,15 @@ static rabbet_tensor_t* onnx_unpacked_weights(rabbet_onnx_node_t* node,
   return rabbet_onnx_cast(node, onnx_shifted(node, x, zero, scale, p), to);
 }
 
+// ONNX Runtime computes such a product in INT8 from accuracy level 4 on.
+static void onnx_allow_rounding(rabbet_onnx_node_t* node, rabbet_tensor_t* y) {
+  enum { INT8_LEVEL = 4 };
+  int64_t level = rabbet_onnx_attr_int(node, "accuracy_level", 0);
+  if (!rabbet_onnx_ok(node) || level < INT8_LEVEL) return;
+  const rabbet_attr_t attr = RABBET_ONNX_BOOL("round_input0", true);
+  node->status = rabbet_layer_set_attr(rabbet_tensor_producer(y), &attr);
+}
+
 static void onnx_import_matmul_bits(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* bias = rabbet_onnx_input(node, 5);
@@ -394,6 +403,7 @@ static void onnx_import_matmul_bits(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* weights =
       onnx_unpacked_weights(node, &p, rabbet_onnx_dtype_of(node, x));
   rabbet_tensor_t* y = rabbet_onnx_product(node, x, false, weights, true);
+  onnx_allow_rounding(node, y);
   node->outputs[0] = bias ? rabbet_onnx_binary(node, "SUM", y, bias) : y;
 }
 

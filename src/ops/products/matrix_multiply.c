@@ -203,6 +203,7 @@ static const rabbet_op_operand_t matrix_outputs[] = {
 static const rabbet_op_attr_t matrix_attrs[] = {
     {"op0", RABBET_ATTR_INT, false, RABBET_MATRIX_NONE, 0, matrix_ops},
     {"op1", RABBET_ATTR_INT, false, RABBET_MATRIX_NONE, 0, matrix_ops},
+    {"round_input0", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_matrix_multiply = {

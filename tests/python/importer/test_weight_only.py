@@ -23,7 +23,9 @@ def model_of(nodes: list, inits: dict, rows: list, k: int, n: int) -> onnx.Model
     return oh.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def bits_model(rows: list, k: int, n: int, bits: int, block: int, zeros: bool) -> onnx.ModelProto:
+def bits_model(
+    rows: list, k: int, n: int, bits: int, block: int, zeros: bool, level: int = 0
+) -> onnx.ModelProto:
     random = np.random.default_rng(k + n)
     blocks = -(-k // block)
     inits = {
@@ -33,7 +35,7 @@ def bits_model(rows: list, k: int, n: int, bits: int, block: int, zeros: bool) -
     if zeros:
         inits["z"] = random.integers(0, 256, (n, (blocks * bits + 7) // 8), dtype=np.uint8)
     node = oh.make_node("MatMulNBits", ["x", *inits], ["y"], domain="com.microsoft", K=k, N=n,
-                        bits=bits, block_size=block)  # fmt: skip
+                        bits=bits, block_size=block, accuracy_level=level)  # fmt: skip
     return model_of([node], inits, rows, k, n)
 
 
@@ -71,6 +73,48 @@ def test_against_onnxruntime(rows: list, bits: int, block: int, zeros: bool) -> 
     x = np.random.default_rng(1).standard_normal((*rows, 333), np.float32)
     found = rabbet.compile(model.SerializeToString(), device="cpu")(x)
     check_close(np.asarray(found), by_onnxruntime(model, x))
+
+
+def bits_weights(model: onnx.ModelProto, k: int, block: int) -> np.ndarray:
+    """Weights of 4 bits, dequantized."""
+    values = {v.name: onh.to_array(v) for v in model.graph.initializer}
+    codes = np.stack([values["w"] & 15, values["w"] >> 4], -1)
+    codes = codes.reshape(*codes.shape[:2], block).astype(np.float64)
+    n, blocks = values["s"].shape
+    zeros = np.full((n, blocks), 8.0)
+    if "z" in values:
+        pairs = np.stack([values["z"] & 15, values["z"] >> 4], -1)
+        zeros = pairs.reshape(n, -1)[:, :blocks].astype(np.float64)
+    numbers = (codes - zeros[..., None]) * values["s"][..., None]
+    return numbers.reshape(n, -1)[:, :k]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_that_may_be_rounded(seed: int) -> None:
+    """Accuracy level 4: x may be rounded to INT8, of which the largest of a block, or of
+    128 elements of a longer one, is 127. ONNX Runtime does so for each block."""
+    random = np.random.default_rng(seed)
+    k, n = int(random.integers(1, 700)), int(random.integers(1, 80))
+    block, zeros = int(random.choice([16, 32, 64, 128, 256])), bool(random.integers(2))
+    rows = [int(random.choice([1, 1, 1, 3]))]
+    data = bits_model(rows, k, n, 4, block, zeros, level=4)
+    x = random.standard_normal((*rows, k), np.float32) * random.choice([1e-3, 1, 50], k)
+    x = x.astype(np.float32)
+    weights = bits_weights(data, k, block)
+    part = min(block, 128)
+    padded = np.pad(np.abs(x), ((0, 0), (0, -k % part)))
+    largest = padded.reshape(rows[0], -1, part).max(-1).repeat(part, -1)[:, :k]
+    bound = (largest / 127 * 0.501) @ np.abs(weights).T + 1e-5 * np.abs(x) @ np.abs(weights).T
+    wanted = x.astype(np.float64) @ weights.T
+    # Without a level the product is not rounded.
+    for level in (4, 0):
+        attrs = {a.name: a for a in data.graph.node[0].attribute}
+        attrs["accuracy_level"].i = level
+        model = rabbet.compile(data.SerializeToString(), device="cpu", optimization_level=0)
+        found = np.asarray(model(x))
+        if level == 0:
+            bound = 1e-5 * np.abs(x) @ np.abs(weights).T + 2e-7 * bound
+        assert (np.abs(found - wanted) <= bound).all(), level
 
 
 def test_large_weights_stay_packed() -> None:

@@ -323,6 +323,18 @@ static rabbet_status_t weight_only_lay_out(
                        (long long)state->rows);
 }
 
+// Digits of each number of a single row; 0: there is no loop for them.
+static int weight_only_digits(const cpu_weight_only_kernel_t* kernel) {
+  const rabbet_group_node_t* product = &kernel->product.nodes[0];
+  if (rabbet_attr_int(product->attrs, product->op->attr_count, "round_input0",
+                      0) != 0 &&
+      rabbet_digits_fit(kernel->type, 1))
+    return 1;
+  return rabbet_digits_fit(kernel->type, RABBET_DIGIT_COUNT)
+             ? RABBET_DIGIT_COUNT
+             : 0;
+}
+
 static rabbet_status_t cpu_weight_only_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     cpu_weight_only_state_t** out_state, size_t* out_workspace) {
@@ -346,8 +358,7 @@ static rabbet_status_t cpu_weight_only_prepare(
   state->dtype = kernel->node.group->values[p->x].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
   state->padded = rabbet_ceildiv(p->k, chunk) * chunk;
-  if (state->rows == 1 && rabbet_digits_fit(kernel->type, RABBET_DIGIT_COUNT))
-    state->digits_each = RABBET_DIGIT_COUNT;
+  if (state->rows == 1) state->digits_each = weight_only_digits(kernel);
   state->has_tables = state->rows == 1 && kernel->type == RABBET_PACKED_FP8 &&
                       rabbet_e4m3_available();
   return rabbet_node_state_finish(
