@@ -245,9 +245,12 @@ static int conformance_joined(const conformance_family_t* family) {
 
 // Kernels that compile a program for each tactic: a share has one of them in
 // each case, in turn.
-static const char* const conformance_by_turns[] = {
-    "cuda.gemv", "cuda.matmul.few", "cuda.matmul.tiles",
-    "cuda.matmul.weight_only"};
+static const char* const conformance_by_turns[] = {"cuda.convolution.depthwise",
+                                                   "cuda.convolution.patches",
+                                                   "cuda.gemv",
+                                                   "cuda.matmul.few",
+                                                   "cuda.matmul.tiles",
+                                                   "cuda.matmul.weight_only"};
 
 static bool conformance_are_tactics(const kernel_case_t* c,
                                     const kernel_case_candidate_t* a,

@@ -117,6 +117,76 @@ static void convolution_tiles(conformance_t* t) {
   }
 }
 
+// A filter for each channel, over one or two axes.
+static void depthwise(conformance_t* t) {
+  static const int64_t kernels[] = {1, 2, 3, 3, 4, 5, 7, 9},
+                       counts[] = {2, 3, 8, 20, 66, 72, 140};
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  int64_t channels = conformance_one_of(t, counts, 7);
+  bool plane = !conformance_chance(t, 5);
+  rabbet_dims_t x = {.rank = plane ? 4 : 3,
+                     .d = {1 + conformance_random(t, 3), channels}};
+  rabbet_dims_t w = {.rank = x.rank, .d = {channels, 1}};
+  int64_t stride[2] = {0}, dilation[2] = {0}, before[2] = {0}, after[2] = {0};
+  for (int32_t i = 0; i < x.rank - 2; ++i) {
+    w.d[i + 2] = conformance_one_of(t, kernels, 8);
+    stride[i] = 1 + conformance_random(t, 3);
+    dilation[i] = conformance_chance(t, 3) ? 1 + conformance_random(t, 4) : 1;
+    before[i] = conformance_random(t, w.d[i + 2] + 1);
+    after[i] = conformance_random(t, w.d[i + 2] + 1);
+    int64_t reach = (w.d[i + 2] - 1) * dilation[i] + 1;
+    int64_t least = reach - before[i] - after[i];
+    if (least < 1) least = 1;
+    x.d[i + 2] = least + conformance_random(t, t->large ? 30 : 10);
+  }
+  size_t axes = (size_t)x.rank - 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, axes),
+                           conformance_ints(t, "dilation_nd", dilation, axes),
+                           conformance_ints(t, "pre_padding", before, axes),
+                           conformance_ints(t, "post_padding", after, axes),
+                           conformance_int(t, "num_groups", channels)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(channels), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
+// Windows that do not overlap.
+static void patches(conformance_t* t) {
+  static const int64_t kernels[] = {1, 2, 2, 3, 4, 8, 14, 16},
+                       from[] = {1, 3, 8, 20, 40}, to[] = {5, 8, 20, 72, 100};
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  bool plane = !conformance_chance(t, 5);
+  int64_t channels = conformance_one_of(t, from, 5);
+  rabbet_dims_t x = {.rank = plane ? 4 : 3,
+                     .d = {1 + conformance_random(t, 3), channels}};
+  rabbet_dims_t w = {.rank = x.rank,
+                     .d = {conformance_one_of(t, to, 5), channels}};
+  int64_t stride[2] = {0};
+  for (int32_t i = 0; i < x.rank - 2; ++i) {
+    stride[i] = w.d[i + 2] = conformance_one_of(t, kernels, 8);
+    if (conformance_chance(t, 4)) stride[i] += 1 + conformance_random(t, 2);
+    int64_t most = t->large ? 40 / w.d[i + 2] + 2 : 4;
+    x.d[i + 2] = stride[i] * (1 + conformance_random(t, most));
+    if (conformance_chance(t, 3))
+      x.d[i + 2] += conformance_random(t, stride[i]);
+  }
+  rabbet_attr_t attrs[] = {
+      conformance_ints(t, "stride_nd", stride, (size_t)x.rank - 2)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(w.d[0]), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 1, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
 // Windows of one pixel: matrix products, if channels lie last.
 static void convolution_pixels(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -355,6 +425,8 @@ static void empty_batches(conformance_t* t) {
 
 const conformance_family_t conformance_convolution[] = {
     {"convolution", 80, convolution},
+    {"depthwise", 80, depthwise},
+    {"patches", 80, patches},
     {"convolution_pixels", 60, convolution_pixels},
     {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
     {"convolution_dilated", 80, convolution_dilated},

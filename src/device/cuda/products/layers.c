@@ -16,6 +16,15 @@ typedef enum layer_spread_t {
   LAYER_FULL,
 } layer_spread_t;
 
+// The axis along which a kernel's columns lie: channels of a convolution, which
+// are last in memory; -1: there is none.
+static int layer_columns(const rabbet_group_node_t* product, int rank) {
+  if (rabbet_op_is(product->op, RABBET_OP_CONVOLUTION)) return 1;
+  return rabbet_node_int(product, "op1") == (int64_t)RABBET_MATRIX_VECTOR
+             ? -1
+             : rank - 1;
+}
+
 // How an operand is broadcast to the product's result.
 static layer_spread_t layer_spread(const rabbet_group_node_t* product,
                                    const rabbet_dims_t* own,
@@ -26,12 +35,11 @@ static layer_spread_t layer_spread(const rabbet_group_node_t* product,
     count *= own->d[i];
   if (rabbet_dims_equal(own, full)) return LAYER_FULL;
   if (count == 1) return LAYER_NUMBER;
-  bool is_row = own->rank > 0 && rabbet_node_int(product, "op1") !=
-                                     (int64_t)RABBET_MATRIX_VECTOR;
-  for (int i = 0; i + 1 < own->rank; ++i)
-    is_row = is_row && own->d[i] == 1;
-  return is_row && own->d[own->rank - 1] == full->d[own->rank - 1] ? LAYER_BIAS
-                                                                   : LAYER_NONE;
+  int columns = layer_columns(product, own->rank);
+  return columns >= 0 && own->d[columns] == count &&
+                 own->d[columns] == full->d[columns]
+             ? LAYER_BIAS
+             : LAYER_NONE;
 }
 
 static bool layers_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
@@ -42,11 +50,10 @@ static bool layers_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
 
 // Checks the largest shapes, too: an operand that is a row, a scalar or of the
 // full shape there is also one of these for smaller shapes.
-bool rabbet_cuda_layers_match(const rabbet_group_t* group,
-                              const rabbet_dims_t* opt) {
+bool rabbet_cuda_layers_fit(const rabbet_group_t* group,
+                            const rabbet_dims_t* opt) {
   rabbet_cuda_epilogue_t e;
-  if (!rabbet_matmul_matches(group) || !layers_parse(group, opt, &e))
-    return false;
+  if (!layers_parse(group, opt, &e)) return false;
   const rabbet_group_node_t* product = &group->nodes[0];
   int32_t y = product->outputs[0];
   for (int i = 0; i < e.count; ++i) {
@@ -58,6 +65,11 @@ bool rabbet_cuda_layers_match(const rabbet_group_t* group,
       return false;
   }
   return true;
+}
+
+bool rabbet_cuda_layers_match(const rabbet_group_t* group,
+                              const rabbet_dims_t* opt) {
+  return rabbet_matmul_matches(group) && rabbet_cuda_layers_fit(group, opt);
 }
 
 rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group) {

@@ -1,6 +1,7 @@
 // The point-wise layers after a product as a part of its kernel
 // (products/layers_params.h): any chain with operands that are scalars, have
-// one number per column, or have the result's shape.
+// one number per column, or have the result's shape. A convolution with
+// channels last has pixels as rows and channels as columns.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 
@@ -15,8 +16,11 @@ typedef struct rabbet_cuda_layers_t {
   bool is_full[LAYERS];  // it has the result's shape
 } rabbet_cuda_layers_t;
 
-// Whether the group is a floating-point product followed by such a chain, for
-// all shapes of the profile. `opt`: the dims of each value.
+// Whether the group's first node is followed by such a chain, for all shapes of
+// the profile. `opt`: the dims of each value.
+bool rabbet_cuda_layers_fit(const rabbet_group_t* group,
+                            const rabbet_dims_t* opt);
+// Whether the group is a floating-point product with such a chain.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
                               const rabbet_dims_t* opt);
 // The common type of all boundary values; RABBET_DTYPE_NONE if types differ or

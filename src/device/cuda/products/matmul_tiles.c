@@ -12,7 +12,7 @@
 
 #include "core/view.h"
 #include "device/cuda/products/layers.h"
-#include "device/cuda/products/matmul_tiles_params.h"
+#include "device/cuda/products/matmul_tiles.h"
 #include "device/cuda/programs/launch.h"
 #include "ops/enums.h"
 
@@ -20,12 +20,7 @@
 // fewer rows. TILES_SHORT: the least k.
 enum { TILES_FEW = 8, TILES_MOST = 512, TILES_SHORT = 64 };
 
-// Options of products/matmul_tiles.cuh, and the layouts of b that they are for.
 // A tactic is an index into the table.
-enum { TILES_K = 1, TILES_COLUMNS = 2 };  // b's contiguous axis
-typedef struct tiles_tactic_t {
-  int rows, columns, stages, parts, along;
-} tiles_tactic_t;
 static const tiles_tactic_t tiles_tactics[] = {
     {64, 64, 4, 4, TILES_K | TILES_COLUMNS},
     {64, 32, 6, 2, TILES_K},
@@ -52,30 +47,9 @@ typedef struct cuda_matmul_tiles_state_t {
   rabbet_cuda_launch_t launch;
 } cuda_matmul_tiles_state_t;
 
-enum { TILES_ELEMENT = 2, TILES_CHUNK = 8, TILES_WIDTH = 4 };
-
-static bool tiles_computes(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16;
-}
-
 static bool tiles_along_columns(const rabbet_group_t* group) {
   return rabbet_node_int(&group->nodes[0], "op1") ==
          (int64_t)RABBET_MATRIX_NONE;
-}
-
-// ---- Geometry --------------------------------------------------------------
-
-// A warp has 16 rows.
-static int64_t tiles_threads(const tiles_tactic_t* t) {
-  return (int64_t)2 * t->rows;
-}
-
-// Shared memory of a block, in bytes: its stages and its partial sums.
-static int64_t tiles_shared(const tiles_tactic_t* t) {
-  int64_t stage = (int64_t)(t->rows + t->columns) * TILES_INNER * TILES_ELEMENT;
-  int64_t rows = rabbet_ceildiv((int64_t)t->rows / 8, (int64_t)t->parts) * 8;
-  int64_t sums = t->parts * rows * (t->columns + 8);
-  return t->stages * stage + sums * (int64_t)sizeof(float);
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -168,14 +142,15 @@ static rabbet_status_t cuda_matmul_tiles_propose(
 
 // ---- The program -----------------------------------------------------------
 
-static rabbet_status_t tiles_permit(const tiles_kernel_t* kernel) {
-  const rabbet_cuda_device_t* device = kernel->node.device;
-  CUfunction functions[] = {kernel->whole, kernel->single};
+rabbet_status_t rabbet_cuda_tiles_permit(const rabbet_cuda_device_t* device,
+                                         const tiles_tactic_t* tactic,
+                                         CUfunction whole, CUfunction single) {
+  CUfunction functions[] = {whole, single};
   for (int i = 0; i < 2; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
         device, cuFuncSetAttribute,
         (functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-         (int)tiles_shared(kernel->tactic))));
+         (int)tiles_shared(tactic))));
   return rabbet_ok();
 }
 
@@ -210,7 +185,8 @@ static rabbet_status_t cuda_matmul_tiles_program(
       rabbet_cuda_node_function(base, 0, "tiles", &kernel->whole));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(base, 0, "tiles_single", &kernel->single));
-  return tiles_permit(kernel);
+  return rabbet_cuda_tiles_permit(base->device, t, kernel->whole,
+                                  kernel->single);
 }
 
 // ---- Preparing -------------------------------------------------------------

@@ -9,6 +9,7 @@
 //                  them
 //   STAGES         stages in flight, each of TILES_INNER elements of k
 //   PARTS          blocks of a cluster, which split k
+//   PATCHES        if a is an image (image/patches.cuh)
 //
 // and the macros of layers_params.h.
 #pragma once
@@ -109,11 +110,20 @@ DEVICE void fetch(shared_t to, const fetch_t& f, int32_t lines, int32_t room,
 }
 
 // `stage` counts from the block's first stage.
+#ifdef PATCHES
+#include "device/cuda/image/patches.cuh"
+#else
+typedef fetch_t rows_t;
+DEVICE rows_t find_rows(const tiles_t& p, int32_t row, int32_t k) {
+  return find_fetch(p.a, row, k, true);
+}
+DEVICE float bias_of(const tiles_t&, int64_t) { return 0.0f; }
 template <bool WHOLE>
 DEVICE void fetch_a(shared_t shared, const fetch_t& f, int32_t stage) {
   fetch<ROWS, WHOLE>(shared + stage % STAGES * STAGE, f, f.lines,
                      f.room - stage * TILES_INNER, stage * f.stage);
 }
+#endif
 template <bool WHOLE>
 DEVICE void fetch_b(shared_t shared, const fetch_t& f, int32_t stage) {
   shared_t to = shared + stage % STAGES * STAGE + A_BYTES;
@@ -137,7 +147,7 @@ struct sums_t {
 };
 
 template <bool WHOLE>
-DEVICE void multiply_stages(shared_t shared, const fetch_t& a, const fetch_t& b,
+DEVICE void multiply_stages(shared_t shared, const rows_t& a, const fetch_t& b,
                             int32_t count, sums_t& sums) {
   for (int32_t stage = 0; stage < count; ++stage) {
     await_copies<STAGES - 1>();
@@ -274,7 +284,10 @@ DEVICE void write_sums(float* parts, const tiles_t& p, const block_t& b,
   for (int i = 0; i < PIECES; ++i) {
     piece_t piece = find_piece(p, b, i);
     if (!piece.wanted) continue;
-    float sum[WIDTH] = {0, 0, 0, 0};
+    float sum[WIDTH];
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e)
+      sum[e] = bias_of(p, b.column + piece.column + e);
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
       pack_t<float, WIDTH> more = load_pack<float, WIDTH>(
@@ -292,7 +305,8 @@ struct product_t {
   shared_t shared;
   float* parts;
   block_t block;
-  fetch_t a, b;
+  rows_t a;
+  fetch_t b;
 };
 
 // Starts the loads of b, if it is constant: they need not wait for the end of
@@ -305,7 +319,7 @@ DEVICE product_t begin_product(const tiles_t& p) {
   x.parts = (float*)(memory + STAGES * STAGE / sizeof(chunk_t));
   x.block = find_block(p);
   int32_t k = x.block.first * TILES_INNER, column = x.block.column;
-  x.a = find_fetch(p.a, x.block.row, k, true);
+  x.a = find_rows(p, x.block.row, k);
   x.b = ALONG_COLUMNS ? find_fetch(p.b, k, column, false)
                       : find_fetch(p.b, column, k, true);
   if (PARTS > 1) cluster_arrive();

@@ -1,6 +1,7 @@
 // Parameters of the kernels in matmul_tiles.cuh. C and CUDA C++.
 #pragma once
 
+#include "device/cuda/image/patches_params.h"
 #include "device/cuda/products/layers_params.h"
 
 // Elements of k in a stage. A panel of b that is contiguous along columns has
@@ -26,4 +27,5 @@ typedef struct tiles_t {
   int32_t stages;  // of k, in all blocks of a cluster together
   int32_t ahead;   // b is constant: loads need not wait for the last kernel
   layers_t layers;
+  patches_t patches;  // where a is an image
 } tiles_t;
