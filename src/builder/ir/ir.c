@@ -34,38 +34,6 @@ bool rabbet_ir_shape_equal(const rabbet_shape_t* a, const rabbet_shape_t* b) {
          memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
 }
 
-// Whether a permutation keeps the order of all axes with extents other than 1.
-// before->d[i] is the extent of axis i before the permutation.
-static bool ir_keeps_order(const int64_t* axes, size_t count,
-                           const rabbet_dims_t* before) {
-  int64_t last = -1;
-  for (size_t i = 0; i < count && i < (size_t)before->rank; ++i) {
-    assert(axes[i] >= 0 && axes[i] < before->rank);
-    if (before->d[axes[i]] == 1) continue;
-    if (axes[i] < last) return false;
-    last = axes[i];
-  }
-  return true;
-}
-
-bool rabbet_ir_is_view(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
-  if (!rabbet_op_is(node->op, RABBET_OP_SHUFFLE)) return false;
-  size_t first_count = 0, second_count = 0;
-  const int64_t* first = rabbet_attr_ints(node->attrs, node->op->attr_count,
-                                          "first_transpose", &first_count);
-  const int64_t* second = rabbet_attr_ints(node->attrs, node->op->attr_count,
-                                           "second_transpose", &second_count);
-  rabbet_dims_t input = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
-  assert(node->output_count == 1);
-  rabbet_dims_t output = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
-  // The shape between the reshape and the second transpose.
-  rabbet_dims_t between = output;
-  for (size_t i = 0; i < second_count && i < (size_t)output.rank; ++i)
-    between.d[second[i]] = output.d[i];
-  return ir_keeps_order(first, first_count, &input) &&
-         ir_keeps_order(second, second_count, &between);
-}
-
 // Number `at` of a slice's list; `number` is kept if there is no list. False if
 // it is not known.
 static bool ir_slice_number(const rabbet_ir_t* ir,

@@ -132,6 +132,11 @@ RABBET_PRIVATE_API bool rabbet_ir_shape_equal(const rabbet_shape_t* a,
 // be the same memory: no axis moves past another but those of extent 1.
 RABBET_PRIVATE_API bool rabbet_ir_is_view(const rabbet_ir_t* ir,
                                           const rabbet_ir_node_t* node);
+// Whether the output in `to` has the memory of the input in `from` (LINEAR or
+// HWC), for all shapes.
+bool rabbet_ir_is_view_between(const rabbet_ir_t* ir,
+                               const rabbet_ir_node_t* node,
+                               rabbet_format_t from, rabbet_format_t to);
 
 // Start and stride of a slice on each axis of its input.
 typedef struct rabbet_ir_window_t {

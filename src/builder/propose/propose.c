@@ -179,9 +179,10 @@ static rabbet_status_t propose_add(void* context,
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
-// Reshaping LINEAR memory costs nothing for any type.
+// The same memory costs nothing for any type.
 static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
-                                       rabbet_format_t format) {
+                                       rabbet_format_t from,
+                                       rabbet_format_t to) {
   const rabbet_group_t* group = &p->unit->group;
   size_t boundary = group->input_count + group->output_count;
   rabbet_choice_t choice = {.candidate = {.tactic_name = "view"}, .us = 0};
@@ -194,7 +195,8 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
         RABBET_FORMAT_LINEAR};
   assert(group->output_count == 1);
   tensors[0].dtype = tensors[boundary - 1].dtype = dtype;
-  tensors[0].format = tensors[boundary - 1].format = format;
+  tensors[0].format = from;
+  tensors[boundary - 1].format = to;
   choice.candidate.tensors = tensors;
   if (!propose_allowed(p, &choice.candidate)) return rabbet_ok();
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
@@ -267,13 +269,51 @@ static bool propose_is_part(const proposer_t* p) {
   return true;
 }
 
+// A view in each type that the network allows.
+static rabbet_status_t propose_view_types(proposer_t* p, rabbet_format_t from,
+                                          rabbet_format_t to) {
+  const rabbet_group_t* group = &p->unit->group;
+  rabbet_dtype_t own = group->values[group->inputs[0]].dtype;
+  RABBET_RETURN_IF_ERROR(propose_view_of(p, own, from, to));
+  for (int dtype = 0; dtype < RABBET_DTYPE_COUNT; ++dtype)
+    if (dtype != (int)own && (p->build->extra_dtypes >> dtype & 1) != 0)
+      RABBET_RETURN_IF_ERROR(
+          propose_view_of(p, (rabbet_dtype_t)dtype, from, to));
+  return rabbet_ok();
+}
+
+// Transposes of images are views from one format to another, beside kernels for
+// the formats of those around them.
+static rabbet_status_t propose_turned_views(proposer_t* p) {
+  if (p->fixed || p->unit->node_count != 1 || p->build->level == 0 ||
+      !rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_SHUFFLE))
+    return rabbet_ok();
+  static const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR,
+                                            RABBET_FORMAT_HWC};
+  const rabbet_group_t* group = &p->unit->group;
+  const rabbet_ir_node_t* node = p->unit->nodes[0];
+  const int32_t least = rabbet_format_info(RABBET_FORMAT_HWC)->min_rank;
+  int32_t ranks[2] = {group->values[group->inputs[0]].dims.rank,
+                      group->values[group->outputs[0]].dims.rank};
+  if (rabbet_ir_is_view(&p->build->ir, node) && propose_keeps_shape(p))
+    return rabbet_ok();  // in any format
+  for (int i = 1; i < 4; ++i) {
+    int from = i / 2, to = i % 2;
+    if ((from && ranks[0] < least) || (to && ranks[1] < least) ||
+        !rabbet_ir_is_view_between(&p->build->ir, node, formats[from],
+                                   formats[to]))
+      continue;
+    RABBET_RETURN_IF_ERROR(propose_view_types(p, formats[from], formats[to]));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t propose_views(proposer_t* p) {
   const rabbet_unit_t* unit = p->unit;
   if (p->fixed || unit->node_count != 1 ||
       (!rabbet_ir_is_view(&p->build->ir, unit->nodes[0]) &&
        !propose_is_part(p)))
     return rabbet_ok();
-  rabbet_dtype_t own = unit->group.values[unit->group.inputs[0]].dtype;
   uint64_t formats = UINT64_C(1) << RABBET_FORMAT_LINEAR;
   if (propose_keeps_shape(p)) formats |= p->build->formats;
   int32_t rank = unit->group.values[unit->group.inputs[0]].dims.rank;
@@ -283,11 +323,8 @@ static rabbet_status_t propose_views(proposer_t* p) {
     if (!(formats >> format & 1) || !info || rank < info->min_rank ||
         (info->block > 1 && rank >= RABBET_MAX_RANK))
       continue;
-    RABBET_RETURN_IF_ERROR(propose_view_of(p, own, (rabbet_format_t)format));
-    for (int dtype = 0; dtype < RABBET_DTYPE_COUNT; ++dtype)
-      if (dtype != (int)own && (p->build->extra_dtypes >> dtype & 1) != 0)
-        RABBET_RETURN_IF_ERROR(
-            propose_view_of(p, (rabbet_dtype_t)dtype, (rabbet_format_t)format));
+    RABBET_RETURN_IF_ERROR(propose_view_types(p, (rabbet_format_t)format,
+                                              (rabbet_format_t)format));
   }
   return rabbet_ok();
 }
@@ -469,6 +506,7 @@ static rabbet_status_t propose_all(proposer_t* p) {
     RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
   if (p->choices.count == 0 && p->unit->node_count <= 1)
     RABBET_RETURN_IF_ERROR(propose_other_sources(p));
+  RABBET_RETURN_IF_ERROR(propose_turned_views(p));
   RABBET_RETURN_IF_ERROR(propose_left_out(p));
   return propose_joins(p);
 }
