@@ -368,6 +368,10 @@ static int64_t onnx_frame_length(rabbet_onnx_node_t* node,
 static void onnx_import_stft(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* window = rabbet_onnx_input(node, 2);
+  // torch exports real signals without the axis of parts, which ONNX Runtime
+  // takes.
+  if (rabbet_onnx_rank(node, x) == 2)
+    x = rabbet_onnx_unsqueeze(node, x, 1u << 2, 3);
   rabbet_onnx_check_rank(node, "input 0 ('signal')", x, 3);
   rabbet_onnx_ints_t step = rabbet_onnx_constant_ints(
       node, "input 1 ('frame_step')", rabbet_onnx_required(node, 1));

@@ -116,6 +116,17 @@ def test_stft(seed):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_stft_of_a_signal_without_an_axis_of_parts():
+    """As torch exports it."""
+    node = helper.make_node("STFT", ["x", "step", "window"], ["y"])
+    constants = {"step": np.int64(4), "window": np.hanning(16).astype(np.float32)}
+    model = model_of(node, {"x": (2, 64)}, constants)
+    x = np.random.default_rng(4).standard_normal((2, 64)).astype(np.float32)
+    frames = np.lib.stride_tricks.sliding_window_view(x, 16, 1)[:, ::4] * constants["window"]
+    (y,) = build(model).run({"x": x}).values()
+    np.testing.assert_allclose(y, pair_of(np.fft.rfft(frames)), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("periodic", [0, 1])
 @pytest.mark.parametrize("name", ["Hann", "Hamming", "Blackman"])
