@@ -402,20 +402,20 @@ def _cells(row: Row, told: Told | str) -> list[str]:
     ]  # fmt: skip
 
 
-def run(options: Options) -> Section:
+def run(options: Options) -> list[Section]:
     """The table. Rows are prepared side by side, `jobs` at a time, then timed one by one;
     those that look slow are built again alone while time is left."""
     section = Section("GPU: classes of layers over a grid of shapes, FP16", COLUMNS)
     if not installed("torch"):
         section.note("there is no torch")
-        return section
+        return [section]
     import torch
 
     from .grid_rows import rows
 
     if not torch.cuda.is_available() and os.environ.get("RABBET_DEVICE") != "cpu":
         section.note("torch sees no GPU; RABBET_DEVICE=cpu rehearses the rows without one")
-        return section
+        return [section]
     device = os.environ.get("RABBET_DEVICE", "cuda")
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     wanted = {
@@ -440,6 +440,30 @@ def run(options: Options) -> Section:
         f"plans were built {options.jobs} at a time; those slower than {DOUBTFUL[0]} of torch's "
         f"time or below {DOUBTFUL[1]:.0%} of the limit again alone, as far as time went ('again')"
     )
+    return [section, _by_class({wanted[i]: found for i, found in told.items()})]
+
+
+def _by_class(told: Mapping[Row, Told | str]) -> Section:
+    """Each class in a row, then all."""
+    section = Section(
+        "GPU: the classes of the grid",
+        ["class", "rows", "at most 1.00", "geometric mean", "largest", "share of the limit"],
+    )
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for row, found in told.items():
+        if isinstance(found, str):
+            continue
+        ratio, share = found.ratio(), found.share()
+        if ratio is not None and share is not None:
+            for kind in (row.kind, "all"):
+                kinds.setdefault(kind, []).append((ratio.median, share))
+    for kind in sorted(kinds, key=lambda name: (name == "all", name)):
+        ratios_, shares = zip(*kinds[kind], strict=True)
+        section.rows.append(
+            [kind, str(len(ratios_)), str(sum(r <= 1.005 for r in ratios_)),
+             f"{statistics.geometric_mean(ratios_):.2f}", f"{max(ratios_):.2f}",
+             f"{min(shares):.0%} to {max(shares):.0%}"]
+        )  # fmt: skip
     return section
 
 

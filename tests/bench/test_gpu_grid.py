@@ -57,6 +57,20 @@ def test_ratio_and_share() -> None:
     assert not gpu_grid.Told(limit_us=3.0, rounds={RABBET: [3.0], "eager": [4.0]}).is_doubtful()
 
 
+def test_each_class_has_its_mean() -> None:
+    def of(own: float) -> gpu_grid.Told:
+        return gpu_grid.Told(limit_us=1.0, rounds={RABBET: [own], "eager": [2.0]})
+
+    rows = [replace(PRODUCT, text=str(i)) for i in range(3)]
+    other = replace(PRODUCT, kind="softmax")
+    told = dict(zip([*rows, other], [of(4.0), of(1.0), "no time was left", of(2.0)], strict=True))
+    assert gpu_grid._by_class(told).rows == [
+        ["product", "2", "1", "1.00", "2.00", "25% to 100%"],
+        ["softmax", "1", "1", "1.00", "1.00", "50% to 50%"],
+        ["all", "3", "2", "1.00", "2.00", "25% to 100%"],
+    ]
+
+
 def test_the_rows_are_of_all_classes_in_turns() -> None:
     rows = grid_rows.rows()
     names = [row.name for row in rows]
