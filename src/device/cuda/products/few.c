@@ -21,8 +21,9 @@ enum { FEW_MOST_BLOCKS = 65535 };  // along y
 // index into the table, twice, plus 1 for 16 rows.
 static const struct {
   int chunks, blocks;
-} few_shapes[] = {{8, 2}, {8, 3}, {4, 3}, {8, 1}};
+} few_shapes[] = {{8, 2}, {8, 3}, {4, 3}, {2, 4}, {4, 4}};
 enum {
+  FEW_ROOM = 3,  // least blocks for which a program leaves registers
   FEW_SHAPES = sizeof(few_shapes) / sizeof(few_shapes[0]),
   FEW_TACTICS = 2 * FEW_SHAPES
 };
@@ -154,8 +155,10 @@ static rabbet_status_t cuda_few_program(rabbet_cuda_node_t* base,
   base->node.base.alignment = FEW_ELEMENT * FEW_VECTOR;
   char begin[128];
   snprintf(begin, sizeof(begin),
-           "#define ELEMENT %s\n#define ROWS %d\n#define CHUNKS %d\n",
-           rabbet_cuda_type(dtype), kernel->rows, kernel->chunks);
+           "#define ELEMENT %s\n#define ROWS %d\n#define CHUNKS %d\n"
+           "#define BLOCKS %d\n",
+           rabbet_cuda_type(dtype), kernel->rows, kernel->chunks,
+           kernel->blocks > FEW_ROOM ? kernel->blocks : FEW_ROOM);
   RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_add(
       base, spec, "products/few.cu", begin, "device/cuda/products/few.cuh"));
   RABBET_RETURN_IF_ERROR(
@@ -252,4 +255,4 @@ static bool cuda_few_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_matmul_matches(spec->group);
 }
 
-RABBET_CUDA_NODE_CLASS(cuda_few, few_kernel_t, "cuda.matmul.few", 1);
+RABBET_CUDA_NODE_CLASS(cuda_few, few_kernel_t, "cuda.matmul.few", 2);

@@ -5,6 +5,7 @@
 //   ELEMENT  type of all tensors: half_t or bf16_t
 //   ROWS     rows of a block, 8 or 16
 //   CHUNKS   16 bytes of weights that a lane has in flight
+//   BLOCKS   that a multiprocessor is to have room for
 //
 // and the macros of layers_params.h.
 //
@@ -171,14 +172,14 @@ DEVICE void end_product(const few_t& p, ahead_t& ahead) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     few(const __grid_constant__ few_t p) {
   ahead_t ahead = begin_product(p);
   { turn_t turn; }
   end_product<true>(p, ahead);
 }
 // For any alignment of x.
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     few_single(const __grid_constant__ few_t p) {
   ahead_t ahead = begin_product(p);
   { turn_t turn; }

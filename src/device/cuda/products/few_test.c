@@ -14,11 +14,15 @@ typedef struct product_t {
 #define BF16 RABBET_DTYPE_BF16
 
 static const product_t products[] = {
-    {F16, {2, {1, 64}}, {2, {24, 64}}, "8 rows, 8 x 2", "few, grid 3 1 1"},
+    {F16, {2, {1, 64}}, {2, {24, 64}}, "8 rows, 2 x 4", "few, grid 3 1 1"},
     // Lines and k that are no whole tiles, chunks or stages.
     {BF16, {2, {5, 296}}, {2, {21, 296}}, "8 rows, 4 x 3", "few, grid 3 1 1"},
     // More stages than warps, more tiles than blocks.
-    {F16, {2, {3, 2400}}, {2, {72, 2400}}, "8 rows, 8 x 1", "few, grid 4 1 1"},
+    {F16,
+     {2, {3, 2400}},
+     {2, {200, 2400}},
+     "8 rows, 8 x 3",
+     "few, grid 12 1 1"},
     {F16,
      {3, {2, 8, 72}},
      {3, {1, 40, 72}},

@@ -2,9 +2,11 @@
 // after them: last layers, layers at batch 1, decoding.
 //
 // Bound by reading the matrix once, in vectors of 16 bytes. If it is contiguous
-// along k, a warp has some columns and its lanes split k. If it is contiguous
-// along columns, the threads of a block split k, so that a few hundred columns
-// make enough blocks. The few vectors are read repeatedly, from the caches.
+// along k, a warp has some columns and its lanes split k, or several warps
+// share them: more loads are in flight, and warps end together. If it is
+// contiguous along columns, the threads of a block split k, so that a few
+// hundred columns make enough blocks. The few vectors are read repeatedly, from
+// the caches.
 #include <assert.h>
 #include <stdio.h>
 
@@ -18,18 +20,23 @@
 enum { GEMV_ROWS = 8, GEMV_SMALL = 64 };
 
 // ROWS, COLUMNS and LANES of products/gemv.cuh: tactic 3 i + j has row i and
-// width j.
+// width j, and SPLIT 1; GEMV_TACTICS more, SPLIT is twice as large.
 static const int gemv_rows[] = {1, 2, 4, 8};
 static const struct {
   int columns, lanes;
 } gemv_widths[] = {{1, 2}, {2, 4}, {4, 8}};
-enum { GEMV_WIDTHS = 3, GEMV_TACTICS = 4 * GEMV_WIDTHS };
+enum {
+  GEMV_WIDTHS = 3,
+  GEMV_TACTICS = 4 * GEMV_WIDTHS,
+  GEMV_SPLITS = 3,
+  GEMV_LEAST_K = 1024,  // for several warps
+};
 
 typedef struct gemv_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_dtype_t dtype;
   int64_t element;  // bytes
-  int rows, columns, lanes;
+  int rows, columns, lanes, split;
   CUfunction dot, spread, single;
 } gemv_kernel_t;
 
@@ -60,34 +67,53 @@ static bool gemv_is_small(const rabbet_matmul_shape_t* s) {
   return s->m <= GEMV_SMALL && s->n <= GEMV_SMALL && s->k <= GEMV_SMALL;
 }
 
+typedef struct gemv_offer_t {
+  int rows;
+  bool splits;  // elements lie along k, which is long
+} gemv_offer_t;
+
+static rabbet_status_t gemv_offer(rabbet_proposal_t* proposal, int tactic) {
+  rabbet_candidate_t candidate = {.kernel = proposal->kernel,
+                                  .tactic = tactic,
+                                  .tensors = proposal->tensors};
+  int at = tactic % GEMV_TACTICS;
+  snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
+           "%d x %d columns, k in %d", gemv_rows[at / GEMV_WIDTHS],
+           gemv_widths[at % GEMV_WIDTHS].columns, 1 << tactic / GEMV_TACTICS);
+  return rabbet_offer(proposal->propose, proposal->sink, &candidate);
+}
+
 static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_group_t* group = propose->group;
   size_t boundary = group->input_count + group->output_count;
   rabbet_dtype_t types[4], own = proposal->tensors[0].dtype;
   int count = rabbet_compute_types(propose, own, types);
-  int first = *(const int*)proposal->context * GEMV_WIDTHS;
+  const gemv_offer_t* offer = proposal->context;
+  int first = offer->rows * GEMV_WIDTHS;
   int widths = propose->optimization_level >= 2 ? GEMV_WIDTHS : 1;
   // With many sums a thread has no registers left for loads in flight.
   while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns > 16)
     --widths;
   assert(widths > 0);
+  int splits =
+      offer->splits && propose->optimization_level >= 2 ? GEMV_SPLITS : 1;
   for (int i = 0; i < count; ++i) {
     if (!gemv_computes(types[i])) continue;
     for (size_t k = 0; k < boundary; ++k)
       if (rabbet_dtype_is_float(proposal->tensors[k].dtype))
         proposal->tensors[k].dtype = types[i];
-    for (int w = 0; w < widths; ++w) {
-      rabbet_candidate_t candidate = {.kernel = proposal->kernel,
-                                      .tactic = first + w,
-                                      .tensors = proposal->tensors};
-      snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
-               "%d x %d columns", gemv_rows[first / GEMV_WIDTHS],
-               gemv_widths[w].columns);
-      RABBET_RETURN_IF_ERROR(rabbet_offer(propose, proposal->sink, &candidate));
-    }
+    for (int w = 0; w < widths; ++w)
+      RABBET_RETURN_IF_ERROR(gemv_offer(proposal, first + w));
+    for (int k = 1; k < splits; ++k)
+      RABBET_RETURN_IF_ERROR(gemv_offer(proposal, first + k * GEMV_TACTICS));
   }
   return rabbet_ok();
+}
+
+static bool gemv_splits(const rabbet_matmul_shape_t* s) {
+  int64_t step = s->n < s->m ? s->a_column : s->b_row;
+  return step == 1 && s->k >= GEMV_LEAST_K;
 }
 
 static rabbet_status_t cuda_gemv_propose(const rabbet_propose_t* propose,
@@ -105,10 +131,11 @@ static rabbet_status_t cuda_gemv_propose(const rabbet_propose_t* propose,
   RABBET_RETURN_IF_ERROR(status);
   if (!fits || (!gemv_is_thin(&shape) && !gemv_is_small(&shape)))
     return rabbet_ok();
-  int rows = 0;
-  while (rows < 3 && gemv_rows[rows] < shape.m && gemv_rows[rows] < shape.n)
-    ++rows;
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_gemv, &rows,
+  gemv_offer_t offer = {.splits = gemv_splits(&shape)};
+  while (offer.rows < 3 && gemv_rows[offer.rows] < shape.m &&
+         gemv_rows[offer.rows] < shape.n)
+    ++offer.rows;
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_gemv, &offer,
                               cuda_gemv_body);
 }
 
@@ -119,22 +146,24 @@ static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
   gemv_kernel_t* kernel = (gemv_kernel_t*)base;
   kernel->dtype = rabbet_cuda_layers_type(spec->group);
   if (!gemv_computes(kernel->dtype) || spec->tactic < 0 ||
-      spec->tactic >= GEMV_TACTICS)
+      spec->tactic >= GEMV_SPLITS * GEMV_TACTICS)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "cuda.gemv computes groups that begin with a product "
                          "and have one floating type, all LINEAR; this one "
                          "does not, or has no tactic %d",
                          (int)spec->tactic);
-  kernel->rows = gemv_rows[spec->tactic / GEMV_WIDTHS];
-  kernel->columns = gemv_widths[spec->tactic % GEMV_WIDTHS].columns;
-  kernel->lanes = gemv_widths[spec->tactic % GEMV_WIDTHS].lanes;
+  int tactic = spec->tactic % GEMV_TACTICS;
+  kernel->rows = gemv_rows[tactic / GEMV_WIDTHS];
+  kernel->columns = gemv_widths[tactic % GEMV_WIDTHS].columns;
+  kernel->lanes = gemv_widths[tactic % GEMV_WIDTHS].lanes;
+  kernel->split = 1 << spec->tactic / GEMV_TACTICS;
   kernel->element = rabbet_dtype_bits(kernel->dtype) / 8;
-  char begin[128];
+  char begin[160];
   snprintf(begin, sizeof(begin),
            "#define ELEMENT %s\n#define ROWS %d\n#define COLUMNS %d\n"
-           "#define LANES %d\n",
+           "#define LANES %d\n#define SPLIT %d\n",
            rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
-           kernel->lanes);
+           kernel->lanes, kernel->split);
   RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_add(
       base, spec, "products/gemv.cu", begin, "device/cuda/products/gemv.cuh"));
   RABBET_RETURN_IF_ERROR(
@@ -215,7 +244,7 @@ static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
   return rabbet_ok();
 }
 
-// A warp per set of columns; smaller blocks if there are too few for all
+// `split` warps per set of columns; smaller blocks if there are too few for all
 // multiprocessors.
 static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
                                          const cuda_gemv_state_t* state,
@@ -224,11 +253,11 @@ static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
   gemv_block_t block = {function, GEMV_BLOCK, rows, 0};
   int64_t warps =
       rabbet_ceildiv(state->parameters.columns, (int64_t)kernel->columns) *
-      state->shape.batch.size;
-  while (block.threads > 64 &&
+      state->shape.batch.size * kernel->split;
+  while (block.threads > 64 && block.threads > 32 * kernel->split &&
          warps * 32 < 2 * block.threads * kernel->node.device->multiprocessors)
     block.threads /= 2;
-  block.columns = block.threads / 32 * kernel->columns;
+  block.columns = block.threads / 32 / kernel->split * kernel->columns;
   return gemv_launch(kernel, state, &block, out);
 }
 
@@ -320,4 +349,4 @@ static bool cuda_gemv_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_matmul_matches(spec->group);
 }
 
-RABBET_CUDA_NODE_CLASS(cuda_gemv, gemv_kernel_t, "cuda.gemv", 2);
+RABBET_CUDA_NODE_CLASS(cuda_gemv, gemv_kernel_t, "cuda.gemv", 3);

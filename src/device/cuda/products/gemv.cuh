@@ -4,6 +4,7 @@
 //   ELEMENT    type of all tensors
 //   ROWS       rows of a block
 //   COLUMNS    columns of a warp, if b is contiguous along k
+//   SPLIT      warps that share them, which split k
 //   LANES      threads along columns, if b is contiguous along columns
 //
 // and the macros of layers_params.h.
@@ -24,18 +25,19 @@ DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // ---- b along k -------------------------------------------------------------
 
-// A warp computes COLUMNS columns of R rows; its lanes split k. Rows and
-// columns beyond the last repeat the last one and are not stored. Blocks may be
-// smaller than GEMV_BLOCK.
-template <int R, int V>
+// SHARED warps compute COLUMNS columns of R rows; all their lanes split k. Rows
+// and columns beyond the last repeat the last one and are not stored. Blocks
+// may be smaller than GEMV_BLOCK.
+template <int R, int V, int SHARED>
 DEVICE void dot_product(const gemv_t& p) {
-  uint32_t lane = threadIdx.x % 32;
+  uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int64_t row = (int64_t)blockIdx.z * R;
-  int64_t warp = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  int64_t column = warp * COLUMNS;
+  int64_t team =
+      (int64_t)blockIdx.x * (blockDim.x / 32 / SHARED) + warp / SHARED;
+  int64_t column = team * COLUMNS;
   const ELEMENT *a[R], *b[COLUMNS];
   float sum[R][COLUMNS];
-  if (column >= p.columns) return;
+  if (SHARED == 1 && column >= p.columns) return;
 #pragma unroll
   for (int r = 0; r < R; ++r)
     a[r] = (const ELEMENT*)p.a + blockIdx.y * p.a_batch +
@@ -48,7 +50,8 @@ DEVICE void dot_product(const gemv_t& p) {
     for (int r = 0; r < R; ++r) sum[r][c] = 0;
   }
 #pragma unroll(R* COLUMNS > 4 ? 2 : 4)
-  for (int64_t k = lane * V; k < p.k; k += 32 * V) {
+  for (int64_t k = (warp % SHARED * 32 + lane) * V; k < p.k;
+       k += SHARED * 32 * V) {
     pack_t<ELEMENT, V> w[COLUMNS];
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c)
@@ -71,6 +74,14 @@ DEVICE void dot_product(const gemv_t& p) {
     for (int flip = 16; flip > 0; flip /= 2)
       x += __shfl_xor_sync(0xffffffffu, x, flip);
     if (lane == (uint32_t)i) mine = x;
+  }
+  if (SHARED > 1) {
+    __shared__ float sums[WARPS][R * COLUMNS];
+    if (lane < R * COLUMNS) sums[warp][lane] = mine;
+    __syncthreads();
+    if (warp % SHARED > 0 || lane >= R * COLUMNS) return;
+#pragma unroll
+    for (int i = 1; i < SHARED; ++i) mine += sums[warp + i][lane];
   }
   if (lane < R * COLUMNS)
     put(p, row + lane / COLUMNS, column + lane % COLUMNS, mine);
@@ -131,7 +142,7 @@ DEVICE void spread_product(const gemv_t& p) {
 
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK) dot(const gemv_t p) {
   turn_t turn;
-  dot_product<ROWS, VECTOR>(p);
+  dot_product<ROWS, VECTOR, SPLIT>(p);
 }
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     spread(const gemv_t p) {
@@ -142,5 +153,5 @@ extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     single(const gemv_t p) {
   turn_t turn;
-  dot_product<1, 1>(p);
+  dot_product<1, 1, SPLIT>(p);
 }

@@ -65,6 +65,43 @@ static void functions(void** state) {
   }
 }
 
+// Several warps share a column, at any alignment.
+static void shared_columns(void** state) {
+  static const struct {
+    rabbet_dims_t a, b;
+    uint32_t misaligned;
+    const char *tactic, *function;
+  } cases[] = {
+      {{2, {1, 1032}}, {2, {21, 1032}}, 0, "1 x 1 columns, k in 4", "dot,"},
+      {{2, {3, 2400}}, {2, {10, 2400}}, 0, "4 x 1 columns, k in 4", "dot,"},
+      {{2, {30, 1024}}, {2, {2, 1024}}, 0, "2 x 1 columns, k in 2", "dot,"},
+      {{2, {1, 1027}}, {2, {9, 1027}}, 0, "1 x 1 columns, k in 4", "single,"},
+      {{2, {1, 1024}}, {2, {9, 1024}}, 1, "1 x 1 columns, k in 4", "single,"},
+  };
+  rabbet_cuda_device_t* device = *state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    const kernel_case_filter_t filter = {.kernel = "cuda.gemv",
+                                         .tactic = cases[i].tactic};
+    kernel_case_t c;
+    kernel_case_begin(&c, &device->base, F16);
+    c.tolerance = 2e-5;
+    c.misaligned = cases[i].misaligned;
+    int32_t y =
+        kernel_case_op(&c, "matrix_multiply",
+                       KERNEL_ATTRS(KERNEL_INT("op0", 0), KERNEL_INT("op1", 1)),
+                       KERNEL_INPUTS(kernel_case_input(&c, cases[i].a, false),
+                                     kernel_case_input(&c, cases[i].b, true)));
+    kernel_case_output(&c, y);
+    stand_in()->clear_log();
+    if (kernel_case_check(&c, &filter) < 1)
+      fail_msg("case %zu has no candidate", i);
+    if (!strstr(stand_in()->log(), cases[i].function))
+      fail_msg("case %zu did not launch %s\n%s", i, cases[i].function,
+               stand_in()->log());
+    kernel_case_end(&c);
+  }
+}
+
 // Many rows are left to the libraries.
 static void not_thin(void** state) {
   rabbet_cuda_device_t* device = *state;
@@ -83,6 +120,7 @@ static void not_thin(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions),
+      cmocka_unit_test(shared_columns),
       cmocka_unit_test(not_thin),
   };
   return cmocka_run_group_tests(tests, stand_in_device_setup,

@@ -25,11 +25,12 @@ typedef struct weight_only_shape_t {
   int pieces, tiles, stages;
 } weight_only_shape_t;
 static const weight_only_shape_t weight_only_shapes[] = {
-    {0, 1, 4}, {0, 2, 3}, {1, 1, 4}, {2, 2, 3}, {4, 1, 4}, {8, 1, 3}};
+    {0, 1, 4}, {0, 2, 3}, {0, 1, 2}, {1, 1, 4},
+    {2, 2, 3}, {4, 1, 4}, {8, 1, 3}};
 enum {
   WEIGHT_ONLY_SHAPES =
       sizeof(weight_only_shapes) / sizeof(weight_only_shapes[0]),
-  WEIGHT_ONLY_FEW = 2,  // the first shape for several rows
+  WEIGHT_ONLY_FEW = 3,  // the first shape for several rows
   WEIGHT_ONLY_SPLITS = 4,
   WEIGHT_ONLY_TACTICS = WEIGHT_ONLY_SHAPES * WEIGHT_ONLY_SPLITS,
   WEIGHT_ONLY_PIECE = 8,
@@ -189,8 +190,8 @@ static rabbet_status_t weight_only_offer_split(rabbet_proposal_t* proposal,
                                             shape * WEIGHT_ONLY_SPLITS + split,
                                   .tensors = proposal->tensors};
   snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
-           "%s%d lines, k in %d", s->pieces ? "" : "row, ",
-           s->tiles * WEIGHT_ONLY_TILE, 1 << (split + cluster_log));
+           "%s%d lines, %d stages, k in %d", s->pieces ? "" : "row, ",
+           s->tiles * WEIGHT_ONLY_TILE, s->stages, 1 << (split + cluster_log));
   return rabbet_offer(proposal->propose, proposal->sink, &candidate);
 }
 
@@ -226,7 +227,7 @@ static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
   int first = WEIGHT_ONLY_FEW, last = WEIGHT_ONLY_FEW;
   if (fits && rows == 1 && !blocks.halves) {
     first = 0;
-    last = proposal->propose->optimization_level < 2 ? 0 : 1;
+    last = proposal->propose->optimization_level < 2 ? 0 : WEIGHT_ONLY_FEW - 1;
   }
   while (first > 0 && last + 1 < WEIGHT_ONLY_SHAPES &&
          weight_only_rows(dtype, &weight_only_shapes[last]) < rows)
@@ -595,7 +596,7 @@ static bool cuda_weight_only_takes(const rabbet_kernel_spec_t* spec) {
   return rabbet_weight_only_parse(spec->group, &product);
 }
 
-RABBET_NODE_TABLE(cuda_weight_only, "cuda.matmul.weight_only", 1,
+RABBET_NODE_TABLE(cuda_weight_only, "cuda.matmul.weight_only", 2,
                   .destroy = cuda_weight_only_destroy,
                   .artifacts = rabbet_cuda_node_artifacts,
                   .library_version = rabbet_cuda_node_library);
