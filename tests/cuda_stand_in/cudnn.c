@@ -455,16 +455,18 @@ static const struct {
   rounding_t rounding;
   int64_t workspace;
   bool works;
+  bool compiles;
 } engines[] = {
     {CUDNN_HEUR_MODE_A, 1, 0, CUDNN_NUMERICAL_NOTE_TENSOR_CORE, ROUND_TF32, 0,
-     true},
-    {CUDNN_HEUR_MODE_A, 7, 1, -1, ROUND_NOTHING, 0, false},
-    {CUDNN_HEUR_MODE_A, 0, 1, -1, ROUND_NOTHING, 0, true},
-    {CUDNN_HEUR_MODE_A, 0, 2, -1, ROUND_NOTHING, 4096, true},
-    {CUDNN_HEUR_MODE_FALLBACK, 0, 1, -1, ROUND_NOTHING, 0, true},
+     true, false},
+    {CUDNN_HEUR_MODE_A, 7, 1, -1, ROUND_NOTHING, 0, false, false},
+    {CUDNN_HEUR_MODE_A, 0, 1, -1, ROUND_NOTHING, 0, true, false},
+    {CUDNN_HEUR_MODE_A, 0, 2, -1, ROUND_NOTHING, 4096, true, true},
+    {CUDNN_HEUR_MODE_FALLBACK, 0, 1, -1, ROUND_NOTHING, 0, true, false},
     {CUDNN_HEUR_MODE_FALLBACK, 5, 0, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
-     ROUND_HALF, 0, true},
-    {CUDNN_HEUR_MODE_FALLBACK, 6, 0, -1, ROUND_NOTHING, 256, true},
+     ROUND_HALF, 0, true, false},
+    {CUDNN_HEUR_MODE_FALLBACK, 8, 0, -1, ROUND_NOTHING, 0, true, true},
+    {CUDNN_HEUR_MODE_FALLBACK, 6, 0, -1, ROUND_NOTHING, 256, true, false},
 };
 enum { ENGINE_COUNT = sizeof(engines) / sizeof(engines[0]) };
 
@@ -479,6 +481,9 @@ static void config_fill(int row, descriptor_t* graph, descriptor_t* config) {
       &engines[row].engine);
   put(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
       note >= 0, &note);
+  put(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+      engines[row].compiles,
+      &(const int32_t){CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION});
   put(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1,
       &knob_type);
   put(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,

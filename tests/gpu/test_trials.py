@@ -89,6 +89,10 @@ PROGRAM = """
         "kernel": report["steps"][-1]["kernel"],
         "tactic": report["steps"][-1]["tactic_name"],
         "tactics": [step["tactic_name"] for step in report["steps"]],
+        "timed": sorted({
+            choice["tactic_name"] for step in report["steps"]
+            for choice in [step, *step["alternatives"]]
+        }),
         "left_out": report["left_out"],
         "warnings": warnings,
         "children": children,
@@ -190,6 +194,17 @@ def test_kernel_that_does_harm_when_it_runs(
     again = build(what, tmp_path, **fault, RABBET_TRIAL=str(script))
     assert culprits(again) == found
     assert starts(count) == 0
+
+
+@stand_in
+def test_compiling_engines_of_the_fallback_mode_are_spared(tmp_path: Path) -> None:
+    """The stand-in's mode A has engine 0, which compiles if its knob is 2, the fallback
+    mode engine 8, which compiles, and 6, which does not."""
+    usual = build("convolution", tmp_path, level=4)["timed"]
+    assert {"engine 0 k2=1", "engine 0 k2=2", "engine 6"} <= set(usual)
+    assert "engine 8" not in usual
+    all_timed = build("convolution", tmp_path, level=5)["timed"]
+    assert set(usual) | {"engine 8"} <= set(all_timed)
 
 
 @stand_in

@@ -138,6 +138,7 @@ typedef struct rabbet_cudnn_choice_t {
   rabbet_cudnn_engine_t engine;
   int32_t number;  // a hash of engine and knobs, 30 bits
   char name[40];   // "engine 37 k2=13 k14=3"
+  bool compiles;   // a plan of it is compiled when it is made
 } rabbet_cudnn_choice_t;
 
 typedef struct rabbet_cudnn_choices_t {
@@ -149,6 +150,9 @@ typedef struct rabbet_cudnn_wish_t {
   rabbet_dtype_t dtype;  // of the tensors
   bool tf32;             // FLOAT may be computed as TF32
   size_t count;          // engines wanted
+  // An engine of the fallback mode that compiles is left out where mode A has
+  // one: it is the same with its knobs at their defaults, or far slower.
+  bool spares_compiling;
 } rabbet_cudnn_wish_t;
 
 // The engines that the library's heuristics offer: of mode A, then of the

@@ -252,7 +252,9 @@ static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
                                       cudnn_state_t* state) {
   const rabbet_cudnn_wish_t wish = {
-      kernel->dtype, (kernel->tactic & RABBET_CUDNN_TF32) != 0, SEARCH_LIMIT};
+      .dtype = kernel->dtype,
+      .tf32 = (kernel->tactic & RABBET_CUDNN_TF32) != 0,
+      .count = SEARCH_LIMIT};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(&state->graph, &wish, &choices));
   rabbet_status_t status =

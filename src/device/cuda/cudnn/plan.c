@@ -60,7 +60,23 @@ typedef struct plan_identity_t {
   rabbet_cudnn_engine_t engine;
   int32_t notes[PLAN_MAX_NOTES];
   int64_t note_count;
+  bool compiles;
 } plan_identity_t;
+
+// Whether the engine compiles its kernels for each plan.
+static rabbet_status_t plan_read_behavior(const rabbet_cudnn_t* library,
+                                          cudnnBackendDescriptor_t engine,
+                                          bool* out_compiles) {
+  int32_t notes[PLAN_MAX_NOTES];
+  int64_t count = 0;
+  *out_compiles = false;
+  RABBET_RETURN_IF_ERROR(
+      plan_get(library, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+               CUDNN_TYPE_BEHAVIOR_NOTE, PLAN_MAX_NOTES, &count, notes));
+  for (int64_t i = 0; i < count && i < PLAN_MAX_NOTES; ++i)
+    *out_compiles |= notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+  return rabbet_ok();
+}
 
 static rabbet_status_t plan_read_engine(const rabbet_cudnn_t* library,
                                         cudnnBackendDescriptor_t config,
@@ -81,6 +97,8 @@ static rabbet_status_t plan_read_engine(const rabbet_cudnn_t* library,
                  CUDNN_TYPE_NUMERICAL_NOTE, PLAN_MAX_NOTES, &count, out->notes);
   if (rabbet_is_ok(status))
     out->note_count = count < PLAN_MAX_NOTES ? count : PLAN_MAX_NOTES;
+  if (rabbet_is_ok(status))
+    status = plan_read_behavior(library, engine, &out->compiles);
   library->cudnnBackendDestroyDescriptor(engine);
   return status;
 }
@@ -164,17 +182,27 @@ static bool plan_is_known(const rabbet_cudnn_choices_t* choices,
   return false;
 }
 
+static bool plan_has_compiling(const rabbet_cudnn_choices_t* choices) {
+  for (size_t i = 0; i < choices->list.count; ++i)
+    if (choices->list.data[i].compiles) return true;
+  return false;
+}
+
 // Adds the configuration if it is usable and new.
 static rabbet_status_t plan_consider(rabbet_cudnn_choices_t* choices,
                                      const rabbet_cudnn_wish_t* wish,
+                                     bool spares_compiling,
                                      cudnnBackendDescriptor_t config) {
   const rabbet_cudnn_t* library = choices->graph->library;
   plan_identity_t identity = {.note_count = 0};
   rabbet_cudnn_choice_t choice;
   RABBET_RETURN_IF_ERROR(plan_read_engine(library, config, &identity));
-  if (!plan_is_precise(&identity, wish)) return rabbet_ok();
+  if (!plan_is_precise(&identity, wish) ||
+      (spares_compiling && identity.compiles))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(plan_read_knobs(library, config, &identity.engine));
   choice.engine = identity.engine;
+  choice.compiles = identity.compiles;
   plan_name(&choice);
   if (plan_is_known(choices, choice.number)) return rabbet_ok();
   return RABBET_VEC_PUSH(choices->graph->allocator, &choices->list, choice);
@@ -182,6 +210,7 @@ static rabbet_status_t plan_consider(rabbet_cudnn_choices_t* choices,
 
 static rabbet_status_t plan_collect(rabbet_cudnn_choices_t* choices,
                                     const rabbet_cudnn_wish_t* wish,
+                                    bool spares_compiling,
                                     cudnnBackendDescriptor_t heuristics) {
   const rabbet_cudnn_t* library = choices->graph->library;
   cudnnBackendDescriptor_t configs[PLAN_MAX_CONFIGS];
@@ -200,7 +229,7 @@ static rabbet_status_t plan_collect(rabbet_cudnn_choices_t* choices,
   for (int64_t i = 0; rabbet_is_ok(status) && i < count && i < (int64_t)room &&
                       choices->list.count < wish->count;
        ++i)
-    status = plan_consider(choices, wish, configs[i]);
+    status = plan_consider(choices, wish, spares_compiling, configs[i]);
   plan_destroy_all(library, configs, room);
   return status;
 }
@@ -208,6 +237,9 @@ static rabbet_status_t plan_collect(rabbet_cudnn_choices_t* choices,
 static rabbet_status_t plan_ask(rabbet_cudnn_choices_t* choices,
                                 const rabbet_cudnn_wish_t* wish, int mode) {
   const rabbet_cudnn_t* library = choices->graph->library;
+  bool spares_compiling = wish->spares_compiling &&
+                          mode == CUDNN_HEUR_MODE_FALLBACK &&
+                          plan_has_compiling(choices);
   cudnnBackendDescriptor_t heuristics = NULL;
   RABBET_RETURN_IF_ERROR(
       plan_new(library, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics));
@@ -219,7 +251,8 @@ static rabbet_status_t plan_ask(rabbet_cudnn_choices_t* choices,
                       CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (rabbet_is_ok(status))
     status = RABBET_CUDNN(library, cudnnBackendFinalize, (heuristics));
-  if (rabbet_is_ok(status)) status = plan_collect(choices, wish, heuristics);
+  if (rabbet_is_ok(status))
+    status = plan_collect(choices, wish, spares_compiling, heuristics);
   library->cudnnBackendDestroyDescriptor(heuristics);
   // The answer may be that there is no engine.
   if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;

@@ -5,6 +5,8 @@
 #include "device/common/ask.h"
 #include "device/cuda/cudnn/internal.h"
 
+enum { CUDNN_ALL_ENGINES = 16 };
+
 bool rabbet_cudnn_has_bytes(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->input_count; ++i)
     if (group->values[group->inputs[i]].dtype == RABBET_DTYPE_INT8) return true;
@@ -50,8 +52,13 @@ static rabbet_status_t ask_add(const rabbet_question_t* question,
 static rabbet_status_t ask_graph(const rabbet_question_t* question,
                                  rabbet_cudnn_graph_t* graph,
                                  rabbet_answer_sink_t sink) {
-  const rabbet_cudnn_wish_t wish = {cudnn_dtype(question->group),
-                                    question->tf32, (size_t)question->wish};
+  // Without timing the first one that works is taken, from all of them.
+  const rabbet_cudnn_wish_t wish = {
+      .dtype = cudnn_dtype(question->group),
+      .tf32 = question->tf32,
+      .count = (size_t)question->wish,
+      .spares_compiling =
+          question->enough > 1 && question->wish < CUDNN_ALL_ENGINES};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
   rabbet_status_t status = rabbet_ok();
@@ -103,8 +110,11 @@ rabbet_status_t rabbet_cudnn_kernel_ask(const rabbet_question_t* question,
 // hundreds of milliseconds.
 static int32_t offer_wish(const rabbet_cudnn_offer_t* offer) {
   int level = offer->propose->optimization_level;
-  int32_t wish = level == 0 ? 16 : level <= 2 ? 2 : level <= 3 ? 4 : 6;
-  if (level >= 5) return 16;
+  int32_t wish = level == 0   ? CUDNN_ALL_ENGINES
+                 : level <= 2 ? 2
+                 : level <= 3 ? 4
+                              : 6;
+  if (level >= 5) return CUDNN_ALL_ENGINES;
   return offer->is_unlikely && level > 0 ? 1 : wish;
 }
 
