@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 4
+#define RABBET_DEVICE_ABI 5
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -25,6 +25,8 @@ enum {
 };
 
 #define RABBET_DEVICE_LOOP_STATE 16
+// Of `time_each`.
+#define RABBET_DEVICE_TIMES 8
 
 // A loop within a recording, whose end the device decides. Iterations take
 // turns 0, 1, 0, 1, ..., so that two buffers can.
@@ -90,6 +92,12 @@ typedef struct rabbet_device_vtable_t {
                           int64_t* out_ns);
   // ---- Optional functions: NULL if the device does not have them.
   //
+  // Times in nanoseconds of `count` calls of `body`, one after the other,
+  // behind a call that is not timed: while that runs, the host enqueues the
+  // others. At most RABBET_DEVICE_TIMES.
+  rabbet_status_t (*time_each)(rabbet_device_t* device, void* stream, int count,
+                               rabbet_status_t (*body)(void* context),
+                               void* context, int64_t* out_ns);
   // Pinned host memory, which copies need no buffer for, aligned to 64.
   rabbet_status_t (*allocate_host)(rabbet_device_t* device, size_t size,
                                    void** out_memory);

@@ -1,5 +1,7 @@
 // Takes times. Decides how many samples are taken, of how many calls, and which
 // samples are taken again.
+#include <assert.h>
+
 #include "builder/measure/bench.h"
 #include "builder/measure/replay.h"
 
@@ -14,6 +16,10 @@
 #define BENCH_RETAKE_FACTOR 3
 #define BENCH_RETAKES 16
 #define BENCH_MAX_LOOKS 16
+// So many samples show that a call takes over BENCH_BEHIND of the best known
+// time; others follow only if it does not.
+#define BENCH_FIRST_SAMPLES 3
+#define BENCH_BEHIND 1.3
 
 typedef struct bench_effort_t {
   int samples;
@@ -48,18 +54,26 @@ static rabbet_status_t bench_batch(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// Times of `samples` replays of a call that was recorded `count` times.
 static rabbet_status_t bench_replay(rabbet_build_t* build,
                                     rabbet_replay_t* replay, int count,
-                                    double* out_ns) {
+                                    int samples, double out_ns[]) {
   rabbet_device_t* device = build->device;
-  int64_t ns = 0;
+  int64_t ns[RABBET_DEVICE_TIMES] = {0};
+  assert(samples <= RABBET_DEVICE_TIMES);
   RABBET_RETURN_IF_ERROR(rabbet_progress_check(build));
-  // The device is busy while the host enqueues the timed calls, so that
-  // enqueuing is not timed.
-  RABBET_RETURN_IF_ERROR(rabbet_replay_run(replay));
-  RABBET_RETURN_IF_ERROR(
-      device->vtable->time(device, NULL, 1, rabbet_replay_run, replay, &ns));
-  *out_ns = (double)ns / count;
+  if (device->vtable->time_each)
+    RABBET_RETURN_IF_ERROR(device->vtable->time_each(
+        device, NULL, samples, rabbet_replay_run, replay, ns));
+  for (int i = 0; !device->vtable->time_each && i < samples; ++i) {
+    // The device is busy while the host enqueues the timed calls, so that
+    // enqueuing is not timed.
+    RABBET_RETURN_IF_ERROR(rabbet_replay_run(replay));
+    RABBET_RETURN_IF_ERROR(device->vtable->time(
+        device, NULL, 1, rabbet_replay_run, replay, &ns[i]));
+  }
+  for (int i = 0; i < samples; ++i)
+    out_ns[i] = (double)ns[i] / count;
   return rabbet_ok();
 }
 
@@ -83,17 +97,23 @@ typedef struct bench_sampler_t {
   double spent_ns;
 } bench_sampler_t;
 
-static rabbet_status_t bench_sample(bench_sampler_t* sampler) {
+// Takes `wish` samples of replays, else one.
+static rabbet_status_t bench_sample(bench_sampler_t* sampler, int wish) {
   rabbet_build_t* build = sampler->build;
-  double ns = 0;
+  double ns[RABBET_DEVICE_TIMES] = {0};
+  int taken = !sampler->replay.graph       ? 1
+              : wish > RABBET_DEVICE_TIMES ? RABBET_DEVICE_TIMES
+                                           : wish;
   rabbet_watch_start(&sampler->watch);
   RABBET_RETURN_IF_ERROR(
       sampler->replay.graph
-          ? bench_replay(build, &sampler->replay, sampler->count, &ns)
-          : bench_batch(build, sampler->body, sampler->count, &ns));
-  rabbet_samples_add(&sampler->samples, ns,
-                     rabbet_watch_was_disturbed(&sampler->watch));
-  sampler->spent_ns += ns * sampler->count;
+          ? bench_replay(build, &sampler->replay, sampler->count, taken, ns)
+          : bench_batch(build, sampler->body, sampler->count, ns));
+  bool disturbed = rabbet_watch_was_disturbed(&sampler->watch);
+  for (int i = 0; i < taken; ++i) {
+    rabbet_samples_add(&sampler->samples, ns[i], disturbed);
+    sampler->spent_ns += ns[i] * sampler->count;
+  }
   return rabbet_ok();
 }
 
@@ -119,7 +139,7 @@ static rabbet_status_t bench_look(bench_sampler_t* sampler, bool* out_slow) {
   double ns = 0;
   RABBET_RETURN_IF_ERROR(bench_batch(sampler->build, body, 1, &ns));
   do {
-    RABBET_RETURN_IF_ERROR(bench_sample(sampler));
+    RABBET_RETURN_IF_ERROR(bench_sample(sampler, 1));
     *out_slow =
         body->best_us > 0 && rabbet_samples_least(samples) / 1000 > limit_us;
   } while (samples->undisturbed < (*out_slow ? looks : 1) &&
@@ -142,13 +162,25 @@ static rabbet_status_t bench_record(rabbet_build_t* build,
   double ns = 0;
   rabbet_replay_initialize(build, body, *count, out_replay);
   if (!out_replay->graph) return rabbet_ok();
-  rabbet_status_t status = bench_replay(build, out_replay, *count, &ns);
+  rabbet_status_t status = bench_replay(build, out_replay, *count, 1, &ns);
   int wish = bench_count(effort, ns);
   if (!rabbet_is_ok(status) || wish < 2 * *count) return status;
   rabbet_replay_deinitialize(out_replay);
   *count = wish;
   rabbet_replay_initialize(build, body, *count, out_replay);
   return status;
+}
+
+// Lowers *wanted if these suffice to tell that the body is not the best.
+static rabbet_status_t bench_first_samples(bench_sampler_t* sampler,
+                                           int* wanted) {
+  double best_us = sampler->body->best_us;
+  if (!sampler->replay.graph || best_us <= 0 || *wanted <= BENCH_FIRST_SAMPLES)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(bench_sample(sampler, BENCH_FIRST_SAMPLES));
+  if (rabbet_samples_least(&sampler->samples) / 1000 > BENCH_BEHIND * best_us)
+    *wanted = BENCH_FIRST_SAMPLES;
+  return rabbet_ok();
 }
 
 // Other work on the machine only adds time: the least sample is nearest to the
@@ -170,9 +202,11 @@ static rabbet_status_t bench_samples(bench_sampler_t* sampler, double look_ns,
   if (sampler->replay.graph || sampler->count > 1)
     sampler->samples = (rabbet_samples_t){0};
   sampler->spent_ns = 0;
-  rabbet_status_t status = rabbet_ok();
-  while (rabbet_is_ok(status) && bench_goes_on(sampler, effort.samples))
-    status = bench_sample(sampler);
+  rabbet_status_t status = bench_first_samples(sampler, out_wanted);
+  while (rabbet_is_ok(status) && bench_goes_on(sampler, *out_wanted))
+    status = bench_sample(sampler, *out_wanted - sampler->samples.taken > 1
+                                       ? *out_wanted - sampler->samples.taken
+                                       : 1);
   return status;
 }
 

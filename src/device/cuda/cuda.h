@@ -41,6 +41,8 @@ typedef struct rabbet_cuda_device_t {
   struct rabbet_cudnn_t* cudnn;        // NULL until used
   rabbet_cuda_loops_t* loops;          // loops.h; NULL until used
   CUevent begin, end;                  // of `time`
+  // Of `time_each`, created when first needed.
+  CUevent marks[RABBET_DEVICE_TIMES + 1];
   CUdeviceptr scratch;  // a byte that rabbet_cuda_launch_close writes
   char signature[256];
 } rabbet_cuda_device_t;

@@ -212,6 +212,50 @@ static rabbet_status_t cuda_time(rabbet_device_t* base, void* stream, int count,
   return status;
 }
 
+static rabbet_status_t cuda_mark(rabbet_cuda_device_t* device, int number,
+                                 void* stream) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  CUevent* mark = &device->marks[number];
+  assert(number <= RABBET_DEVICE_TIMES);
+  if (!*mark)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_CUDA(driver, cuEventCreate, (mark, CU_EVENT_DEFAULT)));
+  return RABBET_CUDA(driver, cuEventRecord, (*mark, (CUstream)stream));
+}
+
+static rabbet_status_t cuda_time_each_body(
+    rabbet_cuda_device_t* device, void* stream, int count,
+    rabbet_status_t (*body)(void* context), void* context, int64_t* out_ns) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  for (int i = 0; i <= count; ++i) {
+    RABBET_RETURN_IF_ERROR(body(context));
+    RABBET_RETURN_IF_ERROR(cuda_mark(device, i, stream));
+  }
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(driver, cuEventSynchronize, (device->marks[count])));
+  for (int i = 0; i < count; ++i) {
+    float milliseconds = 0;
+    RABBET_RETURN_IF_ERROR(
+        RABBET_CUDA(driver, cuEventElapsedTime,
+                    (&milliseconds, device->marks[i], device->marks[i + 1])));
+    out_ns[i] = (int64_t)((double)milliseconds * 1e6);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t cuda_time_each(rabbet_device_t* base, void* stream,
+                                      int count,
+                                      rabbet_status_t (*body)(void* context),
+                                      void* context, int64_t* out_ns) {
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status =
+      cuda_time_each_body(device, stream, count, body, context, out_ns);
+  rabbet_cuda_leave(device, before);
+  return status;
+}
+
 // ---- The interface ---------------------------------------------------------
 
 static const char* cuda_signature(rabbet_device_t* base) {
@@ -238,6 +282,8 @@ static void cuda_destroy(rabbet_device_t* base) {
     bool inside = rabbet_is_ok(status);
     if (inside && device->begin) device->driver->cuEventDestroy(device->begin);
     if (inside && device->end) device->driver->cuEventDestroy(device->end);
+    for (int i = 0; inside && i <= RABBET_DEVICE_TIMES; ++i)
+      if (device->marks[i]) device->driver->cuEventDestroy(device->marks[i]);
     if (inside && device->scratch) device->driver->cuMemFree(device->scratch);
     rabbet_cublaslt_destroy(device, inside);
     rabbet_cudnn_destroy(device, inside);
@@ -289,6 +335,7 @@ static const rabbet_device_vtable_t cuda_vtable = {
     .end_run = cuda_end_run,
     .hand_over = rabbet_cuda_launch_hand_over,
     .time = cuda_time,
+    .time_each = cuda_time_each,
     .allocate_host = rabbet_cuda_allocate_host,
     .free_host = rabbet_cuda_free_host,
     .create_stream = rabbet_cuda_create_stream,
