@@ -114,6 +114,10 @@ typedef struct rabbet_kernel_spec_t {
   // In a build: this tactic or none. `prepare` answers UNSUPPORTED instead of
   // asking a library for another one.
   bool exact;
+  // The kernel is created for its programs alone, which others then find. If a
+  // thread is compiling one of them, `create` answers UNAVAILABLE and does not
+  // wait.
+  bool ahead;
 } rabbet_kernel_spec_t;
 
 // Made once for an engine; shared by its contexts. Subclassed by its class.

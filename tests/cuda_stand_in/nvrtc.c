@@ -92,7 +92,8 @@ typedef struct _nvrtcProgram {
   int header_count;
   text_t log, object;
   unsigned major, minor;
-  bool specific;  // for this architecture alone: sm_90a
+  bool specific;    // for this architecture alone: sm_90a
+  bool is_virtual;  // PTX alone: compute_90
 } program_t;
 typedef program_t* nvrtcProgram;
 
@@ -644,6 +645,7 @@ static bool option_is_known(program_t* program, const char* option) {
     program->major = architecture / 10;
     program->minor = architecture % 10;
   }
+  program->is_virtual |= strstr(option, "=compute_") != NULL;
   for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i)
     if (strncmp(option, known[i], strlen(known[i])) == 0) return true;
   text_print(&program->log, "nvrtc: error: unrecognized option %s found\n",
@@ -684,12 +686,15 @@ EXPORT nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
 
 EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* size) {
   if (!program->object.data) return NVRTC_ERROR_INVALID_PROGRAM;
-  *size = sizeof(struct stand_in_image) + program->object.size;
+  *size = program->is_virtual
+              ? 0
+              : sizeof(struct stand_in_image) + program->object.size;
   return NVRTC_SUCCESS;
 }
 
 EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
-  if (!program->object.data) return NVRTC_ERROR_INVALID_PROGRAM;
+  if (!program->object.data || program->is_virtual)
+    return NVRTC_ERROR_INVALID_PROGRAM;
   struct stand_in_image image = {.major = program->major,
                                  .minor = program->minor,
                                  .size = program->object.size};

@@ -7,7 +7,6 @@
 #include "builder/choose/tuner.h"
 #include "builder/ir/passes.h"
 #include "builder/measure/bench.h"
-#include "builder/measure/compile_ahead.h"
 #include "builder/propose/propose.h"
 #include "builder/propose/trial.h"
 
@@ -18,6 +17,7 @@ rabbet_status_t rabbet_tuner_create(rabbet_build_t* build) {
   tuner->allocator = build->allocator;
   rabbet_map_initialize(build->allocator, &tuner->units);
   rabbet_map_initialize(build->allocator, &tuner->conversions);
+  rabbet_map_initialize(build->allocator, &tuner->compiled);
   build->tuner = tuner;
   return rabbet_ok();
 }
@@ -27,6 +27,7 @@ void rabbet_tuner_destroy(rabbet_tuner_t* tuner) {
   rabbet_vec_free(tuner->allocator, &tuner->clusters);
   rabbet_map_deinitialize(&tuner->units);
   rabbet_map_deinitialize(&tuner->conversions);
+  rabbet_map_deinitialize(&tuner->compiled);
   rabbet_free(tuner->allocator, tuner);
 }
 
@@ -112,6 +113,14 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
   if (!cached || out_timing->is_unsure || out_timing->is_starved)
     return rabbet_ok();
   return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
+}
+
+bool rabbet_tune_knows(const rabbet_build_t* build,
+                       const rabbet_choice_t* choice) {
+  rabbet_timing_t timing;
+  return choice->us >= 0 ||
+         (tune_uses_cache(build, choice) &&
+          rabbet_timing_cache_find(build->cache, choice->key, &timing));
 }
 
 static bool tune_fits(const rabbet_build_t* build,
@@ -316,6 +325,19 @@ static rabbet_status_t conversion_get(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+rabbet_status_t rabbet_tune_conversion_ahead(rabbet_build_t* build,
+                                             const rabbet_ir_value_t* value,
+                                             rabbet_type_format_t from,
+                                             rabbet_type_format_t to,
+                                             rabbet_unit_t** out_unit) {
+  conversion_t* conversion = NULL;
+  *out_unit = NULL;
+  RABBET_RETURN_IF_ERROR(conversion_get(build, value, from, to, &conversion));
+  if (!conversion->is_ahead) *out_unit = conversion->unit;
+  conversion->is_ahead = true;
+  return rabbet_ok();
+}
+
 static rabbet_status_t conversion_find(rabbet_build_t* build,
                                        const rabbet_ir_value_t* value,
                                        rabbet_type_format_t from,
@@ -398,105 +420,22 @@ static rabbet_status_t tune_cover_all(rabbet_build_t* build) {
   return rabbet_ok();
 }
 
+static rabbet_status_t tune_meanwhile(void* context) {
+  return rabbet_tune_compile_ahead(context);
+}
+
 // Finds the questions to libraries by forming all covers as if libraries had a
-// kernel for each group, and has helpers answer them.
+// kernel for each group, and has helpers answer them. Programs are compiled
+// meanwhile.
 static rabbet_status_t tune_ask_ahead(rabbet_build_t* build) {
   if (!rabbet_trials_collect(build->trials)) return rabbet_ok();
   rabbet_status_t status = tune_cover_all(build);
   rabbet_phase_t before =
       rabbet_phases_enter(build->phases, RABBET_PHASE_LIBRARIES);
-  status =
-      rabbet_status_join(status, rabbet_trials_ask_collected(build->trials));
+  status = rabbet_status_join(
+      status,
+      rabbet_trials_ask_collected(build->trials, tune_meanwhile, build));
   rabbet_phases_enter(build->phases, before);
-  return status;
-}
-
-static rabbet_status_t tune_add_untimed(rabbet_build_t* build,
-                                        rabbet_unit_t* unit,
-                                        rabbet_picks_t* picks) {
-  for (size_t i = 0; unit->fits && i < unit->choice_count; ++i) {
-    const rabbet_choice_t* choice = &unit->choices[i];
-    rabbet_timing_t timing;
-    if (!choice->candidate.kernel || choice->us >= 0 ||
-        (tune_uses_cache(build, choice) &&
-         rabbet_timing_cache_find(build->cache, choice->key, &timing)))
-      continue;
-    const rabbet_pick_t pick = {unit, choice};
-    RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, picks, pick));
-  }
-  return rabbet_ok();
-}
-
-// The conversion of a value between a maker's and a reader's types, if kernels
-// are to be timed for it.
-static rabbet_status_t tune_add_conversions(
-    rabbet_build_t* build, const rabbet_unit_t* maker, size_t output,
-    const rabbet_unit_t* reader, size_t input, rabbet_picks_t* picks) {
-  const rabbet_ir_value_t* value =
-      rabbet_ir_value(&build->ir, reader->values[reader->group.inputs[input]]);
-  size_t at = maker->group.input_count + output;
-  for (size_t i = 0; i < maker->choice_count; ++i)
-    for (size_t k = 0; k < reader->choice_count; ++k) {
-      rabbet_type_format_t from = maker->choices[i].candidate.tensors[at];
-      rabbet_type_format_t to = reader->choices[k].candidate.tensors[input];
-      conversion_t* conversion = NULL;
-      if (from.dtype == to.dtype && from.format == to.format) continue;
-      RABBET_RETURN_IF_ERROR(
-          conversion_get(build, value, from, to, &conversion));
-      if (!conversion->unit || conversion->is_ahead) continue;
-      conversion->is_ahead = true;
-      RABBET_RETURN_IF_ERROR(tune_add_untimed(build, conversion->unit, picks));
-    }
-  return rabbet_ok();
-}
-
-// Between the units of a cover.
-static rabbet_status_t tune_add_cover_conversions(rabbet_build_t* build,
-                                                  const rabbet_cover_t* cover,
-                                                  rabbet_picks_t* picks) {
-  for (size_t r = 0; r < cover->unit_count; ++r)
-    for (size_t i = 0; i < cover->units[r]->group.input_count; ++i)
-      for (size_t m = 0; m < r; ++m) {
-        const rabbet_unit_t *reader = cover->units[r], *maker = cover->units[m];
-        for (size_t o = 0; o < maker->group.output_count; ++o)
-          if (maker->values[maker->group.outputs[o]] ==
-              reader->values[reader->group.inputs[i]])
-            RABBET_RETURN_IF_ERROR(
-                tune_add_conversions(build, maker, o, reader, i, picks));
-      }
-  return rabbet_ok();
-}
-
-static rabbet_status_t tune_add_cover(rabbet_build_t* build,
-                                      const rabbet_cover_t* cover, bool is_one,
-                                      rabbet_picks_t* picks) {
-  for (size_t u = 0; u < cover->unit_count; ++u)
-    if (!is_one || cover->units[u]->choice_count > 1)
-      RABBET_RETURN_IF_ERROR(tune_add_untimed(build, cover->units[u], picks));
-  return tune_add_cover_conversions(build, cover, picks);
-}
-
-// Compiles what will be timed. A user's selector may take few of the choices.
-static rabbet_status_t tune_compile_ahead(rabbet_build_t* build) {
-  const rabbet_tuner_t* tuner = build->tuner;
-  rabbet_picks_t picks = {0};
-  rabbet_status_t status = rabbet_ok();
-  if (build->level == 0 || build->config->selector.select ||
-      !rabbet_compiles_ahead(build))
-    return status;
-  for (size_t i = 0; i < tuner->clusters.count; ++i) {
-    const rabbet_cluster_t* cluster = tuner->clusters.data[i];
-    for (size_t c = 0; rabbet_is_ok(status) && c < cluster->cover_count; ++c)
-      status = tune_add_cover(build, &cluster->covers[c],
-                              cluster->cover_count == 1, &picks);
-  }
-  rabbet_phase_t before =
-      rabbet_phases_enter(build->phases, RABBET_PHASE_PROGRAMS);
-  if (rabbet_is_ok(status))
-    status = rabbet_compile_ahead(build, picks.data, picks.count);
-  rabbet_phases_enter(build->phases, before);
-  rabbet_constant_trim(build);
-  rabbet_vec_free(build->allocator, &picks);
   return status;
 }
 
@@ -510,7 +449,7 @@ rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
   rabbet_progress_start(build, phase, "Building", tuner->clusters.count);
   rabbet_status_t status = tune_ask_ahead(build);
   if (rabbet_is_ok(status)) status = tune_cover_all(build);
-  if (rabbet_is_ok(status)) status = tune_compile_ahead(build);
+  if (rabbet_is_ok(status)) status = rabbet_tune_compile_ahead(build);
   for (size_t i = 0; rabbet_is_ok(status) && i < tuner->clusters.count; ++i) {
     status = rabbet_tune_alternatives(build, tuner->clusters.data[i]);
     if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, i);

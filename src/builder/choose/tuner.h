@@ -62,6 +62,7 @@ struct rabbet_tuner_t {
   int32_t *locals, *slots;
   rabbet_map_t units;        // by the nodes' addresses
   rabbet_map_t conversions;  // by value, from, to
+  rabbet_map_t compiled;     // choices whose programs were compiled ahead
 };
 
 RABBET_PRIVATE_API rabbet_status_t
@@ -71,6 +72,19 @@ rabbet_tune_state(rabbet_tuner_t* tuner, rabbet_type_format_t type,
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_conversion_cost(
     rabbet_build_t* build, const rabbet_ir_value_t* value,
     rabbet_tune_state_t from, rabbet_tune_state_t to, double* out_us);
+
+// Whether the choice has a time, or the timing cache has one.
+RABBET_PRIVATE_API bool rabbet_tune_knows(const rabbet_build_t* build,
+                                          const rabbet_choice_t* choice);
+// The unit that converts the value, for its programs; NULL if it was asked for
+// before, or if there is none.
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_conversion_ahead(
+    rabbet_build_t* build, const rabbet_ir_value_t* value,
+    rabbet_type_format_t from, rabbet_type_format_t to,
+    rabbet_unit_t** out_unit);
+// Compiles what will be timed, in threads (compile_units.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_tune_compile_ahead(rabbet_build_t* build);
 
 // Divides the nodes into clusters (cluster.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build);

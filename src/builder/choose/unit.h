@@ -67,6 +67,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_constant_convert(
 // Frees the copies of constants if they are large together: most are made for
 // one layer alone. Nothing may point to one.
 RABBET_PRIVATE_API void rabbet_constant_trim(rabbet_build_t* build);
+// Bytes of copies that it may free.
+RABBET_PRIVATE_API size_t rabbet_constant_bytes(const rabbet_build_t* build);
 // Copies of constants among `count` IR values; builds may share them.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_constants_create(rabbet_build_t* build, size_t count);

@@ -114,18 +114,21 @@ static rabbet_status_t collect_steps(collector_t* collector,
   return rabbet_ok();
 }
 
-// Compiles what no kernel was timed with: times came from a cache, or there was
-// one way only.
+// Compiles what no kernel was timed with (times came from a cache, or there was
+// one way only) and what timing does not need.
 static rabbet_status_t collect_compile(const rabbet_emit_sequence_t* sequence) {
   const rabbet_layout_t* layout = sequence->layout;
   rabbet_build_t* build = sequence->build;
   rabbet_picks_t picks = {0};
+  rabbet_map_t known;
   rabbet_status_t status = rabbet_ok();
+  rabbet_map_initialize(build->allocator, &known);
   for (size_t s = 0; rabbet_is_ok(status) && s < layout->steps.count; ++s)
     status =
         RABBET_VEC_PUSH(build->allocator, &picks, layout->steps.data[s].pick);
   if (rabbet_is_ok(status))
-    status = rabbet_compile_ahead(build, picks.data, picks.count);
+    status = rabbet_compile_ahead(build, picks.data, picks.count, &known, true);
+  rabbet_map_deinitialize(&known);
   rabbet_vec_free(build->allocator, &picks);
   return status;
 }

@@ -99,6 +99,10 @@ rabbet_status_t rabbet_constant_convert(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+size_t rabbet_constant_bytes(const rabbet_build_t* build) {
+  return build->constants->large_bytes;
+}
+
 void rabbet_constant_trim(rabbet_build_t* build) {
   if (build->constants->large_bytes > CONSTANT_KEPT)
     rabbet_constants_deinitialize(build);

@@ -305,12 +305,14 @@ bool rabbet_trials_take_guess(rabbet_trials_t* trials) {
   return guessed;
 }
 
-rabbet_status_t rabbet_trials_ask_collected(rabbet_trials_t* trials) {
+rabbet_status_t rabbet_trials_ask_collected(
+    rabbet_trials_t* trials, rabbet_status_t (*meanwhile)(void* context),
+    void* context) {
   rabbet_status_t status = rabbet_ok();
   trials->is_collecting = false;
   if (trials->ahead.count >= TRIALS_FEW)
     status = rabbet_trial_answer_ahead(trials->build, trials->ahead.data,
-                                       trials->ahead.count);
+                                       trials->ahead.count, meanwhile, context);
   for (size_t i = 0; rabbet_is_ok(status) && i < trials->ahead.count; ++i)
     if (trials->ahead.data[i].is_answered)
       status = trials_keep(trials, trials->ahead.data[i].key,

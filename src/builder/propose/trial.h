@@ -30,8 +30,10 @@ RABBET_PRIVATE_API const rabbet_asker_t* rabbet_trials_asker(
 RABBET_PRIVATE_API bool rabbet_trials_collect(rabbet_trials_t* trials);
 RABBET_PRIVATE_API bool rabbet_trials_is_collecting(
     const rabbet_trials_t* trials);
-RABBET_PRIVATE_API rabbet_status_t
-rabbet_trials_ask_collected(rabbet_trials_t* trials);
+// `meanwhile` is called once while helpers work, if they do.
+RABBET_PRIVATE_API rabbet_status_t rabbet_trials_ask_collected(
+    rabbet_trials_t* trials, rabbet_status_t (*meanwhile)(void* context),
+    void* context);
 // Whether there was a guess since the last call.
 RABBET_PRIVATE_API bool rabbet_trials_take_guess(rabbet_trials_t* trials);
 // Runs once a choice of a plugin that wants to be isolated. *out_harmful: the

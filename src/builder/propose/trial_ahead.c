@@ -7,7 +7,7 @@
 #include "builder/propose/trial_internal.h"
 
 #define AHEAD_POLL_NS 20000000
-enum { AHEAD_HELPERS = 8 };
+enum { AHEAD_HELPERS = 8, AHEAD_MOST = 16 };
 
 typedef struct ahead_t {
   const rabbet_build_t* build;
@@ -22,7 +22,7 @@ typedef struct ahead_t {
 size_t rabbet_trial_helpers(const rabbet_logger_t* logger) {
   double half = fmin(fmax(rabbet_cpu_count() / 2, 1), AHEAD_HELPERS);
   double wish = rabbet_trial_setting(logger, "RABBET_TRIAL_HELPERS", half);
-  return (size_t)fmin(fmax(wish, 1), AHEAD_HELPERS);
+  return (size_t)fmin(fmax(wish, 1), AHEAD_MOST);
 }
 
 static rabbet_trial_ahead_t* ahead_take(ahead_t* ahead) {
@@ -54,10 +54,11 @@ static void* ahead_run(void* context) {
   return NULL;
 }
 
-// Waits for the threads, and has them stop if the user wants it.
-static rabbet_status_t ahead_wait(ahead_t* ahead) {
+// Waits for the threads, and has them stop unless the build goes on.
+static rabbet_status_t ahead_wait(ahead_t* ahead, bool goes_on) {
   rabbet_status_t status = rabbet_ok();
   pthread_mutex_lock(&ahead->lock);
+  if (!goes_on) ahead->next = ahead->count;
   while (ahead->running > 0) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -77,9 +78,11 @@ static rabbet_status_t ahead_wait(ahead_t* ahead) {
 
 rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
                                           rabbet_trial_ahead_t* items,
-                                          size_t count) {
+                                          size_t count,
+                                          rabbet_status_t (*meanwhile)(void*),
+                                          void* context) {
   ahead_t ahead = {.build = build, .items = items, .count = count};
-  pthread_t threads[AHEAD_HELPERS];
+  pthread_t threads[AHEAD_MOST];
   size_t wish = rabbet_trial_helpers(NULL), started = 0;
   pthread_mutex_init(&ahead.lock, NULL);
   pthread_cond_init(&ahead.ended, NULL);
@@ -89,7 +92,8 @@ rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
     ++started;
   ahead.running = started;
   pthread_mutex_unlock(&ahead.lock);
-  rabbet_status_t status = ahead_wait(&ahead);
+  rabbet_status_t status = started > 0 ? meanwhile(context) : rabbet_ok();
+  status = rabbet_status_join(status, ahead_wait(&ahead, rabbet_is_ok(status)));
   for (size_t i = 0; i < started; ++i)
     pthread_join(threads[i], NULL);
   pthread_cond_destroy(&ahead.ended);

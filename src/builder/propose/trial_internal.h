@@ -110,13 +110,15 @@ typedef struct rabbet_trial_ahead_t {
 } rabbet_trial_ahead_t;
 
 // How many helpers may work at the same time: RABBET_TRIAL_HELPERS, else one
-// for two processors, at most 8.
+// for two processors, at most 8 (16 if it is set).
 size_t rabbet_trial_helpers(const rabbet_logger_t* logger);
 // Answers as many as it can with that many helpers. CANCELLED if the user asked
 // to stop; other failures leave requests without an answer.
 rabbet_status_t rabbet_trial_answer_ahead(const rabbet_build_t* build,
                                           rabbet_trial_ahead_t* items,
-                                          size_t count);
+                                          size_t count,
+                                          rabbet_status_t (*meanwhile)(void*),
+                                          void* context);
 
 // ---- Without a helper (trial_in_process.c) ----------------------------------
 

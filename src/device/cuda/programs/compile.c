@@ -18,7 +18,7 @@ static rabbet_status_t compile_key(const rabbet_nvrtc_input_t* input,
   const struct {
     char kind[8], standard[16];
     rabbet_hash_t key;
-    int32_t version, major, minor, specific, lines, padding;
+    int32_t version, major, minor, specific, lines, only_ptx;
   } all = {.kind = "NVRTC",
            .standard = RABBET_NVRTC_STANDARD,
            .key = key,
@@ -26,13 +26,14 @@ static rabbet_status_t compile_key(const rabbet_nvrtc_input_t* input,
            .major = input->major,
            .minor = input->minor,
            .specific = input->specific,
-           .lines = rabbet_nvrtc_has_lines()};
+           .lines = rabbet_nvrtc_has_lines(),
+           .only_ptx = input->only_ptx};
   *out_key = rabbet_hash128(&all, sizeof(all));
   return rabbet_ok();
 }
 
 static rabbet_status_t compile_find(const rabbet_cuda_device_t* device,
-                                    rabbet_hash_t key,
+                                    rabbet_hash_t key, bool only_ptx,
                                     rabbet_nvrtc_output_t* out_code) {
   rabbet_allocator_t allocator = device->base.allocator;
   compile_sizes_t sizes = {0};
@@ -44,7 +45,7 @@ static rabbet_status_t compile_find(const rabbet_cuda_device_t* device,
   size_t room = size < sizeof(sizes) ? 0 : size - sizeof(sizes);
   const char* end = (const char*)data + room;
   if (room > 0) memcpy(&sizes, end, sizeof(sizes));
-  if (sizes.cubin == 0 || sizes.ptx == 0 || sizes.cubin > room ||
+  if ((sizes.cubin == 0) != only_ptx || sizes.ptx == 0 || sizes.cubin > room ||
       sizes.ptx > room ||
       rabbet_align_up((size_t)sizes.cubin, 64) + sizes.ptx != room ||
       end[-1] != 0) {
@@ -66,7 +67,8 @@ rabbet_status_t rabbet_cuda_compile(const rabbet_cuda_device_t* device,
   *out_code = (rabbet_nvrtc_output_t){0};
   if (device->base.store) {
     RABBET_RETURN_IF_ERROR(compile_key(input, key, &kept));
-    RABBET_RETURN_IF_ERROR(compile_find(device, kept, out_code));
+    RABBET_RETURN_IF_ERROR(
+        compile_find(device, kept, input->only_ptx, out_code));
     if (out_code->cubin) return rabbet_ok();
   }
   RABBET_RETURN_IF_ERROR(

@@ -92,9 +92,10 @@ rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
                                        .options = list,
                                        .option_count = count,
                                        .specific = kernel->specific};
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_program_get(
-      kernel->device, &source, spec->artifacts, spec->artifact_count,
-      &kernel->programs[kernel->program_count]));
+  RABBET_RETURN_IF_ERROR(
+      (spec->ahead ? rabbet_cuda_program_get_now : rabbet_cuda_program_get)(
+          kernel->device, &source, spec->artifacts, spec->artifact_count,
+          &kernel->programs[kernel->program_count]));
   ++kernel->program_count;
   return rabbet_ok();
 }

@@ -117,20 +117,24 @@ static rabbet_status_t nvrtc_failed(const nvrtc_table_t* nvrtc,
 }
 
 static rabbet_status_t nvrtc_take(const nvrtc_table_t* nvrtc,
-                                  nvrtcProgram program,
+                                  nvrtcProgram program, bool only_ptx,
                                   rabbet_allocator_t allocator,
                                   rabbet_nvrtc_output_t* out) {
   size_t cubin = 0, ptx = 0;
-  RABBET_RETURN_IF_ERROR(nvrtc_check(
-      nvrtc, nvrtc->nvrtcGetCUBINSize(program, &cubin), "size of the cubin"));
+  if (!only_ptx)
+    RABBET_RETURN_IF_ERROR(nvrtc_check(
+        nvrtc, nvrtc->nvrtcGetCUBINSize(program, &cubin), "size of the cubin"));
   RABBET_RETURN_IF_ERROR(nvrtc_check(
       nvrtc, nvrtc->nvrtcGetPTXSize(program, &ptx), "size of the PTX"));
   size_t at = rabbet_align_up(cubin, 64);
   uint8_t* memory = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, at + ptx + 1, (void**)&memory));
-  rabbet_status_t status = nvrtc_check(
-      nvrtc, nvrtc->nvrtcGetCUBIN(program, (char*)memory), "the cubin");
+  rabbet_status_t status =
+      only_ptx
+          ? rabbet_ok()
+          : nvrtc_check(nvrtc, nvrtc->nvrtcGetCUBIN(program, (char*)memory),
+                        "the cubin");
   if (rabbet_is_ok(status))
     status = nvrtc_check(nvrtc, nvrtc->nvrtcGetPTX(program, (char*)memory + at),
                          "the PTX");
@@ -166,8 +170,9 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
   }
   for (size_t i = 0; i < input->option_count; ++i)
     options[i] = input->options[i];
-  snprintf(architecture, sizeof(architecture), "--gpu-architecture=sm_%d%d%s",
-           input->major, input->minor, input->specific ? "a" : "");
+  snprintf(architecture, sizeof(architecture), "--gpu-architecture=%s_%d%d%s",
+           input->only_ptx ? "compute" : "sm", input->major, input->minor,
+           input->specific ? "a" : "");
   options[count++] = architecture;
   options[count++] = RABBET_NVRTC_STANDARD;
   // Line numbers for profilers make machine code three times as large.
@@ -180,8 +185,9 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
       "making a program"));
   nvrtcResult result = nvrtc->nvrtcCompileProgram(program, (int)count, options);
   rabbet_status_t status =
-      result == 0 ? nvrtc_take(nvrtc, program, allocator, out_code)
-                  : nvrtc_failed(nvrtc, program, input, result, allocator);
+      result == 0
+          ? nvrtc_take(nvrtc, program, input->only_ptx, allocator, out_code)
+          : nvrtc_failed(nvrtc, program, input, result, allocator);
   nvrtc->nvrtcDestroyProgram(&program);
   return status;
 }

@@ -20,6 +20,7 @@ typedef struct rabbet_nvrtc_input_t {
   size_t option_count;
   int major, minor;  // compute capability of the machine code
   bool specific;     // code for this architecture only, such as sm_90a
+  bool only_ptx;     // no machine code, which takes half of the time
 } rabbet_nvrtc_input_t;
 
 // The language of all programs.

@@ -155,7 +155,7 @@ static rabbet_status_t program_image(rabbet_cuda_program_t* program,
 
 static rabbet_status_t program_translate(const rabbet_cuda_program_t* program,
                                          const rabbet_cuda_source_t* source,
-                                         bool specific,
+                                         bool specific, bool only_ptx,
                                          rabbet_nvrtc_output_t* out_code) {
   const rabbet_cuda_device_t* device = program->device;
   rabbet_nvrtc_input_t input = {.name = source->name,
@@ -166,7 +166,8 @@ static rabbet_status_t program_translate(const rabbet_cuda_program_t* program,
                                 .option_count = source->option_count,
                                 .major = device->major,
                                 .minor = device->minor,
-                                .specific = specific};
+                                .specific = specific,
+                                .only_ptx = only_ptx};
   return rabbet_cuda_compile(device, &input, program->key, out_code);
 }
 
@@ -207,7 +208,8 @@ static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
   bool specific = source->specific && device->major == 9 && device->minor == 0;
   rabbet_nvrtc_output_t code;
   if (specific) RABBET_RETURN_IF_ERROR(program_keep_source(program, source));
-  RABBET_RETURN_IF_ERROR(program_translate(program, source, specific, &code));
+  RABBET_RETURN_IF_ERROR(
+      program_translate(program, source, specific, false, &code));
   rabbet_status_t status =
       program_image(program, code.cubin, code.cubin_size, code.ptx,
                     specific ? 0 : code.ptx_size);
@@ -221,7 +223,7 @@ static rabbet_status_t program_add_ptx(rabbet_cuda_program_t* program) {
   const program_image_t* header = program->image;
   rabbet_nvrtc_output_t code;
   RABBET_RETURN_IF_ERROR(
-      program_translate(program, program->source, false, &code));
+      program_translate(program, program->source, false, true, &code));
   rabbet_status_t status =
       program_image(program, (const uint8_t*)program->image + IMAGE_HEADER,
                     header->cubin_size, code.ptx, code.ptx_size);
@@ -374,11 +376,11 @@ static rabbet_status_t program_add(rabbet_cuda_device_t* device,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
-                                        const rabbet_cuda_source_t* source,
-                                        const rabbet_artifact_t* artifacts,
-                                        size_t artifact_count,
-                                        rabbet_cuda_program_t** out_program) {
+static rabbet_status_t program_get(rabbet_cuda_device_t* device,
+                                   const rabbet_cuda_source_t* source,
+                                   const rabbet_artifact_t* artifacts,
+                                   size_t artifact_count, bool waits,
+                                   rabbet_cuda_program_t** out_program) {
   *out_program = NULL;
   rabbet_cuda_programs_t* programs = device->programs;
   const char* text = program_text(source);
@@ -391,9 +393,12 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
   rabbet_status_t status = rabbet_ok();
   size_t at = 0;
   while ((at = program_find(programs, key)) < programs->loaded.count &&
-         programs->loaded.data[at]->is_making)
+         programs->loaded.data[at]->is_making && waits)
     pthread_cond_wait(&programs->made, &programs->lock);
-  if (at < programs->loaded.count) {
+  if (at < programs->loaded.count && programs->loaded.data[at]->is_making) {
+    status = RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                           "another thread makes '%s'", source->name);
+  } else if (at < programs->loaded.count) {
     *out_program = programs->loaded.data[at];
     rabbet_refcount_retain(&(*out_program)->references);
   } else {
@@ -402,6 +407,23 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
   }
   pthread_mutex_unlock(&programs->lock);
   return status;
+}
+
+rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
+                                        const rabbet_cuda_source_t* source,
+                                        const rabbet_artifact_t* artifacts,
+                                        size_t artifact_count,
+                                        rabbet_cuda_program_t** out_program) {
+  return program_get(device, source, artifacts, artifact_count, true,
+                     out_program);
+}
+
+rabbet_status_t rabbet_cuda_program_get_now(
+    rabbet_cuda_device_t* device, const rabbet_cuda_source_t* source,
+    const rabbet_artifact_t* artifacts, size_t artifact_count,
+    rabbet_cuda_program_t** out_program) {
+  return program_get(device, source, artifacts, artifact_count, false,
+                     out_program);
 }
 
 void rabbet_cuda_program_release(rabbet_cuda_program_t* program) {
@@ -428,11 +450,20 @@ rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
 
 rabbet_status_t rabbet_cuda_program_artifact(rabbet_cuda_program_t* program,
                                              rabbet_artifact_sink_t sink) {
-  pthread_mutex_t* lock = &program->device->programs->lock;
-  pthread_mutex_lock(lock);
-  rabbet_status_t status =
-      program->source ? program_add_ptx(program) : rabbet_ok();
-  pthread_mutex_unlock(lock);
+  rabbet_cuda_programs_t* programs = program->device->programs;
+  rabbet_status_t status = rabbet_ok();
+  pthread_mutex_lock(&programs->lock);
+  while (program->is_making)
+    pthread_cond_wait(&programs->made, &programs->lock);
+  if (program->source) {
+    program->is_making = true;
+    pthread_mutex_unlock(&programs->lock);
+    status = program_add_ptx(program);
+    pthread_mutex_lock(&programs->lock);
+    program->is_making = false;
+    pthread_cond_broadcast(&programs->made);
+  }
+  pthread_mutex_unlock(&programs->lock);
   RABBET_RETURN_IF_ERROR(status);
   rabbet_artifact_t artifact = {.key = program->key,
                                 .name = program->name,

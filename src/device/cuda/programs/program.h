@@ -29,6 +29,11 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
                                         const rabbet_artifact_t* artifacts,
                                         size_t artifact_count,
                                         rabbet_cuda_program_t** out_program);
+// The same, but UNAVAILABLE while another thread makes it.
+rabbet_status_t rabbet_cuda_program_get_now(
+    rabbet_cuda_device_t* device, const rabbet_cuda_source_t* source,
+    const rabbet_artifact_t* artifacts, size_t artifact_count,
+    rabbet_cuda_program_t** out_program);
 void rabbet_cuda_program_release(rabbet_cuda_program_t* program);
 // A kernel by its name (sources declare them extern "C").
 rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,

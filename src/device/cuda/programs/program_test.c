@@ -206,6 +206,43 @@ static void* get_in_thread(void* context) {
   return NULL;
 }
 
+// Does not wait for another thread, but asks again.
+static void* get_now_in_thread(void* context) {
+  getter_t* getter = context;
+  rabbet_status_code_t code = RABBET_STATUS_UNAVAILABLE;
+  while (code == RABBET_STATUS_UNAVAILABLE) {
+    rabbet_status_t status = rabbet_cuda_program_get_now(
+        getter->device, &add_source, NULL, 0, &getter->common);
+    code = rabbet_status_code(status);
+    assert_true(rabbet_is_ok(status) == (getter->common != NULL));
+    rabbet_status_ignore(status);
+  }
+  assert_int_equal(code, RABBET_STATUS_OK);
+  return NULL;
+}
+
+static void threads_that_do_not_wait(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  getter_t getters[GETTERS];
+  pthread_t threads[GETTERS];
+  stand_in()->clear_log();
+  for (int i = 0; i < GETTERS; ++i) {
+    getters[i] = (getter_t){.device = device};
+    assert_int_equal(
+        pthread_create(&threads[i], NULL, get_now_in_thread, &getters[i]), 0);
+  }
+  for (int i = 0; i < GETTERS; ++i)
+    pthread_join(threads[i], NULL);
+  assert_int_equal(stand_in()->calls("cuModuleLoadData"), 1);
+  for (int i = 0; i < GETTERS; ++i) {
+    assert_ptr_equal(getters[i].common, getters[0].common);
+    rabbet_cuda_program_release(getters[i].common);
+  }
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 static void threads_compile_each_once(void** state) {
   (void)state;
   rabbet_cuda_device_t* device = stand_in_device_open();
@@ -791,6 +828,7 @@ int main(void) {
       cmocka_unit_test(compiled),
       cmocka_unit_test(taken_from_a_store),
       cmocka_unit_test(threads_compile_each_once),
+      cmocka_unit_test(threads_that_do_not_wait),
       cmocka_unit_test(threads_work_together),
       cmocka_unit_test(taken_from_a_plan),
       cmocka_unit_test(taken_on_another_gpu),
