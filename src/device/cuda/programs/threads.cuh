@@ -1,4 +1,5 @@
-// Reductions over the threads of a block of BLOCK threads. 2^across_log
+// Reductions over the threads of a block of BLOCK threads, or of a row of up to
+// 1024 (join_threads). 2^across_log
 // neighbouring threads share a row, or they are the columns of the block.
 #pragma once
 
@@ -30,7 +31,7 @@ DEVICE A shuffle_xor(const A& x, int flip) {
 // get the result. All threads of the block must call it.
 template <class F, class A>
 DEVICE A join_threads(A x, uint32_t across_log) {
-  __shared__ A warps[WARPS];
+  __shared__ A warps[32];
   uint32_t across = 1u << across_log, lanes = across < 32 ? across : 32;
   for (uint32_t flip = lanes / 2; flip > 0; flip /= 2)
     x = F::join(x, shuffle_xor(x, (int)flip));

@@ -2,7 +2,8 @@
 // [outer, count, inner]: rows if inner is 1, otherwise columns.
 //
 // Bound by the bytes of both tensors. The input is read once if a row fits the
-// registers of a block, otherwise twice, the second time from the cache.
+// registers of a block, or eight rows that are no whole vectors its shared
+// memory; otherwise twice, the second time from the cache.
 #include <assert.h>
 
 #include "core/view.h"
@@ -16,13 +17,17 @@ enum {
   BLOCK_LOG = 8,
   HELD = 4,
   HELD_SINGLE = 8,
-  MOST_COLUMNS = 4
+  MOST_COLUMNS = 4,
+  STAGED = BLOCK / 32,  // rows
+  STAGED_BYTES = 48 << 10,
+  LONG_LOG = 10,
 };
 
 typedef enum softmax_function_t {
   ROWS,
   ROWS_HELD,
   ROWS_SINGLE,
+  ROWS_STAGED,
   ROWS_LONG,
   ROWS_LONG_SINGLE,
   COLUMNS,
@@ -30,8 +35,8 @@ typedef enum softmax_function_t {
   FUNCTIONS,
 } softmax_function_t;
 static const char* const softmax_names[FUNCTIONS] = {
-    "rows",    "rows_held",      "rows_single", "rows_long", "rows_long_single",
-    "columns", "columns_single",
+    "rows",      "rows_held",        "rows_single", "rows_staged",
+    "rows_long", "rows_long_single", "columns",     "columns_single",
 };
 
 typedef struct cuda_softmax_t {
@@ -155,6 +160,38 @@ static void softmax_launch(softmax_launch_t* out, CUfunction function,
                                        .block = {BLOCK, 1, 1}};
 }
 
+// A block for each row; few rows get large blocks, so that enough loads are on
+// their way.
+static void softmax_long_rows(const cuda_softmax_t* kernel,
+                              const softmax_shape_t* shape, int64_t vector,
+                              softmax_launch_t* out) {
+  bool few = shape->outer < 2 * (int64_t)kernel->base.device->multiprocessors;
+  out->numbers[0] = (uint32_t)shape->count;
+  out->numbers[1] = few ? LONG_LOG : BLOCK_LOG;
+  softmax_launch(out,
+                 kernel->functions[vector > 1 ? ROWS_LONG : ROWS_LONG_SINGLE],
+                 shape->outer);
+  out->launch.block[0] = 1u << out->numbers[1];
+}
+
+// Rows that are no whole vectors, for aligned tensors; false: too short.
+static bool softmax_odd_rows(const cuda_softmax_t* kernel,
+                             const softmax_shape_t* shape,
+                             softmax_launch_t* out) {
+  int64_t bytes = STAGED * shape->count * kernel->size;
+  if (shape->count < 32) return false;
+  if (bytes > STAGED_BYTES) {
+    softmax_long_rows(kernel, shape, kernel->vector, out);
+    return true;
+  }
+  out->numbers[0] = (uint32_t)shape->outer;
+  out->numbers[1] = (uint32_t)shape->count;
+  softmax_launch(out, kernel->functions[ROWS_STAGED],
+                 rabbet_ceildiv(shape->outer, STAGED));
+  out->launch.shared_bytes = (unsigned)bytes;
+  return true;
+}
+
 // A warp holds a row of up to 32 vectors; longer rows get as many threads as
 // they need, up to a block.
 static void softmax_rows(const cuda_softmax_t* kernel,
@@ -165,16 +202,13 @@ static void softmax_rows(const cuda_softmax_t* kernel,
   int64_t held = vector > 1 ? HELD : HELD_SINGLE;
   bool is_short = vector > 1 && vectors <= 32;
   if (vectors > held * BLOCK) {
-    out->numbers[0] = (uint32_t)vectors;
-    softmax_launch(out,
-                   kernel->functions[vector > 1 ? ROWS_LONG : ROWS_LONG_SINGLE],
-                   shape->outer);
+    softmax_long_rows(kernel, shape, vector, out);
     return;
   }
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (held << log < vectors)
     ++log;
-  assert(log <= BLOCK_LOG);  // longer rows were taken by ROWS_LONG
+  assert(log <= BLOCK_LOG);  // longer rows were taken by softmax_long_rows
   out->numbers[0] = (uint32_t)shape->outer;
   out->numbers[1] = (uint32_t)vectors;
   out->numbers[2] = log;
@@ -241,10 +275,11 @@ static rabbet_status_t cuda_softmax_prepare(
   int64_t vector = shape.inner > 1 ? kernel->columns_vector : kernel->vector;
   int64_t along = shape.inner > 1 ? shape.inner : shape.count;
   softmax_set(kernel, &shape, 1, &state->single);
-  if (along % vector == 0) {
+  state->alignment = vector * kernel->size;
+  if (along % vector == 0)
     softmax_set(kernel, &shape, vector, &state->vectors);
-    state->alignment = vector * kernel->size;
-  }
+  else if (shape.inner == 1)
+    (void)softmax_odd_rows(kernel, &shape, &state->vectors);
   return rabbet_ok();
 }
 
@@ -276,4 +311,4 @@ static bool cuda_softmax_takes(const rabbet_kernel_spec_t* spec) {
               group, RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES));
 }
 
-RABBET_CUDA_NODE_CLASS(cuda_softmax, cuda_softmax_t, "cuda.softmax", 1);
+RABBET_CUDA_NODE_CLASS(cuda_softmax, cuda_softmax_t, "cuda.softmax", 2);

@@ -3,12 +3,13 @@
 //   ELEMENT   type of both tensors     VECTOR   elements to 16 bytes
 //
 // The memory is [outer, count, inner]. Rows (inner is 1) are held in registers
-// of the threads that share a row, or read twice if they are too long. Columns
-// are read twice; neighbouring threads have neighbouring columns.
+// of the threads that share a row, in shared memory if they are no whole
+// vectors, or read twice if they are too long. Columns are read twice;
+// neighbouring threads have neighbouring columns.
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/programs/threads.cuh"
 
-enum { COLUMNS = VECTOR < 4 ? VECTOR : 4 };
+enum { COLUMNS = VECTOR < 4 ? VECTOR : 4, LONG_BLOCK = 1024 };
 
 DEVICE float highest(float a, float b) { return b != b || b > a ? b : a; }
 struct highest_of {
@@ -127,44 +128,117 @@ SOFTMAX_ROWS(rows, VECTOR, 1)
 SOFTMAX_ROWS(rows_held, VECTOR, 4)
 SOFTMAX_ROWS(rows_single, 1, 8)
 
+// ---- Rows in shared memory --------------------------------------------------
+
+// Rows of any length by vectors: a block's rows, one for each warp, begin and
+// end on whole vectors, though each of them may not.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    rows_staged(const ELEMENT* source, ELEMENT* target, uint32_t rows,
+                uint32_t count) {
+  turn_t turn;
+  extern __shared__ __align__(16) unsigned char memory[];
+  ELEMENT* cells = (ELEMENT*)memory;
+  uint32_t first = blockIdx.x * WARPS, lane = threadIdx.x & 31;
+  uint32_t here = rows - first < WARPS ? rows - first : WARPS;
+  uint32_t total = here * count, whole = total / VECTOR * VECTOR;
+  source += (int64_t)first * count;
+  target += (int64_t)first * count;
+#pragma unroll 4
+  for (uint32_t at = threadIdx.x * VECTOR; at < whole; at += BLOCK * VECTOR)
+    store_pack<ELEMENT, VECTOR>(cells + at,
+                                load_pack<ELEMENT, VECTOR>(source + at));
+  if (threadIdx.x < total - whole)
+    cells[whole + threadIdx.x] = source[whole + threadIdx.x];
+  __syncthreads();
+  ELEMENT* row = cells + (threadIdx.x >> 5) * count;
+  uint32_t size = (threadIdx.x >> 5) < here ? count : 0;
+  float most = -INFINITE, sum = 0;
+  for (uint32_t at = lane; at < size; at += 32)
+    most = highest(most, to_float(row[at]));
+  most = join_threads<highest_of>(most, 5);
+  for (uint32_t at = lane; at < size; at += 32)
+    sum += power(to_float(row[at]) - most);
+  sums_t s = {most, join_threads<sum_of>(sum, 5)};
+  float factor = factor_of(s);
+  for (uint32_t at = lane; at < size; at += 32)
+    row[at] = result(to_float(row[at]), s, factor);
+  __syncthreads();
+#pragma unroll 4
+  for (uint32_t at = threadIdx.x * VECTOR; at < whole; at += BLOCK * VECTOR)
+    store_pack<ELEMENT, VECTOR>(target + at,
+                                load_pack<ELEMENT, VECTOR>(cells + at));
+  if (threadIdx.x < total - whole)
+    target[whole + threadIdx.x] = cells[whole + threadIdx.x];
+}
+
 // ---- Long rows -------------------------------------------------------------
 
+// A block of 2^log threads has a row. The elements before the first whole
+// vector of memory, and those behind the last one, have a thread each.
 template <int V>
-DEVICE void long_row(const ELEMENT* source, ELEMENT* target, uint32_t vectors) {
+DEVICE void long_row(const ELEMENT* source, ELEMENT* target, uint32_t count,
+                     uint32_t log) {
+  enum { FLYING = 4 };  // vectors that a thread loads before it uses the first
+  uint32_t threads = 1u << log, step = threads * V;
+  int64_t start = (int64_t)blockIdx.x * count;
+  uint32_t head = (uint32_t)((V - start % V) % V);
+  if (head > count) head = count;
+  uint32_t end = head + (count - head) / V * V;
+  uint32_t single =
+      threadIdx.x < head ? threadIdx.x : end + (threadIdx.x - head);
   sums_t s = {-INFINITE, 0};
-  source += (int64_t)blockIdx.x * vectors * V;
-  target += (int64_t)blockIdx.x * vectors * V;
-  for (uint32_t at = threadIdx.x; at < vectors; at += BLOCK) {
-    pack_t<ELEMENT, V> pack = load_pack<ELEMENT, V>(source + (int64_t)at * V);
+  source += start;
+  target += start;
+  if (single < count) add(s, to_float(source[single]));
+  for (uint32_t at = head + threadIdx.x * V; at < end; at += FLYING * step) {
+    pack_t<ELEMENT, V> packs[FLYING];
     float most = s.most;
 #pragma unroll
-    for (int e = 0; e < V; ++e) most = highest(most, to_float(pack.v[e]));
+    for (int k = 0; k < FLYING; ++k)
+      if (at + k * step < end)
+        packs[k] = load_pack<ELEMENT, V>(source + at + k * step);
+#pragma unroll
+    for (int k = 0; k < FLYING; ++k) {
+      if (at + k * step >= end) continue;
+#pragma unroll
+      for (int e = 0; e < V; ++e) most = highest(most, to_float(packs[k].v[e]));
+    }
     float base = finite_base(most);
     s.sum *= power(s.most - base);
 #pragma unroll
-    for (int e = 0; e < V; ++e) s.sum += power(to_float(pack.v[e]) - base);
+    for (int k = 0; k < FLYING; ++k) {
+      if (at + k * step >= end) continue;
+#pragma unroll
+      for (int e = 0; e < V; ++e)
+        s.sum += power(to_float(packs[k].v[e]) - base);
+    }
     s.most = most;
   }
-  s = join_threads<sums_join>(s, BLOCK_LOG);
+  s = join_threads<sums_join>(s, log);
   float factor = factor_of(s);
-  for (uint32_t at = threadIdx.x; at < vectors; at += BLOCK) {
-    pack_t<ELEMENT, V> pack = load_pack<ELEMENT, V>(source + (int64_t)at * V);
+  if (single < count)
+    target[single] = result(to_float(source[single]), s, factor);
+#pragma unroll 4
+  for (uint32_t at = head + threadIdx.x * V; at < end; at += step) {
+    pack_t<ELEMENT, V> pack = load_pack<ELEMENT, V>(source + at);
 #pragma unroll
     for (int e = 0; e < V; ++e)
       pack.v[e] = result(to_float(pack.v[e]), s, factor);
-    store_pack<ELEMENT, V>(target + (int64_t)at * V, pack);
+    store_pack<ELEMENT, V>(target + at, pack);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK)
-    rows_long(const ELEMENT* source, ELEMENT* target, uint32_t vectors) {
+extern "C" __global__ void __launch_bounds__(LONG_BLOCK)
+    rows_long(const ELEMENT* source, ELEMENT* target, uint32_t count,
+              uint32_t log) {
   turn_t turn;
-  long_row<VECTOR>(source, target, vectors);
+  long_row<VECTOR>(source, target, count, log);
 }
-extern "C" __global__ void __launch_bounds__(BLOCK)
-    rows_long_single(const ELEMENT* source, ELEMENT* target, uint32_t vectors) {
+extern "C" __global__ void __launch_bounds__(LONG_BLOCK)
+    rows_long_single(const ELEMENT* source, ELEMENT* target, uint32_t count,
+                     uint32_t log) {
   turn_t turn;
-  long_row<1>(source, target, vectors);
+  long_row<1>(source, target, count, log);
 }
 
 // ---- Columns ---------------------------------------------------------------
