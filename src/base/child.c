@@ -251,7 +251,8 @@ rabbet_message_t rabbet_message_send(int channel, uint32_t kind,
 rabbet_message_t rabbet_message_receive(int channel, int64_t timeout_ns,
                                         uint32_t* out_kind,
                                         rabbet_strbuf_t* out_data) {
-  static char zeros[4096];  // not const: such are written out in a library's file
+  // Not const: a library's file would have them.
+  static char zeros[4096];
   int64_t end = message_end(timeout_ns);
   message_head_t head;
   *out_kind = 0;

@@ -29,7 +29,8 @@ static rabbet_status_t stream_add(rabbet_plan_stream_t* stream,
 
 static rabbet_status_t stream_add_zeros(rabbet_plan_stream_t* stream,
                                         uint64_t size) {
-  static uint8_t zeros[4096];  // not const: such are written out in a library's file
+  // Not const: a library's file would have them.
+  static uint8_t zeros[4096];
   while (size > 0) {
     size_t piece = size < sizeof(zeros) ? (size_t)size : sizeof(zeros);
     RABBET_RETURN_IF_ERROR(stream_add(stream, zeros, piece));
