@@ -109,6 +109,9 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_shuffle;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
+// Rolls and circular padding become slices that wrap (rules_wrap.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_parts;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_slices;
 // Per-channel scales and offsets go into weights and bias (rules_affine.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_affine;
 // Zeros put around go into the convolution's padding (rules_padding.c).
