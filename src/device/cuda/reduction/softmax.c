@@ -18,8 +18,8 @@ enum {
   HELD = 4,
   HELD_SINGLE = 8,
   MOST_COLUMNS = 4,
-  STAGED = BLOCK / 32,  // rows
-  STAGED_BYTES = 48 << 10,
+  STAGED = BLOCK / 32,      // rows
+  STAGED_BYTES = 40 << 10,  // with the static ones below 48 KiB
   LONG_LOG = 10,
 };
 
