@@ -8,8 +8,11 @@
 #include "device/cpu/dnnl/headroom.h"
 #include "device/cpu/team.h"
 
-// libgomp's; oneDNN may have been opened with it (openmp.c).
+// libgomp's: oneDNN uses it, not openmp.c, where the program has opened either
+// before. The second is Fortran's name; that of C is one of openmp.c's.
 void omp_set_num_threads(int threads);
+int32_t omp_get_max_threads_(void);
+int omp_pause_resource_all(int kind);
 
 int rabbet_cpu_slot(void) {
   return rabbet_team_share();
@@ -81,16 +84,22 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
 
 // ---- Teams -----------------------------------------------------------------
 
-static _Thread_local int run_depth;
-static _Thread_local int loop_threads;  // 0: not set yet
+enum { NONE_SET = -1 };
 
-static void cpu_after_fork(void) {
-  rabbet_team_forget();
-  if (run_depth > 0) rabbet_team_count_owner(1);
+static _Thread_local int run_depth;
+static _Thread_local int loop_threads = NONE_SET;
+static _Thread_local int program_threads;  // libgomp's before one was set
+
+// libgomp's helpers are the thread's own, too. It would wait for those that a
+// fork's child lacks, so the thread parts with them before; it gets new ones.
+static void cpu_before_fork(void) {
+  enum { PAUSE_SOFT = 1 };
+  // Within a parallel region of the program it fails.
+  if (rabbet_team_size() > 1) omp_pause_resource_all(PAUSE_SOFT);
 }
 
 static void cpu_watch_forks(void) {
-  pthread_atfork(NULL, NULL, cpu_after_fork);
+  pthread_atfork(cpu_before_fork, NULL, NULL);
 }
 
 static rabbet_status_t cpu_claim_threads(int threads) {
@@ -103,15 +112,27 @@ static rabbet_status_t cpu_claim_threads(int threads) {
 }
 
 int rabbet_cpu_threads(void) {
-  if (loop_threads == 0) loop_threads = rabbet_cpu_count();
-  return loop_threads;
+  static _Thread_local int processors;
+  if (loop_threads != NONE_SET) return loop_threads;
+  if (processors == 0) processors = rabbet_cpu_count();
+  return processors;
+}
+
+// libgomp's number is the program's again afterwards.
+static void cpu_exchange_threads(int threads) {
+  if (loop_threads == NONE_SET) program_threads = omp_get_max_threads_();
+  loop_threads = threads;
+  omp_set_num_threads(threads == NONE_SET ? program_threads : threads);
 }
 
 int rabbet_cpu_set_threads(int threads) {
-  int before = rabbet_cpu_threads();
-  loop_threads = threads > 0 ? threads : 1;
-  omp_set_num_threads(loop_threads);
+  int before = loop_threads;
+  cpu_exchange_threads(threads > 0 ? threads : 1);
   return before;
+}
+
+void rabbet_cpu_restore_threads(int before) {
+  cpu_exchange_threads(before);
 }
 
 rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
@@ -122,8 +143,8 @@ rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
 }
 
 void rabbet_cpu_end_threads(int before) {
-  assert(run_depth > 0 && before > 0);
-  rabbet_cpu_set_threads(before);
+  assert(run_depth > 0 && (before > 0 || before == NONE_SET));
+  rabbet_cpu_restore_threads(before);
   if (--run_depth == 0) rabbet_team_count_owner(-1);
 }
 

@@ -33,9 +33,10 @@ rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before);
 void rabbet_cpu_end_threads(int before);
 // Ends the calling thread's helpers, unless it is in a run.
 void rabbet_cpu_release_threads(void);
-// Sets the number of threads for the calling thread's loops; returns the
-// previous one.
+// Sets the number of threads for the calling thread's loops; returns what
+// restores the previous one.
 int rabbet_cpu_set_threads(int threads);
+void rabbet_cpu_restore_threads(int before);
 int rabbet_cpu_threads(void);
 
 #endif  // RABBET_SRC_DEVICE_CPU_PARALLEL_H_

@@ -60,6 +60,7 @@ static_assert(RABBET_MAX_THREADS < 1 << 16, "a ticket has 16 bits for a share");
 static atomic_int active_threads;
 
 static _Thread_local cpu_team_t* own_team;
+static _Thread_local int own_count;  // how often this thread counts as active
 static _Thread_local struct {
   cpu_team_t* team;
   int share, shares;
@@ -218,11 +219,16 @@ static void* team_help(void* argument) {
   return NULL;
 }
 
-// Signals go to threads that the program knows.
+// Signals go to threads that the program knows, except for faults: these are a
+// thread's own, and blocked they end the process without asking its handlers.
 static int team_start_helper(cpu_team_t* team, pthread_t* out_thread) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  static const int faults[] = {SIGBUS,  SIGFPE, SIGILL,
+                               SIGSEGV, SIGSYS, SIGTRAP};
+  sigset_t mask, before;
+  sigfillset(&mask);
+  for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); ++i)
+    sigdelset(&mask, faults[i]);
+  pthread_sigmask(SIG_SETMASK, &mask, &before);
   int error = pthread_create(out_thread, NULL, team_help, team);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return error;
@@ -230,13 +236,18 @@ static int team_start_helper(cpu_team_t* team, pthread_t* out_thread) {
 
 // ---- Teams -----------------------------------------------------------------
 
+// At the end of a thread others' destructors may run loops after this one.
 static void team_destroy(void* pointer) {
   cpu_team_t* team = pointer;
+  int cancel = 0;
+  own_team = NULL;
   assert(!ticket_has_work(atomic_load(&team->ticket)));
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   atomic_store(&team->ends, true);
   team_wake(team);
   for (int i = 0; i < team->helper_count; ++i)
     pthread_join(team->helpers[i], NULL);
+  pthread_setcancelstate(cancel, NULL);
   pthread_cond_destroy(&team->done);
   pthread_cond_destroy(&team->work);
   pthread_mutex_destroy(&team->lock);
@@ -244,20 +255,32 @@ static void team_destroy(void* pointer) {
 }
 
 static pthread_key_t team_key;  // ends a thread's team with the thread
-static bool has_team_key;
+static bool is_ready;
 
-static void team_create_key(void) {
-  has_team_key = pthread_key_create(&team_key, team_destroy) == 0;
+// A fork's child has the thread that called fork, and no helpers.
+static void team_after_fork(void) {
+  if (own_team) {
+    pthread_setspecific(team_key, NULL);
+    rabbet_free(rabbet_allocator_system(), own_team);
+  }
+  own_team = NULL;
+  inside.team = NULL;
+  atomic_store(&active_threads, own_count);
+}
+
+static void team_initialize(void) {
+  is_ready = pthread_key_create(&team_key, team_destroy) == 0 &&
+             pthread_atfork(NULL, NULL, team_after_fork) == 0;
 }
 
 static rabbet_status_t team_create(cpu_team_t** out_team) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   cpu_team_t* team = NULL;
   *out_team = NULL;
-  pthread_once(&once, team_create_key);
+  pthread_once(&once, team_initialize);
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(rabbet_allocator_system(), sizeof(*team), (void**)&team));
-  if (!has_team_key || pthread_setspecific(team_key, team) != 0) {
+  if (!is_ready || pthread_setspecific(team_key, team) != 0) {
     rabbet_free(rabbet_allocator_system(), team);
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
                          "the process has no room for a thread's data");
@@ -309,17 +332,6 @@ void rabbet_team_end(void) {
   if (!own_team) return;
   pthread_setspecific(team_key, NULL);
   team_destroy(own_team);
-  own_team = NULL;
-}
-
-void rabbet_team_forget(void) {
-  if (own_team) {
-    pthread_setspecific(team_key, NULL);
-    rabbet_free(rabbet_allocator_system(), own_team);
-  }
-  own_team = NULL;
-  inside.team = NULL;
-  atomic_store(&active_threads, 0);
 }
 
 int rabbet_team_size(void) {
@@ -327,6 +339,7 @@ int rabbet_team_size(void) {
 }
 
 void rabbet_team_count_owner(int change) {
+  own_count += change;
   atomic_fetch_add_explicit(&active_threads, change, memory_order_relaxed);
 }
 
@@ -373,12 +386,16 @@ static void team_wait(cpu_team_t* team, int64_t job_begin) {
     if (atomic_load_explicit(&team->unfinished, memory_order_acquire) == 0)
       return;
   } while (team_may_spin(team, &begin, &spins));
+  // Helpers use the team, and what the job points to, until they are done.
+  int cancel = 0;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   pthread_mutex_lock(&team->lock);
   atomic_store(&team->owner_sleeps, true);
   while (atomic_load(&team->unfinished) > 0)
     pthread_cond_wait(&team->done, &team->lock);
   atomic_store(&team->owner_sleeps, false);
   pthread_mutex_unlock(&team->lock);
+  pthread_setcancelstate(cancel, NULL);
   int64_t now = rabbet_time_ns(), waited = now - begin;
   if (waited > HELD_UP_NS && waited / 2 > begin - job_begin)
     team_leave_alone(team, now);

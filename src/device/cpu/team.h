@@ -10,15 +10,14 @@
 typedef void (*rabbet_team_body_t)(void* data);
 
 // Gives the calling thread helpers, so that it has `threads` threads in all.
-// They end with the thread, or by rabbet_team_end.
+// They end with the thread, or by rabbet_team_end; the child of a fork has none
+// until it asks for them.
 rabbet_status_t rabbet_team_begin(int threads);
 void rabbet_team_end(void);
 // Threads of the calling thread's team, itself included.
 int rabbet_team_size(void);
 // Whether helpers would take shares at once.
 bool rabbet_team_is_awake(void);
-// In the child of a fork: forgets the helpers, which it does not have.
-void rabbet_team_forget(void);
 
 // Counts the calling thread as one that computes, which leaves fewer processors
 // for others' helpers.

@@ -1,6 +1,8 @@
 #include "device/cpu/team.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -114,7 +116,6 @@ static void children_have_helpers_of_their_own(void** state) {
   pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    rabbet_team_forget();
     counts_t own = {0};
     rabbet_team_run(meet, &own, 3);
     _exit(own.wrong == 0 && own.of[2] == 3 ? 0 : 1);
@@ -125,6 +126,82 @@ static void children_have_helpers_of_their_own(void** state) {
   rabbet_team_end();
 }
 
+// Threads' ends: keys are destroyed in the order in which they were created.
+static pthread_key_t later_key;
+static counts_t at_end;
+
+static void run_at_end(void* unused) {
+  (void)unused;
+  at_end.wrong = rabbet_team_size() != 1;
+  rabbet_team_run(meet, &at_end, 3);
+}
+
+static void* end_with_a_run(void* unused) {
+  (void)unused;
+  rabbet_team_run(count, &(counts_t){0}, 2);
+  assert_int_equal(pthread_key_create(&later_key, run_at_end), 0);
+  assert_int_equal(pthread_setspecific(later_key, &later_key), 0);
+  return NULL;
+}
+
+static void runs_after_the_end_of_a_team(void** state) {
+  (void)state;
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, end_with_a_run, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(pthread_key_delete(later_key), 0);
+  assert_int_equal(at_end.wrong, 0);
+  assert_int_equal(at_end.of[2], 3);
+}
+
+static void* run_canceled(void* data) {
+  atomic_int begun = 0;
+  if (!rabbet_is_ok(rabbet_team_begin(2))) return NULL;
+  pthread_cancel(pthread_self());
+  rabbet_team_run(hold_up, &begun, 2);
+  *(atomic_int*)data = 1;
+  rabbet_team_end();
+  *(atomic_int*)data = 2;
+  pthread_testcancel();
+  return NULL;
+}
+
+static void runs_are_no_points_of_cancellation(void** state) {
+  (void)state;
+  atomic_int reached = 0;
+  pthread_t thread;
+  void* result = NULL;
+  assert_int_equal(pthread_create(&thread, NULL, run_canceled, &reached), 0);
+  assert_int_equal(pthread_join(thread, &result), 0);
+  assert_ptr_equal(result, PTHREAD_CANCELED);
+  assert_int_equal(reached, 2);
+}
+
+static _Thread_local volatile sig_atomic_t caught;
+
+static void catch_fault(int signal) {
+  caught = signal;
+}
+
+static void fault(void* data) {
+  counts_t* counts = data;
+  pthread_kill(pthread_self(), SIGSEGV);
+  if (caught != SIGSEGV) ++counts->wrong;
+  rabbet_team_barrier();
+}
+
+static void helpers_take_faults(void** state) {
+  (void)state;
+  counts_t counts = {0};
+  struct sigaction before, action = {.sa_handler = catch_fault};
+  sigemptyset(&action.sa_mask);
+  assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+  rabbet_team_run(fault, &counts, 3);
+  rabbet_team_end();
+  assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+  assert_int_equal(counts.wrong, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_share_runs_once),
@@ -132,6 +209,9 @@ int main(void) {
       cmocka_unit_test(owners_that_were_held_up),
       cmocka_unit_test(runs_in_shares_are_single),
       cmocka_unit_test(children_have_helpers_of_their_own),
+      cmocka_unit_test(runs_after_the_end_of_a_team),
+      cmocka_unit_test(runs_are_no_points_of_cancellation),
+      cmocka_unit_test(helpers_take_faults),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,6 +307,6 @@ rabbet_status_t rabbet_dnnl_enumerate(
   int before = rabbet_cpu_set_threads(threads);
   rabbet_status_t status =
       rabbet_dnnl_walk(dnnl, spec, enumerate_one, &enumerate);
-  rabbet_cpu_set_threads(before);
+  rabbet_cpu_restore_threads(before);
   return rabbet_status_join(status, cache_resume());
 }

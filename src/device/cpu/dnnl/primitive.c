@@ -158,7 +158,7 @@ rabbet_status_t rabbet_dnnl_primitive_create(
         choice.any ? RABBET_STATUS_NOT_FOUND : RABBET_STATUS_UNSUPPORTED,
         "oneDNN has no implementation %s for these shapes and layouts",
         choice.any ? "of that number" : "at all");
-  rabbet_cpu_set_threads(before);
+  rabbet_cpu_restore_threads(before);
   return status;
 }
 
@@ -198,7 +198,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
       "packing weights");
   if (rabbet_is_ok(status))
     status = primitive_make(dnnl, &spec, desc, allocator, out_pack);
-  rabbet_cpu_set_threads(before);
+  rabbet_cpu_restore_threads(before);
   dnnl_primitive_attr_destroy(attr);
   return status;
 }

@@ -415,7 +415,7 @@ rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* base,
   int threads = rabbet_cpu_set_threads(shapes->threads);
   rabbet_status_t status =
       has_work(kernel->group, shapes->dims) ? compile(program) : rabbet_ok();
-  rabbet_cpu_set_threads(threads);
+  rabbet_cpu_restore_threads(threads);
   program->shapes = NULL;
   if (!rabbet_is_ok(status)) {
     rabbet_dnnl_destroy_state(base, (rabbet_kernel_state_t*)program);

@@ -104,7 +104,7 @@ static void ranges_cover_everything_once(void** state) {
       }
     }
   }
-  rabbet_cpu_set_threads(before);
+  rabbet_cpu_restore_threads(before);
 }
 
 int main(void) {
