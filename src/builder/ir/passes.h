@@ -64,6 +64,9 @@ RABBET_PRIVATE_API bool rabbet_ir_is_packed(const rabbet_ir_t* ir,
 // are other tensors, or both quantized.
 RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_packed_factor(
     const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
+// Whether two nodes of one operator have the same attributes.
+RABBET_PRIVATE_API bool rabbet_ir_attrs_agree(const rabbet_ir_node_t* a,
+                                              const rabbet_ir_node_t* b);
 // Whether each of the columns of packed weights [columns][k] has its own
 // numbers, so that they can be joined; whether those of two nodes agree; joins
 // them (packed_siblings.c).

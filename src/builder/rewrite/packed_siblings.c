@@ -48,8 +48,9 @@ bool rabbet_ir_packed_columns(const rabbet_ir_t* ir,
   return true;
 }
 
-static bool packed_attrs_agree(const rabbet_ir_node_t* a,
-                               const rabbet_ir_node_t* b) {
+bool rabbet_ir_attrs_agree(const rabbet_ir_node_t* a,
+                           const rabbet_ir_node_t* b) {
+  assert(a->op == b->op);
   for (size_t i = 0; i < a->op->attr_count; ++i) {
     const rabbet_attr_t *x = &a->attrs[i], *y = &b->attrs[i];
     size_t bytes = rabbet_attr_bytes(x);
@@ -62,7 +63,7 @@ static bool packed_attrs_agree(const rabbet_ir_node_t* a,
 
 bool rabbet_ir_packed_agree(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
                             const rabbet_ir_node_t* b) {
-  if (!packed_attrs_agree(a, b) || a->input_count != b->input_count)
+  if (!rabbet_ir_attrs_agree(a, b) || a->input_count != b->input_count)
     return false;
   for (size_t i = 0; i < a->input_count; ++i) {
     const rabbet_ir_value_t *x = rabbet_ir_input(ir, a, i),

@@ -105,8 +105,8 @@ static bool parallel_agree(const rabbet_ir_t* ir, const branch_t* a,
   return a->product != b->product && !a->packed == !b->packed &&
          (!a->packed || rabbet_ir_packed_agree(ir, a->packed, b->packed)) &&
          a->product->inputs[0] == b->product->inputs[0] &&
-         a->inner == b->inner && a->turned == b->turned &&
-         a->dims.rank == b->dims.rank &&
+         rabbet_ir_attrs_agree(a->product, b->product) &&
+         a->inner == b->inner && a->dims.rank == b->dims.rank &&
          a->weights->dtype == b->weights->dtype && !a->bias == !b->bias &&
          (!a->bias || (a->bias->dtype == b->bias->dtype &&
                        a->bias_dims.rank == b->bias_dims.rank));

@@ -178,11 +178,13 @@ def test_dequantized_blocks(block: int, axis: int, kind: str) -> None:
 # ---- Products of one tensor
 
 
-def siblings(rows: int, bits: int, zeros: bool, blocks: tuple) -> onnx.ModelProto:
+def siblings(
+    rows: int, bits: int, zeros: bool, blocks: tuple, levels: tuple = (0, 0, 0)
+) -> onnx.ModelProto:
     """Three products of x, each followed by a step that is never fused."""
     random, k = np.random.default_rng(bits), 256
     nodes, inits = [], {"three": np.array([3], np.int64)}
-    for name, n, block in zip("abc", (128, 64, 192), blocks, strict=True):
+    for name, n, block, level in zip("abc", (128, 64, 192), blocks, levels, strict=True):
         count = k // block
         own = {
             f"{name}w": random.integers(0, 256, (n, count, block * bits // 8), dtype=np.uint8),
@@ -194,7 +196,7 @@ def siblings(rows: int, bits: int, zeros: bool, blocks: tuple) -> onnx.ModelProt
         inits |= own
         nodes += [
             oh.make_node("MatMulNBits", ["x", *own], [f"{name}p"], domain="com.microsoft",
-                         K=k, N=n, bits=bits, block_size=block),
+                         K=k, N=n, bits=bits, block_size=block, accuracy_level=level),
             oh.make_node("TopK", [f"{name}p", "three"], [f"{name}t", f"{name}i"]),
         ]  # fmt: skip
     nodes.append(oh.make_node("Concat", ["at", "bt", "ct"], ["y"], axis=1))
@@ -217,6 +219,15 @@ def test_products_of_a_row(
     check_close(np.asarray(model(x)), by_onnxruntime(data, x))
     found = [part["Operator"] for step in steps_of(model) for part in step["Layers"]]
     assert found.count("matrix_multiply") == products, found
+
+
+def test_products_that_are_rounded_stay_apart() -> None:
+    """A product that may be rounded to INT8 does not take exact ones with it."""
+    data = siblings(1, 4, False, (32, 32, 32), levels=(4, 0, 0))
+    model = rabbet.compile(data.SerializeToString(), device="cpu")
+    x = np.random.default_rng(1).standard_normal((1, 256), np.float32)
+    found, wanted = np.asarray(model(x)), by_onnxruntime(data, x)
+    check_close(found[:, 3:], wanted[:, 3:])
 
 
 # ---- Tables: NF4, and FP4 of bitsandbytes
