@@ -166,11 +166,11 @@ static void patches_tensors(rabbet_proposal_t* proposal, rabbet_dtype_t dtype,
     rabbet_type_format_t* tensor = &proposal->tensors[i];
     if (rabbet_dtype_is_float(tensor->dtype)) tensor->dtype = dtype;
     tensor->format = RABBET_FORMAT_LINEAR;
-    bool turned = value == node->inputs[1] &&
-                  !patches_is_pixel(&group->values[value].dims);
-    if (value == node->inputs[0] || turned)
+    const rabbet_dims_t* dims = &group->values[value].dims;
+    bool is_filter = value == node->inputs[1];
+    if (is_filter ? !patches_is_pixel(dims) : value == node->inputs[0])
       tensor->format = image;
-    else if (rabbet_dims_equal(&group->values[value].dims, result))
+    else if (!is_filter && rabbet_dims_equal(dims, result))
       tensor->format = RABBET_FORMAT_HWC;
   }
 }

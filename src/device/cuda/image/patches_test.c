@@ -50,6 +50,12 @@ static const convolution_t convolutions[] = {
      {4, {64, 24, 1, 1}},
      "128 x 96 x 1",
      "tiles, grid 1 2 1"},
+    // Filters of the result's shape, which is not their format.
+    {F16,
+     {4, {16, 16, 1, 1}},
+     {4, {16, 16, 1, 1}},
+     "64 x 48 x 1",
+     "tiles, grid 1 1 1"},
 };
 
 static int32_t convolve(kernel_case_t* c, const convolution_t* one,
