@@ -21,6 +21,7 @@ enum {
   BLOCK_LOG = 8,
   HELD = 4,
   HELD_SINGLE = 8,
+  HELD_FLAT = 6,
   MOST_COLUMNS = 4
 };
 enum { OPERANDS = 3, PART_BYTES = 12 };
@@ -34,16 +35,18 @@ typedef enum normalize_function_t {
   COLUMNS,
   COLUMNS_PART,
   COLUMNS_APPLY,
-  ROWS_FLAT,
-  ROWS_FLAT_HELD,
-  FUNCTIONS,
+  ROWS_FLAT,  // of one vector per thread; up to HELD_FLAT vectors follow
+  FUNCTIONS = ROWS_FLAT + HELD_FLAT,
 } normalize_function_t;
 static const char* const normalize_names[2][FUNCTIONS] = {
     {"rows_single", "rows_single", "rows_long_single", "rows_part_single",
      "rows_apply_single", "columns_single", "columns_part_single",
-     "columns_apply_single", "rows_single", "rows_single"},
+     "columns_apply_single", "rows_flat_1_single", "rows_flat_2_single",
+     "rows_flat_3_single", "rows_flat_4_single", "rows_flat_5_single",
+     "rows_flat_6_single"},
     {"rows", "rows_held", "rows_long", "rows_part", "rows_apply", "columns",
-     "columns_part", "columns_apply", "rows_flat", "rows_flat_held"},
+     "columns_part", "columns_apply", "rows_flat_1", "rows_flat_2",
+     "rows_flat_3", "rows_flat_4", "rows_flat_5", "rows_flat_6"},
 };
 
 typedef struct cuda_normalize_t {
@@ -200,24 +203,37 @@ static bool normalize_is_flat(const cuda_normalize_t* kernel,
   return flat;
 }
 
+// The log2 of threads for a row of so many vectors. Vectors of zeros beside the
+// row's end take as many instructions as the row's, and more than 32 threads
+// need barriers. Four threads load the 64 bytes that memory is best read in.
+static uint32_t normalize_across(int64_t vectors) {
+  uint32_t all = rabbet_cuda_log2(vectors), best = BLOCK_LOG;
+  int64_t least = INT64_MAX;
+  for (uint32_t log = all < 2 ? all : 2; log <= BLOCK_LOG; ++log) {
+    int64_t held = rabbet_ceildiv(vectors, INT64_C(1) << log);
+    int64_t cost = (held << log) * (log > 5 ? 9 : 8);
+    if (held > HELD_FLAT || cost > least) continue;
+    least = cost;
+    best = log;
+  }
+  return best;
+}
+
 // One vector per thread if all threads are resident at once, as latency is the
-// bound then. Otherwise a warp per row, if that suffices.
+// bound then. Otherwise threads hold as many vectors as wastes the fewest.
 static void normalize_flat(const cuda_normalize_t* kernel,
-                           const normalize_plan_t* plan, int64_t vectors,
-                           normalize_launch_t* out) {
+                           const normalize_plan_t* plan, int is_vector,
+                           int64_t vectors, normalize_launch_t* out) {
   enum { THREADS = 2048 };  // of a multiprocessor
   uint32_t log = rabbet_cuda_log2(vectors);
-  bool held = log > BLOCK_LOG ||
-              plan->outputs << log >
-                  (int64_t)THREADS * kernel->base.device->multiprocessors;
-  if (held) {
-    log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
-    while (HELD << log < vectors)
-      ++log;
-  }
-  assert(log <= BLOCK_LOG);
+  if (log > BLOCK_LOG ||
+      plan->outputs << log >
+          (int64_t)THREADS * kernel->base.device->multiprocessors)
+    log = normalize_across(vectors);
+  int64_t held = rabbet_ceildiv(vectors, INT64_C(1) << log);
+  assert(log <= BLOCK_LOG && held >= 1 && held <= HELD_FLAT);
   out->parameters.across_log = log;
-  normalize_set(kernel, 1, held ? ROWS_FLAT_HELD : ROWS_FLAT,
+  normalize_set(kernel, is_vector, ROWS_FLAT + (int)held - 1,
                 rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
 }
 
@@ -228,13 +244,13 @@ static void normalize_rows(const cuda_normalize_t* kernel,
   int64_t held = vector > 1 ? HELD : HELD_SINGLE;
   bool is_short = vector > 1 && vectors <= 32;
   out->parameters.count = (uint32_t)vectors;
+  if (vectors <= HELD_FLAT * BLOCK && normalize_is_flat(kernel, plan)) {
+    normalize_flat(kernel, plan, vector > 1, vectors, out);
+    return;
+  }
   if (vectors > held * BLOCK) {
     int64_t parts = normalize_parts(kernel, plan->outputs, vectors, BLOCK * 8);
     normalize_set(kernel, vector > 1, ROWS_LONG, plan->outputs, parts, out);
-    return;
-  }
-  if (vector > 1 && normalize_is_flat(kernel, plan)) {
-    normalize_flat(kernel, plan, vectors, out);
     return;
   }
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
@@ -284,7 +300,6 @@ static void normalize_make(const cuda_normalize_t* kernel,
                     .outputs = (uint32_t)plan->outputs};
   for (int k = SCALE; k <= BIAS; ++k) {
     if (kernel->size[k] == 0) continue;
-    out->parameters.present |= 1u << k;
     if (normalize_along(plan, k) == 1) out->parameters.moves |= 1u << k;
   }
   if (plan->columns)
@@ -387,6 +402,10 @@ static rabbet_status_t cuda_normalization_program(
   kernel->vector = 16 / kernel->size[INPUT];
   kernel->columns_vector = rabbet_min_i64(kernel->vector, MOST_COLUMNS);
   rabbet_cuda_option(&options, "-DVECTOR=%d", (int)kernel->vector);
+  int present = 0;
+  for (int k = SCALE; k <= BIAS; ++k)
+    present |= (kernel->size[k] > 0) << k;
+  rabbet_cuda_option(&options, "-DPRESENT=%d", present);
   rabbet_cuda_option(&options, "-DCENTRED=%d",
                      rabbet_node_int(base->node.node, "is_rms") == 0);
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
@@ -484,4 +503,4 @@ RABBET_TAKES_NODE(cuda_normalization, NORMALIZATION,
                   RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
 
 RABBET_CUDA_NODE_CLASS(cuda_normalization, cuda_normalize_t,
-                       "cuda.normalization", 3);
+                       "cuda.normalization", 4);

@@ -2,6 +2,7 @@
 //
 //   ELEMENT            type of input and output   VECTOR  elements to 16 bytes
 //   SCALE_TYPE, BIAS_TYPE
+//   PRESENT            bits SCALE and BIAS: the operand exists
 //   CENTRED            0: RMS normalization, whose mean is taken as 0
 //
 // Rows: a mean is over the contiguous axis. Short rows are held in registers;
@@ -76,7 +77,7 @@ struct places_t {
 template <class E, int V>
 DEVICE void operand(const E* from, const normalize_t& n, int which, int64_t at,
                     float absent, float* out) {
-  if (!(n.present >> which & 1u)) {
+  if (!(PRESENT >> which & 1)) {
 #pragma unroll
     for (int e = 0; e < V; ++e) out[e] = absent;
   } else if (V > 1 && (n.moves >> which & 1u)) {
@@ -196,21 +197,24 @@ DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
 template <int V, int N>
 DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
                           const float (*x)[V]) {
-  enum { PASSES = CENTRED && N > 1 ? 2 : 1 };
-  sums_t m = {0, 0};
   float mean = 0;
-#pragma unroll
-  for (int pass = 0; pass < PASSES; ++pass) {
-    m.sum = m.squares = 0;
+  if (CENTRED && N > 1) {
+    float sum = 0;
 #pragma unroll
     for (int k = 0; k < N; ++k)
 #pragma unroll
       for (int e = 0; e < V; ++e)
-        if (is_row && lane + (k << n.across_log) < n.count)
-          add(m, x[k][e] - mean);
-    m = join_threads<sums_join>(m, n.across_log);
-    if (pass + 1 < PASSES) mean = m.sum * n.share;
+        if (is_row && lane + (k << n.across_log) < n.count) sum += x[k][e];
+    mean = join_threads<sum_of>(sum, n.across_log) * n.share;
   }
+  sums_t m = {0, 0};
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+#pragma unroll
+    for (int e = 0; e < V; ++e)
+      if (is_row && lane + (k << n.across_log) < n.count)
+        add(m, x[k][e] - mean);
+  m = join_threads<sums_join>(m, n.across_log);
   float rest = CENTRED ? m.sum * n.share : 0;
   float variance = m.squares * n.share - rest * rest;
   if (variance < 0) variance = 0;  // a rounding error
@@ -226,7 +230,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   uint32_t row =
       blockIdx.x * (BLOCK >> n.across_log) + (threadIdx.x >> n.across_log);
   bool is_row = row < n.outputs;
-  bool has_scale = n.present >> SCALE & 1u, has_bias = n.present >> BIAS & 1u;
+  const bool has_scale = PRESENT >> SCALE & 1, has_bias = PRESENT >> BIAS & 1;
   int64_t start = (int64_t)row * n.count * V;
   pack_t<ELEMENT, V> packs[N];
   pack_t<SCALE_TYPE, V> scales[N];
@@ -276,10 +280,17 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
 HOLD_ROWS(rows, VECTOR, 1)
 HOLD_ROWS(rows_held, VECTOR, 4)
 HOLD_ROWS(rows_single, 1, 8)
-#define FLAT_ROWS(name, N) \
-  NORMALIZE(name, (flat_rows<VECTOR, N>(source, scale, bias, target, n)))
-FLAT_ROWS(rows_flat, 1)
-FLAT_ROWS(rows_flat_held, 4)
+#define FLAT_ROWS(N)                                                \
+  NORMALIZE(rows_flat_##N,                                          \
+            (flat_rows<VECTOR, N>(source, scale, bias, target, n))) \
+  NORMALIZE(rows_flat_##N##_single,                                 \
+            (flat_rows<1, N>(source, scale, bias, target, n)))
+FLAT_ROWS(1)
+FLAT_ROWS(2)
+FLAT_ROWS(3)
+FLAT_ROWS(4)
+FLAT_ROWS(5)
+FLAT_ROWS(6)
 
 // ---- Long rows: one block per row, or per part of a row --------------------
 

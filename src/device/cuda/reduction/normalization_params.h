@@ -20,8 +20,6 @@ typedef struct normalize_t {
   uint32_t across_log;  // log2 of threads; rows: per row; columns: side by side
   // Columns: extent of the contiguous axis; in vectors; in tiles.
   uint32_t columns, column_vectors, tiles;
-  // Bits SCALE and BIAS: the operand exists; it is contiguous where the input
-  // is.
-  uint32_t present, moves;
+  uint32_t moves;  // bits SCALE and BIAS: contiguous where the input is
   int64_t along[AXES_OPERANDS];  // columns: strides of the contiguous axis
 } normalize_t;
