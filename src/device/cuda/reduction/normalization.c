@@ -36,17 +36,23 @@ typedef enum normalize_function_t {
   COLUMNS_PART,
   COLUMNS_APPLY,
   ROWS_FLAT,  // of one vector per thread; up to HELD_FLAT vectors follow
-  FUNCTIONS = ROWS_FLAT + HELD_FLAT,
+  COLUMNS_HELD = ROWS_FLAT + HELD_FLAT,  // one for each of columns_held
+  FUNCTIONS = COLUMNS_HELD + 5,
 } normalize_function_t;
+static const int64_t columns_held[] = {4, 6, 8, 12, 24};
 static const char* const normalize_names[2][FUNCTIONS] = {
     {"rows_single", "rows_single", "rows_long_single", "rows_part_single",
      "rows_apply_single", "columns_single", "columns_part_single",
      "columns_apply_single", "rows_flat_1_single", "rows_flat_2_single",
      "rows_flat_3_single", "rows_flat_4_single", "rows_flat_5_single",
-     "rows_flat_6_single"},
+     "rows_flat_6_single", "columns_held_4_single", "columns_held_6_single",
+     "columns_held_8_single", "columns_held_12_single",
+     "columns_held_24_single"},
     {"rows", "rows_held", "rows_long", "rows_part", "rows_apply", "columns",
      "columns_part", "columns_apply", "rows_flat_1", "rows_flat_2",
-     "rows_flat_3", "rows_flat_4", "rows_flat_5", "rows_flat_6"},
+     "rows_flat_3", "rows_flat_4", "rows_flat_5", "rows_flat_6",
+     "columns_held_4", "columns_held_6", "columns_held_8", "columns_held_12",
+     "columns_held_24"},
 };
 
 typedef struct cuda_normalize_t {
@@ -262,24 +268,62 @@ static void normalize_rows(const cuda_normalize_t* kernel,
                 rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
 }
 
+// Sets the threads side by side: 2^log.
+static void normalize_tile(const normalize_plan_t* plan, int64_t vector,
+                           uint32_t log, normalize_t* n) {
+  assert(plan->width > 0 && plan->width % vector == 0);
+  assert(plan->outputs % plan->width == 0 && log <= BLOCK_LOG);
+  int64_t vectors = plan->width / vector;
+  n->across_log = log;
+  n->count = (uint32_t)plan->count;
+  n->columns = (uint32_t)plan->width;
+  n->column_vectors = (uint32_t)vectors;
+  n->tiles = (uint32_t)rabbet_ceildiv(vectors, INT64_C(1) << log);
+  for (int k = 0; k < OPERANDS; ++k)
+    n->along[k] = plan->along[k];
+}
+
+// Columns in registers, by the most threads side by side that leave each few
+// elements and give all multiprocessors work; false: there are too many.
+static bool normalize_columns_held(const cuda_normalize_t* kernel,
+                                   const normalize_plan_t* plan, int64_t vector,
+                                   normalize_launch_t* out) {
+  enum { KINDS = sizeof(columns_held) / sizeof(columns_held[0]), SECTOR = 32 };
+  _Static_assert(COLUMNS_HELD + KINDS == FUNCTIONS, "a function of each");
+  if (plan->inner.rank > 1) return false;
+  for (int k = SCALE; k <= BIAS; ++k)
+    if (kernel->size[k] > 0 && plan->along[k] != 0) return false;
+  int64_t outer = plan->outputs / plan->width,
+          processors = kernel->base.device->multiprocessors;
+  uint32_t least =
+      rabbet_cuda_log2(rabbet_ceildiv(SECTOR, vector * kernel->size[INPUT]));
+  uint32_t log = 5;
+  for (; log > least; --log) {
+    int64_t tiles = rabbet_ceildiv(plan->width / vector, INT64_C(1) << log);
+    if (tiles * outer >= 2 * processors &&
+        plan->count <= columns_held[KINDS - 2] << (BLOCK_LOG - log))
+      break;
+  }
+  int kind = 0;
+  while (kind < KINDS && columns_held[kind] << (BLOCK_LOG - log) < plan->count)
+    ++kind;
+  if (kind == KINDS) return false;
+  normalize_tile(plan, vector, log, &out->parameters);
+  normalize_set(kernel, vector > 1, COLUMNS_HELD + kind,
+                out->parameters.tiles * outer, 1, out);
+  return true;
+}
+
 static void normalize_columns(const cuda_normalize_t* kernel,
                               const normalize_plan_t* plan, int64_t vector,
                               normalize_launch_t* out) {
-  normalize_t* n = &out->parameters;
-  assert(plan->width > 0 && plan->width % vector == 0);
-  assert(plan->outputs % plan->width == 0);
+  if (normalize_columns_held(kernel, plan, vector, out)) return;
   int64_t vectors = plan->width / vector;
   uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= plan->count)
     --down;
-  n->across_log = BLOCK_LOG - down;
-  n->count = (uint32_t)plan->count;
-  n->columns = (uint32_t)plan->width;
-  n->column_vectors = (uint32_t)vectors;
-  n->tiles = (uint32_t)rabbet_ceildiv(vectors, INT64_C(1) << n->across_log);
-  for (int k = 0; k < OPERANDS; ++k)
-    n->along[k] = plan->along[k];
-  int64_t blocks = n->tiles * (plan->outputs / plan->width);
+  normalize_tile(plan, vector, BLOCK_LOG - down, &out->parameters);
+  int64_t blocks = out->parameters.tiles * (plan->outputs / plan->width);
   normalize_set(
       kernel, vector > 1, COLUMNS, blocks,
       normalize_parts(kernel, blocks, plan->count, INT64_C(16) << down), out);

@@ -494,6 +494,133 @@ DEVICE void columns_finish(const ELEMENT* source, const SCALE_TYPE* scale,
                    lines);
 }
 
+// Joins the values of a column's threads as join_columns does, for at most 32
+// columns, by two barriers.
+template <class F, class A>
+DEVICE A join_down(A x, uint32_t across_log) {
+  __shared__ A cells[BLOCK];
+  uint32_t across = 1u << across_log, lane = threadIdx.x & (across - 1);
+  for (uint32_t flip = across; flip < 32; flip *= 2)
+    x = F::join(x, shuffle_xor(x, (int)flip));
+  __syncthreads();  // until all threads have read the previous values
+  if (threadIdx.x % 32 < across)
+    cells[(threadIdx.x / 32 << across_log) + lane] = x;
+  __syncthreads();
+  x = cells[lane];
+  for (uint32_t i = 1; i < WARPS; ++i)
+    x = F::join(x, cells[(i << across_log) + lane]);
+  return x;
+}
+
+template <class A, int V>
+struct several_t {
+  A v[V];
+};
+template <class F, class A, int V>
+struct several_join {
+  static __device__ __forceinline__ several_t<A, V> join(
+      const several_t<A, V>& a, const several_t<A, V>& b) {
+    several_t<A, V> s;
+#pragma unroll
+    for (int e = 0; e < V; ++e) s.v[e] = F::join(a.v[e], b.v[e]);
+    return s;
+  }
+};
+
+// The variance is computed in a second pass over the registers.
+template <int V, int N>
+DEVICE void lines_of_columns(const normalize_t& n, const column_t& c,
+                             const pack_t<ELEMENT, V>* packs, line_t* lines) {
+  several_t<float, V> means;
+#pragma unroll
+  for (int e = 0; e < V; ++e) means.v[e] = 0;
+  if (CENTRED) {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+#pragma unroll
+      for (int e = 0; e < V; ++e)
+        if (c.is_there && c.first + k * c.step < n.count)
+          means.v[e] += to_float(packs[k].v[e]);
+    means = join_down<several_join<sum_of, float, V> >(means, n.across_log);
+  }
+  several_t<sums_t, V> sums;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    means.v[e] *= n.share;
+    sums.v[e].sum = sums.v[e].squares = 0;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+#pragma unroll
+    for (int e = 0; e < V; ++e)
+      if (c.is_there && c.first + k * c.step < n.count)
+        add(sums.v[e], to_float(packs[k].v[e]) - means.v[e]);
+  sums = join_down<several_join<sums_join, sums_t, V> >(sums, n.across_log);
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    float rest = CENTRED ? sums.v[e].sum * n.share : 0;
+    float variance = sums.v[e].squares * n.share - rest * rest;
+    if (variance < 0) variance = 0;  // a rounding error
+    lines[e].mean = means.v[e] + rest;
+    lines[e].factor = 1.0f / sqrtf(variance + n.epsilon);
+  }
+}
+
+// Columns in registers, where a mean is over one axis and scale and bias are
+// the same in all columns of a thread: channels of an image.
+template <int V, int N>
+DEVICE void hold_columns(const ELEMENT* source, const SCALE_TYPE* scale,
+                         const BIAS_TYPE* bias, ELEMENT* target,
+                         const normalize_t& n) {
+  const bool has_scale = PRESENT >> SCALE & 1, has_bias = PRESENT >> BIAS & 1;
+  column_t c = column_of<V>(n);
+  pack_t<ELEMENT, V> packs[N];  // all loads are issued before the first use
+  pack_t<SCALE_TYPE, 1> scales[N];
+  pack_t<BIAS_TYPE, 1> biases[N];
+  source += c.start.at[INPUT];
+  target += c.start.at[INPUT];
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    int64_t at = c.first + k * c.step;
+    bool is_there = c.is_there && at < n.count;
+    packs[k] =
+        load_if<ELEMENT, V>(source + at * n.inner.stride[INPUT][0], is_there);
+    scales[k] = load_if<SCALE_TYPE, 1>(
+        scale + c.start.at[SCALE] + at * n.inner.stride[SCALE][0],
+        is_there && has_scale);
+    biases[k] = load_if<BIAS_TYPE, 1>(
+        bias + c.start.at[BIAS] + at * n.inner.stride[BIAS][0],
+        is_there && has_bias);
+  }
+  line_t lines[V];
+  lines_of_columns<V, N>(n, c, packs, lines);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    int64_t at = c.first + k * c.step;
+    if (!c.is_there || at >= n.count) continue;
+    float factor = has_scale ? to_float(scales[k].v[0]) : 1;
+    float offset = has_bias ? to_float(biases[k].v[0]) : 0;
+    pack_t<ELEMENT, V> pack;
+#pragma unroll
+    for (int e = 0; e < V; ++e)
+      pack.v[e] = from_float<ELEMENT>(
+          (to_float(packs[k].v[e]) - lines[e].mean) * lines[e].factor * factor +
+          offset);
+    store_pack<ELEMENT, V>(target + at * n.inner.stride[INPUT][0], pack);
+  }
+}
+
+#define HOLD_COLUMNS(N)                                                 \
+  NORMALIZE(columns_held_##N,                                           \
+            (hold_columns<COLUMNS, N>(source, scale, bias, target, n))) \
+  NORMALIZE(columns_held_##N##_single,                                  \
+            (hold_columns<1, N>(source, scale, bias, target, n)))
+HOLD_COLUMNS(4)
+HOLD_COLUMNS(6)
+HOLD_COLUMNS(8)
+HOLD_COLUMNS(12)
+HOLD_COLUMNS(24)
+
 #define WHOLE_COLUMNS(suffix, V)                                          \
   NORMALIZE(columns##suffix,                                              \
             (whole_columns<V>(source, scale, bias, target, n)))           \
