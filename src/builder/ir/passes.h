@@ -122,8 +122,10 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_padding;
 // Transposes go into matrix products (rules_matrix.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_matrix;
 // (x - mean) / sqrt(variance + epsilon), written out, becomes a normalization
-// (rules_normalization.c).
+// (rules_normalization.c). One between a transpose and its inverse takes other
+// axes instead.
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_normalization;
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_transposed_normalization;
 // Rotary position embeddings written out, and parts of such rotations, become
 // one rotation; a transpose before it goes behind it (rules_rotation.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_rotation;
@@ -197,6 +199,11 @@ RABBET_PRIVATE_API bool rabbet_ir_is_real(rabbet_dtype_t dtype);
 RABBET_PRIVATE_API bool rabbet_ir_permutation(const rabbet_ir_t* ir,
                                               const rabbet_ir_node_t* shuffle,
                                               int64_t perm[RABBET_MAX_RANK]);
+// A node that only permutes axes so, before node `before`.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_add_permutation(rabbet_build_t* build, const rabbet_ir_node_t* before,
+                          const char* name, int32_t input, const int64_t* perm,
+                          int32_t rank, rabbet_ir_node_t** out_node);
 // Whether `value` has the shape of the node's only output, and no promise keeps
 // it from being read in its place.
 RABBET_PRIVATE_API bool rabbet_ir_can_bypass(const rabbet_ir_t* ir,

@@ -239,3 +239,69 @@ rabbet_status_t rabbet_rule_normalization(rabbet_build_t* build,
     return norm_make(build, node, &found, changed);
   return norm_parameters(build, node, changed);
 }
+
+// ---- Transposes -------------------------------------------------------------
+
+// Scale and bias, if the node has them, with axes turned back; false if they
+// would have to be copied.
+static rabbet_status_t norm_turn_parameters(rabbet_build_t* build,
+                                            const rabbet_ir_node_t* norm,
+                                            const int64_t* inverse,
+                                            int32_t rank, int32_t inputs[3],
+                                            bool* out_views) {
+  rabbet_ir_t* ir = &build->ir;
+  *out_views = true;
+  for (size_t i = 1; i < 3; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, norm, i);
+    inputs[i] = -1;
+    if (!value) continue;
+    rabbet_ir_node_t* view = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+        build, norm, value->name, value->id, inverse, rank, &view));
+    *out_views &= value->constant || rabbet_ir_is_view(ir, view);
+    inputs[i] = view->outputs[0];
+  }
+  return rabbet_ok();
+}
+
+// `node` takes back the transpose before a normalization, whose axes can be
+// those of the input instead: channels of an image, where exporters have layer
+// normalization of the last axis alone.
+rabbet_status_t rabbet_rule_transposed_normalization(rabbet_build_t* build,
+                                                     rabbet_ir_node_t* node,
+                                                     bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  int64_t back[RABBET_MAX_RANK], there[RABBET_MAX_RANK];
+  int32_t rank = rabbet_ir_output(ir, node, 0)->shape.rank, inputs[3];
+  rabbet_ir_node_t *norm =
+                       rabbet_ir_sole_producer(ir, rabbet_ir_input(ir, node, 0),
+                                               RABBET_OP_NORMALIZATION),
+                   *turn, *made = NULL;
+  if (!norm || rabbet_ir_has_wishes(ir, node) ||
+      rabbet_ir_int(norm, "num_groups") != 1 ||
+      !rabbet_ir_permutation(ir, node, back))
+    return rabbet_ok();
+  turn = rabbet_ir_input(ir, norm, 0)->producer;
+  if (!turn || turn->dead || !rabbet_op_is(turn->op, RABBET_OP_SHUFFLE) ||
+      rabbet_ir_has_wishes(ir, turn) || !rabbet_ir_permutation(ir, turn, there))
+    return rabbet_ok();
+  int64_t axes = rabbet_ir_int(norm, "axes"), turned = 0;
+  for (int32_t i = 0; i < rank; ++i) {
+    if (there[back[i]] != i) return rabbet_ok();
+    if (axes >> i & 1) turned |= INT64_C(1) << there[i];
+  }
+  bool views = false;
+  inputs[0] = turn->inputs[0];
+  RABBET_RETURN_IF_ERROR(
+      norm_turn_parameters(build, norm, back, rank, inputs, &views));
+  if (!views) return rabbet_ok();  // the unread views are swept
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_node(ir, RABBET_OP_NORMALIZATION, norm->name, norm->attrs,
+                         norm->op->attr_count, inputs, 3, node, &made));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_set_int(build, made, "axes", turned));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
+    *changed = true;
+  else
+    rabbet_ir_kill(ir, made);
+  return rabbet_ok();
+}

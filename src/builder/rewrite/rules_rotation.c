@@ -338,19 +338,6 @@ rabbet_status_t rabbet_rule_rotated_parts(rabbet_build_t* build,
 
 // ---- Transposes -------------------------------------------------------------
 
-static rabbet_status_t rotary_permuted(rabbet_build_t* build,
-                                       const rabbet_ir_node_t* before,
-                                       const char* name, int32_t input,
-                                       const int64_t* perm, int32_t rank,
-                                       rabbet_ir_node_t** out_node) {
-  const rabbet_attr_t attr = {.name = "first_transpose",
-                              .type = RABBET_ATTR_INTS,
-                              .data = perm,
-                              .count = (size_t)rank};
-  return rabbet_ir_add_node(&build->ir, RABBET_OP_SHUFFLE, name, &attr, 1,
-                            &input, 1, before, out_node);
-}
-
 // The tables as x without its transpose has them; false if they would have to
 // be copied.
 static rabbet_status_t rotary_tables(rabbet_build_t* build,
@@ -365,8 +352,8 @@ static rabbet_status_t rotary_tables(rabbet_build_t* build,
   for (int i = 1; i < 3; ++i) {
     const rabbet_ir_value_t* table = rabbet_ir_input(ir, node, (size_t)i);
     rabbet_ir_node_t* view = NULL;
-    RABBET_RETURN_IF_ERROR(rotary_permuted(build, node, table->name, table->id,
-                                           inverse, rank, &view));
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+        build, node, table->name, table->id, inverse, rank, &view));
     *out_views &= table->constant || rabbet_ir_is_view(ir, view);
     inputs[i] = view->outputs[0];
   }
@@ -393,7 +380,7 @@ rabbet_status_t rabbet_rule_rotated_transpose(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, node->name,
                                             node->attrs, node->op->attr_count,
                                             inputs, 3, node, &made));
-  RABBET_RETURN_IF_ERROR(rotary_permuted(
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
       build, node, turn->name, made->outputs[0], perm, rank, &behind));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, behind, 0)))
     *changed = true;

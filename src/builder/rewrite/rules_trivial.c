@@ -45,6 +45,19 @@ bool rabbet_ir_permutation(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   return true;
 }
 
+rabbet_status_t rabbet_ir_add_permutation(rabbet_build_t* build,
+                                          const rabbet_ir_node_t* before,
+                                          const char* name, int32_t input,
+                                          const int64_t* perm, int32_t rank,
+                                          rabbet_ir_node_t** out_node) {
+  const rabbet_attr_t attr = {.name = "first_transpose",
+                              .type = RABBET_ATTR_INTS,
+                              .data = perm,
+                              .count = (size_t)rank};
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_SHUFFLE, name, &attr, 1,
+                            &input, 1, before, out_node);
+}
+
 // Two permutations in a row become one.
 static rabbet_status_t shuffle_merge(rabbet_build_t* build,
                                      rabbet_ir_node_t* node, bool* changed) {

@@ -13,6 +13,7 @@ static const struct {
     {RABBET_OP_CAST, rabbet_rule_narrow},
     {RABBET_OP_SHUFFLE, rabbet_rule_shuffle},
     {RABBET_OP_SHUFFLE, rabbet_rule_quantized_view},
+    {RABBET_OP_SHUFFLE, rabbet_rule_transposed_normalization},
     {RABBET_OP_SLICE, rabbet_rule_slice},
     {RABBET_OP_SLICE, rabbet_rule_wrapped_slices},
     {RABBET_OP_CONCATENATION, rabbet_rule_concatenation},

@@ -287,6 +287,36 @@ static void written_out_normalization(void** state) {
   }
 }
 
+// Between a transpose and its inverse, the axes are others; not if the second
+// is another transpose.
+static void transposed_normalization(void** state) {
+  (void)state;
+  for (int other = 0; other < 2; ++other) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 8, 3, 5));
+    rabbet_tensor_t* last = TRANSPOSE(&net, "turn", x, 0, 2, 3, 1);
+    rabbet_tensor_t* y =
+        net_add(&net, "norm",
+                (net_layer_t){.op = "normalization",
+                              .inputs = {last, WEIGHTS(&net, 1, 1, 1, 8),
+                                         WEIGHTS(&net, 1, 1, 1, 8)},
+                              .input_count = 3,
+                              .attrs = {INT_ATTR("axes", 8)},
+                              .attr_count = 1});
+    y = other ? TRANSPOSE(&net, "back", y, 0, 3, 2, 1)
+              : TRANSPOSE(&net, "back", y, 0, 3, 1, 2);
+    net_output(&net, y, "y");
+    if (other)
+      check_network(&net, 0, 1e-5);
+    else
+      EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+    expect_report(&net, "turn", other);
+    expect_report(&net, "back", other);
+    net_end(&net);
+  }
+}
+
 // A difference from another tensor's mean is normalized without a mean.
 static void almost_normalization(void** state) {
   (void)state;
@@ -802,6 +832,7 @@ int main(void) {
       cmocka_unit_test(nothing_left),
       cmocka_unit_test(almost_nothing),
       cmocka_unit_test(written_out_normalization),
+      cmocka_unit_test(transposed_normalization),
       cmocka_unit_test(almost_normalization),
       cmocka_unit_test(written_out_rms),
       cmocka_unit_test(written_out_rotation),
