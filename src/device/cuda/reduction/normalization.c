@@ -255,7 +255,7 @@ static void normalize_rows(const cuda_normalize_t* kernel,
     return;
   }
   if (vectors > held * BLOCK) {
-    int64_t parts = normalize_parts(kernel, plan->outputs, vectors, BLOCK * 8);
+    int64_t parts = normalize_parts(kernel, plan->outputs, vectors, BLOCK * 2);
     normalize_set(kernel, vector > 1, ROWS_LONG, plan->outputs, parts, out);
     return;
   }
