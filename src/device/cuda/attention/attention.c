@@ -13,6 +13,19 @@ typedef struct attention_shapes_t {
   int64_t q_offset, k_offset, v_offset;  // elements
 } attention_shapes_t;
 
+// Heads that share elements count once: cuDNN takes keys and values of fewer
+// heads than queries have, each for as many neighbouring ones.
+static void attention_join_heads(rabbet_attention_view_t* view) {
+  bool all = view->dims[1] > 1 && view->strides[1] == 0;
+  view->dims[1] /= all ? view->dims[1] : view->share;
+  view->share = 1;
+  int64_t dense = view->dims[2] * view->dims[3];
+  for (int i = 1; i >= 0; --i) {
+    if (view->dims[i] == 1 && view->strides[i] == 0) view->strides[i] = dense;
+    dense *= view->dims[i];
+  }
+}
+
 static rabbet_cudnn_shape_t attention_shape(
     const rabbet_attention_view_t* view) {
   rabbet_cudnn_shape_t shape = {.rank = 4};
@@ -34,8 +47,7 @@ static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
               view->offset % ATTENTION_MULTIPLE == 0;
   for (int i = 0; fits && i < 4; ++i)
     fits = i == columns || view->dims[i] == 1 ||
-           (view->strides[i] > 0 &&  // heads that share keys have 0
-            view->strides[i] % ATTENTION_MULTIPLE == 0);
+           (view->strides[i] > 0 && view->strides[i] % ATTENTION_MULTIPLE == 0);
   return fits;
 }
 
@@ -51,9 +63,10 @@ static bool attention_shapes(const rabbet_group_t* group,
                              const rabbet_dims_t* dims,
                              attention_shapes_t* out) {
   rabbet_attention_views_t views;
-  if (!rabbet_attention_views(group, a, dims, NULL, &views) ||
-      !attention_is_supported(&views))
-    return false;
+  if (!rabbet_attention_views(group, a, dims, NULL, &views)) return false;
+  attention_join_heads(&views.k);
+  attention_join_heads(&views.v);
+  if (!attention_is_supported(&views)) return false;
   out->q = attention_shape(&views.q);
   out->k = attention_shape(&views.k);
   out->v = attention_shape(&views.v);
@@ -63,9 +76,11 @@ static bool attention_shapes(const rabbet_group_t* group,
   out->v_offset = views.v.offset;
   if (a->mask >= 0) out->mask = rabbet_cudnn_dense(4, views.mask.dims, false);
   // The fused kernels do not broadcast over the batch.
-  for (int i = 0; i < 2; ++i)
-    if (out->q.dims[i] != out->k.dims[i] || out->q.dims[i] != out->v.dims[i])
-      return false;
+  if (out->q.dims[0] != out->k.dims[0] || out->q.dims[0] != out->v.dims[0] ||
+      out->q.dims[1] != out->y.dims[1] ||
+      out->q.dims[1] % out->k.dims[1] != 0 ||
+      out->q.dims[1] % out->v.dims[1] != 0)
+    return false;
   const int64_t scores[4] = {out->q.dims[0], out->q.dims[1], out->q.dims[2],
                              out->k.dims[3]};
   const int64_t sums[4] = {scores[0], scores[1], scores[2], 1};

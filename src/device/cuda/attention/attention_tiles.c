@@ -245,7 +245,8 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
 }
 
 // Whether to read keys that heads share where they are. With many queries cuDNN
-// is faster, even after the copies for each head, if it takes the attention.
+// is faster, even after copies for each head where it needs them, if it takes
+// the attention.
 static bool tiles_reads_shared(const tiles_offer_t* offer,
                                rabbet_dtype_t dtype) {
   enum { FEW_QUERIES = 64 };
