@@ -63,9 +63,26 @@ static int32_t scaled(conformance_t* t, int32_t scores) {
   return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
 }
 
+// A constant that hides later keys, as exporters write it.
+static int32_t causal_mask(conformance_t* t, const rabbet_dims_t* scores) {
+  int64_t rows = scores->d[2], keys = scores->d[3];
+  float* data = NULL;
+  float low = conformance_chance(t, 2) ? -__builtin_inff() : -0x1p15f;
+  RABBET_EXPECT_OK(rabbet_arena_allocate(
+      &t->c.arena, (size_t)(rows * keys) * sizeof(*data), (void**)&data));
+  for (int64_t i = 0; i < rows * keys; ++i)
+    data[i] = i % keys > i / keys ? low : 0;
+  return kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, rows, keys), data);
+}
+
 static int32_t masked(conformance_t* t, int32_t scores) {
   rabbet_dims_t dims = t->c.values[scores].dims;
   if (conformance_chance(t, 3)) return scores;
+  if (conformance_chance(t, 3)) {
+    rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+    int32_t both[] = {scores, causal_mask(t, &dims)};
+    return kernel_case_op(&t->c, "elementwise", sum, 1, both, 2);
+  }
   for (int32_t i = 0; i < 3; ++i)
     if (conformance_chance(t, 2)) dims.d[i] = 1;
   if (conformance_chance(t, 3)) {

@@ -245,7 +245,9 @@ static bool tensor_read(const descriptor_t* d, tensor_t* out) {
       copy_list(d, CUDNN_ATTR_TENSOR_DIMENSIONS, dims->count, out->dims) &&
       copy_list(d, CUDNN_ATTR_TENSOR_STRIDES, dims->count, out->strides) &&
       (out->type == CUDNN_DATA_FLOAT || out->type == CUDNN_DATA_HALF ||
-       out->type == CUDNN_DATA_BFLOAT16 || out->type == CUDNN_DATA_INT8);
+       out->type == CUDNN_DATA_BFLOAT16 || out->type == CUDNN_DATA_INT8 ||
+       (out->is_virtual &&
+        (out->type == CUDNN_DATA_INT32 || out->type == CUDNN_DATA_BOOLEAN)));
   for (int i = 0; good && i < out->rank; ++i)
     good = out->dims[i] > 0 && out->strides[i] > 0;
   return good;
@@ -286,6 +288,8 @@ static bool read_pointwise(const descriptor_t* how, step_t* s) {
   s->upper = number_of(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, 0);
   s->alpha = number_of(how, CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1);
   s->beta = number_of(how, CUDNN_ATTR_POINTWISE_SWISH_BETA, 1);
+  s->axis = (int32_t)int_of(how, CUDNN_ATTR_POINTWISE_AXIS, -1);
+  s->precision = (int32_t)int_of(how, CUDNN_ATTR_POINTWISE_MATH_PREC, -1);
   return s->mode >= 0;
 }
 
@@ -335,13 +339,17 @@ static const char* program_add(program_t* p, const descriptor_t* operation) {
     if (operations[i].kind != operation->type) continue;
     if (p->step_count == PROGRAM_STEPS) return "so many operations";
     step_t* s = &p->steps[p->step_count];
-    *s = (step_t){.kind = operation->type, .b = -1};
+    *s = (step_t){.kind = operation->type, .b = -1, .t = -1};
     s->x = program_tensor(p, operation, operations[i].x);
     s->y = program_tensor(p, operation, operations[i].y);
     bool has_b = operations[i].b >= 0 && find(operation, operations[i].b);
     if (has_b) s->b = program_tensor(p, operation, operations[i].b);
+    bool has_t = find(operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC) != NULL;
+    if (has_t)
+      s->t = program_tensor(p, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
     const descriptor_t* how = refer(operation, operations[i].how);
-    if (s->x < 0 || s->y < 0 || (has_b && s->b < 0)) return "a tensor";
+    if (s->x < 0 || s->y < 0 || (has_b && s->b < 0) || (has_t && s->t < 0))
+      return "a tensor";
     if (!how || !how->finalized || !operations[i].read(how, s))
       return "how an operation is described";
     const char* wrong = step_wrong(p, s);

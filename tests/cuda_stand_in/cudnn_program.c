@@ -56,6 +56,27 @@ static const char* matmul_wrong(const tensor_t* a, const tensor_t* b,
   return NULL;
 }
 
+// Places are INT32, and what is compared or selects is BOOL, computed as BOOL.
+static const char* pointwise_wrong(const program_t* p, const step_t* s) {
+  const tensor_t *x = &p->tensors[s->x], *y = &p->tensors[s->y];
+  const tensor_t* b = s->b >= 0 ? &p->tensors[s->b] : NULL;
+  const tensor_t* t = s->t >= 0 ? &p->tensors[s->t] : NULL;
+  if (!broadcasts(x, y) || (b && !broadcasts(b, y)) || (t && !broadcasts(t, y)))
+    return "a point-wise operation's extents";
+  bool compares = s->mode == CUDNN_POINTWISE_CMP_GE;
+  bool selects = s->mode == CUDNN_POINTWISE_BINARY_SELECT;
+  bool counts = s->mode == CUDNN_POINTWISE_GEN_INDEX;
+  bool good = selects == (t != NULL) &&
+              (!selects || (b && t->type == CUDNN_DATA_BOOLEAN)) &&
+              compares == (y->type == CUDNN_DATA_BOOLEAN) &&
+              compares == (s->precision == CUDNN_DATA_BOOLEAN) &&
+              counts == (y->type == CUDNN_DATA_INT32) &&
+              (!compares || (b && x->type == CUDNN_DATA_INT32 &&
+                             b->type == CUDNN_DATA_INT32)) &&
+              (!counts || (!b && s->axis >= 0 && s->axis < y->rank));
+  return good ? NULL : "a point-wise operation's types";
+}
+
 const char* step_wrong(const program_t* program, const step_t* s) {
   const tensor_t *x = &program->tensors[s->x], *y = &program->tensors[s->y];
   const tensor_t* b = s->b >= 0 ? &program->tensors[s->b] : NULL;
@@ -69,9 +90,7 @@ const char* step_wrong(const program_t* program, const step_t* s) {
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
       return broadcasts(y, x) ? NULL : "a reduction's extents";
     default:
-      return broadcasts(x, y) && (!b || broadcasts(b, y))
-                 ? NULL
-                 : "a point-wise operation's extents";
+      return pointwise_wrong(program, s);
   }
 }
 
@@ -260,6 +279,8 @@ static float pointwise(const step_t* s, float x, float b) {
       return logf(x);
     case CUDNN_POINTWISE_NEG:
       return -x;
+    case CUDNN_POINTWISE_CMP_GE:
+      return x >= b;
     case CUDNN_POINTWISE_RELU_FWD:
       return relu(s, x);
     case CUDNN_POINTWISE_TANH_FWD:
@@ -313,6 +334,16 @@ static float* rounded(const execution_t* e, int32_t tensor) {
   return copy;
 }
 
+static float pointwise_at(const execution_t* e, const step_t* s,
+                          const int64_t* at) {
+  const tensor_t* tensors = e->run->program.tensors;
+  if (s->mode == CUDNN_POINTWISE_GEN_INDEX) return (float)at[s->axis];
+  float x = e->data[s->x][ravel(&tensors[s->x], at)];
+  float b = s->b >= 0 ? e->data[s->b][ravel(&tensors[s->b], at)] : 0;
+  if (s->mode != CUDNN_POINTWISE_BINARY_SELECT) return pointwise(s, x, b);
+  return e->data[s->t][ravel(&tensors[s->t], at)] != 0 ? x : b;
+}
+
 static void step_execute(execution_t* e, const step_t* s) {
   const tensor_t* tensors = e->run->program.tensors;
   const tensor_t *x = &tensors[s->x], *y = &tensors[s->y];
@@ -340,8 +371,7 @@ static void step_execute(execution_t* e, const step_t* s) {
     else if (product)
       out[i] = matmul_at(x, left, b, right, y, at);
     else
-      out[i] = pointwise(s, e->data[s->x][ravel(x, at)],
-                         b ? e->data[s->b][ravel(b, at)] : 0);
+      out[i] = pointwise_at(e, s, at);
   }
   free(left);
   free(right);

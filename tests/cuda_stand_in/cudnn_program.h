@@ -19,9 +19,11 @@ typedef struct tensor_t {
 } tensor_t;
 
 typedef struct step_t {
-  int32_t kind;     // type of the operation's descriptor
-  int32_t x, b, y;  // tensors; convolution: b is the filter; -1: none
-  int32_t mode;     // pointwise, reduction
+  int32_t kind;             // type of the operation's descriptor
+  int32_t x, b, y;          // tensors; convolution: b is the filter; -1: none
+  int32_t t;                // of a selection
+  int32_t mode;             // pointwise, reduction
+  int32_t axis, precision;  // pointwise
   bool clipped_above;
   double slope, upper, alpha, beta;  // of pointwise functions
   int32_t spatial;

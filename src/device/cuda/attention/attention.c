@@ -3,10 +3,11 @@
 // tensor cores, short ones by latency.
 #include "device/cuda/attention/attention.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "core/view.h"
-#include "device/cuda/cudnn/kernel.h"
 
 typedef struct attention_shapes_t {
   rabbet_cudnn_shape_t q, k, v, mask, scores, sums, y;
@@ -135,14 +136,36 @@ static bool attention_is_broken(const rabbet_cudnn_t* library) {
   return library->version == 91000 || library->version == 91001;
 }
 
-static bool cuda_attention_describe(const rabbet_group_t* group,
-                                    const rabbet_dims_t* dims,
-                                    rabbet_cudnn_graph_t* graph) {
+// One mask for all heads, and rows that hide keys. A graph with the places of a
+// single query has given wrong results in some releases.
+static bool attention_has_places(const rabbet_attention_t* a,
+                                 const attention_shapes_t* s) {
+  return a->mask >= 0 && s->mask.dims[0] == 1 && s->mask.dims[1] == 1 &&
+         s->mask.dims[2] == s->scores.dims[2] && s->mask.dims[2] > 1 &&
+         s->mask.dims[3] == s->scores.dims[3] && s->mask.dims[3] > 1;
+}
+
+// NVIDIA's frontend takes the lowest number for releases before 9.10.
+static cudnnBackendDescriptor_t attention_hide(rabbet_cudnn_graph_t* graph,
+                                               const attention_shapes_t* s,
+                                               cudnnBackendDescriptor_t x) {
+  float low = graph->library->version < 91000 ? -FLT_MAX : -INFINITY;
+  graph->is_tentative = true;
+  return rabbet_cudnn_triangle(graph, &s->scores, 2, 3, x,
+                               rabbet_cudnn_scalar(graph, 4, low));
+}
+
+bool rabbet_attention_describe(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims,
+                               rabbet_attention_graph_t kind,
+                               rabbet_cudnn_graph_t* graph) {
   rabbet_attention_t a;
   attention_shapes_t s;
-  if (!rabbet_attention_match(group, dims, &a) ||
-      a.masking != RABBET_ATTENTION_ADDS || a.zero_nan ||
-      !attention_shapes(group, &a, dims, &s))
+  bool by_bias = kind == RABBET_ATTENTION_BY_BIAS;
+  if (!rabbet_attention_match(group, dims, &a) || a.zero_nan ||
+      !attention_shapes(group, &a, dims, &s) ||
+      (by_bias ? a.masking != RABBET_ATTENTION_ADDS
+               : !attention_has_places(&a, &s)))
     return false;
   rabbet_dtype_t dtype = group->values[a.y.value].dtype;
   if ((dtype != RABBET_DTYPE_HALF && dtype != RABBET_DTYPE_BF16) ||
@@ -163,7 +186,9 @@ static bool cuda_attention_describe(const rabbet_group_t* group,
   if (a.scale != 1)
     x = attention_then(graph, CUDNN_POINTWISE_MUL, &s.scores, x,
                        rabbet_cudnn_scalar(graph, 4, (float)a.scale));
-  if (a.mask >= 0)
+  if (!by_bias)
+    x = attention_hide(graph, &s, x);
+  else if (a.mask >= 0)
     x = attention_then(
         graph, CUDNN_POINTWISE_ADD, &s.scores, x,
         rabbet_cudnn_part(graph, &s.mask, dtype,
@@ -176,6 +201,13 @@ static bool cuda_attention_describe(const rabbet_group_t* group,
                         s.v_offset * size),
       rabbet_cudnn_tensor(graph, &s.y, dtype, RABBET_CUDNN_OUTPUT));
   return true;
+}
+
+static bool cuda_attention_describe(const rabbet_group_t* group,
+                                    const rabbet_dims_t* dims,
+                                    rabbet_cudnn_graph_t* graph) {
+  return rabbet_attention_describe(group, dims, RABBET_ATTENTION_BY_BIAS,
+                                   graph);
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -198,8 +230,25 @@ static bool attention_may_narrow(const rabbet_propose_t* propose,
   return false;
 }
 
-static rabbet_status_t cuda_attention_propose(const rabbet_propose_t* propose,
-                                              rabbet_candidate_sink_t sink) {
+static bool attention_may_offer(const rabbet_propose_t* propose,
+                                const rabbet_attention_t* a,
+                                const rabbet_dims_t* dims,
+                                rabbet_attention_graph_t kind) {
+  const rabbet_group_value_t* values = propose->group->values;
+  if (!rabbet_dtype_is_float(values[a->q.value].dtype)) return false;
+  if (kind == RABBET_ATTENTION_BY_PLACES &&
+      !rabbet_attention_is_causal(propose->group, a, dims))
+    return false;
+  if (a->masking != RABBET_ATTENTION_ADDS)
+    return kind == RABBET_ATTENTION_BY_PLACES;
+  return (a->mask < 0 || rabbet_dtype_is_float(values[a->mask].dtype)) &&
+         attention_may_narrow(propose, a);
+}
+
+rabbet_status_t rabbet_attention_offer(const rabbet_propose_t* propose,
+                                       rabbet_attention_graph_t kind,
+                                       const rabbet_kernel_class_t* kernel,
+                                       rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_allocator_t allocator = propose->allocator;
   rabbet_dims_t* dims = NULL;
@@ -207,16 +256,18 @@ static rabbet_status_t cuda_attention_propose(const rabbet_propose_t* propose,
   if (group->node_count < 3 || rabbet_cuda(propose->device)->major < 8)
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, allocator, &dims));
-  bool matches =
-      rabbet_attention_match(group, dims, &a) &&
-      rabbet_dtype_is_float(group->values[a.q.value].dtype) &&
-      (a.mask < 0 || rabbet_dtype_is_float(group->values[a.mask].dtype)) &&
-      attention_may_narrow(propose, &a);
+  bool matches = rabbet_attention_match(group, dims, &a) &&
+                 attention_may_offer(propose, &a, dims, kind);
   rabbet_free(allocator, dims);
   if (!matches) return rabbet_ok();
-  return rabbet_cudnn_offer_linear(propose, sink, &rabbet_cuda_attention,
-                                   group->values[a.q.value].dtype,
-                                   attention_can, -1);
+  return rabbet_cudnn_offer_linear(
+      propose, sink, kernel, group->values[a.q.value].dtype, attention_can, -1);
+}
+
+static rabbet_status_t cuda_attention_propose(const rabbet_propose_t* propose,
+                                              rabbet_candidate_sink_t sink) {
+  return rabbet_attention_offer(propose, RABBET_ATTENTION_BY_BIAS,
+                                &rabbet_cuda_attention, sink);
 }
 
 static bool cuda_attention_takes(const rabbet_kernel_spec_t* spec) {

@@ -4,6 +4,7 @@
 #ifndef RABBET_SRC_DEVICE_CUDA_ATTENTION_ATTENTION_H_
 #define RABBET_SRC_DEVICE_CUDA_ATTENTION_ATTENTION_H_
 
+#include "device/cuda/cudnn/kernel.h"
 #include "device/cuda/products/epilogue.h"
 
 enum { RABBET_ATTENTION_TURNS = 4 };
@@ -59,5 +60,29 @@ bool rabbet_attention_views(const rabbet_group_t* group,
                             const rabbet_dims_t* dims,
                             const int64_t* const* host_values,
                             rabbet_attention_views_t* out_views);
+
+// Whether the mask is a constant, the same for all heads, that hides every key
+// behind its query's place and nothing else. False where the constant's bytes
+// are not known.
+bool rabbet_attention_is_causal(const rabbet_group_t* group,
+                                const rabbet_attention_t* attention,
+                                const rabbet_dims_t* dims);
+
+// ---- cuDNN's attention ------------------------------------------------------
+
+// How a graph describes the mask: as a tensor that is added, or, where
+// rabbet_attention_is_causal, by the places of queries and keys.
+typedef enum rabbet_attention_graph_t {
+  RABBET_ATTENTION_BY_BIAS,
+  RABBET_ATTENTION_BY_PLACES,
+} rabbet_attention_graph_t;
+bool rabbet_attention_describe(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims,
+                               rabbet_attention_graph_t kind,
+                               rabbet_cudnn_graph_t* graph);
+rabbet_status_t rabbet_attention_offer(const rabbet_propose_t* propose,
+                                       rabbet_attention_graph_t kind,
+                                       const rabbet_kernel_class_t* kernel,
+                                       rabbet_candidate_sink_t sink);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_ATTENTION_ATTENTION_H_

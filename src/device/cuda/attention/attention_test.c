@@ -1,5 +1,7 @@
 // Which attention cuDNN is asked for, and what the stand-in computes from the
 // graph that describes it.
+#include <math.h>
+
 #include "conformance/kernel_case.h"
 #include "cuda_stand_in/device.h"
 #include "ops/enums.h"
@@ -79,9 +81,42 @@ static void heads_that_share_keys(void** state) {
   assert_true(shared(state, (attention_t){2, 2, 1, 24, 40, 32}) > 0);
 }
 
+// `odd`: of the mask, an element that hides a key that is not later.
+static int masked(void** state, attention_t a, float low, int64_t odd) {
+  float data[2048];
+  kernel_case_t c;
+  begin(&c, state);
+  int32_t y = scores(&c, &a);
+  for (int64_t i = 0; i < a.rows * a.keys; ++i)
+    data[i] = i % a.keys > i / a.keys || i == odd ? low : 0;
+  int32_t mask =
+      kernel_case_constant(&c, KERNEL_DIMS(1, 1, a.rows, a.keys), data);
+  y = kernel_case_op(&c, "elementwise",
+                     KERNEL_ATTRS(KERNEL_INT("op", RABBET_ELEMENTWISE_SUM)),
+                     KERNEL_INPUTS(y, mask));
+  values(&c, &a, weights(&c, y));
+  return check(&c, "cuda.attention.causal");
+}
+
+static void causal_masks(void** state) {
+  const attention_t square = {2, 2, 1, 24, 24, 32};
+  assert_true(masked(state, square, -INFINITY, -1) > 0);
+  assert_true(masked(state, square, -65504, -1) > 0);
+  assert_true(masked(state, (attention_t){1, 4, 2, 40, 24, 32}, -65504, -1) >
+              0);
+  assert_true(masked(state, (attention_t){1, 2, 1, 24, 40, 32}, -65504, -1) >
+              0);
+  // Finite numbers that leave some weight, other masks, and a single query.
+  assert_int_equal(masked(state, square, -5, -1), 0);
+  assert_int_equal(masked(state, square, -INFINITY, 24 * 7 + 3), 0);
+  assert_int_equal(
+      masked(state, (attention_t){1, 2, 1, 1, 24, 32}, -INFINITY, -1), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(heads_that_share_keys),
+      cmocka_unit_test(causal_masks),
   };
   return cmocka_run_group_tests(tests, stand_in_device_setup,
                                 stand_in_device_teardown);

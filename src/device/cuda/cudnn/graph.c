@@ -103,9 +103,14 @@ static void graph_finalize(rabbet_cudnn_graph_t* graph,
                            cudnnBackendDescriptor_t descriptor,
                            const char* what) {
   if (!graph_is_ok(graph)) return;
-  graph->status = RABBET_ANNOTATE(
-      RABBET_CUDNN(graph->library, cudnnBackendFinalize, (descriptor)), "%s",
-      what);
+  cudnnStatus_t result = graph->library->cudnnBackendFinalize(descriptor);
+  if (graph->is_tentative && result / 1000 == CUDNN_STATUS_BAD_PARAM / 1000)
+    graph->status =
+        RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "cuDNN refuses %s", what);
+  else
+    graph->status = RABBET_ANNOTATE(
+        rabbet_cudnn_check(graph->library, result, "cudnnBackendFinalize"),
+        "%s", what);
 }
 
 static void graph_operation(rabbet_cudnn_graph_t* graph,
@@ -136,10 +141,19 @@ rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
   return shape;
 }
 
-// cuDNN's type of a tensor; INT8 occurs only at the boundary.
+// cuDNN's type of a tensor; INT8 occurs only at the boundary, INT32 and BOOL
+// only between operations.
 static int graph_type(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_INT8 ? CUDNN_DATA_INT8
-                                    : rabbet_cudnn_type(dtype);
+  switch (dtype) {
+    case RABBET_DTYPE_INT8:
+      return CUDNN_DATA_INT8;
+    case RABBET_DTYPE_INT32:
+      return CUDNN_DATA_INT32;
+    case RABBET_DTYPE_BOOL:
+      return CUDNN_DATA_BOOLEAN;
+    default:
+      return rabbet_cudnn_type(dtype);
+  }
 }
 
 static cudnnBackendDescriptor_t graph_tensor(rabbet_cudnn_graph_t* graph,
@@ -326,30 +340,89 @@ void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,
   graph_operation(graph, operation);
 }
 
-void rabbet_cudnn_pointwise(rabbet_cudnn_graph_t* graph,
-                            const rabbet_cudnn_pointwise_t* pointwise,
-                            cudnnBackendDescriptor_t x,
-                            cudnnBackendDescriptor_t b,
-                            cudnnBackendDescriptor_t y) {
+// What a point-wise function is besides its tensors.
+typedef struct graph_function_t {
+  int mode, precision;
+  int name, type;  // of an attribute that the function needs; name -1: none
+  const void* value;
+} graph_function_t;
+
+// `tensors`: x, b, t and y; b and t are NULL where the function has none.
+static void graph_pointwise(rabbet_cudnn_graph_t* graph,
+                            const graph_function_t* function,
+                            const cudnnBackendDescriptor_t tensors[4]) {
+  static const int names[4] = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+                               CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+                               CUDNN_ATTR_OPERATION_POINTWISE_TDESC,
+                               CUDNN_ATTR_OPERATION_POINTWISE_YDESC};
   cudnnBackendDescriptor_t how =
       graph_new(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   graph_set_int(graph, how, CUDNN_ATTR_POINTWISE_MODE,
-                CUDNN_TYPE_POINTWISE_MODE, pointwise->mode);
+                CUDNN_TYPE_POINTWISE_MODE, function->mode);
   graph_set_int(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC,
-                CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  if (pointwise->attribute >= 0)
-    graph_set(graph, how, pointwise->attribute, CUDNN_TYPE_DOUBLE, 1,
-              &pointwise->number);
+                CUDNN_TYPE_DATA_TYPE, function->precision);
+  if (function->name >= 0)
+    graph_set(graph, how, function->name, function->type, 1, function->value);
   graph_finalize(graph, how, "a point-wise function");
   cudnnBackendDescriptor_t operation =
       graph_new(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   graph_refer(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
               how);
-  graph_refer(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  if (b) graph_refer(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-  graph_refer(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  for (int i = 0; i < 4; ++i)
+    if (tensors[i]) graph_refer(graph, operation, names[i], tensors[i]);
   graph_finalize(graph, operation, "a point-wise operation");
   graph_operation(graph, operation);
+}
+
+void rabbet_cudnn_pointwise(rabbet_cudnn_graph_t* graph,
+                            const rabbet_cudnn_pointwise_t* pointwise,
+                            cudnnBackendDescriptor_t x,
+                            cudnnBackendDescriptor_t b,
+                            cudnnBackendDescriptor_t y) {
+  const graph_function_t function = {pointwise->mode, CUDNN_DATA_FLOAT,
+                                     pointwise->attribute, CUDNN_TYPE_DOUBLE,
+                                     &pointwise->number};
+  graph_pointwise(graph, &function,
+                  (cudnnBackendDescriptor_t[]){x, b, NULL, y});
+}
+
+// Places on an axis of x.
+static cudnnBackendDescriptor_t graph_index(rabbet_cudnn_graph_t* graph,
+                                            const rabbet_cudnn_shape_t* shape,
+                                            int64_t axis,
+                                            cudnnBackendDescriptor_t x) {
+  const graph_function_t function = {
+      CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, CUDNN_ATTR_POINTWISE_AXIS,
+      CUDNN_TYPE_INT64, &axis};
+  cudnnBackendDescriptor_t y = rabbet_cudnn_tensor(
+      graph, shape, RABBET_DTYPE_INT32, RABBET_CUDNN_VIRTUAL_TYPED);
+  graph_pointwise(graph, &function,
+                  (cudnnBackendDescriptor_t[]){x, NULL, NULL, y});
+  return y;
+}
+
+// cuDNN recognizes its attention's causal mask by these operations and types.
+cudnnBackendDescriptor_t rabbet_cudnn_triangle(
+    rabbet_cudnn_graph_t* graph, const rabbet_cudnn_shape_t* shape, int64_t row,
+    int64_t column, cudnnBackendDescriptor_t x,
+    cudnnBackendDescriptor_t other) {
+  const graph_function_t compare = {.mode = CUDNN_POINTWISE_CMP_GE,
+                                    .precision = CUDNN_DATA_BOOLEAN,
+                                    .name = -1};
+  const graph_function_t select = {.mode = CUDNN_POINTWISE_BINARY_SELECT,
+                                   .precision = CUDNN_DATA_FLOAT,
+                                   .name = -1};
+  cudnnBackendDescriptor_t rows = graph_index(graph, shape, row, x);
+  cudnnBackendDescriptor_t columns = graph_index(graph, shape, column, x);
+  cudnnBackendDescriptor_t kept = rabbet_cudnn_tensor(
+      graph, shape, RABBET_DTYPE_BOOL, RABBET_CUDNN_VIRTUAL_TYPED);
+  cudnnBackendDescriptor_t y = rabbet_cudnn_tensor(
+      graph, shape, RABBET_DTYPE_FLOAT, RABBET_CUDNN_VIRTUAL);
+  graph_pointwise(graph, &compare,
+                  (cudnnBackendDescriptor_t[]){rows, columns, NULL, kept});
+  graph_pointwise(graph, &select,
+                  (cudnnBackendDescriptor_t[]){x, other, kept, y});
+  return y;
 }
 
 void rabbet_cudnn_reduce(rabbet_cudnn_graph_t* graph, int mode,

@@ -52,7 +52,10 @@ typedef struct rabbet_cudnn_graph_t {
   float scalars[RABBET_CUDNN_SCALARS];
   int scalar_count;
   int64_t next_id;
-  bool sums_whole;                 // INT8 convolutions: sums are INT32
+  bool sums_whole;  // INT8 convolutions: sums are INT32
+  // Whether the library knows such operations is not documented for each of its
+  // releases: that it finds them ill-formed is UNSUPPORTED.
+  bool is_tentative;
   cudnnBackendDescriptor_t graph;  // once finished
 } rabbet_cudnn_graph_t;
 
@@ -115,6 +118,11 @@ void rabbet_cudnn_pointwise(rabbet_cudnn_graph_t* graph,
                             cudnnBackendDescriptor_t x,
                             cudnnBackendDescriptor_t b,
                             cudnnBackendDescriptor_t y);
+// y = x where an element's place on axis `row` is at least that on axis
+// `column`, else `other`. All have the shape of x; y is virtual.
+cudnnBackendDescriptor_t rabbet_cudnn_triangle(
+    rabbet_cudnn_graph_t* graph, const rabbet_cudnn_shape_t* shape, int64_t row,
+    int64_t column, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t other);
 // `mode`: CUDNN_REDUCE_TENSOR_...; over the axes where y has 1.
 void rabbet_cudnn_reduce(rabbet_cudnn_graph_t* graph, int mode,
                          cudnnBackendDescriptor_t x,
