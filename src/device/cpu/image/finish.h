@@ -1,4 +1,4 @@
-// What follows a convolution in its group and is computed as its results are
+// Layers behind a convolution in its group that are computed as its results are
 // stored: a tensor that is added, then bounds.
 #ifndef RABBET_SRC_DEVICE_CPU_IMAGE_FINISH_H_
 #define RABBET_SRC_DEVICE_CPU_IMAGE_FINISH_H_

@@ -191,7 +191,7 @@ static void digits_lay_out(digit_form_t form, int count,
     }
 }
 
-// What the offset of the codes adds, negated.
+// The sum that the offset of the codes adds, negated.
 static void digits_find_offset(digit_form_t form, int count,
                                rabbet_digits_t* out) {
   const __m512i zero = _mm512_setzero_si512();

@@ -340,7 +340,7 @@ void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,
   graph_operation(graph, operation);
 }
 
-// What a point-wise function is besides its tensors.
+// A point-wise function without its tensors.
 typedef struct graph_function_t {
   int mode, precision;
   int name, type;  // of an attribute that the function needs; name -1: none
