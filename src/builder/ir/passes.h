@@ -204,6 +204,11 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_permutation(rabbet_build_t* build, const rabbet_ir_node_t* before,
                           const char* name, int32_t input, const int64_t* perm,
                           int32_t rank, rabbet_ir_node_t** out_node);
+// Inputs 1 and 2 of the node, where it has them, with axes permuted so;
+// *out_views is false if one would have to be copied. Unread views are swept.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_permute_operands(
+    rabbet_build_t* build, const rabbet_ir_node_t* node, const int64_t* perm,
+    int32_t rank, int32_t inputs[3], bool* out_views);
 // Whether `value` has the shape of the node's only output, and no promise keeps
 // it from being read in its place.
 RABBET_PRIVATE_API bool rabbet_ir_can_bypass(const rabbet_ir_t* ir,

@@ -242,28 +242,6 @@ rabbet_status_t rabbet_rule_normalization(rabbet_build_t* build,
 
 // ---- Transposes -------------------------------------------------------------
 
-// Scale and bias, if the node has them, with axes turned back; false if they
-// would have to be copied.
-static rabbet_status_t norm_turn_parameters(rabbet_build_t* build,
-                                            const rabbet_ir_node_t* norm,
-                                            const int64_t* inverse,
-                                            int32_t rank, int32_t inputs[3],
-                                            bool* out_views) {
-  rabbet_ir_t* ir = &build->ir;
-  *out_views = true;
-  for (size_t i = 1; i < 3; ++i) {
-    const rabbet_ir_value_t* value = rabbet_ir_input(ir, norm, i);
-    inputs[i] = -1;
-    if (!value) continue;
-    rabbet_ir_node_t* view = NULL;
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
-        build, norm, value->name, value->id, inverse, rank, &view));
-    *out_views &= value->constant || rabbet_ir_is_view(ir, view);
-    inputs[i] = view->outputs[0];
-  }
-  return rabbet_ok();
-}
-
 // `node` takes back the transpose before a normalization, whose axes can be
 // those of the input instead: channels of an image, where exporters have layer
 // normalization of the last axis alone.
@@ -293,7 +271,7 @@ rabbet_status_t rabbet_rule_transposed_normalization(rabbet_build_t* build,
   bool views = false;
   inputs[0] = turn->inputs[0];
   RABBET_RETURN_IF_ERROR(
-      norm_turn_parameters(build, norm, back, rank, inputs, &views));
+      rabbet_ir_permute_operands(build, norm, back, rank, inputs, &views));
   if (!views) return rabbet_ok();  // the unread views are swept
   RABBET_RETURN_IF_ERROR(
       rabbet_ir_add_node(ir, RABBET_OP_NORMALIZATION, norm->name, norm->attrs,

@@ -338,28 +338,6 @@ rabbet_status_t rabbet_rule_rotated_parts(rabbet_build_t* build,
 
 // ---- Transposes -------------------------------------------------------------
 
-// The tables as x without its transpose has them; false if they would have to
-// be copied.
-static rabbet_status_t rotary_tables(rabbet_build_t* build,
-                                     const rabbet_ir_node_t* node,
-                                     const int64_t* perm, int32_t rank,
-                                     int32_t inputs[3], bool* out_views) {
-  rabbet_ir_t* ir = &build->ir;
-  int64_t inverse[RABBET_MAX_RANK];
-  for (int32_t i = 0; i < rank; ++i)
-    inverse[perm[i]] = i;
-  *out_views = true;
-  for (int i = 1; i < 3; ++i) {
-    const rabbet_ir_value_t* table = rabbet_ir_input(ir, node, (size_t)i);
-    rabbet_ir_node_t* view = NULL;
-    RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
-        build, node, table->name, table->id, inverse, rank, &view));
-    *out_views &= table->constant || rabbet_ir_is_view(ir, view);
-    inputs[i] = view->outputs[0];
-  }
-  return rabbet_ok();
-}
-
 rabbet_status_t rabbet_rule_rotated_transpose(rabbet_build_t* build,
                                               rabbet_ir_node_t* node,
                                               bool* changed) {
@@ -373,9 +351,12 @@ rabbet_status_t rabbet_rule_rotated_transpose(rabbet_build_t* build,
       !rabbet_ir_permutation(ir, turn, perm) || perm[rank - 1] != rank - 1)
     return rabbet_ok();
   int32_t inputs[3] = {turn->inputs[0]};
+  int64_t inverse[RABBET_MAX_RANK];
+  for (int32_t i = 0; i < rank; ++i)
+    inverse[perm[i]] = i;
   bool views = false;
   RABBET_RETURN_IF_ERROR(
-      rotary_tables(build, node, perm, rank, inputs, &views));
+      rabbet_ir_permute_operands(build, node, inverse, rank, inputs, &views));
   if (!views) return rabbet_ok();  // the unread views are swept
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ROTATION, node->name,
                                             node->attrs, node->op->attr_count,

@@ -58,6 +58,25 @@ rabbet_status_t rabbet_ir_add_permutation(rabbet_build_t* build,
                             &input, 1, before, out_node);
 }
 
+rabbet_status_t rabbet_ir_permute_operands(rabbet_build_t* build,
+                                           const rabbet_ir_node_t* node,
+                                           const int64_t* perm, int32_t rank,
+                                           int32_t inputs[3], bool* out_views) {
+  rabbet_ir_t* ir = &build->ir;
+  *out_views = true;
+  for (size_t i = 1; i < 3; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, i);
+    rabbet_ir_node_t* view = NULL;
+    inputs[i] = -1;
+    if (!value) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+        build, node, value->name, value->id, perm, rank, &view));
+    *out_views &= value->constant || rabbet_ir_is_view(ir, view);
+    inputs[i] = view->outputs[0];
+  }
+  return rabbet_ok();
+}
+
 // Two permutations in a row become one.
 static rabbet_status_t shuffle_merge(rabbet_build_t* build,
                                      rabbet_ir_node_t* node, bool* changed) {
