@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/image/finish.h"
+#include "device/cpu/image/filters.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vectors/vectors.h"
 #include "ops/image/convolution.h"
@@ -19,14 +19,6 @@ enum {
   LEAST = 8,    // channels and maps; fewer are left to others
   ALIGNMENT = 64,
 };
-
-typedef struct cpu_dilated_kernel_t {
-  rabbet_node_kernel_t node;
-  rabbet_cpu_finish_t finish;
-  int64_t channels, maps, taps, panels;
-  float* weights;  // [panels][taps][channels][PANEL]
-  float* bias;     // of all columns of the panels
-} cpu_dilated_kernel_t;
 
 typedef struct cpu_dilated_state_t {
   rabbet_window_t window;
@@ -91,10 +83,10 @@ static bool cpu_dilated_takes(const rabbet_kernel_spec_t* spec) {
 
 // ---- Constants -------------------------------------------------------------
 
-// Columns beyond the maps stay zero.
-static void dilated_pack(const cpu_dilated_kernel_t* kernel,
+// The planes are the window's taps.
+static void dilated_pack(const rabbet_cpu_filters_t* kernel,
                          const float* from) {
-  const int64_t channels = kernel->channels, taps = kernel->taps;
+  const int64_t channels = kernel->channels, taps = kernel->planes;
   for (int64_t n = 0; n < kernel->maps; ++n) {
     float* panel = kernel->weights + n / PANEL * taps * channels * PANEL;
     for (int64_t c = 0; c < channels; ++c)
@@ -103,71 +95,20 @@ static void dilated_pack(const cpu_dilated_kernel_t* kernel,
   }
 }
 
-static void cpu_dilated_destroy(rabbet_kernel_t* base) {
-  cpu_dilated_kernel_t* kernel = (cpu_dilated_kernel_t*)base;
-  if (!kernel) return;
-  rabbet_free(kernel->node.allocator, kernel->weights);
-  rabbet_free(kernel->node.allocator, kernel->bias);
-  rabbet_free(kernel->node.allocator, kernel);
-}
-
-static rabbet_status_t dilated_constants(cpu_dilated_kernel_t* kernel) {
-  const rabbet_group_t* group = kernel->node.group;
-  const rabbet_group_node_t* node = kernel->node.node;
-  rabbet_allocator_t allocator = kernel->node.allocator;
-  size_t columns = (size_t)(kernel->panels * PANEL);
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      allocator,
-      columns * (size_t)(kernel->taps * kernel->channels) * sizeof(float),
-      (void**)&kernel->weights));
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, columns * sizeof(float),
-                                         (void**)&kernel->bias));
-  dilated_pack(kernel,
-               group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].constant);
-  int32_t bias = rabbet_node_input(node, RABBET_CONVOLUTION_BIAS);
-  if (bias >= 0)
-    memcpy(kernel->bias, group->values[bias].constant,
-           (size_t)kernel->maps * sizeof(float));
-  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
-    if (node->inputs[i] >= 0)
-      kernel->node.base.own_constants |=
-          UINT64_C(1) << rabbet_group_input_of(group, node->inputs[i]);
-  return rabbet_ok();
-}
-
 static rabbet_status_t cpu_dilated_create(const rabbet_kernel_spec_t* spec,
                                           rabbet_kernel_t** out_kernel) {
-  cpu_dilated_kernel_t* kernel = NULL;
-  *out_kernel = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
-  kernel->node =
-      (rabbet_node_kernel_t){.base = {.kernel_class = &rabbet_cpu_dilated},
-                             .allocator = spec->allocator,
-                             .group = spec->group,
-                             .node = &spec->group->nodes[0]};
-  bool matches = dilated_matches(spec->group, &kernel->finish);
-  assert(matches);  // `takes` has checked it
-  (void)matches;
   const rabbet_dims_t* w = dilated_weights(spec->group);
-  kernel->maps = w->d[0];
-  kernel->channels = w->d[1];
-  kernel->panels = rabbet_ceildiv(kernel->maps, (int64_t)PANEL);
-  kernel->taps = 1;
+  int64_t taps = 1;
   for (int32_t i = 2; i < w->rank; ++i)
-    kernel->taps *= w->d[i];
-  rabbet_status_t status = dilated_constants(kernel);
-  if (rabbet_is_ok(status))
-    *out_kernel = &kernel->node.base;
-  else
-    cpu_dilated_destroy(&kernel->node.base);
-  return status;
+    taps *= w->d[i];
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_dilated, taps,
+                                   dilated_pack, out_kernel);
 }
 
 // ---- Geometry --------------------------------------------------------------
 
 // Images of rank 3 have a height of 1.
-static rabbet_status_t dilated_resolve(const cpu_dilated_kernel_t* kernel,
+static rabbet_status_t dilated_resolve(const rabbet_cpu_filters_t* kernel,
                                        const rabbet_dims_t* x,
                                        const rabbet_dims_t* y,
                                        cpu_dilated_state_t* s) {
@@ -215,7 +156,7 @@ static rabbet_status_t cpu_dilated_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
                                            cpu_dilated_state_t** out_state,
                                            size_t* out_workspace) {
-  const cpu_dilated_kernel_t* kernel = (const cpu_dilated_kernel_t*)base;
+  const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
   const rabbet_group_node_t* node = kernel->node.node;
   cpu_dilated_state_t* state = NULL;
   *out_workspace = 0;
@@ -235,7 +176,7 @@ static rabbet_status_t cpu_dilated_prepare(rabbet_kernel_t* base,
 // ---- Running ---------------------------------------------------------------
 
 typedef struct dilated_call_t {
-  const cpu_dilated_kernel_t* kernel;
+  const rabbet_cpu_filters_t* kernel;
   const cpu_dilated_state_t* state;
   const rabbet_vectors_t* vectors;
   const float *x, *added;
@@ -306,14 +247,14 @@ static void dilated_store(const rabbet_cpu_finish_t* finish, const float* sums,
 static void dilated_block(const dilated_call_t* call, int64_t first,
                           int64_t count, int64_t panel,
                           const dilated_rows_t* rows) {
-  const cpu_dilated_kernel_t* kernel = call->kernel;
+  const rabbet_cpu_filters_t* kernel = call->kernel;
   int64_t channels = kernel->channels, column = panel * PANEL;
   const float* weights =
-      kernel->weights + panel * kernel->taps * channels * PANEL;
+      kernel->weights + panel * kernel->planes * channels * PANEL;
   for (int64_t i = 0; i < count; ++i)
     memcpy(rows->sums + i * PANEL, kernel->bias + column,
            PANEL * sizeof(float));
-  for (int64_t tap = 0; tap < kernel->taps; ++tap) {
+  for (int64_t tap = 0; tap < kernel->planes; ++tap) {
     int64_t met = dilated_meet(call, tap, first, count, rows);
     for (int64_t k = 0; met > 0 && k < channels; k += DEPTH) {
       int64_t depth = rabbet_min_i64(DEPTH, channels - k);
@@ -351,7 +292,7 @@ static void dilated_range(void* context, int64_t begin, int64_t end) {
 static rabbet_status_t cpu_dilated_enqueue(rabbet_kernel_t* base,
                                            cpu_dilated_state_t* state,
                                            const rabbet_kernel_call_t* call) {
-  const cpu_dilated_kernel_t* kernel = (const cpu_dilated_kernel_t*)base;
+  const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
   dilated_call_t run = {
       .kernel = kernel,
       .state = state,
@@ -366,4 +307,4 @@ static rabbet_status_t cpu_dilated_enqueue(rabbet_kernel_t* base,
 }
 
 RABBET_NODE_TABLE(cpu_dilated, "cpu.convolution.dilated", 1,
-                  .destroy = cpu_dilated_destroy);
+                  .destroy = rabbet_cpu_filters_destroy);

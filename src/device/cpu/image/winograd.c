@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/image/finish.h"
+#include "device/cpu/image/filters.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/vectors/vectors.h"
 #include "ops/image/convolution.h"
@@ -23,14 +23,6 @@ enum {
   LEAST = 16,   // channels and maps
   ALIGNMENT = 64,
 };
-
-typedef struct cpu_winograd_kernel_t {
-  rabbet_node_kernel_t node;
-  rabbet_cpu_finish_t finish;
-  int64_t channels, maps, panels;
-  float* weights;  // [panels][PLANES][channels][PANEL]
-  float* bias;     // of all columns of the panels
-} cpu_winograd_kernel_t;
 
 typedef struct cpu_winograd_state_t {
   int64_t before[2], in[2], out[2];
@@ -121,75 +113,26 @@ static void winograd_weights(const float* from, float* to, int64_t step) {
     to[i * step] = (float)all[i];
 }
 
-static void cpu_winograd_destroy(rabbet_kernel_t* base) {
-  cpu_winograd_kernel_t* kernel = (cpu_winograd_kernel_t*)base;
-  if (!kernel) return;
-  rabbet_free(kernel->node.allocator, kernel->weights);
-  rabbet_free(kernel->node.allocator, kernel->bias);
-  rabbet_free(kernel->node.allocator, kernel);
-}
-
-static rabbet_status_t winograd_constants(cpu_winograd_kernel_t* kernel) {
-  const rabbet_group_t* group = kernel->node.group;
-  const rabbet_group_node_t* node = kernel->node.node;
-  rabbet_allocator_t allocator = kernel->node.allocator;
-  size_t columns = (size_t)(kernel->panels * PANEL);
-  int64_t channels = kernel->channels, plane = channels * PANEL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      allocator, columns * (size_t)(PLANES * channels) * sizeof(float),
-      (void**)&kernel->weights));
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, columns * sizeof(float),
-                                         (void**)&kernel->bias));
-  const float* from =
-      group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].constant;
+static void winograd_pack(const rabbet_cpu_filters_t* kernel,
+                          const float* from) {
+  const int64_t plane = kernel->channels * PANEL;
   for (int64_t n = 0; n < kernel->maps; ++n)
-    for (int64_t c = 0; c < channels; ++c, from += WINDOW * WINDOW)
+    for (int64_t c = 0; c < kernel->channels; ++c, from += WINDOW * WINDOW)
       winograd_weights(
           from,
           kernel->weights + n / PANEL * PLANES * plane + c * PANEL + n % PANEL,
           plane);
-  int32_t bias = rabbet_node_input(node, RABBET_CONVOLUTION_BIAS);
-  if (bias >= 0)
-    memcpy(kernel->bias, group->values[bias].constant,
-           (size_t)kernel->maps * sizeof(float));
-  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
-    if (node->inputs[i] >= 0)
-      kernel->node.base.own_constants |=
-          UINT64_C(1) << rabbet_group_input_of(group, node->inputs[i]);
-  return rabbet_ok();
 }
 
 static rabbet_status_t cpu_winograd_create(const rabbet_kernel_spec_t* spec,
                                            rabbet_kernel_t** out_kernel) {
-  cpu_winograd_kernel_t* kernel = NULL;
-  *out_kernel = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
-  kernel->node =
-      (rabbet_node_kernel_t){.base = {.kernel_class = &rabbet_cpu_winograd},
-                             .allocator = spec->allocator,
-                             .group = spec->group,
-                             .node = &spec->group->nodes[0]};
-  bool matches = winograd_matches(spec->group, &kernel->finish);
-  assert(matches);  // `takes` has checked it
-  (void)matches;
-  const rabbet_dims_t* w =
-      &spec->group->values[kernel->node.node->inputs[RABBET_CONVOLUTION_KERNEL]]
-           .dims;
-  kernel->maps = w->d[0];
-  kernel->channels = w->d[1];
-  kernel->panels = rabbet_ceildiv(kernel->maps, (int64_t)PANEL);
-  rabbet_status_t status = winograd_constants(kernel);
-  if (rabbet_is_ok(status))
-    *out_kernel = &kernel->node.base;
-  else
-    cpu_winograd_destroy(&kernel->node.base);
-  return status;
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_winograd, PLANES,
+                                   winograd_pack, out_kernel);
 }
 
 // ---- Geometry --------------------------------------------------------------
 
-static rabbet_status_t winograd_resolve(const cpu_winograd_kernel_t* kernel,
+static rabbet_status_t winograd_resolve(const rabbet_cpu_filters_t* kernel,
                                         const rabbet_dims_t* x,
                                         const rabbet_dims_t* y,
                                         cpu_winograd_state_t* s) {
@@ -217,7 +160,7 @@ static rabbet_status_t winograd_resolve(const cpu_winograd_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static void winograd_lay_out(const cpu_winograd_kernel_t* kernel, int threads,
+static void winograd_lay_out(const rabbet_cpu_filters_t* kernel, int threads,
                              cpu_winograd_state_t* s, size_t* out_workspace) {
   int64_t team = rabbet_cpu_slots(threads);
   s->blocks = rabbet_ceildiv(s->tiles, (int64_t)TILES);
@@ -237,7 +180,7 @@ static void winograd_lay_out(const cpu_winograd_kernel_t* kernel, int threads,
 static rabbet_status_t cpu_winograd_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     cpu_winograd_state_t** out_state, size_t* out_workspace) {
-  const cpu_winograd_kernel_t* kernel = (const cpu_winograd_kernel_t*)base;
+  const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
   const rabbet_group_node_t* node = kernel->node.node;
   cpu_winograd_state_t* state = NULL;
   *out_workspace = 0;
@@ -257,7 +200,7 @@ static rabbet_status_t cpu_winograd_prepare(
 // ---- Running ---------------------------------------------------------------
 
 typedef struct winograd_call_t {
-  const cpu_winograd_kernel_t* kernel;
+  const rabbet_cpu_filters_t* kernel;
   const cpu_winograd_state_t* state;
   const rabbet_vectors_t* vectors;
   const float *x, *added;
@@ -329,7 +272,7 @@ static void winograd_multiply(const winograd_call_t* call, int64_t panel,
 static void winograd_gather_tiles(const winograd_call_t* call, int64_t panel,
                                   int64_t first, int64_t count,
                                   const winograd_room_t* room) {
-  const cpu_winograd_kernel_t* kernel = call->kernel;
+  const rabbet_cpu_filters_t* kernel = call->kernel;
   const cpu_winograd_state_t* s = call->state;
   int64_t map = panel * PANEL;
   rabbet_winograd_tile_t tile = {.bias = kernel->bias + map,
@@ -376,7 +319,7 @@ static void winograd_range(void* context, int64_t begin, int64_t end) {
 static rabbet_status_t cpu_winograd_enqueue(rabbet_kernel_t* base,
                                             cpu_winograd_state_t* state,
                                             const rabbet_kernel_call_t* call) {
-  const cpu_winograd_kernel_t* kernel = (const cpu_winograd_kernel_t*)base;
+  const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
   char* workspace = call->workspace;
   winograd_call_t run = {
       .kernel = kernel,
@@ -392,4 +335,4 @@ static rabbet_status_t cpu_winograd_enqueue(rabbet_kernel_t* base,
 }
 
 RABBET_NODE_TABLE(cpu_winograd, "cpu.convolution.winograd", 1,
-                  .destroy = cpu_winograd_destroy);
+                  .destroy = rabbet_cpu_filters_destroy);

@@ -1,0 +1,73 @@
+#include "device/cpu/image/filters.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/vectors/vectors.h"
+#include "ops/image/convolution.h"
+
+void rabbet_cpu_filters_destroy(rabbet_kernel_t* base) {
+  rabbet_cpu_filters_t* filters = (rabbet_cpu_filters_t*)base;
+  if (!filters) return;
+  rabbet_free(filters->node.allocator, filters->weights);
+  rabbet_free(filters->node.allocator, filters->bias);
+  rabbet_free(filters->node.allocator, filters);
+}
+
+// Columns beyond the maps stay zero.
+static rabbet_status_t filters_constants(rabbet_cpu_filters_t* filters,
+                                         rabbet_cpu_filters_pack_t* pack) {
+  const rabbet_group_t* group = filters->node.group;
+  const rabbet_group_node_t* node = filters->node.node;
+  rabbet_allocator_t allocator = filters->node.allocator;
+  size_t columns = (size_t)(filters->panels * RABBET_PANEL);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator,
+      columns * (size_t)(filters->planes * filters->channels) * sizeof(float),
+      (void**)&filters->weights));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, columns * sizeof(float),
+                                         (void**)&filters->bias));
+  pack(filters,
+       group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].constant);
+  int32_t bias = rabbet_node_input(node, RABBET_CONVOLUTION_BIAS);
+  if (bias >= 0)
+    memcpy(filters->bias, group->values[bias].constant,
+           (size_t)filters->maps * sizeof(float));
+  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0)
+      filters->node.base.own_constants |=
+          UINT64_C(1) << rabbet_group_input_of(group, node->inputs[i]);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_cpu_filters_create(
+    const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
+    int64_t planes, rabbet_cpu_filters_pack_t* pack,
+    rabbet_kernel_t** out_kernel) {
+  const rabbet_group_t* group = spec->group;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  rabbet_cpu_filters_t* filters = NULL;
+  *out_kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*filters), (void**)&filters));
+  filters->node = (rabbet_node_kernel_t){.base = {.kernel_class = kernel_class},
+                                         .allocator = spec->allocator,
+                                         .group = group,
+                                         .node = node};
+  bool parsed = rabbet_cpu_finish_parse(group, &filters->finish);
+  assert(parsed);  // the class's `takes` has checked it
+  (void)parsed;
+  const rabbet_dims_t* w =
+      &group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]].dims;
+  filters->maps = w->d[0];
+  filters->channels = w->d[1];
+  filters->planes = planes;
+  filters->panels = rabbet_ceildiv(filters->maps, (int64_t)RABBET_PANEL);
+  rabbet_status_t status = filters_constants(filters, pack);
+  if (rabbet_is_ok(status))
+    *out_kernel = &filters->node.base;
+  else
+    rabbet_cpu_filters_destroy(&filters->node.base);
+  return status;
+}
