@@ -14,11 +14,12 @@ from ._errors import InvalidArgumentError
 from ._network import INetworkDefinition
 
 ShapeRange = Any  # a shape, or (min, opt, max)
+Ranges = list[tuple[Any, Any]]  # shapes and values of each profile
 
 
 def range_of(given: Any, name: str) -> tuple[Any, Any, Any]:
     """(min, opt, max) from a user's shapes for an input."""
-    nested = [isinstance(item, (Sequence, Dims)) for item in _iterable(given, name)]
+    nested = [_is_shape(item) for item in _iterable(given, name)]
     if not any(nested):
         return given, given, given
     if len(nested) != 3 or not all(nested):
@@ -27,6 +28,10 @@ def range_of(given: Any, name: str) -> tuple[Any, Any, Any]:
             "(min, opt, max)"
         )
     return tuple(given)  # type: ignore[return-value]
+
+
+def _is_shape(item: Any) -> bool:
+    return isinstance(item, (Sequence, Dims)) or getattr(item, "ndim", 0) > 0
 
 
 def _iterable(shape: Any, name: str) -> Any:
@@ -173,9 +178,32 @@ def _ranges(shapes: Any, profiles: Any) -> list[Any]:
     return list(profiles)
 
 
-def ranges_of(shapes: Any, values: Any, profiles: Any) -> list[tuple[Any, Any]]:
+def ranges_of(shapes: Any, values: Any, profiles: Any) -> Ranges:
     """The ranges of shapes and of values of each profile."""
     ranges = _ranges(shapes, profiles)
     if values is not None and not ranges:
         ranges = [{}]
     return list(zip(ranges, _values(values, len(ranges)), strict=True))
+
+
+def fixed_shapes(ranges: Ranges) -> dict[str, tuple[int, ...]]:
+    """The extents of inputs that are the same in all profiles' ranges; -1 where they vary.
+    Shapes that are none are left to `add_profile`, which says so."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for shapes, _ in ranges:
+        for name, given in shapes.items() if isinstance(shapes, Mapping) else ():
+            found.setdefault(name, []).extend(map(tuple, range_of(given, name)))
+    return {
+        name: tuple(_shared(extents) for extents in zip(*shapes, strict=True))
+        for name, shapes in found.items()
+        if len(shapes) == 3 * len(ranges) and len(set(map(len, shapes))) == 1
+    }
+
+
+def _shared(extents: tuple[Any, ...]) -> int:
+    try:
+        sizes = {operator.index(extent) for extent in extents}
+    except TypeError:
+        return -1
+    size = sizes.pop()
+    return -1 if sizes or size < 0 else size

@@ -44,6 +44,25 @@ static rabbet_onnx_initializer_t* py_initializers(PyObject* dict,
   return list;
 }
 
+// Shapes of a dict {name: (extent, ...)} that nobody else has; NULL with an
+// exception set on failure.
+static rabbet_onnx_input_t* py_shapes(PyObject* dict, size_t* out_count) {
+  Py_ssize_t at = 0;
+  PyObject *name = NULL, *shape = NULL;
+  rabbet_onnx_input_t* list =
+      PyMem_Calloc((size_t)PyDict_Size(dict) + 1, sizeof(*list));
+  if (!list) return (void*)PyErr_NoMemory();
+  while (PyDict_Next(dict, &at, &name, &shape)) {
+    rabbet_onnx_input_t* item = &list[(*out_count)++];
+    if (rabbet_py_to_text(name, "input", false, &item->name) ||
+        rabbet_py_to_dims(shape, item->name, &item->dims)) {
+      PyMem_Free(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
 typedef struct py_import_t {
   rabbet_network_t* network;
   const char* path;
@@ -88,7 +107,8 @@ static PyObject* py_import_result(const py_import_t* import,
 }
 
 static PyObject* py_import(PyObject* network, PyObject* data,
-                           PyObject* initializers, py_import_t* import) {
+                           PyObject* initializers, PyObject* shapes,
+                           py_import_t* import) {
   import->from_memory = !Py_IsNone(data);
   if (import->from_memory &&
       PyObject_GetBuffer(data, &import->view, PyBUF_SIMPLE) < 0) {
@@ -103,9 +123,13 @@ static PyObject* py_import(PyObject* network, PyObject* data,
   import->options.initializer_count = count;
   import->options.initializers = list;
   import->options.initializer_size = sizeof(*list);
+  rabbet_onnx_input_t* inputs =
+      list ? py_shapes(shapes, &import->options.input_count) : NULL;
+  import->options.inputs = inputs;
+  import->options.input_size = sizeof(*inputs);
   PyObject* result = NULL;
   RABBET_PY_HOLD(network);
-  if (list && !rabbet_py_begin(network, "network")) {
+  if (inputs && !rabbet_py_begin(network, "network")) {
     rabbet_status_t status = py_run_import(import);
     rabbet_py_end(network);
     result = py_import_result(import, status);
@@ -115,24 +139,26 @@ static PyObject* py_import(PyObject* network, PyObject* data,
     PyBuffer_Release(&views[i]);
   PyMem_Free(views);
   PyMem_Free(list);
+  PyMem_Free(inputs);
   rabbet_onnx_errors_destroy(import->errors);
   return result;
 }
 
 // import_onnx(network, path | None, data | None, override, initializers,
 //             borrow: whether the initializers outlive the network,
-//             double: whether DOUBLE is kept)
+//             double: whether DOUBLE is kept, shapes: {input: extents})
 //   -> (exception | None, [(code, node, node name, operator, message, node of
 //   the main graph)],
 //       number of nodes)
 static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *network, *path, *data, *given, *name = NULL;
+  PyObject *network, *path, *data, *given, *shapes, *name = NULL;
   int override = 0, borrow = 0, keep_double = 0;
   py_import_t import = {
       .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
-  if (!PyArg_ParseTuple(args, "OOOpO!pp", &network, &path, &data, &override,
-                        &PyDict_Type, &given, &borrow, &keep_double)) {
+  if (!PyArg_ParseTuple(args, "OOOpO!ppO!", &network, &path, &data, &override,
+                        &PyDict_Type, &given, &borrow, &keep_double,
+                        &PyDict_Type, &shapes)) {
     return NULL;
   }
   import.options.plugin_override = override != 0;
@@ -143,9 +169,12 @@ static PyObject* py_import_onnx(PyObject* module, PyObject* args) {
   if (!Py_IsNone(path) && !PyUnicode_FSConverter(path, &name)) return NULL;
   import.path = name ? PyBytes_AsString(name) : NULL;
   PyObject* initializers = import.network ? PyDict_Copy(given) : NULL;
+  PyObject* own_shapes = initializers ? PyDict_Copy(shapes) : NULL;
   PyObject* result =
-      initializers ? py_import(network, data, initializers, &import) : NULL;
+      own_shapes ? py_import(network, data, initializers, own_shapes, &import)
+                 : NULL;
   Py_XDECREF(initializers);
+  Py_XDECREF(own_shapes);
   Py_XDECREF(name);
   return result;
 }

@@ -118,17 +118,96 @@ static rabbet_status_t onnx_input_dims(const Onnx__TensorShapeProto* shape,
   return rabbet_ok();
 }
 
+// NULL: it has none.
+static const char* onnx_dim_name(const Onnx__TensorShapeProto__Dimension* dim) {
+  bool named =
+      dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
+      dim->dim_param && dim->dim_param[0];
+  return named ? dim->dim_param : NULL;
+}
+
+static const rabbet_dims_t* onnx_given_dims(
+    const rabbet_onnx_importer_t* importer, const char* name, size_t rank) {
+  for (size_t i = 0; i < importer->input_count; ++i) {
+    const rabbet_onnx_input_t* given = &importer->inputs[i];
+    if (given->name && strcmp(given->name, name) == 0 &&
+        given->dims.rank == (int32_t)rank)
+      return &given->dims;
+  }
+  return NULL;
+}
+
+static rabbet_onnx_extent_t* onnx_find_extent(
+    const rabbet_onnx_importer_t* importer, const char* name) {
+  for (size_t i = 0; i < importer->extent_count; ++i)
+    if (strcmp(importer->extents[i].name, name) == 0)
+      return &importer->extents[i];
+  return NULL;
+}
+
+static void onnx_note_extent(rabbet_onnx_importer_t* importer, const char* name,
+                             int64_t extent) {
+  rabbet_onnx_extent_t* known = onnx_find_extent(importer, name);
+  if (!known)
+    importer->extents[importer->extent_count++] =
+        (rabbet_onnx_extent_t){name, extent};
+  else if (known->extent != extent)
+    known->extent = -1;
+}
+
+// Dimensions of one name have one extent, which any of their inputs may give.
+static rabbet_status_t onnx_find_extents(rabbet_onnx_importer_t* importer,
+                                         const Onnx__GraphProto* graph) {
+  size_t most = importer->input_count * RABBET_MAX_RANK;
+  importer->extent_count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &importer->arena, most, sizeof(*importer->extents),
+      (void**)&importer->extents));
+  for (size_t i = 0; i < graph->n_input && most > 0; ++i) {
+    const Onnx__ValueInfoProto* info = graph->input[i];
+    const Onnx__TypeProto__Tensor* type = NULL;
+    rabbet_status_t status = onnx_input_type(info, &type);
+    if (!rabbet_is_ok(status) || !info->name) {
+      rabbet_status_ignore(status);
+      continue;
+    }
+    const rabbet_dims_t* given =
+        onnx_given_dims(importer, info->name, type->shape->n_dim);
+    for (size_t axis = 0; given && axis < type->shape->n_dim; ++axis) {
+      const char* name = onnx_dim_name(type->shape->dim[axis]);
+      if (name && importer->extent_count < most)
+        onnx_note_extent(importer, name, given->d[axis]);
+    }
+  }
+  return rabbet_ok();
+}
+
+// Extents that are open in the model become those given.
+static void onnx_fix_dims(const rabbet_onnx_importer_t* importer,
+                          const Onnx__ValueInfoProto* info,
+                          const Onnx__TensorShapeProto* shape,
+                          rabbet_dims_t* dims) {
+  const rabbet_dims_t* given =
+      onnx_given_dims(importer, info->name, shape->n_dim);
+  for (size_t axis = 0; axis < shape->n_dim; ++axis) {
+    if (dims->d[axis] >= 0) continue;
+    const char* name = onnx_dim_name(shape->dim[axis]);
+    const rabbet_onnx_extent_t* known =
+        name ? onnx_find_extent(importer, name) : NULL;
+    if (known)
+      dims->d[axis] = known->extent;
+    else if (given)
+      dims->d[axis] = given->d[axis];
+  }
+}
+
 static rabbet_status_t onnx_name_dims(rabbet_tensor_t* tensor,
                                       const Onnx__TensorShapeProto* shape) {
   for (size_t i = 0; i < shape->n_dim; ++i) {
-    const Onnx__TensorShapeProto__Dimension* dim = shape->dim[i];
-    if (dim->value_case !=
-            ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ||
-        !dim->dim_param || !dim->dim_param[0]) {
-      continue;
-    }
-    RABBET_RETURN_IF_ERROR(
-        rabbet_tensor_set_dim_name(tensor, (int32_t)i, dim->dim_param));
+    const char* name = onnx_dim_name(shape->dim[i]);
+    if (name)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_tensor_set_dim_name(tensor, (int32_t)i, name));
   }
   return rabbet_ok();
 }
@@ -144,6 +223,7 @@ static rabbet_status_t onnx_add_input(rabbet_onnx_scope_t* scope,
   RABBET_RETURN_IF_ERROR(
       rabbet_onnx_dtype(importer->storage, type->elem_type, &dtype, &narrowed));
   RABBET_RETURN_IF_ERROR(onnx_input_dims(type->shape, &dims));
+  onnx_fix_dims(importer, info, type->shape, &dims);
   if (narrowed) {
     rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
                "input '%s' is DOUBLE in the model and becomes FLOAT",
@@ -162,6 +242,7 @@ static rabbet_status_t onnx_add_input(rabbet_onnx_scope_t* scope,
 // initializer was listed as an input): they have the default's value.
 static rabbet_status_t onnx_add_inputs(rabbet_onnx_scope_t* scope,
                                        const Onnx__GraphProto* graph) {
+  RABBET_RETURN_IF_ERROR(onnx_find_extents(scope->importer, graph));
   for (size_t i = 0; i < graph->n_input; ++i) {
     const char* name = graph->input[i]->name;
     if (!name || !name[0]) {
@@ -385,6 +466,20 @@ static rabbet_status_t onnx_take_given(rabbet_onnx_storage_t* storage,
   return rabbet_ok();
 }
 
+static rabbet_status_t onnx_take_shapes(rabbet_onnx_importer_t* importer,
+                                        const rabbet_onnx_options_t* options) {
+  rabbet_onnx_input_t* inputs = NULL;
+  size_t count = options->inputs ? options->input_count : 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &importer->arena, count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ELEMENTS_READ(rabbet_onnx_input_t, options->inputs,
+                           options->input_size, count, dims, inputs));
+  importer->inputs = inputs;
+  importer->input_count = count;
+  return rabbet_ok();
+}
+
 // Takes ownership of the storage.
 static rabbet_status_t onnx_import(rabbet_network_t* network,
                                    rabbet_onnx_storage_t* storage,
@@ -410,6 +505,7 @@ static rabbet_status_t onnx_import(rabbet_network_t* network,
   rabbet_map_initialize(network->allocator, &importer.held);
   rabbet_map_initialize(network->allocator, &importer.captures);
   status = onnx_take_given(storage, options);
+  if (rabbet_is_ok(status)) status = onnx_take_shapes(&importer, options);
   if (rabbet_is_ok(status)) status = onnx_import_model(&importer);
   rabbet_map_deinitialize(&importer.layer_names);
   rabbet_map_deinitialize(&importer.held);

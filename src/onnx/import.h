@@ -23,12 +23,23 @@ typedef struct rabbet_onnx_limits_t {
   uint64_t bytes_before;  // used when the import of the graph begins
 } rabbet_onnx_limits_t;
 
+// A dimension's name in the model. Extent -1: inputs contradict each other, or
+// it varies.
+typedef struct rabbet_onnx_extent_t {
+  const char* name;
+  int64_t extent;
+} rabbet_onnx_extent_t;
+
 typedef struct rabbet_onnx_importer_t {
   rabbet_network_t* network;
   rabbet_onnx_storage_t* storage;  // the network's
   rabbet_arena_t arena;            // messages and scopes, until the import ends
   Onnx__ModelProto* model;
   bool plugin_override;
+  const rabbet_onnx_input_t* inputs;  // given shapes, in the arena
+  size_t input_count;
+  rabbet_onnx_extent_t* extents;  // of names that these shapes have
+  size_t extent_count;
   const rabbet_onnx_part_t* part;  // NULL: the network is the model's
   rabbet_onnx_errors_t* errors;
   rabbet_map_t layer_names;  // taken

@@ -287,6 +287,55 @@ static void kv_cache(conformance_t* t) {
       c, kernel_case_op(c, "kv_cache_update", attrs, 2, inputs, given));
 }
 
+// Rotated heads of queries and keys, keys and values put into their caches.
+static void cached_rotation(conformance_t* t) {
+  static const int64_t sizes[] = {2, 6, 16, 32, 64, 80};
+  kernel_case_t* c = &t->c;
+  int64_t index[4];
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->tolerance = 2e-6;
+  if (conformance_chance(t, 3))
+    c->misaligned = (uint32_t)conformance_random(t, INT64_C(1) << 32);
+  int64_t batch = 1 + conformance_random(t, 4);
+  int64_t extent = 1 + conformance_random(t, t->large ? 200 : 20);
+  int64_t steps =
+      conformance_chance(t, 2) ? 1 : conformance_random(t, extent + 1);
+  int64_t queries = 1 + conformance_random(t, 6);
+  int64_t keys = 1 + conformance_random(t, 3);
+  int64_t size = conformance_one_of(t, sizes, 6), width = size;
+  if (conformance_chance(t, 3)) width += 1 + conformance_random(t, 40);
+  int64_t entries = conformance_chance(t, 2) ? size : size / 2;
+  for (int64_t i = 0; i < batch; ++i)
+    index[i] = conformance_chance(t, 5) ? conformance_random(t, 100) - 50
+                                        : conformance_random(t, extent);
+  rabbet_dims_t cache = KERNEL_DIMS(batch, keys, extent, width);
+  rabbet_dims_t table =
+      KERNEL_DIMS(conformance_chance(t, 2) ? 1 : batch, 1,
+                  conformance_chance(t, 3) ? 1 : steps, entries);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "size", size),
+      conformance_int(t, "interleaved", conformance_chance(t, 2)),
+      conformance_int(t, "cache_mode",
+                      conformance_chance(t, 2) ? RABBET_KV_CACHE_LINEAR
+                                               : RABBET_KV_CACHE_CIRCULAR)};
+  int32_t inputs[] = {
+      kernel_case_input(
+          c, KERNEL_DIMS(batch, steps, (queries + 2 * keys) * width), false),
+      kernel_case_input(c, cache, conformance_chance(t, 4)),
+      kernel_case_input(c, cache, conformance_chance(t, 4)),
+      kernel_case_input(c, table, conformance_chance(t, 3)),
+      kernel_case_input(c, table, conformance_chance(t, 3)),
+      -1};
+  size_t given = conformance_chance(t, 5) ? 5 : 6;
+  if (given == 6)
+    inputs[5] = kernel_case_numbers(
+        c, conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64,
+        KERNEL_DIMS(batch), index, false);
+  int32_t node = kernel_case_op(c, "cached_rotation", attrs, 3, inputs, given);
+  for (int32_t i = 0; i < 3; ++i)
+    kernel_case_output(c, node + i);
+}
+
 // ---- Grids -----------------------------------------------------------------
 
 // Points inside and outside; in FLOAT, as what they are made of must not depend
@@ -486,6 +535,7 @@ const conformance_family_t conformance_sampling[] = {
     {"cumulative", 120, cumulative},
     {"fill", 80, fill},
     {"grid_sample", 120, grid_sample},
+    {"cached_rotation", 120, cached_rotation},
     {"kv_cache", 150, kv_cache},
     {"resize", 300, resize},
     {"roi_align", 200, roi_align},

@@ -286,6 +286,7 @@ static rabbet_status_t onnx_use_raw(rabbet_onnx_storage_t* storage,
   uint8_t* copy;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&storage->arena, bytes.data,
                                            bytes.size, (void**)&copy));
+  rabbet_file_map_drop(storage->file, bytes.data, bytes.size);
   for (int64_t i = 0; odd_bool && i < count; ++i) {
     copy[i] = copy[i] != 0;
   }

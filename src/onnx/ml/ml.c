@@ -226,8 +226,9 @@ rabbet_onnx_labels_t rabbet_onnx_ml_labels(rabbet_onnx_node_t* node,
     RABBET_ONNX_FAIL(
         node, RABBET_STATUS_UNSUPPORTED,
         "output 0 ('%s') holds labels that are strings, which tensors of "
-        "networks cannot hold; train with labels that are numbers, or remove "
-        "this output from the model and keep the scores",
+        "networks cannot hold; train with labels that are numbers, export "
+        "positions in their place (skl2onnx: options={'nocl': True}), or "
+        "remove this output from the model and keep the scores",
         node->proto->output[0]);
   return (rabbet_onnx_labels_t){strings->n_strings, NULL};
 }

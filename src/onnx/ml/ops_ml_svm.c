@@ -208,32 +208,13 @@ static rabbet_tensor_t* onnx_svm_votes(rabbet_onnx_node_t* node,
 
 // ---- Probabilities ---------------------------------------------------------
 
-// Row or column `at` of the matrices [rows, k, k + 1] as [rows, 1, k + 1] or
-// [rows, k, 1].
+// Row or column `at` of matrices [rows, k, k] or columns [rows, k, 1].
 static rabbet_tensor_t* onnx_svm_line(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x, int axis, size_t at) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.start[axis] = rabbet_onnx_index((int64_t)at);
   slice.size[axis] = rabbet_onnx_index(1);
   return rabbet_onnx_ok(node) ? rabbet_onnx_slice(node, x, &slice) : NULL;
-}
-
-// Eliminates column `at` of the matrices [rows, k, k + 1] from all rows but
-// `at`, whose element there becomes 1. The matrices are positive definite, so
-// no pivot is looked for.
-static rabbet_tensor_t* onnx_svm_eliminate(rabbet_onnx_node_t* node,
-                                           rabbet_tensor_t* x, size_t classes,
-                                           size_t at) {
-  float* unit;
-  rabbet_tensor_t* own = onnx_svm_constant(node, classes, 1, &unit);
-  if (own) unit[at] = 1;
-  rabbet_tensor_t* column = onnx_svm_line(node, x, 2, at);
-  rabbet_tensor_t* row = onnx_svm_line(node, x, 1, at);
-  row = rabbet_onnx_binary(node, "DIV", row, onnx_svm_line(node, row, 2, at));
-  return rabbet_onnx_binary(
-      node, "SUB", x,
-      rabbet_onnx_binary(node, "PROD",
-                         rabbet_onnx_binary(node, "SUB", column, own), row));
 }
 
 // r [rows, k, k]: how probable class i is where it is i or j; 0 where i is j.
@@ -274,38 +255,138 @@ static rabbet_tensor_t* onnx_svm_pairwise(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, r, dims, 3);
 }
 
-// [rows, classes]: the p of sum 1 that minimizes the sum of (r_ji p_i -
-// r_ij p_j)^2 (Wu, Lin and Weng, 2004). With Q_ii the sum of r_ji^2 and Q_ij =
-// -r_ji r_ij, it solves (Q + 1) p = constant, where 1 is a matrix of ones.
-static rabbet_tensor_t* onnx_svm_probabilities(rabbet_onnx_node_t* node,
-                                               const onnx_svm_classes_t* c,
-                                               rabbet_tensor_t* decisions) {
+// Q [rows, k, k]: Q_ii is the sum of r_ji^2, Q_ij = -r_ji r_ij.
+static rabbet_tensor_t* onnx_svm_quadratic(rabbet_onnx_node_t* node,
+                                           const onnx_svm_classes_t* c,
+                                           rabbet_tensor_t* r) {
   static const int64_t turned[] = {0, 2, 1};
   float* unit;
-  rabbet_tensor_t* r = onnx_svm_pairwise(node, c, decisions);
   rabbet_tensor_t* other = rabbet_onnx_transpose(node, r, turned);
   rabbet_tensor_t* squares = rabbet_onnx_reduce(
       node, "SUM", rabbet_onnx_binary(node, "PROD", r, r), 1u << 1, true);
   rabbet_tensor_t* eye = onnx_svm_constant(node, c->count, c->count, &unit);
   for (size_t i = 0; eye && i < c->count; ++i)
     unit[i * c->count + i] = 1;
-  rabbet_tensor_t* q = rabbet_onnx_binary(
-      node, "SUB", rabbet_onnx_binary(node, "PROD", squares, eye),
-      rabbet_onnx_binary(node, "PROD", r, other));
-  rabbet_tensor_t* parts[] = {
-      rabbet_onnx_with_number(node, "SUM", q, 1),
-      rabbet_onnx_with_number(
-          node, "SUM",
-          rabbet_onnx_with_number(node, "PROD", onnx_svm_line(node, q, 2, 0),
-                                  0),
-          1)};
-  rabbet_tensor_t* x = rabbet_onnx_concat(node, parts, 2, 2);
-  for (size_t i = 0; i < c->count && rabbet_onnx_ok(node); ++i)
-    x = onnx_svm_eliminate(node, x, c->count, i);
-  rabbet_tensor_t* p =
-      rabbet_onnx_squeeze(node, onnx_svm_line(node, x, 2, c->count), 1u << 2);
-  return rabbet_onnx_binary(node, "DIV", p,
-                            rabbet_onnx_reduce(node, "SUM", p, 1u << 1, true));
+  return rabbet_onnx_binary(node, "SUB",
+                            rabbet_onnx_binary(node, "PROD", squares, eye),
+                            rabbet_onnx_binary(node, "PROD", r, other));
+}
+
+// An iterate p and what follows from it; columns [rows, k, 1] and numbers
+// [rows, 1, 1].
+typedef struct onnx_svm_iterate_t {
+  rabbet_tensor_t *p, *qp, *pqp;
+} onnx_svm_iterate_t;
+
+static onnx_svm_iterate_t onnx_svm_iterate(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* q,
+                                           rabbet_tensor_t* p) {
+  rabbet_tensor_t* qp = rabbet_onnx_matmul(node, q, "NONE", p, "NONE");
+  rabbet_tensor_t* pqp = rabbet_onnx_reduce(
+      node, "SUM", rabbet_onnx_binary(node, "PROD", p, qp), 1u << 1, true);
+  return (onnx_svm_iterate_t){p, qp, pqp};
+}
+
+// Minimizes p'Qp along coordinate `at`, and scales p back to the sum 1.
+static void onnx_svm_descend(rabbet_onnx_node_t* node, size_t classes,
+                             rabbet_tensor_t* q, size_t at,
+                             onnx_svm_iterate_t* x) {
+  float* unit;
+  rabbet_tensor_t* own = onnx_svm_constant(node, classes, 1, &unit);
+  if (own) unit[at] = 1;
+  rabbet_tensor_t* column = onnx_svm_line(node, q, 2, at);
+  rabbet_tensor_t* pivot = onnx_svm_line(node, column, 1, at);
+  rabbet_tensor_t* slope = onnx_svm_line(node, x->qp, 1, at);
+  rabbet_tensor_t* step = rabbet_onnx_binary(
+      node, "DIV", rabbet_onnx_binary(node, "SUB", x->pqp, slope), pivot);
+  rabbet_tensor_t* sum = rabbet_onnx_with_number(node, "SUM", step, 1);
+  rabbet_tensor_t* more = rabbet_onnx_binary(
+      node, "SUM", rabbet_onnx_binary(node, "PROD", step, pivot),
+      rabbet_onnx_with_number(node, "PROD", slope, 2));
+  rabbet_tensor_t* moved[] = {
+      rabbet_onnx_binary(node, "PROD", step, own),
+      rabbet_onnx_binary(node, "PROD", step, column),
+      rabbet_onnx_binary(node, "PROD", step, more),
+  };
+  rabbet_tensor_t** parts[] = {&x->p, &x->qp, &x->pqp};
+  for (size_t i = 0; i < 3; ++i)
+    *parts[i] = rabbet_onnx_binary(
+        node, "DIV", rabbet_onnx_binary(node, "SUM", *parts[i], moved[i]), sum);
+  x->pqp = rabbet_onnx_binary(node, "DIV", x->pqp, sum);
+}
+
+static rabbet_tensor_t* onnx_svm_state(rabbet_onnx_node_t* node,
+                                       rabbet_loop_t* loop,
+                                       rabbet_tensor_t* initial,
+                                       rabbet_layer_t** out_layer) {
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node,
+                     rabbet_loop_add_recurrence(loop, initial, out_layer));
+  return rabbet_onnx_ok(node) ? rabbet_layer_output(*out_layer, 0) : NULL;
+}
+
+// The p of sum 1 that minimizes p'Qp (Wu, Lin and Weng, 2004) as libsvm and
+// ONNX Runtime approximate it: p begins with equal parts, and a row stops at
+// the first iteration in which its gradient is nearly even.
+static rabbet_tensor_t* onnx_svm_minimum(rabbet_onnx_node_t* node,
+                                         size_t classes, rabbet_tensor_t* q) {
+  enum { MOST_ITERATIONS = 100 };
+  const float tolerance = 0.005f / (float)classes;
+  rabbet_loop_t* loop = NULL;
+  rabbet_layer_t *p_state = NULL, *moves_state = NULL, *layer = NULL;
+  rabbet_tensor_t* first = onnx_svm_line(node, q, 2, 0);
+  first = rabbet_onnx_with_number(
+      node, "SUM", rabbet_onnx_with_number(node, "PROD", first, 0),
+      (double)(1 / (float)classes));
+  rabbet_tensor_t* most =
+      rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, MOST_ITERATIONS);
+  rabbet_tensor_t* yes = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_network_add_loop(node->importer->network,
+                                                   node->name, &loop));
+  if (!rabbet_onnx_ok(node)) return NULL;
+  loop->outer = node->scope->loop;
+  rabbet_onnx_fail(node, rabbet_loop_add_trip_limit(
+                             loop, most, RABBET_TRIP_LIMIT_COUNT, &layer));
+  rabbet_tensor_t* p = onnx_svm_state(node, loop, first, &p_state);
+  rabbet_tensor_t* moves = onnx_svm_state(node, loop, yes, &moves_state);
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_loop_add_trip_limit(
+                               loop, moves, RABBET_TRIP_LIMIT_WHILE, &layer));
+  onnx_svm_iterate_t x = onnx_svm_iterate(node, q, p);
+  rabbet_tensor_t* gap = rabbet_onnx_reduce(
+      node, "MAX",
+      rabbet_onnx_unary(node, "ABS",
+                        rabbet_onnx_binary(node, "SUB", x.qp, x.pqp)),
+      1u << 1, true);
+  const double below = (double)nextafterf(tolerance, 0);
+  for (size_t i = 0; i < classes && rabbet_onnx_ok(node); ++i)
+    onnx_svm_descend(node, classes, q, i, &x);
+  rabbet_tensor_t* next[] = {
+      rabbet_onnx_select(
+          node, rabbet_onnx_with_number(node, "GREATER", gap, below), x.p, p),
+      rabbet_onnx_with_number(node, "GREATER",
+                              rabbet_onnx_reduce(node, "MAX", gap, 7, false),
+                              below)};
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_layer_set_input(p_state, 1, next[0]));
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_layer_set_input(moves_state, 1, next[1]));
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(
+        node, rabbet_loop_add_output(loop, p, RABBET_LOOP_OUTPUT_LAST_VALUE, 0,
+                                     &layer));
+  return rabbet_onnx_ok(node) ? rabbet_layer_output(layer, 0) : NULL;
+}
+
+// [rows, classes].
+static rabbet_tensor_t* onnx_svm_probabilities(rabbet_onnx_node_t* node,
+                                               const onnx_svm_classes_t* c,
+                                               rabbet_tensor_t* decisions) {
+  rabbet_tensor_t* q =
+      onnx_svm_quadratic(node, c, onnx_svm_pairwise(node, c, decisions));
+  return rabbet_onnx_squeeze(node, onnx_svm_minimum(node, c->count, q),
+                             1u << 2);
 }
 
 // ---- SVMClassifier ---------------------------------------------------------
@@ -313,7 +394,7 @@ static rabbet_tensor_t* onnx_svm_probabilities(rabbet_onnx_node_t* node,
 static void onnx_svm_check_classes(rabbet_onnx_node_t* node,
                                    const onnx_svm_classes_t* c,
                                    size_t vectors) {
-  // Each class is one step of an elimination.
+  // Each class is one step of an iteration.
   enum { MOST = 128 };
   if (rabbet_onnx_ok(node) && (c->count < 2 || c->count > MOST))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,

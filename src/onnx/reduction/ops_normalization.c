@@ -108,15 +108,11 @@ static rabbet_tensor_t* onnx_batch_computed(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "SUM", y, v[SHIFT]);
 }
 
-// running * momentum + batch * (1 - momentum), as a vector of the running one's
-// type.
+// running * momentum + batch * (1 - momentum).
 static rabbet_tensor_t* onnx_batch_running(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* running,
                                            rabbet_tensor_t* batch) {
   double momentum = rabbet_onnx_attr_float(node, "momentum", 0.9f);
-  int rank = rabbet_onnx_rank(node, batch);
-  batch = rabbet_onnx_squeeze(node, batch, ((1u << rank) - 1) & ~2u);
-  batch = rabbet_onnx_cast(node, batch, rabbet_onnx_dtype_of(node, running));
   return rabbet_onnx_binary(
       node, "SUM", rabbet_onnx_with_number(node, "PROD", running, momentum),
       rabbet_onnx_with_number(node, "PROD", batch, 1 - momentum));
@@ -145,11 +141,17 @@ static void onnx_batch_trained(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
       rabbet_onnx_binary(node, "DIV", v[SCALE], deviation);
   node->outputs[0] = rabbet_onnx_binary(
       node, "SUM", rabbet_onnx_binary(node, "PROD", centred, factor), v[SHIFT]);
+  // Outputs 1 and 2 are the running statistics, 3 and 4 (before opset 14) those
+  // of the batch.
   rabbet_tensor_t* found[] = {mean, variance};
-  for (size_t i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < 4; ++i) {
     if (!rabbet_onnx_wants(node, 1 + i)) continue;
+    rabbet_tensor_t* running = node->inputs[MEAN + 1 + i % 2];
+    rabbet_tensor_t* batch =
+        rabbet_onnx_cast(node, rabbet_onnx_squeeze(node, found[i % 2], axes),
+                         rabbet_onnx_dtype_of(node, running));
     node->outputs[1 + i] =
-        onnx_batch_running(node, node->inputs[MEAN + 1 + i], found[i]);
+        i < 2 ? onnx_batch_running(node, running, batch) : batch;
   }
 }
 
@@ -169,10 +171,6 @@ static void onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
     rabbet_onnx_required(node, i);
   }
   bool trains = onnx_batch_trains(node);
-  if (trains && (rabbet_onnx_wants(node, 3) || rabbet_onnx_wants(node, 4)))
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "outputs 3 and 4 (saved_mean, saved_var) serve a backward "
-                     "pass; export the model for inference");
   if (node->opset < 9 && rabbet_onnx_attr_int(node, "spatial", 1) == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "spatial is 0: statistics for each element, not for each "

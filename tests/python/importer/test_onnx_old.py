@@ -176,3 +176,27 @@ def test_attributes_of_old(name):
 def test_operator_sets_begin_at_1(opset):
     with pytest.raises(rabbet.Error, match=rf"opset {opset}; the oldest is 1"):
         run_node(opset, "Relu", [X])
+
+
+@pytest.mark.parametrize("outputs", [["y"], ["y", "saved_mean", "saved_var"]])
+def test_statistics_of_the_batch_before_opset_14(outputs):
+    """torch's exporter standardizes weights by a node with all five outputs."""
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)]
+    stored = [numpy_helper.from_array(a, n) for n, a in
+              zip(["scale", "bias", "mean", "var"], [C, C + 1, C - 1, C], strict=True)]
+    names = ["y", "mean", "var", "saved_mean", "saved_var"]
+    graph = helper.make_graph(
+        [helper.make_node("BatchNormalization", ["x", "scale", "bias", "mean", "var"],
+                          [n if n in outputs else f"_{n}" for n in names])],
+        "training", values,
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs], stored)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=8)
+    found = onnx_cases.compiled(model, [X])
+    by_channel = (0, *range(2, X.ndim))
+    mean, variance = X.mean(by_channel), X.var(by_channel)
+    column = (3, *[1] * (X.ndim - 2))
+    y = (X - mean.reshape(column)) / np.sqrt(variance + 1e-5).reshape(column)
+    expected = [y * C.reshape(column) + (C + 1).reshape(column), mean, variance]
+    for one, other in zip(found, expected, strict=False):
+        close(one, other.astype(np.float32))

@@ -96,7 +96,7 @@ def test_rows_that_may_be_rounded(seed: int) -> None:
     random = np.random.default_rng(seed)
     k, n = int(random.integers(1, 700)), int(random.integers(1, 80))
     block, zeros = int(random.choice([16, 32, 64, 128, 256])), bool(random.integers(2))
-    rows = [int(random.choice([1, 1, 1, 3]))]
+    rows = [int(random.choice([1, 1, 2, 3, 7, 12, 13]))]
     data = bits_model(rows, k, n, 4, block, zeros, level=4)
     x = random.standard_normal((*rows, k), np.float32) * random.choice([1e-3, 1, 50], k)
     x = x.astype(np.float32)
@@ -115,6 +115,19 @@ def test_rows_that_may_be_rounded(seed: int) -> None:
         if level == 0:
             bound = 1e-5 * np.abs(x) @ np.abs(weights).T + 2e-7 * bound
         assert (np.abs(found - wanted) <= bound).all(), level
+
+
+@pytest.mark.parametrize("level", [0, 4])
+def test_a_row_that_is_not_finite_changes_no_other(level: int) -> None:
+    data = bits_model([5], 333, 70, 4, 32, zeros=True, level=level)
+    x = np.random.default_rng(1).standard_normal((5, 333), np.float32)
+    model = rabbet.compile(data.SerializeToString(), device="cpu", optimization_level=0)
+    wanted = np.array(model(x))
+    x[1, 7], x[3, 300] = np.nan, np.inf
+    found = np.asarray(model(x))
+    assert np.isnan(found[1]).all()
+    assert not np.isfinite(found[3]).any()
+    assert (found[[0, 2, 4]] == wanted[[0, 2, 4]]).all()
 
 
 def test_large_weights_stay_packed() -> None:
