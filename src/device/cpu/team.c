@@ -173,9 +173,14 @@ static void team_sleep(cpu_team_t* team) {
   pthread_mutex_unlock(&team->lock);
 }
 
-static void team_wake(cpu_team_t* team) {
+// Wakes as many helpers as there are sleepers, or up to `count`.
+static void team_wake(cpu_team_t* team, int count) {
   pthread_mutex_lock(&team->lock);
-  pthread_cond_broadcast(&team->work);
+  if (count >= team->helper_count)
+    pthread_cond_broadcast(&team->work);
+  else
+    while (count-- > 0)
+      pthread_cond_signal(&team->work);
   pthread_mutex_unlock(&team->lock);
 }
 
@@ -244,7 +249,7 @@ static void team_destroy(void* pointer) {
   assert(!ticket_has_work(atomic_load(&team->ticket)));
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
   atomic_store(&team->ends, true);
-  team_wake(team);
+  team_wake(team, team->helper_count);
   for (int i = 0; i < team->helper_count; ++i)
     pthread_join(team->helpers[i], NULL);
   pthread_setcancelstate(cancel, NULL);
@@ -430,9 +435,9 @@ static void team_run(cpu_team_t* team, rabbet_team_body_t body, void* data,
   bool took_part = team_invite(team, now);
   atomic_store(&team->ticket, job << 32 | (uint64_t)shares << 16 | 1);
   // Those that took part wake also to leave the owner alone, but to look at it.
-  if ((took_part || !atomic_load(&team->is_alone)) &&
-      atomic_load(&team->sleepers) > 0)
-    team_wake(team);
+  bool is_alone = atomic_load(&team->is_alone);
+  if ((took_part || !is_alone) && atomic_load(&team->sleepers) > 0)
+    team_wake(team, is_alone ? team->helper_count : shares - 1);
   do {
     team_run_share(team, &share);
   } while (team_take(team, &share));
@@ -444,14 +449,15 @@ void rabbet_team_run(rabbet_team_body_t body, void* data, int shares) {
     team_run_here(body, data, 1);
     return;
   }
-  // Without helpers, which the system may not start, the owner runs all shares,
-  // unless these wait for each other.
+  // If the system does not start all helpers, the work has fewer shares: shares
+  // that wait for each other need a thread each.
   if (rabbet_team_size() < shares)
     rabbet_status_ignore(rabbet_team_begin(shares));
-  if (own_team)
+  if (rabbet_team_size() < shares) shares = rabbet_team_size();
+  if (shares > 1)
     team_run(own_team, body, data, shares);
   else
-    team_run_here(body, data, shares);
+    team_run_here(body, data, 1);
 }
 
 void rabbet_team_barrier(void) {
@@ -460,7 +466,7 @@ void rabbet_team_barrier(void) {
   if (!team || shares <= 1) return;
   // Shares that wait here need the others to run, on threads of their own.
   atomic_store(&team->is_alone, false);
-  if (atomic_load(&team->sleepers) > 0) team_wake(team);
+  if (atomic_load(&team->sleepers) > 0) team_wake(team, team->helper_count);
   unsigned phase = atomic_load_explicit(&team->phase, memory_order_relaxed);
   if (atomic_fetch_add(&team->arrived, 1) + 1 == shares) {
     atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);

@@ -23,9 +23,10 @@ bool rabbet_team_is_awake(void);
 // for others' helpers.
 void rabbet_team_count_owner(int change);
 
-// Runs `body` once for each share. A thread may run several, one after the
-// other; shares may wait for each other in rabbet_team_barrier. In a share: the
-// same as a single share.
+// Runs `body` once for each share; they are fewer if the system starts no more
+// threads (rabbet_team_shares). A thread may run several, one after the other;
+// shares may wait for each other in rabbet_team_barrier. In a share: the same
+// as a single share.
 void rabbet_team_run(rabbet_team_body_t body, void* data, int shares);
 
 // Of the share that runs on this thread; 0 and 1 outside.

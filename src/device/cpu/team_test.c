@@ -1,5 +1,9 @@
+#define _GNU_SOURCE
 #include "device/cpu/team.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -202,6 +206,39 @@ static void helpers_take_faults(void** state) {
   assert_int_equal(counts.wrong, 0);
 }
 
+// Threads that the system still starts.
+static int threads_left = INT_MAX;
+
+int pthread_create(pthread_t* out_thread, const pthread_attr_t* attributes,
+                   void* (*run)(void*), void* data) {
+  int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  *(void**)&create = dlsym(RTLD_NEXT, "pthread_create");
+  if (threads_left == 0) return EAGAIN;
+  --threads_left;
+  return create(out_thread, attributes, run, data);
+}
+
+static void work_has_fewer_shares_without_threads(void** state) {
+  (void)state;
+  for (int helpers = 0; helpers < MOST_SHARES - 1; ++helpers) {
+    counts_t counts = {0};
+    char started[32];
+    threads_left = helpers;
+    snprintf(started, sizeof(started), "%d of %d", helpers + 1, MOST_SHARES);
+    RABBET_EXPECT_ERROR(rabbet_team_begin(MOST_SHARES),
+                        RABBET_STATUS_OUT_OF_MEMORY, started);
+    assert_int_equal(rabbet_team_size(), helpers + 1);
+    rabbet_team_run(meet, &counts, MOST_SHARES);
+    assert_int_equal(counts.wrong, 0);
+    for (int i = 0; i < MOST_SHARES; ++i)
+      assert_int_equal(counts.of[i], i <= helpers ? 3 : 0);
+    threads_left = INT_MAX;
+    expect_meetings(MOST_SHARES);
+    assert_int_equal(rabbet_team_size(), MOST_SHARES);
+    rabbet_team_end();
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_share_runs_once),
@@ -212,6 +249,7 @@ int main(void) {
       cmocka_unit_test(runs_after_the_end_of_a_team),
       cmocka_unit_test(runs_are_no_points_of_cancellation),
       cmocka_unit_test(helpers_take_faults),
+      cmocka_unit_test(work_has_fewer_shares_without_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

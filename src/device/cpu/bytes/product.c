@@ -193,6 +193,7 @@ static rabbet_status_t bytes_pack(cpu_bytes_kernel_t* kernel) {
   rabbet_allocator_t allocator = kernel->node.allocator;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       allocator, (size_t)(columns * kernel->depth), (void**)&kernel->weights));
+  kernel->node.base.kept_bytes = (size_t)(columns * kernel->depth);
   void** const numbers[] = {(void**)&kernel->offsets, (void**)&kernel->scales,
                             (void**)&kernel->biases};
   for (int i = 0; i < 3; ++i)

@@ -12,11 +12,13 @@ struct rabbet_dnnl_packed_t {
   int64_t offset;        // of the packed part in the constant
   void* layout;          // oneDNN's; NULL: flat copy. Behind this struct
   void* data;
+  size_t bytes;
   int users;
 };
 
 static void packed_destroy(rabbet_dnnl_kernel_t* kernel,
                            rabbet_dnnl_packed_t* packed) {
+  kernel->base.kept_bytes -= packed->bytes;
   if (packed->data) kernel->device->vtable->free(kernel->device, packed->data);
   rabbet_free(kernel->allocator, packed);
 }
@@ -32,15 +34,23 @@ void rabbet_dnnl_packed_clear(rabbet_dnnl_kernel_t* kernel) {
 void rabbet_dnnl_packed_release(rabbet_dnnl_kernel_t* kernel,
                                 rabbet_dnnl_packed_t* packed) {
   pthread_mutex_lock(&kernel->mutex);
-  bool last = --packed->users == 0;
-  if (last) {
+  if (--packed->users == 0) {
     rabbet_dnnl_packed_t** link = &kernel->packed;
     while (*link != packed)
       link = &(*link)->next;
     *link = packed->next;
+    packed_destroy(kernel, packed);
   }
   pthread_mutex_unlock(&kernel->mutex);
-  if (last) packed_destroy(kernel, packed);
+}
+
+// With the lock held.
+static void packed_add(rabbet_dnnl_kernel_t* kernel,
+                       rabbet_dnnl_packed_t* packed, size_t bytes) {
+  packed->next = kernel->packed;
+  kernel->packed = packed;
+  packed->bytes = bytes;
+  kernel->base.kept_bytes += bytes;
 }
 
 static rabbet_dnnl_packed_t* packed_find(rabbet_dnnl_kernel_t* kernel,
@@ -59,17 +69,19 @@ static rabbet_dnnl_packed_t* packed_find(rabbet_dnnl_kernel_t* kernel,
 // the constant itself, *out_copy NULL, if it has that type.
 static rabbet_status_t constant_as(const rabbet_dnnl_program_t* program,
                                    int32_t value, rabbet_dtype_t dtype,
-                                   void** out_copy, const void** out_data) {
+                                   void** out_copy, size_t* out_bytes,
+                                   const void** out_data) {
   rabbet_device_t* device = program->kernel->device;
   const rabbet_group_value_t* constant = rabbet_dnnl_value(program, value);
   *out_copy = NULL;
+  *out_bytes = 0;
   *out_data = constant->constant;
   if (constant->dtype == dtype) return rabbet_ok();
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &count));
-  RABBET_RETURN_IF_ERROR(device->vtable->allocate(
-      device, (size_t)count * (size_t)(rabbet_dtype_bits(dtype) / 8),
-      out_copy));
+  *out_bytes = (size_t)count * (size_t)(rabbet_dtype_bits(dtype) / 8);
+  RABBET_RETURN_IF_ERROR(
+      device->vtable->allocate(device, *out_bytes, out_copy));
   rabbet_cpu_convert(constant->dtype, constant->constant, dtype, *out_copy,
                      count);
   *out_data = *out_copy;
@@ -84,9 +96,10 @@ static rabbet_status_t pack_data(const rabbet_dnnl_program_t* program,
   rabbet_device_t* device = program->kernel->device;
   void* copy = NULL;
   const void* source = NULL;
+  size_t copy_bytes = 0;
   rabbet_dnnl_primitive_t* pack = NULL;
   rabbet_status_t status =
-      constant_as(program, value, layout->dtype, &copy, &source);
+      constant_as(program, value, layout->dtype, &copy, &copy_bytes, &source);
   if (rabbet_is_ok(status))
     status = rabbet_dnnl_pack_create(rabbet_cpu_dnnl(device), layout, primitive,
                                      arg, program->shapes->threads,
@@ -130,6 +143,7 @@ static rabbet_status_t packed_create(const rabbet_dnnl_program_t* program,
   packed->value = value;
   packed->dtype = dtype;
   packed->offset = layout ? layout->offset : 0;
+  size_t bytes = primitive ? rabbet_dnnl_primitive_bytes(primitive, arg) : 0;
   rabbet_status_t status = rabbet_ok();
   if (primitive) {
     packed->layout = packed + 1;
@@ -137,14 +151,13 @@ static rabbet_status_t packed_create(const rabbet_dnnl_program_t* program,
     status = pack_data(program, value, layout, primitive, arg, &packed->data);
   } else {
     const void* data = NULL;
-    status = constant_as(program, value, dtype, &packed->data, &data);
+    status = constant_as(program, value, dtype, &packed->data, &bytes, &data);
   }
   if (!rabbet_is_ok(status)) {
     packed_destroy(kernel, packed);
     return status;
   }
-  packed->next = kernel->packed;
-  kernel->packed = packed;
+  packed_add(kernel, packed, bytes);
   *out_packed = packed;
   return rabbet_ok();
 }
@@ -210,8 +223,7 @@ static rabbet_status_t scaled_create(const rabbet_dnnl_program_t* program,
     ((float*)packed->data)[i] =
         (float)(rabbet_load_double(constant->dtype, constant->constant, i) *
                 factors[i % count]);
-  packed->next = kernel->packed;
-  kernel->packed = packed;
+  packed_add(kernel, packed, (size_t)elements * sizeof(float));
   *out_packed = packed;
   return rabbet_ok();
 }

@@ -22,10 +22,11 @@ static rabbet_status_t filters_constants(rabbet_cpu_filters_t* filters,
   const rabbet_group_node_t* node = filters->node.node;
   rabbet_allocator_t allocator = filters->node.allocator;
   size_t columns = (size_t)(filters->panels * RABBET_PANEL);
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      allocator,
-      columns * (size_t)(filters->planes * filters->channels) * sizeof(float),
-      (void**)&filters->weights));
+  size_t bytes =
+      columns * (size_t)(filters->planes * filters->channels) * sizeof(float);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, bytes, (void**)&filters->weights));
+  filters->node.base.kept_bytes = bytes;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, columns * sizeof(float),
                                          (void**)&filters->bias));
   pack(filters,

@@ -26,8 +26,11 @@ static rabbet_status_t pw_propose(const rabbet_propose_t* propose,
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   static const char* const tactics[] = {"one pass"};
-  const rabbet_pw_offers_t offers = {&rabbet_cpu_pointwise, formats, 3, tactics,
-                                     1};
+  const rabbet_pw_offers_t offers = {.kernel = &rabbet_cpu_pointwise,
+                                     .formats = formats,
+                                     .format_count = 3,
+                                     .tactics = tactics,
+                                     .tactic_count = 1};
   if (!pw_fits(propose->group)) return rabbet_ok();
   return rabbet_pw_offer(propose, sink, &offers);
 }

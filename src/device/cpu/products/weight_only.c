@@ -18,6 +18,10 @@ enum {
   ALIGNMENT = 64,
   // Rows of x up to which floats are made in registers.
   FEW_ROWS = 12,
+  // Of these, rows that are multiplied by their digits, one by one: all three
+  // digits, or one. More rows of all digits are faster as floats, since they
+  // share the weights'.
+  EXACT_ROWS = 2,
   // Rows of weights that all rows of x read before the next ones: they stay in
   // the cache.
   TURN_ROWS = 32,
@@ -45,7 +49,7 @@ typedef struct cpu_weight_only_state_t {
   rabbet_dtype_t dtype;  // of x and the result
   int64_t size;          // bytes of an element
   int64_t padded;        // floats of a row of x in the order of packed_dots
-  int digits_each;       // of a number of the row, for AVX512-VNNI; 0: none
+  int digits_each;       // of a number of a row; 0: none
   bool has_tables;       // the row is multiplied by AVX512-VBMI
   // Offsets in the workspace, in bytes, and a thread's share of it.
   size_t x, digits, sums, y, slots, slot_bytes;
@@ -157,6 +161,7 @@ static rabbet_status_t weight_only_copy_codes(
   if (p->is_turned && (!nibbles || p->k % 2 == 0)) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       kernel->node.allocator, (size_t)(p->n * stride), (void**)&kernel->codes));
+  kernel->node.base.kept_bytes = (size_t)(p->n * stride);
   int64_t row = p->is_turned ? p->k : 1, step = p->is_turned ? 1 : p->n;
   for (int64_t n = 0; n < p->n; ++n)
     for (int64_t k = 0; k < p->k; ++k) {
@@ -292,6 +297,11 @@ static bool weight_only_reserve(int64_t count, int64_t each, size_t* total,
   return true;
 }
 
+// Chunks of digits of a row of x.
+static int64_t weight_only_chunks(const cpu_weight_only_kernel_t* kernel) {
+  return rabbet_ceildiv(kernel->product.k, (int64_t)RABBET_DIGIT_CHUNK);
+}
+
 static rabbet_status_t weight_only_lay_out(
     const cpu_weight_only_kernel_t* kernel, int threads,
     cpu_weight_only_state_t* state, size_t* out_workspace) {
@@ -306,9 +316,7 @@ static rabbet_status_t weight_only_lay_out(
   bool fits =
       weight_only_reserve(state->rows, width * floats, &total, &state->x) &&
       weight_only_reserve(
-          state->digits_each > 0
-              ? rabbet_ceildiv(p->k, (int64_t)RABBET_DIGIT_CHUNK)
-              : 0,
+          state->digits_each > 0 ? state->rows * weight_only_chunks(kernel) : 0,
           sizeof(rabbet_digits_t), &total, &state->digits) &&
       weight_only_reserve(kernel->zeros ? state->rows : 0,
                           kernel->blocks * floats, &total, &state->sums) &&
@@ -323,14 +331,16 @@ static rabbet_status_t weight_only_lay_out(
                        (long long)state->rows);
 }
 
-// Digits of each number of a single row; 0: there is no loop for them.
-static int weight_only_digits(const cpu_weight_only_kernel_t* kernel) {
+// Digits of each number of a few rows; 0: there is no loop for them.
+static int weight_only_digits(const cpu_weight_only_kernel_t* kernel,
+                              int64_t rows) {
   const rabbet_group_node_t* product = &kernel->product.nodes[0];
   if (rabbet_attr_int(product->attrs, product->op->attr_count, "round_input0",
                       0) != 0 &&
-      rabbet_digits_fit(kernel->type, 1))
+      rabbet_digits_fit(rabbet_digits(), kernel->type, 1))
     return 1;
-  return rabbet_digits_fit(kernel->type, RABBET_DIGIT_COUNT)
+  return rows <= EXACT_ROWS && rabbet_digits_fit(rabbet_digits(), kernel->type,
+                                                 RABBET_DIGIT_COUNT)
              ? RABBET_DIGIT_COUNT
              : 0;
 }
@@ -358,7 +368,8 @@ static rabbet_status_t cpu_weight_only_prepare(
   state->dtype = kernel->node.group->values[p->x].dtype;
   state->size = rabbet_dtype_bits(state->dtype) / 8;
   state->padded = rabbet_ceildiv(p->k, chunk) * chunk;
-  if (state->rows == 1) state->digits_each = weight_only_digits(kernel);
+  if (state->rows <= FEW_ROWS)
+    state->digits_each = weight_only_digits(kernel, state->rows);
   state->has_tables = state->rows == 1 && kernel->type == RABBET_PACKED_FP8 &&
                       rabbet_e4m3_available();
   return rabbet_node_state_finish(
@@ -380,8 +391,8 @@ typedef struct weight_only_call_t {
   float* rows;  // x for the products: in the order of packed_dots if few
   float* sums;  // of x in each block, or NULL
   float* out;   // few rows: the result as floats
-  rabbet_digits_t* digits;  // of one row
-  bool has_digits;
+  rabbet_digits_t* digits;
+  bool has_digits[FEW_ROWS];  // of each row
 } weight_only_call_t;
 
 static char* weight_only_slot_of(const weight_only_call_t* call) {
@@ -432,14 +443,15 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
       weight_only_convert(call, from, depth, room);
       x = room;
     }
-    // Then there is one row: no other thread sets it.
-    if (state->digits_each > 0)
-      call->has_digits =
-          rabbet_digits_convert(call->kernel->type, &call->packed,
-                                state->digits_each, x, call->digits);
+    bool has_digits = state->digits_each > 0 &&
+                      rabbet_digits_convert(
+                          rabbet_digits(), call->kernel->type, &call->packed,
+                          state->digits_each, x,
+                          call->digits + r * weight_only_chunks(call->kernel));
+    if (few) call->has_digits[r] = has_digits;
     if (state->has_tables)
       rabbet_e4m3_order(x, depth, call->rows);
-    else if (few && !call->has_digits)
+    else if (few && !has_digits)
       call->vectors->packed_order(call->kernel->type, x, depth,
                                   call->rows + r * state->padded);
     if (call->sums)
@@ -459,30 +471,40 @@ static float weight_only_zero(const weight_only_call_t* call, int64_t r,
 
 // ---- Few rows --------------------------------------------------------------
 
+// Multiplies rows of x from `r` on, as many as go together; returns how many.
+static int weight_only_step(const weight_only_call_t* call, int64_t r,
+                            int64_t begin, int64_t end) {
+  const cpu_weight_only_state_t* state = call->state;
+  int64_t columns = call->kernel->product.n;
+  float* out = call->out + r * columns;
+  if (call->has_digits[r]) {
+    rabbet_digits_dots(
+        rabbet_digits(), call->kernel->type, &call->packed, state->digits_each,
+        call->digits + r * weight_only_chunks(call->kernel), begin, end, out);
+    return 1;
+  }
+  const float* x[RABBET_PRODUCT_ROWS];
+  int count = 0;
+  for (; count < RABBET_PRODUCT_ROWS && r + count < state->rows &&
+         !call->has_digits[r + count];
+       ++count)
+    x[count] = call->rows + (r + count) * state->padded;
+  call->vectors->packed_dots[call->kernel->type](&call->packed, x, count, begin,
+                                                 end, out, columns);
+  return count;
+}
+
 static void weight_only_multiply(const weight_only_call_t* call, int64_t begin,
                                  int64_t end) {
   const cpu_weight_only_state_t* state = call->state;
-  int64_t columns = call->kernel->product.n;
-  const float* x[RABBET_PRODUCT_ROWS];
-  if (call->has_digits) {
-    rabbet_digits_dots(call->kernel->type, &call->packed, state->digits_each,
-                       call->digits, begin, end, call->out);
-    return;
-  }
   if (state->has_tables) {
     rabbet_e4m3_dots(&call->packed, call->rows, begin, end, call->out);
     return;
   }
-  for (int64_t n = begin; n < end; n += TURN_ROWS) {
-    int64_t last = rabbet_min_i64(n + TURN_ROWS, end);
-    for (int64_t r = 0; r < state->rows; r += RABBET_PRODUCT_ROWS) {
-      int count = (int)rabbet_min_i64(RABBET_PRODUCT_ROWS, state->rows - r);
-      for (int i = 0; i < count; ++i)
-        x[i] = call->rows + (r + i) * state->padded;
-      call->vectors->packed_dots[call->kernel->type](
-          &call->packed, x, count, n, last, call->out + r * columns, columns);
-    }
-  }
+  int64_t turn = state->rows > 1 ? TURN_ROWS : end - begin;
+  for (int64_t n = begin; n < end; n += turn)
+    for (int64_t r = 0; r < state->rows;)
+      r += weight_only_step(call, r, n, rabbet_min_i64(n + turn, end));
 }
 
 static void weight_only_few(void* context, int64_t begin, int64_t end) {

@@ -143,6 +143,7 @@ static rabbet_status_t rnn_pack_constant(cpu_rnn_kernel_t* kernel) {
   RABBET_RETURN_IF_ERROR(rabbet_allocate(kernel->node.allocator,
                                          floats * sizeof(float) + ALIGNMENT,
                                          &kernel->memory));
+  kernel->node.base.kept_bytes = floats * sizeof(float);
   kernel->weights =
       (float*)rabbet_align_up((uintptr_t)kernel->memory, ALIGNMENT);
   rnn_pack(&r, weights->constant, weights->dtype, kernel->weights);

@@ -1,6 +1,6 @@
-// Products of one row with weights of 4 or 8 bits by AVX512-VNNI: the row's
-// numbers become whole ones of digits to the base 256, and products of digits
-// with codes are sums of 32-bit integers.
+// Products of one row with weights of 4 or 8 bits by instructions for bytes:
+// the row's numbers become whole ones of digits to the base 256, and products
+// of digits with codes are sums of 32-bit integers.
 //
 // Three digits are 24 bits, as FLOAT has them, that count from the largest of
 // 128 neighbours: elements are rounded by at most 2^-23 of it. One digit is a
@@ -27,18 +27,37 @@ typedef struct rabbet_digits_t {
   float padding[8];
 } rabbet_digits_t;
 
-// Whether this processor has the instructions.
-bool rabbet_digits_available(void);
+// Loops for an instruction set.
+typedef void (*rabbet_digit_dots_t)(const rabbet_packed_t* w,
+                                    const rabbet_digits_t* x, int64_t begin,
+                                    int64_t end, float* y);
+typedef struct rabbet_digit_loops_t {
+  bool (*convert)(rabbet_packed_type_t type, const rabbet_packed_t* w,
+                  int count, const float* x, rabbet_digits_t* out_digits);
+  // [type][a single digit][blocks shorter than a chunk]; NULL: there is none.
+  rabbet_digit_dots_t dots[RABBET_PACKED_COUNT][2][2];
+} rabbet_digit_loops_t;
+
+#if defined(__x86_64__)
+extern const rabbet_digit_loops_t rabbet_digits_avx2;  // codes of 4 bits only
+extern const rabbet_digit_loops_t rabbet_digits_vnni;
+#endif
+// The best for this processor, or NULL.
+const rabbet_digit_loops_t* rabbet_digits(void);
+
 // Whether there is a loop for weights of this type; `count` digits, 1 or 3.
-bool rabbet_digits_fit(rabbet_packed_type_t type, int count);
+bool rabbet_digits_fit(const rabbet_digit_loops_t* loops,
+                       rabbet_packed_type_t type, int count);
 // Converts a row for products with `w`; false if numbers are not finite, or so
 // small that their reciprocal is not. *out_digits has a chunk for each 128, and
 // is aligned to 64.
-bool rabbet_digits_convert(rabbet_packed_type_t type, const rabbet_packed_t* w,
+bool rabbet_digits_convert(const rabbet_digit_loops_t* loops,
+                           rabbet_packed_type_t type, const rabbet_packed_t* w,
                            int count, const float* x,
                            rabbet_digits_t* out_digits);
 // y[n] for rows `begin` to `end` - 1 of the weights.
-void rabbet_digits_dots(rabbet_packed_type_t type, const rabbet_packed_t* w,
+void rabbet_digits_dots(const rabbet_digit_loops_t* loops,
+                        rabbet_packed_type_t type, const rabbet_packed_t* w,
                         int count, const rabbet_digits_t* x, int64_t begin,
                         int64_t end, float* y);
 

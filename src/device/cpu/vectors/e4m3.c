@@ -74,6 +74,7 @@ typedef struct e4m3_walk_t {
   const float* x;
   e4m3_tables_t tables;
   bool one_scale;  // for a whole chunk
+  int shift;       // of blocks
   int per;         // scales that begin in a chunk
   __m512i lane;    // the scale of each lane
 } e4m3_walk_t;
@@ -108,28 +109,26 @@ E4M3_INLINE __m512 e4m3_scale(const e4m3_walk_t* walk, const float* scales,
 }
 
 E4M3_INLINE void e4m3_rows(const e4m3_walk_t* walk, int64_t n, int rows,
-                           float* y) {
+                           int64_t apart, float* y) {
   const rabbet_packed_t* w = walk->w;
   int64_t whole = w->depth / CHUNK, rest = w->depth % CHUNK;
   int64_t blocks = (w->depth + w->block - 1) / w->block;
-  const rabbet_ahead_t ahead = rabbet_ahead(w->stride, rows);
   const uint8_t* codes[ROWS];
   const float* scales[ROWS];
   __m512 sums[ROWS], x[VECTORS];
   for (int r = 0; r < rows; ++r) {
-    codes[r] = w->codes + (n + r) * w->stride;
-    scales[r] = w->scales + (n + r) / w->rows * w->scale_stride;
+    codes[r] = w->codes + (n + r * apart) * w->stride;
+    scales[r] = w->scales + (n + r * apart) / w->rows * w->scale_stride;
     sums[r] = _mm512_setzero_ps();
   }
   for (int64_t c = 0; c < whole; ++c) {
-    int64_t next = rabbet_ahead_at(&ahead, c * CHUNK);
-    int64_t scale = c * CHUNK / w->block;
+    int64_t scale = c * CHUNK >> walk->shift;
     for (int i = 0; i < VECTORS; ++i)
       x[i] = _mm512_loadu_ps(walk->x + c * CHUNK + i * FLOATS);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
       const uint8_t* at = codes[r] + c * CHUNK;
-      rabbet_fetch_ahead(at + next);
+      rabbet_fetch_ahead(at);
       sums[r] = _mm512_fmadd_ps(
           e4m3_product(&walk->tables, _mm512_loadu_si512(at), x),
           e4m3_scale(walk, scales[r] + scale, CHUNK), sums[r]);
@@ -137,7 +136,7 @@ E4M3_INLINE void e4m3_rows(const e4m3_walk_t* walk, int64_t n, int rows,
   }
   if (rest > 0) {
     __mmask64 some = (UINT64_C(1) << rest) - 1;
-    int64_t scale = whole * CHUNK / w->block;
+    int64_t scale = whole * CHUNK >> walk->shift;
     for (int i = 0; i < VECTORS; ++i)
       x[i] = _mm512_loadu_ps(walk->x + whole * CHUNK + i * FLOATS);
 #pragma GCC unroll 4
@@ -149,7 +148,7 @@ E4M3_INLINE void e4m3_rows(const e4m3_walk_t* walk, int64_t n, int rows,
           e4m3_scale(walk, scales[r] + scale, blocks - scale), sums[r]);
   }
   for (int r = 0; r < rows; ++r)
-    y[r] = _mm512_reduce_add_ps(sums[r]);
+    y[n + r * apart] = _mm512_reduce_add_ps(sums[r]);
 }
 
 E4M3_INLINE void e4m3_dots(bool one_scale, const rabbet_packed_t* w,
@@ -163,13 +162,15 @@ E4M3_INLINE void e4m3_dots(bool one_scale, const rabbet_packed_t* w,
                             .x = x,
                             .tables = e4m3_tables(),
                             .one_scale = one_scale,
+                            .shift = rabbet_packed_shift(w),
                             .per = per,
                             .lane = _mm512_loadu_si512(lanes)};
   int64_t n = begin;
-  for (; n + ROWS <= end; n += ROWS)
-    e4m3_rows(&walk, n, ROWS, y + n);
-  for (; n < end; ++n)
-    e4m3_rows(&walk, n, 1, y + n);
+  int64_t apart = (end - begin) / ROWS;
+  for (; n < begin + apart; ++n)
+    e4m3_rows(&walk, n, ROWS, apart, y);
+  for (n = begin + apart * ROWS; n < end; ++n)
+    e4m3_rows(&walk, n, 1, 1, y);
 }
 
 void rabbet_e4m3_dots(const rabbet_packed_t* w, const float* x, int64_t begin,

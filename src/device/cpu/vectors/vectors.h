@@ -81,6 +81,11 @@ typedef struct rabbet_packed_t {
   const float* scales;
   int64_t block, rows, scale_stride;
 } rabbet_packed_t;
+// The block of element k of a row is k >> shift: divisions would take as long
+// as the products of a chunk.
+static inline int rabbet_packed_shift(const rabbet_packed_t* w) {
+  return w->block < w->depth ? __builtin_ctzll((uint64_t)w->block) : 63;
+}
 // Columns of a panel of packed weights, which has them for each k.
 enum { RABBET_PANEL = 64 };
 
