@@ -69,7 +69,7 @@ static void* library_open(const char* folder, const char* kind,
 }
 
 // A change of one of these raises RABBET_DEVICE_ABI.
-_Static_assert(RABBET_DEVICE_ABI == 5, "the sizes below are of version 5");
+_Static_assert(RABBET_DEVICE_ABI == 6, "the sizes below are of version 6");
 _Static_assert(sizeof(rabbet_device_vtable_t) == 328, "another table");
 _Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");
 _Static_assert(sizeof(rabbet_device_t) == 88, "another device");

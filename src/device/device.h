@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 5
+#define RABBET_DEVICE_ABI 6
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -22,6 +22,15 @@ enum {
   // Its quantized products take further layers after their result is quantized,
   // up to the last of several quantizations.
   RABBET_DEVICE_QUANTIZED_CHAINS = 1 << 2,
+  // Its products of few rows are fastest where constant weights are contiguous
+  // along k.
+  RABBET_DEVICE_WEIGHTS_ALONG_K = 1 << 3,
+  // It has a kernel for cached_rotation.
+  RABBET_DEVICE_CACHED_ROTATION = 1 << 4,
+  // Its element-wise kernels read slices of stride 1 where they lie.
+  RABBET_DEVICE_POINTWISE_OF_SLICES = 1 << 5,
+  // Its products are far slower where rows are no whole vectors of 16 bytes.
+  RABBET_DEVICE_ALIGNED_PRODUCTS = 1 << 6,
 };
 
 #define RABBET_DEVICE_LOOP_STATE 16

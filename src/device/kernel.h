@@ -130,6 +130,9 @@ typedef struct rabbet_kernel_t {
   // Of the boundary's addresses in calls, in bytes, where it is more than that
   // of elements; 0: it is not. A power of two. Set by `create`.
   uint32_t alignment;
+  // Memory that the kernel keeps for as long as it lives, packed constants
+  // above all. Set by `create`; `prepare` adds to it.
+  size_t kept_bytes;
 } rabbet_kernel_t;
 
 // Concrete shapes for every value of the group, in its order.

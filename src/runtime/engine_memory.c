@@ -466,3 +466,17 @@ rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
   RABBET_RETURN_IF_ERROR(engine_check_device(engine));
   return engine->device->vtable->synchronize(engine->device, stream);
 }
+
+rabbet_status_t rabbet_engine_create_stream(rabbet_engine_t* engine,
+                                            void** out_stream) {
+  *out_stream = NULL;
+  RABBET_RETURN_IF_ERROR(engine_check_device(engine));
+  rabbet_device_t* device = engine->device;
+  return device->vtable->create_stream
+             ? device->vtable->create_stream(device, out_stream)
+             : rabbet_ok();
+}
+
+void rabbet_engine_destroy_stream(rabbet_engine_t* engine, void* stream) {
+  if (stream) engine->device->vtable->destroy_stream(engine->device, stream);
+}

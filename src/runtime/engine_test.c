@@ -326,6 +326,8 @@ static void inspect_only(void** state) {
                         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     RABBET_EXPECT_ERROR(rabbet_engine_synchronize(engine, NULL),
                         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
+    RABBET_EXPECT_ERROR(rabbet_engine_create_stream(engine, &memory),
+                        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     RABBET_EXPECT_ERROR(
         rabbet_engine_copy_to_host(engine, &memory, &memory, 1, NULL),
         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
@@ -353,6 +355,10 @@ static void memory_for_callers(void** state) {
   RABBET_EXPECT_OK(rabbet_engine_copy_to_host(engine, copied, a, 100, NULL));
   assert_memory_equal(copied, a, 100);
   assert_memory_equal(copied, "two\1", 4);
+  void* stream = &memory_for_callers;
+  RABBET_EXPECT_OK(rabbet_engine_create_stream(engine, &stream));
+  assert_null(stream);  // the device has none
+  rabbet_engine_destroy_stream(engine, stream);
   rabbet_engine_free(engine, a);
   rabbet_engine_free(engine, b);
   rabbet_engine_free(engine, NULL);

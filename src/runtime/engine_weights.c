@@ -177,6 +177,8 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine) {
   rabbet_status_t status = rabbet_memory_allocate(
       device, &engine->device_allocator, total, NULL, &engine->device_weights);
   if (rabbet_is_ok(status)) status = copy_all_weights(engine);
+  rabbet_file_map_drop(engine->plan->file, engine->plan->weights,
+                       (size_t)engine->plan->weights_size);
   return RABBET_ANNOTATE(status, "copying %zu bytes of weights to '%s'", total,
                          device->name);
 }

@@ -55,6 +55,24 @@ static rabbet_status_t step_shapes(rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
+// A kernel that packs its constants reads them once, when it is prepared first:
+// their pages of the plan's file are given back. A kernel that does not pack
+// them gets them again with its first run.
+static void prepare_drop_constants(const rabbet_sequence_t* sequence,
+                                   size_t s) {
+  const rabbet_plan_t* plan = sequence->engine->plan;
+  const rabbet_plan_step_t* step = &sequence->plan->steps[s];
+  if (!plan->file || atomic_exchange(&sequence->steps[s].prepared, true))
+    return;
+  for (size_t i = 0; i < step->group.input_count; ++i) {
+    int32_t v = step->values[step->group.inputs[i]];
+    const rabbet_plan_value_t* value = &sequence->plan->values[v];
+    if (value->storage == RABBET_PLAN_STORAGE_CONSTANT)
+      rabbet_file_map_drop(plan->file, plan->weights + value->offset,
+                           (size_t)value->size);
+  }
+}
+
 static rabbet_status_t prepare_step(rabbet_prepared_t* prepared, size_t s,
                                     int threads, size_t* out_workspace) {
   const rabbet_sequence_t* sequence = prepared->sequence;
@@ -71,6 +89,7 @@ static rabbet_status_t prepare_step(rabbet_prepared_t* prepared, size_t s,
   size_t at = s - rabbet_segment_begin(sequence, prepared->segment);
   rabbet_status_t status = kernel->kernel_class->prepare(
       kernel, &shapes, &prepared->states[at], out_workspace);
+  prepare_drop_constants(sequence, s);
   return rabbet_is_ok(status)
              ? status
              : rabbet_prepared_explain(prepared, step, &shapes, status);

@@ -25,7 +25,8 @@
 typedef struct rabbet_engine_step_t {
   rabbet_plugin_t* plugin;  // or NULL
   rabbet_kernel_t* kernel;
-  size_t first_slot;  // boundary inputs, then outputs
+  size_t first_slot;     // boundary inputs, then outputs
+  atomic_bool prepared;  // once: it has packed its constants
 } rabbet_engine_step_t;
 
 // A sequence of the plan as an engine has it.

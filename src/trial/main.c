@@ -1,13 +1,12 @@
 // rabbet-trial: asks NVIDIA's libraries for kernels and runs each once, so that
 // a crash does not end the build.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/child.h"
 #include "device/trial.h"
 #include "rabbet/rabbet.h"
-#include "runtime/trial_worker.h"
+#include "trial/worker.h"
 
 int main(int argc, char** argv) {
   if (argc != 2 || strcmp(argv[1], RABBET_TRIAL_ARGUMENT) != 0) {
@@ -18,6 +17,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   rabbet_child_begin();
-  rabbet_trial_serve(RABBET_CHILD_CHANNEL, setenv, rabbet_allocator_system());
+  rabbet_trial_serve(RABBET_CHILD_CHANNEL, rabbet_allocator_system());
   return 0;
 }

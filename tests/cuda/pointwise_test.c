@@ -80,6 +80,48 @@ static void long_chains(void** state) {
   one_kernel(RABBET_DTYPE_HALF, 2e-3);
 }
 
+static rabbet_tensor_t* window(net_t* net, const char* name, rabbet_tensor_t* x,
+                               int64_t axis, int64_t first, int64_t size) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "slice",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {INTS_ATTR("axes", axis),
+                                         INTS_ATTR("start", first),
+                                         INTS_ATTR("shape", size)},
+                               .attr_count = 3});
+}
+
+// The halves of a gate are read where they lie. A single column is not: it has
+// gaps, so that its slice stays a layer.
+static void gates(void** state) {
+  (void)state;
+  const struct {
+    rabbet_dims_t dims;
+    int64_t axis, size;
+    size_t layers;
+  } cases[] = {
+      {DIMS(3, 5, 40), 2, 20, 1},  {DIMS(3, 5, 34), 2, 17, 1},
+      {DIMS(2, 8, 3, 7), 1, 4, 1}, {DIMS(6, 9), 0, 3, 1},
+      {DIMS(7, 2), 1, 1, 3},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    made_t made = {.net = net_begin(0, SYSTEM)};
+    net_t* net = &made.net;
+    rabbet_tensor_t* x = net_input(net, "x", RABBET_DTYPE_FLOAT, cases[i].dims);
+    rabbet_tensor_t* up = window(net, "up", x, cases[i].axis, 0, cases[i].size);
+    rabbet_tensor_t* gate =
+        window(net, "gate", x, cases[i].axis, cases[i].size, cases[i].size);
+    gate = net_activation(net, "sigmoid", "SIGMOID", gate);
+    net_output(net, net_binary(net, "gated", "PROD", up, gate), "y");
+    make(&made, 3, 0);
+    assert_int_equal(rabbet_engine_layer_count(made.built.engine),
+                     cases[i].layers);
+    run(&made, 1e-6);
+    unmake(&made);
+  }
+}
+
 // Times hold for one version of the compiler.
 static void other_versions(void** state) {
   (void)state;
@@ -108,6 +150,7 @@ int main(void) {
   stand_in();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(long_chains),
+      cmocka_unit_test(gates),
       cmocka_unit_test(other_versions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,6 +285,45 @@ static void missing_library(void** state) {
   free(before);
 }
 
+// Columns of zeros make the rows of a vocabulary whole vectors, and the sum
+// behind the product reads the others. Products of this size take the host a
+// second, so the one whose weights lie along the sum is not run.
+static void odd_columns(void** state) {
+  (void)state;
+  enum { WORDS = 16389 };
+  for (int turned = 0; turned < 2; ++turned) {
+    made_t made = {.net = net_begin(0, SYSTEM)};
+    net_t* net = &made.net;
+    rabbet_tensor_t* x =
+        net_input(net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 128, 256));
+    rabbet_tensor_t* w =
+        turned ? WEIGHTS(net, 1, WORDS, 256) : WEIGHTS(net, 1, 256, WORDS);
+    rabbet_tensor_t* y =
+        product(net, x, "NONE", w, turned ? "TRANSPOSE" : "NONE");
+    net_output(
+        net, net_binary(net, "bias", "SUM", y, WEIGHTS(net, 1, 1, WORDS)), "y");
+    if (turned) {
+      rabbet_builder_config_t* config = check_config(0);
+      RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cuda"));
+      RABBET_EXPECT_OK(rabbet_builder_config_set(
+          config, RABBET_BUILDER_OPTION_FLAGS, 1 << RABBET_BUILDER_FP16));
+      made.built = check_build(net->network, config);
+      rabbet_builder_config_release(config);
+    } else {
+      make(&made, 0, 1 << RABBET_BUILDER_FP16);
+      run(&made, 2e-2);
+    }
+    // One layer if the weights stayed as they are.
+    assert_int_equal(rabbet_engine_layer_count(made.built.engine), 2);
+    if (turned) {
+      check_built_end(&made.built);
+      net_end(net);
+    } else {
+      unmake(&made);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fused),
@@ -294,6 +333,7 @@ int main(void) {
       cmocka_unit_test(missing_library),
       cmocka_unit_test(quantized),
       cmocka_unit_test(quantized_convolution),
+      cmocka_unit_test(odd_columns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,12 +334,25 @@ static float* rounded(const execution_t* e, int32_t tensor) {
   return copy;
 }
 
+// Two products are attention, whose rows without a key that counts are zeros:
+// the library takes 0 for a maximum of -infinity.
+static bool is_attention(const program_t* p) {
+  int products = 0;
+  for (int32_t i = 0; i < p->step_count; ++i)
+    products += p->steps[i].kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+  return products == 2;
+}
+
 static float pointwise_at(const execution_t* e, const step_t* s,
                           const int64_t* at) {
   const tensor_t* tensors = e->run->program.tensors;
   if (s->mode == CUDNN_POINTWISE_GEN_INDEX) return (float)at[s->axis];
   float x = e->data[s->x][ravel(&tensors[s->x], at)];
   float b = s->b >= 0 ? e->data[s->b][ravel(&tensors[s->b], at)] : 0;
+  if (s->mode == CUDNN_POINTWISE_SUB && b == -INFINITY) return x;
+  if (s->mode == CUDNN_POINTWISE_DIV && b == 0 &&
+      is_attention(&e->run->program))
+    return 0;
   if (s->mode != CUDNN_POINTWISE_BINARY_SELECT) return pointwise(s, x, b);
   return e->data[s->t][ravel(&tensors[s->t], at)] != 0 ? x : b;
 }

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_each_profile_runs_its_kernels(tmp_path: Any) -> None:
-    plan = profiles.build([profiles.LONG, profiles.ONE], profiles.ByRows(), device="cuda")
+    plan = profiles.build(
+        [profiles.LONG, profiles.ONE], profiles.ByRows(), device="cuda"
+    )
     (tmp_path / "two.plan").write_bytes(plan)
     model = trt.load(tmp_path / "two.plan", device="cuda")
     assert "OtherProfiles" in model.inspect_json()
@@ -37,11 +39,19 @@ def test_tokens_are_those_without_a_cache() -> None:
     check_sampling("cuda", tf32=False)
 
 
-def test_a_step_with_shared_heads_and_caches_in_place() -> None:
+STEPS = (
+    (2, 128, 4, 2, 192, 300, 2, 40, "fp16"), (1, 96, 3, 3, 160, 40, 1, 9, "fp16"),
+    (1, 64, 2, 1, 96, 50, 16, 40, "fp16"), (1, 128, 4, 2, 192, 300, 3, 40, "int4"),
+    (1, 128, 4, 1, 64, 30, 1, 40, "fp8"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sizes", STEPS)
+def test_a_step_with_shared_heads_and_caches_in_place(sizes: tuple[Any, ...]) -> None:
     torch = pytest.importorskip("torch")
     from bench import decoder
 
-    shape = decoder.Shape(2, 128, 4, 2, 192, 300, batch=2, room=40)
+    shape = decoder.Shape(*sizes)
     source = decoder.Weights(shape, torch)
     drawn = decoder.Drawn.of(shape, source)
     flag = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
@@ -50,11 +60,19 @@ def test_a_step_with_shared_heads_and_caches_in_place() -> None:
     model = trt.compile(network, device="cuda", optimization_level=1)
     kernels = str(model.inspect_json())
     assert kernels.count("cuda.attention.tiles") == shape.layers
+    assert kernels.count("'cuda.cached_rotation'") == shape.layers
+    assert "'cuda.rotation'" not in kernels
     generator = torch.Generator().manual_seed(3)
-    caches = [torch.randn(shape.cache_shape(), generator=generator).half() for _ in range(4)]
-    token, start = torch.tensor([[7], [250]]), torch.tensor([38, 5])
+    caches = [
+        torch.randn(shape.cache_shape(), generator=generator).half()
+        for _ in decoder.names(shape)
+    ]
+    rows = torch.arange(shape.batch)
+    token, start = (rows * 37 % shape.vocabulary)[:, None], rows * 7 % shape.room
     given = {"token": token.numpy(), "start": start.numpy()}
-    given |= {n: c.numpy().copy() for n, c in zip(decoder.names(shape), caches, strict=True)}
+    given |= {
+        n: c.numpy().copy() for n, c in zip(decoder.names(shape), caches, strict=True)
+    }
     found = model.run(given)
     expected = decoder.Torch(source, drawn, "cpu").step(token, start, caches).numpy()
     largest = np.abs(expected).max()

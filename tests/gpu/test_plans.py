@@ -75,3 +75,38 @@ def test_equal_builds_keep_equal_bytes(tmp_path: Path) -> None:
         listed = command("inspect", tmp_path / name, "--json").stdout
         kept.append(json.loads(listed)["Artifacts"])
     assert kept[0] == kept[1]
+
+
+def row_sums(path: Path, rows: int | str) -> Path:
+    """The sums of x[rows, 640] along its rows: one function of many that the source has."""
+    graph = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)],
+        "sums",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 640])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows])],
+        [helper.make_tensor("axes", TensorProto.INT64, [1], [1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("rows", [3, "n"])
+def test_a_plan_has_the_functions_that_its_shapes_need(
+    tmp_path: Path, rows: int | str
+) -> None:
+    model, plan = row_sums(tmp_path / "sums.onnx", rows), tmp_path / "sums.plan"
+    sizes = {"min": 1, "opt": 3, "max": 4000} if rows == "n" else {}
+    shapes = [a for k, n in sizes.items() for a in (f"--{k}-shapes", f"x:{n}x640")]
+    command("build", model, "--device", "cuda", *shapes, "-o", plan)
+    kept = json.loads(command("inspect", plan, "--json").stdout)["Artifacts"]
+    if rows == 3:
+        assert 1 <= len(kept) <= 4  # vectors and single elements, in parts or whole
+    none = {"RABBET_NVRTC": os.fspath(tmp_path / "there is none")}
+    for n in (3,) if rows == 3 else (1, 3, 4000):
+        x = np.random.default_rng(n).standard_normal((n, 640)).astype(np.float32)
+        np.savez(tmp_path / "x.npz", x=x)
+        out = tmp_path / "y.npz"
+        command("run", plan, "--inputs", tmp_path / "x.npz", "-o", out, env=none)
+        np.testing.assert_allclose(np.load(out)["y"], x.sum(1), rtol=1e-4, atol=1e-4)

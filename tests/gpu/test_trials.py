@@ -208,6 +208,22 @@ def test_compiling_engines_of_the_fallback_mode_are_spared(tmp_path: Path) -> No
 
 
 @stand_in
+def test_two_compiling_engines_are_tried(tmp_path: Path) -> None:
+    """Of the first two, engines 1 and 7, the latter does not work."""
+    compiles = {"RABBET_STAND_IN_CUDNN_COMPILES": "1"}
+    engines = {
+        level: {
+            name
+            for name in build("convolution", tmp_path, level=level, **compiles)["timed"]
+            if name.startswith("engine")
+        }
+        for level in (3, 4)
+    }
+    assert engines[3] == {"engine 1"}
+    assert engines[4] == {"engine 1", "engine 0 k2=1", "engine 0 k2=2"}
+
+
+@stand_in
 def test_engine_that_crashes_when_it_is_planned(tmp_path: Path) -> None:
     result = build(
         "convolution", tmp_path, RABBET_STAND_IN_CUDNN_FAULT="plan 0 crash"

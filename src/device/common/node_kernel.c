@@ -32,7 +32,16 @@ void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
                       rabbet_allocator_t allocator, rabbet_view_t* views,
                       rabbet_op_eval_t* out_eval) {
   assert(group->node_count > 0);
-  const rabbet_group_node_t* node = &group->nodes[0];
+  rabbet_group_node_eval(group, &group->nodes[0], dims, host_values, allocator,
+                         views, out_eval);
+}
+
+void rabbet_group_node_eval(const rabbet_group_t* group,
+                            const rabbet_group_node_t* node,
+                            const rabbet_dims_t* dims,
+                            const int64_t* const* host_values,
+                            rabbet_allocator_t allocator, rabbet_view_t* views,
+                            rabbet_op_eval_t* out_eval) {
   for (size_t i = 0; i < node->input_count + node->output_count; ++i) {
     int32_t value = i < node->input_count
                         ? node->inputs[i]

@@ -56,6 +56,13 @@ void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
                       const int64_t* const* host_values,
                       rabbet_allocator_t allocator, rabbet_view_t* views,
                       rabbet_op_eval_t* out_eval);
+// The same for any of its nodes.
+void rabbet_group_node_eval(const rabbet_group_t* group,
+                            const rabbet_group_node_t* node,
+                            const rabbet_dims_t* dims,
+                            const int64_t* const* host_values,
+                            rabbet_allocator_t allocator, rabbet_view_t* views,
+                            rabbet_op_eval_t* out_eval);
 
 // ---- Proposing -------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "core/view.h"
+#include "device/common/slice.h"
 
 // ---- Iteration space -------------------------------------------------------
 
@@ -51,33 +52,46 @@ static bool pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
   return true;
 }
 
+// Where an operand lies: `dims` of it, within a tensor of the extents `whole`
+// from element `start` on.
+typedef struct pw_place_t {
+  const rabbet_dims_t *dims, *whole;
+  int64_t start[RABBET_MAX_RANK];
+} pw_place_t;
+
 // The strides of an operand over the axes; false if its shape does not fit. An
 // operand with the full shape at the optimum has the space's format, even if it
 // is broadcast in a run; other operands are LINEAR.
 static bool pw_strides(const pw_axes_t* axes, const rabbet_dims_t* full,
-                       const rabbet_dims_t* dims, bool has_format,
-                       int64_t* out_strides) {
+                       const pw_place_t* place, bool has_format,
+                       int64_t* out_strides, int64_t* out_offset) {
+  const rabbet_dims_t *dims = place->dims, *whole = place->whole;
   if (dims->rank != full->rank) return false;
   int64_t linear[RABBET_MAX_RANK];
-  int64_t next = 1;
+  int64_t next = 1, offset = 0;
   for (int axis = dims->rank - 1; axis >= 0; --axis) {
     if (dims->d[axis] != full->d[axis] && dims->d[axis] != 1) return false;
     linear[axis] = dims->d[axis] == 1 ? 0 : next;
-    next *= dims->d[axis];
+    offset += place->start[axis] * next;
+    next *= whole->d[axis];
   }
+  if (has_format) offset = 0;
   next = 1;
   for (int i = axes->rank - 1; i >= 0; --i) {
     int axis = axes->logical[i];
-    if (axes->extent[i] == 1) {
-      out_strides[i] = 0;
-    } else if (!has_format) {
-      out_strides[i] = linear[axis] * axes->step[i];
-    } else {
-      bool spread = dims->d[axis] != full->d[axis];
-      out_strides[i] = spread ? 0 : next;
-      if (!spread) next *= axes->extent[i];
+    bool spread = dims->d[axis] != full->d[axis];
+    if (!has_format) {
+      out_strides[i] = axes->extent[i] == 1 ? 0 : linear[axis] * axes->step[i];
+      continue;
     }
+    out_strides[i] = axes->extent[i] == 1 || spread ? 0 : next;
+    offset += place->start[axis] * next;
+    if (whole != dims)
+      next *= whole->d[axis];
+    else if (!spread)
+      next *= axes->extent[i];
   }
+  *out_offset = offset;
   return true;
 }
 
@@ -128,8 +142,8 @@ int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
 // format; false if shapes or format do not allow one. Before formats are
 // chosen, all values of the full shape are taken to have this format.
 static bool pw_space(const rabbet_group_t* group, const rabbet_dims_t* dims,
-                     rabbet_format_t format, bool chosen,
-                     rabbet_pw_space_t* out_space) {
+                     const pw_place_t* places, rabbet_format_t format,
+                     bool chosen, rabbet_pw_space_t* out_space) {
   const rabbet_dims_t* full = &dims[group->outputs[0]];
   pw_axes_t axes;
   if (full->rank < 0 || !pw_axes(full, format, &axes)) return false;
@@ -142,8 +156,13 @@ static bool pw_space(const rabbet_group_t* group, const rabbet_dims_t* dims,
     bool is_full = rabbet_dims_equal(&dims[value], full);
     bool has_format = chosen ? group->values[value].format == format : is_full;
     if (!is_full && i >= (int)group->input_count) return false;
-    if (!pw_strides(&axes, full, &dims[value], has_format,
-                    out_space->stride[i])) {
+    pw_place_t place = {.dims = &dims[value], .whole = &dims[value]};
+    if (places && places[i].whole) place = places[i];
+    // In formats with blocks a part's channels need not be whole blocks.
+    if (place.whole != place.dims && rabbet_format_info(format)->block != 1)
+      return false;
+    if (!pw_strides(&axes, full, &place, has_format, out_space->stride[i],
+                    &out_space->offset[i])) {
       return false;
     }
   }
@@ -169,12 +188,42 @@ static bool pw_inner_shapes_fit(const rabbet_group_t* group,
   return true;
 }
 
-rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
+// Of the plain group's inputs; those that are no slices have no `whole`.
+static rabbet_status_t pw_places(const rabbet_group_t* group,
+                                 const rabbet_pw_parts_t* parts,
+                                 const rabbet_dims_t* dims,
+                                 const int64_t* const* host_values,
+                                 rabbet_allocator_t allocator,
+                                 pw_place_t* places) {
+  memset(places, 0, RABBET_PW_MAX_OPERANDS * sizeof(*places));
+  for (size_t i = 0; parts && i < parts->plain.input_count; ++i) {
+    const rabbet_group_node_t* node = parts->slices[i];
+    rabbet_slice_t slice;
+    if (!node) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_slice_parameters(
+        group, node, dims, host_values, allocator, &slice));
+    places[i].dims = &dims[node->outputs[0]];
+    places[i].whole = &dims[node->inputs[0]];
+    for (int axis = 0; axis < slice.rank; ++axis) {
+      places[i].start[axis] = slice.start[axis];
+      if (slice.stride[axis] != 1 || slice.mode != RABBET_SAMPLE_STRICT_BOUNDS)
+        return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                             "layer '%s': element-wise kernels read slices "
+                             "of stride 1 within their input; axis %d has "
+                             "stride %lld, or a mode",
+                             node->name, axis, (long long)slice.stride[axis]);
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t pw_plan(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
+                               const pw_place_t* places,
                                rabbet_pw_space_t* out_space) {
   rabbet_format_t format = group->values[group->outputs[0]].format;
   if (pw_inner_shapes_fit(group, dims) &&
-      pw_space(group, dims, format, true, out_space)) {
+      pw_space(group, dims, places, format, true, out_space)) {
     return rabbet_ok();
   }
   char text[128];
@@ -184,6 +233,23 @@ rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
       group->nodes[0].name,
       rabbet_dims_print(&dims[group->outputs[0]], text, sizeof(text)),
       rabbet_format_name(format));
+}
+
+rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims,
+                               rabbet_pw_space_t* out_space) {
+  return pw_plan(group, dims, NULL, out_space);
+}
+
+rabbet_status_t rabbet_pw_plan_parts(const rabbet_group_t* group,
+                                     const rabbet_pw_parts_t* parts,
+                                     const rabbet_kernel_shapes_t* shapes,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_pw_space_t* out_space) {
+  pw_place_t places[RABBET_PW_MAX_OPERANDS];
+  RABBET_RETURN_IF_ERROR(pw_places(group, parts, shapes->dims,
+                                   shapes->host_values, allocator, places));
+  return pw_plan(&parts->plain, shapes->dims, places, out_space);
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -206,7 +272,25 @@ typedef struct pw_proposal_t {
   const rabbet_dims_t* dims;
   rabbet_type_format_t* tensors;
   int32_t* in_place;
+  const rabbet_group_t* plain;  // the group, or without its slices
+  pw_place_t places[RABBET_PW_MAX_OPERANDS];
 } pw_proposal_t;
+
+// The whole group's operand that is the plain group's operand i.
+static size_t pw_whole_operand(const pw_proposal_t* proposal, size_t i) {
+  const rabbet_pw_parts_t* parts = proposal->offers->parts;
+  size_t inputs = proposal->plain->input_count;
+  if (i >= inputs) return proposal->propose->group->input_count + (i - inputs);
+  return parts ? (size_t)parts->from[i] : i;
+}
+
+// Whether the group reads the input as a slice, too.
+static bool pw_is_sliced(const pw_proposal_t* proposal, size_t input) {
+  const rabbet_pw_parts_t* parts = proposal->offers->parts;
+  for (size_t i = 0; parts && i < parts->plain.input_count; ++i)
+    if (parts->slices[i] && parts->from[i] == (int32_t)input) return true;
+  return false;
+}
 
 // The input that an output may overwrite: one of the same shape and element
 // size, whose elements are read just before the output's are written. -1: none.
@@ -217,6 +301,7 @@ static int32_t pw_in_place(const pw_proposal_t* proposal, size_t output,
       &proposal->tensors[group->input_count + output];
   for (size_t i = 0; i < group->input_count && i < 64; ++i) {
     if ((*taken >> i & 1) || group->values[group->inputs[i]].constant ||
+        pw_is_sliced(proposal, i) ||
         rabbet_dtype_bits(proposal->tensors[i].dtype) !=
             rabbet_dtype_bits(own->dtype) ||
         !rabbet_dims_equal(&proposal->dims[group->inputs[i]],
@@ -243,34 +328,58 @@ static bool pw_keeps_up(const rabbet_group_value_t* value,
   return true;
 }
 
+// Types and formats of the whole group's boundary; false if a tensor would have
+// two formats, or the format pads.
+static bool pw_offer_tensors(pw_proposal_t* proposal, rabbet_format_t format,
+                             rabbet_dtype_t dtype) {
+  const rabbet_group_t* group = proposal->plain;
+  const rabbet_group_t* whole = proposal->propose->group;
+  const rabbet_dims_t* full = &proposal->dims[group->outputs[0]];
+  bool is_set[RABBET_PW_MAX_OPERANDS] = {false};
+  rabbet_network_tensors(whole, proposal->tensors);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    int32_t value = rabbet_pw_operand(group, (int)i);
+    size_t at = pw_whole_operand(proposal, i);
+    bool is_full = rabbet_dims_equal(&proposal->dims[value], full);
+    if (is_full ? !rabbet_format_is_filled(&group->values[value], format)
+                : !pw_keeps_up(&group->values[value], format))
+      return false;
+    // A part of single channels would have gaps along its rows.
+    if (proposal->places[i].whole && format != RABBET_FORMAT_LINEAR &&
+        group->values[value].min.d[1] <= 1)
+      return false;
+    rabbet_type_format_t tensor = {
+        .dtype = group->values[value].dtype,
+        .format = is_full ? format : RABBET_FORMAT_LINEAR};
+    bool is_real = tensor.dtype == RABBET_DTYPE_FLOAT ||
+                   tensor.dtype == RABBET_DTYPE_HALF ||
+                   tensor.dtype == RABBET_DTYPE_BF16;
+    if (is_full && is_real && dtype != RABBET_DTYPE_NONE) tensor.dtype = dtype;
+    if (is_set[at] && (proposal->tensors[at].dtype != tensor.dtype ||
+                       proposal->tensors[at].format != tensor.format))
+      return false;
+    is_set[at] = true;
+    proposal->tensors[at] = tensor;
+  }
+  return true;
+}
+
 static rabbet_status_t pw_offer_one(pw_proposal_t* proposal,
                                     rabbet_format_t format,
                                     rabbet_dtype_t dtype) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_pw_space_t space;
-  if (!pw_space(group, proposal->dims, format, false, &space)) {
+  if (!pw_space(proposal->plain, proposal->dims, proposal->places, format,
+                false, &space) ||
+      !pw_offer_tensors(proposal, format, dtype))
     return rabbet_ok();
-  }
-  const rabbet_dims_t* full = &proposal->dims[group->outputs[0]];
-  for (int i = 0; i < space.operand_count; ++i) {
-    int32_t value = rabbet_pw_operand(group, i);
-    rabbet_type_format_t* tensor = &proposal->tensors[i];
-    bool is_full = rabbet_dims_equal(&proposal->dims[value], full);
-    if (is_full ? !rabbet_format_is_filled(&group->values[value], format)
-                : !pw_keeps_up(&group->values[value], format))
-      return rabbet_ok();
-    tensor->dtype = group->values[value].dtype;
-    tensor->format = is_full ? format : RABBET_FORMAT_LINEAR;
-    bool is_real = tensor->dtype == RABBET_DTYPE_FLOAT ||
-                   tensor->dtype == RABBET_DTYPE_HALF ||
-                   tensor->dtype == RABBET_DTYPE_BF16;
-    if (is_full && is_real && dtype != RABBET_DTYPE_NONE) tensor->dtype = dtype;
-  }
   uint64_t taken = 0;
   for (size_t i = 0; i < group->output_count; ++i) {
     proposal->in_place[i] = pw_in_place(proposal, i, &taken);
   }
   for (size_t i = 0; i < proposal->offers->tactic_count; ++i) {
+    if (proposal->offers->suits && !proposal->offers->suits(&space, i))
+      continue;
     rabbet_candidate_t candidate = {.kernel = proposal->offers->kernel,
                                     .tactic = (int32_t)i,
                                     .tensors = proposal->tensors,
@@ -310,7 +419,11 @@ rabbet_status_t rabbet_pw_offer(const rabbet_propose_t* propose,
   const rabbet_group_t* group = propose->group;
   rabbet_arena_t arena;
   rabbet_arena_initialize(propose->allocator, &arena);
-  pw_proposal_t proposal = {.propose = propose, .offers = offers, .sink = sink};
+  pw_proposal_t proposal = {
+      .propose = propose,
+      .offers = offers,
+      .sink = sink,
+      .plain = offers->parts ? &offers->parts->plain : group};
   rabbet_dims_t* dims = NULL;
   rabbet_status_t status = rabbet_arena_allocate_array(
       &arena, group->value_count, sizeof(*dims), (void**)&dims);
@@ -329,9 +442,17 @@ rabbet_status_t rabbet_pw_offer(const rabbet_propose_t* propose,
       dims[i] = group->values[i].dims;
     }
     proposal.dims = dims;
-    if (pw_inner_shapes_fit(group, dims)) {
-      status = pw_offer_all(&proposal);
-    }
+    status = pw_places(group, offers->parts, dims, NULL, propose->allocator,
+                       proposal.places);
+  }
+  // A slice whose numbers are not known, or do not suit, is no part.
+  if (!rabbet_is_ok(status) &&
+      rabbet_status_code(status) != RABBET_STATUS_OUT_OF_MEMORY) {
+    rabbet_status_ignore(status);
+    status = rabbet_ok();
+  } else if (rabbet_is_ok(status) &&
+             pw_inner_shapes_fit(proposal.plain, dims)) {
+    status = pw_offer_all(&proposal);
   }
   rabbet_arena_deinitialize(&arena);
   return status;

@@ -19,7 +19,28 @@ typedef struct rabbet_pw_space_t {
   int operand_count;
   // In elements; of the last axis 0 or 1.
   int64_t stride[RABBET_PW_MAX_OPERANDS][RABBET_PW_MAX_AXES];
+  // Of the first element in its tensor: not 0 for parts of tensors.
+  int64_t offset[RABBET_PW_MAX_OPERANDS];
 } rabbet_pw_space_t;
+
+// A group whose slices are read where they lie. Kernels compute `plain`, the
+// group without them, whose inputs are the slices' results.
+typedef struct rabbet_pw_parts_t {
+  rabbet_group_t plain;
+  size_t slice_count;
+  // Of the plain group's inputs: the slice, or NULL; the whole group's input.
+  const rabbet_group_node_t* slices[RABBET_PW_MAX_OPERANDS];
+  int32_t from[RABBET_PW_MAX_OPERANDS];
+  void* memory;  // NULL without slices: `plain` is the group
+} rabbet_pw_parts_t;
+// *out_fits: false if a slice reads what the group computes, or if there are
+// too many operands. The parts refer to the group.
+rabbet_status_t rabbet_pw_parts_make(const rabbet_group_t* group,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_pw_parts_t* out_parts,
+                                     bool* out_fits);
+void rabbet_pw_parts_end(rabbet_allocator_t allocator,
+                         rabbet_pw_parts_t* parts);
 
 // Operands are the boundary's inputs, then its outputs.
 int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand);
@@ -28,6 +49,12 @@ int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand);
 rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
                                rabbet_pw_space_t* out_space);
+// The same for the plain group; `group` is the whole one.
+rabbet_status_t rabbet_pw_plan_parts(const rabbet_group_t* group,
+                                     const rabbet_pw_parts_t* parts,
+                                     const rabbet_kernel_shapes_t* shapes,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_pw_space_t* out_space);
 // Whether all layers are element-wise, and the boundary has at most
 // RABBET_PW_MAX_OPERANDS values.
 bool rabbet_pw_is_pointwise(const rabbet_group_t* group);
@@ -38,6 +65,9 @@ typedef struct rabbet_pw_offers_t {
   size_t format_count;
   const char* const* tactics;  // names, by number
   size_t tactic_count;
+  const rabbet_pw_parts_t* parts;  // of the group; NULL: it has no slices
+  // Whether the tactic may win in this space; NULL: all are offered.
+  bool (*suits)(const rabbet_pw_space_t* space, size_t tactic);
 } rabbet_pw_offers_t;
 // Offers each type that the network allows, format and tactic, unless the
 // shapes do not fit.

@@ -92,14 +92,16 @@ static bool slice_is_inside(const rabbet_slice_axis_t* axis) {
 
 // Start and stride for these dims; OUT_OF_RANGE in the same cases as for the
 // reference kernel.
-static rabbet_status_t slice_parameters(const rabbet_group_t* group,
+rabbet_status_t rabbet_slice_parameters(const rabbet_group_t* group,
+                                        const rabbet_group_node_t* node,
                                         const rabbet_dims_t* dims,
                                         const int64_t* const* host_values,
                                         rabbet_allocator_t allocator,
                                         rabbet_slice_t* out_slice) {
   rabbet_view_t views[8];
   rabbet_op_eval_t eval;
-  rabbet_node_eval(group, dims, host_values, allocator, views, &eval);
+  rabbet_group_node_eval(group, node, dims, host_values, allocator, views,
+                         &eval);
   static const char* const names[] = {"",       "start", "shape",
                                       "stride", "",      "axes"};
   for (size_t i = 1; i < eval.input_count; ++i) {
@@ -111,10 +113,10 @@ static rabbet_status_t slice_parameters(const rabbet_group_t* group,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "layer '%s': the elements of '%s' are not known when "
                          "its shapes are",
-                         group->nodes[0].name, names[i]);
+                         node->name, names[i]);
   }
   return RABBET_ANNOTATE(rabbet_slice_resolve(&eval, out_slice), "layer '%s'",
-                         group->nodes[0].name);
+                         node->name);
 }
 
 bool rabbet_slice_fits(const rabbet_propose_t* propose,
@@ -165,8 +167,9 @@ rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
   int64_t count = 0;
   memset(window, 0, sizeof(*window));
   window->size = rabbet_dtype_bits(value->dtype) / 8;
-  RABBET_RETURN_IF_ERROR(slice_parameters(
-      group, shapes->dims, shapes->host_values, kernel->allocator, &slice));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_slice_parameters(group, kernel->node, shapes->dims,
+                              shapes->host_values, kernel->allocator, &slice));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &count));
   if (!slice_axes(&slice, in, out, value->format, window->size, window->axes,
                   &window->rank)) {

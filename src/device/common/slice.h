@@ -24,6 +24,15 @@ typedef struct rabbet_slice_window_t {
   rabbet_slice_axis_t axes[RABBET_BOX_AXES];
 } rabbet_slice_window_t;
 
+// Start and stride of the group's slice `node` for known shapes. Errors name
+// the layer: accesses that STRICT_BOUNDS forbids, operands without known
+// values.
+rabbet_status_t rabbet_slice_parameters(const rabbet_group_t* group,
+                                        const rabbet_group_node_t* node,
+                                        const rabbet_dims_t* dims,
+                                        const int64_t* const* host_values,
+                                        rabbet_allocator_t allocator,
+                                        rabbet_slice_t* out_slice);
 // For known shapes. Errors name the layer: accesses that STRICT_BOUNDS forbids,
 // operands without known values, formats that cannot be sliced like this.
 rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,

@@ -12,15 +12,20 @@ static int64_t weight_int(const rabbet_group_node_t* node, const char* name) {
   return rabbet_attr_int(node->attrs, node->op->attr_count, name, 0);
 }
 
-static const rabbet_group_node_t* weight_product(const rabbet_group_t* group) {
-  const rabbet_group_node_t* product = NULL;
+enum { PRODUCTS = 2 };
+
+// The group's products; returns their number, 0 if there are more or the group
+// has another form.
+static size_t weight_products(const rabbet_group_t* group,
+                              const rabbet_group_node_t** products) {
+  size_t count = 0;
   for (size_t i = 0; i < group->node_count; ++i) {
-    if (group->nodes[i].output_count != 1) return NULL;
+    if (group->nodes[i].output_count != 1) return 0;
     if (!rabbet_op_is(group->nodes[i].op, RABBET_OP_MATRIX_MULTIPLY)) continue;
-    if (product) return NULL;
-    product = &group->nodes[i];
+    if (count == PRODUCTS) return 0;
+    products[count++] = &group->nodes[i];
   }
-  return product;
+  return count;
 }
 
 static const rabbet_group_node_t* weight_maker(const rabbet_group_t* group,
@@ -117,34 +122,122 @@ static bool weight_matrix(const rabbet_group_t* group,
                         out->is_turned, &out->zeros));
 }
 
+static bool weight_reads(const rabbet_group_node_t* node, int32_t value) {
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] == value) return true;
+  return false;
+}
+
+// A product whose second factor alone is made by the node, and is read by it
+// only.
+static bool weight_is_product(const rabbet_group_t* group,
+                              const rabbet_group_node_t* product,
+                              const rabbet_group_node_t* maker) {
+  return maker && product->inputs[0] != product->inputs[1] &&
+         group->outputs[0] != product->inputs[1] &&
+         !weight_maker(group, product->inputs[0]) &&
+         rabbet_group_input_of(group, product->inputs[0]) >= 0;
+}
+
+static bool weight_blocks_agree(const rabbet_weight_blocks_t* a,
+                                const rabbet_weight_blocks_t* b) {
+  return a->rows == b->rows && a->depth == b->depth &&
+         a->row_stride == b->row_stride && a->depth_stride == b->depth_stride;
+}
+
+static bool weight_types_agree(const rabbet_group_t* group, int32_t a,
+                               int32_t b) {
+  return a < 0 || b < 0 ? a == b
+                        : group->values[a].dtype == group->values[b].dtype;
+}
+
+// Adds the second product of a pair.
+static bool weight_second(const rabbet_group_t* group,
+                          const rabbet_group_node_t* product,
+                          rabbet_weight_only_t* p) {
+  const rabbet_group_node_t* maker = weight_maker(group, product->inputs[1]);
+  rabbet_weight_only_t own = {.x = product->inputs[0]};
+  if (own.x != p->x || group->input_count >= RABBET_WEIGHT_ONLY_INPUTS ||
+      group->outputs[0] == product->outputs[0] ||
+      !weight_is_product(group, product, maker) ||
+      product->inputs[1] == p->real ||
+      !weight_matrix(group, product, maker, &own) || own.n != p->n ||
+      own.k != p->k || own.is_turned != p->is_turned ||
+      !weight_types_agree(group, own.w, p->w) ||
+      !weight_types_agree(group, own.scale, p->scale) ||
+      !weight_types_agree(group, own.zero, p->zero) ||
+      !weight_blocks_agree(&own.scales, &p->scales) ||
+      (p->zero >= 0 && !weight_blocks_agree(&own.zeros, &p->zeros)))
+    return false;
+  p->second = (rabbet_weight_factor_t){own.w, own.scale, own.zero};
+  p->second_result = product->outputs[0];
+  if (group->input_count > 0)
+    memcpy(p->inputs, group->inputs, group->input_count * sizeof(*p->inputs));
+  p->inputs[group->input_count] = p->second_result;
+  p->plain.inputs = p->inputs;
+  ++p->plain.input_count;
+  return true;
+}
+
+// The first product of a pair is the one that the chain of the epilogue begins
+// with.
+static void weight_order(const rabbet_group_t* group,
+                         const rabbet_group_node_t** products) {
+  const rabbet_group_node_t* begin = NULL;
+  for (size_t i = group->node_count; i-- > 0;)
+    if (!rabbet_op_is(group->nodes[i].op, RABBET_OP_MATRIX_MULTIPLY) &&
+        (weight_reads(&group->nodes[i], products[0]->outputs[0]) ||
+         weight_reads(&group->nodes[i], products[1]->outputs[0])))
+      begin = &group->nodes[i];
+  if (!begin || weight_reads(begin, products[0]->outputs[0])) return;
+  const rabbet_group_node_t* second = products[0];
+  products[0] = products[1];
+  products[1] = second;
+}
+
+// The epilogue's nodes.
+static void weight_rest(const rabbet_group_t* group, rabbet_weight_only_t* p) {
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_group_node_t* node = &group->nodes[i];
+    int32_t made = node->outputs[0];
+    bool is_factor =
+        rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+        (node->inputs[WEIGHTS] == p->w || node->inputs[WEIGHTS] == p->second.w);
+    if (!is_factor && made != p->nodes[0].outputs[0] &&
+        made != p->second_result)
+      p->nodes[p->plain.node_count++] = *node;
+  }
+}
+
 bool rabbet_weight_only_parse(const rabbet_group_t* group,
                               rabbet_weight_only_t* out_product) {
   rabbet_weight_only_t* p = out_product;
+  const rabbet_group_node_t* products[PRODUCTS];
   memset(p, 0, sizeof(*p));
-  const rabbet_group_node_t* product = weight_product(group);
-  const rabbet_group_node_t* maker =
-      product ? weight_maker(group, product->inputs[1]) : NULL;
-  if (!maker || group->output_count != 1 ||
-      group->node_count > RABBET_WEIGHT_ONLY_NODES ||
-      product->inputs[0] == product->inputs[1] ||
-      group->outputs[0] == product->inputs[1] ||
-      weight_maker(group, product->inputs[0]) ||
-      rabbet_group_input_of(group, product->inputs[0]) < 0 ||
+  size_t count = weight_products(group, products);
+  if (count == 0 || group->output_count != 1 ||
+      group->node_count > RABBET_WEIGHT_ONLY_NODES)
+    return false;
+  if (count == PRODUCTS) weight_order(group, products);
+  const rabbet_group_node_t* product = products[0];
+  const rabbet_group_node_t* maker = weight_maker(group, product->inputs[1]);
+  if (!weight_is_product(group, product, maker) ||
       !weight_matrix(group, product, maker, p))
     return false;
   p->x = product->inputs[0];
   p->real = product->inputs[1];
+  p->second = (rabbet_weight_factor_t){-1, -1, -1};
+  p->second_result = -1;
+  p->plain = *group;
+  if (count == PRODUCTS && !weight_second(group, products[1], p)) return false;
   p->nodes[0] = *product;
   p->product_inputs[0] = p->x;
   p->product_inputs[1] = p->w;
   p->nodes[0].inputs = p->product_inputs;
-  p->plain = *group;
   p->plain.nodes = p->nodes;
   p->plain.node_count = 1;
-  for (size_t i = 0; i < group->node_count; ++i)
-    if (&group->nodes[i] != product && &group->nodes[i] != maker)
-      p->nodes[p->plain.node_count++] = group->nodes[i];
-  assert(p->plain.node_count + 1 == group->node_count);
+  weight_rest(group, p);
+  assert(p->plain.node_count + 2 * count - 1 == group->node_count);
   return true;
 }
 

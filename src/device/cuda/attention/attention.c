@@ -59,6 +59,17 @@ static bool attention_is_supported(const rabbet_attention_views_t* views) {
          attention_lies_by_rows(&views->y, 3);
 }
 
+// cuDNN broadcasts a mask over batches and heads, and wants a row for each
+// query: one for all of them has stride 0.
+static rabbet_cudnn_shape_t attention_mask_shape(
+    const rabbet_attention_views_t* views) {
+  rabbet_cudnn_shape_t shape = rabbet_cudnn_dense(4, views->mask.dims, false);
+  if (shape.dims[2] == views->q.dims[2]) return shape;
+  shape.dims[2] = views->q.dims[2];
+  shape.strides[2] = 0;
+  return shape;
+}
+
 static bool attention_shapes(const rabbet_group_t* group,
                              const rabbet_attention_t* a,
                              const rabbet_dims_t* dims,
@@ -75,7 +86,11 @@ static bool attention_shapes(const rabbet_group_t* group,
   out->q_offset = views.q.offset;
   out->k_offset = views.k.offset;
   out->v_offset = views.v.offset;
-  if (a->mask >= 0) out->mask = rabbet_cudnn_dense(4, views.mask.dims, false);
+  if (a->mask >= 0) {
+    // Rows may share a mask, and keys do not.
+    if (views.mask.dims[3] != views.k.dims[3]) return false;
+    out->mask = attention_mask_shape(&views);
+  }
   // The fused kernels do not broadcast over the batch.
   if (out->q.dims[0] != out->k.dims[0] || out->q.dims[0] != out->v.dims[0] ||
       out->q.dims[1] != out->y.dims[1] ||
@@ -136,10 +151,17 @@ static bool attention_is_broken(const rabbet_cudnn_t* library) {
   return library->version == 91000 || library->version == 91001;
 }
 
+// Whether rows that are masked entirely, whose weights are NaN by the formula,
+// become zeros. Tried with 9.19, in FP16 and BF16, with masks of all forms.
+static bool attention_zeros_rows(const rabbet_cudnn_t* library) {
+  return library->version >= 91900;
+}
+
 // One mask for all heads, and rows that hide keys. A graph with the places of a
 // single query has given wrong results in some releases.
 static bool attention_has_places(const rabbet_attention_t* a,
                                  const attention_shapes_t* s) {
+  if (a->band.exists) return s->scores.dims[2] > 1 && s->scores.dims[3] > 1;
   return a->mask >= 0 && s->mask.dims[0] == 1 && s->mask.dims[1] == 1 &&
          s->mask.dims[2] == s->scores.dims[2] && s->mask.dims[2] > 1 &&
          s->mask.dims[3] == s->scores.dims[3] && s->mask.dims[3] > 1;
@@ -155,6 +177,18 @@ static cudnnBackendDescriptor_t attention_hide(rabbet_cudnn_graph_t* graph,
                                rabbet_cudnn_scalar(graph, 4, low));
 }
 
+static cudnnBackendDescriptor_t attention_capped(rabbet_cudnn_graph_t* graph,
+                                                 const attention_shapes_t* s,
+                                                 cudnnBackendDescriptor_t x,
+                                                 double cap) {
+  graph->is_tentative = true;
+  x = attention_then(graph, CUDNN_POINTWISE_MUL, &s->scores, x,
+                     rabbet_cudnn_scalar(graph, 4, (float)(1 / cap)));
+  x = attention_then(graph, CUDNN_POINTWISE_TANH_FWD, &s->scores, x, NULL);
+  return attention_then(graph, CUDNN_POINTWISE_MUL, &s->scores, x,
+                        rabbet_cudnn_scalar(graph, 4, (float)cap));
+}
+
 bool rabbet_attention_describe(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
                                rabbet_attention_graph_t kind,
@@ -162,14 +196,17 @@ bool rabbet_attention_describe(const rabbet_group_t* group,
   rabbet_attention_t a;
   attention_shapes_t s;
   bool by_bias = kind == RABBET_ATTENTION_BY_BIAS;
-  if (!rabbet_attention_match(group, dims, &a) || a.zero_nan ||
+  if (!rabbet_attention_match(group, dims, &a) ||
       !attention_shapes(group, &a, dims, &s) ||
-      (by_bias ? a.masking != RABBET_ATTENTION_ADDS
+      (by_bias ? a.band.exists || a.masking != RABBET_ATTENTION_ADDS
                : !attention_has_places(&a, &s)))
     return false;
+  // Rows that share a mask have stride 0.
+  graph->is_tentative = by_bias && a.mask >= 0;
   rabbet_dtype_t dtype = group->values[a.y.value].dtype;
   if ((dtype != RABBET_DTYPE_HALF && dtype != RABBET_DTYPE_BF16) ||
-      attention_is_broken(graph->library))
+      attention_is_broken(graph->library) ||
+      (by_bias && a.zero_nan && !attention_zeros_rows(graph->library)))
     return false;
   for (size_t i = 0; i < group->input_count; ++i)
     if (group->values[group->inputs[i]].format != RABBET_FORMAT_LINEAR)
@@ -186,6 +223,7 @@ bool rabbet_attention_describe(const rabbet_group_t* group,
   if (a.scale != 1)
     x = attention_then(graph, CUDNN_POINTWISE_MUL, &s.scores, x,
                        rabbet_cudnn_scalar(graph, 4, (float)a.scale));
+  if (a.cap != 0) x = attention_capped(graph, &s, x, a.cap);
   if (!by_bias)
     x = attention_hide(graph, &s, x);
   else if (a.mask >= 0)
@@ -239,7 +277,7 @@ static bool attention_may_offer(const rabbet_propose_t* propose,
   if (kind == RABBET_ATTENTION_BY_PLACES &&
       !rabbet_attention_is_causal(propose->group, a, dims))
     return false;
-  if (a->masking != RABBET_ATTENTION_ADDS)
+  if (a->band.exists || a->masking != RABBET_ATTENTION_ADDS)
     return kind == RABBET_ATTENTION_BY_PLACES;
   return (a->mask < 0 || rabbet_dtype_is_float(values[a->mask].dtype)) &&
          attention_may_narrow(propose, a);

@@ -4,9 +4,13 @@
 //   MASK        type of the mask, which is added; undefined: no mask
 //   KEEP        defined: the mask is BOOL. A score stays where the mask equals
 //               KEEP (0 or 1) and is attend_t.other elsewhere
+//   BAND        1: attend_t.other is added to scores out of the band; 2: it
+//               replaces them; 0: there is no band
+//   CAP         1: scores become attend_t.cap tanh(score / attend_t.cap)
 //   ZERO_NAN    defined: NaN weights become 0. Rows that are masked entirely
 //               have such weights
-//   WIDTH       columns of q, k, v and y, a multiple of 32
+//   HEAD        columns of q, k, v and y: whole vectors of 16 bytes
+//   WIDTH       the same, rounded up to a multiple of 32: more are zeros
 //   ROW_WARPS   groups of warps in a block; each group has 16 rows of q
 //   KEY_WARPS   warps of a group, which split its keys; their results are
 //               combined at the end
@@ -63,8 +67,10 @@ DEVICE words4_t factors(words4_t x) {
   return x;
 }
 
-DEVICE words4_t load_words(const ELEMENT* from) {
-  return *reinterpret_cast<const words4_t*>(from);
+// 16 bytes that begin at a column of a head.
+DEVICE words4_t load_words(const ELEMENT* head, uint32_t column) {
+  if (WIDTH > HEAD && column >= HEAD) return words4_t{{0, 0, 0, 0}};
+  return *reinterpret_cast<const words4_t*>(head + column);
 }
 
 // ---- Rows ------------------------------------------------------------------
@@ -89,10 +95,10 @@ DEVICE queries_t load_queries(const attend_t& p, const ELEMENT* q, uint32_t row,
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     uint32_t at = row + 8 * half < p.rows ? row + 8 * half : p.rows - 1;
-    const ELEMENT* from = q + row_at(p, at, p.q[1], p.q[2]) + t * PACK;
+    const ELEMENT* from = q + row_at(p, at, p.q[1], p.q[2]);
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
-      x.row[half][i] = factors(load_words(from + i * 4 * PACK));
+      x.row[half][i] = factors(load_words(from, (4 * i + t) * PACK));
   }
   return x;
 }
@@ -185,14 +191,15 @@ struct places_t {
   const mask_t* mask[2];  // of rows g and g + 8
   int64_t k_step, v_step, mask_step;
   uint32_t keys, g, t;
+  int32_t query[2];  // of rows g and g + 8
 };
 
 DEVICE places_t places_of(const attend_t& p, const ELEMENT* k, const ELEMENT* v,
                           const mask_t* mask, uint32_t row, uint32_t g,
                           uint32_t t) {
   places_t at;
-  at.k = k + t * PACK;
-  at.v = v + g * COLUMNS;
+  at.k = k;
+  at.v = v;
   at.k_step = p.k[2];
   at.v_step = p.v[2];
   at.mask_step = p.mask[3];
@@ -200,6 +207,7 @@ DEVICE places_t places_of(const attend_t& p, const ELEMENT* k, const ELEMENT* v,
   for (int half = 0; half < 2; ++half) {
     uint32_t there = row + 8 * half < p.rows ? row + 8 * half : p.rows - 1;
     at.mask[half] = mask + row_at(p, there, p.mask[1], p.mask[2]);
+    at.query[half] = (int32_t)(SHARED ? there / p.share : there);
   }
   at.keys = p.keys;
   at.g = g;
@@ -218,7 +226,7 @@ DEVICE void load_tile(const places_t& at, uint32_t first, tile_t& tile) {
     const ELEMENT* from = at.k + key_at(at, first + 8 * b + at.g) * at.k_step;
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
-      tile.k[b][i] = load_words(from + 4 * i * PACK);
+      tile.k[b][i] = load_words(from, (4 * i + at.t) * PACK);
   }
 #ifdef MASK
 #pragma unroll
@@ -237,9 +245,12 @@ DEVICE void load_tile(const places_t& at, uint32_t first, tile_t& tile) {
       uint32_t key = first + s * values_t::KEYS + values_t::row(at.t, i);
       const ELEMENT* from = at.v + key_at(at, key) * at.v_step;
 #pragma unroll
-      for (int set = 0; set < SETS; ++set)
+      for (int set = 0; set < SETS; ++set) {
+        uint32_t column = (8 * set + at.g) * COLUMNS;
+        if (WIDTH > HEAD && column >= HEAD) column = 0;  // not stored
         tile.v[s][set][i] =
-            *reinterpret_cast<const value_pack_t*>(from + 8 * set * COLUMNS);
+            *reinterpret_cast<const value_pack_t*>(from + column);
+      }
     }
 }
 
@@ -326,6 +337,15 @@ DEVICE void add_values(const tile_t& tile, const float (*weights)[4],
 
 // ---- The kernel ------------------------------------------------------------
 
+DEVICE float capped(const attend_t& p, float x) {
+  return CAP ? p.cap * tanhf(x / p.cap) : x;
+}
+// A score whose key does not lie in the query's band is hidden.
+DEVICE float banded(const attend_t& p, float x, int32_t key, int32_t query) {
+  bool kept = !BAND || (key - query >= p.first && key - query <= p.last);
+  return kept ? x : BAND == 1 ? x + p.other : p.other;
+}
+
 // Scales the scores and adds the mask. Keys beyond the last get -infinity.
 DEVICE void finish_scores(const places_t& at, const tile_t& tile,
                           const attend_t& p, uint32_t first,
@@ -335,7 +355,8 @@ DEVICE void finish_scores(const places_t& at, const tile_t& tile,
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       uint32_t key = first + 8 * b + 2 * at.t + (c & 1);
-      float x = scores[b][c] * p.scale;
+      float x = capped(p, scores[b][c] * p.scale);
+      x = banded(p, x, (int32_t)key, at.query[c >> 1]);
 #ifdef KEEP
       if (load(tile.mask[b][c]) != KEEP) x = p.other;
 #elif defined(MASK)
@@ -356,10 +377,27 @@ DEVICE void attend_tile(const places_t& at, const queries_t& q,
   add_values(tile, scores, state);
 }
 
+// The keys of a warp's rows, of which row 0 is `row`: [*out_begin, *out_end).
+DEVICE void keys_of_band(const attend_t& p, uint32_t row, int64_t* out_begin,
+                         int64_t* out_end) {
+  uint32_t last = row + 15 < p.rows ? row + 15 : p.rows - 1;
+  uint32_t share = SHARED ? p.share : 1;
+  *out_begin = (int64_t)(row / share) + p.near;
+  *out_end = (int64_t)(last / share) + p.far + 1;
+}
+
 DEVICE void attend_keys(const places_t& at, const queries_t& q,
-                        const attend_t& p, uint32_t begin, state_t& state) {
-  for (uint32_t first = begin; first < at.keys;
-       first += TILE * KEY_WARPS * SPLITS) {
+                        const attend_t& p, uint32_t begin, uint32_t row,
+                        state_t& state) {
+  enum { STEP = TILE * KEY_WARPS * SPLITS };
+  uint32_t end = at.keys;
+  if (BAND && row < p.rows) {
+    int64_t from, to;
+    keys_of_band(p, row, &from, &to);
+    if (to < end) end = to > 0 ? (uint32_t)to : 0;
+    if (from >= begin + TILE) begin += (uint32_t)(from - begin) / STEP * STEP;
+  }
+  for (uint32_t first = begin; first < end; first += STEP) {
     tile_t tile;
     load_tile(at, first, tile);
     attend_tile(at, q, tile, p, first, state);
@@ -399,11 +437,13 @@ DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor,
   return sum;
 }
 
-DEVICE void store_piece(const float* x, ELEMENT* y) {
+// Columns from `column` on of the row y.
+DEVICE void store_piece(const float* x, ELEMENT* y, uint32_t column) {
+  if (WIDTH > HEAD && column >= HEAD) return;
   pack_t<ELEMENT, COLUMNS> pack;
 #pragma unroll
   for (int j = 0; j < COLUMNS; ++j) pack.v[j] = from_float<ELEMENT>(x[j]);
-  store_pack<ELEMENT, COLUMNS>(y, pack);
+  store_pack<ELEMENT, COLUMNS>(y + column, pack);
 }
 
 // ---- Keys that are split over a cluster ------------------------------------
@@ -450,7 +490,7 @@ DEVICE void finish_split(const attend_t& p, uint32_t first, ELEMENT* y) {
   uint32_t rank = blockIdx.x % SPLITS;
   for (uint32_t i = threadIdx.x; i < 16 * SLICE / 2; i += 32 * KEY_WARPS) {
     uint32_t row = i / (SLICE / 2), at = i % (SLICE / 2) * 2;
-    if (first + row >= p.rows) continue;
+    if (first + row >= p.rows || rank * SLICE + at >= HEAD) continue;
     float most = -INFINITE, sum = 0, x[2] = {0, 0};
 #pragma unroll
     for (int s = 0; s < SPLITS; ++s)
@@ -519,7 +559,7 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 #if SPLITS > 1
     send_piece(at, column, x, column == 0, most, sum);
 #else
-    store_piece(x, y + row_at(p, row + 8 * (c >> 1), p.y[1], p.y[2]) + column);
+    store_piece(x, y + row_at(p, row + 8 * (c >> 1), p.y[1], p.y[2]), column);
 #endif
   }
 #if SPLITS > 1
@@ -540,8 +580,8 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j)
           x[j] = without_nan(state.results[set][j][2 * half + c] * factor, sum);
-        store_piece(x, y + row_at(p, row + 8 * half, p.y[1], p.y[2]) +
-                           (8 * set + 2 * t + c) * COLUMNS);
+        store_piece(x, y + row_at(p, row + 8 * half, p.y[1], p.y[2]),
+                    (8 * set + 2 * t + c) * COLUMNS);
       }
   }
 #endif
@@ -571,6 +611,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
   state_t state = {{-INFINITE, -INFINITE}, {0, 0}, {{{0}}}};
   places_t places = places_of(p, k, v, mask, row, g, t);
   queries_t queries = load_queries(p, q, row, t);
-  attend_keys(places, queries, p, (part * KEY_WARPS + key_warp) * TILE, state);
+  attend_keys(places, queries, p, (part * KEY_WARPS + key_warp) * TILE, row - g,
+              state);
   write_results(p, state, row, key_warp, row_warp, g, t, y);
 }

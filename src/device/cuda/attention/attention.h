@@ -20,17 +20,27 @@ typedef struct rabbet_attention_tensor_t {
   bool turned;  // the product reads it with TRANSPOSE
 } rabbet_attention_tensor_t;
 
+// A mask that compares places: a query keeps the keys from `first` to `last`
+// places behind its own. Infinite sides are INT32_MIN and INT32_MAX.
+typedef struct rabbet_attention_band_t {
+  bool exists;
+  bool known;  // false: the constants' bytes are not at hand
+  int64_t first, last;
+} rabbet_attention_band_t;
+
 typedef struct rabbet_attention_t {
   rabbet_attention_tensor_t q, k, v, y;
-  int32_t mask;  // value number; -1: none
+  int32_t mask;  // value number; -1: none, or a band
+  rabbet_attention_band_t band;
   // The mask is added, or it is BOOL and selects the scores that become
-  // `other`.
+  // `other`. A band adds `other` to scores that are not kept, or is BOOL.
   enum {
     RABBET_ATTENTION_ADDS = 0,
     RABBET_ATTENTION_KEEPS_TRUE,
     RABBET_ATTENTION_KEEPS_FALSE,
   } masking;
   double scale, other;
+  double cap;  // scores become cap tanh(score / cap) before the mask; 0: none
   bool zero_nan;  // NaN weights, of rows masked entirely, become 0
   size_t nodes;   // number of the group's nodes that were recognized
 } rabbet_attention_t;
@@ -61,9 +71,9 @@ bool rabbet_attention_views(const rabbet_group_t* group,
                             const int64_t* const* host_values,
                             rabbet_attention_views_t* out_views);
 
-// Whether the mask is a constant, the same for all heads, that hides every key
-// behind its query's place and nothing else. False where the constant's bytes
-// are not known.
+// Whether the mask is a constant or a band, the same for all heads, that hides
+// every key behind its query's place and nothing else. False where the
+// constants' bytes are not known.
 bool rabbet_attention_is_causal(const rabbet_group_t* group,
                                 const rabbet_attention_t* attention,
                                 const rabbet_dims_t* dims);

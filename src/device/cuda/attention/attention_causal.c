@@ -1,7 +1,8 @@
 // cuDNN's attention with a causal mask that it makes itself. Exporters write
 // one as a constant that is added: a tensor as large as the scores of a head,
-// of which half hides a key. By the places of queries and keys cuDNN skips what
-// is hidden, and reads no tensor.
+// of which half hides a key; where it is too large to be folded, it is the
+// group's nodes that compare places. By the places of queries and keys cuDNN
+// skips what is hidden, and reads no tensor.
 #include <string.h>
 
 #include "core/view.h"
@@ -45,9 +46,19 @@ static bool causal_hides(const rabbet_attention_t* a, double kept,
   }
 }
 
+// A band up to a query's own place, of so low a number.
+static bool causal_is_band(const rabbet_attention_t* a, int64_t rows) {
+  return a->band.known && a->band.last == 0 && a->band.first <= 1 - rows &&
+         a->other <= CAUSAL_LOW;
+}
+
 bool rabbet_attention_is_causal(const rabbet_group_t* group,
                                 const rabbet_attention_t* attention,
                                 const rabbet_dims_t* dims) {
+  if (attention->band.exists) {
+    const rabbet_dims_t* y = &dims[attention->y.seen];
+    return y->rank >= 2 && causal_is_band(attention, y->d[y->rank - 2]);
+  }
   if (attention->mask < 0) return false;
   const rabbet_group_value_t* mask = &group->values[attention->mask];
   const rabbet_dims_t* shape = &dims[attention->mask];
@@ -90,8 +101,11 @@ static rabbet_status_t causal_check(const rabbet_kernel_spec_t* spec) {
   rabbet_dims_t* dims = NULL;
   rabbet_attention_t a;
   RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, spec->allocator, &dims));
-  bool matches = rabbet_attention_match(group, dims, &a) && a.mask >= 0;
-  bool known = matches && !spec->exact && group->values[a.mask].constant;
+  bool matches =
+      rabbet_attention_match(group, dims, &a) && (a.mask >= 0 || a.band.exists);
+  bool known =
+      matches && !spec->exact &&
+      (a.band.exists ? a.band.known : group->values[a.mask].constant != NULL);
   if (known) matches = rabbet_attention_is_causal(group, &a, dims);
   rabbet_free(spec->allocator, dims);
   if (matches) return rabbet_ok();

@@ -91,6 +91,156 @@ static bool attention_operand(const rabbet_group_t* group,
   return attention_is_input(group, out->value);
 }
 
+// ---- Masks that compare places ---------------------------------------------
+
+// A band's ends are differences of places.
+#define MOST_PLACE (INT64_MAX / 4)
+
+// Whether the value is a constant that counts up by 1 along one of its last two
+// axes, and has no other; *out_axis: 0 for the last, of keys, 1 for that of
+// queries. Without its bytes, which trials replace, *out_known becomes false.
+static bool attention_places(const rabbet_group_t* group,
+                             const rabbet_dims_t* dims, int32_t value,
+                             int* out_axis, int64_t* out_first,
+                             bool* out_known) {
+  const rabbet_group_value_t* constant = &group->values[value];
+  const rabbet_dims_t* shape = &dims[value];
+  int32_t axis = -1;
+  if (!attention_is_input(group, value) || shape->rank < 2) return false;
+  for (int32_t i = 0; i < shape->rank; ++i) {
+    if (shape->d[i] == 1) continue;
+    if (axis >= 0) return false;
+    axis = i;
+  }
+  if (axis < shape->rank - 2) return false;
+  *out_axis = shape->rank - 1 - axis;
+  if (!constant->constant || rabbet_dtype_is_float(constant->dtype)) {
+    *out_known = false;
+    return !rabbet_dtype_is_float(constant->dtype);
+  }
+  *out_first = rabbet_load_int64(constant->dtype, constant->constant, 0);
+  if (*out_first < -MOST_PLACE || *out_first > MOST_PLACE) return false;
+  for (int64_t i = 1; i < shape->d[axis] && *out_known; ++i)
+    *out_known = rabbet_load_int64(constant->dtype, constant->constant, i) ==
+                 *out_first + i;
+  return true;
+}
+
+// Matches `key < query`, `key > query`, or both by AND, and narrows the band to
+// where it is true; `turned`: to where it is false.
+static bool attention_compares(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims, int32_t value,
+                               bool turned, rabbet_attention_t* a) {
+  const rabbet_group_node_t* node =
+      attention_made_by(group, value, RABBET_OP_ELEMENTWISE, a);
+  int axis[2];
+  int64_t first[2] = {0, 0};
+  if (!node) return false;
+  int64_t op = rabbet_node_int(node, "op");
+  if (op == RABBET_ELEMENTWISE_AND)
+    return !turned &&
+           attention_compares(group, dims, node->inputs[0], false, a) &&
+           attention_compares(group, dims, node->inputs[1], false, a);
+  if (op != RABBET_ELEMENTWISE_LESS && op != RABBET_ELEMENTWISE_GREATER)
+    return false;
+  for (int i = 0; i < 2; ++i)
+    if (!attention_places(group, dims, node->inputs[i], &axis[i], &first[i],
+                          &a->band.known))
+      return false;
+  if (axis[0] == axis[1]) return false;
+  // key - query is less than, or greater than, the difference of the firsts.
+  bool reversed = axis[0] != 0;
+  int64_t between = reversed ? first[0] - first[1] : first[1] - first[0];
+  bool less = (op == RABBET_ELEMENTWISE_LESS) != reversed;
+  if (less != turned)
+    a->band.last = rabbet_min_i64(a->band.last, between - (less ? 1 : 0));
+  else
+    a->band.first = rabbet_max_i64(a->band.first, between + (less ? 0 : 1));
+  return true;
+}
+
+// Whether no mask and nothing before it in the order of execution was matched.
+static bool attention_may_mask(const rabbet_attention_t* a) {
+  return a->mask < 0 && !a->band.exists && a->scale == 1 && a->cap == 0;
+}
+
+static bool attention_band(const rabbet_group_t* group,
+                           const rabbet_dims_t* dims, int32_t condition,
+                           bool turned, rabbet_attention_t* a) {
+  a->band = (rabbet_attention_band_t){
+      .exists = true, .known = true, .first = INT32_MIN, .last = INT32_MAX};
+  return attention_compares(group, dims, condition, turned, a);
+}
+
+// Matches a Select of 0 and another number, which is added to the scores. Its
+// condition says where to add; false: no match, and nothing has changed.
+static bool attention_adds_number(const rabbet_group_t* group,
+                                  const rabbet_dims_t* dims, int32_t value,
+                                  double out_numbers[2]) {
+  const rabbet_group_node_t* node = attention_maker(group, value);
+  return node && rabbet_op_is(node->op, RABBET_OP_SELECT) &&
+         rabbet_cuda_is_number(group, dims, node->inputs[1], &out_numbers[0]) &&
+         rabbet_cuda_is_number(group, dims, node->inputs[2], &out_numbers[1]) &&
+         (out_numbers[0] != 0) != (out_numbers[1] != 0);
+}
+
+// Matches a node that adds a band to the scores.
+static bool attention_added_band(const rabbet_group_t* group,
+                                 const rabbet_dims_t* dims,
+                                 const rabbet_group_node_t* sum,
+                                 rabbet_attention_t* a, int32_t* scores) {
+  double numbers[2] = {0, 0};
+  for (int i = 0; i < 2; ++i) {
+    if (!attention_adds_number(group, dims, sum->inputs[i], numbers)) continue;
+    const rabbet_group_node_t* node =
+        attention_made_by(group, sum->inputs[i], RABBET_OP_SELECT, a);
+    a->other = numbers[0] + numbers[1];
+    *scores = sum->inputs[1 - i];
+    return attention_band(group, dims, node->inputs[0], numbers[0] != 0, a);
+  }
+  return false;
+}
+
+// ---- From the last product to the first ------------------------------------
+
+// Matches cap tanh(x / cap). *scores becomes x.
+static bool attention_cap(const rabbet_group_t* group,
+                          const rabbet_dims_t* dims, rabbet_attention_t* a,
+                          int32_t* scores) {
+  const rabbet_group_node_t* product = attention_maker(group, *scores);
+  double cap = 0, divisor = 0;
+  if (!product || !rabbet_op_is(product->op, RABBET_OP_ELEMENTWISE) ||
+      rabbet_node_int(product, "op") != RABBET_ELEMENTWISE_PROD ||
+      a->cap != 0 || a->scale != 1)
+    return false;
+  bool reversed = rabbet_cuda_is_number(group, dims, product->inputs[0], &cap);
+  if (!reversed &&
+      !rabbet_cuda_is_number(group, dims, product->inputs[1], &cap))
+    return false;
+  const rabbet_group_node_t* tanh =
+      attention_maker(group, product->inputs[reversed ? 1 : 0]);
+  if (!tanh || !rabbet_op_is(tanh->op, RABBET_OP_ACTIVATION) ||
+      rabbet_node_int(tanh, "type") != RABBET_ACTIVATION_TANH || !(cap > 0))
+    return false;
+  const rabbet_group_node_t* quotient = attention_maker(group, tanh->inputs[0]);
+  bool divides = quotient &&
+                 rabbet_op_is(quotient->op, RABBET_OP_ELEMENTWISE) &&
+                 attention_maker(group, quotient->inputs[0]);
+  int64_t op = divides ? rabbet_node_int(quotient, "op") : -1;
+  if (!divides ||
+      !rabbet_cuda_is_number(group, dims, quotient->inputs[1], &divisor) ||
+      !(op == RABBET_ELEMENTWISE_DIV ||
+        (op == RABBET_ELEMENTWISE_PROD && divisor != 0)) ||
+      divisor == 0)
+    return false;
+  // Scores are divided by the cap as they are scaled.
+  a->scale *= cap / (op == RABBET_ELEMENTWISE_DIV ? divisor : 1 / divisor);
+  a->cap = cap;
+  a->nodes += 3;
+  *scores = quotient->inputs[0];
+  return isfinite(a->scale);
+}
+
 // Matches a node between the products, from the last to the first: a scale
 // (before the mask) or the one mask. *scores becomes the node's input.
 static bool attention_take(const rabbet_group_t* group,
@@ -101,11 +251,13 @@ static bool attention_take(const rabbet_group_t* group,
   double number = 0;
   bool reversed = attention_maker(group, node->inputs[1]) != NULL;
   int32_t operand = node->inputs[reversed ? 0 : 1];
-  *scores = node->inputs[reversed ? 1 : 0];
-  if (!attention_is_input(group, operand)) return false;
   int64_t op = rabbet_node_int(node, "op");
+  bool fits = attention_may_mask(a);
+  *scores = node->inputs[reversed ? 1 : 0];
+  if (!attention_is_input(group, operand))
+    return op == RABBET_ELEMENTWISE_SUM && fits &&
+           attention_added_band(group, dims, node, a, scores);
   if (op == RABBET_ELEMENTWISE_SUM) {
-    bool fits = a->mask < 0 && a->scale == 1;
     a->mask = operand;
     return fits;
   }
@@ -126,16 +278,18 @@ static bool attention_select(const rabbet_group_t* group,
                              rabbet_attention_t* a, int32_t* scores) {
   assert(node->input_count == 3);
   bool second = attention_maker(group, node->inputs[2]) != NULL;
-  bool fits = a->mask < 0 && a->scale == 1 &&
-              attention_is_input(group, node->inputs[0]) &&
+  bool fits = attention_may_mask(a) &&
               attention_is_input(group, node->inputs[second ? 1 : 2]) &&
               rabbet_cuda_is_number(group, dims, node->inputs[second ? 1 : 2],
                                     &a->other);
   *scores = node->inputs[second ? 2 : 1];
-  a->mask = node->inputs[0];
   a->masking =
       second ? RABBET_ATTENTION_KEEPS_FALSE : RABBET_ATTENTION_KEEPS_TRUE;
-  return fits;
+  if (!fits) return false;
+  if (!attention_is_input(group, node->inputs[0]))
+    return attention_band(group, dims, node->inputs[0], second, a);
+  a->mask = node->inputs[0];
+  return true;
 }
 
 // Skips casts between the products: kernels keep scores and weights in FLOAT.
@@ -179,7 +333,9 @@ static bool attention_scores(const rabbet_group_t* group,
                              const rabbet_dims_t* dims, rabbet_attention_t* a,
                              int32_t* scores) {
   for (;;) {
-    if (attention_cast(group, a, scores)) continue;
+    if (attention_cast(group, a, scores) ||
+        attention_cap(group, dims, a, scores))
+      continue;
     const rabbet_group_node_t* node =
         attention_made_by(group, *scores, RABBET_OP_ELEMENTWISE, a);
     if (node) {

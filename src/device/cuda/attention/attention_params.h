@@ -12,4 +12,9 @@ typedef struct attend_t {
   uint32_t rows, keys, share;
   float scale;
   float other;  // in place of scores that a mask of BOOL does not keep
+  float cap;    // scores become cap tanh(score / cap)
+  // A band: a query keeps keys from `first` to `last` places behind its own;
+  // to other scores `other` is added. All keys that count lie between `near`
+  // and `far` places behind a query.
+  int32_t first, last, near, far;
 } attend_t;

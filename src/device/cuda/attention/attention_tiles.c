@@ -9,6 +9,7 @@
 #include "device/cuda/attention/attention.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,9 +141,13 @@ static bool tiles_views(const rabbet_group_t* group,
          out->k.dims[2] == out->v.dims[2] && out->q.dims[2] == out->y.dims[2];
 }
 
-// Whether there is a kernel for so many columns.
-static bool tiles_has_width(int64_t width) {
-  return width > 0 && width <= MOST_WIDTH && width % WIDTH_STEP == 0;
+// Whether there is a kernel for so many columns of `size` bytes.
+static bool tiles_has_width(int64_t width, int64_t size) {
+  return width > 0 && width <= MOST_WIDTH && width * size % ALIGNMENT == 0;
+}
+// The columns that a warp computes.
+static int64_t tiles_padded(int64_t width) {
+  return rabbet_ceildiv(width, (int64_t)WIDTH_STEP) * WIDTH_STEP;
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -155,8 +160,9 @@ typedef struct tiles_offer_t {
 
 // Shared memory of a block, in bytes: for the results that its warps combine,
 // and for those of its cluster.
-static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
+static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t head) {
   enum { EACH = TILE_ROWS * 8 };  // for a row: its maximum and its sum
+  int64_t width = tiles_padded(head);
   int64_t warps = tactic->keys == 1 ? 0
                                     : (int64_t)tactic->rows * tactic->keys *
                                           (TILE_ROWS * width * 4 + EACH);
@@ -175,7 +181,7 @@ static bool tiles_can_split(const rabbet_cuda_device_t* device, int splits,
   int64_t rows = rabbet_ceildiv(views->y.dims[2] * share, (int64_t)TILE_ROWS);
   int64_t clusters = views->y.dims[0] * views->y.dims[1] / share * rows;
   return device->major >= CLUSTER_MAJOR && splits <= MOST_CLUSTER &&
-         clusters > 0 && views->q.dims[3] % (2 * splits) == 0 &&
+         clusters > 0 && tiles_padded(views->q.dims[3]) % (2 * splits) == 0 &&
          views->k.dims[2] > keys * (splits / 2) &&
          clusters * splits <= (int64_t)MOST_BLOCKS * device->multiprocessors;
 }
@@ -220,7 +226,6 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
   const rabbet_attention_t* a = &offer->attention;
   int32_t width = (int32_t)offer->views.q.dims[3];
   int32_t shared = tiles_share(&offer->views) > 1;
-  assert(tiles_has_width(width));
   rabbet_network_tensors(proposal->propose->group, proposal->tensors);
   tiles_set(proposal, a->q.value, dtype);
   tiles_set(proposal, a->k.value, dtype);
@@ -252,6 +257,7 @@ static bool tiles_reads_shared(const tiles_offer_t* offer,
   enum { FEW_QUERIES = 64 };
   return offer->views.k.share == 1 || offer->views.y.dims[2] <= FEW_QUERIES ||
          dtype == RABBET_DTYPE_FLOAT || offer->attention.zero_nan ||
+         offer->attention.band.exists ||
          offer->attention.masking != RABBET_ATTENTION_ADDS;
 }
 
@@ -274,7 +280,8 @@ static rabbet_status_t cuda_attention_tiles_body(rabbet_proposal_t* proposal) {
     if (!tiles_can(propose, types[i]) ||
         !tiles_views(group, a, offer->dims, NULL,
                      rabbet_dtype_bits(types[i]) / 8, &offer->views) ||
-        !tiles_has_width(offer->views.q.dims[3]) ||
+        !tiles_has_width(offer->views.q.dims[3],
+                         rabbet_dtype_bits(types[i]) / 8) ||
         !tiles_reads_shared(offer, types[i]))
       continue;
     if (rabbet_dtype_is_float(own))
@@ -305,6 +312,7 @@ static rabbet_status_t cuda_attention_tiles_propose(
   offer.dims = dims;
   rabbet_status_t status = rabbet_ok();
   if (rabbet_attention_match(group, dims, &offer.attention) &&
+      (!offer.attention.band.exists || offer.attention.band.known) &&
       tiles_is_constant_width(group, &offer.attention))
     status = rabbet_proposal_make(propose, sink, &rabbet_cuda_attention_tiles,
                                   &offer, cuda_attention_tiles_body);
@@ -362,11 +370,15 @@ static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
   if (a->mask >= 0)
     rabbet_cuda_option(&options, "-DMASK=%s",
                        rabbet_cuda_type(group->values[a->mask].dtype));
-  if (a->masking != RABBET_ATTENTION_ADDS)
+  if (a->masking != RABBET_ATTENTION_ADDS && !a->band.exists)
     rabbet_cuda_option(&options, "-DKEEP=%d",
                        a->masking == RABBET_ATTENTION_KEEPS_TRUE);
   if (a->zero_nan) rabbet_cuda_option(&options, "-DZERO_NAN");
-  rabbet_cuda_option(&options, "-DWIDTH=%d", (int)kernel->width);
+  int added = a->masking == RABBET_ATTENTION_ADDS ? 1 : 2;
+  rabbet_cuda_option(&options, "-DBAND=%d", a->band.exists ? added : 0);
+  rabbet_cuda_option(&options, "-DCAP=%d", a->cap != 0);
+  rabbet_cuda_option(&options, "-DHEAD=%d", (int)kernel->width);
+  rabbet_cuda_option(&options, "-DWIDTH=%d", (int)tiles_padded(kernel->width));
   rabbet_cuda_option(&options, "-DROW_WARPS=%d", kernel->tactic->rows);
   rabbet_cuda_option(&options, "-DKEY_WARPS=%d", kernel->tactic->keys);
   rabbet_cuda_option(&options, "-DSPLITS=%d", kernel->tactic->splits);
@@ -403,7 +415,7 @@ static rabbet_status_t cuda_attention_tiles_program(
   RABBET_RETURN_IF_ERROR(tiles_check(kernel, spec));
   rabbet_dtype_t dtype = group->values[a->y.value].dtype;
   kernel->size = rabbet_dtype_bits(dtype) / 8;
-  if (!tiles_has_width(kernel->width))
+  if (!tiles_has_width(kernel->width, kernel->size))
     return tiles_refuse(spec, "has no kernel for so many columns");
   const int32_t values[] = {a->q.value, a->k.value, a->v.value, a->mask};
   for (int i = 0; i < 4; ++i)
@@ -418,6 +430,32 @@ static rabbet_status_t cuda_attention_tiles_program(
 static void tiles_strides(const rabbet_attention_view_t* view, int64_t* out) {
   for (int i = 0; i < 3; ++i)
     out[i] = view->dims[i] == 1 ? 0 : view->strides[i];
+}
+
+// Whether hidden keys have no weight in any row: rows keep others, or what
+// hides them is infinite.
+static bool tiles_leaves_out(const rabbet_attention_t* a,
+                             const rabbet_attention_views_t* views) {
+  const double low = -1e4;
+  return a->other == -INFINITY ||
+         (a->other <= low && a->band.first <= a->band.last &&
+          a->band.last >= 0 &&
+          views->y.dims[2] - 1 + a->band.first < views->k.dims[2]);
+}
+
+// No key lies as far from a query as the least and the greatest number.
+static int32_t tiles_clamped(int64_t places) {
+  return (int32_t)rabbet_max_i64(INT32_MIN, rabbet_min_i64(places, INT32_MAX));
+}
+
+static void tiles_set_band(const rabbet_attention_t* a,
+                           const rabbet_attention_views_t* views,
+                           attend_t* out) {
+  bool leaves_out = tiles_leaves_out(a, views);
+  out->first = tiles_clamped(a->band.first);
+  out->last = tiles_clamped(a->band.last);
+  out->near = leaves_out ? out->first : INT32_MIN;
+  out->far = leaves_out ? out->last : INT32_MAX;
 }
 
 static void tiles_fill(const tiles_kernel_t* kernel,
@@ -440,6 +478,8 @@ static void tiles_fill(const tiles_kernel_t* kernel,
   p->share = (uint32_t)share;
   p->scale = (float)kernel->attention.scale;
   p->other = (float)kernel->attention.other;
+  p->cap = (float)kernel->attention.cap;
+  tiles_set_band(&kernel->attention, views, p);
   state->offsets[0] = views->q.offset * kernel->size;
   state->offsets[1] = views->k.offset * kernel->size;
   state->offsets[2] = views->v.offset * kernel->size;
@@ -474,6 +514,12 @@ static rabbet_status_t cuda_attention_tiles_prepare(
   rabbet_attention_views_t views = {.y = {.offset = 0}};
   bool empty = false;
   *out_workspace = 0;
+  if (kernel->attention.band.exists && !kernel->attention.band.known)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': the constants that its mask compares do "
+                         "not count up by 1; expected that, as the kernel was "
+                         "chosen for a band of keys",
+                         group->nodes[0].name);
   RABBET_RETURN_IF_ERROR(tiles_is_empty(kernel, shapes->dims, &empty));
   if (!empty && (!tiles_views(group, &kernel->attention, shapes->dims,
                               shapes->host_values, kernel->size, &views) ||

@@ -2,6 +2,7 @@
 // thread moves one unit of the update: 16 bytes, or one element where rows or
 // addresses are not aligned. Bound by the bytes of the update; an update of one
 // or two tokens is bound by the launch.
+#include "device/cuda/attention/kv_cache.cuh"
 #include "device/cuda/attention/kv_cache_params.h"
 #include "device/cuda/movement/pieces.cuh"
 
@@ -12,18 +13,9 @@ DEVICE void write(const void* indices, const U* update, U* cache,
   if (at >= p.count) return;
   int64_t row = divide(at, p.unit), slice = divide(row, p.rows);
   int64_t i = row - slice * p.rows.divisor, batch = divide(slice, p.outer);
-  int64_t first = p.indices == 0   ? 0
-                  : p.indices == 8 ? ((const int64_t*)indices)[batch]
-                                   : (int64_t)((const int32_t*)indices)[batch];
-  if (p.circular) {
-    first %= p.extent;
-    first += i + (first < 0 ? p.extent : 0);
-    if (first >= p.extent) first -= p.extent;
-  } else {
-    if (first < -p.rows.divisor || first >= p.extent) return;
-    first += i;
-    if (first < 0 || first >= p.extent) return;
-  }
+  int64_t first = cache_row(read_index(indices, p.indices, batch), i,
+                            p.rows.divisor, p.extent, p.circular);
+  if (first < 0) return;
   cache[(slice * p.extent + first) * p.unit.divisor + at -
         row * p.unit.divisor] = update[at];
 }

@@ -15,7 +15,7 @@ enum { PRODUCT = 0, TAIL = 1, PARTS = 2 };
 // A bit of the tactic, whose other bits are the product's: threads of the tail
 // compute several vectors (tactic 1 of cuda.pointwise), which pays for large
 // results.
-enum { TACTIC_LONG_TAIL = 1 << 30 };
+enum { TACTIC_LONG_TAIL = 1 << 30, TAIL_TACTICS = 2 };
 // No second kernel (the bit of TF32, which 8-bit products do not use).
 enum { TACTIC_DIRECT = 1 << 29 };
 
@@ -100,7 +100,8 @@ static rabbet_status_t quantized_add(void* context,
 static rabbet_status_t quantized_count(void* context,
                                        const rabbet_candidate_t* candidate) {
   int32_t* count = context;
-  if (candidate->tactic >= *count) *count = candidate->tactic + 1;
+  if (candidate->tactic >= *count && candidate->tactic < TAIL_TACTICS)
+    *count = candidate->tactic + 1;
   return rabbet_ok();
 }
 

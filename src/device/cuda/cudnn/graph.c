@@ -238,6 +238,11 @@ cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
 
 // ---- Operations ------------------------------------------------------------
 
+// Tensor maps of compute capability 9.0 hold strides of an image in three bits.
+// Kernels that cuDNN 9.19 compiles for a plan (engine 4) take a wider stride
+// modulo 8: with 14 the second image began at pixel 6 of the first.
+enum { GRAPH_STRIDE_MOST = 8 };
+
 // Convolution and deconvolution have the same attributes under different names.
 typedef struct graph_direction_t {
   int type, how, x, w, y, alpha, beta;
@@ -267,6 +272,8 @@ static cudnnBackendDescriptor_t graph_window(
   for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i)
     graph_set(graph, how, lists[i].name, CUDNN_TYPE_INT64, window->spatial,
               lists[i].values);
+  for (int64_t i = 0; i < window->spatial; ++i)
+    graph->has_wide_stride |= window->stride[i] > GRAPH_STRIDE_MOST;
   graph_finalize(graph, how, "a convolution's window");
   return how;
 }

@@ -53,6 +53,8 @@ typedef struct rabbet_cudnn_graph_t {
   int scalar_count;
   int64_t next_id;
   bool sums_whole;  // INT8 convolutions: sums are INT32
+  // A window's stride is more than kernels that are compiled for a plan encode.
+  bool has_wide_stride;
   // Whether the library knows such operations is not documented for each of its
   // releases: that it finds them ill-formed is UNSUPPORTED.
   bool is_tentative;
@@ -155,9 +157,10 @@ typedef struct rabbet_cudnn_choices_t {
 } rabbet_cudnn_choices_t;
 
 typedef struct rabbet_cudnn_wish_t {
-  rabbet_dtype_t dtype;  // of the tensors
-  bool tf32;             // FLOAT may be computed as TF32
-  size_t count;          // engines wanted
+  rabbet_dtype_t dtype;   // of the tensors
+  bool tf32;              // FLOAT may be computed as TF32
+  size_t count;           // engines wanted
+  size_t most_compiling;  // of them, those that compile: the first ones
   // An engine of the fallback mode that compiles is left out where mode A has
   // one: it is the same with its knobs at their defaults, or far slower.
   bool spares_compiling;
@@ -165,7 +168,8 @@ typedef struct rabbet_cudnn_wish_t {
 
 // The engines that the library's heuristics offer: of mode A, then of the
 // fallback mode. Engines that round more often than the types require are left
-// out. An empty list is no error.
+// out, and those that would read other pixels than a window of wide stride
+// covers. An empty list is no error.
 rabbet_status_t rabbet_cudnn_choices(rabbet_cudnn_graph_t* graph,
                                      const rabbet_cudnn_wish_t* wish,
                                      rabbet_cudnn_choices_t* out_choices);

@@ -254,7 +254,8 @@ static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
   const rabbet_cudnn_wish_t wish = {
       .dtype = kernel->dtype,
       .tf32 = (kernel->tactic & RABBET_CUDNN_TF32) != 0,
-      .count = SEARCH_LIMIT};
+      .count = SEARCH_LIMIT,
+      .most_compiling = SEARCH_LIMIT};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(&state->graph, &wish, &choices));
   rabbet_status_t status =

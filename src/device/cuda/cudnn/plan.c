@@ -182,10 +182,11 @@ static bool plan_is_known(const rabbet_cudnn_choices_t* choices,
   return false;
 }
 
-static bool plan_has_compiling(const rabbet_cudnn_choices_t* choices) {
+static size_t plan_compiling(const rabbet_cudnn_choices_t* choices) {
+  size_t count = 0;
   for (size_t i = 0; i < choices->list.count; ++i)
-    if (choices->list.data[i].compiles) return true;
-  return false;
+    count += choices->list.data[i].compiles;
+  return count;
 }
 
 // Adds the configuration if it is usable and new.
@@ -198,7 +199,9 @@ static rabbet_status_t plan_consider(rabbet_cudnn_choices_t* choices,
   rabbet_cudnn_choice_t choice;
   RABBET_RETURN_IF_ERROR(plan_read_engine(library, config, &identity));
   if (!plan_is_precise(&identity, wish) ||
-      (spares_compiling && identity.compiles))
+      (identity.compiles &&
+       (spares_compiling || choices->graph->has_wide_stride ||
+        plan_compiling(choices) >= wish->most_compiling)))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(plan_read_knobs(library, config, &identity.engine));
   choice.engine = identity.engine;
@@ -239,7 +242,7 @@ static rabbet_status_t plan_ask(rabbet_cudnn_choices_t* choices,
   const rabbet_cudnn_t* library = choices->graph->library;
   bool spares_compiling = wish->spares_compiling &&
                           mode == CUDNN_HEUR_MODE_FALLBACK &&
-                          plan_has_compiling(choices);
+                          plan_compiling(choices) > 0;
   cudnnBackendDescriptor_t heuristics = NULL;
   RABBET_RETURN_IF_ERROR(
       plan_new(library, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics));

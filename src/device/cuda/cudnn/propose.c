@@ -5,7 +5,14 @@
 #include "device/common/ask.h"
 #include "device/cuda/cudnn/internal.h"
 
-enum { CUDNN_ALL_ENGINES = 16 };
+enum {
+  CUDNN_ALL_ENGINES = 16,
+  // Up to optimization level 3. Of so many engines at most COMPILING compile:
+  // a trial of one takes 0.35 s of a processor, and more of them seldom win
+  // (docs/decisions.md).
+  CUDNN_USUAL_ENGINES = 4,
+  CUDNN_COMPILING = 2,
+};
 
 bool rabbet_cudnn_has_bytes(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->input_count; ++i)
@@ -57,6 +64,9 @@ static rabbet_status_t ask_graph(const rabbet_question_t* question,
       .dtype = cudnn_dtype(question->group),
       .tf32 = question->tf32,
       .count = (size_t)question->wish,
+      .most_compiling = question->wish <= CUDNN_USUAL_ENGINES
+                            ? CUDNN_COMPILING
+                            : CUDNN_ALL_ENGINES,
       .spares_compiling =
           question->enough > 1 && question->wish < CUDNN_ALL_ENGINES};
   rabbet_cudnn_choices_t choices;
@@ -112,7 +122,7 @@ static int32_t offer_wish(const rabbet_cudnn_offer_t* offer) {
   int level = offer->propose->optimization_level;
   int32_t wish = level == 0   ? CUDNN_ALL_ENGINES
                  : level <= 2 ? 2
-                 : level <= 3 ? 4
+                 : level <= 3 ? CUDNN_USUAL_ENGINES
                               : 6;
   if (level >= 5) return CUDNN_ALL_ENGINES;
   return offer->is_unlikely && level > 0 ? 1 : wish;

@@ -14,7 +14,7 @@
 
 // Larger windows would not be unrolled, and their filters not fit into shared
 // memory.
-enum { MOST_REACH = 48, SHARED = 48 << 10, MOST_GRID_Y = 65535, BLOCKS = 4 };
+enum { MOST_REACH = 48, SHARED = 48 << 10, BLOCKS = 4 };
 
 // VECTOR, STRIP and ROWS of image/depthwise.cuh; a tactic is an index.
 static const struct {
@@ -88,11 +88,33 @@ static bool depthwise_has_tactic(const rabbet_group_t* group, int tactic) {
          taps * (DEPTHWISE_LANES + 1) * vector * (int)sizeof(float) <= SHARED;
 }
 
-static rabbet_status_t depthwise_offer(rabbet_proposal_t* proposal) {
+// Long strips save loads, but win only where they leave no multiprocessor
+// without blocks. Up to level 3 they are not tried elsewhere: each is a
+// program.
+static bool depthwise_is_promising(const rabbet_propose_t* propose,
+                                   const rabbet_dims_t* y, int tactic) {
+  enum { FEW = 4, LEVEL = 3 };
+  int strip = depthwise_tactics[tactic].strip;
+  int rows = depthwise_tactics[tactic].rows;
+  if (strip * rows <= FEW || propose->optimization_level > LEVEL) return true;
+  int64_t vectors = y->d[1] / depthwise_tactics[tactic].vector;
+  int64_t tiles = rabbet_ceildiv(vectors, (int64_t)DEPTHWISE_LANES);
+  int64_t owners = DEPTHWISE_THREADS / rabbet_ceildiv(vectors, tiles);
+  int64_t down = y->rank == 4 ? rabbet_ceildiv(y->d[2], (int64_t)rows) : 1;
+  double strips = (double)y->d[0] * (double)down *
+                  (double)rabbet_ceildiv(y->d[y->rank - 1], (int64_t)strip);
+  return strips / (double)owners * (double)tiles >=
+         BLOCKS * rabbet_cuda(propose->device)->multiprocessors;
+}
+
+static rabbet_status_t depthwise_offer(rabbet_proposal_t* proposal,
+                                       const rabbet_dims_t* y) {
   const rabbet_propose_t* propose = proposal->propose;
   int left = propose->optimization_level >= 2 ? TACTICS : 1;
   for (int i = 0; i < TACTICS && left > 0; ++i) {
-    if (!depthwise_has_tactic(propose->group, i)) continue;
+    if (!depthwise_has_tactic(propose->group, i) ||
+        !depthwise_is_promising(propose, y, i))
+      continue;
     rabbet_candidate_t candidate = {
         .kernel = proposal->kernel, .tactic = i, .tensors = proposal->tensors};
     snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
@@ -112,7 +134,8 @@ static rabbet_format_t depthwise_format(const rabbet_group_t* group, size_t i) {
   return is_image ? RABBET_FORMAT_HWC : RABBET_FORMAT_LINEAR;
 }
 
-static rabbet_status_t cuda_depthwise_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t depthwise_offer_types(rabbet_proposal_t* proposal,
+                                             const rabbet_dims_t* y) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_group_t* group = propose->group;
   size_t boundary = group->input_count + group->output_count;
@@ -126,22 +149,31 @@ static rabbet_status_t cuda_depthwise_body(rabbet_proposal_t* proposal) {
         proposal->tensors[i].dtype = types[t];
       proposal->tensors[i].format = depthwise_format(group, i);
     }
-    RABBET_RETURN_IF_ERROR(depthwise_offer(proposal));
+    RABBET_RETURN_IF_ERROR(depthwise_offer(proposal, y));
   }
   return rabbet_ok();
 }
 
+static rabbet_status_t cuda_depthwise_body(rabbet_proposal_t* proposal) {
+  const rabbet_propose_t* propose = proposal->propose;
+  const rabbet_group_t* group = propose->group;
+  rabbet_dims_t* opt = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(group, propose->allocator, &opt));
+  rabbet_status_t status =
+      rabbet_cuda_layers_fit(group, opt)
+          ? depthwise_offer_types(proposal, &opt[group->nodes[0].outputs[0]])
+          : rabbet_ok();
+  rabbet_free(propose->allocator, opt);
+  return status;
+}
+
 static rabbet_status_t cuda_depthwise_propose(const rabbet_propose_t* propose,
                                               rabbet_candidate_sink_t sink) {
-  rabbet_dims_t* opt = NULL;
-  if (!depthwise_matches(propose->group)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_group_opt_dims(propose->group, propose->allocator, &opt));
-  bool fits = rabbet_cuda_layers_fit(propose->group, opt);
-  rabbet_free(propose->allocator, opt);
-  return fits ? rabbet_proposal_make(propose, sink, &rabbet_cuda_depthwise,
-                                     NULL, cuda_depthwise_body)
-              : rabbet_ok();
+  return depthwise_matches(propose->group)
+             ? rabbet_proposal_make(propose, sink, &rabbet_cuda_depthwise, NULL,
+                                    cuda_depthwise_body)
+             : rabbet_ok();
 }
 
 // ---- The program -----------------------------------------------------------
@@ -254,7 +286,7 @@ static bool depthwise_launch(const depthwise_kernel_t* kernel, int64_t images,
       (int64_t)p->out_width, (int64_t)depthwise_tactics[kernel->tactic].strip);
   int64_t count = 0;
   if (__builtin_mul_overflow(down * along, images, &count) ||
-      count > INT32_MAX / 2 || tiles > MOST_GRID_Y)
+      count > INT32_MAX / 2)
     return false;
   p->lanes = (int32_t)rabbet_ceildiv(vectors, tiles);
   p->owners = DEPTHWISE_THREADS / p->lanes;
@@ -268,7 +300,7 @@ static bool depthwise_launch(const depthwise_kernel_t* kernel, int64_t images,
   int64_t turns = rabbet_ceildiv(blocks, most);
   state->launch = (rabbet_cuda_launch_t){
       .function = kernel->function,
-      .grid = {(unsigned)rabbet_ceildiv(blocks, turns), (unsigned)tiles, 1},
+      .grid = {(unsigned)tiles, (unsigned)rabbet_ceildiv(blocks, turns), 1},
       .block = {DEPTHWISE_THREADS, 1, 1}};
   return true;
 }

@@ -146,7 +146,7 @@ DEVICE void write_strip(const depthwise_t& p, const place_t& at,
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     depthwise(const __grid_constant__ depthwise_t p) {
   __shared__ filters_t filters;
-  int32_t first = (int32_t)blockIdx.y * p.lanes * VECTOR;
+  int32_t first = (int32_t)blockIdx.x * p.lanes * VECTOR;
   copy_filters(p, first, filters);
   { turn_t turn; }
   __syncthreads();
@@ -158,8 +158,8 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS)
 #pragma unroll
   for (int e = 0; e < VECTOR; ++e)
     bias[e] = p.bias ? load(((const ELEMENT*)p.bias)[channel + e]) : 0.0f;
-  for (int32_t strip = (int32_t)blockIdx.x * p.owners + own; strip < p.count;
-       strip += (int32_t)gridDim.x * p.owners) {
+  for (int32_t strip = (int32_t)blockIdx.y * p.owners + own; strip < p.count;
+       strip += (int32_t)gridDim.y * p.owners) {
     place_t at = find_strip(p, strip);
     sums_t sums;
 #pragma unroll

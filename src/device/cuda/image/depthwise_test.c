@@ -24,7 +24,7 @@ static const convolution_t convolutions[] = {
      1,
      3,
      "4 channels, 1 x 4",
-     "depthwise, grid 3 1 1"},
+     "depthwise, grid 1 3 1"},
     // Two tiles of 24 vectors, and blocks that go on.
     {F16,
      {4, {2, 96, 29, 31}},
@@ -33,7 +33,7 @@ static const convolution_t convolutions[] = {
      1,
      1,
      "2 channels, 1 x 2",
-     "depthwise, grid 8 2 1"},
+     "depthwise, grid 2 8 1"},
     {BF16,
      {4, {2, 24, 17, 12}},
      {4, {24, 1, 5, 5}},
@@ -49,7 +49,7 @@ static const convolution_t convolutions[] = {
      4,
      4,
      "2 channels, 1 x 8",
-     "depthwise, grid 2 1 1"},
+     "depthwise, grid 1 2 1"},
     {F16,
      {4, {1, 15, 6, 7}},
      {4, {15, 1, 3, 3}},
@@ -128,6 +128,30 @@ static void launches(void** state) {
   }
 }
 
+// Up to level 3 long strips are offered where they fill 16 blocks.
+static void strips(void** state) {
+  static const struct {
+    int64_t height;
+    int level;
+    size_t offered;
+  } cases[] = {{9, 3, 2}, {9, 4, 4}, {60, 3, 4}, {60, 2, 4}, {60, 1, 1}};
+  rabbet_cuda_device_t* device = *state;
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    const convolution_t one = {
+        F16, {4, {1, 96, cases[i].height, 10}}, {4, {96, 1, 3, 3}}, 1, 1, 1, "",
+        ""};
+    const kernel_case_filter_t filter = {.kernel = "cuda.convolution.depthwise",
+                                         .optimization_level = cases[i].level};
+    kernel_case_t c;
+    kernel_case_candidate_t* candidates = NULL;
+    kernel_case_begin(&c, &device->base, F16);
+    kernel_case_output(&c, convolve(&c, &one, 96, true));
+    assert_int_equal(kernel_case_candidates(&c, &filter, &candidates),
+                     cases[i].offered);
+    kernel_case_end(&c);
+  }
+}
+
 // Filters that it does not have: those of several channels, several for one
 // channel, those that are no constants, and windows that reach too far.
 static void refused(void** state) {
@@ -162,6 +186,7 @@ static void refused(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(launches),
+      cmocka_unit_test(strips),
       cmocka_unit_test(refused),
   };
   return cmocka_run_group_tests(tests, stand_in_device_setup,

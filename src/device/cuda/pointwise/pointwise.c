@@ -24,9 +24,9 @@ enum { BLOCK = 256, BLOCK_LEAST = 64 };
 typedef struct pw_head_t {
   uint32_t count, tail, axes;
   divider_t row;
-  uint32_t streams[2];
+  uint32_t streams[2], dense[2];
 } pw_head_t;
-_Static_assert(sizeof(pw_head_t) == 32, "addresses follow without a gap");
+_Static_assert(sizeof(pw_head_t) == 40, "addresses follow without a gap");
 
 typedef struct pw_launch_bytes_t {
   pw_head_t head;
@@ -35,9 +35,11 @@ typedef struct pw_launch_bytes_t {
 
 typedef struct cuda_pw_t {
   rabbet_cuda_node_t base;
+  rabbet_pw_parts_t parts;  // slices are read where they lie
   rabbet_cuda_pw_layout_t layout;
   int vector, unroll, single_unroll;
-  CUfunction flat, rows, single;
+  bool goes_across;
+  CUfunction flat, rows, single, across;  // across: or NULL
   // Tables of constants, contiguous in the device's memory.
   float* tables;
   int64_t table_at[RABBET_CUDA_PW_TABLES];
@@ -46,6 +48,7 @@ typedef struct cuda_pw_t {
 typedef struct cuda_pointwise_state_t {
   // For vectors, the alignment of each address in bytes (0: none).
   int64_t alignment[RABBET_PW_MAX_OPERANDS];
+  int64_t offset[RABBET_PW_MAX_OPERANDS];  // bytes, of parts of tensors
   bool has_vectors, empty;
   rabbet_cuda_launch_t vectors, single;
   pw_head_t vector_head, single_head;
@@ -54,9 +57,17 @@ typedef struct cuda_pointwise_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-static const char* const pw_tactics[] = {"1 vector", "4 vectors"};
-static const int pw_unrolls[] = {1, 4};
-enum { TACTICS = 2 };
+static const char* const pw_tactics[] = {"1 vector", "4 vectors",
+                                         "vectors across rows"};
+static const int pw_unrolls[] = {1, 4, 1};
+enum { ACROSS = 2, TACTICS = 3 };
+
+// Elements below which the kernel for single elements is as quick as vectors
+// across rows, and those from which several vectors per thread pay: there are
+// more threads than the GPU runs at once, and memory is the bound.
+enum { ACROSS_LEAST = 1 << 15, SEVERAL_LEAST = 1 << 21 };
+// Elements of the longest vector of types that networks compute in.
+enum { VECTOR_USUAL = 8 };
 
 // Leaves single conversions to cuda.convert.
 static bool pw_fits(const rabbet_group_t* group) {
@@ -65,29 +76,54 @@ static bool pw_fits(const rabbet_group_t* group) {
          rabbet_pw_is_pointwise(group) && rabbet_cuda_pw_supports(group);
 }
 
-static rabbet_status_t cuda_pointwise_propose(const rabbet_propose_t* propose,
-                                              rabbet_candidate_sink_t sink) {
+static bool pw_suits(const rabbet_pw_space_t* space, size_t tactic) {
+  int64_t count = 1, row = space->extent[space->rank - 1];
+  bool whole = row % VECTOR_USUAL == 0;
+  for (int i = 0; i < space->rank; ++i)
+    count *= space->extent[i];
+  for (int k = 0; k < space->operand_count; ++k) {
+    whole = whole && space->offset[k] % VECTOR_USUAL == 0;
+    for (int i = 0; whole && i + 1 < space->rank; ++i)
+      whole = space->stride[k][space->rank - 1] == 0 ||
+              space->stride[k][i] % VECTOR_USUAL == 0;
+  }
+  if (tactic == ACROSS)
+    return space->rank > 1 && !whole && row >= VECTOR_USUAL &&
+           count >= ACROSS_LEAST;
+  return tactic == 0 || count >= SEVERAL_LEAST;
+}
+
+static rabbet_status_t pw_propose_parts(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink,
+                                        const rabbet_pw_parts_t* parts) {
   rabbet_format_t formats[RABBET_CUDA_FORMATS];
-  const rabbet_group_t* group = propose->group;
+  const rabbet_group_t* group = &parts->plain;
   rabbet_cuda_pw_layout_t layout;
   if (!pw_fits(group) || !rabbet_cuda_pw_layout(group, &layout))
     return rabbet_ok();
-  // Several vectors per thread pay if there are more threads than the GPU runs
-  // at once and memory is the bound.
-  const rabbet_dims_t* dims = &group->values[group->outputs[0]].dims;
-  double count = 1;
-  for (int32_t i = 0; i < dims->rank; ++i)
-    count *= (double)dims->d[i];
-  bool large = count >= 1 << 21 && propose->optimization_level >= 2 &&
-               !rabbet_cuda_pw_is_long(group);
+  bool all = propose->optimization_level >= 2 && !rabbet_cuda_pw_is_long(group);
   size_t format_count =
       (size_t)rabbet_cuda_formats(RABBET_DTYPE_HALF, propose->formats, formats);
   const rabbet_pw_offers_t offers = {.kernel = &rabbet_cuda_pointwise,
                                      .formats = formats,
                                      .format_count = format_count,
                                      .tactics = pw_tactics,
-                                     .tactic_count = large ? TACTICS : 1};
+                                     .tactic_count = all ? TACTICS : 1,
+                                     .parts = parts,
+                                     .suits = pw_suits};
   return rabbet_pw_offer(propose, sink, &offers);
+}
+
+static rabbet_status_t cuda_pointwise_propose(const rabbet_propose_t* propose,
+                                              rabbet_candidate_sink_t sink) {
+  rabbet_pw_parts_t parts;
+  bool fits = false;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_pw_parts_make(propose->group, propose->allocator, &parts, &fits));
+  rabbet_status_t status =
+      fits ? pw_propose_parts(propose, sink, &parts) : rabbet_ok();
+  rabbet_pw_parts_end(propose->allocator, &parts);
+  return status;
 }
 
 // ---- The program -----------------------------------------------------------
@@ -96,7 +132,8 @@ static rabbet_status_t pw_compile(cuda_pw_t* kernel,
                                   const rabbet_kernel_spec_t* spec) {
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(spec->allocator, &text);
-  rabbet_cuda_pw_text(spec->group, &kernel->layout, kernel->unroll, &text);
+  rabbet_cuda_pw_text(&kernel->parts.plain, &kernel->layout, kernel->unroll,
+                      kernel->goes_across, &text);
   rabbet_status_t status = rabbet_strbuf_status(&text);
   if (rabbet_is_ok(status))
     status = rabbet_cuda_node_add(&kernel->base, spec, "pointwise/pointwise.cu",
@@ -110,6 +147,9 @@ static rabbet_status_t pw_functions(cuda_pw_t* kernel) {
   if (kernel->layout.table_count == 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_cuda_node_function(base, 0, "flat", &kernel->flat));
+  if (kernel->goes_across)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(base, 0, "across", &kernel->across));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(base, 0, "rows", &kernel->rows));
   return rabbet_cuda_node_function(base, 0, "single", &kernel->single);
@@ -125,7 +165,7 @@ static int64_t pw_elements(const rabbet_dims_t* dims) {
 // Assigns offsets to the tables; returns their size in floats.
 static int64_t pw_place_tables(cuda_pw_t* kernel) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
-  const rabbet_group_t* group = kernel->base.node.group;
+  const rabbet_group_t* group = &kernel->parts.plain;
   assert(layout->table_count <= RABBET_CUDA_PW_TABLES);
   int64_t floats = 0;
   for (int i = 0; i < layout->table_count; ++i) {
@@ -138,7 +178,7 @@ static int64_t pw_place_tables(cuda_pw_t* kernel) {
 }
 
 static void pw_fill_tables(const cuda_pw_t* kernel, float* tables) {
-  const rabbet_group_t* group = kernel->base.node.group;
+  const rabbet_group_t* group = &kernel->parts.plain;
   for (size_t i = 0; i < group->input_count; ++i) {
     const rabbet_cuda_pw_input_t* input = &kernel->layout.inputs[i];
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
@@ -168,20 +208,28 @@ static rabbet_status_t pw_make_tables(cuda_pw_t* kernel) {
 static rabbet_status_t cuda_pointwise_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   cuda_pw_t* kernel = (cuda_pw_t*)base;
-  const rabbet_group_t* group = spec->group;
-  if (!pw_fits(group) || spec->tactic < 0 || spec->tactic >= TACTICS ||
+  const rabbet_group_t* group = &kernel->parts.plain;
+  bool fits = false;
+  RABBET_RETURN_IF_ERROR(rabbet_pw_parts_make(spec->group, spec->allocator,
+                                              &kernel->parts, &fits));
+  if (!fits || !pw_fits(group) || spec->tactic < 0 || spec->tactic >= TACTICS ||
       !rabbet_cuda_pw_layout(group, &kernel->layout))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "the group holds layers that are not element-wise, or "
-                         "more operands than a launch takes, or tactic %d is "
+                         "the group holds layers that are not element-wise, "
+                         "slices of their results, or more operands than a "
+                         "launch takes, or tactic %d is "
                          "unknown",
                          (int)spec->tactic);
   kernel->vector = rabbet_cuda_pw_vector(group);
   kernel->unroll = pw_unrolls[spec->tactic];
   kernel->single_unroll = rabbet_cuda_pw_single(group);
-  for (size_t i = 0; i < group->input_count && i < 64; ++i)
-    if (kernel->layout.inputs[i].source != RABBET_CUDA_PW_MEMORY)
-      base->node.base.own_constants |= UINT64_C(1) << i;
+  kernel->goes_across = spec->tactic == ACROSS &&
+                        kernel->layout.table_count == 0 &&
+                        !rabbet_cuda_pw_is_lazy(&kernel->layout);
+  for (size_t i = 0; i < group->input_count; ++i)
+    if (kernel->layout.inputs[i].source != RABBET_CUDA_PW_MEMORY &&
+        kernel->parts.from[i] < 64)
+      base->node.base.own_constants |= UINT64_C(1) << kernel->parts.from[i];
   RABBET_RETURN_IF_ERROR(pw_compile(kernel, spec));
   RABBET_RETURN_IF_ERROR(pw_functions(kernel));
   return pw_make_tables(kernel);
@@ -199,6 +247,7 @@ static void cuda_pointwise_destroy(rabbet_kernel_t* base) {
   cuda_pw_t* kernel = (cuda_pw_t*)base;
   rabbet_device_t* device = &kernel->base.device->base;
   device->vtable->free(device, kernel->tables);
+  rabbet_pw_parts_end(kernel->base.node.allocator, &kernel->parts);
   rabbet_cuda_node_destroy(base);
 }
 
@@ -212,6 +261,17 @@ static int64_t pw_row(const rabbet_pw_space_t* space) {
 // element counts as contiguous.
 static bool pw_streams(const rabbet_pw_space_t* space, int boundary) {
   return space->stride[boundary][space->rank - 1] != 0 || pw_row(space) == 1;
+}
+
+// Whether an operand's elements lie as those of a dense tensor of the space.
+static bool pw_is_dense(const rabbet_pw_space_t* space, int boundary) {
+  int64_t next = 1;
+  for (int i = space->rank - 1; i >= 0; --i) {
+    if (space->stride[boundary][i] != next && space->extent[i] != 1)
+      return false;
+    next *= space->extent[i];
+  }
+  return true;
 }
 
 static void pw_head(const rabbet_cuda_pw_layout_t* layout,
@@ -229,7 +289,18 @@ static void pw_head(const rabbet_cuda_pw_layout_t* layout,
   for (int w = 0; w < layout->way_count; ++w) {
     if (pw_streams(space, layout->leader[w]))
       out->streams[w / 32] |= 1u << w % 32;
+    if (pw_is_dense(space, layout->leader[w]))
+      out->dense[w / 32] |= 1u << w % 32;
   }
+}
+
+// The head for vectors of all elements, whose rows are counted in elements.
+static void pw_head_across(const rabbet_cuda_pw_layout_t* layout,
+                           const rabbet_pw_space_t* space, int64_t vector,
+                           pw_head_t* out) {
+  pw_head(layout, space, 1, out);
+  out->tail = out->count % (uint32_t)vector;
+  out->count /= (uint32_t)vector;
 }
 
 // Whether rows consist of whole, aligned vectors. If there is only one row
@@ -244,6 +315,7 @@ static bool pw_can_vectorise(const rabbet_cuda_pw_layout_t* layout,
   bool fits = pw_row(space) % vector == 0;
   for (int w = 0; fits && w < layout->way_count; ++w) {
     int leader = layout->leader[w];
+    fits = !pw_streams(space, leader) || space->offset[leader] % vector == 0;
     for (int i = 0; i + 1 < space->rank && pw_streams(space, leader); ++i)
       fits = fits && space->stride[leader][i] % vector == 0;
   }
@@ -267,9 +339,9 @@ static void pw_launch(const cuda_pw_t* kernel, rabbet_cuda_launch_t* launch,
 
 // Fills in the fields of space_t after the head.
 static void pw_fill(const cuda_pw_t* kernel, const rabbet_pw_space_t* space,
-                    cuda_pointwise_state_t* state) {
+                    bool across, cuda_pointwise_state_t* state) {
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
-  const rabbet_group_t* group = kernel->base.node.group;
+  const rabbet_group_t* group = &kernel->parts.plain;
   int addresses = rabbet_cuda_pw_addresses(layout);
   assert(space->rank - 1 <= layout->axes);
   assert(addresses <= RABBET_PW_MAX_OPERANDS);
@@ -289,12 +361,15 @@ static void pw_fill(const cuda_pw_t* kernel, const rabbet_pw_space_t* space,
   }
   for (int k = 0; k < addresses; ++k) {
     int32_t value = rabbet_pw_operand(group, layout->boundary[k]);
+    state->offset[k] = space->offset[layout->boundary[k]] *
+                       rabbet_dtype_bits(group->values[value].dtype) / 8;
     bool is_table = k >= layout->memory_count &&
                     k < layout->memory_count + layout->table_count;
     if (is_table)
       state->launch.data[k] =
           kernel->tables + kernel->table_at[k - layout->memory_count];
-    else if (pw_streams(space, layout->boundary[k]))
+    else if (across ? pw_is_dense(space, layout->boundary[k])
+                    : pw_streams(space, layout->boundary[k]))
       state->alignment[k] =
           kernel->vector * rabbet_dtype_bits(group->values[value].dtype) / 8;
   }
@@ -319,8 +394,12 @@ static rabbet_status_t pw_set_up(const cuda_pw_t* kernel,
     return RABBET_STATUS(
         RABBET_STATUS_INTERNAL, "layer '%s': %d axes where its program has %d",
         kernel->base.node.node->name, space->rank - 1, kernel->layout.axes);
-  pw_fill(kernel, space, state);
-  state->has_vectors = pw_can_vectorise(&kernel->layout, space, kernel->vector);
+  bool whole = pw_can_vectorise(&kernel->layout, space, kernel->vector);
+  bool across = !whole && kernel->across && space->rank > 1 &&
+                pw_row(space) >= kernel->vector &&
+                count < RABBET_CUDA_MAX_COUNT;
+  pw_fill(kernel, space, across, state);
+  state->has_vectors = whole || across;
   int64_t most = state->has_vectors ? count / kernel->vector : count;
   if (most >= RABBET_CUDA_MAX_COUNT)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
@@ -328,10 +407,13 @@ static rabbet_status_t pw_set_up(const cuda_pw_t* kernel,
                          "counts",
                          kernel->base.node.node->name, (long long)count);
   if (state->has_vectors) {
-    pw_head(&kernel->layout, space, kernel->vector, &state->vector_head);
+    (across ? pw_head_across : pw_head)(&kernel->layout, space, kernel->vector,
+                                        &state->vector_head);
     pw_launch(kernel, &state->vectors,
-              space->rank == 1 ? kernel->flat : kernel->rows, most,
-              kernel->unroll);
+              across             ? kernel->across
+              : space->rank == 1 ? kernel->flat
+                                 : kernel->rows,
+              most, across ? 1 : kernel->unroll);
   }
   if (count >= RABBET_CUDA_MAX_COUNT) return rabbet_ok();
   pw_head(&kernel->layout, space, 1, &state->single_head);
@@ -349,7 +431,8 @@ static rabbet_status_t cuda_pointwise_prepare(
   *out_state = NULL;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_pw_plan(kernel->base.node.group, shapes->dims, &space));
+      rabbet_pw_plan_parts(kernel->base.node.group, &kernel->parts, shapes,
+                           kernel->base.node.allocator, &space));
   cuda_pointwise_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
       base, sizeof(*state) + pw_launch_bytes(&kernel->layout), (void**)&state));
@@ -365,7 +448,7 @@ static rabbet_status_t cuda_pointwise_enqueue(
   cuda_pointwise_state_t* state = (cuda_pointwise_state_t*)prepared;
   const cuda_pw_t* kernel = (const cuda_pw_t*)base;
   const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
-  int inputs = (int)kernel->base.node.group->input_count;
+  int inputs = (int)kernel->parts.plain.input_count;
   int addresses = rabbet_cuda_pw_addresses(layout);
   bool vectors = state->has_vectors;
   if (state->empty) return rabbet_ok();
@@ -374,7 +457,9 @@ static rabbet_status_t cuda_pointwise_enqueue(
     if (k >= layout->memory_count &&
         k < layout->memory_count + layout->table_count)
       continue;  // tables are on the device already
-    void* data = i < inputs ? call->inputs[i] : call->outputs[i - inputs];
+    char* data = i < inputs ? call->inputs[kernel->parts.from[i]]
+                            : call->outputs[i - inputs];
+    data += state->offset[k];
     state->launch.data[k] = data;
     if (state->alignment[k] > 0 &&
         !rabbet_cuda_is_aligned(data, state->alignment[k]))
@@ -395,7 +480,7 @@ static rabbet_status_t cuda_pointwise_enqueue(
 const rabbet_kernel_class_t rabbet_cuda_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.pointwise",
-    .version = 3,
+    .version = 4,
     .propose = cuda_pointwise_propose,
     .create = cuda_pointwise_create,
     .destroy = cuda_pointwise_destroy,

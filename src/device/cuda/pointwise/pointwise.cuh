@@ -10,6 +10,7 @@
 //                           outside the row
 //   FOR_INPUTS(X), FOR_OUTPUTS(X)   X(number, type, way) for each; inputs that
 //                           `apply` loads itself are not among them
+//   ACROSS                  1: with the kernel `across`
 //   apply                   computes a vector of each output from one of each
 //                           input
 //
@@ -29,6 +30,7 @@ struct space_t {
   uint32_t axes;        // number of axes outside the row
   divider_t row;        // vectors of a row
   uint32_t streams[2];  // bit w: way w is contiguous along the row
+  uint32_t dense[2];    // way w has no gaps between rows
   void* data[ADDRESSES];
   int64_t stride[WAYS][AXES];  // elements, of the axes outside the row
   divider_t axis[AXES];        // extents, from the innermost
@@ -54,6 +56,10 @@ DEVICE void apply(const inputs_t<V>& in, const space_t& space,
 
 DEVICE bool streams(const space_t& space, int way) {
   return space.streams[way / 32] >> (way % 32) & 1u;
+}
+
+DEVICE bool is_dense(const space_t& space, int way) {
+  return space.dense[way / 32] >> (way % 32) & 1u;
 }
 
 // ---- For the generated text ------------------------------------------------
@@ -193,3 +199,55 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   turn_t turn;
   walk<1, false, SINGLE>(space);
 }
+
+// Rows that are no whole vectors: a vector of the outputs may go on in the next
+// row. Dense inputs are loaded as vectors, others element by element.
+// space.row counts elements here, at least those of a vector.
+#if ACROSS
+template <class T, int V>
+DEVICE pack_t<T, V> fetch_across(const space_t& space, int k, int way,
+                                 uint32_t first, uint32_t left, int64_t here,
+                                 int64_t next) {
+  const T* from = (const T*)space.data[k];
+  if (is_dense(space, way)) return load_pack<T, V>(from + first);
+  pack_t<T, V> pack;
+  int32_t step = streams(space, way);
+#pragma unroll
+  for (uint32_t e = 0; e < V; ++e)
+    pack.v[e] = from[e < left ? here + (int32_t)e * step
+                              : next + (int32_t)(e - left) * step];
+  return pack;
+}
+
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    across(const space_t space) {
+  turn_t turn;
+  enum { V = VECTOR };
+  uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, column;
+  int64_t here[WAYS], next[WAYS];
+  if (i < space.count) {
+    uint32_t first = i * V;
+    uint32_t row = divide(first, space.row, &column);
+    uint32_t left = (row + 1) * space.row.divisor - first;
+    locate<1, false>(space, first, here);
+    if (left < V) locate<1, false>(space, first + left, next);
+    inputs_t<V> in;
+    outputs_t<V> out;
+#define X(k, T, W) \
+  in.x##k = fetch_across<T, V>(space, k, W, first, left, here[W], next[W]);
+    FOR_INPUTS(X)
+#undef X
+    apply<V>(in, space, here, out);
+#pragma unroll
+    for (int w = 0; w < WAYS; ++w) here[w] = first;
+    scatter<V>(space, here, out);
+  }
+  if (blockIdx.x != 0 || threadIdx.x >= space.tail) return;
+  inputs_t<1> in;
+  outputs_t<1> out;
+  locate<1, false>(space, space.count * V + threadIdx.x, here);
+  gather<1>(space, here, in);
+  apply<1>(in, space, here, out);
+  scatter<1>(space, here, out);
+}
+#endif

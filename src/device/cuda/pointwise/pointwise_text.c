@@ -272,6 +272,10 @@ typedef struct pw_writer_t {
 } pw_writer_t;
 enum { LAZY_INPUTS = 12 };
 
+bool rabbet_cuda_pw_is_lazy(const rabbet_cuda_pw_layout_t* layout) {
+  return layout->memory_count > LAZY_INPUTS;
+}
+
 // Writes a value's name in the body of a loop over lanes.
 static void pw_value(const pw_writer_t* w, int32_t value) {
   int32_t input = rabbet_group_input_of(w->group, value);
@@ -405,17 +409,17 @@ static void pw_operand_list(const pw_writer_t* w, int first, int count) {
   }
 }
 
-static void pw_head(const pw_writer_t* w, int unroll) {
+static void pw_head(const pw_writer_t* w, int unroll, bool across) {
   const rabbet_cuda_pw_layout_t* layout = w->layout;
   rabbet_strbuf_printf(
       w->text,
       "#define VECTOR %d\n#define UNROLL %d\n#define SINGLE %d\n"
       "#define INPUTS %d\n#define TABLES %d\n#define OUTPUTS %d\n"
       "#define SCALARS %d\n#define WAYS %d\n#define AXES %d\n"
-      "#define FOR_INPUTS(X)",
+      "#define ACROSS %d\n#define FOR_INPUTS(X)",
       rabbet_cuda_pw_vector(w->group), unroll, rabbet_cuda_pw_single(w->group),
       layout->memory_count, layout->table_count, layout->output_count,
-      layout->scalar_count, layout->way_count, layout->axes);
+      layout->scalar_count, layout->way_count, layout->axes, across);
   // Empty where `apply` loads them.
   pw_operand_list(w, 0, w->is_lazy ? 0 : layout->memory_count);
   rabbet_strbuf_printf(w->text, "\n#define FOR_OUTPUTS(X)");
@@ -487,12 +491,12 @@ static void pw_load_operands(pw_writer_t* w, const rabbet_group_node_t* node) {
 // at a time.
 void rabbet_cuda_pw_text(const rabbet_group_t* group,
                          const rabbet_cuda_pw_layout_t* layout, int unroll,
-                         rabbet_strbuf_t* text) {
+                         bool across, rabbet_strbuf_t* text) {
   pw_writer_t w = {.group = group,
                    .layout = layout,
                    .text = text,
-                   .is_lazy = layout->memory_count > LAZY_INPUTS};
-  pw_head(&w, unroll);
+                   .is_lazy = rabbet_cuda_pw_is_lazy(layout)};
+  pw_head(&w, unroll, across);
   rabbet_strbuf_printf(
       text,
       "template <int V>\n"

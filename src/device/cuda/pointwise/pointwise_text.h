@@ -64,9 +64,12 @@ int rabbet_cuda_pw_vector(const rabbet_group_t* group);
 // so long that instructions are the bound.
 int rabbet_cuda_pw_single(const rabbet_group_t* group);
 bool rabbet_cuda_pw_is_long(const rabbet_group_t* group);
-// Writes the whole text; a thread computes `unroll` vectors.
+// Whether there are so many inputs that each is loaded just before its use.
+bool rabbet_cuda_pw_is_lazy(const rabbet_cuda_pw_layout_t* layout);
+// Writes the whole text; a thread computes `unroll` vectors. `across`: with the
+// kernel whose vectors go on from row to row.
 void rabbet_cuda_pw_text(const rabbet_group_t* group,
                          const rabbet_cuda_pw_layout_t* layout, int unroll,
-                         rabbet_strbuf_t* out_text);
+                         bool across, rabbet_strbuf_t* out_text);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_POINTWISE_POINTWISE_TEXT_H_

@@ -115,13 +115,13 @@ static rabbet_status_t rotation_plan(const cuda_rotation_kernel_t* kernel,
                          "layer '%s': the kernel does not take so many "
                          "elements",
                          kernel->node.node.node->name);
-  out->parameters = (rotation_t){.outer = rabbet_cuda_axes_pack(outer, 1),
-                                 .items = rabbet_cuda_divider(items),
-                                 .count = (uint32_t)(rows * items),
-                                 .rotated = (uint32_t)rotated,
-                                 .is_whole = r->is_whole,
-                                 .width = (uint32_t)r->width,
-                                 .size = (uint32_t)r->size};
+  out->parameters = (rotation_t){
+      .outer = rabbet_cuda_axes_pack(outer, 1),
+      .items = rabbet_cuda_divider(items),
+      .count = (uint32_t)(rows * items),
+      .rotated = (uint32_t)rotated,
+      .width = (uint32_t)r->width,
+      .turns = {.size = (uint32_t)r->size, .is_whole = r->is_whole}};
   out->launch = (rabbet_cuda_launch_t){
       .function = kernel->functions[function],
       .grid = {(unsigned)rabbet_ceildiv(rows * items, (int64_t)THREADS), 1, 1},

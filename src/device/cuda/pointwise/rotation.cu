@@ -9,93 +9,7 @@
 // rows whose parts are no multiples of a vector, and for odd addresses.
 #include "device/cuda/programs/threads.cuh"
 
-#include "device/cuda/pointwise/rotation_params.h"
-
-// N contiguous elements; single loads if the address is not aligned.
-template <class E, int N, bool PACKED>
-DEVICE void read(const E* from, float* out) {
-  if (PACKED) {
-    pack_t<E, N> pack = load_pack<E, N>(from);
-#pragma unroll
-    for (int e = 0; e < N; ++e) out[e] = to_float(pack.v[e]);
-    return;
-  }
-#pragma unroll
-  for (int e = 0; e < N; ++e) out[e] = to_float(from[e]);
-}
-
-template <int N, bool PACKED>
-DEVICE void write(ELEMENT* to, const float* x) {
-  pack_t<ELEMENT, N> pack;
-#pragma unroll
-  for (int e = 0; e < N; ++e) pack.v[e] = from_float<ELEMENT>(x[e]);
-  if (PACKED) {
-    store_pack<ELEMENT, N>(to, pack);
-    return;
-  }
-#pragma unroll
-  for (int e = 0; e < N; ++e) to[e] = pack.v[e];
-}
-
-#if INTERLEAVED
-// N elements of a table, beginning at element `at` of the row.
-template <int N, bool PACKED>
-DEVICE void read_table(const TABLE* row, uint32_t at, bool is_whole,
-                       float* out) {
-  if (is_whole) {
-    read<TABLE, N, PACKED>(row + at, out);
-    return;
-  }
-  enum { PAIRS = N / 2 };
-  float pairs[PAIRS];
-  read<TABLE, PAIRS, PACKED>(row + at / 2, pairs);
-#pragma unroll
-  for (int e = 0; e < N; ++e) out[e] = pairs[e / 2];
-}
-
-// Elements [at, at + N) of a row.
-template <int N, bool PACKED>
-DEVICE void rotate_pairs(const ELEMENT* x, const TABLE* cosines,
-                         const TABLE* sines, ELEMENT* y, uint32_t at,
-                         const rotation_t& r) {
-  float part[N], cosine[N], sine[N], out[N];
-  read<ELEMENT, N, PACKED>(x + at, part);
-  read_table<N, PACKED>(cosines, at, r.is_whole, cosine);
-  read_table<N, PACKED>(sines, at, r.is_whole, sine);
-#pragma unroll
-  for (int e = 0; e < N; e += 2) {
-    out[e] = part[e] * cosine[e] - part[e + 1] * sine[e];
-    out[e + 1] = part[e + 1] * cosine[e + 1] + part[e] * sine[e + 1];
-  }
-  write<N, PACKED>(y + at, out);
-}
-
-#else
-// Elements [at, at + N) of each half of a row.
-template <int N, bool PACKED>
-DEVICE void rotate_pairs(const ELEMENT* x, const TABLE* cosines,
-                         const TABLE* sines, ELEMENT* y, uint32_t at,
-                         const rotation_t& r) {
-  uint32_t half = r.size / 2;
-  float first[N], second[N], cosine[N], sine[N], out[N], other[N];
-  read<ELEMENT, N, PACKED>(x + at, first);
-  read<ELEMENT, N, PACKED>(x + half + at, second);
-  read<TABLE, N, PACKED>(cosines + at, cosine);
-  read<TABLE, N, PACKED>(sines + at, sine);
-#pragma unroll
-  for (int e = 0; e < N; ++e)
-    out[e] = first[e] * cosine[e] - second[e] * sine[e];
-  if (r.is_whole) {
-    read<TABLE, N, PACKED>(cosines + half + at, cosine);
-    read<TABLE, N, PACKED>(sines + half + at, sine);
-  }
-#pragma unroll
-  for (int e = 0; e < N; ++e)
-    other[e] = second[e] * cosine[e] + first[e] * sine[e];
-  write<N, PACKED>(y + at, out);
-  write<N, PACKED>(y + half + at, other);
-}
-#endif
+#include "device/cuda/pointwise/rotation.cuh"
 
 // N: elements of an item; of each half, if pairs are halves apart.
 template <int N, bool PACKED>
@@ -108,10 +22,10 @@ DEVICE void rotate(const ELEMENT* x, const TABLE* cosines, const TABLE* sines,
   locate<3>(r.outer, row, place);
   x += place[0], y += place[0], cosines += place[1], sines += place[2];
   if (item < r.rotated) {
-    rotate_pairs<N, PACKED>(x, cosines, sines, y, item * N, r);
+    rotate_pairs<N, PACKED>(x, cosines, sines, y, item * N, r.turns);
     return;
   }
-  uint32_t at = r.size + (item - r.rotated) * N;
+  uint32_t at = r.turns.size + (item - r.rotated) * N;
   if (PACKED) {
     store_pack<ELEMENT, N>(y + at, load_pack<ELEMENT, N>(x + at));
     return;

@@ -29,7 +29,7 @@ enum {
   GEMV_WIDTHS = 3,
   GEMV_TACTICS = 4 * GEMV_WIDTHS,
   GEMV_SPLITS = 3,
-  GEMV_LEAST_K = 1024,  // for several warps
+  GEMV_LEAST_K = 512,  // for several warps
 };
 
 typedef struct gemv_kernel_t {

@@ -5,6 +5,7 @@
 //   ELEMENT    type of all tensors
 //   OPERANDS   number of tensors that the epilogue reads
 //   finish     applies the epilogue to an element x; o[i]: element of operand i
+//   OTHER      operand that the kernel computes itself, if there is one
 #pragma once
 
 #include "device/cuda/programs/index.h"
@@ -34,13 +35,17 @@ DEVICE const ELEMENT* operand_at(const layers_t& p, int i, int64_t batch,
          column * o.column;
 }
 
+#ifndef OTHER
+#define OTHER -1
+#endif
+
 // The element of the output for an element x of the product.
 DEVICE ELEMENT finished(float x, const layers_t& p, int64_t batch, int64_t row,
-                        int64_t column) {
+                        int64_t column, float other = 0) {
   float o[OPERANDS + 1];
 #pragma unroll
   for (int i = 0; i < OPERANDS; ++i)
-    o[i] = load(*operand_at(p, i, batch, row, column));
+    o[i] = i == OTHER ? other : load(*operand_at(p, i, batch, row, column));
   return store_as<ELEMENT>(finish(x, p, o));
 }
 #endif

@@ -37,20 +37,12 @@ enum {
 
 // ---- Stages ----------------------------------------------------------------
 
-// The block's tile (first row and column), its rank in the cluster, and its
-// stages of k.
+// The block's tile (first row and column, the end of its columns), its rank in
+// the cluster, and its stages of k.
 struct block_t {
-  int32_t row, column, rank, first, count;
+  int32_t row, column, limit, rank, first, count;
+  int32_t group;  // of the columns, if a is an image
 };
-DEVICE block_t find_block(const tiles_t& p) {
-  block_t b;
-  b.rank = (int32_t)(blockIdx.x % PARTS);
-  b.row = (int32_t)blockIdx.y * ROWS;
-  b.column = (int32_t)(blockIdx.x / PARTS) * COLUMNS;
-  b.first = p.stages * b.rank / PARTS;
-  b.count = p.stages * (b.rank + 1) / PARTS - b.first;
-  return b;
-}
 
 // A thread loads one chunk from every LEAP-th line of a matrix, always at the
 // same position of the line. Addresses and bounds are computed once.
@@ -113,9 +105,14 @@ DEVICE void fetch(shared_t to, const fetch_t& f, int32_t lines, int32_t room,
 #ifdef PATCHES
 #include "device/cuda/image/patches.cuh"
 #else
+DEVICE void find_tile(const tiles_t& p, block_t& b) {
+  b.row = (int32_t)blockIdx.y * ROWS;
+  b.column = (int32_t)(blockIdx.x / PARTS) * COLUMNS;
+  b.limit = (int32_t)p.columns;
+}
 typedef fetch_t rows_t;
-DEVICE rows_t find_rows(const tiles_t& p, int32_t row, int32_t k) {
-  return find_fetch(p.a, row, k, true);
+DEVICE rows_t find_rows(const tiles_t& p, const block_t& b, int32_t k) {
+  return find_fetch(p.a, b.row, k, true);
 }
 DEVICE float bias_of(const tiles_t&, int64_t) { return 0.0f; }
 template <bool WHOLE>
@@ -124,6 +121,15 @@ DEVICE void fetch_a(shared_t shared, const fetch_t& f, int32_t stage) {
                      f.room - stage * TILES_INNER, stage * f.stage);
 }
 #endif
+DEVICE block_t find_block(const tiles_t& p) {
+  block_t b;
+  b.rank = (int32_t)(blockIdx.x % PARTS);
+  b.first = p.stages * b.rank / PARTS;
+  b.count = p.stages * (b.rank + 1) / PARTS - b.first;
+  find_tile(p, b);
+  return b;
+}
+
 template <bool WHOLE>
 DEVICE void fetch_b(shared_t shared, const fetch_t& f, int32_t stage) {
   shared_t to = shared + stage % STAGES * STAGE + A_BYTES;
@@ -214,7 +220,7 @@ DEVICE piece_t find_piece(const tiles_t& p, const block_t& b, int i) {
   y.row = at / (COLUMNS / WIDTH);
   y.column = at % (COLUMNS / WIDTH) * WIDTH;
   y.wanted = y.row < (b.rank + 1) * GROUPS / PARTS * 8 - first &&
-             b.row + first + y.row < p.rows && b.column + y.column < p.columns;
+             b.row + first + y.row < p.rows && b.column + y.column < b.limit;
   return y;
 }
 
@@ -270,7 +276,7 @@ DEVICE void finish_piece(const tiles_t& p, const block_t& b,
       for (int j = 0; j < OPERANDS; ++j)
         o[j] = operand_of(p, operands[j], j, e);
       y.v[e] = store_as<ELEMENT>(finish(sum[e], p.layers, o));
-    } else if (column + e < p.columns) {
+    } else if (column + e < b.limit) {
       to[e] = finished(sum[e], p.layers, blockIdx.z, row, column + e);
     }
   }
@@ -319,7 +325,7 @@ DEVICE product_t begin_product(const tiles_t& p) {
   x.parts = (float*)(memory + STAGES * STAGE / sizeof(chunk_t));
   x.block = find_block(p);
   int32_t k = x.block.first * TILES_INNER, column = x.block.column;
-  x.a = find_rows(p, x.block.row, k);
+  x.a = find_rows(p, x.block, k);
   x.b = ALONG_COLUMNS ? find_fetch(p.b, k, column, false)
                       : find_fetch(p.b, column, k, true);
   if (PARTS > 1) cluster_arrive();

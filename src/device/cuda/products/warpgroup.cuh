@@ -59,6 +59,7 @@ struct product_of;
   "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), \
       "+f"(s[i + 5]), "+f"(s[i + 6]), "+f"(s[i + 7])
 #define SUMS_16(i) SUMS_8(i), SUMS_8(i + 8)
+#define REGISTERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define REGISTERS_16                 \
   "%0, %1, %2, %3, %4, %5, %6, %7, " \
   "%8, %9, %10, %11, %12, %13, %14, %15"
@@ -79,6 +80,7 @@ struct product_of;
   "%32, %33, %34, %35, %36, %37, %38, %39, " \
   "%40, %41, %42, %43, %44, %45, %46, %47"
 #define PRODUCTS_OF(type, name)                                             \
+  PRODUCT_OF(type, name, 16, REGISTERS_8, "%8", "%9", "%10", SUMS_8(0))     \
   PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", SUMS_16(0)) \
   PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", SUMS_16(0), \
              SUMS_8(16))                                                    \

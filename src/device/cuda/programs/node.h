@@ -17,6 +17,10 @@ typedef struct rabbet_cuda_node_t {
   rabbet_cuda_program_t* programs[RABBET_CUDA_NODE_PROGRAMS];
   size_t program_count;
   bool specific;  // as in rabbet_cuda_source_t, of programs added from now on
+  struct rabbet_cuda_functions_t* functions;  // of rabbet_cuda_node_split
+  // Of the device, for choosing functions; when a plan's functions are listed,
+  // of other devices, too.
+  int multiprocessors;
 } rabbet_cuda_node_t;
 
 // ---- Programs --------------------------------------------------------------
@@ -58,6 +62,23 @@ rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
 rabbet_status_t rabbet_cuda_node_function(const rabbet_cuda_node_t* kernel,
                                           size_t program, const char* name,
                                           CUfunction* out_function);
+
+// Gives the kernel a source of many functions, of which it launches few: each
+// is a program of its own, made when `prepare` first asks for it, since a
+// compiler takes seconds for all. The source declares each in KERNEL()
+// (programs/choice.cuh). names[i] may be NULL: there is no such function.
+//
+// A plan keeps those that its shapes need on any number of multiprocessors, or
+// all if there are several shapes; `prepare` compiles others.
+enum { RABBET_CUDA_NODE_FUNCTIONS = 48 };
+rabbet_status_t rabbet_cuda_node_split(rabbet_cuda_node_t* kernel,
+                                       const rabbet_kernel_spec_t* spec,
+                                       const char* source,
+                                       const char* const* names, size_t count,
+                                       const rabbet_cuda_options_t* options);
+// Function names[i]. Thread-safe.
+rabbet_status_t rabbet_cuda_node_make(const rabbet_cuda_node_t* kernel,
+                                      size_t i, CUfunction* out_function);
 
 // ---- For the class tables --------------------------------------------------
 

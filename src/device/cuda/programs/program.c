@@ -312,16 +312,21 @@ static rabbet_status_t program_create(rabbet_cuda_device_t* device,
   return rabbet_ok();
 }
 
+static const rabbet_artifact_t* program_artifact(
+    rabbet_hash_t key, const rabbet_artifact_t* artifacts, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (artifacts[i].key.high == key.high && artifacts[i].key.low == key.low)
+      return &artifacts[i];
+  }
+  return NULL;
+}
+
 static rabbet_status_t program_make(rabbet_cuda_program_t* program,
                                     const rabbet_cuda_source_t* source,
                                     const rabbet_artifact_t* artifacts,
                                     size_t artifact_count) {
-  const rabbet_hash_t key = program->key;
-  const rabbet_artifact_t* found = NULL;
-  for (size_t i = 0; !found && i < artifact_count; ++i) {
-    if (artifacts[i].key.high == key.high && artifacts[i].key.low == key.low)
-      found = &artifacts[i];
-  }
+  const rabbet_artifact_t* found =
+      program_artifact(program->key, artifacts, artifact_count);
   program->compiled = !found;
   RABBET_RETURN_IF_ERROR(found ? program_take(program, found)
                                : program_compile(program, source));
@@ -424,6 +429,22 @@ rabbet_status_t rabbet_cuda_program_get_now(
     rabbet_cuda_program_t** out_program) {
   return program_get(device, source, artifacts, artifact_count, false,
                      out_program);
+}
+
+rabbet_status_t rabbet_cuda_program_find(rabbet_cuda_device_t* device,
+                                         const rabbet_cuda_source_t* source,
+                                         const rabbet_artifact_t* artifacts,
+                                         size_t artifact_count,
+                                         rabbet_cuda_program_t** out_program) {
+  rabbet_hash_t key;
+  const char* text = program_text(source);
+  *out_program = NULL;
+  if (!text) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(program_key(device->programs, source, text, &key));
+  return program_artifact(key, artifacts, artifact_count)
+             ? rabbet_cuda_program_get(device, source, artifacts,
+                                       artifact_count, out_program)
+             : rabbet_ok();
 }
 
 void rabbet_cuda_program_release(rabbet_cuda_program_t* program) {

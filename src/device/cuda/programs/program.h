@@ -34,6 +34,12 @@ rabbet_status_t rabbet_cuda_program_get_now(
     rabbet_cuda_device_t* device, const rabbet_cuda_source_t* source,
     const rabbet_artifact_t* artifacts, size_t artifact_count,
     rabbet_cuda_program_t** out_program);
+// The same, but NULL if there is none among the artifacts.
+rabbet_status_t rabbet_cuda_program_find(rabbet_cuda_device_t* device,
+                                         const rabbet_cuda_source_t* source,
+                                         const rabbet_artifact_t* artifacts,
+                                         size_t artifact_count,
+                                         rabbet_cuda_program_t** out_program);
 void rabbet_cuda_program_release(rabbet_cuda_program_t* program);
 // A kernel by its name (sources declare them extern "C").
 rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,

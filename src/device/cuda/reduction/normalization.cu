@@ -4,6 +4,8 @@
 //   SCALE_TYPE, BIAS_TYPE
 //   PRESENT            bits SCALE and BIAS: the operand exists
 //   CENTRED            0: RMS normalization, whose mean is taken as 0
+//   ACTIVATION         defined: the function that is applied to the result:
+//                      RELU, or SWISH for x sigmoid(x)
 //
 // Rows: a mean is over the contiguous axis. Short rows are held in registers;
 // their variance comes from a second pass over the registers. For long rows, a
@@ -12,9 +14,25 @@
 // Columns: the contiguous axis is kept, and neighbouring threads have
 // neighbouring means. If there are few means, several blocks sum parts of each
 // (the _part functions), and the _apply functions combine the parts.
+#include "device/cuda/programs/choice.cuh"
 #include "device/cuda/programs/threads.cuh"
 
 #include "device/cuda/reduction/normalization_params.h"
+
+#ifdef ACTIVATION
+#include "device/cuda/pointwise/functions.cuh"
+template <class T>
+DEVICE T activation_SWISH(T x, float, float) {
+  return x * activation_SIGMOID(x, 0, 0);
+}
+#define ACTIVATION_OF_(function, x, a, b) activation_##function(x, a, b)
+#define ACTIVATION_OF(function, x, a, b) ACTIVATION_OF_(function, x, a, b)
+DEVICE float activated(const normalize_t& n, float x) {
+  return ACTIVATION_OF(ACTIVATION, x, n.alpha, n.beta);
+}
+#else
+DEVICE float activated(const normalize_t&, float x) { return x; }
+#endif
 
 enum { COLUMNS = VECTOR < 4 ? VECTOR : 4 };
 
@@ -103,8 +121,8 @@ DEVICE void finish(const normalize_t& n, const float* x, const line_t* line,
 #pragma unroll
   for (int e = 0; e < V; ++e) {
     line_t l = line[e * line_step];
-    pack.v[e] = from_float<ELEMENT>((x[e] - l.mean) * l.factor * factors[e] +
-                                    offsets[e]);
+    float y = (x[e] - l.mean) * l.factor * factors[e] + offsets[e];
+    pack.v[e] = from_float<ELEMENT>(activated(n, y));
   }
   store_pack<ELEMENT, V>(target + place.at[INPUT], pack);
 }
@@ -261,7 +279,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
       float y = (x[k][e] - line.mean) * line.factor;
       if (has_scale) y *= to_float(scales[k].v[e]);
       if (has_bias) y += to_float(biases[k].v[e]);
-      pack.v[e] = from_float<ELEMENT>(y);
+      pack.v[e] = from_float<ELEMENT>(activated(n, y));
     }
     store_pack<ELEMENT, V>(target + start + at * V, pack);
   }
@@ -270,11 +288,13 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
 #define PARAMETERS                                                       \
   const ELEMENT *source, const SCALE_TYPE *scale, const BIAS_TYPE *bias, \
       ELEMENT *target, moments_t *parts, const normalize_t n
-#define NORMALIZE(name, call)                                            \
-  extern "C" __global__ void __launch_bounds__(BLOCK) name(PARAMETERS) { \
-    turn_t turn;                                                         \
-    call;                                                                \
-  }
+#define NORMALIZE(name, call)                                                \
+  KERNEL(                                                                    \
+      name,                                                                  \
+      extern "C" __global__ void __launch_bounds__(BLOCK) name(PARAMETERS) { \
+        turn_t turn;                                                         \
+        call;                                                                \
+      })
 #define HOLD_ROWS(name, V, N) \
   NORMALIZE(name, (hold_rows<V, N>(source, scale, bias, target, n)))
 HOLD_ROWS(rows, VECTOR, 1)
@@ -494,6 +514,40 @@ DEVICE void columns_finish(const ELEMENT* source, const SCALE_TYPE* scale,
                    lines);
 }
 
+// ---- Groups of columns: channels of a group, channels last ------------------
+
+// The _part function computes the moments of each column; then a block joins
+// those of a group, and the _apply function reads the lines.
+DEVICE line_t* lines_of_groups(moments_t* parts, const normalize_t& n) {
+  return (line_t*)(parts + (int64_t)n.parts * n.outputs);
+}
+DEVICE void join_groups(moments_t* parts, const normalize_t& n) {
+  const moments_t* from = parts + (int64_t)blockIdx.x * n.each;
+  moments_t m = {0, 0, 0};
+  for (uint32_t i = threadIdx.x; i < n.parts * n.each; i += BLOCK)
+    m = moments_join::join(
+        m, from[(int64_t)(i / n.each) * n.outputs + i % n.each]);
+  m = join_threads<moments_join>(m, BLOCK_LOG);
+  if (threadIdx.x == 0) lines_of_groups(parts, n)[blockIdx.x] = line_of(m, n);
+}
+template <int V>
+DEVICE void groups_finish(const ELEMENT* source, const SCALE_TYPE* scale,
+                          const BIAS_TYPE* bias, ELEMENT* target,
+                          moments_t* parts, const normalize_t& n) {
+  column_t c = column_of<V>(n);
+  uint32_t begin = blockIdx.y * n.part;
+  const line_t* from =
+      lines_of_groups(parts, n) + c.outer * (n.columns / n.each);
+  line_t lines[V];
+#pragma unroll
+  for (int e = 0; e < V; ++e) lines[e] = from[(c.column * V + e) / n.each];
+  write_columns<V>(source, scale, bias, target, n, c, begin, part_end(n, begin),
+                   lines);
+}
+NORMALIZE(groups_join, (join_groups(parts, n)))
+NORMALIZE(groups_apply,
+          (groups_finish<COLUMNS>(source, scale, bias, target, parts, n)))
+
 // Joins the values of a column's threads as join_columns does, for at most 32
 // columns, by two barriers.
 template <class F, class A>
@@ -602,10 +656,11 @@ DEVICE void hold_columns(const ELEMENT* source, const SCALE_TYPE* scale,
     float offset = has_bias ? to_float(biases[k].v[0]) : 0;
     pack_t<ELEMENT, V> pack;
 #pragma unroll
-    for (int e = 0; e < V; ++e)
-      pack.v[e] = from_float<ELEMENT>(
-          (to_float(packs[k].v[e]) - lines[e].mean) * lines[e].factor * factor +
-          offset);
+    for (int e = 0; e < V; ++e) {
+      float y = to_float(packs[k].v[e]) - lines[e].mean;
+      y = y * lines[e].factor * factor + offset;
+      pack.v[e] = from_float<ELEMENT>(activated(n, y));
+    }
     store_pack<ELEMENT, V>(target + at * n.inner.stride[INPUT][0], pack);
   }
 }

@@ -38,10 +38,10 @@ static const char* const reduce_names[FUNCTIONS] = {
 typedef struct cuda_reduce_t {
   rabbet_cuda_node_t base;
   int64_t size, vector, columns_vector, cell_size;
-  CUfunction functions[FUNCTIONS];
 } cuda_reduce_t;
 
 typedef struct reduce_launch_t {
+  reduce_function_t name;
   rabbet_cuda_launch_t launch;
   reduce_t parameters;
 } reduce_launch_t;
@@ -111,16 +111,14 @@ static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
 static int64_t reduce_parts(const cuda_reduce_t* kernel, int64_t blocks,
                             int64_t positions, int64_t least) {
   assert(blocks > 0 && least > 0);
-  int64_t wanted =
-      rabbet_ceildiv(4 * kernel->base.device->multiprocessors, blocks);
+  int64_t wanted = rabbet_ceildiv(4 * kernel->base.multiprocessors, blocks);
   int64_t most = rabbet_max_i64(1, positions / least);
   int64_t parts = rabbet_min_i64(rabbet_min_i64(wanted, most), 4096);
-  return blocks >= 2 * kernel->base.device->multiprocessors ? 1 : parts;
+  return blocks >= 2 * kernel->base.multiprocessors ? 1 : parts;
 }
 
-static void reduce_set(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
-                       int64_t count, int64_t blocks, int64_t parts,
-                       int function, reduce_launch_t* out) {
+static void reduce_set(const reduce_plan_t* plan, int64_t count, int64_t blocks,
+                       int64_t parts, int function, reduce_launch_t* out) {
   reduce_t* r = &out->parameters;
   rabbet_axes_t targets = reduce_targets(plan);
   r->targets = rabbet_cuda_axes_pack(&targets, 1);
@@ -133,10 +131,9 @@ static void reduce_set(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
   bool is_dense =
       targets.rank == 0 || (targets.rank == 1 && targets.stride[0][0] == 1);
   r->packed = is_dense;
+  out->name = function + (parts > 1);
   out->launch = (rabbet_cuda_launch_t){
-      .function = kernel->functions[function + (parts > 1)],
-      .grid = {(unsigned)blocks, (unsigned)parts, 1},
-      .block = {BLOCK, 1, 1}};
+      .grid = {(unsigned)blocks, (unsigned)parts, 1}, .block = {BLOCK, 1, 1}};
 }
 
 // Threads per row: so many that none has more than a few vectors, unless there
@@ -145,15 +142,14 @@ static void reduce_rows(const cuda_reduce_t* kernel, const reduce_plan_t* plan,
                         int64_t vector, reduce_launch_t* out) {
   assert(plan->positions % vector == 0);
   int64_t count = plan->positions / vector;
-  int64_t threads = (int64_t)kernel->base.device->multiprocessors * 2048;
+  int64_t threads = (int64_t)kernel->base.multiprocessors * 2048;
   uint32_t log = rabbet_cuda_log2(rabbet_min_i64(count, 32));
   while (log < BLOCK_LOG && count > INT64_C(4) << log &&
          (plan->outputs << log < threads || count > INT64_C(32) << log))
     ++log;
   int64_t blocks = rabbet_ceildiv(plan->outputs, BLOCK >> log);
   int64_t parts = reduce_parts(kernel, blocks, count, BLOCK * 8);
-  reduce_set(kernel, plan, count, blocks, parts,
-             vector > 1 ? ROWS : ROWS_SINGLE, out);
+  reduce_set(plan, count, blocks, parts, vector > 1 ? ROWS : ROWS_SINGLE, out);
   out->parameters.reduced = rabbet_cuda_axes_pack(&plan->reduced, vector);
   out->parameters.kept = rabbet_cuda_axes_pack(&plan->kept, 1);
   out->parameters.across_log = log;
@@ -173,7 +169,7 @@ static void reduce_columns(const cuda_reduce_t* kernel,
   int64_t tiles = rabbet_ceildiv(vectors, INT64_C(1) << log);
   int64_t parts =
       reduce_parts(kernel, tiles * outer, plan->positions, INT64_C(16) << down);
-  reduce_set(kernel, plan, plan->positions, tiles * outer, parts,
+  reduce_set(plan, plan->positions, tiles * outer, parts,
              vector > 1 ? COLUMNS : COLUMNS_SINGLE, out);
   out->parameters.reduced = rabbet_cuda_axes_pack(&plan->reduced, 1);
   out->parameters.kept = rabbet_cuda_axes_pack(&plan->outer, 1);
@@ -195,7 +191,7 @@ static void reduce_finish(const cuda_reduce_t* kernel,
   joined.positions = parts;
   joined.width = plan->outputs;
   reduce_columns(kernel, &joined, 1, out);
-  out->launch.function = kernel->functions[FINISH];
+  out->name = FINISH;
   out->launch.grid[1] = 1;
   out->parameters.part = out->parameters.count;
   out->parameters.elements = plan->positions;
@@ -305,12 +301,8 @@ static rabbet_status_t cuda_reduce_program(rabbet_cuda_node_t* base,
   rabbet_cuda_option(&options, "-DOP=%d", (int)op);
   rabbet_cuda_option(&options, "-DIDENTITY=%s", reduce_identity(dtype, op));
   rabbet_cuda_option(&options, "-DVECTOR=%d", (int)kernel->vector);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cuda_node_add(base, spec, "reduction/reduce.cu", NULL, &options));
-  for (int i = 0; i < FUNCTIONS; ++i)
-    RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(base, 0, reduce_names[i],
-                                                     &kernel->functions[i]));
-  return rabbet_ok();
+  return rabbet_cuda_node_split(base, spec, "reduction/reduce.cu", reduce_names,
+                                FUNCTIONS, &options);
 }
 
 // ---- Preparing -------------------------------------------------------------
@@ -339,6 +331,12 @@ static rabbet_status_t reduce_read(const cuda_reduce_t* kernel,
       node->name, rabbet_dims_print(&shapes->dims[in], text, sizeof(text)));
 }
 
+static rabbet_status_t reduce_function(const cuda_reduce_t* kernel,
+                                       reduce_launch_t* launch) {
+  return rabbet_cuda_node_make(&kernel->base, launch->name,
+                               &launch->launch.function);
+}
+
 static rabbet_status_t cuda_reduce_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
                                            cuda_reduce_state_t** out_state,
@@ -362,8 +360,13 @@ static rabbet_status_t cuda_reduce_prepare(rabbet_kernel_t* base,
   if (parts > 1)
     *out_workspace = (size_t)(parts * plan.outputs * kernel->cell_size);
   state->has_parts = parts > 1;
-  if (state->has_parts) reduce_finish(kernel, &plan, parts, &state->finish);
-  return rabbet_ok();
+  if (state->has_parts) {
+    reduce_finish(kernel, &plan, parts, &state->finish);
+    RABBET_RETURN_IF_ERROR(reduce_function(kernel, &state->finish));
+  }
+  if (state->alignment > 0)
+    RABBET_RETURN_IF_ERROR(reduce_function(kernel, &state->vectors));
+  return reduce_function(kernel, &state->single);
 }
 
 // ---- Running ---------------------------------------------------------------
@@ -395,4 +398,4 @@ static rabbet_status_t cuda_reduce_enqueue(rabbet_kernel_t* base,
 
 RABBET_TAKES_NODE(cuda_reduce, REDUCE, RABBET_TAKES_FORMATS)
 
-RABBET_CUDA_NODE_CLASS(cuda_reduce, cuda_reduce_t, "cuda.reduce", 1);
+RABBET_CUDA_NODE_CLASS(cuda_reduce, cuda_reduce_t, "cuda.reduce", 2);

@@ -9,6 +9,7 @@
 // outputs, and the block's rows of threads split the positions. If there are
 // few outputs, several blocks compute parts of each (the _part functions).
 // Partial results are stored as [part][output], and `finish` combines them.
+#include "device/cuda/programs/choice.cuh"
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/reduction/reduce_params.h"
 #include "ops/enums.h"
@@ -138,12 +139,14 @@ DEVICE void reduce_rows(const ELEMENT* source,
   target[place] = result<FINAL>::of(all, r.elements);
 }
 
-#define REDUCE_ROWS(name, V, FINAL)                                           \
-  extern "C" __global__ void __launch_bounds__(BLOCK) name(                   \
-      const ELEMENT* source, result<FINAL>::type* target, const reduce_t r) { \
-    turn_t turn;                                                              \
-    reduce_rows<V, FINAL>(source, target, r);                                 \
-  }
+#define REDUCE_ROWS(name, V, FINAL)                                      \
+  KERNEL(                                                                \
+      name, extern "C" __global__ void __launch_bounds__(BLOCK)          \
+                name(const ELEMENT* source, result<FINAL>::type* target, \
+                     const reduce_t r) {                                 \
+                  turn_t turn;                                           \
+                  reduce_rows<V, FINAL>(source, target, r);              \
+                })
 REDUCE_ROWS(rows, VECTOR, true)
 REDUCE_ROWS(rows_part, VECTOR, false)
 REDUCE_ROWS(rows_single, 1, true)
@@ -208,12 +211,14 @@ DEVICE void reduce_columns(const E* source,
   }
 }
 
-#define REDUCE_COLUMNS(name, E, V, FINAL)                                    \
-  extern "C" __global__ void __launch_bounds__(BLOCK)                        \
-      name(const E* source, result<FINAL>::type* target, const reduce_t r) { \
-    turn_t turn;                                                             \
-    reduce_columns<E, V, FINAL>(source, target, r);                          \
-  }
+#define REDUCE_COLUMNS(name, E, V, FINAL)                                   \
+  KERNEL(                                                                   \
+      name,                                                                 \
+      extern "C" __global__ void __launch_bounds__(BLOCK) name(             \
+          const E* source, result<FINAL>::type* target, const reduce_t r) { \
+        turn_t turn;                                                        \
+        reduce_columns<E, V, FINAL>(source, target, r);                     \
+      })
 REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true)
 REDUCE_COLUMNS(columns_part, ELEMENT, COLUMNS, false)
 REDUCE_COLUMNS(columns_single, ELEMENT, 1, true)

@@ -1,7 +1,7 @@
 // Products with packed weights whose blocks no stage of weight_only.cuh fits,
 // element by element. The text that includes this file is generated with the
-// product's epilogue (weight_only.c). It defines ELEMENT, WEIGHT, SCALE and
-// SHIFTED as weight_only.cuh says, and the macros of layers_params.h.
+// product's epilogue (weight_only.c). It defines ELEMENT, WEIGHT, SCALE,
+// SHIFTED and PAIR as weight_only.cuh says, and the macros of layers_params.h.
 #pragma once
 
 #include "device/cuda/weight_only/params.h"
@@ -62,7 +62,27 @@ DEVICE int64_t place_of(const weight_only_places_t& places, int32_t line,
          k / places.depth * places.block_step;
 }
 
-// A warp has a line of weights and a row of x.
+// The product of a row of x and a line of a side's weights.
+DEVICE float line_product(const weight_only_t& p, int side, int32_t row,
+                          int32_t line) {
+  const ELEMENT* x = (const ELEMENT*)p.x + row * p.x_row;
+  const char* w = (const char*)p.w[side] + line * p.pitch;
+  const SCALE* scales = (const SCALE*)p.scales[side];
+  float sum = 0;
+  for (int32_t k = (int32_t)threadIdx.x % 32; k < p.k; k += 32) {
+    float weight = packed_t<WEIGHT>::at(w, k);
+    if (SHIFTED)
+      weight -= packed_t<WEIGHT>::at(p.zeros[side], place_of(p.zero, line, k));
+    sum += weight * to_float(scales[place_of(p.scale, line, k)]) *
+           to_float(x[k * p.x_k]);
+  }
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, flip);
+  return sum;
+}
+
+// A warp has a line of weights, or one of each of a pair's, and a row of x.
 extern "C" __global__ void __launch_bounds__(32 * WEIGHT_ONLY_WARPS)
     weight_only(const __grid_constant__ weight_only_t p) {
   turn_t turn;
@@ -70,21 +90,9 @@ extern "C" __global__ void __launch_bounds__(32 * WEIGHT_ONLY_WARPS)
   int32_t line =
       (int32_t)blockIdx.y * WEIGHT_ONLY_WARPS + (int32_t)threadIdx.x / 32;
   if (line >= p.lines) return;
-  const ELEMENT* x = (const ELEMENT*)p.x + row * p.x_row;
-  const char* w = (const char*)p.w + line * p.pitch;
-  float sum = 0;
-  for (int32_t k = lane; k < p.k; k += 32) {
-    float weight = packed_t<WEIGHT>::at(w, k);
-    if (SHIFTED)
-      weight -= packed_t<WEIGHT>::at(p.zero.data, place_of(p.zero, line, k));
-    sum += weight *
-           to_float(((const SCALE*)p.scale.data)[place_of(p.scale, line, k)]) *
-           to_float(x[k * p.x_k]);
-  }
-#pragma unroll
-  for (int flip = 16; flip > 0; flip /= 2)
-    sum += __shfl_xor_sync(0xffffffffu, sum, flip);
+  float sum = line_product(p, 0, row, line);
+  float other = PAIR ? line_product(p, PAIR, row, line) : 0;
   if (lane == 0)
     ((ELEMENT*)p.y)[row * p.y_row + line] =
-        finished(sum, p.layers, 0, row, line);
+        finished(sum, p.layers, 0, row, line, other);
 }

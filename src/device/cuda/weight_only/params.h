@@ -12,14 +12,14 @@ enum {
 // Scales or zero points: that of element k of line n is number
 // n / lines * line_step + k / depth * block_step.
 typedef struct weight_only_places_t {
-  const void* data;
   int64_t lines, depth, line_step, block_step;
 } weight_only_places_t;
 
 // y[row][n] = f(sum over k of x[row][k] (w[n][k] - zero) scale). The lines of w
-// are the columns of y.
+// are the columns of y. A pair has two such sums: of w[0], and of w[1] with its
+// own scales and zero points.
 typedef struct weight_only_t {
-  const void *x, *w;
+  const void *x, *w[2], *scales[2], *zeros[2];
   void* y;
   weight_only_places_t scale, zero;
   int64_t pitch;  // bytes of a line of w, a multiple of 16

@@ -31,7 +31,7 @@ DEVICE void load_numbers(numbers_t& y, const weight_only_t& p,
         load_scales<OWN_BLOCKS>(y.scales[t][h], p, lines.scales[t][h], block);
 #pragma unroll
       for (int i = 0; i < OWN_BLOCKS; ++i)
-        y.zeros[t][h][i] = zero_at(p, lines.zeros[t][h], block + i);
+        y.zeros[t][h][i] = zero_at(p, side_of(t), lines.zeros[t][h], block + i);
     }
 }
 

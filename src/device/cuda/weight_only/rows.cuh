@@ -32,10 +32,11 @@ DEVICE uint32_t zero_of(const zeros_t& zeros, int block) {
 }
 
 // `line`: the number of the line's first.
-DEVICE zeros_t load_zeros(const weight_only_t& p, int64_t line, int32_t stage) {
+DEVICE zeros_t load_zeros(const weight_only_t& p, int side, int64_t line,
+                          int32_t stage) {
   zeros_t y = {};
   int32_t block = first_block(stage);
-  const uint8_t* from = (const uint8_t*)p.zero.data;
+  const uint8_t* from = (const uint8_t*)p.zeros[side];
   if (!SHIFTED) return y;
   if (WIDE_ZEROS && ZERO_BYTES < 4) {
     from += (line + block) * weights_t::BITS / 8;
@@ -49,7 +50,7 @@ DEVICE zeros_t load_zeros(const weight_only_t& p, int64_t line, int32_t stage) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i)
       y.words[i * weights_t::BITS / 32] |=
-          (zero_at(p, line, block + i) ^ weights_t::SIGN)
+          (zero_at(p, side, line, block + i) ^ weights_t::SIGN)
           << i * weights_t::BITS % 32;
   }
   return y;
@@ -68,7 +69,7 @@ DEVICE void load_numbers(numbers_t& y, const weight_only_t& p,
   for (int t = 0; t < TILES; ++t)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      y.zeros[t][h] = load_zeros(p, lines.zeros[t][h], stage);
+      y.zeros[t][h] = load_zeros(p, side_of(t), lines.zeros[t][h], stage);
       if (BLOCK)
         load_scales<BLOCKS>(y.scales[t][h], p, lines.scales[t][h],
                             first_block(stage));

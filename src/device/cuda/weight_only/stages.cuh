@@ -12,10 +12,11 @@ typedef packed_t<WEIGHT, FACTOR> weights_t;
 enum {
   THREADS = 32 * WEIGHT_ONLY_WARPS,
   LINE = WEIGHT_ONLY_LINE,
-  LINES = TILES * WEIGHT_ONLY_TILE,  // of a warp
-  STAGE = LINES * LINE,              // bytes
-  WORD = 32 / weights_t::BITS,       // weights of a word
-  GROUP = 4 * WORD,                  // of four lanes' words
+  LINES = TILES * WEIGHT_ONLY_TILE,      // of a warp
+  OWN_LINES = PAIR ? LINES / 2 : LINES,  // those that have columns of y
+  STAGE = LINES * LINE,                  // bytes
+  WORD = 32 / weights_t::BITS,           // weights of a word
+  GROUP = 4 * WORD,                      // of four lanes' words
   GROUPS = LINE / 16,
   STEP = GROUPS * GROUP,         // elements of k in a stage
   DEPTH = BLOCK ? BLOCK : STEP,  // of a block
@@ -42,18 +43,26 @@ DEVICE int32_t cluster_rank(const weight_only_t& p) {
   return (int32_t)blockIdx.x & ((1 << p.cluster_log) - 1);
 }
 
+// The second tile of a pair has lines of its second weights.
+DEVICE int side_of(int tile) { return PAIR ? tile : 0; }
+DEVICE int32_t first_line(int tile) {
+  return PAIR ? 0 : tile * WEIGHT_ONLY_TILE;
+}
+
 // ---- Weights ---------------------------------------------------------------
 
 // The bytes that a lane copies: 16 of every fourth line.
 struct copier_t {
-  const char* from;      // in stage 0 of the first line
-  uint32_t to;           // in a stage
-  int32_t lines, bytes;  // that are left
+  const char *from, *second;  // in stage 0 of the first line
+  uint32_t to;                // in a stage
+  int32_t lines, bytes;       // that are left
 };
 DEVICE copier_t find_copier(const weight_only_t& p, int32_t first) {
   int32_t lane = (int32_t)threadIdx.x % 32, chunk = lane % 8, line = lane / 8;
   copier_t y;
-  y.from = (const char*)p.w + (first + line) * p.pitch + chunk * 16;
+  int64_t at = (first + line) * p.pitch + chunk * 16;
+  y.from = (const char*)p.w[0] + at;
+  y.second = (const char*)p.w[PAIR] + at;
   y.to = (uint32_t)(line * LINE + (chunk ^ line) * 16);
   y.lines = p.lines - first - line;
   y.bytes = (int32_t)p.pitch - chunk * 16;
@@ -68,8 +77,9 @@ DEVICE void fetch_stage(shared_t to, const weight_only_t& p, const copier_t& c,
   bool wanted = stage * LINE < c.bytes;
 #pragma unroll
   for (int32_t i = 0; i < LINES; i += 4) {
+    if (PAIR && i == OWN_LINES) from = c.second + (int64_t)stage * LINE;
     copy_chunk(to + (uint32_t)i * LINE + (i % 8 ? c.to ^ 64u : c.to), from,
-               wanted && i < c.lines);
+               wanted && i % OWN_LINES < c.lines);
     from += 4 * p.pitch;
   }
 }
@@ -91,9 +101,10 @@ DEVICE void load_words(uint32_t* words, shared_t stage, uint32_t row, int tile,
 // ---- Zero points -----------------------------------------------------------
 
 // With the sign bit flipped. `line`: the number of the line's first.
-DEVICE uint32_t zero_at(const weight_only_t& p, int64_t line, int32_t block) {
+DEVICE uint32_t zero_at(const weight_only_t& p, int side, int64_t line,
+                        int32_t block) {
   if (!SHIFTED) return weights_t::SIGN;
-  const uint8_t* zeros = (const uint8_t*)p.zero.data;
+  const uint8_t* zeros = (const uint8_t*)p.zeros[side];
   int64_t at =
       line + (block < p.blocks ? block : p.blocks - 1) * p.zero.block_step;
   uint32_t zero =
@@ -135,9 +146,9 @@ DEVICE lines_t find_lines(const weight_only_t& p, int32_t first) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       int32_t line =
-          first + t * WEIGHT_ONLY_TILE + h * 8 + (int32_t)threadIdx.x % 32 / 4;
+          first + first_line(t) + h * 8 + (int32_t)threadIdx.x % 32 / 4;
       if (line >= p.lines) line = p.lines - 1;
-      y.scales[t][h] = (const SCALE*)p.scale.data +
+      y.scales[t][h] = (const SCALE*)p.scales[side_of(t)] +
                        line / (int32_t)p.scale.lines * p.scale.line_step;
       y.zeros[t][h] =
           SHIFTED ? line / (int32_t)p.zero.lines * p.zero.line_step : 0;

@@ -1,6 +1,8 @@
 // Products with constant weights of 4 or 8 bits, which stay packed in memory
 // and become factors of tensor cores in registers, and any chain of
-// element-wise layers after them: decoding with weight-only quantization.
+// element-wise layers after them: decoding with weight-only quantization. The
+// two products of a gated perceptron are one kernel, in which a warp has a tile
+// of each: they share x, and the gate's result stays in registers.
 //
 // Bound by reading the weights once. If there are few lines, the blocks of a
 // cluster split k, so that every multiprocessor has warps enough. Weights are
@@ -14,6 +16,7 @@
 
 #include "core/view.h"
 #include "device/common/weight_only.h"
+#include "device/cuda/products/epilogue.h"
 #include "device/cuda/products/layers.h"
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/weight_only/params.h"
@@ -34,6 +37,7 @@ enum {
   WEIGHT_ONLY_SPLITS = 4,
   WEIGHT_ONLY_TACTICS = WEIGHT_ONLY_SHAPES * WEIGHT_ONLY_SPLITS,
   WEIGHT_ONLY_PIECE = 8,
+  WEIGHT_ONLY_PAIR_PIECES = 4,
   WEIGHT_ONLY_CLUSTERS = 3,  // of 1, 2 and 4 blocks
   WEIGHT_ONLY_CLUSTER_MAJOR = 9,
 };
@@ -54,9 +58,10 @@ typedef struct weight_only_kernel_t {
   int64_t word;  // weights of 32 bits
   int64_t pitch;
   int split_log, cluster_log;
+  int other;  // weight_only_other
   // The tactic's, and, if that is for one row, one for several.
   weight_only_form_t forms[2];
-  void* copy;  // of the weights; NULL: there is none
+  void* copies[2];  // of the weights; NULL: there is none
 } weight_only_kernel_t;
 
 typedef struct cuda_weight_only_state_t {
@@ -64,7 +69,7 @@ typedef struct cuda_weight_only_state_t {
   rabbet_cuda_layers_t layers;
   weight_only_t parameters;
   bool is_wide, empty;
-  int x, w, scale, zero;  // boundary inputs; zero -1: none
+  int x, w[2], scale[2], zero[2];  // boundary inputs; zero -1: none
   rabbet_cuda_launch_t launch;
 } cuda_weight_only_state_t;
 
@@ -100,7 +105,56 @@ static int weight_only_rows(rabbet_dtype_t dtype,
 static bool weight_only_keeps(const rabbet_weight_only_t* product,
                               int32_t value) {
   return value == product->w || value == product->scale ||
-         value == product->zero;
+         value == product->zero || value == product->second.w ||
+         value == product->second.scale || value == product->second.zero;
+}
+
+// ---- Pairs -----------------------------------------------------------------
+
+static bool weight_only_is_pair(const rabbet_weight_only_t* product) {
+  return product->second_result >= 0;
+}
+
+// The tiles of a warp: one of each of a pair's weights.
+static int weight_only_tiles(const rabbet_weight_only_t* product,
+                             const weight_only_shape_t* shape) {
+  return weight_only_is_pair(product) ? 2 : shape->tiles;
+}
+
+// With three stages of two tiles a block fits the shared memory of all GPUs.
+static int weight_only_stages(const rabbet_weight_only_t* product,
+                              const weight_only_shape_t* shape) {
+  enum { MOST = 3 };
+  return weight_only_is_pair(product) && shape->stages > MOST ? MOST
+                                                              : shape->stages;
+}
+
+// The columns of y that they have.
+static int64_t weight_only_lines(const rabbet_weight_only_t* product,
+                                 const weight_only_shape_t* shape) {
+  return (int64_t)WEIGHT_ONLY_TILE *
+         (weight_only_is_pair(product) ? 1 : shape->tiles);
+}
+
+// Which of the epilogue's operands is the pair's second result; -1: none. False
+// if the epilogue reads it more than once.
+static bool weight_only_other(const rabbet_weight_only_t* product,
+                              const rabbet_dims_t* dims, int* out_operand) {
+  rabbet_cuda_epilogue_t e;
+  int operands = 0, uses = 0;
+  *out_operand = -1;
+  if (!weight_only_is_pair(product)) return true;
+  if (!rabbet_cuda_epilogue_parse(&product->plain, dims, 1,
+                                  product->nodes[0].outputs[0], &e))
+    return false;
+  for (int i = 0; i < e.count; ++i) {
+    if (e.items[i].operand == product->second_result) {
+      *out_operand = operands;
+      ++uses;
+    }
+    operands += e.items[i].operand >= 0;
+  }
+  return uses == 1;
 }
 
 // ---- Blocks ----------------------------------------------------------------
@@ -152,9 +206,9 @@ static bool weight_only_blocks(const rabbet_group_t* group,
 // Splits of the stages for which each multiprocessor has warps, as far as there
 // are stages: more of them cost more at the end.
 static int weight_only_split(const rabbet_cuda_device_t* device,
-                             const rabbet_weight_only_t* product, int tiles,
-                             int bits) {
-  int64_t warps = rabbet_ceildiv(product->n, (int64_t)tiles * WEIGHT_ONLY_TILE);
+                             const rabbet_weight_only_t* product,
+                             const weight_only_shape_t* shape, int bits) {
+  int64_t warps = rabbet_ceildiv(product->n, weight_only_lines(product, shape));
   int64_t stages =
       rabbet_ceildiv(product->k * bits / 8, (int64_t)WEIGHT_ONLY_LINE);
   int log = 0;
@@ -168,10 +222,11 @@ static int weight_only_split(const rabbet_cuda_device_t* device,
 // and are needed to give all multiprocessors work.
 static bool weight_only_can_cluster(const rabbet_cuda_device_t* device,
                                     const rabbet_weight_only_t* product,
-                                    int tiles, int bits, int cluster_log) {
+                                    const weight_only_shape_t* shape, int bits,
+                                    int cluster_log) {
   enum { MOST_BLOCKS = 4 };
   int64_t blocks =
-      rabbet_ceildiv(product->n, (int64_t)tiles * WEIGHT_ONLY_TILE);
+      rabbet_ceildiv(product->n, weight_only_lines(product, shape));
   int64_t stages =
       rabbet_ceildiv(product->k * bits / 8, (int64_t)WEIGHT_ONLY_LINE);
   return cluster_log == 0 ||
@@ -185,13 +240,17 @@ static rabbet_status_t weight_only_offer_split(rabbet_proposal_t* proposal,
                                                int shape, int split,
                                                int cluster_log) {
   const weight_only_shape_t* s = &weight_only_shapes[shape];
+  const rabbet_weight_only_t* product = proposal->context;
   rabbet_candidate_t candidate = {.kernel = proposal->kernel,
                                   .tactic = cluster_log * WEIGHT_ONLY_TACTICS +
                                             shape * WEIGHT_ONLY_SPLITS + split,
                                   .tensors = proposal->tensors};
   snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
-           "%s%d lines, %d stages, k in %d", s->pieces ? "" : "row, ",
-           s->tiles * WEIGHT_ONLY_TILE, s->stages, 1 << (split + cluster_log));
+           "%s%s%d lines, %d stages, k in %d",
+           weight_only_is_pair(product) ? "pair, " : "",
+           s->pieces ? "" : "row, ",
+           weight_only_tiles(product, s) * WEIGHT_ONLY_TILE,
+           weight_only_stages(product, s), 1 << (split + cluster_log));
   return rabbet_offer(proposal->propose, proposal->sink, &candidate);
 }
 
@@ -201,15 +260,15 @@ static rabbet_status_t weight_only_offer(rabbet_proposal_t* proposal, int shape,
                                          int bits, bool fits) {
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_cuda_device_t* device = rabbet_cuda(propose->device);
-  int tiles = weight_only_shapes[shape].tiles;
-  int usual = weight_only_split(device, proposal->context, tiles, bits);
+  const weight_only_shape_t* s = &weight_only_shapes[shape];
+  int usual = weight_only_split(device, proposal->context, s, bits);
   bool all = propose->optimization_level >= 2;
   for (int split = 0; split < WEIGHT_ONLY_SPLITS; ++split)
     if (all || split == usual)
       RABBET_RETURN_IF_ERROR(
           weight_only_offer_split(proposal, shape, split, 0));
   for (int log = 1; all && fits && log < WEIGHT_ONLY_CLUSTERS; ++log)
-    if (weight_only_can_cluster(device, proposal->context, tiles, bits, log))
+    if (weight_only_can_cluster(device, proposal->context, s, bits, log))
       RABBET_RETURN_IF_ERROR(weight_only_offer_split(
           proposal, shape, WEIGHT_ONLY_SPLITS - 1, log));
   return rabbet_ok();
@@ -228,10 +287,16 @@ static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
   if (fits && rows == 1 && !blocks.halves) {
     first = 0;
     last = proposal->propose->optimization_level < 2 ? 0 : WEIGHT_ONLY_FEW - 1;
+    // The first two differ in tiles, of which a pair has two.
+    if (last > 0 && weight_only_is_pair(product)) first = 1;
   }
   while (first > 0 && last + 1 < WEIGHT_ONLY_SHAPES &&
          weight_only_rows(dtype, &weight_only_shapes[last]) < rows)
     first = ++last;
+  // Sums of two tiles and so many rows exceed the registers.
+  if (weight_only_is_pair(product) &&
+      weight_only_shapes[last].pieces > WEIGHT_ONLY_PAIR_PIECES)
+    return rabbet_ok();
   for (int shape = first; shape <= last; ++shape)
     RABBET_RETURN_IF_ERROR(weight_only_offer(proposal, shape, bits, fits));
   return rabbet_ok();
@@ -271,13 +336,17 @@ static rabbet_status_t cuda_weight_only_propose(const rabbet_propose_t* propose,
   const rabbet_group_t* group = propose->group;
   rabbet_weight_only_t product;
   rabbet_dims_t* dims = NULL;
+  int other = 0;
   if (rabbet_cuda(propose->device)->major < 8 ||
       !rabbet_weight_only_parse(group, &product) ||
-      weight_only_has_nan(&group->values[product.w]))
+      weight_only_has_nan(&group->values[product.w]) ||
+      (weight_only_is_pair(&product) &&
+       weight_only_has_nan(&group->values[product.second.w])))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(group, propose->allocator, &dims));
-  bool fits = rabbet_cuda_layers_match(&product.plain, dims);
+  bool fits = rabbet_cuda_layers_match(&product.plain, dims) &&
+              weight_only_other(&product, dims, &other);
   rabbet_free(propose->allocator, dims);
   if (!fits) return rabbet_ok();
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_weight_only, &product,
@@ -308,23 +377,35 @@ static void weight_only_turn(const rabbet_weight_only_t* product,
 }
 
 static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
-                                        const rabbet_kernel_spec_t* spec) {
+                                        const rabbet_kernel_spec_t* spec,
+                                        int32_t w, void** out_copy) {
   const rabbet_weight_only_t* product = &kernel->product;
-  const rabbet_group_value_t* w = &spec->group->values[product->w];
-  int bits = rabbet_dtype_bits(w->dtype);
+  const rabbet_group_value_t* value = &spec->group->values[w];
+  int bits = rabbet_dtype_bits(value->dtype);
   int64_t line = product->k * bits;  // bits
   void* host = NULL;
   kernel->pitch = rabbet_ceildiv(line, INT64_C(128)) * 16;
   if (product->is_turned && line % 128 == 0) return rabbet_ok();
   size_t bytes = (size_t)(product->n * kernel->pitch);
   RABBET_RETURN_IF_ERROR(rabbet_allocate(spec->allocator, bytes, &host));
-  weight_only_turn(product, w->constant, bits, kernel->pitch, host);
-  rabbet_status_t status = rabbet_cuda_upload(&kernel->node.device->base, host,
-                                              bytes, &kernel->copy);
+  weight_only_turn(product, value->constant, bits, kernel->pitch, host);
+  rabbet_status_t status =
+      rabbet_cuda_upload(&kernel->node.device->base, host, bytes, out_copy);
   rabbet_free(spec->allocator, host);
-  int32_t input = rabbet_group_input_of(spec->group, product->w);
+  int32_t input = rabbet_group_input_of(spec->group, w);
   if (input < 64) kernel->node.node.base.own_constants |= UINT64_C(1) << input;
   return status;
+}
+
+static rabbet_status_t weight_only_copy_all(weight_only_kernel_t* kernel,
+                                            const rabbet_kernel_spec_t* spec) {
+  const rabbet_weight_only_t* product = &kernel->product;
+  RABBET_RETURN_IF_ERROR(
+      weight_only_copy(kernel, spec, product->w, &kernel->copies[0]));
+  return weight_only_is_pair(product)
+             ? weight_only_copy(kernel, spec, product->second.w,
+                                &kernel->copies[1])
+             : rabbet_ok();
 }
 
 // ---- The program -----------------------------------------------------------
@@ -354,24 +435,28 @@ static void weight_only_text(const weight_only_kernel_t* kernel,
            "#define ELEMENT %s\n#define FACTOR %s\n#define PARTS %d\n"
            "#define WEIGHT %s\n#define SCALE %s\n#define SHIFTED %d\n"
            "#define BLOCK %lld\n#define PIECES %d\n#define TILES %d\n"
-           "#define STAGES %d\n#define WIDE_SCALES %d\n#define WIDE_ZEROS %d\n",
+           "#define STAGES %d\n#define WIDE_SCALES %d\n#define WIDE_ZEROS %d\n"
+           "#define PAIR %d\n#define OTHER %d\n",
            rabbet_cuda_type(kernel->dtype),
            kernel->dtype == RABBET_DTYPE_HALF ? "half_t" : "bf16_t",
            weight_only_parts(kernel->dtype),
            weight_only_name(group->values[product->w].dtype),
            rabbet_cuda_type(group->values[product->scale].dtype),
            product->zero >= 0, (long long)blocks->block, shape->pieces,
-           shape->tiles, shape->stages, blocks->wide_scales,
-           blocks->wide_zeros);
+           weight_only_tiles(product, shape),
+           weight_only_stages(product, shape), blocks->wide_scales,
+           blocks->wide_zeros, weight_only_is_pair(product), kernel->other);
 }
 
 // Shared memory of a block, in bytes: its stages, later the sums of its warps.
-static int64_t weight_only_shared(const weight_only_shape_t* shape) {
-  int64_t lines = (int64_t)shape->tiles * WEIGHT_ONLY_TILE;
+static int64_t weight_only_shared(const rabbet_weight_only_t* product,
+                                  const weight_only_shape_t* shape) {
+  int64_t lines = (int64_t)weight_only_tiles(product, shape) * WEIGHT_ONLY_TILE;
   int64_t columns = rabbet_max_i64(1, shape->pieces * WEIGHT_ONLY_PIECE);
   return WEIGHT_ONLY_WARPS *
-         rabbet_max_i64(lines * WEIGHT_ONLY_LINE * shape->stages,
-                        columns * (lines + 4) * (int64_t)sizeof(float));
+         rabbet_max_i64(
+             lines * WEIGHT_ONLY_LINE * weight_only_stages(product, shape),
+             columns * (lines + 4) * (int64_t)sizeof(float));
 }
 
 static rabbet_status_t weight_only_permit(const weight_only_kernel_t* kernel,
@@ -394,7 +479,7 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   rabbet_cuda_node_t* base = &kernel->node;
   rabbet_kernel_spec_t plain = *spec;
   weight_only_blocks_t blocks;
-  char begin[512];
+  char begin[640];
   plain.group = &kernel->product.plain;
   bool fits = weight_only_blocks(spec->group, &kernel->product, &blocks);
   if (!fits) {  // one program for all blocks and tactics
@@ -416,17 +501,32 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   form->single = form->wide;
   if (!fits) return rabbet_ok();
   form->rows = weight_only_rows(kernel->dtype, shape);
-  form->lines = (int64_t)shape->tiles * WEIGHT_ONLY_TILE *
+  form->lines = weight_only_lines(&kernel->product, shape) *
                 (WEIGHT_ONLY_WARPS >> kernel->split_log);
-  form->shared = weight_only_shared(shape);
+  form->shared = weight_only_shared(&kernel->product, shape);
   form->received = form->shared / (int64_t)sizeof(float);
   if (kernel->cluster_log > 0)
-    form->shared +=
-        (form->rows * shape->tiles * WEIGHT_ONLY_TILE * (int64_t)sizeof(float))
-        << kernel->cluster_log;
+    form->shared += (form->rows * weight_only_tiles(&kernel->product, shape) *
+                     WEIGHT_ONLY_TILE * (int64_t)sizeof(float))
+                    << kernel->cluster_log;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
       base, program, "weight_only_single", &form->single));
   return weight_only_permit(kernel, form);
+}
+
+static rabbet_status_t weight_only_find_other(
+    weight_only_kernel_t* kernel, const rabbet_kernel_spec_t* spec) {
+  rabbet_dims_t* dims = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(spec->group, spec->allocator, &dims));
+  bool fits = weight_only_other(&kernel->product, dims, &kernel->other);
+  rabbet_free(spec->allocator, dims);
+  return fits ? rabbet_ok()
+              : RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                              "cuda.matmul.weight_only does not combine the "
+                              "products '%s' and '%s'",
+                              kernel->product.nodes[0].name,
+                              kernel->node.node.node->name);
 }
 
 static rabbet_status_t cuda_weight_only_program(
@@ -453,12 +553,13 @@ static rabbet_status_t cuda_weight_only_program(
   if (kernel->cluster_log > 0) kernel->split_log = WEIGHT_ONLY_SPLITS - 1;
   kernel->size = rabbet_dtype_bits(kernel->dtype) / 8;
   kernel->word = 32 / rabbet_dtype_bits(group->values[kernel->product.w].dtype);
+  RABBET_RETURN_IF_ERROR(weight_only_find_other(kernel, spec));
   RABBET_RETURN_IF_ERROR(
       weight_only_add(kernel, spec, shape, &kernel->forms[0]));
   if (shape->pieces == 0)
     RABBET_RETURN_IF_ERROR(weight_only_add(
         kernel, spec, &weight_only_shapes[WEIGHT_ONLY_FEW], &kernel->forms[1]));
-  return weight_only_copy(kernel, spec);
+  return weight_only_copy_all(kernel, spec);
 }
 
 static rabbet_status_t cuda_weight_only_create(const rabbet_kernel_spec_t* spec,
@@ -472,7 +573,8 @@ static void cuda_weight_only_destroy(rabbet_kernel_t* base) {
   if (!base) return;
   weight_only_kernel_t* kernel = (weight_only_kernel_t*)base;
   rabbet_device_t* device = &kernel->node.device->base;
-  device->vtable->free(device, kernel->copy);
+  for (int i = 0; i < 2; ++i)
+    device->vtable->free(device, kernel->copies[i]);
   rabbet_cuda_node_destroy(base);
 }
 
@@ -525,6 +627,14 @@ static rabbet_status_t weight_only_launch(const weight_only_kernel_t* kernel,
   return rabbet_ok();
 }
 
+static void weight_only_inputs(cuda_weight_only_state_t* state, int side,
+                               const rabbet_group_t* group,
+                               const rabbet_weight_factor_t* factor) {
+  state->w[side] = rabbet_group_input_of(group, factor->w);
+  state->scale[side] = rabbet_group_input_of(group, factor->scale);
+  state->zero[side] = rabbet_group_input_of(group, factor->zero);
+}
+
 static rabbet_status_t weight_only_fill(const weight_only_kernel_t* kernel,
                                         const rabbet_dims_t* dims,
                                         cuda_weight_only_state_t* state) {
@@ -535,9 +645,10 @@ static rabbet_status_t weight_only_fill(const weight_only_kernel_t* kernel,
   weight_only_t* p = &state->parameters;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, &s));
   state->x = rabbet_group_input_of(group, product->x);
-  state->w = rabbet_group_input_of(group, product->w);
-  state->scale = rabbet_group_input_of(group, product->scale);
-  state->zero = rabbet_group_input_of(group, product->zero);
+  weight_only_inputs(
+      state, 0, group,
+      &(rabbet_weight_factor_t){product->w, product->scale, product->zero});
+  weight_only_inputs(state, 1, group, &product->second);
   state->empty = s.m == 0;
   weight_only_parameters(kernel, &s, p);
   p->split_log = kernel->split_log;
@@ -546,6 +657,8 @@ static rabbet_status_t weight_only_fill(const weight_only_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_layers_place(&kernel->node, &product->plain, dims, &result,
                                false, &state->layers, &p->layers));
+  // The kernel does not read the second result from memory.
+  if (kernel->other >= 0) state->layers.inputs[kernel->other] = state->x;
   state->form = &kernel->forms[s.m > 1 && kernel->forms[1].wide];
   p->received = (int32_t)state->form->received;
   state->is_wide = s.a_column == 1 && s.k % kernel->word == 0 &&
@@ -576,9 +689,11 @@ static rabbet_status_t cuda_weight_only_enqueue(
   const weight_only_kernel_t* kernel = (const weight_only_kernel_t*)base;
   weight_only_t* p = &state->parameters;
   p->x = call->inputs[state->x];
-  p->w = kernel->copy ? kernel->copy : call->inputs[state->w];
-  p->scale.data = call->inputs[state->scale];
-  p->zero.data = state->zero < 0 ? NULL : call->inputs[state->zero];
+  for (int i = 0; i < 2 && state->w[i] >= 0; ++i) {
+    p->w[i] = kernel->copies[i] ? kernel->copies[i] : call->inputs[state->w[i]];
+    p->scales[i] = call->inputs[state->scale[i]];
+    p->zeros[i] = state->zero[i] < 0 ? NULL : call->inputs[state->zero[i]];
+  }
   p->y = call->outputs[0];
   rabbet_cuda_layers_bind(&state->layers, call, 0, &p->layers);
   bool wide = state->is_wide &&

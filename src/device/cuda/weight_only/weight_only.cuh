@@ -11,7 +11,8 @@
 //   BLOCK    elements of k that share a scale; 0: all of a line
 //   PIECES   groups of the tensor cores' 8 columns, which are the parts of rows
 //            of x; 0: one row
-//   TILES    tiles of a warp
+//   PAIR     1: two products, which OTHER of layers_params.h combines
+//   TILES    tiles of a warp; 2 of a pair, one of each of its weights
 //   STAGES   stages of a warp in flight
 //   WIDE_SCALES, WIDE_ZEROS  1: those of a line in a stage are contiguous and
 //            aligned
@@ -60,34 +61,54 @@ DEVICE int32_t rows_left(const weight_only_t& p) {
   return rows < ROWS ? rows : ROWS;
 }
 
-DEVICE void write_sum(const weight_only_t& p, int32_t row, int32_t line,
-                      float sum) {
-  if (line >= p.lines) return;
+DEVICE float scaled_sum(const weight_only_t& p, int side, int32_t line,
+                        float sum) {
   if (BLOCK == 0)
-    sum *= to_float(
-        ((const SCALE*)
-             p.scale.data)[line / (int32_t)p.scale.lines * p.scale.line_step]);
-  sum *= (float)(1 << SCALED_LOG);
-  ((ELEMENT*)p.y)[row * p.y_row + line] = finished(sum, p.layers, 0, row, line);
+    sum *= to_float((
+        (const SCALE*)
+            p.scales[side])[line / (int32_t)p.scale.lines * p.scale.line_step]);
+  return sum * (float)(1 << SCALED_LOG);
+}
+
+// `other`: the sum of a pair's second weights.
+DEVICE void write_sum(const weight_only_t& p, int32_t row, int32_t line,
+                      float sum, float other) {
+  if (line >= p.lines) return;
+  sum = scaled_sum(p, 0, line, sum);
+  if (PAIR) other = scaled_sum(p, PAIR, line, other);
+  ((ELEMENT*)p.y)[row * p.y_row + line] =
+      finished(sum, p.layers, 0, row, line, other);
 }
 
 DEVICE void write_sums(const float* shared, const weight_only_t& p) {
   int32_t row = row_block(p) * ROWS, rows = rows_left(p);
   int32_t teams = WEIGHT_ONLY_WARPS >> p.split_log;
-  for (int32_t i = (int32_t)threadIdx.x; i < teams * rows * LINES;
+  for (int32_t i = (int32_t)threadIdx.x; i < teams * rows * OWN_LINES;
        i += THREADS) {
-    int32_t at = i % LINES, team = i / LINES / rows, own = i / LINES % rows;
-    write_sum(p, row + own, ((int32_t)blockIdx.y * teams + team) * LINES + at,
-              add_warps(shared, p, team, own, at));
+    int32_t at = i % OWN_LINES, team = i / OWN_LINES / rows,
+            own = i / OWN_LINES % rows;
+    int32_t line = ((int32_t)blockIdx.y * teams + team) * OWN_LINES + at;
+    write_sum(p, row + own, line, add_warps(shared, p, team, own, at),
+              PAIR ? add_warps(shared, p, team, own, at + OWN_LINES) : 0);
   }
 }
 
 #if CLUSTERS
+// The sum of all blocks of the cluster.
+DEVICE float add_blocks(const float* received, const weight_only_t& p,
+                        int32_t row, int32_t line) {
+  float sum = 0;
+  for (int32_t block = 0; block < 1 << p.cluster_log; ++block)
+    sum += received[(block * ROWS + row) * LINES + line];
+  return sum;
+}
+
 // The first block of the cluster adds up the sums of all.
 DEVICE void write_cluster_sums(float* shared, const weight_only_t& p) {
   int32_t row = row_block(p) * ROWS, rows = rows_left(p);
   int32_t rank = cluster_rank(p);
   cluster_wait();  // all blocks have begun
+  const float* received = shared + p.received;
   remote_t to = remote_address(shared + p.received, 0);
   for (int32_t i = 2 * (int32_t)threadIdx.x; i < rows * LINES; i += 2 * THREADS)
     store_remote(to, rank * ROWS * LINES + i,
@@ -96,11 +117,11 @@ DEVICE void write_cluster_sums(float* shared, const weight_only_t& p) {
   cluster_arrive();
   cluster_wait();
   if (rank > 0) return;
-  for (int32_t i = (int32_t)threadIdx.x; i < rows * LINES; i += THREADS) {
-    float sum = 0;
-    for (int32_t block = 0; block < 1 << p.cluster_log; ++block)
-      sum += shared[p.received + block * ROWS * LINES + i];
-    write_sum(p, row + i / LINES, (int32_t)blockIdx.y * LINES + i % LINES, sum);
+  for (int32_t i = (int32_t)threadIdx.x; i < rows * OWN_LINES; i += THREADS) {
+    int32_t own = i / OWN_LINES, at = i % OWN_LINES;
+    write_sum(p, row + own, (int32_t)blockIdx.y * OWN_LINES + at,
+              add_blocks(received, p, own, at),
+              PAIR ? add_blocks(received, p, own, at + OWN_LINES) : 0);
   }
 }
 #endif
@@ -118,7 +139,7 @@ struct product_t {
 DEVICE product_t begin_product(const weight_only_t& p, chunk_t* memory) {
   int32_t warp = (int32_t)threadIdx.x / 32, team = warp >> p.split_log;
   int32_t teams = WEIGHT_ONLY_WARPS >> p.split_log;
-  int32_t first = ((int32_t)blockIdx.y * teams + team) * LINES;
+  int32_t first = ((int32_t)blockIdx.y * teams + team) * OWN_LINES;
   product_t y = {};
   int32_t split = 1 << p.split_log;
 #if CLUSTERS

@@ -82,6 +82,78 @@ static int32_t dequantized(kernel_case_t* c, const product_t* p) {
                         inputs, p->shift ? 3 : 2);
 }
 
+// Pairs: silu(x a) * (x b), or with the factors and the products in turns.
+static const product_t pairs[] = {
+    {F16, I4, F16, 1, 48, 512, 48, 16, SHIFTED, 1, 0, "weight_only,"},
+    {F32, I4, F32, 1, 24, 512, 24, 16, PLAIN, 1, 0, "weight_only,"},
+    {B16, F8, F32, 1, 40, 256, 1, 1, PLAIN, 1, 0, "weight_only,"},
+    {F16, I8, F16, 16, 72, 256, 72, 8, SHIFTED, 1, 0, "weight_only,"},
+    {F32, U8, F32, 10, 40, 128, 40, 1, SHIFTED, 1, 0, "weight_only,"},
+    {F16, F4, F16, 3, 70, 256, 70, 8, PLAIN, 1, 0, "weight_only,"},
+    {F16, I4, F16, 1, 50, 256, 50, 8, SHIFTED, 0, 0, "weight_only,"},
+    {F16, I4, F16, 1, 17, 63, 17, 1, SHIFTED, 1, 0, "weight_only_single,"},
+    {F16, I4, F16, 1, 40, 4096, 40, 128, SHIFTED, 1, 0, "cluster 2 1 1"},
+    {B16, I8, F32, 5, 20, 4224, 20, 1, SHIFTED, 1, 0, "cluster 4 1 1"},
+    {F32, RABBET_DTYPE_NF4, F32, 3, 24, 512, 24, 8, PLAIN, 1, 0,
+     "weight_only,"},
+};
+
+static int32_t multiplied(kernel_case_t* c, const product_t* p, int32_t x,
+                          int32_t w) {
+  return kernel_case_op(
+      c, "matrix_multiply",
+      KERNEL_ATTRS(KERNEL_INT("op0", 0), KERNEL_INT("op1", p->op1)),
+      KERNEL_INPUTS(x, w));
+}
+
+static int32_t joined(kernel_case_t* c, int64_t op, int32_t a, int32_t b) {
+  return kernel_case_op(c, "elementwise", KERNEL_ATTRS(KERNEL_INT("op", op)),
+                        KERNEL_INPUTS(a, b));
+}
+
+// The gate may be the first or the second product, its sum may be on either
+// side, and what follows may be nothing or a sum.
+static int32_t gated(kernel_case_t* c, const product_t* p, int variant) {
+  int32_t w[2];
+  for (int i = 0; i < 2; ++i)
+    w[i] = dequantized(c, p);
+  int32_t x = kernel_case_input(c, KERNEL_DIMS(p->rows, p->k), false);
+  int32_t y[2];
+  for (int i = 0; i < 2; ++i)
+    y[i] = multiplied(c, p, x, w[i]);
+  int32_t gate = y[variant % 2], up = y[1 - variant % 2];
+  int32_t sigmoid = kernel_case_op(
+      c, "activation",
+      KERNEL_ATTRS(KERNEL_INT("type", RABBET_ACTIVATION_SIGMOID)),
+      KERNEL_INPUTS(gate));
+  gate = joined(c, RABBET_ELEMENTWISE_PROD, gate, sigmoid);
+  int32_t result = variant % 3 == 0
+                       ? joined(c, RABBET_ELEMENTWISE_PROD, up, gate)
+                       : joined(c, RABBET_ELEMENTWISE_SUB, gate, up);
+  if (variant % 4 != 0) return result;
+  int32_t more = kernel_case_input(c, KERNEL_DIMS(p->rows, p->n), false);
+  return joined(c, RABBET_ELEMENTWISE_SUM, more, result);
+}
+
+static void two_products(void** state) {
+  rabbet_cuda_device_t* device = *state;
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); ++i) {
+    const product_t* p = &pairs[i];
+    kernel_case_t c;
+    kernel_case_begin(&c, &device->base, p->dtype);
+    c.tolerance = 4e-6;
+    kernel_case_output(&c, gated(&c, p, (int)i));
+    snprintf(c.origin, sizeof(c.origin), "pair %zu", i);
+    stand_in()->clear_log();
+    if (kernel_case_check(&c, &weight_only) < 4)
+      fail_msg("pair %zu has too few candidates", i);
+    if (!strstr(stand_in()->log(), p->launched))
+      fail_msg("pair %zu did not launch %s\n%s", i, p->launched,
+               stand_in()->log());
+    kernel_case_end(&c);
+  }
+}
+
 static void functions(void** state) {
   rabbet_cuda_device_t* device = *state;
   for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); ++i) {
@@ -116,7 +188,8 @@ static void functions(void** state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(functions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(functions),
+                                     cmocka_unit_test(two_products)};
   return cmocka_run_group_tests(tests, stand_in_device_setup,
                                 stand_in_device_teardown);
 }

@@ -1,6 +1,7 @@
-#include "runtime/trial_worker.h"
+#include "trial/worker.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@
 typedef struct worker_t {
   int channel;
   rabbet_allocator_t allocator;
-  rabbet_set_variable_t set_variable;
   rabbet_device_t* device;
 } worker_t;
 
@@ -246,8 +246,7 @@ static rabbet_status_t trial_each(trial_t* trial) {
 
 // ---- Reading a question -----------------------------------------------------
 
-static rabbet_status_t trial_settings(rabbet_set_variable_t set_variable,
-                                      const char* text, size_t size) {
+static rabbet_status_t trial_settings(const char* text, size_t size) {
   const char* end = text + size;
   while (text < end) {
     const char* equals = memchr(text, '=', (size_t)(end - text));
@@ -257,7 +256,7 @@ static rabbet_status_t trial_settings(rabbet_set_variable_t set_variable,
       return RABBET_STATUS(RABBET_STATUS_INTERNAL, "a setting is cut off");
     memcpy(name, text, length);
     name[length] = 0;
-    set_variable(name, equals + 1, 1);
+    setenv(name, equals + 1, 1);
     text = equals + strlen(equals) + 1;
   }
   return rabbet_ok();
@@ -375,9 +374,8 @@ static rabbet_status_t trial_answer(trial_t* trial,
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "a question is cut off");
   trial->known = (const int32_t*)(const void*)(data->data + at);
   at += known;
-  RABBET_RETURN_IF_ERROR(trial_settings(trial->worker->set_variable,
-                                        data->data + at,
-                                        (size_t)head->settings_size));
+  RABBET_RETURN_IF_ERROR(
+      trial_settings(data->data + at, (size_t)head->settings_size));
   at += (size_t)head->settings_size;
   if (head->library_size > 0)
     RABBET_RETURN_IF_ERROR(
@@ -429,10 +427,8 @@ static void worker_hello(worker_t* worker, const rabbet_strbuf_t* data) {
              worker->device->vtable->signature(worker->device));
 }
 
-void rabbet_trial_serve(int channel, rabbet_set_variable_t set_variable,
-                        rabbet_allocator_t allocator) {
-  worker_t worker = {
-      .channel = channel, .allocator = allocator, .set_variable = set_variable};
+void rabbet_trial_serve(int channel, rabbet_allocator_t allocator) {
+  worker_t worker = {.channel = channel, .allocator = allocator};
   rabbet_strbuf_t data;
   uint32_t kind = 0;
   rabbet_strbuf_initialize(allocator, &data);
