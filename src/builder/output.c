@@ -4,12 +4,22 @@
 
 #include "builder/config.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 // A caller gets a plan and its report, or an error and neither.
 static rabbet_status_t output_build(rabbet_network_t* network,
                                     rabbet_builder_config_t* config,
                                     const rabbet_build_output_t* output) {
   if (output->report) *output->report = NULL;
-  return rabbet_build_deliver(network, config, output);
+  rabbet_status_t status = rabbet_build_deliver(network, config, output);
+#ifdef __GLIBC__
+  // Packed weights and copies that were freed stay in the heap otherwise: more
+  // than the weights of a model, for as long as the process lives.
+  malloc_trim(0);
+#endif
+  return status;
 }
 
 // ---- Memory -----------------------------------------------------------------

@@ -24,7 +24,7 @@ rabbet_status_t rabbet_build_deliver(rabbet_network_t* network,
 // As rabbet_build_plan; the plan's bytes are in memory, or, from
 // RABBET_BUILD_MAPPED on, in a file without a name, if there is room for it:
 // then the system can write them to the disk where memory is short.
-#define RABBET_BUILD_MAPPED ((uint64_t)256 << 20)
+#define RABBET_BUILD_MAPPED ((uint64_t)16 << 20)
 RABBET_PRIVATE_API rabbet_status_t rabbet_build_plan_mapped(
     rabbet_network_t* network, rabbet_builder_config_t* config,
     rabbet_allocator_t allocator, rabbet_file_map_t** out_plan,

@@ -102,7 +102,11 @@ static const struct {
     {"simplify", rabbet_pass_simplify},
     {"fold", rabbet_pass_fold},
     {"quantize", rabbet_pass_quantize},
+    {"cached rotation", rabbet_pass_cached_rotation},
     {"parallel", rabbet_pass_parallel},
+    {"masks", rabbet_pass_masks},
+    {"weights along k", rabbet_pass_weights_along_k},
+    {"odd columns", rabbet_pass_odd_columns},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {

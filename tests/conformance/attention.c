@@ -75,9 +75,82 @@ static int32_t causal_mask(conformance_t* t, const rabbet_dims_t* scores) {
   return kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, rows, keys), data);
 }
 
+// Places of queries (axis 2) or keys (axis 3), from `first` on.
+static int32_t places(conformance_t* t, int32_t axis, int64_t count,
+                      int64_t first) {
+  int64_t data[2048];
+  rabbet_dims_t dims = KERNEL_DIMS(1, 1, 1, 1);
+  dims.d[axis] = count;
+  for (int64_t i = 0; i < count; ++i)
+    data[i] = first + i;
+  return kernel_case_numbers(&t->c, RABBET_DTYPE_INT64, dims, data, true);
+}
+
+static int32_t binary(conformance_t* t, int64_t op, int32_t x, int32_t y) {
+  rabbet_attr_t attrs[] = {conformance_int(t, "op", op)};
+  int32_t pair[] = {x, y};
+  return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
+}
+
+// Places too far from all others for 32 bits.
+static const int64_t FAR = INT64_C(0x200000005);
+
+// Whether a query keeps a key, by places, as masks are that are too large to be
+// folded: earlier keys, or a window, which may leave a query, or all, nothing.
+static int32_t band(conformance_t* t, const rabbet_dims_t* scores,
+                    bool causal) {
+  int64_t rows = scores->d[2], keys = scores->d[3];
+  int64_t first = conformance_random(t, 3);
+  int64_t last = causal ? 0 : conformance_random(t, keys) - rows / 4;
+  if (!causal && conformance_chance(t, 4))
+    last = conformance_chance(t, 2) ? FAR : -FAR;
+  int32_t column = places(t, 3, keys, first);
+  int32_t row = places(t, 2, rows, first + last + 1);
+  bool reversed = conformance_chance(t, 2);
+  int32_t kept =
+      binary(t, reversed ? RABBET_ELEMENTWISE_GREATER : RABBET_ELEMENTWISE_LESS,
+             reversed ? row : column, reversed ? column : row);
+  if (causal || conformance_chance(t, 2)) return kept;
+  int64_t width = conformance_chance(t, 3) ? -3 : conformance_random(t, 50);
+  row = places(t, 2, rows, first + last - 1 - width);
+  int32_t near = binary(t, RABBET_ELEMENTWISE_GREATER, column, row);
+  return binary(t, RABBET_ELEMENTWISE_AND, kept, near);
+}
+
+static int32_t chosen(conformance_t* t, int32_t condition, int32_t x,
+                      int32_t y) {
+  int32_t three[] = {condition, x, y};
+  return kernel_case_op(&t->c, "select", NULL, 0, three, 3);
+}
+
+static int32_t banded(conformance_t* t, int32_t scores) {
+  kernel_case_t* c = &t->c;
+  const rabbet_dims_t dims = c->values[scores].dims;
+  bool causal = conformance_chance(t, 2);
+  const float low[] = {causal ? -__builtin_inff() : -0x1p15f}, zero[] = {0};
+  int32_t kept = band(t, &dims, causal);
+  int32_t other = kernel_case_constant(c, KERNEL_DIMS(1, 1, 1, 1), low);
+  if (conformance_chance(t, 2)) return chosen(t, kept, scores, other);
+  int32_t nothing = kernel_case_constant(c, KERNEL_DIMS(1, 1, 1, 1), zero);
+  return binary(t, RABBET_ELEMENTWISE_SUM, scores,
+                chosen(t, kept, nothing, other));
+}
+
+static int32_t capped(conformance_t* t, int32_t scores) {
+  const float cap[] = {1.5f};
+  int32_t number = kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, 1, 1), cap);
+  rabbet_attr_t tanh[] = {conformance_int(t, "type", RABBET_ACTIVATION_TANH)};
+  int32_t y = binary(t, RABBET_ELEMENTWISE_DIV, scores, number);
+  y = kernel_case_op(&t->c, "activation", tanh, 1, &y, 1);
+  return binary(t, RABBET_ELEMENTWISE_PROD, y, number);
+}
+
 static int32_t masked(conformance_t* t, int32_t scores) {
   rabbet_dims_t dims = t->c.values[scores].dims;
-  if (conformance_chance(t, 3)) return scores;
+  if (conformance_chance(t, 4)) scores = capped(t, scores);
+  if (conformance_chance(t, 4)) return scores;
+  bool has_places = dims.d[2] > 1 && dims.d[3] > 1;
+  if (has_places && conformance_chance(t, 3)) return banded(t, scores);
   if (conformance_chance(t, 3)) {
     rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
     int32_t both[] = {scores, causal_mask(t, &dims)};
@@ -100,11 +173,14 @@ static int32_t masked(conformance_t* t, int32_t scores) {
 }
 
 // Numbers of masks: 0 where a key is kept. Some rows keep nothing and have a
-// finite number everywhere, others have -infinity where they keep nothing.
-static int32_t special_mask(conformance_t* t, const rabbet_dims_t* scores) {
+// finite number everywhere, others have -infinity where they keep nothing; with
+// `zeros` everywhere.
+static int32_t special_mask(conformance_t* t, const rabbet_dims_t* scores,
+                            bool zeros) {
   kernel_case_t* c = &t->c;
   rabbet_dims_t dims = *scores;
   dims.d[1] = 1;
+  if (conformance_chance(t, 2)) dims.d[2] = 1;
   int32_t mask = kernel_case_input(c, dims, false);
   float* data = c->reference[mask];
   float lowest = c->dtype == RABBET_DTYPE_HALF   ? -65504
@@ -112,9 +188,9 @@ static int32_t special_mask(conformance_t* t, const rabbet_dims_t* scores) {
                                                  : -__FLT_MAX__;
   for (int64_t row = 0; row < dims.d[0] * dims.d[2]; ++row) {
     bool keeps = !conformance_chance(t, 3);
-    float low = keeps && conformance_chance(t, 2) ? -__builtin_inff()
-                : conformance_chance(t, 2)        ? lowest
-                                                  : -0x1p15f;
+    float low = (keeps || zeros) && conformance_chance(t, 2) ? -__builtin_inff()
+                : conformance_chance(t, 2)                   ? lowest
+                                                             : -0x1p15f;
     int64_t kept = conformance_random(t, dims.d[3]);
     for (int64_t i = 0; i < dims.d[3]; ++i)
       data[row * dims.d[3] + i] =
@@ -123,15 +199,28 @@ static int32_t special_mask(conformance_t* t, const rabbet_dims_t* scores) {
   return mask;
 }
 
-static void attention_with(conformance_t* t, bool special) {
+// isnan(x) ? 0 : x, as importers write it for rows that are masked entirely.
+static int32_t without_nan(conformance_t* t, int32_t x) {
+  const float zero[] = {0};
+  rabbet_attr_t attrs[] = {conformance_int(t, "op", RABBET_UNARY_ISNAN)};
+  int32_t nothing = kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, 1, 1), zero);
+  return chosen(t, kernel_case_op(&t->c, "unary", attrs, 1, &x, 1), nothing, x);
+}
+
+typedef enum masks_t { ANY_MASKS, SPECIAL_MASKS, PLACE_MASKS } masks_t;
+
+static void attention_with(conformance_t* t, masks_t masks) {
   static const int64_t sizes[] = {1, 5, 16, 33, 40};
-  static const int64_t widths[] = {32, 64, 96, 128};
+  static const int64_t widths[] = {8, 24, 32, 40, 64, 80, 96, 128};
   kernel_case_t* c = &t->c;
+  bool special = masks == SPECIAL_MASKS, by_places = masks == PLACE_MASKS;
+  const int64_t* least = sizes + by_places;  // a single one has no place
+  int64_t count = 5 - by_places;
   int64_t kind = conformance_random(t, 3);
   attention_case_t a = {
       1 + conformance_random(t, 2), 1 + conformance_random(t, 2),
-      conformance_one_of(t, sizes, 5), conformance_one_of(t, sizes, 5),
-      conformance_one_of(t, widths, 4)};
+      conformance_one_of(t, least, count), conformance_one_of(t, least, count),
+      conformance_one_of(t, widths, 8)};
   if (kind == 2) a.keys = a.rows;
   conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
   c->low = -1;
@@ -148,16 +237,18 @@ static void attention_with(conformance_t* t, bool special) {
   rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << 3)};
   int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
   y = scaled(t, y);
+  bool zeros = special && conformance_chance(t, 2);
   if (special) {
     // Beside the lowest numbers scores have few digits left.
     c->tolerance = 2e-2;
     rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
-    int32_t pair[] = {y, special_mask(t, &c->values[y].dims)};
+    int32_t pair[] = {y, special_mask(t, &c->values[y].dims, zeros)};
     y = kernel_case_op(c, "elementwise", sum, 1, pair, 2);
   } else {
-    y = masked(t, y);
+    y = by_places ? banded(t, y) : masked(t, y);
   }
   y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
+  if (zeros) y = without_nan(t, y);
   rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
                            conformance_int(t, "op1", 0)};
   int32_t pair[] = {y, factors[2]};
@@ -192,14 +283,15 @@ static int32_t shared_heads(conformance_t* t, const attention_case_t* a,
 // fewer heads.
 static void attention_shared(conformance_t* t) {
   static const int64_t keys[] = {7, 40, 150, 290, 560, 1100};
-  static const int64_t widths[] = {32, 64, 128}, shares[] = {1, 2, 3, 4};
+  static const int64_t widths[] = {24, 32, 64, 72, 128},
+                       shares[] = {1, 2, 3, 4};
   kernel_case_t* c = &t->c;
   int64_t share = conformance_one_of(t, shares, 4);
   attention_case_t a = {
       1 + conformance_random(t, 2), share * (1 + conformance_random(t, 2)),
       conformance_chance(t, 3) ? 6 + conformance_random(t, 55)
                                : 1 + conformance_random(t, 7) % 5,
-      conformance_one_of(t, keys, 6), conformance_one_of(t, widths, 3)};
+      conformance_one_of(t, keys, 6), conformance_one_of(t, widths, 5)};
   conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
   c->low = -1;
   c->high = 1;
@@ -225,10 +317,13 @@ static void attention_shared(conformance_t* t) {
 }
 
 static void attention(conformance_t* t) {
-  attention_with(t, false);
+  attention_with(t, ANY_MASKS);
+}
+static void attention_places(conformance_t* t) {
+  attention_with(t, PLACE_MASKS);
 }
 static void attention_masks(conformance_t* t) {
-  attention_with(t, true);
+  attention_with(t, SPECIAL_MASKS);
 }
 
 // ---- Experts ----------------------------------------------------------------
@@ -304,6 +399,7 @@ static void moe(conformance_t* t) {
 const conformance_family_t conformance_attention[] = {
     {"attention", 12, attention},
     {"attention_masks", 12, attention_masks},
+    {"attention_places", 12, attention_places},
     {"attention_shared", 8, attention_shared},
     {"moe", 60, moe},
     {0},

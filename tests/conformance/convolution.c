@@ -187,6 +187,48 @@ static void patches(conformance_t* t) {
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
+// Groups of several channels; windows of any length and step that reach beyond
+// the image.
+static void convolution_groups(conformance_t* t) {
+  static const int64_t kernels[] = {1, 2, 3, 3, 5, 9, 20},
+                       counts[] = {1, 1, 2, 4, 7}, from[] = {3, 8, 16, 24, 48},
+                       to[] = {2, 8, 12, 16, 24, 50, 70};
+  kernel_case_t* c = &t->c;
+  conformance_begin_product(t);
+  conformance_round_layers(t);
+  bool plane = !conformance_chance(t, 3);
+  int64_t groups = conformance_one_of(t, counts, 5);
+  int64_t channels = conformance_one_of(t, from, t->large ? 5 : 3);
+  int64_t columns = groups * conformance_one_of(t, to, t->large ? 7 : 5);
+  rabbet_dims_t x = {.rank = plane ? 4 : 3,
+                     .d = {1 + conformance_random(t, 3), groups * channels}};
+  rabbet_dims_t w = {.rank = x.rank, .d = {columns, channels}};
+  int64_t stride[2] = {0}, dilation[2] = {0}, before[2] = {0}, after[2] = {0};
+  for (int32_t i = 0; i < x.rank - 2; ++i) {
+    w.d[i + 2] = conformance_one_of(t, kernels, plane ? 5 : 7);
+    stride[i] = 1 + conformance_random(t, 3);
+    dilation[i] = conformance_chance(t, 4) ? 1 + conformance_random(t, 3) : 1;
+    int64_t reach = (w.d[i + 2] - 1) * dilation[i] + 1;
+    before[i] = conformance_random(t, reach);
+    after[i] = conformance_random(t, reach + 1);
+    int64_t least = reach - before[i] - after[i];
+    if (least < 1) least = 1;
+    x.d[i + 2] = least + conformance_random(t, t->large ? 20 : 8);
+  }
+  size_t axes = (size_t)x.rank - 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, axes),
+                           conformance_ints(t, "dilation_nd", dilation, axes),
+                           conformance_ints(t, "pre_padding", before, axes),
+                           conformance_ints(t, "post_padding", after, axes),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(columns), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  kernel_case_output(c, conformance_epilogue(t, value));
+}
+
 // Windows of one pixel: matrix products, if channels lie last.
 static void convolution_pixels(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -427,6 +469,7 @@ const conformance_family_t conformance_convolution[] = {
     {"convolution", 80, convolution},
     {"depthwise", 80, depthwise},
     {"patches", 80, patches},
+    {"convolution_groups", 80, convolution_groups},
     {"convolution_pixels", 60, convolution_pixels},
     {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
     {"convolution_dilated", 80, convolution_dilated},

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "conformance/conformance.h"
+#include "ops/enums.h"
 #include "ops/op.h"
 
 // The same shape with some axes of one element.
@@ -338,6 +339,71 @@ static void quantize_chain(conformance_t* t) {
   kernel_case_output(c, y);
 }
 
+// A part of a tensor that is larger along some axes.
+static int32_t part(conformance_t* t, const rabbet_dims_t* dims,
+                    int32_t given) {
+  kernel_case_t* c = &t->c;
+  int64_t start[RABBET_MAX_RANK] = {0};
+  rabbet_dims_t whole = *dims;
+  // Rows have no gaps.
+  int32_t rank = dims->rank;
+  while (rank > 0 && dims->d[rank - 1] == 1)
+    --rank;
+  for (int32_t i = 0; given < 0 && i < rank; ++i) {
+    static const int64_t more[] = {0, 0, 0, 1, 8, 24};
+    int64_t room = conformance_one_of(t, more, 6);
+    if (conformance_chance(t, 4)) room = dims->d[i];  // a half
+    whole.d[i] += room;
+  }
+  if (given < 0) given = kernel_case_input(c, whole, false);
+  whole = c->values[given].dims;
+  for (int32_t i = 0; i < dims->rank; ++i) {
+    int64_t room = whole.d[i] - dims->d[i];
+    start[i] = conformance_chance(t, 2)   ? room
+               : conformance_chance(t, 2) ? 0
+                                          : conformance_random(t, room + 1);
+  }
+  size_t count = (size_t)dims->rank;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "start", start, count),
+                           conformance_ints(t, "shape", dims->d, count)};
+  return kernel_case_op(c, "slice", attrs, 2, &given, 1);
+}
+
+// Chains that read parts of tensors, and rows of any length beside numbers for
+// each column.
+static void parts(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t lengths[] = {8, 40, 64, 66, 70, 71, 145};
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  c->tolerance = 8e-6;
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  int32_t last = dims.rank - 1;
+  if (conformance_chance(t, 2)) {
+    dims.d[last] = conformance_one_of(t, lengths, 7);
+    if (dims.rank > 2) dims.d[0] = 1;
+    if (dims.rank > 1 && t->large) dims.d[last - 1] = 500;
+  }
+  int32_t value = part(t, &dims, -1);
+  if (conformance_chance(t, 2)) {
+    // Another part of the same tensor.
+    int32_t pair[] = {value, part(t, &dims, c->inputs[0])};
+    value = apply(t, "elementwise", "op", 1, pair, 2);
+  }
+  if (conformance_chance(t, 2)) {
+    int32_t pair[] = {value, conformance_chance(t, 2)
+                                 ? part(t, &dims, -1)
+                                 : kernel_case_input(c, dims, false)};
+    value = apply(t, "elementwise", "op", 0, pair, 2);
+  }
+  if (conformance_chance(t, 2)) {
+    int32_t pair[] = {value, kernel_case_input(c, broadcast(t, dims), true)};
+    value = apply(t, "elementwise", "op", 0, pair, 2);
+  }
+  rabbet_attr_t relu[] = {conformance_int(t, "type", RABBET_ACTIVATION_RELU)};
+  kernel_case_output(c, kernel_case_op(c, "activation", relu, 1, &value, 1));
+}
+
 const conformance_family_t conformance_pointwise[] = {
     {"unary", 150, unary},
     {"unary_integers", 20, unary_integers},
@@ -346,6 +412,7 @@ const conformance_family_t conformance_pointwise[] = {
     {"elementwise_integers", 80, elementwise_integers},
     {"elementwise_bools", 30, elementwise_bools},
     {"select", 60, select_reals},
+    {"parts", 150, parts},
     {"chain", 150, chain},
     {"chain_integers", 60, chain_integers},
     {"long_chain", 24, long_chain},

@@ -73,16 +73,21 @@ static int32_t affine(conformance_t* t, rabbet_dims_t dims, bool by_channel) {
   return kernel_case_input(&t->c, own, conformance_chance(t, 2));
 }
 
-static void normalization_finish(conformance_t* t, rabbet_dims_t dims,
-                                 const rabbet_attr_t* attrs, size_t count,
-                                 bool by_channel) {
+static int32_t normalized(conformance_t* t, rabbet_dims_t dims,
+                          const rabbet_attr_t* attrs, size_t count,
+                          bool by_channel) {
   kernel_case_t* c = &t->c;
   c->tolerance = 2e-5;
   int32_t inputs[] = {kernel_case_input(c, dims, false), -1, -1};
   if (!conformance_chance(t, 4)) inputs[1] = affine(t, dims, by_channel);
   if (!conformance_chance(t, 4)) inputs[2] = affine(t, dims, by_channel);
-  kernel_case_output(
-      c, kernel_case_op(c, "normalization", attrs, count, inputs, 3));
+  return kernel_case_op(c, "normalization", attrs, count, inputs, 3);
+}
+
+static void normalization_finish(conformance_t* t, rabbet_dims_t dims,
+                                 const rabbet_attr_t* attrs, size_t count,
+                                 bool by_channel) {
+  kernel_case_output(&t->c, normalized(t, dims, attrs, count, by_channel));
 }
 
 static void normalization(conformance_t* t) {
@@ -123,6 +128,33 @@ static void normalization_groups(conformance_t* t) {
   rabbet_attr_t attrs[] = {conformance_int(t, "axes", 12),
                            conformance_int(t, "num_groups", groups)};
   normalization_finish(t, dims, attrs, 2, true);
+}
+
+// An activation, or x sigmoid(x), behind each way to normalize.
+static void normalization_activated(conformance_t* t) {
+  static const int64_t types[] = {
+      RABBET_ACTIVATION_RELU, RABBET_ACTIVATION_LEAKY_RELU,
+      RABBET_ACTIVATION_GELU_ERF, RABBET_ACTIVATION_SIGMOID};
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  bool last = conformance_chance(t, 2);
+  int64_t groups = 1 + conformance_random(t, 2) * 3;
+  rabbet_dims_t dims = KERNEL_DIMS(
+      1 + conformance_random(t, 3), groups * (1 + conformance_random(t, 20)),
+      1 + conformance_random(t, 8), 8 * (1 + conformance_random(t, 9)));
+  rabbet_attr_t attrs[] = {conformance_int(t, "axes", last ? 8 : 12),
+                           conformance_int(t, "num_groups", last ? 1 : groups)};
+  int32_t y = normalized(t, dims, attrs, 2, !last);
+  bool swish = conformance_chance(t, 2);
+  int64_t type =
+      swish ? RABBET_ACTIVATION_SIGMOID : conformance_one_of(t, types, 4);
+  rabbet_attr_t activation[] = {conformance_int(t, "type", type)};
+  rabbet_attr_t product[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_PROD)};
+  int32_t pair[] = {y, kernel_case_op(c, "activation", activation, 1, &y, 1)};
+  y = swish ? kernel_case_op(c, "elementwise", product, 1, pair, 2) : pair[1];
+  c->tolerance = 5e-5;
+  kernel_case_output(c, y);
 }
 
 // A mean far from 0, and a number far from all others where a sum may begin.
@@ -248,6 +280,7 @@ const conformance_family_t conformance_rows[] = {
     {"normalization", 200, normalization},
     {"normalization_last", 60, normalization_last},
     {"normalization_groups", 80, normalization_groups},
+    {"normalization_activated", 60, normalization_activated},
     {"normalization_far", 24, normalization_far},
     {"rotation", 120, rotation},
     {"softmax", 150, softmax},

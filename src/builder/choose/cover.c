@@ -26,6 +26,7 @@ typedef struct recipe_t {
   size_t limit;    // nodes of a point-wise group
   bool attention;  // attention is grouped first
   bool quantized;  // products take the nodes that dequantize their factors
+  bool pairs;      // products of one tensor that a chain combines are one group
 } recipe_t;
 
 static rabbet_status_t cover_unit(rabbet_coverer_t* c, const int32_t* nodes,
@@ -175,6 +176,36 @@ static rabbet_status_t cover_quantized_product(rabbet_coverer_t* c,
   return rabbet_ok();
 }
 
+// Groups two products of one tensor with the largest chain after them for which
+// the device has a kernel.
+static rabbet_status_t cover_pair(rabbet_coverer_t* c, size_t a, size_t b,
+                                  bool* out_taken) {
+  *out_taken = false;
+  int most = rabbet_cover_grow_pair(c, a, b, COVER_MAX_LEVELS);
+  for (int wish = most; wish >= 1 && !*out_taken; --wish) {
+    rabbet_cover_grow_pair(c, a, b, wish);
+    if (!rabbet_cover_take_factors(c, a, false) ||
+        !rabbet_cover_take_factors(c, b, false))
+      return rabbet_ok();
+    RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
+  }
+  if (*out_taken) rabbet_cover_assign(c);
+  return rabbet_ok();
+}
+
+// A product has few neighbours in its cluster: those of one tensor that the
+// same chain reads.
+static rabbet_status_t cover_pairs(rabbet_coverer_t* c) {
+  enum { BESIDE = 16 };
+  for (size_t i = 0; i < c->count; ++i) {
+    bool taken = false;
+    for (size_t k = i + 1; k < c->count && k <= i + BESIDE && !taken; ++k)
+      if (rabbet_cover_is_pair(c, i, k))
+        RABBET_RETURN_IF_ERROR(cover_pair(c, i, k, &taken));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t cover_quantized(rabbet_coverer_t* c) {
   bool taken = false;
   for (size_t i = 0; i < c->count; ++i)
@@ -219,6 +250,7 @@ static rabbet_status_t cover_follow(rabbet_coverer_t* c, const recipe_t* recipe,
   *out_level = 0;
   if (c->apart && !recipe->quantized) cover_set_apart(c);
   if (recipe->attention) RABBET_RETURN_IF_ERROR(cover_attention(c));
+  if (recipe->pairs) RABBET_RETURN_IF_ERROR(cover_pairs(c));
   if (recipe->quantized) RABBET_RETURN_IF_ERROR(cover_quantized(c));
   if (recipe->owner >= 0)
     RABBET_RETURN_IF_ERROR(cover_take_epilogue(c, (size_t)recipe->owner,
@@ -346,12 +378,14 @@ static rabbet_status_t cover_recipes(rabbet_coverer_t* c) {
         (recipe_t){
             .owner = -1, .others = true, .prologues = true, .attention = true},
         &level));
-  if (cover_has_quantized(c))
-    RABBET_RETURN_IF_ERROR(cover_try(
-        c,
-        (recipe_t){
-            .owner = -1, .others = true, .prologues = true, .quantized = true},
-        &level));
+  for (int pairs = 1; pairs >= 0 && cover_has_quantized(c); --pairs)
+    RABBET_RETURN_IF_ERROR(cover_try(c,
+                                     (recipe_t){.owner = -1,
+                                                .others = true,
+                                                .prologues = true,
+                                                .quantized = true,
+                                                .pairs = pairs},
+                                     &level));
   if (cover_is_certain(c)) return rabbet_ok();
   if (c->has_optional) RABBET_RETURN_IF_ERROR(cover_left_out(c, prologues));
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
@@ -393,6 +427,8 @@ static rabbet_status_t cover_initialize(rabbet_coverer_t* c) {
   RABBET_RETURN_IF_ERROR(rabbet_cover_queue_create(arena, c->count, &c->queue));
   for (size_t i = 0; i < c->count; ++i) {
     c->kinds[i] = rabbet_fuse_kind(&build->ir, rabbet_cover_node(c, i));
+    if (rabbet_fuse_is_operand(build, rabbet_cover_node(c, i)))
+      c->kinds[i] |= RABBET_FUSE_OPERAND;
     c->has_optional |= rabbet_cover_node(c, i)->is_optional;
   }
   return rabbet_ok();

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "builder/choose/coverer.h"
+#include "builder/ir/passes.h"
 
 void rabbet_cover_start(rabbet_coverer_t* c, size_t i) {
   rabbet_cover_set_clear(&c->inside);
@@ -81,13 +82,13 @@ static bool cover_join(rabbet_coverer_t* c, int32_t i, int32_t* exposed) {
   return *exposed == (int)is_exposed;
 }
 
-int rabbet_cover_grow(rabbet_coverer_t* c, size_t start, int level) {
-  int32_t exposed = 0, i = -1;
-  size_t taken = 1;
+// Grows the set from nodes that `exposed` counts, the first of which is
+// `start`; the queue has the readers.
+static int cover_grow_on(rabbet_coverer_t* c, size_t start, int32_t exposed,
+                         int level) {
+  int32_t i = -1;
+  size_t taken = c->inside.count;
   int found = 0;
-  rabbet_cover_set_clear(&c->inside);
-  rabbet_cover_queue_clear(&c->queue, false);
-  cover_join(c, (int32_t)start, &exposed);
   while (found < level && (i = rabbet_cover_queue_pop(&c->queue)) >= 0) {
     if (!cover_is_free(c, i)) continue;
     if (!rabbet_fuse_same_shape(&c->build->ir, rabbet_cover_node(c, start),
@@ -105,22 +106,67 @@ int rabbet_cover_grow(rabbet_coverer_t* c, size_t start, int level) {
   return found;
 }
 
+static void cover_grow_begin(rabbet_coverer_t* c, size_t start,
+                             int32_t* exposed) {
+  *exposed = 0;
+  rabbet_cover_set_clear(&c->inside);
+  rabbet_cover_queue_clear(&c->queue, false);
+  cover_join(c, (int32_t)start, exposed);
+}
+
+int rabbet_cover_grow(rabbet_coverer_t* c, size_t start, int level) {
+  int32_t exposed = 0;
+  cover_grow_begin(c, start, &exposed);
+  return cover_grow_on(c, start, exposed, level);
+}
+
+int rabbet_cover_grow_pair(rabbet_coverer_t* c, size_t start, size_t other,
+                           int level) {
+  int32_t exposed = 0;
+  cover_grow_begin(c, start, &exposed);
+  cover_join(c, (int32_t)other, &exposed);
+  return cover_grow_on(c, start, exposed, level);
+}
+
+bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b) {
+  const rabbet_ir_t* ir = &c->build->ir;
+  const rabbet_ir_node_t *x = rabbet_cover_node(c, a),
+                         *y = rabbet_cover_node(c, b);
+  return a != b && c->groups[a] == RABBET_COVER_NO_GROUP &&
+         c->groups[b] == RABBET_COVER_NO_GROUP &&
+         rabbet_ir_packed_factor(ir, x) && rabbet_ir_packed_factor(ir, y) &&
+         x->inputs[0] == y->inputs[0] && rabbet_fuse_same_shape(ir, x, y);
+}
+
+// Whether node i may be taken by those that read it: a free point-wise node,
+// or, before a point-wise node, a slice.
+static bool cover_is_takeable(const rabbet_coverer_t* c, int32_t i,
+                              bool slices) {
+  return cover_is_free(c, i) ||
+         (slices && c->groups[i] == RABBET_COVER_NO_GROUP &&
+          (c->kinds[i] & RABBET_FUSE_OPERAND) != 0);
+}
+
 // Adds to c->inside, which is {i}, free point-wise nodes of the shape of node
-// `like` whose results only the set reads, up to `limit` nodes.
+// `like` whose results only the set reads, up to `limit` nodes; if i is
+// point-wise, slices, too.
 static void cover_absorb(rabbet_coverer_t* c, size_t i, size_t like,
                          size_t limit) {
   int32_t maker = -1;
+  bool slices = c->kinds[i] == RABBET_FUSE_POINTWISE;
   rabbet_cover_queue_clear(&c->queue, true);
   rabbet_cover_push_makers(&c->graph, (int32_t)i, &c->queue);
   while (c->inside.count < limit &&
          (maker = rabbet_cover_queue_pop(&c->queue)) >= 0) {
-    if (!cover_is_free(c, maker) || !cover_is_hidden(c, (size_t)maker) ||
+    if (!cover_is_takeable(c, maker, slices) ||
+        !cover_is_hidden(c, (size_t)maker) ||
         !rabbet_fuse_same_shape(&c->build->ir,
                                 rabbet_cover_node(c, (size_t)maker),
                                 rabbet_cover_node(c, like)))
       continue;
     rabbet_cover_set_add(&c->inside, maker);
-    rabbet_cover_push_makers(&c->graph, maker, &c->queue);
+    if (c->kinds[maker] == RABBET_FUSE_POINTWISE)
+      rabbet_cover_push_makers(&c->graph, maker, &c->queue);
   }
 }
 

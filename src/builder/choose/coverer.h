@@ -39,8 +39,13 @@ void rabbet_cover_assign(rabbet_coverer_t* c);
 // Grows c->inside from one node to the free point-wise nodes that follow it, up
 // to the `level`-th set with a single exit. Returns the number of such sets.
 int rabbet_cover_grow(rabbet_coverer_t* c, size_t start, int level);
+// The same from two nodes of one shape. The set has at least one more.
+int rabbet_cover_grow_pair(rabbet_coverer_t* c, size_t start, size_t other,
+                           int level);
 // Groups nodes with the point-wise nodes before their input 0.
 void rabbet_cover_prologues(rabbet_coverer_t* c);
+// Whether both are free products of one tensor and packed weights.
+bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b);
 // Adds to c->inside the nodes that make the factors of a quantized product, and
 // those that dequantize tensors added to its result.
 bool rabbet_cover_take_factors(rabbet_coverer_t* c, size_t product,

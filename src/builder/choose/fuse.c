@@ -38,6 +38,35 @@ uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   return 0;
 }
 
+// Whether rows of the slice have no gaps, whatever its extents are in a run: of
+// an axis that may have one element, the whole must be taken, or rows would be
+// along an axis outside of it.
+static bool fuse_has_rows(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  const rabbet_shape_t* from = &rabbet_ir_input(ir, node, 0)->shape;
+  const rabbet_shape_t* to = &rabbet_ir_output(ir, node, 0)->shape;
+  for (int32_t i = to->rank - 1; i >= 0; --i) {
+    int64_t extent = 0;
+    if (rabbet_expr_is_constant(ir->graph, to->d[i], &extent) && extent > 1)
+      return true;
+    if (from->d[i] != to->d[i]) return false;
+  }
+  return true;
+}
+
+bool rabbet_fuse_is_operand(const rabbet_build_t* build,
+                            const rabbet_ir_node_t* node) {
+  const rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_window_t window;
+  if ((build->device->traits & RABBET_DEVICE_POINTWISE_OF_SLICES) == 0 ||
+      node->plugin || rabbet_ir_has_wishes(ir, node) ||
+      !rabbet_ir_window(ir, node, &window))
+    return false;
+  const rabbet_ir_value_t* from = rabbet_ir_input(ir, node, 0);
+  for (int32_t i = 0; i < from->shape.rank; ++i)
+    if (window.stride[i] != 1) return false;
+  return (from->producer || from->input >= 0) && fuse_has_rows(ir, node);
+}
+
 bool rabbet_fuse_is_exit(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   for (size_t i = 0; i < node->output_count; ++i) {
     const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
@@ -66,7 +95,7 @@ static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
 
 rabbet_fuse_reach_t rabbet_fuse_reach(const rabbet_build_t* build) {
   return build->device->traits & RABBET_DEVICE_ATTENTION_OF_SLICES
-             ? RABBET_FUSE_SLICES
+             ? RABBET_FUSE_PLACES
              : RABBET_FUSE_TURNS;
 }
 
@@ -193,6 +222,72 @@ static rabbet_ir_node_t* attention_turn_after(const rabbet_ir_t* ir,
   return NULL;
 }
 
+// Whether the node compares, joins comparisons, or chooses numbers by one.
+static bool mask_is_choice(const rabbet_ir_t* ir,
+                           const rabbet_ir_node_t* node) {
+  if (rabbet_op_is(node->op, RABBET_OP_SELECT)) {
+    for (size_t i = 1; i < 3; ++i) {
+      const rabbet_ir_value_t* number = rabbet_ir_input(ir, node, i);
+      if (!number->constant || rabbet_ir_count(ir, number) != 1) return false;
+    }
+    return true;
+  }
+  int64_t op = rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE)
+                   ? rabbet_ir_int(node, "op")
+                   : -1;
+  return op == RABBET_ELEMENTWISE_LESS || op == RABBET_ELEMENTWISE_GREATER ||
+         op == RABBET_ELEMENTWISE_AND;
+}
+
+static bool mask_list(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                      rabbet_ir_node_t** nodes, size_t* count) {
+  if (value->constant) return true;
+  rabbet_ir_node_t* maker = value->producer;
+  if (!maker || *count == RABBET_FUSE_MASK_MAX ||
+      rabbet_fuse_is_exit(ir, maker) || !mask_is_choice(ir, maker) ||
+      rabbet_fuse_kind(ir, maker) != RABBET_FUSE_POINTWISE)
+    return false;
+  nodes[(*count)++] = maker;
+  for (size_t i = 0; i < maker->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, maker, i);
+    if (!input || !mask_list(ir, input, nodes, count)) return false;
+  }
+  return true;
+}
+
+size_t rabbet_fuse_mask(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                        rabbet_ir_node_t* out_nodes[RABBET_FUSE_MASK_MAX]) {
+  size_t count = 0;
+  if (!mask_list(ir, value, out_nodes, &count)) return 0;
+  for (size_t i = 0; i < count / 2; ++i) {
+    rabbet_ir_node_t* swap = out_nodes[i];
+    out_nodes[i] = out_nodes[count - 1 - i];
+    out_nodes[count - 1 - i] = swap;
+  }
+  return count;
+}
+
+// Adds the nodes that make masks for the listed nodes [1, count) only.
+static size_t attention_add_masks(const rabbet_ir_t* ir,
+                                  rabbet_ir_node_t** nodes, size_t count) {
+  size_t scores = count, room = RABBET_FUSE_MASK_MAX;
+  for (size_t i = 1; i < scores; ++i) {
+    for (size_t k = 0; k < nodes[i]->input_count; ++k) {
+      const rabbet_ir_value_t* value = rabbet_ir_input(ir, nodes[i], k);
+      rabbet_ir_node_t* makers[RABBET_FUSE_MASK_MAX];
+      size_t found = rabbet_fuse_mask(ir, value, makers);
+      bool sole = found <= room;
+      for (size_t m = 0; m < found; ++m)
+        sole = sole && rabbet_ir_output(ir, makers[m], 0)->uses == 1;
+      if (!sole) continue;
+      for (size_t m = 0; m < found; ++m)
+        nodes[count++] = makers[m];
+      room -= found;
+    }
+  }
+  return count;
+}
+
 static void attention_sort(rabbet_ir_node_t** nodes, size_t count) {
   for (size_t i = 1; i < count; ++i)
     for (size_t k = i; k > 0 && nodes[k]->index < nodes[k - 1]->index; --k) {
@@ -273,6 +368,8 @@ size_t rabbet_fuse_attention(
                                     reach, out_nodes, &count))
     return 0;
   assert(rabbet_op_is(out_nodes[0]->op, RABBET_OP_MATRIX_MULTIPLY));
+  if (reach >= RABBET_FUSE_PLACES)
+    count = attention_add_masks(ir, out_nodes, count);
   out_nodes[count++] = softmax;
   for (size_t i = after_count; i > 0; --i)
     out_nodes[count++] = after[i - 1];
@@ -311,6 +408,7 @@ size_t rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
 // ---- The partition ----------------------------------------------------------
 
 typedef struct partition_t {
+  const rabbet_build_t* build;
   const rabbet_ir_t* ir;
   int32_t* exits;    // of each node: the last node of its region, or -1
   int32_t* ids;      // union-find
@@ -393,7 +491,8 @@ static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
     p->exits[node->index] = region >= 0 ? region : node->index;
     if (region >= 0) partition_join(p, node->index, region);
   }
-  if ((kind & RABBET_FUSE_EPILOGUE) != 0) {
+  if ((kind & RABBET_FUSE_EPILOGUE) != 0 ||
+      rabbet_fuse_is_operand(p->build, node)) {
     int32_t region = partition_region(p, node);
     if (region >= 0) partition_join(p, node->index, region);
   }
@@ -417,6 +516,7 @@ static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
 rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
   const rabbet_ir_t* ir = &build->ir;
   partition_t p = {
+      .build = build,
       .ir = ir,
       .ids = ids,
       .reach = rabbet_fuse_reach(build),

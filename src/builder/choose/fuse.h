@@ -12,10 +12,16 @@ enum {
   RABBET_FUSE_POINTWISE = 1 << 0,  // joins others of its kind
   RABBET_FUSE_EPILOGUE = 1 << 1,   // takes point-wise nodes that follow
   RABBET_FUSE_PROLOGUE = 1 << 2,   // takes point-wise nodes before input 0
+  RABBET_FUSE_OPERAND = 1 << 3,    // joins the point-wise nodes that read it
 };
-// The ways in which a node may be fused; 0: it stays alone.
+// The ways in which a node may be fused; 0: it stays alone. OPERAND is left
+// out, which depends on the device.
 RABBET_PRIVATE_API uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir,
                                              const rabbet_ir_node_t* node);
+// Whether the node is a slice that the device's element-wise kernels read where
+// it lies: RABBET_FUSE_OPERAND.
+RABBET_PRIVATE_API bool rabbet_fuse_is_operand(const rabbet_build_t* build,
+                                               const rabbet_ir_node_t* node);
 // Whether something besides the graph's nodes needs the node's output.
 RABBET_PRIVATE_API bool rabbet_fuse_is_exit(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
@@ -50,16 +56,27 @@ typedef enum rabbet_fuse_reach_t {
   // With slices before them too, factors that are parts of one tensor; and
   // where the point-wise nodes' shapes are not known to be equal.
   RABBET_FUSE_SLICES = 3,
+  // With the nodes that make a mask by comparing places, where the mask is too
+  // large to be folded.
+  RABBET_FUSE_PLACES = 4,
 } rabbet_fuse_reach_t;
 // The reach of the device's kernels.
 RABBET_PRIVATE_API rabbet_fuse_reach_t
 rabbet_fuse_reach(const rabbet_build_t* build);
 // The most nodes before one input: movements, scales.
 enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_SCALES_MAX = 2 };
-enum { RABBET_FUSE_ATTENTION_MAX = 28 };
+enum { RABBET_FUSE_MASK_MAX = 6 };
+enum { RABBET_FUSE_ATTENTION_MAX = 28 + RABBET_FUSE_MASK_MAX };
 RABBET_PRIVATE_API size_t rabbet_fuse_attention(
     const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
+
+// The nodes that make a mask from constants alone by comparing them and
+// choosing numbers, in order of execution. Returns their number; 0: there are
+// none, too many, or others.
+RABBET_PRIVATE_API size_t
+rabbet_fuse_mask(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                 rabbet_ir_node_t* out_nodes[RABBET_FUSE_MASK_MAX]);
 
 // The nodes that dequantize the factors of a product for it only: both factors,
 // or only the second, if it is packed weights. Returns their number, 0 for

@@ -17,6 +17,22 @@ rabbet_pass_common_subexpressions(rabbet_build_t* build);
 // Makes one product of those of one tensor that go into one attention, or have
 // a single row.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
+// Rotations of one token's queries and keys, and updates of their caches,
+// become one layer, for devices with a kernel for it
+// (rewrite/cached_rotation.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_cached_rotation(rabbet_build_t* build);
+// Constant weights of products of few rows are stored contiguous along k, for
+// devices that read them so (weights_along_k.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_weights_along_k(rabbet_build_t* build);
+// Makes rows of products by constants whole vectors (odd_columns.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_odd_columns(rabbet_build_t* build);
+
+// Makes the nodes of a mask that compares places for each attention that reads
+// it (place_masks.c), where the device's attention takes them.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_masks(rabbet_build_t* build);
 
 // Makes a node that dequantizes for each of its readers (quantized_products.c),
 // and evaluates those of constants.
@@ -83,6 +99,12 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_ir_join_packed(
 // Stores weights of 8 bits that are numbers of 4 as INT4.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_narrow(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node);
+// Joins products of one tensor by constants (and sums with a constant for each
+// column) whose results are `ends` and have one reader each; `*out_joint` is
+// NULL if they do not agree. The products go when nothing reads them.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_join_products(rabbet_build_t* build, rabbet_ir_value_t* const* ends,
+                        size_t count, rabbet_ir_value_t** out_joint);
 // A constant or refittable value with other extents, as many elements.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_reshape_constant(rabbet_ir_t* ir, const rabbet_ir_value_t* value,
@@ -119,6 +141,8 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_slices;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_affine;
 // Zeros put around go into the convolution's padding (rules_padding.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_padding;
+// Ends cut off a convolution's result come out of its padding.
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_cropped_convolution;
 // Transposes go into matrix products (rules_matrix.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_matrix;
 // (x - mean) / sqrt(variance + epsilon), written out, becomes a normalization

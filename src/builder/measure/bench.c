@@ -23,7 +23,8 @@ struct rabbet_bench_t {
   rabbet_allocator_t allocator;
   rabbet_device_t* device;
   RABBET_VEC(bench_block_t) blocks;
-  size_t limit, held, peak;  // bytes of all blocks
+  size_t kept;               // bytes that prepared kernels keep
+  size_t limit, held, peak;  // bytes of all blocks, and those
   bool is_starved;           // memory did not suffice since the last reset
   size_t starved[RABBET_STARVED_COUNT];
   char first_starved[256];  // the name and why; "": none
@@ -75,7 +76,7 @@ void rabbet_bench_reset(rabbet_bench_t* bench) {
   bench->is_starved = false;
   for (size_t i = 0; i < bench->blocks.count; ++i)
     bench->blocks.data[i].in_use = false;
-  while (bench->held > BENCH_POOL_LIMIT)
+  while (bench->held > BENCH_POOL_LIMIT && bench->blocks.count > 0)
     bench_drop(bench, 0);
 }
 
@@ -92,10 +93,27 @@ static void bench_make_room(rabbet_bench_t* bench, size_t limit, size_t bytes) {
 }
 
 size_t rabbet_bench_room(rabbet_bench_t* bench) {
-  size_t used = 0;
+  size_t used = bench->kept;
   for (size_t i = 0; i < bench->blocks.count; ++i)
     if (bench->blocks.data[i].in_use) used += bench->blocks.data[i].bytes;
   return used < bench->limit ? bench->limit - used : 0;
+}
+
+// Whether the limit allows `bytes` more.
+static rabbet_status_t bench_check(rabbet_bench_t* bench, size_t bytes) {
+  bench_make_room(bench, bench->limit, bytes);
+  if (bench->held <= bench->limit && bench->limit - bench->held >= bytes)
+    return rabbet_ok();
+  bench->is_starved = true;
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
+                       "%zu bytes beside %zu in use are more than the limit "
+                       "of %zu for memory of tactics",
+                       bytes, bench->held, bench->limit);
+}
+
+static void bench_add(rabbet_bench_t* bench, size_t bytes) {
+  bench->held += bytes;
+  if (bench->held > bench->peak) bench->peak = bench->held;
 }
 
 // The limit holds for all blocks. A device that has no memory left is asked
@@ -104,14 +122,7 @@ size_t rabbet_bench_room(rabbet_bench_t* bench) {
 static rabbet_status_t bench_allocate(rabbet_bench_t* bench,
                                       bench_block_t* block) {
   rabbet_device_t* device = bench->device;
-  bench_make_room(bench, bench->limit, block->bytes);
-  if (bench->held > bench->limit || bench->limit - bench->held < block->bytes) {
-    bench->is_starved = true;
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
-                         "%zu bytes beside %zu in use are more than the limit "
-                         "of %zu for memory of tactics",
-                         block->bytes, bench->held, bench->limit);
-  }
+  RABBET_RETURN_IF_ERROR(bench_check(bench, block->bytes));
   rabbet_status_t status =
       device->vtable->allocate(device, block->bytes, &block->memory);
   if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY &&
@@ -123,8 +134,7 @@ static rabbet_status_t bench_allocate(rabbet_bench_t* bench,
         rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY;
   }
   RABBET_RETURN_IF_ERROR(status);
-  bench->held += block->bytes;
-  if (bench->held > bench->peak) bench->peak = bench->held;
+  bench_add(bench, block->bytes);
   return rabbet_ok();
 }
 
@@ -353,6 +363,19 @@ static rabbet_status_t bench_bind(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// Counts what the kernel keeps, packed constants for example, among the blocks.
+// The kernel is given up if that is too much.
+static rabbet_status_t bench_hold(rabbet_bench_t* bench,
+                                  rabbet_bench_kernel_t* kernel) {
+  size_t bytes = kernel->kernel->kept_bytes;
+  RABBET_RETURN_IF_ERROR(bench_check(bench, bytes));
+  kernel->bench = bench;
+  kernel->kept = bytes;
+  bench->kept += bytes;
+  bench_add(bench, bytes);
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_bench_prepare(rabbet_build_t* build,
                                      const rabbet_unit_t* unit,
                                      const rabbet_choice_t* choice,
@@ -381,17 +404,23 @@ rabbet_status_t rabbet_bench_prepare(rabbet_build_t* build,
     status = kernel_class->prepare(out_kernel->kernel, &shapes,
                                    &out_kernel->state, &out_kernel->workspace);
   rabbet_phases_enter(build->phases, before);
+  if (rabbet_is_ok(status)) status = bench_hold(build->bench, out_kernel);
   if (!rabbet_is_ok(status)) rabbet_bench_unprepare(out_kernel);
   return status;
 }
 
 void rabbet_bench_unprepare(rabbet_bench_kernel_t* kernel) {
   if (!kernel->kernel) return;
+  if (kernel->bench) {
+    kernel->bench->held -= kernel->kept;
+    kernel->bench->kept -= kernel->kept;
+  }
   if (kernel->state)
     kernel->kernel_class->destroy_state(kernel->kernel, kernel->state);
   kernel->kernel_class->destroy(kernel->kernel);
   kernel->kernel = NULL;
   kernel->state = NULL;
+  kernel->bench = NULL;
 }
 
 // ---- A choice ---------------------------------------------------------------
@@ -445,10 +474,12 @@ static rabbet_status_t measure_restore(void* context) {
 }
 
 static rabbet_status_t measure_all(bench_measure_t* measure, double best_us,
-                                   rabbet_timing_t* out_timing) {
+                                   bool is_minor, rabbet_timing_t* out_timing) {
   rabbet_build_t* build = measure->build;
-  rabbet_bench_body_t body = {
-      .run = measure_run, .context = measure, .best_us = best_us};
+  rabbet_bench_body_t body = {.run = measure_run,
+                              .context = measure,
+                              .best_us = best_us,
+                              .is_minor = is_minor};
   if (measure->aliased) {
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, measure->group->output_count, sizeof(void*),
@@ -492,6 +523,7 @@ rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(build, unit, choice, &group));
   bench_measure_t measure = {.build = build, .group = &group};
   const int32_t* aliased = choice->candidate.aliased;
+  const bool is_conversion = unit->node_count == 0;
   for (size_t i = 0; aliased && i < group.output_count; ++i)
     if (aliased[i] >= 0) measure.aliased = aliased;
   rabbet_status_t status =
@@ -509,7 +541,7 @@ rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,
     status = bench_bind(build, unit, choice, &group, &measure.kernel);
     if (rabbet_is_ok(status)) status = measure_cold(&measure, choice);
     if (rabbet_is_ok(status))
-      status = measure_all(&measure, best_us, out_timing);
+      status = measure_all(&measure, best_us, is_conversion, out_timing);
   }
   rabbet_bench_unprepare(&measure.kernel);
   if (rabbet_bench_forgives(build, &status, RABBET_STARVED_KERNELS, unit->name))

@@ -20,10 +20,13 @@ typedef struct rabbet_bench_kernel_t {
   rabbet_kernel_state_t* state;
   rabbet_kernel_call_t call;
   size_t workspace;
+  rabbet_bench_t* bench;  // that counts `kept`; or NULL
+  size_t kept;            // bytes that the kernel keeps
 } rabbet_bench_kernel_t;
 
 // Creates and prepares the kernel at opt shapes; UNSUPPORTED when the class
-// finds out only now that it cannot. `group` must outlive it.
+// finds out only now that it cannot, OUT_OF_MEMORY when it keeps more than
+// RABBET_BUILDER_OPTION_TACTIC_MEMORY allows. `group` must outlive it.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_bench_prepare(rabbet_build_t* build, const rabbet_unit_t* unit,
                      const rabbet_choice_t* choice, const rabbet_group_t* group,
@@ -92,6 +95,8 @@ typedef struct rabbet_bench_body_t {
   void (*set_stream)(void* context, void* stream);
   void* context;
   double best_us;
+  // Up to level 3 a few samples suffice if replays of a recording are timed.
+  bool is_minor;
 } rabbet_bench_body_t;
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_bench_time(rabbet_build_t* build, const rabbet_bench_body_t* body,

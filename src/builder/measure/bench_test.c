@@ -10,7 +10,7 @@
 // and a graph's overhead.
 typedef struct clock_case_t {
   int64_t kernel, asking[4], asked, launch;
-  bool can_record, can_chain, is_recording;
+  bool can_record, can_chain, is_minor, is_recording;
   int calls, recorded, graphs, replays;
   int64_t now;
 } clock_case_t;
@@ -112,6 +112,7 @@ static double measure(clock_case_t given, double best_us) {
   const rabbet_bench_body_t body = {.run = clock_run,
                                     .context = &clock_case,
                                     .best_us = best_us,
+                                    .is_minor = given.is_minor,
                                     .set_stream = clock_set_stream};
   rabbet_timing_t timing = {.us = 0};
   RABBET_EXPECT_OK(rabbet_bench_time(&build, &body, &timing));
@@ -184,6 +185,12 @@ static void few_samples_of_kernels_that_are_behind(void** state) {
   chained.kernel = best.kernel;
   assert_true(measure(chained, 1.4) == 1.5);
   assert_int_equal(clock_case.replays, 2 + 4 + 6);
+  clock_case_t minor = best;
+  minor.is_minor = true;
+  assert_true(measure(minor, 1.4) == 1.5);
+  assert_int_equal(clock_case.replays, 2 + 2 * 3);
+  assert_true(measure(minor, 0) == 1.5);
+  assert_int_equal(clock_case.replays, 2 + 2 * 3);
 }
 
 // With zeros some functions take their slow ways, and others their fast ones.

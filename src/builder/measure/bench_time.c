@@ -175,8 +175,11 @@ static rabbet_status_t bench_record(rabbet_build_t* build,
 static rabbet_status_t bench_first_samples(bench_sampler_t* sampler,
                                            int* wanted) {
   double best_us = sampler->body->best_us;
-  if (!sampler->replay.graph || best_us <= 0 || *wanted <= BENCH_FIRST_SAMPLES)
+  if (!sampler->replay.graph || *wanted <= BENCH_FIRST_SAMPLES)
     return rabbet_ok();
+  if (sampler->body->is_minor && sampler->build->level <= 3)
+    *wanted = BENCH_FIRST_SAMPLES;
+  if (best_us <= 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(bench_sample(sampler, BENCH_FIRST_SAMPLES));
   if (rabbet_samples_least(&sampler->samples) / 1000 > BENCH_BEHIND * best_us)
     *wanted = BENCH_FIRST_SAMPLES;

@@ -105,14 +105,26 @@ rabbet_status_t rabbet_ir_reshape_constant(rabbet_ir_t* ir,
 
 enum { PACKED_TILE = 64 };
 
-static void packed_turn_bytes(const uint8_t* from, int64_t rows,
-                              int64_t columns, size_t size, uint8_t* to) {
+static inline void packed_turn_elements(const uint8_t* from, int64_t rows,
+                                        int64_t columns, size_t size,
+                                        uint8_t* to) {
   for (int64_t r0 = 0; r0 < rows; r0 += PACKED_TILE)
     for (int64_t c0 = 0; c0 < columns; c0 += PACKED_TILE)
       for (int64_t c = c0; c < rabbet_min_i64(c0 + PACKED_TILE, columns); ++c)
         for (int64_t r = r0; r < rabbet_min_i64(r0 + PACKED_TILE, rows); ++r)
           memcpy(to + (size_t)(c * rows + r) * size,
                  from + (size_t)(r * columns + c) * size, size);
+}
+
+// Copies of a constant size are single instructions.
+static void packed_turn_bytes(const uint8_t* from, int64_t rows,
+                              int64_t columns, size_t size, uint8_t* to) {
+  if (size == 2)
+    packed_turn_elements(from, rows, columns, 2, to);
+  else if (size == 4)
+    packed_turn_elements(from, rows, columns, 4, to);
+  else
+    packed_turn_elements(from, rows, columns, size, to);
 }
 
 static void packed_turn_nibbles(const uint8_t* from, int64_t rows,

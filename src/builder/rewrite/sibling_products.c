@@ -3,6 +3,8 @@
 // the slices are no copies:
 //  - those that one attention reads, for devices whose kernels for attention
 //    read slices;
+//  - those that a rotation with caches reads as one tensor
+//    (cached_rotation.c);
 //  - those of a single row, which are parts of one memory, also of packed
 //    weights. Products that point-wise nodes follow, which their kernels take,
 //    stay apart.
@@ -278,13 +280,19 @@ static rabbet_status_t parallel_slice(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// The product that is computed first.
+static const rabbet_ir_node_t* parallel_first(const branch_t* branches,
+                                              size_t count) {
+  const rabbet_ir_node_t* first = branches[0].product;
+  for (size_t i = 1; i < count; ++i)
+    if (branches[i].product->index < first->index) first = branches[i].product;
+  assert(!first->dead);
+  return first;
+}
+
 static rabbet_status_t parallel_join(rabbet_build_t* build,
                                      const branch_t* branches, size_t count) {
-  const rabbet_ir_node_t* before = branches[0].product;
-  for (size_t i = 1; i < count; ++i)
-    if (branches[i].product->index < before->index)
-      before = branches[i].product;
-  assert(!before->dead);
+  const rabbet_ir_node_t* before = parallel_first(branches, count);
   rabbet_ir_value_t* result = NULL;
   RABBET_RETURN_IF_ERROR(
       parallel_product(build, branches, count, before, &result));
@@ -303,6 +311,25 @@ static rabbet_status_t parallel_join_named(rabbet_build_t* build,
   return RABBET_ANNOTATE(parallel_join(build, branches, count),
                          "joining layer '%s' with other products of its input",
                          branches[0].product->name);
+}
+
+rabbet_status_t rabbet_ir_join_products(rabbet_build_t* build,
+                                        rabbet_ir_value_t* const* ends,
+                                        size_t count,
+                                        rabbet_ir_value_t** out_joint) {
+  branch_t branches[FACTORS] = {{.product = NULL}};
+  *out_joint = NULL;
+  assert(count > 0 && count <= FACTORS);
+  for (size_t i = 0; i < count; ++i)
+    if (!parallel_branch(&build->ir, ends[i], &branches[i]) ||
+        branches[i].end != ends[i] ||
+        (i > 0 && !parallel_agree(&build->ir, &branches[0], &branches[i])))
+      return rabbet_ok();
+  return RABBET_ANNOTATE(
+      parallel_product(build, branches, count, parallel_first(branches, count),
+                       out_joint),
+      "joining layer '%s' with other products of its input",
+      branches[0].product->name);
 }
 
 // ---- Single rows -----------------------------------------------------------

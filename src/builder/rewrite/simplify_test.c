@@ -726,6 +726,52 @@ static void padding_goes_into_convolution(void** state) {
   net_end(&net);
 }
 
+// What is cut off a convolution's result was padding that was too long, unless
+// it is more than that, or the whole is read as well.
+static void crop_goes_into_convolution(void** state) {
+  (void)state;
+  static const struct {
+    int64_t stride[2], padding[2], start[2], size[2];
+    bool is_read, stays;
+  } cases[] = {
+      {{1, 1}, {2, 2}, {0, 0}, {6, 5}, false, false},
+      {{1, 1}, {2, 2}, {1, 2}, {6, 5}, false, false},
+      {{2, 3}, {2, 4}, {1, 1}, {2, 2}, false, false},
+      {{1, 1}, {2, 2}, {0, 0}, {7, 4}, false, true},
+      {{1, 1}, {2, 1}, {0, 2}, {7, 3}, false, true},
+      {{1, 1}, {2, 2}, {0, 0}, {6, 5}, true, true},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 2, 5, 5));
+    const int64_t *s = cases[i].stride, *p = cases[i].padding;
+    rabbet_tensor_t* y =
+        net_add(&net, "conv",
+                (net_layer_t){.op = "convolution",
+                              .inputs = {x, WEIGHTS(&net, 3, 2, 3, 3)},
+                              .input_count = 2,
+                              .attrs = {INTS_ATTR("stride_nd", s[0], s[1]),
+                                        INTS_ATTR("pre_padding", p[0], p[1]),
+                                        INTS_ATTR("post_padding", p[0], p[1])},
+                              .attr_count = 3});
+    const int64_t *at = cases[i].start, *to = cases[i].size;
+    rabbet_tensor_t* cut =
+        net_add(&net, "cut",
+                (net_layer_t){.op = "slice",
+                              .inputs = {y},
+                              .input_count = 1,
+                              .attrs = {INTS_ATTR("start", 0, 0, at[0], at[1]),
+                                        INTS_ATTR("shape", 1, 3, to[0], to[1]),
+                                        INTS_ATTR("stride", 1, 1, 1, 1)},
+                              .attr_count = 3});
+    net_output(&net, cut, "y");
+    if (cases[i].is_read) net_output(&net, y, "whole");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), cases[i].stays ? 2 : 1);
+    net_end(&net);
+  }
+}
+
 // A causal BOOL mask becomes one of numbers, which take four times the memory,
 // unless a row keeps nothing.
 static void mask_is_added(void** state) {
@@ -844,6 +890,7 @@ int main(void) {
       cmocka_unit_test(wished_types),
       cmocka_unit_test(constant_without_elements),
       cmocka_unit_test(padding_goes_into_convolution),
+      cmocka_unit_test(crop_goes_into_convolution),
       cmocka_unit_test(mask_is_added),
       cmocka_unit_test(duplicates_and_constants),
       cmocka_unit_test(shape_arithmetic),
