@@ -34,7 +34,7 @@ bundle_rpath("${SCRIPT}" "${SCRIPT_RPATH}")
 
 file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${LIBRARIES} EXECUTABLES "${COMMAND}"
   RESOLVED_DEPENDENCIES_VAR needed
-  PRE_INCLUDE_REGEXES dnnl gomp protobuf-c libz OpenCL rabbet
+  PRE_INCLUDE_REGEXES dnnl gomp protobuf-c libz cjson OpenCL rabbet
   PRE_EXCLUDE_REGEXES .*)
 list(FILTER needed EXCLUDE REGEX "librabbet")
 foreach(library ${needed})

@@ -3,7 +3,7 @@
 #   system   lib/librabbet*.so  bin/rabbet  include/rabbet/  lib/cmake/rabbet/
 #   wheel    the same below rabbet/, the command also as a script of the
 #            environment, and the libraries that we need and cannot expect to be
-#            there (oneDNN, OpenMP, protobuf-c, zlib), found by $ORIGIN
+#            there (oneDNN, OpenMP, protobuf-c, zlib, cJSON), found by $ORIGIN
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -22,6 +22,8 @@ install(TARGETS rabbet_runtime rabbet rabbet_pyhost rabbet_headers EXPORT rabbet
   LIBRARY DESTINATION ${libdir} COMPONENT runtime ${namelink}
   INCLUDES DESTINATION ${prefix}include)
 install(TARGETS ${RABBET_DEVICES} LIBRARY DESTINATION ${libdir} COMPONENT runtime)
+install(TARGETS rabbet_triton LIBRARY
+  DESTINATION ${libdir}/${RABBET_TRITON_FOLDER} COMPONENT runtime)
 install(TARGETS rabbet_trial RUNTIME DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_command RUNTIME DESTINATION ${prefix}bin
   COMPONENT command)
@@ -79,7 +81,8 @@ if(RABBET_WHEEL)
     set(COMMAND \"$<TARGET_FILE:rabbet_command>\")
     set(SCRIPT \"${SKBUILD_SCRIPTS_DIR}/rabbet\")
     set(SCRIPT_RPATH \"${rpath}\")
-    set(LIBRARIES \"$<TARGET_FILE:rabbet_cpu>\" \"$<TARGET_FILE:rabbet>\")
+    set(LIBRARIES \"$<TARGET_FILE:rabbet_cpu>\" \"$<TARGET_FILE:rabbet>\"
+      \"$<TARGET_FILE:rabbet_triton>\")
     set(LIBDIR \"\${CMAKE_INSTALL_PREFIX}/${libdir}\")
     set(PATCHELF \"${PATCHELF}\")
     include(\"${PROJECT_SOURCE_DIR}/cmake/bundle.cmake\")

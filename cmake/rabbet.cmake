@@ -8,6 +8,9 @@ if(RABBET_CUDA)
   list(APPEND RABBET_DEVICES rabbet_cuda)
 endif()
 
+# Triton's backend, below the folder of the libraries.
+set(RABBET_TRITON_FOLDER rabbet/triton/rabbet)
+
 # rabbet_files(OUT PATTERN): files of the current folder and of its rooms, which
 # are the folders in it that have no list of their own.
 function(rabbet_files out pattern)

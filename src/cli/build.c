@@ -44,6 +44,17 @@ static rabbet_status_t shape_options_read(const char* const texts[3],
   return rabbet_ok();
 }
 
+static void shape_texts(const rabbet_arguments_t* arguments,
+                        const char* out_texts[SHAPES_COUNT]) {
+  const char* common = rabbet_argument(arguments, "--shapes");
+  const char* typical = rabbet_argument(arguments, "--opt-shapes");
+  out_texts[SHAPES_MIN] = rabbet_argument(arguments, "--min-shapes");
+  out_texts[SHAPES_OPT] = typical;
+  out_texts[SHAPES_MAX] = rabbet_argument(arguments, "--max-shapes");
+  for (int i = 0; i < SHAPES_COUNT; ++i)
+    if (!out_texts[i]) out_texts[i] = typical ? typical : common;
+}
+
 static const rabbet_dims_t* shape_options_find(const shape_options_t* options,
                                                int which, const char* name) {
   for (size_t i = 0; i < options->counts[which]; ++i) {
@@ -52,6 +63,33 @@ static const rabbet_dims_t* shape_options_find(const shape_options_t* options,
     }
   }
   return NULL;
+}
+
+// Extents that the three shapes of an input share are known to the importer. A
+// name with a * is none of an input yet.
+static rabbet_status_t shape_options_fixed(const shape_options_t* options,
+                                           rabbet_arena_t* arena,
+                                           rabbet_onnx_options_t* onnx) {
+  rabbet_onnx_input_t* inputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, options->counts[SHAPES_OPT], sizeof(*inputs), (void**)&inputs));
+  for (size_t i = 0; i < options->counts[SHAPES_OPT]; ++i) {
+    const rabbet_named_dims_t* given = &options->shapes[SHAPES_OPT][i];
+    rabbet_dims_t dims = given->dims;
+    bool found = given->quoted || !strchr(given->name, '*');
+    for (int which = 0; found && which < SHAPES_COUNT; ++which) {
+      const rabbet_dims_t* other =
+          shape_options_find(options, which, given->name);
+      found = other && other->rank == dims.rank;
+      for (int32_t axis = 0; found && axis < dims.rank; ++axis)
+        if (other->d[axis] != dims.d[axis]) dims.d[axis] = -1;
+    }
+    if (found)
+      inputs[onnx->input_count++] = (rabbet_onnx_input_t){given->name, dims};
+  }
+  onnx->inputs = inputs;
+  onnx->input_size = sizeof(*inputs);
+  return rabbet_ok();
 }
 
 static rabbet_status_t shapes_missing(const char* name,
@@ -189,14 +227,9 @@ rabbet_status_t rabbet_cli_add_profile(const char* const texts[3],
 static rabbet_status_t build_profile(const rabbet_arguments_t* arguments,
                                      rabbet_network_t* network,
                                      rabbet_builder_config_t* config) {
-  const char* common = rabbet_argument(arguments, "--shapes");
-  const char* texts[] = {rabbet_argument(arguments, "--min-shapes"),
-                         rabbet_argument(arguments, "--opt-shapes"),
-                         rabbet_argument(arguments, "--max-shapes")};
+  const char* texts[SHAPES_COUNT];
   if (rabbet_builder_config_profile_count(config) > 0) return rabbet_ok();
-  for (int i = 0; i < SHAPES_COUNT; ++i) {
-    if (!texts[i]) texts[i] = texts[SHAPES_OPT] ? texts[SHAPES_OPT] : common;
-  }
+  shape_texts(arguments, texts);
   return rabbet_cli_add_profile(texts, network, config);
 }
 
@@ -346,6 +379,21 @@ static rabbet_status_t build_config(const rabbet_arguments_t* arguments,
   return build_cache(arguments, config);
 }
 
+static rabbet_status_t build_import_file(rabbet_network_t* network,
+                                         const char* path,
+                                         const rabbet_onnx_options_t* options) {
+  rabbet_status_t status =
+      rabbet_onnx_import_file(network, path, options, NULL);
+  switch (rabbet_status_code(status)) {
+    // The error is the model's, not the command line's.
+    case RABBET_STATUS_INVALID_ARGUMENT:
+    case RABBET_STATUS_OUT_OF_RANGE:
+      return rabbet_cli_recode(status, RABBET_STATUS_DATA_LOSS);
+    default:
+      return status;
+  }
+}
+
 static rabbet_status_t build_import(const rabbet_arguments_t* arguments,
                                     const rabbet_build_wishes_t* wishes,
                                     const char* path,
@@ -360,16 +408,17 @@ static rabbet_status_t build_import(const rabbet_arguments_t* arguments,
   RABBET_RETURN_IF_ERROR(rabbet_network_create(flags, rabbet_allocator_system(),
                                                rabbet_cli_logger(arguments),
                                                out_network));
-  rabbet_status_t status =
-      rabbet_onnx_import_file(*out_network, path, &options, NULL);
-  switch (rabbet_status_code(status)) {
-    // The error is the model's, not the command line's.
-    case RABBET_STATUS_INVALID_ARGUMENT:
-    case RABBET_STATUS_OUT_OF_RANGE:
-      return rabbet_cli_recode(status, RABBET_STATUS_DATA_LOSS);
-    default:
-      return status;
-  }
+  const char* texts[SHAPES_COUNT];
+  shape_options_t shapes = {0};
+  shape_texts(arguments, texts);
+  rabbet_arena_initialize(rabbet_allocator_system(), &shapes.arena);
+  rabbet_status_t status = shape_options_read(texts, &shapes);
+  if (rabbet_is_ok(status))
+    status = shape_options_fixed(&shapes, &shapes.arena, &options);
+  if (rabbet_is_ok(status))
+    status = build_import_file(*out_network, path, &options);
+  rabbet_arena_deinitialize(&shapes.arena);
+  return status;
 }
 
 static rabbet_status_t build_plan(rabbet_network_t* network,

@@ -10,11 +10,11 @@
 #include "cli/main.h"
 
 static const rabbet_command_t* const commands[] = {
-    &rabbet_command_build,    &rabbet_command_run,
-    &rabbet_command_bench,    &rabbet_command_inspect,
-    &rabbet_command_quantize, &rabbet_command_exec,
-    &rabbet_command_ops,      &rabbet_command_completion,
-    &rabbet_command_version,
+    &rabbet_command_build,      &rabbet_command_run,
+    &rabbet_command_bench,      &rabbet_command_inspect,
+    &rabbet_command_quantize,   &rabbet_command_exec,
+    &rabbet_command_ops,        &rabbet_command_triton,
+    &rabbet_command_completion, &rabbet_command_version,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

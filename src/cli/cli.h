@@ -77,6 +77,7 @@ extern const rabbet_command_t rabbet_command_inspect;
 extern const rabbet_command_t rabbet_command_quantize;
 extern const rabbet_command_t rabbet_command_exec;
 extern const rabbet_command_t rabbet_command_ops;
+extern const rabbet_command_t rabbet_command_triton;
 extern const rabbet_command_t rabbet_command_completion;
 extern const rabbet_command_t rabbet_command_version;
 
