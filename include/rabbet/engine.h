@@ -163,6 +163,15 @@ RABBET_API rabbet_status_t rabbet_engine_copy_to_device(rabbet_engine_t* engine,
 RABBET_API rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
                                                      void* stream);
 
+// A stream of the engine's device, for callers that have no library that makes
+// some: work on it goes on beside that on others. NULL where the device has
+// none (the CPU).
+RABBET_API rabbet_status_t rabbet_engine_create_stream(rabbet_engine_t* engine,
+                                                       void** out_stream);
+// NULL is fine. Its work must be done, and it is in no use any more.
+RABBET_API void rabbet_engine_destroy_stream(rabbet_engine_t* engine,
+                                             void* stream);
+
 typedef enum rabbet_inspect_format_t {
   RABBET_INSPECT_TEXT = 0,
   RABBET_INSPECT_JSON = 1,

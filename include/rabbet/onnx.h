@@ -13,6 +13,13 @@ typedef struct rabbet_onnx_initializer_t {
   size_t size;  // bytes
 } rabbet_onnx_initializer_t;
 
+// The shape of an input in all runs, for extents that the model leaves open. An
+// extent of -1 stays open.
+typedef struct rabbet_onnx_input_t {
+  const char* name;
+  rabbet_dims_t dims;
+} rabbet_onnx_input_t;
+
 typedef struct rabbet_onnx_options_t {
   uint32_t struct_size;
   // Registered plugins win over operators of the same name.
@@ -28,6 +35,12 @@ typedef struct rabbet_onnx_options_t {
   uint64_t borrow_initializers;
   // 0: DOUBLE is rounded to FLOAT; otherwise it stays, for the CPU.
   uint64_t keep_double;
+  // Nodes that depend on sizes are imported for these. Inputs that the model
+  // does not have, or has with another rank, are skipped. Dimensions of one
+  // name have one extent; it stays open where inputs contradict each other.
+  const rabbet_onnx_input_t* inputs;
+  size_t input_count;
+  size_t input_size;  // sizeof(rabbet_onnx_input_t)
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.

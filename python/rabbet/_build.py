@@ -14,24 +14,25 @@ from ._builder import Builder
 from ._callbacks import ILogger, IProgressMonitor, Logger
 from ._checked import File, checks_arguments
 from ._config import IBuilderConfig
-from ._errors import InvalidArgumentError
 from ._model import Model, context_limit
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser
+from ._pickling import plugin_names
 from ._plugins import library_paths, load_plugins
-from ._profiles import ShapeRange, add_profile, ranges_of
+from ._profiles import Ranges, ShapeRange, add_profile, fixed_shapes, ranges_of
 from ._progress import progress_monitor
 from ._runtime import Runtime
 
 
 def _network_of(
-    builder: Builder, model: Any, logger: ILogger, double: bool
+    builder: Builder, model: Any, logger: ILogger, double: bool, ranges: Ranges
 ) -> INetworkDefinition:
     if isinstance(model, INetworkDefinition):
         return model
     network = builder.create_network()
     parser = OnnxParser(network, logger)
     parser.double = double
+    parser.input_shapes = fixed_shapes(ranges)
     if isinstance(model, (str, os.PathLike)):
         parser.parse_from_file(model)
     elif _is_model(model):
@@ -107,8 +108,6 @@ def check_writable(what: str, file: Any) -> None:
     if file is None:
         return
     path = Path(file)
-    if "\0" in os.fspath(path):
-        raise InvalidArgumentError(f"{what}: {os.fspath(path)!r} has a character NUL")
     if path.is_dir():
         raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
     if not path.parent.is_dir():
@@ -151,7 +150,7 @@ def build_model(
     load_plugins(plugins)
     log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.WARNING)
     builder = Builder(log)
-    network = _network_of(builder, model, log, double)
+    network = _network_of(builder, model, log, double, ranges)
     level = optimization_level
     config = _configure(
         builder, device, threads, level, fp16, bf16, tf32, workspace, tactic_memory
@@ -169,6 +168,9 @@ def build_model(
         plan = builder._plan(network, config, save if mapped else None)
         if save is not None and not mapped:
             _rabbet.write_file(save, plan)
+    report = builder._report
+    # The network's weights go before the engine packs those of the plan.
+    del network, config, builder
     runtime = Runtime(log)
     runtime.device = device
     runtime.engine_host_code_allowed = True  # it comes from here
@@ -178,4 +180,5 @@ def build_model(
         if save is not None and mapped
         else runtime.deserialize_cuda_engine(plan)
     )
-    return Model(engine, threads, builder._report, graphs, contexts)
+    engine._plugins = plugin_names(plugins)
+    return Model(engine, threads, report, graphs, contexts)

@@ -12,6 +12,7 @@ from ._callbacks import ILogger, IProgressMonitor
 from ._checked import File, checks_arguments
 from ._errors import InvalidArgumentError
 from ._model import Model, context_limit
+from ._pickling import plugin_names
 from ._plugins import load_plugins
 from ._profiles import ShapeRange
 from ._runtime import Runtime
@@ -184,6 +185,7 @@ def load(
     runtime.untrusted = untrusted
     runtime.iteration_limit = iteration_limit
     engine = runtime.load_cuda_engine(path)
+    engine._plugins = plugin_names(plugins)
     model = Model(engine, threads, None, graphs, contexts)
     if os.path.exists(convention := f"{os.fspath(path)}{_OF_TORCH}"):
         from .torch._module import restored

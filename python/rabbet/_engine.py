@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+import operator
+from typing import Any, NamedTuple, Self, SupportsIndex
 
 from . import _enums as e
 from . import _rabbet
@@ -21,6 +22,7 @@ from ._engine_config import IRuntimeConfig, ISerializationConfig
 from ._engine_tensors import EngineTensors
 from ._errors import FailedPreconditionError
 from ._managed import Fixed, Managed, no_effect, refused
+from ._pickling import Origin, copied_engine, reduce_engine
 from ._recorder import recorded, report
 
 
@@ -35,7 +37,9 @@ class GraphInfo(NamedTuple):
 
 @checks_arguments
 class ICudaEngine(EngineTensors, Managed):
-    """A loaded plan. Threads share it, each with its own execution context."""
+    """A loaded plan. Threads share it, each with its own execution context.
+
+    A pickle of it holds the plan (see Model)."""
 
     error_recorder: IErrorRecorder | None = None
     engine_capability = Fixed(e.EngineCapability.STANDARD, "What the plan may hold.")
@@ -54,6 +58,20 @@ class ICudaEngine(EngineTensors, Managed):
     _allocator: IGpuAllocator | None = None
     _logger: ILogger | None = None
     _context_class: type[IExecutionContext]
+    # What a pickle needs: how it was loaded, from where, with which plugins.
+    _origin = Origin()
+    _path: str | None = None
+    _plugins: tuple[str, ...] = ()
+    _digest: bytes | None = None  # SHA-256 of the plan, once it is known
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return reduce_engine(self, operator.index(protocol))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> ICudaEngine:
+        return copied_engine(self)
 
     @property
     def name(self) -> str:

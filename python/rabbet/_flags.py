@@ -101,6 +101,9 @@ def text(value: Any, name: str) -> str:
 def file_path(file: Any, name: str) -> str:
     """The option's value, a path."""
     try:
-        return os.fsdecode(file)
+        path = os.fsdecode(file)
     except TypeError:
         raise TypeError(f"{name}: expected a path, got {shown(file)}") from None
+    if "\0" in path:
+        raise ValueError(f"{name}: expected a path, got {shown(file)}, which has a NUL byte")
+    return path

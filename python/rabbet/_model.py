@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import collections
+import copy
 import keyword
+import os
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 from . import _rabbet
 from ._arrays import storage_type
 from ._callbacks import IProfiler
-from ._checked import File, checks_arguments
+from ._checked import File, checks_arguments, unchecked
 from ._convert import (
     convert_input,
     create_output,
@@ -20,9 +24,19 @@ from ._convert import (
 )
 from ._engine import EngineInspector, GraphInfo, ICudaEngine, IExecutionContext
 from ._engine_tensors import IoInfo
-from ._errors import InvalidArgumentError, UnsupportedError
+from ._errors import FailedPreconditionError, InvalidArgumentError, UnsupportedError
+from ._pickling import PlanFile
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _MAX_CONTEXTS = 2**31 - 1
+# Threads for submitted calls: one's work in Python goes on beside another's kernels.
+_THREADS, _MAX_THREADS = 2, 32
+# A longer report of tuning is left out of pickles.
+_MAX_REPORT = 1 << 20
+
+_OWN = {"_engine", "_inputs", "_outputs", "_report", "_options", "_path", "_pools"}
 
 
 class _Times(IProfiler):
@@ -69,12 +83,19 @@ class Model(_rabbet.Runner):
     On a GPU, arrays of torch, CuPy, JAX and others on that GPU are taken there, and
     so are outputs; runs are recorded into CUDA graphs and replayed unless graphs is
     False.
+
+    Pickles, for processes and machines of the same kind: with the plan, which a process
+    loads once, or with the path of its file (by_path). A pickle runs code where it is read,
+    as any does: read none of sources that you do not trust.
     """
 
     _engine: ICudaEngine
     _inputs: list[IoInfo]
     _outputs: list[IoInfo]
     _report: tuple[str, str] | None
+    _options: tuple[int | None, bool, int | None]
+    _path: str | None = None  # in the place of the plan in pickles
+    _pools: dict[int, ThreadPoolExecutor]  # by process: a fork's child has no threads
 
     def __new__(
         cls,
@@ -103,7 +124,60 @@ class Model(_rabbet.Runner):
         self._inputs = [info for info in infos if info.is_input]
         self._outputs = outputs
         self._report = report
+        self._options = threads, graphs, contexts
+        self._pools = {}
         return self
+
+    # ---- Pickles and copies ----
+
+    def by_path(self, path: File | None = None) -> Self:
+        """A model that is pickled as the path of its plan's file, in a few bytes.
+
+        Every process that unpickles it must see that file, and has what is in it by then;
+        processes of a machine share the memory of the file. Without by_path the plan itself
+        travels. The model that is returned uses this one's engine.
+
+        path: of the plan as those processes see it; default: the file from which the plan
+            was loaded, or to which compile(save=) wrote it.
+        """
+        file = self._engine._path if path is None else os.path.abspath(path)
+        if file is None:
+            raise FailedPreconditionError(
+                "by_path: the model does not come from a file; write one with "
+                "model.save(path), then model.by_path(path)"
+            )
+        model = copy.copy(self)
+        model._path = file
+        return model
+
+    def __getstate__(self) -> dict[str, Any] | None:
+        """Attributes that are not the model's own; None: there are none."""
+        return {k: v for k, v in vars(self).items() if k not in _OWN} or None
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        if type(self).__reduce__ is not object.__reduce__:  # a subclass knows better
+            return self.__reduce__()
+        engine = self._engine
+        source: ICudaEngine | PlanFile = engine
+        if self._path is not None:
+            source = PlanFile(type(engine), self._path, engine._origin, engine._plugins)
+        report = self._report
+        if self._path or (report and sum(map(len, report)) > _MAX_REPORT):
+            report = None
+        values = type(self), source, self._options, report, self._path
+        return _model_of, values, self.__getstate__()
+
+    def _copy_with(self, engine: ICudaEngine, state: dict[str, Any] | None) -> Self:
+        model = _model_of(type(self), engine, self._options, self._report, self._path)
+        vars(model).update(state or {})
+        return model  # type: ignore[return-value]
+
+    def __copy__(self) -> Self:
+        return self._copy_with(self._engine, self.__getstate__())
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        engine = copy.deepcopy(self._engine, memo)
+        return self._copy_with(engine, copy.deepcopy(self.__getstate__(), memo))
 
     # ---- Properties ----
 
@@ -180,6 +254,49 @@ class Model(_rabbet.Runner):
         values = (result,) if len(self._outputs) == 1 else result
         names = [info.name for info in self._outputs]
         return dict(zip(names, values, strict=True))
+
+    @unchecked
+    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Begins a call on a thread of the model's own; returns the future of what the call
+        returns or raises.
+
+        There are as many threads as `contexts`, which they share with other calls, or 2;
+        further calls wait in order. They end with the model. Arrays must not change until
+        the future is done. A future that is cancelled before its call has begun is not
+        run; a call that has begun goes on (see cancel). On a GPU, torch's current stream is
+        that of the caller; other libraries' arrays must be complete.
+        """
+        pool = self._pools.get(os.getpid())
+        if pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            count = min(self._options[2] or _THREADS, _MAX_THREADS)
+            pool = self._pools.setdefault(
+                os.getpid(), ThreadPoolExecutor(count, "rabbet-model")
+            )
+        return pool.submit(self._on_stream(), *args, **kwargs)
+
+    @unchecked
+    async def acall(self, /, *args: Any, **kwargs: Any) -> Any:
+        """A call to be awaited in asyncio: submit() for coroutines. Cancelling it is
+        cancelling the future."""
+        import asyncio
+
+        return await asyncio.wrap_future(self.submit(*args, **kwargs))
+
+    def _on_stream(self) -> Callable[..., Any]:
+        """The call, on torch's current stream of this thread."""
+        torch: Any = sys.modules.get("torch")
+        device = self._engine.device
+        if torch is None or device == "cpu" or not torch.cuda.is_initialized():
+            return self
+        stream = torch.cuda.current_stream(device)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with torch.cuda.stream(stream):
+                return self(*args, **kwargs)
+
+        return call
 
     def profile(self, *args: Any, **kwargs: Any) -> list[tuple[str, float]]:
         """Runs once; returns milliseconds of each layer, in order."""
@@ -260,3 +377,14 @@ class Model(_rabbet.Runner):
         else:
             array = out
         return take_output(array, self._outputs[index], shape, self._engine.device or "cpu")
+
+
+def _model_of(
+    kind: type[Model], source: ICudaEngine | PlanFile, options: Any, report: Any, path: Any
+) -> Model:
+    """The model of a pickle or a copy. A subclass's __new__ is not called."""
+    engine = source.engine() if isinstance(source, PlanFile) else source
+    threads, graphs, contexts = options
+    model = Model.__new__(kind, engine, threads, report, graphs, contexts)
+    model._path = path
+    return model

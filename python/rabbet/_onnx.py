@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from . import _enums as e
@@ -125,6 +127,10 @@ class OnnxParser(Managed):
     flags = 0
     double = False
     """Whether DOUBLE stays DOUBLE, which the CPU computes; else it is rounded to FLOAT."""
+    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    """Shapes of inputs in all runs, for extents that the model leaves open; -1 stays open.
+    What depends on them (the rank of a `Squeeze`, the branch of an `If`) is imported for
+    these."""
     _subgraphs: list[tuple[list[int], bool]]
     _proto: tuple[bytes, File | None] | None = None
     _lent = False
@@ -160,6 +166,7 @@ class OnnxParser(Managed):
             self._initializers,
             self._lent,
             bool(self.double),
+            dict(self.input_shapes),
         )
         self._errors = [ParserError(*item[:-1]) for item in found]
         self._divide(nodes, {item[-1] for item in found})

@@ -147,7 +147,8 @@ def forget_library(path: str) -> None:
     _libraries.discard(path)
 
 
-def _items(plugins: Any) -> Iterable[Any]:
+def items_of(plugins: Any) -> Iterable[Any]:
+    """The items of plugins=; TypeError for what it does not take."""
     if plugins is None:
         return []
     single = isinstance(plugins, (str, os.PathLike, ModuleType))
@@ -167,13 +168,13 @@ def _items(plugins: Any) -> Iterable[Any]:
 
 def library_paths(plugins: Any) -> list[str]:
     """Paths of the libraries in `plugins=`."""
-    names = [os.fspath(i) for i in _items(plugins) if not isinstance(i, ModuleType)]
+    names = [os.fspath(i) for i in items_of(plugins) if not isinstance(i, ModuleType)]
     return [name for name in names if name.endswith(".so")]
 
 
 def load_plugins(plugins: Any) -> None:
     """Loads the plugins that `plugins=` names: files (.py, .so), module names, modules."""
-    for item in _items(plugins):
+    for item in items_of(plugins):
         if isinstance(item, ModuleType):
             continue
         text = os.fspath(item)

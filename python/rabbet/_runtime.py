@@ -22,6 +22,7 @@ from ._engine import ICudaEngine
 from ._errors import FailedPreconditionError
 from ._flags import flag, integer
 from ._managed import Fixed, Managed, refused
+from ._pickling import Origin
 from ._recorder import recorded
 
 _Files = Annotated[int, bits_of(e.TempfileControlFlag)]
@@ -122,6 +123,12 @@ class Runtime(Managed):
     def _finish(self, engine: ICudaEngine) -> ICudaEngine:
         engine.error_recorder = self.error_recorder
         engine._allocator = self._gpu_allocator
+        engine._origin = Origin(
+            self.device,
+            bool(self.engine_host_code_allowed),
+            bool(self.untrusted),
+            int(self.iteration_limit),
+        )
         engine._logger = self._logger
         return engine
 
@@ -130,7 +137,9 @@ class Runtime(Managed):
         """Loads an engine from a file, which is mapped, not copied."""
         os.stat(path)  # FileNotFoundError, as from open()
         file = os.fspath(path)
-        return self._finish(_rabbet.load_engine(self._engine_class, file, self._how()))
+        engine = _rabbet.load_engine(self._engine_class, file, self._how())
+        engine._path = os.path.abspath(file)
+        return self._finish(engine)
 
     def _how(self) -> tuple[Any, ...]:
         return (

@@ -1,4 +1,7 @@
-// Files, written as the C library writes them.
+// Files, written as the C library writes them, and folders of caches.
+#include <unistd.h>
+
+#include "base/cache_folder.h"
 #include "base/file.h"
 #include "python/src/rabbet_py.h"
 
@@ -32,8 +35,37 @@ static PyObject* py_write_file(PyObject* module, PyObject* args) {
   return result;
 }
 
+// cache_folder(variable, name, variable of the limit, its default in MiB,
+// logger) -> (path | None, why | None, limit): as rabbet_cache_folder_open.
+static PyObject* py_cache_folder(PyObject* module, PyObject* args) {
+  (void)module;
+  const char *variable, *name, *limit;
+  int mib;
+  PyObject* logger;
+  if (!PyArg_ParseTuple(args, "sssiO", &variable, &name, &limit, &mib,
+                        &logger)) {
+    return NULL;
+  }
+  rabbet_cache_folder_t folder;
+  rabbet_cache_folder_open(variable, name, &folder);
+  unsigned long long bytes =
+      rabbet_cache_limit(limit, mib, rabbet_py_logger(logger));
+  bool is_open = folder.file >= 0;
+  if (is_open) close(folder.file);
+  PyObject* path = is_open || folder.reason
+                       ? PyUnicode_DecodeFSDefault(folder.path)
+                       : Py_NewRef(Py_None);
+  PyObject* reason = path ? rabbet_py_text_or_none(folder.reason) : NULL;
+  if (!reason) {
+    Py_XDECREF(path);
+    return NULL;
+  }
+  return Py_BuildValue("(NNK)", path, reason, bytes);
+}
+
 int rabbet_py_add_files(PyObject* module) {
   static PyMethodDef functions[] = {
+      {"cache_folder", py_cache_folder, METH_VARARGS, NULL},
       {"write_file", py_write_file, METH_VARARGS, NULL},
       {NULL},
   };

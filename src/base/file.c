@@ -158,6 +158,20 @@ size_t rabbet_file_map_size(const rabbet_file_map_t* map) {
   return map->size;
 }
 
+void rabbet_file_map_drop(const rabbet_file_map_t* map, const void* data,
+                          size_t size) {
+  if (!map || map->block_alignment > 0 || size == 0) return;
+  const uintptr_t first = (uintptr_t)map->data, from = (uintptr_t)data;
+  if (from < first || from - first > map->size ||
+      size > map->size - (from - first))
+    return;
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t begin = (from + page - 1) & ~(page - 1);
+  const uintptr_t end = (from + size) & ~(page - 1);
+  // Only advice to the kernel: a failure changes nothing.
+  if (begin < end) madvise((void*)begin, end - begin, MADV_DONTNEED);
+}
+
 rabbet_status_t rabbet_path_join_beside(const char* path, const char* name,
                                         rabbet_allocator_t allocator,
                                         char** out_path) {

@@ -17,6 +17,11 @@ RABBET_PRIVATE_API void rabbet_file_map_release(rabbet_file_map_t* map);
 RABBET_PRIVATE_API const uint8_t* rabbet_file_map_data(
     const rabbet_file_map_t* map);
 RABBET_PRIVATE_API size_t rabbet_file_map_size(const rabbet_file_map_t* map);
+// The process gives whole pages within the range back, for the time being: they
+// come from the file again when they are read. Nothing happens if the range is
+// not in the map, or if the map is not one of a file. `map` may be NULL.
+RABBET_PRIVATE_API void rabbet_file_map_drop(const rabbet_file_map_t* map,
+                                             const void* data, size_t size);
 
 // Takes a block that is freed with rabbet_free_aligned(allocator, data,
 // alignment).

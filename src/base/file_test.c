@@ -373,6 +373,42 @@ static void test_join(void** state) {
     rabbet_fault_run(join_path, rows[i]);
 }
 
+static void fill_pages(char* pages, size_t size) {
+  for (size_t i = 0; i < size; ++i)
+    pages[i] = (char)(i * 7 + i / 251);
+}
+
+static void test_dropped_pages_come_back(void** state) {
+  (void)state;
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 5 * page + 3;
+  const rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_file_map_t *map = NULL, *block = NULL;
+  char* pages = test_malloc(size);
+  void* memory = NULL;
+  fill_pages(pages, size);
+  RABBET_EXPECT_OK(rabbet_file_write(path, &(rabbet_span_t){pages, size}, 1));
+  RABBET_EXPECT_OK(rabbet_file_map_create(path, allocator, &map));
+  RABBET_EXPECT_OK(rabbet_allocate_aligned(allocator, size, page, &memory));
+  memcpy(memory, pages, size);
+  RABBET_EXPECT_OK(
+      rabbet_file_map_take_block(memory, size, page, allocator, &block));
+  const uint8_t* data = rabbet_file_map_data(map);
+  assert_memory_equal(data, pages, size);
+  rabbet_file_map_drop(map, data + 1, size - 2);
+  rabbet_file_map_drop(map, data, size);
+  assert_memory_equal(data, pages, size);
+  // Memory that is no part of the file's map must stay as it is.
+  rabbet_file_map_drop(map, memory, size);
+  rabbet_file_map_drop(map, data + page, size);
+  rabbet_file_map_drop(block, memory, size);
+  rabbet_file_map_drop(NULL, memory, size);
+  assert_memory_equal(memory, pages, size);
+  assert_memory_equal(data, pages, size);
+  rabbet_file_map_release(map);
+  rabbet_file_map_release(block);
+  test_free(pages);
+}
+
 #define RABBET_FILE_TEST(function) \
   cmocka_unit_test_teardown(function, empty_folder)
 
@@ -381,6 +417,7 @@ int main(void) {
       RABBET_FILE_TEST(test_write_and_map),
       RABBET_FILE_TEST(test_map_outlives_replacement),
       RABBET_FILE_TEST(test_map_errors),
+      RABBET_FILE_TEST(test_dropped_pages_come_back),
       RABBET_FILE_TEST(test_write_errors),
       RABBET_FILE_TEST(test_write_spares_devices_and_links),
       RABBET_FILE_TEST(test_pipes_do_not_block),

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cache_folder.h"
 #include "base/vec.h"
 
 #define STORE_MAGIC UINT64_C(0x31304d4152474f52)  // "ROGRAM01"
@@ -32,10 +32,9 @@ struct rabbet_store_t {
   rabbet_allocator_t allocator;
   rabbet_logger_t logger;
   pthread_mutex_t lock;  // guards the next three until the folder is open
-  bool is_open;          // or cannot be: folder < 0
-  int folder;
-  uint64_t limit;       // bytes
-  char path[PATH_MAX];  // for messages
+  bool is_open;          // or cannot be: folder.file < 0
+  uint64_t limit;        // bytes
+  rabbet_cache_folder_t folder;
   atomic_bool has_grown;
   atomic_uint written;
 };
@@ -49,62 +48,6 @@ typedef struct store_header_t {
 
 // ---- The folder ------------------------------------------------------------
 
-static bool store_path(char path[PATH_MAX]) {
-  const char* asked = getenv("RABBET_PROGRAM_CACHE");
-  const char* cache = getenv("XDG_CACHE_HOME");
-  const char* home = getenv("HOME");
-  int size = -1;
-  if (asked && *asked)
-    size =
-        strcmp(asked, "none") == 0 ? -1 : snprintf(path, PATH_MAX, "%s", asked);
-  else if (cache && *cache == '/')
-    size = snprintf(path, PATH_MAX, "%s/rabbet/programs", cache);
-  else if (home && *home == '/')
-    size = snprintf(path, PATH_MAX, "%s/.cache/rabbet/programs", home);
-  return size > 0 && size < PATH_MAX;
-}
-
-// Makes the folder and those above it. Returns 0 or an errno.
-static int store_make(char path[PATH_MAX]) {
-  for (char* at = path + 1;; ++at) {
-    char end = *at;
-    if (end != '/' && end != 0) continue;
-    *at = 0;
-    int error = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
-    *at = end;
-    if (end == 0) return error;
-  }
-}
-
-// Returns NULL, or why the folder cannot be used.
-static const char* store_open_folder(rabbet_store_t* store) {
-  struct stat info;
-  int error = store_make(store->path);
-  store->folder = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (store->folder < 0) return strerror(error ? error : errno);
-  if (fstat(store->folder, &info) != 0) return strerror(errno);
-  if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return "other users can write to it";
-  if (faccessat(store->folder, ".", W_OK, AT_EACCESS) != 0)
-    return strerror(errno);
-  return NULL;
-}
-
-static uint64_t store_limit(rabbet_logger_t logger) {
-  const char* text = getenv("RABBET_PROGRAM_CACHE_MIB");
-  char* end = NULL;
-  if (!text || !*text) return (uint64_t)STORE_MIB << 20;
-  errno = 0;
-  long long mib = strtoll(text, &end, 10);
-  if (errno == 0 && *end == 0 && mib >= 0 && mib < (INT64_MAX >> 20))
-    return (uint64_t)mib << 20;
-  rabbet_log(logger, RABBET_SEVERITY_WARNING,
-             "RABBET_PROGRAM_CACHE_MIB is '%s'; expected a number of MiB: %d "
-             "is taken",
-             text, STORE_MIB);
-  return (uint64_t)STORE_MIB << 20;
-}
-
 rabbet_status_t rabbet_store_create(rabbet_allocator_t allocator,
                                     rabbet_logger_t logger,
                                     rabbet_store_t** out_store) {
@@ -114,7 +57,7 @@ rabbet_status_t rabbet_store_create(rabbet_allocator_t allocator,
       rabbet_allocate(allocator, sizeof(*store), (void**)&store));
   store->allocator = allocator;
   store->logger = logger;
-  store->folder = -1;
+  store->folder.file = -1;
   pthread_mutex_init(&store->lock, NULL);
   *out_store = store;
   return rabbet_ok();
@@ -122,14 +65,13 @@ rabbet_status_t rabbet_store_create(rabbet_allocator_t allocator,
 
 static void store_open(rabbet_store_t* store) {
   store->is_open = true;
-  if (!store_path(store->path)) return;
-  const char* reason = store_open_folder(store);
-  store->limit = store_limit(store->logger);
-  if (!reason) return;
+  rabbet_cache_folder_open("RABBET_PROGRAM_CACHE", "programs", &store->folder);
+  store->limit =
+      rabbet_cache_limit("RABBET_PROGRAM_CACHE_MIB", STORE_MIB, store->logger);
+  if (!store->folder.reason) return;
   rabbet_log(store->logger, RABBET_SEVERITY_INFO,
-             "compiled programs are not kept in '%s': %s", store->path, reason);
-  if (store->folder >= 0) close(store->folder);
-  store->folder = -1;
+             "compiled programs are not kept in '%s': %s", store->folder.path,
+             store->folder.reason);
 }
 
 // Whether the store keeps anything.
@@ -138,7 +80,7 @@ static bool store_is_on(rabbet_store_t* store) {
   pthread_mutex_lock(&store->lock);
   if (!store->is_open) store_open(store);
   pthread_mutex_unlock(&store->lock);
-  return store->folder >= 0;
+  return store->folder.file >= 0;
 }
 
 // ---- Forgetting ------------------------------------------------------------
@@ -167,7 +109,8 @@ static rabbet_status_t store_list(const rabbet_store_t* store,
                                   store_file_t** out_files, size_t* out_count) {
   RABBET_VEC(store_file_t) files = {0};
   rabbet_status_t status = rabbet_ok();
-  int again = openat(store->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int again =
+      openat(store->folder.file, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* entries = again < 0 ? NULL : fdopendir(again);
   if (!entries && again >= 0) close(again);
   time_t now = time(NULL);
@@ -178,11 +121,12 @@ static rabbet_status_t store_list(const rabbet_store_t* store,
     store_file_t file;
     struct stat info;
     if ((!is_new && !store_is_name(name)) ||
-        fstatat(store->folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+        fstatat(store->folder.file, name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(info.st_mode))
       continue;
     if (is_new) {
-      if (now - info.st_mtime > STORE_LEFT) unlinkat(store->folder, name, 0);
+      if (now - info.st_mtime > STORE_LEFT)
+        unlinkat(store->folder.file, name, 0);
       continue;
     }
     memcpy(file.name, name, STORE_NAME);
@@ -208,7 +152,7 @@ static void store_trim(rabbet_store_t* store) {
   if (total > store->limit) {
     qsort(files, count, sizeof(*files), store_compare);
     for (size_t i = 0; i < count && total > store->limit / 4 * 3; ++i) {
-      if (unlinkat(store->folder, files[i].name, 0) == 0)
+      if (unlinkat(store->folder.file, files[i].name, 0) == 0)
         total -= files[i].size;
     }
   }
@@ -218,7 +162,7 @@ static void store_trim(rabbet_store_t* store) {
 void rabbet_store_destroy(rabbet_store_t* store) {
   if (!store) return;
   if (atomic_load(&store->has_grown)) store_trim(store);
-  if (store->folder >= 0) close(store->folder);
+  if (store->folder.file >= 0) close(store->folder.file);
   pthread_mutex_destroy(&store->lock);
   rabbet_free(store->allocator, store);
 }
@@ -240,8 +184,8 @@ static size_t store_read(int file, void* data, size_t size) {
 static void store_damaged(const rabbet_store_t* store, const char* name) {
   rabbet_log(store->logger, RABBET_SEVERITY_WARNING,
              "the compiled program '%s/%s' is damaged; it is made again",
-             store->path, name);
-  unlinkat(store->folder, name, 0);
+             store->folder.path, name);
+  unlinkat(store->folder.file, name, 0);
 }
 
 static rabbet_status_t store_take(int file, rabbet_hash_t key,
@@ -276,7 +220,7 @@ rabbet_status_t rabbet_store_find(rabbet_store_t* store, rabbet_hash_t key,
   *out_size = 0;
   if (!store_is_on(store)) return rabbet_ok();
   rabbet_hash_print(key, name);
-  int file = openat(store->folder, name,
+  int file = openat(store->folder.file, name,
                     O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return rabbet_ok();
   rabbet_status_t status = rabbet_ok();
@@ -326,20 +270,21 @@ void rabbet_store_put(rabbet_store_t* store, rabbet_hash_t key,
   // Another process may write here, and this one through another store.
   snprintf(temporary, sizeof(temporary), STORE_NEW "%ld-%p-%u", (long)getpid(),
            (void*)store, atomic_fetch_add(&store->written, 1));
-  int file = openat(store->folder, temporary,
+  int file = openat(store->folder.file, temporary,
                     O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   int error = file < 0 ? errno : store_write(file, &header, sizeof(header));
   for (size_t i = 0; !error && i < part_count; ++i)
     error = store_write(file, parts[i].data, parts[i].size);
   if (file >= 0 && close(file) != 0 && !error) error = errno;
-  if (!error && renameat(store->folder, temporary, store->folder, name) != 0)
+  if (!error &&
+      renameat(store->folder.file, temporary, store->folder.file, name) != 0)
     error = errno;
   if (!error) {
     atomic_store(&store->has_grown, true);
     return;
   }
-  if (file >= 0) unlinkat(store->folder, temporary, 0);
+  if (file >= 0) unlinkat(store->folder.file, temporary, 0);
   rabbet_log(store->logger, RABBET_SEVERITY_INFO,
-             "a compiled program is not kept in '%s': %s", store->path,
+             "a compiled program is not kept in '%s': %s", store->folder.path,
              strerror(error));
 }

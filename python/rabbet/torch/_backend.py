@@ -112,6 +112,21 @@ def _mutated() -> set[int]:
     return {i for i, info in enumerate(metadata.input_info) if info.mutates_data}
 
 
+def _convert_once(graph: fx.Graph) -> None:
+    """Leaves one conversion of each value to each other type. With dynamic=True a number of
+    the module is an input of DOUBLE, which torch converts wherever it is used."""
+    target = torch.ops.prims.convert_element_type.default
+    found: dict[tuple[Any, ...], fx.Node] = {}
+    for node in graph.find_nodes(op="call_function", target=target):
+        source, dtype = node.args
+        value = source.meta.get("val")
+        same = isinstance(value, torch.Tensor) and value.dtype is dtype
+        first = source if same else found.setdefault((source, dtype), node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+
+
 class _Graph:
     """One graph of torch.compile."""
 
@@ -124,6 +139,7 @@ class _Graph:
 
     def inference(self, source: fx.GraphModule, examples: Sequence[Any]) -> Call:
         """Compiles a graph without gradients."""
+        _convert_once(source.graph)
         count = len(source.graph.find_nodes(op="placeholder"))
         if count == len(self.inputs):
             mutated = _mutated()

@@ -563,15 +563,22 @@ def _encoder_layer(
 # ---- Resizing ----
 
 
-def _resize(mode: str, coordinates: str, nearest: str | None = None) -> Any:
+def _resize(
+    mode: str, coordinates: str, nearest: str | None = None, smooth: bool = False
+) -> Any:
+    # torch's cubic is another where it smooths, and taps beyond the image count for nothing.
+    cubic = (-0.5 if smooth else -0.75) if mode == "cubic" else None
+
     def write(g: Graph, out: Any, x: Value, size: Any, *args: Any, **kwargs: Any) -> str:
         aligned = bool(args) and args[0] is True and mode != "nearest"
         count = x.rank - 2
         scales = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
         how = "align_corners" if aligned else coordinates
+        if aligned and smooth:  # positions are neither ONNX's nor those without antialias
+            refuse("antialias with align_corners")
         given = {
             "mode": mode, "coordinate_transformation_mode": how, "nearest_mode": nearest,
-            "cubic_coeff_a": -0.75 if mode == "cubic" else None,
+            "cubic_coeff_a": cubic, "antialias": int(smooth), "exclude_outside": int(smooth),
         }  # fmt: skip
         if size is None and scales is not None and not aligned:
             numbers = [1.0, 1.0, *map(float, scales)]
@@ -588,6 +595,13 @@ for _name, _count in (("bilinear", 2), ("linear", 1), ("trilinear", 3)):
     TABLE[f"aten.upsample_{_name}{_count}d.default"] = _resize("linear", "half_pixel")
 TABLE["aten.upsample_bicubic2d.vec"] = _resize("cubic", "half_pixel")
 TABLE["aten.upsample_bicubic2d.default"] = _resize("cubic", "half_pixel")
+for _variant in ("vec", "default"):
+    TABLE[f"aten._upsample_bilinear2d_aa.{_variant}"] = _resize(
+        "linear", "half_pixel", smooth=True
+    )
+    TABLE[f"aten._upsample_bicubic2d_aa.{_variant}"] = _resize(
+        "cubic", "half_pixel", smooth=True
+    )
 for _count in (1, 2, 3):
     for _variant in ("vec", "default"):
         TABLE[f"aten.upsample_nearest{_count}d.{_variant}"] = _resize(

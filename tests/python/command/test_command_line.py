@@ -14,7 +14,7 @@ from onnx import helper
 from tests.python.support.command import FLOAT, PROGRAM, command, save_model
 
 COMMANDS = (
-    "build", "run", "bench", "inspect", "quantize", "ops", "completion", "version",
+    "build", "run", "bench", "inspect", "quantize", "ops", "triton", "completion", "version",
 )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def test_standard_output_that_is_full(plan: Path) -> None:
     ("arguments", "message"),
     [
         ([], "'x' has dynamic dimensions"),
-        (["--shapes", "x:2x8"], "'z' has dynamic dimensions"),
+        (["--min-shapes", "x:1x1", "--max-shapes", "x:2x8"], "'z' has dynamic dimensions"),
         (["--shapes", "x:2x8,z:8,w:1"], "shapes are given for 'w'"),
         (["--shapes", "x:8,z:8"], "'x'"),
         (["--shapes", "x=2x8"], "build: shapes: 'x=2x8' has no colon"),
@@ -304,3 +304,15 @@ def test_devices(model: Path, plan: Path) -> None:
     command("run", plan, *shapes, "--device", "cpu", env={"RABBET_THREADS": "1"})
     error = command("run", plan, *shapes, env={"RABBET_LIBRARY_PATH": "/nowhere"})
     assert error.stderr == ""
+
+
+# ---- Triton ----------------------------------------------------------------
+
+
+def test_triton() -> None:
+    folder = Path(command("triton", "--backend-directory").stdout.strip())
+    assert (folder / "rabbet" / "libtriton_rabbet.so").is_file()
+    libraries = Path(command("triton", "--library-directory").stdout.strip())
+    assert folder.is_relative_to(libraries)
+    assert list(libraries.glob("librabbet_runtime.so*"))
+    assert "expected --backend-directory" in command("triton", code=2).stderr

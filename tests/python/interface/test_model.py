@@ -515,6 +515,8 @@ def test_models_of_a_wrong_type(relu: trt.Model) -> None:
     graph = onnx.helper.make_graph([], "g", [], [])
     with pytest.raises(TypeError, match=r"compile takes the path of .*, got .*GraphProto"):
         trt.compile(graph, device="cpu")
+    with pytest.raises(ValueError, match=r"path: expected a path, got b'plan.*which has a NUL"):
+        trt.load(b"plan\0\1")
     with pytest.raises(TypeError, match="path: expected a path, got None"):
         trt.load(None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="path: expected a path, got None"):

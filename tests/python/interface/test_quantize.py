@@ -636,7 +636,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"calibration": IMAGES, "method": "mean"}, "method is 'mean'; expected one of mse|max"),
     ({"calibration": IMAGES, "max_error": -1.0}, "max_error is -1"),
     ({"calibration": IMAGES, "samples": 0}, "samples is 0; expected a number from 1 on"),
-    ({"int4": True, "save": "a\0b"}, r"save: 'a\\x00b' has a character NUL"),
+    ({"int4": True, "save": "a\0b"}, r"save: expected a path, got 'a\\x00b', which has a NUL"),
 ]
 
 

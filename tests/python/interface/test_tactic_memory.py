@@ -14,6 +14,7 @@ import rabbet.plugin as trtp
 from tests.python.support.plugins import build, call, new_id
 
 ROWS, DEPTH = 64, 512  # an input of 128 KiB, weights of 1 MiB
+CHANNELS = 128  # weights of 576 KiB
 
 
 class Warnings(trt.ILogger):
@@ -77,6 +78,32 @@ def test_what_needs_more_is_not_timed() -> None:
         r"tactics\)",
         text,
     )
+
+
+def filters(limit: int | None) -> dict[str, Any]:
+    """The report of a convolution whose Winograd kernels keep four times its weights."""
+    rng = np.random.default_rng(5)
+    weights = rng.random((CHANNELS, CHANNELS, 3, 3), np.float32)
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (1, CHANNELS, 24, 24))
+        layer = network.add_convolution_nd(x, CHANNELS, (3, 3), weights)
+        layer.padding_nd = (1, 1)
+        return layer.get_output(0)
+
+    model = build(make, tactic_memory=limit, logger=Warnings())
+    assert model.report_json is not None
+    result: dict[str, Any] = json.loads(model.report_json)
+    return result
+
+
+def test_packed_weights_count() -> None:
+    weights = CHANNELS * CHANNELS * 9 * 4
+    assert filters(None)["tactic_memory"] > 2 * weights
+    limit = 2 * weights
+    report = filters(limit)
+    assert report["tactic_memory"] <= limit
+    assert report["steps"][0]["time_us"] > 0
 
 
 def test_a_plugin_that_is_not_run_once() -> None:

@@ -237,6 +237,17 @@ def test_demo(checkout: tuple[Path, str]) -> None:
     assert (folder / "build/demo/padded.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_triton(tmp_path: Path) -> None:
+    """The demo's model on a real server, where one can be had."""
+    command = [sys.executable, EXAMPLES / "triton" / "serve.py", "--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if "there is no server here" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    for protocol in ("HTTP", "gRPC"):
+        assert f"{protocol}: relu2 (1, 8, 282, 346) as from rabbet.load" in done.stdout
+
+
 # Runs blocks in one session of Python, as the README says; prints what each printed.
 SESSION = """
 import contextlib, io, json, subprocess, sys
@@ -314,6 +325,11 @@ def test_installation(tmp_path: Path) -> None:
     )
     prefix = (tmp_path / "first").rename(tmp_path / "second")
     assert "\ncpu " in output(prefix / "bin" / "rabbet", "version", env={})
+    backends = Path(output(prefix / "bin" / "rabbet", "triton", "--backend-directory").strip())
+    assert backends.is_relative_to(prefix)
+    backend = backends / "rabbet" / "libtriton_rabbet.so"
+    assert "not found" not in output("ldd", backend, env={})
+    assert not [name for name in needed(backend) if "tritonserver" in name]
     completion = prefix / "share/bash-completion/completions/rabbet"
     assert "complete -F _rabbet rabbet" in completion.read_text()
     work = tmp_path / "work"

@@ -150,6 +150,7 @@ def test_file(wheel: Path) -> None:
         "rabbet/lib/librabbet_cpu.so",
         "rabbet/lib/librabbet.so.0",
         "rabbet/lib/librabbet_runtime.so.0",
+        "rabbet/lib/rabbet/triton/rabbet/libtriton_rabbet.so",
     ):
         assert name in names
     # Each library lies there once, by the name that programs ask for.
@@ -232,6 +233,13 @@ def test_free_threaded_file(free_threaded: tuple[Path, str], tmp_path: Path) -> 
     assert "rabbet" in version.stdout, version.stderr
 
 
+def test_triton_backend(environment: Path) -> None:
+    program = environment / "bin" / "rabbet"
+    folder = Path(output(program, "triton", "--backend-directory", env=SCRUBBED).strip())
+    assert folder.is_relative_to(environment)
+    assert "not found" not in output("ldd", folder / "rabbet" / "libtriton_rabbet.so", env=SCRUBBED)
+
+
 def test_every_library_is_inside(environment: Path) -> None:
     """Libraries that a file needs are beside it or of the base system; no path leads out."""
     folder = packages(environment) / "rabbet"
@@ -249,7 +257,7 @@ def test_every_library_is_inside(environment: Path) -> None:
 def test_bundled_libraries_carry_their_terms(environment: Path) -> None:
     lib = packages(environment) / "rabbet" / "lib"
     # Our libraries and the helper program rabbet-trial lie there as well.
-    foreign = [f for f in elf_files(lib) if not re.match(r"(lib)?rabbet", f.name)]
+    foreign = [f for f in elf_files(lib) if not re.match(r"(lib(triton_)?)?rabbet", f.name)]
     assert {"libdnnl.so.2", "libprotobuf-c.so.1"} <= {file.name for file in foreign}
     if not shutil.which("dpkg-query"):
         pytest.skip("only Debian's packages say whose a library is")

@@ -179,6 +179,8 @@ class Images(nn.Module):
         return (
             F.interpolate(x, scale_factor=2), F.interpolate(x, size=(9, 5)),
             F.interpolate(x, size=(9, 5), mode="bicubic"),
+            F.interpolate(x, size=(5, 4), mode="bicubic", antialias=True),
+            F.interpolate(x, size=(4, 13), mode="bilinear", antialias=True),
             F.interpolate(x, size=(20, 20), mode="bilinear", align_corners=True),
             F.interpolate(x, size=(7, 7), mode="nearest-exact"),
             F.pad(x, (1, 2, 0, 1), mode="reflect"), F.pad(x, (1, 2, 3, 0), mode="replicate"),

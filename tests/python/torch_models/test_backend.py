@@ -204,3 +204,27 @@ def test_operators_of_plugins_go_through_both() -> None:
         assert_same(model(x), module(x))
         assert_same(fast(x), module(x))
     assert left(before) == set()
+
+
+class Scaled(torch.nn.Module):
+    """Numbers that torch makes inputs of DOUBLE where sizes vary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epsilon, self.scale = 1e-5, 0.3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.scale
+        return x
+
+
+def test_a_number_of_a_module_is_converted_once() -> None:
+    module, since = Scaled().eval(), len(rabbet.torch.reports())
+    fast = compiled(module, dynamic=True)
+    with torch.no_grad():
+        for count in (2, 3):
+            x = torch.randn(count, 5, 8)
+            torch.testing.assert_close(fast(x), module(x))
+    (report,) = rabbet.torch.reports()[since:]
+    assert len(report.left) == 2, report

@@ -103,6 +103,16 @@ class Shifted(torch.nn.Module):
         return x @ self.weight + by
 
 
+class Smoothed(torch.nn.Module):
+    """An interpolation whose positions no operator has."""
+
+    def forward(self, x: Any) -> Any:
+        """Half as wide."""
+        return torch.nn.functional.interpolate(
+            x, size=(3, 3), mode="bilinear", align_corners=True, antialias=True
+        )
+
+
 def test_what_is_refused_is_named() -> None:
     x = torch.eye(4)
     with pytest.raises(trt.UnsupportedError, match=r"aten.*fft.*no such operator") as caught:
@@ -112,6 +122,8 @@ def test_what_is_refused_is_named() -> None:
     assert "torch.fft.fft(x)" in str(caught.value)
     with pytest.raises(trt.UnsupportedError, match=r"dropout in training; call eval\(\)"):
         trt.compile(torch.nn.Dropout(0.5).train(), (x,), device="cpu")
+    with pytest.raises(trt.UnsupportedError, match="antialias with align_corners"):
+        trt.compile(Smoothed(), (torch.ones(1, 2, 6, 6),), device="cpu")
     with pytest.raises(trt.InvalidArgumentError, match="args is the tuple"):
         trt.compile(Shifted(), x, device="cpu")
     with pytest.raises(trt.InvalidArgumentError, match="shapes is not for modules of torch"):
