@@ -420,7 +420,7 @@ def run(options: Options) -> list[Section]:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     wanted = {
         i: row for i, row in enumerate(rows())
-        if options.models is None or any(row.kind.startswith(m) for m in options.models)
+        if options.models is None or any(m in row.name for m in options.models)
     }  # fmt: skip
     processes = Processes(options.jobs, device)
     try:

@@ -300,6 +300,21 @@ def few_rows() -> Iterator[Row]:
         )  # fmt: skip
 
 
+def odd_columns() -> Iterator[Row]:
+    """Vocabularies and other widths that are no multiple of 8."""
+    kind = "product of odd columns"
+    for rows, k, n, bias in [
+        (1576, 768, 30522, True), (512, 768, 50257, False), (1024, 1024, 51865, False),
+        (16, 4096, 32001, False), (2048, 512, 1001, True),
+    ]:  # fmt: skip
+        yield _row(
+            kind, f"{rows}x{k}x{n}{' + bias' if bias else ''}", (1, rows, k),
+            lambda m, x: m.head(x), head=lambda k=k, n=n, b=bias: nn.Linear(k, n, bias=b),
+        )  # fmt: skip
+    yield _row(kind, "sum of columns alone, 1576x30522", ((1576, 30522), (30522,)),
+               lambda m, x, y: x + y)  # fmt: skip
+
+
 # ---- Moves ----
 
 
@@ -348,6 +363,7 @@ def moves() -> Iterator[Row]:
 CLASSES = (
     attention, depthwise, masked_attention, grouped, decoding, moves, layers, few_rows,
     causal_attention, other_norms, gated, depthwise_lines, cross_attention, softmax,
+    odd_columns,
 )  # fmt: skip
 
 

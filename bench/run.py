@@ -23,7 +23,7 @@ SUBJECTS = (
     "busy",
 )
 ASKED_FOR = (
-    "zoo", "gpu", "gpu_zoo", "gpu_grid", "gpu_moves", "gpu_decode", "gpu_calls",
+    "rows", "zoo", "gpu", "gpu_zoo", "gpu_grid", "gpu_moves", "gpu_decode", "gpu_calls",
     "gpu_bert_plugin",
 )  # fmt: skip
 """Subjects that --only must name."""

@@ -69,7 +69,7 @@ _LISTED = (
 
 LIMITS = {
     "AveragePool": "1 to 3 spatial axes",
-    "BatchNormalization": "no outputs for a backward pass; `spatial` 0 (opset 6) is refused",
+    "BatchNormalization": "`spatial` 0 (opset 6) is refused",
     "CastLike": "the target's type is that of the second input",
     "Conv": "1 to 3 spatial axes",
     "ConvTranspose": "1 to 3 spatial axes; `output_shape` needs an input of known extents",
@@ -94,7 +94,7 @@ LIMITS = {
     "reads it, or where labels are integers other than 0, 1, 2, ...",
     "ai.onnx.ml.LinearClassifier": "labels that are strings are refused where something reads them",
     "ai.onnx.ml.OneHotEncoder": "categories that are numbers; `zeros` must be 1",
-    "ai.onnx.ml.SVMClassifier": "probabilities are those that ONNX Runtime approximates; labels "
+    "ai.onnx.ml.SVMClassifier": "labels "
     "that are strings are refused where something reads them",
     "ai.onnx.ml.SVMRegressor": "no `post_transform`",
     "ai.onnx.ml.TreeEnsembleClassifier": "labels that are strings are refused where something "
