@@ -7,7 +7,7 @@ import operator
 import os
 from typing import Any, TypeVar
 
-from ._errors import OutOfRangeError
+from ._errors import InvalidArgumentError, OutOfRangeError
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -105,5 +105,7 @@ def file_path(file: Any, name: str) -> str:
     except TypeError:
         raise TypeError(f"{name}: expected a path, got {shown(file)}") from None
     if "\0" in path:
-        raise ValueError(f"{name}: expected a path, got {shown(file)}, which has a NUL byte")
+        raise InvalidArgumentError(
+            f"{name}: expected a path, got {shown(file)}, which has a NUL byte"
+        )
     return path
