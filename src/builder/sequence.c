@@ -103,6 +103,7 @@ static const struct {
     {"fold", rabbet_pass_fold},
     {"quantize", rabbet_pass_quantize},
     {"cached rotation", rabbet_pass_cached_rotation},
+    {"attention parts", rabbet_pass_attention_parts},
     {"parallel", rabbet_pass_parallel},
     {"masks", rabbet_pass_masks},
     {"weights along k", rabbet_pass_weights_along_k},

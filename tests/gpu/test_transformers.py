@@ -104,7 +104,8 @@ def test_a_layer_is_few_kernels(name: str, precision: str, tmp_path: Path) -> No
     text = " ".join(found)
     assert " ".join(LAYER[name]) in text, text
     assert "cuda.softmax" not in found
-    assert "cuda.slice" not in found
+    # BERT's pooler reads the first token.
+    assert found.count("cuda.slice") == (name == "bert"), found
     assert "cuda.shuffle" not in found
 
 

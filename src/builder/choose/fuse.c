@@ -99,6 +99,15 @@ rabbet_fuse_reach_t rabbet_fuse_reach(const rabbet_build_t* build) {
              : RABBET_FUSE_TURNS;
 }
 
+bool rabbet_fuse_wants_attention(const rabbet_build_t* build,
+                                 const rabbet_ir_node_t* node) {
+  rabbet_dtype_t dtype = rabbet_ir_output(&build->ir, node, 0)->dtype;
+  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
+  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16 ||
+         (dtype == RABBET_DTYPE_FLOAT &&
+          (build->extra_dtypes != 0 || (flags >> RABBET_BUILDER_TF32 & 1)));
+}
+
 static bool attention_is_like(const rabbet_ir_value_t* input,
                               const rabbet_ir_value_t* value,
                               rabbet_fuse_reach_t reach) {

@@ -63,6 +63,10 @@ typedef enum rabbet_fuse_reach_t {
 // The reach of the device's kernels.
 RABBET_PRIVATE_API rabbet_fuse_reach_t
 rabbet_fuse_reach(const rabbet_build_t* build);
+// Whether the device may have one kernel for an attention that `node` is part
+// of: in narrow types and in TF32. Elsewhere what is made for it would cost.
+RABBET_PRIVATE_API bool rabbet_fuse_wants_attention(
+    const rabbet_build_t* build, const rabbet_ir_node_t* node);
 // The most nodes before one input: movements, scales.
 enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_SCALES_MAX = 2 };
 enum { RABBET_FUSE_MASK_MAX = 6 };

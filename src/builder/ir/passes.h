@@ -14,6 +14,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
 // Keeps one of nodes that compute the same from the same.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_common_subexpressions(rabbet_build_t* build);
+// Slices of one tensor that attention reads are taken before transposes and
+// reshapes of it, for devices whose attention reads slices
+// (attention_parts.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_attention_parts(rabbet_build_t* build);
 // Makes one product of those of one tensor that go into one attention, or have
 // a single row.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
@@ -133,6 +138,8 @@ RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_identity;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_shuffle;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_slice;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_concatenation;
+// A gather with one constant index is a slice (rules_gather.c).
+RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_gathered_part;
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_neutral;
 // Rolls and circular padding become slices that wrap (rules_wrap.c).
 RABBET_PRIVATE_API rabbet_rule_t rabbet_rule_wrapped_parts;

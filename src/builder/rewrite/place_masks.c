@@ -45,16 +45,6 @@ static rabbet_status_t masks_of(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// Attention is one kernel in narrow types and in TF32; elsewhere one mask for
-// all is less work.
-static bool masks_are_wanted(const rabbet_build_t* build,
-                             const rabbet_ir_node_t* last) {
-  rabbet_dtype_t dtype = rabbet_ir_output(&build->ir, last, 0)->dtype;
-  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
-  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16 ||
-         build->extra_dtypes != 0 || (flags >> RABBET_BUILDER_TF32 & 1);
-}
-
 rabbet_status_t rabbet_pass_masks(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   if (rabbet_fuse_reach(build) < RABBET_FUSE_PLACES) return rabbet_ok();
@@ -62,7 +52,8 @@ rabbet_status_t rabbet_pass_masks(rabbet_build_t* build) {
     rabbet_ir_node_t* last = ir->nodes.data[i];
     rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
     size_t count = rabbet_fuse_attention(ir, last, RABBET_FUSE_PRODUCTS, nodes);
-    for (size_t k = 0; k < count && masks_are_wanted(build, last); ++k)
+    for (size_t k = 0; k < count && rabbet_fuse_wants_attention(build, last);
+         ++k)
       if (nodes[k] != last &&
           rabbet_fuse_kind(ir, nodes[k]) == RABBET_FUSE_POINTWISE)
         RABBET_RETURN_IF_ERROR(masks_of(build, nodes[k]));

@@ -428,23 +428,14 @@ static rabbet_status_t parallel_rows(rabbet_build_t* build) {
 
 // ---- The pass --------------------------------------------------------------
 
-// Attention is one kernel in narrow types and in TF32.
-static bool parallel_is_wanted(const rabbet_build_t* build,
-                               const branch_t* branch) {
-  rabbet_dtype_t dtype = branch->weights->dtype;
-  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
-  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16 ||
-         (dtype == RABBET_DTYPE_FLOAT &&
-          (build->extra_dtypes != 0 || (flags >> RABBET_BUILDER_TF32 & 1)));
-}
-
 static rabbet_status_t parallel_attention(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   if (rabbet_fuse_reach(build) < RABBET_FUSE_SLICES) return rabbet_ok();
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     branch_t branches[FACTORS];
     size_t count = parallel_find(ir, ir->nodes.data[i], branches);
-    if (count < 2 || !parallel_is_wanted(build, &branches[0])) continue;
+    if (count < 2 || !rabbet_fuse_wants_attention(build, branches[0].product))
+      continue;
     RABBET_RETURN_IF_ERROR(parallel_join_named(build, branches, count));
     RABBET_RETURN_IF_ERROR(rabbet_ir_sweep(ir));
     // Nodes have moved; those looked at already stay as they are.
