@@ -24,6 +24,8 @@ install(TARGETS rabbet_runtime rabbet rabbet_pyhost rabbet_headers EXPORT rabbet
 install(TARGETS ${RABBET_DEVICES} LIBRARY DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_triton LIBRARY
   DESTINATION ${libdir}/${RABBET_TRITON_FOLDER} COMPONENT runtime)
+install(TARGETS rabbet_ortep LIBRARY DESTINATION ${libdir}
+  COMPONENT runtime)
 install(TARGETS rabbet_trial RUNTIME DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_command RUNTIME DESTINATION ${prefix}bin
   COMPONENT command)

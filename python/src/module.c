@@ -1,6 +1,11 @@
 // The extension module rabbet._rabbet.
 #include "python/src/rabbet_py.h"
 
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
 rabbet_py_types_t rabbet_py_types;
 
 int rabbet_py_add_type(PyObject* module, const char* name, PyType_Spec* spec,
@@ -94,7 +99,22 @@ static PyObject* py_version(PyObject* module, PyObject* none) {
   return PyUnicode_FromString(rabbet_version());
 }
 
+// The folder of the libraries that Rabbet consists of.
+static PyObject* py_library_folder(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  Dl_info info;
+  char path[PATH_MAX];
+  if (!dladdr((const void*)rabbet_version, &info) || !info.dli_fname ||
+      !realpath(info.dli_fname, path)) {
+    PyErr_SetString(PyExc_OSError, "the folder of Rabbet's libraries is not "
+                                   "known");
+    return NULL;
+  }
+  return PyUnicode_DecodeFSDefaultAndSize(path, strrchr(path, '/') - path);
+}
+
 static PyMethodDef py_functions[] = {
+    {"library_folder", py_library_folder, METH_NOARGS, NULL},
     {"configure", rabbet_py_configure, METH_VARARGS, NULL},
     {"shown", rabbet_py_shown, METH_O, NULL},
     {"version", py_version, METH_NOARGS, NULL},

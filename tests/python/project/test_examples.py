@@ -248,6 +248,14 @@ def test_triton(tmp_path: Path) -> None:
         assert f"{protocol}: relu2 (1, 8, 282, 346) as from rabbet.load" in done.stdout
 
 
+def test_onnxruntime(tmp_path: Path) -> None:
+    """The demo's model in ONNX Runtime's session, against its CPU provider."""
+    text = output(
+        sys.executable, EXAMPLES / "onnxruntime" / "provider.py", "--folder", tmp_path)
+    assert text.count(" ok\n") == 4
+    assert text.count("RabbetExecutionProvider") == 2
+
+
 # Runs blocks in one session of Python, as the README says; prints what each printed.
 SESSION = """
 import contextlib, io, json, subprocess, sys

@@ -151,6 +151,7 @@ def test_file(wheel: Path) -> None:
         "rabbet/lib/librabbet.so.0",
         "rabbet/lib/librabbet_runtime.so.0",
         "rabbet/lib/rabbet/triton/rabbet/libtriton_rabbet.so",
+        "rabbet/lib/libonnxruntime_ep_rabbet.so",
     ):
         assert name in names
     # Each library lies there once, by the name that programs ask for.
@@ -257,7 +258,8 @@ def test_every_library_is_inside(environment: Path) -> None:
 def test_bundled_libraries_carry_their_terms(environment: Path) -> None:
     lib = packages(environment) / "rabbet" / "lib"
     # Our libraries and the helper program rabbet-trial lie there as well.
-    foreign = [f for f in elf_files(lib) if not re.match(r"(lib(triton_)?)?rabbet", f.name)]
+    ours = r"(lib(triton_|onnxruntime_ep_)?)?rabbet"
+    foreign = [file for file in elf_files(lib) if not re.match(ours, file.name)]
     assert {"libdnnl.so.2", "libprotobuf-c.so.1"} <= {file.name for file in foreign}
     if not shutil.which("dpkg-query"):
         pytest.skip("only Debian's packages say whose a library is")
