@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from typing import Any
@@ -39,7 +40,7 @@ def get_library_path() -> str:
 
 def _onnxruntime() -> Any:
     try:
-        import onnxruntime
+        onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
         raise UnavailableError(
             "register: the package onnxruntime is not installed; the provider needs "
