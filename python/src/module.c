@@ -106,8 +106,9 @@ static PyObject* py_library_folder(PyObject* module, PyObject* none) {
   char path[PATH_MAX];
   if (!dladdr((const void*)rabbet_version, &info) || !info.dli_fname ||
       !realpath(info.dli_fname, path)) {
-    PyErr_SetString(PyExc_OSError, "the folder of Rabbet's libraries is not "
-                                   "known");
+    PyErr_SetString(PyExc_OSError,
+                    "the folder of Rabbet's libraries is not "
+                    "known");
     return NULL;
   }
   return PyUnicode_DecodeFSDefaultAndSize(path, strrchr(path, '/') - path);
