@@ -23,7 +23,8 @@ SUBJECTS = (
     "busy",
 )
 ASKED_FOR = (
-    "rows", "zoo", "gpu", "gpu_zoo", "gpu_grid", "gpu_moves", "gpu_decode", "gpu_calls",
+    "provider", "rows", "zoo", "gpu", "gpu_zoo", "gpu_grid", "gpu_moves", "gpu_decode",
+    "gpu_calls",
     "gpu_bert_plugin",
 )  # fmt: skip
 """Subjects that --only must name."""

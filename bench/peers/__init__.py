@@ -31,6 +31,13 @@ MODELS = (
     Peer("torch freeze", "torch", "bench.peers.torch_cpu:Frozen", quick=False),
 )
 
+# Of one plan: by itself, in a session of ONNX Runtime's, and that session without it.
+IN_SESSION = (
+    Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Model"),
+    Peer("rabbet in onnxruntime", "onnxruntime", "bench.peers.ort:OnRabbet"),
+    Peer("onnxruntime", "onnxruntime", "bench.peers.ort:Model"),
+)
+
 GPU_MODELS = (
     Peer(RABBET, "torch", "bench.peers.rabbet_cuda:Model"),
     Peer("rabbet, launches", "torch", "bench.peers.rabbet_cuda:Launches"),

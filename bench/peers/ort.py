@@ -25,6 +25,9 @@ class Model:
 
     def __init__(self, *, path: str, inputs: str, threads: int, **_: object) -> None:
         self.session = _session(path, threads)
+        self.bind(inputs)
+
+    def bind(self, inputs: str) -> None:
         self.binding = self.session.io_binding()
         with np.load(inputs) as arrays:
             for name, array in arrays.items():
@@ -40,6 +43,20 @@ class Model:
         self.call()
         results = self.binding.copy_outputs_to_cpu()
         return dict(zip(self.names, results, strict=True))
+
+
+class OnRabbet(Model):
+    """The same session with Rabbet as its provider, which takes all nodes."""
+
+    def __init__(self, *, path: str, inputs: str, threads: int, **_: object) -> None:
+        import rabbet.onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        rabbet.onnxruntime.add_provider(options, threads=threads)
+        self.session = onnxruntime.InferenceSession(path, options)
+        self.bind(inputs)
 
 
 class Chain:
