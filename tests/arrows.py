@@ -43,8 +43,8 @@ ALLOWED = {
     "trial": RUNTIME | {"runtime"},
     # As a stranger's program: the public headers alone.
     "triton": set(),
-    # The same, with what is for everyone: texts, maps, memory.
-    "ortep": BASE,
+    # Has GPUs of its own, for the memory of ONNX Runtime's tensors.
+    "ortep": OPS | {"device"},
     "include": set(),
 }
 

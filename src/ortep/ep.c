@@ -286,6 +286,11 @@ static rabbet_status_t ep_read_options(ep_t* ep,
       options, device, ep->session.allocator, &ep->session.options));
   // Other devices have no DOUBLE: their parts are left to ONNX Runtime.
   ep->session.keeps_double = strncmp(ep->session.options.device, "cpu", 3) == 0;
+  if (ep->session.on_device && strcmp(ep->session.options.device, device) != 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "option device=%s of " RABBET_ORT_EP_NAME
+                         ": the session's device is %s",
+                         ep->session.options.device, device);
   RABBET_RETURN_IF_ERROR(ep_load_plugins(&ep->session.options));
   return ep_open_times(&ep->session, timing_cache);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ortep/ep.h"
+#include "ortep/gpu.h"
 #include "ortep/operators.h"
 
 #define FACTORY_API __attribute__((visibility("default")))
@@ -11,7 +12,9 @@ typedef struct factory_t {
   // Of sessions without a file for it: later ones need no measurements that an
   // earlier one made.
   rabbet_timing_cache_t* timing_cache;
-
+  // By the number of the device, in memory infos and in names.
+  rabbet_ort_gpu_t gpus[RABBET_ORT_MOST_GPUS];
+  size_t gpu_count;
 } factory_t;
 
 static const char* factory_name(const OrtEpFactory* self) {
@@ -34,24 +37,105 @@ static const char* factory_version(const OrtEpFactory* self) {
   return rabbet_version();
 }
 
+// ---- Devices
+
+// Whether the program wants devices that ONNX Runtime has not found: its
+// library has a name that ends in ".virtual".
+static bool factory_wants_virtual(void) {
+  OrtKeyValuePairs* entries = NULL;
+  rabbet_status_t status = ORT_EP(GetEnvConfigEntries, &entries);
+  const char* value =
+      rabbet_is_ok(status)
+          ? rabbet_ort.api->GetKeyValue(entries, "allow_virtual_devices")
+          : NULL;
+  const bool wants = value && strcmp(value, "1") == 0;
+  if (entries) rabbet_ort.api->ReleaseKeyValuePairs(entries);
+  rabbet_status_ignore(status);
+  return wants;
+}
+
+static rabbet_status_t factory_add_device(OrtEpFactory* self,
+                                          const OrtHardwareDevice* device,
+                                          const rabbet_ort_gpu_t* gpu,
+                                          OrtEpDevice** out_device) {
+  OrtKeyValuePairs* metadata = NULL;
+  rabbet_ort.api->CreateKeyValuePairs(&metadata);
+  rabbet_ort.api->AddKeyValuePair(metadata, RABBET_ORT_DEVICE_KEY,
+                                  gpu ? gpu->name : "cpu");
+  rabbet_status_t status =
+      ORT_EP(CreateEpDevice, self, device, metadata, NULL, out_device);
+  rabbet_ort.api->ReleaseKeyValuePairs(metadata);
+  if (rabbet_is_ok(status) && gpu)
+    status = ORT_EP(EpDevice_AddAllocatorInfo, *out_device, gpu->memory);
+  return status;
+}
+
+// The next GPU; false if there is none, or no driver.
+static bool factory_open_gpu(factory_t* factory) {
+  if (factory->gpu_count == RABBET_ORT_MOST_GPUS) return false;
+  rabbet_status_t status = rabbet_ort_gpu_open(
+      (int)factory->gpu_count, &factory->gpus[factory->gpu_count]);
+  const bool is_open = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  factory->gpu_count += is_open;
+  return is_open;
+}
+
+// GPUs count in the order in which ONNX Runtime lists them.
+static rabbet_status_t factory_add_found(factory_t* factory,
+                                         const OrtHardwareDevice* device,
+                                         OrtEpDevice** out_devices,
+                                         size_t* count) {
+  const rabbet_ort_gpu_t* gpu = NULL;
+  if (rabbet_ort.api->HardwareDevice_Type(device) ==
+      OrtHardwareDeviceType_GPU) {
+    if (rabbet_ort.api->HardwareDevice_VendorId(device) !=
+            RABBET_ORT_GPU_VENDOR ||
+        !factory_open_gpu(factory))
+      return rabbet_ok();
+    gpu = &factory->gpus[factory->gpu_count - 1];
+  } else if (rabbet_ort.api->HardwareDevice_Type(device) !=
+             OrtHardwareDeviceType_CPU) {
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(
+      factory_add_device(&factory->base, device, gpu, &out_devices[*count]));
+  ++*count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t factory_add_virtual(factory_t* factory,
+                                           OrtEpDevice** out_devices,
+                                           size_t capacity, size_t* count) {
+  while (*count < capacity && factory_open_gpu(factory)) {
+    rabbet_ort_gpu_t* gpu = &factory->gpus[factory->gpu_count - 1];
+    RABBET_RETURN_IF_ERROR(
+        ORT_EP(CreateHardwareDevice, OrtHardwareDeviceType_GPU,
+               RABBET_ORT_GPU_VENDOR, (uint32_t)factory->gpu_count - 1,
+               "NVIDIA", NULL, &gpu->virtual_device));
+    RABBET_RETURN_IF_ERROR(factory_add_device(
+        &factory->base, gpu->virtual_device, gpu, &out_devices[*count]));
+    ++*count;
+  }
+  return rabbet_ok();
+}
+
 static OrtStatus* factory_get_devices(OrtEpFactory* self,
                                       const OrtHardwareDevice* const* devices,
                                       size_t count, OrtEpDevice** out_devices,
                                       size_t capacity, size_t* out_count) {
-  *out_count = 0;
+  factory_t* factory = (factory_t*)self;
   rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; i < count && *out_count < capacity; ++i) {
-    if (rabbet_ort.api->HardwareDevice_Type(devices[i]) !=
-        OrtHardwareDeviceType_CPU)
-      continue;
-    status = ORT_EP(CreateEpDevice, self, devices[i], NULL, NULL,
-                    &out_devices[*out_count]);
-    if (!rabbet_is_ok(status)) break;
-    ++*out_count;
-  }
+  *out_count = 0;
+  for (size_t i = 0; rabbet_is_ok(status) && i < count && *out_count < capacity;
+       ++i)
+    status = factory_add_found(factory, devices[i], out_devices, out_count);
+  if (rabbet_is_ok(status) && factory_wants_virtual())
+    status = factory_add_virtual(factory, out_devices, capacity, out_count);
   return rabbet_ort_error(status);
 }
 
+// A provider has one device: the first of those that were chosen.
 static OrtStatus* factory_create_ep(OrtEpFactory* self,
                                     const OrtHardwareDevice* const* devices,
                                     const OrtKeyValuePairs* const* metadata,
@@ -59,8 +143,14 @@ static OrtStatus* factory_create_ep(OrtEpFactory* self,
                                     const OrtSessionOptions* options,
                                     const OrtLogger* logger, OrtEp** out_ep) {
   const factory_t* factory = (const factory_t*)self;
-  (void)devices, (void)metadata, (void)count;
-  return rabbet_ort_error(rabbet_ort_ep_create(options, logger, "cpu", false,
+  (void)devices;
+  const char* device =
+      count && metadata[0]
+          ? rabbet_ort.api->GetKeyValue(metadata[0], RABBET_ORT_DEVICE_KEY)
+          : NULL;
+  const bool on_gpu = device && strcmp(device, "cpu") != 0;
+  return rabbet_ort_error(rabbet_ort_ep_create(options, logger,
+                                               device ? device : "cpu", on_gpu,
                                                factory->timing_cache, out_ep));
 }
 
@@ -69,22 +159,60 @@ static void factory_release_ep(OrtEpFactory* self, OrtEp* ep) {
   rabbet_ort_ep_destroy(ep);
 }
 
+// ---- Memory and streams of GPUs
+
+static const rabbet_ort_gpu_t* factory_find_gpu(const factory_t* factory,
+                                                const OrtMemoryDevice* memory) {
+  const uint32_t id = rabbet_ort.ep->MemoryDevice_GetDeviceId(memory);
+  if (rabbet_ort.ep->MemoryDevice_GetDeviceType(memory) !=
+      OrtMemoryInfoDeviceType_GPU)
+    return NULL;
+  return id < factory->gpu_count ? &factory->gpus[id] : NULL;
+}
+
+static OrtStatus* factory_create_allocator(OrtEpFactory* self,
+                                           const OrtMemoryInfo* info,
+                                           const OrtKeyValuePairs* options,
+                                           OrtAllocator** out) {
+  (void)options;
+  *out = NULL;
+  if (!info) return NULL;
+  const rabbet_ort_gpu_t* gpu = factory_find_gpu(
+      (const factory_t*)self, rabbet_ort.ep->MemoryInfo_GetMemoryDevice(info));
+  return gpu ? rabbet_ort_error(rabbet_ort_gpu_allocator(gpu, out)) : NULL;
+}
+
 static void factory_release_allocator(OrtEpFactory* self,
                                       OrtAllocator* allocator) {
-  (void)self, (void)allocator;
+  (void)self;
+  rabbet_ort_gpu_release_allocator(allocator);
 }
 
 static OrtStatus* factory_create_data_transfer(OrtEpFactory* self,
                                                OrtDataTransferImpl** out) {
-  (void)self;
+  const factory_t* factory = (const factory_t*)self;
   *out = NULL;
-  return NULL;
+  if (!factory->gpu_count) return NULL;
+  return rabbet_ort_error(
+      rabbet_ort_gpu_transfer(factory->gpus, factory->gpu_count, out));
 }
 
 static bool factory_is_stream_aware(const OrtEpFactory* self) {
-  (void)self;
-  return false;
+  return ((const factory_t*)self)->gpu_count > 0;
 }
+
+static OrtStatus* factory_create_stream(OrtEpFactory* self,
+                                        const OrtMemoryDevice* memory,
+                                        const OrtKeyValuePairs* options,
+                                        OrtSyncStreamImpl** out) {
+  (void)options;
+  *out = NULL;
+  const rabbet_ort_gpu_t* gpu =
+      factory_find_gpu((const factory_t*)self, memory);
+  return gpu ? rabbet_ort_error(rabbet_ort_gpu_stream(gpu, out)) : NULL;
+}
+
+// ---- Operators
 
 static OrtStatus* factory_count_domains(OrtEpFactory* self, size_t* out) {
   (void)self;
@@ -112,9 +240,11 @@ static rabbet_status_t factory_create(factory_t** out_factory) {
       .ReleaseEp = factory_release_ep,
       .GetVendorId = factory_vendor_id,
       .GetVersion = factory_version,
+      .CreateAllocator = factory_create_allocator,
       .ReleaseAllocator = factory_release_allocator,
       .CreateDataTransfer = factory_create_data_transfer,
       .IsStreamAware = factory_is_stream_aware,
+      .CreateSyncStreamForDevice = factory_create_stream,
       .GetNumCustomOpDomains = factory_count_domains,
       .GetCustomOpDomains = factory_get_domains,
   };
@@ -161,6 +291,8 @@ FACTORY_API OrtStatus* ReleaseEpFactory(OrtEpFactory* self);
 FACTORY_API OrtStatus* ReleaseEpFactory(OrtEpFactory* self) {
   factory_t* factory = (factory_t*)self;
   if (!factory) return NULL;
+  for (size_t i = 0; i < factory->gpu_count; ++i)
+    rabbet_ort_gpu_close(&factory->gpus[i]);
 
   rabbet_timing_cache_release(factory->timing_cache);
   rabbet_free(rabbet_allocator_system(), factory);

@@ -342,6 +342,15 @@ struct OrtEpApi {
   uint32_t (*MemoryDevice_GetVendorId)(const OrtMemoryDevice* device);
   uint32_t (*MemoryDevice_GetDeviceId)(const OrtMemoryDevice* device);
   const OrtSyncStreamImpl* (*SyncStream_GetImpl)(const OrtSyncStream* stream);
+  ORT_UNUSED(14, 16);
+  OrtStatus* (*CreateHardwareDevice)(OrtHardwareDeviceType type,
+                                     uint32_t vendor, uint32_t device,
+                                     const char* vendor_name,
+                                     const OrtKeyValuePairs* metadata,
+                                     OrtHardwareDevice** out);
+  void (*ReleaseHardwareDevice)(OrtHardwareDevice* device);
+  ORT_UNUSED(18, 49);
+  OrtStatus* (*GetEnvConfigEntries)(OrtKeyValuePairs** out);
 };
 
 struct OrtModelEditorApi {
