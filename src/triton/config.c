@@ -351,11 +351,24 @@ static void config_warn_of_states(const cJSON* config) {
   }
 }
 
+// A parameter from `least` on.
+static rabbet_status_t config_number(const cJSON* config, const char* name,
+                                     int64_t least, int64_t fallback,
+                                     int64_t* out_value) {
+  const char* text = rabbet_triton_config_parameter(config, name);
+  *out_value = *text ? config_parse_integer(text, -1) : fallback;
+  if (!*text || (*out_value >= least && *out_value <= INT16_MAX))
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "parameter '%s' is '%s'; expected a number from %lld to "
+                       "%d",
+                       name, text, (long long)least, INT16_MAX);
+}
+
 static rabbet_status_t config_read(const cJSON* config,
                                    const rabbet_triton_plan_t* plan,
                                    rabbet_triton_config_t* out) {
   int64_t completed = 0;
-  const char* threads = rabbet_triton_config_parameter(config, "threads");
   out->max_batch_size = config_integer(config_get(config, "max_batch_size"), 0);
   RABBET_RETURN_IF_ERROR(config_check_ragged(config));
   RABBET_RETURN_IF_ERROR(config_find_batch(config, plan, &completed));
@@ -364,21 +377,15 @@ static rabbet_status_t config_read(const cJSON* config,
   for (size_t i = 0; i < plan->io_count; ++i) {
     const rabbet_io_t* io = rabbet_triton_plan_io(plan, i);
     out->roles[i] = config_role(config, io);
+    out->has_states |= out->roles[i] == RABBET_TRITON_STATE;
     RABBET_RETURN_IF_ERROR(
         config_check_io(config, io, out->max_batch_size > 0, out->roles[i]));
   }
   config_warn_of_states(config);
   RABBET_RETURN_IF_ERROR(
       rabbet_triton_config_flag(config, "cuda_graphs", &out->graphs));
-  if (*threads) {
-    out->threads = config_parse_integer(threads, 0);
-    if (out->threads < 1 || out->threads > INT16_MAX)
-      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                           "parameter 'threads' is '%s'; expected a number "
-                           "from 1 on",
-                           threads);
-  }
-  return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(config_number(config, "threads", 1, 0, &out->threads));
+  return config_number(config, "answer_threads", 0, 1, &out->answer_threads);
 }
 
 rabbet_status_t rabbet_triton_config_initialize(

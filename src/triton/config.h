@@ -17,7 +17,9 @@ typedef enum rabbet_triton_role_t {
 typedef struct rabbet_triton_config_t {
   int64_t max_batch_size;       // 0: requests are not put together
   rabbet_triton_role_t* roles;  // [io]
-  int64_t threads;              // 0: the plan's
+  bool has_states;
+  int64_t threads;         // 0: the plan's
+  int64_t answer_threads;  // of an instance
   bool graphs;
   rabbet_allocator_t allocator;
 } rabbet_triton_config_t;

@@ -22,10 +22,9 @@ static void instance_free_memory(rabbet_triton_instance_t* instance,
 }
 
 rabbet_status_t rabbet_triton_instance_stage(rabbet_triton_instance_t* instance,
-                                             size_t io, bool on_device,
-                                             size_t size,
+                                             rabbet_triton_staging_t* staging,
+                                             bool on_device, size_t size,
                                              rabbet_triton_place_t* out_place) {
-  rabbet_triton_staging_t* staging = &instance->staging[io];
   *out_place = (rabbet_triton_place_t){0};
   if (size == 0) size = 1;
   if (staging->size[on_device] < size) {
@@ -45,38 +44,17 @@ rabbet_status_t rabbet_triton_instance_stage(rabbet_triton_instance_t* instance,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_triton_instance_reserve(
-    rabbet_triton_instance_t* instance, size_t requests) {
-  rabbet_allocator_t allocator = instance->model->allocator;
-  size_t io_count = instance->model->plan.io_count;
-  if (requests > instance->capacity) {
-    RABBET_RETURN_IF_ERROR(
-        rabbet_reallocate(allocator, requests * sizeof(*instance->requests),
-                          (void**)&instance->requests));
-    RABBET_RETURN_IF_ERROR(rabbet_reallocate(
-        allocator, requests * io_count * sizeof(*instance->tensors),
-        (void**)&instance->tensors));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_reallocate(allocator, requests * sizeof(*instance->group),
-                          (void**)&instance->group));
-    instance->capacity = requests;
-  }
-  memset(instance->requests, 0, requests * sizeof(*instance->requests));
-  memset(instance->tensors, 0,
-         requests * io_count * sizeof(*instance->tensors));
-  return rabbet_ok();
-}
-
 // ---- Outputs whose shapes a run tells
 
 static void* told_reallocate(void* user_data, const char* name, void* current,
                              size_t size, size_t alignment, void* stream) {
   const rabbet_triton_told_t* told = user_data;
-  rabbet_triton_place_t* place = &told->instance->places[told->io];
+  rabbet_triton_call_t* call = told->instance->call;
+  rabbet_triton_place_t* place = &call->places[told->io];
   (void)name, (void)current, (void)alignment, (void)stream;
   // The run reports that there is none.
-  rabbet_status_ignore(rabbet_triton_instance_stage(told->instance, told->io,
-                                                    false, size, place));
+  rabbet_status_ignore(rabbet_triton_instance_stage(
+      told->instance, &call->staging[told->io], false, size, place));
   return place->data;
 }
 
@@ -84,7 +62,7 @@ static void told_notify(void* user_data, const char* name,
                         const rabbet_dims_t* dims) {
   const rabbet_triton_told_t* told = user_data;
   (void)name;
-  told->instance->dims[told->io] = *dims;
+  told->instance->call->dims[told->io] = *dims;
 }
 
 // ---- Contexts
@@ -148,10 +126,8 @@ static rabbet_status_t instance_initialize(rabbet_triton_instance_t* instance) {
   } arrays[] = {
       {(void**)&instance->contexts,
        model->plan.profile_count * sizeof(*instance->contexts)},
-      {(void**)&instance->staging, ios * sizeof(*instance->staging)},
-      {(void**)&instance->dims, ios * sizeof(*instance->dims)},
-      {(void**)&instance->direct, ios * sizeof(*instance->direct)},
-      {(void**)&instance->places, ios * sizeof(*instance->places)},
+      {(void**)&instance->staging,
+       model->plan.input_count * sizeof(*instance->staging)},
       {(void**)&instance->told, ios * sizeof(*instance->told)},
   };
   for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); ++i)
@@ -159,13 +135,19 @@ static rabbet_status_t instance_initialize(rabbet_triton_instance_t* instance) {
         rabbet_allocate(model->allocator, arrays[i].bytes, arrays[i].array));
   for (size_t i = 0; i < ios; ++i)
     instance->told[i] = (rabbet_triton_told_t){instance, i};
+  for (int i = 0; i < RABBET_TRITON_CALLS; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_triton_call_initialize(model->allocator, ios,
+                                                         &instance->calls[i]));
   const char* device = rabbet_engine_device(instance->engine);
   const char* number = strchr(device, ':');
   if (model->is_cuda) instance->gpu = number ? atoi(number + 1) : 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_engine_create_stream(instance->engine, &instance->stream));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_engine_create_stream(instance->engine, &instance->answer_stream));
   // The first one now: an instance that cannot have one is not to be ready.
-  return rabbet_triton_instance_context(instance, 0, &context);
+  RABBET_RETURN_IF_ERROR(rabbet_triton_instance_context(instance, 0, &context));
+  return rabbet_triton_answers_initialize(instance);
 }
 
 rabbet_status_t rabbet_triton_instance_create(
@@ -186,21 +168,33 @@ rabbet_status_t rabbet_triton_instance_create(
   return status;
 }
 
+static void instance_free_staging(rabbet_triton_instance_t* instance,
+                                  rabbet_triton_staging_t* staging,
+                                  size_t count) {
+  for (size_t i = 0; staging && i < count; ++i) {
+    instance_free_memory(instance, &staging[i], false);
+    instance_free_memory(instance, &staging[i], true);
+  }
+}
+
 void rabbet_triton_instance_destroy(rabbet_triton_instance_t* instance) {
   if (!instance) return;
   rabbet_triton_model_t* model = instance->model;
+  rabbet_triton_answers_deinitialize(instance);
   for (size_t i = 0; instance->contexts && i < model->plan.profile_count; ++i)
     rabbet_context_destroy(instance->contexts[i]);
-  for (size_t i = 0; instance->staging && i < model->plan.io_count; ++i) {
-    instance_free_memory(instance, &instance->staging[i], false);
-    instance_free_memory(instance, &instance->staging[i], true);
+  instance_free_staging(instance, instance->staging, model->plan.input_count);
+  for (int i = 0; i < RABBET_TRITON_CALLS; ++i) {
+    instance_free_staging(instance, instance->calls[i].staging,
+                          model->plan.io_count);
+    rabbet_triton_call_deinitialize(model->allocator, &instance->calls[i]);
   }
-  if (instance->engine)
+  if (instance->engine) {
+    rabbet_engine_destroy_stream(instance->engine, instance->answer_stream);
     rabbet_engine_destroy_stream(instance->engine, instance->stream);
-  void* const arrays[] = {
-      instance->contexts, instance->staging, instance->dims,
-      instance->direct,   instance->told,    instance->requests,
-      instance->tensors,  instance->group,   instance->places};
+  }
+  void* const arrays[] = {instance->contexts, instance->staging,
+                          instance->told};
   for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); ++i)
     rabbet_free(model->allocator, arrays[i]);
   rabbet_free(model->allocator, instance);

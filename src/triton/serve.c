@@ -44,7 +44,7 @@ static rabbet_status_t serve_read_input(rabbet_triton_request_t* request,
 static rabbet_status_t serve_read_outputs(rabbet_triton_instance_t* instance,
                                           size_t index) {
   const rabbet_triton_model_t* model = instance->model;
-  TRITONBACKEND_Request* request = instance->requests[index].handle;
+  TRITONBACKEND_Request* request = instance->call->requests[index].handle;
   uint32_t count = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_triton_status(TRITONBACKEND_RequestOutputCount(request, &count)));
@@ -56,7 +56,7 @@ static rabbet_status_t serve_read_outputs(rabbet_triton_instance_t* instance,
     if (io < (int32_t)model->plan.input_count)
       return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
                            "the plan has no output '%s'", name);
-    rabbet_triton_instance_tensor(instance, index, (size_t)io)->wanted = true;
+    rabbet_triton_call_tensor(instance->call, index, (size_t)io)->wanted = true;
   }
   return rabbet_ok();
 }
@@ -64,11 +64,9 @@ static rabbet_status_t serve_read_outputs(rabbet_triton_instance_t* instance,
 static rabbet_status_t serve_read(rabbet_triton_instance_t* instance,
                                   size_t index) {
   const rabbet_triton_plan_t* plan = &instance->model->plan;
-  rabbet_triton_request_t* request = &instance->requests[index];
+  rabbet_triton_request_t* request = &instance->call->requests[index];
   bool batched = instance->model->config.max_batch_size > 0;
   bool is_cancelled = false;
-  RABBET_RETURN_IF_ERROR(rabbet_triton_status(
-      TRITONBACKEND_ResponseNew(&request->response, request->handle)));
   RABBET_RETURN_IF_ERROR(rabbet_triton_status(
       TRITONBACKEND_RequestIsCancelled(request->handle, &is_cancelled)));
   if (is_cancelled)
@@ -76,7 +74,7 @@ static rabbet_status_t serve_read(rabbet_triton_instance_t* instance,
   for (size_t io = 0; io < plan->input_count; ++io)
     RABBET_RETURN_IF_ERROR(
         serve_read_input(request, rabbet_triton_plan_io(plan, io), batched,
-                         rabbet_triton_instance_tensor(instance, index, io)));
+                         rabbet_triton_call_tensor(instance->call, index, io)));
   if (!batched) request->rows = 1;
   return serve_read_outputs(instance, index);
 }
@@ -88,8 +86,10 @@ static bool serve_can_join(rabbet_triton_instance_t* instance, size_t first,
   const rabbet_triton_plan_t* plan = &instance->model->plan;
   if (instance->model->config.max_batch_size == 0) return false;
   for (size_t io = 0; io < plan->input_count; ++io) {
-    rabbet_dims_t a = rabbet_triton_instance_tensor(instance, first, io)->dims;
-    rabbet_dims_t b = rabbet_triton_instance_tensor(instance, other, io)->dims;
+    rabbet_dims_t a =
+        rabbet_triton_call_tensor(instance->call, first, io)->dims;
+    rabbet_dims_t b =
+        rabbet_triton_call_tensor(instance->call, other, io)->dims;
     a.d[0] = b.d[0];
     if (memcmp(a.d, b.d, (size_t)a.rank * sizeof(*a.d)) != 0) return false;
   }
@@ -97,99 +97,87 @@ static bool serve_can_join(rabbet_triton_instance_t* instance, size_t first,
 }
 
 // Those from `first` on that can run together with it.
-static size_t serve_group(rabbet_triton_instance_t* instance, size_t first,
-                          size_t count) {
-  size_t size = 0;
+static void serve_group(rabbet_triton_instance_t* instance, size_t first) {
+  rabbet_triton_call_t* call = instance->call;
   int64_t rows = 0, limit = instance->model->config.max_batch_size;
-  for (size_t i = first; i < count; ++i) {
-    rabbet_triton_request_t* request = &instance->requests[i];
+  call->group_count = 0;
+  for (size_t i = first; i < call->count; ++i) {
+    rabbet_triton_request_t* request = &call->requests[i];
     if (request->done) continue;
     if (i > first &&
         (rows + request->rows > limit || !serve_can_join(instance, first, i)))
       continue;
     rows += request->rows;
     request->done = true;
-    instance->group[size++] = (uint32_t)i;
+    call->group[call->group_count++] = (uint32_t)i;
   }
-  return size;
 }
 
-static void serve_report_batch(const rabbet_triton_instance_t* instance,
-                               const uint32_t* group, size_t count,
-                               uint64_t begin) {
-  const rabbet_triton_request_t* first = &instance->requests[group[0]];
-  int64_t rows = 0;
-  for (size_t i = 0; i < count; ++i)
-    rows += instance->requests[group[i]].rows;
-  rabbet_triton_log_failure(
-      rabbet_triton_status(TRITONBACKEND_ModelInstanceReportBatchStatistics(
-          instance->handle, (uint64_t)rows, begin, first->compute_begin,
-          first->compute_end, rabbet_triton_now())));
+// Whether the group is all that the call has to run, so that its outputs may
+// stay where they were computed. States are needed at once.
+static bool serve_may_divide_later(const rabbet_triton_instance_t* instance) {
+  const rabbet_triton_call_t* call = instance->call;
+  size_t valid = 0;
+  for (size_t i = 0; i < call->count; ++i)
+    valid += rabbet_is_ok(call->requests[i].status);
+  return instance->answers.thread_count > 0 && call->count > 1 &&
+         call->group_count == valid && !instance->model->config.has_states;
 }
 
 // A batch that fails is run again, request by request, so that those fail that
 // are the reason, and no other.
 static void serve_run(rabbet_triton_instance_t* instance, const uint32_t* group,
-                      size_t count, uint64_t begin) {
-  rabbet_status_t status = rabbet_triton_batch_run(instance, group, count);
+                      size_t count) {
+  rabbet_triton_call_t* call = instance->call;
+  rabbet_status_t status =
+      rabbet_triton_batch_run(instance, group, count, true);
   if (rabbet_is_ok(status)) {
-    serve_report_batch(instance, group, count, begin);
+    rabbet_triton_batch_report(instance, call, group, count);
   } else if (count == 1) {
-    instance->requests[*group].status = status;
+    call->requests[*group].status = status;
   } else {
     rabbet_status_free(status);
     for (size_t i = 0; i < count; ++i)
-      serve_run(instance, group + i, 1, rabbet_triton_now());
+      serve_run(instance, group + i, 1);
   }
 }
 
-// ---- Answering
-
-static void serve_send(rabbet_triton_request_t* request) {
-  if (!request->response) return;
-  // The status stays for the statistics.
-  rabbet_status_t copy = rabbet_status_clone(request->status);
-  TRITONSERVER_Error* error = rabbet_triton_error(copy);
-  rabbet_triton_log_failure(rabbet_triton_status(TRITONBACKEND_ResponseSend(
-      request->response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error)));
-  if (error) TRITONSERVER_ErrorDelete(error);
-}
-
-static void serve_release(rabbet_triton_instance_t* instance,
-                          rabbet_triton_request_t* request, uint64_t begin,
-                          uint64_t end) {
-  rabbet_triton_log_failure(
-      rabbet_triton_status(TRITONBACKEND_ModelInstanceReportStatistics(
-          instance->handle, request->handle, rabbet_is_ok(request->status),
-          begin, request->compute_begin, request->compute_end, end)));
-  rabbet_triton_log_failure(rabbet_triton_status(TRITONBACKEND_RequestRelease(
-      request->handle, TRITONSERVER_REQUEST_RELEASE_ALL)));
-  if (!request->response)
-    rabbet_triton_log_failure(request->status);
-  else
-    rabbet_status_free(request->status);
+static void serve_run_group(rabbet_triton_instance_t* instance) {
+  rabbet_triton_call_t* call = instance->call;
+  if (serve_may_divide_later(instance)) {
+    rabbet_status_t status = rabbet_triton_batch_run(instance, call->group,
+                                                     call->group_count, false);
+    call->is_undivided = rabbet_is_ok(status);
+    rabbet_status_free(status);
+    if (call->is_undivided) return;
+  }
+  serve_run(instance, call->group, call->group_count);
 }
 
 rabbet_status_t rabbet_triton_instance_serve(rabbet_triton_instance_t* instance,
                                              TRITONBACKEND_Request** requests,
                                              size_t count) {
   uint64_t begin = rabbet_triton_now();
-  RABBET_RETURN_IF_ERROR(rabbet_triton_instance_reserve(instance, count));
+  rabbet_triton_call_t* call = rabbet_triton_answers_take_call(instance);
+  rabbet_status_t status =
+      rabbet_triton_call_reserve(instance->model->allocator, count, call);
+  if (!rabbet_is_ok(status)) {
+    rabbet_triton_answers_free_call(instance, call);
+    return status;
+  }
+  instance->call = call;
+  call->begin = begin;
   for (size_t i = 0; i < count; ++i) {
-    rabbet_triton_request_t* request = &instance->requests[i];
+    rabbet_triton_request_t* request = &call->requests[i];
     request->handle = requests[i];
     request->status = serve_read(instance, i);
     request->done = !rabbet_is_ok(request->status);
   }
   for (size_t i = 0; i < count; ++i) {
-    if (instance->requests[i].done) continue;
-    size_t size = serve_group(instance, i, count);
-    serve_run(instance, instance->group, size, begin);
+    if (call->requests[i].done) continue;
+    serve_group(instance, i);
+    serve_run_group(instance);
   }
-  for (size_t i = 0; i < count; ++i)
-    serve_send(&instance->requests[i]);
-  uint64_t end = rabbet_triton_now();
-  for (size_t i = 0; i < count; ++i)
-    serve_release(instance, &instance->requests[i], begin, end);
+  rabbet_triton_answers_give(instance, call);
   return rabbet_ok();
 }

@@ -1,5 +1,6 @@
 #include "triton_stand_in/server.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,10 @@ struct server_faults_t server_faults = {.fail_at = -1};
 void* (*server_gpu_allocate)(size_t size);
 void (*server_gpu_free)(void* memory);
 static uint32_t server_major = 1, server_minor = 19;
+
+// Of what several threads of a backend may change.
+static pthread_mutex_t server_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t server_released = PTHREAD_COND_INITIALIZER;
 
 struct TRITONSERVER_Error {
   TRITONSERVER_Error_Code code;
@@ -246,9 +251,11 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportBatchStatistics(
     uint64_t compute_begin, uint64_t compute_end, uint64_t end) {
   SERVER_CHECK(begin && begin <= compute_begin &&
                compute_begin <= compute_end && compute_end <= end);
+  pthread_mutex_lock(&server_lock);
   ++instance->batches;
   instance->rows += batch_size;
   if (batch_size > instance->largest) instance->largest = batch_size;
+  pthread_mutex_unlock(&server_lock);
   SERVER_MAY_FAIL();
   return NULL;
 }
@@ -319,8 +326,19 @@ TRITONSERVER_Error* TRITONBACKEND_RequestRelease(TRITONBACKEND_Request* request,
                                                  uint32_t flags) {
   SERVER_CHECK(flags == TRITONSERVER_REQUEST_RELEASE_ALL);
   SERVER_CHECK(request->released == 0);
+  pthread_mutex_lock(&server_lock);
   ++request->released;
+  pthread_cond_broadcast(&server_released);
+  pthread_mutex_unlock(&server_lock);
   return NULL;
+}
+
+void server_wait(struct TRITONBACKEND_Request* requests, size_t count) {
+  pthread_mutex_lock(&server_lock);
+  for (size_t i = 0; i < count; ++i)
+    while (!requests[i].released)
+      pthread_cond_wait(&server_released, &server_lock);
+  pthread_mutex_unlock(&server_lock);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_InputProperties(

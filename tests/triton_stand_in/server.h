@@ -4,6 +4,8 @@
 #ifndef RABBET_TESTS_TRITON_STAND_IN_SERVER_H_
 #define RABBET_TESTS_TRITON_STAND_IN_SERVER_H_
 
+#include <stdatomic.h>
+
 #include "rabbet/types.h"
 #include "triton/interface.h"
 
@@ -12,9 +14,10 @@
 // Calls of functions that can fail, so far; the call number `fail_at` (from 0)
 // fails. -1: none.
 extern struct server_faults_t {
-  int64_t calls, fail_at;
-  int errors;  // that nobody has deleted
-  bool failed;
+  _Atomic int64_t calls;
+  int64_t fail_at;
+  _Atomic int errors;  // that nobody has deleted
+  atomic_bool failed;
 } server_faults;
 
 // Memory of the GPU.
@@ -106,6 +109,8 @@ const struct TRITONBACKEND_Output* server_output(
     const struct TRITONBACKEND_Request* request, const char* name);
 struct TRITONBACKEND_State* server_state(struct TRITONBACKEND_Request* request,
                                          const char* name);
+// Until all are released: the backend may answer on another thread.
+void server_wait(struct TRITONBACKEND_Request* requests, size_t count);
 // Frees what the server has made for it.
 void server_forget(struct TRITONBACKEND_Request* request);
 void server_set_version(uint32_t major, uint32_t minor);
