@@ -269,12 +269,6 @@ static void configurations(void** state) {
        "input 'x' has shape (-1, 3) in the configuration, batch included; the "
        "plan's is (-1, 2)",
        TRITONSERVER_ERROR_INVALID_ARG},
-      {make_two,
-       "\"batch_input\":[{\"kind\":\"BATCH_ELEMENT_COUNT\",\"target_name\":["
-       "\"n\"],\"source_input\":[\"x\"]}]",
-       "the configuration has batch_input: requests of different shapes are "
-       "not joined",
-       TRITONSERVER_ERROR_UNSUPPORTED},
       {make_two, "\"parameters\":{\"threads\":{\"string_value\":\"many\"}}",
        "parameter 'threads' is 'many'", TRITONSERVER_ERROR_INVALID_ARG},
       {make_two, "\"parameters\":{\"cuda_graphs\":{\"string_value\":\"1\"}}",

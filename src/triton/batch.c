@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "triton/ragged.h"
 #include "triton/report.h"
 
 typedef struct batch_t {
@@ -128,11 +129,28 @@ static rabbet_status_t batch_join(const batch_t* b, size_t io, bool on_device) {
   return batch_bind(b, io, all);
 }
 
+static rabbet_status_t batch_put_batch_input(const batch_t* b, size_t io) {
+  const rabbet_io_t* info = rabbet_triton_plan_io(b->plan, io);
+  rabbet_triton_place_t place;
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(info->dtype, info->format,
+                                             &b->call->dims[io], &bytes));
+  RABBET_RETURN_IF_ERROR(rabbet_triton_instance_stage(
+      b->instance, &b->instance->staging[io], false, bytes, &place));
+  // Of some only the size is defined.
+  memset(place.data, 0, bytes);
+  RABBET_RETURN_IF_ERROR(rabbet_triton_ragged_fill(
+      b->instance->model, b->call, b->group, b->count, io, place.data));
+  return batch_bind(b, io, place);
+}
+
 static rabbet_status_t batch_put_input(const batch_t* b, size_t io) {
   const rabbet_io_t* info = rabbet_triton_plan_io(b->plan, io);
   bool gpu = false;
   rabbet_triton_place_t place = {0};
   size_t size = 0, buffers = 0;
+  if (b->instance->model->config.uses[io].role == RABBET_TRITON_BATCH_INPUT)
+    return batch_put_batch_input(b, io);
   for (size_t i = 0; i < b->count; ++i) {
     uint32_t count = batch_tensor(b, i, io)->buffer_count;
     for (uint32_t j = 0; j < count; ++j) {
@@ -162,10 +180,14 @@ rabbet_status_t rabbet_triton_batch_response(rabbet_triton_request_t* request) {
 static void batch_cut(const batch_t* b, size_t index, size_t io) {
   rabbet_triton_tensor_t* tensor = batch_tensor(b, index, io);
   const rabbet_io_t* info = rabbet_triton_plan_io(b->plan, io);
+  const rabbet_triton_use_t* use = &b->instance->model->config.uses[io];
   tensor->dims = b->call->dims[io];
-  if (b->batched) tensor->dims.d[0] = batch_request(b, index)->rows;
+  if (use->is_scattered)
+    rabbet_triton_scattered_dims(use, b->call, b->group[index], &tensor->dims);
+  else if (b->batched)
+    tensor->dims.d[0] = batch_request(b, index)->rows;
   tensor->bytes = 0;
-  // It is not larger than the whole, which was computed.
+  // What is larger than the whole, which was computed, does not fit.
   rabbet_status_ignore(rabbet_tensor_bytes(info->dtype, info->format,
                                            &tensor->dims, &tensor->bytes));
 }
@@ -207,7 +229,7 @@ static rabbet_status_t batch_open_state(
 
 static bool batch_is_state(const rabbet_triton_instance_t* instance,
                            size_t io) {
-  return instance->model->config.roles[io] == RABBET_TRITON_STATE;
+  return instance->model->config.uses[io].role == RABBET_TRITON_STATE;
 }
 
 // Whether an output of several requests is better computed into the device's
@@ -239,8 +261,9 @@ static rabbet_status_t batch_put_output(const batch_t* b, size_t io) {
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(info->dtype, info->format, &call->dims[io], &bytes));
   bool state = batch_is_state(instance, io);
-  if (b->count == 1 && bytes > 0 && state != first->wanted) {
-    batch_cut(b, 0, io);
+  if (b->count == 1 && bytes > 0 && state != first->wanted) batch_cut(b, 0, io);
+  if (b->count == 1 && bytes > 0 && state != first->wanted &&
+      first->bytes == bytes) {
     RABBET_RETURN_IF_ERROR((state ? batch_open_state : batch_open_output)(
         instance, batch_request(b, 0), first, io, &first->place));
     call->direct[io] = batch_is_aligned(info, first->place.data);
@@ -256,24 +279,30 @@ static rabbet_status_t batch_put_output(const batch_t* b, size_t io) {
 
 // Where each request's part of an output lies.
 static rabbet_status_t batch_place_parts(const batch_t* b, size_t io) {
+  const rabbet_io_t* info = rabbet_triton_plan_io(b->plan, io);
   const rabbet_dims_t* dims = &b->call->dims[io];
-  size_t offset = 0;
-  if (b->call->direct[io]) return rabbet_ok();
-  if (b->batched && (dims->rank < 1 || dims->d[0] != b->rows)) {
-    char text[128];
-    return RABBET_STATUS(
-        RABBET_STATUS_INTERNAL,
-        "output '%s' has shape %s after a run of batch %lld: it cannot be "
-        "divided among requests",
-        rabbet_triton_plan_io(b->plan, io)->name,
-        rabbet_dims_print(dims, text, sizeof(text)), (long long)b->rows);
-  }
+  size_t offset = 0, whole = 0;
+  char text[128];
+  bool needed = batch_is_state(b->instance, io);
+  for (size_t i = 0; i < b->count; ++i)
+    needed |= batch_tensor(b, i, io)->wanted;
+  if (!needed || b->call->direct[io]) return rabbet_ok();
   for (size_t i = 0; i < b->count; ++i) {
     batch_cut(b, i, io);
     batch_tensor(b, i, io)->offset = offset;
     offset += batch_tensor(b, i, io)->bytes;
   }
-  return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(info->dtype, info->format, dims, &whole));
+  bool fits = b->instance->model->config.uses[io].is_scattered
+                  ? offset == whole
+                  : !b->batched || (dims->rank > 0 && dims->d[0] == b->rows);
+  if (fits) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INTERNAL,
+                       "output '%s' has shape %s after a run of batch %lld: it "
+                       "cannot be divided among requests",
+                       info->name, rabbet_dims_print(dims, text, sizeof(text)),
+                       (long long)b->rows);
 }
 
 // Copies a request's part of an output to where it belongs.
@@ -371,8 +400,8 @@ void rabbet_triton_batch_report(const rabbet_triton_instance_t* instance,
 static rabbet_status_t batch_set_shapes(batch_t* b) {
   rabbet_triton_instance_t* instance = b->instance;
   for (size_t io = 0; io < b->plan->input_count; ++io) {
-    b->call->dims[io] = batch_tensor(b, 0, io)->dims;
-    if (b->batched) b->call->dims[io].d[0] = b->rows;
+    rabbet_triton_joined_dims(instance->model, b->call, b->group, b->count, io,
+                              &b->call->dims[io]);
   }
   int32_t profile = 0;
   if (b->plan->profile_count > 1)

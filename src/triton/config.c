@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "triton/ragged.h"
 #include "triton/report.h"
 #include "triton/text.h"
 
@@ -104,6 +105,8 @@ static rabbet_triton_role_t config_role(const cJSON* config,
   if (io->is_input &&
       config_find(config_get(sequence, "control_input"), "name", io->name))
     return RABBET_TRITON_CONTROL;
+  if (io->is_input && rabbet_triton_is_ragged_target(config, io))
+    return RABBET_TRITON_BATCH_INPUT;
   return config_find_io(config, io) ? RABBET_TRITON_TENSOR
                                     : RABBET_TRITON_UNUSED;
 }
@@ -118,6 +121,12 @@ static const cJSON* config_dims(const cJSON* entry) {
 
 static bool config_has_dims(const cJSON* entry) {
   return (size_t)cJSON_GetArraySize(config_get(entry, "dims")) > 0;
+}
+
+static rabbet_status_t config_ragged_needs_batch(void) {
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "the configuration has batch_input or batch_output, and "
+                       "no max_batch_size");
 }
 
 // 0 is also the value of a size that was not given. Inputs that are given with
@@ -139,6 +148,11 @@ static rabbet_status_t config_find_batch(const cJSON* config,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "max_batch_size is %lld; expected 0 or more",
                          (long long)size);
+  if (rabbet_triton_is_ragged(config)) {
+    *out_size = size ? size : rabbet_triton_ragged_limit(config, plan);
+    if (*out_size > 0) return rabbet_ok();
+    return config_ragged_needs_batch();
+  }
   if (size > 0 && plan->batch_limit == 0)
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
@@ -155,6 +169,7 @@ static rabbet_status_t config_find_batch(const cJSON* config,
   return rabbet_ok();
 }
 
+// `batched`: the plan's first dimension is the batch, which the server adds.
 static rabbet_status_t config_complete_dims(const rabbet_io_t* io, bool batched,
                                             cJSON* entry) {
   // The server wants one dimension at least.
@@ -202,21 +217,14 @@ static rabbet_status_t config_complete_entries(const rabbet_triton_plan_t* plan,
       RABBET_RETURN_IF_ERROR(
           config_set(entry, "name", cJSON_CreateString(io->name)));
     }
-    RABBET_RETURN_IF_ERROR(config_complete_entry(io, batched, entry));
-  }
-  return rabbet_ok();
-}
-
-// The server leaves it to backends to make one long tensor of ragged requests.
-static rabbet_status_t config_check_ragged(const cJSON* config) {
-  static const char* const lists[] = {"batch_input", "batch_output"};
-  for (int i = 0; i < 2; ++i) {
-    if (config_first(config_get(config, lists[i])))
-      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                           "the configuration has %s: requests of different "
-                           "shapes are not joined, each shape is a batch of "
-                           "its own",
-                           lists[i]);
+    // Of these the plan has all requests in one dimension.
+    bool ragged = rabbet_triton_is_ragged_source(config, io) ||
+                  (!is_input && rabbet_triton_is_ragged_target(config, io));
+    if (is_input && ragged && !config_has_dims(entry))
+      RABBET_RETURN_IF_ERROR(
+          config_set(entry, "allow_ragged_batch", cJSON_CreateTrue()));
+    RABBET_RETURN_IF_ERROR(
+        config_complete_entry(io, batched && !ragged, entry));
   }
   return rabbet_ok();
 }
@@ -257,7 +265,6 @@ rabbet_status_t rabbet_triton_config_complete(const rabbet_triton_plan_t* plan,
   static const char* const schedulers[] = {
       "dynamic_batching", "sequence_batching", "ensemble_scheduling"};
   int64_t batch = 0;
-  RABBET_RETURN_IF_ERROR(config_check_ragged(config));
   RABBET_RETURN_IF_ERROR(config_check_names(config, plan, true));
   RABBET_RETURN_IF_ERROR(config_check_names(config, plan, false));
   RABBET_RETURN_IF_ERROR(config_find_batch(config, plan, &batch));
@@ -295,23 +302,40 @@ static rabbet_status_t config_check_type(const cJSON* entry,
                        expected);
 }
 
-// Dimensions of the configuration are the plan's, or narrower than those.
-static rabbet_status_t config_check_dims(const cJSON* entry,
+// Dimensions of an entry, the batch before them.
+static rabbet_dims_t config_read_dims(const cJSON* entry, bool batched) {
+  rabbet_dims_t dims = {.rank = batched};
+  if (batched) dims.d[0] = -1;
+  for (const cJSON* i = config_first(config_dims(entry));
+       i && dims.rank < RABBET_MAX_RANK; i = i->next)
+    dims.d[dims.rank++] = config_integer(i, -1);
+  return dims;
+}
+
+// Whether requests of different shapes are put together into fewer dimensions.
+static bool config_is_joined(const cJSON* entry, const rabbet_io_t* io,
+                             bool batched) {
+  return io->is_input && batched && io->dims.rank > 0 &&
+         cJSON_IsTrue(config_get(entry, "allow_ragged_batch")) &&
+         config_read_dims(entry, true).rank > io->dims.rank;
+}
+
+// Dimensions of the configuration are the plan's, or narrower than those; of
+// inputs that are joined the trailing ones, of batch outputs any: there the run
+// tells whether they fit.
+static rabbet_status_t config_check_dims(const cJSON* config,
+                                         const cJSON* entry,
                                          const rabbet_io_t* io, bool batched) {
-  rabbet_dims_t found = {.rank = batched};
-  bool fits = true;
   char text[2][128];
-  const cJSON* dims = config_dims(entry);
-  if (batched) found.d[0] = -1;
-  size_t count = (size_t)cJSON_GetArraySize(dims);
-  for (const cJSON* i = config_first(dims); i && found.rank < RABBET_MAX_RANK;
-       i = i->next)
-    found.d[found.rank++] = config_integer(i, -1);
-  fits = count + batched == (size_t)io->dims.rank;
-  for (int32_t axis = batched; fits && axis < io->dims.rank; ++axis) {
-    int64_t d = found.d[axis];
-    fits = d == io->dims.d[axis] || io->dims.d[axis] < 0;
-  }
+  rabbet_dims_t found = config_read_dims(entry, batched);
+  size_t count = (size_t)cJSON_GetArraySize(config_dims(entry)) + batched;
+  bool joined = config_is_joined(entry, io, batched);
+  int32_t skip = joined ? found.rank - io->dims.rank : 0;
+  bool fits = count == (size_t)(io->dims.rank + skip);
+  for (int32_t axis = joined || batched; fits && axis < io->dims.rank; ++axis)
+    fits = found.d[axis + skip] == io->dims.d[axis] || io->dims.d[axis] < 0;
+  if (!io->is_input && rabbet_triton_is_ragged_target(config, io))
+    fits = count <= RABBET_MAX_RANK;
   if (fits) return rabbet_ok();
   return RABBET_STATUS(
       RABBET_STATUS_INVALID_ARGUMENT,
@@ -333,7 +357,7 @@ static rabbet_status_t config_check_io(const cJSON* config,
                          io->name);
   if (!entry) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(config_check_type(entry, io));
-  return config_check_dims(entry, io, batched);
+  return config_check_dims(config, entry, io, batched);
 }
 
 // The server then gives a sequence's first request memory as it is.
@@ -370,17 +394,26 @@ static rabbet_status_t config_read(const cJSON* config,
                                    rabbet_triton_config_t* out) {
   int64_t completed = 0;
   out->max_batch_size = config_integer(config_get(config, "max_batch_size"), 0);
-  RABBET_RETURN_IF_ERROR(config_check_ragged(config));
   RABBET_RETURN_IF_ERROR(config_find_batch(config, plan, &completed));
+  if (rabbet_triton_is_ragged(config) && out->max_batch_size < 1)
+    return config_ragged_needs_batch();
   RABBET_RETURN_IF_ERROR(config_check_names(config, plan, true));
   RABBET_RETURN_IF_ERROR(config_check_names(config, plan, false));
+  bool batched = out->max_batch_size > 0;
   for (size_t i = 0; i < plan->io_count; ++i) {
     const rabbet_io_t* io = rabbet_triton_plan_io(plan, i);
-    out->roles[i] = config_role(config, io);
-    out->has_states |= out->roles[i] == RABBET_TRITON_STATE;
-    RABBET_RETURN_IF_ERROR(
-        config_check_io(config, io, out->max_batch_size > 0, out->roles[i]));
+    const cJSON* entry = config_find_io(config, io);
+    rabbet_triton_use_t* use = &out->uses[i];
+    use->role = config_role(config, io);
+    out->has_states |= use->role == RABBET_TRITON_STATE;
+    RABBET_RETURN_IF_ERROR(config_check_io(config, io, batched, use->role));
+    use->dims = config_read_dims(entry, batched);
+    use->rank =
+        config_is_joined(entry, io, batched) ? use->dims.rank : io->dims.rank;
+    out->is_ragged |= use->rank != io->dims.rank;
   }
+  out->is_ragged |= rabbet_triton_is_ragged(config);
+  RABBET_RETURN_IF_ERROR(rabbet_triton_ragged_read(config, plan, out->uses));
   config_warn_of_states(config);
   RABBET_RETURN_IF_ERROR(
       rabbet_triton_config_flag(config, "cuda_graphs", &out->graphs));
@@ -393,14 +426,14 @@ rabbet_status_t rabbet_triton_config_initialize(
     rabbet_allocator_t allocator, rabbet_triton_config_t* out_config) {
   *out_config = (rabbet_triton_config_t){.allocator = allocator};
   rabbet_status_t status =
-      rabbet_allocate(allocator, plan->io_count * sizeof(*out_config->roles),
-                      (void**)&out_config->roles);
+      rabbet_allocate(allocator, plan->io_count * sizeof(*out_config->uses),
+                      (void**)&out_config->uses);
   if (rabbet_is_ok(status)) status = config_read(config, plan, out_config);
   if (!rabbet_is_ok(status)) rabbet_triton_config_deinitialize(out_config);
   return status;
 }
 
 void rabbet_triton_config_deinitialize(rabbet_triton_config_t* config) {
-  rabbet_free(config->allocator, config->roles);
+  rabbet_free(config->allocator, config->uses);
   *config = (rabbet_triton_config_t){0};
 }

@@ -8,16 +8,39 @@
 
 // Where the server has an input of the plan from, or what becomes of an output.
 typedef enum rabbet_triton_role_t {
-  RABBET_TRITON_UNUSED = 0,  // an output that nobody can ask for
-  RABBET_TRITON_TENSOR = 1,  // of requests and responses
-  RABBET_TRITON_STATE = 2,   // kept for a sequence
-  RABBET_TRITON_CONTROL = 3  // an input that the sequence batcher makes
+  RABBET_TRITON_UNUSED = 0,      // an output that nobody can ask for
+  RABBET_TRITON_TENSOR = 1,      // of requests and responses
+  RABBET_TRITON_STATE = 2,       // kept for a sequence
+  RABBET_TRITON_CONTROL = 3,     // an input that the sequence batcher makes
+  RABBET_TRITON_BATCH_INPUT = 4  // an input that tells of all requests
 } rabbet_triton_role_t;
 
+// What a batch input holds, of an input of requests.
+typedef enum rabbet_triton_ragged_t {
+  RABBET_TRITON_ELEMENT_COUNT = 0,  // of each request
+  RABBET_TRITON_ACCUMULATED = 1,    // its sum, up to and with each request
+  RABBET_TRITON_ACCUMULATED_WITH_ZERO = 2,
+  RABBET_TRITON_MAX_AS_SHAPE = 3,        // no values; the size is the largest
+  RABBET_TRITON_ITEM_SHAPE = 4,          // of each row of each request
+  RABBET_TRITON_ITEM_SHAPE_FLATTEN = 5,  // the same in one dimension
+} rabbet_triton_ragged_t;
+
+typedef struct rabbet_triton_use_t {
+  rabbet_triton_role_t role;
+  // Of requests' tensors. Where an input's is larger than the plan's, requests
+  // are put one after the other along the leading dimensions.
+  int32_t rank;
+  rabbet_triton_ragged_t ragged;  // of a batch input
+  bool is_scattered;              // a batch output
+  size_t source;                  // of these two: an input
+  rabbet_dims_t dims;  // of an output, as the configuration has them; -1: any
+} rabbet_triton_use_t;
+
 typedef struct rabbet_triton_config_t {
-  int64_t max_batch_size;       // 0: requests are not put together
-  rabbet_triton_role_t* roles;  // [io]
+  int64_t max_batch_size;     // 0: requests are not put together
+  rabbet_triton_use_t* uses;  // [io]
   bool has_states;
+  bool is_ragged;
   int64_t threads;         // 0: the plan's
   int64_t answer_threads;  // of an instance
   bool graphs;

@@ -2,12 +2,14 @@
 #include <string.h>
 
 #include "triton/batch.h"
+#include "triton/ragged.h"
 #include "triton/report.h"
 
 // ---- Reading
 
 static rabbet_status_t serve_read_input(rabbet_triton_request_t* request,
-                                        const rabbet_io_t* io, bool batched,
+                                        const rabbet_io_t* io,
+                                        int32_t expected_rank, bool batched,
                                         rabbet_triton_tensor_t* tensor) {
   const int64_t* dims = NULL;
   uint32_t rank = 0;
@@ -17,11 +19,11 @@ static rabbet_status_t serve_read_input(rabbet_triton_request_t* request,
       TRITONBACKEND_RequestInput(request->handle, io->name, &tensor->input)));
   RABBET_RETURN_IF_ERROR(rabbet_triton_status(TRITONBACKEND_InputProperties(
       tensor->input, NULL, NULL, &dims, &rank, &size, &tensor->buffer_count)));
-  if (rank != (uint32_t)io->dims.rank)
+  if (rank != (uint32_t)expected_rank)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "input '%s' has %u dimensions; expected %d", io->name,
-                         rank, io->dims.rank);
-  tensor->dims.rank = io->dims.rank;
+                         rank, expected_rank);
+  tensor->dims.rank = expected_rank;
   if (rank) memcpy(tensor->dims.d, dims, rank * sizeof(*dims));
   RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(io->dtype, io->format,
                                              &tensor->dims, &tensor->bytes));
@@ -64,6 +66,7 @@ static rabbet_status_t serve_read_outputs(rabbet_triton_instance_t* instance,
 static rabbet_status_t serve_read(rabbet_triton_instance_t* instance,
                                   size_t index) {
   const rabbet_triton_plan_t* plan = &instance->model->plan;
+  const rabbet_triton_use_t* uses = instance->model->config.uses;
   rabbet_triton_request_t* request = &instance->call->requests[index];
   bool batched = instance->model->config.max_batch_size > 0;
   bool is_cancelled = false;
@@ -71,29 +74,56 @@ static rabbet_status_t serve_read(rabbet_triton_instance_t* instance,
       TRITONBACKEND_RequestIsCancelled(request->handle, &is_cancelled)));
   if (is_cancelled)
     return RABBET_STATUS(RABBET_STATUS_CANCELLED, "the request was cancelled");
-  for (size_t io = 0; io < plan->input_count; ++io)
-    RABBET_RETURN_IF_ERROR(
-        serve_read_input(request, rabbet_triton_plan_io(plan, io), batched,
-                         rabbet_triton_call_tensor(instance->call, index, io)));
+  for (size_t io = 0; io < plan->input_count; ++io) {
+    if (uses[io].role != RABBET_TRITON_BATCH_INPUT)
+      RABBET_RETURN_IF_ERROR(serve_read_input(
+          request, rabbet_triton_plan_io(plan, io), uses[io].rank, batched,
+          rabbet_triton_call_tensor(instance->call, index, io)));
+  }
   if (!batched) request->rows = 1;
   return serve_read_outputs(instance, index);
 }
 
 // ---- Groups
 
-static bool serve_can_join(rabbet_triton_instance_t* instance, size_t first,
-                           size_t other) {
-  const rabbet_triton_plan_t* plan = &instance->model->plan;
+// Whether two requests' shapes of an input are equal where the plan's has one
+// for all requests.
+static bool serve_is_alike(rabbet_triton_instance_t* instance, size_t first,
+                           size_t other, size_t io) {
+  const rabbet_triton_use_t* use = &instance->model->config.uses[io];
+  const rabbet_dims_t* a =
+      &rabbet_triton_call_tensor(instance->call, first, io)->dims;
+  const rabbet_dims_t* b =
+      &rabbet_triton_call_tensor(instance->call, other, io)->dims;
+  int32_t rank = rabbet_triton_plan_io(&instance->model->plan, io)->dims.rank;
+  int32_t skip = use->rank - rank + 1;
+  if (use->role == RABBET_TRITON_BATCH_INPUT) return true;
+  return memcmp(a->d + skip, b->d + skip, (size_t)(rank - 1) * sizeof(*a->d)) ==
+         0;
+}
+
+// Whether a profile allows the group, of which single requests may differ.
+static bool serve_fits(const rabbet_triton_instance_t* instance) {
+  rabbet_triton_call_t* call = instance->call;
+  const rabbet_triton_model_t* model = instance->model;
+  for (size_t io = 0; io < model->plan.input_count; ++io)
+    rabbet_triton_joined_dims(model, call, call->group, call->group_count, io,
+                              &call->dims[io]);
+  return rabbet_triton_plan_profile(&model->plan, call->dims) >= 0;
+}
+
+// Whether a request can run together with the group, which has one at least.
+static bool serve_can_join(rabbet_triton_instance_t* instance, size_t other) {
+  rabbet_triton_call_t* call = instance->call;
   if (instance->model->config.max_batch_size == 0) return false;
-  for (size_t io = 0; io < plan->input_count; ++io) {
-    rabbet_dims_t a =
-        rabbet_triton_call_tensor(instance->call, first, io)->dims;
-    rabbet_dims_t b =
-        rabbet_triton_call_tensor(instance->call, other, io)->dims;
-    a.d[0] = b.d[0];
-    if (memcmp(a.d, b.d, (size_t)a.rank * sizeof(*a.d)) != 0) return false;
+  for (size_t io = 0; io < instance->model->plan.input_count; ++io) {
+    if (!serve_is_alike(instance, call->group[0], other, io)) return false;
   }
-  return true;
+  if (!instance->model->config.is_ragged) return true;
+  call->group[call->group_count++] = (uint32_t)other;
+  bool fits = serve_fits(instance);
+  --call->group_count;
+  return fits;
 }
 
 // Those from `first` on that can run together with it.
@@ -105,7 +135,7 @@ static void serve_group(rabbet_triton_instance_t* instance, size_t first) {
     rabbet_triton_request_t* request = &call->requests[i];
     if (request->done) continue;
     if (i > first &&
-        (rows + request->rows > limit || !serve_can_join(instance, first, i)))
+        (rows + request->rows > limit || !serve_can_join(instance, i)))
       continue;
     rows += request->rows;
     request->done = true;

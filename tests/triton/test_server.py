@@ -91,6 +91,39 @@ sequence_batching {
 """
 
 
+RAGGED = """
+max_batch_size: 8
+dynamic_batching { max_queue_delay_microseconds: 300000 }
+batch_input {
+  kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "ends" data_type: TYPE_INT32
+  source_input: "x"
+}
+batch_output { target_name: "halves" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }
+"""
+
+
+def segments_model(folder: Path, ends: int) -> Path:
+    """Of segments of x, one after the other, that end at ends: their sums, and x / 2."""
+    nodes = [
+        helper.make_node("CumSum", ["x", "zero"], ["running"]),
+        helper.make_node("Sub", ["ends", "one"], ["last"]),
+        helper.make_node("Gather", ["running", "last"], ["up_to"]),
+        helper.make_node("Slice", ["up_to", "begin", "but_last"], ["before"]),
+        helper.make_node("Concat", ["nothing", "before"], ["previous"], axis=0),
+        helper.make_node("Sub", ["up_to", "previous"], ["sums"]),
+        helper.make_node("Div", ["x", "two"], ["halves"]),
+    ]
+    dtype = np.int64 if ends == TensorProto.INT64 else np.int32
+    return save_model(
+        folder / f"segments{ends}.onnx", nodes,
+        {"x": (FLOAT, ["n"]), "ends": (ends, ["k"])},
+        {"sums": (FLOAT, ["k"]), "halves": (FLOAT, ["n"])},
+        {"zero": np.array(0), "one": np.array([1], dtype), "begin": np.array([0]),
+         "but_last": np.array([-1]), "nothing": np.zeros(1, np.float32),
+         "two": np.array(2, np.float32)},
+    )  # fmt: skip
+
+
 def root_model(folder: Path, operator: str = "Root") -> Path:
     node = helper.make_node(operator, ["x"], ["y"], plugin_namespace="triton_test")
     return save_model(
@@ -131,6 +164,10 @@ def make_repository(folder: Path) -> Path:
         repository, "root", root_model(folder), leave + delay, plugins=[operator], **PAIRS
     )
     shutil.copy(operator, made)
+    shapes = {"x": ((1,), (64,), (200,)), "ends": ((1,), (4,), (8,))}
+    for ends in (TensorProto.INT32, TensorProto.INT64):
+        segments = segments_model(folder, ends)
+        add_model(repository, f"segments{ends}", segments, RAGGED, shapes=shapes)
     plain = add_model(repository, "damaged", None)
     plan = (repository / "product/1/model.plan").read_bytes()
     (plain / "model.plan").write_bytes(plan[: len(plan) // 2])
@@ -222,6 +259,28 @@ def test_data_dependent_outputs(server: Any) -> None:
     for x in ([0, 1, 0, 2.5], [0] * 16, [1]):
         y = server.infer("positions", {"x": np.array(x, np.float32)})["y"]
         assert y.tolist() == [np.flatnonzero(x).tolist()]
+
+
+@pytest.mark.parametrize("ends", [TensorProto.INT32, TensorProto.INT64])
+def test_ragged_batches(server: Any, ends: int) -> None:
+    """Requests of different lengths run together, and each gets its own part."""
+    model = f"segments{ends}"
+    config = server.json("GET", f"/v2/models/{model}/config")
+    assert [x["name"] for x in config["input"]] == ["x"]
+    assert config["input"][0]["allow_ragged_batch"]
+    random = np.random.default_rng(ends)
+    xs = [random.integers(-9, 9, (1, n)).astype(np.float32) for n in (5, 1, 40, 17, 3, 150, 60, 2)]
+    before = statistics(server, model)
+    with ThreadPoolExecutor(len(xs)) as pool:
+        answers = list(pool.map(lambda x: server.infer(model, {"x": x}), xs))
+    for x, answer in zip(xs, answers, strict=True):
+        assert answer["sums"].tolist() == [x.sum()]
+        assert np.array_equal(answer["halves"], x / 2)
+    after = statistics(server, model)
+    # All together have more elements than the profile: at least two runs.
+    assert 2 <= after["execution_count"] - before["execution_count"] < len(xs)
+    with pytest.raises(RuntimeError, match="input 'x'"):
+        server.infer(model, {"x": np.zeros((1, 201), np.float32)})
 
 
 def test_operators_in_python_and_their_errors(server: Any) -> None:
