@@ -61,6 +61,7 @@ set(RABBET_STAND_IN_ENVIRONMENT
   RABBET_NVRTC=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_nvrtc.so
   RABBET_CUBLASLT=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cublaslt.so
   RABBET_CUDNN=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cudnn.so
+  RABBET_NCCL=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_nccl.so
   RABBET_PROGRAM_CACHE=none)
 
 # The library that C tests share.

@@ -204,6 +204,17 @@ def _enumeration(name: str, base: str, doc: str, members: dict[str, tuple[str, s
     return "\n".join(lines)
 
 
+# Enumerations with members that releases of TensorRT after names.tsv's have added.
+_NEWER = {"CollectiveOperation"}
+
+
+def _enumerators(name: str) -> dict[str, str]:
+    """Numbers of an enumeration, from the attributes that it describes."""
+    attributes = (attr for op in catalogue() for attr in op["attributes"])
+    found = next(attr["values"] for attr in attributes if attr["meaning"] == name)
+    return {key: str(number) for key, number in found.items()}
+
+
 def _of_operators() -> dict[str, Other]:
     """Enumerations of ops.def that TensorRT has, with its members."""
     names, found = tensorrt(), {}
@@ -211,6 +222,8 @@ def _of_operators() -> dict[str, Other]:
         if name not in names:
             continue
         numbers = {key: number for key, number in names[name].items() if key}
+        if name in _NEWER:
+            numbers |= _enumerators(name)
         lacking = numbers.keys() - known.values.keys()
         if lacking:
             raise ValueError(f"ops.def lacks values of '{name}': {sorted(lacking)}")

@@ -211,6 +211,14 @@ rabbet_context_memory_bytes(rabbet_context_t* context, size_t* out_bytes);
 // returns.
 RABBET_API rabbet_status_t
 rabbet_context_set_consumed_event(rabbet_context_t* context, void* event);
+// The communicator by which layers exchange data with the other processes
+// (ranks) that run the plan: an ncclComm_t with one rank for each, the
+// caller's, which outlives the context. NULL: none. The next run, or
+// rabbet_context_prepare, makes communicators of its own from it, for which all
+// ranks are needed. INVALID_ARGUMENT names a layer that has other ranks. Plans
+// that exchange nothing take any communicator.
+RABBET_API rabbet_status_t
+rabbet_context_set_communicator(rabbet_context_t* context, void* communicator);
 // Threads for this context's runs; 0: the plan's.
 RABBET_API rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
                                                       int threads);

@@ -176,9 +176,6 @@ from ._layers._plugin_layers import (
     IPluginV2Layer,
     IPluginV3Layer,
 )
-from ._layers._refused_layers import (
-    IDistCollectiveLayer,
-)
 from ._layers._reshapes import (
     IPaddingLayer,
     ISqueezeLayer,

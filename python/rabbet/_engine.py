@@ -21,7 +21,7 @@ from ._dims import Dims
 from ._engine_config import IRuntimeConfig, ISerializationConfig
 from ._engine_tensors import EngineTensors
 from ._errors import FailedPreconditionError
-from ._managed import Fixed, Managed, no_effect, refused
+from ._managed import Fixed, Managed, no_effect
 from ._pickling import Origin, copied_engine, reduce_engine
 from ._recorder import recorded, report
 
@@ -215,6 +215,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     _debug_listener: IDebugListener | None = None
     _debug_states: dict[str, bool] | None = None
     _consumed_event = 0
+    _communicator: Any = None
     _logger: ILogger | None = None
     _allocators: dict[str, IOutputAllocator | None] | None = None
 
@@ -467,9 +468,17 @@ class IExecutionContext(_rabbet.Context, Managed):
     def set_aux_streams(self, aux_streams: Integers) -> None:
         """Accepted without effect: runs use no auxiliary streams."""
 
-    @refused("a plan runs on one device")
-    def set_communicator(self, communicator: Any) -> bool:  # type: ignore[empty-body]
-        """Connects devices."""
+    @recorded
+    def set_communicator(self, communicator: Any) -> bool:
+        """Sets the communicator by which collective layers exchange data with the other
+        processes (ranks) that run the plan: a PyCapsule "ncclComm_t" or a
+        rabbet.parallel.Communicator, which must outlive the context; None: none.
+
+        The next run, or prepare(), makes communicators of its own from it, for which
+        all ranks are needed."""
+        self._set_communicator(getattr(communicator, "capsule", communicator))
+        self._communicator = communicator
+        return True
 
     @property
     @no_effect("runs make no NVTX ranges")

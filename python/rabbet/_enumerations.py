@@ -182,13 +182,16 @@ class CausalMaskKind(_Enum):
 
 
 class CollectiveOperation(_Enum):
-    """Operations between several devices.
+    """Exchanges between ranks.
 
-    ALL_REDUCE: Each gets the reduction of all.
-    ALL_GATHER: Each gets the tensors of all.
-    BROADCAST: Each gets the tensor of one.
-    REDUCE: One gets the reduction of all.
-    REDUCE_SCATTER: Each gets a part of the reduction.
+    ALL_REDUCE: Each gets the reduction of all inputs.
+    ALL_GATHER: Each gets all inputs, one behind the other.
+    BROADCAST: Each gets the root's input.
+    REDUCE: The root gets the reduction of all inputs.
+    REDUCE_SCATTER: Each gets its block of the reduction of all inputs.
+    ALL_TO_ALL: Each gets its block of each input, one behind the other.
+    GATHER: The root gets all inputs, one behind the other.
+    SCATTER: Each gets its block of the root's input.
     """
 
     ALL_REDUCE = 0
@@ -196,6 +199,9 @@ class CollectiveOperation(_Enum):
     BROADCAST = 2
     REDUCE = 3
     REDUCE_SCATTER = 4
+    ALL_TO_ALL = 5
+    GATHER = 6
+    SCATTER = 7
 
 
 class CumulativeOperation(_Enum):

@@ -37,6 +37,7 @@ _THREADS, _MAX_THREADS = 2, 32
 _MAX_REPORT = 1 << 20
 
 _OWN = {"_engine", "_inputs", "_outputs", "_report", "_options", "_path", "_pools"}
+_OWN |= {"_communicator"}
 
 
 class _Times(IProfiler):
@@ -95,6 +96,7 @@ class Model(_rabbet.Runner):
     _report: tuple[str, str] | None
     _options: tuple[int | None, bool, int | None]
     _path: str | None = None  # in the place of the plan in pickles
+    _communicator: Any = None
     _pools: dict[int, ThreadPoolExecutor]  # by process: a fork's child has no threads
 
     def __new__(
@@ -127,6 +129,13 @@ class Model(_rabbet.Runner):
         self._options = threads, graphs, contexts
         self._pools = {}
         return self
+
+    def set_communicator(self, communicator: Any) -> None:
+        """Sets the communicator by which collective layers exchange data with the other
+        processes (ranks) that run the model (IExecutionContext.set_communicator). From
+        then on one call runs at a time. Copies and pickles have none."""
+        self._set_communicator(getattr(communicator, "capsule", communicator))
+        self._communicator = communicator
 
     # ---- Pickles and copies ----
 

@@ -21,7 +21,6 @@ from ._layers._layer import ILayer, ITensor, as_found
 from ._layers._loops import ILoop
 from ._layers._operator_layers import OperatorLayers
 from ._layers._plugin_layers import IPluginV2Layer, IPluginV3Layer
-from ._layers._refused_layers import RefusedLayers
 from ._layers._rotary import IRotaryEmbeddingLayer, rotary_embedding
 from ._managed import Fixed, Managed
 from ._numbers import PREFER_AOT, PREFER_RUNS
@@ -37,7 +36,7 @@ def _position(index: int, count: int, what: str) -> int:
 
 
 @checks_arguments
-class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
+class INetworkDefinition(OperatorLayers, Managed):
     """A network under construction: made by Builder.create_network."""
 
     error_recorder: IErrorRecorder | None = None
@@ -268,9 +267,7 @@ class INetworkDefinition(OperatorLayers, RefusedLayers, Managed):
         """Removes axes of extent 1; `axes` is a constant."""
         return reshapes.reshaping(self, reshapes.ISqueezeLayer, input, axes)
 
-    def add_unsqueeze(
-        self, input: ITensor, axes: ITensor
-    ) -> reshapes.IUnsqueezeLayer:
+    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> reshapes.IUnsqueezeLayer:
         """Inserts axes of extent 1; `axes` is a constant."""
         return reshapes.reshaping(self, reshapes.IUnsqueezeLayer, input, axes)
 

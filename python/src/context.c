@@ -6,8 +6,10 @@
 #include "python/src/rabbet_py.h"
 
 static void py_release_context(void* pointer) {
-  // A plugin's state holds Python objects: destroy_state takes the GIL itself.
-  rabbet_context_destroy(pointer);
+  // A plugin's state holds Python objects: destroy_state takes the GIL itself,
+  // and so does a thread of the context that logs, for whose end this waits.
+  Py_BEGIN_ALLOW_THREADS rabbet_context_destroy(pointer);
+  Py_END_ALLOW_THREADS
 }
 
 // A context is for one thread at a time, and not for its own callbacks: until
@@ -332,6 +334,30 @@ static PyObject* py_context_check(PyObject* self, PyObject* handle) {
   Py_END_ALLOW_THREADS return rabbet_py_none_or_raise(status);
 }
 
+int rabbet_py_to_communicator(PyObject* object, void** out_communicator) {
+  *out_communicator = NULL;
+  if (object == Py_None) return 0;
+  if (PyCapsule_IsValid(object, "ncclComm_t")) {
+    *out_communicator = PyCapsule_GetPointer(object, "ncclComm_t");
+    return 0;
+  }
+  PyErr_Format(PyExc_TypeError,
+               "communicator: expected a PyCapsule named \"ncclComm_t\" or "
+               "None, got %R",
+               object);
+  return -1;
+}
+
+static PyObject* py_context_set_communicator(PyObject* self, PyObject* object) {
+  RABBET_PY_CLAIM(self);
+  void* communicator = NULL;
+  if (rabbet_py_to_communicator(object, &communicator)) return NULL;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_context_set_communicator(rabbet_py_pointer(self), communicator);
+  Py_END_ALLOW_THREADS return rabbet_py_none_or_raise(status);
+}
+
 // ---- Memory
 
 // set_memory(address, size)
@@ -458,6 +484,7 @@ static PyMethodDef py_context_methods[] = {
     {"_set_debug_listener", py_context_set_debug_listener, METH_O, NULL},
     {"_set_debug_state", py_context_set_debug_state, METH_VARARGS, NULL},
     {"_debug_state", py_context_debug_state, METH_O, NULL},
+    {"_set_communicator", py_context_set_communicator, METH_O, NULL},
     {"_set_consumed_event", py_context_set_consumed_event, METH_O, NULL},
     {NULL},
 };

@@ -120,6 +120,8 @@ PyObject* rabbet_py_host_memory_take_map(struct rabbet_file_map_t* map);
 struct rabbet_file_map_t* rabbet_py_host_memory_map(PyObject* object);
 // The pointer of an object of (a subtype of) `type`; TypeError otherwise, or if
 // its __init__ was never run.
+// The pointer of a PyCapsule "ncclComm_t", NULL for None; -1 with an exception.
+int rabbet_py_to_communicator(PyObject* object, void** out_communicator);
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type);
 // Invalidates the object: its pointer is released.
 void rabbet_py_handle_close(PyObject* self);

@@ -623,6 +623,7 @@ static int py_runner_visit(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(self->empty);
   Py_VISIT(self->dtypes);
   Py_VISIT(self->results);
+  Py_VISIT(self->communicator);
   Py_VISIT(Py_TYPE(object));
   return 0;
 }
@@ -636,12 +637,20 @@ static void py_runner_dealloc(PyObject* object) {
   Py_CLEAR(self->empty);
   Py_CLEAR(self->dtypes);
   Py_CLEAR(self->results);
+  Py_CLEAR(self->communicator);
   freefunc tp_free = (freefunc)PyType_GetSlot(type, Py_tp_free);
   tp_free(object);
   Py_DECREF(type);
 }
 
+static PyObject* py_runner_set_communicator(PyObject* self, PyObject* object) {
+  if (rabbet_py_lanes_communicate((rabbet_py_runner_t*)self, object))
+    return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef py_runner_methods[] = {
+    {"_set_communicator", py_runner_set_communicator, METH_O, NULL},
     {"_profiled", py_runner_profiled, METH_VARARGS, NULL},
     {"_checked", py_runner_checked, METH_VARARGS, NULL},
     {"_cancel", py_runner_cancel, METH_O, NULL},

@@ -74,6 +74,7 @@ typedef struct rabbet_py_runner_t {
   pthread_cond_t freed;
   rabbet_py_lane_t *lanes, *busy;  // free ones, the one used last first
   int lane_count, lane_limit;      // 0: no limit
+  PyObject* communicator;          // of all lanes, a capsule; NULL: none is set
 } rabbet_py_runner_t;
 
 // ---- Lanes (runner_lanes.c) ------------------------------------------------
@@ -84,6 +85,10 @@ void rabbet_py_lanes_deinitialize(rabbet_py_runner_t* runner);
 // may be, the next that another thread gives back. NULL with an exception.
 rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner);
 void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane);
+// Sets the communicator, or None; from now on one call runs at a time, as ranks
+// exchange in one order. -1 with an exception: a call is under way, or the
+// communicator does not fit.
+int rabbet_py_lanes_communicate(rabbet_py_runner_t* runner, PyObject* capsule);
 // Ends the runs that are under way: those of the thread, or all where it is
 // NULL. Whether there was one.
 bool rabbet_py_lanes_cancel(rabbet_py_runner_t* runner,

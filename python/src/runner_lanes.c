@@ -21,8 +21,10 @@ void rabbet_py_lanes_initialize(rabbet_py_runner_t* runner, int limit) {
 static void py_lane_destroy(rabbet_py_runner_t* runner,
                             rabbet_py_lane_t* lane) {
   if (!lane) return;
-  rabbet_context_destroy(lane->context);
-  for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
+  // A thread of the context may log, which takes the GIL.
+  Py_BEGIN_ALLOW_THREADS rabbet_context_destroy(lane->context);
+  Py_END_ALLOW_THREADS for (size_t i = 0;
+                            lane->outputs && i < runner->output_count; ++i) {
     Py_XDECREF(lane->outputs[i].empty_args);
     Py_XDECREF(lane->outputs[i].torch_options[0]);
     Py_XDECREF(lane->outputs[i].torch_options[1]);
@@ -43,7 +45,24 @@ void rabbet_py_lanes_deinitialize(rabbet_py_runner_t* runner) {
   pthread_mutex_destroy(&runner->mutex);
 }
 
+static rabbet_status_t py_lane_create_context(const rabbet_py_runner_t* runner,
+                                              void* communicator,
+                                              rabbet_context_t** out_context) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_create(
+      runner->engine, rabbet_allocator_system(), out_context));
+  if (runner->threads > 0)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_context_set_threads(*out_context, runner->threads));
+  return communicator
+             ? rabbet_context_set_communicator(*out_context, communicator)
+             : rabbet_ok();
+}
+
 static rabbet_py_lane_t* py_lane_new(rabbet_py_runner_t* runner) {
+  void* communicator = NULL;
+  if (runner->communicator &&
+      rabbet_py_to_communicator(runner->communicator, &communicator))
+    return NULL;
   rabbet_py_lane_t* lane = PyMem_Calloc(1, sizeof(*lane));
   if (!lane) return (rabbet_py_lane_t*)PyErr_NoMemory();
   lane->inputs = PyMem_Calloc(runner->input_count + 1, sizeof(*lane->inputs));
@@ -54,11 +73,8 @@ static rabbet_py_lane_t* py_lane_new(rabbet_py_runner_t* runner) {
     return (rabbet_py_lane_t*)PyErr_NoMemory();
   }
   rabbet_status_t status;
-  Py_BEGIN_ALLOW_THREADS status = rabbet_context_create(
-      runner->engine, rabbet_allocator_system(), &lane->context);
-  if (rabbet_is_ok(status) && runner->threads > 0) {
-    status = rabbet_context_set_threads(lane->context, runner->threads);
-  }
+  Py_BEGIN_ALLOW_THREADS status =
+      py_lane_create_context(runner, communicator, &lane->context);
   Py_END_ALLOW_THREADS if (rabbet_is_ok(status)) {
     rabbet_context_set_graphs(lane->context, runner->graphs);
     rabbet_context_set_interrupt(lane->context, rabbet_py_interrupt());
@@ -181,6 +197,47 @@ void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
   Py_CLEAR(lane->finish);
   Py_CLEAR(lane->maker);
   py_lane_push(runner, lane);
+}
+
+// All lanes, if no call is under way.
+static bool py_lanes_take_all(rabbet_py_runner_t* runner,
+                              rabbet_py_lane_t** out_lanes) {
+  pthread_mutex_lock(&runner->mutex);
+  bool idle = !runner->busy;
+  *out_lanes = idle ? runner->lanes : NULL;
+  if (idle) {
+    runner->lanes = NULL;
+    runner->lane_count = 0;
+    runner->lane_limit = 1;
+  }
+  pthread_mutex_unlock(&runner->mutex);
+  return idle;
+}
+
+int rabbet_py_lanes_communicate(rabbet_py_runner_t* runner, PyObject* capsule) {
+  rabbet_py_lane_t *lane = NULL, *lanes = NULL;
+  void* communicator = NULL;
+  if (rabbet_py_to_communicator(capsule, &communicator)) return -1;
+  if (!py_lanes_take_all(runner, &lanes)) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a call of the model is under way: set its communicator "
+                    "before");
+    return -1;
+  }
+  while (lanes) {
+    lane = lanes;
+    lanes = lane->next;
+    py_lane_destroy(runner, lane);
+  }
+  Py_XDECREF(runner->communicator);
+  runner->communicator = Py_NewRef(capsule);
+  lane = rabbet_py_lane_take(runner);
+  if (!lane) {
+    Py_CLEAR(runner->communicator);
+    return -1;
+  }
+  py_lane_push(runner, lane);
+  return 0;
 }
 
 bool rabbet_py_lanes_cancel(rabbet_py_runner_t* runner,

@@ -108,6 +108,7 @@ static const struct {
     {"masks", rabbet_pass_masks},
     {"weights along k", rabbet_pass_weights_along_k},
     {"odd columns", rabbet_pass_odd_columns},
+    {"order of collectives", rabbet_pass_collective_order},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {

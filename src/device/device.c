@@ -69,9 +69,9 @@ static void* library_open(const char* folder, const char* kind,
 }
 
 // A change of one of these raises RABBET_DEVICE_ABI.
-_Static_assert(RABBET_DEVICE_ABI == 6, "the sizes below are of version 6");
-_Static_assert(sizeof(rabbet_device_vtable_t) == 328, "another table");
-_Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");
+_Static_assert(RABBET_DEVICE_ABI == 7, "the sizes below are of version 7");
+_Static_assert(sizeof(rabbet_device_vtable_t) == 376, "another table");
+_Static_assert(sizeof(rabbet_kernel_class_t) == 144, "another table");
 _Static_assert(sizeof(rabbet_device_t) == 88, "another device");
 
 // Libraries that do not say are of version 0.

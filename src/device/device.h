@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 6
+#define RABBET_DEVICE_ABI 7
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -180,6 +180,31 @@ typedef struct rabbet_device_vtable_t {
   rabbet_status_t (*copy_in_loop)(rabbet_device_t* device,
                                   const rabbet_device_loop_copy_t* copy,
                                   void* stream);
+  // Exchanges with devices of other processes, all of these or none. `handle`
+  // is a communicator of the device's library (ncclComm_t); it is the caller's,
+  // outlives the result, and is not used by runs.
+  rabbet_status_t (*open_communicator)(rabbet_device_t* device, void* handle,
+                                       rabbet_logger_t logger,
+                                       rabbet_communicator_t** out_opened);
+  // No run uses it any more, and no graph.
+  void (*close_communicator)(rabbet_device_t* device,
+                             rabbet_communicator_t* communicator);
+  // Around all that a run enqueues. The begin fails if an earlier exchange was
+  // given up. `status` is the run's, which the end passes on or replaces;
+  // `replayed`: the run launched graphs. A run that fails after some of its
+  // exchanges is out of step with the other ranks, and ends the communicator.
+  rabbet_status_t (*begin_exchanges)(rabbet_device_t* device,
+                                     rabbet_communicator_t* communicator);
+  rabbet_status_t (*end_exchanges)(rabbet_device_t* device,
+                                   rabbet_communicator_t* communicator,
+                                   void* stream, bool replayed,
+                                   rabbet_status_t status);
+  // Fails if exchanges were given up. For after a wait for the stream.
+  rabbet_status_t (*check_exchanges)(rabbet_device_t* device,
+                                     rabbet_communicator_t* communicator);
+  // Gives exchanges up, those on their way too. From any thread.
+  void (*cancel_exchanges)(rabbet_device_t* device,
+                           rabbet_communicator_t* communicator);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

@@ -13,6 +13,9 @@
 
 typedef struct rabbet_device_t rabbet_device_t;
 typedef struct rabbet_kernel_class_t rabbet_kernel_class_t;
+// What a device has made of a communicator; each device casts it to a type of
+// its own.
+typedef struct rabbet_communicator_t rabbet_communicator_t;
 
 typedef struct rabbet_type_format_t {
   rabbet_dtype_t dtype;
@@ -130,6 +133,8 @@ typedef struct rabbet_kernel_t {
   // Of the boundary's addresses in calls, in bytes, where it is more than that
   // of elements; 0: it is not. A power of two. Set by `create`.
   uint32_t alignment;
+  // Calls need a communicator. Set by `create`.
+  bool exchanges;
   // Memory that the kernel keeps for as long as it lives, packed constants
   // above all. Set by `create`; `prepare` adds to it.
   size_t kept_bytes;
@@ -155,6 +160,7 @@ typedef struct rabbet_kernel_call_t {
   void* const* outputs;  // boundary outputs
   void* workspace;       // aligned to 256
   void* stream;
+  rabbet_communicator_t* communicator;  // NULL: none is set
 } rabbet_kernel_call_t;
 
 // Whether the kernel's enqueued work may be recorded into a graph of the device
@@ -235,6 +241,11 @@ struct rabbet_kernel_class_t {
   // no library that chooses.
   rabbet_status_t (*ask)(const rabbet_question_t* question,
                          rabbet_answer_sink_t sink);
+  // Of kernels that exchange. `check`: whether the communicator has the ranks
+  // of the kernel. Else makes what calls need of it, outside of recordings,
+  // together with the other ranks, which do the same in the same order.
+  rabbet_status_t (*join)(rabbet_kernel_t* kernel,
+                          rabbet_communicator_t* communicator, bool check);
 };
 
 // False if the group has DOUBLE and the class does not compute it.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "ops/collective/dist_collective.h"
 
 typedef struct reference_kernel_t {
   rabbet_kernel_t base;
@@ -33,7 +34,10 @@ typedef struct reference_state_t {
 
 static bool reference_can(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->node_count; ++i) {
-    if (!group->nodes[i].op->reference) return false;
+    const rabbet_group_node_t* node = &group->nodes[i];
+    if (!node->op->reference ||
+        rabbet_collective_exchanges(node->op, node->attrs))
+      return false;
   }
   return group->node_count > 0;
 }

@@ -12,6 +12,7 @@
   FILE(activation)              \
   FILE(attention)               \
   FILE(choice)                  \
+  FILE(collective)              \
   FILE(convolution)             \
   FILE(normalization)           \
   FILE(einsum)                  \

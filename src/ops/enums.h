@@ -73,6 +73,16 @@
   ROW(REDUCE, MIN, 3)       \
   ROW(REDUCE, AVG, 4)
 
+#define RABBET_COLLECTIVES(ROW)      \
+  ROW(COLLECTIVE, ALL_REDUCE, 0)     \
+  ROW(COLLECTIVE, ALL_GATHER, 1)     \
+  ROW(COLLECTIVE, BROADCAST, 2)      \
+  ROW(COLLECTIVE, REDUCE, 3)         \
+  ROW(COLLECTIVE, REDUCE_SCATTER, 4) \
+  ROW(COLLECTIVE, ALL_TO_ALL, 5)     \
+  ROW(COLLECTIVE, GATHER, 6)         \
+  ROW(COLLECTIVE, SCATTER, 7)
+
 #define RABBET_POOLINGS(ROW) \
   ROW(POOLING, MAX, 0)       \
   ROW(POOLING, AVERAGE, 1)   \
@@ -172,6 +182,9 @@ typedef enum rabbet_elementwise_t {
 typedef enum rabbet_reduce_t {
   RABBET_REDUCES(RABBET_ENUM_NUMBER) RABBET_REDUCE_COUNT
 } rabbet_reduce_t;
+typedef enum rabbet_collective_op_t {
+  RABBET_COLLECTIVES(RABBET_ENUM_NUMBER) RABBET_COLLECTIVE_COUNT
+} rabbet_collective_op_t;
 typedef enum rabbet_pooling_t {
   RABBET_POOLINGS(RABBET_ENUM_NUMBER) RABBET_POOLING_COUNT
 } rabbet_pooling_t;

@@ -299,6 +299,7 @@ bool rabbet_op_passes_values(const rabbet_op_t* op, const rabbet_attr_t* attrs,
 }
 
 rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* given) {
+  if (given->op->flags & RABBET_OP_NO_FOLD) return rabbet_ok();
   if (op_all_constant(given)) return op_fold(given);
   rabbet_op_infer_t infer = *given;
   RABBET_RETURN_IF_ERROR(op_follow_floats(&infer));

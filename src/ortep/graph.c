@@ -125,10 +125,8 @@ static rabbet_status_t graph_read_node(rabbet_ort_graph_t* graph,
   RABBET_RETURN_IF_ERROR(ORT(Node_GetDomain, node->node, &node->domain));
   if (strcmp(node->domain, "ai.onnx") == 0) node->domain = "";
   RABBET_RETURN_IF_ERROR(ORT(Node_GetEpName, node->node, &provider));
-  // Also if it is a part of ours: ONNX Runtime asks again about what is left.
-  node->is_taken = provider && provider[0] &&
-                   (strcmp(provider, RABBET_ORT_EP_NAME) != 0 ||
-                    strcmp(node->domain, RABBET_ORT_EP_NAME) == 0);
+  node->is_taken =
+      provider && provider[0] && strcmp(provider, RABBET_ORT_EP_NAME) != 0;
   RABBET_RETURN_IF_ERROR(graph_read_reads(graph, node));
   return graph_read_outputs(graph, index);
 }
@@ -163,23 +161,6 @@ rabbet_status_t rabbet_ort_graph_initialize(const OrtGraph* graph,
   return status;
 }
 
-// A node that comes without the graph around it does not know which of its
-// values are constants there; the graphs in it do.
-static rabbet_status_t graph_find_constants(rabbet_ort_graph_t* graph,
-                                            const OrtGraph* within) {
-  rabbet_ort_graph_t inner;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ort_graph_initialize(within, graph->allocator, &inner));
-  for (size_t i = 0; i < graph->values.count; ++i) {
-    rabbet_ort_value_t* value = &graph->values.data[i];
-    const int32_t number = rabbet_ort_graph_find(&inner, value->name);
-    if (!value->constant && value->producer < 0 && number >= 0)
-      value->constant = inner.values.data[number].constant;
-  }
-  rabbet_ort_graph_deinitialize(&inner);
-  return rabbet_ok();
-}
-
 static rabbet_status_t graph_read_one(rabbet_ort_graph_t* graph,
                                       const OrtNode* node) {
   graph->node_count = 1;
@@ -190,15 +171,6 @@ static rabbet_status_t graph_read_one(rabbet_ort_graph_t* graph,
   for (size_t i = 0; i < graph->nodes[0].output_count; ++i)
     if (graph->nodes[0].outputs[i] >= 0)
       graph->values.data[graph->nodes[0].outputs[i]].is_output = true;
-  size_t count = 0;
-  const OrtGraph** bodies = NULL;
-  RABBET_RETURN_IF_ERROR(ORT(Node_GetNumSubgraphs, node, &count));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &graph->arena, count, sizeof(*bodies), (void**)&bodies));
-  if (count)
-    RABBET_RETURN_IF_ERROR(ORT(Node_GetSubgraphs, node, bodies, count, NULL));
-  for (size_t i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(graph_find_constants(graph, bodies[i]));
   return rabbet_ok();
 }
 

@@ -144,7 +144,8 @@ rabbet_status_t rabbet_context_check(rabbet_context_t* context, void* stream) {
     const rabbet_frame_t* frame = rabbet_context_frame(context, i);
     missing += frame->checks_made - frame->checks_seen;
   }
-  if (missing == 0) return rabbet_ok();
+  if (missing == 0 && !context->engine->exchange) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_exchange_check(context));
   return rabbet_context_look_at_checks(context);
 }

@@ -112,6 +112,7 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   rabbet_engine_t* engine = context->engine;
   rabbet_engine_remove_context(engine, context);
   rabbet_context_forget(context);
+  rabbet_exchange_close(context);
   rabbet_context_free_host_ios(context);
   rabbet_context_free_memory(context);
   for (size_t i = 0; i < rabbet_context_frame_count(context); ++i)

@@ -123,7 +123,10 @@ static rabbet_status_t step_create(rabbet_sequence_t* sequence, size_t s) {
       if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) node->plugin = out->plugin;
     }
   }
-  return step_create_kernel(engine, step, kernel, &out->kernel);
+  RABBET_RETURN_IF_ERROR(
+      step_create_kernel(engine, step, kernel, &out->kernel));
+  if (out->kernel->exchanges && !engine->exchange) engine->exchange = step;
+  return rabbet_ok();
 }
 
 static void step_align_ios(rabbet_sequence_t* sequence, size_t step) {

@@ -55,6 +55,7 @@ rabbet_status_t rabbet_run_step(rabbet_frame_t* frame,
                                 const rabbet_prepared_t* prepared,
                                 rabbet_run_t* run, void* stream) {
   run->call.stream = stream;
+  run->call.communicator = frame->context->communicator;
   if (rabbet_context_is_cancelled(frame->context))
     return RABBET_ANNOTATE(rabbet_context_cancelled(), "step '%s'",
                            frame->sequence->plan->steps[run->step].name);
@@ -350,7 +351,11 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   ++context->runs;
   atomic_store(&context->present_run, context->runs);
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
-  rabbet_status_t status = execute_run(context, stream);
+  rabbet_status_t status = rabbet_exchange_begin(context, stream);
+  if (rabbet_is_ok(status)) {
+    status = execute_run(context, stream);
+    status = rabbet_exchange_end(context, stream, status);
+  }
   context->running = false;
   atomic_store(&context->present_run, 0);
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);

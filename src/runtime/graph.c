@@ -359,6 +359,7 @@ static bool piece_record(rabbet_frame_t* frame, rabbet_prepared_t* prepared,
     rabbet_run_t* run = &prepared->runs[at];
     rabbet_kernel_call_t call = run->call;
     call.stream = stream;
+    call.communicator = frame->context->communicator;
     if (is_loop(run))
       status = rabbet_loop_record(frame, prepared, run, stream);
     else if (!rabbet_run_is_idle(run))

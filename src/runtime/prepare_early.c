@@ -74,7 +74,8 @@ static rabbet_status_t prepare_first_segment(rabbet_context_t* context,
              : rabbet_ok();
 }
 
-static rabbet_status_t prepare_run(rabbet_context_t* context, bool bind) {
+static rabbet_status_t prepare_run(rabbet_context_t* context, bool bind,
+                                   bool joins) {
   rabbet_device_t* device = context->engine->device;
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
@@ -82,12 +83,17 @@ static rabbet_status_t prepare_run(rabbet_context_t* context, bool bind) {
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
   rabbet_status_t status = prepare_first_segment(context, bind);
+  if (rabbet_is_ok(status) && joins) {
+    status = rabbet_exchange_begin(context, NULL);
+    if (rabbet_is_ok(status))
+      status = rabbet_exchange_end(context, NULL, status);
+  }
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   return RABBET_ANNOTATE(status, "preparing a run");
 }
 
 rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
-  return prepare_run(context, true);
+  return prepare_run(context, true, context->communicator != NULL);
 }
 
 // ---- Without being asked
@@ -131,5 +137,5 @@ void rabbet_context_prepare_early(rabbet_context_t* context) {
   // reserved in vain.
   bool bind = !context->has_run;
   // The run meets the same error, and tells it.
-  rabbet_status_ignore(prepare_run(context, bind));
+  rabbet_status_ignore(prepare_run(context, bind, false));
 }

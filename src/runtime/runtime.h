@@ -90,6 +90,8 @@ struct rabbet_engine_t {
   // can run.
   void* refitted;
   bool lacks_weights;
+  // The first step whose kernel exchanges data with other ranks, or NULL.
+  const rabbet_plan_step_t* exchange;
   pthread_mutex_t contexts_lock;
   rabbet_context_t* contexts;  // all that live
 };
@@ -464,6 +466,8 @@ struct rabbet_context_t {
   void* consumed_event;
   rabbet_debug_listener_t debug_listener;
   bool unfused_debug_on;
+  rabbet_communicator_t* communicator;  // or NULL (exchange.c)
+  bool has_joined;                      // kernels made what they need of it
   void* stream;  // of the last run; it is there while `running`
   bool running;
   // Numbers of runs, for cancelling (stop.c); 0: none.
@@ -511,6 +515,18 @@ rabbet_status_t rabbet_context_cancelled(void);
 rabbet_status_t rabbet_context_next_iteration(const rabbet_context_t* context,
                                               int64_t trip);
 rabbet_status_t rabbet_check_iteration_limit(int64_t limit);
+
+// exchange.c: does nothing for plans without exchanges. Around a run that
+// enqueues on the stream; the begin makes what kernels need of the
+// communicator. The end passes the run's status on, or replaces it.
+rabbet_status_t rabbet_exchange_begin(rabbet_context_t* context, void* stream);
+rabbet_status_t rabbet_exchange_end(rabbet_context_t* context, void* stream,
+                                    rabbet_status_t status);
+// After a wait for the stream: whether exchanges were given up.
+rabbet_status_t rabbet_exchange_check(const rabbet_context_t* context);
+void rabbet_exchange_cancel(const rabbet_context_t* context);
+// Nothing prepared is left.
+void rabbet_exchange_close(rabbet_context_t* context);
 
 // execute.c: the sequence from its first segment, `prepared`, on.
 rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,

@@ -35,6 +35,7 @@ bool rabbet_context_cancel(rabbet_context_t* context) {
   while (before < run &&
          !atomic_compare_exchange_weak(&context->cancelled_run, &before, run)) {
   }
+  if (run > 0) rabbet_exchange_cancel(context);
   return run > 0;
 }
 

@@ -50,7 +50,7 @@ class IAttention:
     width]. The caller scales the query. Made by INetworkDefinition.add_attention."""
 
     decomposable = Fixed(True, "It is made of products and a softmax, fused or not.")
-    num_ranks = Fixed(1, "A plan runs on one device.")
+    num_ranks = Fixed(1, "Split the heads, and add a collective layer.")
 
     def __init__(
         self,

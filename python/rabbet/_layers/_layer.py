@@ -160,7 +160,7 @@ class ILayer(_rabbet.NetworkLayer):
         checks_arguments(cls)
 
     _type: ClassVar[e.LayerType | None] = None
-    num_ranks = Fixed(1, "A plan runs on one device.")
+    num_ranks = Fixed(1, "Collective layers alone have ranks.")
 
     @property
     def name(self) -> str:

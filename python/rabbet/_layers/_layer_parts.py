@@ -242,3 +242,11 @@ class _MoE(ILayer):
 class _Normalization(ILayer):
     __slots__ = ()
     compute_precision = Fixed(e.DataType.FLOAT, "Mean and variance are taken in FLOAT.")
+
+
+class _DistCollective(ILayer):
+    __slots__ = ()
+    num_ranks = _number(  # type: ignore[assignment]
+        "num_ranks",
+        "Number of ranks that take part; shapes depend on it. With groups it may stay 1.",
+    )

@@ -22,6 +22,7 @@ from ._layer_parts import (
     _Constant,
     _Convolution,
     _Deconvolution,
+    _DistCollective,
     _Fill,
     _MoE,
     _Normalization,
@@ -153,6 +154,14 @@ class IDequantizeLayer(ILayer):
         "Elements that share a scale on each axis, -1: all; empty: as scales of "
         "the input's rank tell.",
     )
+
+
+class IDistCollectiveLayer(_DistCollective):
+    """An exchange between the devices of several processes (ranks), which run the
+    network at the same time, each with its own input. Inputs: input, after."""
+
+    __slots__ = ()
+    _type = e.LayerType.DIST_COLLECTIVE
 
 
 class IDynamicQuantizeLayer(ILayer):
@@ -529,6 +538,7 @@ LAYER_CLASSES.update(
         "cumulative": ICumulativeLayer,
         "deconvolution": IDeconvolutionLayer,
         "dequantize": IDequantizeLayer,
+        "dist_collective": IDistCollectiveLayer,
         "dynamic_quantize": IDynamicQuantizeLayer,
         "elementwise": IElementWiseLayer,
         "fill": IFillLayer,
@@ -567,6 +577,7 @@ __all__ = [
     "ICumulativeLayer",
     "IDeconvolutionLayer",
     "IDequantizeLayer",
+    "IDistCollectiveLayer",
     "IDynamicQuantizeLayer",
     "IElementWiseLayer",
     "IFillLayer",

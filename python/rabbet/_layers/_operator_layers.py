@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _enums as e
 from .. import _rabbet
-from .._checked import Constants, DType, Shape, Tensors, checks_arguments
+from .._checked import Constants, DType, Integers, Shape, Tensors, checks_arguments
 from .._dims import volume
 from .._numbers import Attr
 from .._weights import Weights
@@ -21,6 +21,7 @@ from ._layers import (
     ICumulativeLayer,
     IDeconvolutionLayer,
     IDequantizeLayer,
+    IDistCollectiveLayer,
     IDynamicQuantizeLayer,
     IElementWiseLayer,
     IFillLayer,
@@ -276,6 +277,29 @@ class OperatorLayers(_rabbet.Network):
         """A copy of data with updates at the positions that indices give."""
         attrs = {"mode": int(mode)}
         return self._add_layer("scatter", None, [data, indices, updates], attrs)
+
+    def add_dist_collective(
+        self,
+        input: ITensor,
+        dist_collective_op: e.CollectiveOperation,
+        reduce_op: e.ReduceOperation = e.ReduceOperation.NONE,
+        root: int = -1,
+        groups: Integers | None = None,
+    ) -> IDistCollectiveLayer:
+        """An exchange with the other processes (ranks) that run the network. Set the
+        layer's num_ranks, which shapes depend on.
+
+        reduce_op: of ALL_REDUCE, REDUCE and REDUCE_SCATTER, else NONE; root: the rank
+        that BROADCAST and SCATTER send from and REDUCE and GATHER send to, else -1;
+        groups: the communicator's ranks that take part, in the order of their blocks;
+        None: all."""
+        attrs = {
+            "operation": int(dist_collective_op),
+            "reduce_op": int(reduce_op),
+            "root": root,
+            "groups": (Attr.INTS, list(groups or ())),
+        }
+        return self._add_layer("dist_collective", None, [input], attrs)
 
     def add_kv_cache_update(
         self,

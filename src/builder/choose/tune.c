@@ -87,6 +87,11 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
                                     const rabbet_choice_t* choice,
                                     double best_us,
                                     rabbet_timing_t* out_timing) {
+  // It would wait for other ranks, which do not build.
+  if (rabbet_unit_exchanges(unit)) {
+    *out_timing = (rabbet_timing_t){.us = 0};
+    return rabbet_ok();
+  }
   bool cached = tune_uses_cache(build, choice);
   if (cached && rabbet_timing_cache_find(build->cache, choice->key, out_timing))
     return rabbet_ok();

@@ -8,6 +8,7 @@
 #include "builder/ir/estimates.h"
 #include "builder/ir/passes.h"
 #include "core/view.h"
+#include "ops/collective/dist_collective.h"
 
 // The group's values found so far.
 typedef struct unit_maker_t {
@@ -406,4 +407,11 @@ rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
         choice->candidate.tensors[i], &value->constant, &bytes));
   }
   return rabbet_ok();
+}
+
+bool rabbet_unit_exchanges(const rabbet_unit_t* unit) {
+  for (size_t i = 0; i < unit->node_count; ++i)
+    if (rabbet_collective_exchanges(unit->nodes[i]->op, unit->nodes[i]->attrs))
+      return true;
+  return false;
 }

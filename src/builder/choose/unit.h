@@ -74,4 +74,8 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_constants_create(rabbet_build_t* build, size_t count);
 RABBET_PRIVATE_API void rabbet_constants_deinitialize(rabbet_build_t* build);
 
+// Whether it has a layer that exchanges data with other ranks: kernels of it
+// cannot be run by a build.
+bool rabbet_unit_exchanges(const rabbet_unit_t* unit);
+
 #endif  // RABBET_SRC_BUILDER_CHOOSE_UNIT_H_

@@ -45,6 +45,13 @@ static rabbet_status_t build_variant(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// Whether a step exchanges data with other ranks: no plan can be timed then.
+static bool build_exchanges(const rabbet_layout_t* layout) {
+  for (size_t i = 0; i < layout->steps.count; ++i)
+    if (rabbet_unit_exchanges(layout->steps.data[i].pick.unit)) return true;
+  return false;
+}
+
 // The first variant, unless another is faster as a whole.
 static rabbet_status_t build_compare(rabbet_build_t* build,
                                      variants_t* variants, size_t* out_best) {
@@ -60,7 +67,8 @@ static rabbet_status_t build_compare(rabbet_build_t* build,
   }
   for (size_t i = 0; i < variants->count; ++i)
     variants->timings[i] = (rabbet_timing_t){.us = -1};
-  if (variants->count < 2) return rabbet_ok();
+  if (variants->count < 2 || build_exchanges(&variants->layouts[0]))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_whole_plan_time(
       build, variants->layouts, variants->count, variants->timings));
   for (size_t i = 0; i < variants->count; ++i) {

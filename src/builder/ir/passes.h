@@ -34,6 +34,11 @@ rabbet_pass_weights_along_k(rabbet_build_t* build);
 // Makes rows of products by constants whole vectors (odd_columns.c).
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_pass_odd_columns(rabbet_build_t* build);
+// Each collective comes after the one before it in the network, whatever
+// kernels are chosen (collective_order.c). Last: a value that is only waited
+// for must stay what it is.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_collective_order(rabbet_build_t* build);
 
 // Makes the nodes of a mask that compares places for each attention that reads
 // it (place_masks.c), where the device's attention takes them.

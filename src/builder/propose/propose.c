@@ -7,6 +7,7 @@
 #include "builder/emit/concatenations.h"
 #include "builder/propose/trial.h"
 #include "core/view.h"
+#include "ops/collective/dist_collective.h"
 
 typedef struct proposer_t {
   rabbet_build_t* build;
@@ -569,6 +570,8 @@ static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
       p->rejected_count == 0
           ? propose_has_double(p)
                 ? "none of its kernels takes DOUBLE, which the CPU computes"
+            : rabbet_collective_exchanges(node->op, node->attrs)
+                ? "it exchanges nothing with other ranks; build for 'cuda'"
                 : "none of its kernels takes them"
       : build->ir.strongly_typed
           ? "the network is strongly typed, which rules out its candidates"

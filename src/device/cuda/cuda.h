@@ -36,9 +36,10 @@ typedef struct rabbet_cuda_device_t {
   atomic_bool overlaps;
   rabbet_cuda_programs_t* programs;
   rabbet_cuda_pool_t* pool;            // memory_pool.h; NULL: there is none
-  pthread_mutex_t libraries;           // guards creation of the next three
+  pthread_mutex_t libraries;           // guards creation of the next four
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used
   struct rabbet_cudnn_t* cudnn;        // NULL until used
+  struct rabbet_nccl_t* nccl;          // NULL until used
   rabbet_cuda_loops_t* loops;          // loops.h; NULL until used
   CUevent begin, end;                  // of `time`
   // Of `time_each`, created when first needed.

@@ -12,6 +12,7 @@
 #include "device/cuda/driver/memory_pool.h"
 #include "device/cuda/driver/stream.h"
 #include "device/cuda/loops/loops.h"
+#include "device/cuda/nccl/communicator.h"
 #include "device/cuda/programs/program.h"
 #include "device/empty_kernel.h"
 
@@ -287,6 +288,7 @@ static void cuda_destroy(rabbet_device_t* base) {
     if (inside && device->scratch) device->driver->cuMemFree(device->scratch);
     rabbet_cublaslt_destroy(device, inside);
     rabbet_cudnn_destroy(device, inside);
+    rabbet_nccl_destroy(device);
     rabbet_cuda_loops_close(device);
     rabbet_cuda_pool_close(device, inside);
     if (inside) rabbet_cuda_leave(device, before);
@@ -358,6 +360,12 @@ static const rabbet_device_vtable_t cuda_vtable = {
     .prepare_loops = rabbet_cuda_prepare_loops,
     .record_loop = rabbet_cuda_record_loop,
     .copy_in_loop = rabbet_cuda_copy_in_loop,
+    .open_communicator = rabbet_nccl_communicator_open,
+    .close_communicator = rabbet_nccl_communicator_close,
+    .begin_exchanges = rabbet_nccl_begin,
+    .end_exchanges = rabbet_nccl_end,
+    .check_exchanges = rabbet_nccl_check_exchanges,
+    .cancel_exchanges = rabbet_nccl_cancel,
 };
 
 // ---- Opening ---------------------------------------------------------------

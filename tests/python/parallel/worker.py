@@ -1,0 +1,81 @@
+"""A rank of the tests: python worker.py CASES RESULTS, with RANK and WORLD_SIZE set.
+
+CASES is a pickled list of dicts (see test_collectives.py); the outputs go to RESULTS."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rabbet as trt
+from rabbet import parallel
+
+LOG = trt.Logger(trt.Logger.ERROR)
+
+
+def build(case: dict[str, Any]) -> bytes:
+    """The plan of the case: element-wise layers around the collectives."""
+    builder = trt.Builder(LOG)
+    network = builder.create_network(1)  # strongly typed
+    config = builder.create_builder_config()
+    config.device = "cuda"
+    dtype = getattr(trt.DataType, case["dtype"])
+    shape = tuple(case["shape"])
+    dims = (-1, *shape[1:]) if case.get("dynamic") else shape
+    x = network.add_input("x", dtype, dims)
+    if case.get("dynamic"):
+        profile = builder.create_optimization_profile()
+        low, high = (case["low"], *shape[1:]), (case["high"], *shape[1:])
+        profile.set_shape("x", low, shape, high)
+        config.add_optimization_profile(profile)
+    y = x
+    for step in case["steps"]:
+        layer = network.add_dist_collective(
+            y,
+            getattr(trt.CollectiveOperation, step["op"]),
+            getattr(trt.ReduceOperation, step.get("reduce", "NONE")),
+            step.get("root", -1),
+            step.get("groups"),
+        )
+        if not step.get("groups"):
+            layer.num_ranks = case["ranks"]
+        y = layer.get_output(0)
+        if case.get("twice"):
+            y = network.add_elementwise(y, y, trt.ElementWiseOperation.SUM).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    return bytes(builder.build_serialized_network(network, config))
+
+
+def run(case: dict[str, Any], communicator: Any) -> Any:
+    """The outputs of the case's runs, or the error's text."""
+    model = trt.Model(
+        trt.Runtime(LOG).deserialize_cuda_engine(build(case)),
+        graphs=bool(case.get("graphs")),
+    )
+    results = []
+    try:
+        model.set_communicator(communicator)
+        for x in case["inputs"][communicator.rank]:
+            results.append(np.array(model(x)))
+        if case.get("graphs"):
+            assert model.graph_info.replays > 0, model.graph_info
+    except Exception as error:
+        results.append(f"{type(error).__name__}: {error}")
+    return results
+
+
+def main() -> None:
+    """Runs all cases."""
+    cases = pickle.loads(Path(sys.argv[1]).read_bytes())
+    communicator = parallel.communicator(gpu=0, seconds=60)
+    results = [run(case, communicator) for case in cases]
+    Path(sys.argv[2]).write_bytes(pickle.dumps(results))
+    communicator.close()
+
+
+if __name__ == "__main__":
+    main()
