@@ -1,6 +1,6 @@
 // Load for Triton Inference Server: clients, each of which sends its next
-// request of one row of FLOAT when its last one was answered. bench/serving.py
-// runs it and reads what it prints.
+// request of one row of FLOAT when its last one was answered. bench/README.md
+// tells how to run it; it prints JSON.
 //
 //   load http PORT MODEL INPUT COLUMNS CLIENTS SECONDS
 //   load process LIBRARY BACKENDS REPOSITORY MODEL INPUT COLUMNS CLIENTS

@@ -1,7 +1,6 @@
 // A backend of Triton Inference Server that computes nothing: each request is
-// answered with the beginning of its input. What a server reaches with it is
-// the bound of every backend. bench/serving.py puts it into a folder of
-// backends.
+// answered with the beginning of its input, `x`, as `y`. What a server reaches
+// with it bounds every backend. bench/README.md tells how to run it.
 #include <string.h>
 #include <time.h>
 

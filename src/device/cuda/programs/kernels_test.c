@@ -577,7 +577,8 @@ static rabbet_status_t try_once(const kernel_case_t* c,
       rabbet_kernel_create(candidate->kernel, &spec, &kernel));
   rabbet_status_t status =
       candidate->kernel->prepare(kernel, &shapes, &state, &workspace);
-  if (rabbet_is_ok(status)) candidate->kernel->destroy_state(kernel, state);
+  // A preparation that failed late has a state, too.
+  if (state) candidate->kernel->destroy_state(kernel, state);
   candidate->kernel->destroy(kernel);
   return status;
 }
