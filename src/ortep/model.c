@@ -203,7 +203,7 @@ rabbet_status_t rabbet_ort_model_keep(rabbet_ort_model_t* model) {
   for (size_t i = 0; i < model->weights.count; ++i) {
     rabbet_onnx_initializer_t* weights = &model->weights.data[i];
     RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-        &model->arena, weights->data, weights->size, (void**)&weights->data));
+        &model->kept, weights->data, weights->size, (void**)&weights->data));
   }
   return rabbet_ok();
 }

@@ -175,6 +175,33 @@ def test_many_sessions_leak_nothing() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
 
 
+_RESIDENT = """
+import sys, numpy, onnxruntime
+import rabbet.onnxruntime
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+
+options = onnxruntime.SessionOptions()
+rabbet.onnxruntime.add_provider(options, threads=1, optimization_level=0, dims=sys.argv[2])
+before = resident()
+session = onnxruntime.InferenceSession(sys.argv[1], options)
+session.run(None, {"x": numpy.ones((4, 3072), "float32")})
+print(resident() - before)
+"""
+
+
+@pytest.mark.parametrize("dims", ["", "N=1:4:8"])
+def test_weights_are_held_once(tmp_path: Path, dims: str) -> None:
+    """Neither ONNX Runtime nor the model of a plan to come keeps a copy."""
+    path = tmp_path / "model.onnx"
+    onnx.save(_perceptron(width=3072), path)  # 36 MiB
+    command = [sys.executable, "-c", _RESIDENT, path, dims]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert 27 < float(done.stdout) < 60
+
+
 # ---- Operators
 
 
