@@ -33,6 +33,7 @@ def _options() -> argparse.Namespace:
     add("--level", type=int, help="the builder's optimization level")
     add("--sample", type=int, help="draw so many architectures")
     add("--seed", type=int, default=0, help="of the sample")
+    add("--oldest", action="store_true", help="begin with the oldest results kept")
     add("--time-limit", type=float, default=float("inf"), help="seconds for all")
     add("--job-limit", type=float, default=300, help="seconds for one job")
     add("--memory", type=float, default=8, help="GiB for one job")

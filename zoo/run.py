@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.report import cpu_model
 
-from . import catalogue
+from . import catalogue, kept
 from .check import Task
 from .entries import FORMS, Entry, usual_forms
 from .files import stem
@@ -45,6 +45,9 @@ def chosen(options: argparse.Namespace) -> tuple[list[Entry], list[str]]:
             e for e in entries if any(fnmatch.fnmatch(e.key, o) for o in options.only)
         ]
     entries = _in_turns(entries)
+    if options.oldest:
+        ages = _ages(options)
+        entries.sort(key=lambda e: ages.get(e.key, ""))
     libraries = {e.library for e in entries}
     missing = sorted(name for name in libraries if not catalogue.installed(name))
     entries = [e for e in entries if e.library not in missing]
@@ -66,6 +69,17 @@ def _in_turns(entries: list[Entry]) -> list[Entry]:
         range(len(entries)), key=lambda i: ranked[i][0] / places[ranked[i][1]]
     )
     return [entries[i] for i in order]
+
+
+def _ages(options: argparse.Namespace) -> dict[str, str]:
+    """When each architecture's oldest result on the device and of the types was found;
+    without those that have none."""
+    ages: dict[str, str] = {}
+    types = options.types.split(",")
+    for one in kept.read(options.kept):
+        if one.device == options.device and one.type in types:
+            ages[one.key] = min(one.origin.when, ages.get(one.key, one.origin.when))
+    return ages
 
 
 def forms(choice: str, key: str) -> Iterable[str]:

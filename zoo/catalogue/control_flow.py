@@ -51,6 +51,23 @@ ENTRIES = [
         {"batch": _BATCH, "steps": (2, 8, 20)},
     ),
     _entry(
+        "whisper_greedy_cached",
+        "CachedTranscriber",
+        [Input("mel", ("batch", 8, "2 * steps")), Input("limit", (), "step", 12)],
+        {"batch": _BATCH, "steps": (2, 8, 20)},
+    ),
+    _entry(
+        "speech_of_two_rates",
+        "SpeechOfTwoRates",
+        [
+            Input("audio", ("batch", "64 * chunks")),
+            Input("context", ("batch", 32)),
+            Input("state", (2, "batch", 24)),
+            Input("rate", (), "step", 2),
+        ],
+        {"batch": _BATCH, "chunks": (2, 8, 20)},
+    ),
+    _entry(
         "voice_activity",
         "VoiceActivity",
         [

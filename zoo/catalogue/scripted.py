@@ -245,3 +245,133 @@ class Equilibrium(nn.Module):
             z = y
             n += 1
         return z
+
+
+class _Cached(nn.Module):
+    """A decoder's block for one token, with the keys and values of those before."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.norm1 = nn.LayerNorm(size)
+        self.norm2 = nn.LayerNorm(size)
+        self.norm3 = nn.LayerNorm(size)
+        self.qkv = nn.Linear(size, 3 * size)
+        self.out = nn.Linear(size, size)
+        self.q = nn.Linear(size, size)
+        self.kv = nn.Linear(size, 2 * size)
+        self.cross_out = nn.Linear(size, size)
+        self.up = nn.Linear(size, 2 * size)
+        self.down = nn.Linear(2 * size, size)
+
+    def heads(self, x: Tensor) -> Tensor:
+        return x.reshape(x.size(0), x.size(1), 4, self.size // 4).transpose(1, 2)
+
+    def memory(self, x: Tensor) -> Pair:
+        k, v = self.kv(x).chunk(2, -1)
+        return self.heads(k), self.heads(v)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mixed = F.scaled_dot_product_attention(self.heads(q), k, v)
+        return mixed.transpose(1, 2).reshape(q.size(0), -1, self.size)
+
+    def forward(
+        self, x: Tensor, k: Tensor, v: Tensor, memory_k: Tensor, memory_v: Tensor
+    ) -> Triple:
+        q, new_k, new_v = self.qkv(self.norm1(x)).chunk(3, -1)
+        k = torch.cat([k, self.heads(new_k)], 2)
+        v = torch.cat([v, self.heads(new_v)], 2)
+        x = x + self.out(self.attend(q, k, v))
+        x = x + self.cross_out(self.attend(self.q(self.norm2(x)), memory_k, memory_v))
+        return x + self.down(F.gelu(self.up(self.norm3(x)))), k, v
+
+
+class CachedTranscriber(nn.Module):
+    """An encoder, and a decoder that runs over one token a step: keys and values of its
+    two blocks grow, those of the encoder stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv1d(8, 32, 3, padding=1)
+        self.conv2 = nn.Conv1d(32, 32, 3, stride=2, padding=1)
+        self.encoder = _Block(32, False)
+        self.first = _Cached(32)
+        self.second = _Cached(32)
+        self.embedding = nn.Embedding(20, 32)
+        self.places = nn.Parameter(torch.randn(64, 32))
+        self.norm = nn.LayerNorm(32)
+        self.head = nn.Linear(32, 20)
+
+    def forward(self, mel: Tensor, limit: Tensor) -> Triple:
+        x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)
+        x = self.encoder(x + self.places[: x.size(1)], x)
+        memory_k1, memory_v1 = self.first.memory(x)
+        memory_k2, memory_v2 = self.second.memory(x)
+        k1 = mel.new_zeros(mel.size(0), 4, 0, 8)
+        v1, k2, v2 = k1, k1, k1
+        token = torch.ones(mel.size(0), 1, dtype=torch.int64)
+        ended = torch.zeros(mel.size(0), 1, dtype=torch.bool)
+        tokens = token
+        score = mel.new_zeros(mel.size(0), 1)
+        i = 0
+        most = int(limit.item()) + 1
+        while i < most and not bool(ended.all().item()):
+            y = self.embedding(token) + self.places[i : i + 1]
+            y, k1, v1 = self.first(y, k1, v1, memory_k1, memory_v1)
+            y, k2, v2 = self.second(y, k2, v2, memory_k2, memory_v2)
+            logits = self.head(self.norm(y)[:, -1])
+            best, token = torch.log_softmax(logits, -1).max(1, keepdim=True)
+            token = token.masked_fill(ended, 7)
+            score = score + best.masked_fill(ended, 0.0)
+            ended = ended | (token == 7)
+            tokens = torch.cat([tokens, token], 1)
+            i += 1
+        return tokens, score, k2
+
+
+class _Speech(nn.Module):
+    """A detector of speech for one rate: a spectrum, four convolutions, an LSTM."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.pad = window // 4
+        self.half = window // 2 + 1
+        self.basis = nn.Conv1d(1, window + 2, window, stride=window // 2, bias=False)
+        self.conv1 = nn.Conv1d(self.half, 24, 3, padding=1)
+        self.conv2 = nn.Conv1d(24, 16, 3, stride=2, padding=1)
+        self.conv3 = nn.Conv1d(16, 16, 3, stride=2, padding=1)
+        self.conv4 = nn.Conv1d(16, 24, 3, padding=1)
+        self.lstm = nn.LSTM(24, 24, batch_first=True)
+        self.out = nn.Conv1d(24, 1, 1)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> Triple:
+        x = F.pad(x.unsqueeze(1), [0, self.pad], mode="reflect")
+        spectrum = self.basis(x)
+        real, imaginary = spectrum[:, : self.half], spectrum[:, self.half :]
+        x = torch.sqrt(real**2 + imaginary**2 + 1e-4)
+        x = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+        x = torch.relu(self.conv4(torch.relu(self.conv3(x))))
+        x, state = self.lstm(x.transpose(1, 2), (h, c))
+        x = torch.sigmoid(self.out(torch.relu(x).transpose(1, 2)))
+        return x.mean(2), state[0], state[1]
+
+
+class SpeechOfTwoRates(nn.Module):
+    """One chunk of a recording with the end of the one before; a network for each of two
+    rates, of which the rate chooses one. The state is one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = _Speech(64)
+        self.narrow = _Speech(32)
+
+    def forward(
+        self, audio: Tensor, context: Tensor, state: Tensor, rate: Tensor
+    ) -> Triple:
+        x = torch.cat([context, audio], 1)
+        h, c = state[:1], state[1:]
+        if bool(rate.item() == 1):
+            p, h, c = self.wide(x, h, c)
+        else:
+            p, h, c = self.narrow(x[:, ::2], h, c)
+        return p, torch.cat([h, c]), audio[:, -32:]
