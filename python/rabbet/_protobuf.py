@@ -12,7 +12,7 @@ from typing import Any
 
 # Versions of the formats of models and of the operator set that is written.
 IR_VERSION = 10
-OPSET = 24
+OPSET = 26
 
 # ONNX's numbers of the kinds of attributes.
 _FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8

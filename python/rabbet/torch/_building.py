@@ -80,7 +80,7 @@ def network_of(graph: Graph, logger: Any) -> INetworkDefinition:
 def build(
     graph: Graph,
     shapes: Mapping[str, Any],
-    numbers: Mapping[str, sympy.Symbol],
+    numbers: Mapping[str, sympy.Expr],
     profiles: Sequence[Mapping[sympy.Symbol, Range]],
     options: Mapping[str, Any],
 ) -> Model:
@@ -101,12 +101,16 @@ def build(
     sizes = {tensor.name for tensor in tensors if tensor.is_shape_tensor}
     given_shapes, given_values = [], []
     for ranges in profiles:
-        given_shapes.append({n: _profile(shape, ranges) for n, shape in varying.items()})
-        given_values.append({
-            name: tuple([n] for n in ranges[symbol])
-            for name, symbol in numbers.items()
-            if name in sizes and symbol in ranges
-        })
+        given_shapes.append(
+            {n: _profile(shape, ranges) for n, shape in varying.items()}
+        )
+        given_values.append(
+            {
+                name: tuple([_at(number, ranges, which)] for which in range(3))
+                for name, number in numbers.items()
+                if name in sizes and number.free_symbols <= ranges.keys()
+            }
+        )
     given = {name: value for name, value in options.items() if value is not None}
     given.pop("logger", None)
     if any(given_shapes) or any(given_values):

@@ -106,14 +106,15 @@ class Graph:
         self.domains: set[str] = set()
         self.weights: dict[str, Any] = {}  # buffers, by initializers' names
         self.origin = ""  # the node of torch that is written
+        self.operator = ""  # its operator
         self.used: set[int] = set()  # of several results of that node
         self.parts: dict[str, str] = {}  # nodes of torch by names of ours
         self._taken: dict[str, int] = {}
         self._known: dict[Any, str] = {}  # constants and sizes that exist
         # Where the extents lie that symbols stand for, and integers that are inputs.
         self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
-        self.numbers: dict[sympy.Symbol, str] = {}
-        self.missing: Callable[[sympy.Symbol], str] = _no_such_symbol
+        self.numbers: dict[sympy.Expr, str] = {}
+        self.missing: Callable[[sympy.Expr], str] = _no_such_symbol
 
     # ---- Types ----
 
@@ -123,6 +124,8 @@ class Graph:
 
     def held(self, dtype: Any) -> str | None:
         """The name of a type that the plan holds in another one."""
+        if dtype.is_complex:
+            return str(dtype).removeprefix("torch.")
         kept = dtype not in HELD or (self.double and dtype is torch.float64)
         return None if kept else str(dtype).removeprefix("torch.")
 
@@ -234,17 +237,24 @@ class Graph:
         for kind, write in _EXPRESSIONS.items():
             if isinstance(expr, kind):
                 return write(self, *expr.args)
-        raise UnsupportedError(
-            f"a size is '{expr}' ({type(expr).__name__}), which no table has"
-        )
+        try:
+            return self._given(expr)
+        except UnsupportedError:
+            raise UnsupportedError(
+                f"a size is '{expr}' ({type(expr).__name__}), which no table has"
+            ) from None
 
     def _symbol(self, symbol: sympy.Symbol) -> str:
         if symbol in self.extents:
             name, axis = self.extents[symbol]
             return self.op("Shape", name, start=axis, end=axis + 1)
-        if symbol not in self.numbers:
-            self.numbers[symbol] = self.missing(symbol)
-        number = self.op("Cast", self.numbers[symbol], to=7)
+        return self._given(symbol)
+
+    def _given(self, expr: sympy.Expr) -> str:
+        """A size that is an input."""
+        if expr not in self.numbers:
+            self.numbers[expr] = self.missing(expr)
+        number = self.op("Cast", self.numbers[expr], to=7)
         return self.op("Reshape", number, self.constant([1], torch.int64))
 
     def _fold(self, kind: str, *args: Any) -> str:
@@ -294,7 +304,7 @@ class Graph:
         )
 
 
-def _no_such_symbol(symbol: sympy.Symbol) -> str:
+def _no_such_symbol(symbol: sympy.Expr) -> str:
     raise UnsupportedError(f"no input's shape tells the size '{symbol}'")
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy import functions as integers
 
-from ._graph import Graph, Value, expression
+from ._graph import Graph, Value, expression, numel
 from ._pointwise import binary
 from ._reductions import norm, reduced
 from ._shapes import reshape
@@ -51,6 +52,11 @@ def _addmm(
     g: Graph, out: Any, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
 ) -> str:
     return _sum_of(g, out, x, g.op("MatMul", a, b), beta, alpha)
+
+
+@aten("_linalg_det.default")
+def _det(g: Graph, out: Any, x: Value) -> list[str | None]:
+    return [g.op("Det", x), None, None]
 
 
 @aten("einsum.default")
@@ -208,10 +214,12 @@ def _adaptive(count: int, kind: str) -> Any:
         if all(size == 1 for size in sizes):
             node = "GlobalMaxPool" if kind == "Max" else "GlobalAveragePool"
             result = g.op(node, value)
-        elif any(not isinstance(e, int) for e in extents):
-            if [expression(s) for s in sizes] != [expression(e) for e in extents]:
-                refuse("adaptive pooling of dynamic extents to a fixed size other than 1")
+        elif [expression(s) for s in sizes] == [expression(e) for e in extents]:
             result = value
+        elif any(not isinstance(e, int) for e in extents):
+            if any(not isinstance(size, int) for size in sizes):
+                refuse("adaptive pooling of dynamic extents to dynamic ones")
+            result = _sliding_windows(g, value, kind, sizes, extents)
         else:
             result = _adaptive_windows(g, value, kind, sizes, extents, x.dtype)
         return result if batched else g.op("Squeeze", result, g.ints([0]))
@@ -249,6 +257,26 @@ def _adaptive_windows(
         moved = value if straight else g.op("Transpose", value, perm=order)
         product = g.op("MatMul", moved, factor)
         value = product if straight else g.op("Transpose", product, perm=order)
+    return value
+
+
+def _sliding_windows(
+    g: Graph, value: str, kind: str, sizes: list[int], extents: list[Any]
+) -> str:
+    """Windows of dynamic extents. All windows of an axis that share a row of others have
+    one size, so that a mean is a mean of means."""
+    for axis, (count, extent) in enumerate(zip(sizes, extents, strict=True), 2):
+        parts = []
+        at, whole = g.ints([axis]), expression(extent)
+        for i in range(count):
+            first = g.size(integers.FloorDiv(whole * i, sympy.Integer(count)))
+            last = g.size(
+                integers.FloorDiv(whole * (i + 1) + count - 1, sympy.Integer(count))
+            )
+            part = g.op("Slice", value, first, last, at)
+            node = "ReduceMax" if kind == "Max" else "ReduceMean"
+            parts.append(g.op(node, part, at, keepdims=1))
+        value = g.op("Concat", *parts, axis=axis)
     return value
 
 
@@ -390,12 +418,20 @@ def _batch_norm_of(
     return _batch_norm(g, x, weight, bias, mean, variance, eps)
 
 
-def _by_batch(g: Graph, x: Value, weight: Any, bias: Any, eps: float) -> str:
-    """Normalized by the batch's own moments."""
+def _of_batch(g: Graph, x: Value) -> tuple[list[int], str, str, str]:
+    """Axes of the batch's moments; x without its mean; mean and variance, kept as axes."""
     axes = [0, *range(2, x.rank)]
     mean = reduced(g, "ReduceMean", x, x.rank, axes, True)
     apart = g.op("Sub", x, mean)
     spread = reduced(g, "ReduceMean", g.op("Mul", apart, apart), x.rank, axes, True)
+    return axes, apart, mean, spread
+
+
+def _by_batch(
+    g: Graph, x: Value, weight: Any, bias: Any, eps: float, moments: Any = None
+) -> str:
+    """Normalized by the batch's own moments."""
+    _, apart, _, spread = moments or _of_batch(g, x)
     root = g.op("Sqrt", g.op("Add", spread, g.scalar(eps, x.dtype)))
     result = g.op("Div", apart, root)
     column = g.ints([-1] + [1] * (x.rank - 2))
@@ -404,6 +440,30 @@ def _by_batch(g: Graph, x: Value, weight: Any, bias: Any, eps: float) -> str:
     if bias is not None:
         result = g.op("Add", result, g.op("Reshape", bias, column))
     return result
+
+
+@aten("_native_batch_norm_legit_functional.default")
+def _batch_norm_functional(
+    g: Graph, out: Any, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
+    training: bool, momentum: float, eps: float,
+) -> list[str | None]:  # fmt: skip
+    """As in training: by the batch's moments, which move the running ones."""
+    if not training:
+        result = _batch_norm(g, x, weight, bias, mean, variance, eps)
+        return [result, None, None, mean, variance]
+    moments = _of_batch(g, x)
+    axes, _, own_mean, own_variance = moments
+    result = _by_batch(g, x, weight, bias, eps, moments)
+    count = g.scalar(numel([x.shape[axis] for axis in axes]), x.dtype)
+    unbiased = g.op("Div", count, g.op("Sub", count, g.scalar(1, x.dtype)))
+    own_variance = g.op("Mul", own_variance, unbiased)
+    running = []
+    for old, new in ((mean, own_mean), (variance, own_variance)):
+        flat = g.to(Value.of(g.op("Squeeze", new, g.ints(axes)), x), old.dtype)
+        share = g.op("Mul", flat, g.scalar(momentum, old.dtype))
+        kept = g.op("Mul", old, g.scalar(1 - momentum, old.dtype))
+        running.append(g.op("Add", kept, share))
+    return [result, None, None, *running]
 
 
 @aten("_native_batch_norm_legit.no_stats")

@@ -17,6 +17,7 @@ from .._errors import InvalidArgumentError, UnsupportedError
 from .._model import Model
 from .._profiles import range_of
 from ._building import Range, RefusedPartError, bounds, build
+from ._complex import Pair
 from ._graph import HELD, Graph, Value
 from ._translate import RefusedNodeError, Translation, described, refusal, tables
 
@@ -66,7 +67,8 @@ class TorchModel:
         outputs = found if isinstance(found, tuple) else (found,)
         for kind, which, index in self._changes:
             target = self.buffers[which] if kind == "buffer" else leaves[which]
-            target.copy_(torch.as_tensor(outputs[index]))
+            found = torch.as_tensor(outputs[index])
+            target.copy_(torch.view_as_complex(found) if target.is_complex() else found)
         results = [_result(leaves, outputs, *each) for each in self._results]
         return pytree.tree_unflatten(results, self._result_tree)
 
@@ -81,6 +83,8 @@ class TorchModel:
             raise TypeError(
                 f"input {which} is {value.dtype}; the module was compiled for {given}"
             )
+        if given.is_complex:
+            return torch.view_as_real(value.resolve_conj())
         return value.to(HELD[given])
 
     def _flattened(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
@@ -140,7 +144,12 @@ def _result(leaves: Any, outputs: Any, kind: str, which: Any, cast: Any) -> Any:
     """One leaf of what the module returns."""
     if kind == "output":
         value = torch.as_tensor(outputs[which])
-        return value.to(getattr(torch, cast)) if cast else value
+        if not cast:
+            return value
+        given = getattr(torch, cast)
+        if not given.is_complex:
+            return value.to(given)
+        return torch.view_as_complex(value.to(given.to_real()))
     if kind == "number":
         return outputs[which].item()
     return leaves[which] if kind == "leaf" else which
@@ -269,8 +278,7 @@ class _Program:
         if not node.users:
             return
         tensor = self._tensor_of(spec)
-        name = self.graph.weight(spec.target, tensor)
-        self.translation.values[node] = Value.make(name, tensor.dtype, tensor.shape)
+        self.translation.add_weight(node, spec.target, tensor)
 
     def _add_leaf(self, node: Any, example: Any) -> None:
         index = len(self.leaves)
@@ -293,9 +301,8 @@ class _Program:
 
     def _add_tensor(self, node: Any, kind: str, which: Any) -> None:
         like = described(node.meta["val"])
-        name = self.graph.input(node.name, like.dtype, like.shape)
-        self.shapes[name] = like.shape
-        self.translation.values[node] = name
+        name = self.translation.add_input(node, like)
+        self.shapes[name] = name.shape
         self.inputs.append([kind, which, self.graph.held(like.dtype)])
         for extent, own in zip(like.shape, node.meta["val"].shape, strict=True):
             if isinstance(extent, sympy.Symbol):
@@ -320,7 +327,8 @@ class _Program:
         for symbol, hint in self.symbols.items():
             limits = constraints.get(symbol)
             low, high = (limits.lower, limits.upper) if limits else (0, sympy.oo)
-            found[symbol] = bounds(low, hint, high)
+            # A least extent of 2 stands for none: torch's programs do not check it.
+            found[symbol] = bounds(0 if low == 2 else low, hint, high)
         return found
 
     def profile(self, given: Any) -> dict[Any, Range]:
@@ -396,7 +404,7 @@ class _Program:
             kind = "buffer" if spec.kind is OutputKind.BUFFER_MUTATION else "leaf"
             which = spec.target if kind == "buffer" else self._leaf_named(spec.target)
             value = self.translation.values[node]
-            self.graph.output("change", value, value.dtype)
+            self.translation.add_output("change", value)
             changes.append([kind, which, count])
             count += 1
         return results, changes
@@ -419,8 +427,8 @@ class _Program:
         if isinstance(value, (int, float, bool)):
             results.append(["constant", value, None])
             return count
-        if isinstance(value, Value):
-            self.graph.output("output", value, value.dtype)
+        if isinstance(value, (Value, Pair)):
+            self.translation.add_output("output", value)
             results.append(["output", count, self.graph.held(node.meta["val"].dtype)])
         else:
             number = self.graph.scalar(value, torch.int64)

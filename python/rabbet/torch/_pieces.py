@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -12,10 +12,10 @@ from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from .._errors import Error
+from .._errors import Error, UnsupportedError
 from .._model import Model
 from ._building import Range, RefusedPartError, bounds, build
-from ._graph import Value
+from ._graph import expression
 from ._report import Left, Report
 from ._translate import (
     RefusedNodeError,
@@ -25,19 +25,17 @@ from ._translate import (
     operator_name,
     refusal,
 )
+from ._views import is_view, on_torch_side, order_in_memory
 
 # A piece with fewer operators that compute is not worth a call.
 _FEWEST = 2
 
-# Operators that move no element by themselves.
-_VIEWS = {
+# New tensors of one value, which are no work either.
+_FILLS = {
     "aten." + name
     for name in (
-        "view.default", "_unsafe_view.default", "permute.default", "transpose.int",
-        "expand.default", "unsqueeze.default", "squeeze.dim", "squeeze.dims", "t.default",
-        "squeeze.default", "slice.Tensor", "select.int", "alias.default", "detach.default",
-        "reshape.default", "clone.default", "lift_fresh_copy.default",
-        "full.default", "scalar_tensor.default", "empty.memory_format",
+        "clone.default", "lift_fresh_copy.default", "full.default", "scalar_tensor.default",
+        "empty.memory_format", "_unsafe_view.default",
     )
 }  # fmt: skip
 
@@ -46,7 +44,7 @@ def _computes(node: fx.Node) -> bool:
     if node.op != "call_function" or is_number(node):
         return False
     name = operator_name(node)
-    return name not in _VIEWS and name != "getitem"
+    return name not in _FILLS and name != "getitem" and not is_view(node)
 
 
 def _device_of(value: Any) -> torch.device | None:
@@ -60,7 +58,7 @@ def _device_of(value: Any) -> torch.device | None:
 class _Support(OperatorSupportBase):
     """Nodes that engines may take."""
 
-    def __init__(self, refused: Mapping[str, str]) -> None:
+    def __init__(self, refused: Collection[str]) -> None:
         self.refused = refused
 
     def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
@@ -73,43 +71,70 @@ class _Support(OperatorSupportBase):
         return source.op == "call_function" and source.name not in self.refused
 
 
+# Whether an output is complex, and the permutation that gives torch's dimensions.
+_Output = tuple[bool, Sequence[int] | None]
+
+
 class Piece(torch.nn.Module):
     """An engine in the place of a part of the graph."""
 
-    def __init__(self, model: Model, reads: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self,
+        model: Model,
+        reads: Sequence[int],
+        outputs: Sequence[_Output],
+        device: torch.device,
+    ) -> None:
+        """reads: the arguments that the engine has, in its order."""
         super().__init__()
         self._model, self._reads, self._device = model, tuple(reads), device
+        self._outputs = tuple(outputs)
 
     def forward(self, *args: Any) -> Any:
         """Runs the engine."""
         found = self._model(*(self._input(args[i]) for i in self._reads))
-        if isinstance(found, tuple):
-            return tuple(self._output(each) for each in found)
-        return self._output(found)
+        if not isinstance(found, tuple):
+            return self._output(found, self._outputs[0])
+        return tuple(map(self._output, found, self._outputs))
 
     def _input(self, value: Any) -> torch.Tensor:
         if not isinstance(value, torch.Tensor):
             return torch.tensor(value, device=self._device)
+        if value.is_complex():
+            value = torch.view_as_real(value.resolve_conj())
         return value if value.device == self._device else value.to(self._device)
 
-    def _output(self, value: Any) -> torch.Tensor:
-        return torch.as_tensor(value, device=self._device)
+    def _output(self, value: Any, how: _Output) -> torch.Tensor:
+        found = torch.as_tensor(value, device=self._device)
+        is_complex, order = how
+        if is_complex:
+            found = torch.view_as_complex(found)
+        return found if order is None else found.permute(*order)
 
 
 class _Part:
     """A piece that is being translated and built."""
 
-    def __init__(self, module: fx.GraphModule, weights: Mapping[int, torch.Tensor]) -> None:
-        self.module = module
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        weights: Mapping[int, torch.Tensor],
+        outer: Mapping[sympy.Expr, fx.Node],
+    ) -> None:
+        """outer: integers of the whole graph that are known before the piece."""
+        self.module, self.outer = module, outer
+        self.more: list[fx.Node] = []  # of them, those that became arguments
         self.translation = Translation()
         self.graph = self.translation.graph
         self.shapes: dict[str, Any] = {}
-        self.numbers: dict[str, sympy.Symbol] = {}
+        self.numbers: dict[str, sympy.Expr] = {}
         self.reads: list[int] = []
         self.symbols: dict[sympy.Symbol, int] = {}
         self.limits: dict[sympy.Symbol, Any] = {}
         self.integers: list[tuple[int, fx.Node, Any]] = []
-        for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        self.outputs: list[_Output] = []
+        self.placeholders = module.graph.find_nodes(op="placeholder")
+        for index, node in enumerate(self.placeholders):
             self._add_input(index, node, weights.get(index))
         self.graph.missing = self._number
 
@@ -118,15 +143,13 @@ class _Part:
         if isinstance(value, torch.Tensor):
             like = described(value)
             if weight is not None:
-                name: Any = self.graph.weight(node.name, weight)
-                name = Value.make(name, like.dtype, like.shape)
-            else:
-                name = self.graph.input(node.name, like.dtype, like.shape)
-                self.shapes[name] = like.shape
-                self.reads.append(index)
-                for extent in value.shape:
-                    self._know(extent)
-            self.translation.values[node] = name
+                self.translation.add_weight(node, node.name, weight)
+                return
+            name = self.translation.add_input(node, like)
+            self.shapes[name] = name.shape
+            self.reads.append(index)
+            for extent in value.shape:
+                self._know(extent)
         else:
             number = described(value)
             self.translation.values[node] = number
@@ -146,15 +169,26 @@ class _Part:
             self.symbols[symbol] = 16 if hint is None else int(hint)
             self.limits[symbol] = shapes.var_to_range[symbol]
 
-    def _number(self, symbol: sympy.Symbol) -> str:
-        """A size that no input has: an integer of the piece becomes an input."""
+    def _number(self, expr: sympy.Expr) -> str:
+        """A size that no input has: an integer of the piece or of the graph becomes an
+        input."""
         for index, node, number in self.integers:
-            if number == symbol:
-                name = self.graph.input(node.name, torch.int64, ())
-                self.numbers[name] = symbol
-                self.reads.append(index)
-                return name
-        raise Error(f"no input's shape tells the size '{symbol}'")
+            if number == expr:
+                return self._add_number(node.name, expr, index)
+        if expr not in self.outer:
+            raise UnsupportedError(f"no input's shape tells the size '{expr}'")
+        node = self.outer[expr]
+        self._know(node.meta["val"])
+        self.more.append(node)
+        return self._add_number(
+            node.name, expr, len(self.placeholders) + len(self.more) - 1
+        )
+
+    def _add_number(self, base: str, expr: sympy.Expr, index: int) -> str:
+        name = self.graph.input(base, torch.int64, ())
+        self.numbers[name] = expr
+        self.reads.append(index)
+        return name
 
     def translate(self) -> None:
         """Writes the nodes and outputs."""
@@ -164,8 +198,17 @@ class _Part:
             elif node.op == "output":
                 found = node.args[0]
                 for each in found if isinstance(found, (tuple, list)) else (found,):
-                    value = self.translation.values[each]
-                    self.graph.output("output", value, value.dtype)
+                    self._add_output(each)
+
+    def _add_output(self, node: fx.Node) -> None:
+        """An output with torch's order of dimensions in memory."""
+        value = self.translation.values[node]
+        order = order_in_memory(node.meta["val"])
+        if order == sorted(order or ()):
+            order = None
+        self.translation.add_output("output", value, order)
+        back = None if order is None else [order.index(i) for i in range(len(order))]
+        self.outputs.append((value.dtype.is_complex, back))
 
     def ranges(self) -> dict[sympy.Symbol, Range]:
         """The range of each symbol."""
@@ -178,7 +221,7 @@ class _Part:
         """The engine."""
         given = {**options, "device": options.get("device") or str(device)}
         model = build(self.graph, self.shapes, self.numbers, [self.ranges()], given)
-        return Piece(model, self.reads, device)
+        return Piece(model, self.reads, self.outputs, device)
 
 
 def _main_device(graph: fx.Graph) -> torch.device:
@@ -211,29 +254,40 @@ def _refused(graph: fx.Graph, device: torch.device) -> dict[str, str]:
 class _Divided:
     """A copy of the graph with its pieces cut out."""
 
-    def __init__(
-        self, source: fx.GraphModule, refused: Mapping[str, str], statics: set[str]
-    ) -> None:
-        self.module = fx.GraphModule(source, copy.deepcopy(source.graph))
-        partitioner = CapabilityBasedPartitioner(
-            self.module, _Support(refused), allows_single_node_partition=True
-        )
-        partitions = partitioner.propose_partitions()
-        total = sum(_computes(node) for node in self.module.graph.nodes)
-        kept = []
-        self.small: list[str] = []
-        for partition in partitions:
-            computing = [node for node in partition.nodes if _computes(node)]
-            if len(computing) >= min(_FEWEST, total):
-                kept.append(partition)
-            else:
-                self.small += [node.name for node in computing]
-        self.module = partitioner.fuse_partitions(kept, prefix="rabbet_")
+    partitioner: Any
+
+    def __init__(self, source: fx.GraphModule, refused: Mapping[str, str]) -> None:
+        self.small: set[str] = set()
+        total = sum(_computes(node) for node in source.graph.nodes)
+        kept = self._propose(source, refused)
+        # What is in no piece runs in torch, and may be given other views.
+        while more := self._in_none(kept, min(_FEWEST, total)):
+            self.small |= more
+            kept = self._propose(source, refused)
+        self.module = self.partitioner.fuse_partitions(kept, prefix="rabbet_")
         self.pieces = [
             node
             for node in self.module.graph.nodes
             if node.op == "call_module" and str(node.target).startswith("rabbet_")
         ]
+
+    def _propose(self, source: fx.GraphModule, refused: Mapping[str, str]) -> Any:
+        self.module = fx.GraphModule(source, copy.deepcopy(source.graph))
+        outside = self.small | refused.keys()
+        views = on_torch_side(self.module.graph, outside)
+        self.partitioner = CapabilityBasedPartitioner(
+            self.module, _Support(outside | views), allows_single_node_partition=True
+        )
+        return self.partitioner.propose_partitions()
+
+    def _in_none(self, kept: list[Any], fewest: int) -> set[str]:
+        """Nodes of the pieces that are too small, which are taken from the list."""
+        found: set[str] = set()
+        for partition in list(kept):
+            if sum(map(_computes, partition.nodes)) < fewest:
+                kept.remove(partition)
+                found |= {node.name for node in partition.nodes}
+        return found
 
 
 def divide(
@@ -250,18 +304,31 @@ def divide(
     device = _main_device(source.graph)
     refused = _refused(source.graph, device)
     while True:
-        divided = _Divided(source, refused, set(statics))
+        divided = _Divided(source, refused)
         more = _fill(divided, statics, device, options, report)
         if not more:
             break
         refused.update(more)
     names = {node.name: node for node in source.graph.nodes}
     few = "a piece of so few operators is not worth a call"
-    left = {**refused, **dict.fromkeys(divided.small, few)}
+    small = [name for name in divided.small if _computes(names[name])]
+    left = {**refused, **dict.fromkeys(sorted(small), few)}
     report.left = [
         Left(operator_name(names[name]), name, reason) for name, reason in left.items()
     ]
     return divided.module
+
+
+def _integers_before(node: fx.Node) -> dict[sympy.Expr, fx.Node]:
+    """Integers of torch that are known where a piece begins."""
+    found: dict[sympy.Expr, fx.Node] = {}
+    for each in node.graph.nodes:
+        if each is node:
+            break
+        value = each.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            found.setdefault(expression(value), each)
+    return found
 
 
 def _fill(
@@ -280,11 +347,12 @@ def _fill(
             for i, arg in enumerate(node.args)
             if isinstance(arg, fx.Node) and arg.name in statics
         }
-        part = _Part(inner, weights)
+        part = _Part(inner, weights, _integers_before(node))
         try:
             part.translate()
         except RefusedNodeError as error:
             return {error.node.name: error.reason}
+        node.args = (*node.args, *part.more)
         parts.append((node, inner, part))
     report.engines = report.operators = 0
     for node, inner, part in parts:

@@ -347,9 +347,11 @@ def _shift(direction: str) -> Any:
     return write
 
 
-for _variant in ("Tensor", "Tensor_Scalar"):
-    TABLE[f"aten.bitwise_left_shift.{_variant}"] = _shift("LEFT")
-    TABLE[f"aten.bitwise_right_shift.{_variant}"] = _shift("RIGHT")
+for _word, _side in (("left_shift", "LEFT"), ("right_shift", "RIGHT")):
+    for _variant in ("Tensor", "Tensor_Scalar"):
+        TABLE[f"aten.bitwise_{_word}.{_variant}"] = _shift(_side)
+    for _variant in ("Tensor", "Scalar"):
+        TABLE[f"aten.__{_side[0].lower()}shift__.{_variant}"] = _shift(_side)
 
 
 # ---- Choices ----

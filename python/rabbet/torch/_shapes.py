@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -132,16 +133,26 @@ def _unfold(g: Graph, out: Any, x: Value, dim: int, size: int, step: int) -> str
     return g.op("Transpose", found, perm=order)
 
 
-@aten("as_strided.default")
-def _as_strided(
-    g: Graph, out: Any, x: Value, size: Any, stride: Any, offset: Any = None
+def strided(
+    g: Graph, x: Value, order: Sequence[int], size: Any, stride: Any, offset: Any
 ) -> str:
-    numbers = [*size, *stride, offset or 0]
-    if not all(isinstance(n, int) for n in numbers):
-        refuse("as_strided with dynamic sizes")
-    at = torch.as_strided(torch.arange(2**16), size, stride, offset or 0)
-    flat = g.op("Reshape", x, g.ints([-1]))
-    return g.op("Gather", flat, g.literal(at.contiguous()), axis=0)
+    """Elements of x by their places in memory, where its dimensions lie in an order."""
+    laid = x if list(order) == sorted(order) else g.op("Transpose", x, perm=list(order))
+    flat = g.op("Reshape", laid, g.ints([-1]))
+    if all(isinstance(n, int) for n in (*size, *stride, offset)):
+        places = torch.full([1] * len(size), offset)
+        for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+            column = torch.arange(extent).view([-1] + [1] * (len(size) - axis - 1))
+            places = places + column * step
+        return g.op("Gather", flat, g.literal(places.reshape(tuple(size))), axis=0)
+    at = g.scalar(offset, _INT64)
+    zero, one = g.scalar(0, _INT64), g.scalar(1, _INT64)
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        row = g.op("Range", zero, g.scalar(extent, _INT64), one)
+        places_of = g.op("Mul", row, g.scalar(step, _INT64))
+        shape = g.ints([-1] + [1] * (len(size) - axis - 1))
+        at = g.op("Add", at, g.op("Reshape", places_of, shape))
+    return g.op("Gather", flat, at, axis=0)
 
 
 # ---- Joins and parts ----
@@ -307,6 +318,70 @@ def _embedding(g: Graph, out: Any, weight: Value, index: Value, *args: Any) -> s
     return g.op("Gather", weight, index, axis=0)
 
 
+@aten("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def _embedding_bag(
+    g: Graph, out: Any, weight: Value, index: Value, offsets: Value, by_frequency: bool = False,
+    mode: int = 0, sparse: bool = False, weights: Any = None, last: bool = False,
+    padding: int = -1,
+) -> list[str | None]:  # fmt: skip
+    """Rows of the weight, reduced over bags that begin at the offsets. mode: 0 is the sum,
+    1 the mean, 2 the maximum; an empty bag is zero."""
+    found, (bags, width) = out[0], out[0].shape
+    starts = g.to(offsets, _INT64)
+    if last:
+        starts = g.op("Slice", starts, g.ints([0]), g.ints([-1]))
+    count = index.shape[0]
+    zero, one = g.scalar(0, _INT64), g.scalar(1, _INT64)
+    places = g.op("Range", zero, g.scalar(count, _INT64), one)
+    # [count, bags]: whether a bag begins at or before a place.
+    begun = g.op("LessOrEqual", starts, g.op("Unsqueeze", places, g.ints([1])))
+    bag = g.op("ReduceSum", g.cast(begun, _INT64), g.ints([1]), keepdims=0)
+    bag = g.op("Sub", bag, one)
+    rows = g.op("Gather", weight, index, axis=0)
+    if weights is not None:
+        rows = g.op("Mul", rows, g.op("Unsqueeze", weights, g.ints([1])))
+    counted = None
+    if padding >= 0:
+        same = g.op("Equal", index, g.scalar(padding, index.dtype))
+        counted = g.op("Unsqueeze", g.op("Not", same), g.ints([1]))
+    empty = -math.inf if mode == 2 else 0.0
+    if counted is not None:
+        rows = g.op("Where", counted, rows, g.scalar(empty, found.dtype))
+    shape = g.ints([bags, width])
+    begin = g.op("Expand", g.scalar(empty, found.dtype), shape)
+    points = g.op("Unsqueeze", bag, g.ints([1]))
+    kind = "max" if mode == 2 else "add"
+    result = g.op("ScatterND", begin, points, rows, reduction=kind)
+    if mode == 0:
+        return [result, None, None, None]
+    ones = g.op("Expand", g.scalar(1.0, found.dtype), g.ints([count, 1]))
+    if counted is not None:
+        ones = g.cast(counted, found.dtype)
+    none = g.op("Expand", g.scalar(0.0, found.dtype), g.ints([bags, 1]))
+    sizes = g.op("ScatterND", none, points, ones, reduction="add")
+    if mode == 1:
+        divisor = g.op("Max", sizes, g.scalar(1.0, found.dtype))
+        return [g.op("Div", result, divisor), None, None, None]
+    filled = g.op("Greater", sizes, g.scalar(0.0, found.dtype))
+    result = g.op("Where", filled, result, g.scalar(0.0, found.dtype))
+    return [result, None, None, None]
+
+
+@aten("bucketize.Tensor", "searchsorted.Tensor")
+def _bucketize(g: Graph, out: Any, a: Value, b: Value, **kwargs: Any) -> str:
+    """Both operators: bucketize(x, edges), searchsorted(edges, x)."""
+    is_search = g.operator == "aten.searchsorted.Tensor"
+    edges, x = (a, b) if is_search else (b, a)
+    right = kwargs.get("right") or kwargs.get("side") == "right"
+    if edges.rank != 1 or kwargs.get("sorter") is not None:
+        refuse("edges of more than one dimension, or in no order")
+    dtype = torch.promote_types(edges.dtype, x.dtype)
+    value = g.op("Unsqueeze", g.to(x, dtype), g.ints([-1]))
+    below = g.op("LessOrEqual" if right else "Less", g.to(edges, dtype), value)
+    count = g.op("ReduceSum", g.cast(below, _INT64), g.ints([-1]), keepdims=0)
+    return g.to(Value.make(count, _INT64, out.shape), out.dtype)
+
+
 @aten("index_select.default")
 def _index_select(g: Graph, out: Any, x: Value, dim: int, index: Value) -> str:
     if index.rank == 0:
@@ -377,6 +452,25 @@ def _masked(g: Graph, x: Value, mask: Value) -> str:
     return g.op("GatherND", x, points)
 
 
+@aten("bincount.default")
+def _bincount(g: Graph, out: Any, x: Value, weights: Any = None, least: int = 0) -> str:
+    if not isinstance(out.shape[0], int):
+        one = g.op("Expand", g.scalar(-1, _INT64), g.ints([1]))
+        top = g.op(
+            "ReduceMax", g.op("Concat", g.to(x, _INT64), one, axis=0), keepdims=1
+        )
+        size = g.op("Max", g.op("Add", top, g.ints([1])), g.ints([least]))
+    else:
+        size = g.ints([out.shape[0]])
+    dtype = out.dtype
+    begin = g.op("Expand", g.scalar(0, dtype), size)
+    added = g.to(weights if weights is not None else 1, dtype)
+    if weights is None:
+        added = g.op("Expand", added, g.op("Shape", x))
+    points = g.op("Unsqueeze", g.to(x, _INT64), g.ints([1]))
+    return g.op("ScatterND", begin, points, added, reduction="add")
+
+
 @aten("nonzero.default")
 def _nonzero(g: Graph, out: Any, x: Value) -> str:
     return g.op("Transpose", g.op("NonZero", x), perm=[1, 0])
@@ -397,15 +491,11 @@ def _scatter(
     g: Graph, out: Any, x: Value, dim: int, index: Value, src: Any, reduce: Any = None
 ) -> str:
     axis = axis_of(dim, x.rank)
-    if isinstance(src, Value):
-        extents = g.op("Shape", index)
-        starts = g.ints([0] * x.rank)
-        same = list(src.shape) == list(index.shape)
-        values = src if same else g.op("Slice", src, starts, extents)
-    else:
-        values = g.op("Expand", g.scalar(src, x.dtype), g.op("Shape", index))
+    if not isinstance(src, Value):
+        wide = g.op("Expand", g.scalar(src, x.dtype), g.op("Shape", index))
+        src = Value.make(wide, x.dtype, index.shape)
     how = {None: None, "add": "add", "multiply": "mul"}[reduce]
-    return g.op("ScatterElements", x, index, values, axis=axis, reduction=how)
+    return _scattered(g, x, index, src, axis, how)
 
 
 @aten("scatter_add.default")
@@ -425,11 +515,52 @@ def _scatter_reduce(
     *,
     include_self: bool = True,
 ) -> str:
-    kinds = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-    if reduce not in kinds or not include_self:
-        refuse(f"reduce='{reduce}' with include_self={include_self}")
+    if x.rank == 0:
+        refuse("a tensor of rank 0")
     axis = axis_of(dim, x.rank)
-    return g.op("ScatterElements", x, index, src, axis=axis, reduction=kinds[reduce])
+    if not include_self:
+        start = g.op("Expand", _identity(g, reduce, x.dtype), g.op("Shape", index))
+        x = Value.of(g.op("ScatterElements", x, index, start, axis=axis), x)
+    kind = _SCATTERED[reduce]
+    found = _scattered(g, x, index, src, axis, kind)
+    if reduce != "mean":
+        return found
+    one = g.scalar(1, x.dtype)
+    ones = Value.of(g.op("Expand", one, g.op("Shape", index)), index)
+    begun = g.op(
+        "Expand", one if include_self else g.scalar(0, x.dtype), g.op("Shape", x)
+    )
+    count = g.op(
+        "Max", _scattered(g, Value.of(begun, x), index, ones, axis, "add"), one
+    )
+    if x.is_float:
+        return g.op("Div", found, count)
+    rest = g.op("Mod", found, count)  # rounded down
+    return g.op("Div", g.op("Sub", found, rest), count)
+
+
+_SCATTERED = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _identity(g: Graph, reduce: str, dtype: Any) -> str:
+    """What a reduction of nothing begins with."""
+    if reduce in ("sum", "mean", "prod"):
+        return g.scalar(int(reduce == "prod"), dtype)
+    sign = -1 if reduce == "amax" else 1
+    if dtype.is_floating_point:
+        return g.scalar(sign * math.inf, dtype)
+    limits = torch.iinfo(dtype)
+    return g.scalar(limits.min if sign < 0 else limits.max, dtype)
+
+
+def _scattered(
+    g: Graph, x: Value, index: Value, src: Value, axis: int, kind: str | None
+) -> str:
+    """Elements of src, as far as there are indices, written into x."""
+    if list(src.shape) != list(index.shape):
+        starts = g.ints([0] * x.rank)
+        src = Value.of(g.op("Slice", src, starts, g.op("Shape", index)), src)
+    return g.op("ScatterElements", x, index, src, axis=axis, reduction=kind)
 
 
 @aten("index_put.default", "_unsafe_index_put.default")

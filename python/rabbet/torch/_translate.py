@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,11 @@ from torch import fx
 
 from .._errors import Error, UnsupportedError
 from ..plugin._torch import operator_of
-from . import _caches, _layers, _pointwise, _recurrent, _reductions, _shapes
+from . import _caches, _complex, _layers, _pointwise, _recurrent, _reductions, _shapes
 from ._graph import HELD, ONNX_TYPES, Graph, Value, expression
+from ._shapes import strided
 from ._table import TABLE, Handler
+from ._views import order_in_memory, source_of
 
 # They fill TABLE.
 assert all((_caches, _layers, _pointwise, _recurrent, _reductions, _shapes))
@@ -78,6 +80,14 @@ def described(value: Any) -> Any:
     return _extent(value)
 
 
+def _is_complex(value: Any) -> bool:
+    """Whether one of these is complex."""
+    if isinstance(value, (list, tuple)) and not isinstance(value, _complex.Pair):
+        return any(map(_is_complex, value))
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and bool(dtype.is_complex)
+
+
 def is_number(node: fx.Node) -> bool:
     """Whether a node is a number that follows from sizes, not a tensor."""
     value = node.meta.get("val")
@@ -123,14 +133,18 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
         return None
     if name in _ITEMS:
         return "a number that data tells"
-    if handler_of(node) is None:
-        return "rabbet has no such operator"
     values = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
+    types = [tensor.dtype for tensor in _tensors(values)]
+    if any(dtype.is_complex for dtype in types):
+        if not _complex.takes(name):
+            return "rabbet has no such operator of complex numbers"
+        types = [_complex.PARTS.get(dtype, dtype) for dtype in types]
+    elif handler_of(node) is None and name != "aten.as_strided.default":
+        return "rabbet has no such operator"
+    for dtype in types:
+        if dtype not in ONNX_TYPES or (dtype in HELD and not narrow):
+            return f"plans have no type {dtype}"
     for tensor in _tensors(values):
-        if tensor.dtype not in ONNX_TYPES or (
-            tensor.dtype in HELD and not narrow
-        ):
-            return f"plans have no type {tensor.dtype}"
         if tensor.layout is not torch.strided:
             return f"a tensor of layout {tensor.layout}"
     return None
@@ -145,7 +159,7 @@ class Translation:
 
     def add(self, node: fx.Node) -> None:
         """Writes a node."""
-        self.graph.origin = node.name
+        self.graph.origin, self.graph.operator = node.name, operator_name(node)
         try:
             self._write(node)
         except RefusedNodeError:
@@ -169,9 +183,9 @@ class Translation:
         if is_number(node):
             self.values[node] = _extent(node.meta["val"])
             return
-        handler = handler_of(node)
-        if handler is None:
-            raise RefusedNodeError(node, "rabbet has no such operator")
+        if name == "aten.as_strided.default":
+            self._strided(node)
+            return
         out = described(node.meta["val"])
         self.graph.used = {
             user.args[1]  # type: ignore[misc]
@@ -184,7 +198,78 @@ class Translation:
             for key, value in node.kwargs.items()
             if key not in _PLACING or operator_of(node.target) is not None
         }
-        made = handler(self.graph, out, *args, **kwargs)  # type: ignore[misc]
+        self.values[node] = self._named(self._made(node, out, args, kwargs), out)
+
+    def _made(self, node: fx.Node, out: Any, args: Any, kwargs: Any) -> Any:
+        operands = [self.values.get(each) for each in node.all_input_nodes]
+        if _is_complex(out) or _is_complex(operands):
+            return _complex.write(self.graph, operator_name(node), out, args, kwargs)
+        handler = handler_of(node)
+        if handler is None:
+            raise RefusedNodeError(node, "rabbet has no such operator")
+        return handler(self.graph, out, *args, **kwargs)
+
+    def add_input(self, node: fx.Node, like: Value) -> Value:
+        """An input for a tensor of torch; complex ones have a last axis of parts."""
+        if not like.dtype.is_complex:
+            value = self.graph.input(node.name, like.dtype, like.shape)
+            self.values[node] = value
+            return value
+        part = _complex.PARTS[like.dtype]
+        value = self.graph.input(node.name, part, (*like.shape, 2))
+        self.values[node] = _complex.parted(self.graph, value, like.dtype, like.shape)
+        return value
+
+    def add_weight(self, node: fx.Node, base: str, tensor: torch.Tensor) -> None:
+        """A constant for a tensor of torch."""
+        if not tensor.is_complex():
+            name = self.graph.weight(base, tensor)
+            self.values[node] = Value.make(name, tensor.dtype, tensor.shape)
+            return
+        parts = torch.view_as_real(tensor.detach().resolve_conj()).unbind(-1)
+        self.values[node] = _complex.Pair(
+            *(
+                Value.make(
+                    self.graph.weight(f"{base}.{kind}", part), part.dtype, part.shape
+                )
+                for kind, part in zip(("real", "imag"), parts, strict=True)
+            )
+        )
+
+    def add_output(
+        self, base: str, value: Any, order: Sequence[int] | None = None
+    ) -> str:
+        """An output, with its dimensions in an order."""
+        parts: tuple[Any, ...] = (
+            tuple(value) if isinstance(value, _complex.Pair) else (value,)
+        )
+        if order is not None:
+            parts = tuple(
+                Value.of(self.graph.op("Transpose", v, perm=list(order)), v)
+                for v in parts
+            )
+        if len(parts) == 2:
+            whole = _complex.joined(self.graph, _complex.Pair(*parts))
+            return self.graph.output(base, whole, parts[0].dtype)
+        return self.graph.output(base, parts[0], value.dtype)
+
+    def _strided(self, node: fx.Node) -> None:
+        """Elements by their places in memory: that of what the tensor is a view of."""
+        first: Any = node.args[0]
+        source = source_of(first)
+        value, order = source.meta["val"], order_in_memory(source.meta["val"])
+        if order is None:
+            raise UnsupportedError("as_strided of a tensor with gaps in memory")
+        if source not in self.values:
+            raise UnsupportedError("as_strided of a tensor that torch has a view of")
+        given = [first, *node.args[1:], None][:4]
+        offset = first.meta["val"].storage_offset() if given[3] is None else given[3]
+        size, stride = (fx.node.map_aggregate(each, self._value) for each in given[1:3])
+        start = _extent(value.storage_offset())
+        offset = self._value(offset) - start
+        offset = int(offset) if expression(offset).is_Integer else offset
+        base, out = self.values[source], described(node.meta["val"])
+        made = strided(self.graph, base, order, size, stride, offset)
         self.values[node] = self._named(made, out)
 
     def _value(self, arg: Any) -> Any:
@@ -197,6 +282,9 @@ class Translation:
             return [self._named(m, o) for m, o in zip(made, out, strict=False)]
         if made is None:
             return None
+        if out.dtype.is_complex:
+            part = _complex.PARTS[out.dtype]
+            return _complex.Pair(*(Value.make(v, part, out.shape) for v in made))
         value = Value.make(made, out.dtype, out.shape)
         self.graph.know(value)
         return value
@@ -214,4 +302,5 @@ class Translation:
 
 def tables(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """Decompositions for operators that are not in our table."""
-    return {op: fn for op, fn in table.items() if str(op) not in TABLE}
+    kept = TABLE.keys() | {"aten.as_strided.default"}
+    return {op: fn for op, fn in table.items() if str(op) not in kept}

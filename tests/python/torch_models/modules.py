@@ -232,6 +232,79 @@ class Stateful(nn.Module):
         return x.sum() + self.count, x, self.count.clone(), 7, "text"
 
 
+class Complex(nn.Module):
+    """Rotary embedding by complex numbers, Fourier transforms, products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(32.0), 10000 ** (-torch.arange(0, 8, 2) / 8))
+        turns = torch.polar(torch.ones_like(angles), angles)
+        self.register_buffer("turns", turns, persistent=False)
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> Any:
+        """Of a sequence [batch, length, 8] and of complex numbers."""
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        turned = torch.view_as_real(pairs * self.turns[: x.shape[1]]).flatten(2)
+        spectrum = torch.fft.rfft(x, dim=2) * torch.complex(x[..., :5], x[..., 1:6])
+        back = torch.fft.irfft(spectrum, n=8, dim=2)
+        made = torch.polar(x.abs(), x) / (pairs.abs().sum() + 2j)
+        both = torch.cat([z, z.conj().transpose(0, 1)], 1) * (1 + 2j) - x.sum()
+        return (
+            turned, back, torch.fft.fft2(z, norm="ortho"), torch.fft.ifft(z, dim=0), both,
+            z @ z + 1, torch.angle(z), z.exp().imag, made.real, (z / (z + 3)).abs(), z.mT,
+        )  # fmt: skip
+
+
+class Bags(nn.Module):
+    """Embedding bags, scattered reductions, sorted edges, running moments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = nn.EmbeddingBag(10, 4, mode="max", padding_idx=2)
+        self.mean = nn.EmbeddingBag(10, 4, mode="mean", include_last_offset=True)
+        self.sum = nn.EmbeddingBag(10, 4, mode="sum", padding_idx=1)
+        self.norm = nn.BatchNorm1d(4).train()
+
+    def forward(self, ids: torch.Tensor, starts: torch.Tensor, x: torch.Tensor) -> Any:
+        """Bags of a vector of indices, of which some are empty."""
+        weights = x.flatten()[: ids.shape[0]].sigmoid()
+        ends = torch.cat([starts, torch.full((1,), ids.shape[0])])
+        at = ids[: x.shape[0], None].expand(-1, 4).contiguous() % 3
+        begun = torch.ones(5, 4)
+        found = [
+            begun.scatter_reduce(0, at, values, kind, include_self=itself)
+            for kind in ("mean", "amax", "amin", "prod", "sum")
+            for itself in (False, True)
+            for values in (x, (x * 4).trunc())
+        ]
+        edges = torch.tensor([-1.0, 0.0, 0.5, 1.5])
+        return (
+            self.largest(ids, starts), self.mean(ids, ends), *found,
+            self.sum(ids, starts, per_sample_weights=weights),
+            torch.bucketize(x, edges), torch.searchsorted(edges, x, right=True),
+            self.norm(x), ids << 1, ids >> 1,
+        )  # fmt: skip
+
+    def train(self, mode: bool = True) -> Bags:
+        """The normalization stays in training."""
+        super().train(mode)
+        self.norm.train()
+        return self
+
+
+class Strided(nn.Module):
+    """Elements by their places in memory, also of views."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Windows of [batch, length, 8], by torch.as_strided."""
+        y = x.exp().transpose(1, 2)
+        n, m = x.shape[:2]
+        windows = y.as_strided((n, m - 1, 2, 8), (m * 8, 8, 8, 1))
+        inner = x.relu()[:, 1:].as_strided((3, 4), (4, 1))
+        moved = x.sin().transpose(0, 1).contiguous().as_strided((2, n), (1, 8), 3)
+        return windows, inner, moved, F.adaptive_avg_pool1d(y, 3)
+
+
 CASES = {
     "conv": Case(Conv, lambda b, s: (_images(b, s),), ({0: B},)),
     "transformer": Case(
@@ -256,6 +329,19 @@ CASES = {
     "activations": Case(Activations, lambda b, s: (torch.randn(b, 6, 8),), ({0: B},)),
     "images": Case(Images, lambda b, s: (_images(b, s),), ({0: B},)),
     "products": Case(Products, lambda b, s: (torch.randn(b, s, 8),), ({0: B, 1: S},)),
+    "complex": Case(
+        Complex,
+        lambda b, s: (torch.randn(b, s, 8), torch.randn(5, 5, dtype=torch.complex64)),
+        ({0: B, 1: S}, None),
+    ),
+    "bags": Case(
+        Bags,
+        lambda b, s: (
+            torch.randint(0, 10, (2 * s,)), torch.tensor([0, 2, 2, 4]), torch.randn(s, 4),
+        ),
+        ({0: "2s"}, None, {0: S}),
+    ),
+    "strided": Case(Strided, lambda b, s: (torch.randn(b, 6, 8),), ({0: B},)),
     "stateful": Case(Stateful, lambda b, s: (torch.randn(b, 2),), ({0: B},)),
 }  # fmt: skip
 

@@ -39,7 +39,7 @@ def left(since: int) -> set[str]:
 
 
 # Many operators each, which test_compile.py has from the same table.
-LONG = ("activations", "images", "indexed", "numbers", "products")
+LONG = ("activations", "bags", "complex", "images", "indexed", "numbers", "products")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ class Mixed(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         """Three parts."""
         y = torch.relu(self.first(x)) + 1
-        y = torch.fft.fft(y).abs()
+        y = torch.linalg.svd(y)[1][:, None] * y
         return torch.tanh(self.second(y)) * 2, x.double().exp() - 1
 
 
@@ -109,9 +109,53 @@ def test_what_is_refused_runs_in_torch_and_is_reported() -> None:
     report = rabbet.torch.reports()[before]
     assert report.engines == 2
     reasons = {each.op: each.reason for each in report.left}
-    assert "no such operator" in reasons["aten._fft_r2c.default"]
+    assert "no such operator" in reasons["aten._linalg_svd.default"]
     assert "torch.float64" in reasons["aten.exp.default"]
     assert "2 engines" in str(report)
+
+
+class Views(torch.nn.Module):
+    """Results that share memory, and that are not row-major."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1)
+        self.linear = torch.nn.Linear(6, 6)
+
+    def forward(self, image: Any, x: Any) -> Any:
+        """Two families of results that share memory, and a broken graph between."""
+        y = self.conv(image.to(memory_format=torch.channels_last)) + 1
+        z = self.linear(x).transpose(0, 1)
+        torch._dynamo.graph_break()
+        flat = z.as_strided((z.shape[1] * 6,), (1,))  # reads memory as it lies
+        return y, y[:, 0], y.flatten(2), z, z[1:], z.mT.view(-1), flat, z.unbind(1)[0]
+
+
+def test_results_lie_in_memory_as_torch_has_them() -> None:
+    module = Views().eval()
+    fast = compiled(module)
+    with torch.no_grad():
+        for n in (2, 3, 5):
+            given = torch.randn(n, 3, 4, 6), torch.randn(n, 6)
+            ours, theirs = fast(*given), module(*given)
+            assert_same(ours, theirs)
+            assert [t.stride() for t in ours] == [t.stride() for t in theirs]
+            ours[3].add_(1)
+            theirs[3].add_(1)
+            assert_same(ours, theirs)
+
+
+def test_a_size_that_no_input_has_is_given() -> None:
+    def function(x: Any, n: int) -> Any:
+        y = torch.linalg.pinv(x.reshape(-1, 2)).relu() + 1  # between two engines
+        return y * 2 + y.new_ones(n).sum() - x.shape[0] * 0.5, y[:, : x.shape[0]] / n
+
+    fast = compiled(function, dynamic=True)
+    since = len(rabbet.torch.reports())
+    for n in (2, 3, 6):
+        x = torch.randn(n, 4)
+        assert_same(fast(x, n + 3), function(x, n + 3))
+    assert len(rabbet.torch.reports()) == since + 1
 
 
 def test_sizes_in_range_do_not_trace_again() -> None:
