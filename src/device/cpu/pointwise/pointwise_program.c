@@ -318,8 +318,8 @@ static rabbet_status_t pw_emit_quantize(pw_compiler_t* compiler,
     RABBET_RETURN_IF_ERROR(pw_emit_memory(compiler, RABBET_PW_ROUND, 0));
   if (in[2] != NOWHERE)
     RABBET_RETURN_IF_ERROR(pw_emit_with(compiler, RABBET_PW_SUM, in[2]));
-  return is_whole ? pw_emit(compiler, RABBET_PW_CLIP, RABBET_PW_ACC_TILE, 0, 0,
-                            low, high)
+  return is_whole ? pw_emit(compiler, RABBET_PW_CLIP_QUANTIZED,
+                            RABBET_PW_ACC_TILE, 0, 0, low, high)
                   : pw_emit_memory(compiler, RABBET_PW_ROUND_FP8, 0);
 }
 
