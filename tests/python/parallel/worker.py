@@ -4,7 +4,9 @@ CASES is a pickled list of dicts (see test_collectives.py); the outputs go to RE
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import rabbet as trt
 from rabbet import parallel
 
 LOG = trt.Logger(trt.Logger.ERROR)
+# The stand-in GPU is one for each process.
+_GPU = int(os.environ["RANK"]) if "RABBET_TEST_REAL_GPUS" in os.environ else 0
 
 
 def build(case: dict[str, Any]) -> bytes:
@@ -21,7 +25,7 @@ def build(case: dict[str, Any]) -> bytes:
     builder = trt.Builder(LOG)
     network = builder.create_network(1)  # strongly typed
     config = builder.create_builder_config()
-    config.device = "cuda"
+    config.device = f"cuda:{_GPU}"
     dtype = getattr(trt.DataType, case["dtype"])
     shape = tuple(case["shape"])
     dims = (-1, *shape[1:]) if case.get("dynamic") else shape
@@ -59,7 +63,9 @@ def run(case: dict[str, Any], communicator: Any) -> Any:
     results = []
     try:
         model.set_communicator(communicator)
-        for x in case["inputs"][communicator.rank]:
+        for i, x in enumerate(case["inputs"][communicator.rank]):
+            if case.get("dies") == {"rank": communicator.rank, "run": i}:
+                os.kill(os.getpid(), signal.SIGKILL)
             results.append(np.array(model(x)))
         if case.get("graphs"):
             assert model.graph_info.replays > 0, model.graph_info
@@ -71,7 +77,7 @@ def run(case: dict[str, Any], communicator: Any) -> Any:
 def main() -> None:
     """Runs all cases."""
     cases = pickle.loads(Path(sys.argv[1]).read_bytes())
-    communicator = parallel.communicator(gpu=0, seconds=60)
+    communicator = parallel.communicator(gpu=_GPU, seconds=60)
     results = [run(case, communicator) for case in cases]
     Path(sys.argv[2]).write_bytes(pickle.dumps(results))
     communicator.close()

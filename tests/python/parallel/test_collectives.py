@@ -1,0 +1,258 @@
+"""Collectives over ranks that are processes, on stand-ins for the GPU and NCCL: results are
+those of NumPy, and a rank that fails ends the others' waiting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.python.parallel.ranks import ROOT, WITH, Rank, run
+
+pytestmark = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was built")
+
+_REDUCE = {
+    "SUM": lambda x: np.sum(x, 0),
+    "PROD": lambda x: np.prod(x, 0),
+    "MAX": lambda x: np.max(x, 0),
+    "MIN": lambda x: np.min(x, 0),
+    "AVG": lambda x: np.mean(x, 0),
+}
+_TYPES = {
+    "FLOAT": np.float32,
+    "HALF": np.float16,
+    "DOUBLE": np.float64,
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "BOOL": np.bool_,
+}
+
+
+def _expected(step: dict[str, Any], inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """What each rank has of one exchange."""
+    group = step.get("groups") or list(range(len(inputs)))
+    mine = [inputs[r] for r in group]
+    op, n = step["op"], len(group)
+    wide = np.float64 if inputs[0].dtype.kind == "f" else np.int64
+    dtype, root = inputs[0].dtype, step.get("root", -1)
+    total = None
+    if "reduce" in step:
+        total = _REDUCE[step["reduce"]](np.stack(mine).astype(wide)).astype(dtype)
+    whole = np.concatenate(mine)
+    blocks = [np.split(x, n) for x in mine] if len(mine[0]) % n == 0 else []
+    outputs = []
+    for rank in range(len(inputs)):
+        at = group.index(rank) if rank in group else -1
+        if op == "ALL_REDUCE":
+            y, made = total, at >= 0
+        elif op == "REDUCE":
+            y, made = total, rank == root
+        elif op == "BROADCAST":
+            y, made = inputs[root], at >= 0
+        elif op == "ALL_GATHER":
+            y, made = whole, at >= 0
+        elif op == "GATHER":
+            y, made = whole, rank == root
+        elif op == "REDUCE_SCATTER":
+            y, made = np.split(total, n)[at], at >= 0
+        elif op == "SCATTER":
+            y, made = np.split(inputs[root], n)[at], at >= 0
+        else:
+            y, made = np.concatenate([b[at] for b in blocks]), at >= 0
+        outputs.append(y if made else np.zeros_like(y))
+    return outputs
+
+
+def _input(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    if dtype == "BOOL":
+        return rng.random(shape) < 0.5
+    if np.dtype(_TYPES[dtype]).kind == "f":
+        return rng.standard_normal(shape).astype(_TYPES[dtype])
+    return rng.integers(0, 5, shape).astype(_TYPES[dtype])
+
+
+def _case(
+    rng: np.random.Generator,
+    ranks: int,
+    steps: list[dict[str, Any]],
+    dtype: str = "FLOAT",
+    runs: int = 1,
+    **more: Any,
+) -> dict[str, Any]:
+    shape = more.pop("shape", (2 * ranks, 3))
+    shapes = more.pop("shapes", [shape] * runs)
+    inputs = [[_input(rng, dtype, s) for s in shapes] for _ in range(ranks)]
+    return {
+        "ranks": ranks,
+        "steps": steps,
+        "dtype": dtype,
+        "shape": shape,
+        "inputs": inputs,
+        **more,
+    }
+
+
+def _check(case: dict[str, Any], got: list[Any]) -> None:
+    for i in range(len(case["inputs"][0])):
+        values = [inputs[i] for inputs in case["inputs"]]
+        for step in case["steps"]:
+            values = _expected(step, values)
+            if case.get("twice"):
+                values = [v + v for v in values]
+        for rank, value in enumerate(values):
+            where = f"{case['steps']} {case['dtype']} rank {rank} run {i}"
+            assert not isinstance(got[rank][-1], str), f"{where}: {got[rank][-1]}"
+            close = 5e-3 if value.dtype == np.float16 else 1e-5
+            np.testing.assert_allclose(
+                got[rank][i].astype(np.float64),
+                value.astype(np.float64),
+                rtol=close,
+                atol=close,
+                err_msg=where,
+            )
+
+
+def _run(tmp_path: Path, cases: list[dict[str, Any]], ranks: int) -> None:
+    ended = run(tmp_path, cases, ranks, {})
+    for rank in ended:
+        assert rank.code == 0, rank.errors
+    for i, case in enumerate(cases):
+        _check(case, [rank.results[i] for rank in ended])
+
+
+_REDUCING = ("ALL_REDUCE", "REDUCE", "REDUCE_SCATTER")
+_ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER")
+_OPS = (*_REDUCING, "BROADCAST", "GATHER", "SCATTER", "ALL_GATHER", "ALL_TO_ALL")
+
+
+def _step(op: str, reduce: str = "SUM", root: int = 0) -> dict[str, Any]:
+    step: dict[str, Any] = {"op": op}
+    if op in _REDUCING:
+        step["reduce"] = reduce
+    if op in _ROOTED:
+        step["root"] = root
+    return step
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_operations(tmp_path: Path, ranks: int) -> None:
+    """Each operation, reduction, type and root; one alone and one behind the other."""
+    rng = np.random.default_rng(ranks)
+    cases = [_case(rng, ranks, [_step(op, root=ranks - 1)]) for op in _OPS]
+    for reduce in _REDUCE:
+        cases += [_case(rng, ranks, [_step(op, reduce)]) for op in _REDUCING[:2]]
+    for dtype in _TYPES:
+        ops = ["ALL_GATHER", "ALL_TO_ALL"] + ["ALL_REDUCE"] * (dtype != "BOOL")
+        cases += [_case(rng, ranks, [_step(op)], dtype) for op in ops]
+    several = [_step("ALL_GATHER"), _step("REDUCE_SCATTER"), _step("ALL_REDUCE", "MAX")]
+    cases.append(_case(rng, ranks, several, twice=True))
+    _run(tmp_path, cases, ranks)
+
+
+def test_groups(tmp_path: Path) -> None:
+    """Ranks of a group exchange in its order; the others have zeros."""
+    rng = np.random.default_rng(7)
+    cases = []
+    for groups in ([2, 0], [1, 3, 2], [3, 2, 1, 0], [0, 1]):
+        for op in _OPS:
+            step = {**_step(op, root=groups[-1]), "groups": groups}
+            cases.append(_case(rng, 4, [step], shape=(12, 2)))
+    steps = [{**_step("ALL_REDUCE"), "groups": [0, 1]}, _step("ALL_REDUCE", "MAX")]
+    cases.append(_case(rng, 4, steps))
+    _run(tmp_path, cases, 4)
+
+
+def test_dynamic_shapes_and_graphs(tmp_path: Path) -> None:
+    """Shapes change between runs; graphs hold the exchanges."""
+    rng = np.random.default_rng(3)
+    shapes = [(4, 3), (2, 3), (8, 3), (4, 3), (6, 3)]
+    cases = [
+        _case(rng, 2, [_step(op)], dynamic=True, low=2, high=8, shape=(4, 3), shapes=shapes)
+        for op in _OPS
+    ]
+    cases += [_case(rng, 2, [_step(op)], runs=6, graphs=True, twice=True) for op in _OPS]
+    _run(tmp_path, cases, 2)
+
+
+# ---- Failures ------------------------------------------------------------------
+
+
+def _fail(
+    tmp_path: Path, fault: str, seconds: str = "1", ranks: int = 2, runs: int = 3
+) -> list[Rank]:
+    rng = np.random.default_rng(5)
+    case = _case(rng, ranks, [_step("ALL_REDUCE")], runs=runs)
+    more = {"RABBET_STAND_IN_NCCL_FAULT": fault, "RABBET_COLLECTIVE_SECONDS": seconds}
+    return run(tmp_path, [case], ranks, more)
+
+
+def test_rank_that_dies(tmp_path: Path) -> None:
+    """The other rank ends by the time limit, with a message in its log."""
+    ended = _fail(tmp_path, "run 1 -1 1")
+    assert ended[1].code == -9
+    error = ended[0].results[0][-1]
+    assert error.startswith("UnavailableError"), error
+    assert "did not end within 1 seconds" in error
+    assert "rank 0 of 2 gives up its exchanges" in ended[0].errors
+
+
+def test_rank_that_sleeps(tmp_path: Path) -> None:
+    """A rank that is too late ends both, and no result is wrong."""
+    ended = _fail(tmp_path, "run 1 -2 0")
+    for rank in ended:
+        assert "gave up its exchanges" in rank.results[0][-1], rank
+
+
+def test_error_that_nccl_reports(tmp_path: Path) -> None:
+    """An asynchronous error ends the rank at once, the other by the limit."""
+    ended = _fail(tmp_path, "run 1 6 0", seconds="2")
+    assert "remote process exited" in ended[0].results[0][-1]
+    assert "did not end within 2 seconds" in ended[1].results[0][-1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ncclCommSplit",
+        pytest.param("ncclCommCount", marks=pytest.mark.full),
+        pytest.param("ncclAllReduce", marks=pytest.mark.full),
+    ],
+)
+def test_calls_that_fail(tmp_path: Path, call: str) -> None:
+    """The rank whose call fails names it; the other does not hang."""
+    ended = _fail(tmp_path, f"{call} 0 3 0")
+    assert call in ended[0].results[0][-1], ended[0]
+    assert isinstance(ended[1].results[0][-1], str), ended[1]
+    assert all(rank.code in (0, 86) for rank in ended)
+
+
+def test_wrong_communicators(tmp_path: Path) -> None:
+    """A communicator of another size names the layer, and so does a foreign group."""
+    rng = np.random.default_rng(1)
+    three = {**_case(rng, 2, [_step("ALL_REDUCE")]), "ranks": 3}
+    group = _case(rng, 2, [{**_step("ALL_REDUCE"), "groups": [0, 5]}])
+    for rank in run(tmp_path, [three, group], 2, {}):
+        assert rank.code == 0, rank.errors
+        assert "is made for 3 ranks, and the communicator has 2" in rank.results[0][0]
+        assert "has rank 5 in its group" in rank.results[1][0]
+
+
+def test_example(tmp_path: Path) -> None:
+    """The example starts its ranks itself, and says where GPUs are missing."""
+    command = [WITH, sys.executable, ROOT / "examples/collective/run.py", "--ranks", "2"]
+    few = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert few.returncode == 1
+    assert "needs 2 GPUs, and there are 1" in few.stderr
+    shared = {**os.environ, "RABBET_EXAMPLE_SHARE_GPUS": "1", "RABBET_RENDEZVOUS": str(tmp_path)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=shared
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("largest error") == 2
