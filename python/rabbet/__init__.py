@@ -197,6 +197,7 @@ from ._ort_values import (
     IOBinding,
     OrtValue,
 )
+from ._plan_builds import build_plans
 from ._plugins import load_plugins
 from ._quantize import (
     Quantization,
@@ -476,6 +477,7 @@ __all__ = [
     "__version__",
     "bfloat16",
     "bool",
+    "build_plans",
     "compile",
     "e8m0",
     "float16",

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._build import build_model
-from ._callbacks import ILogger, IProgressMonitor
+from ._callbacks import ILogger, IProgressMonitor, Logger
 from ._checked import File, checks_arguments
 from ._errors import InvalidArgumentError
 from ._model import Model, context_limit
 from ._pickling import plugin_names
+from ._plan_builds import build_missing
+from ._plan_folder import Folder
 from ._plugins import load_plugins
 from ._profiles import ShapeRange
 from ._runtime import Runtime
@@ -155,13 +157,16 @@ def load(
     contexts: int | None = None,
     untrusted: bool = False,
     iteration_limit: int = 0,
+    build: bool = False,
 ) -> Any:
     """Loads a plan that was saved and returns it, ready to be called.
 
     If it was built from a module of torch and the file PATH.torch lies beside it, a
     rabbet.torch.TorchModel is returned.
 
-    path: the file that compile(save=) or `rabbet build` wrote.
+    path: the file that compile(save=) or `rabbet build` wrote; or a folder of plans, of
+        which the one is taken that fits this machine best (`model.choice` says which, and
+        why).
     plugins: files (.py, .so) or modules that register the plan's operators; they
         must be named again, unless the plan carries them.
     device: the device that the plan was built for; default as for compile.
@@ -176,6 +181,8 @@ def load(
         used, and kernels are compiled again.
     iteration_limit: the most iterations of a loop whose number a call tells, of which one
         more is an error; default: no limit.
+    build: builds the plan for this kind of machine if the folder has none, and keeps it
+        there. Of several processes one builds, and the others wait for its plan.
     """
     context_limit(contexts)
     load_plugins(plugins)
@@ -184,11 +191,31 @@ def load(
     runtime.engine_host_code_allowed = allow_host_code
     runtime.untrusted = untrusted
     runtime.iteration_limit = iteration_limit
-    engine = runtime.load_cuda_engine(path)
+    file = os.fspath(path)
+    if os.path.isdir(file):
+        engine = _engine_of_folder(file, runtime, plugins, build, logger or Logger())
+    elif build:
+        raise InvalidArgumentError(f"load: build= is for a folder of plans; '{file}' is none")
+    else:
+        engine = runtime.load_cuda_engine(file)
     engine._plugins = plugin_names(plugins)
     model = Model(engine, threads, None, graphs, contexts)
-    if os.path.exists(convention := f"{os.fspath(path)}{_OF_TORCH}"):
+    if os.path.exists(convention := f"{file}{_OF_TORCH}"):
         from .torch._module import restored
 
         return restored(model, convention)
     return model
+
+
+def _engine_of_folder(
+    path: str, runtime: Runtime, plugins: Any, build: bool, logger: ILogger
+) -> Any:
+    folder = Folder(os.path.abspath(path), runtime.device, logger)
+    if build:
+        engine = build_missing(folder, runtime.load_cuda_engine, plugins, logger)
+    else:
+        engine = folder.take(runtime.load_cuda_engine)
+    if engine is None:
+        raise folder.none_fits()
+    engine._path = folder.path  # by path, other processes choose as well
+    return engine

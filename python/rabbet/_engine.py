@@ -60,7 +60,8 @@ class ICudaEngine(EngineTensors, Managed):
     _context_class: type[IExecutionContext]
     # What a pickle needs: how it was loaded, from where, with which plugins.
     _origin = Origin()
-    _path: str | None = None
+    _path: str | None = None  # of the plan, or of the folder from which it was chosen
+    _choice: str | None = None
     _plugins: tuple[str, ...] = ()
     _digest: bytes | None = None  # SHA-256 of the plan, once it is known
 

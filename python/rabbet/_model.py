@@ -146,10 +146,12 @@ class Model(_rabbet.Runner):
         processes of a machine share the memory of the file. Without by_path the plan itself
         travels. The model that is returned uses this one's engine.
 
-        path: of the plan as those processes see it; default: the file from which the plan
-            was loaded, or to which compile(save=) wrote it.
+        path: of the plan as those processes see it, or of a folder of plans, of which each
+            machine takes its own; default: the file or folder from which the plan was
+            loaded, or to which compile(save=) wrote it.
         """
-        file = self._engine._path if path is None else os.path.abspath(path)
+        own = self._path or self._engine._path
+        file = own if path is None else os.path.abspath(path)
         if file is None:
             raise FailedPreconditionError(
                 "by_path: the model does not come from a file; write one with "
@@ -222,6 +224,12 @@ class Model(_rabbet.Runner):
     def report_json(self) -> str:
         """The report as JSON."""
         return self._tuning()[1]
+
+    @property
+    def choice(self) -> str | None:
+        """Which plan of a folder was taken and why, and why not each other; None: the
+        plan was named by its file."""
+        return self._engine._choice
 
     @property
     def graph_info(self) -> GraphInfo:

@@ -17,6 +17,7 @@ from . import _rabbet
 from ._callbacks import ILogger, Logger
 from ._enums import Severity, TempfileControlFlag
 from ._errors import DataLossError, Error, IoError, NotFoundError
+from ._plan_folder import Folder
 from ._plugins import items_of, load_plugins
 
 Engine = Any  # an ICudaEngine, whose module imports this one
@@ -100,6 +101,7 @@ def _kept(data: Any, digest: bytes, logger: ILogger) -> str | None:
             os.utime(path)
             return path
         _rabbet.write_file(path, data)
+        os.chmod(path, 0o600)
     except (Error, OSError) as error:
         logger.log(Severity.INFO, f"the plan is not kept in '{folder}': {error}")
         return None
@@ -204,9 +206,18 @@ class PlanFile(NamedTuple):
     plugins: tuple[str, ...]
 
     def engine(self) -> Engine:
-        """The engine of the file as it is now."""
+        """The engine of the file as it is now, or of the folder's plan for this machine."""
+        if not os.path.isdir(self.path):
+            return self._engine_of(self.path)
+        folder = Folder(self.path, self.origin.device, Logger())
+        engine = folder.take(self._engine_of)
+        if engine is None:
+            raise folder.none_fits()
+        return engine
+
+    def _engine_of(self, path: str) -> Engine:
         try:
-            info = os.stat(self.path)
+            info = os.stat(path)
         except OSError as error:
             error.add_note(
                 "a model that was pickled by path (Model.by_path) needs its file where it "
@@ -219,10 +230,8 @@ class PlanFile(NamedTuple):
             engine = _engines.get(key)
             if engine is None:
                 _import_plugins(self.plugins)
-                engine = _load(
-                    self.kind, self.path, self.origin, self.plugins, Logger()
-                )
-                engine._path = self.path
+                engine = _load(self.kind, path, self.origin, self.plugins, Logger())
+                engine._path = path
                 _share(key, engine)
         return engine
 

@@ -7,17 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ._errors import (
-    STATUS_ERRORS,
-    Error,
-    InvalidArgumentError,
-    IoError,
-    NotFoundError,
-    OutOfMemoryError,
-)
+from ._commands import Options, failure_of
+from ._errors import InvalidArgumentError, NotFoundError
 from ._quantize import quantize
 
-Options = dict[str, list[str]]
 _KINDS = ("int8", "fp8", "int4")
 
 
@@ -69,21 +62,13 @@ def _quantize(model: str, options: Options) -> None:
         print(f"wrote {output}")
 
 
-def _code(error: BaseException) -> int:
-    codes = range(len(STATUS_ERRORS) - 1, 0, -1)
-    return next(code for code in codes if isinstance(error, STATUS_ERRORS[code]))
-
-
 def run(model: str, options: Options) -> tuple[int, str] | None:
     """Runs the command; returns (status code, message) where it failed."""
-    try:
-        _quantize(model, options)
-    except NotFoundError as error:  # a layer's name: the command line is wrong
-        return _code(InvalidArgumentError()), str(error)
-    except Error as error:
-        return _code(error), str(error)
-    except MemoryError as error:
-        return _code(OutOfMemoryError()), str(error) or "out of memory"
-    except OSError as error:
-        return _code(IoError()), str(error)
-    return None
+
+    def command() -> None:
+        try:
+            _quantize(model, options)
+        except NotFoundError as error:  # a layer's name: the command line is wrong
+            raise InvalidArgumentError(str(error)) from error
+
+    return failure_of(command)

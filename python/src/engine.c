@@ -1,6 +1,7 @@
 // Engines.
 #include <string.h>
 
+#include "device/device.h"
 #include "python/src/rabbet_py.h"
 #include "runtime/share.h"
 
@@ -113,6 +114,22 @@ static PyObject* py_deserialize_engine(PyObject* module, PyObject* args) {
   PyBuffer_Release(&view);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return py_new_engine(type, engine, load.logger, load.allocator);
+}
+
+// device_signature(name) -> what plans for this device of the machine record
+static PyObject* py_device_signature(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* name = NULL;
+  rabbet_device_t* device = NULL;
+  if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = rabbet_device_create(name, rabbet_allocator_system(), &device);
+  Py_END_ALLOW_THREADS;
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  PyObject* text = PyUnicode_FromString(device->vtable->signature(device));
+  rabbet_device_release(device);
+  return text;
 }
 
 static PyObject* py_engine_plan(PyObject* self, PyObject* none) {
@@ -315,6 +332,7 @@ static PyMethodDef py_engine_methods[] = {
 RABBET_PY_HANDLE_SPEC(py_engine, "Engine", Py_TPFLAGS_DISALLOW_INSTANTIATION);
 
 static PyMethodDef py_engine_functions[] = {
+    {"device_signature", py_device_signature, METH_VARARGS, NULL},
     {"load_engine", py_load_engine, METH_VARARGS, NULL},
     {"deserialize_engine", py_deserialize_engine, METH_VARARGS, NULL},
     {NULL},

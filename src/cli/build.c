@@ -503,6 +503,8 @@ static void build_print(const rabbet_arguments_t* arguments,
 }
 
 static rabbet_status_t build_run(const rabbet_arguments_t* arguments) {
+  if (rabbet_argument(arguments, "--for"))
+    return rabbet_cli_run_in_python("build", arguments);
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
   rabbet_cli_plan_t plan = {0};
   rabbet_build_report_t* report = NULL;
@@ -523,6 +525,9 @@ static rabbet_status_t build_run(const rabbet_arguments_t* arguments) {
 static const rabbet_option_t build_options[] = {
     {"--output", RABBET_OPTION_VALUE, "FILE",
      "the plan (-o; default: MODEL.plan)"},
+    {"--for", RABBET_OPTION_LIST, "KIND,..",
+     "a folder of plans (-o; default: MODEL.plans), one for each kind of "
+     "machine: cpu, cuda, avx2, avx512_core, sm_90, .."},
     RABBET_BUILD_OPTIONS,
     {"--json", RABBET_OPTION_FLAG, NULL, "print the report as JSON"},
     {"--quiet", RABBET_OPTION_FLAG, NULL, "print nothing"},
@@ -535,7 +540,8 @@ const rabbet_command_t rabbet_command_build = {
     .notes =
         "A Python file given to --plugins is imported by $RABBET_PYTHON "
         "(default: the python3\nbeside this command, or on PATH), which needs "
-        "the package rabbet. All else needs no\nPython.\n",
+        "the package rabbet. --for runs there, too. All else needs no "
+        "Python.\n",
     .options = build_options,
     .option_count = sizeof(build_options) / sizeof(build_options[0]),
     .min_operands = 1,

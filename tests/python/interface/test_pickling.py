@@ -280,6 +280,7 @@ def test_the_folder_is_its_user_s(folder: Path) -> None:
     check(pickle.loads(data))
     assert folder.stat().st_mode & 0o777 == 0o700
     (path,) = plans(folder)
+    assert path.stat().st_mode & 0o777 == 0o600
     assert path.stem == hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -237,6 +237,16 @@ def test_demo(checkout: tuple[Path, str]) -> None:
     assert (folder / "build/demo/padded.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_serving(tmp_path: Path) -> None:
+    """Processes and coroutines have NumPy's results."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "serving/serve.py", tmp_path],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("6 batches ok") == 2
+
+
 def test_triton(tmp_path: Path) -> None:
     """The demo's model on a real server, where one can be had."""
     command = [sys.executable, EXAMPLES / "triton" / "serve.py", "--folder", tmp_path]

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Makes the virtual environment of the tests of serving systems, .venv-serving (3 GB).
+# Does nothing, quickly, where it is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stamp=.venv-serving/requirements.stamp
+cat tools/requirements.txt tools/serving_requirements.txt | cmp -s - "$stamp" && exit 0
+echo "setup: making the virtual environment .venv-serving"
+[ -x .venv-serving/bin/python ] || python3 -m venv .venv-serving
+.venv-serving/bin/python -m pip install --quiet --disable-pip-version-check \
+  -r tools/requirements.txt -r tools/serving_requirements.txt
+cat tools/requirements.txt tools/serving_requirements.txt > "$stamp"
