@@ -47,8 +47,8 @@ static bool parts_is_one(const parts_t* p, rabbet_expr_t extent) {
 
 static void parts_begin(rabbet_expr_graph_t* graph, const rabbet_shape_t* shape,
                         parts_t* out) {
-  *out = (parts_t){
-      .graph = graph, .base = shape, .rank = shape->rank, .axis = -1};
+  *out =
+      (parts_t){.graph = graph, .base = shape, .rank = shape->rank, .axis = -1};
   for (int32_t i = 0; i < shape->rank; ++i) {
     if (!parts_is_one(out, shape->d[i])) {
       out->order[out->count] = out->count;
@@ -209,8 +209,8 @@ static bool parts_cut(parts_t* p, int32_t axis, int64_t start, int64_t size,
   p->axis = source;
   p->start = start / within * inside;
   p->size = size / within * inside;
-  *status = rabbet_expr_constant(p->graph, size / within,
-                                 &p->atoms[atom].extent);
+  *status =
+      rabbet_expr_constant(p->graph, size / within, &p->atoms[atom].extent);
   if (rabbet_is_ok(*status) && size == within) parts_remove(p, atom);
   return rabbet_is_ok(*status);
 }
@@ -309,9 +309,8 @@ static rabbet_status_t parts_make(rabbet_build_t* build, const parts_t* p,
     rabbet_ir_node_t* turn = NULL;
     RABBET_RETURN_IF_ERROR(
         parts_add_reshape(build, before, extents, p->count, value));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_ir_add_permutation(build, before, before->name, (*value)->id,
-                                  order, p->count, &turn));
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_permutation(
+        build, before, before->name, (*value)->id, order, p->count, &turn));
     *value = rabbet_ir_output(&build->ir, turn, 0);
   }
   return parts_add_reshape(build, before, shape->d, shape->rank, value);

@@ -15,9 +15,8 @@ static int64_t gather_index(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   int64_t extent = 0, index = 0;
   if (!indices->constant || indices->shape.rank > 1 ||
       rabbet_ir_count(ir, indices) != 1 ||
-      !rabbet_expr_is_constant(ir->graph,
-                               rabbet_ir_input(ir, node, 0)->shape.d[axis],
-                               &extent))
+      !rabbet_expr_is_constant(
+          ir->graph, rabbet_ir_input(ir, node, 0)->shape.d[axis], &extent))
     return -1;
   index = rabbet_load_int64(indices->dtype, indices->constant, 0);
   if (index < 0) index += extent;
@@ -75,9 +74,8 @@ rabbet_status_t rabbet_rule_gathered_part(rabbet_build_t* build,
       ir, RABBET_OP_SLICE, node->name, attrs, 4, &data->id, 1, node, &slice));
   made = slice;
   if (rabbet_ir_input(ir, node, 1)->shape.rank == 0)
-    RABBET_RETURN_IF_ERROR(gather_squeeze(build, node,
-                                          rabbet_ir_output(ir, slice, 0),
-                                          (int32_t)axis, &made));
+    RABBET_RETURN_IF_ERROR(gather_squeeze(
+        build, node, rabbet_ir_output(ir, slice, 0), (int32_t)axis, &made));
   if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0))) {
     *changed = true;
     return rabbet_ok();

@@ -19,7 +19,11 @@ static bool ranks_fit(const rabbet_group_t* group,
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t value = rabbet_group_boundary(group, i);
     const rabbet_format_info_t* info = rabbet_format_info(tensors[i].format);
-    if (!info || group->values[value].dims.rank < info->min_rank) return false;
+    int32_t rank = group->values[value].dims.rank;
+    // Blocks have an axis of their own.
+    if (!info || rank < info->min_rank ||
+        rank + (info->block > 1) > RABBET_MAX_RANK)
+      return false;
   }
   return true;
 }
