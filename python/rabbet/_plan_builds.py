@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
-import mmap
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -73,6 +69,8 @@ def _data_files(message: memoryview, kind: str) -> Iterator[str]:
 
 def _files_of(model: str) -> list[str]:
     """A model's file, and those of its data."""
+    import mmap
+
     with open(model, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise DataLossError(f"'{model}' is empty")
@@ -132,6 +130,8 @@ class _Source:
 
     def keep(self) -> None:
         """Copies the files, unless they lie in the folder or beside it."""
+        import shutil
+
         for name, part in ({} if self._is_kept else self._parts).items():
             target = os.path.join(os.path.dirname(self.path), name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -162,6 +162,8 @@ class Recipe:
 
     @staticmethod
     def read(folder: str) -> Recipe:
+        import json
+
         path = os.path.join(folder, RECIPE)
         try:
             with open(path, "rb") as file:
@@ -211,6 +213,8 @@ def _plain(value: Any) -> Any:
 
 def _write_recipe(model: Any, folder: str, kept: Mapping[str, Any]) -> Recipe:
     """Keeps the model, and writes build.json; an equal one may be there."""
+    import json
+
     source = _Source(model, folder)
     values = {
         "version": _VERSION,
@@ -288,6 +292,8 @@ def locked(folder: str, kind: str, logger: ILogger) -> Iterator[None]:
 
 def _run(words: list[str], **environment: str) -> None:
     """Runs this Python in another process, with the same modules."""
+    import subprocess
+
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     done = subprocess.run(
         [sys.executable, "-P", *words],
@@ -309,6 +315,8 @@ _WORKER = "import rabbet._plan_builds as b; b.build_in_this_process()"
 
 def build_in_this_process() -> None:
     """Builds what the command line says, in a process with fewer instructions."""
+    import json
+
     folder, kind, extra, *plugins = sys.argv[1:]
     try:
         build_kind(Recipe.read(folder), kind, plugins, json.loads(extra), Logger())
@@ -322,6 +330,8 @@ def build_kind(
     """Builds one plan; returns its path. The caller has the lock.
 
     extra: options of compile() for this build alone, such as timing_cache."""
+    import json
+
     device, kind, lower = _place(kind)
     path = os.path.join(recipe.folder, f"{kind}.plan")
     old = None
