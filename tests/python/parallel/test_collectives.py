@@ -244,6 +244,26 @@ def test_wrong_communicators(tmp_path: Path) -> None:
         assert "has rank 5 in its group" in rank.results[1][0]
 
 
+def test_cancel(tmp_path: Path) -> None:
+    """A run that waits for another rank ends, and the engine goes on."""
+    processes = []
+    for rank in range(2):
+        more = {"RANK": str(rank), "WORLD_SIZE": "2", "RABBET_RENDEZVOUS": str(tmp_path)}
+        processes.append(
+            subprocess.Popen(
+                [WITH, sys.executable, "-m", "tests.python.parallel.cancelled"],
+                env={**os.environ, **more},
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    texts = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], texts
+    assert texts[0].count("the run was cancelled") == 2
+    assert all("went on" in text for text in texts)
+
+
 def test_example(tmp_path: Path) -> None:
     """The example starts its ranks itself, and says where GPUs are missing."""
     command = [WITH, sys.executable, ROOT / "examples/collective/run.py", "--ranks", "2"]
