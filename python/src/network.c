@@ -153,7 +153,7 @@ static PyObject* py_network_add_weights(PyObject* self, PyObject* args) {
 }
 
 // Tensors of a sequence; None stands for an omitted optional input.
-static int py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
+int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
                          size_t* out_count) {
   Py_ssize_t count = PySequence_Size(sequence);
   *out = NULL;
@@ -191,7 +191,7 @@ typedef struct py_layer_args_t {
 
 static bool py_layer_args_read(PyObject* inputs, PyObject* dict,
                                py_layer_args_t* out) {
-  if (py_to_tensors(inputs, &out->tensors, &out->count)) return false;
+  if (rabbet_py_to_tensors(inputs, &out->tensors, &out->count)) return false;
   if (!rabbet_py_to_attrs(dict, &out->attrs)) return true;
   PyMem_Free(out->tensors);
   return false;
@@ -260,7 +260,7 @@ static PyObject* py_network_add_instance(PyObject* self, PyObject* args) {
   }
   rabbet_tensor_t** tensors = NULL;
   size_t count = 0;
-  if (py_to_tensors(inputs, &tensors, &count)) return NULL;
+  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
   rabbet_layer_t* layer = NULL;
   rabbet_status_t status = rabbet_py_add_instance(network, instance, &key, name,
                                                   tensors, count, &layer);
@@ -294,7 +294,7 @@ static PyObject* py_network_import_part(PyObject* self, PyObject* args) {
   if (!network ||
       !PyArg_ParseTuple(args, "y#On", &data, &size, &inputs, &count))
     return NULL;
-  if (py_to_tensors(inputs, &tensors, &part.input_count)) return NULL;
+  if (rabbet_py_to_tensors(inputs, &tensors, &part.input_count)) return NULL;
   part.inputs = tensors;
   part.output_count = (size_t)count;
   part.outputs = PyMem_Calloc(part.output_count + 1, sizeof(*part.outputs));
@@ -590,6 +590,10 @@ static PyMethodDef py_network_methods[] = {
     {"_output", py_network_output, METH_O, NULL},
     {"_layer", py_network_layer, METH_O, NULL},
     {"_validate", py_network_validate, METH_NOARGS, NULL},
+    {"_evaluate", rabbet_py_network_evaluate, METH_O, NULL},
+    {"_copy_empty", rabbet_py_network_copy_empty, METH_NOARGS, NULL},
+    {"_copy_source", rabbet_py_network_copy_source, METH_O, NULL},
+    {"_copy_layer", rabbet_py_network_copy_layer, METH_VARARGS, NULL},
     {NULL},
 };
 

@@ -195,6 +195,7 @@ static PyObject* py_layer_conditional(PyObject* self, PyObject* none) {
 static PyMethodDef py_layer_methods[] = {
     {"_conditional", py_layer_conditional, METH_NOARGS, NULL},
     {"_loop", py_layer_loop, METH_NOARGS, NULL},
+    {"_next", rabbet_py_layer_next, METH_NOARGS, NULL},
     {"_network", py_layer_network, METH_NOARGS, NULL},
     {"_as", py_layer_as, METH_O, NULL},
     {"_get_input", py_layer_get_input, METH_O, NULL},

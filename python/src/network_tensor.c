@@ -246,6 +246,9 @@ static PyMethodDef py_tensor_methods[] = {
     {"_wished", py_tensor_wished, METH_NOARGS, NULL},
     {"_reset_dtype", py_tensor_reset_dtype, METH_NOARGS, NULL},
     {"_weights", py_tensor_weights, METH_NOARGS, NULL},
+    {"_weights_at", rabbet_py_tensor_weights_at, METH_NOARGS, NULL},
+    {"_extents", rabbet_py_tensor_extents, METH_NOARGS, NULL},
+    {"_values", rabbet_py_tensor_values, METH_NOARGS, NULL},
     {NULL},
 };
 

@@ -201,6 +201,19 @@ int rabbet_py_add_plugin(PyObject* module);
 // NULL gives None.
 PyObject* rabbet_py_wrap_tensor(rabbet_tensor_t* tensor, PyObject* network);
 PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network);
+// Tensors of a sequence, None for NULL; the caller frees the array.
+int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
+                         size_t* out_count);
+
+// Methods of networks, tensors and layers (network_copy.c).
+PyObject* rabbet_py_network_copy_empty(PyObject* self, PyObject* none);
+PyObject* rabbet_py_network_copy_source(PyObject* self, PyObject* object);
+PyObject* rabbet_py_network_copy_layer(PyObject* self, PyObject* args);
+PyObject* rabbet_py_network_evaluate(PyObject* self, PyObject* numbers);
+PyObject* rabbet_py_tensor_extents(PyObject* self, PyObject* none);
+PyObject* rabbet_py_tensor_values(PyObject* self, PyObject* none);
+PyObject* rabbet_py_tensor_weights_at(PyObject* self, PyObject* none);
+PyObject* rabbet_py_layer_next(PyObject* self, PyObject* none);
 static inline PyObject* rabbet_py_network_of(PyObject* self) {
   return ((rabbet_py_handle_t*)self)->keep;
 }

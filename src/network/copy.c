@@ -105,3 +105,57 @@ rabbet_status_t rabbet_network_copy_layer(rabbet_network_t* network,
   *out_layer = layer;
   return rabbet_ok();
 }
+
+// ---- Boundaries of loops and conditionals ----------------------------------
+
+static rabbet_status_t copy_loop(rabbet_network_t* network,
+                                 const rabbet_loop_t* like, const char* prefix,
+                                 rabbet_loop_t** out_loop) {
+  const char* name = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_printf(&network->arena, &name, "%s%s", prefix, like->name));
+  for (size_t i = 0; i < network->loops.count; ++i) {
+    *out_loop = network->loops.data[i];
+    if (strcmp((*out_loop)->name, name) == 0) return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_loop(network, name, out_loop));
+  if (!like->outer) return rabbet_ok();
+  rabbet_loop_t* outer = NULL;
+  rabbet_status_t status = copy_loop(network, like->outer, prefix, &outer);
+  (*out_loop)->outer = outer;
+  return status;
+}
+
+static rabbet_status_t copy_conditional(rabbet_network_t* network,
+                                        const rabbet_conditional_t* like,
+                                        const char* prefix,
+                                        rabbet_conditional_t** out) {
+  const char* name = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_printf(&network->arena, &name, "%s%s", prefix, like->name));
+  for (size_t i = 0; i < network->conditionals.count; ++i) {
+    *out = network->conditionals.data[i];
+    if (strcmp((*out)->name, name) == 0) return rabbet_ok();
+  }
+  return rabbet_network_add_conditional(network, name, out);
+}
+
+rabbet_status_t rabbet_network_copy_boundary(rabbet_layer_t* copy,
+                                             const rabbet_layer_t* like,
+                                             const char* prefix) {
+  rabbet_network_t* network = copy->network;
+  copy->has_default_length = like->has_default_length;
+  copy->is_told = like->is_told;
+  copy->varying = like->varying;
+  if (like->conditional) {
+    RABBET_RETURN_IF_ERROR(copy_conditional(network, like->conditional, prefix,
+                                            &copy->conditional));
+  }
+  if (!like->loop) return rabbet_ok();
+  rabbet_loop_t* loop = NULL;
+  RABBET_RETURN_IF_ERROR(copy_loop(network, like->loop, prefix, &loop));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_PUSH(network->allocator, &loop->layers, copy));
+  copy->loop = loop;
+  return rabbet_ok();
+}

@@ -281,6 +281,12 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_source(
 RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_layer(
     rabbet_network_t* network, const rabbet_layer_t* like, const char* prefix,
     rabbet_tensor_t* const* inputs, rabbet_layer_t** out_layer);
+// Puts the copy of a layer at the boundary of a loop or conditional there, too:
+// it belongs to the one of that name (with the prefix), which is added if it is
+// missing. rabbet_layer_set_input(copy, 1, ...) gives a recurrence its next
+// value.
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_boundary(
+    rabbet_layer_t* copy, const rabbet_layer_t* like, const char* prefix);
 // Copies a user's settings of a tensor: name (with the prefix), type,
 // debugging.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tensor_copy_wishes(
