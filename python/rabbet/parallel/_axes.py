@@ -269,7 +269,8 @@ def join(a: Axis, b: Axis, what: str) -> bool:
 def cut(axis: Axis, start: int, size: int) -> Axis | None:
     """The elements from start on; None if no atoms are these."""
     inside = leaves(axis)
-    inner, tail = 1, []
+    inner = 1
+    tail: Axis = []
     while inside and not inside[-1].size[1]:
         wider = inner * inside[-1].size[0]
         if wider == 0 or start % wider or size % wider:

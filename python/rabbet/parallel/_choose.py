@@ -55,8 +55,10 @@ def constant_bytes(plan: Plan, tensor: Tensor, ranks: int) -> float:
     """Bytes that a rank holds of a constant."""
     total = 0.0
     for form in plan.wanted.get(tensor.index, {WHOLE}):
-        is_part = isinstance(form, Atom)
-        total += part_bytes(tensor, form, ranks) if is_part else tensor.bytes(1)
+        if isinstance(form, Atom):
+            total += part_bytes(tensor, form, ranks)
+        else:
+            total += tensor.bytes(1)
     return total
 
 

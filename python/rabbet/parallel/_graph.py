@@ -85,13 +85,13 @@ def _equal_expressions(network: Any) -> list[Size]:
         numbers = [random.randint(1, highest) for _ in range(64)]
         samples.append(network._evaluate(numbers))
     known: dict[Any, Size] = {}
-    found = []
+    found: list[Size] = []
     for index, values in enumerate(zip(*samples, strict=True)):
         if None in values:
             found.append((1, (index,)))
             continue
         is_constant = len(set(values)) == 1
-        fresh = (values[0], ()) if is_constant else (1, (index,))
+        fresh: Size = (values[0], ()) if is_constant else (1, (index,))
         found.append(known.setdefault(values, fresh))
     return found
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .._enums import DataType
-from ._axes import Atom, atoms_in, has, is_pure
+from ._axes import Atom, atoms_in, has, is_pure, leaves
 from ._graph import Graph, Op, Tensor
 
 WHOLE: Final = "whole"
@@ -95,12 +95,12 @@ class Plan:
                 self.forms[tensor.index] = form
                 for reader in tensor.readers if form != WHOLE else ():
                     heapq.heappush(open_ops, reader.index)
-            for tensor, want in zip(op.inputs, step.wants, strict=True):
-                if tensor is None:
+            for source, want in zip(op.inputs, step.wants, strict=True):
+                if source is None:
                     continue
-                self.wanted.setdefault(tensor.index, set()).add(want or WHOLE)
-                if tensor.is_constant:
-                    self.constants[tensor.index] = tensor
+                self.wanted.setdefault(source.index, set()).add(want or WHOLE)
+                if source.is_constant:
+                    self.constants[source.index] = source
         for tensor in self.graph.outputs:
             form = self.forms.get(tensor.index, WHOLE)
             if form != WHOLE and not (id(tensor) in self.kept and form != SUMS):
@@ -222,7 +222,5 @@ def split_step(op: Op, atom: Atom) -> Step | None:
 
 def _ranges(op: Op, atom: Atom) -> bool:
     """Whether each rank has one range of what indices choose, or all of it."""
-    from ._axes import leaves
-
     _, axis = op.notes["indices"]
     return not has(axis, atom) or leaves(axis)[0] is atom

@@ -39,11 +39,11 @@ class Whole(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """Collectives of one kind in a run: how many, and bytes of their tensors for a run of
+    """Collectives of one kind in a run: their number, and bytes of their tensors for a run of
     one row."""
 
     kind: str
-    count: int
+    number: int
     bytes: int
 
 
@@ -97,7 +97,7 @@ class Report:
         ]
         for each in self.exchanges:
             lines.append(
-                f"{each.count} {each.kind} in a run, of {_size(each.bytes)} in all for "
+                f"{each.number} {each.kind} in a run, of {_size(each.bytes)} in all for "
                 "one row"
             )
         if not self.splits:

@@ -162,7 +162,9 @@ def _join_blocks(rule: Rule, index: int, axis: Axis, blocks: Axis) -> None:
 
 def _matrix_multiply(rule: Rule) -> None:
     names = [MatrixOperation(rule.attr(f"op{i}")) for i in (0, 1)]
-    batches, rows, sums = [], [], []
+    batches: list[Axes] = []
+    rows: list[Axis | None] = []
+    sums: Axes = []
     for i, how in enumerate(names):
         axes = list(rule.axes(i))
         if how is MatrixOperation.TRANSPOSE:
@@ -364,7 +366,7 @@ def _slice(rule: Rule) -> None:
     whole = None in places or start is None
     for i, (axis, size) in enumerate(zip(axes, output.extents, strict=True)):
         at = None if whole else next(
-            (k for k, place in enumerate(places) if place % rank == i), -1
+            (k for k, place in enumerate(places) if place is not None and place % rank == i), -1
         )  # fmt: skip
         begin = 0 if at == -1 else None if at is None else start[at]  # type: ignore[index]
         step = 1 if stride is None or at == -1 else None if at is None else stride[at]

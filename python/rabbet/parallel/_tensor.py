@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._build import _network_of
+from .._build import _network_of, build_model
 from .._builder import Builder
 from .._callbacks import ILogger, Logger
 from .._enums import Severity
@@ -47,9 +47,7 @@ class TensorParallel:
     def compile(self, rank: int, **options: Any) -> Any:
         """The model of a rank, as rabbet.compile makes it. `shapes` and `profiles` are
         those of the whole model. On a GPU; it runs once it has a communicator."""
-        from .._compile import compile
-
-        return compile(self.network(rank), **self._local(options))
+        return build_model(self.network(rank), **self._local(options))
 
     def save(self, path: Any, **options: Any) -> list[Path]:
         """Writes a plan for each rank, PATH.0 to PATH.(ranks - 1), one after the other.

@@ -82,7 +82,7 @@ def test_families(family: str, ranks: int) -> None:
 
 
 def kinds(split: parallel.TensorParallel) -> dict[str, int]:
-    return {each.kind: each.count for each in split.report.exchanges}
+    return {each.kind: each.number for each in split.report.exchanges}
 
 
 def test_one_sum_behind_columns_and_rows() -> None:
@@ -114,6 +114,38 @@ def test_caches_are_split_with_their_heads() -> None:
     whole = parallel.tensor(made("llama")[0], 2, whole=["x1", "y1"])
     assert "x1" not in whole.parts()
     assert "x2" in whole.parts()
+
+
+def test_networks_of_ranks() -> None:
+    """Each rank's network has the collectives in one order, and its own weights."""
+    split = parallel.tensor(made("llama")[0], 2)
+    orders = []
+    for rank in range(2):
+        network = split.network(rank)
+        network.validate()
+        layers = [layer for layer in network if layer._op == "dist_collective"]
+        assert [layer.num_ranks for layer in layers] == [2] * 6
+        orders.append([layer.name for layer in layers])
+        inputs = {t.name: tuple(t.shape) for t in map(network.get_input, range(5))}
+        assert inputs["x1"] == (-1, 2, -1, 8)
+        assert network.get_output(0).name == "y0"
+        assert tuple(network.get_output(0).shape)[2] == 96
+        if rank == 0:
+            first = network._find_tensor("embed.weight")._weights()[1]
+        else:
+            assert network._find_tensor("embed.weight")._weights()[1] != first
+    assert orders[0] == orders[1]
+
+
+def test_shapes_of_ranks() -> None:
+    """Shapes of a build are those of the model; ranks' are of their parts."""
+    split = parallel.tensor(made("llama")[0], 2)
+    shapes = {"x0": (2, 7), "x1": ((1, 4, 0, 8), (2, 4, 3, 8), (2, 4, 9, 8))}
+    made_of = split._local({"shapes": shapes, "threads": 1})
+    assert made_of["shapes"]["x0"] == (2, 7)
+    assert made_of["shapes"]["x1"] == ((1, 2, 0, 8), (2, 2, 3, 8), (2, 2, 9, 8))
+    profiles = split._local({"profiles": [{"x1": (2, 4, 3, 8)}]})["profiles"]
+    assert profiles == [{"x1": (2, 2, 3, 8)}]
 
 
 def test_heads_that_do_not_divide_stay() -> None:
