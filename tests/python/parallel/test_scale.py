@@ -1,0 +1,82 @@
+"""tools/scale.py: estimates against sums done by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).parents[3] / "tools/scale.py"
+# Round numbers: 10 GB at 1000 GB/s are 10 ms; a link of 100 GB/s, 10 us.
+PLAIN = ["--weights=10", "--layers=10", "--hidden=5000", "--memory=1000", "--arithmetic=1000",
+         "--size=8", "--link=100", "--latency=10"]  # fmt: skip
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TOOL), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def rows(*arguments: str) -> dict[tuple[str, int], list[str]]:
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    cells = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    return {(row[0], int(row[1])): row[2:] for row in cells}
+
+
+def test_one_row() -> None:
+    found = rows(*PLAIN, "--ranks=1,2,4")
+    assert found["one GPU", 1] == ["10.0", "10", "0", "1.00", "100", "no"]
+    # 5 ms, and 20 all-reduces of 10 us and 10 kB at 100 GB/s (0.1 us).
+    time = 5 + 20 * (0.010 + 0.0001)
+    assert found["tensor", 2] == [
+        "5.0",
+        f"{time:.3g}",
+        "0.202",
+        "0.52",
+        f"{1e3 / time:.4g}",
+        "yes",
+    ]
+    # Four ranks: two rounds of latency, 1.5 times the bytes.
+    exchanged = 20 * (0.020 + 0.00015)
+    assert float(found["tensor", 4][2]) == pytest.approx(exchanged, rel=0.01)
+    # A pipeline is as slow for one batch, and computes two at a time.
+    assert found["pipeline", 2][:2] == ["5.0", "10"]
+    assert float(found["pipeline", 2][4]) == pytest.approx(2e3 / 10.0101, rel=0.001)
+    assert found["data", 2] == ["10.0", "10", "0", "1.00", "200", "no"]
+
+
+def test_many_rows_are_bound_by_arithmetic() -> None:
+    # 5e9 weights, two operations each, 4000 rows at 1000 TFLOP/s: 40 ms.
+    found = rows(*PLAIN, "--rows=4000", "--ranks=1,2")
+    assert float(found["one GPU", 1][1]) == pytest.approx(40)
+    # 40 MB to each all-reduce: 0.4 ms and the latency, 20 times.
+    assert float(found["tensor", 2][2]) == pytest.approx(20 * 0.41, rel=0.01)
+
+
+def test_caches_and_experts() -> None:
+    found = rows(*PLAIN, "--active=2", "--cache=0.5", "--rows=4", "--ranks=1,2")
+    assert float(found["one GPU", 1][1]) == pytest.approx(4)  # 2 GB and 4 * 0.5 GB
+    assert found["tensor", 2][0] == "5.0"
+    assert found["tensor", 2][5] == "yes"  # 5 GB and 1 GB of 8
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--ranks=two", "--ranks is 'two'"),
+        ("--ranks=0", "--ranks: expected 1 or more"),
+        ("--link=0", "--link is 0.0; expected more than 0"),
+        ("--active=11", "--active is 11.0; expected at most --weights"),
+    ],
+)
+def test_mistakes(argument: str, message: str) -> None:
+    done = run(*PLAIN, argument)
+    assert done.returncode == 2
+    assert message in done.stderr
