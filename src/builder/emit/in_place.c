@@ -451,6 +451,7 @@ static void alias_lead(rabbet_layout_t* layout) {
     int32_t root = rabbet_layout_root(layout, (int32_t)i);
     if (root == (int32_t)i) continue;
     layout->slots.data[i].offset = rabbet_layout_offset(layout, (int32_t)i);
+    layout->slots.data[i].is_part = rabbet_layout_is_part(layout, (int32_t)i);
     layout->slots.data[i].alias = root;
     assert(layout->slots.data[i].input < 0 && layout->slots.data[i].output < 0);
   }
