@@ -54,7 +54,9 @@ function(rabbet_for_size)
     COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-Os>")
 endfunction()
 
-# The environment in which device "cuda" is the stand-in of tests/cuda_stand_in.
+# The environment in which device "cuda" is the stand-in of tests/cuda_stand_in. Trials
+# may take long: the host computes what a GPU would, under sanitizers a hundred times as
+# slowly, and a choice whose trial was given up would be missing.
 set(RABBET_STAND_IN_FOLDER ${PROJECT_BINARY_DIR}/tests/cuda_stand_in)
 set(RABBET_STAND_IN_ENVIRONMENT
   RABBET_CUDA_DRIVER=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_driver.so
@@ -62,7 +64,8 @@ set(RABBET_STAND_IN_ENVIRONMENT
   RABBET_CUBLASLT=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cublaslt.so
   RABBET_CUDNN=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cudnn.so
   RABBET_NCCL=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_nccl.so
-  RABBET_PROGRAM_CACHE=none)
+  RABBET_PROGRAM_CACHE=none
+  RABBET_TRIAL_SECONDS=600)
 
 # The library that C tests share.
 function(rabbet_test_support)
