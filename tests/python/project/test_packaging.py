@@ -99,6 +99,20 @@ def test_pkg_config(prefix: Path, tmp_path: Path) -> None:
     check_consumer(program, version)
 
 
+def test_libraries_that_other_programs_open(prefix: Path) -> None:
+    """The command of an installation tells where they lie, and they find Rabbet's."""
+    told = output(prefix / "bin" / "rabbet", "triton", "--backend-directory").strip()
+    assert Path(told).resolve().is_relative_to(prefix.resolve())
+    (provider,) = prefix.glob("lib*/**/libonnxruntime_ep_rabbet.so")
+    for file in (Path(told) / "rabbet" / "libtriton_rabbet.so", provider):
+        lines = output("ldd", file).splitlines()
+        ours = [line.split("=>")[1].strip() for line in lines if "librabbet" in line]
+        assert ours
+        assert all(Path(path.split()[0]).resolve().is_relative_to(prefix.resolve())
+                   for path in ours), ours  # fmt: skip
+        assert not [line for line in lines if "not found" in line]
+
+
 @pytest.fixture
 def subproject(tmp_path: Path) -> Path:
     """The build folder of a project that adds Rabbet's, without optimization, to be quick."""

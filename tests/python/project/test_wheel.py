@@ -27,6 +27,7 @@ from tests.python.support.free_threaded import find_free_threaded
 pytestmark = pytest.mark.full
 
 LIMIT = 40e6
+RUNTIME_LIMIT = 600 << 10
 # Libraries that every Linux of the manylinux kind has.
 BASE = re.compile(
     r"(ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|stdc\+\+|gcc_s))\.so\.\d+$"
@@ -241,6 +242,13 @@ def test_triton_backend(environment: Path) -> None:
     assert "not found" not in output("ldd", folder / "rabbet" / "libtriton_rabbet.so", env=SCRUBBED)
 
 
+def test_small_runtime(environment: Path) -> None:
+    """What C programs need, stripped as installed."""
+    (file,) = (packages(environment) / "rabbet" / "lib").glob("librabbet_runtime.so.*")
+    assert ".symtab" not in output("readelf", "-S", file)
+    assert file.stat().st_size <= RUNTIME_LIMIT
+
+
 def test_every_library_is_inside(environment: Path) -> None:
     """Libraries that a file needs are beside it or of the base system; no path leads out."""
     folder = packages(environment) / "rabbet"
@@ -322,6 +330,98 @@ def test_python(environment: Path, model: Path, operator: Path, tmp_path: Path) 
         assert inside or BASE.match(path.name), f"{path} is opened from outside"
     found = np.load(result)
     np.testing.assert_allclose(found["y"], expected(found["x"], model), rtol=1e-4, atol=1e-5)
+
+
+MODULES = """
+import json, pkgutil
+import rabbet
+
+missing = {}
+for module in pkgutil.walk_packages(rabbet.__path__, "rabbet.", onerror=lambda name: None):
+    if any(part.startswith("_") for part in module.name.split(".")):
+        continue
+    try:
+        __import__(module.name)
+        missing[module.name] = None
+    except ImportError as error:
+        missing[module.name] = str(error)
+print(json.dumps(missing))
+"""
+
+
+def test_modules(environment: Path, tmp_path: Path) -> None:
+    """With NumPy alone: what is made for another package names it, the rest is there."""
+    text = output(
+        environment / "bin" / "python3", "-I", "-c", MODULES, env=SCRUBBED, cwd=tmp_path
+    )
+    found = json.loads(text.splitlines()[-1])
+    others = {
+        "rabbet.compat.polygraphy": "polygraphy",
+        "rabbet.serving.kserve": "kserve",
+        "rabbet.serving.ray": "ray",
+        "rabbet.torch": "torch",
+    }
+    for name, message in found.items():
+        if name in others:
+            assert message
+            assert others[name] in message, f"{name}: {message}"
+        else:
+            assert message is None, f"{name}: {message}"
+    assert {"rabbet.onnxruntime", "rabbet.parallel", "rabbet.serving", *others} <= set(found)
+
+
+PROVIDER = """
+import ctypes
+import rabbet, rabbet.onnxruntime as provider
+
+path = provider.get_library_path()
+library = ctypes.CDLL(path)
+library.CreateEpFactories, library.ReleaseEpFactory, library.RegisterCustomOps
+try:
+    provider.register()
+except rabbet.UnavailableError as error:
+    print(path, error, sep="\\n")
+"""
+
+
+def test_provider(environment: Path, tmp_path: Path) -> None:
+    """The provider's library opens by itself; what is missing is ONNX Runtime."""
+    python = environment / "bin" / "python3"
+    path, error = output(python, "-I", "-c", PROVIDER, env=SCRUBBED, cwd=tmp_path).splitlines()
+    assert Path(path).is_relative_to(environment)
+    assert "onnxruntime is not installed" in error
+
+
+SPLIT = """
+import sys
+import rabbet.parallel
+
+split = rabbet.parallel.tensor(sys.argv[1], ranks=2)
+print(split)
+"""
+
+
+def test_split(environment: Path, tmp_path: Path) -> None:
+    """A model is split over ranks without a GPU and without the package onnx."""
+    rng = np.random.default_rng(3)
+    model = save_model(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("MatMul", ["x", "a"], ["h"], name="up"),
+            helper.make_node("Relu", ["h"], ["r"], name="relu"),
+            helper.make_node("MatMul", ["r", "b"], ["y"], name="down"),
+        ],
+        {"x": (FLOAT, [4, 64])},
+        {"y": (FLOAT, [4, 64])},
+        {
+            "a": rng.normal(size=(64, 256)).astype(np.float32),
+            "b": rng.normal(size=(256, 64)).astype(np.float32),
+        },
+    )
+    python = environment / "bin" / "python3"
+    text = output(python, "-I", "-c", SPLIT, model, env=SCRUBBED, cwd=tmp_path)
+    assert "up" in text
+    assert "down" in text
 
 
 # ---- The command -----------------------------------------------------------
