@@ -132,7 +132,8 @@ static rabbet_status_t context_add_text(OrtOpAttr** attributes, size_t* count,
                      ORT_OP_ATTR_STRING);
 }
 
-// Writes the plan beside the model that will refer to it.
+// Writes the plan beside the model that will refer to it. The model's name is a
+// part of the file's: ONNX Runtime gives nodes of several models one name.
 static rabbet_status_t context_write(const rabbet_ort_session_t* session,
                                      const char* model_path, const char* node,
                                      const void* plan, size_t size,
@@ -143,7 +144,15 @@ static rabbet_status_t context_write(const rabbet_ort_session_t* session,
   const rabbet_span_t span = {plan, size};
   char path[4096];
   const int length = context_folder(beside, &folder);
-  snprintf(out_name, capacity, "%s.plan", node);
+  const char* stem = folder + length;
+  const char* dot = strrchr(stem, '.');
+  const int stem_length = (int)(dot ? (size_t)(dot - stem) : strlen(stem));
+  const int printed =
+      snprintf(out_name, capacity, "%.*s_%s.plan", stem_length, stem, node);
+  if (printed < 0 || (size_t)printed >= capacity)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the name '%.*s_%s.plan' is too long", stem_length,
+                         stem, node);
   for (char* at = out_name; *at; ++at)
     if (*at == '/') *at = '_';
   RABBET_RETURN_IF_ERROR(context_check_name(out_name));
@@ -158,7 +167,7 @@ static rabbet_status_t context_fill(const rabbet_ort_session_t* session,
   const int64_t one = 1, embed = session->options.context_embed;
   const void* plan = NULL;
   size_t size = 0;
-  char name[300];
+  char name[512];
   RABBET_RETURN_IF_ERROR(rabbet_ort_part_plan(part, &plan, &size));
   RABBET_RETURN_IF_ERROR(
       context_add(attributes, count, "main_context", &one, 1, ORT_OP_ATTR_INT));

@@ -55,6 +55,23 @@ def test_made_and_loaded(tmp_path: Path, embed: bool) -> None:
     _check(path)
 
 
+def test_models_of_a_folder_have_plans_of_their_own(tmp_path: Path) -> None:
+    """ONNX Runtime gives the nodes of models one name that differ in their weights alone."""
+    x = RNG.standard_normal((4, 8)).astype(np.float32)
+    paths = []
+    for factor in (1, 2):
+        model = _model()
+        model.graph.initializer[0].CopyFrom(
+            numpy_helper.from_array(WEIGHTS * np.float32(factor), "w"))
+        paths.append(tmp_path / f"times.{factor}.onnx")
+        provider.session(model.SerializeToString(), {
+            "ep.context_enable": "1", "ep.context_file_path": str(paths[-1])})
+    assert len(list(tmp_path.glob("times.*.plan"))) == 2
+    for factor, path in zip((1, 2), paths, strict=True):
+        got = provider.session(path).run(None, {"x": x})
+        provider.same(got, [np.maximum(x @ WEIGHTS * np.float32(factor), 0)])
+
+
 def test_all_sizes(tmp_path: Path) -> None:
     path = _made(tmp_path, True, "N")
     for rows in (1, 4, 33):
