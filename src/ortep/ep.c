@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/device.h"
 #include "ortep/context_model.h"
 #include "ortep/support.h"
 #include "rabbet/pyhost.h"
@@ -262,6 +263,15 @@ static rabbet_status_t ep_load_plugins(const rabbet_ort_options_t* options) {
       "option plugins of " RABBET_ORT_EP_NAME);
 }
 
+// Whether there is such a device.
+static rabbet_status_t ep_check_device(const rabbet_ort_session_t* session) {
+  rabbet_device_t* device = NULL;
+  rabbet_status_t status = rabbet_device_create(session->options.device,
+                                                session->allocator, &device);
+  rabbet_device_release(device);
+  return RABBET_ANNOTATE(status, "option device of " RABBET_ORT_EP_NAME);
+}
+
 // A file of its own, or the times of all sessions without one.
 static rabbet_status_t ep_open_times(rabbet_ort_session_t* session,
                                      rabbet_timing_cache_t* shared) {
@@ -291,6 +301,7 @@ static rabbet_status_t ep_read_options(ep_t* ep,
                          "option device=%s of " RABBET_ORT_EP_NAME
                          ": the session's device is %s",
                          ep->session.options.device, device);
+  RABBET_RETURN_IF_ERROR(ep_check_device(&ep->session));
   RABBET_RETURN_IF_ERROR(ep_load_plugins(&ep->session.options));
   return ep_open_times(&ep->session, timing_cache);
 }

@@ -1,4 +1,5 @@
 // What ONNX Runtime opens the library for: the factory of providers.
+#include <stdatomic.h>
 #include <string.h>
 
 #include "ortep/ep.h"
@@ -9,6 +10,9 @@
 
 typedef struct factory_t {
   OrtEpFactory base;
+  // ONNX Runtime's, and one of each provider and allocator: a program may
+  // unregister the library while it has sessions or tensors.
+  atomic_size_t references;
   // Of sessions without a file for it: later ones need no measurements that an
   // earlier one made.
   rabbet_timing_cache_t* timing_cache;
@@ -16,6 +20,14 @@ typedef struct factory_t {
   rabbet_ort_gpu_t gpus[RABBET_ORT_MOST_GPUS];
   size_t gpu_count;
 } factory_t;
+
+static void factory_release(factory_t* factory) {
+  if (atomic_fetch_sub(&factory->references, 1) != 1) return;
+  for (size_t i = 0; i < factory->gpu_count; ++i)
+    rabbet_ort_gpu_close(&factory->gpus[i]);
+  rabbet_timing_cache_release(factory->timing_cache);
+  rabbet_free(rabbet_allocator_system(), factory);
+}
 
 static const char* factory_name(const OrtEpFactory* self) {
   (void)self;
@@ -142,21 +154,24 @@ static OrtStatus* factory_create_ep(OrtEpFactory* self,
                                     size_t count,
                                     const OrtSessionOptions* options,
                                     const OrtLogger* logger, OrtEp** out_ep) {
-  const factory_t* factory = (const factory_t*)self;
+  factory_t* factory = (factory_t*)self;
   (void)devices;
   const char* device =
       count && metadata[0]
           ? rabbet_ort.api->GetKeyValue(metadata[0], RABBET_ORT_DEVICE_KEY)
           : NULL;
   const bool on_gpu = device && strcmp(device, "cpu") != 0;
-  return rabbet_ort_error(rabbet_ort_ep_create(options, logger,
-                                               device ? device : "cpu", on_gpu,
-                                               factory->timing_cache, out_ep));
+  rabbet_status_t status =
+      rabbet_ort_ep_create(options, logger, device ? device : "cpu", on_gpu,
+                           factory->timing_cache, out_ep);
+  if (rabbet_is_ok(status)) atomic_fetch_add(&factory->references, 1);
+  return rabbet_ort_error(status);
 }
 
 static void factory_release_ep(OrtEpFactory* self, OrtEp* ep) {
-  (void)self;
+  if (!ep) return;
   rabbet_ort_ep_destroy(ep);
+  factory_release((factory_t*)self);
 }
 
 // ---- Memory and streams of GPUs
@@ -179,13 +194,18 @@ static OrtStatus* factory_create_allocator(OrtEpFactory* self,
   if (!info) return NULL;
   const rabbet_ort_gpu_t* gpu = factory_find_gpu(
       (const factory_t*)self, rabbet_ort.ep->MemoryInfo_GetMemoryDevice(info));
-  return gpu ? rabbet_ort_error(rabbet_ort_gpu_allocator(gpu, out)) : NULL;
+  if (!gpu) return NULL;
+  rabbet_status_t status = rabbet_ort_gpu_allocator(gpu, out);
+  if (rabbet_is_ok(status))
+    atomic_fetch_add(&((factory_t*)self)->references, 1);
+  return rabbet_ort_error(status);
 }
 
 static void factory_release_allocator(OrtEpFactory* self,
                                       OrtAllocator* allocator) {
-  (void)self;
+  if (!allocator) return;
   rabbet_ort_gpu_release_allocator(allocator);
+  factory_release((factory_t*)self);
 }
 
 static OrtStatus* factory_create_data_transfer(OrtEpFactory* self,
@@ -248,9 +268,9 @@ static rabbet_status_t factory_create(factory_t** out_factory) {
       .GetNumCustomOpDomains = factory_count_domains,
       .GetCustomOpDomains = factory_get_domains,
   };
+  atomic_init(&factory->references, 1);
   rabbet_status_t status =
       rabbet_timing_cache_create(NULL, 0, allocator, &factory->timing_cache);
-
   if (rabbet_is_ok(status))
     *out_factory = factory;
   else
@@ -289,13 +309,7 @@ FACTORY_API OrtStatus* CreateEpFactories(const char* name,
 
 FACTORY_API OrtStatus* ReleaseEpFactory(OrtEpFactory* self);
 FACTORY_API OrtStatus* ReleaseEpFactory(OrtEpFactory* self) {
-  factory_t* factory = (factory_t*)self;
-  if (!factory) return NULL;
-  for (size_t i = 0; i < factory->gpu_count; ++i)
-    rabbet_ort_gpu_close(&factory->gpus[i]);
-
-  rabbet_timing_cache_release(factory->timing_cache);
-  rabbet_free(rabbet_allocator_system(), factory);
+  if (self) factory_release((factory_t*)self);
   return NULL;
 }
 

@@ -271,7 +271,8 @@ static rabbet_status_t part_outside(const rabbet_ort_part_t* part,
     if (is_outside)
       return RABBET_STATUS(
           RABBET_STATUS_OUT_OF_RANGE,
-          "input '%s' has shape %s; the plan takes %s to %s",
+          "input '%s' has shape %s; the plan takes %s to %s, and other ranges "
+          "by option dims of " RABBET_ORT_EP_NAME,
           part->names.inputs[i],
           rabbet_dims_print(&feeds[i].dims, found, sizeof(found)),
           rabbet_dims_print(&bounds->min, low, sizeof(low)),

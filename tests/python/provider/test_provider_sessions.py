@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import subprocess
 import sys
@@ -81,14 +82,16 @@ def test_chosen_by_policy_or_device() -> None:
     ("dims", "N=4:2:8", "expected LEAST <= USUAL <= MOST"),
     ("dims", "N=1:2:3:4", "expected NAME=EXTENT"),
     ("device", "tpu", "tpu"),
+    ("device", "cpu:7", "option device of RabbetExecutionProvider: device 'cpu:7'"),
     ("plugins", "/nowhere/ops.py", "/nowhere/ops.py"),
     ("timing_cache", __file__, "option timing_cache"),
 ])  # fmt: skip
 def test_wrong_options_fail_the_session(key: str, value: str, text: str) -> None:
     """They raise, also in Python, where ONNX Runtime goes on without a provider that
-    cannot be made."""
-    with pytest.raises(Exception, match=text.replace("(", r"\(")):
-        provider.session(_perceptron("4").SerializeToString(), **{key: value})
+    cannot be made, and before a first run builds."""
+    for rows in ("4", "N"):
+        with pytest.raises(Exception, match=text.replace("(", r"\(")):
+            provider.session(_perceptron(rows).SerializeToString(), **{key: value})
 
 
 def test_dims_build_at_once(tmp_path: Path) -> None:
@@ -284,6 +287,38 @@ def test_an_operator_that_nobody_registered() -> None:
     rabbet.onnxruntime.add_provider(options)
     with pytest.raises(Exception, match="provider_test:Thirds"):
         ort.InferenceSession(model.SerializeToString(), options)
+
+
+# ---- The end
+
+_UNREGISTERED = """
+import gc, sys, numpy, onnxruntime
+import rabbet.onnxruntime
+
+x = {"x": numpy.ones((3, 48), "float32")}
+for _ in range(3):
+    options = onnxruntime.SessionOptions()
+    rabbet.onnxruntime.add_provider(options, threads=1, optimization_level=0)
+    session = onnxruntime.InferenceSession(sys.argv[1], options)
+    session.run(None, x)
+    del options
+    onnxruntime.unregister_execution_provider_library("rabbet")
+    other = [numpy.full(size, -1, "int8") for size in range(16, 4096, 16)]
+    assert session.run(None, {"x": x["x"][:2]})[0].shape == (2, 48)
+    del session
+    gc.collect()
+print("done")
+"""
+
+
+def test_sessions_outlive_the_registration(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(_perceptron(), path)
+    command = [sys.executable, "-c", _UNREGISTERED, path]
+    environment = {**os.environ, "MALLOC_PERTURB_": "165"}  # freed memory is overwritten
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.stdout.strip() == "done", done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 # ---- Without Rabbet's package
