@@ -167,18 +167,14 @@ rabbet_status_t rabbet_ort_model_initialize(const rabbet_ort_graph_t* graph,
                                             rabbet_allocator_t allocator,
                                             rabbet_ort_model_t* out_model,
                                             int32_t* out_refused) {
-  const char* path = NULL;
   *out_model = (rabbet_ort_model_t){.allocator = allocator};
   *out_refused = -1;
   rabbet_arena_initialize(allocator, &out_model->arena);
   rabbet_arena_initialize(allocator, &out_model->kept);
   rabbet_strbuf_initialize(allocator, &out_model->opsets);
   rabbet_strbuf_initialize(allocator, &out_model->body);
-  rabbet_status_t status = ORT(Graph_GetModelPath, graph->graph, &path);
-  if (rabbet_is_ok(status) && path && path[0])
-    status = rabbet_arena_strdup(&out_model->arena, path, &out_model->path);
-  if (rabbet_is_ok(status))
-    status = model_write(out_model, graph, nodes, count, out_refused);
+  rabbet_status_t status =
+      model_write(out_model, graph, nodes, count, out_refused);
   if (!rabbet_is_ok(status)) rabbet_ort_model_deinitialize(out_model);
   return status;
 }

@@ -26,7 +26,6 @@ typedef struct rabbet_ort_model_t {
   // Constants that are not in `body`, but where ONNX Runtime has them.
   RABBET_VEC(rabbet_onnx_initializer_t) weights;
   rabbet_arena_t kept;  // copies of them
-  const char* path;     // the file's; NULL: none
 } rabbet_ort_model_t;
 
 // Writes nodes, ascending in the order of the graph. Inputs are what the nodes
