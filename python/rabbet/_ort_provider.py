@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import warnings
 from typing import Any
 
 from . import _rabbet
@@ -54,20 +55,35 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
+def _register(plugins: Any) -> Any:
+    """The package onnxruntime, which knows the provider."""
+    onnxruntime = _onnxruntime()
+    load_plugins(plugins)
+    with _lock:
+        # Version 1.24 has it among its devices alone, not in get_available_providers().
+        if all(each.ep_name != _NAME for each in onnxruntime.get_ep_devices()):
+            onnxruntime.register_execution_provider_library("rabbet", get_library_path())
+    return onnxruntime
+
+
 def register(plugins: Any = None) -> str:
     """Makes the provider known to ONNX Runtime, once in a process, and returns its name.
 
     Sessions then use it by providers=["RabbetExecutionProvider"], or by its devices
-    (onnxruntime.get_ep_devices).
+    (onnxruntime.get_ep_devices). Version 1.24 of onnxruntime passes over the name, of which
+    a warning tells.
 
     plugins: files (.py, .so) or modules that register operators, as compile() takes
         them; what is registered otherwise counts, too.
     """
-    onnxruntime = _onnxruntime()
-    load_plugins(plugins)
-    with _lock:
-        if _NAME not in onnxruntime.get_available_providers():
-            onnxruntime.register_execution_provider_library("rabbet", get_library_path())
+    onnxruntime = _register(plugins)
+    if _NAME not in onnxruntime.get_available_providers():
+        warnings.warn(
+            f"onnxruntime {onnxruntime.__version__} does not know this provider by name "
+            f"(1.25 and newer do): providers=['{_NAME}'] would run on the CPU's provider; "
+            "use add_provider",
+            stacklevel=2,
+        )
     return _NAME
 
 
@@ -78,8 +94,7 @@ def add_provider(session_options: Any, *, plugins: Any = None, **options: Any) -
 
     options: those of the provider: device, threads, fp16, dims...
     """
-    onnxruntime = _onnxruntime()
-    register(plugins)
+    onnxruntime = _register(plugins)
     devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name == _NAME]
     cpu = onnxruntime.OrtHardwareDeviceType.CPU
     chosen = [each for each in devices if each.device.type == cpu][:1]
