@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment of the tests of serving systems, .venv-serving (3 GB).
+# Makes the virtual environment of the tests of serving systems, .venv-serving (2 GB).
 # Does nothing, quickly, where it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."

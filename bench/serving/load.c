@@ -1,8 +1,10 @@
-// Load for Triton Inference Server: clients, each of which sends its next
-// request of one row of FLOAT when its last one was answered. bench/README.md
-// tells how to run it; it prints JSON.
+// Load for servers: clients, each of which sends its next request of one row of
+// FLOAT when its last one was answered. bench/README.md tells how to run it; it
+// prints JSON. `http` speaks KServe's V2 with binary tensors, as Triton does,
+// `json` posts {"INPUT": [[numbers]]} to a path.
 //
 //   load http PORT MODEL INPUT COLUMNS CLIENTS SECONDS
+//   load json PORT PATH INPUT COLUMNS CLIENTS SECONDS
 //   load process LIBRARY BACKENDS REPOSITORY MODEL INPUT COLUMNS CLIENTS
 //   SECONDS
 //
@@ -77,6 +79,7 @@ typedef struct http_client_t {
   int socket;
   double begin;
   size_t received, expected;  // expected: 0 until the header is read
+  bool chunked;               // then expected is the header's size
   char answer[ANSWER];
 } http_client_t;
 
@@ -115,6 +118,24 @@ static void http_send(http_client_t* client, const char* text, size_t size) {
   }
 }
 
+static char* json_request(const load_t* load, size_t* out_size) {
+  size_t room = 1024 + (size_t)load->columns * 8;
+  char* body = malloc(room);
+  char* text = malloc(2 * room);
+  if (!text || !body) die("no memory");
+  int size = snprintf(body, room, "{\"%.256s\": [[", load->input);
+  for (int i = 0; i < load->columns; ++i)
+    size += sprintf(body + size, i ? ", %.1f" : "%.1f", (i % 7) * 0.1);
+  size += sprintf(body + size, "]]}");
+  *out_size = (size_t)snprintf(text, 2 * room,
+                               "POST %.256s HTTP/1.1\r\nHost: localhost\r\n"
+                               "Content-Type: application/json\r\n"
+                               "Content-Length: %d\r\n\r\n%s",
+                               load->model, size, body);
+  free(body);
+  return text;
+}
+
 // Whether the answer is complete.
 static bool http_receive(http_client_t* client) {
   ssize_t size = recv(client->socket, client->answer + client->received,
@@ -129,11 +150,22 @@ static bool http_receive(http_client_t* client) {
     // Another header ends alike.
     while (length && length[-1] == '-')
       length = strcasestr(length + 1, "content-length:");
-    if (!length || length > end) die("an answer without a length");
-    client->expected = (size_t)(end + 4 - client->answer) +
-                       strtoul(length + strlen("content-length:"), NULL, 10);
+    const char* chunked = strcasestr(client->answer, "chunked");
+    client->chunked = chunked && chunked < end;
+    if (!client->chunked && (!length || length > end))
+      die("an answer without a length: %.300s", client->answer);
+    if (client->chunked)
+      client->expected = (size_t)(end + 4 - client->answer);
+    else
+      client->expected = (size_t)(end + 4 - client->answer) +
+                         strtoul(length + strlen("content-length:"), NULL, 10);
   }
-  return client->received >= client->expected;
+  if (!client->chunked) return client->received >= client->expected;
+  static const char last[] = "0\r\n\r\n";  // the chunk that ends an answer
+  size_t size_of_last = sizeof(last) - 1;
+  return client->received >= client->expected + size_of_last &&
+         memcmp(client->answer + client->received - size_of_last, last,
+                size_of_last) == 0;
 }
 
 static void http_connect(http_client_t* client, int port, int poll, int index) {
@@ -149,9 +181,10 @@ static void http_connect(http_client_t* client, int port, int poll, int index) {
   epoll_ctl(poll, EPOLL_CTL_ADD, client->socket, &event);
 }
 
-static void http_run(load_t* load, int port) {
+static void http_run(load_t* load, int port,
+                     char* (*request)(const load_t*, size_t*)) {
   size_t size = 0;
-  char* text = http_request(load, &size);
+  char* text = request(load, &size);
   int poll = epoll_create1(0);
   http_client_t* clients = calloc((size_t)load->clients, sizeof(*clients));
   if (!clients) die("no memory");
@@ -383,7 +416,8 @@ static void process_run(load_t* load, char** paths) {
 }
 
 int main(int argc, char** argv) {
-  bool http = argc == 8 && strcmp(argv[1], "http") == 0;
+  bool json = argc == 8 && strcmp(argv[1], "json") == 0;
+  bool http = json || (argc == 8 && strcmp(argv[1], "http") == 0);
   if (!http && (argc != 10 || strcmp(argv[1], "process") != 0))
     die("usage: the first lines of load.c");
   char** rest = argv + (http ? 3 : 5);
@@ -397,7 +431,7 @@ int main(int argc, char** argv) {
   if (load.columns < 1 || load.clients < 1 || load.clients > MOST_CLIENTS)
     die("%s columns, %s clients", rest[2], rest[3]);
   if (http)
-    http_run(&load, atoi(argv[2]));
+    http_run(&load, atoi(argv[2]), json ? json_request : http_request);
   else
     process_run(&load, argv + 2);
   free(load.times);

@@ -9,16 +9,13 @@ from ._callbacks import Logger
 from ._commands import Options, failure_of
 from ._enums import Severity
 from ._errors import InvalidArgumentError
-from ._plan_builds import build_all
-
-# Not of the recipe: where plans go, what is told of the build, and this machine's files.
-_OWN = {"--for", "--output", "--plugins", "--timing-cache", "--quiet", "--verbose"}
+from ._plan_builds import COMMANDS_OWN, build_all
 
 
 def _recipe(options: Options) -> list[str]:
     words = []
     for name, values in options.items():
-        if name not in _OWN:
+        if name not in COMMANDS_OWN:
             words += [word for value in values for word in ((name, value) if value else (name,))]
     return words
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._build import build_model
-from ._callbacks import ILogger, IProgressMonitor, Logger
+from ._callbacks import ILogger, IProgressMonitor
 from ._checked import File, checks_arguments
 from ._errors import InvalidArgumentError
 from ._model import Model, context_limit
 from ._pickling import plugin_names
 from ._plan_builds import build_missing
-from ._plan_folder import Folder
+from ._plan_folder import Folder, FolderLogger
 from ._plugins import load_plugins
 from ._profiles import ShapeRange
 from ._runtime import Runtime
@@ -171,7 +171,8 @@ def load(
         must be named again, unless the plan carries them.
     device: the device that the plan was built for; default as for compile.
     threads: CPU threads of a call; default: the number that the plan was built with.
-    logger: an ILogger of your own; default: warnings on stderr.
+    logger: an ILogger of your own; default: warnings on stderr, those of a folder's plans
+        once a process.
     graphs: on CUDA, runs are recorded into graphs and replayed.
     allow_host_code: allows libraries and source of plugins that the plan carries to
         run; only for plans from sources that you trust.
@@ -182,18 +183,20 @@ def load(
     iteration_limit: the most iterations of a loop whose number a call tells, of which one
         more is an error; default: no limit.
     build: builds the plan for this kind of machine if the folder has none, and keeps it
-        there. Of several processes one builds, and the others wait for its plan.
+        there. Of several processes one builds, and the others wait for its plan. It builds
+        what the folder's build.json says: only for folders that you trust.
     """
     context_limit(contexts)
     load_plugins(plugins)
-    runtime = Runtime(logger)
+    file = os.fspath(path)
+    is_folder = os.path.isdir(file)
+    runtime = Runtime(logger or (FolderLogger(os.path.abspath(file)) if is_folder else None))
     runtime.device = device
     runtime.engine_host_code_allowed = allow_host_code
     runtime.untrusted = untrusted
     runtime.iteration_limit = iteration_limit
-    file = os.fspath(path)
-    if os.path.isdir(file):
-        engine = _engine_of_folder(file, runtime, plugins, build, logger or Logger())
+    if is_folder:
+        engine = _engine_of_folder(file, runtime, plugins, build)
     elif build:
         raise InvalidArgumentError(f"load: build= is for a folder of plans; '{file}' is none")
     else:
@@ -207,9 +210,13 @@ def load(
     return model
 
 
-def _engine_of_folder(
-    path: str, runtime: Runtime, plugins: Any, build: bool, logger: ILogger
-) -> Any:
+def _engine_of_folder(path: str, runtime: Runtime, plugins: Any, build: bool) -> Any:
+    if build and runtime.untrusted:
+        raise InvalidArgumentError(
+            "load: build= runs what the folder's build.json says, and untrusted= is for what "
+            "you do not trust; they exclude each other"
+        )
+    logger = runtime.logger
     folder = Folder(os.path.abspath(path), runtime.device, logger)
     if build:
         engine = build_missing(folder, runtime.load_cuda_engine, plugins, logger)
@@ -217,5 +224,7 @@ def _engine_of_folder(
         engine = folder.take(runtime.load_cuda_engine)
     if engine is None:
         raise folder.none_fits()
+    if isinstance(logger, FolderLogger):
+        logger.is_loaded()
     engine._path = folder.path  # by path, other processes choose as well
     return engine

@@ -17,7 +17,7 @@ from . import _rabbet
 from ._callbacks import ILogger, Logger
 from ._enums import Severity, TempfileControlFlag
 from ._errors import DataLossError, Error, IoError, NotFoundError
-from ._plan_folder import Folder
+from ._plan_folder import Folder, FolderLogger
 from ._plugins import items_of, load_plugins
 
 Engine = Any  # an ICudaEngine, whose module imports this one
@@ -208,14 +208,16 @@ class PlanFile(NamedTuple):
     def engine(self) -> Engine:
         """The engine of the file as it is now, or of the folder's plan for this machine."""
         if not os.path.isdir(self.path):
-            return self._engine_of(self.path)
-        folder = Folder(self.path, self.origin.device, Logger())
-        engine = folder.take(self._engine_of)
+            return self._engine_of(self.path, Logger())
+        logger = FolderLogger(self.path)
+        folder = Folder(self.path, self.origin.device, logger)
+        engine = folder.take(lambda path: self._engine_of(path, logger))
         if engine is None:
             raise folder.none_fits()
+        logger.is_loaded()
         return engine
 
-    def _engine_of(self, path: str) -> Engine:
+    def _engine_of(self, path: str, logger: Logger) -> Engine:
         try:
             info = os.stat(path)
         except OSError as error:
@@ -230,7 +232,7 @@ class PlanFile(NamedTuple):
             engine = _engines.get(key)
             if engine is None:
                 _import_plugins(self.plugins)
-                engine = _load(self.kind, path, self.origin, self.plugins, Logger())
+                engine = _load(self.kind, path, self.origin, self.plugins, logger)
                 engine._path = path
                 _share(key, engine)
         return engine

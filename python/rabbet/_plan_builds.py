@@ -39,6 +39,12 @@ _OPTIONS = {
     "shapes", "values", "profiles", "threads", "fp16", "bf16", "double", "tf32", "workspace",
     "tactic_memory", "optimization_level", "keep_plugins", "try_plugins",
 }  # fmt: skip
+# Options of the command that are not of a recipe: where plans go and for what, what is told
+# of the build, and this machine's files.
+COMMANDS_OWN = {
+    "--for", "--device", "--output", "--plugins", "--timing-cache", "--quiet", "--verbose",
+    "--json", "--retime", "-o", "--staticPlugins", "--dynamicPlugins",
+}  # fmt: skip
 # By field, what a message of ONNX holds: a model's graph and functions, and so on down to
 # tensors, whose field 13 names the file of their data.
 _ONNX: dict[str, dict[int, str]] = {
@@ -61,8 +67,10 @@ def _data_files(message: memoryview, kind: str) -> Iterator[str]:
             continue
         if kind == "tensor" and number == 13:
             entry = {key: data for key, _, data, _ in fields(value)}
-            if bytes(entry.get(1, b"")) == b"location":
-                yield bytes(entry[2]).decode()
+            if entry.get(1) == b"location":
+                if not isinstance(name := entry.get(2), memoryview):
+                    raise ValueError("data in a file without a name")
+                yield bytes(name).decode()
         elif inner := _ONNX.get(kind, {}).get(number):
             yield from _data_files(value, inner)
 
@@ -74,14 +82,11 @@ def _files_of(model: str) -> list[str]:
     with open(model, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise DataLossError(f"'{model}' is empty")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            view = memoryview(data)
-            try:
-                names = sorted(set(_data_files(view, "model")))
-            except ValueError as error:
-                raise DataLossError(f"'{model}' is not an ONNX model: {error}") from None
-            finally:
-                view.release()
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # ends with its last view
+    try:
+        names = sorted(set(_data_files(memoryview(data), "model")))
+    except (ValueError, RecursionError) as error:
+        raise DataLossError(f"'{model}' is not an ONNX model: {error}") from None
     folder = os.path.dirname(model)
     return [model, *(os.path.join(folder, name) for name in names)]
 
@@ -109,8 +114,10 @@ class _Source:
             self._take_file(os.path.realpath(model), folder)
         elif not isinstance(model, (bytes, bytearray, memoryview)):
             raise InvalidArgumentError(
-                "plans of a folder are built from the path of an ONNX file, its bytes or an "
-                f"onnx.ModelProto, not from {type(model)!r}"
+                "plans of a folder are built from an ONNX model alone: the path of its file, "
+                "its bytes or an onnx.ModelProto, which the folder keeps for other machines; "
+                f"got {type(model)!r}. Export modules of torch and networks of rabbet.tensorrt "
+                "first, or save a plan on each machine with rabbet.compile(save=)"
             )
         self.files = {name: _digest(part) for name, part in self._parts.items()}
 
@@ -156,9 +163,17 @@ class Recipe:
     def __init__(self, folder: str, values: Mapping[str, Any]) -> None:
         self.folder = folder
         self.model: str = os.path.normpath(os.path.join(folder, values["model"]))
-        self.files: dict[str, str] = values["files"]
+        self.files: dict[str, str] = dict(values["files"])
         self.options: dict[str, Any] = values.get("options", {})
         self.command: list[str] | None = values.get("command")
+        if os.path.basename(self.model) not in self.files:
+            raise KeyError(f"files: {os.path.basename(self.model)}")
+        # What else compile() and the command take would write or run other files.
+        if unknown := sorted(set(self.options) - _OPTIONS):
+            raise KeyError(f"options: {', '.join(unknown)}")
+        words = [word.partition("=")[0] for word in self.command or ()]
+        if own := sorted(COMMANDS_OWN & set(words)):
+            raise KeyError(f"command: {', '.join(own)}")
 
     @staticmethod
     def read(folder: str) -> Recipe:
@@ -173,7 +188,7 @@ class Recipe:
                 f"'{folder}' has no {RECIPE}, so that nothing tells how its plans are built: "
                 "make the folder with rabbet.build_plans or `rabbet build --for`"
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataLossError(f"'{path}' is damaged: {error}") from None
         try:
             if values["version"] != _VERSION:
@@ -228,9 +243,9 @@ def _write_recipe(model: Any, folder: str, kept: Mapping[str, Any]) -> Recipe:
     except TypeError as error:
         raise InvalidArgumentError(f"plans of a folder: {error}") from None
     if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
+        with open(path, "rb") as file:
             old = file.read()
-        if old != text:
+        if old != text.encode():
             raise AlreadyExistsError(
                 f"'{path}' tells of another model or of other options; all plans of a folder "
                 "are of one model: take another folder, or remove this one"
@@ -279,7 +294,12 @@ def _place(kind: str) -> tuple[str, str, bool]:
 def locked(folder: str, kind: str, logger: ILogger) -> Iterator[None]:
     """Holds the folder's lock for a kind, which ends with the process at the latest."""
     path = os.path.join(folder, f".{kind}.lock")
-    with open(path, "w") as file:
+    try:
+        file = _open_lock(path)
+    except OSError as error:
+        error.add_note(f"'{folder}' needs a lock to build a plan for {kind}")
+        raise
+    try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -287,7 +307,27 @@ def locked(folder: str, kind: str, logger: ILogger) -> Iterator[None]:
                 Severity.INFO, f"{folder}: another process builds for {kind}, waiting for it"
             )
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:  # a file system that has no locks
+            logger.log(
+                Severity.WARNING,
+                f"{folder}: {error.strerror}: several processes may build for {kind}",
+            )
         yield
+    finally:
+        with contextlib.suppress(OSError):  # at once, though a fork may have the file open
+            fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(file)
+
+
+def _open_lock(path: str) -> int:
+    """Opens a file to lock; follows no link, and takes those of other users too."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        with contextlib.suppress(OSError):
+            return os.open(path, flags | os.O_RDONLY)
+        raise
 
 
 def _run(words: list[str], **environment: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from . import _rabbet
-from ._callbacks import ILogger
+from ._callbacks import ILogger, Logger
 from ._enums import Severity
 from ._errors import (
     DataLossError,
@@ -18,8 +20,8 @@ from ._errors import (
     UnavailableError,
 )
 
-# Instruction sets of x86 processors as plans record them, each with those that it
-# includes. Further ones, and those of other processors, are only equal to themselves.
+# Instruction sets of x86 processors as plans record them, each with those before it.
+# Those of other processors are only equal to themselves.
 _SETS = (
     "sse41",
     "avx",
@@ -29,6 +31,7 @@ _SETS = (
     "avx512_core_bf16",
     "avx512_core_amx",
 )
+_BESIDE = {"avx2_vnni": "avx2"}  # not in that order: what they extend
 
 _MAGIC = b"\x89RABBET\n"
 _VERSION = 3
@@ -68,13 +71,13 @@ class Plan(NamedTuple):
 
 def includes(kind: str, other: str) -> bool:
     """Whether a CPU of a kind has the instructions of another."""
-    if kind in _SETS and other in _SETS:
-        return _SETS.index(kind) >= _SETS.index(other)
-    return kind == other
+    return kind == other or other in lower_kinds(kind)
 
 
 def lower_kinds(kind: str) -> tuple[str, ...]:
     """The instruction sets that a CPU has beside its own."""
+    if kind in _BESIDE:
+        return (*lower_kinds(_BESIDE[kind]), _BESIDE[kind])
     return _SETS[: _SETS.index(kind)] if kind in _SETS else ()
 
 
@@ -100,11 +103,17 @@ def devices(device: str | None) -> tuple[list[Target], list[str]]:
 # ---- The folder --------------------------------------------------------------------
 
 
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # pipes do not wait for a writer
+
+
 def target_of(path: str) -> Target:
     """What the head of a plan says; the rest of the file is not read.
 
     Raises DataLossError or IncompatibleError, without the path."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_open) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise IncompatibleError("it is not a file")
         head = file.read(_HEADER.size)
         if head[:8] != _MAGIC:
             raise IncompatibleError("it is not a plan")
@@ -119,9 +128,10 @@ def target_of(path: str) -> Target:
         actual = os.fstat(file.fileno()).st_size
         if actual != size:
             raise DataLossError(f"damaged: it has {actual} bytes, expected {size}")
-        for row in _ROW.iter_unpack(file.read(_ROW.size * min(count, 64))[: _ROW.size * count]):
-            number, _, offset, length, _ = row
-            if number == _DEVICE and length < 4096:
+        rows = file.read(_ROW.size * min(count, 64))
+        for at in range(0, len(rows) - _ROW.size + 1, _ROW.size):
+            number, _, offset, length, _ = _ROW.unpack_from(rows, at)
+            if number == _DEVICE and length < 4096 and offset <= size - length:
                 file.seek(offset)
                 text = file.read(length).decode("utf-8", "replace")
                 device, newline, signature = text.partition("\n")
@@ -139,10 +149,13 @@ def plans_in(folder: str) -> list[Plan]:
             continue
         try:
             found.append(Plan(path, target_of(path)))
-        except FileNotFoundError:  # removed meanwhile
-            continue
-        except (Error, OSError) as error:
+        except FileNotFoundError:
+            if os.path.islink(path):  # else it was removed meanwhile
+                found.append(Plan(path, None, f"a link to nothing: '{os.readlink(path)}'"))
+        except Error as error:
             found.append(Plan(path, None, str(error)))
+        except OSError as error:
+            found.append(Plan(path, None, error.strerror or str(error)))
     return found
 
 
@@ -178,7 +191,7 @@ def _fit(plan: Plan, machine: list[Target]) -> _Fit | None:
         elif target.kind == device.kind:
             rank = 1
         elif device.device == "cpu" and includes(device.kind, target.kind):
-            rank, below = 2, -_SETS.index(target.kind)
+            rank, below = 2, -lower_kinds(device.kind).index(target.kind)
         else:
             rank = 3
         return _Fit(place, rank, below, plan.name)
@@ -186,6 +199,30 @@ def _fit(plan: Plan, machine: list[Target]) -> _Fit | None:
 
 
 # ---- Choosing ----------------------------------------------------------------------
+
+_lock = threading.Lock()
+_told: set[tuple[str, str]] = set()
+
+
+class FolderLogger(Logger):
+    """Where load() was given no logger: what is wrong with a folder's plans is told once a
+    process, however often it is loaded."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder: str | None = folder
+
+    def log(self, severity: Severity, msg: str) -> None:
+        if self.folder and severity == Severity.WARNING:
+            with _lock:
+                if (self.folder, msg) in _told:
+                    return
+                _told.add((self.folder, msg))
+        super().log(severity, msg)
+
+    def is_loaded(self) -> None:
+        """From now on all is told: these are messages of calls."""
+        self.folder = None
 
 
 class Folder:

@@ -18,42 +18,11 @@ from .conftest import OPERATOR, WEIGHTS, images, rows, wrapped
 kserve = pytest.importorskip("kserve")
 
 
-async def _serve(models: list[Any], ready: Any, ended: asyncio.Event) -> None:
-    import grpc
-    import uvicorn
-    from kserve.model_server import app
-    from kserve.protocol.dataplane import DataPlane
-    from kserve.protocol.grpc import grpc_predict_v2_pb2_grpc as v2
-    from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
-    from kserve.protocol.grpc.servicer import InferenceServicer
-    from kserve.protocol.model_repository_extension import ModelRepositoryExtension
-    from kserve.protocol.rest.server import RESTServer
-
-    registry = kserve.ModelRepository()
-    for model in models:
-        registry.update(model)
-    parts = DataPlane(registry), ModelRepositoryExtension(registry)
-    RESTServer("kserve.model_server:app", *parts, 0).create_application()
-    http = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
-    )
-    server = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),))
-    v2.add_GRPCInferenceServiceServicer_to_server(InferenceServicer(*parts), server)
-    grpc_port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    serving = asyncio.create_task(http.serve())
-    while not http.started:
-        await asyncio.sleep(0.01)
-    ready(http.servers[0].sockets[0].getsockname()[1], grpc_port)
-    await ended.wait()
-    http.should_exit = True
-    await serving
-    await server.stop(None)
-
-
 @pytest.fixture(scope="module")
 def ports(product: str, padded: str) -> Iterator[tuple[int, int]]:
     from rabbet.serving.kserve import RabbetModel
+
+    from .kserve_server import serve
 
     models = [
         RabbetModel("product", product, device="cpu", contexts=2),
@@ -67,7 +36,7 @@ def ports(product: str, padded: str) -> Iterator[tuple[int, int]]:
         started.set()
 
     thread = threading.Thread(
-        target=lambda: loop.run_until_complete(_serve(models, ready, ended))
+        target=lambda: loop.run_until_complete(serve(models, ready, ended))
     )
     thread.start()
     assert started.wait(60)

@@ -8,6 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import onnx
 import pytest
 import rabbet as trt
 from onnx import helper
-from rabbet._plan_folder import devices
+from rabbet._plan_folder import devices, includes, lower_kinds
 
 from tests.python.support.command import FLOAT, command, save_model
 
@@ -63,7 +64,11 @@ def model(tmp_path: Path) -> Path:
 
 
 def make(model: Any, folder: Path, kinds: Any = "cpu", **more: Any) -> list[str]:
-    options = {"shapes": {"x": ((1, 6), (2, 6), (4, 6))}, "optimization_level": 0, **more}
+    options = {
+        "shapes": {"x": ((1, 6), (2, 6), (4, 6))},
+        "optimization_level": 0,
+        **more,
+    }
     return trt.build_plans(model, folder, kinds, **options)
 
 
@@ -201,6 +206,104 @@ def test_damaged_files_are_named(model: Path, tmp_path: Path) -> None:
         assert any(name in line and "damage" in line for line in str(caught.value).splitlines())
 
 
+def row_at(path: Path, offset: int, length: int, size: int) -> None:
+    """A file with a correct head, whose only row of sections may lie."""
+    head = struct.pack("<8sIIQQ32s", b"\x89RABBET\n", 3, 5, size, 0, b"test")
+    path.write_bytes(
+        (head + struct.pack("<IIQQQ", 1, 0, offset, length, 0)).ljust(size, b"\0")[:size]
+    )
+
+
+def test_what_is_no_plan_is_passed_over(model: Path, tmp_path: Path) -> None:
+    """Nothing in a folder stops the load of what fits, or makes it wait."""
+    folder = tmp_path / "plans"
+    (path,) = make(model, folder)
+    os.rename(path, folder / "zz \n\udcff.plan")  # any name will do
+    row_at(folder / "a.plan", 1 << 63, 40, 200)
+    row_at(folder / "b.plan", (1 << 64) - 8, 16, 200)
+    row_at(folder / "c.plan", 150, 100, 200)
+    row_at(folder / "d.plan", 64, 16, 70)
+    os.mkfifo(folder / "e.plan")
+    (folder / "f.plan").symlink_to("missing.plan")
+    (folder / "g.plan").symlink_to("g.plan")
+    (folder / "h.plan").symlink_to("/dev/zero")
+    (folder / "i.plan").mkdir()
+    log = Messages()
+    check(trt.load(folder, device="cpu", logger=log))
+    told = [line for line in log.lines if line.startswith("WARNING")]
+    for name, why in (
+        ("a", "does not say its device"),
+        ("b", "does not say its device"),
+        ("c", "does not say its device"),
+        ("d", "does not say its device"),
+        ("e", "not a file"),
+        ("f", "a link to nothing: 'missing.plan'"),
+        ("g", "symbolic links"),
+        ("h", "not a file"),
+    ):
+        assert sum(f"{name}.plan' is not used" in line and why in line for line in told) == 1, name
+    assert len(told) == 8
+
+
+def test_links_to_plans_elsewhere(model: Path, tmp_path: Path) -> None:
+    (path,) = make(model, tmp_path / "made")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/linked.plan").symlink_to(path)
+    (tmp_path / "name").symlink_to("folder")
+    loaded = trt.load(tmp_path / "name", device="cpu")
+    check(loaded)
+    assert "linked.plan" in loaded.choice
+    for file in (tmp_path / "folder").iterdir():
+        file.unlink()
+    (tmp_path / "folder").rmdir()
+    check(loaded)  # what is loaded needs the folder no longer
+    with pytest.raises(FileNotFoundError, match="name"):
+        trt.load(tmp_path / "name", device="cpu")
+
+
+def test_warnings_come_once(
+    model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        make(model, tmp_path / name)
+        (tmp_path / name / "bad.plan").write_text("hello")
+    for _ in range(3):
+        trt.load(tmp_path / "one", device="cpu")
+        pickle.loads(pickle.dumps(trt.load(tmp_path / "two", device="cpu").by_path()))
+    told = capfd.readouterr().err.splitlines()
+    assert sum("one/bad.plan' is not used" in line for line in told) == 1
+    assert sum("two/bad.plan' is not used" in line for line in told) == 1
+    (tmp_path / "one/worse.plan").write_text("hello")
+    trt.load(tmp_path / "one", device="cpu")
+    assert "one/worse.plan' is not used" in capfd.readouterr().err
+    for _ in range(2):  # a logger of the caller's own is told each time
+        log = Messages()
+        trt.load(tmp_path / "one", device="cpu", logger=log)
+        assert sum("bad.plan' is not used" in line for line in log.lines) == 1
+
+
+@needs_avx512
+def test_the_warning_of_another_set_comes_once(
+    model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = make(model, tmp_path / "plans", "avx2")
+    for _ in range(3):
+        check(trt.load(tmp_path / "plans", device="cpu"))
+    assert capfd.readouterr().err.count("tuned on another machine") == 1
+    trt.load(path)
+    assert capfd.readouterr().err.count("tuned on another machine") == 1
+
+
+def test_sets_that_include_others() -> None:
+    assert lower_kinds("avx2_vnni") == ("sse41", "avx", "avx2")
+    assert includes("avx2_vnni", "avx2")
+    assert includes("avx512_core_amx", "sse41")
+    assert not includes("avx512_core", "avx2_vnni")
+    assert not includes("avx2", "avx2_vnni")
+    assert includes("neon", "neon")
+    assert not includes("neon", "sse41")
+
+
 # ---- Building ----------------------------------------------------------------------
 
 
@@ -244,9 +347,7 @@ def test_several_processes_build_once(model: Path, tmp_path: Path) -> None:
         print("sum", float(model(np.ones((1, 6), np.float32)).sum()))
     """
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, folder], stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", code, folder], stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
     texts = [process.communicate(timeout=120)[0] for process in processes]
@@ -309,6 +410,123 @@ def test_no_recipe(tmp_path: Path) -> None:
         trt.load(tmp_path, device="cpu", build=True)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"options": {"plugins": ["evil.py"]}},
+        {"options": {"save": "elsewhere.plan"}},
+        {"options": [1]},
+        {"command": ["--plugins", "evil.py"]},
+        {"command": ["--plugins=evil.py"]},
+        {"command": ["-o", "elsewhere.plan"]},
+        {"command": 3},
+        {"command": [3]},
+        {"files": {}},
+        {"files": 3},
+    ],
+)
+def test_recipes_that_ask_for_more(model: Path, tmp_path: Path, more: dict[str, Any]) -> None:
+    folder = tmp_path / "plans"
+    (path,) = make(model, folder)
+    os.unlink(path)
+    (tmp_path / "evil.py").write_text("raise SystemExit('ran')")
+    values = json.loads((folder / "build.json").read_text()) | more
+    (folder / "build.json").write_text(json.dumps(values))
+    with pytest.raises(trt.DataLossError, match=r"build\.json' is damaged"):
+        trt.load(folder, device="cpu", build=True)
+    assert not (tmp_path / "elsewhere.plan").exists()
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"[" * 100000], ids=["bytes", "depth"])
+def test_recipes_that_are_no_json(model: Path, tmp_path: Path, data: bytes) -> None:
+    folder = tmp_path / "plans"
+    make(model, folder)
+    (folder / f"{HERE}.plan").unlink()
+    (folder / "build.json").write_bytes(data)
+    with pytest.raises(trt.DataLossError, match=r"build\.json' is damaged"):
+        trt.load(folder, device="cpu", build=True)
+    with pytest.raises(trt.AlreadyExistsError, match=r"build\.json"):
+        make(model, folder)
+
+
+def test_untrusted_folders_build_nothing(model: Path, tmp_path: Path) -> None:
+    (path,) = make(model, tmp_path / "plans")
+    check(trt.load(tmp_path / "plans", device="cpu", untrusted=True))
+    os.unlink(path)
+    with pytest.raises(trt.InvalidArgumentError, match=r"build=.*untrusted="):
+        trt.load(tmp_path / "plans", device="cpu", untrusted=True, build=True)
+
+
+def test_locks(model: Path, tmp_path: Path) -> None:
+    """A lock follows no link and changes no file; others' locks do."""
+    folder = tmp_path / "plans"
+    (path,) = make(model, folder)
+    lock = folder / f".{HERE}.lock"
+    lock.unlink()
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    lock.symlink_to(precious)
+    os.unlink(path)
+    with pytest.raises(OSError, match=r"\.lock"):
+        trt.load(folder, device="cpu", build=True)
+    assert precious.read_text() == "kept"
+    lock.unlink()
+    lock.write_text("text of another")
+    lock.chmod(0o444)
+    check(trt.load(folder, device="cpu", build=True))
+    assert lock.read_text() == "text of another"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_a_folder_of_another_user(model: Path) -> None:
+    """It is read; that nothing can be built there is said."""
+    code = """if True:
+        import hashlib, json, mmap, os, subprocess, sys, numpy as np, rabbet
+        os.setuid(65534)
+        try:
+            model = rabbet.load(sys.argv[1], device="cpu", build=sys.argv[2] == "build")
+            print(model.choice)
+            print("sum", float(model(np.ones((1, 6), np.float32)).sum()))
+        except OSError as error:
+            print("error", error, *error.__notes__)
+    """
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        os.chmod(parent, 0o755)
+        folder = Path(parent, "plans")
+        (path,) = make(model, folder)
+        (folder / "secret.plan").write_bytes(Path(path).read_bytes())
+        (folder / "secret.plan").chmod(0)
+        for mode in ("load", "build"):
+            text = other_process(code, folder, mode)
+            assert f"{HERE}.plan': tuned on a machine like this one" in text
+            assert "not secret.plan: Permission denied" in text
+            total = float(text.rsplit("sum", 1)[1])
+            np.testing.assert_allclose(total, WEIGHTS.sum(), rtol=1e-5)
+        os.unlink(path)
+        (folder / f".{HERE}.lock").unlink()
+        text = other_process(code, folder, "build")
+        assert text.startswith("error")
+        assert "Permission denied" in text
+        assert "needs a lock to build a plan" in text
+        # The lock of another user will do, where the folder is open to both.
+        lock = folder / f".{HERE}.lock"
+        lock.touch(0o644)
+        folder.chmod(0o777)
+        assert f"{HERE}.plan" in other_process(code, folder, "build")
+
+
+def test_models_that_cannot_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(trt.InvalidArgumentError, match=r"ONNX model alone.*Export modules"):
+        trt.build_plans(object(), tmp_path / "plans")
+    data = tmp_path / "m.onnx"
+    for entry in (b"\x08\x80\x80\x80\x80\x80\x01", b"\x0a\x08location"):
+        tensor = b"\x6a" + bytes([len(entry)]) + entry
+        graph = b"\x2a" + bytes([len(tensor)]) + tensor
+        data.write_bytes(b"\x3a" + bytes([len(graph)]) + graph)
+        with pytest.raises(trt.Error):
+            trt.build_plans(data, tmp_path / "plans")
+
+
 def test_weights_beside_the_model(model: Path, tmp_path: Path) -> None:
     proto = onnx.load(model)
     big = model.parent / "big.onnx"
@@ -343,7 +561,7 @@ def test_what_cannot_be_built_here(model: Path, tmp_path: Path) -> None:
             make(model, folder, kinds)
     with pytest.raises(trt.InvalidArgumentError, match="no option 'devices'"):
         trt.build_plans(model, folder, devices=3)
-    with pytest.raises(trt.InvalidArgumentError, match="ONNX file"):
+    with pytest.raises(trt.InvalidArgumentError, match="ONNX model alone"):
         trt.build_plans(object(), folder)
     with pytest.raises(trt.InvalidArgumentError, match="build= is for a folder"):
         trt.load(model, build=True)
