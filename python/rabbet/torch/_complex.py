@@ -1,13 +1,13 @@
 """Complex numbers as pairs of tensors, which plans have no type for.
 
 Operators that move elements or add them are written twice, for the real and for the
-imaginary parts; those that mix the parts have functions of their own here. Inputs and
+imaginary parts (_ELEMENTS); those that mix the parts have functions of their own here. Inputs and
 outputs have a last axis of two parts, as torch.view_as_real gives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -46,44 +46,37 @@ class Pair(NamedTuple):
         return self.re.rank
 
 
-# The first operand's parts are moved alike, or summed.
-_MOVED = {
-    "aten." + name
-    for name in (
-        "view.default", "reshape.default", "_unsafe_view.default", "squeeze.default",
-        "squeeze.dim", "squeeze.dims", "unsqueeze.default", "permute.default",
-        "transpose.int", "t.default", "expand.default", "slice.Tensor", "select.int",
-        "diagonal.default", "unfold.default", "split.Tensor", "split_with_sizes.default",
-        "unbind.int", "repeat.default", "roll.default", "flip.default", "tril.default",
-        "triu.default", "index_select.default", "gather.default", "index.Tensor",
-        "embedding.default", "alias.default", "clone.default", "detach.default",
-        "contiguous.default", "lift_fresh_copy.default", "resolve_conj.default",
-        "resolve_neg.default", "sum.default", "sum.dim_IntList", "mean.default",
-        "mean.dim", "cumsum.default", "neg.default", "zeros_like.default",
-        "new_zeros.default",
+# Operators that are written for each part, and which of their arguments have elements;
+# others are sizes, indices, conditions and real factors.
+_ELEMENTS: Mapping[str, tuple[int, ...]] = {
+    "aten." + name: which
+    for which, names in (
+        ((0,), (
+            "view.default", "reshape.default", "_unsafe_view.default", "squeeze.default",
+            "squeeze.dim", "squeeze.dims", "unsqueeze.default", "permute.default",
+            "transpose.int", "t.default", "expand.default", "slice.Tensor", "select.int",
+            "diagonal.default", "unfold.default", "split.Tensor",
+            "split_with_sizes.default", "unbind.int", "repeat.default", "roll.default",
+            "flip.default", "tril.default", "triu.default", "index_select.default",
+            "gather.default", "index.Tensor", "embedding.default", "alias.default",
+            "clone.default", "detach.default", "contiguous.default",
+            "lift_fresh_copy.default", "resolve_conj.default", "resolve_neg.default",
+            "sum.default", "sum.dim_IntList", "mean.default", "mean.dim",
+            "cumsum.default", "neg.default", "zeros_like.default", "new_zeros.default",
+            "cat.default", "stack.default", "_to_copy.default",
+        )),
+        ((0, 1), (
+            "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar",
+            "slice_scatter.default", "select_scatter.default", "copy.default",
+            "full_like.default",
+        )),
+        ((0, 2), ("index_put.default", "constant_pad_nd.default")),
+        ((), ("zeros.default",)),
+        ((1,), ("full.default",)),
+        ((1, 2), ("where.self",)),
     )
-}  # fmt: skip
-# All operands may be complex or real, and each part depends on such parts alone.
-_JOINED = {
-    "aten." + name
-    for name in (
-        "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar",
-        "cat.default", "stack.default", "where.self", "slice_scatter.default",
-        "select_scatter.default", "index_put.default", "copy.default",
-        "constant_pad_nd.default", "_to_copy.default", "full.default", "full_like.default",
-        "zeros.default",
-    )
-} | {"prims.convert_element_type.default"}  # fmt: skip
-
-
-# Of these, numbers among the first two operands are elements.
-_NUMBERS = {
-    "aten." + name
-    for name in (
-        "add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Scalar",
-        "full.default", "full_like.default",
-    )
-}  # fmt: skip
+    for name in names
+} | {"prims.convert_element_type.default": (0,)}  # fmt: skip
 
 
 def _name(kind: str) -> Callable[[Handler], Handler]:
@@ -96,13 +89,17 @@ def _name(kind: str) -> Callable[[Handler], Handler]:
 
 def takes(name: str) -> bool:
     """Whether an operator is written for complex numbers."""
-    return name in MIXED or name in _MOVED or name in _JOINED
+    return name in MIXED or name in _ELEMENTS
 
 
 def write(g: Graph, name: str, out: Any, args: Any, kwargs: Any) -> Any:
     """Writes an operator that has a complex operand or result; lists for several."""
     if name in MIXED:
         return MIXED[name](g, out, *args, **kwargs)
+    if not isinstance(out, list) and not out.dtype.is_complex:
+        if out.dtype is torch.bool:
+            refuse("complex numbers as conditions")
+        return _written(g, name, 0, out, args, kwargs)
     made = [_written(g, name, part, out, args, kwargs) for part in range(2)]
     if isinstance(made[0], list):
         return list(zip(*made, strict=True))
@@ -111,18 +108,19 @@ def write(g: Graph, name: str, out: Any, args: Any, kwargs: Any) -> Any:
 
 def _written(g: Graph, name: str, part: int, out: Any, args: Any, kwargs: Any) -> Any:
     """An operator on the real or the imaginary parts."""
-
-    def operand(value: Any) -> Any:
-        return _part(g, value, part, name in _JOINED)
-
-    operands = list(args)
-    if part == 1 and name in _NUMBERS:
-        # A real number has no imaginary part; elsewhere, numbers are sizes.
-        numbers = [0 if type(v) in (int, float) else v for v in args[:2]]
-        operands[:2] = numbers
-    given = _map(operand, operands)
-    options = {key: _map(operand, value) for key, value in kwargs.items()}
-    return TABLE[name](g, _map(_part_of_like, out), *given, **options)
+    like = _map(_part_of_like, out)
+    dtype = (like[0] if isinstance(like, list) else like).dtype
+    given = [
+        _map(lambda v: _part(g, v, part, dtype), value)
+        if i in _ELEMENTS[name]
+        else value
+        for i, value in enumerate(args)
+    ]
+    others = [v for i, v in enumerate(args) if i not in _ELEMENTS[name]]
+    for each in (*others, *kwargs.values()):
+        if isinstance(each, complex):
+            refuse(f"the complex factor {each}")
+    return TABLE[name](g, like, *given, **kwargs)
 
 
 def _map(function: Any, value: Any) -> Any:
@@ -137,19 +135,18 @@ def _part_of_like(like: Any) -> Any:
     )
 
 
-def _part(g: Graph, value: Any, part: int, joined: bool) -> Any:
-    """The part of an operand. Where operands are joined, real ones have no imaginary
-    part; others are sizes, indices and conditions."""
+def _part(g: Graph, value: Any, part: int, dtype: Any) -> Any:
+    """The part of elements; real ones have imaginary parts of 0 in the type."""
     if isinstance(value, Pair):
         return value[part]
     if isinstance(value, complex):
         return (value.real, value.imag)[part]
-    if not joined or part == 0:
+    if part == 0 or value is None:
         return value
-    if isinstance(value, Value) and value.is_float:
-        zero = g.op("Mul", value, g.scalar(0.0, value.dtype))
-        return Value.of(zero, value)
-    return 0.0 if isinstance(value, float) else value
+    if not isinstance(value, Value):
+        return 0
+    zeros = g.op("Expand", g.scalar(0.0, dtype), g.op("Shape", value))
+    return Value.make(zeros, dtype, value.shape)
 
 
 def pair(g: Graph, value: Any, dtype: Any) -> tuple[Any, Any]:
@@ -208,8 +205,8 @@ def _polar(g: Graph, out: Any, size: Value, angle: Value) -> tuple[str, str]:
 
 
 @_name("real.default")
-def _real(g: Graph, out: Any, z: Any) -> Any:
-    return z.re if isinstance(z, Pair) else z
+def _real(g: Graph, out: Any, z: Pair) -> str:
+    return z.re
 
 
 @_name("imag.default")
@@ -254,22 +251,30 @@ def _vdot(g: Graph, out: Any, a: Pair, b: Pair) -> tuple[str, str]:
     return product(g, "MatMul", turned, b, out.dtype)
 
 
-def _square(g: Graph, re: str, im: str) -> str:
-    return g.op("Add", g.op("Mul", re, re), g.op("Mul", im, im))
-
-
-def _inverse(g: Graph, re: str, im: str) -> tuple[str, str]:
-    size = _square(g, re, im)
-    return g.op("Div", re, size), g.op("Neg", g.op("Div", im, size))
+def _size(g: Graph, re: str, im: str, dtype: Any) -> str:
+    """The absolute value. Squares of large and of small numbers have no place in the type:
+    the smaller part is counted in the larger one."""
+    parts = g.op("Abs", re), g.op("Abs", im)
+    most, least = g.op("Max", *parts), g.op("Min", *parts)
+    one = g.scalar(1.0, dtype)
+    ratio = g.op("Where", g.op("Equal", most, least), one, g.op("Div", least, most))
+    root = g.op("Sqrt", g.op("Add", one, g.op("Mul", ratio, ratio)))
+    return g.op("Mul", most, root)
 
 
 @_name("div.Tensor")
 def _div(g: Graph, out: Any, a: Any, b: Any) -> tuple[str, str]:
-    b_re, b_im = pair(g, b, out.dtype)
+    """By the conjugate; the divisor is counted in its larger part, as in _size."""
+    (a_re, a_im), (b_re, b_im) = pair(g, a, out.dtype), pair(g, b, out.dtype)
     if b_im is None:
-        return g.op("Div", a.re, b_re), g.op("Div", a.im, b_re)
-    turned = Pair(*(Value.of(v, b_re) for v in _inverse(g, b_re, b_im)))
-    return product(g, "Mul", a, turned, out.dtype)
+        return g.op("Div", a_re, b_re), g.op("Div", a_im, b_re)
+    most = g.op("Max", g.op("Abs", b_re), g.op("Abs", b_im))
+    re, im = (Value.of(g.op("Div", v, most), v) for v in (b_re, b_im))
+    square = g.op("Add", g.op("Mul", re, re), g.op("Mul", im, im))
+    turned = Pair(re, Value.of(g.op("Neg", im), im))
+    made = product(g, "Mul", a, turned, out.dtype)
+    found = [g.op("Div", g.op("Div", v, square), most) for v in made]
+    return found[0], found[1]
 
 
 MIXED["aten.div.Scalar"] = _div
@@ -277,7 +282,7 @@ MIXED["aten.div.Scalar"] = _div
 
 @_name("reciprocal.default")
 def _reciprocal(g: Graph, out: Any, z: Pair) -> tuple[str, str]:
-    return _inverse(g, *z)
+    return _div(g, out, 1.0, z)
 
 
 @_name("pow.Tensor_Scalar")
@@ -293,14 +298,11 @@ def _pow(g: Graph, out: Any, z: Pair, power: Any) -> Any:
 
 @_name("abs.default")
 def _abs(g: Graph, out: Any, z: Pair) -> str:
-    return g.op("Sqrt", _square(g, *z))
+    return _size(g, *z, z.re.dtype)
 
 
 @_name("angle.default")
-def _angle(g: Graph, out: Any, z: Any) -> str:
-    if not isinstance(z, Pair):
-        zero = Value.of(g.op("Mul", z, g.scalar(0.0, out.dtype)), out)
-        z = Pair(z, zero)
+def _angle(g: Graph, out: Any, z: Pair) -> str:
     return TABLE["aten.atan2.default"](g, out, z.im, z.re)  # type: ignore[no-any-return]
 
 

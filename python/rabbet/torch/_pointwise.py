@@ -282,14 +282,22 @@ TABLE["aten.relu6.default"] = lambda g, out, x: _clamp(g, out, x, 0.0, 6.0)
 @aten("atan2.default")
 def _atan2(g: Graph, out: Any, a: Any, b: Any) -> str:
     y, x = g.to(a, out.dtype), g.to(b, out.dtype)
-    zero, pi = g.scalar(0.0, out.dtype), g.scalar(math.pi, out.dtype)
-    plain = g.op("Atan", g.op("Div", y, x))
-    behind = g.op("Less", x, zero)
-    below = g.op("Less", y, zero)
-    turn = g.op("Where", below, g.op("Neg", pi), pi)
-    turned = g.op("Where", behind, g.op("Add", plain, turn), plain)
-    origin = g.op("And", g.op("Equal", x, zero), g.op("Equal", y, zero))
-    return g.op("Where", origin, zero, turned)
+    zero, one = g.scalar(0.0, out.dtype), g.scalar(1.0, out.dtype)
+    pi = g.scalar(math.pi, out.dtype)
+    rise, run = g.op("Abs", y), g.op("Abs", x)
+    # 0 / 0 and inf / inf have angles of their own.
+    level = g.op("Where", g.op("Equal", rise, zero), zero, one)
+    slope = g.op("Where", g.op("Equal", rise, run), level, g.op("Div", rise, run))
+    angle = g.op("Atan", slope)
+
+    def is_negative(v: str) -> str:
+        """-0 too."""
+        return g.op(
+            "Or", g.op("Less", v, zero), g.op("Less", g.op("Div", one, v), zero)
+        )
+
+    angle = g.op("Where", is_negative(x), g.op("Sub", pi, angle), angle)
+    return g.op("Where", is_negative(y), g.op("Neg", angle), angle)
 
 
 _COMPARISONS = {
