@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #define XXH_INLINE_ALL
+#define XXH_NO_INLINE_HINTS 1  // 4 KiB less, and as fast
 #include <xxhash.h>
 
 uint64_t rabbet_hash64(const void* data, size_t size) {
