@@ -26,7 +26,10 @@ static struct {
   int fail_in;  // calls from now; -1: none
   CUresult fail_code;
   const char* failed;
-} entries = {.lock = PTHREAD_MUTEX_INITIALIZER, .fail_in = -1};
+} entries = {
+    // Work of streams, which runs under the lock, may report a wrong use.
+    .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
+    .fail_in = -1};
 
 static FILE* log_file(void) {
   if (entries.file_looked_for) return entries.file;

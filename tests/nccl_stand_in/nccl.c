@@ -77,6 +77,8 @@ static __thread struct {
   cudaStream_t stream;
 } grouped[2 * MAX_MESSAGES];
 static __thread int grouped_count;
+// The first error of a call within the group, which then does nothing.
+static __thread ncclResult_t group_error;
 
 // ---- Faults
 // ------------------------------------------------------------------
@@ -428,10 +430,11 @@ static ncclResult_t add_message(const char* name, bool send, void* memory,
                                 size_t size, int peer, ncclComm_t comm,
                                 cudaStream_t stream) {
   ncclResult_t result = begin_call(name, comm);
+  if (!result && (group_depth == 0 || grouped_count == 2 * MAX_MESSAGES ||
+                  peer < 0 || peer >= comm->ranks))
+    result = ncclInvalidUsage;
+  if (result && !group_error) group_error = result;
   if (result) return result;
-  if (group_depth == 0 || grouped_count == 2 * MAX_MESSAGES || peer < 0 ||
-      peer >= comm->ranks)
-    return ncclInvalidUsage;
   grouped[grouped_count].send = send;
   grouped[grouped_count].memory = memory;
   grouped[grouped_count].size = size;
@@ -463,8 +466,10 @@ EXPORT ncclResult_t ncclGroupEnd(void) {
   if (group_depth == 0) return ncclInvalidUsage;
   if (--group_depth > 0) return ncclSuccess;
   int count = grouped_count;
+  ncclResult_t result = group_error;
   grouped_count = 0;
-  ncclResult_t result = begin_call(__func__, NULL);
+  group_error = ncclSuccess;
+  if (!result) result = begin_call(__func__, NULL);
   if (result || count == 0) return result;
   e.comm = grouped[0].comm;
   for (int i = 0; i < count; ++i) {

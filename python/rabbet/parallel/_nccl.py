@@ -109,7 +109,9 @@ def library() -> ctypes.CDLL:
         function.argtypes, function.restype = arguments, ctypes.c_int
     found.ncclGetErrorString.restype = ctypes.c_char_p
     version = ctypes.c_int()
-    found.ncclGetVersion(ctypes.byref(version))
+    result = found.ncclGetVersion(ctypes.byref(version))
+    if result != SUCCESS:
+        raise UnavailableError(f"NCCL does not tell its version ({result})")
     if version.value < _OLDEST:
         raise UnavailableError(
             f"NCCL has version {version.value}; {_OLDEST} or newer is needed"

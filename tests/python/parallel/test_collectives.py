@@ -185,11 +185,12 @@ def test_dynamic_shapes_and_graphs(tmp_path: Path) -> None:
 
 
 def _fail(
-    tmp_path: Path, fault: str, seconds: str = "1", ranks: int = 2, runs: int = 3
+    tmp_path: Path, fault: str, seconds: str = "1", ranks: int = 2, op: str = "ALL_REDUCE"
 ) -> list[Rank]:
     rng = np.random.default_rng(5)
-    case = _case(rng, ranks, [_step("ALL_REDUCE")], runs=runs)
+    case = _case(rng, ranks, [_step(op)], runs=3)
     more = {"RABBET_STAND_IN_NCCL_FAULT": fault, "RABBET_COLLECTIVE_SECONDS": seconds}
+    more["RABBET_TEST_JOIN_SECONDS"] = "5"
     return run(tmp_path, [case], ranks, more)
 
 
@@ -217,20 +218,55 @@ def test_error_that_nccl_reports(tmp_path: Path) -> None:
     assert "did not end within 2 seconds" in ended[1].results[0][-1]
 
 
+_CALLS = [
+    ("ncclCommSplit", 0, "ALL_REDUCE"),
+    ("ncclSend", 1, "ALL_TO_ALL"),  # in the middle of a group
+]
+_FULL_CALLS = [
+    ("ncclCommCount", 0, "ALL_REDUCE"),
+    ("ncclCommUserRank", 0, "ALL_REDUCE"),
+    ("ncclGetVersion", 1, "ALL_REDUCE"),  # number 0 is Python's
+    ("ncclAllReduce", 1, "ALL_REDUCE"),
+    ("ncclReduce", 0, "REDUCE"),
+    ("ncclAllGather", 0, "ALL_GATHER"),
+    ("ncclReduceScatter", 0, "REDUCE_SCATTER"),
+    ("ncclBroadcast", 0, "BROADCAST"),
+    ("ncclRecv", 0, "GATHER"),
+    ("ncclSend", 0, "GATHER"),
+    ("ncclRecv", 1, "ALL_TO_ALL"),
+    ("ncclGroupStart", 0, "SCATTER"),
+    ("ncclGroupEnd", 0, "SCATTER"),
+]
+
+
 @pytest.mark.parametrize(
-    "call",
-    [
-        "ncclCommSplit",
-        pytest.param("ncclCommCount", marks=pytest.mark.full),
-        pytest.param("ncclAllReduce", marks=pytest.mark.full),
-    ],
+    ("call", "number", "op"),
+    [*_CALLS, *(pytest.param(*each, marks=pytest.mark.full) for each in _FULL_CALLS)],
 )
-def test_calls_that_fail(tmp_path: Path, call: str) -> None:
+def test_calls_that_fail(tmp_path: Path, call: str, number: int, op: str) -> None:
     """The rank whose call fails names it; the other does not hang."""
-    ended = _fail(tmp_path, f"{call} 0 3 0")
+    ended = _fail(tmp_path, f"{call} {number} 3 0", op=op)
     assert call in ended[0].results[0][-1], ended[0]
     assert isinstance(ended[1].results[0][-1], str), ended[1]
     assert all(rank.code in (0, 86) for rank in ended)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("ncclGetVersion", "does not tell its version"),
+        ("ncclGetUniqueId", "ncclGetUniqueId"),
+        ("ncclCommInitRankConfig", "rank 0 of 2 joins the others"),
+        ("ncclCommGetAsyncError", "rank 0 of 2 joins the others"),
+    ],
+)
+def test_joining_that_fails(tmp_path: Path, call: str, text: str) -> None:
+    """A rank that cannot make its communicator says why; the other gives up in time."""
+    for rank, each in enumerate(_fail(tmp_path, f"{call} 0 3 0")):
+        assert each.code == 1, each
+        assert "UnavailableError" in each.errors
+        assert rank == 1 or text in each.errors
 
 
 def test_wrong_communicators(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def run(case: dict[str, Any], communicator: Any) -> Any:
 def main() -> None:
     """Runs all cases."""
     cases = pickle.loads(Path(sys.argv[1]).read_bytes())
-    communicator = parallel.communicator(gpu=_GPU, seconds=60)
+    seconds = float(os.environ.get("RABBET_TEST_JOIN_SECONDS", "60"))
+    communicator = parallel.communicator(gpu=_GPU, seconds=seconds)
     results = [run(case, communicator) for case in cases]
     Path(sys.argv[2]).write_bytes(pickle.dumps(results))
     communicator.close()
