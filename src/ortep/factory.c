@@ -292,11 +292,7 @@ FACTORY_API OrtStatus* CreateEpFactories(const char* name,
   (void)name, (void)logger;
   *out_count = 0;
   rabbet_status_t status = rabbet_ort_open(base);
-  // Too old to have the table that makes statuses: its first one will do.
-  if (!rabbet_is_ok(status)) {
-    rabbet_ort.api = base->GetApi(1);
-    return rabbet_ort_error(status);
-  }
+  if (!rabbet_is_ok(status)) return rabbet_ort_open_error(base, status);
   if (capacity < 1)
     status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "there is no room for a factory");
@@ -321,7 +317,6 @@ FACTORY_API OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
 FACTORY_API OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
                                          const OrtApiBase* base) {
   rabbet_status_t status = rabbet_ort_open(base);
-  if (!rabbet_is_ok(status)) rabbet_ort.api = base->GetApi(1);
-  if (rabbet_is_ok(status)) status = rabbet_ort_operators_add(options);
-  return rabbet_ort_error(status);
+  if (!rabbet_is_ok(status)) return rabbet_ort_open_error(base, status);
+  return rabbet_ort_error(rabbet_ort_operators_add(options));
 }

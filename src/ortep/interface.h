@@ -23,7 +23,6 @@ typedef struct OrtEpApi OrtEpApi;
 typedef struct OrtModelEditorApi OrtModelEditorApi;
 typedef struct OrtLogger OrtLogger;
 typedef struct OrtSessionOptions OrtSessionOptions;
-typedef struct OrtRunOptions OrtRunOptions;
 typedef struct OrtValue OrtValue;
 typedef struct OrtValueInfo OrtValueInfo;
 typedef struct OrtTypeInfo OrtTypeInfo;
@@ -52,14 +51,11 @@ typedef struct OrtEp OrtEp;
 typedef struct OrtEpFactory OrtEpFactory;
 typedef struct OrtNodeComputeInfo OrtNodeComputeInfo;
 typedef struct OrtNodeFusionOptions OrtNodeFusionOptions;
-typedef struct OrtKernelRegistry OrtKernelRegistry;
 
 typedef enum OrtErrorCode {
   ORT_FAIL = 1,
   ORT_INVALID_ARGUMENT = 2,
-  ORT_NO_SUCHFILE = 3,
   ORT_NOT_IMPLEMENTED = 9,
-  ORT_MODEL_LOAD_CANCELED = 12,
 } OrtErrorCode;
 
 typedef enum OrtLoggingLevel {
@@ -67,7 +63,6 @@ typedef enum OrtLoggingLevel {
   ORT_LOGGING_LEVEL_INFO = 1,
   ORT_LOGGING_LEVEL_WARNING = 2,
   ORT_LOGGING_LEVEL_ERROR = 3,
-  ORT_LOGGING_LEVEL_FATAL = 4,
 } OrtLoggingLevel;
 
 typedef enum ONNXTensorElementDataType {
@@ -98,12 +93,10 @@ typedef enum OrtOpAttrType {
 
 typedef enum OrtAllocatorType {
   OrtDeviceAllocator = 0,
-  OrtReadOnlyAllocator = 2,
 } OrtAllocatorType;
 
 typedef enum OrtDeviceMemoryType {
   OrtDeviceMemoryType_DEFAULT = 0,
-  OrtDeviceMemoryType_HOST_ACCESSIBLE = 5,
 } OrtDeviceMemoryType;
 
 typedef enum OrtMemoryInfoDeviceType {
@@ -114,19 +107,9 @@ typedef enum OrtMemoryInfoDeviceType {
 typedef enum OrtHardwareDeviceType {
   OrtHardwareDeviceType_CPU = 0,
   OrtHardwareDeviceType_GPU = 1,
-  OrtHardwareDeviceType_NPU = 2,
 } OrtHardwareDeviceType;
 
-typedef enum OrtCompiledModelCompatibility {
-  OrtCompiledModelCompatibility_EP_NOT_APPLICABLE = 0,
-  OrtCompiledModelCompatibility_EP_SUPPORTED_OPTIMAL = 1,
-  OrtCompiledModelCompatibility_EP_SUPPORTED_PREFER_RECOMPILATION = 2,
-  OrtCompiledModelCompatibility_EP_UNSUPPORTED = 3,
-} OrtCompiledModelCompatibility;
-
 typedef enum OrtCustomOpInputOutputCharacteristic {
-  INPUT_OUTPUT_REQUIRED = 0,
-  INPUT_OUTPUT_OPTIONAL = 1,
   INPUT_OUTPUT_VARIADIC = 2,
 } OrtCustomOpInputOutputCharacteristic;
 
@@ -174,11 +157,7 @@ struct OrtApi {
   ORT_UNUSED(64, 65);
   OrtStatus* (*GetTensorTypeAndShape)(const OrtValue* value,
                                       OrtTensorTypeAndShapeInfo** out);
-  ORT_UNUSED(66, 88);
-  OrtStatus* (*KernelContext_GetInputCount)(const OrtKernelContext* context,
-                                            size_t* out);
-  OrtStatus* (*KernelContext_GetOutputCount)(const OrtKernelContext* context,
-                                             size_t* out);
+  ORT_UNUSED(66, 90);
   OrtStatus* (*KernelContext_GetInput)(const OrtKernelContext* context,
                                        size_t index, const OrtValue** out);
   OrtStatus* (*KernelContext_GetOutput)(OrtKernelContext* context, size_t index,
@@ -241,9 +220,7 @@ struct OrtApi {
   ORT_UNUSED(301, 307);
   OrtHardwareDeviceType (*HardwareDevice_Type)(const OrtHardwareDevice* device);
   uint32_t (*HardwareDevice_VendorId)(const OrtHardwareDevice* device);
-  ORT_UNUSED(309, 310);
-  uint32_t (*HardwareDevice_DeviceId)(const OrtHardwareDevice* device);
-  ORT_UNUSED(311, 317);
+  ORT_UNUSED(309, 317);
   const OrtEpApi* (*GetEpApi)(void);
   OrtStatus* (*GetTensorSizeInBytes)(const OrtValue* value, size_t* out);
   ORT_UNUSED(319, 320);
@@ -324,7 +301,7 @@ struct OrtEpApi {
                                const OrtKeyValuePairs* metadata,
                                const OrtKeyValuePairs* options,
                                OrtEpDevice** out);
-  void (*ReleaseEpDevice)(OrtEpDevice* device);
+  ORT_UNUSED(1, 2);
   OrtStatus* (*EpGraphSupportInfo_AddNodesToFuse)(
       OrtEpGraphSupportInfo* info, const OrtNode* const* nodes, size_t count,
       const OrtNodeFusionOptions* options);
@@ -399,9 +376,8 @@ struct OrtEp {
   OrtStatus* (*CreateSyncStreamForDevice)(OrtEp* self,
                                           const OrtMemoryDevice* device,
                                           OrtSyncStreamImpl** out);
-  const char* (*GetCompiledModelCompatibilityInfo)(OrtEp* self,
-                                                   const OrtGraph* graph);
-  void (*left_out_1[1])(void);  // GetKernelRegistry
+  // GetCompiledModelCompatibilityInfo, GetKernelRegistry
+  void (*left_out_1[2])(void);
   OrtStatus* (*IsConcurrentRunSupported)(OrtEp* self, bool* out);
 };
 
@@ -421,9 +397,7 @@ struct OrtEpFactory {
   void (*ReleaseEp)(OrtEpFactory* self, OrtEp* ep);
   uint32_t (*GetVendorId)(const OrtEpFactory* self);
   const char* (*GetVersion)(const OrtEpFactory* self);
-  OrtStatus* (*ValidateCompiledModelCompatibilityInfo)(
-      OrtEpFactory* self, const OrtHardwareDevice* const* devices, size_t count,
-      const char* info, OrtCompiledModelCompatibility* out);
+  void (*left_out_0[1])(void);  // ValidateCompiledModelCompatibilityInfo
   OrtStatus* (*CreateAllocator)(OrtEpFactory* self, const OrtMemoryInfo* info,
                                 const OrtKeyValuePairs* options,
                                 OrtAllocator** out);
@@ -437,7 +411,7 @@ struct OrtEpFactory {
                                           OrtSyncStreamImpl** out);
   // GetHardwareDeviceIncompatibilityDetails,
   // CreateExternalResourceImporterForDevice
-  void (*left_out_0[2])(void);
+  void (*left_out_1[2])(void);
   OrtStatus* (*GetNumCustomOpDomains)(OrtEpFactory* self, size_t* out);
   OrtStatus* (*GetCustomOpDomains)(OrtEpFactory* self, OrtCustomOpDomain** out,
                                    size_t count);

@@ -1,5 +1,50 @@
 #include "ortep/ort.h"
 
+#include <assert.h>
+
+// ---- Places in the tables, as ONNX Runtime's documentation of version 24 has
+// them: the function behind each gap, and the last one
+
+#define ORT_PLACE(table, function, place)                             \
+  static_assert(offsetof(table, function) == (place) * sizeof(void*), \
+                #function " is elsewhere")
+ORT_PLACE(OrtApi, CreateCustomOpDomain, 26);
+ORT_PLACE(OrtApi, GetTensorMutableData, 51);
+ORT_PLACE(OrtApi, CastTypeInfoToTensorInfo, 55);
+ORT_PLACE(OrtApi, CreateTensorTypeAndShapeInfo, 57);
+ORT_PLACE(OrtApi, GetTensorTypeAndShape, 65);
+ORT_PLACE(OrtApi, KernelContext_GetInput, 90);
+ORT_PLACE(OrtApi, ReleaseStatus, 93);
+ORT_PLACE(OrtApi, ReleaseValue, 96);
+ORT_PLACE(OrtApi, ReleaseTensorTypeAndShapeInfo, 99);
+ORT_PLACE(OrtApi, ReleaseCustomOpDomain, 101);
+ORT_PLACE(OrtApi, KernelContext_GetGPUComputeStream, 193);
+ORT_PLACE(OrtApi, CreateOpAttr, 211);
+ORT_PLACE(OrtApi, Logger_LogMessage, 247);
+ORT_PLACE(OrtApi, ShapeInferContext_GetInputCount, 267);
+ORT_PLACE(OrtApi, GetValueInfoName, 289);
+ORT_PLACE(OrtApi, CreateKeyValuePairs, 295);
+ORT_PLACE(OrtApi, ReleaseKeyValuePairs, 300);
+ORT_PLACE(OrtApi, HardwareDevice_Type, 307);
+ORT_PLACE(OrtApi, GetEpApi, 317);
+ORT_PLACE(OrtApi, CreateMemoryInfo_V2, 320);
+ORT_PLACE(OrtApi, ValueInfo_GetInitializerValue, 326);
+ORT_PLACE(OrtApi, ValueInfo_IsGraphOutput, 330);
+ORT_PLACE(OrtApi, Graph_GetModelPath, 334);
+ORT_PLACE(OrtApi, Node_GetName, 349);
+ORT_PLACE(OrtApi, Node_GetNumInputs, 353);
+ORT_PLACE(OrtApi, GetTensorData, 378);
+ORT_PLACE(OrtApi, TensorTypeAndShape_HasShape, 390);
+ORT_PLACE(OrtEpApi, EpGraphSupportInfo_AddNodesToFuse, 2);
+ORT_PLACE(OrtEpApi, EpDevice_AddAllocatorInfo, 5);
+ORT_PLACE(OrtEpApi, MemoryDevice_GetDeviceType, 9);
+ORT_PLACE(OrtEpApi, CreateHardwareDevice, 16);
+ORT_PLACE(OrtEpApi, GetEnvConfigEntries, 49);
+ORT_PLACE(OrtModelEditorApi, CreateNode, 6);
+ORT_PLACE(OrtEp, IsConcurrentRunSupported, 14);
+ORT_PLACE(OrtEpFactory, GetCustomOpDomains, 17);
+ORT_PLACE(OrtCustomOp, GetEndVersion, 21);
+
 rabbet_ort_t rabbet_ort;
 
 rabbet_status_t rabbet_ort_open(const OrtApiBase* base) {
@@ -9,6 +54,12 @@ rabbet_status_t rabbet_ort_open(const OrtApiBase* base) {
                          "ONNX Runtime is version %s; Rabbet's execution "
                          "provider needs 1.%d or newer",
                          base->GetVersionString(), ORT_INTERFACE_VERSION);
+  // Objects of both would meet the functions of one.
+  if (rabbet_ort.api && rabbet_ort.api != api)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "another ONNX Runtime in this process has Rabbet's "
+                         "execution provider; this one is version %s",
+                         base->GetVersionString());
   rabbet_ort.api = api;
   rabbet_ort.ep = api->GetEpApi();
   rabbet_ort.editor = api->GetModelEditorApi();
@@ -19,7 +70,7 @@ rabbet_status_t rabbet_ort_open(const OrtApiBase* base) {
 
 // Not EP_FAIL: Python sessions answer it by a silent change to the CPU's
 // provider.
-OrtStatus* rabbet_ort_error(rabbet_status_t status) {
+static OrtStatus* ort_error(const OrtApi* api, rabbet_status_t status) {
   if (rabbet_is_ok(status)) return NULL;
   OrtErrorCode code = ORT_FAIL;
   switch (rabbet_status_code(status)) {
@@ -33,10 +84,18 @@ OrtStatus* rabbet_ort_error(rabbet_status_t status) {
     default:
       break;
   }
-  OrtStatus* error =
-      rabbet_ort.api->CreateStatus(code, rabbet_status_message(status));
+  OrtStatus* error = api->CreateStatus(code, rabbet_status_message(status));
   rabbet_status_free(status);
   return error;
+}
+
+OrtStatus* rabbet_ort_error(rabbet_status_t status) {
+  return ort_error(rabbet_ort.api, status);
+}
+
+OrtStatus* rabbet_ort_open_error(const OrtApiBase* base,
+                                 rabbet_status_t status) {
+  return ort_error(base->GetApi(1), status);
 }
 
 rabbet_status_t rabbet_ort_status(OrtStatus* error) {

@@ -17,8 +17,12 @@ typedef struct rabbet_ort_t {
 } rabbet_ort_t;
 // Set once, when ONNX Runtime opens the library; a process has one of it.
 extern rabbet_ort_t rabbet_ort;
-// INCOMPATIBLE names the running version, if it is too old.
+// INCOMPATIBLE names the running version, if it is too old, or if another ONNX
+// Runtime has opened the library.
 rabbet_status_t rabbet_ort_open(const OrtApiBase* base);
+// Takes the status of that, which any version can be told.
+OrtStatus* rabbet_ort_open_error(const OrtApiBase* base,
+                                 rabbet_status_t status);
 
 // Takes either.
 OrtStatus* rabbet_ort_error(rabbet_status_t status);
