@@ -124,6 +124,35 @@ static rabbet_status_t ep_is_in_function(const OrtGraph* graph,
   return rabbet_ok();
 }
 
+static bool ep_has_dimension(const rabbet_ort_graph_t* graph,
+                             const rabbet_ort_range_t* range) {
+  for (size_t i = 0; i < graph->values.count; ++i) {
+    const rabbet_ort_value_t* value = &graph->values.data[i];
+    for (int32_t axis = 0; value->has_shape && axis < value->dims.rank; ++axis)
+      if (value->dims.d[axis] < 0 &&
+          rabbet_ort_range_fits(range, value->name, axis,
+                                value->dim_names[axis]))
+        return true;
+  }
+  return false;
+}
+
+// Graphs within nodes have names of their own, and are not asked.
+static rabbet_status_t ep_check_ranges(const ep_t* ep,
+                                       const rabbet_ort_graph_t* graph) {
+  const OrtNode* parent = NULL;
+  RABBET_RETURN_IF_ERROR(ORT(Graph_GetParentNode, graph->graph, &parent));
+  for (size_t i = 0; !parent && i < ep->session.options.ranges.count; ++i) {
+    const rabbet_ort_range_t* range = &ep->session.options.ranges.data[i];
+    if (!ep_has_dimension(graph, range))
+      rabbet_log(ep->session.logger, RABBET_SEVERITY_WARNING,
+                 "option dims of " RABBET_ORT_EP_NAME
+                 ": the model has no open dimension '%s'",
+                 range->name);
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t ep_claim_graph(const ep_t* ep,
                                       const rabbet_ort_graph_t* graph,
                                       OrtEpGraphSupportInfo* info) {
@@ -139,6 +168,7 @@ static rabbet_status_t ep_claim_graph(const ep_t* ep,
   }
   // What such a model leaves to others was left when it was made.
   if (has_context) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(ep_check_ranges(ep, graph));
   RABBET_RETURN_IF_ERROR(ep_is_in_function(graph->graph, &is_within));
   if (!is_within)
     RABBET_RETURN_IF_ERROR(ep_is_within_part(ep, graph->graph, &is_within));

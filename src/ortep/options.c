@@ -240,19 +240,29 @@ void rabbet_ort_options_deinitialize(rabbet_ort_options_t* options) {
   rabbet_arena_deinitialize(&options->arena);
 }
 
+static bool options_is_place(const rabbet_ort_range_t* range, const char* input,
+                             int32_t axis) {
+  const size_t size = strlen(input);
+  char place[16];
+  snprintf(place, sizeof(place), "[%d]", axis);
+  return strncmp(range->name, input, size) == 0 &&
+         strcmp(range->name + size, place) == 0;
+}
+
+bool rabbet_ort_range_fits(const rabbet_ort_range_t* range, const char* input,
+                           int32_t axis, const char* dim_name) {
+  return options_is_place(range, input, axis) ||
+         (dim_name && strcmp(range->name, dim_name) == 0);
+}
+
 const rabbet_ort_range_t* rabbet_ort_options_range(
     const rabbet_ort_options_t* options, const char* input, int32_t axis,
     const char* dim_name) {
   const rabbet_ort_range_t* found = NULL;
   for (size_t i = 0; i < options->ranges.count; ++i) {
     const rabbet_ort_range_t* range = &options->ranges.data[i];
-    const size_t size = strlen(input);
-    char place[16];
-    snprintf(place, sizeof(place), "[%d]", axis);
-    if (strncmp(range->name, input, size) == 0 &&
-        strcmp(range->name + size, place) == 0)
-      return range;
-    if (dim_name && strcmp(range->name, dim_name) == 0) found = range;
+    if (options_is_place(range, input, axis)) return range;
+    if (rabbet_ort_range_fits(range, input, axis, dim_name)) found = range;
   }
   return found;
 }

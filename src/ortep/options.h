@@ -39,4 +39,8 @@ const rabbet_ort_range_t* rabbet_ort_options_range(
     const rabbet_ort_options_t* options, const char* input, int32_t axis,
     const char* dim_name);
 
+// Whether a range is for that axis, or for a dimension of that name.
+bool rabbet_ort_range_fits(const rabbet_ort_range_t* range, const char* input,
+                           int32_t axis, const char* dim_name);
+
 #endif  // RABBET_SRC_ORTEP_OPTIONS_H_

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -49,6 +51,37 @@ def test_names() -> None:
     devices = [each for each in ort.get_ep_devices() if each.ep_name == provider.NAME]
     assert devices
     assert devices[0].ep_vendor == "Rabbet"
+
+
+_GET_API = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+_GET_VERSION = ctypes.CFUNCTYPE(ctypes.c_char_p)
+_CREATE_STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+
+
+@pytest.mark.parametrize(("newest", "text"), [
+    (23, "ONNX Runtime is version 1.23.9; Rabbet's execution provider needs 1.24 or newer"),
+    (24, "another ONNX Runtime in this process"),
+])  # fmt: skip
+def test_another_onnx_runtime_is_refused(newest: int, text: str) -> None:
+    """One that is too old, and a second one of the process."""
+    rabbet.onnxruntime.register()
+    library = ctypes.CDLL(rabbet.onnxruntime.get_library_path())
+    told: list[str] = []
+    create_status = _CREATE_STATUS(lambda code, message: told.append(message.decode()) or 1)
+    table = (ctypes.c_void_p * 500)(ctypes.cast(create_status, ctypes.c_void_p))
+    get_api = _GET_API(lambda version: ctypes.addressof(table) if version <= newest else None)
+    get_version = _GET_VERSION(lambda: f"1.{newest}.9".encode())
+    base = (ctypes.c_void_p * 2)(
+        ctypes.cast(get_api, ctypes.c_void_p), ctypes.cast(get_version, ctypes.c_void_p))
+    factory, count = ctypes.c_void_p(), ctypes.c_size_t(9)
+    library.CreateEpFactories.restype = library.RegisterCustomOps.restype = ctypes.c_void_p
+    assert library.CreateEpFactories(
+        b"r", base, None, ctypes.byref(factory), ctypes.c_size_t(1), ctypes.byref(count))
+    assert library.RegisterCustomOps(None, base)
+    assert count.value == 0
+    assert len(told) == 2
+    assert all(text in each for each in told), told
+    test_chosen_by_policy_or_device()
 
 
 def test_other_sessions_stay_as_they_are() -> None:
@@ -114,6 +147,24 @@ def test_dims_of_an_axis() -> None:
     assert session.run(None, {"x": _rows(2)})[0].shape == (2, 48)
     with pytest.raises(Exception, match="the plan takes"):
         session.run(None, {"x": _rows(5)})
+
+
+_WARNED = """
+import sys, onnxruntime
+import rabbet.onnxruntime
+options = onnxruntime.SessionOptions()
+rabbet.onnxruntime.add_provider(options, threads=1, optimization_level=0, dims=sys.argv[2])
+onnxruntime.InferenceSession(sys.argv[1], options)
+"""
+
+
+def test_dims_that_the_model_lacks_are_told(tmp_path: Path) -> None:
+    onnx.save(_perceptron(), tmp_path / "model.onnx")
+    command = [sys.executable, "-c", _WARNED, tmp_path / "model.onnx", "N=4,M=3,x[0]=4,x[1]=48"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = re.findall(r"the model has no open dimension '(.*?)'", done.stderr)
+    assert told == ["M", "x[1]"], done.stderr
 
 
 # ---- Runs
