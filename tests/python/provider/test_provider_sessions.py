@@ -53,9 +53,9 @@ def test_names() -> None:
     assert devices[0].ep_vendor == "Rabbet"
 
 
-_GET_API = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
-_GET_VERSION = ctypes.CFUNCTYPE(ctypes.c_char_p)
-_CREATE_STATUS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+_GET_API = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_uint32)
+_GET_VERSION = ctypes.CFUNCTYPE(ctypes.c_size_t)
+_CREATE_STATUS = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p)
 
 
 @pytest.mark.parametrize(("newest", "text"), [
@@ -69,8 +69,9 @@ def test_another_onnx_runtime_is_refused(newest: int, text: str) -> None:
     told: list[str] = []
     create_status = _CREATE_STATUS(lambda code, message: told.append(message.decode()) or 1)
     table = (ctypes.c_void_p * 500)(ctypes.cast(create_status, ctypes.c_void_p))
-    get_api = _GET_API(lambda version: ctypes.addressof(table) if version <= newest else None)
-    get_version = _GET_VERSION(lambda: f"1.{newest}.9".encode())
+    get_api = _GET_API(lambda asked: ctypes.addressof(table) if asked <= newest else 0)
+    version = ctypes.create_string_buffer(f"1.{newest}.9".encode())
+    get_version = _GET_VERSION(lambda: ctypes.addressof(version))
     base = (ctypes.c_void_p * 2)(
         ctypes.cast(get_api, ctypes.c_void_p), ctypes.cast(get_version, ctypes.c_void_p))
     factory, count = ctypes.c_void_p(), ctypes.c_size_t(9)
