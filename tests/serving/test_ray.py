@@ -108,3 +108,10 @@ def test_data(cluster: None, product: str, padded: str) -> None:
     y = ray.data.from_numpy(images(8)).rename_columns({"data": "x"})
     y = y.map_batches(pad.run, batch_size=8).take_all()
     np.testing.assert_array_equal(np.array([r["y"] for r in y]), wrapped(images(8)))
+
+
+def test_columns_that_are_missing(product: str) -> None:
+    from rabbet.serving.ray import Predictor
+
+    with pytest.raises(rabbet.InvalidArgumentError, match=r"lacks the columns key, x; it has z"):
+        Predictor(product, ["key"], device="cpu")({"z": rows(2)})

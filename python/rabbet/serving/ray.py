@@ -10,6 +10,7 @@ from ray import serve
 from starlette.responses import JSONResponse
 
 from .._compile import load
+from .._errors import InvalidArgumentError
 from ._requests import Arrays, Batches, arrays_of
 
 
@@ -21,8 +22,13 @@ class Predictor:
         self.model, self.keep = load(path, **options), keep
 
     def __call__(self, batch: Arrays) -> Arrays:
-        inputs = {info.name: batch[info.name] for info in self.model.inputs}
+        names = [info.name for info in self.model.inputs]
+        if missing := sorted({*names, *self.keep} - batch.keys()):
+            raise InvalidArgumentError(
+                f"the batch lacks the columns {', '.join(missing)}; it has {', '.join(batch)}"
+            )
         kept = {name: batch[name] for name in self.keep}
+        inputs = {name: batch[name] for name in names}
         return {**kept, **self.model.run(arrays_of(self.model, inputs))}
 
 
