@@ -108,19 +108,22 @@ static rabbet_status_t ep_claim_parts(const ep_t* ep,
 }
 
 // Bodies of functions are left alone, as ONNX Runtime writes those functions
-// out afterwards, and then finds nodes of ours in them that it does not know.
-static rabbet_status_t ep_is_in_function(const OrtGraph* graph,
-                                         bool* out_is_in_function) {
+// out afterwards, and then finds nodes of ours in them that it does not know;
+// and all graphs within nodes where a model with plans is made, as it replaces
+// nodes of the outermost graph only.
+static rabbet_status_t ep_is_left_alone(const ep_t* ep, const OrtGraph* graph,
+                                        bool* out_is_left_alone) {
   static const char* const control_flow[] = {"If", "Loop", "Scan"};
   const OrtNode* parent = NULL;
   const char* op_type = NULL;
-  *out_is_in_function = false;
+  *out_is_left_alone = false;
   RABBET_RETURN_IF_ERROR(ORT(Graph_GetParentNode, graph, &parent));
   if (!parent) return rabbet_ok();
+  *out_is_left_alone = true;
+  if (ep->session.options.context_enable) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(ORT(Node_GetOperatorType, parent, &op_type));
-  *out_is_in_function = true;
   for (size_t i = 0; i < sizeof(control_flow) / sizeof(*control_flow); ++i)
-    if (strcmp(op_type, control_flow[i]) == 0) *out_is_in_function = false;
+    if (strcmp(op_type, control_flow[i]) == 0) *out_is_left_alone = false;
   return rabbet_ok();
 }
 
@@ -169,7 +172,7 @@ static rabbet_status_t ep_claim_graph(const ep_t* ep,
   // What such a model leaves to others was left when it was made.
   if (has_context) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(ep_check_ranges(ep, graph));
-  RABBET_RETURN_IF_ERROR(ep_is_in_function(graph->graph, &is_within));
+  RABBET_RETURN_IF_ERROR(ep_is_left_alone(ep, graph->graph, &is_within));
   if (!is_within)
     RABBET_RETURN_IF_ERROR(ep_is_within_part(ep, graph->graph, &is_within));
   return is_within ? rabbet_ok() : ep_claim_parts(ep, graph, info);

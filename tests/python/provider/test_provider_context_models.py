@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.python.support import onnx_text, provider
 
@@ -70,6 +70,47 @@ def test_models_of_a_folder_have_plans_of_their_own(tmp_path: Path) -> None:
     for factor, path in zip((1, 2), paths, strict=True):
         got = provider.session(path).run(None, {"x": x})
         provider.same(got, [np.maximum(x @ WEIGHTS * np.float32(factor), 0)])
+
+
+def _branch(op_type: str, name: str) -> onnx.GraphProto:
+    """Nodes of which the importer refuses the last."""
+    nodes = [
+        helper.make_node(op_type, ["x", "k"], [f"{name}0"]),
+        helper.make_node("Cast", [f"{name}0"], [f"{name}1"], to=TensorProto.INT64),
+        helper.make_node(
+            "TfIdfVectorizer", [f"{name}1"], [name], max_gram_length=1, max_skip_count=0,
+            min_gram_length=1, mode="TF", ngram_counts=[0], ngram_indexes=[0, 1, 2],
+            pool_int64s=[0, 1, 2]),
+    ]
+    return helper.make_graph(
+        nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["A", "B"])],
+        [numpy_helper.from_array(np.array([1, 2, 3, 1.5], np.float32), "k")])
+
+
+@pytest.mark.parametrize("embed", ["0", "1"])
+def test_graphs_within_nodes(tmp_path: Path, embed: str) -> None:
+    """ONNX Runtime puts no plans into them: what is not taken whole is left to it."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node(
+            "If", ["c"], ["b"], then_branch=_branch("Add", "t"), else_branch=_branch("Mul", "e")),
+        helper.make_node("ReduceSum", ["b"], ["s"]),
+        helper.make_node("Add", ["a", "s"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4]),
+                     helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    path = tmp_path / "model_ctx.onnx"
+    provider.session(model, {"ep.context_enable": "1", "ep.context_file_path": str(path),
+                             "ep.context_embed_mode": embed})
+    session, reference = provider.session(path), provider.reference(model)
+    assert ["EPContext"] in provider.parts(session)
+    for chosen in (True, False):
+        feed = {"x": np.arange(12, dtype=np.float32).reshape(3, 4) / 4, "c": np.array(chosen)}
+        provider.same(session.run(None, feed), reference.run(None, feed))
 
 
 def test_all_sizes(tmp_path: Path) -> None:
