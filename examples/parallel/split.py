@@ -11,6 +11,7 @@ into memory.
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,13 @@ def main() -> None:
     shapes = {}
     for text in options.shape:
         name, _, extents = text.rpartition("=")
+        if not name or not all(n.isdigit() for n in extents.split("x")):
+            parser.error(f"--shape: expected INPUT=2x7, got '{text}'")
         shapes[name] = tuple(int(n) for n in extents.split("x"))
+    if options.ranks < 2:
+        parser.error(f"--ranks: expected 2 or more, got {options.ranks}")
+    if options.model and not os.path.isfile(options.model):
+        parser.error(f"there is no file '{options.model}'")
     split = parallel.tensor(options.model or perceptron(), options.ranks)
     print(split)
     emulation = split.emulation()

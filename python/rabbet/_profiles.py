@@ -43,7 +43,8 @@ def _iterable(shape: Any, name: str) -> Any:
     return shape
 
 
-def _matches(shape: Any, declared: tuple[int, ...], name: str) -> tuple[int, ...]:
+def matches(shape: Any, declared: tuple[int, ...], name: str) -> tuple[int, ...]:
+    """A user's shape for an input of the declared one's rank."""
     try:
         dims = tuple(operator.index(d) for d in _iterable(shape, name))
     except TypeError:
@@ -77,7 +78,9 @@ def _numbers(given: Any, name: str) -> list[int]:
 def _value_range(given: Any, count: int, name: str) -> list[list[int]]:
     """min, opt and max of a shape input's values. For an input with one value, three
     numbers are also a range."""
-    three = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 3
+    three = (
+        isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 3
+    )
     nested = three and all(
         isinstance(item, (Sequence, Dims)) or hasattr(item, "ravel") for item in given
     )
@@ -137,9 +140,9 @@ def add_profile(
         low, opt, high = range_of(given, name)
         profile.set_shape(
             name,
-            _matches(low, declared, name),
-            _matches(opt, declared, name),
-            _matches(high, declared, name),
+            matches(low, declared, name),
+            matches(opt, declared, name),
+            matches(high, declared, name),
         )
     _add_values(profile, inputs, values)
     config.add_optimization_profile(profile)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from .._builder import Builder
 from .._callbacks import ILogger, Logger
 from .._enums import Severity
 from .._errors import InvalidArgumentError, NotFoundError
+from .._profiles import matches, range_of
 from ._axes import Atom, has
 from ._choose import Choice, choose, kept_plan, local_shape
 from ._emit import Collectives, Emitter, Emulated
@@ -38,7 +40,7 @@ class TensorParallel:
 
     def network(self, rank: int) -> Any:
         """The network of a rank, for rabbet.compile or a Builder."""
-        if not 0 <= rank < self.ranks:
+        if not 0 <= operator.index(rank) < self.ranks:
             raise InvalidArgumentError(
                 f"rank is {rank}; expected 0 to {self.ranks - 1}"
             )
@@ -53,6 +55,10 @@ class TensorParallel:
         """Writes a plan for each rank, PATH.0 to PATH.(ranks - 1), one after the other.
         Takes the options of rabbet.compile. Times are measured once: the ranks' layers
         are alike."""
+        if "save" in options:
+            raise TypeError(
+                "save: the plans are written to PATH.0, ...; save= is not taken"
+            )
         made = [Path(f"{os.fspath(path)}.{rank}") for rank in range(self.ranks)]
         with tempfile.TemporaryDirectory() as folder:
             options.setdefault("timing_cache", Path(folder) / "times")
@@ -69,19 +75,37 @@ class TensorParallel:
             made["profiles"] = [self._local_shapes(each) for each in made["profiles"]]
         return made
 
-    def _local_shapes(self, shapes: Any) -> dict[str, Any]:
+    def _local_shapes(self, shapes: Any) -> Any:
+        if not isinstance(shapes, Mapping):
+            return shapes  # compile names the fault
         parts = self.parts()
+        return {
+            name: tuple(
+                self._local_shape(name, *parts[name], s) for s in range_of(given, name)
+            )
+            if name in parts
+            else given
+            for name, given in shapes.items()
+        }
 
-        def local(name: str, shape: Any) -> Any:
-            axis, part = parts[name]
-            if len(shape) and not isinstance(shape[0], int):
-                return tuple(local(name, each) for each in shape)
-            if len(shape) != len(part):
-                return shape  # compile names the fault
-            extent = part[axis] if part[axis] >= 0 else shape[axis] // self.ranks
-            return (*shape[:axis], extent, *shape[axis + 1 :])
-
-        return {n: local(n, s) if n in parts else s for n, s in shapes.items()}
+    def _local_shape(
+        self, name: str, axis: int, part: list[int], shape: Any
+    ) -> tuple[int, ...]:
+        """A rank's part of a shape of the whole input."""
+        own = [extent * self.ranks if i == axis and extent >= 0 else extent
+               for i, extent in enumerate(part)]  # fmt: skip
+        dims = matches(shape, tuple(own), name)
+        if own[axis] >= 0 and dims[axis] != own[axis]:
+            raise InvalidArgumentError(
+                f"shapes: input '{name}' has {own[axis]} along axis {axis}, got {dims}: "
+                "shapes are those of the whole model"
+            )
+        if dims[axis] % self.ranks:
+            raise InvalidArgumentError(
+                f"shapes: input '{name}' is split along axis {axis}; {self.ranks} ranks "
+                f"do not divide its {dims[axis]} of {dims}"
+            )
+        return (*dims[:axis], dims[axis] // self.ranks, *dims[axis + 1 :])
 
     def emulation(self) -> Any:
         """One network with all ranks' arithmetic, for one device: its inputs and outputs
@@ -125,6 +149,9 @@ def tensor(
     whole: inputs and outputs that each rank has whole. Others that are a state of the
         caller (caches, which a run changes and gives back) are split with the heads.
     """
+    ranks = operator.index(ranks)
+    if isinstance(whole, str):
+        raise TypeError(f"whole: expected a list of names, got {whole!r}")
     if ranks < 2:
         raise InvalidArgumentError(f"ranks is {ranks}; expected 2 or more")
     if not least_saving >= 0:

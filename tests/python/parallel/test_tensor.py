@@ -144,8 +144,26 @@ def test_shapes_of_ranks() -> None:
     made_of = split._local({"shapes": shapes, "threads": 1})
     assert made_of["shapes"]["x0"] == (2, 7)
     assert made_of["shapes"]["x1"] == ((1, 2, 0, 8), (2, 2, 3, 8), (2, 2, 9, 8))
-    profiles = split._local({"profiles": [{"x1": (2, 4, 3, 8)}]})["profiles"]
-    assert profiles == [{"x1": (2, 2, 3, 8)}]
+    one = np.array([2, 4, 3, 8])
+    profiles = split._local({"profiles": [{"x1": one}]})["profiles"]
+    assert profiles == [{"x1": ((2, 2, 3, 8),) * 3}]
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2, 3, 3, 8), "'x1' has 4 along axis 1, got .*of the whole model"),
+        ((2, 2, 3, 8), "'x1' has 4 along axis 1"),  # a rank's
+        ((4, 3, 8), "'x1' has 4 dimensions"),
+        ("abcd", "'x1' has 'abcd'; expected a shape"),
+        ((2, 4, 3.5, 8), "dimensions are integers"),
+    ],
+)
+def test_wrong_shapes(shape: Any, message: str) -> None:
+    split = parallel.tensor(made("llama")[0], 2)
+    for options in ({"shapes": {"x1": shape}}, {"profiles": [{"x1": shape}]}):
+        with pytest.raises(rabbet.InvalidArgumentError, match=message):
+            split.compile(0, device="cpu", **options)
 
 
 def test_heads_that_do_not_divide_stay() -> None:
@@ -392,6 +410,13 @@ def test_mistakes() -> None:
         parallel.tensor(file, 2).network(2)
     with pytest.raises(TypeError, match="path of an ONNX file"):
         parallel.tensor(3, 2)
+    with pytest.raises(TypeError, match="expected a list of names, got 'x1'"):
+        parallel.tensor(file, 2, whole="x1")
+    for ranks in (2.0, "2"):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            parallel.tensor(file, ranks)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="save= is not taken"):
+        parallel.tensor(file, 2).save("plan", save="other")
 
 
 def test_report() -> None:
