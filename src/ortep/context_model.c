@@ -55,7 +55,13 @@ static int context_folder(const char* path, const char** out_folder) {
 
 // A name leads to no other folder.
 static rabbet_status_t context_check_name(const char* name) {
-  if (name[0] && name[0] != '/' && !strstr(name, "..")) return rabbet_ok();
+  bool is_beside = name[0] && name[0] != '/';
+  for (const char* at = name; at; at = strchr(at, '/')) {
+    at += at[0] == '/';
+    if (strncmp(at, "..", 2) == 0 && (!at[2] || at[2] == '/'))
+      is_beside = false;
+  }
+  if (is_beside) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "the plan's file '%.200s' is not beside the model",
                        name);
