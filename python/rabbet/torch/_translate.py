@@ -172,10 +172,12 @@ class Translation:
         if name in _CHECKS:
             return
         if node.target is operator.getitem:
-            container = self.values[node.args[0]]  # type: ignore[index]
-            self.values[node] = container[node.args[1]]
+            source: Any = node.args[0]
+            self.values[node] = self.values[source][node.args[1]]
             if self.values[node] is None:
-                raise UnsupportedError("this of several results serves training")
+                # What makes it is refused: with it, all of the results are torch's.
+                reason = f"its result {node.args[1]} serves training"
+                raise RefusedNodeError(source, reason)
             return
         if name in _ITEMS:
             self._item(node)

@@ -272,3 +272,16 @@ def test_a_number_of_a_module_is_converted_once() -> None:
             torch.testing.assert_close(fast(x), module(x))
     (report,) = rabbet.torch.reports()[since:]
     assert len(report.left) == 2, report
+
+
+def test_results_for_training() -> None:
+    """An operator whose further results are read stays with torch, with all of them."""
+
+    def bags(weight: Any, index: Any, offsets: Any) -> Any:
+        return torch.embedding_bag(weight * 2 + 1, index, offsets, mode=1)[:2]
+
+    args = torch.randn(7, 3), torch.tensor([1, 2, 5, 0]), torch.tensor([0, 0, 3])
+    before = len(rabbet.torch.reports())
+    with torch.no_grad():
+        assert_same(compiled(bags)(*args), bags(*args))
+    assert any("embedding_bag" in name for name in left(before))
