@@ -179,16 +179,9 @@ static void completed(void** state) {
   sample_unload(&sample);
 }
 
-typedef struct config_case_t {
-  void (*make)(sample_net_t* net);
-  const char* config;            // without the name
-  const char* part;              // of the complete one, or of the error
-  TRITONSERVER_Error_Code code;  // UNKNOWN: none
-} config_case_t;
-
 static void configurations(void** state) {
   (void)state;
-  static const config_case_t cases[] = {
+  static const sample_config_t cases[] = {
       // What is given stays, and other fields of it.
       {make_two, "\"max_batch_size\":4", "\"max_batch_size\":4", 0},
       {make_two,
@@ -302,24 +295,7 @@ static void configurations(void** state) {
       {make_two, "\"max_batch_size\":", "JSON, byte 34",
        TRITONSERVER_ERROR_INVALID_ARG},
   };
-  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
-    sample_t sample;
-    sample_build(&sample, "cpu", cases[i].make);
-    snprintf(sample.model.config, sizeof(sample.model.config),
-             "{\"name\":\"sample\",%s}", cases[i].config);
-    TRITONSERVER_Error* error = TRITONBACKEND_ModelInitialize(&sample.model);
-    if (cases[i].code == TRITONSERVER_ERROR_UNKNOWN) {
-      sample_expect_ok(error);
-      if (!strstr(sample.model.config, cases[i].part))
-        print_error("case %zu: found %s\n", i, sample.model.config);
-      assert_non_null(strstr(sample.model.config, cases[i].part));
-    } else {
-      sample_expect_error(error, cases[i].code, cases[i].part);
-    }
-    sample_expect_ok(TRITONBACKEND_ModelFinalize(&sample.model));
-    sample_end(&sample);
-    assert_int_equal(server_faults.errors, 0);
-  }
+  sample_expect_configurations(cases, sizeof(cases) / sizeof(*cases));
 }
 
 // Where the server forbids it, nothing is completed, and all is checked.

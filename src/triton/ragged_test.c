@@ -229,20 +229,13 @@ static void not_divided(void** state) {
 
 // ---- Configurations
 
-typedef struct config_case_t {
-  void (*make)(sample_net_t* net);
-  const char* config;
-  const char* part;  // of the complete configuration, or of the error
-  TRITONSERVER_Error_Code code;
-} config_case_t;
-
 #define COUNT_OF_X                                             \
   "{\"kind\":\"BATCH_ELEMENT_COUNT\",\"target_name\":[\"n\"]," \
   "\"data_type\":\"TYPE_INT32\",\"source_input\":[\"x\"]}"
 
 static void configurations(void** state) {
   (void)state;
-  static const config_case_t cases[] = {
+  static const sample_config_t cases[] = {
       // The profile has room for nine counts.
       {make_int32, "\"batch_input\":[" COUNT_OF_X "]",
        "\"max_batch_size\":9,\"input\":[{\"name\":\"x\",\"allow_ragged_batch\""
@@ -314,24 +307,7 @@ static void configurations(void** state) {
       {make_int32, "\"max_batch_size\":4,\"batch_output\":{\"a\":{}}", "",
        TRITONSERVER_ERROR_INVALID_ARG},
   };
-  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
-    sample_t sample;
-    sample_build(&sample, "cpu", cases[i].make);
-    snprintf(sample.model.config, sizeof(sample.model.config),
-             "{\"name\":\"sample\",%s}", cases[i].config);
-    TRITONSERVER_Error* error = TRITONBACKEND_ModelInitialize(&sample.model);
-    if (cases[i].code == TRITONSERVER_ERROR_UNKNOWN) {
-      sample_expect_ok(error);
-      if (!strstr(sample.model.config, cases[i].part))
-        print_error("case %zu: found %s\n", i, sample.model.config);
-      assert_non_null(strstr(sample.model.config, cases[i].part));
-    } else {
-      sample_expect_error(error, cases[i].code, cases[i].part);
-    }
-    sample_expect_ok(TRITONBACKEND_ModelFinalize(&sample.model));
-    sample_end(&sample);
-    assert_int_equal(server_faults.errors, 0);
-  }
+  sample_expect_configurations(cases, sizeof(cases) / sizeof(*cases));
 }
 
 int main(void) {

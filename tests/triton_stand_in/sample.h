@@ -215,4 +215,33 @@ static inline void sample_expect_floats(
   assert_memory_equal(output->buffer.data, expected, count * sizeof(float));
 }
 
+typedef struct sample_config_t {
+  void (*make)(sample_net_t* net);
+  const char* config;            // without the name
+  const char* part;              // of the complete one, or of the error
+  TRITONSERVER_Error_Code code;  // UNKNOWN: none
+} sample_config_t;
+
+static inline void sample_expect_configurations(const sample_config_t* cases,
+                                                size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    sample_t sample;
+    sample_build(&sample, "cpu", cases[i].make);
+    snprintf(sample.model.config, sizeof(sample.model.config),
+             "{\"name\":\"sample\",%s}", cases[i].config);
+    TRITONSERVER_Error* error = TRITONBACKEND_ModelInitialize(&sample.model);
+    if (cases[i].code == TRITONSERVER_ERROR_UNKNOWN) {
+      sample_expect_ok(error);
+      if (!strstr(sample.model.config, cases[i].part))
+        print_error("case %zu: found %s\n", i, sample.model.config);
+      assert_non_null(strstr(sample.model.config, cases[i].part));
+    } else {
+      sample_expect_error(error, cases[i].code, cases[i].part);
+    }
+    sample_expect_ok(TRITONBACKEND_ModelFinalize(&sample.model));
+    sample_end(&sample);
+    assert_int_equal(server_faults.errors, 0);
+  }
+}
+
 #endif  // RABBET_TESTS_TRITON_STAND_IN_SAMPLE_H_

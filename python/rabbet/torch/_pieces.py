@@ -308,6 +308,9 @@ def divide(
         more = _fill(divided, statics, device, options, report)
         if not more:
             break
+        if more.keys() <= refused.keys():
+            again = ", ".join(f"{name} ({why})" for name, why in more.items())
+            raise RuntimeError(f"operators that stay with torch are refused again: {again}")
         refused.update(more)
     names = {node.name: node for node in source.graph.nodes}
     few = "a piece of so few operators is not worth a call"

@@ -240,6 +240,11 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_ir_add_permutation(rabbet_build_t* build, const rabbet_ir_node_t* before,
                           const char* name, int32_t input, const int64_t* perm,
                           int32_t rank, rabbet_ir_node_t** out_node);
+// A node that takes `size` elements of an axis, before node `before`.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ir_add_slice(rabbet_build_t* build, const rabbet_ir_node_t* before,
+                    const char* name, int32_t input, int64_t axis,
+                    int64_t start, int64_t size, rabbet_ir_node_t** out_node);
 // Inputs 1 and 2 of the node, where it has them, with axes permuted so;
 // *out_views is false if one would have to be copied. Unread views are swept.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ir_permute_operands(

@@ -266,25 +266,10 @@ static rabbet_status_t parts_add_reshape(rabbet_build_t* build,
 static rabbet_status_t parts_add_slice(rabbet_build_t* build, const parts_t* p,
                                        const rabbet_ir_node_t* before,
                                        const rabbet_ir_value_t** value) {
-  static const int64_t one = 1;
-  const int64_t axis = p->axis;
   rabbet_ir_node_t* node = NULL;
-  const struct {
-    const char* name;
-    const int64_t* data;
-  } rows[] = {{"start", &p->start},
-              {"shape", &p->size},
-              {"stride", &one},
-              {"axes", &axis}};
-  rabbet_attr_t attrs[4];
-  for (size_t i = 0; i < 4; ++i)
-    attrs[i] = (rabbet_attr_t){.name = rows[i].name,
-                               .type = RABBET_ATTR_INTS,
-                               .data = rows[i].data,
-                               .count = 1};
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(&build->ir, RABBET_OP_SLICE,
-                                            before->name, attrs, 4,
-                                            &(*value)->id, 1, before, &node));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_slice(build, before, before->name,
+                                             (*value)->id, p->axis, p->start,
+                                             p->size, &node));
   *value = rabbet_ir_output(&build->ir, node, 0);
   return rabbet_ok();
 }

@@ -97,24 +97,6 @@ static rabbet_status_t odd_pad(rabbet_build_t* build, const odd_t* odd,
                                 odd->weights->dtype, &dims, data, out_value);
 }
 
-static rabbet_status_t odd_slice(rabbet_build_t* build,
-                                 const rabbet_ir_node_t* product,
-                                 const odd_t* odd,
-                                 const rabbet_ir_value_t* result,
-                                 rabbet_ir_node_t** out_slice) {
-  const int64_t axis = result->shape.rank - 1, zero = 0;
-  const rabbet_attr_t attrs[] = {
-      {.name = "start", .type = RABBET_ATTR_INTS, .data = &zero, .count = 1},
-      {.name = "shape",
-       .type = RABBET_ATTR_INTS,
-       .data = &odd->columns,
-       .count = 1},
-      {.name = "axes", .type = RABBET_ATTR_INTS, .data = &axis, .count = 1},
-  };
-  return rabbet_ir_add_node(&build->ir, RABBET_OP_SLICE, product->name, attrs,
-                            3, &result->id, 1, product, out_slice);
-}
-
 static rabbet_status_t odd_replace(rabbet_build_t* build,
                                    rabbet_ir_node_t* product,
                                    const odd_t* odd) {
@@ -126,8 +108,10 @@ static rabbet_status_t odd_replace(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
       ir, RABBET_OP_MATRIX_MULTIPLY, product->name, product->attrs,
       product->op->attr_count, factors, 2, product, &made));
-  RABBET_RETURN_IF_ERROR(
-      odd_slice(build, product, odd, rabbet_ir_output(ir, made, 0), &slice));
+  const rabbet_ir_value_t* result = rabbet_ir_output(ir, made, 0);
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_slice(build, product, product->name,
+                                             result->id, result->shape.rank - 1,
+                                             0, odd->columns, &slice));
   if (rabbet_ir_bypass(ir, product, rabbet_ir_output(ir, slice, 0)))
     return rabbet_ok();
   rabbet_ir_kill(ir, slice);

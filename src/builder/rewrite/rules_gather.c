@@ -49,7 +49,6 @@ static rabbet_status_t gather_squeeze(rabbet_build_t* build,
 rabbet_status_t rabbet_rule_gathered_part(rabbet_build_t* build,
                                           rabbet_ir_node_t* node,
                                           bool* changed) {
-  static const int64_t one = 1;
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* data = rabbet_ir_input(ir, node, 0);
   int32_t rank = data->shape.rank;
@@ -63,15 +62,9 @@ rabbet_status_t rabbet_rule_gathered_part(rabbet_build_t* build,
   assert(axis >= 0 && axis < rank);
   int64_t index = gather_index(ir, node, (int32_t)axis);
   if (index < 0) return rabbet_ok();
-  const rabbet_attr_t attrs[] = {
-      {.name = "start", .type = RABBET_ATTR_INTS, .data = &index, .count = 1},
-      {.name = "shape", .type = RABBET_ATTR_INTS, .data = &one, .count = 1},
-      {.name = "stride", .type = RABBET_ATTR_INTS, .data = &one, .count = 1},
-      {.name = "axes", .type = RABBET_ATTR_INTS, .data = &axis, .count = 1},
-  };
   rabbet_ir_node_t *slice = NULL, *made = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
-      ir, RABBET_OP_SLICE, node->name, attrs, 4, &data->id, 1, node, &slice));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_slice(build, node, node->name, data->id,
+                                             axis, index, 1, &slice));
   made = slice;
   if (rabbet_ir_input(ir, node, 1)->shape.rank == 0)
     RABBET_RETURN_IF_ERROR(gather_squeeze(

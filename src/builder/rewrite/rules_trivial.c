@@ -58,6 +58,20 @@ rabbet_status_t rabbet_ir_add_permutation(rabbet_build_t* build,
                             &input, 1, before, out_node);
 }
 
+rabbet_status_t rabbet_ir_add_slice(rabbet_build_t* build,
+                                    const rabbet_ir_node_t* before,
+                                    const char* name, int32_t input,
+                                    int64_t axis, int64_t start, int64_t size,
+                                    rabbet_ir_node_t** out_node) {
+  const rabbet_attr_t attrs[] = {
+      {.name = "start", .type = RABBET_ATTR_INTS, .data = &start, .count = 1},
+      {.name = "shape", .type = RABBET_ATTR_INTS, .data = &size, .count = 1},
+      {.name = "axes", .type = RABBET_ATTR_INTS, .data = &axis, .count = 1},
+  };
+  return rabbet_ir_add_node(&build->ir, RABBET_OP_SLICE, name, attrs, 3, &input,
+                            1, before, out_node);
+}
+
 rabbet_status_t rabbet_ir_permute_operands(rabbet_build_t* build,
                                            const rabbet_ir_node_t* node,
                                            const int64_t* perm, int32_t rank,

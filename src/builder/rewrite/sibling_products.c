@@ -258,24 +258,10 @@ static rabbet_status_t parallel_slice(rabbet_build_t* build,
                                       const rabbet_ir_node_t* before) {
   rabbet_ir_t* ir = &build->ir;
   assert(start >= 0 && branch->columns > 0 && result->shape.rank >= 1);
-  const int64_t axis = result->shape.rank - 1, one = 1;
   rabbet_ir_node_t* slice = NULL;
-  const struct {
-    const char* name;
-    const int64_t* data;
-  } rows[] = {{"start", &start},
-              {"shape", &branch->columns},
-              {"stride", &one},
-              {"axes", &axis}};
-  rabbet_attr_t attrs[4];
-  for (size_t i = 0; i < 4; ++i)
-    attrs[i] = (rabbet_attr_t){.name = rows[i].name,
-                               .type = RABBET_ATTR_INTS,
-                               .data = rows[i].data,
-                               .count = 1};
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SLICE,
-                                            branch->end->name, attrs, 4,
-                                            &result->id, 1, before, &slice));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_slice(build, before, branch->end->name,
+                                             result->id, result->shape.rank - 1,
+                                             start, branch->columns, &slice));
   rabbet_ir_replace_uses(ir, branch->end, rabbet_ir_output(ir, slice, 0));
   return rabbet_ok();
 }
