@@ -283,9 +283,9 @@ static void kinds_of_files(void** state) {
   expect_halves(engine);
   rabbet_engine_release(engine);
   assert_int_equal(loaded("./rabbet-"), 0);
-  options.temporary_directory = "/nonexistent";
+  options.temporary_directory = "/dev/null/none";
   RABBET_EXPECT_ERROR(load_library("good", 0, options, &engine),
-                      RABBET_STATUS_IO, "in folder '/nonexistent'");
+                      RABBET_STATUS_IO, "in folder '/dev/null/none'");
   options.no_temporary_files = true;
   RABBET_EXPECT_ERROR(load_library("good", 0, options, &engine),
                       RABBET_STATUS_FAILED_PRECONDITION,

@@ -33,7 +33,7 @@ BASE = re.compile(
     r"(ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|stdc\+\+|gcc_s))\.so\.\d+$"
 )
 # Settings that a user's shell would have, and nothing of ours.
-SCRUBBED = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+SCRUBBED = {"PATH": "/usr/bin:/bin", "HOME": "/dev/null"}  # where nothing can be made
 
 
 @pytest.fixture(scope="module")
