@@ -58,7 +58,7 @@ class ICudaEngine(EngineTensors, Managed):
     _allocator: IGpuAllocator | None = None
     _logger: ILogger | None = None
     _context_class: type[IExecutionContext]
-    # What a pickle needs: how it was loaded, from where, with which plugins.
+    # Pickles hold how the engine was loaded, from where, with which plugins.
     _origin = Origin()
     _path: str | None = None  # of the plan, or of the folder from which it was chosen
     _choice: str | None = None

@@ -168,7 +168,7 @@ class Recipe:
         self.command: list[str] | None = values.get("command")
         if os.path.basename(self.model) not in self.files:
             raise KeyError(f"files: {os.path.basename(self.model)}")
-        # What else compile() and the command take would write or run other files.
+        # Other options of compile() and the command write or run other files.
         if unknown := sorted(set(self.options) - _OPTIONS):
             raise KeyError(f"options: {', '.join(unknown)}")
         words = [word.partition("=")[0] for word in self.command or ()]

@@ -13,8 +13,8 @@
 
 typedef struct rabbet_device_t rabbet_device_t;
 typedef struct rabbet_kernel_class_t rabbet_kernel_class_t;
-// What a device has made of a communicator; each device casts it to a type of
-// its own.
+// A device's own form of a caller's communicator; each device casts it to a
+// type of its own.
 typedef struct rabbet_communicator_t rabbet_communicator_t;
 
 typedef struct rabbet_type_format_t {

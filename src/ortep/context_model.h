@@ -13,8 +13,8 @@ rabbet_status_t rabbet_ort_context_load(rabbet_ort_session_t* session,
                                         const OrtGraph* graph,
                                         const OrtNode* node,
                                         rabbet_ort_part_t** out_part);
-// Such a node for a part of a model that is at `model_path` (may be NULL), with
-// the inputs and outputs of `node`.
+// An EPContext node for a part of a model that is at `model_path` (may be
+// NULL), with the inputs and outputs of `node`.
 rabbet_status_t rabbet_ort_context_node(const rabbet_ort_session_t* session,
                                         const char* model_path,
                                         const OrtNode* node,

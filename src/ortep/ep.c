@@ -169,7 +169,7 @@ static rabbet_status_t ep_claim_graph(const ep_t* ep,
     has_context = true;
     RABBET_RETURN_IF_ERROR(ep_claim(info, graph, &i, 1));
   }
-  // What such a model leaves to others was left when it was made.
+  // Nodes that a context model leaves to others were left when it was made.
   if (has_context) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(ep_check_ranges(ep, graph));
   RABBET_RETURN_IF_ERROR(ep_is_left_alone(ep, graph->graph, &is_within));

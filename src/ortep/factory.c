@@ -1,4 +1,4 @@
-// What ONNX Runtime opens the library for: the factory of providers.
+// The factory of providers, which ONNX Runtime opens the library for.
 #include <stdatomic.h>
 #include <string.h>
 

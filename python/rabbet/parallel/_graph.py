@@ -63,7 +63,7 @@ class Op:
     summed: list[Axis] = dataclasses.field(default_factory=list)
     # Partial sums pass: "all" inputs are such, or "first" alone is.
     linear: str | None = None
-    # What the emitter needs of the rule.
+    # The rule leaves these for the emitter.
     notes: dict[str, Any] = dataclasses.field(default_factory=dict)
     atoms: frozenset[Atom] = frozenset()
 

@@ -260,7 +260,7 @@ class _Divided:
         self.small: set[str] = set()
         total = sum(_computes(node) for node in source.graph.nodes)
         kept = self._propose(source, refused)
-        # What is in no piece runs in torch, and may be given other views.
+        # Operators in no piece run in torch, and may be given other views.
         while more := self._in_none(kept, min(_FEWEST, total)):
             self.small |= more
             kept = self._propose(source, refused)

@@ -175,7 +175,7 @@ class Translation:
             source: Any = node.args[0]
             self.values[node] = self.values[source][node.args[1]]
             if self.values[node] is None:
-                # What makes it is refused: with it, all of the results are torch's.
+                # The operator is refused, so that all of its results are torch's.
                 reason = f"its result {node.args[1]} serves training"
                 raise RefusedNodeError(source, reason)
             return

@@ -726,8 +726,8 @@ static void padding_goes_into_convolution(void** state) {
   net_end(&net);
 }
 
-// What is cut off a convolution's result was padding that was too long, unless
-// it is more than that, or the whole is read as well.
+// A crop of a convolution's result shortens its padding, unless the crop is
+// longer than the padding, or the whole result is read as well.
 static void crop_goes_into_convolution(void** state) {
   (void)state;
   static const struct {

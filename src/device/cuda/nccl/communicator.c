@@ -37,7 +37,7 @@ typedef struct nccl_communicator_t {
   // Enqueued exchanges of the present run.
   int64_t noted;
 
-  // What the watching thread reads and writes, under the lock.
+  // The watching thread reads and writes these under the lock.
   pthread_mutex_t lock;
   pthread_cond_t changed;
   pthread_t watcher;
