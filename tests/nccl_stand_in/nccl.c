@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -65,6 +66,7 @@ struct ncclComm {
   _Atomic int aborted;
   _Atomic int error;  // ncclResult_t that polls tell
   _Atomic int running;
+  atomic_bool splitting;
 };
 
 static __thread int group_depth;
@@ -585,15 +587,19 @@ EXPORT ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks,
   return ncclCommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
+typedef struct split_t {
+  ncclComm_t comm;
+  int color, key;
+  ncclComm_t* made;
+  bool blocking;
+} split_t;
+
 // Ranks tell each other color and key.
-EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
-                                  ncclComm_t* made, ncclConfig_t* config) {
-  ncclResult_t result = begin_call(__func__, comm);
+static ncclResult_t comm_split(const split_t* split) {
+  ncclComm_t comm = split->comm;
   char name[64];
-  int32_t mine[2] = {color, key};
+  int32_t mine[2] = {split->color, split->key};
   int rank = 0, ranks = 0;
-  *made = NULL;
-  if (result) return result;
   uint64_t turn = ++comm->turns[0];
   slot_t* slots = comm->shared->slots[0];
   if (!wait_for_all(comm, 0, true, turn - 1)) return ncclInternalError;
@@ -603,15 +609,56 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
   for (int r = 0; r < comm->ranks; ++r) {
     int32_t other[2];
     memcpy(other, slots[r].data, sizeof(other));
-    if (other[0] != color) continue;
+    if (other[0] != split->color) continue;
     ++ranks;
-    rank += other[1] < key || (other[1] == key && r < comm->rank);
+    rank += other[1] < split->key ||
+            (other[1] == split->key && r < comm->rank);
   }
   atomic_store(&slots[comm->rank].done, turn);
-  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
-  snprintf(name, sizeof(name), "%.40s-%d-%d", comm->name, (int)turn, color);
-  result = comm_open(name, rank, ranks, !config || config->blocking != 0, made);
-  return result ? result : comm_settle(*made);
+  if (split->color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  snprintf(name, sizeof(name), "%.40s-%d-%d", comm->name, (int)turn,
+           split->color);
+  ncclComm_t made = NULL;
+  ncclResult_t result = comm_open(name, rank, ranks, split->blocking, &made);
+  if (result == ncclSuccess) result = comm_settle(made);
+  __atomic_store_n(split->made, made, __ATOMIC_RELEASE);
+  return result;
+}
+
+static void* comm_split_later(void* data) {
+  split_t* split = data;
+  ncclComm_t comm = split->comm;
+  ncclResult_t result = comm_split(split);
+  free(split);
+  if (result != ncclSuccess && result != ncclInProgress)
+    atomic_store(&comm->error, result);
+  atomic_store(&comm->splitting, false);
+  atomic_fetch_sub(&comm->running, 1);
+  return NULL;
+}
+
+// Of a communicator that does not block, the call returns ncclSuccess at once, and
+// `made` is written while ncclCommGetAsyncError tells ncclInProgress, as by NCCL.
+EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
+                                  ncclComm_t* made, ncclConfig_t* config) {
+  ncclResult_t result = begin_call(__func__, comm);
+  *made = NULL;
+  if (result) return result;
+  const split_t split = {.comm = comm,
+                         .color = color,
+                         .key = key,
+                         .made = made,
+                         .blocking = !config || config->blocking != 0};
+  if (comm->blocking) return comm_split(&split);
+  pthread_t thread;
+  split_t* job = malloc(sizeof(*job));
+  if (!job) return ncclSystemError;
+  *job = split;
+  atomic_store(&comm->splitting, true);
+  atomic_fetch_add(&comm->running, 1);
+  if (pthread_create(&thread, NULL, comm_split_later, job) != 0) abort();
+  pthread_detach(thread);
+  return ncclSuccess;
 }
 
 EXPORT ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
@@ -625,7 +672,8 @@ EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
                                           ncclResult_t* error) {
   *error = atomic_load(&comm->error);
-  if (*error == ncclSuccess && !comm->blocking && !comm_is_complete(comm))
+  if (*error == ncclSuccess && !comm->blocking &&
+      (atomic_load(&comm->splitting) || !comm_is_complete(comm)))
     *error = ncclInProgress;
   return fault(__func__, comm->rank);
 }

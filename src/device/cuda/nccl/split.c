@@ -27,45 +27,51 @@ static void split_pause(void) {
   nanosleep(&tick, NULL);
 }
 
-// A communicator that does not block tells later that it is ready.
+// Waits until no call on the communicator is under way. One that does not block
+// is asked in any case: ncclCommSplit on it returns ncclSuccess at once.
 static ncclResult_t split_settle(const rabbet_nccl_t* library, ncclComm_t comm,
                                  ncclResult_t result) {
-  while (result == ncclInProgress) {
-    split_pause();
+  if (result != ncclSuccess && result != ncclInProgress) return result;
+  for (;;) {
     ncclResult_t asked = library->ncclCommGetAsyncError(comm, &result);
     if (asked != ncclSuccess) return asked;
+    if (result != ncclInProgress) return result;
+    split_pause();
   }
-  return result;
+}
+
+// NCCL writes job->made while ncclCommGetAsyncError of the given communicator
+// still tells ncclInProgress.
+static ncclResult_t split_make(split_job_t* job) {
+  const rabbet_nccl_t* library = &job->library;
+  ncclConfig_t config = NCCL_CONFIG_2_19;
+  config.blocking = 1;
+  ncclResult_t result =
+      library->ncclCommSplit(job->split.given, job->split.color, job->split.key,
+                             &job->made, &config);
+  result = split_settle(library, job->split.given, result);
+  if (result != ncclSuccess) return result;
+  if (job->made) return split_settle(library, job->made, ncclSuccess);
+  return job->split.color == NCCL_SPLIT_NOCOLOR ? ncclSuccess
+                                                : ncclInternalError;
 }
 
 static void* split_work(void* data) {
   split_job_t* job = data;
-  const rabbet_nccl_t* library = &job->library;
-  ncclConfig_t config = NCCL_CONFIG_2_19;
-  ncclComm_t made = NULL;
-  config.blocking = 1;
   job->split.driver->cuCtxSetCurrent(job->split.context);
-  ncclResult_t result = library->ncclCommSplit(
-      job->split.given, job->split.color, job->split.key, &made, &config);
-  result = split_settle(library, job->split.given, result);
-  if (result == ncclSuccess && made) {
-    ncclResult_t state = ncclSuccess;
-    result = library->ncclCommGetAsyncError(made, &state);
-    if (result == ncclSuccess) result = split_settle(library, made, state);
-  }
-  if (result != ncclSuccess && made) {
-    library->ncclCommAbort(made);
-    made = NULL;
+  ncclResult_t result = split_make(job);
+  if (result != ncclSuccess && job->made) {
+    job->library.ncclCommAbort(job->made);
+    job->made = NULL;
   }
   pthread_mutex_lock(&job->lock);
   job->result = result;
-  job->made = made;
   job->done = true;
   bool left = job->left;
   pthread_cond_signal(&job->done_changed);
   pthread_mutex_unlock(&job->lock);
   if (left) {
-    if (made) library->ncclCommAbort(made);
+    if (job->made) job->library.ncclCommAbort(job->made);
     split_free(job);
   }
   return NULL;
