@@ -231,7 +231,8 @@ static rabbet_status_t run_candidate(void* context,
   }
   RABBET_EXPECT_OK(rabbet_allocate_aligned(
       rabbet_allocator_system(), workspace_size + 1, 256, &workspace));
-  rabbet_kernel_call_t call = {in, out, workspace, NULL, NULL};
+  rabbet_kernel_call_t call = {
+      .inputs = in, .outputs = out, .workspace = workspace};
   void* token = NULL;
   RABBET_EXPECT_OK(
       run->device->vtable->begin_run(run->device, run->threads, &token));

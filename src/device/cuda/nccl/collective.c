@@ -1,13 +1,22 @@
 // Collectives by NCCL. They are computed in the network's type alone: ranks
 // that choose types by their own times would not fit each other.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "device/cuda/nccl/ahead_params.h"
 #include "device/cuda/nccl/communicator.h"
+#include "device/cuda/programs/node.h"
 #include "ops/collective/dist_collective.h"
 
+// Larger exchanges take the time of their bytes, and leave memory no rest.
+enum { COLLECTIVE_SMALL = 1 << 20 };
+
 typedef struct collective_kernel_t {
-  rabbet_node_kernel_t node;
-  const rabbet_cuda_device_t* device;
+  rabbet_cuda_node_t node;
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
+  CUfunction ahead;  // NULL: nothing is fetched
 } collective_kernel_t;
 
 typedef struct cuda_collective_state_t {
@@ -163,29 +172,25 @@ static rabbet_status_t cuda_collective_body(rabbet_proposal_t* proposal) {
 RABBET_PROPOSE_FOR(cuda_collective, DIST_COLLECTIVE)
 RABBET_TAKES_NODE(cuda_collective, DIST_COLLECTIVE, 0)
 
-static rabbet_status_t cuda_collective_create(const rabbet_kernel_spec_t* spec,
-                                              rabbet_kernel_t** out_kernel) {
-  collective_kernel_t* kernel = NULL;
-  *out_kernel = NULL;
+static rabbet_status_t cuda_collective_program(
+    rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
+  collective_kernel_t* kernel = (collective_kernel_t*)node;
+  const char* asked = getenv("RABBET_CUDA_AHEAD");
+  rabbet_collective_read(node->node.node->attrs, &kernel->layer);
+  kernel->dtype = spec->group->values[node->node.node->inputs[0]].dtype;
+  node->node.base.exchanges = kernel->layer.ranks > 1;
+  // The instruction, or its form for one line, is there from 8.0 on.
+  if (kernel->layer.ranks == 1 || node->device->major < 8) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
-      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
-  kernel->node =
-      (rabbet_node_kernel_t){.base = {.kernel_class = &rabbet_cuda_collective},
-                             .allocator = spec->allocator,
-                             .group = spec->group,
-                             .node = &spec->group->nodes[0]};
-  kernel->device = rabbet_cuda(spec->device);
-  rabbet_collective_read(kernel->node.node->attrs, &kernel->layer);
-  kernel->dtype = spec->group->values[kernel->node.node->inputs[0]].dtype;
-  kernel->node.base.exchanges = kernel->layer.ranks > 1;
-  *out_kernel = &kernel->node.base;
-  return rabbet_ok();
+      rabbet_cuda_node_add(node, spec, "nccl/ahead.cu", NULL, NULL));
+  if (asked && strcmp(asked, "0") == 0) return rabbet_ok();
+  return rabbet_cuda_node_function(node, 0, "ahead", &kernel->ahead);
 }
 
 static rabbet_status_t collective_check_ranks(const collective_kernel_t* kernel,
                                               rabbet_communicator_t* c) {
   const rabbet_collective_t* layer = &kernel->layer;
-  const char* name = kernel->node.node->name;
+  const char* name = kernel->node.node.node->name;
   int size = rabbet_nccl_size(c);
   int version = rabbet_nccl_library(c)->version;
   if (layer->group_count == 0 && size != layer->ranks)
@@ -221,7 +226,7 @@ static rabbet_status_t cuda_collective_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     cuda_collective_state_t** out_state, size_t* out_workspace) {
   const collective_kernel_t* kernel = (const collective_kernel_t*)base;
-  const rabbet_group_node_t* node = kernel->node.node;
+  const rabbet_group_node_t* node = kernel->node.node.node;
   const rabbet_dims_t* x = &shapes->dims[node->inputs[0]];
   int64_t count = 0, made = 0, ranks = kernel->layer.ranks;
   rabbet_collective_op_t op = kernel->layer.operation;
@@ -251,10 +256,10 @@ static rabbet_status_t cuda_collective_prepare(
 static rabbet_status_t collective_copy(const collective_kernel_t* kernel,
                                        const rabbet_kernel_call_t* call,
                                        size_t bytes) {
-  const void* input = rabbet_node_input_at(&kernel->node, call, 0);
+  const void* input = rabbet_node_input_at(&kernel->node.node, call, 0);
   if (bytes == 0 || input == call->outputs[0]) return rabbet_ok();
   return RABBET_CUDA(
-      kernel->device->driver, cuMemcpyDtoDAsync,
+      kernel->node.device->driver, cuMemcpyDtoDAsync,
       ((CUdeviceptr)(uintptr_t)call->outputs[0], (CUdeviceptr)(uintptr_t)input,
        bytes, (CUstream)call->stream));
 }
@@ -263,7 +268,7 @@ static rabbet_status_t collective_clear(const collective_kernel_t* kernel,
                                         const cuda_collective_state_t* state,
                                         const rabbet_kernel_call_t* call) {
   if (state->output_bytes == 0) return rabbet_ok();
-  return RABBET_CUDA(kernel->device->driver, cuMemsetD8Async,
+  return RABBET_CUDA(kernel->node.device->driver, cuMemsetD8Async,
                      ((CUdeviceptr)(uintptr_t)call->outputs[0], 0,
                       state->output_bytes, (CUstream)call->stream));
 }
@@ -307,7 +312,7 @@ static rabbet_status_t collective_exchange(const collective_kernel_t* kernel,
       .rank = group->rank,
       .ranks = (int)layer->ranks,
       .root = collective_root(layer),
-      .input = rabbet_node_input_at(&kernel->node, call, 0),
+      .input = rabbet_node_input_at(&kernel->node.node, call, 0),
       .output = call->outputs[0],
       .count = state->count,
       .size = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8,
@@ -321,6 +326,42 @@ static rabbet_status_t collective_exchange(const collective_kernel_t* kernel,
   return idle ? collective_clear(kernel, state, call) : rabbet_ok();
 }
 
+// As much as half of the L2 cache holds.
+static ahead_t collective_ahead(const collective_kernel_t* kernel,
+                                const rabbet_kernel_call_t* call) {
+  ahead_t ahead = {.count = 0};
+  int64_t room = (int64_t)kernel->node.device->base.cache_bytes / 2;
+  for (size_t i = 0; i < call->ahead_count && ahead.count < AHEAD_COUNT; ++i) {
+    int64_t bytes = (int64_t)call->ahead[i].bytes;
+    bytes = (bytes < room ? bytes : room) & ~INT64_C(15);
+    if (bytes == 0) break;
+    ahead.addresses[ahead.count] = call->ahead[i].address;
+    ahead.bytes[ahead.count++] = bytes;
+    room -= bytes;
+  }
+  return ahead;
+}
+
+// While ranks wait for each other, memory would be idle.
+static rabbet_status_t collective_fetch(const collective_kernel_t* kernel,
+                                        const cuda_collective_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
+  ahead_t ahead = collective_ahead(kernel, call);
+  int64_t chunks = 0;
+  if (!kernel->ahead || ahead.count == 0 ||
+      state->output_bytes > COLLECTIVE_SMALL)
+    return rabbet_ok();
+  for (int i = 0; i < ahead.count; ++i)
+    chunks += rabbet_ceildiv(ahead.bytes[i], (int64_t)AHEAD_CHUNK);
+  const rabbet_cuda_launch_t launch = {
+      .function = kernel->ahead,
+      .grid = {(unsigned)rabbet_ceildiv(chunks, (int64_t)AHEAD_THREADS), 1, 1},
+      .block = {AHEAD_THREADS, 1, 1}};
+  void* parameters[] = {&ahead};
+  return rabbet_cuda_launch(kernel->node.device, &launch, parameters,
+                            call->stream);
+}
+
 static rabbet_status_t cuda_collective_enqueue(
     rabbet_kernel_t* base, cuda_collective_state_t* state,
     const rabbet_kernel_call_t* call) {
@@ -330,14 +371,24 @@ static rabbet_status_t cuda_collective_enqueue(
   if (!call->communicator)
     return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                          "the context has no communicator");
+  RABBET_RETURN_IF_ERROR(collective_fetch(kernel, state, call));
   // NCCL's kernels may begin early, as cuDNN's.
   RABBET_RETURN_IF_ERROR(
-      rabbet_cuda_launch_close(kernel->device, call->stream));
+      rabbet_cuda_launch_close(kernel->node.device, call->stream));
   rabbet_cuda_launch_other(call->stream);
   return collective_exchange(kernel, state, call);
 }
 
+static rabbet_status_t cuda_collective_create(const rabbet_kernel_spec_t* spec,
+                                              rabbet_kernel_t** out_kernel) {
+  return rabbet_cuda_node_create(spec, &rabbet_cuda_collective,
+                                 sizeof(collective_kernel_t),
+                                 cuda_collective_program, out_kernel);
+}
+
 RABBET_NODE_TABLE(cuda_collective, "cuda.collective", 1,
                   .flags = RABBET_KERNEL_DOUBLE,
-                  .destroy = rabbet_node_kernel_destroy,
+                  .destroy = rabbet_cuda_node_destroy,
+                  .artifacts = rabbet_cuda_node_artifacts,
+                  .library_version = rabbet_cuda_node_library,
                   .join = cuda_collective_join);
