@@ -1,9 +1,9 @@
-"""A decoder like Llama for one step: caches that are updated in place, one token of each
-row in, its logits out; as a network, and as torch computes it."""
+"""A decoder like Llama for one step: caches that are updated in place, tokens of each row
+in (one, or a prompt's), the last one's logits out; as a network, and as torch computes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ class Shape:
     batch: int = 1
     room: int = 1024
     weights: str = "fp16"
+    tokens: int = 1
 
     @property
     def head(self) -> int:
@@ -90,7 +91,9 @@ class Weights:
             return self._drawn(self.half, columns * k).reshape(columns, k), None
         codes = self._drawn(self.codes, columns * k // (2 if kind == "int4" else 1))
         blocks = 1 if kind == "fp8" else k // BLOCK
-        scales = np.full((columns, blocks), SMALL / (1 if kind == "fp8" else 4.6), np.float16)
+        scales = np.full(
+            (columns, blocks), SMALL / (1 if kind == "fp8" else 4.6), np.float16
+        )
         return codes, scales
 
     def embedding(self) -> Any:
@@ -138,7 +141,9 @@ class Drawn:
             {name: made(*extents) for name, extents in shape.products().items()}
             for _ in range(shape.layers)
         ]
-        return cls(shape, source.embedding(), layers, made(shape.vocabulary, shape.hidden))
+        return cls(
+            shape, source.embedding(), layers, made(shape.vocabulary, shape.hidden)
+        )
 
 
 # ---- The network ----
@@ -186,14 +191,17 @@ class Network:
             dtype = trt.fp8 if self.shape.weights == "fp8" else trt.int4
             held = trt.Weights(dtype, numbers.ctypes.data, columns * k)
             codes = self.network.add_constant((1, columns, k), held).get_output(0)
-            made = self.network.add_dequantize(codes, self.constant(scales[None]), trt.float16)
+            made = self.network.add_dequantize(
+                codes, self.constant(scales[None]), trt.float16
+            )
             weights = made.get_output(0)
         none, turned = self.matrix.NONE, self.matrix.TRANSPOSE
         return self.network.add_matrix_multiply(x, none, weights, turned).get_output(0)
 
     def heads(self, x: Any, count: int) -> Any:
-        """[batch, count, 1, head]"""
-        return self.reshaped(x, (self.shape.batch, 1, count, self.shape.head), (0, 2, 1, 3))
+        """[batch, count, tokens, head]"""
+        s = self.shape
+        return self.reshaped(x, (s.batch, s.tokens, count, s.head), (0, 2, 1, 3))
 
     def part(self, x: Any, first: int, size: int) -> Any:
         dims = [*x.shape[:3], size]
@@ -213,10 +221,11 @@ class Network:
         )
 
     def angle(self, table: Any) -> Any:
-        """[batch, 1, 1, head] of the rows' positions."""
+        """[batch, 1, tokens, head] of the tokens' positions."""
+        s = self.shape
         whole = self.constant(np.concatenate([table, table], 1))
-        found = self.network.add_gather(whole, self.start, 0).get_output(0)
-        return self.reshaped(found, (self.shape.batch, 1, 1, self.shape.head))
+        found = self.network.add_gather(whole, self.places, 0).get_output(0)
+        return self.reshaped(found, (s.batch, 1, s.tokens, s.head))
 
     def cached(self, name: str, new: Any) -> Any:
         """The cache with the new rows, for each head of queries."""
@@ -248,10 +257,12 @@ class Network:
         scores = self.network.add_select(self.kept, scores, low).get_output(0)
         softmax = self.network.add_softmax(scores)
         softmax.axes = 8
-        mixed = self.network.add_matrix_multiply(softmax.get_output(0), none, values, none)
+        mixed = self.network.add_matrix_multiply(
+            softmax.get_output(0), none, values, none
+        )
         layer = self.network.add_shuffle(mixed.get_output(0))
         layer.first_transpose = (0, 2, 1, 3)
-        layer.reshape_dims = (s.batch, 1, s.hidden)
+        layer.reshape_dims = (s.batch, s.tokens, s.hidden)
         return self.product(layer.get_output(0), given["o"], *sizes["o"])
 
     def perceptron(self, i: int, x: Any) -> Any:
@@ -260,22 +271,34 @@ class Network:
         up = self.product(x, given["up"], *sizes["up"])
         sigmoid = self.network.add_activation(gate, trt.ActivationType.SIGMOID)
         gate = self.both(gate, sigmoid.get_output(0), self.op.PROD)
-        return self.product(self.both(gate, up, self.op.PROD), given["down"], *sizes["down"])
+        return self.product(
+            self.both(gate, up, self.op.PROD), given["down"], *sizes["down"]
+        )
 
     def make(self) -> None:
-        """Adds everything. Inputs: token [batch, 1], start [batch], the caches."""
+        """Adds everything. Inputs: token [batch, tokens], start [batch], the caches."""
         s = self.shape
-        token = self.network.add_input("token", trt.int64, (s.batch, 1))
+        token = self.network.add_input("token", trt.int64, (s.batch, s.tokens))
         self.start = self.network.add_input("start", trt.int64, (s.batch,))
+        self.places = self.start
+        if s.tokens > 1:
+            steps = self.constant(np.arange(s.tokens)[None])
+            first = self.reshaped(self.start, (s.batch, 1))
+            self.places = self.both(first, steps, self.op.SUM)
         self.cos, self.sin = (self.angle(table) for table in angles(s))
         room = self.constant(np.arange(s.room)[None, None, None])
-        start = self.reshaped(self.start, (s.batch, 1, 1, 1))
-        beyond = self.both(room, start, self.op.GREATER)
+        places = self.reshaped(self.places, (s.batch, 1, s.tokens, 1))
+        beyond = self.both(room, places, self.op.GREATER)
         self.kept = self.network.add_unary(beyond, trt.UnaryOperation.NOT).get_output(0)
-        x = self.network.add_gather(self.constant(self.drawn.embedding), token, 0).get_output(0)
+        x = self.network.add_gather(
+            self.constant(self.drawn.embedding), token, 0
+        ).get_output(0)
         for i in range(s.layers):
             x = self.both(x, self.attention(i, self.norm(x)), self.op.SUM)
             x = self.both(x, self.perceptron(i, self.norm(x)), self.op.SUM)
+        if s.tokens > 1:
+            dims, last = (s.batch, 1, s.hidden), (0, s.tokens - 1, 0)
+            x = self.network.add_slice(x, last, dims, (1, 1, 1)).get_output(0)
         logits = self.product(self.norm(x), self.drawn.head, s.vocabulary, s.hidden)
         logits.name = "logits"
         self.network.mark_output(logits)
@@ -283,23 +306,45 @@ class Network:
 
 # ---- torch ----
 
+ROWS = ("o", "down")
+"""Products that ranks split along k, whose partial sums they add; others' columns."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A rank's share of the decoder, and how ranks exchange tensors of torch."""
+
+    rank: int = 0
+    ranks: int = 1
+    added: Callable[[Any], Any] = lambda x: x
+    joined: Callable[[Any], Any] = lambda x: x
+
+
+WHOLE = Part()
+
 
 class Torch:
-    """The same step in torch."""
+    """The same step in torch; `block` may be replaced by a compiled one."""
 
-    def __init__(self, source: Weights, drawn: Drawn, device: str = "cuda") -> None:
+    def __init__(
+        self, source: Weights, drawn: Drawn, device: str = "cuda", part: Part = WHOLE
+    ) -> None:
         self.torch, self.shape, self.device = source.torch, drawn.shape, device
-        s, sizes = drawn.shape, drawn.shape.products()
+        self.part, s, sizes = part, drawn.shape, drawn.shape.products()
 
-        def dense(given: tuple[Any, Any], columns: int, k: int) -> Any:
-            return source.dense(columns, k, given, device)
+        def dense(name: str, given: tuple[Any, Any], columns: int, k: int) -> Any:
+            if part.ranks == 1:
+                return source.dense(columns, k, given, device)
+            whole = source.dense(columns, k, given, "cpu")
+            own = whole.chunk(part.ranks, int(name in ROWS))[part.rank]
+            return own.contiguous().to(device)
 
         self.embedding = self.torch.from_numpy(drawn.embedding).to(device)
         self.layers = [
-            {name: dense(given, *sizes[name]) for name, given in layer.items()}
+            {name: dense(name, given, *sizes[name]) for name, given in layer.items()}
             for layer in drawn.layers
         ]
-        self.head = dense(drawn.head, s.vocabulary, s.hidden)
+        self.head = dense("head", drawn.head, s.vocabulary, s.hidden)
         tables = [self.torch.from_numpy(table).to(device) for table in angles(s)]
         self.tables = [self.torch.cat([table, table], 1) for table in tables]
 
@@ -308,36 +353,54 @@ class Torch:
         turned = self.torch.cat([-x[..., half:], x[..., :half]], -1)
         return x * cos + turned * sin
 
+    def norm(self, x: Any) -> Any:
+        wide = x.float()
+        return (wide * self.torch.rsqrt(wide.square().mean(-1, True) + EPSILON)).half()
+
+    def heads(self, x: Any) -> Any:
+        s = self.shape
+        return x.view(s.batch, s.tokens, -1, s.head).transpose(1, 2)
+
+    def attention(self, q: Any, keys: Any, values: Any, places: Any) -> Any:
+        """Of a token over the cache; a prompt, which begins it, over itself."""
+        attend = self.torch.nn.functional.scaled_dot_product_attention
+        if self.shape.tokens > 1:
+            return attend(q, keys, values, is_causal=True, enable_gqa=True)
+        room = self.torch.arange(self.shape.room, device=self.device)
+        kept = (room <= places)[:, None, None]
+        return attend(q, keys, values, attn_mask=kept, enable_gqa=True)
+
+    def block(self, w: dict[str, Any], cache: Any, x: Any, more: Any, at: Any) -> Any:
+        """A layer of x + more: x, and what is to be added to it."""
+        cos, sin, places = at
+        keys, values = cache
+        rows = self.torch.arange(self.shape.batch, device=self.device)[:, None]
+        x = x + more
+        y = self.norm(x)
+        q = self.rotated(self.heads(y @ w["q"].T), cos, sin)
+        k = self.rotated(self.heads(y @ w["k"].T), cos, sin)
+        v = self.heads(y @ w["v"].T)
+        keys[rows, :, places] = k.transpose(1, 2)
+        values[rows, :, places] = v.transpose(1, 2)
+        seen = (k, v) if self.shape.tokens > 1 else (keys, values)
+        y = self.attention(q, *seen, places).transpose(1, 2).flatten(2)
+        x = x + self.part.added(y @ w["o"].T)
+        y = self.norm(x)
+        y = self.torch.nn.functional.silu(y @ w["gate"].T) * (y @ w["up"].T)
+        return x, self.part.added(y @ w["down"].T)
+
     def step(self, token: Any, start: Any, caches: list[Any]) -> Any:
-        """Logits; the caches are updated."""
-        torch, s = self.torch, self.shape
-        functional = torch.nn.functional
-        cos, sin = (table[start][:, None, None] for table in self.tables)
-        rows = torch.arange(s.batch, device=self.device)
-        room = torch.arange(s.room, device=self.device)
-        kept = (room <= start[:, None])[:, None, None]
-
-        def norm(x: Any) -> Any:
-            wide = x.float()
-            return (wide * torch.rsqrt(wide.square().mean(-1, True) + EPSILON)).half()
-
-        def heads(x: Any, count: int) -> Any:
-            return x.view(s.batch, 1, count, s.head).transpose(1, 2)
-
+        """Logits of the last token; the caches are updated."""
+        tokens = self.torch.arange(self.shape.tokens, device=self.device)
+        places = start[:, None] + tokens
+        at = (*(table[places][:, None] for table in self.tables), places)
         x = self.embedding[token]
-        for w, keys, values in zip(self.layers, caches[::2], caches[1::2], strict=True):
-            y = norm(x)
-            q = self.rotated(heads(y @ w["q"].T, s.heads), cos, sin)
-            k = self.rotated(heads(y @ w["k"].T, s.key_heads), cos, sin)
-            keys[rows, :, start] = k[:, :, 0]
-            values[rows, :, start] = heads(y @ w["v"].T, s.key_heads)[:, :, 0]
-            y = functional.scaled_dot_product_attention(
-                q, keys, values, attn_mask=kept, enable_gqa=True
-            )
-            x = x + y.transpose(1, 2).reshape(s.batch, 1, s.hidden) @ w["o"].T
-            y = norm(x)
-            x = x + (functional.silu(y @ w["gate"].T) * (y @ w["up"].T)) @ w["down"].T
-        return norm(x) @ self.head.T
+        more = self.torch.zeros_like(x)
+        pairs = zip(caches[::2], caches[1::2], strict=True)
+        for w, cache in zip(self.layers, pairs, strict=True):
+            x, more = self.block(w, cache, x, more, at)
+        x = (x + more)[:, -1:]
+        return self.part.joined(self.norm(x) @ self.head.T)
 
 
 def names(shape: Shape) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import rabbet as trt
+from rabbet import parallel
 
 from .decoder import Drawn, Network, Shape, Torch, Weights, names
 from .gpu_bounds import BANDWIDTH
@@ -38,16 +39,26 @@ def shape_of(text: str) -> Shape:
 
 
 class Step:
-    """A plan of a decoder's step, its tensors on the device."""
+    """A plan of a decoder's step, or of a rank's part of it (`rank`, `communicator`), its
+    tensors on the device."""
 
-    def __init__(self, shape: Shape, drawn: Drawn, torch: Any, cache: Path, level: int) -> None:
-        self.shape, self.torch = shape, torch
-        logger = trt.Logger(trt.Logger.ERROR)
+    def __init__(
+        self, shape: Shape, drawn: Drawn, torch: Any, cache: Path, level: int,
+        rank: int = 0, communicator: Any = None,
+    ) -> None:  # fmt: skip
+        self.shape, self.torch, self.communicator = shape, torch, communicator
+        self.logger = logger = trt.Logger(trt.Logger.ERROR)
         builder = trt.Builder(logger)
         flag = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
         network = builder.create_network(flag)
         Network(network, drawn).make()
+        self.report = ""
+        if communicator is not None:
+            split = parallel.tensor(network, communicator.ranks)
+            network, self.report = split.network(rank), str(split)
         config = builder.create_builder_config()
+        self.device = f"cuda:{torch.cuda.current_device()}"
+        config.device = self.device
         config.builder_optimization_level = level
         config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
         known = cache.read_bytes() if cache.exists() else b""
@@ -59,25 +70,47 @@ class Step:
             raise RuntimeError("the decoder was not built")
         self.seconds = time.monotonic() - begin
         cache.write_bytes(timings.serialize())
-        self.engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
+        self.load(plan)
+        self.plan = plan
         inspector = self.engine.create_engine_inspector()
         text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
         self.layers = json.loads(text)["Layers"]
+
+    def load(self, plan: Any) -> None:
+        runtime = trt.Runtime(self.logger)
+        runtime.device = self.device
+        self.engine = runtime.deserialize_cuda_engine(plan)
         self._bind()
+
+    def _caches(self) -> dict[str, Any]:
+        """The same numbers whatever part a rank has of them."""
+        torch, s = self.torch, self.shape
+        generator = torch.Generator("cuda").manual_seed(2)
+        found = {}
+        for name in names(s):
+            whole = torch.randn(
+                s.cache_shape(), generator=generator, device="cuda"
+            ).half()
+            own = self.engine.get_tensor_shape(name)[1]
+            rank = self.communicator.rank if self.communicator else 0
+            first = rank * own if own < s.key_heads else 0
+            found[name] = whole[:, first : first + own].contiguous()
+        return found
 
     def _bind(self) -> None:
         torch, s = self.torch, self.shape
         self.context = self.engine.create_execution_context()
-        generator = torch.Generator("cuda").manual_seed(2)
-        self.tensors = {
-            name: torch.randn(s.cache_shape(), generator=generator, device="cuda").half()
-            for name in names(s)
-        }
-        start = torch.full((s.batch,), s.room - 1, device="cuda")
-        if s.batch > 1:
+        if self.communicator is not None:
+            self.context.set_communicator(self.communicator.capsule)
+        self.tensors = self._caches()
+        start = torch.full((s.batch,), s.room - s.tokens, device="cuda")
+        if s.batch > 1 and s.tokens == 1:
             start[1::2] -= 3
-        token = torch.arange(s.batch, device="cuda")[:, None] % s.vocabulary
-        logits = torch.empty(s.batch, 1, s.vocabulary, device="cuda", dtype=torch.float16)
+        token = torch.arange(s.batch * s.tokens, device="cuda").view(s.batch, s.tokens)
+        token %= s.vocabulary
+        logits = torch.empty(
+            s.batch, 1, s.vocabulary, device="cuda", dtype=torch.float16
+        )
         self.tensors |= {"token": token, "start": start, "logits": logits}
         for name, tensor in self.tensors.items():
             self.context.set_tensor_address(name, tensor.data_ptr())
@@ -97,7 +130,9 @@ class Step:
         return self.tensors["logits"].float()
 
 
-def microseconds(torch: Any, stream: Any, body: Callable[[], None], seconds: float) -> float:
+def microseconds(
+    torch: Any, stream: Any, body: Callable[[], None], seconds: float
+) -> float:
     """Of one call, the median of rounds of 10."""
     events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
     for _ in range(5):
@@ -146,7 +181,9 @@ def kernels(torch: Any, step: Step, count: int = 5) -> list[tuple[str, float, fl
     return result
 
 
-def shares(found: list[tuple[str, float, float]]) -> dict[str, tuple[int, float, float]]:
+def shares(
+    found: list[tuple[str, float, float]],
+) -> dict[str, tuple[int, float, float]]:
     """Of each kernel: launches, us by which it moves the end on, us it runs. Kernels
     that overlap move the end on less than they run."""
     last, result = 0.0, {}
@@ -159,7 +196,9 @@ def shares(found: list[tuple[str, float, float]]) -> dict[str, tuple[int, float,
 
 def told(layer: dict[str, Any]) -> str:
     """A step of a plan in few words."""
-    shapes = [t["Dimensions"] for t in layer["Inputs"]] + [layer["Outputs"][0]["Dimensions"]]
+    shapes = [t["Dimensions"] for t in layer["Inputs"]] + [
+        layer["Outputs"][0]["Dimensions"]
+    ]
     parts = [part["Operator"] for part in layer["Layers"]]
     text = " ".join("x".join(map(str, dims)) for dims in shapes)
     tactic = layer.get("Tactic") or layer.get("TacticName") or ""
@@ -169,7 +208,9 @@ def told(layer: dict[str, Any]) -> str:
 # ---- The subject ----
 
 
-def torch_step(torch: Any, source: Weights, drawn: Drawn, step: Step) -> tuple[Any, Any, Any]:
+def torch_step(
+    torch: Any, source: Weights, drawn: Drawn, step: Step
+) -> tuple[Any, Any, Any]:
     """(logits, graph, stream) of torch's eager kernels."""
     model = Torch(source, drawn)
     given = step.tensors
@@ -187,7 +228,9 @@ def torch_step(torch: Any, source: Weights, drawn: Drawn, step: Step) -> tuple[A
     return logits, graph, stream
 
 
-def measure(text: str, options: Options, cache: Path, level: int = 3, peers: bool = True) -> Any:
+def measure(
+    text: str, options: Options, cache: Path, level: int = 3, peers: bool = True
+) -> Any:
     """A row of the table, and what a person may want to see of the plan."""
     import torch
 
@@ -195,6 +238,7 @@ def measure(text: str, options: Options, cache: Path, level: int = 3, peers: boo
     source = Weights(shape, torch)
     drawn = Drawn.of(shape, source)
     step = Step(shape, drawn, torch, cache, level)
+    del step.plan
     found = step.logits()
     off, rival = None, None
     if peers:
@@ -225,7 +269,13 @@ def run(options: Options) -> list[Section]:
     )
     where = Section(
         "GPU: kernels of a decoder's step",
-        ["case", "kernel", "launches", "us by which they move the end on", "us that they run"],
+        [
+            "case",
+            "kernel",
+            "launches",
+            "us by which they move the end on",
+            "us that they run",
+        ],
     )
     wanted = options.models or (("tiny/fp16/1/64",) if options.quick else CASES)
     cache = options.scratch / "decoder.timing"
@@ -242,6 +292,8 @@ def run(options: Options) -> list[Section]:
         steps.data.append(row)
         print("  " + " | ".join(steps.rows[-1]), flush=True)
         totals = shares(row["kernels"])
-        for name, (count, moved, spent) in sorted(totals.items(), key=lambda i: -i[1][1]):
+        for name, (count, moved, spent) in sorted(
+            totals.items(), key=lambda i: -i[1][1]
+        ):
             where.rows.append([text, name, str(count), f"{moved:.0f}", f"{spent:.0f}"])
     return [steps, where]
