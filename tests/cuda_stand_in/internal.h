@@ -104,6 +104,8 @@ typedef struct allocation_t {
   uint64_t id;  // that no other has
   bool host;    // pinned host memory
   bool freed;   // by cuMemFreeAsync, whose turn may not have come
+  int file;     // in which other processes find it; 0: they do not
+  bool theirs;  // another process's
   // Of a pool: `kept` by it, and nobody's; `takes` counts who had it, and the
   // stream is the one that it was freed on.
   CUmemoryPool pool;

@@ -2,10 +2,12 @@
 // them that nobody may touch, a pattern in what is left of the last page, and
 // nothing given back at once.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "cuda_stand_in/internal.h"
 
@@ -142,6 +144,7 @@ CUresult memory_delete(void* address, bool host) {
   }
   if (!a->kept) memory_check_one(a, "its end");
   if (!host) memory.bytes -= a->size;
+  if (a->file) close(a->file);
   memory_bury(a);
   size_t at = (size_t)(a - memory.list);
   --memory.count;
@@ -269,4 +272,79 @@ CUresult stand_in_cuPointerGetAttribute(void* data, int attribute,
   ENTRY(cuPointerGetAttribute, 0,
         ("%d of %p", attribute, (void*)(uintptr_t)address),
         memory_attribute(data, attribute, address));
+}
+
+// ---- Memory of other processes: files that /proc shows them -----------------
+
+typedef struct shared_memory_t {
+  int32_t process, file;
+  uint64_t size;
+} shared_memory_t;
+
+static CUresult memory_share(CUipcMemHandle* handle, CUdeviceptr address) {
+  allocation_t* a = memory_begin((void*)(uintptr_t)address);
+  if (!a || a->host || a->pool || a->theirs) return CUDA_ERROR_INVALID_VALUE;
+  size_t bytes = a->mapped - PAGE;
+  if (!a->file) {
+    stream_drain_all();
+    int file = memfd_create("stand-in", 0);
+    if (file <= 0 || write(file, a->data, bytes) != (ssize_t)bytes ||
+        mmap(a->data, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+             file, 0) == MAP_FAILED)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    a->file = file;
+  }
+  const shared_memory_t shared = {
+      .process = (int32_t)getpid(), .file = a->file, .size = a->size};
+  memcpy(handle, &shared, sizeof(shared));
+  return CUDA_SUCCESS;
+}
+
+static CUresult memory_open(CUdeviceptr* address,
+                            const CUipcMemHandle* handle) {
+  shared_memory_t shared;
+  char path[64];
+  void* data = NULL;
+  memcpy(&shared, handle, sizeof(shared));
+  if (shared.process == (int32_t)getpid()) return CUDA_ERROR_INVALID_VALUE;
+  snprintf(path, sizeof(path), "/proc/%d/fd/%d", shared.process, shared.file);
+  int file = open(path, O_RDWR);
+  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = memory_new((size_t)shared.size, false, &data);
+  allocation_t* a = result == CUDA_SUCCESS ? memory_begin(data) : NULL;
+  if (a && mmap(data, a->mapped - PAGE, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED)
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  close(file);
+  if (a) a->theirs = true;
+  *address = (CUdeviceptr)(uintptr_t)data;
+  return result;
+}
+
+CUresult stand_in_cuIpcGetMemHandle(CUipcMemHandle* handle,
+                                    CUdeviceptr address) {
+  ENTRY(cuIpcGetMemHandle, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE,
+        ("%p", (void*)(uintptr_t)address), memory_share(handle, address));
+}
+
+CUresult stand_in_cuIpcOpenMemHandle(CUdeviceptr* address,
+                                     CUipcMemHandle handle, unsigned flags) {
+  ENTRY(cuIpcOpenMemHandle, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE,
+        ("flags %u", flags), memory_open(address, &handle));
+}
+
+static CUresult memory_close(CUdeviceptr address) {
+  allocation_t* a = memory_begin((void*)(uintptr_t)address);
+  if (!a || !a->theirs) {
+    misuse("closing what is no other process's: %s",
+           memory_describe((void*)(uintptr_t)address));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  stream_drain_all();
+  return memory_delete(a->data, false);
+}
+
+CUresult stand_in_cuIpcCloseMemHandle(CUdeviceptr address) {
+  ENTRY(cuIpcCloseMemHandle, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE | RELEASES,
+        ("%p", (void*)(uintptr_t)address), memory_close(address));
 }

@@ -46,7 +46,8 @@ def _run(
     tmp_path: Path, cases: list[dict[str, Any]], count: int, more: dict[str, str]
 ) -> list[ranks_module.Rank]:
     environment = {**more, "RABBET_TEST_REAL_GPUS": "1"}
-    return ranks_module.run(tmp_path, cases, count, environment)
+    # NCCL makes a communicator for each case, which takes seconds.
+    return ranks_module.run(tmp_path, cases, count, environment, 150)
 
 
 def test_one_rank_joins() -> None:
@@ -86,7 +87,8 @@ def test_groups(tmp_path: Path) -> None:
         pytest.skip("needs 4 GPUs")
     rng = np.random.default_rng(7)
     cases = [
-        _case(rng, 4, [{**_step(op, root=2), "groups": [2, 0]}], shape=(8, 2)) for op in _OPS
+        _case(rng, 4, [{**_step(op, root=2), "groups": [2, 0]}], shape=(8, 2))
+        for op in _OPS
     ]
     ended = _run(tmp_path, cases, 4, {})
     for i, case in enumerate(cases):
@@ -104,4 +106,3 @@ def test_rank_that_dies(tmp_path: Path) -> None:
     ended = _run(tmp_path, [case], 2, more)
     assert ended[1].code == -9
     assert "did not end within 5 seconds" in ended[0].results[0][-1]
-

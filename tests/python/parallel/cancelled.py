@@ -17,7 +17,9 @@ def main() -> None:
     """Prints what happened."""
     step = {"op": "ALL_REDUCE", "reduce": "SUM"}
     case = {"dtype": "FLOAT", "shape": (4, 3), "ranks": 2, "steps": [step]}
-    model = trt.Model(trt.Runtime(worker.LOG).deserialize_cuda_engine(worker.build(case)))
+    model = trt.Model(
+        trt.Runtime(worker.LOG).deserialize_cuda_engine(worker.build(case))
+    )
     x = np.ones((4, 3), np.float32)
     with parallel.communicator(gpu=0) as first, parallel.communicator(gpu=0) as second:
         model.set_communicator(first)

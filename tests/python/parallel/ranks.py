@@ -25,11 +25,16 @@ class Rank(NamedTuple):
 
 
 def run(
-    folder: Path, cases: list[dict[str, Any]], ranks: int, environment: dict[str, str]
-) -> list[Rank]:
+    folder: Path, cases: list[dict[str, Any]], ranks: int, environment: dict[str, str],
+    seconds: float = SECONDS,
+) -> list[Rank]:  # fmt: skip
     """Runs the worker in each rank. `environment` is of all ranks."""
     (folder / "cases").write_bytes(pickle.dumps(cases))
-    shared = {"RABBET_RENDEZVOUS": str(folder), "WORLD_SIZE": str(ranks), "RABBET_THREADS": "1"}
+    shared = {
+        "RABBET_RENDEZVOUS": str(folder),
+        "WORLD_SIZE": str(ranks),
+        "RABBET_THREADS": "1",
+    }
     processes = []
     for rank in range(ranks):
         out = folder / f"results{rank}"
@@ -42,7 +47,7 @@ def run(
     found = []
     for rank, process in enumerate(processes):
         try:
-            code = process.wait(SECONDS)
+            code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()

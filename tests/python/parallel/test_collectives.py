@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.python.parallel.ranks import ROOT, WITH, Rank, run
+from tests.python.parallel.worker import matrix
 
 pytestmark = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was built")
 
@@ -106,10 +107,13 @@ def _check(case: dict[str, Any], got: list[Any]) -> None:
             values = _expected(step, values)
             if case.get("twice"):
                 values = [v + v for v in values]
+            if case.get("weights"):
+                values = [v @ matrix(v.shape[1]) for v in values]
         for rank, value in enumerate(values):
             where = f"{case['steps']} {case['dtype']} rank {rank} run {i}"
             assert not isinstance(got[rank][-1], str), f"{where}: {got[rank][-1]}"
             close = 5e-3 if value.dtype == np.float16 else 1e-5
+            close *= 10 if case.get("weights") else 1
             np.testing.assert_allclose(
                 got[rank][i].astype(np.float64),
                 value.astype(np.float64),
@@ -119,8 +123,10 @@ def _check(case: dict[str, Any], got: list[Any]) -> None:
             )
 
 
-def _run(tmp_path: Path, cases: list[dict[str, Any]], ranks: int) -> None:
-    ended = run(tmp_path, cases, ranks, {})
+def _run(
+    tmp_path: Path, cases: list[dict[str, Any]], ranks: int, direct: bool = True
+) -> None:
+    ended = run(tmp_path, cases, ranks, {"RABBET_CUDA_DIRECT": str(int(direct))})
     for rank in ended:
         assert rank.code == 0, rank.errors
     for i, case in enumerate(cases):
@@ -141,9 +147,12 @@ def _step(op: str, reduce: str = "SUM", root: int = 0) -> dict[str, Any]:
     return step
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_operations(tmp_path: Path, ranks: int) -> None:
-    """Each operation, reduction, type and root; one alone and one behind the other."""
+@pytest.mark.parametrize(
+    ("ranks", "direct"), [(2, True), (2, False), (4, True), pytest.param(4, False, marks=pytest.mark.full)]
+)  # fmt: skip
+def test_operations(tmp_path: Path, ranks: int, direct: bool) -> None:
+    """Each operation, reduction, type and root; one alone and one behind the other. Small
+    exchanges are NCCL's or take place in memory of all ranks."""
     rng = np.random.default_rng(ranks)
     cases = [_case(rng, ranks, [_step(op, root=ranks - 1)]) for op in _OPS]
     for reduce in _REDUCE:
@@ -153,7 +162,7 @@ def test_operations(tmp_path: Path, ranks: int) -> None:
         cases += [_case(rng, ranks, [_step(op)], dtype) for op in ops]
     several = [_step("ALL_GATHER"), _step("REDUCE_SCATTER"), _step("ALL_REDUCE", "MAX")]
     cases.append(_case(rng, ranks, several, twice=True))
-    _run(tmp_path, cases, ranks)
+    _run(tmp_path, cases, ranks, direct)
 
 
 def test_groups(tmp_path: Path) -> None:
@@ -169,15 +178,59 @@ def test_groups(tmp_path: Path) -> None:
     _run(tmp_path, cases, 4)
 
 
+def test_sizes_of_direct_exchanges(tmp_path: Path) -> None:
+    """From a few bytes over what lines hold to what NCCL exchanges, in turns; sums are
+    followed by a product whose weights are fetched ahead."""
+    rng = np.random.default_rng(11)
+    rows = [1, 3, 700, 2, 4096, 1, 4095, 8200, 5, 1]
+    shapes = [(n, 4) for n in rows]
+    several = [_step("ALL_REDUCE"), _step("ALL_REDUCE", "MAX"), _step("ALL_GATHER")]
+    cases = [
+        _case(
+            rng,
+            2,
+            several,
+            dtype,
+            dynamic=True,
+            low=1,
+            high=8200,
+            shape=(4, 4),
+            shapes=shapes,
+        )
+        for dtype in ("FLOAT", "HALF")
+    ]
+    cases += [
+        _case(rng, 2, [_step(op)], dtype, shape=(1, n))
+        for op, dtype, n in (("ALL_GATHER", "INT8", 5), ("ALL_REDUCE", "HALF", 7),
+                             ("ALL_GATHER", "BOOL", 9), ("ALL_REDUCE", "FLOAT", 1))
+    ]  # fmt: skip
+    several = [_step("ALL_REDUCE"), _step("ALL_REDUCE", "AVG")]
+    cases.append(
+        _case(rng, 2, several, shape=(4, 128), runs=6, graphs=True, weights=True)
+    )
+    _run(tmp_path, cases, 2)
+
+
 def test_dynamic_shapes_and_graphs(tmp_path: Path) -> None:
     """Shapes change between runs; graphs hold the exchanges."""
     rng = np.random.default_rng(3)
     shapes = [(4, 3), (2, 3), (8, 3), (4, 3), (6, 3)]
     cases = [
-        _case(rng, 2, [_step(op)], dynamic=True, low=2, high=8, shape=(4, 3), shapes=shapes)
+        _case(
+            rng,
+            2,
+            [_step(op)],
+            dynamic=True,
+            low=2,
+            high=8,
+            shape=(4, 3),
+            shapes=shapes,
+        )
         for op in _OPS
     ]
-    cases += [_case(rng, 2, [_step(op)], runs=6, graphs=True, twice=True) for op in _OPS]
+    cases += [
+        _case(rng, 2, [_step(op)], runs=6, graphs=True, twice=True) for op in _OPS
+    ]
     _run(tmp_path, cases, 2)
 
 
@@ -185,13 +238,31 @@ def test_dynamic_shapes_and_graphs(tmp_path: Path) -> None:
 
 
 def _fail(
-    tmp_path: Path, fault: str, seconds: str = "1", ranks: int = 2, op: str = "ALL_REDUCE"
+    tmp_path: Path,
+    fault: str,
+    seconds: str = "1",
+    ranks: int = 2,
+    op: str = "ALL_REDUCE",
 ) -> list[Rank]:
     rng = np.random.default_rng(5)
     case = _case(rng, ranks, [_step(op)], runs=3)
     more = {"RABBET_STAND_IN_NCCL_FAULT": fault, "RABBET_COLLECTIVE_SECONDS": seconds}
-    more["RABBET_TEST_JOIN_SECONDS"] = "5"
+    more |= {"RABBET_TEST_JOIN_SECONDS": "5", "RABBET_CUDA_DIRECT": "0"}
     return run(tmp_path, [case], ranks, more)
+
+
+def test_rank_that_dies_amid_direct_exchanges(tmp_path: Path) -> None:
+    """The other rank's kernel, which waits for memory to be written, ends, too. NCCL is
+    not called for such exchanges: its call would fail."""
+    rng = np.random.default_rng(5)
+    case = _case(rng, 2, [_step("ALL_REDUCE")], runs=4)
+    more = {"RABBET_STAND_IN_NCCL_FAULT": "ncclAllReduce 0 3 -1"}
+    for rank in run(tmp_path, [case], 2, more):
+        assert all(isinstance(y, np.ndarray) for y in rank.results[0]), rank
+    more["RABBET_COLLECTIVE_SECONDS"] = "1"
+    ended = run(tmp_path, [{**case, "dies": {"rank": 1, "run": 2}}], 2, more)
+    assert ended[1].code == -9
+    assert "did not end within 1 seconds" in ended[0].results[0][-1]
 
 
 def test_rank_that_dies(tmp_path: Path) -> None:
@@ -284,7 +355,11 @@ def test_cancel(tmp_path: Path) -> None:
     """A run that waits for another rank ends, and the engine goes on."""
     processes = []
     for rank in range(2):
-        more = {"RANK": str(rank), "WORLD_SIZE": "2", "RABBET_RENDEZVOUS": str(tmp_path)}
+        more = {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "RABBET_RENDEZVOUS": str(tmp_path),
+        }
         processes.append(
             subprocess.Popen(
                 [WITH, sys.executable, "-m", "tests.python.parallel.cancelled"],
@@ -302,11 +377,23 @@ def test_cancel(tmp_path: Path) -> None:
 
 def test_example(tmp_path: Path) -> None:
     """The example starts its ranks itself, and says where GPUs are missing."""
-    command = [WITH, sys.executable, ROOT / "examples/collective/run.py", "--ranks", "2"]
-    few = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [
+        WITH,
+        sys.executable,
+        ROOT / "examples/collective/run.py",
+        "--ranks",
+        "2",
+    ]
+    few = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
     assert few.returncode == 1
     assert "needs 2 GPUs, and there are 1" in few.stderr
-    shared = {**os.environ, "RABBET_EXAMPLE_SHARE_GPUS": "1", "RABBET_RENDEZVOUS": str(tmp_path)}
+    shared = {
+        **os.environ,
+        "RABBET_EXAMPLE_SHARE_GPUS": "1",
+        "RABBET_RENDEZVOUS": str(tmp_path),
+    }
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env=shared
     )

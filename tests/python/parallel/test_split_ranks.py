@@ -27,7 +27,12 @@ def processes(folder: Path, ranks: int, real: bool) -> None:
     own = [sys.executable, str(WORKER), str(folder)]
     before = [] if real else [str(WITH)]
     more = {"RABBET_TEST_REAL_GPUS": "1"} if real else {}
-    shared = {**os.environ, **more, "RABBET_THREADS": "1", "RABBET_RENDEZVOUS": str(folder)}
+    shared = {
+        **os.environ,
+        **more,
+        "RABBET_THREADS": "1",
+        "RABBET_RENDEZVOUS": str(folder),
+    }
     shared["WORLD_SIZE"], shared["RABBET_COLLECTIVE_SECONDS"] = str(ranks), "60"
     if not pickle.loads((folder / "job").read_bytes())["compiled"]:
         saved = subprocess.run(
@@ -69,7 +74,9 @@ def decoder(folder: Path, ranks: int, real: bool = False, **more: Any) -> None:
     file = families.export(module, (calls[0], *past), IDS | CACHES)
     caches = {f"x{i}": p.numpy() for i, p in enumerate(past, 1)}
     shapes = {"x0": ((2, 1), (2, 6), (2, 6))}
-    shapes |= {f"x{i}": ((2, 4, 3, 8), (2, 4, 3, 8), (2, 4, 12, 8)) for i in range(1, 5)}
+    shapes |= {
+        f"x{i}": ((2, 4, 3, 8), (2, 4, 3, 8), (2, 4, 12, 8)) for i in range(1, 5)
+    }
     runs = [{"x0": ids.numpy()} for ids in calls]
     runs[0] |= caches
     carried = {f"x{i}": f"y{i}" for i in range(1, 5)}
@@ -86,7 +93,9 @@ def decoder(folder: Path, ranks: int, real: bool = False, **more: Any) -> None:
             np.testing.assert_allclose(cache, want, rtol=1e-4, atol=1e-4)
 
 
-def family(folder: Path, name: str, ranks: int, real: bool = False, **more: Any) -> None:
+def family(
+    folder: Path, name: str, ranks: int, real: bool = False, **more: Any
+) -> None:
     """One call of a model without a state."""
     file, module, given = made(name)
     feeds = {f"x{i}": value.numpy() for i, value in enumerate(given)}

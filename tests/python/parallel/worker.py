@@ -20,6 +20,12 @@ LOG = trt.Logger(trt.Logger.ERROR)
 _GPU = int(os.environ["RANK"]) if "RABBET_TEST_REAL_GPUS" in os.environ else 0
 
 
+def matrix(size: int) -> np.ndarray:
+    """Weights of a product behind an exchange, as all ranks have them."""
+    drawn = np.random.default_rng(size).standard_normal((size, size)) * size**-0.5
+    return drawn.astype(np.float32)
+
+
 def build(case: dict[str, Any]) -> bytes:
     """The plan of the case: element-wise layers around the collectives."""
     builder = trt.Builder(LOG)
@@ -48,7 +54,14 @@ def build(case: dict[str, Any]) -> bytes:
             layer.num_ranks = case["ranks"]
         y = layer.get_output(0)
         if case.get("twice"):
-            y = network.add_elementwise(y, y, trt.ElementWiseOperation.SUM).get_output(0)
+            y = network.add_elementwise(y, y, trt.ElementWiseOperation.SUM).get_output(
+                0
+            )
+        if case.get("weights"):
+            weights = matrix(shape[1])
+            w = network.add_constant(weights.shape, weights).get_output(0)
+            none = trt.MatrixOperation.NONE
+            y = network.add_matrix_multiply(y, none, w, none).get_output(0)
     y.name = "y"
     network.mark_output(y)
     return bytes(builder.build_serialized_network(network, config))

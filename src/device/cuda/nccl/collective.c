@@ -16,7 +16,9 @@ typedef struct collective_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
-  CUfunction ahead;  // NULL: nothing is fetched
+  bool fetches;       // weights of later steps
+  CUfunction ahead;   // before an exchange of NCCL
+  CUfunction direct;  // NULL: NCCL exchanges
 } collective_kernel_t;
 
 typedef struct cuda_collective_state_t {
@@ -172,6 +174,32 @@ static rabbet_status_t cuda_collective_body(rabbet_proposal_t* proposal) {
 RABBET_PROPOSE_FOR(cuda_collective, DIST_COLLECTIVE)
 RABBET_TAKES_NODE(cuda_collective, DIST_COLLECTIVE, 0)
 
+static bool collective_is_gather(const collective_kernel_t* kernel) {
+  return kernel->layer.operation == RABBET_COLLECTIVE_ALL_GATHER;
+}
+
+static bool collective_can_be_direct(const collective_kernel_t* kernel) {
+  return collective_is_gather(kernel) ||
+         (kernel->layer.operation == RABBET_COLLECTIVE_ALL_REDUCE &&
+          (kernel->dtype == RABBET_DTYPE_FLOAT ||
+           kernel->dtype == RABBET_DTYPE_HALF ||
+           kernel->dtype == RABBET_DTYPE_BF16));
+}
+
+static rabbet_status_t collective_add_direct(collective_kernel_t* kernel,
+                                             const rabbet_kernel_spec_t* spec) {
+  rabbet_cuda_options_t options = {.count = 0};
+  bool gathers = collective_is_gather(kernel);
+  rabbet_cuda_option(&options, "-DGATHER=%d", gathers);
+  if (!gathers)
+    rabbet_cuda_option(&options, "-DELEMENT=%s",
+                       rabbet_cuda_type(kernel->dtype));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
+      &kernel->node, spec, "nccl/direct.cu", NULL, &options));
+  kernel->node.node.base.alignment = DIRECT_DATA;
+  return rabbet_cuda_node_function(&kernel->node, 1, "direct", &kernel->direct);
+}
+
 static rabbet_status_t cuda_collective_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   collective_kernel_t* kernel = (collective_kernel_t*)node;
@@ -179,12 +207,14 @@ static rabbet_status_t cuda_collective_program(
   rabbet_collective_read(node->node.node->attrs, &kernel->layer);
   kernel->dtype = spec->group->values[node->node.node->inputs[0]].dtype;
   node->node.base.exchanges = kernel->layer.ranks > 1;
-  // The instruction, or its form for one line, is there from 8.0 on.
   if (kernel->layer.ranks == 1 || node->device->major < 8) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_add(node, spec, "nccl/ahead.cu", NULL, NULL));
-  if (asked && strcmp(asked, "0") == 0) return rabbet_ok();
-  return rabbet_cuda_node_function(node, 0, "ahead", &kernel->ahead);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_function(node, 0, "ahead", &kernel->ahead));
+  kernel->fetches = !asked || strcmp(asked, "0") != 0;
+  return collective_can_be_direct(kernel) ? collective_add_direct(kernel, spec)
+                                          : rabbet_ok();
 }
 
 static rabbet_status_t collective_check_ranks(const collective_kernel_t* kernel,
@@ -294,44 +324,13 @@ static int collective_root(const rabbet_collective_t* layer) {
   return (int)layer->root;
 }
 
-static rabbet_status_t collective_exchange(const collective_kernel_t* kernel,
-                                           const cuda_collective_state_t* state,
-                                           const rabbet_kernel_call_t* call) {
-  const rabbet_collective_t* layer = &kernel->layer;
-  const rabbet_nccl_t* library = rabbet_nccl_library(call->communicator);
-  const rabbet_nccl_group_t* group =
-      rabbet_nccl_find(call->communicator, layer->group, layer->group_count);
-  ncclComm_t comm = group ? atomic_load(&group->comm) : NULL;
-  if (group && group->rank < 0) return collective_clear(kernel, state, call);
-  if (!comm)
-    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
-                         "the exchanges with other ranks were given up");
-  const collective_call_t c = {
-      .library = library,
-      .comm = comm,
-      .rank = group->rank,
-      .ranks = (int)layer->ranks,
-      .root = collective_root(layer),
-      .input = rabbet_node_input_at(&kernel->node.node, call, 0),
-      .output = call->outputs[0],
-      .count = state->count,
-      .size = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8,
-      .type = collective_type(kernel->dtype, library->version),
-      .reduce = (ncclRedOp_t)layer->reduce_op,
-      .stream = (cudaStream_t)call->stream};
-  RABBET_RETURN_IF_ERROR(collective_run(&c, layer->operation));
-  rabbet_nccl_note(call->communicator);
-  bool idle =
-      collective_operations[layer->operation].for_the_root && c.rank != c.root;
-  return idle ? collective_clear(kernel, state, call) : rabbet_ok();
-}
-
 // As much as half of the L2 cache holds.
 static ahead_t collective_ahead(const collective_kernel_t* kernel,
                                 const rabbet_kernel_call_t* call) {
   ahead_t ahead = {.count = 0};
   int64_t room = (int64_t)kernel->node.device->base.cache_bytes / 2;
-  for (size_t i = 0; i < call->ahead_count && ahead.count < AHEAD_COUNT; ++i) {
+  size_t count = kernel->fetches ? call->ahead_count : 0;
+  for (size_t i = 0; i < count && ahead.count < AHEAD_COUNT; ++i) {
     int64_t bytes = (int64_t)call->ahead[i].bytes;
     bytes = (bytes < room ? bytes : room) & ~INT64_C(15);
     if (bytes == 0) break;
@@ -346,13 +345,13 @@ static ahead_t collective_ahead(const collective_kernel_t* kernel,
 static rabbet_status_t collective_fetch(const collective_kernel_t* kernel,
                                         const cuda_collective_state_t* state,
                                         const rabbet_kernel_call_t* call) {
+  if (!kernel->ahead || state->output_bytes > COLLECTIVE_SMALL)
+    return rabbet_ok();
   ahead_t ahead = collective_ahead(kernel, call);
   int64_t chunks = 0;
-  if (!kernel->ahead || ahead.count == 0 ||
-      state->output_bytes > COLLECTIVE_SMALL)
-    return rabbet_ok();
   for (int i = 0; i < ahead.count; ++i)
     chunks += rabbet_ceildiv(ahead.bytes[i], (int64_t)AHEAD_CHUNK);
+  if (chunks == 0) return rabbet_ok();
   const rabbet_cuda_launch_t launch = {
       .function = kernel->ahead,
       .grid = {(unsigned)rabbet_ceildiv(chunks, (int64_t)AHEAD_THREADS), 1, 1},
@@ -362,21 +361,93 @@ static rabbet_status_t collective_fetch(const collective_kernel_t* kernel,
                             call->stream);
 }
 
-static rabbet_status_t cuda_collective_enqueue(
-    rabbet_kernel_t* base, cuda_collective_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  const collective_kernel_t* kernel = (const collective_kernel_t*)base;
-  if (kernel->layer.ranks == 1)
-    return collective_copy(kernel, call, state->output_bytes);
-  if (!call->communicator)
-    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
-                         "the context has no communicator");
+// All ranks decide alike, as they have the same sizes and all peers or none.
+static bool collective_is_direct(const collective_kernel_t* kernel,
+                                 const cuda_collective_state_t* state,
+                                 const rabbet_nccl_group_t* group) {
+  size_t bytes = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
+  return kernel->direct && group->peers && bytes > 0 && bytes <= DIRECT_BYTES;
+}
+
+static rabbet_status_t collective_exchange_directly(
+    const collective_kernel_t* kernel, const cuda_collective_state_t* state,
+    const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group) {
+  const rabbet_nccl_peers_t* peers = group->peers;
+  size_t bytes = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
+  int64_t blocks =
+      rabbet_ceildiv((int64_t)bytes, (int64_t)DIRECT_DATA * DIRECT_THREADS);
+  direct_t d = {.given_up = rabbet_nccl_given_up(call->communicator),
+                .bytes = (int64_t)bytes,
+                .rank = peers->rank,
+                .ranks = peers->ranks,
+                .reduce = (int32_t)kernel->layer.reduce_op,
+                .ahead = collective_ahead(kernel, call)};
+  memcpy(d.areas, peers->areas, sizeof(d.areas));
+  const void* x = rabbet_node_input_at(&kernel->node.node, call, 0);
+  void* y = call->outputs[0];
+  void* parameters[] = {&x, &y, &d};
+  const rabbet_cuda_launch_t launch = {
+      .function = kernel->direct,
+      .grid = {(unsigned)(blocks < DIRECT_BLOCKS ? blocks : DIRECT_BLOCKS), 1,
+               1},
+      .block = {DIRECT_THREADS, 1, 1}};
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_launch(kernel->node.device, &launch,
+                                            parameters, call->stream));
+  rabbet_nccl_note(call->communicator);
+  return rabbet_ok();
+}
+
+static rabbet_status_t collective_exchange_by_nccl(
+    const collective_kernel_t* kernel, const cuda_collective_state_t* state,
+    const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group,
+    ncclComm_t comm) {
+  const rabbet_collective_t* layer = &kernel->layer;
+  const rabbet_nccl_t* library = rabbet_nccl_library(call->communicator);
+  const collective_call_t c = {
+      .library = library,
+      .comm = comm,
+      .rank = group->rank,
+      .ranks = (int)layer->ranks,
+      .root = collective_root(layer),
+      .input = rabbet_node_input_at(&kernel->node.node, call, 0),
+      .output = call->outputs[0],
+      .count = state->count,
+      .size = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8,
+      .type = collective_type(kernel->dtype, library->version),
+      .reduce = (ncclRedOp_t)layer->reduce_op,
+      .stream = (cudaStream_t)call->stream};
   RABBET_RETURN_IF_ERROR(collective_fetch(kernel, state, call));
   // NCCL's kernels may begin early, as cuDNN's.
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_launch_close(kernel->node.device, call->stream));
   rabbet_cuda_launch_other(call->stream);
-  return collective_exchange(kernel, state, call);
+  RABBET_RETURN_IF_ERROR(collective_run(&c, layer->operation));
+  rabbet_nccl_note(call->communicator);
+  bool idle =
+      collective_operations[layer->operation].for_the_root && c.rank != c.root;
+  return idle ? collective_clear(kernel, state, call) : rabbet_ok();
+}
+
+static rabbet_status_t cuda_collective_enqueue(
+    rabbet_kernel_t* base, cuda_collective_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const collective_kernel_t* kernel = (const collective_kernel_t*)base;
+  const rabbet_collective_t* layer = &kernel->layer;
+  if (layer->ranks == 1)
+    return collective_copy(kernel, call, state->output_bytes);
+  if (!call->communicator)
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the context has no communicator");
+  const rabbet_nccl_group_t* group =
+      rabbet_nccl_find(call->communicator, layer->group, layer->group_count);
+  ncclComm_t comm = group ? atomic_load(&group->comm) : NULL;
+  if (group && group->rank < 0) return collective_clear(kernel, state, call);
+  if (!comm)
+    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                         "the exchanges with other ranks were given up");
+  return collective_is_direct(kernel, state, group)
+             ? collective_exchange_directly(kernel, state, call, group)
+             : collective_exchange_by_nccl(kernel, state, call, group, comm);
 }
 
 static rabbet_status_t cuda_collective_create(const rabbet_kernel_spec_t* spec,

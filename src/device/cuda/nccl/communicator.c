@@ -49,8 +49,9 @@ typedef struct nccl_communicator_t {
   // Runs whose end was not seen: [seen, made), in places of a ring.
   uint64_t seen, made;
   communicator_mark_t marks[COMMUNICATOR_MARKS];
-  volatile int32_t* places;  // pinned, [COMMUNICATOR_MARKS]
-  void* one;                 // INT32 of device memory, not 0
+  volatile int32_t* places;  // pinned, [COMMUNICATOR_MARKS], and the one below
+  volatile int32_t* given_up;
+  void* one;  // INT32 of device memory, not 0
 } nccl_communicator_t;
 
 static nccl_communicator_t* communicator_of(rabbet_communicator_t* base) {
@@ -63,6 +64,10 @@ const rabbet_nccl_t* rabbet_nccl_library(const rabbet_communicator_t* base) {
 
 int rabbet_nccl_size(const rabbet_communicator_t* base) {
   return ((const nccl_communicator_t*)base)->size;
+}
+
+const int32_t* rabbet_nccl_given_up(const rabbet_communicator_t* base) {
+  return (const int32_t*)((const nccl_communicator_t*)base)->given_up;
 }
 
 void rabbet_nccl_note(rabbet_communicator_t* base) {
@@ -101,6 +106,7 @@ static ncclComm_t communicator_take(nccl_communicator_t* c) {
 // Not under the lock: an abort waits for graphs that hold the communicator. It
 // waits for no other rank.
 static void communicator_abort(nccl_communicator_t* c) {
+  if (c->given_up) *c->given_up = 1;
   for (ncclComm_t comm = communicator_take(c); comm;
        comm = communicator_take(c))
     c->library->ncclCommAbort(comm);
@@ -322,8 +328,10 @@ static rabbet_status_t communicator_add(nccl_communicator_t* c,
 
 static void communicator_take_back(nccl_communicator_t* c) {
   pthread_mutex_lock(&c->lock);
-  rabbet_free(c->allocator, c->groups[--c->group_count].ranks);
+  rabbet_nccl_group_t group = c->groups[--c->group_count];
   pthread_mutex_unlock(&c->lock);
+  if (group.comm) c->library->ncclCommAbort(group.comm);
+  rabbet_free(c->allocator, group.ranks);
 }
 
 static bool communicator_is_broken(void* context) {
@@ -365,6 +373,10 @@ rabbet_status_t rabbet_nccl_join(rabbet_communicator_t* base,
   if (late) group->comm = NULL;
   pthread_mutex_unlock(&c->lock);
   if (late) c->library->ncclCommAbort(made);
+  if (rabbet_is_ok(status) && made && !late)
+    status =
+        rabbet_nccl_peers_create(c->device, c->library, made, group->rank,
+                                 count ? (int)count : c->size, &group->peers);
   if (!rabbet_is_ok(status)) communicator_take_back(c);
   return RABBET_ANNOTATE(status, "rank %d of %d, joining the other ranks",
                          c->rank, c->size);
@@ -398,7 +410,9 @@ static rabbet_status_t communicator_start(nccl_communicator_t* c) {
   RABBET_RETURN_IF_ERROR(RABBET_NCCL(c->library, c->given, ncclCommUserRank,
                                      (c->given, &c->rank)));
   RABBET_RETURN_IF_ERROR(device->vtable->allocate_host(
-      device, COMMUNICATOR_MARKS * sizeof(int32_t), (void**)&c->places));
+      device, (COMMUNICATOR_MARKS + 1) * sizeof(int32_t), (void**)&c->places));
+  c->given_up = c->places + COMMUNICATOR_MARKS;
+  *c->given_up = 0;
   RABBET_RETURN_IF_ERROR(
       device->vtable->allocate(device, sizeof(int32_t), &c->one));
   RABBET_RETURN_IF_ERROR(
@@ -456,8 +470,10 @@ void rabbet_nccl_communicator_close(rabbet_device_t* device,
   rabbet_status_t inside = rabbet_cuda_enter(c->device, &before);
   // Nothing is on its way any more.
   communicator_abort(c);
-  for (size_t i = 0; i < c->group_count; ++i)
+  for (size_t i = 0; i < c->group_count; ++i) {
+    rabbet_nccl_peers_destroy(c->groups[i].peers);
     rabbet_free(c->allocator, c->groups[i].ranks);
+  }
   if (rabbet_is_ok(inside)) rabbet_cuda_leave(c->device, before);
   rabbet_status_ignore(inside);
   rabbet_free(c->allocator, c->groups);

@@ -12,12 +12,14 @@
 #define RABBET_SRC_DEVICE_CUDA_NCCL_COMMUNICATOR_H_
 
 #include "device/cuda/nccl/nccl.h"
+#include "device/cuda/nccl/peers.h"
 
 // A communicator of the ranks of a group.
 typedef struct rabbet_nccl_group_t {
   // NULL: this rank is not in the group, or the exchanges were given up.
   _Atomic(ncclComm_t) comm;
-  int rank;      // in the group; -1: not in it
+  rabbet_nccl_peers_t* peers;  // NULL: all exchanges are NCCL's
+  int rank;                    // in the group; -1: not in it
   size_t count;  // of `ranks`; 0: all of the user's, in their order
   int64_t* ranks;
 } rabbet_nccl_group_t;
@@ -54,6 +56,8 @@ rabbet_status_t rabbet_nccl_join(rabbet_communicator_t* communicator,
 const rabbet_nccl_group_t* rabbet_nccl_find(
     const rabbet_communicator_t* communicator, const int64_t* ranks,
     size_t count);
+// Pinned: not 0 once kernels that wait for other ranks are to end.
+const int32_t* rabbet_nccl_given_up(const rabbet_communicator_t* communicator);
 // An exchange is enqueued.
 void rabbet_nccl_note(rabbet_communicator_t* communicator);
 

@@ -10,7 +10,7 @@
 #include "device/cuda/driver/library.h"
 
 #define NVRTC_MAX_OPTIONS 32
-#define NVRTC_MAX_HEADERS 64
+#define NVRTC_MAX_HEADERS 128
 
 typedef int nvrtcResult;
 typedef struct _nvrtcProgram* nvrtcProgram;
