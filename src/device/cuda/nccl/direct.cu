@@ -76,7 +76,8 @@ DEVICE void store(char* y, words_t data, int64_t left) {
     *(words_t*)y = data;
     return;
   }
-  for (int i = 0; i < (int)left; ++i) y[i] = ((const char*)&data)[i];
+  for (int i = 0; i < DIRECT_DATA && i < left; ++i)
+    y[i] = ((const char*)&data)[i];
 }
 
 #if !GATHER
