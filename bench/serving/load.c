@@ -1,9 +1,10 @@
 // Load for servers: clients, each of which sends its next request of one row of
 // FLOAT when its last one was answered. bench/README.md tells how to run it; it
-// prints JSON. `http` speaks KServe's V2 with binary tensors, as Triton does,
-// `json` posts {"INPUT": [[numbers]]} to a path.
+// prints JSON. `http` and `grpc` speak KServe's V2 with binary tensors, as
+// Triton does, `json` posts {"INPUT": [[numbers]]} to a path.
 //
 //   load http PORT MODEL INPUT COLUMNS CLIENTS SECONDS
+//   load grpc PORT MODEL INPUT COLUMNS CLIENTS SECONDS
 //   load json PORT PATH INPUT COLUMNS CLIENTS SECONDS
 //   load process LIBRARY BACKENDS REPOSITORY MODEL INPUT COLUMNS CLIENTS
 //   SECONDS
@@ -23,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "grpc.h"
 #include "server_api.h"
 
 enum { MOST_CLIENTS = 1024, MOST_TIMES = 1 << 22, ANSWER = 1 << 16 };
@@ -73,10 +75,12 @@ static void load_print(load_t* load, double seconds, const char* statistics) {
       (double)load->times[n * 99 / 100], statistics);
 }
 
-// ---- HTTP
+// ---- HTTP, gRPC
 
 typedef struct http_client_t {
   int socket;
+  grpc_t* grpc;  // NULL: HTTP
+  bool failed;
   double begin;
   size_t received, expected;  // expected: 0 until the header is read
   bool chunked;               // then expected is the header's size
@@ -107,9 +111,53 @@ static char* http_request(const load_t* load, size_t* out_size) {
   return text;
 }
 
+static uint8_t* put_varint(uint8_t* at, uint64_t value) {
+  for (; value > 127; value >>= 7)
+    *at++ = (uint8_t)(value | 128);
+  *at++ = (uint8_t)value;
+  return at;
+}
+
+// Of bytes, in protobuf. data: NULL leaves room.
+static uint8_t* put_field(uint8_t* at, int number, const void* data,
+                          size_t size) {
+  *at++ = (uint8_t)(number << 3 | 2);
+  at = put_varint(at, size);
+  if (data) memcpy(at, data, size);
+  return at + size;
+}
+
+// KServe's V2: a ModelInferRequest with its tensor's bytes behind.
+static char* grpc_request(const load_t* load, size_t* out_size) {
+  const size_t bytes = (size_t)load->columns * sizeof(float);
+  uint8_t tensor[600], *at = tensor;
+  uint8_t* text = calloc(1, 2048 + bytes);
+  if (!text) die("no memory");
+  at = put_field(at, 1, load->input, strlen(load->input));
+  at = put_field(at, 2, "FP32", 4);
+  *at++ = 3 << 3 | 2;  // the shape, packed
+  uint8_t* size = at++;
+  *at++ = 1;
+  at = put_varint(at, (uint64_t)load->columns);
+  *size = (uint8_t)(at - size - 1);
+  uint8_t* end = put_field(text, 1, load->model, strlen(load->model));
+  end = put_field(end, 5, tensor, (size_t)(at - tensor));
+  end = put_field(end, 7, NULL, bytes) - bytes;
+  for (int i = 0; i < load->columns; ++i) {
+    float value = (float)(i % 7) * 0.1f;
+    memcpy(end + (size_t)i * sizeof(float), &value, sizeof(value));
+  }
+  *out_size = (size_t)(end - text) + bytes;
+  return (char*)text;
+}
+
 static void http_send(http_client_t* client, const char* text, size_t size) {
   client->received = client->expected = 0;
   client->begin = now();
+  if (client->grpc) {
+    if (!grpc_call(client->grpc)) die("gRPC: %s", strerror(errno));
+    return;
+  }
   while (size > 0) {
     ssize_t sent = send(client->socket, text, size, MSG_NOSIGNAL);
     if (sent < 0) die("send: %s", strerror(errno));
@@ -138,6 +186,12 @@ static char* json_request(const load_t* load, size_t* out_size) {
 
 // Whether the answer is complete.
 static bool http_receive(http_client_t* client) {
+  if (client->grpc) {
+    const grpc_answer_t answer = grpc_receive(client->grpc);
+    if (answer == GRPC_BROKEN) die("the server closed a connection");
+    client->failed = answer == GRPC_ERROR;
+    return answer != GRPC_NONE;
+  }
   ssize_t size = recv(client->socket, client->answer + client->received,
                       ANSWER - 1 - client->received, 0);
   if (size <= 0) die("the server closed a connection");
@@ -188,8 +242,15 @@ static void http_run(load_t* load, int port,
   int poll = epoll_create1(0);
   http_client_t* clients = calloc((size_t)load->clients, sizeof(*clients));
   if (!clients) die("no memory");
-  for (int i = 0; i < load->clients; ++i)
+  for (int i = 0; i < load->clients; ++i) {
     http_connect(&clients[i], port, poll, i);
+    if (request != grpc_request) continue;
+    clients[i].grpc = calloc(1, sizeof(*clients[i].grpc));
+    if (!clients[i].grpc ||
+        !grpc_open(clients[i].grpc, clients[i].socket,
+                   "/inference.GRPCInferenceService/ModelInfer", text, size))
+      die("gRPC takes no message of %zu bytes", size);
+  }
   double begin = now();
   for (int i = 0; i < load->clients; ++i)
     http_send(&clients[i], text, size);
@@ -202,7 +263,9 @@ static void http_run(load_t* load, int port,
       http_client_t* client = &clients[events[i].data.u32];
       if (!http_receive(client)) continue;
       load_add(load, client->begin);
-      load->errors += memcmp(client->answer, "HTTP/1.1 200", 12) != 0;
+      load->errors += client->grpc
+                          ? client->failed
+                          : memcmp(client->answer, "HTTP/1.1 200", 12) != 0;
       if (ends)
         --left;
       else
@@ -210,8 +273,10 @@ static void http_run(load_t* load, int port,
     }
   }
   load_print(load, now() - begin, "null");
-  for (int i = 0; i < load->clients; ++i)
+  for (int i = 0; i < load->clients; ++i) {
+    free(clients[i].grpc);
     close(clients[i].socket);
+  }
   close(poll);
   free(clients);
   free(text);
@@ -417,7 +482,8 @@ static void process_run(load_t* load, char** paths) {
 
 int main(int argc, char** argv) {
   bool json = argc == 8 && strcmp(argv[1], "json") == 0;
-  bool http = json || (argc == 8 && strcmp(argv[1], "http") == 0);
+  bool grpc = argc == 8 && strcmp(argv[1], "grpc") == 0;
+  bool http = json || grpc || (argc == 8 && strcmp(argv[1], "http") == 0);
   if (!http && (argc != 10 || strcmp(argv[1], "process") != 0))
     die("usage: the first lines of load.c");
   char** rest = argv + (http ? 3 : 5);
@@ -430,8 +496,13 @@ int main(int argc, char** argv) {
   if (!load.times) die("no memory");
   if (load.columns < 1 || load.clients < 1 || load.clients > MOST_CLIENTS)
     die("%s columns, %s clients", rest[2], rest[3]);
+  if (strlen(load.model) > 256 || strlen(load.input) > 256)
+    die("names have at most 256 bytes");
   if (http)
-    http_run(&load, atoi(argv[2]), json ? json_request : http_request);
+    http_run(&load, atoi(argv[2]),
+             json   ? json_request
+             : grpc ? grpc_request
+                    : http_request);
   else
     process_run(&load, argv + 2);
   free(load.times);

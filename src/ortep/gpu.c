@@ -4,8 +4,9 @@
 
 #include "device/device.h"
 
-// Of CUDA's memory.
-enum { GPU_ALIGNMENT = 256 };
+// Not told: ONNX Runtime takes memory of another alignment for another
+// device's, and a program that binds to "cuda" names none.
+enum { GPU_ALIGNMENT = 0 };
 
 rabbet_status_t rabbet_ort_gpu_open(int ordinal, rabbet_ort_gpu_t* out_gpu) {
   *out_gpu = (rabbet_ort_gpu_t){0};
@@ -143,6 +144,7 @@ static OrtStatus* gpu_end_run(OrtSyncStreamImpl* self) {
 static void gpu_release_stream(OrtSyncStreamImpl* self) {
   gpu_stream_t* stream = (gpu_stream_t*)self;
   stream->device->vtable->destroy_stream(stream->device, stream->stream);
+  rabbet_device_release(stream->device);
   rabbet_free(rabbet_allocator_system(), stream);
 }
 
@@ -164,11 +166,14 @@ rabbet_status_t rabbet_ort_gpu_stream(const rabbet_ort_gpu_t* gpu,
   stream->device = gpu->device;
   rabbet_status_t status =
       gpu->device->vtable->create_stream(gpu->device, &stream->stream);
-  if (rabbet_is_ok(status))
-    *out_stream = &stream->base;
-  else
+  if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, stream);
-  return status;
+    return status;
+  }
+  // A program's stream may be there longer than the factory and its GPUs.
+  rabbet_refcount_retain(&stream->device->references);
+  *out_stream = &stream->base;
+  return rabbet_ok();
 }
 
 // ---- Copies
@@ -223,13 +228,15 @@ static rabbet_status_t gpu_copy(const gpu_transfer_t* transfer,
   RABBET_RETURN_IF_ERROR(ORT(GetTensorData, source, &data));
   RABBET_RETURN_IF_ERROR(ORT(GetTensorMutableData, target, &place));
   if (!size) return rabbet_ok();
-  if (from && to)
-    return device->vtable->copy(device, place, data, size, stream);
   RABBET_RETURN_IF_ERROR(
-      from ? device->vtable->copy_to_host(device, place, data, size, stream)
-           : device->vtable->copy_to_device(device, place, data, size, stream));
-  // The host's memory may go, or be read, at once.
-  return device->vtable->synchronize(device, stream);
+      from && to ? device->vtable->copy(device, place, data, size, stream)
+      : from
+          ? device->vtable->copy_to_host(device, place, data, size, stream)
+          : device->vtable->copy_to_device(device, place, data, size, stream));
+  // The host's memory may go, or be read, at once; and without a stream of
+  // its own the caller has nothing to wait for.
+  return from && to && stream ? rabbet_ok()
+                              : device->vtable->synchronize(device, stream);
 }
 
 static OrtStatus* gpu_copy_tensors(OrtDataTransferImpl* self,

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #define PLAN_ALIGNMENT 64
+// Idle contexts whose last run was on other streams; the oldest goes.
+#define PLAN_MOST_IDLE 16
 
 // Memory of an output whose size a run tells.
 typedef struct plan_told_t {
@@ -17,6 +19,7 @@ typedef struct rabbet_ort_lease_t {
   struct rabbet_ort_lease_t* next;
   const rabbet_ort_plan_t* plan;
   rabbet_context_t* context;
+  void* stream;            // of its last run
   bool has_shapes;         // `input_dims` are those of the context
   bool has_output_shapes;  // `output_dims` follow from them
   rabbet_dims_t* input_dims;
@@ -167,17 +170,42 @@ static rabbet_status_t plan_fill_lease(rabbet_ort_lease_t* lease) {
                  : rabbet_ok();
 }
 
-static rabbet_status_t plan_borrow(rabbet_ort_plan_t* plan,
+// A run is still under way on its stream when its context is given back. So a
+// context stays with its stream; NULL if none is idle. *out_surplus is one of
+// another stream that is to be destroyed, which waits for the device.
+static rabbet_ort_lease_t* plan_take_idle(rabbet_ort_plan_t* plan, void* stream,
+                                          rabbet_ort_lease_t** out_surplus) {
+  rabbet_ort_lease_t** at = &plan->idle;
+  rabbet_ort_lease_t** oldest = NULL;
+  size_t count = 0;
+  *out_surplus = NULL;
+  for (; *at && (*at)->stream != stream; at = &(*at)->next) {
+    oldest = at;
+    ++count;
+  }
+  rabbet_ort_lease_t* lease = *at;
+  if (lease) {
+    *at = lease->next;
+  } else if (count >= PLAN_MOST_IDLE) {
+    *out_surplus = *oldest;
+    *oldest = NULL;
+  }
+  return lease;
+}
+
+static rabbet_status_t plan_borrow(rabbet_ort_plan_t* plan, void* stream,
                                    rabbet_ort_lease_t** out_lease) {
+  rabbet_ort_lease_t* surplus = NULL;
   pthread_mutex_lock(&plan->lock);
-  rabbet_ort_lease_t* lease = plan->idle;
-  if (lease) plan->idle = lease->next;
+  rabbet_ort_lease_t* lease = plan_take_idle(plan, stream, &surplus);
   pthread_mutex_unlock(&plan->lock);
+  if (surplus) plan_destroy_lease(surplus);
   *out_lease = lease;
   if (lease) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_allocate(plan->session->allocator,
                                          sizeof(*lease), (void**)&lease));
   lease->plan = plan;
+  lease->stream = stream;
   rabbet_status_t status = plan_fill_lease(lease);
   if (rabbet_is_ok(status))
     *out_lease = lease;
@@ -385,21 +413,21 @@ static rabbet_status_t plan_copy_told(rabbet_ort_lease_t* lease,
 static rabbet_status_t plan_run(rabbet_ort_lease_t* lease,
                                 const rabbet_ort_feed_t* feeds,
                                 OrtKernelContext* kernel) {
-  void* stream = NULL;
-  if (lease->plan->session->on_device)
-    RABBET_RETURN_IF_ERROR(
-        ORT(KernelContext_GetGPUComputeStream, kernel, &stream));
-  RABBET_RETURN_IF_ERROR(plan_set_inputs(lease, feeds, stream));
+  RABBET_RETURN_IF_ERROR(plan_set_inputs(lease, feeds, lease->stream));
   RABBET_RETURN_IF_ERROR(plan_set_outputs(lease, kernel));
-  RABBET_RETURN_IF_ERROR(rabbet_context_execute(lease->context, stream));
-  return plan_copy_told(lease, kernel, stream);
+  RABBET_RETURN_IF_ERROR(rabbet_context_execute(lease->context, lease->stream));
+  return plan_copy_told(lease, kernel, lease->stream);
 }
 
 rabbet_status_t rabbet_ort_plan_run(rabbet_ort_plan_t* plan,
                                     const rabbet_ort_feed_t* feeds,
                                     OrtKernelContext* kernel) {
   rabbet_ort_lease_t* lease = NULL;
-  RABBET_RETURN_IF_ERROR(plan_borrow(plan, &lease));
+  void* stream = NULL;  // NULL on the CPU
+  if (plan->session->on_device)
+    RABBET_RETURN_IF_ERROR(
+        ORT(KernelContext_GetGPUComputeStream, kernel, &stream));
+  RABBET_RETURN_IF_ERROR(plan_borrow(plan, stream, &lease));
   rabbet_status_t status = plan_run(lease, feeds, kernel);
   // What a failed run has set is not known.
   if (!rabbet_is_ok(status)) lease->has_shapes = false;

@@ -17,11 +17,18 @@ typedef struct support_t {
   uint32_t* accepted;
   RABBET_VEC(size_t) sizes;  // of the parts that were imported, by number - 1
   uint32_t* level;           // of each node (support_find_levels)
+  uint32_t* least_reader;    // of each node: the least level of those behind it
+  bool* is_fixed;            // of each node: it depends on constants alone
   uint32_t* group;  // of each node: a node of its part, its representative
   int imports;
 } support_t;
 
 // ---- Parts without the refused nodes
+
+// The node that makes the value; -1: none of this graph.
+static int32_t support_producer(const support_t* support, int32_t value) {
+  return value < 0 ? -1 : support->graph->values.data[value].producer;
+}
 
 // A level is the number of times that a path to the node came back from refused
 // nodes. Nodes of one level have no refused node between them, and parts of one
@@ -32,8 +39,7 @@ static void support_find_levels(support_t* support) {
     const rabbet_ort_node_t* node = &graph->nodes[i];
     uint32_t level = 0;
     for (size_t j = 0; j < node->read_count; ++j) {
-      const int32_t producer =
-          node->reads[j] < 0 ? -1 : graph->values.data[node->reads[j]].producer;
+      const int32_t producer = support_producer(support, node->reads[j]);
       if (producer < 0) continue;
       const bool returns =
           support->is_refused[producer] && !support->is_refused[i];
@@ -41,6 +47,41 @@ static void support_find_levels(support_t* support) {
       if (behind > level) level = behind;
     }
     support->level[i] = level;
+  }
+}
+
+static bool support_reads_fixed(const support_t* support,
+                                const rabbet_ort_node_t* node) {
+  for (size_t i = 0; i < node->read_count; ++i) {
+    const int32_t value = node->reads[i];
+    const int32_t producer = support_producer(support, value);
+    if (value >= 0 &&
+        !(producer < 0 ? support->graph->values.data[value].constant != NULL
+                       : support->is_fixed[producer]))
+      return false;
+  }
+  return true;
+}
+
+// Nodes that depend on constants alone (the dequantization of weights) go to
+// the first nodes that read them, which then have constants: such a node fits
+// into each level up to theirs.
+static void support_lift_fixed(support_t* support) {
+  const rabbet_ort_graph_t* graph = support->graph;
+  for (size_t i = 0; i < graph->node_count; ++i) {
+    support->is_fixed[i] = !support->is_refused[i] &&
+                           support_reads_fixed(support, &graph->nodes[i]);
+    support->least_reader[i] = UINT32_MAX;
+  }
+  for (size_t i = graph->node_count; i-- > 0;) {
+    const rabbet_ort_node_t* node = &graph->nodes[i];
+    if (support->is_fixed[i] && support->least_reader[i] != UINT32_MAX)
+      support->level[i] = support->least_reader[i];
+    for (size_t j = 0; j < node->read_count; ++j) {
+      const int32_t producer = support_producer(support, node->reads[j]);
+      if (producer >= 0 && support->level[i] < support->least_reader[producer])
+        support->least_reader[producer] = support->level[i];
+    }
   }
 }
 
@@ -58,8 +99,7 @@ static void support_find_groups(support_t* support) {
   for (uint32_t i = 0; i < graph->node_count; ++i) {
     const rabbet_ort_node_t* node = &graph->nodes[i];
     for (size_t j = 0; !support->is_refused[i] && j < node->read_count; ++j) {
-      const int32_t producer =
-          node->reads[j] < 0 ? -1 : graph->values.data[node->reads[j]].producer;
+      const int32_t producer = support_producer(support, node->reads[j]);
       if (producer < 0 || support->is_refused[producer] ||
           support->level[producer] != support->level[i])
         continue;
@@ -243,6 +283,7 @@ static rabbet_status_t support_round(support_t* support, uint32_t* members,
   const size_t node_count = support->graph->node_count;
   *out_again = false;
   support_find_levels(support);
+  support_lift_fixed(support);
   support_find_groups(support);
   for (uint32_t i = 0; i < node_count; ++i) {
     if (support->is_refused[i] || support_representative(support, i) != i)
@@ -297,6 +338,11 @@ rabbet_status_t rabbet_ort_find_parts(
   if (rabbet_is_ok(status))
     status = rabbet_arena_allocate_array(arena, count, sizeof(*members),
                                          (void**)&support.level);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_allocate_array(arena, count, sizeof(*members),
+                                         (void**)&support.least_reader);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_allocate(arena, count, (void**)&support.is_fixed);
   if (rabbet_is_ok(status))
     status = rabbet_arena_allocate_array(arena, count, sizeof(*members),
                                          (void**)&support.group);

@@ -1,6 +1,7 @@
 """Tests and measures Rabbet on a machine with a GPU that has no network and none of
-our build tools: installs the wheel of .gpu/ (or dist/) into a folder of its own,
-runs what is asked for, writes a log for each step and a summary.
+our build tools: installs the wheel of .gpu/ (or dist/) into a folder of its own, and
+other wheels of .gpu/ (onnxruntime, for test_onnxruntime_provider.py), runs what is asked
+for, writes a log for each step and a summary.
 
     tests/gpu/run.sh all --out FOLDER
     tests/gpu/run.sh conformance sanitizer --families slice,shuffle
@@ -167,9 +168,9 @@ def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int) -> list[Resul
 
 
 def find_wheel() -> Path:
-    """The newest wheel that was carried here."""
+    """The newest wheel of Rabbet that was carried here."""
     found = [
-        path for folder in (".gpu", "dist") for path in (ROOT / folder).glob("*.whl")
+        path for folder in (".gpu", "dist") for path in (ROOT / folder).glob("rabbet-*.whl")
     ]
     if not found:
         raise SystemExit(
@@ -177,6 +178,11 @@ def find_wheel() -> Path:
             "is built, and carry .gpu/ here"
         )
     return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def other_wheels() -> list[Path]:
+    """Those of packages that tests need and this machine may lack."""
+    return [p for p in (ROOT / ".gpu").glob("*.whl") if not p.name.startswith("rabbet-")]
 
 
 def packages() -> list[str]:
@@ -206,7 +212,7 @@ def set_up(machine: Machine) -> Result:
         machine.environment["RABBET_CUDA_PATH"] = os.pathsep.join(packages())
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index",
                "--no-deps", "--no-compile", "--disable-pip-version-check",
-               "--target", str(target), str(wheel)]  # fmt: skip
+               "--target", str(target), str(wheel), *map(str, other_wheels())]  # fmt: skip
     result = execute(machine, "setup", "install", command, lambda text: [])
     result.notes.append(wheel.name)
     return result

@@ -389,6 +389,141 @@ def test_a_new_version_under_load(server: Any, tmp_path: Path) -> None:
     assert seen == {0, 1}
 
 
+def wide_model(folder: Path, factor: float, name: str) -> Path:
+    """y = factor * x @ WEIGHTS, which takes long enough that a thread of its own answers."""
+    identity = np.eye(512, dtype=np.float32)
+    spread = np.zeros((8, 512), np.float32)
+    spread[:, :8] = np.eye(8)
+    gathered = np.zeros((512, 4), np.float32)
+    gathered[:8] = factor * WEIGHTS
+    return save_model(
+        folder / f"{name}.onnx",
+        [helper.make_node("MatMul", ["x", "spread"], ["a"]),
+         helper.make_node("MatMul", ["a", "identity"], ["b"]),
+         helper.make_node("Softplus", ["b"], ["c"]),
+         helper.make_node("Sub", ["c", "c"], ["zero"]),
+         helper.make_node("Add", ["b", "zero"], ["d"]),
+         helper.make_node("MatMul", ["d", "gathered"], ["y"])],
+        {"x": (FLOAT, ["n", 8])}, {"y": (FLOAT, ["n", 4])},
+        {"spread": spread, "identity": identity, "gathered": gathered},
+    )  # fmt: skip
+
+
+def replace_plan(target: Path, onnx_file: Path, **options: Any) -> None:
+    """Builds beside the plan and renames, as a plan that is loaded must not change."""
+    new = target.with_suffix(".new")
+    rabbet.compile(onnx_file, device="cpu", save=new, optimization_level=0, **options)
+    new.rename(target)
+
+
+def test_a_version_replaced_under_load(server: Any, tmp_path: Path) -> None:
+    """Several times, while requests wait for a batch, run and are answered: each is answered
+    once, by one of the plans, and the last load's plan answers all after it."""
+    asked, answered, ends = [0] * 12, [0] * 12, threading.Event()
+    failures: list[str] = []
+    x, count = rows(2, 7), 4
+    made = [wide_model(tmp_path, factor, f"wide{factor}") for factor in range(1, count + 1)]
+    delay = "dynamic_batching { max_queue_delay_microseconds: 20000 }\n"
+    folder = add_model(server.repository, "replaced", made[0], delay, **BATCH)
+    server.json("POST", "/v2/repository/models/replaced/load", {})
+
+    def factor_of(y: np.ndarray) -> int:
+        (which,) = [f for f in range(1, count + 1) if np.allclose(y, f * x @ WEIGHTS, rtol=1e-4)]
+        return which
+
+    def ask(thread: int) -> None:
+        before = 0
+        while not ends.is_set():
+            asked[thread] += 1
+            try:
+                now = factor_of(server.infer("replaced", {"x": x})["y"])
+                if now < before:
+                    failures.append(f"plan {now} has answered behind plan {before}")
+                before = now
+                answered[thread] += 1
+            except Exception as error:
+                failures.append(repr(error))
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(asked))]
+    for thread in threads:
+        thread.start()
+    try:
+        for factor, file in enumerate(made[1:], 2):
+            replace_plan(folder / "model.plan", file, **BATCH)
+            server.json("POST", "/v2/repository/models/replaced/load", {})
+            assert factor_of(server.infer("replaced", {"x": x})["y"]) == factor
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures[:3]
+    assert answered == asked
+    assert min(asked) > count
+
+
+def total_model(folder: Path, factor: float, name: str) -> Path:
+    """total = kept + x; scaled = factor * total."""
+    return save_model(
+        folder / f"{name}.onnx",
+        [helper.make_node("Add", ["x", "kept"], ["total"]),
+         helper.make_node("Mul", ["total", "factor"], ["scaled"])],
+        {"x": (FLOAT, ["n", 3]), "kept": (FLOAT, ["n", 3])},
+        {"scaled": (FLOAT, ["n", 3]), "total": (FLOAT, ["n", 3])},
+        {"factor": np.array(factor, np.float32)},
+    )  # fmt: skip
+
+
+TOTALS = {"shapes": dict.fromkeys(("x", "kept"), ((1, 3), (4, 3), (8, 3)))}
+
+
+def add_one(server: Any, model: str, sequence: int, start: bool = False) -> float:
+    """Adds ones to a sequence's total, and returns what the model makes of it."""
+    answer = server.infer(
+        model, {"x": np.ones((1, 3), np.float32)}, ["scaled"], sequence_id=sequence,
+        sequence_start=start, sequence_end=False,
+    )  # fmt: skip
+    (value,) = set(answer["scaled"].ravel().tolist())
+    return float(value)
+
+
+def test_sequences_over_a_reload(server: Any, tmp_path: Path) -> None:
+    """A load without a change leaves them. One with a change ends them: the server refuses
+    their next request, which has no state, and a new start begins with the initial state."""
+    folder = add_model(
+        server.repository, "totals", total_model(tmp_path, 1, "totals"), STATE, **TOTALS
+    )
+    load = "/v2/repository/models/totals/load"
+    server.json("POST", load, {})
+    assert [add_one(server, "totals", i, True) for i in (1, 2)] == [1, 1]
+    server.json("POST", load, {})
+    assert [add_one(server, "totals", i) for i in (1, 1, 2)] == [2, 3, 2]
+    replace_plan(folder / "model.plan", total_model(tmp_path, 10, "tens"), **TOTALS)
+    assert add_one(server, "totals", 1) == 4  # not loaded yet
+    server.json("POST", load, {})
+    for sequence in (1, 2):
+        with pytest.raises(RuntimeError, match="must specify the START flag"):
+            add_one(server, "totals", sequence)
+    assert [add_one(server, "totals", 1, True), add_one(server, "totals", 1)] == [10, 20]
+
+
+def test_sequences_beside_a_new_version(server: Any, tmp_path: Path) -> None:
+    """Where the policy keeps the old version, its sequences go on there."""
+    config = "version_policy { all {} }\n" + STATE
+    add_model(server.repository, "kept", total_model(tmp_path, 1, "old"), config, **TOTALS)
+    load = "/v2/repository/models/kept/load"
+    server.json("POST", load, {})
+    assert [add_one(server, "kept", 1, True), add_one(server, "kept", 1)] == [1, 2]
+    add_model(
+        server.repository, "kept", total_model(tmp_path, 10, "new"), config, version=2, **TOTALS
+    )
+    server.json("POST", load, {})
+    assert add_one(server, "kept/versions/1", 1) == 3
+    with pytest.raises(RuntimeError, match="must specify the START flag"):
+        add_one(server, "kept", 1)
+    assert add_one(server, "kept", 1, True) == 10
+    assert add_one(server, "kept/versions/1", 1) == 4
+
+
 def test_metrics(server: Any) -> None:
     import urllib.request
 

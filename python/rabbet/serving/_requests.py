@@ -50,33 +50,16 @@ def _array(info: Any, values: Any) -> Any:
     return exact
 
 
-def columns_of(model: Model, payload: Any) -> Arrays:
-    """Inputs by name of a request of KServe's V1: rows in "instances", which are values of
-    the only input, or {input: values}."""
-    rows = payload.get("instances") if isinstance(payload, Mapping) else None
-    names = [info.name for info in model.inputs]
-    if not isinstance(rows, list) or not rows:
-        raise InvalidArgumentError('a request of V1 is {"instances": [rows]}')
-    if len(names) == 1 and not isinstance(rows[0], Mapping):
-        return {names[0]: rows}
-    if not all(isinstance(row, Mapping) and row.keys() == rows[0].keys() for row in rows):
-        raise InvalidArgumentError(f"instances: expected a {{{', '.join(names)}}} each")
-    return {name: [row[name] for row in rows] for name in rows[0]}
+def outputs_of(result: Arrays | Exception) -> Arrays:
+    """Raises the error of a request that Batches.run has given for its outputs."""
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
-def rows_of(outputs: Arrays) -> list[Any]:
-    """The answer to such a request: rows of the only output, or {output: values}."""
-    lists = {name: array.tolist() for name, array in outputs.items()}
-    if len(lists) == 1:
-        return next(iter(lists.values()))
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-
-
-async def run(model: Model, inputs: Arrays) -> Arrays:
-    """model.run() on the model's threads."""
-    result = await model.acall(**inputs)
-    names = [info.name for info in model.outputs]
-    return dict(zip(names, [result] if len(names) == 1 else result, strict=True))
+def lists_of(outputs: Arrays) -> dict[str, Any]:
+    """Outputs as JSON has them."""
+    return {name: array.tolist() for name, array in outputs.items()}
 
 
 # ---- Batches -----------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """KServe: a model for its server, which speaks V1 and V2 over HTTP, and V2 over gRPC."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import kserve
@@ -10,7 +8,7 @@ from kserve.utils.numpy_codec import from_np_dtype
 from kserve.utils.utils import generate_uuid
 
 from .._compile import load
-from ._requests import arrays_of, columns_of, rows_of, run
+from ._answers import answer, answer_rows
 
 
 class RabbetModel(kserve.Model):  # type: ignore[misc]
@@ -22,18 +20,15 @@ class RabbetModel(kserve.Model):  # type: ignore[misc]
         self.ready = True
 
     async def predict(self, payload: Any, *_: Any) -> Any:
-        is_v2 = isinstance(payload, kserve.InferRequest)
         try:
-            if is_v2:
-                given = {tensor.name: tensor.as_numpy() for tensor in payload.inputs}
-            else:
-                given = columns_of(self.model, payload)
-            result = await run(self.model, arrays_of(self.model, given))
+            if not isinstance(payload, kserve.InferRequest):
+                return await answer_rows(self.model, payload)
+            given = {tensor.name: tensor.as_numpy() for tensor in payload.inputs}
+            return self._response(payload, await answer(self.model, given))
         except (TypeError, ValueError) as error:
             raise InvalidInput(str(error)) from error
-        return self._answer(payload, result) if is_v2 else {"predictions": rows_of(result)}
 
-    def _answer(self, request: kserve.InferRequest, result: dict[str, Any]) -> Any:
+    def _response(self, request: Any, result: dict[str, Any]) -> kserve.InferResponse:
         binary, outputs = request.use_binary_outputs, []
         for name, array in result.items():
             outputs.append(kserve.InferOutput(name, list(array.shape), from_np_dtype(array.dtype)))

@@ -90,8 +90,11 @@ static void onnx_import_convolution_integer(rabbet_onnx_node_t* node) {
   x = rabbet_onnx_dequantize(node, x, NULL, rabbet_onnx_input(node, 2), 0);
   kernel =
       rabbet_onnx_dequantize(node, kernel, NULL, rabbet_onnx_input(node, 3), 0);
-  node->outputs[0] = rabbet_onnx_cast(
-      node, rabbet_onnx_convolution(node, x, kernel, NULL), RABBET_DTYPE_INT32);
+  // Libraries may transform images (Winograd, FFT), which leaves sums a little
+  // beside whole numbers.
+  rabbet_tensor_t* sums = rabbet_onnx_unary(
+      node, "ROUND", rabbet_onnx_convolution(node, x, kernel, NULL));
+  node->outputs[0] = rabbet_onnx_cast(node, sums, RABBET_DTYPE_INT32);
 }
 
 // The scale of the bias is the product of the two scales.

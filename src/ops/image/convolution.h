@@ -3,6 +3,7 @@
 #ifndef RABBET_SRC_OPS_IMAGE_CONVOLUTION_H_
 #define RABBET_SRC_OPS_IMAGE_CONVOLUTION_H_
 
+#include "ops/group.h"
 #include "ops/op.h"
 
 enum {
@@ -25,6 +26,10 @@ rabbet_status_t rabbet_convolution_infer_kernel(const rabbet_op_infer_t* infer,
 // The bias is absent or has one element for each map.
 rabbet_status_t rabbet_convolution_check_bias(const rabbet_op_infer_t* infer,
                                               int64_t maps);
+// Whether the filter is a constant of whole numbers, as in ConvInteger: direct
+// sums of whole numbers are exact, and those of Winograd's algorithm are not.
+RABBET_PRIVATE_API bool rabbet_convolution_is_whole(
+    const rabbet_group_t* group, const rabbet_group_node_t* node);
 // NULL if there is none.
 const rabbet_view_t* rabbet_convolution_bias(const rabbet_op_eval_t* eval);
 

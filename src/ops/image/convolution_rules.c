@@ -1,3 +1,6 @@
+#include <math.h>
+
+#include "core/view.h"
 #include "ops/image/convolution.h"
 #include "ops/rules.h"
 
@@ -51,6 +54,21 @@ rabbet_status_t rabbet_convolution_check_bias(const rabbet_op_infer_t* infer,
   return RABBET_OP_INVALID(
       "input 2 ('bias') has shape %s; expected (%lld,), one for each map",
       rabbet_op_shape_text(infer, bias, text), (long long)maps);
+}
+
+bool rabbet_convolution_is_whole(const rabbet_group_t* group,
+                                 const rabbet_group_node_t* node) {
+  const rabbet_group_value_t* kernel =
+      &group->values[node->inputs[RABBET_CONVOLUTION_KERNEL]];
+  int64_t count = 0;
+  if (!kernel->constant) return false;
+  rabbet_status_ignore(rabbet_dims_count(&kernel->dims, &count));
+  bool is_whole = true;
+  for (int64_t i = 0; is_whole && i < count; ++i) {
+    const double x = rabbet_load_double(kernel->dtype, kernel->constant, i);
+    is_whole = x == trunc(x);
+  }
+  return is_whole;
 }
 
 const rabbet_view_t* rabbet_convolution_bias(const rabbet_op_eval_t* eval) {

@@ -4,7 +4,6 @@ Runtime."""
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +11,7 @@ import pytest
 import rabbet
 
 from tests.python.support.onnx_runtime_nodes import (
+    CPU,
     Case,
     check,
     feeds_of,
@@ -20,7 +20,6 @@ from tests.python.support.onnx_runtime_nodes import (
 )
 
 SIZES = [{"b": 2, "s": 5}, {"b": 1, "s": 1}, {"b": 3, "s": 7}]
-CPU = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
 STEP = 1.001
 """A number halfway between two of 8 bits may be rounded to either."""
 SCALES = {"xs": 0.02, "ws": 0.03, "ys": 0.4, "as": 0.02, "bs": 0.05}
@@ -297,3 +296,38 @@ def test_nan_is_quantized_before_what_follows():
     expected = session.run(None, {"x": x, "y": y})[0]
     found = rabbet.compile(model, device="cpu")(x, y)
     np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.parametrize("zero", [None, 7])
+def test_sums_of_a_convolution_are_whole(zero: int | None) -> None:
+    """Winograd's algorithm, which images and filters of these sizes may have in FLOAT, leaves
+    sums a little beside whole numbers, so that no kernel of it is offered."""
+    rng = np.random.default_rng(5)
+    case = Case(
+        "uint8[2,32,16,16] x, int8[32,32,3,3] w" + (", uint8 xz" if zero else ""),
+        "int32[2,32,16,16] y",
+        f"y = ConvInteger<pads = [1, 1, 1, 1]>(x, w{', xz' if zero else ''})",
+        "w xz" if zero else "w",
+        {"w": rng.integers(-128, 128, (32, 32, 3, 3)), **({"xz": zero} if zero else {})},
+    )  # fmt: skip
+    model = model_of(case)
+    feeds = feeds_of(case, model, {})
+    wide = np.pad(feeds["x"].astype(np.int64) - (zero or 0), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
+    expected = np.einsum("bcijkl,mckl->bmij", windows, feeds["w"].astype(np.int64))
+    hold(case, model, feeds)
+    found = rabbet.compile(model, device="cpu", optimization_level=3)
+    assert "winograd" not in str(found.report)
+    np.testing.assert_array_equal(found.run({"x": feeds["x"]})["y"], expected)
+
+
+def test_filters_that_are_not_whole_may_be_transformed() -> None:
+    """The other side of the test before: these sizes do have Winograd's algorithm."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float[2,32,16,16] x) => (float[2,32,16,16] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }
+    """)
+    weights = np.random.default_rng(6).standard_normal((32, 32, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    report = str(rabbet.compile(model, device="cpu", optimization_level=3).report)
+    assert "winograd" in report

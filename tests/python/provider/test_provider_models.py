@@ -199,6 +199,32 @@ def test_parts_are_as_large_as_they_can_be() -> None:
     assert sorted(map(len, provider.parts(whole))) == [6]
 
 
+def test_nodes_of_constants_are_with_their_readers() -> None:
+    """Weights that are dequantized behind a node that is left: by themselves they would be
+    a part whose result is computed in each run, and no constant to the product."""
+    rng = np.random.default_rng(6)
+    model = onnx_text.model_of("float[n,16] x", "float[n,16] y, float[16] s", """
+        w0 = DequantizeLinear(q0, scale, zero) a = MatMul(x, w0) t = Cast<to = 8>(a)
+        b = Cast<to = 1>(t) c = Relu(b) w1 = DequantizeLinear(q1, scale, zero)
+        v1 = Transpose<perm = [1, 0]>(w1) d = MatMul(c, v1) u = Cast<to = 8>(d)
+        e = Cast<to = 1>(u) both = Add(w0, v1) f = MatMul(e, both) y = Tanh(f)
+        s = ReduceMean<axes = [0], keepdims = 0>(w1)""", 17, 9)  # fmt: skip
+    weights = {name: rng.integers(-127, 128, (16, 16)).astype(np.int8) for name in ("q0", "q1")}
+    weights |= {"scale": np.float32(0.02), "zero": np.int8(0)}
+    for name, value in weights.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    session = provider.session(model.SerializeToString())
+    x = rng.standard_normal((3, 16)).astype(np.float32)
+    provider.same(session.run(None, {"x": x}),
+                  provider.reference(model.SerializeToString()).run(None, {"x": x}))
+    assert provider.others(session) == {"Cast": 4}
+    # ONNX Runtime gives each reader a DequantizeLinear of its own.
+    assert sorted(map(sorted, provider.parts(session))) == [
+        ["Add", "DequantizeLinear", "MatMul", "Tanh"], ["DequantizeLinear", "MatMul"],
+        ["DequantizeLinear", "MatMul", "Relu", "Transpose"],
+        ["DequantizeLinear", "ReduceMean"]]  # fmt: skip
+
+
 # ---- Graphs in nodes
 
 _STAYS = """o = Mul(p, scale) q = Abs(o) r = Cast<to=7>(q)

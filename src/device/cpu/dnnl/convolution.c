@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/cpu/dnnl/weighted.h"
+#include "ops/image/convolution.h"
 #include "ops/image/window.h"
 
 enum { METHOD_DIRECT = 0, METHOD_WINOGRAD = 1 };
@@ -198,7 +199,10 @@ static rabbet_status_t convolution_offer_formats(
     RABBET_RETURN_IF_ERROR(convolution_offer_one(offer, dtype, pairs[i][0],
                                                  pairs[i][1], METHOD_DIRECT));
   }
-  if (convolution_is_transposed(offer->propose->group)) return rabbet_ok();
+  const rabbet_group_t* group = offer->propose->group;
+  if (convolution_is_transposed(group) ||
+      rabbet_convolution_is_whole(group, &group->nodes[0]))
+    return rabbet_ok();
   return convolution_offer_one(offer, dtype, blocked, blocked, METHOD_WINOGRAD);
 }
 

@@ -67,7 +67,10 @@ static bool winograd_matches(const rabbet_group_t* group,
 
 static rabbet_status_t cpu_winograd_body(rabbet_proposal_t* proposal) {
   rabbet_cpu_finish_t finish;
-  if (!winograd_matches(proposal->propose->group, &finish)) return rabbet_ok();
+  const rabbet_group_t* group = proposal->propose->group;
+  if (!winograd_matches(group, &finish) ||
+      rabbet_convolution_is_whole(group, &group->nodes[0]))
+    return rabbet_ok();
   return rabbet_cpu_finish_offer(proposal, &finish, RABBET_FORMAT_HWC,
                                  "winograd_4x4");
 }

@@ -58,9 +58,10 @@ static rabbet_cudnn_shape_t convolution_shape(const rabbet_dims_t* dims,
   return rabbet_cudnn_dense(wide.rank, wide.d, channels_last);
 }
 
+// Also of the least extents of a range, which may be 0 and then include 1.
 static bool convolution_is_pixel(const rabbet_dims_t* dims) {
   for (int i = 2; i < dims->rank; ++i)
-    if (dims->d[i] != 1) return false;
+    if (dims->d[i] > 1) return false;
   return true;
 }
 
