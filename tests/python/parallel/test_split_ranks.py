@@ -52,7 +52,7 @@ def run(
     folder: Path, job: dict[str, Any], ranks: int, real: bool = False
 ) -> list[list[dict[str, np.ndarray]]]:
     """Each rank's outputs of each run."""
-    whole = {"compiled": False, "carried": {}, **job, "ranks": ranks}
+    whole = {"how": "tensor", "compiled": False, "carried": {}, **job, "ranks": ranks}
     (folder / "job").write_bytes(pickle.dumps(whole))
     processes(folder, ranks, real)
     return [
@@ -61,7 +61,8 @@ def run(
 
 
 def decoder(folder: Path, ranks: int, real: bool = False, **more: Any) -> None:
-    """A prompt, then single tokens with the caches that each rank has of its heads."""
+    """A prompt, then single tokens with the caches that each rank has of its heads, or of
+    its layers."""
     torch.manual_seed(1)
     module = families.Llama().eval()
     calls = [torch.randint(0, 60, (2, n)) for n in (6, 1, 1)]
@@ -75,14 +76,19 @@ def decoder(folder: Path, ranks: int, real: bool = False, **more: Any) -> None:
     carried = {f"x{i}": f"y{i}" for i in range(1, 5)}
     job = {"model": file, "shapes": shapes, "runs": runs, "carried": carried, **more}
     found = run(folder, job, ranks, real)
+    is_pipeline = more.get("how") == "pipeline"
     for step, ids in enumerate(calls):
         with torch.no_grad():
             logits, *past = module(ids, *past)
         mine = [each[step] for each in found]
-        for rank in mine:
-            np.testing.assert_allclose(rank["y0"], logits, rtol=1e-4, atol=1e-4)
+        with_logits = [rank["y0"] for rank in mine if "y0" in rank]
+        for each in with_logits:
+            np.testing.assert_allclose(each, logits, rtol=1e-4, atol=1e-4)
+        assert len(with_logits) == (1 if is_pipeline else ranks)
         for i, want in enumerate(past, 1):
-            cache = np.concatenate([rank[f"y{i}"] for rank in mine], 1)
+            caches_of = [rank[f"y{i}"] for rank in mine if f"y{i}" in rank]
+            assert len(caches_of) == (1 if is_pipeline else ranks)
+            cache = np.concatenate(caches_of, 1)
             np.testing.assert_allclose(cache, want, rtol=1e-4, atol=1e-4)
 
 
@@ -94,8 +100,10 @@ def family(folder: Path, name: str, ranks: int, real: bool = False, **more: Any)
     job = {"model": file, "shapes": shapes, "runs": [feeds], **more}
     with torch.no_grad():
         want = module(*given)
-    for rank in run(folder, job, ranks, real):
-        np.testing.assert_allclose(rank[0]["y0"], want, rtol=1e-4, atol=1e-4)
+    found = [rank[0]["y0"] for rank in run(folder, job, ranks, real) if rank[0]]
+    assert len(found) == (1 if more.get("how") == "pipeline" else ranks)
+    for each in found:
+        np.testing.assert_allclose(each, want, rtol=1e-4, atol=1e-4)
 
 
 _needed = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was built")
@@ -105,6 +113,12 @@ _needed = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was buil
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_decoder(tmp_path: Path, ranks: int) -> None:
     decoder(tmp_path, ranks)
+
+
+@_needed
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
+def test_decoder_in_stages(tmp_path: Path, ranks: int) -> None:
+    decoder(tmp_path, ranks, how="pipeline")
 
 
 @_needed
