@@ -39,7 +39,10 @@ class PipelineReport(BaseReport):
     def __init__(self, parts: Parts, made: Sequence[Stage]) -> None:
         self.ranks = len(made)
         self.weights = parts.weights
-        loads = [sum(parts.loads[op.index] for op in stage.ops) for stage in made]
+        loads = [
+            sum(parts.load(op) for op in stage.ops if parts.kinds[op.index] == "heavy")
+            for stage in made
+        ]
         total = max(sum(loads), 1e-300)
         self.stages = [
             StageReport(

@@ -32,13 +32,15 @@ class StageEmitter(Maker):
         numbers = Numbers(self, self.told, self.inputs)
         for border in range(rank - 1):
             self._stay_out(border)
-        found = {
-            tensor.index: self._exchange(tensor, numbers.zeros(tensor), rank - 1)
-            for tensor in stage.receives
-        }
+        found = {}
+        for tensor in stage.receives:
+            made = self._exchange(tensor, numbers.zeros(tensor), rank - 1)
+            made.name = tensor.name
+            found[tensor.index] = made
         self._compute(stage, numbers, found, "")
         for tensor in stage.sends:
-            self._exchange(tensor, found[tensor.index], rank)
+            made = self._exchange(tensor, found[tensor.index], rank)
+            made.name = f"{tensor.name}/sent"
         for border in range(rank + 1, len(self.stages) - 1):
             self._stay_out(border)
         for tensor in stage.outputs:
@@ -108,7 +110,7 @@ class StageEmitter(Maker):
 
     def _exchange(self, tensor: Tensor, given: Any, border: int) -> Any:
         """What the rank before the border has, on both sides of it."""
-        return self._broadcast(given, border, f"{tensor.name}/border{border}")
+        return self._broadcast(given, border, f"{tensor.name}/broadcast")
 
     def _stay_out(self, border: int) -> None:
         """A group's communicator is made by all ranks together, in one order: those that

@@ -147,6 +147,13 @@ class Parts:
         """Heavy operators that read it."""
         return (op for op in tensor.readers if self.kinds[op.index] == "heavy")
 
+    def load(self, op: Op) -> float:
+        """How long a heavy operator takes, in bytes, conversions of constants included."""
+        own = {t.index for t in op.inputs if t is not None}
+        return self.loads[op.index] + sum(
+            t.bytes(1) for t in self.sources(op) if t.index not in own
+        )
+
     def _kind(self, op: Op, total: float, behind: dict[int, float]) -> str:
         if op.name == "constant":
             return "constant"
@@ -239,9 +246,9 @@ def _crossings(parts: Parts, place: dict[int, int], count: int) -> np.ndarray:
             first = place[op.index] + 1
             if last >= first:
                 can = parts.can_cross(tensor)
-                cost = _LATENCY + _LINK * tensor.bytes(ROWS)
-                change[first] += (cost, not can)
-                change[last + 1] -= (cost, not can)
+                own = _LATENCY + _LINK * tensor.bytes(ROWS)
+                change[first] += (own, not can)
+                change[last + 1] -= (own, not can)
     spans: dict[int, list[int]] = {}
     for op in parts.heavy:
         if op.index in parts.units:
@@ -268,7 +275,7 @@ def chosen(parts: Parts, ranks: int) -> dict[int, int]:
             f"{len(places)} places for cuts. Within loops, conditionals and where sizes "
             "depend on data there are none"
         )
-    ends = np.cumsum([_weight(parts, op) for op in parts.heavy])
+    ends = np.cumsum([parts.load(op) for op in parts.heavy])
     before = np.array([0.0, *(ends[i - 1] for i in places), ends[-1]])
     costs = np.array([0.0, *(cost[i] for i in places), 0.0])
     limit = _SLACK * _least(before, ranks)
@@ -276,26 +283,17 @@ def chosen(parts: Parts, ranks: int) -> dict[int, int]:
     return {op.index: bisect.bisect_right(cuts, i) for i, op in enumerate(parts.heavy)}
 
 
-def _weight(parts: Parts, op: Op) -> float:
-    return parts.loads[op.index] + sum(
-        t.bytes(1)
-        for t in parts.sources(op)
-        if not any(t is each for each in op.inputs)
-    )
-
-
 def _least(before: np.ndarray, ranks: int) -> float:
     """The longest stage of the best balance."""
     low, high = 0.0, float(before[-1])
     for _ in range(50):
-        middle, at, stages = (low + high) / 2, 0, 0
-        while at < len(before) - 1 and stages <= ranks:
-            there = int(np.searchsorted(before, before[at] + middle, "right")) - 1
-            stages += 1
-            if there <= at:
-                stages = ranks + 1
+        middle, at, needed = (low + high) / 2, 0, 0
+        while at < len(before) - 1 and needed <= ranks:
+            until = float(before[at]) + middle
+            there = int(np.searchsorted(before, until, "right")) - 1
+            needed = needed + 1 if there > at else ranks + 1
             at = there
-        if stages <= ranks:
+        if needed <= ranks:
             high = middle
         else:
             low = middle
@@ -396,9 +394,9 @@ def named(parts: Parts, cuts: Sequence[Sequence[str]]) -> dict[int, int]:
     }
     for unit in order:
         if unit.stage < 0:
-            makers = [each.stage for each in unit.before]
-            behind = [least.get(t.index, -1) for t in unit.reads]
-            unit.stage = max([-1, *makers, *behind])
+            least_own = [each.stage for each in unit.before]
+            least_own += [least.get(t.index, -1) for t in unit.reads]
+            unit.stage = max(least_own, default=-1)
     for unit in reversed(order):
         if unit.stage < 0:
             unit.stage = min((each.stage for each in unit.behind), default=len(cuts))
@@ -486,7 +484,7 @@ class _Filling:
         stack = [op]
         while stack:
             for tensor in stack.pop().inputs:
-                maker = tensor and tensor.producer
+                maker = None if tensor is None else tensor.producer
                 kind = "none" if maker is None else self.parts.kinds[maker.index]
                 if maker is None or kind in ("constant", "fixed", "cheap"):
                     continue
