@@ -11,7 +11,7 @@ from ._graph import Graph, Tensor
 from ._report import BaseReport, Exchange, shown_name, size_text
 from ._split import Split, network_of, ranks_of
 from ._stage_emit import StageEmitter
-from ._stages import Parts, Stage, check, chosen, named, stages
+from ._stages import Parts, Stage, chosen, named, stages
 
 _MOST_NAMES = 8
 
@@ -136,14 +136,18 @@ class Pipeline(Split):
 
 def _named_cuts(cuts: Any) -> list[tuple[str, ...]]:
     if isinstance(cuts, str) or not isinstance(cuts, Sequence):
-        raise TypeError(
-            f"cuts: expected a list of names of tensors, or of tuples of names where "
-            f"several cross a border, got {cuts!r}"
-        )
-    made = [(cut,) if isinstance(cut, str) else tuple(cut) for cut in cuts]
-    for cut in made:
-        if not cut or not all(isinstance(name, str) for name in cut):
-            raise TypeError(f"cuts: expected names of tensors, got {cut!r}")
+        raise TypeError(f"cuts: expected a list of names of tensors, got {cuts!r}")
+    made = []
+    for cut in cuts:
+        names = (cut,) if isinstance(cut, str) else cut
+        if not isinstance(names, Sequence) or not names or (
+            not all(isinstance(name, str) for name in names)
+        ):  # fmt: skip
+            raise TypeError(
+                "cuts: expected the name of a tensor, or a tuple of names where several "
+                f"cross a border, got {cut!r}"
+            )
+        made.append(tuple(names))
     return made
 
 
@@ -189,6 +193,4 @@ def pipeline(
     graph = Graph(network)
     parts = Parts(graph)
     stage_of = chosen(parts, count) if borders is None else named(parts, borders)
-    made = stages(parts, stage_of, count)
-    check(parts, made, borders)
-    return Pipeline(parts, made, builder)
+    return Pipeline(parts, stages(parts, stage_of, count, borders), builder)

@@ -36,6 +36,8 @@ _CHEAP_RUN, _CHEAP_CONSTANT = 1 / 100, 1 / 256
 # run or in place, or are another program's.
 _ONCE = {"condition", "dist_collective", "kv_cache_update", "loop", "plugin"}
 
+Cuts = Sequence[Sequence[str]]  # names of tensors, for each border
+
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Stage:
@@ -369,7 +371,7 @@ def _unit_graph(parts: Parts) -> tuple[dict[int, _Unit], list[_Unit]]:
     return of, order
 
 
-def named(parts: Parts, cuts: Sequence[Sequence[str]]) -> dict[int, int]:
+def named(parts: Parts, cuts: Cuts) -> dict[int, int]:
     """The stage of each heavy operator, if stages end at these tensors.
 
     What a cut depends on is before the first such cut. Of the rest, what depends on
@@ -501,8 +503,10 @@ def _home(parts: Parts, stage_of: dict[int, int], tensor: Tensor) -> int:
     return stage_of[op.index] if op is not None and op.index in stage_of else 0
 
 
-def stages(parts: Parts, stage_of: dict[int, int], ranks: int) -> list[Stage]:
-    """What each rank does."""
+def stages(
+    parts: Parts, stage_of: dict[int, int], ranks: int, cuts: Cuts | None
+) -> list[Stage]:
+    """What each rank does; cuts are those that are named, if any."""
     graph = parts.graph
     filled = [_Filling(parts, stage_of, number) for number in range(ranks)]
     outputs = [[t for t in graph.outputs if _home(parts, stage_of, t) == number]
@@ -523,6 +527,7 @@ def stages(parts: Parts, stage_of: dict[int, int], ranks: int) -> list[Stage]:
             assert tensor.producer is not None
             for border in range(stage_of[tensor.producer.index] + 1, number + 1):
                 borders[border][tensor.index] = tensor
+    _check(parts, borders[1:-1], cuts)
     made = []
     for number, each in enumerate(filled):
         receives, sends = (
@@ -541,21 +546,19 @@ def stages(parts: Parts, stage_of: dict[int, int], ranks: int) -> list[Stage]:
     return made
 
 
-def check(
-    parts: Parts, made: list[Stage], cuts: Sequence[Sequence[str]] | None
-) -> None:
+def _check(parts: Parts, borders: list[dict[int, Tensor]], cuts: Cuts | None) -> None:
     """That what crosses borders can, and is what named cuts say."""
-    for border, stage in enumerate(made[:-1]):
-        others = [t.name for t in stage.sends if cuts and t.name not in cuts[border]]
+    for border, tensors in enumerate(borders):
+        names = cuts[border] if cuts else ()
+        others = [t.name for t in tensors.values() if t.name not in names]
         if others and cuts:
-            what = "+".join((*cuts[border], *others))
             raise InvalidArgumentError(
-                f"cuts: {_list(cuts[border])} does not separate the model: "
+                f"cuts: {_list(names)} does not separate the model: "
                 f"{_list(others[:8])}{' and more' if len(others) > 8 else ''} "
                 f"{'is' if len(others) == 1 else 'are'} read behind it, too. Name what "
-                f"else crosses ('{what}'), or cut elsewhere"
+                f"else crosses ('{'+'.join((*names, *others))}'), or cut elsewhere"
             )
-        for tensor in stage.sends:
+        for tensor in tensors.values():
             if not parts.can_cross(tensor):
                 raise UnsupportedError(
                     f"cuts: '{tensor.name}' cannot be sent: its extents depend on data, and "
