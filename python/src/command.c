@@ -159,8 +159,7 @@ static PyObject* py_parse_shapes(PyObject* module, PyObject* object) {
   if (rabbet_is_ok(status)) list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
     PyObject* item = py_named_dims(&shapes[i]);
-    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
-      Py_CLEAR(list);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
   }
   rabbet_arena_deinitialize(&arena);
   return rabbet_is_ok(status) ? list : rabbet_py_raise(status);

@@ -170,18 +170,12 @@ PyObject* rabbet_py_network_evaluate(PyObject* self, PyObject* numbers) {
 
 // "sum"
 static const char* const py_expression_names[] = {
-    [RABBET_EXPR_SUM] = "sum",
-    [RABBET_EXPR_PROD] = "prod",
-    [RABBET_EXPR_MAX] = "max",
-    [RABBET_EXPR_MIN] = "min",
-    [RABBET_EXPR_SUB] = "sub",
-    [RABBET_EXPR_EQUAL] = "equal",
-    [RABBET_EXPR_LESS] = "less",
-    [RABBET_EXPR_FLOOR_DIV] = "floor_div",
-    [RABBET_EXPR_CEIL_DIV] = "ceil_div",
-    [RABBET_EXPR_CONSTANT] = "constant",
-    [RABBET_EXPR_SYMBOL] = "symbol",
-    [RABBET_EXPR_BROADCAST] = "broadcast",
+    [RABBET_EXPR_SUM] = "sum",           [RABBET_EXPR_PROD] = "prod",
+    [RABBET_EXPR_MAX] = "max",           [RABBET_EXPR_MIN] = "min",
+    [RABBET_EXPR_SUB] = "sub",           [RABBET_EXPR_EQUAL] = "equal",
+    [RABBET_EXPR_LESS] = "less",         [RABBET_EXPR_FLOOR_DIV] = "floor_div",
+    [RABBET_EXPR_CEIL_DIV] = "ceil_div", [RABBET_EXPR_CONSTANT] = "constant",
+    [RABBET_EXPR_SYMBOL] = "symbol",     [RABBET_EXPR_BROADCAST] = "broadcast",
 };
 
 static PyObject* py_expression(const rabbet_network_t* network,
@@ -194,13 +188,12 @@ static PyObject* py_expression(const rabbet_network_t* network,
     return Py_BuildValue("(sii)", name, node->a, node->b);
   const rabbet_symbol_t* symbol =
       rabbet_expr_symbol(network->graph, (size_t)node->a);
-  const rabbet_tensor_t* tensor =
-      network->tensors.data[(size_t)symbol->tensor];
+  const rabbet_tensor_t* tensor = network->tensors.data[(size_t)symbol->tensor];
   if (tensor->kind != RABBET_TENSOR_INPUT)
     return Py_BuildValue("(sOOi)", name, Py_None, Py_None, 0);
-  return Py_BuildValue(
-      "(sssi)", name, symbol->kind == RABBET_SYMBOL_DIM ? "extent" : "value",
-      tensor->name, symbol->index);
+  return Py_BuildValue("(sssi)", name,
+                       symbol->kind == RABBET_SYMBOL_DIM ? "extent" : "value",
+                       tensor->name, symbol->index);
 }
 
 // _expressions() -> each expression of the network: ("constant", number),

@@ -121,6 +121,41 @@ def test_decoder_in_stages(tmp_path: Path, ranks: int) -> None:
     decoder(tmp_path, ranks, how="pipeline")
 
 
+def overlap(folder: Path, real: bool = False) -> None:
+    """Rank 0 is in its next run while rank 1 is in this one (overlapping.py)."""
+    command = [sys.executable, "-m", "tests.python.parallel.overlapping"]
+    shared = {**os.environ, "RABBET_THREADS": "1", "RABBET_RENDEZVOUS": str(folder)}
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")
+    started = []
+    for rank in range(2):
+        # A rank sees its own GPU alone, as number 0.
+        own = {"WORLD_SIZE": "2", "RANK": str(rank)}
+        own |= {"CUDA_VISIBLE_DEVICES": gpus[rank]} if real else {}
+        words = command if real else [str(WITH), *command]
+        started.append(subprocess.Popen(
+            words, cwd=ROOT, text=True, env={**shared, **own}, stderr=subprocess.PIPE
+        ))  # fmt: skip
+    try:
+        errors = [process.communicate(timeout=SECONDS)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], errors
+    assert not (folder / "late").exists(), "rank 1 waited in vain for rank 0's next run"
+
+
+@_needed
+def test_stages_overlap(tmp_path: Path) -> None:
+    overlap(tmp_path)
+
+
+@_needed
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["gpt2", "encoder", "vision", "t5", "experts", "whisper"])
+def test_stages_that_ranks_compile(tmp_path: Path, name: str) -> None:
+    family(tmp_path, name, 2, compiled=True, how="pipeline")
+
+
 @_needed
 @pytest.mark.parametrize(
     "name",
