@@ -29,9 +29,9 @@ _LINK = 12.0  # bytes for one that goes to another GPU
 _LATENCY = 34e6  # bytes for one exchange
 # The longest stage may take so much longer than it has to, if less crosses borders.
 _SLACK = 1.15
-# Cheap is what takes this share of a run, all that it depends on included, and reads
-# constants of this share of all.
-_CHEAP_RUN, _CHEAP_CONSTANT = 1 / 100, 1 / 256
+# Cheap is what is computed before an exchange would end, all that it depends on included,
+# in this share of a run at most, from constants of this share of all.
+_CHEAP_RUN, _CHEAP_CONSTANT = 1 / 10, 1 / 256
 # Operators that are computed once, whatever they cost: their results differ from run to
 # run or in place, or are another program's.
 _ONCE = {"condition", "dist_collective", "kv_cache_update", "loop", "plugin"}
@@ -173,7 +173,7 @@ class Parts:
         constants = sum(t.bytes(1) for t in self.sources(op))
         if (
             any(self.is_heavy(t) for t in inputs)
-            or run > _CHEAP_RUN * total
+            or run > min(_LATENCY, _CHEAP_RUN * total)
             or constants > _CHEAP_CONSTANT * self.weights
         ):
             return "heavy"

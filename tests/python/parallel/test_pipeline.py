@@ -6,6 +6,9 @@ that the receiving stage computes, so a wrong extent is a wrong result."""
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ import rabbet
 from onnx import numpy_helper
 from rabbet import parallel
 
+from .ranks import ROOT
 from .test_tensor import FAMILIES, check, ids, past, results
 from .test_tensor import made as _made
 
@@ -430,3 +434,21 @@ def test_report() -> None:
     assert text.startswith("2 stages; weights of ")
     assert "rank 0: " in text
     assert "  outputs: y0" in text
+
+
+def test_example(tmp_path: Path) -> None:
+    file, _ = residuals(3)
+    (tmp_path / "m.onnx").write_bytes(file)
+    shapes = ["--shape", "x0=5x16", "--shape", "seen=5"]
+    for words, shown in (
+        (["--pipeline"], "2 stages; "),
+        ([tmp_path / "m.onnx", "--pipeline", "--cut", "x1", "--cut", "p2+x2", *shapes],
+         "3 stages; "),
+    ):  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples/parallel/split.py", *words],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(shown)
+        assert done.stdout.endswith("equal\n")
