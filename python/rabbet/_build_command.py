@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from . import _split_command
 from ._callbacks import Logger
 from ._commands import Options, failure_of
 from ._enums import Severity
@@ -49,9 +50,7 @@ def run(model: str, options: Options) -> tuple[int, str] | None:
 
     def command() -> None:
         if any(name in options for name in ("--ranks", "--pipeline", "--cuts")):
-            from ._split_command import build
-
-            build(model, options)
+            _split_command.build(model, options)
         else:
             _build(model, options)
 

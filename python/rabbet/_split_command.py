@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import _rabbet
+from . import _rabbet, parallel
 from ._builder import Builder
 from ._callbacks import Logger
 from ._commands import Options
@@ -183,8 +183,6 @@ def _network(
 
 
 def _split(network: Any, options: Options, ranks: int, logger: Logger) -> Any:
-    from . import parallel
-
     if "--pipeline" in options:
         try:
             return parallel.pipeline(network, ranks, _cuts(options), logger=logger)

@@ -84,7 +84,11 @@ def _candidates() -> Iterator[tuple[str, int]]:
     yield from _in_folders(own, _WHEELS)
     for name in _NAMES:
         yield name, 0
-    toolkits = os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"
+    toolkits = (
+        os.environ.get("CUDA_HOME"),
+        os.environ.get("CUDA_PATH"),
+        "/usr/local/cuda",
+    )
     for toolkit in toolkits:
         if toolkit:
             yield from _in_folders(toolkit, _TOOLKIT)

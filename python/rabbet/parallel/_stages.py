@@ -128,7 +128,8 @@ class Parts:
         self._sources: dict[int, list[Tensor]] = {}
         self.loads = {op.index: self._load(op) for op in graph.ops}
         total = sum(self.loads.values())
-        behind: dict[int, float] = {}  # loads of cheap ones, with all they depend on
+        # Of cheap ones, with all they depend on: loads, and bytes of constants.
+        behind: dict[int, tuple[float, float]] = {}
         for op in graph.ops:
             kind = self.kinds[op.index] = self._kind(op, total, behind)
             if kind == "heavy":
@@ -156,7 +157,9 @@ class Parts:
             t.bytes(1) for t in self.sources(op) if t.index not in own
         )
 
-    def _kind(self, op: Op, total: float, behind: dict[int, float]) -> str:
+    def _kind(
+        self, op: Op, total: float, behind: dict[int, tuple[float, float]]
+    ) -> str:
         if op.name == "constant":
             return "constant"
         inputs = [t for t in op.inputs if t is not None]
@@ -167,17 +170,19 @@ class Parts:
             return "fixed"
         if op.outputs and all(self.is_told(t) for t in op.outputs):
             return "told"
-        run = self.loads[op.index] + sum(
-            behind.get(t.producer.index, 0) for t in inputs if t.producer is not None
-        )
-        constants = sum(t.bytes(1) for t in self.sources(op))
+        run = self.loads[op.index]
+        constants = float(sum(t.bytes(1) for t in self.sources(op)))
+        for tensor in inputs:
+            if tensor.producer is not None and tensor.producer.index in behind:
+                before = behind[tensor.producer.index]
+                run, constants = run + before[0], constants + before[1]
         if (
             any(self.is_heavy(t) for t in inputs)
             or run > min(_LATENCY, _CHEAP_RUN * total)
             or constants > _CHEAP_CONSTANT * self.weights
         ):
             return "heavy"
-        behind[op.index] = run
+        behind[op.index] = run, constants
         return "cheap"
 
     def is_told(self, tensor: Tensor) -> bool:
