@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import rabbet
 from onnx import TensorProto, helper
+from rabbet._build_command import run
+from rabbet._errors import STATUS_ERRORS
+from rabbet._split_command import _cuts
 
 from tests.python.parallel.ranks import WITH
 from tests.python.support.command import FLOAT, PROGRAM, command, save_model
@@ -98,29 +101,49 @@ def test_default_name(model: Path) -> None:
     assert sorted(p.name for p in model.parent.glob("m.plan*")) == ["m.plan.0", "m.plan.1"]
 
 
+def failure(model: Path, *words: str) -> tuple[type[rabbet.Error], str]:
+    """The error of the command's Python part, as the C program has it."""
+    options: dict[str, list[str]] = {}
+    for word in words:
+        if word.startswith("--"):
+            options[word] = []
+            name = word
+        else:
+            options[name].append(word)
+    failed = run(str(model), {name: values or [""] for name, values in options.items()})
+    assert failed is not None
+    return STATUS_ERRORS[failed[0]], failed[1]
+
+
+_USAGE, _UNSUPPORTED = rabbet.InvalidArgumentError, rabbet.UnsupportedError
+
+
 @pytest.mark.parametrize(
-    ("options", "code", "message"),
+    ("options", "error", "message"),
     [
-        ("--ranks 1", 2, "--ranks is 1; expected 2 or more"),
-        ("--ranks two", 2, "--ranks is 'two'; expected an integer"),
-        ("--pipeline", 2, "--pipeline needs --ranks"),
-        ("--cuts x1", 2, "--cuts are of --pipeline"),
-        ("--ranks 2 --cuts x1", 2, "--cuts are of --pipeline"),
-        ("--ranks 2 --for cpu", 2, "--for and --ranks exclude each other"),
-        ("--ranks 2 --retime", 2, "--retime and --ranks exclude each other"),
-        ("--ranks 3 --pipeline --cuts x1", 2, "which make 2 stages; ranks is 3"),
-        ("--ranks 2 --pipeline --cuts y1", 2, "the network has no tensor 'y1'"),
-        ("--ranks 2 --pipeline --cuts x1,", 2, "--cuts is 'x1,'; expected names"),
-        ("--ranks 2 --pipeline --cuts 'x1", 2, "a quote is not closed"),
-        ("--ranks 2 --pipeline --cuts relu1", 2, "'relu1' does not separate the model: 'x1'"),
-        ("--ranks 77 --pipeline", 4, "cannot be cut into 77 stages: it has 19 places"),
-        ("--ranks 7", 4, "can be split over 7 ranks with a gain"),
-        ("--ranks 2 --threads many", 2, "--threads is 'many'; expected an integer"),
+        ("--ranks 1", _USAGE, "--ranks is 1; expected 2 or more"),
+        ("--ranks two", _USAGE, "--ranks is 'two'; expected an integer"),
+        ("--pipeline", _USAGE, "--pipeline needs --ranks"),
+        ("--cuts x1", _USAGE, "--cuts are of --pipeline"),
+        ("--ranks 2 --cuts x1", _USAGE, "--cuts are of --pipeline"),
+        ("--ranks 2 --for cpu", _USAGE, "--for and --ranks exclude each other"),
+        ("--ranks 2 --retime", _USAGE, "--retime and --ranks exclude each other"),
+        ("--ranks 3 --pipeline --cuts x1", _USAGE, "which make 2 stages; ranks is 3"),
+        ("--ranks 2 --pipeline --cuts y1", _USAGE, "the network has no tensor 'y1'"),
+        ("--ranks 2 --pipeline --cuts x1,", _USAGE, "--cuts is 'x1,'; expected names"),
+        ("--ranks 2 --pipeline --cuts 'x1", _USAGE, "a quote is not closed"),
+        ("--ranks 2 --pipeline --cuts relu1", _USAGE, "'relu1' does not separate the model: 'x1'"),
+        ("--ranks 77 --pipeline", _UNSUPPORTED, "cannot be cut into 77 stages: it has 19 places"),
+        ("--ranks 7", _UNSUPPORTED, "can be split over 7 ranks with a gain"),
+        ("--ranks 2 --threads many", _USAGE, "--threads is 'many'; expected an integer"),
     ],
-)
-def test_mistakes(model: Path, tmp_path: Path, options: str, code: int, message: str) -> None:
-    words = ("build", model, *options.split(), *SHAPES, "-o", tmp_path / "p")
-    assert message in command(*words, code=code).stderr
+)  # fmt: skip
+def test_mistakes(
+    model: Path, tmp_path: Path, options: str, error: type[rabbet.Error], message: str
+) -> None:
+    found = failure(model, *options.split(), *SHAPES, "--output", str(tmp_path / "p"))
+    assert found[0] is error
+    assert message in found[1]
     assert not list(tmp_path.iterdir())
 
 
@@ -128,15 +151,23 @@ def test_mistakes(model: Path, tmp_path: Path, options: str, code: int, message:
     ("shapes", "message"),
     [
         ((), "input 'x0' has dynamic dimensions (-1, 64): say its sizes"),
+        (("--max-shapes", "z:2x64"), "shapes are given for 'z', but the model has no such input"),
         (("--shapes", "x0:2x6y"), "'2x6y' is not a shape"),
-        (("--shapes", "z:2x64"), "shapes are given for 'z', but the model has no such input"),
         (("--shapes", "x0:2"), "input 'x0' has 2 dimensions (-1, 64), got (2,)"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_shapes(model: Path, shapes: tuple[str, ...], message: str) -> None:
     for more in (("--pipeline",), ()):
-        done = command("build", model, "--ranks", 2, *more, *shapes, code=2)
-        assert message in done.stderr
+        found = failure(model, "--ranks", "2", *more, *shapes)
+        assert found[0] is _USAGE
+        assert message in found[1]
+
+
+def test_exit_codes(model: Path) -> None:
+    """Of the program, in which each option alone leads to Python."""
+    for option in (("--ranks", "1"), ("--pipeline",), ("--cuts", "x1")):
+        command("build", model, *option, *SHAPES, code=2)
+    command("build", model, "--ranks", 77, "--pipeline", *SHAPES, code=4)
 
 
 def test_files(model: Path, tmp_path: Path) -> None:
@@ -155,10 +186,8 @@ def test_cpus_exchange_nothing(model: Path, tmp_path: Path) -> None:
     )
 
 
-def test_names_with_marks(model: Path) -> None:
+def test_names_with_marks() -> None:
     """Names with commas and pluses stand in quotes."""
-    from rabbet._split_command import _cuts
-
     assert _cuts({"--cuts": ["'a,b'+c,d", "'it''s'"]}) == [("a,b", "c"), ("d",), ("it's",)]
     assert _cuts({}) is None
     with pytest.raises(rabbet.InvalidArgumentError, match="expected names"):
