@@ -142,7 +142,7 @@ class Parts:
         return self.units.get(op.index, op.index)
 
     def is_heavy(self, tensor: Tensor | None) -> bool:
-        """Whether one rank computes it, or some do and send it."""
+        """Whether one rank computes it, and sends it to others that read it."""
         producer = tensor and tensor.producer
         return producer is not None and self.kinds[producer.index] == "heavy"
 
