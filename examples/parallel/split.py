@@ -2,10 +2,12 @@
 
     python examples/parallel/split.py                           # a small perceptron
     python examples/parallel/split.py model.onnx --ranks 4 --shape ids=1x16
+    python examples/parallel/split.py model.onnx --ranks 2 --pipeline    # stages of layers
+    python examples/parallel/split.py model.onnx --pipeline --cut /h.3/out --cut /h.7/out
 
 No GPU is needed: all ranks are computed on the CPU, in one network where collectives are
-sums and concatenations, and compared with the model as it is. The weights of both must fit
-into memory.
+sums and concatenations, and stages follow each other, and compared with the model as it is.
+The weights of both must fit into memory.
 """
 
 from __future__ import annotations
@@ -70,7 +72,13 @@ def run(model: Any, feeds: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("model", nargs="?", help="an ONNX file")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, help="how many GPUs (2)")
+    parser.add_argument(
+        "--pipeline", action="store_true", help="each has a stage of layers"
+    )
+    parser.add_argument(
+        "--cut", action="append", metavar="NAME[+NAME]", help="where a stage ends"
+    )
     parser.add_argument("--shape", action="append", default=[], help="INPUT=2x7")
     options = parser.parse_args()
     shapes = {}
@@ -79,11 +87,19 @@ def main() -> None:
         if not name or not all(n.isdigit() for n in extents.split("x")):
             parser.error(f"--shape: expected INPUT=2x7, got '{text}'")
         shapes[name] = tuple(int(n) for n in extents.split("x"))
-    if options.ranks < 2:
-        parser.error(f"--ranks: expected 2 or more, got {options.ranks}")
+    if options.cut and not options.pipeline:
+        parser.error("--cut is of --pipeline")
+    ranks = options.ranks or (len(options.cut) + 1 if options.cut else 2)
+    if ranks < 2:
+        parser.error(f"--ranks: expected 2 or more, got {ranks}")
     if options.model and not os.path.isfile(options.model):
         parser.error(f"there is no file '{options.model}'")
-    split = parallel.tensor(options.model or perceptron(), options.ranks)
+    model = options.model or perceptron()
+    if options.pipeline:
+        cuts = options.cut and [tuple(names.split("+")) for names in options.cut]
+        split = parallel.pipeline(model, ranks, cuts)
+    else:
+        split = parallel.tensor(model, ranks)
     print(split)
     emulation = split.emulation()
     feeds = feeds_of(emulation, shapes)

@@ -1,10 +1,12 @@
-"""rabbet build --for: plans of a folder, by the command's options."""
+"""rabbet build --for: plans of a folder, by the command's options; --ranks: see
+_split_command.py."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from . import _split_command
 from ._callbacks import Logger
 from ._commands import Options, failure_of
 from ._enums import Severity
@@ -16,7 +18,11 @@ def _recipe(options: Options) -> list[str]:
     words = []
     for name, values in options.items():
         if name not in COMMANDS_OWN:
-            words += [word for value in values for word in ((name, value) if value else (name,))]
+            words += [
+                word
+                for value in values
+                for word in ((name, value) if value else (name,))
+            ]
     return words
 
 
@@ -41,4 +47,11 @@ def _build(model: str, options: Options) -> None:
 
 def run(model: str, options: Options) -> tuple[int, str] | None:
     """Runs the command; returns (status code, message) where it failed."""
-    return failure_of(lambda: _build(model, options))
+
+    def command() -> None:
+        if any(name in options for name in ("--ranks", "--pipeline", "--cuts")):
+            _split_command.build(model, options)
+        else:
+            _build(model, options)
+
+    return failure_of(command)

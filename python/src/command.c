@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "cli/main.h"
+#include "core/shape_text.h"
 #include "python/src/rabbet_py.h"
 
 // With its traceback. PyErr_Print would end the process at a SystemExit.
@@ -132,9 +133,42 @@ static PyObject* py_cli_main(PyObject* module, PyObject* list) {
   return code;
 }
 
+static PyObject* py_named_dims(const rabbet_named_dims_t* shape) {
+  PyObject* dims = PyTuple_New(shape->dims.rank);
+  for (int32_t i = 0; dims && i < shape->dims.rank; ++i) {
+    PyObject* extent = PyLong_FromLongLong(shape->dims.d[i]);
+    if (!extent || PyTuple_SetItem(dims, i, extent) < 0) Py_CLEAR(dims);
+  }
+  return dims ? Py_BuildValue("(sNN)", shape->name,
+                              PyBool_FromLong(shape->quoted), dims)
+              : NULL;
+}
+
+// parse_shapes("a:1x3,b:8") -> [(name, whether it was quoted, shape), ...]
+static PyObject* py_parse_shapes(PyObject* module, PyObject* object) {
+  (void)module;
+  const char* text = PyUnicode_AsUTF8AndSize(object, NULL);
+  if (!text) return NULL;
+  rabbet_arena_t arena;
+  rabbet_named_dims_t* shapes = NULL;
+  size_t count = 0;
+  rabbet_arena_initialize(rabbet_allocator_system(), &arena);
+  rabbet_status_t status =
+      rabbet_shape_text_parse(text, &arena, &shapes, &count);
+  PyObject* list = NULL;
+  if (rabbet_is_ok(status)) list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    PyObject* item = py_named_dims(&shapes[i]);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  rabbet_arena_deinitialize(&arena);
+  return rabbet_is_ok(status) ? list : rabbet_py_raise(status);
+}
+
 int rabbet_py_add_command(PyObject* module) {
   static PyMethodDef functions[] = {
       {"cli_main", py_cli_main, METH_O, NULL},
+      {"parse_shapes", py_parse_shapes, METH_O, NULL},
       {NULL},
   };
   return PyModule_AddFunctions(module, functions);

@@ -591,6 +591,7 @@ static PyMethodDef py_network_methods[] = {
     {"_layer", py_network_layer, METH_O, NULL},
     {"_validate", py_network_validate, METH_NOARGS, NULL},
     {"_evaluate", rabbet_py_network_evaluate, METH_O, NULL},
+    {"_expressions", rabbet_py_network_expressions, METH_NOARGS, NULL},
     {"_copy_empty", rabbet_py_network_copy_empty, METH_NOARGS, NULL},
     {"_copy_source", rabbet_py_network_copy_source, METH_O, NULL},
     {"_copy_layer", rabbet_py_network_copy_layer, METH_VARARGS, NULL},

@@ -168,6 +168,52 @@ PyObject* rabbet_py_network_evaluate(PyObject* self, PyObject* numbers) {
   return list;
 }
 
+// "sum"
+static const char* const py_expression_names[] = {
+    [RABBET_EXPR_SUM] = "sum",           [RABBET_EXPR_PROD] = "prod",
+    [RABBET_EXPR_MAX] = "max",           [RABBET_EXPR_MIN] = "min",
+    [RABBET_EXPR_SUB] = "sub",           [RABBET_EXPR_EQUAL] = "equal",
+    [RABBET_EXPR_LESS] = "less",         [RABBET_EXPR_FLOOR_DIV] = "floor_div",
+    [RABBET_EXPR_CEIL_DIV] = "ceil_div", [RABBET_EXPR_CONSTANT] = "constant",
+    [RABBET_EXPR_SYMBOL] = "symbol",     [RABBET_EXPR_BROADCAST] = "broadcast",
+};
+
+static PyObject* py_expression(const rabbet_network_t* network,
+                               rabbet_expr_t expr) {
+  const rabbet_expr_node_t* node = rabbet_expr_node(network->graph, expr);
+  const char* name = py_expression_names[node->op];
+  if (node->op == RABBET_EXPR_CONSTANT)
+    return Py_BuildValue("(sL)", name, (long long)node->value);
+  if (node->op != RABBET_EXPR_SYMBOL)
+    return Py_BuildValue("(sii)", name, node->a, node->b);
+  const rabbet_symbol_t* symbol =
+      rabbet_expr_symbol(network->graph, (size_t)node->a);
+  const rabbet_tensor_t* tensor = network->tensors.data[(size_t)symbol->tensor];
+  if (tensor->kind != RABBET_TENSOR_INPUT)
+    return Py_BuildValue("(sOOi)", name, Py_None, Py_None, 0);
+  return Py_BuildValue("(sssi)", name,
+                       symbol->kind == RABBET_SYMBOL_DIM ? "extent" : "value",
+                       tensor->name, symbol->index);
+}
+
+// _expressions() -> each expression of the network: ("constant", number),
+// ("symbol", "extent" or "value", input, index), or (operation, a, b) of two
+// others. Symbols that no input tells have None in the place of an input.
+PyObject* rabbet_py_network_expressions(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
+  (void)none;
+  rabbet_network_t* network =
+      rabbet_py_handle_get(self, rabbet_py_types.network);
+  if (!network) return NULL;
+  size_t count = network->graph ? rabbet_expr_node_count(network->graph) : 0;
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    PyObject* item = py_expression(network, (rabbet_expr_t)i);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
 // (DataType, address, bytes) of a constant's data, which its network keeps, or
 // None.
 PyObject* rabbet_py_tensor_weights_at(PyObject* self, PyObject* none) {

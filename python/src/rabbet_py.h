@@ -210,6 +210,7 @@ PyObject* rabbet_py_network_copy_empty(PyObject* self, PyObject* none);
 PyObject* rabbet_py_network_copy_source(PyObject* self, PyObject* object);
 PyObject* rabbet_py_network_copy_layer(PyObject* self, PyObject* args);
 PyObject* rabbet_py_network_evaluate(PyObject* self, PyObject* numbers);
+PyObject* rabbet_py_network_expressions(PyObject* self, PyObject* none);
 PyObject* rabbet_py_tensor_extents(PyObject* self, PyObject* none);
 PyObject* rabbet_py_tensor_values(PyObject* self, PyObject* none);
 PyObject* rabbet_py_tensor_weights_at(PyObject* self, PyObject* none);

@@ -502,8 +502,14 @@ static void build_print(const rabbet_arguments_t* arguments,
     printf("%s", rabbet_build_report_text(report));
 }
 
+static bool build_is_split(const rabbet_arguments_t* arguments) {
+  return rabbet_argument(arguments, "--ranks") ||
+         rabbet_argument(arguments, "--cuts") ||
+         rabbet_argument_flag(arguments, "--pipeline");
+}
+
 static rabbet_status_t build_run(const rabbet_arguments_t* arguments) {
-  if (rabbet_argument(arguments, "--for"))
+  if (rabbet_argument(arguments, "--for") || build_is_split(arguments))
     return rabbet_cli_run_in_python("build", arguments);
   RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
   rabbet_cli_plan_t plan = {0};
@@ -528,6 +534,13 @@ static const rabbet_option_t build_options[] = {
     {"--for", RABBET_OPTION_LIST, "KIND,..",
      "a folder of plans (-o; default: MODEL.plans), one for each kind of "
      "machine: cpu, cuda, avx2, avx512_core, sm_90, .."},
+    {"--ranks", RABBET_OPTION_VALUE, "N",
+     "split the model over N GPUs: plans FILE.0 to FILE.(N-1)"},
+    {"--pipeline", RABBET_OPTION_FLAG, NULL,
+     "with --ranks: each has a stage of layers (default: parts of each layer)"},
+    {"--cuts", RABBET_OPTION_LIST, "NAME,..",
+     "with --pipeline: tensors at which stages end, NAME+NAME where several "
+     "cross (default: chosen)"},
     RABBET_BUILD_OPTIONS,
     {"--json", RABBET_OPTION_FLAG, NULL, "print the report as JSON"},
     {"--quiet", RABBET_OPTION_FLAG, NULL, "print nothing"},
@@ -540,8 +553,8 @@ const rabbet_command_t rabbet_command_build = {
     .notes =
         "A Python file given to --plugins is imported by $RABBET_PYTHON "
         "(default: the python3\nbeside this command, or on PATH), which needs "
-        "the package rabbet. --for runs there, too. All else needs no "
-        "Python.\n",
+        "the package rabbet. --for and --ranks run there, too. All else needs "
+        "no Python.\n",
     .options = build_options,
     .option_count = sizeof(build_options) / sizeof(build_options[0]),
     .min_operands = 1,

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "network/inside.h"
+#include "ops/collective/dist_collective.h"
 
 // ---- Life ------------------------------------------------------------------
 
@@ -395,12 +396,21 @@ static rabbet_status_t network_check_loops(rabbet_network_t* network) {
   return status;
 }
 
+bool rabbet_network_has_results(const rabbet_network_t* network) {
+  if (network->outputs.count > 0) return true;
+  for (size_t i = 0; i < network->layers.count; ++i) {
+    const rabbet_layer_t* layer = network->layers.data[i];
+    if (rabbet_collective_exchanges(layer->op, layer->attrs)) return true;
+  }
+  return false;
+}
+
 rabbet_status_t rabbet_network_validate(rabbet_network_t* network) {
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
   if (network->loops.count > 0) {
     RABBET_RETURN_IF_ERROR(network_check_loops(network));
   }
-  if (network->outputs.count > 0) return rabbet_ok();
+  if (rabbet_network_has_results(network)) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                        "the network has no outputs; mark at least one tensor");
 }

@@ -171,6 +171,10 @@ rabbet_network_check_owners(const rabbet_network_t* network);
 // Infers all layers; the error of the first one that fails.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_infer(rabbet_network_t* network);
+// Whether a run does anything: it has outputs, or exchanges data with other
+// ranks.
+RABBET_PRIVATE_API bool rabbet_network_has_results(
+    const rabbet_network_t* network);
 // Infers the first `count` layers and all inputs, for getters: a layer that
 // fails, since it is not complete yet, is marked as unknown.
 RABBET_PRIVATE_API rabbet_status_t

@@ -2,6 +2,7 @@
 
 #include "check.h"
 #include "core/view.h"
+#include "ops/collective/dist_collective.h"
 
 static int setup(void** state) {
   rabbet_network_t* network = NULL;
@@ -407,6 +408,26 @@ static void removal_keeps_numbers_in_order(void** state) {
                       RABBET_STATUS_FAILED_PRECONDITION, "no outputs");
 }
 
+// A rank of a pipeline may do nothing but send.
+static void exchanges_are_results(void** state) {
+  rabbet_network_t* network = *state;
+  int64_t root = 0, pair[] = {0, 1}, broadcast = RABBET_COLLECTIVE_BROADCAST;
+  int64_t one[] = {0};
+  rabbet_tensor_t* x = add_input(network, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3));
+  rabbet_attr_t attrs[] = {int_attr("operation", &broadcast),
+                           int_attr("root", &root),
+                           ints_attr("groups", one, 1)};
+  rabbet_layer_t* layer = NULL;
+  RABBET_EXPECT_OK(rabbet_network_add_layer(network, "dist_collective", "alone",
+                                            &x, 1, attrs, 3, &layer));
+  RABBET_EXPECT_ERROR(rabbet_network_validate(network),
+                      RABBET_STATUS_FAILED_PRECONDITION, "no outputs");
+  attrs[2] = ints_attr("groups", pair, 2);
+  RABBET_EXPECT_OK(rabbet_network_add_layer(network, "dist_collective", "sent",
+                                            &x, 1, attrs, 3, &layer));
+  RABBET_EXPECT_OK(rabbet_network_validate(network));
+}
+
 static void weak_types_are_wishes(void** state) {
   (void)state;
   rabbet_network_t* network = NULL;
@@ -491,6 +512,7 @@ int main(void) {
       TEST(computed_values_are_read_by_the_host),
       TEST(later_tensors_can_be_wired_in),
       TEST(removal_keeps_numbers_in_order),
+      TEST(exchanges_are_results),
       TEST(weak_types_are_wishes),
       TEST(strong_types_are_fixed),
       TEST(owners_are_destroyed_with_the_network),

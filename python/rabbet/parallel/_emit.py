@@ -7,17 +7,11 @@ concatenations. That is how the ranks' arithmetic is checked without several GPU
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 import numpy as np
 
-from .._enums import (
-    CollectiveOperation,
-    DataType,
-    ElementWiseOperation,
-    ReduceOperation,
-)
+from .._enums import CollectiveOperation, DataType, ReduceOperation
 from .._numbers import Attr
 from ._axes import (
     Atom,
@@ -29,10 +23,9 @@ from ._axes import (
     size_of,
 )
 from ._graph import Graph, Op, Tensor
+from ._make import INTS, Maker, elementwise
 from ._plan import SUMS, WHOLE, Form, Plan, Step
 from ._weights import part, zeros
-
-_INTS = {DataType.INT64: np.int64, DataType.INT32: np.int32}
 
 
 class Exchange(Protocol):
@@ -78,7 +71,7 @@ class Emulated:
         """Their sum."""
         total = tensors[0]
         for i, each in enumerate(tensors[1:]):
-            total = _elementwise(network, "SUM", total, each, f"{name}.{i}")
+            total = elementwise(network, "SUM", total, each, f"{name}.{i}")
         return [total] * len(tensors)
 
     def all_gather(self, network: Any, tensors: list[Any], name: str) -> list[Any]:
@@ -87,63 +80,23 @@ class Emulated:
         return [layer._get_output(0)] * len(tensors)
 
 
-def _elementwise(network: Any, kind: str, a: Any, b: Any, name: str) -> Any:
-    op = int(ElementWiseOperation[kind])
-    return network._add_layer("elementwise", name, [a, b], {"op": op})._get_output(0)
-
-
-class Emitter:
+class Emitter(Maker):
     """Makes networks of ranks."""
 
     def __init__(
         self, graph: Graph, plan: Plan, ranks: int, made: list[int], exchange: Exchange
     ) -> None:
+        super().__init__(graph.network)
         self.graph, self.plan = graph, plan
         self.ranks, self.made, self.exchange = ranks, made, exchange
-        self.network = _copy_empty(graph.network)
         # Of each tensor, by form: a tensor for each rank that is made.
         self.forms: dict[int, dict[Form, list[Any]]] = {}
         self.copies: dict[Any, Any] = {}
         self.several = len(made) > 1
-        self.names: dict[str, int] = {}
-
-    # ---- Names and small layers ----
 
     def prefix(self, k: int) -> str:
         """Of names of rank k of those that are made."""
         return f"rank{self.made[k]}/" if self.several else ""
-
-    def name(self, base: str) -> str:
-        """A layer's name that is free."""
-        count = self.names[base] = self.names.get(base, -1) + 1
-        return f"{base}.{count}" if count else base
-
-    def constant(
-        self, values: Any, dtype: DataType, shape: list[int], name: Any
-    ) -> Any:
-        """Weights of an array, which the network keeps."""
-        block = np.ascontiguousarray(values)
-        count = math.prod(shape)
-        return self.network._add_weights(
-            name, int(dtype), block.ctypes.data, count, tuple(shape), block
-        )
-
-    def integers(self, values: list[int], like: DataType) -> Any:
-        """A vector of the type of a shape."""
-        array = np.array(values, _INTS[like])
-        return self.constant(array, like, [len(values)], None)
-
-    def elementwise(self, kind: str, a: Any, b: Any, base: str) -> Any:
-        """A function of two tensors."""
-        return _elementwise(self.network, kind, a, b, self.name(base))
-
-    def shuffle(self, tensor: Any, order: list[int], base: str) -> Any:
-        """A transpose."""
-        if order == list(range(len(order))):
-            return tensor
-        attrs = {"first_transpose": (Attr.INTS, order)}
-        layer = self.network._add_layer("shuffle", self.name(base), [tensor], attrs)
-        return layer._get_output(0)
 
     # ---- Forms of tensors ----
 
@@ -171,10 +124,7 @@ class Emitter:
 
     def _constant(self, tensor: Tensor, form: Form) -> list[Any]:
         if form == WHOLE:
-            if tensor.producer is None:
-                return [self.network._copy_source(tensor.object)] * len(self.made)
-            layer = self.network._copy_layer(tensor.producer.layer, "", [])
-            return [layer._get_output(0)] * len(self.made)
+            return [self.whole_constant(tensor)] * len(self.made)
         made = []
         for k, rank in enumerate(self.made):
             if form == SUMS and rank == 0:
@@ -342,7 +292,7 @@ class Emitter:
         ones = [1] * max(len(tensor.axes), 0)
 
         def number(value: int) -> Any:
-            return self.constant(np.array(value, _INTS[dtype]), dtype, ones, None)
+            return self.constant(np.array(value, INTS[dtype]), dtype, ones, None)
 
         def select(condition: Any, yes: Any, no: Any) -> Any:
             layer = self.network._add_layer(
@@ -453,31 +403,11 @@ class Emitter:
             made = self.get(tensor, form)[0]
         else:
             made = self.get(tensor, WHOLE)[0]
-        if tensor.is_input and made.is_network_input:
-            self.network._mark_output(made)
-            return
-        if made.name != tensor.name:
-            other = self.network._find_tensor(tensor.name)
-            if other is not None:
-                other.name = f"{tensor.name}/part"
-            made.name = tensor.name
-        self.network._mark_output(made)
+        self.mark_output(tensor, made)
 
 
 def _distinct(tensors: list[Any]) -> list[Any]:
     return tensors if len(set(tensors)) == len(tensors) else tensors[:1]
-
-
-def _copy_empty(network: Any) -> Any:
-    made = network._copy_empty()
-    made._creation_flags = network._creation_flags
-    made._logger = network._logger
-    made._given_weights = {}
-    made._composites = {}
-    made._conditionals = network._conditionals
-    made._builder = network._builder
-    made.error_recorder = network.error_recorder
-    return made
 
 
 # ---- What changes in a layer that computes a part ----

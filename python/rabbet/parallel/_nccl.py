@@ -7,11 +7,10 @@ import ctypes
 import functools
 import glob
 import os
-import site
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+from .. import _rabbet
 from .._errors import UnavailableError
 
 ID_BYTES = 128
@@ -62,43 +61,62 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _candidates() -> Iterator[str]:
-    """Files, in the order in which the CUDA device looks for them (docs/cuda.md)."""
+_NAMES = ("libnccl.so.2", "libnccl.so")
+# Folders of NVIDIA's wheels in site-packages, and of libraries in a toolkit.
+_WHEELS = ("nvidia/cu[0-9]*/lib", "nvidia/*/lib")
+_TOOLKIT = ("lib64", "targets/x86_64-linux/lib")
+
+
+def _candidates() -> Iterator[tuple[str, int]]:
+    """(file or name, flags to open it), in the order that docs/cuda.md has for all
+    libraries; src/device/cuda/driver/library.c has it for the CUDA device."""
     if named := os.environ.get("RABBET_NCCL"):
-        yield named
+        yield named, 0
         return
-    yield from _loaded("libnccl.so")
-    folders = [f for f in os.environ.get("RABBET_CUDA_PATH", "").split(":") if f]
-    for folder in folders:
-        yield os.path.join(folder, "libnccl.so.2")
-    sites = [*folders, *sys.path, *site.getsitepackages()]
-    for folder in dict.fromkeys(sites):
-        for pattern in ("nvidia/cu[0-9]*/lib", "nvidia/*/lib"):
-            yield from sorted(glob.glob(os.path.join(folder, pattern, "libnccl.so.2")))
-    yield "libnccl.so.2"
-    yield "libnccl.so"
+    for name in _NAMES:
+        yield name, os.RTLD_NOLOAD
+    for folder in os.environ.get("RABBET_CUDA_PATH", "").split(":"):
+        if folder:
+            yield from _in_folder(folder)
+            yield from _in_folders(folder, _WHEELS)
+    # The package's own site-packages.
+    own = os.path.dirname(os.path.dirname(os.path.realpath(_rabbet.__file__)))
+    yield from _in_folders(own, _WHEELS)
+    for name in _NAMES:
+        yield name, 0
+    toolkits = (
+        os.environ.get("CUDA_HOME"),
+        os.environ.get("CUDA_PATH"),
+        "/usr/local/cuda",
+    )
+    for toolkit in toolkits:
+        if toolkit:
+            yield from _in_folders(toolkit, _TOOLKIT)
 
 
-def _loaded(name: str) -> Iterator[str]:
-    """Libraries of that name that the process has loaded."""
-    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
-        for line in maps:
-            path = line.split(maxsplit=5)[-1].strip()
-            if os.path.basename(path).startswith(name):
-                yield path
-                return
+def _in_folder(folder: str) -> Iterator[tuple[str, int]]:
+    for name in _NAMES:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            yield path, 0
+
+
+def _in_folders(root: str, patterns: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    for pattern in patterns:
+        for folder in sorted(glob.glob(os.path.join(glob.escape(root), pattern))):
+            yield from _in_folder(folder)
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
     """NCCL. UnavailableError: it is not found, or too old."""
     found, why = None, "it is not found"
-    for path in _candidates():
+    for path, flags in _candidates():
         try:
-            found = ctypes.CDLL(path)
+            found = ctypes.CDLL(path, ctypes.DEFAULT_MODE | flags)
             break
         except OSError as error:
-            why = str(error)
+            why = why if flags else str(error)
     if found is None:
         raise UnavailableError(
             f"NCCL cannot be opened ({why}): pip install nvidia-nccl-cu13 (or -cu12), "

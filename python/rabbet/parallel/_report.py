@@ -47,7 +47,21 @@ class Exchange(NamedTuple):
     bytes: int
 
 
-class Report:
+class BaseReport:
+    """What reports have in common."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report, as JSON has it."""
+        raise NotImplementedError
+
+    def json(self) -> str:
+        """The report as JSON."""
+        import json
+
+        return json.dumps(self.as_dict(), indent=2)
+
+
+class Report(BaseReport):
     """splits: what is split. whole: weights that stay on each rank. exchanges: what ranks
     send. weights, rank_weights: bytes of the model's constants, and of those that a rank
     has. str() is a table."""
@@ -83,21 +97,15 @@ class Report:
             "exchanges": [each._asdict() for each in self.exchanges],
         }
 
-    def json(self) -> str:
-        """The report as JSON."""
-        import json
-
-        return json.dumps(self.as_dict(), indent=2)
-
     def __str__(self) -> str:
         share = 100 * self.rank_weights / max(self.weights, 1)
         lines = [
-            f"{self.ranks} ranks; weights of {_size(self.weights)}, of which each has "
-            f"{_size(self.rank_weights)} ({share:.0f} %)"
+            f"{self.ranks} ranks; weights of {size_text(self.weights)}, of which each has "
+            f"{size_text(self.rank_weights)} ({share:.0f} %)"
         ]
         for each in self.exchanges:
             lines.append(
-                f"{each.number} {each.kind} in a run, of {_size(each.bytes)} in all for "
+                f"{each.number} {each.kind} in a run, of {size_text(each.bytes)} in all for "
                 "one row"
             )
         if not self.splits:
@@ -109,10 +117,10 @@ class Report:
         for layers in _same_reason(self.whole):
             first = layers[0]
             more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
-            total = _size(sum(each.bytes for each in layers))
+            total = size_text(sum(each.bytes for each in layers))
             shape = "x".join(map(str, first.shape))
             lines.append(
-                f"  {_name(first.layer)} {shape}{more}, {total}: {first.reason}"
+                f"  {shown_name(first.layer)} {shape}{more}, {total}: {first.reason}"
             )
         return "\n".join(lines)
 
@@ -188,7 +196,8 @@ def _whole(tensor: Tensor, choice: Choice) -> Whole:
 # ---- Text ----
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
+    """Bytes, for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -196,7 +205,8 @@ def _size(count: float) -> str:
     raise AssertionError
 
 
-def _name(name: str) -> str:
+def shown_name(name: str) -> str:
+    """A name as a terminal can show it, in a line."""
     text = _rabbet.shown(name)
     return text if len(text) <= _LONGEST_NAME else "..." + text[3 - _LONGEST_NAME :]
 
@@ -217,7 +227,7 @@ def _alike(splits: list[Split]) -> list[list[Split]]:
 def _shown(alike: list[Split]) -> list[str]:
     first = alike[0]
     times = f", {len(alike)} times" if len(alike) > 1 else ""
-    total = _size(sum(each.bytes for each in alike))
+    total = size_text(sum(each.bytes for each in alike))
     kinds = [kind for kind, _ in first.collectives]
     needed = (
         ", ".join(f"{kinds.count(k)} {k}" for k in dict.fromkeys(kinds)) or "nothing"
@@ -227,7 +237,7 @@ def _shown(alike: list[Split]) -> list[str]:
         entry for entry in first.weights if len([n for n in entry[1] if n > 1]) > 1
     ]
     for layer, shape, how in (shown or list(first.weights))[:12]:
-        lines.append(f"  {_name(layer)} {'x'.join(map(str, shape))} {how}")
+        lines.append(f"  {shown_name(layer)} {'x'.join(map(str, shape))} {how}")
     if len(shown) > 12:
         lines.append(f"  and {len(shown) - 12} more")
     return lines

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from .._build import _network_of, build_model
-from .._builder import Builder
-from .._callbacks import ILogger, Logger
-from .._enums import Severity
+from .._callbacks import ILogger
 from .._errors import InvalidArgumentError, NotFoundError
 from .._profiles import matches, range_of
 from ._axes import Atom, has
@@ -22,70 +15,49 @@ from ._graph import Graph
 from ._plan import Plan
 from ._report import Report
 from ._rules import analyse
+from ._split import Split, network_of, ranks_of
 
 
-class TensorParallel:
-    """A model split over ranks: a network for each, and what was decided."""
+class TensorParallel(Split):
+    """A model whose layers are split over ranks."""
 
     def __init__(
         self, graph: Graph, ranks: int, choice: Choice, plan: Plan, builder: Any
     ) -> None:
+        super().__init__(ranks, builder)
         self._graph, self._choice, self._plan = graph, choice, plan
-        self._builder = builder
-        self.ranks = ranks
         self.report = Report(graph, plan, choice, ranks)
 
-    def __str__(self) -> str:
-        return str(self.report)
+    def emulation(self) -> Any:
+        return self._emit(list(range(self.ranks)), Emulated())
 
-    def network(self, rank: int) -> Any:
-        """The network of a rank, for rabbet.compile or a Builder."""
-        if not 0 <= operator.index(rank) < self.ranks:
-            raise InvalidArgumentError(
-                f"rank is {rank}; expected 0 to {self.ranks - 1}"
-            )
+    def parts(self) -> dict[str, tuple[int, list[int]]]:
+        found = {}
+        for tensor in self._plan.graph.tensors:
+            form = self._plan.forms.get(tensor.index)
+            if id(tensor) in self._plan.kept and isinstance(form, Atom):
+                shape = local_shape(tensor, form, self.ranks)
+                axis = next(i for i, a in enumerate(tensor.axes) if has(a, form))
+                found[tensor.name] = (axis, shape)
+        return found
+
+    def _network(self, rank: int) -> Any:
         return self._emit([rank], Collectives(self.ranks))
 
-    def compile(self, rank: int, **options: Any) -> Any:
-        """The model of a rank, as rabbet.compile makes it. `shapes` and `profiles` are
-        those of the whole model. On a GPU; it runs once it has a communicator."""
-        return build_model(self.network(rank), **self._local(options))
+    def _emit(self, made: list[int], exchange: Any) -> Any:
+        return Emitter(self._graph, self._plan, self.ranks, made, exchange).emit()
 
-    def save(self, path: Any, **options: Any) -> list[Path]:
-        """Writes a plan for each rank, PATH.0 to PATH.(ranks - 1), one after the other.
-        Takes the options of rabbet.compile. Times are measured once: the ranks' layers
-        are alike."""
-        if "save" in options:
-            raise TypeError(
-                "save: the plans are written to PATH.0, ...; save= is not taken"
-            )
-        made = [Path(f"{os.fspath(path)}.{rank}") for rank in range(self.ranks)]
-        with tempfile.TemporaryDirectory() as folder:
-            options.setdefault("timing_cache", Path(folder) / "times")
-            for rank, file in enumerate(made):
-                self.compile(rank, save=file, **options)
-        return made
-
-    def _local(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Options with shapes of a rank's parts."""
-        made = dict(options)
-        if made.get("shapes"):
-            made["shapes"] = self._local_shapes(made["shapes"])
-        if made.get("profiles"):
-            made["profiles"] = [self._local_shapes(each) for each in made["profiles"]]
-        return made
-
-    def _local_shapes(self, shapes: Any) -> Any:
-        if not isinstance(shapes, Mapping):
-            return shapes  # compile names the fault
+    def _local_inputs(self, given: Any, rank: int, are_shapes: bool) -> Any:
+        if not are_shapes or not isinstance(given, Mapping):
+            return given  # compile names the fault
         parts = self.parts()
         return {
             name: tuple(
-                self._local_shape(name, *parts[name], s) for s in range_of(given, name)
+                self._local_shape(name, *parts[name], s) for s in range_of(shape, name)
             )
             if name in parts
-            else given
-            for name, given in shapes.items()
+            else shape
+            for name, shape in given.items()
         }
 
     def _local_shape(
@@ -106,26 +78,6 @@ class TensorParallel:
                 f"do not divide its {dims[axis]} of {dims}"
             )
         return (*dims[:axis], dims[axis] // self.ranks, *dims[axis + 1 :])
-
-    def emulation(self) -> Any:
-        """One network with all ranks' arithmetic, for one device: its inputs and outputs
-        are the model's. For checks of results without several GPUs."""
-        return self._emit(list(range(self.ranks)), Emulated())
-
-    def _emit(self, made: list[int], exchange: Any) -> Any:
-        return Emitter(self._graph, self._plan, self.ranks, made, exchange).emit()
-
-    def parts(self) -> dict[str, tuple[int, list[int]]]:
-        """Inputs and outputs of which each rank has a part: (axis that is split, shape
-        of a rank's part, -1 where it is open)."""
-        found = {}
-        for tensor in self._plan.graph.tensors:
-            form = self._plan.forms.get(tensor.index)
-            if id(tensor) in self._plan.kept and isinstance(form, Atom):
-                shape = local_shape(tensor, form, self.ranks)
-                axis = next(i for i, a in enumerate(tensor.axes) if has(a, form))
-                found[tensor.name] = (axis, shape)
-        return found
 
 
 def tensor(
@@ -149,17 +101,14 @@ def tensor(
     whole: inputs and outputs that each rank has whole. Others that are a state of the
         caller (caches, which a run changes and gives back) are split with the heads.
     """
-    ranks = operator.index(ranks)
+    ranks = ranks_of(ranks)
     if isinstance(whole, str):
         raise TypeError(f"whole: expected a list of names, got {whole!r}")
-    if ranks < 2:
-        raise InvalidArgumentError(f"ranks is {ranks}; expected 2 or more")
     if not least_saving >= 0:
         raise InvalidArgumentError(
             f"least_saving is {least_saving}; expected 0 or more"
         )
-    builder = Builder(logger or Logger(Severity.WARNING))
-    network = _network_of(builder, model, builder._logger, False, [])
+    network, builder = network_of(model, logger)
     graph = analyse(network)
     names = {t.name for t in graph.tensors if t.is_input or t.is_output}
     for name in whole:

@@ -272,7 +272,7 @@ rabbet_status_t rabbet_ir_import(rabbet_network_t* network,
   out_ir->strongly_typed =
       (network->flags & RABBET_NETWORK_STRONGLY_TYPED) != 0;
   rabbet_status_t status = rabbet_network_infer(network);
-  if (rabbet_is_ok(status) && network->outputs.count == 0)
+  if (rabbet_is_ok(status) && !rabbet_network_has_results(network))
     status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "the network has no outputs; mark the tensors that "
                            "are wanted as outputs");

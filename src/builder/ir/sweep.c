@@ -1,10 +1,12 @@
 // Removes unneeded values and nodes. Values are needed if outputs depend on
-// them, if the host must read them to know a shape, or if assertions or debug
-// tensors are in networks that they run.
+// them, if the host must read them to know a shape, if assertions or debug
+// tensors are in networks that they run, or if other ranks take part in making
+// them: these wait for this one, also where its own network reads nothing.
 
 #include <assert.h>
 
 #include "builder/ir/ir.h"
+#include "ops/collective/dist_collective.h"
 
 typedef struct sweep_t {
   rabbet_ir_t* ir;
@@ -86,6 +88,13 @@ static void sweep_nodes(sweep_t* sweep) {
   ir->nodes.count = kept;
 }
 
+// Whether a node does more than to make its outputs.
+static bool sweep_has_effects(const rabbet_ir_node_t* node) {
+  if (node->dead) return false;
+  if (node->bodies && rabbet_bodies_are_watched(node->bodies)) return true;
+  return rabbet_collective_exchanges(node->op, node->attrs);
+}
+
 rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir) {
   sweep_t sweep = {.ir = ir};
   rabbet_status_t status = rabbet_allocate(
@@ -99,8 +108,7 @@ rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir) {
   for (size_t i = 0; rabbet_is_ok(status) && i < ir->input_count; ++i)
     status = sweep_value(&sweep, ir->inputs[i]);
   for (size_t i = 0; rabbet_is_ok(status) && i < ir->nodes.count; ++i)
-    if (ir->nodes.data[i]->bodies && !ir->nodes.data[i]->dead &&
-        rabbet_bodies_are_watched(ir->nodes.data[i]->bodies))
+    if (sweep_has_effects(ir->nodes.data[i]))
       status = sweep_value(&sweep, ir->nodes.data[i]->outputs[0]);
   if (rabbet_is_ok(status)) status = sweep_follow(&sweep);
   if (rabbet_is_ok(status)) sweep_nodes(&sweep);

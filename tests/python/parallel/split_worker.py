@@ -3,9 +3,10 @@
 python split_worker.py FOLDER save     # FOLDER/plan.0, ...: of the job in FOLDER/job
 python split_worker.py FOLDER          # with RANK and WORLD_SIZE set; outputs to results.RANK
 
-The job is a pickled dict: `model` (an ONNX file), `ranks`, `shapes` and the inputs of each
-run, `runs`. An input that is missing in a run is what the last run gave under the name that
-`carried` has for it, as caches are. With `compiled` the ranks build their models themselves."""
+The job is a pickled dict: `model` (an ONNX file), `how` it is split (a function of
+rabbet.parallel), `ranks`, `shapes` and the inputs of each run, `runs`. An input that is missing
+in a run is what the last run gave under the name that `carried` has for it, as caches are. With
+`compiled` the ranks build their models themselves. A rank takes the inputs that it has."""
 
 from __future__ import annotations
 
@@ -24,9 +25,14 @@ _REAL = "RABBET_TEST_REAL_GPUS" in os.environ
 OPTIONS: dict[str, Any] = {"tf32": False, "optimization_level": 0}
 
 
+def split_of(job: dict[str, Any]) -> Any:
+    """The model, split."""
+    return getattr(parallel, job["how"])(job["model"], job["ranks"])
+
+
 def save(folder: Path, job: dict[str, Any]) -> None:
     """Plans of all ranks, built by one process."""
-    split = parallel.tensor(job["model"], job["ranks"])
+    split = split_of(job)
     made = split.save(folder / "plan", device="cuda", shapes=job["shapes"], **OPTIONS)
     assert made == [folder / f"plan.{rank}" for rank in range(job["ranks"])]
 
@@ -35,7 +41,7 @@ def load(folder: Path, job: dict[str, Any], rank: int, gpu: int) -> Any:
     """The model of the rank."""
     if not job["compiled"]:
         return rabbet.load(folder / f"plan.{rank}", device=f"cuda:{gpu}")
-    split = parallel.tensor(job["model"], job["ranks"])
+    split = split_of(job)
     return split.compile(rank, device=f"cuda:{gpu}", shapes=job["shapes"], **OPTIONS)
 
 
@@ -43,15 +49,17 @@ def run(folder: Path, job: dict[str, Any]) -> list[dict[str, np.ndarray]]:
     """This rank's outputs of each run."""
     rank = parallel.place().rank
     gpu = rank if _REAL else 0  # the stand-in GPU is one for each process
-    parts = parallel.tensor(job["model"], job["ranks"]).parts()
+    parts = split_of(job).parts()
     model, results = load(folder, job, rank, gpu), []
     with parallel.communicator(gpu=gpu, seconds=60) as communicator:
         model.set_communicator(communicator)
         for given in job["runs"]:
-            feeds = {name: mine(parts, name, x, rank) for name, x in given.items()}
-            for name, source in job["carried"].items():
-                if name not in feeds:
-                    feeds[name] = results[-1][source]
+            feeds = {}
+            for name in (each.name for each in model.inputs):
+                if name in given:
+                    feeds[name] = mine(parts, name, given[name], rank)
+                else:
+                    feeds[name] = results[-1][job["carried"][name]]
             found = model.run(feeds)
             results.append({name: np.array(y) for name, y in found.items()})
         model.set_communicator(None)

@@ -57,7 +57,7 @@ def run(
     folder: Path, job: dict[str, Any], ranks: int, real: bool = False
 ) -> list[list[dict[str, np.ndarray]]]:
     """Each rank's outputs of each run."""
-    whole = {"compiled": False, "carried": {}, **job, "ranks": ranks}
+    whole = {"how": "tensor", "compiled": False, "carried": {}, **job, "ranks": ranks}
     (folder / "job").write_bytes(pickle.dumps(whole))
     processes(folder, ranks, real)
     return [
@@ -66,7 +66,8 @@ def run(
 
 
 def decoder(folder: Path, ranks: int, real: bool = False, **more: Any) -> None:
-    """A prompt, then single tokens with the caches that each rank has of its heads."""
+    """A prompt, then single tokens with the caches that each rank has of its heads, or of
+    its layers."""
     torch.manual_seed(1)
     module = families.Llama().eval()
     calls = [torch.randint(0, 60, (2, n)) for n in (6, 1, 1)]
@@ -82,14 +83,19 @@ def decoder(folder: Path, ranks: int, real: bool = False, **more: Any) -> None:
     carried = {f"x{i}": f"y{i}" for i in range(1, 5)}
     job = {"model": file, "shapes": shapes, "runs": runs, "carried": carried, **more}
     found = run(folder, job, ranks, real)
+    is_pipeline = more.get("how") == "pipeline"
     for step, ids in enumerate(calls):
         with torch.no_grad():
             logits, *past = module(ids, *past)
         mine = [each[step] for each in found]
-        for rank in mine:
-            np.testing.assert_allclose(rank["y0"], logits, rtol=1e-4, atol=1e-4)
+        with_logits = [rank["y0"] for rank in mine if "y0" in rank]
+        for each in with_logits:
+            np.testing.assert_allclose(each, logits, rtol=1e-4, atol=1e-4)
+        assert len(with_logits) == (1 if is_pipeline else ranks)
         for i, want in enumerate(past, 1):
-            cache = np.concatenate([rank[f"y{i}"] for rank in mine], 1)
+            caches_of = [rank[f"y{i}"] for rank in mine if f"y{i}" in rank]
+            assert len(caches_of) == (1 if is_pipeline else ranks)
+            cache = np.concatenate(caches_of, 1)
             np.testing.assert_allclose(cache, want, rtol=1e-4, atol=1e-4)
 
 
@@ -103,8 +109,10 @@ def family(
     job = {"model": file, "shapes": shapes, "runs": [feeds], **more}
     with torch.no_grad():
         want = module(*given)
-    for rank in run(folder, job, ranks, real):
-        np.testing.assert_allclose(rank[0]["y0"], want, rtol=1e-4, atol=1e-4)
+    found = [rank[0]["y0"] for rank in run(folder, job, ranks, real) if rank[0]]
+    assert len(found) == (1 if more.get("how") == "pipeline" else ranks)
+    for each in found:
+        np.testing.assert_allclose(each, want, rtol=1e-4, atol=1e-4)
 
 
 _needed = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was built")
@@ -114,6 +122,47 @@ _needed = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was buil
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_decoder(tmp_path: Path, ranks: int) -> None:
     decoder(tmp_path, ranks)
+
+
+@_needed
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
+def test_decoder_in_stages(tmp_path: Path, ranks: int) -> None:
+    decoder(tmp_path, ranks, how="pipeline")
+
+
+def overlap(folder: Path, real: bool = False) -> None:
+    """Rank 0 is in its next run while rank 1 is in this one (overlapping.py)."""
+    command = [sys.executable, "-m", "tests.python.parallel.overlapping"]
+    shared = {**os.environ, "RABBET_THREADS": "1", "RABBET_RENDEZVOUS": str(folder)}
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")
+    started = []
+    for rank in range(2):
+        # A rank sees its own GPU alone, as number 0.
+        own = {"WORLD_SIZE": "2", "RANK": str(rank)}
+        own |= {"CUDA_VISIBLE_DEVICES": gpus[rank]} if real else {}
+        words = command if real else [str(WITH), *command]
+        started.append(subprocess.Popen(
+            words, cwd=ROOT, text=True, env={**shared, **own}, stderr=subprocess.PIPE
+        ))  # fmt: skip
+    try:
+        errors = [process.communicate(timeout=SECONDS)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], errors
+    assert not (folder / "late").exists(), "rank 1 waited in vain for rank 0's next run"
+
+
+@_needed
+def test_stages_overlap(tmp_path: Path) -> None:
+    overlap(tmp_path)
+
+
+@_needed
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["gpt2", "encoder", "vision", "t5", "experts", "whisper"])
+def test_stages_that_ranks_compile(tmp_path: Path, name: str) -> None:
+    family(tmp_path, name, 2, compiled=True, how="pipeline")
 
 
 @_needed

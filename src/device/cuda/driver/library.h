@@ -13,11 +13,9 @@ typedef struct rabbet_cuda_library_t {
   const char* hint;               // what to install
 } rabbet_cuda_library_t;
 
-// Opens the library, in this order: the file that the variable names; one that
-// the process has loaded (torch's, for example); the folders of the `nvidia-*`
-// wheels (RABBET_CUDA_PATH, then beside the package); the loader's path; a
-// toolkit (CUDA_HOME, CUDA_PATH, /usr/local/cuda). It is never closed.
-// UNAVAILABLE names the missing file and how to install it.
+// Opens the library, looked for in the order of docs/cuda.md ("Libraries"),
+// which rabbet.parallel has for NCCL, too (python/rabbet/parallel/_nccl.py). It
+// is never closed. UNAVAILABLE names the missing file and how to install it.
 rabbet_status_t rabbet_cuda_library_open(const rabbet_cuda_library_t* library,
                                          void** out_handle);
 // Fills a table of function pointers by name; the library's handle comes from
