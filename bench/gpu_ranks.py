@@ -22,6 +22,8 @@ from .report import Section
 
 CASES = {"token": (1, 1024), "prompt": (2048, 2048)}
 """Tokens of a call, positions of the cache."""
+VARIANTS = {"no ahead": "RABBET_CUDA_AHEAD", "by NCCL": "RABBET_CUDA_DIRECT"}
+"""Ways to do without a part of ours, and the variables that say so."""
 CALLS = 10
 SECONDS = 400.0
 """That the ranks of one number may take."""
@@ -36,6 +38,7 @@ class Job:
     folder: Path
     shape: Shape
     rounds: int
+    cases: dict[str, tuple[int, int]]
 
     def result(self, rank: int) -> Path:
         return self.folder / f"{self.ranks}-{rank}"
@@ -121,6 +124,17 @@ def peer(torch: Any, source: Weights, drawn: Drawn, part: Part, step: Step) -> A
     return logits, stream, replay
 
 
+def varied(step: Step, variable: str) -> Step:
+    """The same plan, loaded and joined with an environment variable set to 0."""
+    other = Step.__new__(Step)
+    other.__dict__.update(step.__dict__)
+    os.environ[variable] = "0"
+    other.load(step.plan)
+    other.logits()
+    del os.environ[variable]
+    return other
+
+
 def measure(
     job: Job, source: Weights, drawn: Drawn, rank: int, communicator: Any
 ) -> Any:
@@ -128,7 +142,7 @@ def measure(
     import torch
 
     rows = {}
-    for case, (tokens, room) in CASES.items():
+    for case, (tokens, room) in job.cases.items():
         shape = replace(job.shape, tokens=tokens, room=room)
         if job.shape.hidden < 1024:
             shape = replace(shape, tokens=min(tokens, 64), room=64)
@@ -139,13 +153,9 @@ def measure(
         bodies = {"rabbet": (step.stream, step.run)}
         found = step.logits()
         if communicator is not None and tokens == 1:
-            os.environ["RABBET_CUDA_AHEAD"] = "0"
-            other = Step.__new__(Step)
-            other.__dict__.update(step.__dict__)
-            other.load(step.plan)
-            del os.environ["RABBET_CUDA_AHEAD"]
-            other.logits()
-            bodies["without ahead"] = (other.stream, other.run)
+            for name, variable in VARIANTS.items():
+                other = varied(step, variable)
+                bodies[name] = (other.stream, other.run)
         del step.plan
         built = time.monotonic() - begin
         print(
@@ -213,12 +223,13 @@ def run_wave(jobs: list[Job], source: Weights, drawn: Drawn) -> None:
 
 
 def table(rows: dict[str, dict[int, Any]]) -> Section:
-    columns = ["call", "GPUs", "us", "of one GPU", "without weights fetched ahead",
-               "torch, us", "of one GPU", "rabbet / torch", "off torch's", "build, s"]  # fmt: skip
+    columns = ["call", "GPUs", "us", "of one GPU", *VARIANTS, "torch, us",
+               "of one GPU", "rabbet / torch", "off torch's", "build, s"]  # fmt: skip
     section = Section("GPU: a decoder split over ranks", columns)
     section.note(
         "32 layers of 4096, 8 of 32 heads for keys, FP16; token: batch 1, 1024 positions in "
-        "the cache; prompt: 2048 tokens. Median of rounds in turns on rank 0. torch: the same "
+        "the cache; prompt: 2048 tokens. Median of rounds in turns on rank 0. no ahead: no "
+        "weights are fetched while ranks wait; by NCCL: all exchanges are. torch: the same "
         "split by functional all-reduces, each layer compiled, all in one CUDA graph"
     )
     for case, found in rows.items():
@@ -232,10 +243,12 @@ def table(rows: dict[str, dict[int, Any]]) -> Section:
             ) -> str:
                 return f"{us / base[name]:.2f}" if us and name in base else "-"
 
-            plain = row["us"].get("without ahead")
+            others = [
+                f"{row['us'][n]:.0f}" if n in row["us"] else "-" for n in VARIANTS
+            ]
             section.rows.append([
                 case, str(ranks), f"{us:.0f}", share("rabbet", us),
-                f"{plain:.0f}" if plain else "-",
+                *others,
                 f"{torch_us:.0f}" if torch_us else "-", share("torch", torch_us),
                 f"{us / torch_us:.2f}" if torch_us else "-",
                 "-" if row["off"] is None else f"{row['off']:.4f}", f"{row['build_s']:.0f}",
@@ -254,9 +267,10 @@ def run(options: Options) -> list[Section]:
     source = Weights(shape, torch)
     drawn = Drawn.of(shape, source)
     print(f"  weights drawn in {time.monotonic() - begin:.0f} s", flush=True)
-    job = Job(1, 0, options.scratch, shape, 3 if options.quick else 7)
-    rows: dict[str, dict[int, Any]] = {case: {} for case in CASES}
-    logits: dict[str, dict[int, Any]] = {case: {} for case in CASES}
+    cases = {case: CASES[case] for case in options.models or CASES}
+    job = Job(1, 0, options.scratch, shape, 3 if options.quick else 7, cases)
+    rows: dict[str, dict[int, Any]] = {case: {} for case in cases}
+    logits: dict[str, dict[int, Any]] = {case: {} for case in cases}
     for wave in waves(gpus(), job):
         run_wave(wave, source, drawn)
         for each in wave:
