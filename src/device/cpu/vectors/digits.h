@@ -20,7 +20,8 @@ enum {
 // odd ones for codes of 4 bits, which has pairs in a byte; as they are for
 // those of 8. `offset`: less what the offset of the codes adds in each lane.
 // AVX2 has two digits of 12 bits for NF4, INT8 and UINT8, in the order of its
-// loops, and for NF4 also the numbers' first 8 bits.
+// loops, and for NF4 also the numbers' first 8 bits. For FP8 it has the numbers
+// themselves, whatever they are.
 typedef struct rabbet_digits_t {
   union {
     struct {
@@ -31,6 +32,7 @@ typedef struct rabbet_digits_t {
       int16_t words[2][RABBET_DIGIT_CHUNK];
       int8_t bytes[RABBET_DIGIT_CHUNK];
     };
+    float numbers[RABBET_DIGIT_CHUNK];
   };
   // Of the blocks that begin in the chunk; all alike for three digits.
   float unit[RABBET_DIGIT_CHUNK / RABBET_PACKED_BLOCK];

@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 #if defined(__AVX2__)
-#include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
@@ -36,15 +35,15 @@ typedef enum digit_form_t {
   DIGITS_NF4,
   DIGITS_INT8,
   DIGITS_UINT8,
+  DIGITS_FP8,  // none: products with the row's floats
 } digit_form_t;
 
 static digit_form_t digits_form(rabbet_packed_type_t type) {
   static const digit_form_t forms[RABBET_PACKED_COUNT] = {
       [RABBET_PACKED_INT4] = DIGITS_INT4,   [RABBET_PACKED_FP4] = DIGITS_FP4,
       [RABBET_PACKED_NF4] = DIGITS_NF4,     [RABBET_PACKED_INT8] = DIGITS_INT8,
-      [RABBET_PACKED_UINT8] = DIGITS_UINT8,
+      [RABBET_PACKED_UINT8] = DIGITS_UINT8, [RABBET_PACKED_FP8] = DIGITS_FP8,
   };
-  assert(type != RABBET_PACKED_FP8);
   return forms[type];
 }
 DIGIT_INLINE bool digits_has_nibbles(digit_form_t form) {
@@ -74,6 +73,9 @@ enum { NF4_UNIT = 29513, NF4_PARTS = 64 };
 #define NF4_HIGH \
   -116, -81, -61, -46, -33, -22, -11, 0, 9, 18, 28, 38, 50, 64, 83, 115
 #define NF4_PART 0, 17, 33, 51, 18, 50, 54, 0, 42, 34, 33, 57, 43, 33, 40, 0
+
+// The numbers of FP8 are those of HALF that are so many times smaller.
+enum { FP8_UNIT = 256 };
 
 // ---- Order -----------------------------------------------------------------
 
@@ -148,85 +150,122 @@ DIGIT_INLINE int digits_blocks(digit_form_t form, int per) {
 
 // ---- The row ---------------------------------------------------------------
 
-// The element of a chunk that a word is for.
-static int digits_word_element(digit_form_t form, int blocks, int part,
-                               int word) {
-  if (form != DIGITS_NF4)
-    return part / 4 * 64 +
-           digits_place(blocks, part / 2 % 2, word * 2 + part % 2);
-  // Bytes of a register are interleaved within 16 of them.
-  int byte = word % 8 + word / 8 * 16 + part % 2 * 8;
-  return digits_place(blocks, part / 4, byte) * 2 + part / 2 % 2;
-}
+// How a row is converted.
+typedef struct digit_row_t {
+  digit_form_t form;
+  int per, count;
+  float units;  // that codes count
+  // The elements of a chunk in the order of its digits of 8 bits and of words.
+  uint8_t bytes[CHUNK], words[CHUNK];
+} digit_row_t;
 
-static void digits_lay_out_words(digit_form_t form, int per,
-                                 const int32_t* numbers, rabbet_digits_t* out) {
-  enum { MIDDLE = 1 << (WORD_BITS - 1) };
+static digit_row_t digits_row(digit_form_t form, int per, int count) {
   const int blocks = digits_blocks(form, per);
+  digit_row_t row = {.form = form, .per = per, .count = count, .units = 1};
+  if (form == DIGITS_FP4) row.units = 0.5f;
+  if (form == DIGITS_NF4) row.units = 1.0f / NF4_UNIT;
+  if (form == DIGITS_INT8) row.units = 1.0f / 256;
+  if (form == DIGITS_FP8) row.units = FP8_UNIT;
   for (int i = 0; i < CHUNK; ++i) {
-    int32_t number =
-        numbers[digits_word_element(form, blocks, i / WORDS, i % WORDS)];
-    int32_t high = (number + MIDDLE) >> WORD_BITS;
-    out->words[0][i] = (int16_t)high;
-    out->words[1][i] = (int16_t)(number - (high << WORD_BITS));
+    const int reg = i / BYTES % 2, upper = i / 64, byte = i % BYTES;
+    row.bytes[i] = (uint8_t)(digits_place(blocks, reg, byte) * 2 + upper);
   }
-  for (int i = 0; i < CHUNK && form == DIGITS_NF4; ++i) {
-    int place = digits_place(blocks, i / BYTES / 2, i % BYTES);
-    int32_t number = numbers[place * 2 + i / BYTES % 2];
-    out->bytes[i] = (int8_t)((number + (1 << 15)) >> 16);
+  for (int i = 0; i < CHUNK; ++i) {
+    const int part = i / WORDS, word = i % WORDS;
+    // Numbers of NF4 are interleaved from bytes, within 16 of them.
+    const int byte = word % 8 + word / 8 * 16 + part % 2 * 8;
+    row.words[i] =
+        (uint8_t)(form == DIGITS_NF4
+                      ? digits_place(blocks, part / 4, byte) * 2 + part / 2 % 2
+                      : part / 4 * 64 + digits_place(blocks, part / 2 % 2,
+                                                     word * 2 + part % 2));
+  }
+  return row;
+}
+
+static void digits_order(const uint8_t* order, const int32_t* numbers,
+                         int32_t* out) {
+  for (int i = 0; i < CHUNK; ++i)
+    out[i] = numbers[order[i]];
+}
+
+static void digits_lay_out_words(const digit_row_t* row, const int32_t* numbers,
+                                 rabbet_digits_t* out) {
+  enum { MIDDLE = 1 << (WORD_BITS - 1) };
+  int32_t ordered[CHUNK];
+  digits_order(row->words, numbers, ordered);
+  for (int i = 0; i < CHUNK; ++i) {
+    int32_t high = (ordered[i] + MIDDLE) >> WORD_BITS;
+    out->words[0][i] = (int16_t)high;
+    out->words[1][i] = (int16_t)(ordered[i] - (high << WORD_BITS));
+  }
+  if (row->form != DIGITS_NF4) return;
+  digits_order(row->bytes, numbers, ordered);
+  // As the loop reads them: register, then half of a byte.
+  for (int i = 0; i < CHUNK; ++i) {
+    int to = i / BYTES % 2 * 64 + i / 64 * BYTES + i % BYTES;
+    out->bytes[to] = (int8_t)((ordered[i] + (1 << 15)) >> 16);
   }
 }
 
-static void digits_lay_out_bytes(digit_form_t form, int count, int per,
-                                 const int32_t* numbers, rabbet_digits_t* out) {
-  memset(out->offset[0], 0, sizeof(out->offset[0]));
-  for (int i = 0; i < CHUNK; ++i) {
-    int reg = i / 2 / BYTES, byte = i / 2 % BYTES, upper = i % 2;
-    int32_t number = numbers[digits_place(per, reg, byte) * 2 + upper];
-    out->offset[0][byte / 4] -= number * (form == DIGITS_FP4 ? 12 : 8);
-    for (int d = count; d-- > 0;) {
-      int8_t digit = (int8_t)(uint8_t)number;
-      out->digits[d][upper][reg * BYTES + byte] = digit;
-      number = (number - digit) >> 8;
+static void digits_lay_out_bytes(const digit_row_t* row, const int32_t* numbers,
+                                 rabbet_digits_t* out) {
+  const int32_t middle = row->form == DIGITS_FP4 ? 12 : 8;
+  int32_t ordered[CHUNK];
+  digits_order(row->bytes, numbers, ordered);
+  for (int lane = 0; lane < LANES; ++lane) {
+    int32_t sum = 0;
+    for (int i = 0; i < CHUNK; i += BYTES)
+      for (int j = 0; j < 4; ++j)
+        sum += ordered[i + lane * 4 + j];
+    out->offset[0][lane] = -middle * sum;
+  }
+  for (int d = row->count; d-- > 0;) {
+    int8_t* digits = out->digits[d][0];
+    for (int i = 0; i < CHUNK; ++i) {
+      int8_t digit = (int8_t)(uint8_t)ordered[i];
+      digits[i] = digit;
+      ordered[i] = (ordered[i] - digit) >> 8;
     }
   }
 }
 
-static bool digits_chunk(digit_form_t form, int per, int count, const float* x,
+static bool digits_chunk(const digit_row_t* row, const float* x,
                          rabbet_digits_t* out) {
-  const float units = form == DIGITS_FP4    ? 0.5f
-                      : form == DIGITS_NF4  ? 1.0f / NF4_UNIT
-                      : form == DIGITS_INT8 ? 1.0f / 256
-                                            : 1;
   int32_t numbers[CHUNK];
-  int parts = count == COUNT ? 1 : per;
+  if (row->form == DIGITS_FP8) {
+    memcpy(out->numbers, x, sizeof(out->numbers));
+    for (int i = 0; i < row->per; ++i)
+      out->unit[i] = row->units;
+    return true;
+  }
+  int parts = row->count == COUNT ? 1 : row->per;
   for (int p = 0; p < parts; ++p) {
-    int length = CHUNK / parts;
+    const int length = CHUNK / parts, each = row->per / parts;
     float unit = 0;
-    if (!rabbet_digit_numbers(count, x + p * length, length,
+    if (!rabbet_digit_numbers(row->count, x + p * length, length,
                               numbers + p * length, &unit))
       return false;
-    for (int i = p * per / parts; i < (p + 1) * per / parts; ++i)
-      out->unit[i] = unit * units;
+    for (int i = p * each; i < (p + 1) * each; ++i)
+      out->unit[i] = unit * row->units;
   }
-  if (form == DIGITS_INT4 || form == DIGITS_FP4)
-    digits_lay_out_bytes(form, count, per, numbers, out);
+  if (row->form == DIGITS_INT4 || row->form == DIGITS_FP4)
+    digits_lay_out_bytes(row, numbers, out);
   else
-    digits_lay_out_words(form, per, numbers, out);
+    digits_lay_out_words(row, numbers, out);
   return true;
 }
 
 static bool digits_convert(rabbet_packed_type_t type, const rabbet_packed_t* w,
                            int count, const float* x, rabbet_digits_t* out) {
-  digit_form_t form = digits_form(type);
-  int per = digits_per(w);
+  const digit_row_t row = digits_row(digits_form(type), digits_per(w), count);
   int64_t k = 0;
   for (; k + CHUNK <= w->depth; k += CHUNK)
-    if (!digits_chunk(form, per, count, x + k, out++)) return false;
+    if (!digits_chunk(&row, x + k, out++)) return false;
   if (k == w->depth) return true;
   float rest[CHUNK] = {0};
   memcpy(rest, x + k, (size_t)(w->depth - k) * sizeof(*x));
-  return digits_chunk(form, per, count, rest, out);
+  return digits_chunk(&row, rest, out);
 }
 
 // ---- Chunks ----------------------------------------------------------------
@@ -254,6 +293,8 @@ typedef struct digit_rows_t {
   const uint8_t* codes[ROWS];
   const float* scales[ROWS];
   __m256 sums[ROWS];
+  // FP8: the largest codes of all rows, with all signs set.
+  __m256i largest;
 } digit_rows_t;
 
 // Of these, `count` from the first on, at a chunk.
@@ -511,6 +552,106 @@ DIGIT_INLINE void digits_normal(const digit_loop_t* loop, digit_rows_t* rows,
   }
 }
 
+// -- FP8 --
+
+// 32 codes as HALF: 0 to 7, 16 to 23, 8 to 15 and 24 to 31.
+typedef struct digit_halves_t {
+  __m256i part[2];
+} digit_halves_t;
+
+// The upper byte of a word, moved down, has the exponent and mantissa of HALF,
+// and the sign twice.
+DIGIT_INLINE digit_halves_t digits_halves(__m256i codes) {
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i once = _mm256_set1_epi16(~0x4000);
+  __m256i low = _mm256_unpacklo_epi8(zero, codes);
+  __m256i high = _mm256_unpackhi_epi8(zero, codes);
+  return (digit_halves_t){{_mm256_and_si256(_mm256_srai_epi16(low, 1), once),
+                           _mm256_and_si256(_mm256_srai_epi16(high, 1), once)}};
+}
+
+// Adds eight numbers, which come from memory: this takes half of the time of a
+// conversion from a register, which shuffles.
+DIGIT_INLINE void digits_add_halves(const digit_halves_t* halves, int eight,
+                                    __m256 x, __m256* sum) {
+  const __m128i* from = (const __m128i*)halves->part;
+  *sum =
+      _mm256_fmadd_ps(_mm256_cvtph_ps(_mm_loadu_si128(from + eight)), x, *sum);
+}
+
+// Adds the sums of the first and the last 16 of 32 elements, whose scales are
+// from `scales` on.
+DIGIT_INLINE __m256 digits_scale_floats(int per, const __m256 sums[2],
+                                        const float* scales, __m256 total) {
+  const __m256 unit = _mm256_set1_ps(FP8_UNIT);
+  if (per < 8)
+    return _mm256_fmadd_ps(_mm256_add_ps(sums[0], sums[1]),
+                           _mm256_mul_ps(_mm256_broadcast_ss(scales), unit),
+                           total);
+  for (int i = 0; i < 2; ++i)
+    total = _mm256_fmadd_ps(
+        sums[i], _mm256_mul_ps(_mm256_broadcast_ss(scales + i), unit), total);
+  return total;
+}
+
+DIGIT_INLINE void digits_floats(const digit_loop_t* loop, digit_rows_t* rows,
+                                const digit_place_t* at,
+                                const rabbet_digits_t* x) {
+  // Parts of 32 elements that a block has.
+  const int each = loop->per < 4 ? 4 / loop->per : 1;
+  __m256 sums[ROWS][2];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    digit_halves_t halves[ROWS];
+    __m256 numbers[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < at->count; ++r) {
+      const int row = at->first + r;
+      __m256i codes = load(rows->codes[row] + at->code + i * BYTES);
+      rows->largest = _mm256_max_epu8(
+          rows->largest, _mm256_or_si256(codes, _mm256_set1_epi8(INT8_MIN)));
+      DIGIT_KEEP(rows->largest);
+      halves[r] = digits_halves(codes);
+      if (i % each == 0) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
+    }
+    // The compiler would take them from registers again.
+    __asm__ volatile("" : "+m"(halves));
+    for (int j = 0; j < 4; ++j) {
+      numbers[j] = _mm256_loadu_ps(x->numbers + i * 32 + j * LANES);
+      DIGIT_KEEP(numbers[j]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < at->count; ++r) {
+      digits_add_halves(&halves[r], 0, numbers[0], &sums[r][0]);
+      digits_add_halves(&halves[r], 1, numbers[2], &sums[r][1]);
+      digits_add_halves(&halves[r], 2, numbers[1], &sums[r][0]);
+      digits_add_halves(&halves[r], 3, numbers[3], &sums[r][1]);
+      DIGIT_KEEP(sums[r][0]);
+      DIGIT_KEEP(sums[r][1]);
+    }
+    if ((i + 1) % each != 0) continue;
+#pragma GCC unroll 4
+    for (int r = 0; r < at->count; ++r) {
+      const int row = at->first + r;
+      rows->sums[row] = digits_scale_floats(
+          loop->per, sums[r], rows->scales[row] + at->scale + i * loop->per / 4,
+          rows->sums[row]);
+    }
+  }
+}
+
+DIGIT_INLINE bool digits_found_nan(__m256i largest) {
+  const __m256i nan = _mm256_set1_epi8(-1);
+  return _mm256_movemask_epi8(_mm256_cmpeq_epi8(largest, nan)) != 0;
+}
+
+// NaN where a row has a NaN, which each of its sums is then; else 0.
+static float digits_nan(const uint8_t* codes, int64_t depth) {
+  for (int64_t k = 0; k < depth; ++k)
+    if ((codes[k] & INT8_MAX) == INT8_MAX) return __builtin_nanf("");
+  return 0;
+}
+
 // ---- Rows of weights -------------------------------------------------------
 
 // Adds the products of `count` chunks.
@@ -524,7 +665,8 @@ DIGIT_INLINE void digits_chunks(digit_form_t form, int digits, int per,
   const int64_t bytes = digits_has_nibbles(form) ? CHUNK / 2 : CHUNK;
   digit_rows_t rows = *to;
   // Rows that share loads of digits, as far as registers go.
-  const int together = digits_has_nibbles(form) ? 2 : ROWS;
+  const int together =
+      digits_has_nibbles(form) || form == DIGITS_FP8 ? 2 : ROWS;
   for (int64_t c = 0; c < count; ++c)
 #pragma GCC unroll 2
     for (int r = 0; r < ROWS; r += together) {
@@ -539,10 +681,13 @@ DIGIT_INLINE void digits_chunks(digit_form_t form, int digits, int per,
         digits_large(&loop, &rows, &at, &x[c]);
       else if (form == DIGITS_NF4)
         digits_normal(&loop, &rows, &at, &x[c]);
+      else if (form == DIGITS_FP8)
+        digits_floats(&loop, &rows, &at, &x[c]);
       else
         digits_small(&loop, &rows, &at, &x[c]);
     }
   memcpy(to->sums, rows.sums, sizeof(rows.sums));
+  to->largest = rows.largest;
 }
 
 // The part of zero points in the sums of a row of weights; the last blocks'
@@ -620,7 +765,7 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
   int64_t at[ROWS];
   float found[ROWS];
   digit_last_t last;
-  digit_rows_t rows;
+  digit_rows_t rows = {.largest = _mm256_setzero_si256()};
   for (int r = 0; r < ROWS; ++r) {
     at[r] = n + (r < count ? r : count - 1) * apart;
     rows.codes[r] = w->codes + at[r] * w->stride;
@@ -639,6 +784,8 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
   _mm_storeu_ps(found, digits_sums(rows.sums));
   for (int r = 0; r < count; ++r) {
     y[at[r]] = found[r];
+    if (digits_found_nan(rows.largest))
+      y[at[r]] += digits_nan(w->codes + at[r] * w->stride, w->depth);
     if (zeros)
       y[at[r]] -= digits_last_zeros(zeros, zeros->codes + at[r] * zeros->blocks,
                                     scales[r]);
@@ -681,6 +828,7 @@ DIGIT_DOTS(digits_fp4_rounded, DIGITS_FP4, 1)
 DIGIT_DOTS(digits_nf4, DIGITS_NF4, COUNT)
 DIGIT_DOTS(digits_int8, DIGITS_INT8, COUNT)
 DIGIT_DOTS(digits_uint8, DIGITS_UINT8, COUNT)
+DIGIT_DOTS(digits_fp8, DIGITS_FP8, COUNT)
 
 // One function for blocks of all lengths.
 #define BOTH(name) \
@@ -692,6 +840,7 @@ const rabbet_digit_loops_t rabbet_digits_avx2 = {
              [RABBET_PACKED_FP4] = {BOTH(digits_fp4), BOTH(digits_fp4_rounded)},
              [RABBET_PACKED_NF4] = {BOTH(digits_nf4)},
              [RABBET_PACKED_INT8] = {BOTH(digits_int8)},
-             [RABBET_PACKED_UINT8] = {BOTH(digits_uint8)}},
+             [RABBET_PACKED_UINT8] = {BOTH(digits_uint8)},
+             [RABBET_PACKED_FP8] = {BOTH(digits_fp8)}},
     .takes_zeros = true};
 #endif
