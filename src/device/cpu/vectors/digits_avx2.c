@@ -706,6 +706,13 @@ DIGIT_INLINE __m256 digits_zeros(const rabbet_packed_zeros_t* zeros,
   }
   return total;
 }
+// Those of a row, which are read when it ends.
+static void digits_fetch_zeros(const rabbet_packed_zeros_t* zeros, int64_t n) {
+  enum { LINE = 64 };
+  const int8_t* codes = zeros->codes + n * zeros->blocks;
+  for (int64_t b = 0; b < zeros->blocks; b += LINE)
+    __builtin_prefetch(codes + b);
+}
 static float digits_last_zeros(const rabbet_packed_zeros_t* zeros,
                                const int8_t* codes, const float* scales) {
   float total = 0;
@@ -771,6 +778,7 @@ static void digits_rows(const digit_kind_t* kind, const rabbet_packed_t* w,
     rows.codes[r] = w->codes + at[r] * w->stride;
     rows.scales[r] = scales[r] = w->scales + at[r] / w->rows * w->scale_stride;
     rows.sums[r] = _mm256_setzero_ps();
+    if (zeros) digits_fetch_zeros(zeros, at[r]);
   }
   chunks(&rows, shift, x, whole);
   if (w->depth % CHUNK != 0) {
