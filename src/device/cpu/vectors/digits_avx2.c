@@ -119,6 +119,12 @@ static int digits_place(int blocks, int reg, int byte) {
   }
 }
 
+// Two floats, again and again.
+DIGIT_INLINE __m256 digits_pair(const float* two) {
+  return _mm256_castsi256_ps(
+      _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i*)two)));
+}
+
 // The scales of the lanes, by their units.
 DIGIT_INLINE __m256 digits_scales(int blocks, const float* scales,
                                   const float* units) {
@@ -127,9 +133,7 @@ DIGIT_INLINE __m256 digits_scales(int blocks, const float* scales,
                          _mm256_broadcast_ss(units));
   if (blocks == 2)
     return _mm256_permutevar_ps(
-        _mm256_mul_ps(
-            _mm256_castpd_ps(_mm256_broadcast_sd((const double*)scales)),
-            _mm256_castpd_ps(_mm256_broadcast_sd((const double*)units))),
+        _mm256_mul_ps(digits_pair(scales), digits_pair(units)),
         _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
   if (blocks == 4)
     return _mm256_permutevar_ps(
@@ -197,7 +201,7 @@ static void digits_lay_out_words(const digit_row_t* row, const int32_t* numbers,
   for (int i = 0; i < CHUNK; ++i) {
     int32_t high = (ordered[i] + MIDDLE) >> WORD_BITS;
     out->words[0][i] = (int16_t)high;
-    out->words[1][i] = (int16_t)(ordered[i] - (high << WORD_BITS));
+    out->words[1][i] = (int16_t)(ordered[i] - high * (1 << WORD_BITS));
   }
   if (row->form != DIGITS_NF4) return;
   digits_order(row->bytes, numbers, ordered);
