@@ -459,14 +459,14 @@ static void weight_only_rows(void* context, int64_t begin, int64_t end) {
   }
 }
 
-// The part of zero points in a sum.
-static float weight_only_zero(const weight_only_call_t* call, int64_t r,
-                              int64_t n) {
+// Zero points for row r of x.
+static rabbet_packed_zeros_t weight_only_zeros(const weight_only_call_t* call,
+                                               int64_t r) {
   const cpu_weight_only_kernel_t* kernel = call->kernel;
-  return call->vectors->packed_zeros(
-      call->packed.scales + n / call->packed.rows * call->packed.scale_stride,
-      kernel->zeros + n * kernel->blocks, kernel->zero_offset,
-      call->sums + r * kernel->blocks, kernel->blocks);
+  return (rabbet_packed_zeros_t){.codes = kernel->zeros,
+                                 .blocks = kernel->blocks,
+                                 .offset = kernel->zero_offset,
+                                 .sums = call->sums + r * kernel->blocks};
 }
 
 // ---- Few rows --------------------------------------------------------------
@@ -478,9 +478,16 @@ static int weight_only_step(const weight_only_call_t* call, int64_t r,
   int64_t columns = call->kernel->product.n;
   float* out = call->out + r * columns;
   if (call->has_digits[r]) {
-    rabbet_digits_dots(
-        rabbet_digits(), call->kernel->type, &call->packed, state->digits_each,
-        call->digits + r * weight_only_chunks(call->kernel), begin, end, out);
+    const rabbet_packed_zeros_t* zeros = NULL;
+    rabbet_packed_zeros_t points;
+    if (call->sums) {
+      points = weight_only_zeros(call, r);
+      zeros = &points;
+    }
+    rabbet_digits_dots(rabbet_digits(), call->kernel->type, &call->packed,
+                       zeros, state->digits_each,
+                       call->digits + r * weight_only_chunks(call->kernel),
+                       begin, end, out);
     return 1;
   }
   const float* x[RABBET_PRODUCT_ROWS];
@@ -491,6 +498,11 @@ static int weight_only_step(const weight_only_call_t* call, int64_t r,
     x[count] = call->rows + (r + count) * state->padded;
   call->vectors->packed_dots[call->kernel->type](&call->packed, x, count, begin,
                                                  end, out, columns);
+  for (int i = 0; i < count && call->sums; ++i) {
+    const rabbet_packed_zeros_t zeros = weight_only_zeros(call, r + i);
+    rabbet_packed_subtract_zeros(&call->packed, &zeros, begin, end,
+                                 out + i * columns);
+  }
   return count;
 }
 
@@ -514,8 +526,6 @@ static void weight_only_few(void* context, int64_t begin, int64_t end) {
   weight_only_multiply(call, begin, end);
   for (int64_t r = 0; r < state->rows; ++r) {
     float* out = call->out + r * columns;
-    for (int64_t n = begin; call->sums && n < end; ++n)
-      out[n] -= weight_only_zero(call, r, n);
     if (state->dtype != RABBET_DTYPE_FLOAT)
       weight_only_store(call, out + begin, end - begin,
                         call->y + (r * columns + begin) * state->size);
@@ -563,8 +573,11 @@ static void weight_only_many(void* context, int64_t begin, int64_t end) {
       weight_only_add(call, room, r, count, n, n + width);
       for (int64_t row = 0; row < count; ++row) {
         float* out = sums + row * RABBET_PANEL;
-        for (int64_t c = 0; call->sums && c < width; ++c)
-          out[c] -= weight_only_zero(call, r + row, n + c);
+        if (call->sums) {
+          const rabbet_packed_zeros_t zeros = weight_only_zeros(call, r + row);
+          rabbet_packed_subtract_zeros(&call->packed, &zeros, n, n + width,
+                                       out - n);
+        }
         weight_only_store(call, out, width,
                           call->y + ((r + row) * columns + n) * state->size);
       }

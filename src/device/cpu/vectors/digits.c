@@ -27,9 +27,12 @@ bool rabbet_digits_convert(const rabbet_digit_loops_t* loops,
 
 void rabbet_digits_dots(const rabbet_digit_loops_t* loops,
                         rabbet_packed_type_t type, const rabbet_packed_t* w,
-                        int count, const rabbet_digits_t* x, int64_t begin,
-                        int64_t end, float* y) {
+                        const rabbet_packed_zeros_t* zeros, int count,
+                        const rabbet_digits_t* x, int64_t begin, int64_t end,
+                        float* y) {
   bool has_blocks = w->block < RABBET_DIGIT_CHUNK && w->block < w->depth;
   assert(rabbet_digits_fit(loops, type, count));
-  loops->dots[type][count == 1][has_blocks](w, x, begin, end, y);
+  loops->dots[type][count == 1][has_blocks](w, zeros, x, begin, end, y);
+  if (zeros && !loops->takes_zeros)
+    rabbet_packed_subtract_zeros(w, zeros, begin, end, y);
 }

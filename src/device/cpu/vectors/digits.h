@@ -19,9 +19,21 @@ enum {
 // A chunk of the row: of each digit, the highest first, even elements and then
 // odd ones for codes of 4 bits, which has pairs in a byte; as they are for
 // those of 8. `offset`: less what the offset of the codes adds in each lane.
+// AVX2 has two digits of 12 bits for NF4, INT8 and UINT8, in the order of its
+// loops, and for NF4 also the numbers' first 8 bits. For FP8 it has the numbers
+// themselves, whatever they are.
 typedef struct rabbet_digits_t {
-  int8_t digits[RABBET_DIGIT_COUNT][2][RABBET_DIGIT_CHUNK / 2];
-  int32_t offset[4][RABBET_DIGIT_CHUNK / 8];
+  union {
+    struct {
+      int8_t digits[RABBET_DIGIT_COUNT][2][RABBET_DIGIT_CHUNK / 2];
+      int32_t offset[4][RABBET_DIGIT_CHUNK / 8];
+    };
+    struct {
+      int16_t words[2][RABBET_DIGIT_CHUNK];
+      int8_t bytes[RABBET_DIGIT_CHUNK];
+    };
+    float numbers[RABBET_DIGIT_CHUNK];
+  };
   // Of the blocks that begin in the chunk; all alike for three digits.
   float unit[RABBET_DIGIT_CHUNK / RABBET_PACKED_BLOCK];
   float padding[8];
@@ -29,6 +41,7 @@ typedef struct rabbet_digits_t {
 
 // Loops for an instruction set.
 typedef void (*rabbet_digit_dots_t)(const rabbet_packed_t* w,
+                                    const rabbet_packed_zeros_t* zeros,
                                     const rabbet_digits_t* x, int64_t begin,
                                     int64_t end, float* y);
 typedef struct rabbet_digit_loops_t {
@@ -36,10 +49,11 @@ typedef struct rabbet_digit_loops_t {
                   int count, const float* x, rabbet_digits_t* out_digits);
   // [type][a single digit][blocks shorter than a chunk]; NULL: there is none.
   rabbet_digit_dots_t dots[RABBET_PACKED_COUNT][2][2];
+  bool takes_zeros;  // else the loops leave `zeros` to their caller
 } rabbet_digit_loops_t;
 
 #if defined(__x86_64__)
-extern const rabbet_digit_loops_t rabbet_digits_avx2;  // codes of 4 bits only
+extern const rabbet_digit_loops_t rabbet_digits_avx2;
 extern const rabbet_digit_loops_t rabbet_digits_vnni;
 #endif
 // The best for this processor, or NULL.
@@ -55,10 +69,12 @@ bool rabbet_digits_convert(const rabbet_digit_loops_t* loops,
                            rabbet_packed_type_t type, const rabbet_packed_t* w,
                            int count, const float* x,
                            rabbet_digits_t* out_digits);
-// y[n] for rows `begin` to `end` - 1 of the weights.
+// y[n] for rows `begin` to `end` - 1 of the weights, less what `zeros`, if
+// there are any, subtract.
 void rabbet_digits_dots(const rabbet_digit_loops_t* loops,
                         rabbet_packed_type_t type, const rabbet_packed_t* w,
-                        int count, const rabbet_digits_t* x, int64_t begin,
-                        int64_t end, float* y);
+                        const rabbet_packed_zeros_t* zeros, int count,
+                        const rabbet_digits_t* x, int64_t begin, int64_t end,
+                        float* y);
 
 #endif  // RABBET_SRC_DEVICE_CPU_VECTORS_DIGITS_H_

@@ -81,6 +81,14 @@ typedef struct rabbet_packed_t {
   const float* scales;
   int64_t block, rows, scale_stride;
 } rabbet_packed_t;
+// Zero points of blocks: of a row of weights and the sums of a row of x in each
+// block, sum of scales[i] (codes[i] + offset) sums[i] is what they subtract.
+typedef struct rabbet_packed_zeros_t {
+  const int8_t* codes;  // [n][blocks]
+  int64_t blocks;
+  float offset;
+  const float* sums;
+} rabbet_packed_zeros_t;
 // The block of element k of a row is k >> shift: divisions would take as long
 // as the products of a chunk.
 static inline int rabbet_packed_shift(const rabbet_packed_t* w) {
@@ -231,5 +239,11 @@ extern const rabbet_vectors_t rabbet_vectors_avx512;
 #endif
 // The best table for this processor.
 const rabbet_vectors_t* rabbet_vectors(void);
+
+// y[n] -= what zero points subtract, for rows `begin` to `end` - 1 of the
+// weights.
+void rabbet_packed_subtract_zeros(const rabbet_packed_t* w,
+                                  const rabbet_packed_zeros_t* zeros,
+                                  int64_t begin, int64_t end, float* y);
 
 #endif  // RABBET_SRC_DEVICE_CPU_VECTORS_VECTORS_H_
