@@ -12,6 +12,7 @@ from torch.utils._sympy import functions as integers
 
 from .. import _protobuf
 from .._errors import UnsupportedError
+from ._lent import LEAST
 
 # ONNX's numbers of types. DOUBLE is computed as FLOAT, but where a graph keeps it.
 ONNX_TYPES = {
@@ -105,6 +106,10 @@ class Graph:
         self.outputs: list[bytes] = []
         self.domains: set[str] = set()
         self.weights: dict[str, Any] = {}  # buffers, by initializers' names
+        # Of them, those that are torch's own memory, and whether a tensor may lend it.
+        self.lent: dict[str, torch.Tensor] = {}
+        self.may_lend: Callable[[torch.Tensor], bool] = lambda tensor: True
+        self._turned: dict[str, str] = {}  # weights, by the names of their transposes
         self.origin = ""  # the node of torch that is written
         self.operator = ""  # its operator
         self.used: set[int] = set()  # of several results of that node
@@ -163,6 +168,21 @@ class Graph:
         """Adds a node with one output."""
         return self.ops(kind, *inputs, count=1, **attributes)[0]
 
+    def transpose(self, x: str, perm: Sequence[int]) -> str:
+        """A tensor with its dimensions in another order."""
+        made = self.op("Transpose", x, perm=list(perm))
+        if x in self.weights and list(perm) == [1, 0]:
+            self._turned[made] = str(x)
+        return made
+
+    def matmul(self, a: Value, b: str) -> str:
+        """A product. A transposed weight is read where it lies, not stored transposed."""
+        if b not in self._turned or a.rank < 2:
+            return self.op("MatMul", a, b)
+        return self.ops(
+            "FusedMatMul", a, self._turned[b], count=1, domain="com.microsoft", transB=1
+        )[0]
+
     # ---- Constants ----
 
     def constant(self, values: Any, dtype: Any) -> str:
@@ -189,6 +209,10 @@ class Graph:
         number = self.type(data.dtype)
         self.initializers.append(_protobuf.tensor(name, number, data.shape, None))
         self.weights[name] = data.reshape(-1).view(torch.uint8).numpy()
+        # Changes of inference tensors are not counted.
+        is_own = data.data_ptr() == tensor.data_ptr() and not tensor.is_inference()
+        if is_own and self.weights[name].nbytes >= LEAST and self.may_lend(tensor):
+            self.lent[name] = tensor
         return name
 
     def scalar(self, value: Any, dtype: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -16,6 +16,7 @@ from .._errors import Error, UnsupportedError
 from .._model import Model
 from ._building import Range, RefusedPartError, bounds, build
 from ._graph import expression
+from ._lent import LentModel
 from ._report import Left, Report
 from ._translate import (
     RefusedNodeError,
@@ -84,15 +85,19 @@ class Piece(torch.nn.Module):
         reads: Sequence[int],
         outputs: Sequence[_Output],
         device: torch.device,
+        lent: Iterable[torch.Tensor],
     ) -> None:
-        """reads: the arguments that the engine has, in its order."""
+        """reads: the arguments that the engine has, in its order; lent: parameters whose
+        memory it may read."""
         super().__init__()
-        self._model, self._reads, self._device = model, tuple(reads), device
+        self._runs = LentModel(model, lent)
+        self._reads, self._device = tuple(reads), device
         self._outputs = tuple(outputs)
 
     def forward(self, *args: Any) -> Any:
         """Runs the engine."""
-        found = self._model(*(self._input(args[i]) for i in self._reads))
+        model = self._runs.model()
+        found = model(*(self._input(args[i]) for i in self._reads))
         if not isinstance(found, tuple):
             return self._output(found, self._outputs[0])
         return tuple(map(self._output, found, self._outputs))
@@ -221,7 +226,7 @@ class _Part:
         """The engine."""
         given = {**options, "device": options.get("device") or str(device)}
         model = build(self.graph, self.shapes, self.numbers, [self.ranges()], given)
-        return Piece(model, self.reads, self.outputs, device)
+        return Piece(model, self.reads, self.outputs, device, self.graph.lent.values())
 
 
 def _main_device(graph: fx.Graph) -> torch.device:
