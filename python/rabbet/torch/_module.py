@@ -18,9 +18,9 @@ from .._model import Model
 from .._profiles import range_of
 from ._building import Range, RefusedPartError, bounds, build
 from ._complex import Pair
-from ._graph import HELD, Graph, Value
+from ._graph import HELD, Graph, Value, described
 from ._lent import LentModel
-from ._translate import RefusedNodeError, Translation, described, refusal, tables
+from ._translate import RefusedNodeError, Translation, refusal, tables
 
 _SUFFIX = ".torch"
 
