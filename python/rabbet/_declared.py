@@ -49,7 +49,9 @@ def _value_info(info: Any) -> tuple[str, Declared] | None:
     tensors = [tensor for kind in _entries(info, 2) for tensor in _entries(kind, 1)]
     if not names or not tensors:
         return None
-    number = next((v for k, kind, v, _ in fields(tensors[0]) if k == 1 and kind != BYTES), 0)
+    number = next(
+        (v for k, kind, v, _ in fields(tensors[0]) if k == 1 and kind != BYTES), 0
+    )
     shapes = _entries(tensors[0], 2)
     shape = [_extent(each) for each in _entries(shapes[0], 1)] if shapes else None
     return bytes(names[0]).decode(), Declared(number, shape)
@@ -60,7 +62,11 @@ def _read(model: Any) -> tuple[dict[str, Declared], dict[str, Declared]]:
     if not graphs:
         return {}, {}
     inputs, outputs = (
-        dict(found for info in _entries(graphs[-1], number) if (found := _value_info(info)))
+        dict(
+            found
+            for info in _entries(graphs[-1], number)
+            if (found := _value_info(info))
+        )
         for number in (11, 12)
     )
     return inputs, outputs

@@ -91,8 +91,12 @@ def test_types(kind: str) -> None:
     x = np.array([[0, 1, 2], [3, 100, 1]], TYPES[kind])
     check(own.run(None, {"x": x}), other.run(None, {"x": x}))
     for session in (own, other):
-        with pytest.raises((TypeError, theirs.capi.onnxruntime_pybind11_state.InvalidArgument)):
-            session.run(None, {"x": x.astype(np.float32 if kind != "float" else np.int8)})
+        with pytest.raises(
+            (TypeError, theirs.capi.onnxruntime_pybind11_state.InvalidArgument)
+        ):
+            session.run(
+                None, {"x": x.astype(np.float32 if kind != "float" else np.int8)}
+            )
 
 
 def test_bindings_of_held_types() -> None:
@@ -100,7 +104,9 @@ def test_bindings_of_held_types() -> None:
     binding = own.io_binding()
     binding.bind_cpu_input("x", np.ones(2))
     binding.bind_output("y")
-    with pytest.raises(rabbet.UnsupportedError, match="'x' is float64, which the plan holds"):
+    with pytest.raises(
+        rabbet.UnsupportedError, match="'x' is float64, which the plan holds"
+    ):
         own.run_with_iobinding(binding)
 
 
@@ -120,13 +126,25 @@ def test_shapes_of_outputs_and_overrides() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda s: s.run(["q"], FEED), ValueError, "no output 'q'; it has y, twice, less"),
+        (
+            lambda s: s.run(["q"], FEED),
+            ValueError,
+            "no output 'q'; it has y, twice, less",
+        ),
         (lambda s: s.run("y", FEED), TypeError, "list of output names, got 'y'"),
         (lambda s: s.run(None, {"x": X}), ValueError, "input k is missing"),
-        (lambda s: s.run(None, {**FEED, "q": X}), ValueError, "no input 'q'; it has x, k"),
+        (
+            lambda s: s.run(None, {**FEED, "q": X}),
+            ValueError,
+            "no input 'q'; it has x, k",
+        ),
         (lambda s: s.run(None, [X, K]), TypeError, "expected {name: array}"),
         (lambda s: s.run(None, {**FEED, "x": X > 0}), TypeError, "'x' is bool"),
-        (lambda s: s.run(None, {**FEED, "x": X[0]}), ValueError, "'x' has 2 dimensions"),
+        (
+            lambda s: s.run(None, {**FEED, "x": X[0]}),
+            ValueError,
+            "'x' has 2 dimensions",
+        ),
         (lambda s: s.run(None, {**FEED, "x": X[:, :2]}), IndexError, "must be 3"),
     ],
 )
@@ -135,5 +153,5 @@ def test_errors(call: Callable[[Any], Any], kind: Any, message: str) -> None:
     own, other = sessions(SEVERAL)
     with pytest.raises(kind, match=message):
         call(own)
-    with pytest.raises(Exception):  # noqa: B017 its classes have no common one
+    with pytest.raises(Exception):  # noqa: B017, PT011 its classes have no common one
         call(other)
