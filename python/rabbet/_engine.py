@@ -64,7 +64,7 @@ class ICudaEngine(EngineTensors, Managed):
     _choice: str | None = None
     _plugins: tuple[str, ...] = ()
     _digest: bytes | None = None  # SHA-256 of the plan, once it is known
-    # Memory of the caller's that constants are read from (Lent).
+    # Memory of the caller that constants may be read from.
     _lent: tuple[Any, ...] = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
