@@ -54,6 +54,14 @@ typedef struct rabbet_engine_options_t {
   uint8_t reserved[5];  // 0
   // That of its contexts (rabbet_context_set_iteration_limit).
   int64_t iteration_limit;
+  // Memory of the caller that some of the plan's constants are in already, such
+  // as a framework's parameters. A device that computes in the host's memory
+  // reads those constants there, and the pages of the plan's file that hold
+  // them are given back. Found by comparing bytes; small or unaligned (64) ones
+  // are left. Must outlive the engine, and not change. Not for plans that can
+  // be refitted, which have weights of their own.
+  const rabbet_weights_t* lent;
+  size_t lent_count;
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.

@@ -23,6 +23,9 @@ from ._profiles import Ranges, ShapeRange, add_profile, fixed_shapes, ranges_of
 from ._progress import progress_monitor
 from ._runtime import Runtime
 
+# Plans of that many bytes are files without names rather than blocks of the heap.
+_FILE_FROM = 1 << 24
+
 
 def _network_of(
     builder: Builder, model: Any, logger: ILogger, double: bool, ranges: Ranges
@@ -114,6 +117,13 @@ def check_writable(what: str, file: Any) -> None:
         raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
 
 
+def _is_worth_lending(plan: Any, save: Any, mapped: bool) -> bool:
+    """Whether the plan is a file, whose pages are given back where others' memory has their
+    contents."""
+    size = os.path.getsize(save) if save is not None and mapped else memoryview(plan).nbytes
+    return size >= _FILE_FROM
+
+
 @checks_arguments
 def build_model(
     model: Any,
@@ -169,12 +179,16 @@ def build_model(
         if save is not None and not mapped:
             _rabbet.write_file(save, plan)
     report = builder._report
+    lent: tuple[Any, ...] = ()
+    if device is not None and device.startswith("cpu"):
+        lent = network._shared_weights if _is_worth_lending(plan, save, mapped) else ()
     # The network's weights go before the engine packs those of the plan.
     del network, config, builder
     runtime = Runtime(log)
     runtime.device = device
     runtime.engine_host_code_allowed = True  # it comes from here
     runtime.iteration_limit = iteration_limit
+    runtime._lent = lent
     engine = (
         runtime.load_cuda_engine(save)
         if save is not None and mapped

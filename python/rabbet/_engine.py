@@ -64,6 +64,8 @@ class ICudaEngine(EngineTensors, Managed):
     _choice: str | None = None
     _plugins: tuple[str, ...] = ()
     _digest: bytes | None = None  # SHA-256 of the plan, once it is known
+    # Memory of the caller that constants may be read from.
+    _lent: tuple[Any, ...] = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return reduce_engine(self, operator.index(protocol))

@@ -25,7 +25,7 @@ from ._convert import (
 from ._engine import EngineInspector, GraphInfo, ICudaEngine, IExecutionContext
 from ._engine_tensors import IoInfo
 from ._errors import FailedPreconditionError, InvalidArgumentError, UnsupportedError
-from ._pickling import PlanFile
+from ._pickling import PlanFile, detached_engine
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -185,6 +185,10 @@ class Model(_rabbet.Runner):
 
     def __copy__(self) -> Self:
         return self._copy_with(self._engine, self.__getstate__())
+
+    def _detached(self) -> Self:
+        """The same model, which reads no memory that was lent."""
+        return self._copy_with(detached_engine(self._engine), self.__getstate__())
 
     def __deepcopy__(self, memo: Any) -> Self:
         engine = copy.deepcopy(self._engine, memo)

@@ -44,6 +44,7 @@ class INetworkDefinition(OperatorLayers, Managed):
     _creation_flags = 0
     _builder: Any = None
     _lent_weights: Any = None  # memory that the importer uses in place
+    _shared_weights: tuple[Any, ...] = ()  # of it, what the engine may use in place, too
     _logger: ILogger | None = None
     _conditionals: int
 

@@ -138,7 +138,7 @@ def _import_plugins(names: tuple[str, ...]) -> None:
 def _load(
     kind: type[Any], source: Any, origin: Origin, plugins: tuple[str, ...], logger: ILogger
 ) -> Engine:
-    """Of a path or of bytes."""
+    """Of a path, of bytes, or of another engine's plan."""
     files = sum(1 << int(bit) for bit in TempfileControlFlag)
     how = (
         origin.device,
@@ -149,9 +149,13 @@ def _load(
         files,
         origin.untrusted,
         origin.iteration_limit,
+        (),
     )
-    is_path = isinstance(source, str)
-    load = _rabbet.load_engine if is_path else _rabbet.deserialize_engine
+    load: Any = _rabbet.deserialize_engine
+    if isinstance(source, str):
+        load = _rabbet.load_engine
+    elif isinstance(source, kind):
+        load = _rabbet.reload_engine
     engine = load(kind, source, how)
     engine._logger, engine._origin, engine._plugins = logger, origin, plugins
     return engine
@@ -253,14 +257,25 @@ def reduce_engine(engine: Engine, protocol: int) -> tuple[Any, ...]:
     kind, origin, plugins = type(engine), engine._origin, engine._plugins
     if not engine.refittable:
         engine._digest = digest
-        with _lock:
-            _engines.setdefault((kind, digest, origin), engine)
+        if not engine._lent:  # its memory may change
+            with _lock:
+                _engines.setdefault((kind, digest, origin), engine)
     data = pickle.PickleBuffer(plan) if protocol >= 5 else bytes(plan)
     return _engine_of_bytes, (kind, data, digest, origin, plugins)
 
 
+def detached_engine(engine: Engine) -> Engine:
+    """Another engine of the same plan, which reads no memory that was lent."""
+    logger = engine._logger or Logger()
+    found = _load(type(engine), engine, engine._origin, engine._plugins, logger)
+    found._path, found._digest = engine._path, engine._digest
+    return found
+
+
 def copied_engine(engine: Engine) -> Engine:
     """For copy.deepcopy: only an engine that can be refitted is not the same for ever."""
+    if engine._lent:
+        return detached_engine(engine)
     if not engine.refittable:
         return engine
     make, values = reduce_engine(engine, 4)

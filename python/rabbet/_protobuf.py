@@ -15,7 +15,7 @@ IR_VERSION = 10
 OPSET = 26
 
 # ONNX's numbers of the kinds of attributes.
-_FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8
+_FLOAT, _INT, _STRING, _GRAPH, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 5, 6, 7, 8
 
 
 # How a field's value is encoded.
@@ -97,9 +97,15 @@ def real(field: int, value: float) -> bytes:
     return varint(field << 3 | 5) + struct.pack("<f", value)
 
 
+class Subgraph(bytes):
+    """A GraphProto, as the value of an attribute."""
+
+
 def attribute(name: str, value: Any) -> bytes:
-    """An AttributeProto of an int, float, str or a sequence of one of these."""
-    if isinstance(value, str):
+    """An AttributeProto of an int, float, str, a sequence of one of these, or a graph."""
+    if isinstance(value, Subgraph):
+        kind, data = _GRAPH, nested(6, value)
+    elif isinstance(value, str):
         kind, data = _STRING, text(4, value)
     elif isinstance(value, int):
         kind, data = _INT, integer(3, value)
@@ -153,6 +159,25 @@ def value_info(name: str, dtype: int, shape: Sequence[int | str] | None) -> byte
     return text(1, name) + nested(2, nested(1, kind))
 
 
+def graph(
+    name: str,
+    nodes: Iterable[bytes],
+    initializers: Iterable[bytes],
+    inputs: Iterable[bytes],
+    outputs: Iterable[bytes],
+) -> bytes:
+    """A GraphProto."""
+    return b"".join(
+        [
+            *(nested(1, each) for each in nodes),
+            text(2, name),
+            *(nested(5, each) for each in initializers),
+            *(nested(11, each) for each in inputs),
+            *(nested(12, each) for each in outputs),
+        ]
+    )
+
+
 def model(
     nodes: Iterable[bytes],
     initializers: Iterable[bytes],
@@ -161,22 +186,13 @@ def model(
     domains: Iterable[str],
 ) -> bytes:
     """A ModelProto."""
-    graph = b"".join(
-        [
-            *(nested(1, each) for each in nodes),
-            text(2, "torch"),
-            *(nested(5, each) for each in initializers),
-            *(nested(11, each) for each in inputs),
-            *(nested(12, each) for each in outputs),
-        ]
-    )
     opsets = [text(1, "") + integer(2, OPSET)]
     opsets += [text(1, domain) + integer(2, 1) for domain in domains]
     return b"".join(
         [
             integer(1, IR_VERSION),
             text(2, "rabbet.torch"),
-            nested(7, graph),
+            nested(7, graph("torch", nodes, initializers, inputs, outputs)),
             *(nested(8, each) for each in opsets),
         ]
     )

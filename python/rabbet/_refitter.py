@@ -9,7 +9,7 @@ from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, Logger
 from ._checked import Constants, File, checks_arguments
 from ._engine import ICudaEngine
-from ._errors import FailedPreconditionError
+from ._errors import FailedPreconditionError, NotFoundError
 from ._managed import Fixed
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser, ParserError
@@ -99,7 +99,14 @@ class Refitter(_rabbet.Refitter):
         """Sets weights by name from an array or Weights. With location DEVICE, their
         address is in the memory of the engine's device; they are copied after the work
         of the default stream."""
-        index = self._find(name)
+        try:
+            index = self._find(name)
+        except NotFoundError as error:
+            error.add_note(
+                "an importer may compute weights from a model's initializers (transposed, "
+                "reshaped, cast): OnnxParserRefitter sets those from the model"
+            )
+            raise
         if location is e.TensorLocation.DEVICE:
             weights = self._from_device(name, weights)
         return self._put(index, weights)

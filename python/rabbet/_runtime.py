@@ -44,6 +44,7 @@ class Runtime(Managed):
     untrusted = False
     # The most iterations of a loop in a run of its engines' contexts; 0: no limit.
     iteration_limit = 0
+    _lent: tuple[Any, ...] = ()  # memory that the plan's constants may be in already
     max_threads = Fixed(1, "Plans are loaded on the calling thread.")
     device: str | None = None
     _engine_class: type[ICudaEngine] = ICudaEngine
@@ -130,6 +131,7 @@ class Runtime(Managed):
             int(self.iteration_limit),
         )
         engine._logger = self._logger
+        engine._lent = self._lent
         return engine
 
     @recorded
@@ -151,6 +153,7 @@ class Runtime(Managed):
             self._tempfile_control_flags,
             flag(self.untrusted, "untrusted"),
             integer(self.iteration_limit, "iteration_limit"),
+            self._lent,
         )
 
 

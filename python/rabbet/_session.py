@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _rabbet
+from ._arrays import storage_type
 from ._builder import Builder
 from ._callbacks import ILogger, Logger
 from ._compile import compile, load
+from ._declared import HELD, Declared, declared
 from ._engine_tensors import IoInfo
 from ._enums import Severity
 from ._errors import InvalidArgumentError, UnsupportedError
@@ -83,6 +85,8 @@ class InferenceSession:
         self._asked = providers_of(providers, provider_options)
         self._provider, self._device = choose(self._asked, device, log)
         self._lock = threading.Lock()
+        # Inputs and outputs of types that the plan lacks: NumPy's, and those of the plan.
+        self._held: dict[str, tuple[str, str]] = {}
         self._model: Model | None = None
         self._build_options = options
         self._network: INetworkDefinition | None = None
@@ -112,17 +116,29 @@ class InferenceSession:
         parser.double = bool(self._build_options.get("double"))
         if isinstance(model, (str, os.PathLike)):
             parser.parse_from_file(model)
-        elif callable(getattr(model, "SerializeToString", None)):
-            parser.parse(model.SerializeToString())
         else:
+            if callable(getattr(model, "SerializeToString", None)):
+                model = model.SerializeToString()
             parser.parse(model)
+        own = declared(model)
         self._inputs, self._outputs = (
-            [
-                NodeArg(tensor.name, tensor.dtype, _named_extents(tensor))
-                for tensor in self._tensors(kind)
-            ]
-            for kind in ("input", "output")
+            [self._node_arg(tensor, found.get(tensor.name)) for tensor in self._tensors(kind)]
+            for kind, found in zip(("input", "output"), own, strict=True)
         )
+
+    def _node_arg(self, tensor: Any, own: Declared | None) -> NodeArg:
+        """An input or output as the model declares it."""
+        shape = _named_extents(tensor)
+        if own is not None and own.shape is not None and len(own.shape) == len(shape):
+            pairs = zip(shape, own.shape, strict=True)
+            shape = [name if extent is None else extent for extent, name in pairs]
+        fixed = getattr(self._options, "extents", {})
+        shape = [fixed.get(each, each) for each in shape]
+        arg = NodeArg(tensor.name, tensor.dtype, shape)
+        if own is not None and own.number in HELD and arg.type != HELD[own.number][0]:
+            arg.type, given = HELD[own.number]
+            self._held[tensor.name] = given, str(storage_type(tensor.dtype))
+        return arg
 
     def _describe_model(self, model: Model) -> None:
         def described(info: IoInfo) -> NodeArg:
@@ -269,6 +285,8 @@ class InferenceSession:
         run_options: RunOptions, whose `terminate` ends the run."""
         if not isinstance(input_feed, Mapping):
             raise TypeError(f"run: expected {{name: array}}, got {input_feed!r}")
+        if isinstance(output_names, str):
+            raise TypeError(f"run: expected a list of output names, got {output_names!r}")
         for name in output_names or ():
             self._check_name(name, "output")
         for name in input_feed:
@@ -277,10 +295,33 @@ class InferenceSession:
             name: value._array if isinstance(value, OrtValue) else value
             for name, value in input_feed.items()
         }
+        feed = {name: self._taken(name, value) for name, value in feed.items()}
         model = self._ready(feed)
         with terminable(run_options, model):
             results = model.run(feed)
-        return [results[name] for name in output_names or list(results)]
+        return [
+            self._given(name, results[name]) for name in output_names or list(results)
+        ]
+
+    def _taken(self, name: str, value: Any) -> Any:
+        """An input in the plan's type."""
+        if name not in self._held:
+            return value
+        import numpy as np
+
+        given, held = self._held[name]
+        array = np.asarray(value, given if isinstance(value, list) else None)
+        if array.dtype != given:
+            raise TypeError(f"input '{name}' is {array.dtype}, the model takes {given}")
+        return array.astype(held)
+
+    def _given(self, name: str, result: Any) -> Any:
+        """An output in the model's type."""
+        if name not in self._held:
+            return result
+        import numpy as np
+
+        return np.asarray(result).astype(self._held[name][0])
 
     def run_async(
         self,
@@ -325,6 +366,13 @@ class InferenceSession:
             raise InvalidArgumentError(
                 "run_with_iobinding: expected what this session's io_binding() returned"
             )
+        for name in (*iobinding._inputs, *iobinding._outputs):
+            if name in self._held:
+                given, held = self._held[name]
+                raise UnsupportedError(
+                    f"run_with_iobinding: '{name}' is {given}, which the plan holds as {held}: "
+                    "call run(), which converts it"
+                )
         model = self._ready(iobinding._inputs)
         with terminable(run_options, model):
             iobinding._run(model)

@@ -11,7 +11,7 @@ static void py_release_engine(void* pointer) {
 
 // How a plan is loaded, as Python says it:
 // (device, logger, host code, allocator, temporary folder, file flags,
-// untrusted, iteration limit)
+// untrusted, iteration limit, lent buffers)
 typedef struct py_load_t {
   const char* device;
   PyObject* logger;
@@ -21,12 +21,53 @@ typedef struct py_load_t {
   unsigned files;  // bits 1 << TempfileControlFlag
   int untrusted;
   long long iterations;
+  PyObject* lent;  // buffers whose bytes constants may have
+  Py_buffer* views;
+  rabbet_weights_t* weights;
+  Py_ssize_t view_count;
 } py_load_t;
 
+static void py_release_lent(py_load_t* load) {
+  for (Py_ssize_t i = 0; i < load->view_count; ++i)
+    PyBuffer_Release(&load->views[i]);
+  PyMem_Free(load->views);
+  PyMem_Free(load->weights);
+}
+
+// The addresses of the buffers, which the engine's handle keeps alive.
+static int py_parse_lent(py_load_t* load) {
+  if (!PyTuple_Check(load->lent)) {
+    PyErr_SetString(PyExc_TypeError, "lent constants: expected a tuple");
+    return 0;
+  }
+  size_t count = (size_t)PyTuple_Size(load->lent);
+  load->views = PyMem_Calloc(count + 1, sizeof(*load->views));
+  load->weights = PyMem_Calloc(count + 1, sizeof(*load->weights));
+  if (!load->views || !load->weights) {
+    PyErr_NoMemory();
+    py_release_lent(load);
+    return 0;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Py_buffer* view = &load->views[i];
+    PyObject* item = PyTuple_GetItem(load->lent, (Py_ssize_t)i);
+    if (PyObject_GetBuffer(item, view, PyBUF_SIMPLE) < 0) {
+      py_release_lent(load);
+      return 0;
+    }
+    ++load->view_count;
+    load->weights[i] = (rabbet_weights_t){
+        .dtype = RABBET_DTYPE_UINT8, .data = view->buf, .count = view->len};
+  }
+  return 1;
+}
+
 static int py_parse_load(PyObject* tuple, py_load_t* out) {
-  return PyArg_ParseTuple(tuple, "zOpOzIpL", &out->device, &out->logger,
+  return PyArg_ParseTuple(tuple, "zOpOzIpLO", &out->device, &out->logger,
                           &out->host_code, &out->allocator, &out->directory,
-                          &out->files, &out->untrusted, &out->iterations);
+                          &out->files, &out->untrusted, &out->iterations,
+                          &out->lent) &&
+         py_parse_lent(out);
 }
 
 static rabbet_engine_options_t py_engine_options(const py_load_t* load) {
@@ -41,13 +82,16 @@ static rabbet_engine_options_t py_engine_options(const py_load_t* load) {
       .no_temporary_files = !(load->files & 2),
       .untrusted = load->untrusted != 0,
       .iteration_limit = load->iterations,
+      .lent = load->weights,
+      .lent_count = (size_t)load->view_count,
   };
 }
 
-// The engine calls the logger and the allocator until it is gone.
+// The engine calls the logger and the allocator, and reads what was lent, until
+// it is gone.
 static PyObject* py_new_engine(PyObject* type, rabbet_engine_t* engine,
-                               PyObject* logger, PyObject* allocator) {
-  PyObject* keep = PyTuple_Pack(2, logger, allocator);
+                               const py_load_t* load) {
+  PyObject* keep = PyTuple_Pack(3, load->logger, load->allocator, load->lent);
   if (!keep) {
     rabbet_engine_release(engine);
     return NULL;
@@ -79,8 +123,9 @@ static PyObject* py_load_engine(PyObject* module, PyObject* args) {
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_engine_load(name, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS Py_DECREF(path);
+  py_release_lent(&load);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return py_new_engine(type, engine, load.logger, load.allocator);
+  return py_new_engine(type, engine, &load);
 }
 
 // A plan of a build is shared, others' bytes are copied.
@@ -101,8 +146,11 @@ static PyObject* py_deserialize_engine(PyObject* module, PyObject* args) {
   py_load_t load = {0};
   Py_buffer view;
   if (!PyArg_ParseTuple(args, "OOO!", &type, &data, &PyTuple_Type, &how) ||
-      !py_parse_load(how, &load) ||
-      PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
+      !py_parse_load(how, &load)) {
+    return NULL;
+  }
+  if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
+    py_release_lent(&load);
     return NULL;
   }
   rabbet_engine_options_t options = py_engine_options(&load);
@@ -112,8 +160,37 @@ static PyObject* py_deserialize_engine(PyObject* module, PyObject* args) {
   status = py_deserialize(data, &view, &options, &engine);
   Py_END_ALLOW_THREADS;
   PyBuffer_Release(&view);
+  py_release_lent(&load);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return py_new_engine(type, engine, load.logger, load.allocator);
+  return py_new_engine(type, engine, &load);
+}
+
+// reload_engine(type, engine, how): another engine of its plan
+static PyObject* py_reload_engine(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *type, *handle, *how;
+  py_load_t load = {0};
+  if (!PyArg_ParseTuple(args, "OOO!", &type, &handle, &PyTuple_Type, &how) ||
+      !py_parse_load(how, &load)) {
+    return NULL;
+  }
+  const rabbet_engine_t* old = rabbet_py_pointer(handle);
+  rabbet_engine_options_t options = py_engine_options(&load);
+  rabbet_file_map_t* map = rabbet_engine_map(old);
+  const void* data = NULL;
+  size_t size = 0;
+  rabbet_engine_plan(old, &data, &size);
+  rabbet_engine_t* engine = NULL;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = map ? rabbet_engine_share(map, &options, rabbet_allocator_system(),
+                                     &engine)
+               : rabbet_engine_deserialize(data, size, &options,
+                                           rabbet_allocator_system(), &engine);
+  Py_END_ALLOW_THREADS;
+  py_release_lent(&load);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return py_new_engine(type, engine, &load);
 }
 
 // device_signature(name) -> what plans for this device of the machine record
@@ -335,6 +412,7 @@ static PyMethodDef py_engine_functions[] = {
     {"device_signature", py_device_signature, METH_VARARGS, NULL},
     {"load_engine", py_load_engine, METH_VARARGS, NULL},
     {"deserialize_engine", py_deserialize_engine, METH_VARARGS, NULL},
+    {"reload_engine", py_reload_engine, METH_VARARGS, NULL},
     {NULL},
 };
 

@@ -42,6 +42,8 @@ typedef struct rabbet_plan_value_t {
   // memory. A multiple of 64.
   uint64_t offset;
   uint64_t size;  // CONSTANT: bytes
+  // CONSTANT: equal bytes in memory that an engine's caller lent; or NULL.
+  const uint8_t* lent;
   // Same memory as this value (views, in-place results, parts); -1: its own.
   // Always a value whose own alias is -1. Storage and io are then equal to that
   // value's. With an offset the shapes of both are constant.
@@ -308,7 +310,12 @@ rabbet_plan_resize_weights(const void* data, size_t size, uint64_t weights_size,
                            size_t* out_size, uint8_t** out_weights);
 // Checksums of a file whose weights were changed in place.
 RABBET_PRIVATE_API void rabbet_plan_reseal(void* data);
-// Makes the steps' constants those at plan->weights.
+// Where the bytes of a constant lie, for all but a stripped plan.
+static inline const uint8_t* rabbet_plan_constant(
+    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
+  return value->lent ? value->lent : plan->weights + value->offset;
+}
+// Makes the steps' constants those at plan->weights, or lent ones.
 RABBET_PRIVATE_API void rabbet_plan_link_constants(rabbet_plan_t* plan);
 
 // Whether a plan makes sense by itself: every index, expression, operator,

@@ -411,8 +411,9 @@ static void sequence_link_constants(rabbet_plan_sequence_t* sequence) {
              outer->offset % RABBET_PLAN_ALIGNMENT == 0);
       if (outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
           outer->format == RABBET_FORMAT_LINEAR)
-        step->group.values[i].constant =
-            plan_has_bytes(plan, outer) ? plan->weights + outer->offset : NULL;
+        step->group.values[i].constant = plan_has_bytes(plan, outer)
+                                             ? rabbet_plan_constant(plan, outer)
+                                             : NULL;
     }
   }
 }

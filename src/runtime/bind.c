@@ -41,8 +41,8 @@ void* rabbet_value_address(const rabbet_frame_t* frame,
     case RABBET_PLAN_STORAGE_CONSTANT:
       // Kernels only read it.
       if (!sequence->weight_offsets)
-        return (uint8_t*)(uintptr_t)sequence->engine->plan->weights +
-               value->offset;
+        return (uint8_t*)(uintptr_t)rabbet_plan_constant(sequence->engine->plan,
+                                                         value);
       return sequence->weight_offsets[v] == SIZE_MAX
                  ? NULL
                  : (uint8_t*)sequence->engine->device_weights +

@@ -158,6 +158,7 @@ static rabbet_status_t engine_initialize(
   // A stripped plan gets its kernels together with its weights.
   engine->lacks_weights = engine->plan->weights_size < engine->plan->full_size;
   if (engine->lacks_weights) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_engine_find_lent(engine, options));
   RABBET_RETURN_IF_ERROR(rabbet_engine_create_steps(engine));
   return rabbet_engine_upload_weights(engine);
 }
@@ -241,6 +242,10 @@ rabbet_status_t rabbet_engine_share(rabbet_file_map_t* plan,
   return RABBET_ANNOTATE(engine_create(rabbet_file_map_data(plan), size, plan,
                                        options, allocator, out_engine),
                          "loading a plan of %zu bytes", size);
+}
+
+rabbet_file_map_t* rabbet_engine_map(const rabbet_engine_t* engine) {
+  return engine->plan->file;
 }
 
 rabbet_status_t rabbet_engine_deserialize(

@@ -280,7 +280,7 @@ static void options_of_other_sizes(void** state) {
   RABBET_EXPECT_ERROR(
       run_load(sample_static, &newer.options, &engine),
       RABBET_STATUS_INVALID_ARGUMENT,
-      "rabbet_engine_options_t: struct_size is 104, that of rabbet");
+      "rabbet_engine_options_t: struct_size is 120, that of rabbet");
   newer.options.untrusted = true;
   newer.options.host_code_allowed = true;
   newer.options.struct_size = offsetof(rabbet_engine_options_t, untrusted);

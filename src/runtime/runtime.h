@@ -204,6 +204,10 @@ rabbet_status_t rabbet_step_artifacts(const rabbet_engine_t* engine,
                                       const rabbet_plan_step_t* step,
                                       rabbet_artifact_t** out_artifacts,
                                       size_t* out_count);
+// Finds constants in the memory that the caller lent; before the steps are
+// made.
+rabbet_status_t rabbet_engine_find_lent(rabbet_engine_t* engine,
+                                        const rabbet_engine_options_t* options);
 // The constants that the steps' kernels read, to a device that needs them.
 rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine);
 

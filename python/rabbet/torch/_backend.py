@@ -61,6 +61,11 @@ class _Weights:
         self.counted = [i for i, t in enumerate(tensors) if not t.is_inference()]
         self.versions = [tensors[i]._version for i in self.counted]
 
+    def may_come_again(self) -> bool:
+        """Whether the tensors still are what engines were folded with."""
+        tensors = [ref() for ref in self.refs]
+        return all(tensor is not None for tensor in tensors) and self.are(tensors)  # type: ignore[arg-type]
+
     def are(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether these are the same tensors, unchanged."""
         for ref, tensor in zip(self.refs, tensors, strict=True):
@@ -98,7 +103,7 @@ class _Folded:
         with self.lock, _disable_current_modes(), torch.no_grad():
             statics = dict(zip(self.names, tensors, strict=True))
             module = divide(self.source, statics, self.options, self.report)
-            kept = [v for v in self.variants if all(ref() is not None for ref in v[0].refs)]
+            kept = [v for v in self.variants if v[0].may_come_again()]
             self.variants = [(_Weights(tensors), module), *kept][:_MAX_VARIANTS]
             return module
 

@@ -65,6 +65,7 @@ def network_of(graph: Graph, logger: Any) -> INetworkDefinition:
     parser = OnnxParser(network, logger)
     parser.double = graph.double
     parser._lend_initializers(graph.weights)
+    network._shared_weights = tuple(graph.weights[name] for name in graph.lent)
     try:
         parser.parse(graph.model())
     except Error as error:

@@ -264,16 +264,35 @@ def _size(g: Graph, re: str, im: str, dtype: Any) -> str:
 
 @_name("div.Tensor")
 def _div(g: Graph, out: Any, a: Any, b: Any) -> tuple[str, str]:
-    """By the conjugate; the divisor is counted in its larger part, as in _size."""
+    """By Smith's method, as torch: the smaller part of the divisor is counted in the larger
+    one. Zeros divide each part alone; a real tensor is a divisor with no imaginary part."""
     (a_re, a_im), (b_re, b_im) = pair(g, a, out.dtype), pair(g, b, out.dtype)
-    if b_im is None:
+    if b_im is None and not isinstance(b, Value):
         return g.op("Div", a_re, b_re), g.op("Div", a_im, b_re)
-    most = g.op("Max", g.op("Abs", b_re), g.op("Abs", b_im))
-    re, im = (Value.of(g.op("Div", v, most), v) for v in (b_re, b_im))
-    square = g.op("Add", g.op("Mul", re, re), g.op("Mul", im, im))
-    turned = Pair(re, Value.of(g.op("Neg", im), im))
-    made = product(g, "Mul", a, turned, out.dtype)
-    found = [g.op("Div", g.op("Div", v, square), most) for v in made]
+    zero = g.scalar(0.0, PARTS[out.dtype])
+    a_im, b_im = a_im or zero, b_im or zero
+    sizes = g.op("Abs", b_re), g.op("Abs", b_im)
+    is_wide = g.op("GreaterOrEqual", *sizes)
+    most, least = g.op("Where", is_wide, b_re, b_im), g.op("Where", is_wide, b_im, b_re)
+    ratio = g.op("Div", least, most)
+    divisor = g.op("Add", most, g.op("Mul", least, ratio))
+    re = g.op(
+        "Add",
+        g.op("Where", is_wide, a_re, a_im),
+        g.op("Mul", g.op("Where", is_wide, a_im, a_re), ratio),
+    )
+    im = g.op(
+        "Where",
+        is_wide,
+        g.op("Sub", a_im, g.op("Mul", a_re, ratio)),
+        g.op("Sub", g.op("Mul", a_im, ratio), a_re),
+    )
+    is_zero = g.op("Equal", g.op("Add", *sizes), zero)
+    parts = zip((a_re, a_im), (re, im), sizes, strict=True)
+    found = [
+        g.op("Where", is_zero, g.op("Div", part, size), g.op("Div", whole, divisor))
+        for part, whole, size in parts
+    ]
     return found[0], found[1]
 
 

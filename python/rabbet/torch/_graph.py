@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -12,6 +13,7 @@ from torch.utils._sympy import functions as integers
 
 from .. import _protobuf
 from .._errors import UnsupportedError
+from ._lent import LEAST
 
 # ONNX's numbers of types. DOUBLE is computed as FLOAT, but where a graph keeps it.
 ONNX_TYPES = {
@@ -94,6 +96,27 @@ def expression(value: Any) -> sympy.Expr:
     return value if isinstance(value, sympy.Basic) else sympy.Integer(int(value))
 
 
+def extent_of(value: Any) -> Any:
+    """An integer, or an expression of symbols: one of torch's would make guards."""
+    if isinstance(value, torch.SymInt):
+        expr = expression(value)
+        return int(expr) if expr.is_Integer else expr
+    if isinstance(value, torch.SymBool):
+        return sympy.sympify(value.node.expr)
+    if isinstance(value, sympy.Integer):
+        return int(value)
+    return value
+
+
+def described(value: Any) -> Any:
+    """Type and shape of a result in torch; lists for several."""
+    if isinstance(value, (tuple, list)):
+        return [described(each) for each in value]
+    if isinstance(value, torch.Tensor):
+        return Value.make("", value.dtype, [extent_of(d) for d in value.shape])
+    return extent_of(value)
+
+
 class Graph:
     """An ONNX graph. Sizes are expressions of extents of tensors, computed in it."""
 
@@ -105,6 +128,11 @@ class Graph:
         self.outputs: list[bytes] = []
         self.domains: set[str] = set()
         self.weights: dict[str, Any] = {}  # buffers, by initializers' names
+        # Of them, those that are torch's own memory, and whether a tensor may lend it.
+        self.lent: dict[str, torch.Tensor] = {}
+        self.may_lend: Callable[[torch.Tensor], bool] = lambda tensor: True
+        self._turned: dict[str, str] = {}  # weights, by the names of their transposes
+        self.part = ""  # the node of torch whose inner graph is written
         self.origin = ""  # the node of torch that is written
         self.operator = ""  # its operator
         self.used: set[int] = set()  # of several results of that node
@@ -147,7 +175,7 @@ class Graph:
     ) -> list[str]:
         """Adds a node with so many outputs."""
         outputs = [self.name(self.origin or kind) for _ in range(count)]
-        self.parts[outputs[0]] = self.origin
+        self.parts[outputs[0]] = self.part or self.origin
         operands = [each or "" for each in inputs]
         while operands and not operands[-1]:
             operands.pop()
@@ -162,6 +190,21 @@ class Graph:
     def op(self, kind: str, *inputs: str | None, **attributes: Any) -> str:
         """Adds a node with one output."""
         return self.ops(kind, *inputs, count=1, **attributes)[0]
+
+    def transpose(self, x: str, perm: Sequence[int]) -> str:
+        """A tensor with its dimensions in another order."""
+        made = self.op("Transpose", x, perm=list(perm))
+        if x in self.weights and list(perm) == [1, 0]:
+            self._turned[made] = str(x)
+        return made
+
+    def matmul(self, a: Value, b: str) -> str:
+        """A product. A transposed weight is read where it lies, not stored transposed."""
+        if b not in self._turned or a.rank < 2:
+            return self.op("MatMul", a, b)
+        return self.ops(
+            "FusedMatMul", a, self._turned[b], count=1, domain="com.microsoft", transB=1
+        )[0]
 
     # ---- Constants ----
 
@@ -189,6 +232,10 @@ class Graph:
         number = self.type(data.dtype)
         self.initializers.append(_protobuf.tensor(name, number, data.shape, None))
         self.weights[name] = data.reshape(-1).view(torch.uint8).numpy()
+        # Changes of inference tensors are not counted.
+        is_own = data.data_ptr() == tensor.data_ptr() and not tensor.is_inference()
+        if is_own and self.weights[name].nbytes >= LEAST and self.may_lend(tensor):
+            self.lent[name] = tensor
         return name
 
     def scalar(self, value: Any, dtype: Any) -> str:
@@ -274,6 +321,67 @@ class Graph:
             raise UnsupportedError(f"a size is a power, '{base}**{exponent}'")
         return self._fold("Mul", *[base] * int(exponent))
 
+    # ---- Graphs of nodes ----
+
+    @contextlib.contextmanager
+    def inner(self) -> Iterator[Inner]:
+        """Nodes that are added are those of an inner graph, which sees all names of this
+        one. Its own names are not known afterwards."""
+        nodes, part, origin = self.nodes, self.part, self.origin
+        with self.scope():
+            self.nodes, self.part = [], part or origin
+            try:
+                yield Inner(self)
+            finally:
+                self.nodes, self.part, self.origin = nodes, part, origin
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is known of sizes in it is forgotten afterwards."""
+        names = ("_known", "extents", "numbers", "_turned")
+        outer = {name: getattr(self, name) for name in names}
+        for name, known in outer.items():
+            setattr(self, name, dict(known))
+        try:
+            yield
+        finally:
+            for name, known in outer.items():
+                setattr(self, name, known)
+
+    def rebind(self, symbol: sympy.Symbol, to: str | tuple[str, int]) -> None:
+        """From now on a symbol is this scalar, or this extent of a tensor."""
+        for expr in list(self._known):
+            if isinstance(expr, sympy.Basic) and symbol in expr.free_symbols:
+                del self._known[expr]
+        self.extents.pop(symbol, None)
+        self.numbers.pop(symbol, None)
+        if isinstance(to, str):
+            self.numbers[symbol] = to
+        else:
+            self.extents[symbol] = to
+
+    def truth(self, expr: Any) -> str:
+        """A condition on sizes as a tensor of BOOL."""
+        if expr in (True, False):
+            return self.constant(bool(expr), torch.bool)
+        if isinstance(expr, sympy.Not):
+            return self.op("Not", self.truth(expr.args[0]))
+        for kind, name in _CONDITIONS.items():
+            if isinstance(expr, kind):
+                return self._condition(name, expr.args)
+        raise UnsupportedError(f"a condition is '{expr}', which no table has")
+
+    def _condition(self, name: str, args: Sequence[Any]) -> str:
+        if name in ("And", "Or"):
+            found = self.truth(args[0])
+            for arg in args[1:]:
+                found = self.op(name, found, self.truth(arg))
+            return found
+        a, b = (self.scalar(extent_of(arg), torch.int64) for arg in args)
+        if name == "NotEqual":
+            return self.op("Not", self.op("Equal", a, b))
+        return self.op(name, a, b)
+
     # ---- Inputs and outputs ----
 
     def know(self, value: Value) -> None:
@@ -302,6 +410,44 @@ class Graph:
         return _protobuf.model(
             self.nodes, self.initializers, self.inputs, self.outputs, sorted(self.domains)
         )
+
+
+class Inner:
+    """The inner graph that is being written."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._inputs: list[bytes] = []
+        self._outputs: list[bytes] = []
+
+    def input(self, base: str, dtype: Any) -> str:
+        """Adds an input."""
+        name = self._graph.name(base)
+        self._inputs.append(_protobuf.value_info(name, self._graph.type(dtype), None))
+        return name
+
+    def output(self, x: str, dtype: Any) -> None:
+        """Adds an output, which is a name of its own."""
+        name = self._graph.op("Identity", x)
+        self._outputs.append(_protobuf.value_info(name, self._graph.type(dtype), None))
+
+    def attribute(self) -> _protobuf.Subgraph:
+        """The graph, as the value of an attribute."""
+        return _protobuf.Subgraph(
+            _protobuf.graph("inner", self._graph.nodes, (), self._inputs, self._outputs)
+        )
+
+
+_CONDITIONS: dict[Any, str] = {
+    sympy.StrictLessThan: "Less",
+    sympy.LessThan: "LessOrEqual",
+    sympy.StrictGreaterThan: "Greater",
+    sympy.GreaterThan: "GreaterOrEqual",
+    sympy.Equality: "Equal",
+    sympy.Unequality: "NotEqual",
+    sympy.And: "And",
+    sympy.Or: "Or",
+}
 
 
 def _no_such_symbol(symbol: sympy.Expr) -> str:

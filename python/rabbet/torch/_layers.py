@@ -24,7 +24,7 @@ _INT64 = torch.int64
     "mm.default", "bmm.default", "matmul.default", "dot.default", "mv.default",
 )  # fmt: skip
 def _matmul(g: Graph, out: Any, a: Value, b: Value) -> str:
-    return g.op("MatMul", a, b)
+    return g.matmul(a, b)
 
 
 @aten("linear.default")
@@ -32,7 +32,7 @@ def _linear(g: Graph, out: Any, x: Value, weight: Value, bias: Any = None) -> st
     if weight.rank == 1:
         product = g.op("MatMul", x, weight)
     else:
-        product = g.op("MatMul", x, g.op("Transpose", weight, perm=[1, 0]))
+        product = g.matmul(x, g.transpose(weight, [1, 0]))
     return product if bias is None else g.op("Add", product, bias)
 
 
@@ -51,7 +51,7 @@ def _sum_of(g: Graph, out: Any, x: Value, product: str, beta: Any, alpha: Any) -
 def _addmm(
     g: Graph, out: Any, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
 ) -> str:
-    return _sum_of(g, out, x, g.op("MatMul", a, b), beta, alpha)
+    return _sum_of(g, out, x, g.matmul(a, b), beta, alpha)
 
 
 @aten("_linalg_det.default")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -18,8 +18,9 @@ from .._model import Model
 from .._profiles import range_of
 from ._building import Range, RefusedPartError, bounds, build
 from ._complex import Pair
-from ._graph import HELD, Graph, Value
-from ._translate import RefusedNodeError, Translation, described, refusal, tables
+from ._graph import HELD, Graph, Value, described
+from ._lent import LentModel
+from ._translate import RefusedNodeError, Translation, refusal, tables
 
 _SUFFIX = ".torch"
 
@@ -37,8 +38,15 @@ class TorchModel:
     `model` is the rabbet.Model that runs, `buffers` what a module changes in its calls.
     """
 
-    def __init__(self, model: Model, convention: dict[str, Any], buffers: Any) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: Model,
+        convention: dict[str, Any],
+        buffers: Any,
+        lent: Iterable[torch.Tensor] = (),
+    ) -> None:
+        """lent: parameters whose memory the model's engine may read."""
+        self._runs = LentModel(model, lent)
         self.buffers: dict[str, torch.Tensor] = buffers
         self._convention = convention
         self._leaves: list[list[Any]] = convention["leaves"]
@@ -63,7 +71,8 @@ class TorchModel:
             leaves: Sequence[Any] = args
         else:
             leaves = self._flattened(args, kwargs)
-        found = self.model(*(self._read(leaves, *each) for each in self._inputs))
+        model = self._runs.model()
+        found = model(*(self._read(leaves, *each) for each in self._inputs))
         outputs = found if isinstance(found, tuple) else (found,)
         for kind, which, index in self._changes:
             target = self.buffers[which] if kind == "buffer" else leaves[which]
@@ -105,6 +114,12 @@ class TorchModel:
                     f"was compiled for {value!r}"
                 )
         return leaves
+
+    @property
+    def model(self) -> Model:
+        """The rabbet.Model that runs; another one once a parameter whose memory it read was
+        changed in place or is gone."""
+        return self._runs.model()
 
     @property
     def report(self) -> str:
@@ -211,6 +226,13 @@ def _exported(
     return torch.export.export(
         module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=False
     )
+
+
+def _tensors_of(module: Any) -> Iterable[torch.Tensor]:
+    """Parameters and buffers that the caller has, and the export only refers to."""
+    if isinstance(module, torch.export.ExportedProgram):
+        return [t for t in module.state_dict.values() if isinstance(t, torch.Tensor)]
+    return [*module.parameters(), *module.buffers()]
 
 
 def _device_of(program: Any) -> str:
@@ -465,6 +487,8 @@ def compile_module(
         device = options.get("device") or _device_of(program)
         program = program.run_decompositions(decompositions())
         state = _Program(program, bool(options.get("double")))
+        kept = {id(tensor) for tensor in _tensors_of(module)}
+        state.graph.may_lend = lambda tensor: id(tensor) in kept
         with _explained():
             state.add_inputs()
             state.add_nodes()
@@ -493,7 +517,7 @@ def compile_module(
         "results": results,
         "changes": changes,
     }
-    compiled = TorchModel(model, convention, state.buffers)
+    compiled = TorchModel(model, convention, state.buffers, state.graph.lent.values())
     if save is not None:
         compiled.save(save)
     return compiled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -15,12 +15,13 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from .._errors import Error, UnsupportedError
 from .._model import Model
 from ._building import Range, RefusedPartError, bounds, build
-from ._graph import expression
+from ._control import WRITERS
+from ._graph import described, expression
+from ._lent import LentModel
 from ._report import Left, Report
 from ._translate import (
     RefusedNodeError,
     Translation,
-    described,
     is_number,
     operator_name,
     refusal,
@@ -47,6 +48,12 @@ def _computes(node: fx.Node) -> bool:
     return name not in _FILLS and name != "getitem" and not is_view(node)
 
 
+def _work(nodes: Iterable[fx.Node]) -> int:
+    """Number of operators that compute; a choice or a loop is worth a call by itself."""
+    found = [node for node in nodes if _computes(node)]
+    return len(found) + sum(operator_name(node) in WRITERS for node in found)
+
+
 def _device_of(value: Any) -> torch.device | None:
     if isinstance(value, torch.Tensor):
         return value.device
@@ -63,16 +70,20 @@ class _Support(OperatorSupportBase):
 
     def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
         """Whether an engine may have the node."""
-        if node.op != "call_function" or is_number(node):
+        if node.op != "call_function":
             return False
         source: Any = node
         while operator_name(source) == "getitem":
             source = source.args[0]
+        # Of numbers, only those that an engine computes.
+        if is_number(node) and operator_name(source) not in WRITERS:
+            return False
         return source.op == "call_function" and source.name not in self.refused
 
 
-# Whether an output is complex, and the permutation that gives torch's dimensions.
-_Output = tuple[bool, Sequence[int] | None]
+# How an output is given: "tensor", "complex" or "number", and the permutation that gives
+# torch's dimensions.
+_Output = tuple[str, Sequence[int] | None]
 
 
 class Piece(torch.nn.Module):
@@ -84,15 +95,19 @@ class Piece(torch.nn.Module):
         reads: Sequence[int],
         outputs: Sequence[_Output],
         device: torch.device,
+        lent: Iterable[torch.Tensor],
     ) -> None:
-        """reads: the arguments that the engine has, in its order."""
+        """reads: the arguments that the engine has, in its order; lent: parameters whose
+        memory it may read."""
         super().__init__()
-        self._model, self._reads, self._device = model, tuple(reads), device
+        self._runs = LentModel(model, lent)
+        self._reads, self._device = tuple(reads), device
         self._outputs = tuple(outputs)
 
     def forward(self, *args: Any) -> Any:
         """Runs the engine."""
-        found = self._model(*(self._input(args[i]) for i in self._reads))
+        model = self._runs.model()
+        found = model(*(self._input(args[i]) for i in self._reads))
         if not isinstance(found, tuple):
             return self._output(found, self._outputs[0])
         return tuple(map(self._output, found, self._outputs))
@@ -104,10 +119,12 @@ class Piece(torch.nn.Module):
             value = torch.view_as_real(value.resolve_conj())
         return value if value.device == self._device else value.to(self._device)
 
-    def _output(self, value: Any, how: _Output) -> torch.Tensor:
+    def _output(self, value: Any, how: _Output) -> Any:
         found = torch.as_tensor(value, device=self._device)
-        is_complex, order = how
-        if is_complex:
+        kind, order = how
+        if kind == "number":
+            return found.item()
+        if kind == "complex":
             found = torch.view_as_complex(found)
         return found if order is None else found.permute(*order)
 
@@ -119,9 +136,11 @@ class _Part:
         self,
         module: fx.GraphModule,
         weights: Mapping[int, torch.Tensor],
+        graphs: Mapping[int, fx.GraphModule],
         outer: Mapping[sympy.Expr, fx.Node],
     ) -> None:
-        """outer: integers of the whole graph that are known before the piece."""
+        """weights, graphs: arguments that are no inputs; outer: integers of the whole graph
+        that are known before the piece."""
         self.module, self.outer = module, outer
         self.more: list[fx.Node] = []  # of them, those that became arguments
         self.translation = Translation()
@@ -135,7 +154,10 @@ class _Part:
         self.outputs: list[_Output] = []
         self.placeholders = module.graph.find_nodes(op="placeholder")
         for index, node in enumerate(self.placeholders):
-            self._add_input(index, node, weights.get(index))
+            if index in graphs:
+                self.translation.values[node] = graphs[index]
+            else:
+                self._add_input(index, node, weights.get(index))
         self.graph.missing = self._number
 
     def _add_input(self, index: int, node: fx.Node, weight: Any) -> None:
@@ -153,13 +175,13 @@ class _Part:
         else:
             number = described(value)
             self.translation.values[node] = number
+            self._know(value)
             if isinstance(value, torch.SymInt):
-                self._know(value)
                 self.integers.append((index, node, number))
 
     def _know(self, value: Any) -> None:
-        """Ranges and examples of the symbols in a size."""
-        if not isinstance(value, torch.SymInt):
+        """Ranges and examples of the symbols in a size or condition."""
+        if not isinstance(value, (torch.SymInt, torch.SymBool)):
             return
         shapes = value.node.shape_env
         for symbol in value.node.expr.free_symbols:
@@ -203,12 +225,18 @@ class _Part:
     def _add_output(self, node: fx.Node) -> None:
         """An output with torch's order of dimensions in memory."""
         value = self.translation.values[node]
+        if is_number(node):
+            name = self.graph.scalar(value, torch.int64)
+            self.graph.output("output", name, torch.int64)
+            self.outputs.append(("number", None))
+            return
         order = order_in_memory(node.meta["val"])
         if order == sorted(order or ()):
             order = None
         self.translation.add_output("output", value, order)
         back = None if order is None else [order.index(i) for i in range(len(order))]
-        self.outputs.append((value.dtype.is_complex, back))
+        kind = "complex" if value.dtype.is_complex else "tensor"
+        self.outputs.append((kind, back))
 
     def ranges(self) -> dict[sympy.Symbol, Range]:
         """The range of each symbol."""
@@ -221,7 +249,7 @@ class _Part:
         """The engine."""
         given = {**options, "device": options.get("device") or str(device)}
         model = build(self.graph, self.shapes, self.numbers, [self.ranges()], given)
-        return Piece(model, self.reads, self.outputs, device)
+        return Piece(model, self.reads, self.outputs, device, self.graph.lent.values())
 
 
 def _main_device(graph: fx.Graph) -> torch.device:
@@ -258,7 +286,7 @@ class _Divided:
 
     def __init__(self, source: fx.GraphModule, refused: Mapping[str, str]) -> None:
         self.small: set[str] = set()
-        total = sum(_computes(node) for node in source.graph.nodes)
+        total = _work(source.graph.nodes)
         kept = self._propose(source, refused)
         # Operators in no piece run in torch, and may be given other views.
         while more := self._in_none(kept, min(_FEWEST, total)):
@@ -284,7 +312,7 @@ class _Divided:
         """Nodes of the pieces that are too small, which are taken from the list."""
         found: set[str] = set()
         for partition in list(kept):
-            if sum(map(_computes, partition.nodes)) < fewest:
+            if _work(partition.nodes) < fewest:
                 kept.remove(partition)
                 found |= {node.name for node in partition.nodes}
         return found
@@ -350,7 +378,12 @@ def _fill(
             for i, arg in enumerate(node.args)
             if isinstance(arg, fx.Node) and arg.name in statics
         }
-        part = _Part(inner, weights, _integers_before(node))
+        graphs = {
+            i: getattr(divided.module, str(arg.target))
+            for i, arg in enumerate(node.args)
+            if isinstance(arg, fx.Node) and arg.op == "get_attr"
+        }
+        part = _Part(inner, weights, graphs, _integers_before(node))
         try:
             part.translate()
         except RefusedNodeError as error:

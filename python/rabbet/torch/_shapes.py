@@ -47,7 +47,7 @@ def _squeeze(g: Graph, out: Any, x: Value, dim: Any = None) -> str:
 
 @aten("permute.default", "permute_copy.default")
 def _permute(g: Graph, out: Any, x: Value, dims: Sequence[int]) -> str:
-    return g.op("Transpose", x, perm=axes_of(list(dims), x.rank)) if dims else x
+    return g.transpose(x, axes_of(list(dims), x.rank)) if dims else x
 
 
 @aten("transpose.int", "t.default", "swapaxes.default", "numpy_T.default", "adjoint.default")
@@ -57,7 +57,7 @@ def _transpose(g: Graph, out: Any, x: Value, a: int = 0, b: int = 1) -> str:
     order = list(range(x.rank))
     a, b = axis_of(a, x.rank), axis_of(b, x.rank)
     order[a], order[b] = order[b], order[a]
-    return g.op("Transpose", x, perm=order)
+    return g.transpose(x, order)
 
 
 @aten("expand.default", "expand_copy.default", "broadcast_to.default", "expand_as.default")

@@ -11,8 +11,17 @@ from torch import fx
 
 from .._errors import Error, UnsupportedError
 from ..plugin._torch import operator_of
-from . import _caches, _complex, _layers, _pointwise, _recurrent, _reductions, _shapes
-from ._graph import HELD, ONNX_TYPES, Graph, Value, expression
+from . import (
+    _caches,
+    _complex,
+    _control,
+    _layers,
+    _pointwise,
+    _recurrent,
+    _reductions,
+    _shapes,
+)
+from ._graph import HELD, ONNX_TYPES, Graph, Value, described, expression, extent_of
 from ._shapes import strided
 from ._table import TABLE, Handler
 from ._views import order_in_memory, source_of
@@ -44,6 +53,10 @@ class RefusedNodeError(UnsupportedError):
             f"torch's operator {self.op} (node '{node.name}'{where}): {reason}"
         )
 
+    def within(self) -> str:
+        """The reason for a node whose inner graph has this one."""
+        return f"its operator {self.op} (node '{self.node.name}'): {self.reason}"
+
 
 def _source(node: fx.Node) -> str:
     """The line of the user's module that a node comes from."""
@@ -61,23 +74,6 @@ def operator_name(node: fx.Node) -> str:
     if isinstance(target, torch._ops.OperatorBase) or "<" not in text:
         return text
     return getattr(target, "__name__", text)
-
-
-def _extent(value: Any) -> Any:
-    """An integer, or an expression of symbols: one of torch's would make guards."""
-    if isinstance(value, torch.SymInt):
-        expr = expression(value)
-        return int(expr) if expr.is_Integer else expr
-    return value
-
-
-def described(value: Any) -> Any:
-    """Type and shape of a result in torch; lists for several."""
-    if isinstance(value, (tuple, list)):
-        return [described(each) for each in value]
-    if isinstance(value, torch.Tensor):
-        return Value.make("", value.dtype, [_extent(d) for d in value.shape])
-    return _extent(value)
 
 
 def _is_complex(value: Any) -> bool:
@@ -139,6 +135,10 @@ def refusal(node: fx.Node, narrow: bool = True) -> str | None:
         if not _complex.takes(name):
             return "rabbet has no such operator of complex numbers"
         types = [_complex.PARTS.get(dtype, dtype) for dtype in types]
+    elif name in _control.WRITERS:
+        for inner in _control.inner_nodes(node):
+            if (reason := refusal(inner, narrow)) is not None:
+                return RefusedNodeError(inner, reason).within()
     elif handler_of(node) is None and name != "aten.as_strided.default":
         return "rabbet has no such operator"
     for dtype in types:
@@ -162,8 +162,10 @@ class Translation:
         self.graph.origin, self.graph.operator = node.name, operator_name(node)
         try:
             self._write(node)
-        except RefusedNodeError:
-            raise
+        except RefusedNodeError as error:
+            if error.node.graph is node.graph:
+                raise
+            raise RefusedNodeError(node, error.within()) from error
         except (Error, TypeError, ValueError, IndexError, AttributeError) as error:
             raise RefusedNodeError(node, str(error)) from error
 
@@ -183,10 +185,13 @@ class Translation:
             self._item(node)
             return
         if is_number(node):
-            self.values[node] = _extent(node.meta["val"])
+            self.values[node] = extent_of(node.meta["val"])
             return
         if name == "aten.as_strided.default":
             self._strided(node)
+            return
+        if name in _control.WRITERS:
+            self.values[node] = _control.WRITERS[name](self, node)
             return
         out = described(node.meta["val"])
         self.graph.used = {
@@ -267,7 +272,7 @@ class Translation:
         given = [first, *node.args[1:], None][:4]
         offset = first.meta["val"].storage_offset() if given[3] is None else given[3]
         size, stride = (fx.node.map_aggregate(each, self._value) for each in given[1:3])
-        start = _extent(value.storage_offset())
+        start = extent_of(value.storage_offset())
         offset = self._value(offset) - start
         offset = int(offset) if expression(offset).is_Integer else offset
         base, out = self.values[source], described(node.meta["val"])
@@ -277,7 +282,7 @@ class Translation:
     def _value(self, arg: Any) -> Any:
         if isinstance(arg, fx.Node):
             return self.values[arg]
-        return _extent(arg)
+        return extent_of(arg)
 
     def _named(self, made: Any, out: Any) -> Any:
         if isinstance(out, list):
@@ -294,7 +299,7 @@ class Translation:
     def _item(self, node: fx.Node) -> None:
         """A number that data tells."""
         number = node.meta["val"]
-        expr = _extent(number)
+        expr = extent_of(number)
         source = self.values[node.args[0]]  # type: ignore[index]
         if not isinstance(number, torch.SymInt) or not getattr(expr, "is_Symbol", False):
             raise UnsupportedError("a number that data tells, and which is no integer")

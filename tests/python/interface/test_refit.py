@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
 
 from tests.python.support.plugins import random
 
@@ -526,3 +527,62 @@ def test_default_names_in_the_network() -> None:
     assert network.are_weights_marked_refittable("one CONSTANT")
     engine = engine_of(network, FLAG.REFIT_INDIVIDUAL)
     assert trt.Refitter(engine).get_all_weights() == ["one CONSTANT"]
+
+
+FOLDED = {
+    "Gemm": "y = Gemm<transB = 1, alpha = 0.5, beta = 2.0>(x, turned, b)",
+    "transpose": "w = Transpose<perm = [1, 0]>(turned)\nm = MatMul(x, w)\ny = Add(m, b)",
+    "reshaped bias": "r = Reshape(b, shape)\nm = MatMul(x, straight)\ny = Add(m, r)",
+    "cast": "c = Cast<to = 1>(half)\ny = MatMul(x, c)",
+    "scaled": "s = Mul(straight, b)\ny = MatMul(x, s)",
+    "both ways": "m = MatMul(x, straight)\nw = Transpose<perm = [1, 0]>(straight)\n"
+    "y = MatMul(m, w)",
+    "slices": "p, q = Split<axis = 1>(straight, parts)\nm = MatMul(x, p)\nn = MatMul(x, q)\n"
+    "y = Concat<axis = 1>(n, m)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", FOLDED.values(), ids=FOLDED)
+def test_initializers_that_the_importer_computes_with(nodes: str) -> None:
+    """As exporters write them, with as many elements as are folded at import and more."""
+
+    def model(rows: int, seed: int) -> Any:
+        generator = np.random.default_rng(seed)
+
+        def draw(*shape: int) -> Any:
+            return generator.standard_normal(shape).astype(np.float32)
+
+        weights = {
+            "turned": draw(6, rows), "straight": draw(rows, 6), "b": draw(6),
+            "half": draw(rows, 6).astype(np.float16), "shape": np.array([1, 6]),
+            "parts": np.array([2, 4]),
+        }  # fmt: skip
+        text = f"""<ir_version: 8, opset_import: ["": 17]>
+            folded (float[3, {rows}] x) => (float[3, n] y) {{ {nodes} }}"""
+        found = parser.parse_model(text)
+        used = {name for node in found.graph.node for name in node.input}
+        for name in used & weights.keys():
+            found.graph.initializer.append(
+                numpy_helper.from_array(weights[name], name)
+            )
+        return found
+
+    for rows in (8, 1024):
+        first, second = model(rows, 1), model(rows, 2)
+        builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+        network = builder.create_network()
+        assert trt.OnnxParser(network).parse(first.SerializeToString())
+        config = builder.create_builder_config()
+        config.device, config.builder_optimization_level = "cpu", 0
+        config.set_flag(FLAG.REFIT)
+        engine = builder.build_engine_with_config(network, config)
+        refitter = trt.Refitter(engine)
+        importer = trt.OnnxParserRefitter(refitter)
+        assert importer.refit_from_bytes(second.SerializeToString())
+        assert refitter.refit_cuda_engine()
+        x = random(3, rows)
+        (expected,) = ReferenceEvaluator(second).run(None, {"x": x})
+        np.testing.assert_allclose(trt.Model(engine)(x), expected, rtol=1e-3, atol=1e-3)
+        with pytest.raises(LookupError) as error:
+            refitter.set_named_weights("nothing", x)
+        assert "OnnxParserRefitter" in str(error.value.__notes__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -87,3 +88,22 @@ def test_angles_of_zeros_and_infinities() -> None:
     _assert_same(
         lambda y, x: (torch.atan2(y, x) + 0, torch.complex(x, y).angle()), (y, x)
     )
+
+
+class Quotients(torch.nn.Module):
+    def forward(self, a: Any, b: Any, real: Any) -> Any:
+        return a / b, torch.reciprocal(b), a / real
+
+
+def test_quotients_of_zeros_infinities_and_nan() -> None:
+    parts = [0.0, -0.0, 1.0, -2.0, 3e38, 1e-38, math.inf, -math.inf, math.nan]
+    numbers = [complex(x, y) for x in parts for y in parts]
+    a = torch.tensor([x for x in numbers for _ in numbers])
+    b = torch.tensor(numbers * len(numbers))
+    real = torch.tensor(parts * (a.numel() // len(parts)))
+    net = Quotients().eval()
+    model = rabbet.compile(net, (a, b, real), device="cpu", optimization_level=0)
+    for found, expected in zip(model(a, b, real), net(a, b, real), strict=True):
+        torch.testing.assert_close(
+            torch.view_as_real(found), torch.view_as_real(expected), equal_nan=True
+        )

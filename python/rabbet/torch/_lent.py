@@ -1,0 +1,43 @@
+"""Memory of torch's that engines read their constants from."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable
+
+import torch
+
+from .._model import Model
+
+# A constant of fewer bytes is read from the plan; the engine has the same limit.
+LEAST = 1 << 16
+
+
+class LentModel:
+    """A model whose engine reads parameters in torch's memory, as long as that holds what
+    the model was compiled with. When a parameter was changed in place or is gone, the next
+    call has an engine that reads the plan."""
+
+    def __init__(self, model: Model, tensors: Iterable[torch.Tensor]) -> None:
+        self._model = model
+        # An engine that was lent nothing has all in its plan.
+        kept = tensors if model.engine._lent else ()
+        self._lent = [(weakref.ref(each), each._version) for each in kept]
+        self._lock = threading.Lock()
+
+    def model(self) -> Model:
+        """The model, whose constants are those that were compiled."""
+        if self._is_stale():
+            with self._lock:
+                if self._lent and self._is_stale():
+                    self._model = self._model._detached()
+                    self._lent = []
+        return self._model
+
+    def _is_stale(self) -> bool:
+        for ref, version in self._lent:
+            tensor = ref()
+            if tensor is None or tensor._version != version:
+                return True
+        return False
