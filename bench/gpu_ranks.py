@@ -22,7 +22,7 @@ from .report import Section
 
 CASES = {"token": (1, 1024), "prompt": (2048, 2048)}
 """Tokens of a call, positions of the cache."""
-VARIANTS = {"no ahead": "RABBET_CUDA_AHEAD", "by NCCL": "RABBET_CUDA_DIRECT"}
+VARIANTS = {"by NCCL": "RABBET_CUDA_DIRECT"}
 """Ways to do without a part of ours, and the variables that say so."""
 CALLS = 10
 SECONDS = 400.0
@@ -228,8 +228,8 @@ def table(rows: dict[str, dict[int, Any]]) -> Section:
     section = Section("GPU: a decoder split over ranks", columns)
     section.note(
         "32 layers of 4096, 8 of 32 heads for keys, FP16; token: batch 1, 1024 positions in "
-        "the cache; prompt: 2048 tokens. Median of rounds in turns on rank 0. no ahead: no "
-        "weights are fetched while ranks wait; by NCCL: all exchanges are. torch: the same "
+        "the cache; prompt: 2048 tokens. Median of rounds in turns on rank 0. by NCCL: "
+        "all exchanges are. torch: the same "
         "split by functional all-reduces, each layer compiled, all in one CUDA graph"
     )
     for case, found in rows.items():

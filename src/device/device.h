@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 8
+#define RABBET_DEVICE_ABI 7
 
 // Properties that the builder reads before it asks for candidates.
 enum {

@@ -155,22 +155,12 @@ typedef struct rabbet_kernel_shapes_t {
 // class casts it to a type of its own.
 typedef struct rabbet_kernel_state_t rabbet_kernel_state_t;
 
-// A constant in the device's memory.
-typedef struct rabbet_call_constant_t {
-  const void* address;
-  size_t bytes;
-} rabbet_call_constant_t;
-
 typedef struct rabbet_kernel_call_t {
   void* const* inputs;   // boundary inputs, constants included
   void* const* outputs;  // boundary outputs
   void* workspace;       // aligned to 256
   void* stream;
   rabbet_communicator_t* communicator;  // NULL: none is set
-  // Of kernels that exchange: what the steps behind this one read first. The
-  // device's memory may bring it into a cache while other ranks are awaited.
-  const rabbet_call_constant_t* ahead;
-  size_t ahead_count;
 } rabbet_kernel_call_t;
 
 // Whether the kernel's enqueued work may be recorded into a graph of the device

@@ -158,7 +158,6 @@ static void fill_all_slots(rabbet_frame_t* frame, rabbet_prepared_t* prepared) {
         slots + sequence->plan->steps[run->step].group.input_count;
     run->call.workspace = memory + run->workspace_offset;
   }
-  rabbet_exchange_look_ahead(prepared);
 }
 
 static void fill_io_slots(rabbet_frame_t* frame, rabbet_prepared_t* prepared) {

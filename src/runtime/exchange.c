@@ -25,47 +25,6 @@ static rabbet_status_t exchange_join(const rabbet_context_t* context,
   return rabbet_ok();
 }
 
-// A gather reads a few rows of its table.
-static bool exchange_reads_all(const rabbet_plan_step_t* step) {
-  return step->group.node_count > 0 &&
-         !rabbet_op_is(step->group.nodes[0].op, RABBET_OP_GATHER);
-}
-
-// Adds the constants that a run reads; false: there is no room for more.
-static bool exchange_add_constants(const rabbet_prepared_t* prepared,
-                                   const rabbet_run_t* run,
-                                   rabbet_call_constant_t* ahead,
-                                   size_t* count) {
-  const rabbet_plan_sequence_t* plan = prepared->sequence->plan;
-  const rabbet_plan_step_t* step = &plan->steps[run->step];
-  for (size_t i = 0; exchange_reads_all(step) && i < step->group.input_count;
-       ++i) {
-    const rabbet_plan_value_t* value =
-        &plan->values[step->values[step->group.inputs[i]]];
-    if (value->storage != RABBET_PLAN_STORAGE_CONSTANT ||
-        value->size < RABBET_AHEAD_BYTES || !run->call.inputs[i])
-      continue;
-    if (*count == RABBET_AHEAD_COUNT) return false;
-    ahead[(*count)++] = (rabbet_call_constant_t){.address = run->call.inputs[i],
-                                                 .bytes = (size_t)value->size};
-  }
-  return true;
-}
-
-void rabbet_exchange_look_ahead(rabbet_prepared_t* prepared) {
-  const rabbet_run_t* end = prepared->runs + prepared->run_count;
-  for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
-    if (!run->ahead) continue;
-    run->call.ahead = run->ahead;
-    run->call.ahead_count = 0;
-    for (const rabbet_run_t* next = run + 1;
-         next < end && next->kernel && !next->kernel->exchanges; ++next)
-      if (!exchange_add_constants(prepared, next, run->ahead,
-                                  &run->call.ahead_count))
-        break;
-  }
-}
-
 void rabbet_exchange_close(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
   if (context->communicator)

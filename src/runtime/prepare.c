@@ -119,11 +119,6 @@ static rabbet_status_t prepare_runs(rabbet_prepared_t* prepared, int threads,
     prepared->runs[run].state = prepared->states[s - begin];
     prepared->runs[run].step = s;
     prepared->runs[run].is_copy = rabbet_group_is_copy(&step->group);
-    if (sequence->steps[s].kernel->exchanges)
-      RABBET_RETURN_IF_ERROR(
-          rabbet_arena_allocate_array(&prepared->arena, RABBET_AHEAD_COUNT,
-                                      sizeof(*prepared->runs[run].ahead),
-                                      (void**)&prepared->runs[run].ahead));
     ++prepared->run_count;
   }
   return rabbet_ok();

@@ -243,16 +243,9 @@ typedef struct rabbet_run_t {
   rabbet_kernel_state_t* state;
   size_t step;
   rabbet_kernel_call_t call;
-  // Of kernels that exchange: what call.ahead points to, or NULL.
-  rabbet_call_constant_t* ahead;
   size_t workspace_offset;
   bool is_copy;
 } rabbet_run_t;
-
-enum {
-  RABBET_AHEAD_COUNT = 8,         // constants that an exchange is told of
-  RABBET_AHEAD_BYTES = 16 << 10,  // least size of one
-};
 
 // A copy from an address to itself is skipped for every kernel: it stands
 // before a step that works in place, and the caller gave the step's input and
@@ -538,8 +531,6 @@ rabbet_status_t rabbet_exchange_check(const rabbet_context_t* context);
 void rabbet_exchange_cancel(const rabbet_context_t* context);
 // Nothing prepared is left.
 void rabbet_exchange_close(rabbet_context_t* context);
-// Tells calls that exchange what the steps behind them read.
-void rabbet_exchange_look_ahead(rabbet_prepared_t* prepared);
 
 // execute.c: the sequence from its first segment, `prepared`, on.
 rabbet_status_t rabbet_frame_run(rabbet_frame_t* frame,

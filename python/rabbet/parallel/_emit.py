@@ -24,7 +24,7 @@ from ._axes import (
 )
 from ._graph import Graph, Op, Tensor
 from ._make import INTS, Maker, elementwise
-from ._plan import SUMS, WHOLE, Form, Plan, Step
+from ._plan import ONCE, SUMS, WHOLE, Form, Plan, Step
 from ._weights import part, zeros
 
 
@@ -112,6 +112,10 @@ class Emitter(Maker):
     ) -> list[Any]:
         if tensor.is_constant:
             return self._constant(tensor, form)
+        if form == ONCE:
+            whole = self.get(tensor, WHOLE)
+            pairs = zip(self.made, whole, strict=True)
+            return [each if rank == 0 else None for rank, each in pairs]
         if form == WHOLE:
             if SUMS in forms:
                 name = self.name(f"{tensor.name}/all_reduce")
@@ -245,6 +249,8 @@ class Emitter(Maker):
     def _layer(
         self, op: Op, step: Step, inputs: list[Any], k: int, is_first: bool
     ) -> list[Any]:
+        if ONCE in step.wants and None in inputs:
+            return [next(each for each in inputs if each is not None)]
         prefix = "" if step.atom is None and is_first else self.prefix(k)
         if step.atom is not None:
             inputs = self._patched_inputs(op, step.atom, inputs, k)

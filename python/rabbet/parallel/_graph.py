@@ -61,7 +61,8 @@ class Op:
     whole: list[tuple[int, Axis]] = dataclasses.field(default_factory=list)
     # Axes that are summed over: parts of them give partial sums.
     summed: list[Axis] = dataclasses.field(default_factory=list)
-    # Partial sums pass: "all" inputs are such, or "first" alone is.
+    # Partial sums pass: "all" inputs may be such (and of a "difference", though its first
+    # is none that rank 0 alone has), "one" of them is, or "first" alone.
     linear: str | None = None
     # The rule leaves these for the emitter.
     notes: dict[str, Any] = dataclasses.field(default_factory=dict)

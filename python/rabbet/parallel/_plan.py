@@ -19,6 +19,8 @@ from ._graph import Graph, Op, Tensor
 
 WHOLE: Final = "whole"
 SUMS: Final = "sums"
+# Of an operand that is added to partial sums: rank 0 has it whole, others nothing.
+ONCE: Final = "once"
 Form = Atom | str
 
 # Rows that an open extent stands for when bytes are compared.
@@ -148,13 +150,12 @@ class Plan:
             return None
         if op.linear == "one" and sums != 1:
             return None
-        if op.linear == "all":
+        if op.linear in ("all", "difference"):  # rank 0 alone adds what is no sum
             for i, tensor in enumerate(op.inputs):
-                if wants[i] == SUMS or tensor is None:
-                    continue
-                if not tensor.is_constant:
-                    return None
-                wants[i] = SUMS  # rank 0 alone adds it
+                if wants[i] != SUMS and tensor is not None:
+                    wants[i] = SUMS if tensor.is_constant else ONCE
+            if op.linear == "difference" and wants[0] == ONCE:
+                return None
         output = op.outputs[0]
         largest = max(t.bytes(ROWS) for t, w in zip(op.inputs, wants, strict=True)
                       if t is not None and w == SUMS)  # fmt: skip

@@ -98,8 +98,10 @@ def _present(rule: Rule) -> list[int]:
 def _elementwise(rule: Rule) -> None:
     rule.give(rule.broadcast(_present(rule)))
     kind = ElementWiseOperation(rule.attr("op"))
-    if kind in (ElementWiseOperation.SUM, ElementWiseOperation.SUB):
+    if kind is ElementWiseOperation.SUM:
         rule.op.linear = "all"
+    elif kind is ElementWiseOperation.SUB:
+        rule.op.linear = "difference"
     elif kind is ElementWiseOperation.PROD:
         rule.op.linear = "one"
     elif kind is ElementWiseOperation.DIV:

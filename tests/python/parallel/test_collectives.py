@@ -180,8 +180,8 @@ def test_groups(tmp_path: Path) -> None:
 
 
 def test_sizes_of_direct_exchanges(tmp_path: Path) -> None:
-    """From a few bytes over what lines hold to what NCCL exchanges, in turns; sums are
-    followed by a product whose weights are fetched ahead."""
+    """From a few bytes over what lines hold to what NCCL exchanges, in turns; products
+    stand behind sums."""
     rng = np.random.default_rng(11)
     rows = [1, 3, 700, 2, 4096, 1, 4095, 8200, 5, 1]
     shapes = [(n, 4) for n in rows]

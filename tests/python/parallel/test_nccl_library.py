@@ -47,7 +47,9 @@ def test_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RABBET_CUDA_PATH", folders)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
-    monkeypatch.setattr(_nccl._rabbet, "__file__", str(own / "rabbet" / "_rabbet.abi3.so"))
+    monkeypatch.setattr(
+        _nccl._rabbet, "__file__", str(own / "rabbet" / "_rabbet.abi3.so")
+    )
     loaded, found = [], []
     for name, flags in _nccl._candidates():
         (loaded if flags == os.RTLD_NOLOAD else found).append(name)
@@ -66,7 +68,8 @@ def test_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not STAND_IN.exists(), reason="no stand-in for NCCL was built")
 @pytest.mark.parametrize(
-    ("variable", "folder"), [("CUDA_HOME", "lib64"), ("RABBET_CUDA_PATH", "nvidia/nccl/lib")]
+    ("variable", "folder"),
+    [("CUDA_HOME", "lib64"), ("RABBET_CUDA_PATH", "nvidia/nccl/lib")],
 )
 def test_found(tmp_path: Path, variable: str, folder: str) -> None:
     if variable == "CUDA_HOME" and ctypes.util.find_library("nccl"):

@@ -98,11 +98,16 @@ def test_networks_of_ranks() -> None:
         assert (tuple(inputs), tuple(outputs)) == (stage.inputs, stage.outputs)
         assert stage.receives == (split.report.cuts[rank - 1] if rank else ())
         for name in stage.receives:
-            own, whole = network._find_tensor(name), split.emulation()._find_tensor(name)
+            own, whole = (
+                network._find_tensor(name),
+                split.emulation()._find_tensor(name),
+            )
             assert tuple(own.shape) == tuple(whole.shape)
     assert networks[0]._find_tensor("embed.weight") is not None
     assert networks[3]._find_tensor("embed.weight") is None
-    assert sum(each.weights for each in split.report.stages) < 1.1 * split.report.weights
+    assert (
+        sum(each.weights for each in split.report.stages) < 1.1 * split.report.weights
+    )
 
 
 def test_caches_stay_on_their_stage() -> None:
@@ -150,7 +155,9 @@ def test_equal_layers_are_cut_between() -> None:
     split = parallel.pipeline(file, 4)
     assert split.report.cuts == [("x2",), ("x4",), ("x6",)]
     # The mask is not sent: each rank computes it from the input.
-    assert [each.inputs for each in split.report.stages] == [("x0", "seen")] + 3 * [("seen",)]
+    assert [each.inputs for each in split.report.stages] == [("x0", "seen")] + 3 * [
+        ("seen",)
+    ]
     assert split.report.stages[3].outputs == ("x8",)
     compare(split, file, feeds)
 
@@ -182,7 +189,9 @@ def test_extents_from_other_inputs() -> None:
     """Rank 1 needs the extents of `a` and `b`, of which it reads no element: rounded up by
     pooling, joined, and broadcast."""
     nodes = [
-        oh.make_node("AveragePool", ["a"], ["pooled"], kernel_shape=[2], strides=[2], ceil_mode=1),
+        oh.make_node(
+            "AveragePool", ["a"], ["pooled"], kernel_shape=[2], strides=[2], ceil_mode=1
+        ),
         oh.make_node("Concat", ["pooled", "a"], ["long"], axis=2),
         oh.make_node("MatMul", ["b", "w"], ["wide"]),
         oh.make_node("ReduceMean", ["long"], ["mean"], axes=[1, 2], keepdims=1),
@@ -228,7 +237,9 @@ def test_extents_from_values() -> None:
         values={"shape": ([1, 1, 4], [2, 6, 4], [12, 12, 4])}, optimization_level=0)  # fmt: skip
     want = onnxruntime.InferenceSession(file).run(None, feeds)[0]
     np.testing.assert_allclose(compiled.run(feeds)["y"], want, rtol=1e-4, atol=1e-4)
-    options = split._local({"values": {"shape": [2, 6, 4]}, "shapes": {"x": (4, 12)}}, 1)
+    options = split._local(
+        {"values": {"shape": [2, 6, 4]}, "shapes": {"x": (4, 12)}}, 1
+    )
     assert options == {"values": {"shape": [2, 6, 4]}, "shapes": {}}
 
 
@@ -246,7 +257,9 @@ def test_extents_that_depend_on_data() -> None:
     split = parallel.pipeline(file, 2)
     assert split.report.cuts == [("h",)]
     compare(split, file, {"x": _random.standard_normal((3, 8)).astype(np.float32)})
-    with pytest.raises(rabbet.UnsupportedError, match="'numbers' cannot be sent: its extents"):
+    with pytest.raises(
+        rabbet.UnsupportedError, match="'numbers' cannot be sent: its extents"
+    ):
         parallel.pipeline(file, cuts=["numbers"])
     with pytest.raises(rabbet.UnsupportedError, match="into 3 stages: it has 1 place"):
         parallel.pipeline(file, 3)
@@ -268,7 +281,9 @@ def test_types_that_cross(kind: Any) -> None:
     x = 3 * _random.standard_normal((3, 8)).astype(np.float32)
     want = onnxruntime.InferenceSession(file).run(None, {"x": x})[0]
     close = 2e-2 if kind is np.float16 else 1e-4
-    np.testing.assert_allclose(results(split.emulation(), {"x": x})["y"], want, atol=close)
+    np.testing.assert_allclose(
+        results(split.emulation(), {"x": x})["y"], want, atol=close
+    )
 
 
 # ---- Loops and conditionals ----
@@ -303,7 +318,13 @@ def branched() -> bytes:
     ]  # fmt: skip
     nodes = [
         oh.make_node("MatMul", ["x", "a"], ["h"]),
-        oh.make_node("If", ["trips"], ["looped"], then_branch=branches[0], else_branch=branches[1]),
+        oh.make_node(
+            "If",
+            ["trips"],
+            ["looped"],
+            then_branch=branches[0],
+            else_branch=branches[1],
+        ),
         oh.make_node("MatMul", ["looped", "b"], ["y"]),
     ]
     return model(
@@ -334,7 +355,9 @@ def test_loops_and_conditionals_stay_in_one_piece(make: Any, values: list[Any]) 
         for layer in split.network(1)
         if layer._op == "matrix_multiply"
     )
-    with pytest.raises(rabbet.InvalidArgumentError, match="within a loop or conditional"):
+    with pytest.raises(
+        rabbet.InvalidArgumentError, match="within a loop or conditional"
+    ):
         parallel.pipeline(file, cuts=[inner])
     with pytest.raises(rabbet.UnsupportedError, match="cannot be cut into 4 stages"):
         parallel.pipeline(file, 4)

@@ -160,7 +160,9 @@ def test_stages_overlap(tmp_path: Path) -> None:
 
 @_needed
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["gpt2", "encoder", "vision", "t5", "experts", "whisper"])
+@pytest.mark.parametrize(
+    "name", ["gpt2", "encoder", "vision", "t5", "experts", "whisper"]
+)
 def test_stages_that_ranks_compile(tmp_path: Path, name: str) -> None:
     family(tmp_path, name, 2, compiled=True, how="pipeline")
 

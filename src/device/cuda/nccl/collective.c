@@ -1,23 +1,16 @@
 // Collectives by NCCL. They are computed in the network's type alone: ranks
 // that choose types by their own times would not fit each other.
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/math.h"
-#include "device/cuda/nccl/ahead_params.h"
 #include "device/cuda/nccl/communicator.h"
 #include "device/cuda/programs/node.h"
 #include "ops/collective/dist_collective.h"
-
-// Larger exchanges take the time of their bytes, and leave memory no rest.
-enum { COLLECTIVE_SMALL = 1 << 20 };
 
 typedef struct collective_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
-  bool fetches;       // weights of later steps
-  CUfunction ahead;   // before an exchange of NCCL
   CUfunction direct;  // NULL: NCCL exchanges
 } collective_kernel_t;
 
@@ -197,24 +190,18 @@ static rabbet_status_t collective_add_direct(collective_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
       &kernel->node, spec, "nccl/direct.cu", NULL, &options));
   kernel->node.node.base.alignment = DIRECT_DATA;
-  return rabbet_cuda_node_function(&kernel->node, 1, "direct", &kernel->direct);
+  return rabbet_cuda_node_function(&kernel->node, 0, "direct", &kernel->direct);
 }
 
 static rabbet_status_t cuda_collective_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   collective_kernel_t* kernel = (collective_kernel_t*)node;
-  const char* asked = getenv("RABBET_CUDA_AHEAD");
   rabbet_collective_read(node->node.node->attrs, &kernel->layer);
   kernel->dtype = spec->group->values[node->node.node->inputs[0]].dtype;
   node->node.base.exchanges = kernel->layer.ranks > 1;
-  if (kernel->layer.ranks == 1 || node->device->major < 8) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cuda_node_add(node, spec, "nccl/ahead.cu", NULL, NULL));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cuda_node_function(node, 0, "ahead", &kernel->ahead));
-  kernel->fetches = !asked || strcmp(asked, "0") != 0;
-  return collective_can_be_direct(kernel) ? collective_add_direct(kernel, spec)
-                                          : rabbet_ok();
+  return node->node.base.exchanges && collective_can_be_direct(kernel)
+             ? collective_add_direct(kernel, spec)
+             : rabbet_ok();
 }
 
 static rabbet_status_t collective_check_ranks(const collective_kernel_t* kernel,
@@ -324,43 +311,6 @@ static int collective_root(const rabbet_collective_t* layer) {
   return (int)layer->root;
 }
 
-// As much as half of the L2 cache holds.
-static ahead_t collective_ahead(const collective_kernel_t* kernel,
-                                const rabbet_kernel_call_t* call) {
-  ahead_t ahead = {.count = 0};
-  int64_t room = (int64_t)kernel->node.device->base.cache_bytes / 2;
-  size_t count = kernel->fetches ? call->ahead_count : 0;
-  for (size_t i = 0; i < count && ahead.count < AHEAD_COUNT; ++i) {
-    int64_t bytes = (int64_t)call->ahead[i].bytes;
-    bytes = (bytes < room ? bytes : room) & ~INT64_C(15);
-    if (bytes == 0) break;
-    ahead.addresses[ahead.count] = call->ahead[i].address;
-    ahead.bytes[ahead.count++] = bytes;
-    room -= bytes;
-  }
-  return ahead;
-}
-
-// While ranks wait for each other, memory would be idle.
-static rabbet_status_t collective_fetch(const collective_kernel_t* kernel,
-                                        const cuda_collective_state_t* state,
-                                        const rabbet_kernel_call_t* call) {
-  if (!kernel->ahead || state->output_bytes > COLLECTIVE_SMALL)
-    return rabbet_ok();
-  ahead_t ahead = collective_ahead(kernel, call);
-  int64_t chunks = 0;
-  for (int i = 0; i < ahead.count; ++i)
-    chunks += rabbet_ceildiv(ahead.bytes[i], (int64_t)AHEAD_CHUNK);
-  if (chunks == 0) return rabbet_ok();
-  const rabbet_cuda_launch_t launch = {
-      .function = kernel->ahead,
-      .grid = {(unsigned)rabbet_ceildiv(chunks, (int64_t)AHEAD_THREADS), 1, 1},
-      .block = {AHEAD_THREADS, 1, 1}};
-  void* parameters[] = {&ahead};
-  return rabbet_cuda_launch(kernel->node.device, &launch, parameters,
-                            call->stream);
-}
-
 // All ranks decide alike, as they have the same sizes and all peers or none.
 static bool collective_is_direct(const collective_kernel_t* kernel,
                                  const cuda_collective_state_t* state,
@@ -380,8 +330,7 @@ static rabbet_status_t collective_exchange_directly(
                 .bytes = (int64_t)bytes,
                 .rank = peers->rank,
                 .ranks = peers->ranks,
-                .reduce = (int32_t)kernel->layer.reduce_op,
-                .ahead = collective_ahead(kernel, call)};
+                .reduce = (int32_t)kernel->layer.reduce_op};
   memcpy(d.areas, peers->areas, sizeof(d.areas));
   const void* x = rabbet_node_input_at(&kernel->node.node, call, 0);
   void* y = call->outputs[0];
@@ -416,7 +365,6 @@ static rabbet_status_t collective_exchange_by_nccl(
       .type = collective_type(kernel->dtype, library->version),
       .reduce = (ncclRedOp_t)layer->reduce_op,
       .stream = (cudaStream_t)call->stream};
-  RABBET_RETURN_IF_ERROR(collective_fetch(kernel, state, call));
   // NCCL's kernels may begin early, as cuDNN's.
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_launch_close(kernel->node.device, call->stream));

@@ -6,7 +6,8 @@
 // told (the protocol "LL" of NCCL). Lines are in two sets, for even and odd
 // exchanges. A rank that is in exchange e + 2 has ended e + 1, for which all
 // others have ended e: the lines of e may be overwritten.
-#include "device/cuda/nccl/ahead.cuh"
+#include "device/cuda/programs/number.cuh"
+
 #include "device/cuda/nccl/direct_params.h"
 
 #ifdef RABBET_STAND_IN
@@ -148,10 +149,10 @@ DEVICE void clean(const direct_t& d, uint64_t number, int64_t lines) {
       line_write(line_of(d.areas[d.rank], d, number, r, i), {0, 0}, 0);
 }
 
+// All blocks have read state->done when they arrive.
 DEVICE void finish(direct_state_t* state, uint64_t number) {
   __syncthreads();
   if (threadIdx.x != 0) return;
-  __threadfence();
   if (atomicAdd(&state->arrived, 1u) + 1 != gridDim.x) return;
   state->arrived = 0;
   state->done = number;
@@ -162,10 +163,6 @@ extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
   int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   int64_t threads = (int64_t)gridDim.x * blockDim.x;
   int64_t lines = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
-  int64_t chunks = 0;
-  for (int i = 0; i < d.ahead.count; ++i)
-    chunks += (d.ahead.bytes[i] + AHEAD_CHUNK - 1) / AHEAD_CHUNK;
-  for (int64_t i = thread; i < chunks; i += threads) fetch_ahead(d.ahead, i);
   turn_t turn;
   direct_state_t* state = (direct_state_t*)d.areas[d.rank];
   uint64_t number = *(const volatile uint64_t*)&state->done + 1;

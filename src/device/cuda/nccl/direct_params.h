@@ -1,7 +1,7 @@
 // Parameters of the kernel in direct.cu. C and CUDA C++.
 #pragma once
 
-#include "device/cuda/nccl/ahead_params.h"
+#include "device/cuda/programs/index.h"
 
 enum {
   DIRECT_RANKS = 8,
@@ -27,5 +27,4 @@ typedef struct direct_t {
   const int32_t* given_up;    // pinned; not 0: nobody waits any more
   int64_t bytes;              // of a rank's input
   int32_t rank, ranks, reduce;
-  ahead_t ahead;
 } direct_t;

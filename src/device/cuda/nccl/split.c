@@ -46,9 +46,8 @@ static ncclResult_t split_make(split_job_t* job) {
   const rabbet_nccl_t* library = &job->library;
   ncclConfig_t config = NCCL_CONFIG_2_19;
   config.blocking = 1;
-  ncclResult_t result =
-      library->ncclCommSplit(job->split.given, job->split.color, job->split.key,
-                             &job->made, &config);
+  ncclResult_t result = library->ncclCommSplit(
+      job->split.given, job->split.color, job->split.key, &job->made, &config);
   result = split_settle(library, job->split.given, result);
   if (result != ncclSuccess) return result;
   if (job->made) return split_settle(library, job->made, ncclSuccess);
