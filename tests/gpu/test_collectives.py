@@ -21,6 +21,7 @@ from tests.python.parallel.test_collectives import (
     _case,
     _check,
     _step,
+    size_cases,
 )
 
 from . import cuda_driver
@@ -95,14 +96,28 @@ def test_groups(tmp_path: Path) -> None:
         _check(case, [rank.results[i] for rank in ended])
 
 
-def test_rank_that_dies(tmp_path: Path) -> None:
-    """The others end by the time limit, and do not hang."""
+@pytest.mark.parametrize("direct", ["1", "0"])
+def test_rank_that_dies(tmp_path: Path, direct: str) -> None:
+    """The others end by the time limit, and do not hang, whoever exchanges."""
     if _gpus() < 2:
         pytest.skip("needs 2 GPUs")
     rng = np.random.default_rng(5)
     case = _case(rng, 2, [_step("ALL_REDUCE")], runs=3)
     case["dies"] = {"rank": 1, "run": 1}
-    more = {"RABBET_COLLECTIVE_SECONDS": "5"}
+    # Joining counts, too, and takes seconds.
+    more = {"RABBET_COLLECTIVE_SECONDS": "20", "RABBET_CUDA_DIRECT": direct}
     ended = _run(tmp_path, [case], 2, more)
-    assert ended[1].code == -9
-    assert "did not end within 5 seconds" in ended[0].results[0][-1]
+    assert ended[1].code == -9, ended
+    assert "did not end within 20 seconds" in ended[0].results[0][-1]
+
+
+def test_sizes(tmp_path: Path) -> None:
+    """Exchanges by mapped memory and by NCCL in turns, graphs, sizes that do not fill lines."""
+    if _gpus() < 2:
+        pytest.skip("needs 2 GPUs")
+    cases = size_cases(np.random.default_rng(11))
+    ended = _run(tmp_path, cases, 2, {})
+    for rank in ended:
+        assert rank.code == 0, rank.errors
+    for i, case in enumerate(cases):
+        _check(case, [rank.results[i] for rank in ended])

@@ -179,25 +179,14 @@ def test_groups(tmp_path: Path) -> None:
     _run(tmp_path, cases, 4)
 
 
-def test_sizes_of_direct_exchanges(tmp_path: Path) -> None:
-    """From a few bytes over what lines hold to what NCCL exchanges, in turns; products
-    stand behind sums."""
-    rng = np.random.default_rng(11)
-    rows = [1, 3, 700, 2, 4096, 1, 4095, 8200, 5, 1]
-    shapes = [(n, 4) for n in rows]
+def size_cases(rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Of two ranks: from a few bytes over what lines of direct exchanges hold to what NCCL
+    exchanges, in turns; products stand behind sums."""
+    shapes = [(n, 4) for n in (1, 3, 700, 2, 4096, 1, 4095, 8200, 5, 1)]
     several = [_step("ALL_REDUCE"), _step("ALL_REDUCE", "MAX"), _step("ALL_GATHER")]
+    open_rows = {"dynamic": True, "low": 1, "high": 8200, "shape": (4, 4)}
     cases = [
-        _case(
-            rng,
-            2,
-            several,
-            dtype,
-            dynamic=True,
-            low=1,
-            high=8200,
-            shape=(4, 4),
-            shapes=shapes,
-        )
+        _case(rng, 2, several, dtype, shapes=shapes, **open_rows)
         for dtype in ("FLOAT", "HALF")
     ]
     cases += [
@@ -205,11 +194,13 @@ def test_sizes_of_direct_exchanges(tmp_path: Path) -> None:
         for op, dtype, n in (("ALL_GATHER", "INT8", 5), ("ALL_REDUCE", "HALF", 7),
                              ("ALL_GATHER", "BOOL", 9), ("ALL_REDUCE", "FLOAT", 1))
     ]  # fmt: skip
-    several = [_step("ALL_REDUCE"), _step("ALL_REDUCE", "AVG")]
-    cases.append(
-        _case(rng, 2, several, shape=(4, 128), runs=6, graphs=True, weights=True)
-    )
-    _run(tmp_path, cases, 2)
+    sums = [_step("ALL_REDUCE"), _step("ALL_REDUCE", "AVG")]
+    behind = {"runs": 6, "graphs": True, "weights": True}
+    return [*cases, _case(rng, 2, sums, shape=(4, 128), **behind)]
+
+
+def test_sizes_of_direct_exchanges(tmp_path: Path) -> None:
+    _run(tmp_path, size_cases(np.random.default_rng(11)), 2)
 
 
 def test_dynamic_shapes_and_graphs(tmp_path: Path) -> None:
