@@ -20,8 +20,8 @@ from .gpu_decode import BOUND, SIZES, Step
 from .options import Options
 from .report import Section
 
-CASES = {"token": (1, 1024), "prompt": (2048, 2048)}
-"""Tokens of a call, positions of the cache."""
+CASES = {"token": (32, 1, 1024), "prompt": (8, 2048, 2048)}
+"""Layers, tokens of a call, positions of the cache."""
 VARIANTS = {"by NCCL": "RABBET_CUDA_DIRECT"}
 """Ways to do without a part of ours, and the variables that say so."""
 CALLS = 10
@@ -38,7 +38,7 @@ class Job:
     folder: Path
     shape: Shape
     rounds: int
-    cases: dict[str, tuple[int, int]]
+    cases: dict[str, tuple[int, int, int]]
 
     def result(self, rank: int) -> Path:
         return self.folder / f"{self.ranks}-{rank}"
@@ -142,11 +142,12 @@ def measure(
     import torch
 
     rows = {}
-    for case, (tokens, room) in job.cases.items():
-        shape = replace(job.shape, tokens=tokens, room=room)
+    for case, (layers, tokens, room) in job.cases.items():
+        layers = min(layers, job.shape.layers)
+        shape = replace(job.shape, layers=layers, tokens=tokens, room=room)
         if job.shape.hidden < 1024:
             shape = replace(shape, tokens=min(tokens, 64), room=64)
-        own = replace(drawn, shape=shape)
+        own = replace(drawn, shape=shape, layers=drawn.layers[:layers])
         times = job.folder / f"{case}-{job.ranks}-{rank}.timing"
         begin = time.monotonic()
         step = Step(shape, own, torch, times, 3, rank, communicator)
@@ -227,10 +228,10 @@ def table(rows: dict[str, dict[int, Any]]) -> Section:
                "of one GPU", "rabbet / torch", "off torch's", "build, s"]  # fmt: skip
     section = Section("GPU: a decoder split over ranks", columns)
     section.note(
-        "32 layers of 4096, 8 of 32 heads for keys, FP16; token: batch 1, 1024 positions in "
-        "the cache; prompt: 2048 tokens. Median of rounds in turns on rank 0. by NCCL: "
-        "all exchanges are. torch: the same "
-        "split by functional all-reduces, each layer compiled, all in one CUDA graph"
+        "layers of 4096, 8 of 32 heads for keys, FP16; token: 32 layers, batch 1, 1024 "
+        "positions in the cache; prompt: 8 layers, 2048 tokens. Median of rounds in turns on "
+        "rank 0. by NCCL: all exchanges are. torch: the same split by functional all-reduces, "
+        "each layer compiled, all in one CUDA graph"
     )
     for case, found in rows.items():
         single = found.get(1)
@@ -271,7 +272,8 @@ def run(options: Options) -> list[Section]:
     job = Job(1, 0, options.scratch, shape, 3 if options.quick else 7, cases)
     rows: dict[str, dict[int, Any]] = {case: {} for case in cases}
     logits: dict[str, dict[int, Any]] = {case: {} for case in cases}
-    for wave in waves(gpus(), job):
+    for number, wave in enumerate(waves(gpus(), job), 1):
+        print(f"  wave {number}", flush=True)
         run_wave(wave, source, drawn)
         for each in wave:
             if not all(each.result(rank).exists() for rank in range(each.ranks)):
