@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "ortep/context_model.h"
+#include "ortep/gpu.h"
 #include "ortep/support.h"
 #include "rabbet/pyhost.h"
 
@@ -359,6 +360,7 @@ rabbet_status_t rabbet_ort_ep_create(const OrtSessionOptions* options,
   ep->session.allocator = allocator;
   ep->session.logger = rabbet_ort_logger(logger);
   ep->session.on_device = on_device;
+  if (on_device) ep->session.ordinal = rabbet_ort_gpu_ordinal(device);
   ep->refusal = ep_read_options(ep, options, device, timing_cache);
   *out_ep = &ep->base;
   return rabbet_ok();

@@ -1,5 +1,6 @@
 #include "ortep/gpu.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "device/device.h"
@@ -7,10 +8,11 @@
 // Not told: ONNX Runtime takes memory of another alignment for another
 // device's, and a program that binds to "cuda" names none.
 enum { GPU_ALIGNMENT = 0 };
+#define GPU_NAME "cuda:%d"
 
 rabbet_status_t rabbet_ort_gpu_open(int ordinal, rabbet_ort_gpu_t* out_gpu) {
   *out_gpu = (rabbet_ort_gpu_t){0};
-  snprintf(out_gpu->name, sizeof(out_gpu->name), "cuda:%d", ordinal);
+  snprintf(out_gpu->name, sizeof(out_gpu->name), GPU_NAME, ordinal);
   RABBET_RETURN_IF_ERROR(rabbet_device_create(
       out_gpu->name, rabbet_allocator_system(), &out_gpu->device));
   rabbet_status_t status =
@@ -19,6 +21,14 @@ rabbet_status_t rabbet_ort_gpu_open(int ordinal, rabbet_ort_gpu_t* out_gpu) {
           GPU_ALIGNMENT, OrtDeviceAllocator, &out_gpu->memory);
   if (!rabbet_is_ok(status)) rabbet_ort_gpu_close(out_gpu);
   return status;
+}
+
+int rabbet_ort_gpu_ordinal(const char* name) {
+  int ordinal = -1;
+  const int count = sscanf(name, GPU_NAME, &ordinal);
+  assert(count == 1);
+  (void)count;
+  return ordinal;
 }
 
 void rabbet_ort_gpu_close(rabbet_ort_gpu_t* gpu) {
@@ -176,6 +186,46 @@ rabbet_status_t rabbet_ort_gpu_stream(const rabbet_ort_gpu_t* gpu,
   return rabbet_ok();
 }
 
+// ---- Places
+
+static bool gpu_is_host(const OrtMemoryDevice* memory) {
+  return rabbet_ort.ep->MemoryDevice_GetDeviceType(memory) ==
+         OrtMemoryInfoDeviceType_CPU;
+}
+
+static bool gpu_is_nvidia(const OrtMemoryDevice* memory) {
+  return rabbet_ort.ep->MemoryDevice_GetDeviceType(memory) ==
+             OrtMemoryInfoDeviceType_GPU &&
+         rabbet_ort.ep->MemoryDevice_GetVendorId(memory) ==
+             RABBET_ORT_GPU_VENDOR;
+}
+
+static bool gpu_is_pinned(const OrtMemoryDevice* memory) {
+  return gpu_is_nvidia(memory) &&
+         rabbet_ort.ep->MemoryDevice_GetMemoryType(memory) ==
+             OrtDeviceMemoryType_HOST_ACCESSIBLE;
+}
+
+rabbet_status_t rabbet_ort_gpu_find_place(int ordinal, const OrtValue* tensor,
+                                          const char* kind, const char* name,
+                                          bool* out_is_on_host) {
+  const OrtMemoryDevice* memory = rabbet_ort.ep->Value_GetMemoryDevice(tensor);
+  *out_is_on_host = false;
+  if (!memory)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "%s '%s' is no tensor",
+                         kind, name);
+  *out_is_on_host = gpu_is_host(memory) || gpu_is_pinned(memory);
+  const uint32_t id = rabbet_ort.ep->MemoryDevice_GetDeviceId(memory);
+  if (*out_is_on_host || (gpu_is_nvidia(memory) && id == (uint32_t)ordinal))
+    return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "%s '%s' is in memory of device %u of type %d, vendor 0x%x; expected "
+      "memory of the host or of '" GPU_NAME "'",
+      kind, name, id, (int)rabbet_ort.ep->MemoryDevice_GetDeviceType(memory),
+      rabbet_ort.ep->MemoryDevice_GetVendorId(memory), ordinal);
+}
+
 // ---- Copies
 
 typedef struct gpu_transfer_t {
@@ -187,20 +237,9 @@ typedef struct gpu_transfer_t {
 // The GPU whose memory it is; NULL: the host's, or another's.
 static const rabbet_ort_gpu_t* gpu_of(const gpu_transfer_t* transfer,
                                       const OrtMemoryDevice* memory) {
-  if (rabbet_ort.ep->MemoryDevice_GetDeviceType(memory) !=
-          OrtMemoryInfoDeviceType_GPU ||
-      rabbet_ort.ep->MemoryDevice_GetVendorId(memory) !=
-          RABBET_ORT_GPU_VENDOR ||
-      rabbet_ort.ep->MemoryDevice_GetMemoryType(memory) !=
-          OrtDeviceMemoryType_DEFAULT)
-    return NULL;
+  if (!gpu_is_nvidia(memory) || gpu_is_pinned(memory)) return NULL;
   const uint32_t id = rabbet_ort.ep->MemoryDevice_GetDeviceId(memory);
   return id < transfer->count ? &transfer->gpus[id] : NULL;
-}
-
-static bool gpu_is_host(const OrtMemoryDevice* memory) {
-  return rabbet_ort.ep->MemoryDevice_GetDeviceType(memory) ==
-         OrtMemoryInfoDeviceType_CPU;
 }
 
 static bool gpu_can_copy(const OrtDataTransferImpl* self,

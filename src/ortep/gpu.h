@@ -1,7 +1,7 @@
 // GPUs that sessions may choose: their memory as ONNX Runtime's allocators,
 // copies, and streams.
 //
-// Written for CUDA and tried with the stand-in of tests/cuda_stand_in alone.
+// Written for CUDA, tried with the stand-in of tests/cuda_stand_in.
 #ifndef RABBET_SRC_ORTEP_GPU_H_
 #define RABBET_SRC_ORTEP_GPU_H_
 
@@ -22,6 +22,8 @@ typedef struct rabbet_ort_gpu_t {
 
 // UNAVAILABLE if there is no such GPU, or no driver.
 rabbet_status_t rabbet_ort_gpu_open(int ordinal, rabbet_ort_gpu_t* out_gpu);
+// The number in the name of a GPU that was opened.
+int rabbet_ort_gpu_ordinal(const char* name);
 void rabbet_ort_gpu_close(rabbet_ort_gpu_t* gpu);
 
 // The GPUs outlive all that is made of them.
@@ -30,6 +32,11 @@ rabbet_status_t rabbet_ort_gpu_allocator(const rabbet_ort_gpu_t* gpu,
 void rabbet_ort_gpu_release_allocator(OrtAllocator* allocator);
 rabbet_status_t rabbet_ort_gpu_stream(const rabbet_ort_gpu_t* gpu,
                                       OrtSyncStreamImpl** out_stream);
+// Whether a tensor is in the host's memory, or else in that of GPU `ordinal`.
+// INVALID_ARGUMENT, which names the tensor: it is in memory of another device.
+rabbet_status_t rabbet_ort_gpu_find_place(int ordinal, const OrtValue* tensor,
+                                          const char* kind, const char* name,
+                                          bool* out_is_on_host);
 // Copies between the host's memory and that of `gpus`, and within it.
 rabbet_status_t rabbet_ort_gpu_transfer(const rabbet_ort_gpu_t* gpus,
                                         size_t count,

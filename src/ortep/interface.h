@@ -97,6 +97,7 @@ typedef enum OrtAllocatorType {
 
 typedef enum OrtDeviceMemoryType {
   OrtDeviceMemoryType_DEFAULT = 0,
+  OrtDeviceMemoryType_HOST_ACCESSIBLE = 5,
 } OrtDeviceMemoryType;
 
 typedef enum OrtMemoryInfoDeviceType {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ortep/build.h"
+#include "ortep/gpu.h"
 
 // Extents of dimensions that neither the model nor an option bounds.
 #define PART_MOST (1 << 20)
@@ -321,6 +322,11 @@ static rabbet_status_t part_read_feed(const rabbet_ort_part_t* part,
   if (!value)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "input '%s' is missing", part->names.inputs[input]);
+  out_feed->is_on_host = true;
+  if (part->session->on_device)
+    RABBET_RETURN_IF_ERROR(rabbet_ort_gpu_find_place(
+        part->session->ordinal, value, "input", part->names.inputs[input],
+        &out_feed->is_on_host));
   RABBET_RETURN_IF_ERROR(ORT(GetTensorData, value, &out_feed->data));
   RABBET_RETURN_IF_ERROR(ORT(GetTensorTypeAndShape, value, &info));
   rabbet_status_t status = ORT(GetDimensionsCount, info, &rank);

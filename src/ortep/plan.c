@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ortep/gpu.h"
+
 #define PLAN_ALIGNMENT 64
 // Idle contexts whose last run was on other streams; the oldest goes.
 #define PLAN_MOST_IDLE 16
@@ -261,7 +263,7 @@ static rabbet_status_t plan_set_input(rabbet_ort_lease_t* lease, size_t input,
   const size_t index = plan->input_ios[input];
   const rabbet_io_t* io = rabbet_engine_io(plan->engine, index);
   void* data = feed->data ? (void*)feed->data : nothing;
-  if (!plan->session->on_device)
+  if (feed->is_on_host || !feed->data)
     return io->is_shape_input
                ? rabbet_context_set_address(lease->context, index, data)
                : rabbet_context_set_host_address(lease->context, index, data);
@@ -351,15 +353,21 @@ static rabbet_status_t plan_find_output_shapes(rabbet_ort_lease_t* lease) {
   return rabbet_ok();
 }
 
-// An output's memory, of the node.
+// An output's memory, of the node; NULL if it is empty.
 static rabbet_status_t plan_take_output(const rabbet_ort_plan_t* plan,
                                         OrtKernelContext* kernel, size_t output,
                                         const rabbet_dims_t* dims,
-                                        void** out_data) {
+                                        void** out_data, bool* out_is_on_host) {
   OrtValue* value = NULL;
+  *out_data = NULL;
+  *out_is_on_host = true;
   RABBET_RETURN_IF_ERROR(ORT(KernelContext_GetOutput, kernel,
                              plan->names->output_slots[output], dims->d,
                              (size_t)dims->rank, &value));
+  if (plan->session->on_device)
+    RABBET_RETURN_IF_ERROR(rabbet_ort_gpu_find_place(
+        plan->session->ordinal, value, "output", plan->names->outputs[output],
+        out_is_on_host));
   return ORT(GetTensorMutableData, value, out_data);
 }
 
@@ -369,17 +377,17 @@ static rabbet_status_t plan_set_outputs(rabbet_ort_lease_t* lease,
   const rabbet_ort_plan_t* plan = lease->plan;
   RABBET_RETURN_IF_ERROR(plan_find_output_shapes(lease));
   for (size_t i = 0; i < plan->names->output_count; ++i) {
+    const size_t io = plan->output_ios[i];
     void* data = NULL;
+    bool is_on_host = false;
     if (lease->told[i].is_set) continue;
+    RABBET_RETURN_IF_ERROR(plan_take_output(
+        plan, kernel, i, &lease->output_dims[i], &data, &is_on_host));
     RABBET_RETURN_IF_ERROR(
-        plan_take_output(plan, kernel, i, &lease->output_dims[i], &data));
-    if (!data) data = nothing;
-    RABBET_RETURN_IF_ERROR(
-        plan->session->on_device
-            ? rabbet_context_set_address(lease->context, plan->output_ios[i],
-                                         data)
-            : rabbet_context_set_host_address(lease->context,
-                                              plan->output_ios[i], data));
+        is_on_host || !data
+            ? rabbet_context_set_host_address(lease->context, io,
+                                              data ? data : nothing)
+            : rabbet_context_set_address(lease->context, io, data));
   }
   return rabbet_ok();
 }
@@ -392,18 +400,19 @@ static rabbet_status_t plan_copy_told(rabbet_ort_lease_t* lease,
     const plan_told_t* told = &lease->told[i];
     const rabbet_io_t* io = rabbet_engine_io(plan->engine, plan->output_ios[i]);
     void* data = NULL;
+    bool is_on_host = false;
     size_t size = 0;
     if (!told->is_set) continue;
     RABBET_RETURN_IF_ERROR(
-        plan_take_output(plan, kernel, i, &told->dims, &data));
+        plan_take_output(plan, kernel, i, &told->dims, &data, &is_on_host));
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(io->dtype, RABBET_FORMAT_LINEAR,
                                                &told->dims, &size));
     if (!size) continue;
-    if (plan->session->on_device)
+    if (is_on_host)
+      memcpy(data, told->memory, size);
+    else
       RABBET_RETURN_IF_ERROR(rabbet_engine_copy_to_device(
           plan->engine, data, told->memory, size, stream));
-    else
-      memcpy(data, told->memory, size);
   }
   return rabbet_ok();
 }

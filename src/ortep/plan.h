@@ -15,6 +15,7 @@ typedef struct rabbet_ort_bounds_t {
 // A tensor of a run.
 typedef struct rabbet_ort_feed_t {
   const void* data;
+  bool is_on_host;
   rabbet_dims_t dims;
 } rabbet_ort_feed_t;
 
@@ -52,7 +53,9 @@ void rabbet_ort_plan_destroy(rabbet_ort_plan_t* plan);
 bool rabbet_ort_plan_covers(const rabbet_ort_plan_t* plan,
                             const rabbet_ort_feed_t* feeds);
 // Runs with a context that no other run has. Inputs and outputs are used where
-// they lie; only outputs whose sizes a run tells are copied.
+// they lie; only outputs whose sizes a run tells are copied, and tensors in the
+// host's memory for a plan on a GPU. With such tensors the run is done at the
+// return, else it may be under way in the node's stream.
 rabbet_status_t rabbet_ort_plan_run(rabbet_ort_plan_t* plan,
                                     const rabbet_ort_feed_t* feeds,
                                     OrtKernelContext* kernel);

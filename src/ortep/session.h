@@ -11,8 +11,10 @@ typedef struct rabbet_ort_session_t {
   rabbet_ort_options_t options;
   rabbet_timing_cache_t* timing_cache;
   bool keeps_double;
-  // ONNX Runtime's tensors lie in the GPU's memory; else the host's.
+  // ONNX Runtime's tensors lie in the memory of GPU `ordinal`, but for those
+  // that it keeps in the host's; else all lie in the host's.
   bool on_device;
+  int ordinal;
 } rabbet_ort_session_t;
 
 #endif  // RABBET_SRC_ORTEP_SESSION_H_

@@ -5,9 +5,26 @@
 
 enum { MOST_ITERATIONS = 1 << 20 };
 
+static condition_t* conditions_alive;
+
+bool condition_is_alive(const void* handle) {
+  const condition_t* at = conditions_alive;
+  while (at && at != handle)
+    at = at->next_alive;
+  return at;
+}
+
+static void condition_forget_alive(const condition_t* condition) {
+  condition_t** at = &conditions_alive;
+  while (*at != condition)
+    at = &(*at)->next_alive;
+  *at = condition->next_alive;
+}
+
 void conditions_free(condition_t* conditions) {
   while (conditions) {
     condition_t* next = conditions->next;
+    condition_forget_alive(conditions);
     free(conditions);
     conditions = next;
   }
@@ -75,6 +92,8 @@ static CUresult handle_create(CUgraphConditionalHandle* out_handle,
   if (!condition) return CUDA_ERROR_OUT_OF_MEMORY;
   condition->next = graph->body->conditions;
   graph->body->conditions = condition;
+  condition->next_alive = conditions_alive;
+  conditions_alive = condition;
   *out_handle = (uintptr_t)condition;
   return CUDA_SUCCESS;
 }

@@ -571,9 +571,35 @@ static void grid_place_threads(const unsigned block[3]) {
         i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
 }
 
+// Kernels here could read the host's memory, those of a GPU cannot. So an
+// address of it counts as its use: a parameter, or a word in a structure that
+// is the only parameter. Other structures may be tables whose ends nobody set.
+static const void* grid_find_host_address(const launch_t* launch) {
+  const struct stand_in_kernel* kernel = launch->function->kernel;
+  for (unsigned i = 0; i < kernel->count; ++i) {
+    const void* word;
+    if (kernel->sizes[i] != sizeof(word) && kernel->count != 1) continue;
+    for (unsigned at = 0; at + sizeof(word) <= kernel->sizes[i];
+         at += sizeof(word)) {
+      memcpy(&word, (const uint8_t*)launch->parameters[i] + at, sizeof(word));
+      // Smaller and larger numbers are no addresses of the host's.
+      if ((uintptr_t)word >> 32 != 0 && (uintptr_t)word >> 47 == 0 &&
+          memory_is_hosts(word) && !condition_is_alive(word))
+        return word;
+    }
+  }
+  return NULL;
+}
+
 CUresult grid_run(const launch_t* launch) {
   const CUmodule module = launch->function->module;
   if (!launch->function->kernel->call) return CUDA_SUCCESS;
+  const void* wrong = grid_find_host_address(launch);
+  if (wrong) {
+    misuse("kernel %s has as a parameter %s", launch->function->kernel->name,
+           memory_describe(wrong));
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
   grid.launch = launch;
   grid.state = module->state;
   grid.block_threads = launch->block[0] * launch->block[1] * launch->block[2];

@@ -116,6 +116,8 @@ typedef struct allocation_t {
 
 // The live one that holds all of [address, address + size), or NULL.
 const allocation_t* memory_find(const void* address, size_t size);
+// Whether it is an address of the host's own memory, which no kernel reaches.
+bool memory_is_hosts(const void* address);
 // Describes an address for messages.
 const char* memory_describe(const void* address);
 CUresult memory_new(size_t size, bool host, void** out_memory);
@@ -276,9 +278,11 @@ typedef struct condition_t {
   struct CUgraph_st graph;  // of the node, which owns its body
   CUgraph list[1];
   struct condition_t* next;
+  struct condition_t* next_alive;  // of all graphs
 } condition_t;
 
 void conditions_free(condition_t* conditions);
+bool condition_is_alive(const void* handle);
 // They have no value until a kernel sets one.
 void conditions_forget(condition_t* conditions);
 void conditional_execute(const op_t* op);

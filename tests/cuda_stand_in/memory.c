@@ -51,6 +51,26 @@ const allocation_t* memory_find(const void* address, size_t size) {
   return at <= a->size && size <= a->size - at ? a : NULL;
 }
 
+// Memory of ours that is freed stays mapped, for nobody, until it leaves the
+// graves.
+static bool memory_is_ours(const uint8_t* at) {
+  const allocation_t* a = memory_at(at);
+  if (a && at < a->data + a->mapped) return true;
+  for (size_t i = 0; i < GRAVES; ++i) {
+    const allocation_t* grave = &memory.graves[i];
+    if (grave->data && at >= grave->data && at < grave->data + grave->mapped)
+      return true;
+  }
+  return false;
+}
+
+bool memory_is_hosts(const void* address) {
+  unsigned char resident;
+  const uintptr_t page = (uintptr_t)address / PAGE * PAGE;
+  return !memory_is_ours(address) &&
+         mincore((void*)page, 1, &resident) == 0;  // else it is not mapped
+}
+
 const char* memory_describe(const void* address) {
   static char text[160];
   const uint8_t* at = address;
@@ -71,7 +91,9 @@ const char* memory_describe(const void* address) {
              (size_t)(at - grave->data), grave->size);
     return text;
   }
-  snprintf(text, sizeof(text), "%p, which was never allocated", address);
+  snprintf(text, sizeof(text), "%p, which %s", address,
+           memory_is_hosts(address) ? "is the host's own memory"
+                                    : "was never allocated");
   return text;
 }
 

@@ -306,9 +306,18 @@ static CUresult copy_check(const op_t* op, CUstream handle) {
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+// Memory of the device is no place of the host's.
+static bool is_host(const void* address) {
+  const allocation_t* a = memory_find(address, 1);
+  if (a && !a->host)
+    misuse("a copy takes for the host's %s", memory_describe(address));
+  return address && (!a || a->host);
+}
+
 static CUresult copy_in(CUdeviceptr target, const void* source, size_t size,
                         CUstream stream) {
-  if (!is_device(target, size) || !source) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(target, size) || !is_host(source))
+    return CUDA_ERROR_INVALID_VALUE;
   op_t op = {.type = OP_COPY,
              .target = (void*)(uintptr_t)target,
              .source = source,
@@ -335,7 +344,8 @@ CUresult stand_in_cuMemcpyHtoDAsync(CUdeviceptr target, const void* source,
 
 static CUresult copy_out(void* target, CUdeviceptr source, size_t size,
                          CUstream stream) {
-  if (!is_device(source, size) || !target) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(source, size) || !is_host(target))
+    return CUDA_ERROR_INVALID_VALUE;
   op_t op = {.type = OP_COPY,
              .target = target,
              .target_kind = host_kind(target, size),

@@ -52,7 +52,7 @@ def model_of(
 ) -> bytes:
     """A model in ONNX's text format, with initializers."""
     model = parser.parse_model(
-        f'<ir_version: 9, opset_import: ["": 17, "gpu_tests": 1]>'
+        f'<ir_version: 9, opset_import: ["": 17, "ai.onnx.ml": 3, "gpu_tests": 1]>'
         f"g ({inputs}) => ({outputs}) {{ {body} }}"
     )
     for name, value in (weights or {}).items():
@@ -170,6 +170,35 @@ def test_a_part_on_the_cpu(device: Any) -> None:
     assert "TfIdfVectorizer" in others(session)
     for rows in (3, 5, 1, 3):
         feed = {"x": random(rows, 64, seed=rows), "sizes": np.array([rows, 2])}
+        same(session.run(None, feed), expected.run(None, feed))
+
+
+CODES = """codes = ai.onnx.ml.LabelEncoder<keys_strings = ["a", "b", "c"],
+    values_int64s = [1, 3, 4]>(words)"""
+
+
+def test_values_of_the_cpu(device: Any) -> None:
+    """ONNX Runtime leaves in the host's memory what its CPU computes for a part."""
+    model = model_of(
+        "string[count] words", "float[count] y, int64[count] codes",
+        f"{CODES} a = Cast<to = 1>(codes) y = Mul(a, a)",
+    )  # fmt: skip
+    session, expected = session_on(device, model), reference(model)
+    assert others(session) == ["LabelEncoder"]
+    for words in (["b", "c"], ["a"], [], ["b", "a", "c"]):
+        feed = {"words": np.array(words, dtype=object)}
+        same(session.run(None, feed), expected.run(None, feed))
+
+
+def test_sizes_of_the_cpu(device: Any) -> None:
+    model = model_of(
+        "string[2] words, float[3, 1] x", "float[rows, columns] e, float[rows, columns] f",
+        f"{CODES} e = Expand(x, codes) f = Exp(e)",
+    )  # fmt: skip
+    session, expected = session_on(device, model), reference(model)
+    assert others(session) == ["LabelEncoder"]
+    for words in (["b", "c"], ["a", "b"], ["b", "a"]):
+        feed = {"words": np.array(words, dtype=object), "x": random(3, 1)}
         same(session.run(None, feed), expected.run(None, feed))
 
 

@@ -823,6 +823,40 @@ static void addresses_are_not_aligned(void** state) {
   mend_context();
 }
 
+// The stand-in finds addresses of the host's memory where a GPU would fault,
+// although its kernels could read there, and the device's where the host's
+// belong. Pinned memory is reached by both.
+static void addresses_are_the_hosts(void** state) {
+  (void)state;
+  loaded_t loaded = load("add", 4000);
+  rabbet_cuda_device_t* device = loaded.device;
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  static float here[1000];
+  void *data = loaded.data, *wrong = here, *token = NULL, *pinned = NULL;
+  rabbet_cuda_launch_t launch = {
+      .function = loaded.function, .grid = {4, 1, 1}, .block = {256, 1, 1}};
+  int64_t count = 1000;
+  RABBET_EXPECT_OK(v->allocate_host(&device->base, 4000, &pinned));
+  void* parameters[] = {&data, &pinned, &data, &count};
+  RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
+  RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
+  RABBET_EXPECT_OK(v->synchronize(&device->base, NULL));
+  RABBET_EXPECT_ERROR(v->copy_to_host(&device->base, data, data, 4, NULL),
+                      RABBET_STATUS_INTERNAL, "cuMemcpyDtoHAsync");
+  RABBET_EXPECT_ERROR(v->copy_to_device(&device->base, data, data, 4, NULL),
+                      RABBET_STATUS_INTERNAL, "cuMemcpyHtoDAsync");
+  assert_int_equal(stand_in()->take_misuses(), 2);
+  v->free_host(&device->base, pinned);
+  parameters[1] = &wrong;
+  RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
+  v->end_run(&device->base, token);
+  RABBET_EXPECT_ERROR(v->synchronize(&device->base, NULL),
+                      RABBET_STATUS_INTERNAL, "an illegal memory access");
+  assert_int_equal(stand_in()->take_misuses(), 1);
+  unload(&loaded);
+  mend_context();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(compiled),
@@ -843,6 +877,7 @@ int main(void) {
       cmocka_unit_test(everything_fails),
       cmocka_unit_test(kernels_go_wrong),
       cmocka_unit_test(addresses_are_not_aligned),
+      cmocka_unit_test(addresses_are_the_hosts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
