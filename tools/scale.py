@@ -12,12 +12,16 @@ import argparse
 import dataclasses
 
 GB = 1e9
+# Of the latency of two; measured between two and four GPUs: 0.4 (0.3 of NCCL's).
+FURTHER = 0.4
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
     """weights: GB read in a step; all_weights: GB that must fit; element: bytes of an
-    activation. cache: GB of keys and values that one row reads in a step."""
+    activation. cache: GB of keys and values that one row reads in a step. other:
+    milliseconds of a step's kernels that read no weights (attention, normalizations,
+    launches), which no split shortens much."""
 
     weights: float
     all_weights: float
@@ -25,13 +29,14 @@ class Model:
     hidden: int
     element: int = 2
     cache: float = 0.0
+    other: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
     """memory: GB/s of a GPU's memory; arithmetic: TFLOP/s; size: GB; link: GB/s of a GPU
     to the others in one direction; latency: microseconds of a collective among two, to
-    which each further doubling of ranks adds as much."""
+    which each further doubling of ranks adds the share FURTHER."""
 
     memory: float
     arithmetic: float
@@ -60,12 +65,13 @@ def pass_time(model: Model, machine: Machine, rows: int, share: float) -> float:
     read = (model.weights + rows * model.cache) * share / machine.memory * 1e3
     weights = model.weights * GB / model.element
     computed = 2 * weights * share * rows / (machine.arithmetic * 1e12) * 1e3
-    return max(read, computed)
+    return max(read, computed) + model.other
 
 
-def doublings(ranks: int) -> int:
-    """Rounds in which all ranks can hear of each other."""
-    return (ranks - 1).bit_length()
+def latency(machine: Machine, ranks: int) -> float:
+    """Milliseconds of a collective that moves next to nothing."""
+    doublings = (ranks - 1).bit_length()
+    return machine.latency * (1 + FURTHER * (doublings - 1)) * 1e-3
 
 
 def all_reduce(machine: Machine, size: float, ranks: int) -> float:
@@ -73,7 +79,7 @@ def all_reduce(machine: Machine, size: float, ranks: int) -> float:
     if ranks == 1:
         return 0.0
     moved = 2 * (ranks - 1) / ranks * size
-    return machine.latency * doublings(ranks) * 1e-3 + moved / (machine.link * GB) * 1e3
+    return latency(machine, ranks) + moved / (machine.link * GB) * 1e3
 
 
 def tensor(model: Model, machine: Machine, rows: int, ranks: int) -> Estimate:
@@ -163,6 +169,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--layers", type=int, required=True)
     add("--hidden", type=int, required=True)
     add("--cache", type=float, default=0.0, help="GB of keys and values of a row")
+    add("--other", type=float, default=0.0, help="ms of a step beside its weights")
     add("--element", type=int, default=2, help="bytes of an activation")
     add("--rows", type=int, default=1, help="rows (tokens) of a step")
     add("--ranks", default="1,2,4,8")
@@ -170,7 +177,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--arithmetic", type=float, default=600, help="TFLOP/s that products reach")
     add("--size", type=float, default=139 * 1.073741824, help="GB of a GPU's memory")
     add("--link", type=float, default=360, help="GB/s of a GPU to others")
-    add("--latency", type=float, default=8, help="us of a collective of two GPUs")
+    add("--latency", type=float, default=7, help="us of a collective of two GPUs")
     options = parser.parse_args(arguments)
     try:
         options.ranks = [int(count) for count in options.ranks.split(",")]
@@ -181,7 +188,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     for name in checked:
         if not getattr(options, name) > 0:
             parser.error(f"--{name} is {getattr(options, name)}; expected more than 0")
-    for name in ("cache", "latency"):
+    for name in ("cache", "latency", "other"):
         if not getattr(options, name) >= 0:
             parser.error(f"--{name} is {getattr(options, name)}; expected 0 or more")
     if min(options.ranks) < 1:
@@ -195,7 +202,7 @@ def main(arguments: list[str] | None = None) -> None:
     """The command."""
     o = _options(arguments)
     active = o.weights if o.active is None else o.active
-    model = Model(active, o.weights, o.layers, o.hidden, o.element, o.cache)
+    model = Model(active, o.weights, o.layers, o.hidden, o.element, o.cache, o.other)
     machine = Machine(o.memory, o.arithmetic, o.size, o.link, o.latency)
     print(table(model, machine, o.rows, o.ranks))
 
