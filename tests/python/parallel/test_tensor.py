@@ -98,6 +98,39 @@ def test_sums_that_meet_are_one() -> None:
     assert kinds(parallel.tensor(made("parallel")[0], 2)) == {"all_reduce": 1}
 
 
+class Residual(torch.nn.Module):
+    """x joined with partial sums from each side, in the order of a subtraction."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.up, self.down = torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)
+
+    def forward(self, x: Any) -> Any:
+        y = self.down(torch.relu(self.up(x)))
+        return {"x + y": x + y, "y + x": y + x, "y - x": y - x, "x - y": x - y}[self.kind]
+
+
+@pytest.mark.parametrize("kind", ["x + y", "y + x", "y - x", "x - y"])
+def test_rank_0_alone_adds_a_residual(kind: str) -> None:
+    """But where others would have to turn the sign, it is added behind the exchange."""
+    torch.manual_seed(1)
+    module, x = Residual(kind).eval(), torch.randn(3, 64)
+    file = families.export(module, (x,), {"x0": {0: "n"}})
+    split = parallel.tensor(file, 2)
+    check(split, module, (x,))
+    orders = []
+    for rank in range(2):
+        ops = [layer._op for layer in split.network(rank)]
+        at = ops.index("dist_collective")
+        orders.append((ops[:at].count("elementwise"), ops[at:].count("elementwise")))
+    if kind == "x - y":
+        assert orders[0] == orders[1]
+        assert orders[0][1] == 1
+    else:  # biases are added by all, the second one as zeros
+        assert orders[0] == (orders[1][0] + 1, 0)
+
+
 def test_prefill_and_decode() -> None:
     file, module, _ = made("llama")
     split = parallel.tensor(file, 4)
