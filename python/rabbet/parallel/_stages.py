@@ -463,16 +463,24 @@ class _Filling:
         self.received: dict[int, Tensor] = {}  # from ranks before
 
     def take(self, op: Op) -> None:
-        """An operator that the rank computes."""
-        if op.index in self.ops:
-            return
-        self.ops[op.index] = op
-        for tensor in op.inputs:
-            if tensor is not None:
-                self.need(tensor)
+        """An operator that the rank computes, and all that it reads."""
+        stack = [op]
+        while stack:
+            op = stack.pop()
+            if op.index in self.ops:
+                continue
+            self.ops[op.index] = op
+            makers = [self._read(tensor) for tensor in op.inputs if tensor is not None]
+            stack += [maker for maker in reversed(makers) if maker is not None]
 
     def need(self, tensor: Tensor) -> None:
         """A tensor that the rank reads."""
+        maker = self._read(tensor)
+        if maker is not None:
+            self.take(maker)
+
+    def _read(self, tensor: Tensor) -> Op | None:
+        """The operator by which the rank makes a tensor; None: it has it otherwise."""
         op = tensor.producer
         if tensor.is_input:
             self.inputs[tensor.index] = tensor
@@ -482,13 +490,14 @@ class _Filling:
             if self.stage_of[op.index] != self.number:
                 self.received[tensor.index] = tensor
         elif self.parts.kinds[op.index] != "told" or self._is_here(op):
-            self.take(op)
+            return op
         else:
             self.told[tensor.index] = tensor
+        return None
 
     def _is_here(self, op: Op) -> bool:
         """Whether the rank has what a told operator reads."""
-        stack = [op]
+        stack, seen = [op], {op.index}
         while stack:
             for tensor in stack.pop().inputs:
                 maker = None if tensor is None else tensor.producer
@@ -496,7 +505,9 @@ class _Filling:
                 if maker is None or kind in ("constant", "fixed", "cheap"):
                     continue
                 if kind == "told":
-                    stack.append(maker)
+                    if maker.index not in seen:
+                        seen.add(maker.index)
+                        stack.append(maker)
                 elif self.stage_of[maker.index] != self.number:
                     return False
         return True
