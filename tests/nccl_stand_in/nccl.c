@@ -611,8 +611,7 @@ static ncclResult_t comm_split(const split_t* split) {
     memcpy(other, slots[r].data, sizeof(other));
     if (other[0] != split->color) continue;
     ++ranks;
-    rank += other[1] < split->key ||
-            (other[1] == split->key && r < comm->rank);
+    rank += other[1] < split->key || (other[1] == split->key && r < comm->rank);
   }
   atomic_store(&slots[comm->rank].done, turn);
   if (split->color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
@@ -637,8 +636,9 @@ static void* comm_split_later(void* data) {
   return NULL;
 }
 
-// Of a communicator that does not block, the call returns ncclSuccess at once, and
-// `made` is written while ncclCommGetAsyncError tells ncclInProgress, as by NCCL.
+// Of a communicator that does not block, the call returns ncclSuccess at once,
+// and `made` is written while ncclCommGetAsyncError tells ncclInProgress, as by
+// NCCL.
 EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key,
                                   ncclComm_t* made, ncclConfig_t* config) {
   ncclResult_t result = begin_call(__func__, comm);

@@ -124,7 +124,7 @@ class Pipeline(Split):
         return self._emitter().emit(rank)
 
     def _emitter(self) -> StageEmitter:
-        return StageEmitter(self._parts.graph, self._parts.told, self._stages)
+        return StageEmitter(self._parts.graph, self._parts.derivation, self._stages)
 
     def _local_inputs(self, given: Any, rank: int, are_shapes: bool) -> Any:
         if not isinstance(given, Mapping):

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from .._enums import CollectiveOperation, DataType
+from ._derived import Derivation, Numbers
 from ._graph import Graph, Tensor
 from ._make import Maker
 from ._stages import Stage
-from ._told import Numbers, Told
 
 
 class StageEmitter(Maker):
     """Makes the network of one rank, whose exchanges are layers, or one network of all
     ranks, in which a tensor that crosses a border is the one before it."""
 
-    def __init__(self, graph: Graph, told: Told, stages: Sequence[Stage]) -> None:
+    def __init__(self, graph: Graph, derivation: Derivation, stages: Sequence[Stage]) -> None:
         super().__init__(graph.network)
-        self.graph, self.told, self.stages = graph, told, stages
+        self.graph, self.derivation, self.stages = graph, derivation, stages
         self.inputs: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
         self.copies: dict[int, Any] = {}  # layers, by operator
@@ -29,7 +29,7 @@ class StageEmitter(Maker):
         """The network of a rank."""
         stage = self.stages[rank]
         self._add_inputs({tensor.index for tensor in stage.inputs})
-        numbers = Numbers(self, self.told, self.inputs)
+        numbers = Numbers(self, self.derivation, self.inputs)
         for border in range(rank - 1):
             self._stay_out(border)
         found = {}
@@ -54,7 +54,7 @@ class StageEmitter(Maker):
         sent: dict[int, Any] = {}
         for rank, stage in enumerate(self.stages):
             inputs = {t.index: self.inputs[t.index] for t in stage.inputs}
-            numbers = Numbers(self, self.told, inputs)
+            numbers = Numbers(self, self.derivation, inputs)
             found = {
                 tensor.index: self._sent(tensor, sent[tensor.index], numbers)
                 for tensor in stage.receives
@@ -80,7 +80,7 @@ class StageEmitter(Maker):
             if tensor.index not in self.constants:
                 self.constants[tensor.index] = self.whole_constant(tensor)
             found[tensor.index] = self.constants[tensor.index]
-        for tensor in stage.told:
+        for tensor in stage.derived:
             found[tensor.index] = numbers.elements(tensor)
         for op in stage.ops:
             given = [None if t is None else found[t.index] for t in op.inputs]

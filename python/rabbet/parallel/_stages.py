@@ -2,9 +2,9 @@
 
 Operators are of three kinds. Heavy ones are computed by one rank. Cheap ones depend on
 inputs and small constants alone (masks, tables of positions): each rank that reads their
-results computes them, which is quicker than to receive them. Told ones make shape tensors
+results computes them, which is quicker than to receive them. Derived ones make shape tensors
 whose elements follow from extents of inputs: a rank that has not what they read computes
-the elements (see _told.py). Loops and conditionals are heavy, and stay in one piece.
+the elements (see _derived.py). Loops and conditionals are heavy, and stay in one piece.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from .._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from ._derived import Derivation
 from ._graph import Graph, Op, Tensor
 from ._plan import ROWS
-from ._told import Told
 
 # How long a run takes, in bytes that memory moves meanwhile: tools/scale.py and
 # docs/scale.md have these figures of an H200.
@@ -47,7 +47,7 @@ class Stage:
     inputs: list[Tensor] = dataclasses.field(default_factory=list)
     outputs: list[Tensor] = dataclasses.field(default_factory=list)
     constants: list[Tensor] = dataclasses.field(default_factory=list)
-    told: list[Tensor] = dataclasses.field(default_factory=list)
+    derived: list[Tensor] = dataclasses.field(default_factory=list)
     receives: list[Tensor] = dataclasses.field(default_factory=list)
     sends: list[Tensor] = dataclasses.field(default_factory=list)
 
@@ -118,7 +118,7 @@ class Parts:
     """The operators of a network by kind, and how long they take."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.told = graph, Told(graph)
+        self.graph, self.derivation = graph, Derivation(graph)
         self.units = _units(graph)
         self.kinds: dict[int, str] = {}  # of operators: as above, "constant" or "fixed"
         self.heavy: list[Op] = []
@@ -168,8 +168,8 @@ class Parts:
             return "heavy"
         if op.outputs and inputs and all(t.index in self.fixed for t in inputs):
             return "fixed"
-        if op.outputs and all(self.is_told(t) for t in op.outputs):
-            return "told"
+        if op.outputs and all(self.is_derived(t) for t in op.outputs):
+            return "derived"
         run = self.loads[op.index]
         constants = float(sum(t.bytes(1) for t in self.sources(op)))
         for tensor in inputs:
@@ -185,13 +185,13 @@ class Parts:
         behind[op.index] = run, constants
         return "cheap"
 
-    def is_told(self, tensor: Tensor) -> bool:
-        """Whether extents of inputs tell its elements."""
-        return tensor.values is not None and self.told.tells(tensor.values)
+    def is_derived(self, tensor: Tensor) -> bool:
+        """Whether its elements follow from extents of inputs."""
+        return tensor.values is not None and self.derivation.covers(tensor.values)
 
     def can_cross(self, tensor: Tensor) -> bool:
         """Whether another rank knows its extents without it."""
-        return self.told.tells(tensor.extents)
+        return self.derivation.covers(tensor.extents)
 
     def sources(self, op: Op) -> list[Tensor]:
         """Constants that it reads, converted or not."""
@@ -214,7 +214,7 @@ class Parts:
         """How long it takes, in bytes."""
         if op.name == "constant":
             return 0.0
-        if op.outputs and all(self.is_told(t) for t in op.outputs):
+        if op.outputs and all(self.is_derived(t) for t in op.outputs):
             return 0.0
         tensors = [t for t in (*op.inputs, *op.outputs) if t is not None]
         moved = sum(t.bytes(ROWS) for t in tensors)
@@ -457,22 +457,30 @@ class _Filling:
     def __init__(self, parts: Parts, stage_of: dict[int, int], number: int) -> None:
         self.parts, self.stage_of, self.number = parts, stage_of, number
         self.ops: dict[int, Op] = {}
-        self.told: dict[int, Tensor] = {}
+        self.derived: dict[int, Tensor] = {}
         self.inputs: dict[int, Tensor] = {}
         self.constants: dict[int, Tensor] = {}
         self.received: dict[int, Tensor] = {}  # from ranks before
 
     def take(self, op: Op) -> None:
-        """An operator that the rank computes."""
-        if op.index in self.ops:
-            return
-        self.ops[op.index] = op
-        for tensor in op.inputs:
-            if tensor is not None:
-                self.need(tensor)
+        """An operator that the rank computes, and all that it reads."""
+        stack = [op]
+        while stack:
+            op = stack.pop()
+            if op.index in self.ops:
+                continue
+            self.ops[op.index] = op
+            makers = [self._read(tensor) for tensor in op.inputs if tensor is not None]
+            stack += [maker for maker in reversed(makers) if maker is not None]
 
     def need(self, tensor: Tensor) -> None:
         """A tensor that the rank reads."""
+        maker = self._read(tensor)
+        if maker is not None:
+            self.take(maker)
+
+    def _read(self, tensor: Tensor) -> Op | None:
+        """The operator by which the rank makes a tensor; None: it has it otherwise."""
         op = tensor.producer
         if tensor.is_input:
             self.inputs[tensor.index] = tensor
@@ -481,22 +489,25 @@ class _Filling:
         elif self.parts.kinds[op.index] == "heavy":
             if self.stage_of[op.index] != self.number:
                 self.received[tensor.index] = tensor
-        elif self.parts.kinds[op.index] != "told" or self._is_here(op):
-            self.take(op)
+        elif self.parts.kinds[op.index] != "derived" or self._is_here(op):
+            return op
         else:
-            self.told[tensor.index] = tensor
+            self.derived[tensor.index] = tensor
+        return None
 
     def _is_here(self, op: Op) -> bool:
-        """Whether the rank has what a told operator reads."""
-        stack = [op]
+        """Whether the rank has what a derived operator reads."""
+        stack, seen = [op], {op.index}
         while stack:
             for tensor in stack.pop().inputs:
                 maker = None if tensor is None else tensor.producer
                 kind = "none" if maker is None else self.parts.kinds[maker.index]
                 if maker is None or kind in ("constant", "fixed", "cheap"):
                     continue
-                if kind == "told":
-                    stack.append(maker)
+                if kind == "derived":
+                    if maker.index not in seen:
+                        seen.add(maker.index)
+                        stack.append(maker)
                 elif self.stage_of[maker.index] != self.number:
                     return False
         return True
@@ -540,12 +551,12 @@ def stages(
             for border in (number, number + 1)
         )
         numbers = [size for t in receives for size in t.extents]
-        numbers += [size for t in each.told.values() for size in t.values or ()]
-        inputs = parts.told.needed(numbers, list(each.inputs.values()))
+        numbers += [size for t in each.derived.values() for size in t.values or ()]
+        inputs = parts.derivation.needed(numbers, list(each.inputs.values()))
         made.append(Stage(
             [op for _, op in sorted(each.ops.items())],
             [t for t in graph.inputs if any(t is found for found in inputs)],
-            outputs[number], list(each.constants.values()), list(each.told.values()),
+            outputs[number], list(each.constants.values()), list(each.derived.values()),
             receives, sends,
         ))  # fmt: skip
     return made

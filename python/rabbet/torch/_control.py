@@ -122,12 +122,6 @@ def _results(graph: Graph, names: Iterable[str], node: fx.Node) -> list[Any]:
     return found
 
 
-def _kept(node: fx.Node) -> list[int]:
-    """Numbers of the results that are tensors or integers; a branch may give None."""
-    kinds = (torch.Tensor, torch.SymInt, int)
-    return [i for i, value in enumerate(node.meta["val"]) if isinstance(value, kinds)]
-
-
 def _predicate(graph: Graph, value: Any) -> str:
     return value if isinstance(value, Value) else graph.truth(value)
 
@@ -140,7 +134,7 @@ def _cond(translation: Translation, node: fx.Node) -> list[Any]:
     predicate, *branches, operands = node.args
     condition = _predicate(graph, translation._value(predicate))
     args = _values(translation, operands)
-    if len(_kept(node)) != len(node.meta["val"]):
+    if any(value is None for value in node.meta["val"]):
         raise UnsupportedError("a branch has None among its results")
     types = [_type_of(described(value)) for value in node.meta["val"]]
     bodies = []

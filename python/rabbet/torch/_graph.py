@@ -210,6 +210,7 @@ class Graph:
 
     def constant(self, values: Any, dtype: Any) -> str:
         """A constant of numbers, of any nesting."""
+        assert not isinstance(values, torch.Tensor), "repr shortens a tensor's numbers"
         key = (repr(values), dtype)
         if key not in self._known:
             made = torch.tensor(values, dtype=dtype)

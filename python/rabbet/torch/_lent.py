@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -34,6 +35,11 @@ class LentModel:
                     self._model = self._model._detached()
                     self._lent = []
         return self._model
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies read the plan alone."""
+        model = self.model()
+        return LentModel, (model._detached() if model.engine._lent else model, ())
 
     def _is_stale(self) -> bool:
         for ref, version in self._lent:

@@ -378,11 +378,13 @@ def _fill(
             for i, arg in enumerate(node.args)
             if isinstance(arg, fx.Node) and arg.name in statics
         }
+        # Tensors that the graph has as attributes are inputs.
         graphs = {
-            i: getattr(divided.module, str(arg.target))
+            i: graph
             for i, arg in enumerate(node.args)
             if isinstance(arg, fx.Node) and arg.op == "get_attr"
-        }
+            and isinstance(graph := getattr(divided.module, str(arg.target)), fx.GraphModule)
+        }  # fmt: skip
         part = _Part(inner, weights, graphs, _integers_before(node))
         try:
             part.translate()

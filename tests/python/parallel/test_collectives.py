@@ -257,9 +257,14 @@ def test_rank_that_dies_amid_direct_exchanges(tmp_path: Path) -> None:
     assert "did not end within 1 seconds" in ended[0].results[0][-1]
 
 
-def test_rank_that_dies(tmp_path: Path) -> None:
+# Exchanges 0 and 1 are those by which ranks join; runs have the others.
+_EXCHANGES = pytest.mark.parametrize("exchange", [1, 3])
+
+
+@_EXCHANGES
+def test_rank_that_dies(tmp_path: Path, exchange: int) -> None:
     """The other rank ends by the time limit, with a message in its log."""
-    ended = _fail(tmp_path, "run 1 -1 1")
+    ended = _fail(tmp_path, f"run {exchange} -1 1")
     assert ended[1].code == -9
     error = ended[0].results[0][-1]
     assert error.startswith("UnavailableError"), error
@@ -267,16 +272,18 @@ def test_rank_that_dies(tmp_path: Path) -> None:
     assert "rank 0 of 2 gives up its exchanges" in ended[0].errors
 
 
-def test_rank_that_sleeps(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exchange", [0, 1, 3])
+def test_rank_that_sleeps(tmp_path: Path, exchange: int) -> None:
     """A rank that is too late ends both, and no result is wrong."""
-    ended = _fail(tmp_path, "run 1 -2 0")
+    ended = _fail(tmp_path, f"run {exchange} -2 0")
     for rank in ended:
         assert "gave up its exchanges" in rank.results[0][-1], rank
 
 
-def test_error_that_nccl_reports(tmp_path: Path) -> None:
+@_EXCHANGES
+def test_error_that_nccl_reports(tmp_path: Path, exchange: int) -> None:
     """An asynchronous error ends the rank at once, the other by the limit."""
-    ended = _fail(tmp_path, "run 1 6 0", seconds="2")
+    ended = _fail(tmp_path, f"run {exchange} 6 0", seconds="2")
     assert "remote process exited" in ended[0].results[0][-1]
     assert "did not end within 2 seconds" in ended[1].results[0][-1]
 

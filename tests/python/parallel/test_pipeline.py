@@ -6,6 +6,7 @@ that the receiving stage computes, so a wrong extent is a wrong result."""
 from __future__ import annotations
 
 import functools
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,25 @@ def test_equal_layers_are_cut_between() -> None:
     ]
     assert split.report.stages[3].outputs == ("x8",)
     compare(split, file, feeds)
+
+
+def test_long_chains_of_small_operators() -> None:
+    """Each rank that reads the end of a chain computes the chain."""
+    length = 1200
+    names = ["m", *(f"m{i}" for i in range(length))]
+    nodes = [oh.make_node("Neg", [a], [b]) for a, b in itertools.pairwise(names)]
+    for i in range(4):
+        nodes += [
+            oh.make_node("MatMul", [f"y{i}" if i else "x", f"w{i}"], [f"h{i}"]),
+            oh.make_node("Add", [f"h{i}", names[-1]], [f"y{i + 1}"]),
+        ]
+    ends = {"x": (1, [8, 256]), "m": (1, [1, 1])}, {"y4": (1, [8, 256])}
+    constants = [weights(f"w{i}", 256, 256) for i in range(4)]
+    file = model(nodes, *ends, constants)
+    split = parallel.pipeline(file, 2)
+    assert min(each.layers for each in split.report.stages) > length
+    ones = {name: np.ones(each[1], np.float32) for name, each in ends[0].items()}
+    compare(split, file, ones)
 
 
 def test_a_tensor_passes_ranks_between() -> None:

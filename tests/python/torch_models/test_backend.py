@@ -263,6 +263,19 @@ class Scaled(torch.nn.Module):
         return x
 
 
+class Numbers(torch.nn.Module):
+    """Tensors that the code writes, alike as far as torch prints them."""
+
+    def forward(self, x: Any) -> Any:
+        a, b = torch.tensor(0.12345678), torch.tensor(0.12345111)
+        return torch.relu(x + (a - b) * 1e6).exp()
+
+
+def test_tensors_in_the_code() -> None:
+    module, x = Numbers(), torch.rand(3, 4) + 1
+    assert_same(compiled(module)(x), module(x))
+
+
 def test_a_number_of_a_module_is_converted_once() -> None:
     module, since = Scaled().eval(), len(rabbet.torch.reports())
     fast = compiled(module, dynamic=True)

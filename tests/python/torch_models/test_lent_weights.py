@@ -129,6 +129,7 @@ def test_copies_and_pickles_read_the_plan(tmp_path: Path) -> None:
         first = model.model
         copies = [copy.deepcopy(first), pickle.loads(pickle.dumps(first))]
         assert all(each.engine is not first.engine for each in copies)
+        copies += [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
         _in_place(net)
         model.save(tmp_path / "m.plan")
         copies.append(rabbet.load(tmp_path / "m.plan", device="cpu"))

@@ -190,12 +190,12 @@ typedef struct CUlaunchConfig {
   unsigned numAttrs;
 } CUlaunchConfig;
 
-// A tensor map: opaque, filled by the driver, passed to kernels by value.
 typedef struct CUipcMemHandle {
   char reserved[64];
 } CUipcMemHandle;
 enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
 
+// A tensor map: opaque, filled by the driver, passed to kernels by value.
 typedef struct CUtensorMap {
   _Alignas(64) uint64_t opaque[16];
 } CUtensorMap;

@@ -374,9 +374,9 @@ rabbet_status_t rabbet_nccl_join(rabbet_communicator_t* base,
   pthread_mutex_unlock(&c->lock);
   if (late) c->library->ncclCommAbort(made);
   if (rabbet_is_ok(status) && made && !late)
-    status =
-        rabbet_nccl_peers_create(c->device, c->library, made, group->rank,
-                                 count ? (int)count : c->size, &group->peers);
+    status = rabbet_nccl_peers_create(c->device, c->library, &group->comm,
+                                      group->rank, count ? (int)count : c->size,
+                                      &group->peers);
   if (!rabbet_is_ok(status)) communicator_take_back(c);
   return RABBET_ANNOTATE(status, "rank %d of %d, joining the other ranks",
                          c->rank, c->size);

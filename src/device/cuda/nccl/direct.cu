@@ -107,7 +107,7 @@ DEVICE words_t narrowed(const float sums[], float factor) {
 }
 #endif
 
-// Where a rank finds line i of another: in its own area.
+// In an area, line i of what rank `from` gives to an exchange.
 DEVICE char* line_of(char* area, const direct_t& d, uint64_t number, int from,
                      int64_t i) {
   int64_t set = (int64_t)(number & 1) * DIRECT_RANKS + from;

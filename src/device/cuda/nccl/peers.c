@@ -37,7 +37,7 @@ static uint64_t peers_host(void) {
 typedef struct peers_talk_t {
   rabbet_device_t* device;
   const rabbet_nccl_t* library;
-  ncclComm_t comm;
+  const _Atomic(ncclComm_t)* comm;
   int ranks;
   void* stream;
   uint8_t* cards;  // device memory: those of all, then the own
@@ -56,20 +56,34 @@ static void talk_end(peers_talk_t* talk) {
   rabbet_cuda_destroy_stream(device, talk->stream);
 }
 
+// The communicator may be aborted, and freed, between two calls.
+static rabbet_status_t talk_check(const peers_talk_t* talk,
+                                  ncclComm_t* out_comm) {
+  *out_comm = atomic_load(talk->comm);
+  return *out_comm ? rabbet_ok()
+                   : RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                                   "the exchanges with other ranks were given "
+                                   "up");
+}
+
 // All ranks' cards, once all have told theirs.
 static rabbet_status_t talk(const peers_talk_t* talk, const peers_card_t* own,
                             peers_card_t* all) {
   const rabbet_device_vtable_t* vtable = talk->device->vtable;
   size_t bytes = (size_t)talk->ranks * sizeof(*all);
   uint8_t* mine = talk->cards + bytes;
+  ncclComm_t comm = NULL;
   RABBET_RETURN_IF_ERROR(vtable->copy_to_device(talk->device, mine, own,
                                                 sizeof(*own), talk->stream));
-  RABBET_RETURN_IF_ERROR(RABBET_NCCL(talk->library, talk->comm, ncclAllGather,
+  RABBET_RETURN_IF_ERROR(talk_check(talk, &comm));
+  RABBET_RETURN_IF_ERROR(RABBET_NCCL(talk->library, comm, ncclAllGather,
                                      (mine, talk->cards, sizeof(*own), ncclInt8,
-                                      talk->comm, (cudaStream_t)talk->stream)));
+                                      comm, (cudaStream_t)talk->stream)));
   RABBET_RETURN_IF_ERROR(vtable->copy_to_host(talk->device, all, talk->cards,
                                               bytes, talk->stream));
-  return vtable->synchronize(talk->device, talk->stream);
+  RABBET_RETURN_IF_ERROR(vtable->synchronize(talk->device, talk->stream));
+  // An abort ends the kernel, whose output then is not all ranks'.
+  return talk_check(talk, &comm);
 }
 
 // ---- Making -----------------------------------------------------------------
@@ -138,7 +152,8 @@ static rabbet_status_t peers_open(rabbet_nccl_peers_t* peers,
   RABBET_RETURN_IF_ERROR(rabbet_allocate(peers->device->base.allocator,
                                          (size_t)with->ranks * sizeof(*all),
                                          (void**)&all));
-  card.ready = peers_possible(peers->device, with->ranks) &&
+  // Of hosts that are not known nobody knows whether they are one.
+  card.ready = card.host != 0 && peers_possible(peers->device, with->ranks) &&
                peers_open_own(peers, &card);
   rabbet_status_t status = talk(with, &card, all);
   if (rabbet_is_ok(status)) {
@@ -153,7 +168,8 @@ static rabbet_status_t peers_open(rabbet_nccl_peers_t* peers,
 
 rabbet_status_t rabbet_nccl_peers_create(rabbet_cuda_device_t* device,
                                          const rabbet_nccl_t* library,
-                                         ncclComm_t comm, int rank, int ranks,
+                                         const _Atomic(ncclComm_t)* comm,
+                                         int rank, int ranks,
                                          rabbet_nccl_peers_t** out_peers) {
   rabbet_nccl_peers_t* peers = NULL;
   peers_talk_t with = {.device = &device->base,

@@ -7,6 +7,8 @@
 #ifndef RABBET_SRC_DEVICE_CUDA_NCCL_PEERS_H_
 #define RABBET_SRC_DEVICE_CUDA_NCCL_PEERS_H_
 
+#include <stdatomic.h>
+
 #include "device/cuda/nccl/direct_params.h"
 #include "device/cuda/nccl/nccl.h"
 
@@ -18,10 +20,12 @@ typedef struct rabbet_nccl_peers_t {
 
 // All ranks of the communicator call it, outside of recordings. *out_peers is
 // NULL for all of them if one cannot reach another, or is told not to
-// (RABBET_CUDA_DIRECT=0). Fails if NCCL does, or memory.
+// (RABBET_CUDA_DIRECT=0). Fails if NCCL does, or memory. UNAVAILABLE: *comm
+// became NULL, as the exchanges were given up.
 rabbet_status_t rabbet_nccl_peers_create(rabbet_cuda_device_t* device,
                                          const rabbet_nccl_t* library,
-                                         ncclComm_t comm, int rank, int ranks,
+                                         const _Atomic(ncclComm_t)* comm,
+                                         int rank, int ranks,
                                          rabbet_nccl_peers_t** out_peers);
 // NULL is allowed. No exchange is on its way.
 void rabbet_nccl_peers_destroy(rabbet_nccl_peers_t* peers);

@@ -1,4 +1,4 @@
-"""Numbers that extents of the model's inputs tell: extents of tensors that a rank
+"""Numbers that follow from extents of the model's inputs: extents of tensors that a rank
 receives, and elements of shape tensors that other ranks compute.
 
 The network has them as expressions. A rank computes them from its own inputs: an input
@@ -19,8 +19,8 @@ from ._graph import Graph, Tensor
 from ._make import Maker
 
 
-class Told:
-    """Which numbers are told by which inputs."""
+class Derivation:
+    """Which numbers follow from which inputs."""
 
     def __init__(self, graph: Graph) -> None:
         self.expressions: list[Any] = graph.network._expressions()
@@ -31,22 +31,17 @@ class Told:
             for axis, (factor, symbols) in enumerate(tensor.extents):
                 if factor == 1 and len(symbols) == 1:
                     self._axes.setdefault(symbols[0], []).append((tensor, axis))
-        self._told: dict[int, bool] = {}
-
-    def tells(self, sizes: Iterable[Size]) -> bool:
-        """Whether inputs tell all of them."""
-        return all(self._tells(each) for _, symbols in sizes for each in symbols)
-
-    def _tells(self, expression: int) -> bool:
-        known = self._told.get(expression)
-        if known is None:
-            kind, *operands = self.expressions[expression]
+        self._follows: list[bool] = []  # of each expression; operands come first
+        for kind, *operands in self.expressions:
             if kind == "symbol":
                 known = operands[1] is not None
             else:
-                known = kind == "constant" or all(self._tells(o) for o in operands)
-            self._told[expression] = known
-        return known
+                known = kind == "constant" or all(self._follows[o] for o in operands)
+            self._follows.append(known)
+
+    def covers(self, sizes: Iterable[Size]) -> bool:
+        """Whether all of them follow from inputs."""
+        return all(self._follows[each] for _, symbols in sizes for each in symbols)
 
     def source(
         self, expression: int, at_hand: Iterable[Tensor]
@@ -60,7 +55,7 @@ class Told:
         return kind, self.inputs[name], index
 
     def needed(self, sizes: Iterable[Size], at_hand: list[Tensor]) -> list[Tensor]:
-        """`at_hand`, and further inputs that tell the sizes."""
+        """`at_hand`, and further inputs from which the sizes follow."""
         made, seen = list(at_hand), set()
         stack = [each for _, symbols in sizes for each in symbols]
         while stack:
@@ -79,10 +74,10 @@ class Told:
 
 
 class Numbers:
-    """Layers that compute told numbers, as vectors of one element."""
+    """Layers that compute such numbers, as vectors of one element."""
 
-    def __init__(self, maker: Maker, told: Told, inputs: dict[int, Any]) -> None:
-        self.maker, self.told = maker, told
+    def __init__(self, maker: Maker, derivation: Derivation, inputs: dict[int, Any]) -> None:
+        self.maker, self.derivation = maker, derivation
         self.inputs = inputs  # of the network, by the tensors that they are made of
         self._made: dict[Any, Any] = {}
 
@@ -158,7 +153,7 @@ class Numbers:
         return self._made[expression]
 
     def _compute(self, expression: int) -> Any:
-        kind, *operands = self.told.expressions[expression]
+        kind, *operands = self.derivation.expressions[expression]
         if kind == "constant":
             return self._constant(operands[0])
         if kind == "symbol":
@@ -182,8 +177,8 @@ class Numbers:
         return self._layer("shape", [self._binary("SUM", *parts)], {})
 
     def _symbol(self, expression: int) -> Any:
-        tensors = [t for t in self.told.inputs.values() if t.index in self.inputs]
-        kind, tensor, index = self.told.source(expression, tensors)
+        tensors = [t for t in self.derivation.inputs.values() if t.index in self.inputs]
+        kind, tensor, index = self.derivation.source(expression, tensors)
         if (kind, tensor.index) not in self._made:
             made = self.inputs[tensor.index]
             if kind == "extent":
