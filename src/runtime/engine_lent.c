@@ -76,6 +76,10 @@ static void find_lent(const rabbet_plan_t* plan, rabbet_plan_value_t* value,
 rabbet_status_t rabbet_engine_find_lent(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
   rabbet_plan_t* plan = engine->plan;
+  if (options->lent_count > 0 && !options->lent)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "options.lent is NULL, and lent_count is %zu",
+                         options->lent_count);
   if (options->lent_count == 0 || !engine->device->host_memory ||
       plan->full_size > 0)
     return rabbet_ok();

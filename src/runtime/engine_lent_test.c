@@ -120,10 +120,21 @@ static void unaligned_memory_is_left(void** state) {
   free(numbers);
 }
 
+static void missing_list_is_refused(void** state) {
+  (void)state;
+  const rabbet_engine_options_t options = {
+      .struct_size = sizeof(options), .device = "null", .lent_count = 2};
+  rabbet_engine_t* engine = NULL;
+  RABBET_EXPECT_ERROR(run_load(sample_sums, &options, &engine),
+                      RABBET_STATUS_INVALID_ARGUMENT, "lent_count is 2");
+  assert_null(engine);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_memory_is_read),
       cmocka_unit_test(unaligned_memory_is_left),
+      cmocka_unit_test(missing_list_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,9 @@ rabbet_status_t rabbet_nccl_peers_create(rabbet_cuda_device_t* device,
                                          const _Atomic(ncclComm_t)* comm,
                                          int rank, int ranks,
                                          rabbet_nccl_peers_t** out_peers);
-// NULL is allowed. No exchange is on its way.
+// NULL is allowed. No exchange is on its way. Other ranks may still map the own
+// area: they do not come to it again, as they have sent what this rank awaited,
+// and the driver keeps the pages until they close it, too.
 void rabbet_nccl_peers_destroy(rabbet_nccl_peers_t* peers);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_NCCL_PEERS_H_
