@@ -108,6 +108,20 @@ def extent_of(value: Any) -> Any:
     return value
 
 
+def multiple_of(extent: Any) -> tuple[sympy.Symbol, int, int] | None:
+    """(symbol, a, b) of an extent a * symbol + b, as `4 * Dim("n")` has it."""
+    if not isinstance(extent, sympy.Expr) or len(extent.free_symbols) != 1:
+        return None
+    (symbol,) = extent.free_symbols
+    if not extent.is_polynomial(symbol):
+        return None
+    rest = extent.subs(symbol, 0)
+    factor = sympy.expand(extent - rest) / symbol
+    if not (factor.is_Integer and rest.is_Integer and factor > 0):
+        return None
+    return symbol, int(factor), int(rest)
+
+
 def described(value: Any) -> Any:
     """Type and shape of a result in torch; lists for several."""
     if isinstance(value, (tuple, list)):
@@ -142,6 +156,8 @@ class Graph:
         # Where the extents lie that symbols stand for, and integers that are inputs.
         self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
         self.numbers: dict[sympy.Expr, str] = {}
+        # Symbols that only multiples tell: the tensor's extent is a * symbol + b.
+        self.derived: dict[sympy.Symbol, tuple[str, int, int, int]] = {}
         self.missing: Callable[[sympy.Expr], str] = _no_such_symbol
 
     # ---- Types ----
@@ -295,6 +311,11 @@ class Graph:
         if symbol in self.extents:
             name, axis = self.extents[symbol]
             return self.op("Shape", name, start=axis, end=axis + 1)
+        if symbol in self.derived and symbol not in self.numbers:
+            name, axis, factor, rest = self.derived[symbol]
+            size = self.op("Shape", name, start=axis, end=axis + 1)
+            size = self.op("Sub", size, self.constant([rest], torch.int64))
+            return self.op("Div", size, self.constant([factor], torch.int64))
         return self._given(symbol)
 
     def _given(self, expr: sympy.Expr) -> str:
@@ -338,7 +359,7 @@ class Graph:
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """What is known of sizes in it is forgotten afterwards."""
-        names = ("_known", "extents", "numbers", "_turned")
+        names = ("_known", "extents", "numbers", "derived", "_turned")
         outer = {name: getattr(self, name) for name in names}
         for name, known in outer.items():
             setattr(self, name, dict(known))
@@ -355,6 +376,7 @@ class Graph:
                 del self._known[expr]
         self.extents.pop(symbol, None)
         self.numbers.pop(symbol, None)
+        self.derived.pop(symbol, None)
         if isinstance(to, str):
             self.numbers[symbol] = to
         else:
@@ -389,6 +411,9 @@ class Graph:
         for axis, extent in enumerate(value.shape):
             if isinstance(extent, sympy.Symbol):
                 self.extents.setdefault(extent, (value, axis))
+            elif (found := multiple_of(extent)) is not None:
+                symbol, factor, rest = found
+                self.derived.setdefault(symbol, (value, axis, factor, rest))
 
     def input(self, name: str, dtype: Any, shape: Sequence[Any]) -> Value:
         """Adds an input; symbolic extents get their expressions as names."""

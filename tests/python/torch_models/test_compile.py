@@ -247,3 +247,24 @@ def test_double_stays_double() -> None:
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     model = trt.compile(module, (x,), device="cpu", optimization_level=0, double=True)
     assert_same(model(x), module(x).detach(), 1e-12, 1e-13)
+
+
+class Blocks(torch.nn.Module):
+    """Sizes of which the inputs' shapes have multiples alone."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        count, length = x.shape
+        blocks = x.reshape(count, length // 8, 8).sum(2)
+        return blocks, x.unfold(-1, 8, 4), x.new_zeros(length // 8) + y.shape[0]
+
+
+def test_extents_that_are_multiples_of_a_dimension() -> None:
+    n, m = torch.export.Dim("n", min=1, max=64), torch.export.Dim("m", min=2, max=64)
+    x, y = torch.randn(3, 40), torch.randn(13)
+    shapes = ({1: 8 * n}, {0: 3 * m + 1})
+    program = torch.export.export(Blocks(), (x, y), dynamic_shapes=shapes)
+    model = trt.compile(program, device="cpu", optimization_level=0)
+    for blocks, others in ((5, 4), (9, 2), (2, 11)):
+        args = torch.randn(3, 8 * blocks), torch.randn(3 * others + 1)
+        for found, expected in zip(model(*args), Blocks()(*args), strict=True):
+            assert torch.allclose(found, expected, atol=1e-5)
