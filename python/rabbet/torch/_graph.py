@@ -337,6 +337,16 @@ class Graph:
             x = self.op("Sub", x, self.op("Mod", x, y))
         return self.op("Div", x, y)
 
+    def _rounded(self, real: Any, up: bool) -> str:
+        """The integer at or next to a quotient of sizes, as arange with a float step
+        has it."""
+        found = _fraction(real)
+        if found is None:
+            raise UnsupportedError(f"a size is '{real}', rounded")
+        a, b = found
+        floor = integers.FloorDiv(-a if up else a, b)
+        return self.size(-floor if up else floor)
+
     def _power(self, base: Any, exponent: Any) -> str:
         if not exponent.is_Integer or not 0 < int(exponent) < 8:
             raise UnsupportedError(f"a size is a power, '{base}**{exponent}'")
@@ -479,7 +489,27 @@ def _no_such_symbol(symbol: sympy.Expr) -> str:
     raise UnsupportedError(f"no input's shape tells the size '{symbol}'")
 
 
+def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
+    """A real number as an integer expression over a positive integer, which doubles hold
+    without rounding."""
+    if isinstance(real, integers.ToFloat):
+        return real.args[0], sympy.Integer(1)
+    if not isinstance(real, (integers.FloatTrueDiv, integers.IntTrueDiv)):
+        return (real, sympy.Integer(1)) if real.is_integer else None
+    above, below = real.args
+    found = _fraction(above)
+    if found is None or not below.is_number or below.is_zero:
+        return None
+    by = sympy.Rational(below)
+    if by.q > 1024:  # such as 0.1, by which doubles round
+        return None
+    sign = 1 if by > 0 else -1
+    return found[0] * (by.q * sign), found[1] * abs(by.p)
+
+
 _EXPRESSIONS: dict[Any, Callable[..., str]] = {
+    integers.CeilToInt: lambda g, a: g._rounded(a, True),
+    integers.FloorToInt: lambda g, a: g._rounded(a, False),
     sympy.Add: lambda g, *args: g._fold("Add", *args),
     sympy.Mul: lambda g, *args: g._fold("Mul", *args),
     sympy.Pow: lambda g, a, b: g._power(a, b),

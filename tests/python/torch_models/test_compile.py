@@ -268,3 +268,22 @@ def test_extents_that_are_multiples_of_a_dimension() -> None:
         args = torch.randn(3, 8 * blocks), torch.randn(3 * others + 1)
         for found, expected in zip(model(*args), Blocks()(*args), strict=True):
             assert torch.allclose(found, expected, atol=1e-5)
+
+
+class FloatSteps(torch.nn.Module):
+    """Relative positions, from the first to the last and back, with float steps."""
+
+    def forward(self, x: Any) -> Any:
+        n = x.shape[1]
+        down = torch.arange(n - 1, -n, -1.0)
+        return down, torch.arange(0, n, 2.0), torch.arange(1, n, 0.5), x + down.sum()
+
+
+def test_sizes_of_ranges_with_float_steps() -> None:
+    shapes = ({1: torch.export.Dim("n", min=3, max=64)},)
+    program = torch.export.export(FloatSteps(), (torch.randn(2, 6),), dynamic_shapes=shapes)
+    model = trt.compile(program, device="cpu", optimization_level=0)
+    for n in (6, 3, 9, 64):
+        x = torch.randn(2, n)
+        for found, expected in zip(model(x), FloatSteps()(x), strict=True):
+            assert torch.equal(found, expected)
