@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from .._errors import InvalidArgumentError
 from ._pieces import divide
 from ._report import Left, Report, keep
 from ._translate import tables
+from ._watched import Watched
 
 _log = logging.getLogger("rabbet.torch")
 
@@ -56,22 +56,16 @@ class _Weights:
     """The tensors that engines were folded with."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.refs = [weakref.ref(tensor) for tensor in tensors]
-        # Inference tensors do not count changes in place.
-        self.counted = [i for i, t in enumerate(tensors) if not t.is_inference()]
-        self.versions = [tensors[i]._version for i in self.counted]
+        self.tensors = [Watched(tensor) for tensor in tensors]
 
     def may_come_again(self) -> bool:
         """Whether the tensors still are what engines were folded with."""
-        tensors = [ref() for ref in self.refs]
-        return all(tensor is not None for tensor in tensors) and self.are(tensors)  # type: ignore[arg-type]
+        return all(each.is_same() for each in self.tensors)
 
     def are(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether these are the same tensors, unchanged."""
-        for ref, tensor in zip(self.refs, tensors, strict=True):
-            if ref() is not tensor:
-                return False
-        return [tensors[i]._version for i in self.counted] == self.versions
+        pairs = zip(self.tensors, tensors, strict=True)
+        return all(each.is_(tensor) and each.is_unchanged(tensor) for each, tensor in pairs)
 
 
 class _Folded:

@@ -108,6 +108,20 @@ def extent_of(value: Any) -> Any:
     return value
 
 
+def multiple_of(extent: Any) -> tuple[sympy.Symbol, int, int] | None:
+    """(symbol, a, b) of an extent a * symbol + b, as `4 * Dim("n")` has it."""
+    if not isinstance(extent, sympy.Expr) or len(extent.free_symbols) != 1:
+        return None
+    (symbol,) = extent.free_symbols
+    if not extent.is_polynomial(symbol):
+        return None
+    rest = extent.subs(symbol, 0)
+    factor = sympy.expand(extent - rest) / symbol
+    if not (factor.is_Integer and rest.is_Integer and factor > 0):
+        return None
+    return symbol, int(factor), int(rest)
+
+
 def described(value: Any) -> Any:
     """Type and shape of a result in torch; lists for several."""
     if isinstance(value, (tuple, list)):
@@ -142,6 +156,8 @@ class Graph:
         # Where the extents lie that symbols stand for, and integers that are inputs.
         self.extents: dict[sympy.Symbol, tuple[str, int]] = {}
         self.numbers: dict[sympy.Expr, str] = {}
+        # Symbols that only multiples tell: the tensor's extent is a * symbol + b.
+        self.derived: dict[sympy.Symbol, tuple[str, int, int, int]] = {}
         self.missing: Callable[[sympy.Expr], str] = _no_such_symbol
 
     # ---- Types ----
@@ -296,6 +312,11 @@ class Graph:
         if symbol in self.extents:
             name, axis = self.extents[symbol]
             return self.op("Shape", name, start=axis, end=axis + 1)
+        if symbol in self.derived and symbol not in self.numbers:
+            name, axis, factor, rest = self.derived[symbol]
+            size = self.op("Shape", name, start=axis, end=axis + 1)
+            size = self.op("Sub", size, self.constant([rest], torch.int64))
+            return self.op("Div", size, self.constant([factor], torch.int64))
         return self._given(symbol)
 
     def _given(self, expr: sympy.Expr) -> str:
@@ -316,6 +337,16 @@ class Graph:
         if not (a.is_nonnegative and b.is_positive):
             x = self.op("Sub", x, self.op("Mod", x, y))
         return self.op("Div", x, y)
+
+    def _rounded(self, real: Any, up: bool) -> str:
+        """The integer at or next to a quotient of sizes, as arange with a float step
+        has it."""
+        found = _fraction(real)
+        if found is None:
+            raise UnsupportedError(f"a size is '{real}', rounded")
+        a, b = found
+        floor = integers.FloorDiv(-a if up else a, b)
+        return self.size(-floor if up else floor)
 
     def _power(self, base: Any, exponent: Any) -> str:
         if not exponent.is_Integer or not 0 < int(exponent) < 8:
@@ -339,7 +370,7 @@ class Graph:
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         """What is known of sizes in it is forgotten afterwards."""
-        names = ("_known", "extents", "numbers", "_turned")
+        names = ("_known", "extents", "numbers", "derived", "_turned")
         outer = {name: getattr(self, name) for name in names}
         for name, known in outer.items():
             setattr(self, name, dict(known))
@@ -356,6 +387,7 @@ class Graph:
                 del self._known[expr]
         self.extents.pop(symbol, None)
         self.numbers.pop(symbol, None)
+        self.derived.pop(symbol, None)
         if isinstance(to, str):
             self.numbers[symbol] = to
         else:
@@ -390,6 +422,9 @@ class Graph:
         for axis, extent in enumerate(value.shape):
             if isinstance(extent, sympy.Symbol):
                 self.extents.setdefault(extent, (value, axis))
+            elif (found := multiple_of(extent)) is not None:
+                symbol, factor, rest = found
+                self.derived.setdefault(symbol, (value, axis, factor, rest))
 
     def input(self, name: str, dtype: Any, shape: Sequence[Any]) -> Value:
         """Adds an input; symbolic extents get their expressions as names."""
@@ -455,7 +490,27 @@ def _no_such_symbol(symbol: sympy.Expr) -> str:
     raise UnsupportedError(f"no input's shape tells the size '{symbol}'")
 
 
+def _fraction(real: Any) -> tuple[sympy.Expr, sympy.Integer] | None:
+    """A real number as an integer expression over a positive integer, which doubles hold
+    without rounding."""
+    if isinstance(real, integers.ToFloat):
+        return real.args[0], sympy.Integer(1)
+    if not isinstance(real, (integers.FloatTrueDiv, integers.IntTrueDiv)):
+        return (real, sympy.Integer(1)) if real.is_integer else None
+    above, below = real.args
+    found = _fraction(above)
+    if found is None or not below.is_number or below.is_zero:
+        return None
+    by = sympy.Rational(below)
+    if by.q > 1024:  # such as 0.1, by which doubles round
+        return None
+    sign = 1 if by > 0 else -1
+    return found[0] * (by.q * sign), found[1] * abs(by.p)
+
+
 _EXPRESSIONS: dict[Any, Callable[..., str]] = {
+    integers.CeilToInt: lambda g, a: g._rounded(a, True),
+    integers.FloorToInt: lambda g, a: g._rounded(a, False),
     sympy.Add: lambda g, *args: g._fold("Add", *args),
     sympy.Mul: lambda g, *args: g._fold("Mul", *args),
     sympy.Pow: lambda g, a, b: g._power(a, b),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from .._model import Model
+from ._watched import Watched
 
 # A constant of fewer bytes is read from the plan; the engine has the same limit.
 LEAST = 1 << 16
@@ -17,15 +17,19 @@ LEAST = 1 << 16
 
 class LentModel:
     """A model whose engine reads parameters in torch's memory, as long as that holds what
-    the model was compiled with. When a parameter was changed in place or is gone, the next
-    call has an engine that reads the plan."""
+    the model was compiled with. When a parameter was changed in place, has other memory or
+    is gone, the next call has an engine that reads the plan."""
 
-    def __init__(self, model: Model, tensors: Iterable[torch.Tensor]) -> None:
+    def __init__(self, model: Model, tensors: Iterable[torch.Tensor] = ()) -> None:
         self._model = model
         # An engine that was lent nothing has all in its plan.
         kept = tensors if model.engine._lent else ()
-        self._lent = [(weakref.ref(each), each._version) for each in kept]
+        self._lent = [Watched(each) for each in kept]
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles read the plan alone."""
+        return LentModel, (self._model,)
 
     def model(self) -> Model:
         """The model, whose constants are those that were compiled."""
@@ -42,8 +46,4 @@ class LentModel:
         return LentModel, (model._detached() if model.engine._lent else model, ())
 
     def _is_stale(self) -> bool:
-        for ref, version in self._lent:
-            tensor = ref()
-            if tensor is None or tensor._version != version:
-                return True
-        return False
+        return not all(each.is_same() for each in self._lent)

@@ -18,7 +18,7 @@ from .._model import Model
 from .._profiles import range_of
 from ._building import Range, RefusedPartError, bounds, build
 from ._complex import Pair
-from ._graph import HELD, Graph, Value, described
+from ._graph import HELD, Graph, Value, described, multiple_of
 from ._lent import LentModel
 from ._translate import RefusedNodeError, Translation, refusal, tables
 
@@ -329,6 +329,9 @@ class _Program:
         for extent, own in zip(like.shape, node.meta["val"].shape, strict=True):
             if isinstance(extent, sympy.Symbol):
                 self.symbols[extent] = own.node.hint
+            elif (found := multiple_of(extent)) is not None:
+                symbol, factor, rest = found
+                self.symbols.setdefault(symbol, (own.node.hint - rest) // factor)
 
     def _add_number(self, node: Any, index: int, value: Any) -> None:
         symbol = described(value)

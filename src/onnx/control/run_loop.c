@@ -29,7 +29,9 @@ static void begin(rabbet_onnx_loop_work_t* work, int round) {
   const onnx_loop_t* loop = work->loop;
   rabbet_layer_t* limit = NULL;
   work->name = node->name;
-  if (round > 0)
+  // Layers of iterations that were written out before have names that begin
+  // with the node's, as those of a loop of that name in the build.
+  if (round > 0 || loop->trips > 0)
     fail(work, rabbet_arena_printf(&node->importer->arena, &work->name, "%s:%d",
                                    node->name, round));
   if (rabbet_onnx_ok(node))

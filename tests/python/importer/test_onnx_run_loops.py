@@ -259,3 +259,46 @@ def test_states_that_grow_in_loops_that_may_not_run() -> None:
             [constant("axes", [1], np.int64)],
         )
         compare_all(model, [(random(2, 2), int64(m)) for m in (3, 0, 12, 1)])
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_loops_in_loops_without_names(most: int) -> None:
+    """Nodes at the same place of both bodies, so that their made-up names are alike."""
+
+    def nested(name: str, inner: list[Any], last: str) -> list[Any]:
+        nodes = [
+            *inner,
+            helper.make_node("ReduceMean", [last], [f"{name}_mean"], keepdims=0),
+            helper.make_node("Less", [f"{name}_mean", "limit"], [f"{name}_on"]),
+        ]
+        body = helper.make_graph(
+            nodes,
+            f"{name}_body",
+            [
+                info(f"{name}_i", INT64, []),
+                info(f"{name}_c", BOOL, []),
+                info(f"{name}_state", FLOAT, ["n", 2]),
+            ],
+            [info(f"{name}_on", BOOL, []), info(last, FLOAT, ["n", 2])],
+        )
+        state = "x" if name == "outer" else "outer_state"
+        return [
+            helper.make_node("Identity", ["most"], [f"{name}_most"]),
+            helper.make_node("Loop", [f"{name}_most", "yes", state], [name], body=body),
+        ]
+
+    add = helper.make_node("Add", ["inner_state", "x"], ["inner_next"])
+    inner = nested("inner", [add], "inner_next")
+    copied = helper.make_node("Identity", ["inner"], ["outer_next"])
+    model = model_of(
+        nested("outer", [*inner, copied], "outer_next"),
+        [info("x", FLOAT, ["n", 2])],
+        [info("outer")],
+        [
+            constant("most", most, np.int64),
+            constant("yes", True, np.bool_),
+            constant("limit", 1.5, np.float32),
+        ],
+    )
+    shapes = {"x": ((1, 2), (2, 2), (5, 2))}
+    compare_all(model, [(np.abs(random(n, 2)),) for n in (2, 1, 5)], shapes=shapes)

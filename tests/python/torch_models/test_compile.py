@@ -247,3 +247,43 @@ def test_double_stays_double() -> None:
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     model = trt.compile(module, (x,), device="cpu", optimization_level=0, double=True)
     assert_same(model(x), module(x).detach(), 1e-12, 1e-13)
+
+
+class Blocks(torch.nn.Module):
+    """Sizes of which the inputs' shapes have multiples alone."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        count, length = x.shape
+        blocks = x.reshape(count, length // 8, 8).sum(2)
+        return blocks, x.unfold(-1, 8, 4), x.new_zeros(length // 8) + y.shape[0]
+
+
+def test_extents_that_are_multiples_of_a_dimension() -> None:
+    n, m = torch.export.Dim("n", min=1, max=64), torch.export.Dim("m", min=2, max=64)
+    x, y = torch.randn(3, 40), torch.randn(13)
+    shapes = ({1: 8 * n}, {0: 3 * m + 1})
+    program = torch.export.export(Blocks(), (x, y), dynamic_shapes=shapes)
+    model = trt.compile(program, device="cpu", optimization_level=0)
+    for blocks, others in ((5, 4), (9, 2), (2, 11)):
+        args = torch.randn(3, 8 * blocks), torch.randn(3 * others + 1)
+        for found, expected in zip(model(*args), Blocks()(*args), strict=True):
+            assert torch.allclose(found, expected, atol=1e-5)
+
+
+class FloatSteps(torch.nn.Module):
+    """Relative positions, from the first to the last and back, with float steps."""
+
+    def forward(self, x: Any) -> Any:
+        n = x.shape[1]
+        down = torch.arange(n - 1, -n, -1.0)
+        return down, torch.arange(0, n, 2.0), torch.arange(1, n, 0.5), x + down.sum()
+
+
+def test_sizes_of_ranges_with_float_steps() -> None:
+    shapes = ({1: torch.export.Dim("n", min=3, max=64)},)
+    program = torch.export.export(FloatSteps(), (torch.randn(2, 6),), dynamic_shapes=shapes)
+    model = trt.compile(program, device="cpu", optimization_level=0)
+    for n in (6, 3, 9, 64):
+        x = torch.randn(2, n)
+        for found, expected in zip(model(x), FloatSteps()(x), strict=True):
+            assert torch.equal(found, expected)
