@@ -27,10 +27,6 @@ class LentModel:
         self._lent = [Watched(each) for each in kept]
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles read the plan alone."""
-        return LentModel, (self._model,)
-
     def model(self) -> Model:
         """The model, whose constants are those that were compiled."""
         if self._is_stale():
@@ -41,9 +37,9 @@ class LentModel:
         return self._model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies read the plan alone."""
+        """Copies and pickles read the plan alone."""
         model = self.model()
-        return LentModel, (model._detached() if model.engine._lent else model, ())
+        return LentModel, (model._detached() if model.engine._lent else model,)
 
     def _is_stale(self) -> bool:
         return not all(each.is_same() for each in self._lent)
