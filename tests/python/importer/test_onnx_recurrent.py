@@ -347,7 +347,8 @@ def test_mistakes(options: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_quantized_weights(direction: str, by_column: bool) -> None:
     """DynamicQuantizeLSTM, as quantize_dynamic writes it. ONNX Runtime quantizes inputs and
-    hidden states, too: steps of 1/255 of their ranges are what the results may differ by."""
+    hidden states, too: steps of 1/255 of their ranges are what the results may differ by.
+    Weights have 7 bits: without VNNI its sums of two products saturate."""
     plain, feeds = model_of("LSTM", lengths="input", direction=direction)
     node = plain.graph.node[0]
     node.op_type, node.domain = "DynamicQuantizeLSTM", "com.microsoft"
@@ -355,7 +356,7 @@ def test_quantized_weights(direction: str, by_column: bool) -> None:
     made = {t.name: numpy_helper.to_array(t) for t in plain.graph.initializer}
     for name in "WR":
         weights = made[name].swapaxes(1, 2)
-        scale = np.abs(weights).max(axis=1 if by_column else (1, 2)) / np.float32(120)
+        scale = np.abs(weights).max(axis=1 if by_column else (1, 2)) / np.float32(60)
         wide = scale[:, None, :] if by_column else scale[:, None, None]
         zero = np.full(scale.shape, 0 if by_column else 3, np.int8)
         added = {name: np.rint(weights / wide).astype(np.int8), f"{name}s": scale, f"{name}z": zero}

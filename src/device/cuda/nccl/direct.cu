@@ -160,10 +160,10 @@ DEVICE void finish(direct_state_t* state, uint64_t number) {
 
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     direct(const char* x, char* y, direct_t d) {
+  turn_t turn;
   int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   int64_t threads = (int64_t)gridDim.x * blockDim.x;
   int64_t lines = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
-  turn_t turn;
   direct_state_t* state = (direct_state_t*)d.areas[d.rank];
   uint64_t number = *(const volatile uint64_t*)&state->done + 1;
   uint32_t flag = (uint32_t)(number % 0xffffffffu) + 1;
