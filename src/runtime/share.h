@@ -11,7 +11,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_engine_share(
     rabbet_file_map_t* plan, const rabbet_engine_options_t* options,
     rabbet_allocator_t allocator, rabbet_engine_t** out_engine);
 
-// What an engine keeps its plan in; borrowed. NULL: a copy of the plan.
+// The file map that an engine keeps its plan in; borrowed. NULL: a copy.
 RABBET_PRIVATE_API rabbet_file_map_t* rabbet_engine_map(
     const rabbet_engine_t* engine);
 

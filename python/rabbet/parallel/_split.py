@@ -19,7 +19,7 @@ from .._errors import InvalidArgumentError
 class Split(ABC):
     """A model split over ranks: a network for each, and what was decided."""
 
-    # What was decided: print it, or see its attributes.
+    # The decisions: print it, or see its attributes.
     report: Any
 
     def __init__(self, ranks: int, builder: Any) -> None:

@@ -96,7 +96,7 @@ typedef struct digit_kind_t {
   digit_chunks_t chunks[4];
 } digit_kind_t;
 
-// What is left of rows behind whole chunks.
+// The rest of rows behind whole chunks.
 typedef struct digit_last_t {
   uint8_t codes[ROWS][CHUNK];
   float scales[ROWS][CHUNK / RABBET_PACKED_BLOCK];

@@ -1,5 +1,5 @@
-// What the loops of digits_avx2.c and the rows that they multiply have in
-// common: kinds of codes, and their order in registers. For files that are
+// Shared by the loops of digits_avx2.c and the rows that they multiply: kinds
+// of codes, and their order in registers. For files that are
 // compiled for AVX2.
 #ifndef RABBET_SRC_DEVICE_CPU_VECTORS_DIGITS_AVX2_H_
 #define RABBET_SRC_DEVICE_CPU_VECTORS_DIGITS_AVX2_H_
@@ -124,7 +124,7 @@ DIGIT_INLINE int digits_blocks(digit_form_t form, int per) {
 
 // ---- Chunks ----------------------------------------------------------------
 
-// What a loop does with a chunk. `per`: scales that begin in it.
+// The work of a loop on a chunk. `per`: scales that begin in it.
 typedef struct digit_loop_t {
   digit_form_t form;
   int count, per;

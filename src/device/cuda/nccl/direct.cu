@@ -71,7 +71,7 @@ DEVICE words_t load(const char* x, int64_t left) {
   return data;
 }
 
-// What ranks gather lies one behind the other, and need not be aligned.
+// Gathered blocks lie one behind the other, and need not be aligned.
 DEVICE void store(char* y, words_t data, int64_t left) {
   if (left >= DIRECT_DATA && (uint64_t)y % DIRECT_DATA == 0) {
     *(words_t*)y = data;

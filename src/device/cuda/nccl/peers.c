@@ -13,7 +13,7 @@
 // with other allocations.
 enum { PEERS_ALIGNMENT = 2 << 20 };
 
-// What a rank tells all others.
+// A rank's announcement to all others.
 typedef struct peers_card_t {
   CUipcMemHandle handle;
   uint64_t host;
@@ -96,7 +96,7 @@ static bool peers_possible(const rabbet_cuda_device_t* device, int ranks) {
          driver->cuIpcOpenMemHandle && driver->cuIpcCloseMemHandle;
 }
 
-// What the driver refuses makes the rank not ready: it is no error.
+// A refusal of the driver makes the rank not ready: it is no error.
 static bool peers_works(rabbet_status_t status) {
   bool works = rabbet_is_ok(status);
   rabbet_status_free(status);
