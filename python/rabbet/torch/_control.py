@@ -80,7 +80,7 @@ def _enter(
     """Writes the nodes of an inner graph where the graph's nodes are now; returns what
     stands for its results."""
     graph: Graph = translation.graph
-    nodes = module.graph.find_nodes(op="placeholder")
+    nodes = _placeholders(module)
     translation.values.update(zip(nodes, _bind(graph, nodes, args), strict=True))
     for node in module.graph.nodes:
         if node.op == "call_function":

@@ -3,7 +3,6 @@ it says of wrong data."""
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import rabbet
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.python.randomized.random_onnx import make
+from tests.python.support.onnx_runtime_nodes import sums_saturate
 
 FLOAT, HALF, BF16 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 RANDOM = np.random.default_rng(0)
@@ -113,23 +113,6 @@ def block() -> onnx.ModelProto:
 
 
 WORDS = [{"x": RANDOM.standard_normal((1, t, 64)).astype(np.float32)} for t in (5, 9, 12)]
-
-
-@functools.cache
-def sums_saturate() -> bool:
-    """Whether ONNX Runtime's sums of two products of 8 bits do, as they do without VNNI. Its
-    session option against that fails where products share weights."""
-    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
-    made = helper.make_model(
-        helper.make_graph(
-            [node], "sums",
-            [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 64])],
-            [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 64])],
-            [numpy_helper.from_array(np.full((64, 64), 127, np.int8), "w")],
-        ), opset_imports=[helper.make_opsetid("", 21)], ir_version=10,
-    )  # fmt: skip
-    x = np.full((1, 64), 255, np.uint8)
-    return in_onnx_runtime(made.SerializeToString(), {"x": x})[0, 0] != 64 * 255 * 127
 
 
 def in_onnx_runtime(model: Any, feed: dict[str, Any], optimized: bool = False) -> Any:

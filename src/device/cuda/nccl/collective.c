@@ -16,7 +16,7 @@ typedef struct collective_kernel_t {
 
 typedef struct cuda_collective_state_t {
   size_t count;  // elements of the input
-  size_t output_bytes;
+  size_t input_bytes, output_bytes;
 } cuda_collective_state_t;
 
 // A call's side of an exchange.
@@ -263,9 +263,10 @@ static rabbet_status_t cuda_collective_prepare(
   cuda_collective_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
+  size_t bits = (size_t)rabbet_dtype_bits(kernel->dtype);
   state->count = (size_t)count;
-  state->output_bytes =
-      (size_t)made * (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
+  state->input_bytes = (size_t)count * bits / 8;
+  state->output_bytes = (size_t)made * bits / 8;
   *out_state = state;
   return rabbet_ok();
 }
@@ -315,19 +316,18 @@ static int collective_root(const rabbet_collective_t* layer) {
 static bool collective_is_direct(const collective_kernel_t* kernel,
                                  const cuda_collective_state_t* state,
                                  const rabbet_nccl_group_t* group) {
-  size_t bytes = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
-  return kernel->direct && group->peers && bytes > 0 && bytes <= DIRECT_BYTES;
+  return kernel->direct && group->peers && state->input_bytes > 0 &&
+         state->input_bytes <= DIRECT_BYTES;
 }
 
 static rabbet_status_t collective_exchange_directly(
     const collective_kernel_t* kernel, const cuda_collective_state_t* state,
     const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group) {
   const rabbet_nccl_peers_t* peers = group->peers;
-  size_t bytes = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
-  int64_t blocks =
-      rabbet_ceildiv((int64_t)bytes, (int64_t)DIRECT_DATA * DIRECT_THREADS);
+  int64_t bytes = (int64_t)state->input_bytes;
+  int64_t blocks = rabbet_ceildiv(bytes, (int64_t)DIRECT_DATA * DIRECT_THREADS);
   direct_t d = {.given_up = rabbet_nccl_given_up(call->communicator),
-                .bytes = (int64_t)bytes,
+                .bytes = bytes,
                 .rank = peers->rank,
                 .ranks = peers->ranks,
                 .reduce = (int32_t)kernel->layer.reduce_op};
@@ -361,7 +361,7 @@ static rabbet_status_t collective_exchange_by_nccl(
       .input = rabbet_node_input_at(&kernel->node.node, call, 0),
       .output = call->outputs[0],
       .count = state->count,
-      .size = state->count * (size_t)rabbet_dtype_bits(kernel->dtype) / 8,
+      .size = state->input_bytes,
       .type = collective_type(kernel->dtype, library->version),
       .reduce = (ncclRedOp_t)layer->reduce_op,
       .stream = (cudaStream_t)call->stream};
