@@ -10,7 +10,7 @@
 // of this header and of kernel.h, and all arguments of their functions. Raised
 // with every change; device.c has the sizes. A library of another number is
 // refused.
-#define RABBET_DEVICE_ABI 7
+#define RABBET_DEVICE_ABI 8
 
 // Properties that the builder reads before it asks for candidates.
 enum {
@@ -31,6 +31,9 @@ enum {
   RABBET_DEVICE_POINTWISE_OF_SLICES = 1 << 5,
   // Its products are far slower where rows are no whole vectors of 16 bytes.
   RABBET_DEVICE_ALIGNED_PRODUCTS = 1 << 6,
+  // Its products of few rows may have their rows' RMS normalization in their
+  // kernel, and a second product of the same rows.
+  RABBET_DEVICE_JOINT_PRODUCTS = 1 << 7,
 };
 
 #define RABBET_DEVICE_LOOP_STATE 16

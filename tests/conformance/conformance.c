@@ -148,6 +148,7 @@ static const struct {
     {"cpu", "attention_masks", CONFORMANCE_NEVER, "the same"},
     {"cpu", "attention_places", CONFORMANCE_NEVER, "the same"},
     {"cpu", "attention_shared", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "joint_products", CONFORMANCE_NEVER, "the same"},
     {"cpu", "normalization_activated", CONFORMANCE_NEVER,
      "the activation has a kernel of its own"},
     {"cuda", "deconvolution", CONFORMANCE_NEVER,

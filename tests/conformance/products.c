@@ -124,6 +124,45 @@ static void thin_products(conformance_t* t) {
   kernel_case_output(c, chain(t, y));
 }
 
+// Weights along k, of one shape for all products of a case.
+static int32_t joint_product(conformance_t* t, int32_t x, rabbet_dims_t w) {
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", 1)};
+  int32_t inputs[] = {x, kernel_case_input(&t->c, w, true)};
+  return kernel_case_op(&t->c, "matrix_multiply", attrs, 2, inputs, 2);
+}
+
+static int32_t rms_normalization(conformance_t* t, int32_t x) {
+  kernel_case_t* c = &t->c;
+  rabbet_dims_t numbers = {3, {1, 1, c->values[x].dims.d[2]}};
+  rabbet_dtype_t own = conformance_chance(t, 2) ? RABBET_DTYPE_FLOAT : c->dtype;
+  rabbet_attr_t attrs[] = {conformance_int(t, "axes", 4),
+                           KERNEL_FLOAT("epsilon", 1e-5),
+                           conformance_bool(t, "is_rms", true)};
+  int32_t inputs[] = {x, kernel_case_typed_input(c, own, numbers, true)};
+  return kernel_case_op(c, "normalization", attrs, 3, inputs, 2);
+}
+
+// One or two products of few rows, which may be normalized before, and a chain
+// behind them.
+static void joint_products(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t sizes[] = {3, 8, 24, 72}, inner[] = {5, 64, 200, 1032};
+  conformance_begin_product(t);
+  int64_t kind = 1 + conformance_in_turn(t, 3);
+  int64_t m = 1 + conformance_random(t, 8), k = conformance_one_of(t, inner, 4);
+  rabbet_dims_t w = {3, {1, conformance_one_of(t, sizes, 4), k}};
+  int32_t x = kernel_case_input(c, KERNEL_DIMS(1, m, k), false);
+  if (kind & 1) x = rms_normalization(t, x);
+  int32_t y = joint_product(t, x, w);
+  if (kind & 2) {
+    int32_t pair[] = {chain(t, y), joint_product(t, x, w)};
+    rabbet_attr_t op[] = {conformance_int(t, "op", conformance_random(t, 2))};
+    y = kernel_case_op(c, "elementwise", op, 1, pair, 2);
+  }
+  kernel_case_output(c, chain(t, y));
+}
+
 // Rows for tiles of tensor cores and a chain behind them.
 static void tiled_products(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -278,6 +317,7 @@ const conformance_family_t conformance_products[] = {
     {"determinant", 150, determinant},
     {"matrix_multiply", 120, matrix_multiply},
     {"thin_products", 80, thin_products},
+    {"joint_products", 60, joint_products},
     {"tiled_products", 12, tiled_products},
     {"matrix_multiply_tf32", 20, matrix_multiply_tf32},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},

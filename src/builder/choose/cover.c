@@ -15,6 +15,9 @@
 #define COVER_MAX_LEVELS 12
 // The most nodes that, in turn, choose their epilogue before all others.
 #define COVER_OWNERS 32
+// How many nodes further the second product of a pair may be: in its cluster a
+// product has few neighbours of the same tensor that the same chain reads.
+#define COVER_BESIDE 16
 
 // ---- Recipes ----------------------------------------------------------------
 
@@ -27,6 +30,7 @@ typedef struct recipe_t {
   bool attention;  // attention is grouped first
   bool quantized;  // products take the nodes that dequantize their factors
   bool pairs;      // products of one tensor that a chain combines are one group
+  bool rows;       // products take the normalization of their rows
 } recipe_t;
 
 static rabbet_status_t cover_unit(rabbet_coverer_t* c, const int32_t* nodes,
@@ -181,11 +185,13 @@ static rabbet_status_t cover_quantized_product(rabbet_coverer_t* c,
 static rabbet_status_t cover_pair(rabbet_coverer_t* c, size_t a, size_t b,
                                   bool* out_taken) {
   *out_taken = false;
+  bool is_packed =
+      rabbet_ir_packed_factor(&c->build->ir, rabbet_cover_node(c, a)) != NULL;
   int most = rabbet_cover_grow_pair(c, a, b, COVER_MAX_LEVELS);
   for (int wish = most; wish >= 1 && !*out_taken; --wish) {
     rabbet_cover_grow_pair(c, a, b, wish);
-    if (!rabbet_cover_take_factors(c, a, false) ||
-        !rabbet_cover_take_factors(c, b, false))
+    if (is_packed && (!rabbet_cover_take_factors(c, a, false) ||
+                      !rabbet_cover_take_factors(c, b, false)))
       return rabbet_ok();
     RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
   }
@@ -193,15 +199,28 @@ static rabbet_status_t cover_pair(rabbet_coverer_t* c, size_t a, size_t b,
   return rabbet_ok();
 }
 
-// A product has few neighbours in its cluster: those of one tensor that the
-// same chain reads.
 static rabbet_status_t cover_pairs(rabbet_coverer_t* c) {
-  enum { BESIDE = 16 };
   for (size_t i = 0; i < c->count; ++i) {
     bool taken = false;
-    for (size_t k = i + 1; k < c->count && k <= i + BESIDE && !taken; ++k)
+    for (size_t k = i + 1; k < c->count && k <= i + COVER_BESIDE && !taken; ++k)
       if (rabbet_cover_is_pair(c, i, k))
         RABBET_RETURN_IF_ERROR(cover_pair(c, i, k, &taken));
+  }
+  return rabbet_ok();
+}
+
+// Groups normalizations with the products of their rows, as far as the device
+// has kernels for both.
+static rabbet_status_t cover_rows(rabbet_coverer_t* c) {
+  for (size_t i = 0; i < c->count; ++i) {
+    bool supported = false;
+    if (!rabbet_cover_gather(c, i)) continue;
+    int32_t group = c->groups[c->inside.members[1]];
+    RABBET_RETURN_IF_ERROR(cover_group_supported(c, &supported));
+    if (supported && group != RABBET_COVER_NO_GROUP)
+      c->groups[i] = group;
+    else if (supported)
+      rabbet_cover_assign(c);
   }
   return rabbet_ok();
 }
@@ -219,6 +238,24 @@ static bool cover_has_quantized(const rabbet_coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i)
     if (rabbet_fuse_factors(&c->build->ir, rabbet_cover_node(c, i), makers) > 0)
       return true;
+  return false;
+}
+
+static bool cover_has_rows(const rabbet_coverer_t* c) {
+  for (size_t i = 0; i < c->count; ++i) {
+    const rabbet_ir_node_t* before =
+        rabbet_fuse_normalization(c->build, rabbet_cover_node(c, i));
+    if (before && rabbet_cover_local(&c->graph, before) >= 0) return true;
+  }
+  return false;
+}
+
+static bool cover_has_pairs(const rabbet_coverer_t* c) {
+  for (size_t i = 0; i < c->count; ++i)
+    for (size_t k = i + 1; k < c->count && k <= i + COVER_BESIDE; ++k)
+      if (rabbet_fuse_is_pair(c->build, rabbet_cover_node(c, i),
+                              rabbet_cover_node(c, k)))
+        return true;
   return false;
 }
 
@@ -261,6 +298,7 @@ static rabbet_status_t cover_follow(rabbet_coverer_t* c, const recipe_t* recipe,
         (c->kinds[i] & RABBET_FUSE_EPILOGUE) != 0)
       RABBET_RETURN_IF_ERROR(
           cover_take_epilogue(c, i, COVER_MAX_LEVELS, &other));
+  if (recipe->rows) RABBET_RETURN_IF_ERROR(cover_rows(c));
   if (recipe->prologues) rabbet_cover_prologues(c);
   rabbet_cover_rest(c, recipe->limit);
   return cover_add(c, out_supported);
@@ -369,6 +407,26 @@ static bool cover_is_certain(const rabbet_coverer_t* c) {
   return certain > 0 && certain == products;
 }
 
+// Covers in which products take other nodes than their epilogue, most of them
+// first.
+static rabbet_status_t cover_joint(rabbet_coverer_t* c) {
+  bool quantized = cover_has_quantized(c);
+  int level = 0, rows = cover_has_rows(c), pairs = cover_has_pairs(c);
+  for (int i = 2 * rows + pairs; i >= (quantized ? 0 : 1); --i) {
+    if ((i & ~(2 * rows + pairs)) != 0) continue;
+    if (c->covers.count > 0 && c->build->level <= 1) break;
+    RABBET_RETURN_IF_ERROR(cover_try(c,
+                                     (recipe_t){.owner = -1,
+                                                .others = true,
+                                                .prologues = true,
+                                                .quantized = quantized,
+                                                .pairs = (i & 1) != 0,
+                                                .rows = (i & 2) != 0},
+                                     &level));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t cover_recipes(rabbet_coverer_t* c) {
   int level = 0;
   bool prologues = cover_has(c, RABBET_FUSE_PROLOGUE);
@@ -378,14 +436,7 @@ static rabbet_status_t cover_recipes(rabbet_coverer_t* c) {
         (recipe_t){
             .owner = -1, .others = true, .prologues = true, .attention = true},
         &level));
-  for (int pairs = 1; pairs >= 0 && cover_has_quantized(c); --pairs)
-    RABBET_RETURN_IF_ERROR(cover_try(c,
-                                     (recipe_t){.owner = -1,
-                                                .others = true,
-                                                .prologues = true,
-                                                .quantized = true,
-                                                .pairs = pairs},
-                                     &level));
+  RABBET_RETURN_IF_ERROR(cover_joint(c));
   if (cover_is_certain(c)) return rabbet_ok();
   if (c->has_optional) RABBET_RETURN_IF_ERROR(cover_left_out(c, prologues));
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();

@@ -129,13 +129,28 @@ int rabbet_cover_grow_pair(rabbet_coverer_t* c, size_t start, size_t other,
 }
 
 bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b) {
-  const rabbet_ir_t* ir = &c->build->ir;
-  const rabbet_ir_node_t *x = rabbet_cover_node(c, a),
-                         *y = rabbet_cover_node(c, b);
-  return a != b && c->groups[a] == RABBET_COVER_NO_GROUP &&
+  return c->groups[a] == RABBET_COVER_NO_GROUP &&
          c->groups[b] == RABBET_COVER_NO_GROUP &&
-         rabbet_ir_packed_factor(ir, x) && rabbet_ir_packed_factor(ir, y) &&
-         x->inputs[0] == y->inputs[0] && rabbet_fuse_same_shape(ir, x, y);
+         rabbet_fuse_is_pair(c->build, rabbet_cover_node(c, a),
+                             rabbet_cover_node(c, b));
+}
+
+bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i) {
+  const int32_t* readers = c->graph.readers + c->graph.first_readers[i];
+  size_t count =
+      (size_t)(c->graph.first_readers[i + 1] - c->graph.first_readers[i]);
+  rabbet_cover_start(c, i);
+  if (c->groups[i] != RABBET_COVER_NO_GROUP || count == 0) return false;
+  for (size_t k = 0; k < count; ++k)
+    if (!rabbet_fuse_normalization(c->build,
+                                   rabbet_cover_node(c, (size_t)readers[k])))
+      return false;
+  int32_t group = c->groups[readers[0]];
+  if (group == RABBET_COVER_NO_GROUP)
+    rabbet_cover_set_add(&c->inside, readers[0]);
+  for (size_t k = i + 1; k < c->count && group != RABBET_COVER_NO_GROUP; ++k)
+    if (c->groups[k] == group) rabbet_cover_set_add(&c->inside, (int32_t)k);
+  return cover_is_hidden(c, i);
 }
 
 // Whether node i may be taken by those that read it: a free point-wise node,

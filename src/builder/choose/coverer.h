@@ -44,8 +44,11 @@ int rabbet_cover_grow_pair(rabbet_coverer_t* c, size_t start, size_t other,
                            int level);
 // Groups nodes with the point-wise nodes before their input 0.
 void rabbet_cover_prologues(rabbet_coverer_t* c);
-// Whether both are free products of one tensor and packed weights.
+// Whether both are free, and products that one kernel may compute.
 bool rabbet_cover_is_pair(const rabbet_coverer_t* c, size_t a, size_t b);
+// Sets c->inside to node i, a free normalization, and the group of the products
+// that read it, or the only one. False if others read it.
+bool rabbet_cover_gather(rabbet_coverer_t* c, size_t i);
 // Adds to c->inside the nodes that make the factors of a quantized product, and
 // those that dequantize tensors added to its result.
 bool rabbet_cover_take_factors(rabbet_coverer_t* c, size_t product,

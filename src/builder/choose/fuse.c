@@ -414,6 +414,61 @@ size_t rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   return count;
 }
 
+// ---- Products of few rows ---------------------------------------------------
+
+// Whether the node is a product of few rows by constants.
+static bool joint_is_product(const rabbet_build_t* build,
+                             const rabbet_ir_node_t* node) {
+  const rabbet_ir_t* ir = &build->ir;
+  return (build->device->traits & RABBET_DEVICE_JOINT_PRODUCTS) != 0 &&
+         rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) &&
+         rabbet_fuse_kind(ir, node) != 0 &&
+         rabbet_ir_int(node, "op0") == RABBET_MATRIX_NONE &&
+         rabbet_ir_int(node, "op1") != RABBET_MATRIX_VECTOR &&
+         rabbet_ir_has_few_rows(ir, rabbet_ir_input(ir, node, 0),
+                                RABBET_FUSE_ROWS);
+}
+
+static bool joint_has_weights(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* product) {
+  const rabbet_ir_value_t* weights = rabbet_ir_input(ir, product, 1);
+  return rabbet_ir_is_real(weights->dtype) &&
+         (weights->constant || weights->is_deferred);
+}
+
+rabbet_ir_node_t* rabbet_fuse_normalization(const rabbet_build_t* build,
+                                            const rabbet_ir_node_t* product) {
+  const rabbet_ir_t* ir = &build->ir;
+  if (!joint_is_product(build, product) || !joint_has_weights(ir, product))
+    return NULL;
+  const rabbet_ir_value_t* rows = rabbet_ir_input(ir, product, 0);
+  rabbet_ir_node_t* node = rows->producer;
+  return node && rabbet_op_is(node->op, RABBET_OP_NORMALIZATION) &&
+                 rabbet_fuse_kind(ir, node) != 0 &&
+                 !rabbet_fuse_is_exit(ir, node) &&
+                 rabbet_ir_int(node, "is_rms") != 0 &&
+                 rabbet_ir_int(node, "num_groups") == 1 &&
+                 rabbet_ir_int(node, "axes") == INT64_C(1)
+                                                    << (rows->shape.rank - 1)
+             ? node
+             : NULL;
+}
+
+bool rabbet_fuse_is_pair(const rabbet_build_t* build, const rabbet_ir_node_t* a,
+                         const rabbet_ir_node_t* b) {
+  const rabbet_ir_t* ir = &build->ir;
+  if (a == b || !rabbet_op_is(a->op, RABBET_OP_MATRIX_MULTIPLY) ||
+      !rabbet_op_is(b->op, RABBET_OP_MATRIX_MULTIPLY) ||
+      a->inputs[0] != b->inputs[0] || !rabbet_fuse_same_shape(ir, a, b))
+    return false;
+  bool is_packed = rabbet_ir_packed_factor(ir, a) != NULL;
+  if (is_packed || rabbet_ir_packed_factor(ir, b))
+    return is_packed && rabbet_ir_packed_factor(ir, b);
+  return joint_is_product(build, a) && joint_is_product(build, b) &&
+         joint_has_weights(ir, a) && joint_has_weights(ir, b) &&
+         rabbet_ir_attrs_agree(a, b);
+}
+
 // ---- The partition ----------------------------------------------------------
 
 typedef struct partition_t {
@@ -522,6 +577,32 @@ static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
     partition_join(p, nodes[i]->index, last->index);
 }
 
+// Joins each normalization with the products that read it, if all are in one
+// cluster. The tables are used anew: `readers` has that cluster, `exits` the
+// number of uses.
+static void partition_normalizations(partition_t* p) {
+  for (size_t i = 0; i < p->ir->nodes.count; ++i) {
+    p->readers[i] = READERS_NONE;
+    p->exits[i] = 0;
+  }
+  for (size_t i = 0; i < p->ir->nodes.count; ++i) {
+    const rabbet_ir_node_t* before =
+        rabbet_fuse_normalization(p->build, p->ir->nodes.data[i]);
+    if (!before) continue;
+    int32_t cluster = partition_find(p, (int32_t)i);
+    int32_t* known = &p->readers[before->index];
+    if (*known == READERS_NONE || *known == cluster)
+      *known = cluster;
+    else
+      *known = READERS_MIXED;
+    p->exits[before->index]++;
+  }
+  for (size_t i = 0; i < p->ir->nodes.count; ++i)
+    if (p->readers[i] >= 0 &&
+        p->exits[i] == rabbet_ir_output(p->ir, p->ir->nodes.data[i], 0)->uses)
+      partition_join(p, (int32_t)i, p->readers[i]);
+}
+
 rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
   const rabbet_ir_t* ir = &build->ir;
   partition_t p = {
@@ -543,6 +624,7 @@ rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
     partition_node(&p, ir->nodes.data[i]);
   for (size_t i = 0; i < ir->nodes.count; ++i)
     partition_attention(&p, ir->nodes.data[i]);
+  partition_normalizations(&p);
   for (size_t i = 0; i < ir->nodes.count; ++i)
     ids[i] = partition_find(&p, (int32_t)i);
   return rabbet_ok();

@@ -89,6 +89,19 @@ RABBET_PRIVATE_API size_t rabbet_fuse_factors(const rabbet_ir_t* ir,
                                               const rabbet_ir_node_t* node,
                                               rabbet_ir_node_t* out_makers[2]);
 
+// The most rows for which a kernel computes more than a product with its
+// epilogue.
+enum { RABBET_FUSE_ROWS = 8 };
+// The RMS normalization that makes the rows of the product, if the device may
+// have both in one kernel; else NULL.
+RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_fuse_normalization(
+    const rabbet_build_t* build, const rabbet_ir_node_t* product);
+// Whether the device may have both in one kernel: products of the same rows and
+// of constants of one shape, both packed or both floats.
+RABBET_PRIVATE_API bool rabbet_fuse_is_pair(const rabbet_build_t* build,
+                                            const rabbet_ir_node_t* a,
+                                            const rabbet_ir_node_t* b);
+
 // ids[i]: the cluster of node i, named after its first node. Only nodes of the
 // same cluster may share a kernel.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,

@@ -29,6 +29,18 @@ rabbet_dims_t rabbet_ir_dims(const rabbet_ir_t* ir,
   return rabbet_shape_dims(ir->graph, &value->shape);
 }
 
+bool rabbet_ir_has_few_rows(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* value, int64_t most) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  int64_t rows = 1;
+  for (int32_t i = 0; i < dims.rank - 1; ++i) {
+    if (dims.d[i] < 0) return true;
+    if (dims.d[i] > most) return false;
+    rows *= dims.d[i];
+  }
+  return rows <= most;
+}
+
 bool rabbet_ir_shape_equal(const rabbet_shape_t* a, const rabbet_shape_t* b) {
   return a->rank == b->rank && a->rank >= 0 &&
          memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;

@@ -122,6 +122,11 @@ static inline rabbet_ir_value_t* rabbet_ir_output(const rabbet_ir_t* ir,
 // Whether a node needs the values of this input to know shapes.
 RABBET_PRIVATE_API bool rabbet_ir_is_shape_operand(const rabbet_ir_node_t* node,
                                                    size_t index);
+// Whether the tensor has at most this many rows along its last axis, or a
+// number of them that only a run tells, as a decoder's have.
+RABBET_PRIVATE_API bool rabbet_ir_has_few_rows(const rabbet_ir_t* ir,
+                                               const rabbet_ir_value_t* value,
+                                               int64_t most);
 // Dimensions as far as they are constant, -1 elsewhere.
 RABBET_PRIVATE_API rabbet_dims_t rabbet_ir_dims(const rabbet_ir_t* ir,
                                                 const rabbet_ir_value_t* value);

@@ -11,17 +11,6 @@ enum {
   ALONG_K_VECTOR = 8,  // elements of lines that kernels read at once
 };
 
-// Whether the rows of x are few, or known only in a run: a decoder's are.
-static bool along_k_is_few(const rabbet_dims_t* x) {
-  int64_t rows = 1;
-  for (int32_t i = 0; i < x->rank - 1; ++i) {
-    if (x->d[i] < 0) return true;
-    if (x->d[i] > ALONG_K_ROWS) return false;
-    rows *= x->d[i];
-  }
-  return rows <= ALONG_K_ROWS;
-}
-
 static bool along_k_is_wanted(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* node) {
   if (node->dead || !rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) ||
@@ -33,12 +22,12 @@ static bool along_k_is_wanted(const rabbet_ir_t* ir,
       weights->uses != 1 || weights->output >= 0 ||
       !rabbet_ir_is_real(weights->dtype))
     return false;
-  rabbet_dims_t x = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
   rabbet_dims_t w = rabbet_ir_dims(ir, weights);
   for (int32_t i = 0; i < w.rank - 2; ++i)
     if (w.d[i] != 1) return false;
   return w.rank >= 2 && w.d[w.rank - 2] % ALONG_K_VECTOR == 0 &&
-         w.d[w.rank - 2] > 0 && w.d[w.rank - 1] > 1 && along_k_is_few(&x);
+         w.d[w.rank - 2] > 0 && w.d[w.rank - 1] > 1 &&
+         rabbet_ir_has_few_rows(ir, rabbet_ir_input(ir, node, 0), ALONG_K_ROWS);
 }
 
 rabbet_status_t rabbet_pass_weights_along_k(rabbet_build_t* build) {

@@ -7,11 +7,16 @@
 // contiguous along columns, the threads of a block split k, so that a few
 // hundred columns make enough blocks. The few vectors are read repeatedly, from
 // the caches.
+//
+// Where b lies along k, a kernel may begin with the RMS normalization of a's
+// rows, whose squares each warp adds up beside its products, and have a second
+// matrix (joint.h).
 #include <assert.h>
 #include <stdio.h>
 
 #include "core/view.h"
 #include "device/cuda/products/gemv_params.h"
+#include "device/cuda/products/joint.h"
 #include "device/cuda/products/layers.h"
 #include "device/cuda/programs/launch.h"
 
@@ -32,8 +37,15 @@ enum {
   GEMV_LEAST_K = 512,  // for several warps
 };
 
+// What the group computes: pair.plain is a product with its epilogue.
+typedef struct gemv_parts_t {
+  rabbet_cuda_normalized_t rows;
+  rabbet_cuda_pair_t pair;
+} gemv_parts_t;
+
 typedef struct gemv_kernel_t {
   rabbet_cuda_node_t node;
+  gemv_parts_t parts;
   rabbet_dtype_t dtype;
   int64_t element;  // bytes
   int rows, columns, lanes, split;
@@ -45,10 +57,46 @@ typedef struct cuda_gemv_state_t {
   bool swapped;  // the result's columns are the rows
   gemv_t parameters;
   rabbet_cuda_layers_t layers;
-  int a, b;  // boundary inputs
+  int a, b, second, scale;  // boundary inputs; -1: none
   bool has_vectors, empty;
   rabbet_cuda_launch_t vectors, single;
 } cuda_gemv_state_t;
+
+// ---- The group -------------------------------------------------------------
+
+static bool gemv_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
+                       gemv_parts_t* out) {
+  return rabbet_cuda_normalized_parse(group, &out->rows) &&
+         rabbet_cuda_pair_parse(&out->rows.plain, dims, &out->pair);
+}
+
+// Whether the kernel computes more than one product and its epilogue.
+static bool gemv_is_joint(const gemv_parts_t* parts) {
+  return parts->rows.is_normalized || parts->pair.weights >= 0;
+}
+
+// The numbers that multiply normalized rows may stay FLOAT.
+static bool gemv_stays(const rabbet_group_t* group, const gemv_parts_t* parts,
+                       size_t boundary) {
+  int32_t value = rabbet_group_boundary(group, boundary);
+  return parts->rows.is_normalized && value == parts->rows.scale &&
+         group->values[value].dtype == RABBET_DTYPE_FLOAT;
+}
+
+// The type of all boundary values, which are LINEAR; RABBET_DTYPE_NONE if they
+// differ.
+static rabbet_dtype_t gemv_type(const rabbet_group_t* group,
+                                const gemv_parts_t* parts) {
+  rabbet_dtype_t dtype = group->values[group->outputs[0]].dtype;
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    const rabbet_group_value_t* value =
+        &group->values[rabbet_group_boundary(group, i)];
+    if (value->format != RABBET_FORMAT_LINEAR ||
+        (value->dtype != dtype && !gemv_stays(group, parts, i)))
+      return RABBET_DTYPE_NONE;
+  }
+  return dtype;
+}
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -68,6 +116,7 @@ static bool gemv_is_small(const rabbet_matmul_shape_t* s) {
 }
 
 typedef struct gemv_offer_t {
+  const gemv_parts_t* parts;
   int rows;
   bool splits;  // elements lie along k, which is long
 } gemv_offer_t;
@@ -92,8 +141,10 @@ static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   const gemv_offer_t* offer = proposal->context;
   int first = offer->rows * GEMV_WIDTHS;
   int widths = propose->optimization_level >= 2 ? GEMV_WIDTHS : 1;
+  int most = offer->parts->pair.weights >= 0 ? 8 : 16;
   // With many sums a thread has no registers left for loads in flight.
-  while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns > 16)
+  while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns >
+         most)
     --widths;
   assert(widths > 0);
   int splits =
@@ -101,7 +152,8 @@ static rabbet_status_t cuda_gemv_body(rabbet_proposal_t* proposal) {
   for (int i = 0; i < count; ++i) {
     if (!gemv_computes(types[i])) continue;
     for (size_t k = 0; k < boundary; ++k)
-      if (rabbet_dtype_is_float(proposal->tensors[k].dtype))
+      if (rabbet_dtype_is_float(proposal->tensors[k].dtype) &&
+          !gemv_stays(group, offer->parts, k))
         proposal->tensors[k].dtype = types[i];
     for (int w = 0; w < widths; ++w)
       RABBET_RETURN_IF_ERROR(gemv_offer(proposal, first + w));
@@ -116,22 +168,25 @@ static bool gemv_splits(const rabbet_matmul_shape_t* s) {
   return step == 1 && s->k >= GEMV_LEAST_K;
 }
 
-static rabbet_status_t cuda_gemv_propose(const rabbet_propose_t* propose,
-                                         rabbet_candidate_sink_t sink) {
-  const rabbet_group_t* group = propose->group;
+// Whether a kernel is offered for the product, of these extents.
+static bool gemv_wants(const rabbet_matmul_shape_t* s,
+                       const gemv_parts_t* parts) {
+  if (!gemv_is_joint(parts)) return gemv_is_thin(s) || gemv_is_small(s);
+  return s->m <= GEMV_ROWS && s->a_column == 1 && s->b_row == 1;
+}
+
+static rabbet_status_t gemv_propose_parts(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink,
+                                          const rabbet_dims_t* dims) {
+  gemv_parts_t parts;
   rabbet_matmul_shape_t shape;
-  rabbet_dims_t* dims = NULL;
-  if (!rabbet_matmul_matches(group)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_group_opt_dims(group, propose->allocator, &dims));
-  bool fits = rabbet_cuda_layers_match(group, dims);
-  rabbet_status_t status =
-      fits ? rabbet_matmul_shape(&group->nodes[0], dims, &shape) : rabbet_ok();
-  rabbet_free(propose->allocator, dims);
-  RABBET_RETURN_IF_ERROR(status);
-  if (!fits || (!gemv_is_thin(&shape) && !gemv_is_small(&shape)))
+  if (!gemv_parse(propose->group, dims, &parts) ||
+      !rabbet_cuda_layers_match(&parts.pair.plain, dims))
     return rabbet_ok();
-  gemv_offer_t offer = {.splits = gemv_splits(&shape)};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_matmul_shape(&parts.pair.plain.nodes[0], dims, &shape));
+  if (!gemv_wants(&shape, &parts)) return rabbet_ok();
+  gemv_offer_t offer = {.parts = &parts, .splits = gemv_splits(&shape)};
   while (offer.rows < 3 && gemv_rows[offer.rows] < shape.m &&
          gemv_rows[offer.rows] < shape.n)
     ++offer.rows;
@@ -139,18 +194,69 @@ static rabbet_status_t cuda_gemv_propose(const rabbet_propose_t* propose,
                               cuda_gemv_body);
 }
 
+static rabbet_status_t cuda_gemv_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
+  rabbet_dims_t* dims = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(propose->group, propose->allocator, &dims));
+  rabbet_status_t status = gemv_propose_parts(propose, sink, dims);
+  rabbet_free(propose->allocator, dims);
+  return status;
+}
+
 // ---- The program -----------------------------------------------------------
+
+static rabbet_status_t gemv_find_parts(gemv_kernel_t* kernel,
+                                       const rabbet_kernel_spec_t* spec,
+                                       bool* out_fits) {
+  rabbet_dims_t* dims = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(spec->group, spec->allocator, &dims));
+  *out_fits = gemv_parse(spec->group, dims, &kernel->parts) &&
+              rabbet_matmul_matches(&kernel->parts.pair.plain);
+  rabbet_free(spec->allocator, dims);
+  return rabbet_ok();
+}
+
+static const char* gemv_scale_type(const gemv_kernel_t* kernel,
+                                   const rabbet_group_t* group) {
+  int32_t scale = kernel->parts.rows.scale;
+  return rabbet_cuda_type(scale < 0 ? kernel->dtype
+                                    : group->values[scale].dtype);
+}
+
+static rabbet_status_t gemv_add(gemv_kernel_t* kernel,
+                                const rabbet_kernel_spec_t* spec) {
+  const gemv_parts_t* parts = &kernel->parts;
+  rabbet_kernel_spec_t plain = *spec;
+  char begin[320];
+  plain.group = &parts->pair.plain;
+  snprintf(begin, sizeof(begin),
+           "#define ELEMENT %s\n#define ROWS %d\n#define COLUMNS %d\n"
+           "#define LANES %d\n#define SPLIT %d\n#define NORMALIZED %d\n"
+           "#define SCALE %s\n#define SCALED %d\n#define PAIR %d\n"
+           "#define OTHER %d\n",
+           rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
+           kernel->lanes, kernel->split, parts->rows.is_normalized,
+           gemv_scale_type(kernel, spec->group), parts->rows.scale >= 0,
+           parts->pair.weights >= 0, parts->pair.other);
+  return rabbet_cuda_layers_add(&kernel->node, &plain, "products/gemv.cu",
+                                begin, "device/cuda/products/gemv.cuh");
+}
 
 static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
                                          const rabbet_kernel_spec_t* spec) {
   gemv_kernel_t* kernel = (gemv_kernel_t*)base;
-  kernel->dtype = rabbet_cuda_layers_type(spec->group);
-  if (!gemv_computes(kernel->dtype) || spec->tactic < 0 ||
+  bool fits = false;
+  RABBET_RETURN_IF_ERROR(gemv_find_parts(kernel, spec, &fits));
+  if (fits) kernel->dtype = gemv_type(spec->group, &kernel->parts);
+  if (!fits || !gemv_computes(kernel->dtype) || spec->tactic < 0 ||
       spec->tactic >= GEMV_SPLITS * GEMV_TACTICS)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "cuda.gemv computes groups that begin with a product "
-                         "and have one floating type, all LINEAR; this one "
-                         "does not, or has no tactic %d",
+                         "cuda.gemv computes products with one floating type, "
+                         "all LINEAR, with an epilogue, and a normalization of "
+                         "the rows and a second product of them; this group "
+                         "has another form, or has no tactic %d",
                          (int)spec->tactic);
   int tactic = spec->tactic % GEMV_TACTICS;
   kernel->rows = gemv_rows[tactic / GEMV_WIDTHS];
@@ -158,18 +264,12 @@ static rabbet_status_t cuda_gemv_program(rabbet_cuda_node_t* base,
   kernel->lanes = gemv_widths[tactic % GEMV_WIDTHS].lanes;
   kernel->split = 1 << spec->tactic / GEMV_TACTICS;
   kernel->element = rabbet_dtype_bits(kernel->dtype) / 8;
-  char begin[160];
-  snprintf(begin, sizeof(begin),
-           "#define ELEMENT %s\n#define ROWS %d\n#define COLUMNS %d\n"
-           "#define LANES %d\n#define SPLIT %d\n",
-           rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
-           kernel->lanes, kernel->split);
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_add(
-      base, spec, "products/gemv.cu", begin, "device/cuda/products/gemv.cuh"));
+  RABBET_RETURN_IF_ERROR(gemv_add(kernel, spec));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(base, 0, "dot", &kernel->dot));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_cuda_node_function(base, 0, "spread", &kernel->spread));
+  if (!gemv_is_joint(&kernel->parts))
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(base, 0, "spread", &kernel->spread));
   return rabbet_cuda_node_function(base, 0, "single", &kernel->single);
 }
 
@@ -267,7 +367,8 @@ static rabbet_status_t gemv_launches(const gemv_kernel_t* kernel,
   const gemv_block_t block = {kernel->spread, GEMV_BLOCK, kernel->rows,
                               vector * kernel->lanes};
   bool along_k = gemv_can_vectorise(state, true, vector);
-  state->has_vectors = along_k || gemv_can_vectorise(state, false, vector);
+  state->has_vectors = along_k || (!gemv_is_joint(&kernel->parts) &&
+                                   gemv_can_vectorise(state, false, vector));
   if (along_k)
     RABBET_RETURN_IF_ERROR(gemv_launch_warps(kernel, state, kernel->dot,
                                              kernel->rows, &state->vectors));
@@ -276,24 +377,33 @@ static rabbet_status_t gemv_launches(const gemv_kernel_t* kernel,
   return gemv_launch_warps(kernel, state, kernel->single, 1, &state->single);
 }
 
+// Boundary input of a value; -1: there is none.
+static int gemv_input(const rabbet_group_t* group, int32_t value) {
+  return value < 0 ? -1 : rabbet_group_input_of(group, value);
+}
+
 static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
                                  const rabbet_dims_t* dims,
                                  cuda_gemv_state_t* state) {
-  const rabbet_group_t* group = kernel->node.node.group;
-  const rabbet_group_node_t* node = kernel->node.node.node;
+  const gemv_parts_t* parts = &kernel->parts;
+  const rabbet_group_t* group = &parts->pair.plain;
+  const rabbet_group_node_t* node = &group->nodes[0];
   rabbet_matmul_shape_t* s = &state->shape;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, s));
-  state->swapped = s->n < s->m;
+  state->swapped = s->n < s->m && !gemv_is_joint(parts);
   state->a = rabbet_group_input_of(group, node->inputs[state->swapped]);
   state->b = rabbet_group_input_of(group, node->inputs[!state->swapped]);
+  state->second = gemv_input(group, parts->pair.weights);
+  state->scale = gemv_input(group, parts->rows.scale);
   assert(state->a >= 0 && state->b >= 0);  // rabbet_matmul_matches() was true
   state->empty = s->m == 0 || s->n == 0 || s->batch.size == 0;
   gemv_parameters(s, state->swapped, &state->parameters);
-  const gemv_t* p = &state->parameters;
+  gemv_t* p = &state->parameters;
+  p->epsilon = parts->rows.epsilon;
   const layer_operand_t result = {NULL, p->y_batch, p->y_row, p->y_column};
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_place(
-      &kernel->node, group, dims, &result, state->swapped, &state->layers,
-      &state->parameters.layers));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_place(&kernel->node, group, dims,
+                                                  &result, state->swapped,
+                                                  &state->layers, &p->layers));
   return state->empty ? rabbet_ok() : gemv_launches(kernel, state);
 }
 
@@ -323,6 +433,9 @@ static void gemv_bind(const gemv_kernel_t* kernel, cuda_gemv_state_t* state,
   p->a = (const char*)call->inputs[state->a] + a * size;
   p->b = (const char*)call->inputs[state->b] + b * size;
   p->y = (char*)call->outputs[0] + at->y * size;
+  if (state->second >= 0)
+    p->second = (const char*)call->inputs[state->second] + b * size;
+  if (state->scale >= 0) p->scale = call->inputs[state->scale];
   rabbet_cuda_layers_bind(&state->layers, call, at->y * size, &p->layers);
 }
 
@@ -331,9 +444,17 @@ static rabbet_status_t cuda_gemv_enqueue(rabbet_kernel_t* base,
                                          const rabbet_kernel_call_t* call) {
   const gemv_kernel_t* kernel = (const gemv_kernel_t*)base;
   int64_t turns = rabbet_matmul_turns(&state->shape);
-  bool vectors = state->has_vectors &&
-                 rabbet_cuda_is_aligned(call->inputs[state->a], 16) &&
-                 rabbet_cuda_is_aligned(call->inputs[state->b], 16);
+  // Scales may be FLOAT beside a narrow type.
+  const struct {
+    int input;
+    int64_t bytes;
+  } factors[] = {
+      {state->a, 16}, {state->b, 16}, {state->second, 16}, {state->scale, 32}};
+  bool vectors = state->has_vectors;
+  for (int i = 0; i < 4; ++i)
+    vectors = vectors && (factors[i].input < 0 ||
+                          rabbet_cuda_is_aligned(call->inputs[factors[i].input],
+                                                 factors[i].bytes));
   for (int64_t turn = 0; !state->empty && turn < turns; ++turn) {
     rabbet_matmul_axis_t at = rabbet_matmul_turn(&state->shape, turn);
     gemv_bind(kernel, state, call, &at);
@@ -346,7 +467,9 @@ static rabbet_status_t cuda_gemv_enqueue(rabbet_kernel_t* base,
 }
 
 static bool cuda_gemv_takes(const rabbet_kernel_spec_t* spec) {
-  return rabbet_matmul_matches(spec->group);
+  rabbet_cuda_normalized_t rows;
+  return rabbet_cuda_normalized_parse(spec->group, &rows) &&
+         rabbet_matmul_matches(&rows.plain);
 }
 
-RABBET_CUDA_NODE_CLASS(cuda_gemv, gemv_kernel_t, "cuda.gemv", 3);
+RABBET_CUDA_NODE_CLASS(cuda_gemv, gemv_kernel_t, "cuda.gemv", 4);

@@ -16,7 +16,7 @@
 
 #include "core/view.h"
 #include "device/common/weight_only.h"
-#include "device/cuda/products/epilogue.h"
+#include "device/cuda/products/joint.h"
 #include "device/cuda/products/layers.h"
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/weight_only/params.h"
@@ -140,21 +140,10 @@ static int64_t weight_only_lines(const rabbet_weight_only_t* product,
 // if the epilogue reads it more than once.
 static bool weight_only_other(const rabbet_weight_only_t* product,
                               const rabbet_dims_t* dims, int* out_operand) {
-  rabbet_cuda_epilogue_t e;
-  int operands = 0, uses = 0;
   *out_operand = -1;
-  if (!weight_only_is_pair(product)) return true;
-  if (!rabbet_cuda_epilogue_parse(&product->plain, dims, 1,
-                                  product->nodes[0].outputs[0], &e))
-    return false;
-  for (int i = 0; i < e.count; ++i) {
-    if (e.items[i].operand == product->second_result) {
-      *out_operand = operands;
-      ++uses;
-    }
-    operands += e.items[i].operand >= 0;
-  }
-  return uses == 1;
+  return !weight_only_is_pair(product) ||
+         rabbet_cuda_epilogue_operand(&product->plain, dims,
+                                      product->second_result, out_operand);
 }
 
 // ---- Blocks ----------------------------------------------------------------
