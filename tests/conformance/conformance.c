@@ -149,6 +149,7 @@ static const struct {
     {"cpu", "attention_places", CONFORMANCE_NEVER, "the same"},
     {"cpu", "attention_shared", CONFORMANCE_NEVER, "the same"},
     {"cpu", "joint_products", CONFORMANCE_NEVER, "the same"},
+    {"cpu", "weight_only_normalized", CONFORMANCE_NEVER, "the same"},
     {"cpu", "normalization_activated", CONFORMANCE_NEVER,
      "the activation has a kernel of its own"},
     {"cuda", "deconvolution", CONFORMANCE_NEVER,

@@ -121,7 +121,24 @@ static int32_t weights(conformance_t* t, const weights_t* w) {
                         inputs[2] >= 0 ? 3 : 2);
 }
 
-static void weight_only_product(conformance_t* t) {
+// Numbers for the last axis of x, which it is normalized along.
+static int32_t normalized(conformance_t* t, int32_t x) {
+  kernel_case_t* c = &t->c;
+  rabbet_dims_t dims = c->values[x].dims;
+  for (int32_t i = 0; i + 1 < dims.rank; ++i)
+    dims.d[i] = 1;
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "axes", INT64_C(1) << (dims.rank - 1)),
+      KERNEL_FLOAT("epsilon", 1e-5), conformance_bool(t, "is_rms", true)};
+  range(t, 0.5, 1.5);
+  int32_t inputs[] = {
+      x, kernel_case_typed_input(
+             c, conformance_chance(t, 2) ? RABBET_DTYPE_FLOAT : c->dtype, dims,
+             true)};
+  return kernel_case_op(c, "normalization", attrs, 3, inputs, 2);
+}
+
+static void weight_only(conformance_t* t, bool is_normalized) {
   static const int64_t odd[] = {1, 16, 33, 64, 96, 100, 128, 259};
   static const int64_t even[] = {256, 512, 768};
   static const int64_t columns[] = {1, 3, 8, 33, 64, 70};
@@ -151,13 +168,26 @@ static void weight_only_product(conformance_t* t) {
   // Seldom powers of two: the largest is no special number.
   range(t, -1.7, 1.9);
   int32_t inputs[] = {kernel_case_input(c, dims, false), real};
+  if (is_normalized) inputs[0] = normalized(t, inputs[0]);
   rabbet_attr_t attrs[] = {conformance_int(t, "op0", 0),
                            conformance_int(t, "op1", w.is_turned)};
   kernel_case_output(c,
                      kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2));
 }
 
+static void weight_only_product(conformance_t* t) {
+  weight_only(t, false);
+}
+
+// Normalized rows are rounded to their type before they are multiplied.
+static void weight_only_normalized(conformance_t* t) {
+  weight_only(t, true);
+  if (t->c.dtype == RABBET_DTYPE_HALF) t->c.tolerance = 2e-3;
+  if (t->c.dtype == RABBET_DTYPE_BF16) t->c.tolerance = 1.6e-2;
+}
+
 const conformance_family_t conformance_weight_only[] = {
     {"weight_only_product", 108, weight_only_product},
+    {"weight_only_normalized", 108, weight_only_normalized},
     {0},
 };

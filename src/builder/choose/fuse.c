@@ -432,8 +432,8 @@ static bool joint_is_product(const rabbet_build_t* build,
 static bool joint_has_weights(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* product) {
   const rabbet_ir_value_t* weights = rabbet_ir_input(ir, product, 1);
-  return rabbet_ir_is_real(weights->dtype) &&
-         (weights->constant || weights->is_deferred);
+  return rabbet_ir_packed_factor(ir, product) ||
+         (rabbet_ir_is_real(weights->dtype) && weights->constant);
 }
 
 rabbet_ir_node_t* rabbet_fuse_normalization(const rabbet_build_t* build,

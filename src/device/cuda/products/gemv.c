@@ -404,6 +404,9 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_cuda_layers_place(&kernel->node, group, dims,
                                                   &result, state->swapped,
                                                   &state->layers, &p->layers));
+  // The kernel does not read the second result from memory.
+  if (parts->pair.other >= 0)
+    state->layers.inputs[parts->pair.other] = state->a;
   return state->empty ? rabbet_ok() : gemv_launches(kernel, state);
 }
 

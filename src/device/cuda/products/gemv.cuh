@@ -13,6 +13,8 @@
 // and the macros of layers_params.h.
 #pragma once
 
+#include "device/cuda/programs/warps.cuh"
+
 #include "device/cuda/products/gemv_params.h"
 
 enum { WARPS = GEMV_BLOCK / 32, VECTOR = 16 / sizeof(ELEMENT) };
@@ -30,14 +32,6 @@ DEVICE int64_t least(int64_t a, int64_t b) {
 }
 
 // ---- b along k -------------------------------------------------------------
-
-// The sum over all lanes.
-DEVICE float warp_sum(float x) {
-#pragma unroll
-  for (int flip = 16; flip > 0; flip /= 2)
-    x += __shfl_xor_sync(0xffffffffu, x, flip);
-  return x;
-}
 
 // V elements of a row, and their part of the row's sum of squares.
 template <int V>

@@ -1,7 +1,15 @@
-// Sums over the warps of a block with 32 WARPS threads.
+// Sums over the lanes of a warp, and over the warps of a block with 32 WARPS
+// threads.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
+
+DEVICE float warp_sum(float x) {
+#pragma unroll
+  for (int flip = 16; flip > 0; flip /= 2)
+    x += __shfl_xor_sync(0xffffffffu, x, flip);
+  return x;
+}
 
 // All lanes of a warp pass its number. Returns the sum of the numbers of the
 // warps before; *all: the sum of all. All threads of the block must call it.

@@ -1,9 +1,11 @@
 // Products with packed weights whose blocks no stage of weight_only.cuh fits,
 // element by element. The text that includes this file is generated with the
 // product's epilogue (weight_only.c). It defines ELEMENT, WEIGHT, SCALE,
-// SHIFTED and PAIR as weight_only.cuh says, and the macros of layers_params.h.
+// SHIFTED, PAIR and those of a normalization as weight_only.cuh says, and the
+// macros of layers_params.h.
 #pragma once
 
+#include "device/cuda/weight_only/normalized.cuh"
 #include "device/cuda/weight_only/params.h"
 
 struct int4_t;
@@ -62,9 +64,10 @@ DEVICE int64_t place_of(const weight_only_places_t& places, int32_t line,
          k / places.depth * places.block_step;
 }
 
-// The product of a row of x and a line of a side's weights.
+// The product of a row of x and a line of a side's weights. `factor`: of a row
+// that is normalized.
 DEVICE float line_product(const weight_only_t& p, int side, int32_t row,
-                          int32_t line) {
+                          int32_t line, float factor) {
   const ELEMENT* x = (const ELEMENT*)p.x + row * p.x_row;
   const char* w = (const char*)p.w[side] + line * p.pitch;
   const SCALE* scales = (const SCALE*)p.scales[side];
@@ -73,13 +76,14 @@ DEVICE float line_product(const weight_only_t& p, int side, int32_t row,
     float weight = packed_t<WEIGHT>::at(w, k);
     if (SHIFTED)
       weight -= packed_t<WEIGHT>::at(p.zeros[side], place_of(p.zero, line, k));
-    sum += weight * to_float(scales[place_of(p.scale, line, k)]) *
-           to_float(x[k * p.x_k]);
+    float own = to_float(x[k * p.x_k]);
+#if NORMALIZED
+    own *= factor;
+    multiply_by_numbers<1>(p, k, &own);
+#endif
+    sum += weight * to_float(scales[place_of(p.scale, line, k)]) * own;
   }
-#pragma unroll
-  for (int flip = 16; flip > 0; flip /= 2)
-    sum += __shfl_xor_sync(0xffffffffu, sum, flip);
-  return sum;
+  return warp_sum(sum);
 }
 
 // A warp has a line of weights, or one of each of a pair's, and a row of x.
@@ -90,8 +94,12 @@ extern "C" __global__ void __launch_bounds__(32 * WEIGHT_ONLY_WARPS)
   int32_t line =
       (int32_t)blockIdx.y * WEIGHT_ONLY_WARPS + (int32_t)threadIdx.x / 32;
   if (line >= p.lines) return;
-  float sum = line_product(p, 0, row, line);
-  float other = PAIR ? line_product(p, PAIR, row, line) : 0;
+  float factor = 1;
+#if NORMALIZED
+  factor = factor_of(p, warp_sum(squares_of<false, 1>(p, row, lane, 32)));
+#endif
+  float sum = line_product(p, 0, row, line, factor);
+  float other = PAIR ? line_product(p, PAIR, row, line, factor) : 0;
   if (lane == 0)
     ((ELEMENT*)p.y)[row * p.y_row + line] =
         finished(sum, p.layers, 0, row, line, other);

@@ -17,9 +17,10 @@ typedef struct weight_only_places_t {
 
 // y[row][n] = f(sum over k of x[row][k] (w[n][k] - zero) scale). The lines of w
 // are the columns of y. A pair has two such sums: of w[0], and of w[1] with its
-// own scales and zero points.
+// own scales and zero points. With a normalization x is its input, and
+// `numbers` are what it multiplies by.
 typedef struct weight_only_t {
-  const void *x, *w[2], *scales[2], *zeros[2];
+  const void *x, *w[2], *scales[2], *zeros[2], *numbers;
   void* y;
   weight_only_places_t scale, zero;
   int64_t pitch;  // bytes of a line of w, a multiple of 16
@@ -32,6 +33,7 @@ typedef struct weight_only_t {
   // its shared memory.
   int32_t cluster_log, received;
   int32_t blocks;  // of k, those that have a scale
-  uint32_t mask;   // 0x000f000f (packed_weights.cuh)
+  float epsilon;
+  uint32_t mask;  // 0x000f000f (packed_weights.cuh)
   layers_t layers;
 } weight_only_t;

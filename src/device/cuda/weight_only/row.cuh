@@ -41,12 +41,12 @@ struct rows_t {
   column_t column;  // from the lane's group of stage 0 on
   int group;
 };
-DEVICE rows_t find_rows(const weight_only_t& p) {
+DEVICE rows_t find_rows(const weight_only_t& p, const float* factors) {
   int32_t lane = (int32_t)threadIdx.x % 32;
   rows_t y;
   y.group = lane / 4;
-  y.column =
-      find_column(p, row_block(p), y.group * GROUP + lane % 4 * WORD, true);
+  y.column = find_column(p, row_block(p), y.group * GROUP + lane % 4 * WORD,
+                         true, factors, 0);
   return y;
 }
 
@@ -151,12 +151,14 @@ DEVICE void multiply_stage(sums_t& sums, shared_t stage, const weight_only_t& p,
   x_sums_t x_sums = {};
   if (weights_t::IS_INTEGER) x_sums = add_elements(x);
 #pragma unroll
-  for (int part = 0; part < PARTS; ++part) pair_factors(own[part], x, part);
+  for (int part = 0; part < PARTS; ++part)
+    pair_factors(own[part], x, part);
 #pragma unroll
   for (int group = 0; group < GROUPS; group += 2) {
     uint32_t loaded[TILES][4];
 #pragma unroll
-    for (int t = 0; t < TILES; ++t) load_words(loaded[t], stage, row, t, group);
+    for (int t = 0; t < TILES; ++t)
+      load_words(loaded[t], stage, row, t, group);
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
       uint32_t factors[PARTS][WORD / 2];

@@ -82,14 +82,15 @@ DEVICE void load_numbers(numbers_t& y, const weight_only_t& p,
 struct rows_t {
   column_t columns[PIECES];
 };
-DEVICE rows_t find_rows(const weight_only_t& p) {
+DEVICE rows_t find_rows(const weight_only_t& p, const float* factors) {
   rows_t y;
 #pragma unroll
   for (int n = 0; n < PIECES; ++n) {
     int32_t number = n * 8 + (int32_t)threadIdx.x % 32 / 4;
     int32_t row = row_block(p) * ROWS + number / PARTS;
     bool exists = number / PARTS < ROWS && row < p.rows;
-    y.columns[n] = find_column(p, row, (int32_t)threadIdx.x % 4 * WORD, exists);
+    y.columns[n] = find_column(p, row, (int32_t)threadIdx.x % 4 * WORD, exists,
+                               factors, number / PARTS);
     y.columns[n].part = number % PARTS;
   }
   return y;
@@ -158,7 +159,8 @@ DEVICE void multiply_stage(sums_t& sums, shared_t stage, const weight_only_t& p,
   for (int pair = 0; pair < GROUPS; pair += 2) {
     uint32_t loaded[TILES][4];
 #pragma unroll
-    for (int t = 0; t < TILES; ++t) load_words(loaded[t], stage, row, t, pair);
+    for (int t = 0; t < TILES; ++t)
+      load_words(loaded[t], stage, row, t, pair);
 #pragma unroll
     for (int group = pair; group < pair + 2; ++group) {
       uint32_t factors[PIECES][WORD / 2], words[TILES][2], zeros[TILES][2];

@@ -4,6 +4,7 @@
 
 #include "device/cuda/products/copies.cuh"
 #include "device/cuda/products/mma.cuh"
+#include "device/cuda/weight_only/normalized.cuh"
 #include "device/cuda/weight_only/packed_weights.cuh"
 #include "device/cuda/weight_only/params.h"
 
@@ -44,7 +45,9 @@ DEVICE int32_t cluster_rank(const weight_only_t& p) {
 }
 
 // The second tile of a pair has lines of its second weights.
-DEVICE int side_of(int tile) { return PAIR ? tile : 0; }
+DEVICE int side_of(int tile) {
+  return PAIR ? tile : 0;
+}
 DEVICE int32_t first_line(int tile) {
   return PAIR ? 0 : tile * WEIGHT_ONLY_TILE;
 }
@@ -129,7 +132,8 @@ DEVICE void load_scales(SCALE* scales, const weight_only_t& p,
     } else if (i % PACK == 0) {
       pack_t<SCALE, PACK> pack = load_pack<SCALE, PACK>(line + block + i);
 #pragma unroll
-      for (int e = 0; e < PACK; ++e) scales[i + e] = pack.v[e];
+      for (int e = 0; e < PACK; ++e)
+        scales[i + e] = pack.v[e];
     }
   }
 }
@@ -163,13 +167,16 @@ struct column_t {
   const ELEMENT* x;  // the lane's elements in stage 0
   int32_t left;      // from there to the end; 0: there is no such row
   int part;
+  float factor;  // of a row that is normalized
 };
+// `factors`: of the rows of the block, if they are normalized.
 DEVICE column_t find_column(const weight_only_t& p, int32_t row, int32_t k,
-                            bool exists) {
+                            bool exists, const float* factors, int own) {
   column_t y;
   y.x = (const ELEMENT*)p.x + row * p.x_row + k * p.x_k;
   y.left = exists ? p.k - k : 0;
   y.part = 0;
+  y.factor = NORMALIZED && exists ? factors[own] : 1;
   return y;
 }
 
@@ -193,6 +200,22 @@ struct x_t {
   uint32_t words[X_WORDS];
 };
 
+#if NORMALIZED
+// Rounded as if the normalization had stored its result.
+DEVICE void normalize_x(const weight_only_t& p, const column_t& c, int32_t k,
+                        x_t& x) {
+  ELEMENT* v = (ELEMENT*)x.words;
+  float y[WORD];
+#pragma unroll
+  for (int i = 0; i < WORD; ++i)
+    y[i] = to_float(v[i]) * c.factor;
+  multiply_by_numbers<WORD>(p, p.k - c.left + k, y);
+#pragma unroll
+  for (int i = 0; i < WORD; ++i)
+    v[i] = from_float<ELEMENT>(y[i]);
+}
+#endif
+
 // Zeros beyond the end. WIDE: x is contiguous along k, and aligned.
 template <bool WIDE>
 DEVICE x_t load_x(const weight_only_t& p, const column_t& c, int32_t k) {
@@ -208,9 +231,13 @@ DEVICE x_t load_x(const weight_only_t& p, const column_t& c, int32_t k) {
       pack_t<uint32_t, X_PACK> pack =
           load_pack<uint32_t, X_PACK>((const uint32_t*)(c.x + k) + i);
 #pragma unroll
-      for (int e = 0; e < X_PACK; ++e) y.words[i + e] = pack.v[e];
+      for (int e = 0; e < X_PACK; ++e)
+        y.words[i + e] = pack.v[e];
     }
   }
+#if NORMALIZED
+  normalize_x(p, c, k, y);
+#endif
   return y;
 }
 

@@ -50,9 +50,15 @@ typedef struct weight_only_form_t {
   int64_t received;  // where a cluster's sums come to, in floats
 } weight_only_form_t;
 
+// What a group computes: `product` is the rest of it without `rows`.
+typedef struct weight_only_parts_t {
+  rabbet_cuda_normalized_t rows;
+  rabbet_weight_only_t product;
+} weight_only_parts_t;
+
 typedef struct weight_only_kernel_t {
   rabbet_cuda_node_t node;
-  rabbet_weight_only_t product;
+  weight_only_parts_t parts;
   rabbet_dtype_t dtype;
   int64_t size;  // bytes of an element
   int64_t word;  // weights of 32 bits
@@ -69,7 +75,7 @@ typedef struct cuda_weight_only_state_t {
   rabbet_cuda_layers_t layers;
   weight_only_t parameters;
   bool is_wide, empty;
-  int x, w[2], scale[2], zero[2];  // boundary inputs; zero -1: none
+  int x, w[2], scale[2], zero[2], numbers;  // boundary inputs; -1: none
   rabbet_cuda_launch_t launch;
 } cuda_weight_only_state_t;
 
@@ -100,11 +106,20 @@ static int weight_only_rows(rabbet_dtype_t dtype,
              : shape->pieces * WEIGHT_ONLY_PIECE / weight_only_parts(dtype);
 }
 
+static bool weight_only_parse(const rabbet_group_t* group,
+                              weight_only_parts_t* out) {
+  return rabbet_cuda_normalized_parse(group, &out->rows) &&
+         rabbet_weight_only_parse(&out->rows.plain, &out->product);
+}
+
 // Whether the value is one of the weights or of their numbers, which keep their
-// types.
-static bool weight_only_keeps(const rabbet_weight_only_t* product,
-                              int32_t value) {
-  return value == product->w || value == product->scale ||
+// types, as may what multiplies normalized rows.
+static bool weight_only_keeps(const rabbet_group_t* group,
+                              const weight_only_parts_t* parts, int32_t value) {
+  const rabbet_weight_only_t* product = &parts->product;
+  return (value >= 0 && value == parts->rows.scale &&
+          group->values[value].dtype == RABBET_DTYPE_FLOAT) ||
+         value == product->w || value == product->scale ||
          value == product->zero || value == product->second.w ||
          value == product->second.scale || value == product->second.zero;
 }
@@ -229,7 +244,8 @@ static rabbet_status_t weight_only_offer_split(rabbet_proposal_t* proposal,
                                                int shape, int split,
                                                int cluster_log) {
   const weight_only_shape_t* s = &weight_only_shapes[shape];
-  const rabbet_weight_only_t* product = proposal->context;
+  const weight_only_parts_t* parts = proposal->context;
+  const rabbet_weight_only_t* product = &parts->product;
   rabbet_candidate_t candidate = {.kernel = proposal->kernel,
                                   .tactic = cluster_log * WEIGHT_ONLY_TACTICS +
                                             shape * WEIGHT_ONLY_SPLITS + split,
@@ -247,17 +263,18 @@ static rabbet_status_t weight_only_offer_split(rabbet_proposal_t* proposal,
 // weight_only_blocks() says.
 static rabbet_status_t weight_only_offer(rabbet_proposal_t* proposal, int shape,
                                          int bits, bool fits) {
+  const weight_only_parts_t* parts = proposal->context;
   const rabbet_propose_t* propose = proposal->propose;
   const rabbet_cuda_device_t* device = rabbet_cuda(propose->device);
   const weight_only_shape_t* s = &weight_only_shapes[shape];
-  int usual = weight_only_split(device, proposal->context, s, bits);
+  int usual = weight_only_split(device, &parts->product, s, bits);
   bool all = propose->optimization_level >= 2;
   for (int split = 0; split < WEIGHT_ONLY_SPLITS; ++split)
     if (all || split == usual)
       RABBET_RETURN_IF_ERROR(
           weight_only_offer_split(proposal, shape, split, 0));
   for (int log = 1; all && fits && log < WEIGHT_ONLY_CLUSTERS; ++log)
-    if (weight_only_can_cluster(device, proposal->context, s, bits, log))
+    if (weight_only_can_cluster(device, &parts->product, s, bits, log))
       RABBET_RETURN_IF_ERROR(weight_only_offer_split(
           proposal, shape, WEIGHT_ONLY_SPLITS - 1, log));
   return rabbet_ok();
@@ -267,7 +284,8 @@ static rabbet_status_t weight_only_offer(rabbet_proposal_t* proposal, int shape,
 static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
                                               rabbet_dtype_t dtype) {
   const rabbet_group_t* group = proposal->propose->group;
-  const rabbet_weight_only_t* product = proposal->context;
+  const weight_only_parts_t* parts = proposal->context;
+  const rabbet_weight_only_t* product = &parts->product;
   int64_t rows = rabbet_weight_only_rows(&group->values[product->x].dims);
   int bits = rabbet_dtype_bits(group->values[product->w].dtype);
   weight_only_blocks_t blocks;
@@ -293,7 +311,8 @@ static rabbet_status_t weight_only_offer_type(rabbet_proposal_t* proposal,
 
 static rabbet_status_t weight_only_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
-  const rabbet_weight_only_t* product = proposal->context;
+  const weight_only_parts_t* parts = proposal->context;
+  const rabbet_weight_only_t* product = &parts->product;
   size_t boundary = group->input_count + group->output_count;
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(proposal->propose,
@@ -301,7 +320,7 @@ static rabbet_status_t weight_only_body(rabbet_proposal_t* proposal) {
   for (int i = 0; i < count; ++i) {
     if (!weight_only_computes(types[i])) continue;
     for (size_t k = 0; k < boundary; ++k)
-      if (!weight_only_keeps(product, rabbet_group_boundary(group, k)))
+      if (!weight_only_keeps(group, parts, rabbet_group_boundary(group, k)))
         proposal->tensors[k].dtype = types[i];
     RABBET_RETURN_IF_ERROR(weight_only_offer_type(proposal, types[i]));
   }
@@ -323,22 +342,23 @@ static bool weight_only_has_nan(const rabbet_group_value_t* w) {
 static rabbet_status_t cuda_weight_only_propose(const rabbet_propose_t* propose,
                                                 rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  rabbet_weight_only_t product;
+  weight_only_parts_t parts;
+  const rabbet_weight_only_t* product = &parts.product;
   rabbet_dims_t* dims = NULL;
   int other = 0;
   if (rabbet_cuda(propose->device)->major < 8 ||
-      !rabbet_weight_only_parse(group, &product) ||
-      weight_only_has_nan(&group->values[product.w]) ||
-      (weight_only_is_pair(&product) &&
-       weight_only_has_nan(&group->values[product.second.w])))
+      !weight_only_parse(group, &parts) ||
+      weight_only_has_nan(&group->values[product->w]) ||
+      (weight_only_is_pair(product) &&
+       weight_only_has_nan(&group->values[product->second.w])))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(group, propose->allocator, &dims));
-  bool fits = rabbet_cuda_layers_match(&product.plain, dims) &&
-              weight_only_other(&product, dims, &other);
+  bool fits = rabbet_cuda_layers_match(&product->plain, dims) &&
+              weight_only_other(product, dims, &other);
   rabbet_free(propose->allocator, dims);
   if (!fits) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_weight_only, &product,
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_weight_only, &parts,
                               weight_only_body);
 }
 
@@ -368,7 +388,7 @@ static void weight_only_turn(const rabbet_weight_only_t* product,
 static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
                                         const rabbet_kernel_spec_t* spec,
                                         int32_t w, void** out_copy) {
-  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_weight_only_t* product = &kernel->parts.product;
   const rabbet_group_value_t* value = &spec->group->values[w];
   int bits = rabbet_dtype_bits(value->dtype);
   int64_t line = product->k * bits;  // bits
@@ -388,7 +408,7 @@ static rabbet_status_t weight_only_copy(weight_only_kernel_t* kernel,
 
 static rabbet_status_t weight_only_copy_all(weight_only_kernel_t* kernel,
                                             const rabbet_kernel_spec_t* spec) {
-  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_weight_only_t* product = &kernel->parts.product;
   RABBET_RETURN_IF_ERROR(
       weight_only_copy(kernel, spec, product->w, &kernel->copies[0]));
   return weight_only_is_pair(product)
@@ -400,15 +420,16 @@ static rabbet_status_t weight_only_copy_all(weight_only_kernel_t* kernel,
 // ---- The program -----------------------------------------------------------
 
 static bool weight_only_types_fit(const rabbet_group_t* group,
-                                  const rabbet_weight_only_t* product,
+                                  const weight_only_parts_t* parts,
                                   rabbet_dtype_t dtype) {
+  const rabbet_weight_only_t* product = &parts->product;
   bool fits = weight_only_computes(dtype) &&
               weight_only_computes(group->values[product->scale].dtype);
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t at = rabbet_group_boundary(group, i);
     const rabbet_group_value_t* value = &group->values[at];
     fits = fits && value->format == RABBET_FORMAT_LINEAR &&
-           (value->dtype == dtype || weight_only_keeps(product, at));
+           (value->dtype == dtype || weight_only_keeps(group, parts, at));
   }
   return fits && (product->zero < 0 || group->values[product->zero].dtype ==
                                            group->values[product->w].dtype);
@@ -419,13 +440,15 @@ static void weight_only_text(const weight_only_kernel_t* kernel,
                              const weight_only_shape_t* shape,
                              const weight_only_blocks_t* blocks, char* text,
                              size_t size) {
-  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_weight_only_t* product = &kernel->parts.product;
+  const rabbet_cuda_normalized_t* rows = &kernel->parts.rows;
   snprintf(text, size,
            "#define ELEMENT %s\n#define FACTOR %s\n#define PARTS %d\n"
            "#define WEIGHT %s\n#define SCALE %s\n#define SHIFTED %d\n"
            "#define BLOCK %lld\n#define PIECES %d\n#define TILES %d\n"
            "#define STAGES %d\n#define WIDE_SCALES %d\n#define WIDE_ZEROS %d\n"
-           "#define PAIR %d\n#define OTHER %d\n",
+           "#define PAIR %d\n#define OTHER %d\n#define NORMALIZED %d\n"
+           "#define SCALED %d\n#define NUMBER %s\n",
            rabbet_cuda_type(kernel->dtype),
            kernel->dtype == RABBET_DTYPE_HALF ? "half_t" : "bf16_t",
            weight_only_parts(kernel->dtype),
@@ -434,7 +457,10 @@ static void weight_only_text(const weight_only_kernel_t* kernel,
            product->zero >= 0, (long long)blocks->block, shape->pieces,
            weight_only_tiles(product, shape),
            weight_only_stages(product, shape), blocks->wide_scales,
-           blocks->wide_zeros, weight_only_is_pair(product), kernel->other);
+           blocks->wide_zeros, weight_only_is_pair(product), kernel->other,
+           rows->is_normalized, rows->scale >= 0,
+           rabbet_cuda_type(rows->scale >= 0 ? group->values[rows->scale].dtype
+                                             : kernel->dtype));
 }
 
 // Shared memory of a block, in bytes: its stages, later the sums of its warps.
@@ -468,9 +494,9 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   rabbet_cuda_node_t* base = &kernel->node;
   rabbet_kernel_spec_t plain = *spec;
   weight_only_blocks_t blocks;
-  char begin[640];
-  plain.group = &kernel->product.plain;
-  bool fits = weight_only_blocks(spec->group, &kernel->product, &blocks);
+  char begin[768];
+  plain.group = &kernel->parts.product.plain;
+  bool fits = weight_only_blocks(spec->group, &kernel->parts.product, &blocks);
   if (!fits) {  // one program for all blocks and tactics
     kernel->cluster_log = 0;
     static const weight_only_shape_t none = {.pieces = 0};
@@ -490,14 +516,15 @@ static rabbet_status_t weight_only_add(weight_only_kernel_t* kernel,
   form->single = form->wide;
   if (!fits) return rabbet_ok();
   form->rows = weight_only_rows(kernel->dtype, shape);
-  form->lines = weight_only_lines(&kernel->product, shape) *
+  form->lines = weight_only_lines(&kernel->parts.product, shape) *
                 (WEIGHT_ONLY_WARPS >> kernel->split_log);
-  form->shared = weight_only_shared(&kernel->product, shape);
+  form->shared = weight_only_shared(&kernel->parts.product, shape);
   form->received = form->shared / (int64_t)sizeof(float);
   if (kernel->cluster_log > 0)
-    form->shared += (form->rows * weight_only_tiles(&kernel->product, shape) *
-                     WEIGHT_ONLY_TILE * (int64_t)sizeof(float))
-                    << kernel->cluster_log;
+    form->shared +=
+        (form->rows * weight_only_tiles(&kernel->parts.product, shape) *
+         WEIGHT_ONLY_TILE * (int64_t)sizeof(float))
+        << kernel->cluster_log;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
       base, program, "weight_only_single", &form->single));
   return weight_only_permit(kernel, form);
@@ -508,13 +535,13 @@ static rabbet_status_t weight_only_find_other(
   rabbet_dims_t* dims = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(spec->group, spec->allocator, &dims));
-  bool fits = weight_only_other(&kernel->product, dims, &kernel->other);
+  bool fits = weight_only_other(&kernel->parts.product, dims, &kernel->other);
   rabbet_free(spec->allocator, dims);
   return fits ? rabbet_ok()
               : RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                               "cuda.matmul.weight_only does not combine the "
                               "products '%s' and '%s'",
-                              kernel->product.nodes[0].name,
+                              kernel->parts.product.nodes[0].name,
                               kernel->node.node.node->name);
 }
 
@@ -522,11 +549,10 @@ static rabbet_status_t cuda_weight_only_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   weight_only_kernel_t* kernel = (weight_only_kernel_t*)base;
   const rabbet_group_t* group = spec->group;
-  bool fits = rabbet_weight_only_parse(group, &kernel->product) &&
-              spec->tactic >= 0 &&
+  bool fits = weight_only_parse(group, &kernel->parts) && spec->tactic >= 0 &&
               spec->tactic < WEIGHT_ONLY_CLUSTERS * WEIGHT_ONLY_TACTICS;
-  if (fits) kernel->dtype = group->values[kernel->product.x].dtype;
-  if (!fits || !weight_only_types_fit(group, &kernel->product, kernel->dtype))
+  if (fits) kernel->dtype = group->values[kernel->parts.product.x].dtype;
+  if (!fits || !weight_only_types_fit(group, &kernel->parts, kernel->dtype))
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "cuda.matmul.weight_only computes products with "
                          "dequantized constants whose other tensors have one "
@@ -541,7 +567,8 @@ static rabbet_status_t cuda_weight_only_program(
   // A cluster's blocks have one tile.
   if (kernel->cluster_log > 0) kernel->split_log = WEIGHT_ONLY_SPLITS - 1;
   kernel->size = rabbet_dtype_bits(kernel->dtype) / 8;
-  kernel->word = 32 / rabbet_dtype_bits(group->values[kernel->product.w].dtype);
+  kernel->word =
+      32 / rabbet_dtype_bits(group->values[kernel->parts.product.w].dtype);
   RABBET_RETURN_IF_ERROR(weight_only_find_other(kernel, spec));
   RABBET_RETURN_IF_ERROR(
       weight_only_add(kernel, spec, shape, &kernel->forms[0]));
@@ -580,7 +607,7 @@ static weight_only_places_t weight_only_places(
 static void weight_only_parameters(const weight_only_kernel_t* kernel,
                                    const rabbet_matmul_shape_t* s,
                                    weight_only_t* p) {
-  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_weight_only_t* product = &kernel->parts.product;
   p->scale = weight_only_places(&product->scales);
   if (product->zero >= 0) p->zero = weight_only_places(&product->zeros);
   p->pitch = kernel->pitch;
@@ -607,8 +634,8 @@ static rabbet_status_t weight_only_launch(const weight_only_kernel_t* kernel,
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the product '%s' has m %lld, n %lld, k %lld, more "
                          "than cuda.matmul.weight_only counts",
-                         kernel->product.plain.nodes[0].name, (long long)s->m,
-                         (long long)s->n, (long long)s->k);
+                         kernel->parts.product.plain.nodes[0].name,
+                         (long long)s->m, (long long)s->n, (long long)s->k);
   *out = (rabbet_cuda_launch_t){.grid = {(unsigned)x, (unsigned)y, 1},
                                 .block = {32 * WEIGHT_ONLY_WARPS, 1, 1},
                                 .shared_bytes = (unsigned)form->shared,
@@ -628,12 +655,16 @@ static rabbet_status_t weight_only_fill(const weight_only_kernel_t* kernel,
                                         const rabbet_dims_t* dims,
                                         cuda_weight_only_state_t* state) {
   const rabbet_group_t* group = kernel->node.node.group;
-  const rabbet_weight_only_t* product = &kernel->product;
+  const rabbet_weight_only_t* product = &kernel->parts.product;
   const rabbet_group_node_t* node = &product->plain.nodes[0];
   rabbet_matmul_shape_t s;
   weight_only_t* p = &state->parameters;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, &s));
   state->x = rabbet_group_input_of(group, product->x);
+  state->numbers = kernel->parts.rows.scale < 0
+                       ? -1
+                       : rabbet_group_input_of(group, kernel->parts.rows.scale);
+  p->epsilon = kernel->parts.rows.epsilon;
   weight_only_inputs(
       state, 0, group,
       &(rabbet_weight_factor_t){product->w, product->scale, product->zero});
@@ -678,6 +709,7 @@ static rabbet_status_t cuda_weight_only_enqueue(
   const weight_only_kernel_t* kernel = (const weight_only_kernel_t*)base;
   weight_only_t* p = &state->parameters;
   p->x = call->inputs[state->x];
+  if (state->numbers >= 0) p->numbers = call->inputs[state->numbers];
   for (int i = 0; i < 2 && state->w[i] >= 0; ++i) {
     p->w[i] = kernel->copies[i] ? kernel->copies[i] : call->inputs[state->w[i]];
     p->scales[i] = call->inputs[state->scale[i]];
@@ -696,11 +728,11 @@ static rabbet_status_t cuda_weight_only_enqueue(
 }
 
 static bool cuda_weight_only_takes(const rabbet_kernel_spec_t* spec) {
-  rabbet_weight_only_t product;
-  return rabbet_weight_only_parse(spec->group, &product);
+  weight_only_parts_t parts;
+  return weight_only_parse(spec->group, &parts);
 }
 
-RABBET_NODE_TABLE(cuda_weight_only, "cuda.matmul.weight_only", 2,
+RABBET_NODE_TABLE(cuda_weight_only, "cuda.matmul.weight_only", 3,
                   .destroy = cuda_weight_only_destroy,
                   .artifacts = rabbet_cuda_node_artifacts,
                   .library_version = rabbet_cuda_node_library);

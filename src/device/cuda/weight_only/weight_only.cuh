@@ -12,6 +12,8 @@
 //   PIECES   groups of the tensor cores' 8 columns, which are the parts of rows
 //            of x; 0: one row
 //   PAIR     1: two products, which OTHER of layers_params.h combines
+//   NORMALIZED  1: rows of x are normalized by their mean square before, and,
+//            if SCALED is 1, multiplied by k numbers of type NUMBER
 //   TILES    tiles of a warp; 2 of a pair, one of each of its weights
 //   STAGES   stages of a warp in flight
 //   WIDE_SCALES, WIDE_ZEROS  1: those of a line in a stage are contiguous and
@@ -166,7 +168,11 @@ DEVICE product_t begin_product(const weight_only_t& p, chunk_t* memory) {
 
 template <bool WIDE>
 DEVICE void end_product(const weight_only_t& p, product_t& x, chunk_t* memory) {
-  rows_t rows = find_rows(p);
+  const float* factors = nullptr;
+#if NORMALIZED
+  factors = row_factors<WIDE, WORD, ROWS>(p, row_block(p) * ROWS, rows_left(p));
+#endif
+  rows_t rows = find_rows(p, factors);
   sums_t sums = {};
   uint32_t from = 0, to = (STAGES - 1) * STAGE, row = find_row();
   for (int32_t i = 0; i < x.count; ++i) {
