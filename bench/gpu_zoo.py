@@ -42,6 +42,9 @@ what it is."""
 START_SECONDS = 600.0
 """That all contestants together may take to be ready; options.limit: at most three
 quarters of it."""
+PEER_SHARE = 0.4
+"""Of the limit, what a peer may take to be ready where Rabbet's builds wait for it: one
+that never ends would leave no time for any build."""
 ANSWER_SECONDS = FACTS_SECONDS = 20.0
 LOOK_SECONDS = 0.5
 """Between looks at who is ready."""
@@ -101,6 +104,9 @@ def _specs(found: Sequence[Case], options: Options) -> list[Spec]:
             spec = replace(
                 options.spec(name, peer.factory, 1, given), answer_s=ANSWER_SECONDS
             )
+            if peer.name != peers.RABBET and options.builds == 1:
+                share = min(START_SECONDS, PEER_SHARE * options.limit)
+                spec = replace(spec, start_s=share)
             specs[len(specs) if options.builds == 1 else (place, len(specs))] = spec
     return [specs[place] for place in sorted(specs)]
 

@@ -587,13 +587,27 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 #endif
 }
 
+// Asks for the rows of the warp's first keys, or of their values, to be brought
+// to the L2 cache. It is no read: what the kernel before still writes is
+// written there.
+DEVICE void ask_for_rows(const ELEMENT* rows, int64_t step, uint32_t first,
+                         uint32_t keys) {
+#ifndef RABBET_STAND_IN
+  enum { STEP = TILE * KEY_WARPS * SPLITS, LINE = 128 / sizeof(ELEMENT) };
+  uint32_t key = first + threadIdx.x % 32 % TILE;
+#pragma unroll
+  for (int i = 0; i < 4; ++i, key += STEP)
+#pragma unroll
+    for (int column = 0; column < HEAD; column += LINE)
+      if (key < keys)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(
+            __cvta_generic_to_global(rows + key * step + column)));
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
     attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
            const mask_t* mask, ELEMENT* y, const attend_t p) {
-  turn_t turn;
-#if SPLITS > 1
-  cluster_arrive();
-#endif
   uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   uint32_t t = threadIdx.x % 4;
   uint32_t key_warp = warp % KEY_WARPS, row_warp = warp / KEY_WARPS;
@@ -608,10 +622,18 @@ extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
 #ifdef MASK
   mask += batch * p.mask[0] + first * p.mask[1];
 #endif
+  uint32_t key = (part * KEY_WARPS + key_warp) * TILE;
+#if SPLITS > 1
+  ask_for_rows(k, p.k[2], key, p.keys);
+  ask_for_rows(v, p.v[2], key, p.keys);
+#endif
+  turn_t turn;
+#if SPLITS > 1
+  cluster_arrive();
+#endif
   state_t state = {{-INFINITE, -INFINITE}, {0, 0}, {{{0}}}};
   places_t places = places_of(p, k, v, mask, row, g, t);
   queries_t queries = load_queries(p, q, row, t);
-  attend_keys(places, queries, p, (part * KEY_WARPS + key_warp) * TILE, row - g,
-              state);
+  attend_keys(places, queries, p, key, row - g, state);
   write_results(p, state, row, key_warp, row_warp, g, t, y);
 }

@@ -27,9 +27,7 @@ DEVICE void put(const gemv_t& p, int64_t row, int64_t column, float sum,
       finished(sum, p.layers, batch, row, column, other);
 }
 
-DEVICE int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
+DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // ---- b along k -------------------------------------------------------------
 
@@ -44,17 +42,14 @@ DEVICE row_pack_t<V> load_row(const gemv_t& p, const ELEMENT* a, int64_t k,
   pack_t<ELEMENT, V> x = load_pack<ELEMENT, V>(a + (V > 1 ? k : k * p.a_k));
   row_pack_t<V> y;
 #pragma unroll
-  for (int e = 0; e < V; ++e)
-    y.v[e] = load(x.v[e]);
+  for (int e = 0; e < V; ++e) y.v[e] = load(x.v[e]);
 #if NORMALIZED
 #pragma unroll
-  for (int e = 0; e < V; ++e)
-    *squares += y.v[e] * y.v[e];
+  for (int e = 0; e < V; ++e) *squares += y.v[e] * y.v[e];
 #if SCALED
   pack_t<SCALE, V> scale = load_pack<SCALE, V>((const SCALE*)p.scale + k);
 #pragma unroll
-  for (int e = 0; e < V; ++e)
-    y.v[e] *= load(scale.v[e]);
+  for (int e = 0; e < V; ++e) y.v[e] *= load(scale.v[e]);
 #endif
 #endif
   return y;
@@ -88,8 +83,7 @@ DEVICE void dot_product(const gemv_t& p) {
   for (int r = 0; r < R; ++r) {
     squares[r] = 0;
 #pragma unroll
-    for (int c = 0; c < EACH; ++c)
-      sum[r][c] = 0;
+    for (int c = 0; c < EACH; ++c) sum[r][c] = 0;
   }
 #pragma unroll(ALL > 4 ? 2 : 4)
   for (int64_t k = (warp % SHARED * 32 + lane) * V; k < p.k;
@@ -104,8 +98,7 @@ DEVICE void dot_product(const gemv_t& p) {
 #pragma unroll
       for (int c = 0; c < EACH; ++c)
 #pragma unroll
-        for (int e = 0; e < V; ++e)
-          sum[r][c] += x.v[e] * load(w[c].v[e]);
+        for (int e = 0; e < V; ++e) sum[r][c] += x.v[e] * load(w[c].v[e]);
     }
   }
   // Of row lane / EACH, column lane % EACH.
@@ -167,8 +160,7 @@ DEVICE void spread_product(const gemv_t& p) {
   for (int r = 0; r < R; ++r) {
     at[r] = least(row + r, p.rows - 1) * p.a_row;
 #pragma unroll
-    for (int e = 0; e < V; ++e)
-      sum[r][e] = 0;
+    for (int e = 0; e < V; ++e) sum[r][e] = 0;
   }
 #pragma unroll(R > 4 ? 2 : 4)
   for (int64_t k = threadIdx.x / LANES; k < p.k; k += SLICES) {
@@ -177,8 +169,7 @@ DEVICE void spread_product(const gemv_t& p) {
     for (int r = 0; r < R; ++r) {
       float x = load(a[at[r] + k * p.a_k]);
 #pragma unroll
-      for (int e = 0; e < V; ++e)
-        sum[r][e] += x * load(w.v[e]);
+      for (int e = 0; e < V; ++e) sum[r][e] += x * load(w.v[e]);
     }
   }
 #pragma unroll
@@ -195,8 +186,7 @@ DEVICE void spread_product(const gemv_t& p) {
   for (int i = threadIdx.x; i < R * WIDTH; i += GEMV_BLOCK) {
     float x = 0;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w)
-      x += sums[w][i / WIDTH][i % WIDTH];
+    for (int w = 0; w < WARPS; ++w) x += sums[w][i / WIDTH][i % WIDTH];
     put(p, row + i / WIDTH, first + i % WIDTH, x);
   }
 }

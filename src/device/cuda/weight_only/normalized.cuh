@@ -21,8 +21,7 @@ DEVICE float squares_of(const weight_only_t& p, int32_t row, int32_t first,
     if (WIDE) {
       pack_t<ELEMENT, N> pack = load_pack<ELEMENT, N>(x + k);
 #pragma unroll
-      for (int e = 0; e < N; ++e)
-        sum += load(pack.v[e]) * load(pack.v[e]);
+      for (int e = 0; e < N; ++e) sum += load(pack.v[e]) * load(pack.v[e]);
     } else {
       for (int32_t e = k; e < k + N && e < p.k; ++e)
         sum += load(x[e * p.x_k]) * load(x[e * p.x_k]);

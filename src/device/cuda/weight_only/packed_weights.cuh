@@ -54,9 +54,7 @@ __device__ __forceinline__ uint32_t multiply_add<bf16_t>(uint32_t a, uint32_t b,
 #endif
 
 // Bits of 16 in both halves.
-DEVICE uint32_t twice(uint32_t bits) {
-  return bits << 16 | bits;
-}
+DEVICE uint32_t twice(uint32_t bits) { return bits << 16 | bits; }
 
 // ---- Kinds -----------------------------------------------------------------
 

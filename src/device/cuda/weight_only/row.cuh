@@ -151,14 +151,12 @@ DEVICE void multiply_stage(sums_t& sums, shared_t stage, const weight_only_t& p,
   x_sums_t x_sums = {};
   if (weights_t::IS_INTEGER) x_sums = add_elements(x);
 #pragma unroll
-  for (int part = 0; part < PARTS; ++part)
-    pair_factors(own[part], x, part);
+  for (int part = 0; part < PARTS; ++part) pair_factors(own[part], x, part);
 #pragma unroll
   for (int group = 0; group < GROUPS; group += 2) {
     uint32_t loaded[TILES][4];
 #pragma unroll
-    for (int t = 0; t < TILES; ++t)
-      load_words(loaded[t], stage, row, t, group);
+    for (int t = 0; t < TILES; ++t) load_words(loaded[t], stage, row, t, group);
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
       uint32_t factors[PARTS][WORD / 2];

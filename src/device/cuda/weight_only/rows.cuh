@@ -159,8 +159,7 @@ DEVICE void multiply_stage(sums_t& sums, shared_t stage, const weight_only_t& p,
   for (int pair = 0; pair < GROUPS; pair += 2) {
     uint32_t loaded[TILES][4];
 #pragma unroll
-    for (int t = 0; t < TILES; ++t)
-      load_words(loaded[t], stage, row, t, pair);
+    for (int t = 0; t < TILES; ++t) load_words(loaded[t], stage, row, t, pair);
 #pragma unroll
     for (int group = pair; group < pair + 2; ++group) {
       uint32_t factors[PIECES][WORD / 2], words[TILES][2], zeros[TILES][2];

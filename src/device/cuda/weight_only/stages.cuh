@@ -45,9 +45,7 @@ DEVICE int32_t cluster_rank(const weight_only_t& p) {
 }
 
 // The second tile of a pair has lines of its second weights.
-DEVICE int side_of(int tile) {
-  return PAIR ? tile : 0;
-}
+DEVICE int side_of(int tile) { return PAIR ? tile : 0; }
 DEVICE int32_t first_line(int tile) {
   return PAIR ? 0 : tile * WEIGHT_ONLY_TILE;
 }
@@ -132,8 +130,7 @@ DEVICE void load_scales(SCALE* scales, const weight_only_t& p,
     } else if (i % PACK == 0) {
       pack_t<SCALE, PACK> pack = load_pack<SCALE, PACK>(line + block + i);
 #pragma unroll
-      for (int e = 0; e < PACK; ++e)
-        scales[i + e] = pack.v[e];
+      for (int e = 0; e < PACK; ++e) scales[i + e] = pack.v[e];
     }
   }
 }
@@ -207,12 +204,10 @@ DEVICE void normalize_x(const weight_only_t& p, const column_t& c, int32_t k,
   ELEMENT* v = (ELEMENT*)x.words;
   float y[WORD];
 #pragma unroll
-  for (int i = 0; i < WORD; ++i)
-    y[i] = to_float(v[i]) * c.factor;
+  for (int i = 0; i < WORD; ++i) y[i] = to_float(v[i]) * c.factor;
   multiply_by_numbers<WORD>(p, p.k - c.left + k, y);
 #pragma unroll
-  for (int i = 0; i < WORD; ++i)
-    v[i] = from_float<ELEMENT>(y[i]);
+  for (int i = 0; i < WORD; ++i) v[i] = from_float<ELEMENT>(y[i]);
 }
 #endif
 
@@ -231,8 +226,7 @@ DEVICE x_t load_x(const weight_only_t& p, const column_t& c, int32_t k) {
       pack_t<uint32_t, X_PACK> pack =
           load_pack<uint32_t, X_PACK>((const uint32_t*)(c.x + k) + i);
 #pragma unroll
-      for (int e = 0; e < X_PACK; ++e)
-        y.words[i + e] = pack.v[e];
+      for (int e = 0; e < X_PACK; ++e) y.words[i + e] = pack.v[e];
     }
   }
 #if NORMALIZED
