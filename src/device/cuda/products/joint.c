@@ -15,7 +15,7 @@ static bool joint_is(const rabbet_group_node_t* node, rabbet_op_id_t op) {
 }
 
 // A number for each element of the last axis, whose extent a loaded plan may
-// not tell; if it is not 1, the operator's rule says that both agree.
+// not tell. It is not 1, so that the operator's rule says that both agree.
 static bool joint_is_line(const rabbet_group_value_t* value,
                           const rabbet_group_value_t* x) {
   int32_t last = x->dims.rank - 1;
@@ -23,7 +23,7 @@ static bool joint_is_line(const rabbet_group_value_t* value,
   for (int32_t i = 0; i < last; ++i)
     if (value->dims.d[i] != 1) return false;
   int64_t own = value->dims.d[last], extent = x->dims.d[last];
-  return own == extent ? own > 0 : extent < 0 && own > 1;
+  return own > 1 && (own == extent || extent < 0);
 }
 
 // An RMS normalization over the last axis of a boundary input.
