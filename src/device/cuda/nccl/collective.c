@@ -1,6 +1,6 @@
 // Collectives by NCCL. They are computed in the network's type alone: ranks
 // that choose types by their own times would not fit each other.
-#include <string.h>
+#include <assert.h>
 
 #include "base/math.h"
 #include "device/cuda/nccl/communicator.h"
@@ -11,7 +11,8 @@ typedef struct collective_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
-  CUfunction direct;  // NULL: NCCL exchanges
+  CUfunction direct;     // NULL: NCCL exchanges
+  CUfunction two_steps;  // NULL: not of these
 } collective_kernel_t;
 
 typedef struct cuda_collective_state_t {
@@ -167,29 +168,49 @@ static rabbet_status_t cuda_collective_body(rabbet_proposal_t* proposal) {
 RABBET_PROPOSE_FOR(cuda_collective, DIST_COLLECTIVE)
 RABBET_TAKES_NODE(cuda_collective, DIST_COLLECTIVE, 0)
 
-static bool collective_is_gather(const collective_kernel_t* kernel) {
-  return kernel->layer.operation == RABBET_COLLECTIVE_ALL_GATHER;
-}
+// In direct exchanges each rank waits for all others. Those with a root are
+// NCCL's, as a sender need not wait for its receivers there: stages of a
+// pipeline would stop each other.
+static const struct {
+  bool direct;
+  bool blocks;  // each rank is given another part of the input
+} collective_direct[RABBET_COLLECTIVE_COUNT] = {
+    [RABBET_COLLECTIVE_ALL_REDUCE] = {.direct = true},
+    [RABBET_COLLECTIVE_ALL_GATHER] = {.direct = true},
+    [RABBET_COLLECTIVE_REDUCE_SCATTER] = {.direct = true, .blocks = true},
+    [RABBET_COLLECTIVE_ALL_TO_ALL] = {.direct = true, .blocks = true},
+};
 
 static bool collective_can_be_direct(const collective_kernel_t* kernel) {
-  return collective_is_gather(kernel) ||
-         (kernel->layer.operation == RABBET_COLLECTIVE_ALL_REDUCE &&
-          (kernel->dtype == RABBET_DTYPE_FLOAT ||
-           kernel->dtype == RABBET_DTYPE_HALF ||
-           kernel->dtype == RABBET_DTYPE_BF16));
+  const rabbet_collective_t* layer = &kernel->layer;
+  return layer->ranks <= DIRECT_RANKS &&
+         collective_direct[layer->operation].direct &&
+         (!rabbet_collective_reduces(layer->operation) ||
+          kernel->dtype == RABBET_DTYPE_FLOAT ||
+          kernel->dtype == RABBET_DTYPE_HALF ||
+          kernel->dtype == RABBET_DTYPE_BF16);
 }
 
 static rabbet_status_t collective_add_direct(collective_kernel_t* kernel,
                                              const rabbet_kernel_spec_t* spec) {
+  const rabbet_collective_t* layer = &kernel->layer;
   rabbet_cuda_options_t options = {.count = 0};
-  bool gathers = collective_is_gather(kernel);
-  rabbet_cuda_option(&options, "-DGATHER=%d", gathers);
-  if (!gathers)
+  bool reduces = rabbet_collective_reduces(layer->operation);
+  bool blocks = collective_direct[layer->operation].blocks;
+  rabbet_cuda_option(&options, "-DRANKS=%d", (int)layer->ranks);
+  rabbet_cuda_option(&options, "-DBLOCKS=%d", blocks);
+  rabbet_cuda_option(&options, "-DGATHER=%d", !reduces);
+  if (reduces) {
     rabbet_cuda_option(&options, "-DELEMENT=%s",
                        rabbet_cuda_type(kernel->dtype));
+    rabbet_cuda_option(&options, "-DREDUCE=%d", (int)layer->reduce_op);
+  }
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
       &kernel->node, spec, "nccl/direct.cu", NULL, &options));
   kernel->node.node.base.alignment = DIRECT_DATA;
+  if (reduces && !blocks)
+    RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
+        &kernel->node, 0, "direct_two_steps", &kernel->two_steps));
   return rabbet_cuda_node_function(&kernel->node, 0, "direct", &kernel->direct);
 }
 
@@ -312,32 +333,60 @@ static int collective_root(const rabbet_collective_t* layer) {
   return (int)layer->root;
 }
 
+// ---- Direct exchanges
+// --------------------------------------------------------
+
+// Up to how many bytes an all-reduce of so many ranks takes one step, in which
+// each sends all to all. Two steps send less and take a microsecond more. With
+// two ranks they send the same.
+static const int64_t collective_one_step[DIRECT_RANKS + 1] = {
+    0,        0,        DIRECT_BYTES, 256 << 10, 128 << 10,
+    64 << 10, 64 << 10, 32 << 10,     32 << 10};
+
+typedef struct collective_launch_t {
+  CUfunction function;  // NULL: NCCL exchanges
+  int64_t bytes;        // that a rank gives to another
+  int64_t threads;      // with a line to write each, if there were so many
+} collective_launch_t;
+
 // All ranks decide alike, as they have the same sizes and all peers or none.
-static bool collective_is_direct(const collective_kernel_t* kernel,
-                                 const cuda_collective_state_t* state,
-                                 const rabbet_nccl_group_t* group) {
-  return kernel->direct && group->peers && state->input_bytes > 0 &&
-         state->input_bytes <= DIRECT_BYTES;
+static collective_launch_t collective_find_launch(
+    const collective_kernel_t* kernel, const cuda_collective_state_t* state) {
+  int64_t ranks = kernel->layer.ranks;
+  int64_t given = (int64_t)state->input_bytes;
+  int64_t most = (int64_t)state->output_bytes;
+  if (most < given) most = given;
+  if (!kernel->direct || given == 0 || most > DIRECT_BYTES)
+    return (collective_launch_t){.function = NULL};
+  if (collective_direct[kernel->layer.operation].blocks) given /= ranks;
+  int64_t lines = rabbet_ceildiv(given, (int64_t)DIRECT_DATA);
+  if (!kernel->two_steps || given <= collective_one_step[ranks])
+    return (collective_launch_t){kernel->direct, given, lines};
+  // Each thread's lines of the second step lie behind those of the first.
+  int64_t share = rabbet_ceildiv(lines, ranks);
+  int64_t turns = rabbet_ceildiv(share, (int64_t)DIRECT_CHANNELS);
+  bool fits = 2 * turns * DIRECT_CHANNELS <= DIRECT_CAPACITY(ranks);
+  return (collective_launch_t){fits ? kernel->two_steps : NULL, given, share};
 }
 
 static rabbet_status_t collective_exchange_directly(
-    const collective_kernel_t* kernel, const cuda_collective_state_t* state,
+    const collective_kernel_t* kernel, const collective_launch_t* with,
     const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group) {
   const rabbet_nccl_peers_t* peers = group->peers;
-  int64_t bytes = (int64_t)state->input_bytes;
-  int64_t blocks = rabbet_ceildiv(bytes, (int64_t)DIRECT_DATA * DIRECT_THREADS);
+  int64_t threads =
+      with->threads < DIRECT_CHANNELS ? with->threads : DIRECT_CHANNELS;
   direct_t d = {.given_up = rabbet_nccl_given_up(call->communicator),
-                .bytes = bytes,
-                .rank = peers->rank,
-                .ranks = peers->ranks,
-                .reduce = (int32_t)kernel->layer.reduce_op};
-  memcpy(d.areas, peers->areas, sizeof(d.areas));
+                .bytes = (int32_t)with->bytes,
+                .rank = peers->rank};
+  assert(peers->ranks == kernel->layer.ranks);
+  for (int step = 0; step < peers->ranks; ++step)
+    d.areas[step] = peers->areas[(peers->rank + step) % peers->ranks];
   const void* x = rabbet_node_input_at(&kernel->node.node, call, 0);
   void* y = call->outputs[0];
   void* parameters[] = {&x, &y, &d};
   const rabbet_cuda_launch_t launch = {
-      .function = kernel->direct,
-      .grid = {(unsigned)(blocks < DIRECT_BLOCKS ? blocks : DIRECT_BLOCKS), 1,
+      .function = with->function,
+      .grid = {(unsigned)rabbet_ceildiv(threads, (int64_t)DIRECT_THREADS), 1,
                1},
       .block = {DIRECT_THREADS, 1, 1}};
   RABBET_RETURN_IF_ERROR(rabbet_cuda_launch(kernel->node.device, &launch,
@@ -345,6 +394,9 @@ static rabbet_status_t collective_exchange_directly(
   rabbet_nccl_note(call->communicator);
   return rabbet_ok();
 }
+
+// ---- Exchanges
+// ---------------------------------------------------------------
 
 static rabbet_status_t collective_exchange_by_nccl(
     const collective_kernel_t* kernel, const cuda_collective_state_t* state,
@@ -393,8 +445,9 @@ static rabbet_status_t cuda_collective_enqueue(
   if (!comm)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                          "the exchanges with other ranks were given up");
-  return collective_is_direct(kernel, state, group)
-             ? collective_exchange_directly(kernel, state, call, group)
+  const collective_launch_t direct = collective_find_launch(kernel, state);
+  return direct.function && group->peers
+             ? collective_exchange_directly(kernel, &direct, call, group)
              : collective_exchange_by_nccl(kernel, state, call, group, comm);
 }
 
