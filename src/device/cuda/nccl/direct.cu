@@ -21,17 +21,18 @@
 
 #include "device/cuda/nccl/direct_params.h"
 
+// A look at the host's memory takes as long as many tries. On the stand-in,
+// where threads come one after the other, each has to see it.
 #ifdef RABBET_STAND_IN
 extern "C" int sched_yield(void);
+enum { TRIES_OF_A_LOOK = 1 };
+#else
+enum { TRIES_OF_A_LOOK = 4096 };
 #endif
 
-struct words_t {
-  uint32_t a, b;
-};
-
-DEVICE void line_write(char* line, words_t data, uint32_t flag) {
-  uint64_t first = (uint64_t)flag << 32 | data.a;
-  uint64_t second = (uint64_t)flag << 32 | data.b;
+DEVICE void line_write(char* line, uint64_t data, uint32_t flag) {
+  uint64_t first = (uint64_t)flag << 32 | (uint32_t)data;
+  uint64_t second = (uint64_t)flag << 32 | data >> 32;
 #ifdef RABBET_STAND_IN
   // Other ranks are other processes.
   __atomic_store_n((uint64_t*)line, first, __ATOMIC_RELEASE);
@@ -63,8 +64,12 @@ DEVICE line_t line_read(const char* line) {
 }
 
 DEVICE bool line_is_there(line_t line, uint32_t flag) {
-  return (uint32_t)(line.first >> 32) == flag &&
+  return (uint32_t)(line.first >> 32) == flag &
          (uint32_t)(line.second >> 32) == flag;
+}
+
+DEVICE uint64_t line_data(line_t line) {
+  return (line.first & 0xffffffffu) | line.second << 32;
 }
 
 // In an area, line i of what rank `from` gives to an exchange.
@@ -103,23 +108,27 @@ DEVICE void clean(const direct_t& d, uint32_t number) {
   for (int r = 0; r < RANKS; ++r)
     for (int32_t i = thread_of(); i < DIRECT_CAPACITY(RANKS);
          i += DIRECT_CHANNELS)
-      line_write(line_of(d.areas[0], number, r, i), {0, 0}, 0);
+      line_write(line_of(d.areas[0], number, r, i), 0, 0);
 }
 
-// After other kernels the addresses' translations are no longer at hand, which
-// one read in each block brings back while the previous kernel ends. What it
-// reads does not matter.
+// The translations of the areas' addresses are no longer at hand after other
+// kernels. They come back while the previous kernel ends. A prefetch, unlike a
+// read, has no result that something may have to wait for.
 DEVICE void approach(const direct_t& d) {
 #ifndef RABBET_STAND_IN
-  if (threadIdx.x < RANKS) line_read(d.areas[threadIdx.x] + DIRECT_COUNTERS);
+  if (threadIdx.x != 0) return;
+#pragma unroll
+  for (int step = 0; step < RANKS; ++step)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(
+        __cvta_generic_to_global(d.areas[step])));
 #endif
 }
 
-// Waits for line i of all ranks but the own that have one, i.e. of the first
-// `ranks`. All are read at once. What they have does not matter once the
-// exchange is given up.
+// Waits for line i of the ranks before `ranks`; the own has `own` instead. All
+// are read at once. What they have does not matter once the exchange is given
+// up.
 DEVICE void await(const direct_t& d, uint32_t number, int32_t i, int ranks,
-                  words_t data[RANKS]) {
+                  uint64_t own, uint64_t data[RANKS]) {
   for (unsigned tries = 1;; ++tries) {
     line_t lines[RANKS];
     bool there = true;
@@ -129,10 +138,10 @@ DEVICE void await(const direct_t& d, uint32_t number, int32_t i, int ranks,
 #pragma unroll
     for (int r = 0; r < RANKS; ++r) {
       there &= r == d.rank || r >= ranks || line_is_there(lines[r], number);
-      data[r] = {(uint32_t)lines[r].first, (uint32_t)lines[r].second};
+      data[r] = r == d.rank ? own : line_data(lines[r]);
     }
-    // A look at the host's memory takes as long as many tries.
-    if (there || (tries % 4096 == 0 && *(const volatile int32_t*)d.given_up))
+    if (there ||
+        (tries % TRIES_OF_A_LOOK == 0 && *(const volatile int32_t*)d.given_up))
       return;
 #ifdef RABBET_STAND_IN
     sched_yield();
@@ -142,23 +151,30 @@ DEVICE void await(const direct_t& d, uint32_t number, int32_t i, int ranks,
 
 // ---- Data -------------------------------------------------------------------
 
-// Blocks lie one behind the other, and need not be aligned.
-DEVICE words_t load(const char* x, int32_t left) {
-  words_t data = {0, 0};
-  if (left >= DIRECT_DATA && (!BLOCKS || (uint64_t)x % DIRECT_DATA == 0))
-    return *(const words_t*)x;
+// Blocks lie one behind the other, and need not be aligned. Lines that are not
+// whole are few: their loops stay small, as the code comes from memory, too.
+DEVICE bool is_whole(const char* address, int32_t left, bool aligned) {
+  return left >= DIRECT_DATA &&
+         (aligned || (uint64_t)address % DIRECT_DATA == 0);
+}
+
+DEVICE uint64_t load(const char* x, int32_t left) {
+  if (is_whole(x, left, !BLOCKS)) return *(const uint64_t*)x;
+  uint64_t data = 0;
+#pragma unroll 1
   for (int i = 0; i < DIRECT_DATA && i < left; ++i)
-    ((char*)&data)[i] = x[i];
+    data |= (uint64_t)(uint8_t)x[i] << (8 * i);
   return data;
 }
 
-DEVICE void store(char* y, words_t data, int32_t left) {
-  if (left >= DIRECT_DATA && (!GATHER || (uint64_t)y % DIRECT_DATA == 0)) {
-    *(words_t*)y = data;
+DEVICE void store(char* y, uint64_t data, int32_t left) {
+  if (is_whole(y, left, !GATHER)) {
+    *(uint64_t*)y = data;
     return;
   }
+#pragma unroll 1
   for (int i = 0; i < DIRECT_DATA && i < left; ++i)
-    y[i] = ((const char*)&data)[i];
+    y[i] = (char)(data >> (8 * i));
 }
 
 #if !GATHER
@@ -174,7 +190,7 @@ DEVICE float combine(float sum, float x) {
 }
 
 // In the ranks' order, so that all have the same.
-DEVICE words_t reduced(const words_t data[RANKS]) {
+DEVICE uint64_t reduced(const uint64_t data[RANKS]) {
   float sums[PER_LINE];
 #pragma unroll
   for (int r = 0; r < RANKS; ++r) {
@@ -182,7 +198,7 @@ DEVICE words_t reduced(const words_t data[RANKS]) {
     for (int i = 0; i < PER_LINE; ++i)
       sums[i] = r == 0 ? to_float(x[i]) : combine(sums[i], to_float(x[i]));
   }
-  words_t made;
+  uint64_t made = 0;
   for (int i = 0; i < PER_LINE; ++i)
     ((ELEMENT*)&made)[i] =
         from_float<ELEMENT>(REDUCE == 4 ? sums[i] * (1.0f / RANKS) : sums[i]);
@@ -190,38 +206,31 @@ DEVICE words_t reduced(const words_t data[RANKS]) {
 }
 #endif
 
-DEVICE void put_own(const direct_t& d, words_t own, words_t data[RANKS]) {
-#pragma unroll
-  for (int r = 0; r < RANKS; ++r)
-    if (r == d.rank) data[r] = own;
-}
-
 // ---- One step ---------------------------------------------------------------
 
-// Line i of what rank `to` is given.
-DEVICE words_t given(const direct_t& d, const char* x, int to, int32_t i) {
+// Line i of what rank `to` is given; 0 behind its end.
+DEVICE uint64_t given(const direct_t& d, const char* x, int to, int32_t i) {
   int32_t at = i * DIRECT_DATA;
   return load(x + (BLOCKS ? to * d.bytes : 0) + at, d.bytes - at);
 }
 
-DEVICE void send(const direct_t& d, const char* x, uint32_t number, int32_t i) {
-  words_t same = BLOCKS ? words_t{0, 0} : given(d, x, d.rank, i);
+// `own` is line i of what all are given.
+DEVICE void send(const direct_t& d, const char* x, uint64_t own,
+                 uint32_t number, int32_t i) {
 #pragma unroll
   for (int step = 1; step < RANKS; ++step)
     line_write(line_of(d.areas[step], number, d.rank, i),
-               BLOCKS ? given(d, x, rank_behind(d, step), i) : same, number);
+               BLOCKS ? given(d, x, rank_behind(d, step), i) : own, number);
 }
 
 DEVICE void receive(const direct_t& d, const char* x, char* y, uint32_t number,
                     int32_t i) {
-  words_t data[RANKS], own = given(d, x, d.rank, i);
+  uint64_t data[RANKS], own = given(d, x, d.rank, i);
   int32_t at = i * DIRECT_DATA, left = d.bytes - at;
-  await(d, number, i, RANKS, data);
-  put_own(d, own, data);
+  await(d, number, i, RANKS, own, data);
 #if GATHER
 #pragma unroll
-  for (int r = 0; r < RANKS; ++r)
-    store(y + r * d.bytes + at, data[r], left);
+  for (int r = 0; r < RANKS; ++r) store(y + r * d.bytes + at, data[r], left);
 #else
   store(y + at, reduced(data), left);
 #endif
@@ -233,9 +242,13 @@ extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
   approach(d);
   turn_t turn;
   if (thread_of() >= lines) return;
+  // Before the counter is needed, so that both are read at once.
+  uint64_t own = given(d, x, d.rank, thread_of());
   uint32_t number = number_after(*counter_of(d));
-  for (int32_t i = thread_of(); i < lines; i += DIRECT_CHANNELS)
-    send(d, x, number, i);
+  for (int32_t i = thread_of(); i < lines; i += DIRECT_CHANNELS) {
+    send(d, x, own, number, i);
+    own = given(d, x, d.rank, i + DIRECT_CHANNELS);
+  }
   *counter_of(d) = number;
   for (int32_t i = thread_of(); i < lines; i += DIRECT_CHANNELS)
     receive(d, x, y, number, i);
@@ -284,10 +297,9 @@ DEVICE void send_share(const direct_t& d, const share_t& s, const char* x,
 DEVICE void sum_share(const direct_t& d, const share_t& s, const char* x,
                       char* y, uint32_t number, int32_t j) {
   int32_t at = (d.rank * s.each + j) * DIRECT_DATA, left = d.bytes - at;
-  words_t data[RANKS], own = load(x + at, left);
-  await(d, number, place_of(j, 0), RANKS, data);
-  put_own(d, own, data);
-  words_t sum = reduced(data);
+  uint64_t data[RANKS], own = load(x + at, left);
+  await(d, number, place_of(j, 0), RANKS, own, data);
+  uint64_t sum = reduced(data);
 #pragma unroll
   for (int step = 1; step < RANKS; ++step)
     line_write(line_of(d.areas[step], number, d.rank, place_of(j, 1)), sum,
@@ -297,9 +309,9 @@ DEVICE void sum_share(const direct_t& d, const share_t& s, const char* x,
 
 DEVICE void receive_sums(const direct_t& d, const share_t& s, char* y,
                          uint32_t number, int32_t j) {
-  words_t data[RANKS];
+  uint64_t data[RANKS];
   int ranks = ranks_with(s, j);
-  await(d, number, place_of(j, 1), ranks, data);
+  await(d, number, place_of(j, 1), ranks, 0, data);
 #pragma unroll
   for (int r = 0; r < RANKS; ++r) {
     int32_t at = (r * s.each + j) * DIRECT_DATA;
