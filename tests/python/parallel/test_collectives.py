@@ -230,7 +230,7 @@ def step_cases(rng: np.random.Generator, ranks: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("ranks", [3, 4])
+@pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.full)])
 def test_steps_of_direct_exchanges(tmp_path: Path, ranks: int) -> None:
     _run(tmp_path, step_cases(np.random.default_rng(ranks), ranks), ranks)
 

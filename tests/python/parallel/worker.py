@@ -78,7 +78,7 @@ def set_counters(value: int) -> None:
     ]
     assert shared, "no exchange was direct"
     for fd in shared:
-        os.pwrite(fd, np.full(128 * 128, value, np.uint32).tobytes(), 0)
+        os.pwrite(fd, np.full(128 * 512, value, np.uint32).tobytes(), 0)
 
 
 def run(case: dict[str, Any], communicator: Any) -> Any:

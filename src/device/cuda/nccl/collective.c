@@ -12,7 +12,7 @@ typedef struct collective_kernel_t {
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
   CUfunction direct;     // NULL: NCCL exchanges
-  CUfunction two_steps;  // NULL: not of these
+  CUfunction two_steps;  // NULL: there is one step alone
 } collective_kernel_t;
 
 typedef struct cuda_collective_state_t {
@@ -208,7 +208,7 @@ static rabbet_status_t collective_add_direct(collective_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
       &kernel->node, spec, "nccl/direct.cu", NULL, &options));
   kernel->node.node.base.alignment = DIRECT_DATA;
-  if (reduces && !blocks)
+  if (reduces && !blocks && DIRECT_STEPS(layer->ranks) > 1)
     RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
         &kernel->node, 0, "direct_two_steps", &kernel->two_steps));
   return rabbet_cuda_node_function(&kernel->node, 0, "direct", &kernel->direct);
@@ -337,8 +337,7 @@ static int collective_root(const rabbet_collective_t* layer) {
 // --------------------------------------------------------
 
 // Up to how many bytes an all-reduce of so many ranks takes one step, in which
-// each sends all to all. Two steps send less and take a microsecond more. With
-// two ranks they send the same.
+// each sends all to all. Two steps send less and wait twice.
 static const int64_t collective_one_step[DIRECT_RANKS + 1] = {
     0,        0,        DIRECT_BYTES, 256 << 10, 128 << 10,
     64 << 10, 64 << 10, 32 << 10,     32 << 10};
@@ -346,7 +345,7 @@ static const int64_t collective_one_step[DIRECT_RANKS + 1] = {
 typedef struct collective_launch_t {
   CUfunction function;  // NULL: NCCL exchanges
   int64_t bytes;        // that a rank gives to another
-  int64_t threads;      // with a line to write each, if there were so many
+  int64_t lines;        // that a rank gives to another in a step
 } collective_launch_t;
 
 // All ranks decide alike, as they have the same sizes and all peers or none.
@@ -360,21 +359,29 @@ static collective_launch_t collective_find_launch(
     return (collective_launch_t){.function = NULL};
   if (collective_direct[kernel->layer.operation].blocks) given /= ranks;
   int64_t lines = rabbet_ceildiv(given, (int64_t)DIRECT_DATA);
-  if (!kernel->two_steps || given <= collective_one_step[ranks])
-    return (collective_launch_t){kernel->direct, given, lines};
-  // Each thread's lines of the second step lie behind those of the first.
-  int64_t share = rabbet_ceildiv(lines, ranks);
-  int64_t turns = rabbet_ceildiv(share, (int64_t)DIRECT_CHANNELS);
-  bool fits = 2 * turns * DIRECT_CHANNELS <= DIRECT_CAPACITY(ranks);
-  return (collective_launch_t){fits ? kernel->two_steps : NULL, given, share};
+  bool two = kernel->two_steps && given > collective_one_step[ranks];
+  if (two) lines = rabbet_ceildiv(lines, ranks);
+  assert(lines <= DIRECT_CAPACITY(ranks));
+  return (collective_launch_t){two ? kernel->two_steps : kernel->direct, given,
+                               lines};
+}
+
+// As many threads as lines, up to DIRECT_CHANNELS.
+static void collective_grid(int64_t lines, unsigned* out_blocks,
+                            unsigned* out_threads) {
+  int64_t few = DIRECT_FEW_THREADS;
+  int64_t groups = rabbet_ceildiv(lines, few);
+  int64_t of_block = rabbet_ceildiv(groups, (int64_t)DIRECT_BLOCKS);
+  if (of_block > DIRECT_THREADS / few) of_block = DIRECT_THREADS / few;
+  int64_t blocks = rabbet_ceildiv(groups, of_block);
+  *out_blocks = (unsigned)(blocks < DIRECT_BLOCKS ? blocks : DIRECT_BLOCKS);
+  *out_threads = (unsigned)(of_block * few);
 }
 
 static rabbet_status_t collective_exchange_directly(
     const collective_kernel_t* kernel, const collective_launch_t* with,
     const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group) {
   const rabbet_nccl_peers_t* peers = group->peers;
-  int64_t threads =
-      with->threads < DIRECT_CHANNELS ? with->threads : DIRECT_CHANNELS;
   direct_t d = {.given_up = rabbet_nccl_given_up(call->communicator),
                 .bytes = (int32_t)with->bytes,
                 .rank = peers->rank};
@@ -384,11 +391,9 @@ static rabbet_status_t collective_exchange_directly(
   const void* x = rabbet_node_input_at(&kernel->node.node, call, 0);
   void* y = call->outputs[0];
   void* parameters[] = {&x, &y, &d};
-  const rabbet_cuda_launch_t launch = {
-      .function = with->function,
-      .grid = {(unsigned)rabbet_ceildiv(threads, (int64_t)DIRECT_THREADS), 1,
-               1},
-      .block = {DIRECT_THREADS, 1, 1}};
+  rabbet_cuda_launch_t launch = {
+      .function = with->function, .grid = {0, 1, 1}, .block = {0, 1, 1}};
+  collective_grid(with->lines, &launch.grid[0], &launch.block[0]);
   RABBET_RETURN_IF_ERROR(rabbet_cuda_launch(kernel->node.device, &launch,
                                             parameters, call->stream));
   rabbet_nccl_note(call->communicator);

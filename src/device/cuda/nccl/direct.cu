@@ -72,7 +72,8 @@ DEVICE uint64_t line_data(line_t line) {
   return (line.first & 0xffffffffu) | line.second << 32;
 }
 
-// In an area, line i of what rank `from` gives to an exchange.
+// In an area, line i of what rank `from` gives to an exchange. Lines of a
+// second step are DIRECT_CAPACITY(RANKS) behind.
 DEVICE char* line_of(char* area, uint32_t number, int from, int32_t i) {
   int32_t set = i / DIRECT_CHUNK * 2 + (int32_t)(number & 1);
   int32_t at = (set * RANKS + from) * DIRECT_CHUNK + i % DIRECT_CHUNK;
@@ -88,7 +89,7 @@ DEVICE int rank_behind(const direct_t& d, int step) {
 // ---- A thread's exchanges ---------------------------------------------------
 
 DEVICE int32_t thread_of() {
-  return (int32_t)(blockIdx.x * DIRECT_THREADS + threadIdx.x);
+  return (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
 }
 
 DEVICE volatile uint32_t* counter_of(const direct_t& d) {
@@ -105,10 +106,12 @@ DEVICE uint32_t number_after(uint32_t last) {
 // the exchange after the next.
 DEVICE void clean(const direct_t& d, uint32_t number) {
   if ((number >> 1) % (1 << 19) != 0) return;
-  for (int r = 0; r < RANKS; ++r)
+  for (int r = 0; r < RANKS * DIRECT_STEPS(RANKS); ++r)
     for (int32_t i = thread_of(); i < DIRECT_CAPACITY(RANKS);
          i += DIRECT_CHANNELS)
-      line_write(line_of(d.areas[0], number, r, i), 0, 0);
+      line_write(line_of(d.areas[0], number, r % RANKS,
+                         i + r / RANKS * DIRECT_CAPACITY(RANKS)),
+                 0, 0);
 }
 
 // The translations of the areas' addresses are no longer at hand after other
@@ -257,82 +260,76 @@ extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
 
 // ---- Two steps --------------------------------------------------------------
 
-#if !GATHER && !BLOCKS
-// Lines of x in shares, rank r has share r: it receives line j of the share
-// from all, and sends the sum to all. So a rank sends 2 / RANKS of what it
-// sends in one step, and waits twice.
+#if !GATHER && !BLOCKS && RANKS > 2
+// Lines of x in shares, rank r has share r: it receives the share's lines from
+// all, and sends the sums to all. So a rank sends 2 / RANKS of what it sends in
+// one step, and waits twice. Thread j has line j of each share. There are more
+// threads than lines: DIRECT_CHANNELS * 3 * DIRECT_DATA > DIRECT_BYTES.
 struct share_t {
-  int32_t lines, each;  // of x, of a share
+  int32_t lines;  // of each
+  int ranks;      // the first ones, which have a line j in their shares
 };
 
-DEVICE share_t share_of(const direct_t& d) {
-  int32_t lines = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
-  return {lines, (lines + RANKS - 1) / RANKS};
+DEVICE share_t share_of(const direct_t& d, int32_t j) {
+  int32_t all = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
+  int32_t lines = (all + RANKS - 1) / RANKS;
+  return {lines, (all - j + lines - 1) / lines};
 }
 
-// Ranks that have a line j in their shares; the first ones.
-DEVICE int ranks_with(const share_t& s, int32_t j) {
-  return (s.lines - j + s.each - 1) / s.each;
+// Of line j of a rank's share, in x and y.
+DEVICE int32_t offset_of(const share_t& s, int rank, int32_t j) {
+  return (rank * s.lines + j) * DIRECT_DATA;
 }
 
-// Where line j goes, of x (step 0) or of the sums (1): to lines of this thread.
-DEVICE int32_t place_of(int32_t j, int step) {
-  return j / DIRECT_CHANNELS * (2 * DIRECT_CHANNELS) + j % DIRECT_CHANNELS +
-         step * DIRECT_CHANNELS;
-}
-
-DEVICE void send_share(const direct_t& d, const share_t& s, const char* x,
-                       uint32_t number, int32_t j) {
-  int ranks = ranks_with(s, j);
+DEVICE void send_shares(const direct_t& d, const share_t& s, const char* x,
+                        uint32_t number, int32_t j) {
 #pragma unroll
   for (int step = 1; step < RANKS; ++step) {
     int to = rank_behind(d, step);
-    int32_t at = (to * s.each + j) * DIRECT_DATA;
-    if (to < ranks)
-      line_write(line_of(d.areas[step], number, d.rank, place_of(j, 0)),
+    int32_t at = offset_of(s, to, j);
+    if (to < s.ranks)
+      line_write(line_of(d.areas[step], number, d.rank, j),
                  load(x + at, d.bytes - at), number);
   }
 }
 
 DEVICE void sum_share(const direct_t& d, const share_t& s, const char* x,
                       char* y, uint32_t number, int32_t j) {
-  int32_t at = (d.rank * s.each + j) * DIRECT_DATA, left = d.bytes - at;
-  uint64_t data[RANKS], own = load(x + at, left);
-  await(d, number, place_of(j, 0), RANKS, own, data);
+  int32_t at = offset_of(s, d.rank, j), left = d.bytes - at;
+  uint64_t data[RANKS];
+  await(d, number, j, RANKS, load(x + at, left), data);
   uint64_t sum = reduced(data);
 #pragma unroll
   for (int step = 1; step < RANKS; ++step)
-    line_write(line_of(d.areas[step], number, d.rank, place_of(j, 1)), sum,
-               number);
+    line_write(
+        line_of(d.areas[step], number, d.rank, DIRECT_CAPACITY(RANKS) + j), sum,
+        number);
   store(y + at, sum, left);
 }
 
 DEVICE void receive_sums(const direct_t& d, const share_t& s, char* y,
                          uint32_t number, int32_t j) {
   uint64_t data[RANKS];
-  int ranks = ranks_with(s, j);
-  await(d, number, place_of(j, 1), ranks, 0, data);
+  await(d, number, DIRECT_CAPACITY(RANKS) + j, s.ranks, 0, data);
 #pragma unroll
   for (int r = 0; r < RANKS; ++r) {
-    int32_t at = (r * s.each + j) * DIRECT_DATA;
-    if (r != d.rank && r < ranks) store(y + at, data[r], d.bytes - at);
+    int32_t at = offset_of(s, r, j);
+    if (r != d.rank && r < s.ranks) store(y + at, data[r], d.bytes - at);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     direct_two_steps(const char* x, char* y, direct_t d) {
-  share_t s = share_of(d);
+  int32_t j = thread_of();
+  share_t s = share_of(d, j);
   approach(d);
   turn_t turn;
-  if (thread_of() >= s.each) return;
+  if (j >= s.lines) return;
   uint32_t number = number_after(*counter_of(d));
-  for (int32_t j = thread_of(); j < s.each; j += DIRECT_CHANNELS)
-    send_share(d, s, x, number, j);
+  send_shares(d, s, x, number, j);
   *counter_of(d) = number;
-  for (int32_t j = thread_of(); j < s.each; j += DIRECT_CHANNELS)
-    if (d.rank < ranks_with(s, j)) sum_share(d, s, x, y, number, j);
-  for (int32_t j = thread_of(); j < s.each; j += DIRECT_CHANNELS)
-    receive_sums(d, s, y, number, j);
+  if (d.rank < s.ranks) sum_share(d, s, x, y, number, j);
+  receive_sums(d, s, y, number, j);
   clean(d, number);
 }
 #endif
