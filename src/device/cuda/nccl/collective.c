@@ -1,18 +1,12 @@
-// Collectives by NCCL. They are computed in the network's type alone: ranks
-// that choose types by their own times would not fit each other.
-#include <assert.h>
-
-#include "base/math.h"
-#include "device/cuda/nccl/communicator.h"
-#include "device/cuda/programs/node.h"
-#include "ops/collective/dist_collective.h"
+// Collectives by NCCL, or direct. They are computed in the network's type
+// alone: ranks that choose types by their own times would not fit each other.
+#include "device/cuda/nccl/direct.h"
 
 typedef struct collective_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
-  CUfunction direct;     // NULL: NCCL exchanges
-  CUfunction two_steps;  // NULL: there is one step alone
+  rabbet_nccl_direct_t direct;
 } collective_kernel_t;
 
 typedef struct cuda_collective_state_t {
@@ -168,61 +162,14 @@ static rabbet_status_t cuda_collective_body(rabbet_proposal_t* proposal) {
 RABBET_PROPOSE_FOR(cuda_collective, DIST_COLLECTIVE)
 RABBET_TAKES_NODE(cuda_collective, DIST_COLLECTIVE, 0)
 
-// In direct exchanges each rank waits for all others. Those with a root are
-// NCCL's, as a sender need not wait for its receivers there: stages of a
-// pipeline would stop each other.
-static const struct {
-  bool direct;
-  bool blocks;  // each rank is given another part of the input
-} collective_direct[RABBET_COLLECTIVE_COUNT] = {
-    [RABBET_COLLECTIVE_ALL_REDUCE] = {.direct = true},
-    [RABBET_COLLECTIVE_ALL_GATHER] = {.direct = true},
-    [RABBET_COLLECTIVE_REDUCE_SCATTER] = {.direct = true, .blocks = true},
-    [RABBET_COLLECTIVE_ALL_TO_ALL] = {.direct = true, .blocks = true},
-};
-
-static bool collective_can_be_direct(const collective_kernel_t* kernel) {
-  const rabbet_collective_t* layer = &kernel->layer;
-  return layer->ranks <= DIRECT_RANKS &&
-         collective_direct[layer->operation].direct &&
-         (!rabbet_collective_reduces(layer->operation) ||
-          kernel->dtype == RABBET_DTYPE_FLOAT ||
-          kernel->dtype == RABBET_DTYPE_HALF ||
-          kernel->dtype == RABBET_DTYPE_BF16);
-}
-
-static rabbet_status_t collective_add_direct(collective_kernel_t* kernel,
-                                             const rabbet_kernel_spec_t* spec) {
-  const rabbet_collective_t* layer = &kernel->layer;
-  rabbet_cuda_options_t options = {.count = 0};
-  bool reduces = rabbet_collective_reduces(layer->operation);
-  bool blocks = collective_direct[layer->operation].blocks;
-  rabbet_cuda_option(&options, "-DRANKS=%d", (int)layer->ranks);
-  rabbet_cuda_option(&options, "-DBLOCKS=%d", blocks);
-  rabbet_cuda_option(&options, "-DGATHER=%d", !reduces);
-  if (reduces) {
-    rabbet_cuda_option(&options, "-DELEMENT=%s",
-                       rabbet_cuda_type(kernel->dtype));
-    rabbet_cuda_option(&options, "-DREDUCE=%d", (int)layer->reduce_op);
-  }
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
-      &kernel->node, spec, "nccl/direct.cu", NULL, &options));
-  kernel->node.node.base.alignment = DIRECT_DATA;
-  if (reduces && !blocks && DIRECT_STEPS(layer->ranks) > 1)
-    RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
-        &kernel->node, 0, "direct_two_steps", &kernel->two_steps));
-  return rabbet_cuda_node_function(&kernel->node, 0, "direct", &kernel->direct);
-}
-
 static rabbet_status_t cuda_collective_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   collective_kernel_t* kernel = (collective_kernel_t*)node;
   rabbet_collective_read(node->node.node->attrs, &kernel->layer);
   kernel->dtype = spec->group->values[node->node.node->inputs[0]].dtype;
   node->node.base.exchanges = kernel->layer.ranks > 1;
-  return node->node.base.exchanges && collective_can_be_direct(kernel)
-             ? collective_add_direct(kernel, spec)
-             : rabbet_ok();
+  return rabbet_nccl_direct_add(node, spec, &kernel->layer, kernel->dtype,
+                                &kernel->direct);
 }
 
 static rabbet_status_t collective_check_ranks(const collective_kernel_t* kernel,
@@ -333,76 +280,6 @@ static int collective_root(const rabbet_collective_t* layer) {
   return (int)layer->root;
 }
 
-// ---- Direct exchanges
-// --------------------------------------------------------
-
-// Up to how many bytes an all-reduce of so many ranks takes one step, in which
-// each sends all to all. Two steps send less and wait twice.
-static const int64_t collective_one_step[DIRECT_RANKS + 1] = {
-    0,        0,        DIRECT_BYTES, 256 << 10, 128 << 10,
-    64 << 10, 64 << 10, 32 << 10,     32 << 10};
-
-typedef struct collective_launch_t {
-  CUfunction function;  // NULL: NCCL exchanges
-  int64_t bytes;        // that a rank gives to another
-  int64_t lines;        // that a rank gives to another in a step
-} collective_launch_t;
-
-// All ranks decide alike, as they have the same sizes and all peers or none.
-static collective_launch_t collective_find_launch(
-    const collective_kernel_t* kernel, const cuda_collective_state_t* state) {
-  int64_t ranks = kernel->layer.ranks;
-  int64_t given = (int64_t)state->input_bytes;
-  int64_t most = (int64_t)state->output_bytes;
-  if (most < given) most = given;
-  if (!kernel->direct || given == 0 || most > DIRECT_BYTES)
-    return (collective_launch_t){.function = NULL};
-  if (collective_direct[kernel->layer.operation].blocks) given /= ranks;
-  int64_t lines = rabbet_ceildiv(given, (int64_t)DIRECT_DATA);
-  bool two = kernel->two_steps && given > collective_one_step[ranks];
-  if (two) lines = rabbet_ceildiv(lines, ranks);
-  assert(lines <= DIRECT_CAPACITY(ranks));
-  return (collective_launch_t){two ? kernel->two_steps : kernel->direct, given,
-                               lines};
-}
-
-// As many threads as lines, up to DIRECT_CHANNELS.
-static void collective_grid(int64_t lines, unsigned* out_blocks,
-                            unsigned* out_threads) {
-  int64_t few = DIRECT_FEW_THREADS;
-  int64_t groups = rabbet_ceildiv(lines, few);
-  int64_t of_block = rabbet_ceildiv(groups, (int64_t)DIRECT_BLOCKS);
-  if (of_block > DIRECT_THREADS / few) of_block = DIRECT_THREADS / few;
-  int64_t blocks = rabbet_ceildiv(groups, of_block);
-  *out_blocks = (unsigned)(blocks < DIRECT_BLOCKS ? blocks : DIRECT_BLOCKS);
-  *out_threads = (unsigned)(of_block * few);
-}
-
-static rabbet_status_t collective_exchange_directly(
-    const collective_kernel_t* kernel, const collective_launch_t* with,
-    const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group) {
-  const rabbet_nccl_peers_t* peers = group->peers;
-  direct_t d = {.given_up = rabbet_nccl_given_up(call->communicator),
-                .bytes = (int32_t)with->bytes,
-                .rank = peers->rank};
-  assert(peers->ranks == kernel->layer.ranks);
-  for (int step = 0; step < peers->ranks; ++step)
-    d.areas[step] = peers->areas[(peers->rank + step) % peers->ranks];
-  const void* x = rabbet_node_input_at(&kernel->node.node, call, 0);
-  void* y = call->outputs[0];
-  void* parameters[] = {&x, &y, &d};
-  rabbet_cuda_launch_t launch = {
-      .function = with->function, .grid = {0, 1, 1}, .block = {0, 1, 1}};
-  collective_grid(with->lines, &launch.grid[0], &launch.block[0]);
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_launch(kernel->node.device, &launch,
-                                            parameters, call->stream));
-  rabbet_nccl_note(call->communicator);
-  return rabbet_ok();
-}
-
-// ---- Exchanges
-// ---------------------------------------------------------------
-
 static rabbet_status_t collective_exchange_by_nccl(
     const collective_kernel_t* kernel, const cuda_collective_state_t* state,
     const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group,
@@ -450,9 +327,14 @@ static rabbet_status_t cuda_collective_enqueue(
   if (!comm)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                          "the exchanges with other ranks were given up");
-  const collective_launch_t direct = collective_find_launch(kernel, state);
-  return direct.function && group->peers
-             ? collective_exchange_directly(kernel, &direct, call, group)
+  // All ranks have peers or none.
+  rabbet_nccl_direct_launch_t direct;
+  return group->peers &&
+                 rabbet_nccl_direct_find(&kernel->direct, state->input_bytes,
+                                         state->output_bytes, &direct)
+             ? rabbet_nccl_direct_run(
+                   &direct, group->peers,
+                   rabbet_node_input_at(&kernel->node.node, call, 0), call)
              : collective_exchange_by_nccl(kernel, state, call, group, comm);
 }
 
