@@ -24,7 +24,7 @@ SUBJECTS = (
 )
 ASKED_FOR = (
     "provider", "rows", "zoo", "gpu", "gpu_zoo", "gpu_grid", "gpu_moves", "gpu_decode",
-    "gpu_ranks",
+    "gpu_ranks", "gpu_exchange",
     "gpu_calls", "gpu_bert_plugin", "serving_systems",
 )  # fmt: skip
 """Subjects that --only must name."""

@@ -88,7 +88,6 @@ static struct {
   volatile bool inside;
   const void* volatile fault_address;
   volatile int fault_signal;
-  uint64_t launches;
 } grid;
 
 // ---- Changing stacks -------------------------------------------------------
@@ -548,10 +547,12 @@ UNWATCHED static void grid_place_cluster(const launch_t* launch, uint64_t i) {
                                 first[2] + b / c[0] / c[1]};
 }
 
+// Forwards and backwards in turns, by the function's launches: blocks that wait
+// for those of other processes come in one order there.
 UNWATCHED static void grid_run_blocks(const launch_t* launch) {
   const unsigned* g = launch->grid;
   uint64_t count = (uint64_t)g[0] * g[1] * g[2] / grid.block_count;
-  bool backwards = grid.launches++ % 2 == 1;
+  bool backwards = launch->function->launches++ % 2 == 1;
   if (grid.block_count > 1 && launch->function->module->shared_size > 0)
     grid_fail("shared memory of a cluster must be dynamic here");
   if (grid.block_count > 1 && grid.block_threads % WARP != 0)

@@ -311,6 +311,7 @@ struct CUfunc_st {
   CUmodule module;
   const struct stand_in_kernel* kernel;
   int most_shared;  // dynamic shared memory that it may have
+  uint64_t launches;
 };
 
 struct CUmod_st {

@@ -21,7 +21,9 @@ from tests.python.parallel.test_collectives import (
     _case,
     _check,
     _step,
+    nan_cases,
     size_cases,
+    step_cases,
 )
 
 from . import cuda_driver
@@ -115,8 +117,29 @@ def test_sizes(tmp_path: Path) -> None:
     """Exchanges by mapped memory and by NCCL in turns, graphs, sizes that do not fill lines."""
     if _gpus() < 2:
         pytest.skip("needs 2 GPUs")
-    cases = size_cases(np.random.default_rng(11))
-    ended = _run(tmp_path, cases, 2, {})
+    _run_all(tmp_path, size_cases(np.random.default_rng(11)), 2)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_steps(tmp_path: Path, count: int) -> None:
+    """Direct exchanges in one step and in two, of all sizes."""
+    if _gpus() < count:
+        pytest.skip(f"needs {count} GPUs")
+    _run_all(tmp_path, step_cases(np.random.default_rng(count), count), count)
+
+
+@pytest.mark.parametrize("direct", ["1", "0"])
+def test_greatest_with_nan(tmp_path: Path, direct: str) -> None:
+    """NCCL and direct exchanges agree."""
+    if _gpus() < 2:
+        pytest.skip("needs 2 GPUs")
+    _run_all(tmp_path, nan_cases(), 2, {"RABBET_CUDA_DIRECT": direct})
+
+
+def _run_all(
+    tmp_path: Path, cases: list[dict[str, Any]], count: int, more: dict[str, str] | None = None
+) -> None:
+    ended = _run(tmp_path, cases, count, more or {})
     for rank in ended:
         assert rank.code == 0, rank.errors
     for i, case in enumerate(cases):

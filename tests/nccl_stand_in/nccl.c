@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,7 +21,7 @@
 
 enum {
   MAX_RANKS = 16,
-  SLOT_BYTES = 1 << 20,  // of a rank's data
+  SLOT_BYTES = 2 << 20,  // of a rank's data
   MAX_MESSAGES = 64,     // of a rank in a group of sends and receives
   HANG_SECONDS = 120,    // a test that hangs ends
 };
@@ -192,10 +193,11 @@ static void store(ncclDataType_t type, double value, uint8_t* at) {
   if (type == ncclFloat8e4m3) *at = number_to_fp8(real);
 }
 
+// NCCL's: the greater or lesser of a number and NaN is the number.
 static double combine(ncclRedOp_t op, double a, double b) {
   if (op == 1) return a * b;
-  if (op == 2) return a > b ? a : b;
-  if (op == 3) return a < b ? a : b;
+  if (op == 2) return fmax(a, b);
+  if (op == 3) return fmin(a, b);
   return a + b;
 }
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(not WITH.exists(), reason="no stand-in GPU was b
 _REDUCE = {
     "SUM": lambda x: np.sum(x, 0),
     "PROD": lambda x: np.prod(x, 0),
-    "MAX": lambda x: np.max(x, 0),
-    "MIN": lambda x: np.min(x, 0),
+    "MAX": lambda x: np.fmax.reduce(x, 0),  # as NCCL's: of NaN and a number the number
+    "MIN": lambda x: np.fmin.reduce(x, 0),
     "AVG": lambda x: np.mean(x, 0),
 }
 _TYPES = {
@@ -203,6 +203,81 @@ def test_sizes_of_direct_exchanges(tmp_path: Path) -> None:
     _run(tmp_path, size_cases(np.random.default_rng(11)), 2)
 
 
+def step_cases(rng: np.random.Generator, ranks: int) -> list[dict[str, Any]]:
+    """Exchanges in one step, in two and by NCCL in turns: some ranks have no line of the last
+    ones, blocks are not aligned, threads have several lines."""
+    sizes = (1, 4095, 75001, 3, 262144, 140001, 16391, 262145, 2)
+    open_rows = {"dynamic": True, "low": 1, "high": 262145}
+    several = {"shapes": [(n, 1) for n in sizes], "shape": (4, 1)}
+    cases = [
+        _case(rng, ranks, [_step("ALL_REDUCE", reduce)], dtype, **several, **open_rows)
+        for dtype, reduce in (("FLOAT", "SUM"), ("HALF", "MIN"))
+    ]
+    blocks = {
+        "shapes": [(n * ranks, 1) for n in (1, 6001, 3, 30003)],
+        "shape": (4 * ranks, 1),
+    }
+    open_rows |= {"low": ranks, "high": 30003 * ranks}
+    cases += [
+        _case(rng, ranks, [_step(op)], dtype, **blocks, **open_rows)
+        for op, dtype in (("REDUCE_SCATTER", "HALF"), ("ALL_TO_ALL", "INT8"),
+                          ("ALL_GATHER", "INT8"))
+    ]  # fmt: skip
+    both = [_step("REDUCE_SCATTER"), _step("ALL_GATHER")]
+    return [
+        *cases,
+        _case(rng, ranks, both, "HALF", runs=5, graphs=True, shape=(ranks, 5)),
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, pytest.param(8, marks=pytest.mark.full)])
+def test_steps_of_direct_exchanges(tmp_path: Path, ranks: int) -> None:
+    _run(tmp_path, step_cases(np.random.default_rng(ranks), ranks), ranks)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "counters"),
+    [
+        # Lines that nobody has written yet have the flag 0.
+        ([(7, 1), *[(500, 1)] * 4], {1: 2**32 - 1}),
+        # Two exchanges in two steps with the number 1. Between them are those of one step
+        # that clean both sets of lines. Rank 2 has no line of the last sums, so that it
+        # awaits the others' before they can be there.
+        ([(65996, 1), *[(22000, 1)] * 3, (65996, 1)], {1: (1 << 20) - 1, 4: 0}),
+    ],
+)
+def test_numbers_of_direct_exchanges_come_again(
+    tmp_path: Path, shapes: list[tuple[int, int]], counters: dict[int, int]
+) -> None:
+    """Lines that keep the number of an exchange of long ago are not taken for today's.
+    Counters are set so that even and odd numbers take turns."""
+    open_rows = {"dynamic": True, "low": 1, "high": 65996, "shape": (4, 1)}
+    rng = np.random.default_rng(2)
+    case = _case(rng, 3, [_step("ALL_REDUCE")], shapes=shapes, **open_rows)
+    _run(tmp_path, [{**case, "counters": counters}], 3)
+
+
+def nan_cases() -> list[dict[str, Any]]:
+    """Of two ranks: NaN in one, in the other, in both."""
+    cases = []
+    for dtype in ("FLOAT", "HALF"):
+        for reduce in ("MAX", "MIN"):
+            case = _case(
+                np.random.default_rng(4), 2, [_step("ALL_REDUCE", reduce)], dtype
+            )
+            for rank in range(2):
+                case["inputs"][rank][0].flat[[0, rank + 1]] = np.nan
+            cases.append(case)
+    return cases
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_greatest_with_nan(tmp_path: Path, direct: bool) -> None:
+    """The greatest and the least are those of the numbers, unless all are NaN, whoever
+    exchanges."""
+    _run(tmp_path, nan_cases(), 2, direct)
+
+
 def test_dynamic_shapes_and_graphs(tmp_path: Path) -> None:
     """Shapes change between runs; graphs hold the exchanges."""
     rng = np.random.default_rng(3)
@@ -255,6 +330,17 @@ def test_rank_that_dies_amid_direct_exchanges(tmp_path: Path) -> None:
     ended = run(tmp_path, [{**case, "dies": {"rank": 1, "run": 2}}], 2, more)
     assert ended[1].code == -9
     assert "did not end within 1 seconds" in ended[0].results[0][-1]
+
+
+def test_rank_that_dies_amid_two_steps(tmp_path: Path) -> None:
+    """Both steps end for those that are left."""
+    rng = np.random.default_rng(6)
+    case = _case(rng, 3, [_step("ALL_REDUCE")], runs=3, shape=(70000, 1))
+    case["dies"] = {"rank": 1, "run": 1}
+    ended = run(tmp_path, [case], 3, {"RABBET_COLLECTIVE_SECONDS": "5"})
+    assert ended[1].code == -9
+    for rank in (0, 2):
+        assert "gave up its exchanges" in ended[rank].results[0][-1], ended[rank]
 
 
 # Exchanges 0 and 1 are those by which ranks join; runs have the others.

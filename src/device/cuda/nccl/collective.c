@@ -1,17 +1,12 @@
-// Collectives by NCCL. They are computed in the network's type alone: ranks
-// that choose types by their own times would not fit each other.
-#include <string.h>
-
-#include "base/math.h"
-#include "device/cuda/nccl/communicator.h"
-#include "device/cuda/programs/node.h"
-#include "ops/collective/dist_collective.h"
+// Collectives by NCCL, or direct. They are computed in the network's type
+// alone: ranks that choose types by their own times would not fit each other.
+#include "device/cuda/nccl/direct.h"
 
 typedef struct collective_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_collective_t layer;
   rabbet_dtype_t dtype;
-  CUfunction direct;  // NULL: NCCL exchanges
+  rabbet_nccl_direct_t direct;
 } collective_kernel_t;
 
 typedef struct cuda_collective_state_t {
@@ -167,41 +162,14 @@ static rabbet_status_t cuda_collective_body(rabbet_proposal_t* proposal) {
 RABBET_PROPOSE_FOR(cuda_collective, DIST_COLLECTIVE)
 RABBET_TAKES_NODE(cuda_collective, DIST_COLLECTIVE, 0)
 
-static bool collective_is_gather(const collective_kernel_t* kernel) {
-  return kernel->layer.operation == RABBET_COLLECTIVE_ALL_GATHER;
-}
-
-static bool collective_can_be_direct(const collective_kernel_t* kernel) {
-  return collective_is_gather(kernel) ||
-         (kernel->layer.operation == RABBET_COLLECTIVE_ALL_REDUCE &&
-          (kernel->dtype == RABBET_DTYPE_FLOAT ||
-           kernel->dtype == RABBET_DTYPE_HALF ||
-           kernel->dtype == RABBET_DTYPE_BF16));
-}
-
-static rabbet_status_t collective_add_direct(collective_kernel_t* kernel,
-                                             const rabbet_kernel_spec_t* spec) {
-  rabbet_cuda_options_t options = {.count = 0};
-  bool gathers = collective_is_gather(kernel);
-  rabbet_cuda_option(&options, "-DGATHER=%d", gathers);
-  if (!gathers)
-    rabbet_cuda_option(&options, "-DELEMENT=%s",
-                       rabbet_cuda_type(kernel->dtype));
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
-      &kernel->node, spec, "nccl/direct.cu", NULL, &options));
-  kernel->node.node.base.alignment = DIRECT_DATA;
-  return rabbet_cuda_node_function(&kernel->node, 0, "direct", &kernel->direct);
-}
-
 static rabbet_status_t cuda_collective_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   collective_kernel_t* kernel = (collective_kernel_t*)node;
   rabbet_collective_read(node->node.node->attrs, &kernel->layer);
   kernel->dtype = spec->group->values[node->node.node->inputs[0]].dtype;
   node->node.base.exchanges = kernel->layer.ranks > 1;
-  return node->node.base.exchanges && collective_can_be_direct(kernel)
-             ? collective_add_direct(kernel, spec)
-             : rabbet_ok();
+  return rabbet_nccl_direct_add(node, spec, &kernel->layer, kernel->dtype,
+                                &kernel->direct);
 }
 
 static rabbet_status_t collective_check_ranks(const collective_kernel_t* kernel,
@@ -312,40 +280,6 @@ static int collective_root(const rabbet_collective_t* layer) {
   return (int)layer->root;
 }
 
-// All ranks decide alike, as they have the same sizes and all peers or none.
-static bool collective_is_direct(const collective_kernel_t* kernel,
-                                 const cuda_collective_state_t* state,
-                                 const rabbet_nccl_group_t* group) {
-  return kernel->direct && group->peers && state->input_bytes > 0 &&
-         state->input_bytes <= DIRECT_BYTES;
-}
-
-static rabbet_status_t collective_exchange_directly(
-    const collective_kernel_t* kernel, const cuda_collective_state_t* state,
-    const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group) {
-  const rabbet_nccl_peers_t* peers = group->peers;
-  int64_t bytes = (int64_t)state->input_bytes;
-  int64_t blocks = rabbet_ceildiv(bytes, (int64_t)DIRECT_DATA * DIRECT_THREADS);
-  direct_t d = {.given_up = rabbet_nccl_given_up(call->communicator),
-                .bytes = bytes,
-                .rank = peers->rank,
-                .ranks = peers->ranks,
-                .reduce = (int32_t)kernel->layer.reduce_op};
-  memcpy(d.areas, peers->areas, sizeof(d.areas));
-  const void* x = rabbet_node_input_at(&kernel->node.node, call, 0);
-  void* y = call->outputs[0];
-  void* parameters[] = {&x, &y, &d};
-  const rabbet_cuda_launch_t launch = {
-      .function = kernel->direct,
-      .grid = {(unsigned)(blocks < DIRECT_BLOCKS ? blocks : DIRECT_BLOCKS), 1,
-               1},
-      .block = {DIRECT_THREADS, 1, 1}};
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_launch(kernel->node.device, &launch,
-                                            parameters, call->stream));
-  rabbet_nccl_note(call->communicator);
-  return rabbet_ok();
-}
-
 static rabbet_status_t collective_exchange_by_nccl(
     const collective_kernel_t* kernel, const cuda_collective_state_t* state,
     const rabbet_kernel_call_t* call, const rabbet_nccl_group_t* group,
@@ -393,8 +327,14 @@ static rabbet_status_t cuda_collective_enqueue(
   if (!comm)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                          "the exchanges with other ranks were given up");
-  return collective_is_direct(kernel, state, group)
-             ? collective_exchange_directly(kernel, state, call, group)
+  // All ranks have peers or none.
+  rabbet_nccl_direct_launch_t direct;
+  return group->peers &&
+                 rabbet_nccl_direct_find(&kernel->direct, state->input_bytes,
+                                         state->output_bytes, &direct)
+             ? rabbet_nccl_direct_run(
+                   &direct, group->peers,
+                   rabbet_node_input_at(&kernel->node.node, call, 0), call)
              : collective_exchange_by_nccl(kernel, state, call, group, comm);
 }
 

@@ -1,30 +1,41 @@
-// Parameters of the kernel in direct.cu. C and CUDA C++.
+// Parameters of the kernels in direct.cu. C and CUDA C++.
 #pragma once
 
 #include "device/cuda/programs/index.h"
 
 enum {
   DIRECT_RANKS = 8,
-  DIRECT_BYTES = 64 << 10,  // the most that a rank gives to an exchange
-  DIRECT_DATA = 8,          // bytes in a line
+  DIRECT_BYTES = 1 << 20,  // the most that a rank gives, or is given
+  DIRECT_DATA = 8,         // bytes in a line
   DIRECT_LINE = 16,
-  DIRECT_LINES = DIRECT_BYTES / DIRECT_DATA,
-  DIRECT_THREADS = 256,
-  DIRECT_BLOCKS = 32,
-  // Bytes before the lines of an area: direct_state_t.
-  DIRECT_STATE = 256,
-  DIRECT_AREA = DIRECT_STATE + 2 * DIRECT_RANKS * DIRECT_LINES * DIRECT_LINE,
+  // The largest grid. Small ones have small blocks, on many multiprocessors.
+  DIRECT_BLOCKS = 128,
+  DIRECT_THREADS = 512,
+  DIRECT_FEW_THREADS = 128,
+  // Thread t alone writes and reads lines t, t + DIRECT_CHANNELS, ..., and
+  // counts its own exchanges.
+  DIRECT_CHANNELS = DIRECT_BLOCKS * DIRECT_THREADS,
+  // An area: the counters, then lines. DIRECT_CHUNK lines from each rank in
+  // each of two sets lie beside each other, so that exchanges of few bytes
+  // touch one page.
+  DIRECT_COUNTERS = DIRECT_CHANNELS * 4,  // bytes
+  DIRECT_CHUNK = 512,
+  DIRECT_LINES = 4 * (DIRECT_BYTES / DIRECT_DATA + DIRECT_RANKS * DIRECT_CHUNK),
+  DIRECT_AREA = DIRECT_COUNTERS + DIRECT_LINES * DIRECT_LINE,
 };
 
-// A rank's own, in its area's first bytes.
-typedef struct direct_state_t {
-  uint64_t done;     // exchanges
-  uint32_t arrived;  // blocks of the present one that have ended
-} direct_state_t;
+// With two ranks a second step would save nothing.
+#define DIRECT_STEPS(ranks) ((ranks) > 2 ? 2 : 1)
+// Lines from a rank in a step of a set.
+#define DIRECT_CAPACITY(ranks)                                       \
+  (DIRECT_LINES / (2 * DIRECT_STEPS(ranks) * (ranks)*DIRECT_CHUNK) * \
+   DIRECT_CHUNK)
 
 typedef struct direct_t {
-  char* areas[DIRECT_RANKS];  // of each rank, in this process's addresses
-  const int32_t* given_up;    // pinned; not 0: nobody waits any more
-  int64_t bytes;              // of a rank's input
-  int32_t rank, ranks, reduce;
+  // In this process's addresses: the own, then those of the ranks behind it, in
+  // a ring.
+  char* areas[DIRECT_RANKS];
+  const int32_t* given_up;  // pinned; not 0: nobody waits any more
+  int32_t bytes;            // that a rank gives to another
+  int32_t rank;
 } direct_t;
