@@ -100,6 +100,7 @@ class Step:
     def _bind(self) -> None:
         torch, s = self.torch, self.shape
         self.context = self.engine.create_execution_context()
+        self.context.graphs = True
         if self.communicator is not None:
             self.context.set_communicator(self.communicator.capsule)
         self.tensors = self._caches()

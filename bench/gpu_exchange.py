@@ -67,6 +67,7 @@ class Chain:
         runtime.device = device
         self.engine = runtime.deserialize_cuda_engine(plan)
         self.context = self.engine.create_execution_context()
+        self.context.graphs = True
         self.context.set_communicator(communicator.capsule)
         self.stream = torch.cuda.Stream()
         # Ranks join now, while variables may forbid direct exchanges.

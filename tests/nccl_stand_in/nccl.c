@@ -671,6 +671,13 @@ EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   *rank = comm->rank;
   return begin_call(__func__, comm);
 }
+// A process has one stand-in GPU; a test may say that the communicator is
+// another's.
+EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  const char* given = getenv("RABBET_NCCL_STAND_IN_DEVICE");
+  *device = given ? atoi(given) : 0;
+  return begin_call(__func__, comm);
+}
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
                                           ncclResult_t* error) {
   *error = atomic_load(&comm->error);

@@ -374,6 +374,14 @@ def test_error_that_nccl_reports(tmp_path: Path, exchange: int) -> None:
     assert "did not end within 2 seconds" in ended[1].results[0][-1]
 
 
+def test_communicator_of_another_gpu(tmp_path: Path) -> None:
+    """It is refused before a rank waits for others."""
+    cases = [_case(np.random.default_rng(3), 2, [_step("ALL_REDUCE")])]
+    ended = run(tmp_path, cases, 2, {"RABBET_NCCL_STAND_IN_DEVICE": "1"})
+    for rank in ended:
+        assert "one of GPU 1; the engine is on GPU 0" in rank.results[0][-1]
+
+
 _CALLS = [
     ("ncclCommSplit", 0, "ALL_REDUCE"),
     ("ncclSend", 1, "ALL_TO_ALL"),  # in the middle of a group
@@ -381,6 +389,7 @@ _CALLS = [
 _FULL_CALLS = [
     ("ncclCommCount", 0, "ALL_REDUCE"),
     ("ncclCommUserRank", 0, "ALL_REDUCE"),
+    ("ncclCommCuDevice", 0, "ALL_REDUCE"),
     ("ncclGetVersion", 1, "ALL_REDUCE"),  # number 0 is Python's
     ("ncclAllReduce", 1, "ALL_REDUCE"),
     ("ncclReduce", 0, "REDUCE"),

@@ -83,9 +83,10 @@ def set_counters(value: int) -> None:
 
 def run(case: dict[str, Any], communicator: Any) -> Any:
     """The outputs of the case's runs, or the error's text."""
+    runtime = trt.Runtime(LOG)
+    runtime.device = f"cuda:{_GPU}"
     model = trt.Model(
-        trt.Runtime(LOG).deserialize_cuda_engine(build(case)),
-        graphs=bool(case.get("graphs")),
+        runtime.deserialize_cuda_engine(build(case)), graphs=bool(case.get("graphs"))
     )
     results = []
     try:

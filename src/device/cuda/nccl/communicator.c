@@ -401,10 +401,24 @@ static rabbet_status_t communicator_read_limit(nccl_communicator_t* c) {
   return rabbet_ok();
 }
 
+// NCCL itself would say "invalid resource handle", after other ranks have begun
+// to wait.
+static rabbet_status_t communicator_check_device(nccl_communicator_t* c) {
+  int ordinal = -1;
+  RABBET_RETURN_IF_ERROR(RABBET_NCCL(c->library, c->given, ncclCommCuDevice,
+                                     (c->given, &ordinal)));
+  if (ordinal == c->device->ordinal) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "the communicator is one of GPU %d; the engine is on "
+                       "GPU %d",
+                       ordinal, c->device->ordinal);
+}
+
 static rabbet_status_t communicator_start(nccl_communicator_t* c) {
   rabbet_device_t* device = &c->device->base;
   pthread_condattr_t clock;
   RABBET_RETURN_IF_ERROR(communicator_read_limit(c));
+  RABBET_RETURN_IF_ERROR(communicator_check_device(c));
   RABBET_RETURN_IF_ERROR(
       RABBET_NCCL(c->library, c->given, ncclCommCount, (c->given, &c->size)));
   RABBET_RETURN_IF_ERROR(RABBET_NCCL(c->library, c->given, ncclCommUserRank,

@@ -114,19 +114,6 @@ DEVICE void clean(const direct_t& d, uint32_t number) {
                  0, 0);
 }
 
-// The translations of the areas' addresses are no longer at hand after other
-// kernels. They come back while the previous kernel ends. A prefetch, unlike a
-// read, has no result that something may have to wait for.
-DEVICE void approach(const direct_t& d) {
-#ifndef RABBET_STAND_IN
-  if (threadIdx.x != 0) return;
-#pragma unroll
-  for (int step = 0; step < RANKS; ++step)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(
-        __cvta_generic_to_global(d.areas[step])));
-#endif
-}
-
 // Waits for line i of the ranks before `ranks`; the own has `own` instead. All
 // are read at once. What they have does not matter once the exchange is given
 // up.
@@ -242,7 +229,6 @@ DEVICE void receive(const direct_t& d, const char* x, char* y, uint32_t number,
 extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     direct(const char* x, char* y, direct_t d) {
   int32_t lines = (d.bytes + DIRECT_DATA - 1) / DIRECT_DATA;
-  approach(d);
   turn_t turn;
   if (thread_of() >= lines) return;
   // Before the counter is needed, so that both are read at once.
@@ -322,7 +308,6 @@ extern "C" __global__ void __launch_bounds__(DIRECT_THREADS)
     direct_two_steps(const char* x, char* y, direct_t d) {
   int32_t j = thread_of();
   share_t s = share_of(d, j);
-  approach(d);
   turn_t turn;
   if (j >= s.lines) return;
   uint32_t number = number_after(*counter_of(d));
