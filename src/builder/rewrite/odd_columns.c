@@ -14,10 +14,10 @@ enum {
   ODD_VECTOR = 16,  // bytes
   // The slice's pass over the result pays in products of many sums, and where
   // neither is bound by its launch.
-  ODD_INNER_LEAST = 256,
+  ODD_INNER_LEAST = 64,
   ODD_ROWS_LEAST = 64,
 };
-#define ODD_WORK_LEAST (INT64_C(1) << 29)  // products of numbers
+#define ODD_WORK_LEAST (INT64_C(1) << 27)  // products of numbers
 
 typedef struct odd_t {
   rabbet_ir_value_t* weights;

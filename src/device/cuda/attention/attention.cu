@@ -37,6 +37,9 @@ enum {
   // A thread has SETS sets of COLUMNS contiguous columns of v for each key.
   COLUMNS = WIDTH % (8 * PACK) == 0 ? PACK : 4,
   SETS = WIDTH / (8 * COLUMNS),
+  // Few queries are bound by reading keys: a tile is loaded while the one
+  // before is multiplied, where registers suffice for both.
+  AHEAD = SPLITS > 1 && WIDTH * sizeof(ELEMENT) <= 128,
   PIECES = 4 * SETS,  // of COLUMNS results
 };
 
@@ -397,10 +400,21 @@ DEVICE void attend_keys(const places_t& at, const queries_t& q,
     if (to < end) end = to > 0 ? (uint32_t)to : 0;
     if (from >= begin + TILE) begin += (uint32_t)(from - begin) / STEP * STEP;
   }
+  if (!AHEAD) {
+    for (uint32_t first = begin; first < end; first += STEP) {
+      tile_t tile;
+      load_tile(at, first, tile);
+      attend_tile(at, q, tile, p, first, state);
+    }
+    return;
+  }
+  tile_t tile;
+  if (begin < end) load_tile(at, begin, tile);
   for (uint32_t first = begin; first < end; first += STEP) {
-    tile_t tile;
-    load_tile(at, first, tile);
+    tile_t next = tile;
+    if (first + STEP < end) load_tile(at, first + STEP, next);
     attend_tile(at, q, tile, p, first, state);
+    tile = next;
   }
 }
 
