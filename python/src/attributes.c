@@ -217,36 +217,34 @@ static int py_attr_typed(rabbet_attr_t* attr, PyObject* pair) {
   return failed;
 }
 
-// A constant: (RABBET_ATTR_TENSOR, dtype, dims, buffer), row-major.
-static int py_attr_tensor(rabbet_attr_t* attr, PyObject* tuple) {
+// A constant: (RABBET_ATTR_TENSOR, dtype, dims, buffer), row-major. Its data is
+// the buffer's, which the view holds.
+static int py_attr_tensor(rabbet_attr_t* attr, PyObject* tuple,
+                          Py_buffer* view) {
   int type = 0, dtype = 0;
   PyObject *dims = NULL, *source = NULL;
-  Py_buffer view;
   if (!PyArg_ParseTuple(tuple, "iiOO", &type, &dtype, &dims, &source) ||
       rabbet_py_to_dims(dims, attr->name, &attr->dims) ||
-      PyObject_GetBuffer(source, &view, PyBUF_SIMPLE) < 0) {
+      PyObject_GetBuffer(source, view, PyBUF_SIMPLE) < 0) {
     return -1;
   }
   attr->type = RABBET_ATTR_TENSOR;
+  attr->data = view->buf;
   attr->dtype = (rabbet_dtype_t)dtype;
   int64_t count = 0;
   rabbet_status_t status = rabbet_dims_count(&attr->dims, &count);
   attr->count = (size_t)count;
-  void* block = NULL;
   if (!rabbet_is_ok(status)) {
     rabbet_py_raise(status);
-  } else if (rabbet_attr_bytes(attr) != (size_t)view.len) {
-    PyErr_Format(PyExc_ValueError, "%s: %zd bytes given, the shape takes %zu",
-                 attr->name, view.len, rabbet_attr_bytes(attr));
-  } else {
-    block = py_attr_block(attr, (size_t)view.len);
-    if (block) memcpy(block, view.buf, (size_t)view.len);
+    return -1;
   }
-  PyBuffer_Release(&view);
-  return block ? 0 : -1;
+  if (rabbet_attr_bytes(attr) == (size_t)view->len) return 0;
+  PyErr_Format(PyExc_ValueError, "%s: %zd bytes given, the shape takes %zu",
+               attr->name, view->len, rabbet_attr_bytes(attr));
+  return -1;
 }
 
-static int py_attr_any(rabbet_attr_t* attr, PyObject* value) {
+static int py_attr_any(rabbet_attr_t* attr, PyObject* value, Py_buffer* view) {
   if (PyUnicode_Check(value) || PyBytes_Check(value) ||
       PyByteArray_Check(value)) {
     return py_attr_text(attr, value);
@@ -257,7 +255,7 @@ static int py_attr_any(rabbet_attr_t* attr, PyObject* value) {
   }
   if (PyTuple_Check(value) && PyTuple_Size(value) == 4 &&
       PyTuple_Check(PyTuple_GetItem(value, 2))) {
-    return py_attr_tensor(attr, value);
+    return py_attr_tensor(attr, value, view);
   }
   if (!PySequence_Check(value)) return py_attr_scalar(attr, value);
   PyObject* list = PySequence_List(value);
@@ -276,7 +274,8 @@ int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs) {
   if (!out_attrs->dict) return -1;
   size_t count = (size_t)PyDict_Size(out_attrs->dict);
   out_attrs->attrs = PyMem_Calloc(count ? count : 1, sizeof(rabbet_attr_t));
-  if (!out_attrs->attrs) {
+  out_attrs->views = PyMem_Calloc(count ? count : 1, sizeof(Py_buffer));
+  if (!out_attrs->attrs || !out_attrs->views) {
     rabbet_py_attrs_free(out_attrs);
     PyErr_NoMemory();
     return -1;
@@ -284,9 +283,10 @@ int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs) {
   PyObject *key = NULL, *value = NULL;
   Py_ssize_t position = 0;
   while (PyDict_Next(out_attrs->dict, &position, &key, &value)) {
+    Py_buffer* view = &out_attrs->views[out_attrs->count];
     rabbet_attr_t* attr = &out_attrs->attrs[out_attrs->count++];
     if (rabbet_py_to_text(key, "attribute name", false, &attr->name) ||
-        py_attr_any(attr, value)) {
+        py_attr_any(attr, value, view)) {
       rabbet_py_attrs_free(out_attrs);
       return -1;
     }
@@ -296,9 +296,13 @@ int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs) {
 
 void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs) {
   for (size_t i = 0; i < attrs->count; ++i) {
-    PyMem_Free((void*)attrs->attrs[i].data);
+    if (attrs->views[i].obj)
+      PyBuffer_Release(&attrs->views[i]);
+    else
+      PyMem_Free((void*)attrs->attrs[i].data);
   }
   PyMem_Free(attrs->attrs);
+  PyMem_Free(attrs->views);
   Py_XDECREF(attrs->dict);
   memset(attrs, 0, sizeof(*attrs));
 }

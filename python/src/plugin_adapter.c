@@ -195,7 +195,7 @@ static rabbet_status_t py_tactics(void* self,
 static rabbet_status_t py_add_attrs(PyObject* take_dict,
                                     rabbet_plugin_attr_sink_t sink) {
   rabbet_status_t status = rabbet_ok();
-  rabbet_py_attrs_t attrs = {NULL, 0, NULL};
+  rabbet_py_attrs_t attrs = {0};
   PyObject* dict = take_dict;
   if (dict && !Py_IsNone(dict)) rabbet_py_to_attrs(dict, &attrs);
   if (PyErr_Occurred()) status = rabbet_py_status_from_exception();

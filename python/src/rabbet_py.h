@@ -255,6 +255,7 @@ PyObject* rabbet_py_from_attrs(const rabbet_attr_t* attrs, size_t count);
 // dict does not matter.
 typedef struct rabbet_py_attrs_t {
   rabbet_attr_t* attrs;
+  Py_buffer* views;  // of attributes whose data are a buffer's
   size_t count;
   PyObject* dict;  // a copy, which holds the strings
 } rabbet_py_attrs_t;

@@ -169,9 +169,9 @@ class _Constant(ILayer):
 
     @weights.setter
     def weights(self, weights: Constants) -> None:
-        self._put(weights.dtype, weights.numpy().tobytes(), tuple(self.shape))
+        self._put(weights.dtype, weights._bytes(), tuple(self.shape))
 
-    def _put(self, dtype: e.DataType, data: bytes, dims: tuple[int, ...]) -> None:
+    def _put(self, dtype: e.DataType, data: Any, dims: tuple[int, ...]) -> None:
         if int(volume(dims) * dtype.itemsize) != len(data):
             raise ValueError(
                 f"constant '{self.name}': {len(data)} bytes do not fill shape {dims} of "
