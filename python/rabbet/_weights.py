@@ -97,7 +97,7 @@ class Weights:
         block: Any = (ctypes.c_char * self.nbytes).from_address(self._address)
         return np.frombuffer(block, storage_type(self._dtype))
 
-    def _bytes(self) -> np.ndarray[Any, Any]:
+    def _row_major(self) -> np.ndarray[Any, Any]:
         """Its bytes, row by row; a copy only where elements do not lie so."""
         import numpy as np
 

@@ -169,7 +169,7 @@ class _Constant(ILayer):
 
     @weights.setter
     def weights(self, weights: Constants) -> None:
-        self._put(weights.dtype, weights._bytes(), tuple(self.shape))
+        self._put(weights.dtype, weights._row_major(), tuple(self.shape))
 
     def _put(self, dtype: e.DataType, data: Any, dims: tuple[int, ...]) -> None:
         if int(volume(dims) * dtype.itemsize) != len(data):

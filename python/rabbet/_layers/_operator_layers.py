@@ -457,7 +457,7 @@ class OperatorLayers(_rabbet.Network):
     def add_constant(self, shape: Shape, weights: Constants) -> IConstantLayer:
         """A constant. The data are copied."""
         dims = _filled(shape, weights)
-        value = (Attr.TENSOR, int(weights.dtype), dims, weights._bytes())
+        value = (Attr.TENSOR, int(weights.dtype), dims, weights._row_major())
         layer = self._add_layer("constant", None, [], {"weights": value})
         if weights.size:
             self._given_weights[weights._address] = layer.get_output(0).name
