@@ -155,7 +155,7 @@ static const struct {
     {"cuda", "convolution_of_one_pixel", CONFORMANCE_NEVER, "the same"},
     {"cuda", "convolution_groups", CONFORMANCE_NEVER, "the same"},
     {"cuda", "patches", CONFORMANCE_NEVER, "the same"},
-    {"cuda", "convolution_dilated", CONFORMANCE_NEVER, "the same"},
+    {"cuda", "convolution_taps", CONFORMANCE_NEVER, "the same"},
     {"cuda", "convolution_tiles", CONFORMANCE_NEVER, "the same"},
     {"cuda", "quantized_product", CONFORMANCE_NEVER,
      "what cuBLASLt has no product for: UINT8, rows that are no whole vectors"},

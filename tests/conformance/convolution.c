@@ -37,8 +37,19 @@ static void convolution(conformance_t* t) {
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
-// Windows that reach into the padding, up to taps that meet nothing else.
-static void convolution_dilated(conformance_t* t) {
+// x sigmoid(x), as two layers.
+static int32_t swish(conformance_t* t, int32_t x) {
+  kernel_case_t* c = &t->c;
+  rabbet_attr_t gate[] = {
+      conformance_int(t, "type", RABBET_ACTIVATION_SIGMOID)};
+  rabbet_attr_t product[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_PROD)};
+  int32_t pair[] = {x, kernel_case_op(c, "activation", gate, 1, &x, 1)};
+  return kernel_case_op(c, "elementwise", product, 1, pair, 2);
+}
+
+// Windows that stride or reach into the padding, up to taps that meet nothing
+// else.
+static void convolution_taps(conformance_t* t) {
   kernel_case_t* c = &t->c;
   conformance_begin_product(t);
   conformance_round_layers(t);
@@ -54,7 +65,7 @@ static void convolution_dilated(conformance_t* t) {
     x.d[i + 2] = 1 + conformance_random(t, t->large ? 26 : 9);
     w.d[i + 2] = 1 + conformance_random(t, 3);
     stride[i] = 1 + conformance_random(t, 2);
-    dilation[i] = 1 + conformance_random(t, 12);
+    dilation[i] = conformance_chance(t, 2) ? 1 : 1 + conformance_random(t, 12);
     int64_t reach = (w.d[i + 2] - 1) * dilation[i];
     before[i] = conformance_random(t, reach + 1);
     after[i] = reach - before[i] + conformance_random(t, 2);
@@ -69,6 +80,7 @@ static void convolution_dilated(conformance_t* t) {
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
   int32_t value = kernel_case_op(c, "convolution", attrs, 4, inputs, 3);
+  if (conformance_chance(t, 2)) value = swish(t, value);
   kernel_case_output(c, conformance_epilogue(t, value));
 }
 
@@ -98,6 +110,7 @@ static void convolution_tiles(conformance_t* t) {
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
   int32_t value = kernel_case_op(c, "convolution", attrs, 2, inputs, 3);
+  if (conformance_chance(t, 2)) value = swish(t, value);
   if (conformance_chance(t, 2)) {
     rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
     int32_t pair[] = {value, kernel_case_input(c, y, false)};
@@ -472,7 +485,7 @@ const conformance_family_t conformance_convolution[] = {
     {"convolution_groups", 80, convolution_groups},
     {"convolution_pixels", 60, convolution_pixels},
     {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
-    {"convolution_dilated", 80, convolution_dilated},
+    {"convolution_taps", 120, convolution_taps},
     {"convolution_tiles", 60, convolution_tiles},
     {"deconvolution", 60, deconvolution},
     {"pooling", 80, pooling},

@@ -4,6 +4,7 @@
 #define RABBET_SRC_DEVICE_CPU_IMAGE_FILTERS_H_
 
 #include "device/cpu/image/finish.h"
+#include "ops/image/window.h"
 
 typedef struct rabbet_cpu_filters_t {
   rabbet_node_kernel_t node;
@@ -12,6 +13,19 @@ typedef struct rabbet_cpu_filters_t {
   float* weights;  // [panels][planes][channels][RABBET_PANEL]
   float* bias;     // of all columns of the panels
 } rabbet_cpu_filters_t;
+
+// The weights' extents, [maps][channels][window].
+const rabbet_dims_t* rabbet_cpu_filters_dims(const rabbet_group_t* group);
+// Whether the group is a convolution of FLOAT without groups, with constant
+// weights, of at least `least` channels and maps, and layers that finish it.
+bool rabbet_cpu_filters_match(const rabbet_group_t* group, int64_t least,
+                              rabbet_cpu_finish_t* out_finish);
+// Its window; false if the attributes contradict each other.
+bool rabbet_cpu_filters_window(const rabbet_group_t* group,
+                               rabbet_window_t* out_window);
+// Maps in a panel.
+int64_t rabbet_cpu_filters_width(const rabbet_cpu_filters_t* filters,
+                                 int64_t panel);
 
 // Fills the weights, which are zero, from filters [maps][channels][window].
 typedef void rabbet_cpu_filters_pack_t(const rabbet_cpu_filters_t* filters,

@@ -1,6 +1,7 @@
-// Convolutions with dilation, channels last: each tap adds the products of the
-// pixels that it meets. Taps reach far into the padding where the dilation is
-// about as large as the image; what lies there is not multiplied.
+// Convolutions with strides or dilation, channels last: each tap adds the
+// products of the pixels that it meets. Taps reach far into the padding where
+// the dilation is about as large as the image; what lies there is not
+// multiplied.
 #include <assert.h>
 #include <string.h>
 
@@ -20,72 +21,58 @@ enum {
   ALIGNMENT = 64,
 };
 
-typedef struct cpu_dilated_state_t {
+typedef struct cpu_taps_state_t {
   rabbet_window_t window;
   int64_t before[AXES], in[AXES], out[AXES];
   int64_t pixels;  // of the output, of all images
   int64_t block, blocks;
   // A thread's memory: sums, their rows' addresses and those of the input.
   size_t sum_rows, x_rows, slot;
-} cpu_dilated_state_t;
+} cpu_taps_state_t;
 
 // ---- Which groups ----------------------------------------------------------
 
-static const rabbet_dims_t* dilated_weights(const rabbet_group_t* group) {
-  return &group->values[group->nodes[0].inputs[RABBET_CONVOLUTION_KERNEL]].dims;
-}
-
-static bool dilated_is_dilated(const rabbet_group_node_t* node,
-                               const rabbet_dims_t* kernel) {
+// Windows of several pixels that stride or have dilation; others are Winograd's
+// and oneDNN's.
+static bool taps_window(const rabbet_group_t* group) {
   rabbet_window_t window;
-  rabbet_status_t status =
-      rabbet_window_read(node->attrs, node->op->attr_count, kernel->rank - 2,
-                         kernel->d + 2, &window);
-  bool dilated = false;
-  for (int32_t i = 0; rabbet_is_ok(status) && i < window.spatial; ++i)
-    dilated |= window.dilation[i] > 1 && window.size[i] > 1;
-  rabbet_status_ignore(status);
-  return dilated;
+  bool fits = false;
+  if (!rabbet_cpu_filters_window(group, &window)) return false;
+  for (int32_t i = 0; i < window.spatial; ++i)
+    fits |=
+        window.size[i] > 1 && (window.dilation[i] > 1 || window.stride[i] > 1);
+  return fits;
 }
 
-static bool dilated_matches(const rabbet_group_t* group,
-                            rabbet_cpu_finish_t* out_finish) {
-  if (!rabbet_cpu_finish_parse(group, out_finish) ||
-      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
-    return false;
-  const rabbet_group_node_t* node = &group->nodes[0];
-  const rabbet_dims_t* kernel = dilated_weights(group);
-  for (size_t i = RABBET_CONVOLUTION_KERNEL; i < node->input_count; ++i)
-    if (node->inputs[i] >= 0 && !group->values[node->inputs[i]].constant)
-      return false;
-  return (kernel->rank == 3 || kernel->rank == 4) &&
-         rabbet_node_int(node, "num_groups") == 1 && kernel->d[0] >= LEAST &&
-         kernel->d[1] >= LEAST && dilated_is_dilated(node, kernel);
+static bool taps_matches(const rabbet_group_t* group,
+                         rabbet_cpu_finish_t* out_finish) {
+  if (!rabbet_cpu_filters_match(group, LEAST, out_finish)) return false;
+  int32_t rank = rabbet_cpu_filters_dims(group)->rank;
+  return (rank == 3 || rank == 4) && taps_window(group);
 }
 
-static rabbet_status_t cpu_dilated_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t cpu_taps_body(rabbet_proposal_t* proposal) {
   rabbet_cpu_finish_t finish;
-  if (!dilated_matches(proposal->propose->group, &finish)) return rabbet_ok();
+  if (!taps_matches(proposal->propose->group, &finish)) return rabbet_ok();
   return rabbet_cpu_finish_offer(proposal, &finish, RABBET_FORMAT_HWC, "taps");
 }
 
-static rabbet_status_t cpu_dilated_propose(const rabbet_propose_t* propose,
-                                           rabbet_candidate_sink_t sink) {
-  return rabbet_proposal_make(propose, sink, &rabbet_cpu_dilated, NULL,
-                              cpu_dilated_body);
+static rabbet_status_t cpu_taps_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink) {
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_taps, NULL,
+                              cpu_taps_body);
 }
 
-static bool cpu_dilated_takes(const rabbet_kernel_spec_t* spec) {
+static bool cpu_taps_takes(const rabbet_kernel_spec_t* spec) {
   rabbet_cpu_finish_t finish;
-  return dilated_matches(spec->group, &finish) &&
+  return taps_matches(spec->group, &finish) &&
          rabbet_cpu_finish_formats(spec->group, &finish, RABBET_FORMAT_HWC);
 }
 
 // ---- Constants -------------------------------------------------------------
 
 // The planes are the window's taps.
-static void dilated_pack(const rabbet_cpu_filters_t* kernel,
-                         const float* from) {
+static void taps_pack(const rabbet_cpu_filters_t* kernel, const float* from) {
   const int64_t channels = kernel->channels, taps = kernel->planes;
   for (int64_t n = 0; n < kernel->maps; ++n) {
     float* panel = kernel->weights + n / PANEL * taps * channels * PANEL;
@@ -95,25 +82,25 @@ static void dilated_pack(const rabbet_cpu_filters_t* kernel,
   }
 }
 
-static rabbet_status_t cpu_dilated_create(const rabbet_kernel_spec_t* spec,
-                                          rabbet_kernel_t** out_kernel) {
-  const rabbet_dims_t* w = dilated_weights(spec->group);
+static rabbet_status_t cpu_taps_create(const rabbet_kernel_spec_t* spec,
+                                       rabbet_kernel_t** out_kernel) {
+  const rabbet_dims_t* w = rabbet_cpu_filters_dims(spec->group);
   int64_t taps = 1;
   for (int32_t i = 2; i < w->rank; ++i)
     taps *= w->d[i];
-  return rabbet_cpu_filters_create(spec, &rabbet_cpu_dilated, taps,
-                                   dilated_pack, out_kernel);
+  return rabbet_cpu_filters_create(spec, &rabbet_cpu_taps, taps, taps_pack,
+                                   out_kernel);
 }
 
 // ---- Geometry --------------------------------------------------------------
 
 // Images of rank 3 have a height of 1.
-static rabbet_status_t dilated_resolve(const rabbet_cpu_filters_t* kernel,
-                                       const rabbet_dims_t* x,
-                                       const rabbet_dims_t* y,
-                                       cpu_dilated_state_t* s) {
+static rabbet_status_t taps_resolve(const rabbet_cpu_filters_t* kernel,
+                                    const rabbet_dims_t* x,
+                                    const rabbet_dims_t* y,
+                                    cpu_taps_state_t* s) {
   const rabbet_group_node_t* node = kernel->node.node;
-  const rabbet_dims_t* w = dilated_weights(kernel->node.group);
+  const rabbet_dims_t* w = rabbet_cpu_filters_dims(kernel->node.group);
   int64_t before[RABBET_MAX_RANK], after[RABBET_MAX_RANK];
   if (x->rank != w->rank || x->d[1] != kernel->channels)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -140,8 +127,8 @@ static rabbet_status_t dilated_resolve(const rabbet_cpu_filters_t* kernel,
   return rabbet_ok();
 }
 
-static void dilated_lay_out(int threads, cpu_dilated_state_t* s,
-                            size_t* out_workspace) {
+static void taps_lay_out(int threads, cpu_taps_state_t* s,
+                         size_t* out_workspace) {
   s->blocks = rabbet_ceildiv(s->pixels, (int64_t)BLOCK);
   s->block = s->blocks ? rabbet_ceildiv(s->pixels, s->blocks) : 0;
   size_t rows = (size_t)s->block;
@@ -152,47 +139,46 @@ static void dilated_lay_out(int threads, cpu_dilated_state_t* s,
   *out_workspace = s->slot * (size_t)rabbet_cpu_slots(threads);
 }
 
-static rabbet_status_t cpu_dilated_prepare(rabbet_kernel_t* base,
-                                           const rabbet_kernel_shapes_t* shapes,
-                                           cpu_dilated_state_t** out_state,
-                                           size_t* out_workspace) {
+static rabbet_status_t cpu_taps_prepare(rabbet_kernel_t* base,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        cpu_taps_state_t** out_state,
+                                        size_t* out_workspace) {
   const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
   const rabbet_group_node_t* node = kernel->node.node;
-  cpu_dilated_state_t* state = NULL;
+  cpu_taps_state_t* state = NULL;
   *out_workspace = 0;
   *out_state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cpu_finish_check(
       kernel->node.group, &kernel->finish, shapes->dims));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
-  rabbet_status_t status = dilated_resolve(
+  rabbet_status_t status = taps_resolve(
       kernel, &shapes->dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
       &shapes->dims[node->outputs[0]], state);
-  if (rabbet_is_ok(status))
-    dilated_lay_out(shapes->threads, state, out_workspace);
+  if (rabbet_is_ok(status)) taps_lay_out(shapes->threads, state, out_workspace);
   return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
 
 // ---- Running ---------------------------------------------------------------
 
-typedef struct dilated_call_t {
+typedef struct taps_call_t {
   const rabbet_cpu_filters_t* kernel;
-  const cpu_dilated_state_t* state;
+  const cpu_taps_state_t* state;
   const rabbet_vectors_t* vectors;
   const float *x, *added;
   float* y;
   char* workspace;
-} dilated_call_t;
+} taps_call_t;
 
-typedef struct dilated_rows_t {
+typedef struct taps_rows_t {
   float* sums;
   float** sum_rows;
   const float** x_rows;
-} dilated_rows_t;
+} taps_rows_t;
 
 // The outputs of an axis, from *begin to *end - 1, whose tap lies in the input.
-static void dilated_inside(const cpu_dilated_state_t* s, int axis, int64_t tap,
-                           int64_t* begin, int64_t* end) {
+static void taps_inside(const cpu_taps_state_t* s, int axis, int64_t tap,
+                        int64_t* begin, int64_t* end) {
   int64_t stride = s->window.stride[axis];
   int64_t reach = tap * s->window.dilation[axis] - s->before[axis];
   *begin = reach < 0 ? rabbet_ceildiv(-reach, stride) : 0;
@@ -202,15 +188,14 @@ static void dilated_inside(const cpu_dilated_state_t* s, int axis, int64_t tap,
 
 // The rows of the pixels `first` to `first` + `count` - 1 whose tap lies in the
 // input. Returns their number.
-static int64_t dilated_meet(const dilated_call_t* call, int64_t tap,
-                            int64_t first, int64_t count,
-                            const dilated_rows_t* rows) {
-  const cpu_dilated_state_t* s = call->state;
+static int64_t taps_meet(const taps_call_t* call, int64_t tap, int64_t first,
+                         int64_t count, const taps_rows_t* rows) {
+  const cpu_taps_state_t* s = call->state;
   int64_t channels = call->kernel->channels, found = 0, begin[AXES], end[AXES];
   int64_t taps[AXES] = {tap / s->window.size[1], tap % s->window.size[1]};
   int64_t reach[AXES];
   for (int i = 0; i < AXES; ++i) {
-    dilated_inside(s, i, taps[i], &begin[i], &end[i]);
+    taps_inside(s, i, taps[i], &begin[i], &end[i]);
     reach[i] = taps[i] * s->window.dilation[i] - s->before[i];
   }
   for (int64_t i = 0; i < count;) {
@@ -233,20 +218,8 @@ static int64_t dilated_meet(const dilated_call_t* call, int64_t tap,
   return found;
 }
 
-// Not a number stays so.
-static void dilated_store(const rabbet_cpu_finish_t* finish, const float* sums,
-                          const float* added, int64_t width, float* y) {
-  float low = finish->low, high = finish->high;
-  for (int64_t i = 0; i < width; ++i) {
-    float sum = added ? sums[i] + added[i] : sums[i];
-    sum = sum < low ? low : sum;
-    y[i] = sum > high ? high : sum;
-  }
-}
-
-static void dilated_block(const dilated_call_t* call, int64_t first,
-                          int64_t count, int64_t panel,
-                          const dilated_rows_t* rows) {
+static void taps_block(const taps_call_t* call, int64_t first, int64_t count,
+                       int64_t panel, const taps_rows_t* rows) {
   const rabbet_cpu_filters_t* kernel = call->kernel;
   int64_t channels = kernel->channels, column = panel * PANEL;
   const float* weights =
@@ -254,46 +227,47 @@ static void dilated_block(const dilated_call_t* call, int64_t first,
   for (int64_t i = 0; i < count; ++i)
     memcpy(rows->sums + i * PANEL, kernel->bias + column,
            PANEL * sizeof(float));
+  int64_t width = rabbet_cpu_filters_width(kernel, panel);
   for (int64_t tap = 0; tap < kernel->planes; ++tap) {
-    int64_t met = dilated_meet(call, tap, first, count, rows);
+    int64_t met = taps_meet(call, tap, first, count, rows);
     for (int64_t k = 0; met > 0 && k < channels; k += DEPTH) {
-      int64_t depth = rabbet_min_i64(DEPTH, channels - k);
-      call->vectors->panel_products(rows->x_rows, rows->sum_rows, met, 0,
-                                    weights + (tap * channels + k) * PANEL,
-                                    depth);
+      const rabbet_panel_t part = {
+          .weights = weights + (tap * channels + k) * PANEL,
+          .count = rabbet_min_i64(DEPTH, channels - k),
+          .width = width};
+      call->vectors->panel_products(rows->x_rows, rows->sum_rows, met, &part);
       for (int64_t i = 0; i < met; ++i)
-        rows->x_rows[i] += depth;
+        rows->x_rows[i] += part.count;
     }
   }
-  int64_t width = rabbet_min_i64(PANEL, kernel->maps - column);
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = (first + i) * kernel->maps + column;
-    dilated_store(&kernel->finish, rows->sums + i * PANEL,
-                  call->added ? call->added + at : NULL, width, call->y + at);
+    call->vectors->finish(&kernel->finish.of_sums, rows->sums + i * PANEL,
+                          call->added ? call->added + at : NULL, width,
+                          call->y + at);
   }
 }
 
-static void dilated_range(void* context, int64_t begin, int64_t end) {
-  const dilated_call_t* call = context;
-  const cpu_dilated_state_t* s = call->state;
+static void taps_range(void* context, int64_t begin, int64_t end) {
+  const taps_call_t* call = context;
+  const cpu_taps_state_t* s = call->state;
   char* room = call->workspace + (size_t)rabbet_cpu_slot() * s->slot;
-  const dilated_rows_t rows = {
-      .sums = (float*)(void*)room,
-      .sum_rows = (float**)(void*)(room + s->sum_rows),
-      .x_rows = (const float**)(void*)(room + s->x_rows)};
+  const taps_rows_t rows = {.sums = (float*)(void*)room,
+                            .sum_rows = (float**)(void*)(room + s->sum_rows),
+                            .x_rows = (const float**)(void*)(room + s->x_rows)};
   // Blocks of one panel follow each other and find its weights in a cache.
   for (int64_t i = begin; i < end; ++i) {
     int64_t first = i % s->blocks * s->block;
-    dilated_block(call, first, rabbet_min_i64(s->block, s->pixels - first),
-                  i / s->blocks, &rows);
+    taps_block(call, first, rabbet_min_i64(s->block, s->pixels - first),
+               i / s->blocks, &rows);
   }
 }
 
-static rabbet_status_t cpu_dilated_enqueue(rabbet_kernel_t* base,
-                                           cpu_dilated_state_t* state,
-                                           const rabbet_kernel_call_t* call) {
+static rabbet_status_t cpu_taps_enqueue(rabbet_kernel_t* base,
+                                        cpu_taps_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
   const rabbet_cpu_filters_t* kernel = (const rabbet_cpu_filters_t*)base;
-  dilated_call_t run = {
+  taps_call_t run = {
       .kernel = kernel,
       .state = state,
       .vectors = rabbet_vectors(),
@@ -302,9 +276,9 @@ static rabbet_status_t cpu_dilated_enqueue(rabbet_kernel_t* base,
           rabbet_cpu_finish_added(kernel->node.group, &kernel->finish, call),
       .y = call->outputs[0],
       .workspace = call->workspace};
-  rabbet_cpu_parallel(state->blocks * kernel->panels, 1, dilated_range, &run);
+  rabbet_cpu_parallel(state->blocks * kernel->panels, 1, taps_range, &run);
   return rabbet_ok();
 }
 
-RABBET_NODE_TABLE(cpu_dilated, "cpu.convolution.dilated", 1,
+RABBET_NODE_TABLE(cpu_taps, "cpu.convolution.taps", 1,
                   .destroy = rabbet_cpu_filters_destroy);
