@@ -164,7 +164,11 @@ class Report:
         with started(specs, options.scratch) as field_:
             drop_wrong(field_, expected, BOUND)
             medians = take_turns(
-                field_.workers, rounds=options.rounds, seconds=options.seconds, least=1
+                field_.workers,
+                rounds=options.rounds,
+                seconds=options.seconds,
+                least=1,
+                of_turn=options.of_turn,
             )
             starts = {name: worker.start for name, worker in field_.workers.items()}
             if peers.RABBET in field_.workers:
