@@ -154,6 +154,7 @@ static const struct {
      "with other layers in its group only where cuDNN has an engine"},
     {"cuda", "convolution_of_one_pixel", CONFORMANCE_NEVER, "the same"},
     {"cuda", "convolution_groups", CONFORMANCE_NEVER, "the same"},
+    {"cuda", "convolution_even_groups", CONFORMANCE_NEVER, "the same"},
     {"cuda", "patches", CONFORMANCE_NEVER, "the same"},
     {"cuda", "convolution_taps", CONFORMANCE_NEVER, "the same"},
     {"cuda", "convolution_tiles", CONFORMANCE_NEVER, "the same"},

@@ -13,7 +13,7 @@
 #include "ops/image/window.h"
 
 enum {
-  AXES = 2,
+  AXES = RABBET_CPU_AXES,
   PANEL = RABBET_PANEL,
   DEPTH = 128,  // channels at a time: their panel stays in the first cache
   BLOCK = 512,  // pixels of the output, whose sums stay in the second cache
@@ -22,8 +22,7 @@ enum {
 };
 
 typedef struct cpu_taps_state_t {
-  rabbet_window_t window;
-  int64_t before[AXES], in[AXES], out[AXES];
+  rabbet_cpu_windows_t at;
   int64_t pixels;  // of the output, of all images
   int64_t block, blocks;
   // A thread's memory: sums, their rows' addresses and those of the input.
@@ -94,41 +93,9 @@ static rabbet_status_t cpu_taps_create(const rabbet_kernel_spec_t* spec,
 
 // ---- Geometry --------------------------------------------------------------
 
-// Images of rank 3 have a height of 1.
-static rabbet_status_t taps_resolve(const rabbet_cpu_filters_t* kernel,
-                                    const rabbet_dims_t* x,
-                                    const rabbet_dims_t* y,
-                                    cpu_taps_state_t* s) {
-  const rabbet_group_node_t* node = kernel->node.node;
-  const rabbet_dims_t* w = rabbet_cpu_filters_dims(kernel->node.group);
-  int64_t before[RABBET_MAX_RANK], after[RABBET_MAX_RANK];
-  if (x->rank != w->rank || x->d[1] != kernel->channels)
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': the input has %lld channels; the kernel "
-                         "takes %lld",
-                         node->name, (long long)x->d[1],
-                         (long long)kernel->channels);
-  rabbet_window_t* window = &s->window;
-  RABBET_RETURN_IF_ERROR(rabbet_window_read(node->attrs, node->op->attr_count,
-                                            x->rank - 2, w->d + 2, window));
-  rabbet_window_pads(window, x->d + 2, y->d + 2, before, after);
-  int32_t missing = AXES - window->spatial;
-  for (int32_t i = AXES - 1; i >= 0; --i) {
-    bool there = i >= missing;
-    int32_t from = i - missing;
-    s->in[i] = there ? x->d[from + 2] : 1;
-    s->out[i] = there ? y->d[from + 2] : 1;
-    s->before[i] = there ? before[from] : 0;
-    window->size[i] = there ? window->size[from] : 1;
-    window->stride[i] = there ? window->stride[from] : 1;
-    window->dilation[i] = there ? window->dilation[from] : 1;
-  }
-  s->pixels = y->d[0] * s->out[0] * s->out[1];
-  return rabbet_ok();
-}
-
 static void taps_lay_out(int threads, cpu_taps_state_t* s,
                          size_t* out_workspace) {
+  s->pixels = s->at.images * s->at.out[0] * s->at.out[1];
   s->blocks = rabbet_ceildiv(s->pixels, (int64_t)BLOCK);
   s->block = s->blocks ? rabbet_ceildiv(s->pixels, s->blocks) : 0;
   size_t rows = (size_t)s->block;
@@ -152,9 +119,9 @@ static rabbet_status_t cpu_taps_prepare(rabbet_kernel_t* base,
       kernel->node.group, &kernel->finish, shapes->dims));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), (void**)&state));
-  rabbet_status_t status = taps_resolve(
+  rabbet_status_t status = rabbet_cpu_filters_place(
       kernel, &shapes->dims[node->inputs[RABBET_CONVOLUTION_INPUT]],
-      &shapes->dims[node->outputs[0]], state);
+      &shapes->dims[node->outputs[0]], &state->at);
   if (rabbet_is_ok(status)) taps_lay_out(shapes->threads, state, out_workspace);
   return rabbet_node_state_finish(base, state, status, (void**)out_state);
 }
@@ -179,11 +146,11 @@ typedef struct taps_rows_t {
 // The outputs of an axis, from *begin to *end - 1, whose tap lies in the input.
 static void taps_inside(const cpu_taps_state_t* s, int axis, int64_t tap,
                         int64_t* begin, int64_t* end) {
-  int64_t stride = s->window.stride[axis];
-  int64_t reach = tap * s->window.dilation[axis] - s->before[axis];
+  int64_t stride = s->at.window.stride[axis];
+  int64_t reach = tap * s->at.window.dilation[axis] - s->at.before[axis];
   *begin = reach < 0 ? rabbet_ceildiv(-reach, stride) : 0;
-  int64_t last = s->in[axis] - 1 - reach;
-  *end = last < 0 ? 0 : rabbet_min_i64(s->out[axis], last / stride + 1);
+  int64_t last = s->at.in[axis] - 1 - reach;
+  *end = last < 0 ? 0 : rabbet_min_i64(s->at.out[axis], last / stride + 1);
 }
 
 // The rows of the pixels `first` to `first` + `count` - 1 whose tap lies in the
@@ -192,24 +159,26 @@ static int64_t taps_meet(const taps_call_t* call, int64_t tap, int64_t first,
                          int64_t count, const taps_rows_t* rows) {
   const cpu_taps_state_t* s = call->state;
   int64_t channels = call->kernel->channels, found = 0, begin[AXES], end[AXES];
-  int64_t taps[AXES] = {tap / s->window.size[1], tap % s->window.size[1]};
+  int64_t taps[AXES] = {tap / s->at.window.size[1], tap % s->at.window.size[1]};
   int64_t reach[AXES];
   for (int i = 0; i < AXES; ++i) {
     taps_inside(s, i, taps[i], &begin[i], &end[i]);
-    reach[i] = taps[i] * s->window.dilation[i] - s->before[i];
+    reach[i] = taps[i] * s->at.window.dilation[i] - s->at.before[i];
   }
   for (int64_t i = 0; i < count;) {
-    int64_t column = (first + i) % s->out[1], line = (first + i) / s->out[1];
-    int64_t row = line % s->out[0], image = line / s->out[0];
-    int64_t left = rabbet_min_i64(s->out[1] - column, count - i);
+    int64_t column = (first + i) % s->at.out[1],
+            line = (first + i) / s->at.out[1];
+    int64_t row = line % s->at.out[0], image = line / s->at.out[0];
+    int64_t left = rabbet_min_i64(s->at.out[1] - column, count - i);
     if (row >= begin[0] && row < end[0]) {
       int64_t from =
-          (image * s->in[0] + row * s->window.stride[0] + reach[0]) * s->in[1] +
+          (image * s->at.in[0] + row * s->at.window.stride[0] + reach[0]) *
+              s->at.in[1] +
           reach[1];
       int64_t stop = rabbet_min_i64(column + left, end[1]);
       for (int64_t c = rabbet_max_i64(column, begin[1]); c < stop; ++c) {
         rows->x_rows[found] =
-            call->x + (from + c * s->window.stride[1]) * channels;
+            call->x + (from + c * s->at.window.stride[1]) * channels;
         rows->sum_rows[found++] = rows->sums + (i + c - column) * PANEL;
       }
     }

@@ -110,6 +110,16 @@ typedef struct rabbet_finish_t {
   float low, high;  // infinite where there are none
 } rabbet_finish_t;
 
+// Convolutions in groups of `size` channels and as many maps each, a power of
+// two and at least 4: a block of the maps. `count` maps from `first` on.
+enum { RABBET_GROUPED_BLOCK = 16, RABBET_GROUPED_PIXELS = 6 };
+typedef struct rabbet_grouped_t {
+  const float* weights;  // [taps][size][RABBET_GROUPED_BLOCK]
+  const float* bias;     // of the block
+  int64_t taps, size, first, count;
+  rabbet_finish_t finish;
+} rabbet_grouped_t;
+
 // Elements of a tile's side in Winograd's F(4x4, 3x3), before and after.
 enum { RABBET_WINOGRAD_IN = 6, RABBET_WINOGRAD_OUT = 4 };
 // A tile's pixels in the result; NULL where it has none.
@@ -223,6 +233,11 @@ typedef struct rabbet_vectors_t {
   // number of rows. Rows of sums have room for all columns of the panel.
   void (*panel_products)(const float* const* x, float* const* sums,
                          int64_t rows, const rabbet_panel_t* panel);
+  // `pixels` of a result, at most RABBET_GROUPED_PIXELS: x[tap][pixel], of
+  // which all RABBET_GROUPED_PIXELS are read, y and added (or NULL) are
+  // addresses of pixels' first channels.
+  void (*grouped)(const rabbet_grouped_t* block, const float* const* x,
+                  int pixels, const float* const* added, float* const* y);
   // y = what becomes of sums; added: NULL, or what is added.
   void (*finish)(const rabbet_finish_t* finish, const float* sums,
                  const float* added, int64_t count, float* y);
